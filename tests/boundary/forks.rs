@@ -1,8 +1,9 @@
-//! Handles in a forked child (leveldb 169, 455). A child hung when it dropped, closed or flushed a store of its
-//! parent; one that wrote made the parent's next write fail, and one that wrote more left a store that did not open.
+//! Handles in a forked child (leveldb 169, 455). A child hung when it dropped, closed or flushed a
+//! store of its parent; one that wrote made the parent's next write fail, and one that wrote more
+//! left a store that did not open.
 //!
-//! Each test runs in a process of its own, so that no other test holds a lock at the moment of a fork. A child that
-//! hangs is ended by an alarm.
+//! Each test runs in a process of its own, so that no other test holds a lock at the moment of a
+//! fork. A child that hangs is ended by an alarm.
 
 #![allow(unsafe_code, reason = "a process is forked by nothing else")]
 
@@ -48,8 +49,8 @@ enum Fork {
 
 /// Runs `body` in a forked child; fails unless that ends well, and in time.
 fn in_child(fork: Fork, body: impl FnOnce()) {
-    // SAFETY: the child runs `body`, whose allocations the C library allows in a child, and ends without unwinding
-    // into its parent's frames or running its exit handlers.
+    // SAFETY: the child runs `body`, whose allocations the C library allows in a child, and ends
+    // without unwinding into its parent's frames or running its exit handlers.
     let child = unsafe {
         match fork {
             Fork::Library => libc::fork(),
@@ -151,7 +152,8 @@ fn every_call_is_refused(db: &Db, elsewhere: &Path) {
     is_refused("trace_lookups", db.trace_lookups(elsewhere, TraceOptions::default()));
 }
 
-/// Whoever forks holds whatever locks other threads have at that moment: these write, flush, compact and read.
+/// Whoever forks holds whatever locks other threads have at that moment: these write, flush,
+/// compact and read.
 #[test]
 fn a_child_is_refused_at_once_and_its_parent_goes_on() {
     alone("a_child_is_refused_at_once_and_its_parent_goes_on", || {
@@ -219,8 +221,8 @@ fn a_child_is_refused_at_once_and_its_parent_goes_on() {
     });
 }
 
-/// The last handle is dropped in the child, with what was read from it, and nothing changes on the disk. The
-/// parent still has the lock, and gives it back when it closes, whatever the child holds.
+/// The last handle is dropped in the child, with what was read from it, and nothing changes on the
+/// disk. The parent still has the lock, and gives it back when it closes, whatever the child holds.
 #[test]
 fn a_child_touches_no_file() {
     alone("a_child_touches_no_file", || {

@@ -1,5 +1,5 @@
-//! Bugs of other stores at this boundary, as tests. By the lists of hostile input (I), locks and paths
-//! (J), and maps (K):
+//! Bugs of other stores at this boundary, as tests. By the lists of hostile input (I), locks and
+//! paths (J), and maps (K):
 //!
 //! | bug | what happened there | here |
 //! |---|---|---|

@@ -1,5 +1,6 @@
-//! What strangers do to the lock file and the directory of a store that is open: the owner must notice
-//! before it writes over what another one wrote, and nothing acknowledged may be lost by a move.
+//! What strangers do to the lock file and the directory of a store that is open: the owner must
+//! notice before it writes over what another one wrote, and nothing acknowledged may be lost by a
+//! move.
 
 use std::fs;
 use std::path::Path;
@@ -82,7 +83,8 @@ fn a_lock_file_that_is_written_to_is_still_the_lock() {
     db.close().expect("closing");
 }
 
-/// A directory that is renamed takes the store's paths away: no write is acknowledged that is not in it.
+/// A directory that is renamed takes the store's paths away: no write is acknowledged that is not
+/// in it.
 #[test]
 fn a_store_that_is_renamed_while_open_loses_nothing_acknowledged() {
     let (home, dir) = home();
@@ -129,8 +131,8 @@ fn another_store_in_the_place_of_an_open_one_is_left_alone() {
     assert_eq!(listing(), before);
 }
 
-/// A store holds, for a walk, tables that merges have replaced. It removed what lay at their paths once the walk was
-/// over, whoever's that was by then.
+/// A store holds, for a walk, tables that merges have replaced. It removed what lay at their paths
+/// once the walk was over, whoever's that was by then.
 #[test]
 fn what_a_walk_held_is_not_removed_from_another_store() {
     let (home, dir) = home();

@@ -1,5 +1,5 @@
-//! Paths and names at the edge: very long ones, loops of links, names in another case, and empty files
-//! that bear the store's own names.
+//! Paths and names at the edge: very long ones, loops of links, names in another case, and empty
+//! files that bear the store's own names.
 
 use std::fs;
 use std::os::unix::fs::symlink;

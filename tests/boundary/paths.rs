@@ -1,5 +1,5 @@
-//! Directories and names of every kind: what is made is for its owner only, what is not the store's is
-//! left alone, and it does not matter by which way the directory is come to.
+//! Directories and names of every kind: what is made is for its owner only, what is not the store's
+//! is left alone, and it does not matter by which way the directory is come to.
 
 use std::ffi::OsStr;
 use std::fs;

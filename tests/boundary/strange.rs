@@ -1,5 +1,5 @@
-//! What stands in a file's place and is none: a pipe, a socket, a directory, a link, a device. Each is
-//! an error at once, never a wait, and never followed out of the directory.
+//! What stands in a file's place and is none: a pipe, a socket, a directory, a link, a device. Each
+//! is an error at once, never a wait, and never followed out of the directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -58,7 +58,8 @@ fn stand_in(kind: Strange, path: &Path, aside: &Path) {
 /// A way into a store, and whether all was as it should be.
 type Way = (&'static str, Box<dyn FnOnce() -> bool + Send>);
 
-/// Runs every way in; whether each ended. The answers are errors, but where the piece is not needed.
+/// Runs every way in; whether each ended. The answers are errors, but where the piece is not
+/// needed.
 fn every_way_in(dir: &Path, new: &Path) -> Vec<(&'static str, bool)> {
     let ways: Vec<Way> = vec![
         ("open", {

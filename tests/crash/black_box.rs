@@ -1,7 +1,7 @@
-//! What the system sees: a store at work on the real disk, watched from outside by `strace`, asks for
-//! the same creations, syncs, renames, links and removals, of the same names in the same order, as
-//! it asks of the simulated disk on which the other lanes crash it. And where the system interrupts
-//! its calls, they are made again.
+//! What the system sees: a store at work on the real disk, watched from outside by `strace`, asks
+//! for the same creations, syncs, renames, links and removals, of the same names in the same order,
+//! as it asks of the simulated disk on which the other lanes crash it. And where the system
+//! interrupts its calls, they are made again.
 //!
 //! Where `strace` is not installed, or may not trace, the tests say so on stderr and show nothing;
 //! with `TROMMEL_DEMAND=strace` they fail.

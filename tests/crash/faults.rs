@@ -105,8 +105,8 @@ pub(crate) fn file_kind(path: &Path) -> &'static str {
     }
 }
 
-/// Whether a failure of this disk is one after which a file is damaged, for all that anybody can see:
-/// it ends before its time, or it is not there.
+/// Whether a failure of this disk is one after which a file is damaged, for all that anybody can
+/// see: it ends before its time, or it is not there.
 fn looks_damaged(disk: &SimDisk) -> bool {
     disk.faults_by_path().keys().any(|(kind, _, failure)| match failure {
         Failure::EndOfFile => true,
@@ -338,8 +338,8 @@ impl Program<'_> {
     }
 }
 
-/// Changes the filters, and waits for what a budget makes of it: some that are built anew without being
-/// asked for.
+/// Changes the filters, and waits for what a budget makes of it: some that are built anew without
+/// being asked for.
 fn set_filters(db: &Db, filters: &str) -> trommel::Result<()> {
     db.set_filters(filters.parse().expect("a filter policy"))?;
     db.wait_idle()
@@ -349,8 +349,8 @@ pub(crate) fn profile(seed: u64, threads: usize) -> Profile {
     Profile { actions: 40, threads, log: !seed.is_multiple_of(8), ..Profile::new(seed) }
 }
 
-/// Runs the workload of `seed` on a disk in `trouble`, and gives back the disk; a disk in none must be
-/// healthy. A failure is cut down.
+/// Runs the workload of `seed` on a disk in `trouble`, and gives back the disk; a disk in none must
+/// be healthy. A failure is cut down.
 pub(crate) fn run(
     seed: u64,
     threads: usize,
@@ -404,8 +404,8 @@ fn once(
     Ok(program.disk)
 }
 
-/// Spreads `runs` faults over the calls of the workloads, or runs the one asked for. Where `threads`
-/// run beside the workload, which call comes when is the system's affair.
+/// Spreads `runs` faults over the calls of the workloads, or runs the one asked for. Where
+/// `threads` run beside the workload, which call comes when is the system's affair.
 fn spread(
     test: &str,
     runs: u64,

@@ -1,5 +1,5 @@
-//! A full disk: nothing that was acknowledged is lost, what is refused is refused in words, and once
-//! there is room the store goes on.
+//! A full disk: nothing that was acknowledged is lost, what is refused is refused in words, and
+//! once there is room the store goes on.
 //!
 //! 1. A workload runs on disks of every size from nothing to what it takes, in small steps; and a
 //!    store that was killed is opened on disks with any room left that this takes, byte by byte.

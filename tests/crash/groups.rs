@@ -209,7 +209,8 @@ fn a_write_whose_sync_failed_is_never_seen() {
             let written =
                 (0..100).find_map(|number| put(number).err().map(|error| (number, error)));
             let (written, error) = written.expect("the sync of a log was to fail");
-            // A log that is full is ended when the write before has returned: the next one learns of that.
+            // A log that is full is ended when the write before has returned: the next one learns
+            // of that.
             assert!(matches!(error, Error::Io { .. } | Error::Poisoned { .. }), "{error}");
             for _ in 0..2 {
                 assert_eq!(db.get(key(0, written)).expect("reading"), None, "call {call}");

@@ -151,8 +151,8 @@ fn sum(counts: &[usize]) -> u64 {
 const FEWEST: u64 = 20;
 
 /// Kills children at every `step`th call, with one seed after the other until `floor` calls were
-/// killed at, so many times as a lane is to be large: some seeds' stores have three times as much to
-/// do as others.
+/// killed at, so many times as a lane is to be large: some seeds' stores have three times as much
+/// to do as others.
 fn lane(test: &str, threads: usize, in_memory: bool, step: usize, floor: u64) {
     let mut counters = Counters::new(format!("crash/{test}"));
     let chosen = only().map(|[seed]| seed);

@@ -17,9 +17,9 @@
 //! * [`opening`]: locks, readers, leftovers, and directories that are no stores.
 //! * [`history`]: bugs that other stores have had, and what would catch them here.
 //!
-//! A failure prints one line that runs its case again. The largest lanes take a quarter of the cases
-//! that are promised; `TROMMEL_SCALE=1` takes all, `TROMMEL_SCALE=20` twenty times as many, and
-//! `TROMMEL_FIRST_SEED=n` starts from another seed.
+//! A failure prints one line that runs its case again. The largest lanes take a quarter of the
+//! cases that are promised; `TROMMEL_SCALE=1` takes all, `TROMMEL_SCALE=20` twenty times as many,
+//! and `TROMMEL_FIRST_SEED=n` starts from another seed.
 
 #[cfg(test)]
 mod black_box;

@@ -38,7 +38,8 @@ fn filled(dir: &Path) {
     db.close().expect("closing");
 }
 
-/// Not a test of its own: opens a directory and says what came of it, for as long as it is asked to.
+/// Not a test of its own: opens a directory and says what came of it, for as long as it is asked
+/// to.
 #[test]
 fn opener() {
     let Ok(told) = std::env::var(CHILD) else { return };

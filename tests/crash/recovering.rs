@@ -164,8 +164,8 @@ enum When {
     Flushing,
 }
 
-/// The disk fails at one call of an open or a flush, an open succeeds, and the power is cut during or
-/// after that: what the first left behind, or took back, is not damage.
+/// The disk fails at one call of an open or a flush, an open succeeds, and the power is cut during
+/// or after that: what the first left behind, or took back, is not damage.
 #[test]
 fn a_failure_and_an_open_that_is_crashed() {
     let kinds = [OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::SyncDir, OpKind::Rename];

@@ -120,8 +120,9 @@ impl Profile {
         if !self.stepped {
             return options;
         }
-        // Nobody may wait for a thread that is being held up. Of more runs some would be merged only
-        // while somebody waits, so that the moment would decide between a merge and a new filter.
+        // Nobody may wait for a thread that is being held up. Of more runs some would be merged
+        // only while somebody waits, so that the moment would decide between a merge and a new
+        // filter.
         options.max_frozen_memtables(64).l0_trigger(1 + self.seed as usize % 2)
     }
 

@@ -3,8 +3,8 @@
 //!
 //! What each leads to, at open unless said otherwise:
 //!
-//! A record of options, `OPTIONS`, is reported wherever it is not whole, and costs nothing else; where it is
-//! missing, or was the store's once, there is nothing to report.
+//! A record of options, `OPTIONS`, is reported wherever it is not whole, and costs nothing else;
+//! where it is missing, or was the store's once, there is nothing to report.
 //!
 //! | | `LOCK` | `CURRENT` | manifest | table | filter sidecar | log |
 //! |---|---|---|---|---|---|---|
@@ -174,8 +174,9 @@ fn a_sector_of_zeros_is_a_tear_only_where_nothing_was_synced() {
                     lane.case(file, &injury, how, |found| match kind_of(file) {
                         _ if found.refused.is_some() => Ok("refused"),
                         "log" => zeroed_log(store, file, from, unit, found),
-                        // An edit that did no more than name a sidecar leaves no trace but its bytes:
-                        // it may never have been synced. Its loss is that of a filter, and is told.
+                        // An edit that did no more than name a sidecar leaves no trace but its
+                        // bytes: it may never have been synced. Its loss is that of a filter, and
+                        // is told.
                         "manifest" if !found.dropped.is_empty() => judge(store, file, from, found),
                         _ => reported(store, found),
                     });
@@ -185,8 +186,8 @@ fn a_sector_of_zeros_is_a_tear_only_where_nothing_was_synced() {
     });
 }
 
-/// A log with a zeroed sector or page was opened all the same: that sector may never have been synced, as
-/// far as the rest of the log can tell.
+/// A log with a zeroed sector or page was opened all the same: that sector may never have been
+/// synced, as far as the rest of the log can tell.
 fn zeroed_log(
     store: &Store,
     file: &str,

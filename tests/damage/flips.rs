@@ -16,8 +16,8 @@ use crate::stores::{Ending, Store, build};
 const SAMPLE: usize = 16;
 
 /// What is done to the byte at `at`, one after the other: a bit flipped, and every bit flipped or
-/// all cleared; with `TROMMEL_SCALE` more bits, and both. Each round of a soak takes the next bit, so
-/// that eight of them flip all, and once it had both, another value.
+/// all cleared; with `TROMMEL_SCALE` more bits, and both. Each round of a soak takes the next bit,
+/// so that eight of them flip all, and once it had both, another value.
 fn injuries(at: usize, byte: u8, other: bool) -> impl Iterator<Item = Injury> {
     let bits = turns(8).map(move |turn| Injury::Flip { at, bit: ((at + at / 8 + turn) % 8) as u8 });
     let value = move |turn: usize| match turn {

@@ -6,8 +6,8 @@
 //! through, and then gets and scans may differ, and a compaction may drop the tombstone of a key
 //! whose older version lies above it.
 //!
-//! `tests/fuzz/` does the same led by coverage, with many changes at once; what it found stands here, each
-//! by itself.
+//! `tests/fuzz/` does the same led by coverage, with many changes at once; what it found stands
+//! here, each by itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -28,8 +28,8 @@ const DIFFER: &str = "differ";
 /// What is said where they did before a compaction and not after it.
 const CHANGED: &str = "a compaction changed an answer";
 
-/// Memory that a store of a few KiB may take, beyond its files: less than a block takes of which the
-/// highest byte of the length is set that the largest blocks may have.
+/// Memory that a store of a few KiB may take, beyond its files: less than a block takes of which
+/// the highest byte of the length is set that the largest blocks may have.
 const MOST_BYTES: u64 = 8 << 20;
 
 fn make_right(image: &mut Image) {
@@ -156,7 +156,8 @@ fn contents_of_a_killed_store_that_nobody_wrote() {
     change_everything("standard:10", Compression::None, Ending::Killed);
 }
 
-/// The killed store, with the sequence number of one record of its log set: the second, or the last.
+/// The killed store, with the sequence number of one record of its log set: the second, or the
+/// last.
 fn renumbered(last: bool, number: impl Fn(u64) -> u64) -> Image {
     let Store { mut image, marks, .. } = build("none", Compression::None, Ending::Killed);
     let nth = if last { marks.len() - 1 } else { 1 };

@@ -29,8 +29,8 @@ impl<'a> Lane<'a> {
     }
 
     /// Injures `file` and examines the store. Counts the injury once, however many ways of opening
-    /// are tried in a row, and what came of each: `flips.table`, `outcomes.table.refused`. `judge` names what came of it, or says which promise
-    /// was broken.
+    /// are tried in a row, and what came of each: `flips.table`, `outcomes.table.refused`. `judge`
+    /// names what came of it, or says which promise was broken.
     pub(crate) fn case(
         &mut self,
         file: &str,

@@ -15,8 +15,8 @@
 //! * [`format`](crate::format): whole stores of earlier versions.
 //!
 //! All injuries are enumerated, but for two at once, which are sampled. A failure names store, file
-//! and injury, and leaves the damaged directory in the target directory's `tmp`, to be opened again.
-//! The soak flips every bit of every byte, and keeps the counts:
+//! and injury, and leaves the damaged directory in the target directory's `tmp`, to be opened
+//! again. The soak flips every bit of every byte, and keeps the counts:
 //!
 //! ```text
 //! TROMMEL_SCALE=8 TROMMEL_LANES_JSON=$PWD/damage.jsonl cargo test -p trommel-tests --test damage

@@ -80,8 +80,8 @@ impl Store {
     }
 }
 
-/// The files of `dir`. Where a store is at work there, a file that was listed may be gone when it is read: then
-/// all are listed anew.
+/// The files of `dir`. Where a store is at work there, a file that was listed may be gone when it
+/// is read: then all are listed anew.
 pub(crate) fn image_of(vfs: &dyn Vfs, dir: &Path) -> Image {
     let read = |entry: DirEntry| {
         let name = entry.name.to_string_lossy().into_owned();
@@ -259,7 +259,8 @@ impl Building {
     }
 }
 
-/// Builds a store with these filters ("paired:16", or "partitioned paired:16") and this compression, and leaves it like that.
+/// Builds a store with these filters ("paired:16", or "partitioned paired:16") and this
+/// compression, and leaves it like that.
 pub(crate) fn build(filters: &str, compression: Compression, ending: Ending) -> Store {
     let mut building = Building::new(filters, compression, ending);
     building.fill_tables();

@@ -56,8 +56,9 @@ fn visited(db: &Db, is_forward: bool) -> trommel::Result<usize> {
     Ok(count)
 }
 
-/// Iterators see it unless the mode has them trust what they verified before; a compaction and a verification of
-/// the whole store always do, and the compaction leaves the other entries where they were.
+/// Iterators see it unless the mode has them trust what they verified before; a compaction and a
+/// verification of the whole store always do, and the compaction leaves the other entries where
+/// they were.
 #[test]
 fn damage_behind_a_map_is_seen_by_all_but_those_who_were_told_to_trust_it() {
     for mode in [ReadMode::Mapped, ReadMode::MappedOnce, ReadMode::MappedTrusted] {

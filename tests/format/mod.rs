@@ -128,7 +128,8 @@ fn golden_stores_open_forever() {
             let db = db.unwrap_or_else(|error| panic!("{name}: {error}"));
             let torn = usize::from(name.contains("torn"));
             assert_eq!(db.recovery_report().dropped.len(), torn, "{name}");
-            // Filters of a version that is not read any more answer "maybe", until they are rebuilt.
+            // Filters of a version that is not read any more answer "maybe", until they are
+            // rebuilt.
             let has_old_filters = ["-blocked1-", "-paired1-"].iter().any(|old| name.contains(old));
             check(&db, &expected, &name, has_old_filters);
             // (Where it may be written to, a compaction may end some.)

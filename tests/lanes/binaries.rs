@@ -1,5 +1,5 @@
-//! The test binaries that hold lanes, of this package and of the program: built, and asked for their
-//! tests.
+//! The test binaries that hold lanes, of this package and of the program: built, and asked for
+//! their tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -14,8 +14,8 @@ const NO_LANES: [&str; 1] = ["tidy"];
 /// Of the program's tests, those that are lanes: `trommel stress` kills real processes.
 const OF_THE_PROGRAM: (&str, &str) = ("program", "stressing::");
 
-/// Tests that are no lanes: what lanes start as processes of their own, and what replays a failure. They
-/// do nothing unless the environment asks, so that they passed says nothing.
+/// Tests that are no lanes: what lanes start as processes of their own, and what replays a failure.
+/// They do nothing unless the environment asks, so that they passed says nothing.
 const NO_LANE: [&str; 7] = [
     "crash::killed::child",
     "crash::killed_at::child",
@@ -29,8 +29,8 @@ const NO_LANE: [&str; 7] = [
 /// What goes wrong is told in words.
 pub(crate) type Outcome<T> = Result<T, String>;
 
-/// How the tests of this binary begin that are lanes, where it is not one of this package's, of which
-/// all are.
+/// How the tests of this binary begin that are lanes, where it is not one of this package's, of
+/// which all are.
 pub(crate) fn lanes_of(binary: &str) -> Option<&'static str> {
     let (name, lanes) = OF_THE_PROGRAM;
     (binary == name).then_some(lanes)

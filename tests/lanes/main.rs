@@ -1,8 +1,9 @@
 //! Runs the lanes, and writes down what they did.
 //!
 //! A *lane* is a test that searches: crash images, failing disks, damaged files, random histories,
-//! schedules. `cargo test` runs them, the largest with a quarter of the cases that are promised. This program runs them and
-//! keeps what they counted, again and again with other seeds, or with a bug planted in the store.
+//! schedules. `cargo test` runs them, the largest with a quarter of the cases that are promised.
+//! This program runs them and keeps what they counted, again and again with other seeds, or with a
+//! bug planted in the store.
 //!
 //! * [`binaries`]: the test binaries of this package, built and listed.
 //! * [`job`]: one process, watched: its time, its output, its end.
@@ -43,8 +44,8 @@ enum Command {
     List,
     /// Runs every lane once, with all the cases that are promised.
     ///
-    /// Writes docs/measurements/lanes-ci.json and the page docs/measurements/lanes.md. Fails where a
-    /// lane fails, and where all together did less than a change must be tried with.
+    /// Writes docs/measurements/lanes-ci.json and the page docs/measurements/lanes.md. Fails where
+    /// a lane fails, and where all together did less than a change must be tried with.
     Ci(rounds::CiArgs),
     /// Runs the lanes with other seeds each time, until the time is over.
     ///

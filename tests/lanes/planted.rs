@@ -1,9 +1,10 @@
 //! `lanes planted`: shows that the lanes find bugs, by planting some.
 //!
 //! 1. The test binaries are built once, with all bugs in them, none of which is chosen.
-//! 2. For each bug the tests run with it: first the one that was written for it, if there is one, or
-//!    that found it the last time, then the others, the quickest first as far as their times are known. The first that fails has found the
-//!    bug. A test that has to be killed has not: who hangs must say so itself.
+//! 2. For each bug the tests run with it: first the one that was written for it, if there is one,
+//!    or that found it the last time, then the others, the quickest first as far as their times are
+//!    known. The first that fails has found the bug. A test that has to be killed has not: who
+//!    hangs must say so itself.
 //! 3. The control: every test that found a bug runs once more without one, and must pass.
 //!
 //! A bug that no test finds is a lane that is too weak, or no bug.
@@ -25,8 +26,8 @@ use crate::{page, record};
 /// Where what was found is kept, below the root.
 const RECORD: &str = "docs/measurements/planted.json";
 
-/// Tests that were written for one class of bug, and find it sooner than a lane does that comes upon
-/// it.
+/// Tests that were written for one class of bug, and find it sooner than a lane does that comes
+/// upon it.
 const WRITTEN_FOR: [(Bug, &str); 10] = [
     (Bug::ReadErrorEndsScan, "model::read_errors::a_read_error_is_never_the_end_of_a_scan"),
     (Bug::PartialTableKept, "crash::full::a_full_disk_under_a_table_poisons_nothing"),
@@ -55,8 +56,8 @@ const WRITTEN_FOR: [(Bug, &str); 10] = [
 /// What `lanes planted` is asked.
 #[derive(Debug, Args)]
 pub(crate) struct PlantedArgs {
-    /// Only this bug (see `lanes list`); may be given several times. Nothing is written down, but with
-    /// `--keep`.
+    /// Only this bug (see `lanes list`); may be given several times. Nothing is written down, but
+    /// with `--keep`.
     #[arg(long, value_name = "NAME")]
     bug: Vec<String>,
     /// Writes down what was found of these bugs, and of the others what is known.

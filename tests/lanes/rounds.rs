@@ -1,10 +1,10 @@
 //! `lanes ci` and `lanes soak`: all lanes, once or until the time is over.
 //!
-//! 1. The test binaries are built, and the scripts have built what they need. A *task* is one test of
-//!    a binary, or a script.
+//! 1. The test binaries are built, and the scripts have built what they need. A *task* is one test
+//!    of a binary, or a script.
 //! 2. Tasks run some at a time. Each writes what it counted into one file; each has a log.
-//! 3. A soak begins anew when all tasks were run, each round with seeds of its own. When the time is
-//!    over nothing new begins, and what runs is waited for.
+//! 3. A soak begins anew when all tasks were run, each round with seeds of its own. When the time
+//!    is over nothing new begins, and what runs is waited for.
 //! 4. What failed is kept with what it said, the line that plays it again first.
 
 use std::path::PathBuf;
@@ -20,15 +20,15 @@ use crate::job::{End, command_of, run, scratch, words_of};
 use crate::sums::{Floor, Sums};
 use crate::{page, record};
 
-/// Scripts that run lanes which need a build of their own; `--build` makes that, and nothing else. And
-/// what a soak asks of them more: how long to fuzz each target.
+/// Scripts that run lanes which need a build of their own; `--build` makes that, and nothing else.
+/// And what a soak asks of them more: how long to fuzz each target.
 const SCRIPTS: [(&str, &str, &[&str]); 2] = [
     ("schedules", "tests/schedules/run.sh", &[]),
     ("fuzz", "tests/fuzz/run.sh", &["--seconds", "10"]),
 ];
 
-/// Longest time that all lanes may take together when a change is tried, on two cores, what they are
-/// built from being there.
+/// Longest time that all lanes may take together when a change is tried, on two cores, what they
+/// are built from being there.
 const LONGEST_CI: Duration = Duration::from_secs(15 * 60);
 
 /// Seeds between the first of one round and the first of the next: no lane uses as many.

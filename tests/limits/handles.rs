@@ -116,8 +116,8 @@ fn to_compact(dir: &Path) {
     known.check_again(&store, tiny());
 }
 
-/// With six handles left memtables are written out, and level 0 cannot be merged: the store says so, and a writer that
-/// waits is refused instead of waiting for handles that may never come.
+/// With six handles left memtables are written out, and level 0 cannot be merged: the store says
+/// so, and a writer that waits is refused instead of waiting for handles that may never come.
 fn few(dir: &Path) {
     limit(200);
     let store = dir.join("store");

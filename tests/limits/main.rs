@@ -1,20 +1,20 @@
 //! A real system that runs out: of room on the disk, of file handles, of what a file may be large,
 //! of address space; and directories that may not be written.
 //!
-//! Each scenario runs in a process of its own, so that its limits do not reach the others: [`stage`]
-//! starts it and judges what it says. In each, nothing that was acknowledged is lost, every refusal
-//! is an error with words (no panic, no abort, no signal, no hang), reads go on, and when the limit
-//! is lifted the store goes on, or does so once it is opened again.
+//! Each scenario runs in a process of its own, so that its limits do not reach the others:
+//! [`stage`] starts it and judges what it says. In each, nothing that was acknowledged is lost,
+//! every refusal is an error with words (no panic, no abort, no signal, no hang), reads go on, and
+//! when the limit is lifted the store goes on, or does so once it is opened again.
 //!
 //! * [`room`]: file systems of a few MiB that fill up.
 //! * [`handles`]: no file handle left.
 //! * [`sizes`]: `RLIMIT_FSIZE` and `RLIMIT_AS`.
 //! * [`places`]: directories and mounts that refuse writes, users without rights.
 //!
-//! Small file systems are mounted in a namespace of the scenario's own (`unshare`), which the system
-//! may refuse: the scenario then says so on stderr, and counts as skipped. Those of [`sizes`] stand in
-//! for it. With `TROMMEL_DEMAND=limits,users` it
-//! fails instead (`users`: what another user must run).
+//! Small file systems are mounted in a namespace of the scenario's own (`unshare`), which the
+//! system may refuse: the scenario then says so on stderr, and counts as skipped. Those of
+//! [`sizes`] stand in for it. With `TROMMEL_DEMAND=limits,users` it fails instead (`users`: what
+//! another user must run).
 
 #![cfg(target_os = "linux")]
 #![allow(

@@ -76,7 +76,8 @@ fn directory(dir: &Path) {
     known.check_again(&store, tiny());
 }
 
-/// A user that may start no more threads: callers do the work of the store, until there are threads again.
+/// A user that may start no more threads: callers do the work of the store, until there are threads
+/// again.
 fn threads(dir: &Path) {
     let store = dir.join("store");
     let mut known = written(&store);

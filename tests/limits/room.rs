@@ -35,8 +35,8 @@ impl Ballast {
     }
 }
 
-/// Writes until that is refused, or until writers wait for room that a table needs: then the ballast
-/// is given back, and the one that waits goes on.
+/// Writes until that is refused, or until writers wait for room that a table needs: then the
+/// ballast is given back, and the one that waits goes on.
 fn write_until_full(db: &Db, known: &mut Known, ballast: Ballast) {
     let (written, full) = (AtomicU64::new(0), AtomicBool::new(false));
     let waited = std::thread::scope(|scope| {
@@ -252,7 +252,8 @@ fn no_room_to_close(dir: &Path) {
     let db = Db::open(&store, tiny().write_buffer_bytes(4 << 20)).unwrap();
     assert!(known.fill(&db, 1_200).is_none());
     let ballast = Ballast::all(dir);
-    // What was set aside for the log, as much as it has, would be room for some more writes and to close.
+    // What was set aside for the log, as much as it has, would be room for some more writes and to
+    // close.
     assert!(known.fill(&db, 4 * known.written).is_some(), "the log took more than was set aside");
     tried(&db.close());
     ballast.give_back();

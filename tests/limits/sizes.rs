@@ -81,8 +81,8 @@ fn table_bytes(store: &Path) -> u64 {
     tables.map(|entry| entry.metadata().unwrap().len()).sum()
 }
 
-/// Flushes and merges without address space for their tables: the files are read instead of mapped, or whoever writes
-/// is told.
+/// Flushes and merges without address space for their tables: the files are read instead of mapped,
+/// or whoever writes is told.
 fn maps_in_the_background(dir: &Path) {
     let store = dir.join("store");
     let options = tiny().read_mode(ReadMode::Mapped).stall_timeout(Some(Duration::from_secs(1)));

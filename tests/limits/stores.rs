@@ -1,5 +1,5 @@
-//! Many stores in one process: the threads and file handles that they take, with and without an environment that
-//! they share.
+//! Many stores in one process: the threads and file handles that they take, with and without an
+//! environment that they share.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -36,7 +36,8 @@ fn open(dir: &Path, number: usize, options: &Options) -> Db {
     Db::open(dir.join(format!("{number}")), options.clone()).unwrap()
 }
 
-/// Each store has threads while it has work, and none at rest: neither when it was opened, nor after it was written.
+/// Each store has threads while it has work, and none at rest: neither when it was opened, nor
+/// after it was written.
 fn stores_of_their_own(dir: &Path) {
     let before = threads();
     let options = tiny();
@@ -66,7 +67,8 @@ fn stores_of_their_own(dir: &Path) {
 /// Files that each store holds beside its tables: lock, log and manifest.
 const FILES_OF_A_STORE: usize = 3;
 
-/// Five hundred stores take the threads and the open tables of one environment, however many there are.
+/// Five hundred stores take the threads and the open tables of one environment, however many there
+/// are.
 fn stores_of_an_environment(dir: &Path) {
     const STORES: usize = 500;
     const THREADS: usize = 3;

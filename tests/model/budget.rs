@@ -25,8 +25,8 @@ fn options(filters: &str) -> Options {
         .filters(filters.parse().unwrap())
 }
 
-/// Options of a store of some levels, each ten times larger than the one above: tables of about 5,000
-/// keys, a base level of two.
+/// Options of a store of some levels, each ten times larger than the one above: tables of about
+/// 5,000 keys, a base level of two.
 fn leveled(filters: &str) -> Options {
     options(filters)
         .write_buffer_bytes(512 << 10)
@@ -72,8 +72,8 @@ fn built_and_queued(db: &Db, stats: &Stats) -> (u64, u64) {
     (built, stats.filter_rebuilds_queued)
 }
 
-/// Whether the store's filters have a budget; then no more of them is held than that, those of tables
-/// that only iterators hold included, and no more is built unless rebuilds are queued.
+/// Whether the store's filters have a budget; then no more of them is held than that, those of
+/// tables that only iterators hold included, and no more is built unless rebuilds are queued.
 ///
 /// # Errors
 /// If more is held at any moment, whatever other threads do; or more is built.
@@ -89,7 +89,8 @@ pub(crate) fn holds(db: &Db) -> Check<bool> {
         let what = format!("{built} bytes are built, {queued} tables queued, {:?}", stats.memory);
         return Err(format!("more filters are built than their budget: {what}"));
     }
-    // What is built and what is queued was read one after the other, while merges may have changed both.
+    // What is built and what is queued was read one after the other, while merges may have changed
+    // both.
     ok("wait_idle", db.wait_idle())?;
     fits(db)
 }
@@ -104,8 +105,8 @@ fn is_within(stats: &Stats) -> Check {
     Err(format!("filters are beyond their budget, or not counted: {memory:?}"))
 }
 
-/// As [`holds`], of a store that rests: nothing is queued any more, and the budget that is in force is
-/// the one that was set.
+/// As [`holds`], of a store that rests: nothing is queued any more, and the budget that is in force
+/// is the one that was set.
 ///
 /// # Errors
 /// If more is held, or built.
@@ -172,16 +173,17 @@ fn short(seed: u64, number: u64) -> [u8; 8] {
     Rng::new(seed << 40 | number).u64().to_le_bytes()
 }
 
-/// Keys of a run of level 0 and of the levels below it. Ten bits for each come to whole cache lines in the
-/// upper ones, so that uniform bits are not more than that.
+/// Keys of a run of level 0 and of the levels below it. Ten bits for each come to whole cache lines
+/// in the upper ones, so that uniform bits are not more than that.
 const FULL: [u64; 5] = [204, 2_048, 20_480, 204_800, 2_048_000];
 
 /// A store of five levels, each ten times larger than the one above and nearly full: one run of
 /// level 0, and four below, the last of two million keys; of the same keys whatever the filters.
 ///
-/// It is built from the bottom: each level in two runs, merged into a base level that may be as large as it is,
-/// so that nothing hangs on when a merge comes. The last is then written again with the base level that the
-/// store has in the end, as in one that has been in use for long: a budget knows what is to lie above it.
+/// It is built from the bottom: each level in two runs, merged into a base level that may be as
+/// large as it is, so that nothing hangs on when a merge comes. The last is then written again with
+/// the base level that the store has in the end, as in one that has been in use for long: a budget
+/// knows what is to lie above it.
 fn five_levels(filters: &str, seed: u64) -> Db {
     let base = |level: usize| (48 << 10) * 10_u64.pow(level as u32 - 1);
     let db = open(

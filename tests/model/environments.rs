@@ -1,4 +1,5 @@
-//! Stores that share an environment: each is right, whatever the others do, and memory goes to those that need it.
+//! Stores that share an environment: each is right, whatever the others do, and memory goes to
+//! those that need it.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -47,8 +48,8 @@ fn environment(threads: usize) -> Environment {
     builder.memory_limit(4 << 20).max_open_files(16).build().unwrap()
 }
 
-/// Six stores are written and read at once by as many threads, with fewer workers and open files than they would
-/// have alone.
+/// Six stores are written and read at once by as many threads, with fewer workers and open files
+/// than they would have alone.
 fn all_are_right(threads: usize) {
     const STORES: u32 = 6;
     const ENTRIES: u32 = 3_000;

@@ -13,13 +13,15 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
         .filters("ribbon:10".parse().unwrap())
 }
 
-/// Keys whose hashes lie in the lowest quarter, so that they come to one shard of a ribbon of several.
+/// Keys whose hashes lie in the lowest quarter, so that they come to one shard of a ribbon of
+/// several.
 fn chosen_keys(count: usize) -> Vec<[u8; 8]> {
     let keys = (0_u64..).map(u64::to_le_bytes);
     keys.filter(|key| filter::hash(key) >> 62 == 0).take(count).collect()
 }
 
-/// A flush of such keys took seconds for 400,000 of them, and did not end for others; no report told of them.
+/// A flush of such keys took seconds for 400,000 of them, and did not end for others; no report
+/// told of them.
 #[test]
 fn a_filter_that_no_ribbon_could_be_made_of_is_counted_and_says_its_kind() {
     let keys = chosen_keys(40_000);
@@ -98,8 +100,8 @@ fn a_row_of_prefixes_counts_prefixes_and_says_so() {
     }
 }
 
-/// "A lookup is expected to waste 1.000e0 reads, a MiB more would save 2.01e1": the price of the next
-/// byte, a million times.
+/// "A lookup is expected to waste 1.000e0 reads, a MiB more would save 2.01e1": the price of the
+/// next byte, a million times.
 #[test]
 fn a_mib_more_saves_no_more_than_is_wasted() {
     for budget in ["budget=10", "budget=1KiB", "budget=10KiB", "budget=64MiB", "budget=8/key"] {

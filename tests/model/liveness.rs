@@ -249,8 +249,8 @@ thread_local! {
     static KEPT: RefCell<Option<DbCursor>> = const { RefCell::new(None) };
 }
 
-/// What a thread keeps may be dropped after all that the store keeps for the thread: the process would be
-/// aborted.
+/// What a thread keeps may be dropped after all that the store keeps for the thread: the process
+/// would be aborted.
 #[test]
 fn a_cursor_may_end_with_its_thread() {
     let dir = tempfile::tempdir().unwrap();
@@ -343,8 +343,8 @@ fn many_tables_are_written_and_read() {
     assert_eq!(db.iter().filter(Result::is_ok).count(), 20_000);
 }
 
-/// A store on a disk of `capacity` bytes is written to until nothing goes on; then there is room, and
-/// the same handle goes on. How often writers were told meanwhile.
+/// A store on a disk of `capacity` bytes is written to until nothing goes on; then there is room,
+/// and the same handle goes on. How often writers were told meanwhile.
 fn fills_up(capacity: u64, options: Options) -> u64 {
     const ENTRIES: u32 = 3_000;
     let disk = SimDisk::new();
@@ -420,8 +420,8 @@ fn a_full_memtable_is_flushed_though_nobody_waits() {
     }
 }
 
-/// A flush fails for want of room, and nobody flushes, waits or writes on: it is tried again by itself
-/// once there is room.
+/// A flush fails for want of room, and nobody flushes, waits or writes on: it is tried again by
+/// itself once there is room.
 #[test]
 fn what_failed_for_want_of_room_is_tried_again_though_nobody_waits() {
     let disk = SimDisk::new();
@@ -447,7 +447,8 @@ fn writers_are_told_of_a_full_disk_under_a_flush_and_go_on_when_it_has_room() {
     });
 }
 
-/// A store that is to be closed does not wait for a disk that stays full, with the writer that waits for it.
+/// A store that is to be closed does not wait for a disk that stays full, with the writer that
+/// waits for it.
 #[test]
 fn closing_ends_the_wait_of_a_stopped_writer() {
     ends(|| {
@@ -495,8 +496,8 @@ fn writers_wait_for_a_compaction_on_a_full_disk_and_go_on_when_it_has_room() {
     });
 }
 
-/// Of keys of 60 KiB that differ in their ends, a table's index holds as much as its keys: one table of 64 MiB had
-/// 64 MiB of it, under a ceiling of 16 MiB.
+/// Of keys of 60 KiB that differ in their ends, a table's index holds as much as its keys: one
+/// table of 64 MiB had 64 MiB of it, under a ceiling of 16 MiB.
 #[test]
 fn indexes_of_large_keys_stay_under_the_ceiling() {
     let limit = 16 << 20;

@@ -6,7 +6,8 @@
 //! * [`threads`]: what writers and readers on real threads may see of each other.
 //! * [`many`]: many keys at once, against one by one.
 //! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
-//! * [`stalled`]: background work that goes on failing is reported, and writers do not wait for it for ever.
+//! * [`stalled`]: background work that goes on failing is reported, and writers do not wait for it
+//!   for ever.
 //! * [`held`]: what is held of a store keeps it open, and what is closed answers no more.
 //! * [`panics`]: a background thread panics, and everybody is told.
 //! * [`sizes`]: what is too large is refused before a byte is written.
@@ -21,8 +22,8 @@
 //! * [`report`]: what the filter report says, against what was asked and against theory.
 //!
 //! A failing sequence prints the command that plays it again, and a shorter one that still fails.
-//! The longest runs take a quarter of the sequences that are promised; `TROMMEL_SCALE=n` takes n times
-//! as many as promised, `TROMMEL_FIRST_SEED=n` starts elsewhere.
+//! The longest runs take a quarter of the sequences that are promised; `TROMMEL_SCALE=n` takes n
+//! times as many as promised, `TROMMEL_FIRST_SEED=n` starts elsewhere.
 
 #![allow(
     clippy::print_stdout,

@@ -1,5 +1,5 @@
-//! A background thread panics: the store says so to those who wait and to those who come, reads go on,
-//! nobody hangs, and nothing acknowledged is lost.
+//! A background thread panics: the store says so to those who wait and to those who come, reads go
+//! on, nobody hangs, and nothing acknowledged is lost.
 //!
 //! The panic comes out of the file system, so each step of a flush and of a compaction can have it.
 

@@ -100,7 +100,8 @@ fn a_maybe_is_found_true_or_false_by_the_walk() {
     let [top, below] = &report.prefixes[..] else { panic!("{report}") };
     // A hundred users are in each of the four tables, and each is asked for twice.
     assert_eq!(top.true_positives, 100 * 4 * 2, "{report}");
-    // A user whose entries lie in two tables is in both filters, and a walk over all of them asks both.
+    // A user whose entries lie in two tables is in both filters, and a walk over all of them asks
+    // both.
     let parted = below.keys - 100;
     assert_eq!(below.true_positives, 100 * 2 + parted, "{report}");
     // 198 users that are in none lie between its keys at least.
@@ -115,8 +116,8 @@ fn a_maybe_is_found_true_or_false_by_the_walk() {
     assert_eq!(db.stats().prefix_checked, 0);
 }
 
-/// A walk that begins in the middle of its range cannot tell whether a "maybe" was false; a "no" counted all the same,
-/// so that the rate that was measured was 0.
+/// A walk that begins in the middle of its range cannot tell whether a "maybe" was false; a "no"
+/// counted all the same, so that the rate that was measured was 0.
 #[test]
 fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
     let db = with_poor_filters();

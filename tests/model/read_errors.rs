@@ -1,5 +1,5 @@
-//! A read that fails under a scan: the scan says so, whichever way it goes, and yields nothing more.
-//! It never ends as if there were no more entries.
+//! A read that fails under a scan: the scan says so, whichever way it goes, and yields nothing
+//! more. It never ends as if there were no more entries.
 //!
 //! Only scans read here: nothing is flushed or compacted while the disk fails.
 

@@ -1,5 +1,5 @@
-//! Rebuilds of filters: what every sequence checks of one, and stores whose filters are not only those
-//! that a spec makes.
+//! Rebuilds of filters: what every sequence checks of one, and stores whose filters are not only
+//! those that a spec makes.
 
 use std::sync::Arc;
 
@@ -8,8 +8,8 @@ use trommel::{Db, FilterShape, Options, Prefix, RebuildOptions};
 
 use crate::walks::{Check, ok};
 
-/// What is said before a rebuild is what it does, and then there is nothing more to do. Where filters
-/// have a budget less may be done, as the store itself makes filters smaller meanwhile.
+/// What is said before a rebuild is what it does, and then there is nothing more to do. Where
+/// filters have a budget less may be done, as the store itself makes filters smaller meanwhile.
 pub(crate) fn rebuild_filters(db: &Db) -> Check {
     let options = RebuildOptions::default();
     let plan = || ok("filter_rebuild_plan", db.filter_rebuild_plan(&options));

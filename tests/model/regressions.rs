@@ -130,8 +130,8 @@ fn comes_back(what: &str, test: impl FnOnce() + Send + 'static) {
     thread.join().unwrap();
 }
 
-/// A store in which some tens of KiB already lie in three levels: the third is opened from four times the base
-/// level's size on, with a ratio of 2.
+/// A store in which some tens of KiB already lie in three levels: the third is opened from four
+/// times the base level's size on, with a ratio of 2.
 fn tiny() -> Options {
     Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
@@ -214,8 +214,9 @@ fn two_may_close_at_once() {
     });
 }
 
-/// A synced write to a store without a log flushes once it is visible. Where somebody closed the store in
-/// between it poisoned it, for it was closed, and the memtable that the close had frozen was lost.
+/// A synced write to a store without a log flushes once it is visible. Where somebody closed the
+/// store in between it poisoned it, for it was closed, and the memtable that the close had frozen
+/// was lost.
 #[test]
 fn a_synced_write_without_a_log_does_not_spoil_a_close() {
     comes_back("closing beside a synced write", || {
@@ -255,9 +256,9 @@ impl Drop for Owner {
     }
 }
 
-/// A write in the drop of a thread that unwound poisoned the store, though nothing of the store's had
-/// failed; a flush that the write did itself was counted as ended twice; and a store without a log whose
-/// last handle such a thread dropped lost what was in memory.
+/// A write in the drop of a thread that unwound poisoned the store, though nothing of the store's
+/// had failed; a flush that the write did itself was counted as ended twice; and a store without a
+/// log whose last handle such a thread dropped lost what was in memory.
 #[test]
 fn a_thread_that_unwinds_may_write_and_close() {
     for writes in [true, false] {
@@ -331,7 +332,8 @@ fn a_log_that_could_not_be_begun_is_taken_back() {
                 Err(_) => refused += 1,
             }
         }
-        // A log is begun behind the write that filled the memtable; where that fails, the next write tries.
+        // A log is begun behind the write that filled the memtable; where that fails, the next
+        // write tries.
         assert_eq!((refused, written.len(), disk.faults_fired()), (0, 60, 2));
         drop(db);
         let db = Db::open("/store", options).unwrap();

@@ -1,6 +1,6 @@
-//! Background work that goes on failing: statistics report it, and writers that wait for it are refused after a
-//! bound. In rust-rocksdb 818, and here, a put waited for as long as there were no file handles for a compaction, and
-//! nothing said why.
+//! Background work that goes on failing: statistics report it, and writers that wait for it are
+//! refused after a bound. In rust-rocksdb 818, and here, a put waited for as long as there were no
+//! file handles for a compaction, and nothing said why.
 
 use std::sync::Arc;
 use std::thread;
@@ -27,7 +27,8 @@ fn options(disk: &SimDisk) -> Options {
         .vfs(Arc::new(disk.clone()))
 }
 
-/// A store whose writers wait for a compaction that fails for want of something, and whose flushes have nothing to do.
+/// A store whose writers wait for a compaction that fails for want of something, and whose flushes
+/// have nothing to do.
 fn held_up(disk: &SimDisk, options: Options, short_of: Failure) -> Db {
     let db = Db::open("/db", options).unwrap();
     db.pause_compaction().unwrap();
@@ -150,7 +151,8 @@ fn without_a_bound_writers_wait_for_as_long_as_it_takes() {
     });
 }
 
-/// Without a log a synced write makes a table: it was visible by the time it was refused, and the store was poisoned.
+/// Without a log a synced write makes a table: it was visible by the time it was refused, and the
+/// store was poisoned.
 #[test]
 fn a_synced_write_without_a_log_is_refused_before_it_is_visible() {
     ends(|| {

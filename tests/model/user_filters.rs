@@ -502,8 +502,9 @@ fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
     assert_eq!(db.stats().levels[0].filter_bytes, 0);
 }
 
-/// Tables become the last when what lies below them goes, and are so no more when some of them sink:
-/// each is spared as long as it lies in the last level, and no longer, whoever made its filter.
+/// Tables become the last when what lies below them goes, and are so no more when some of them
+/// sink: each is spared as long as it lies in the last level, and no longer, whoever made its
+/// filter.
 #[test]
 fn a_table_that_lies_last_no_more_is_asked_again() {
     let vfs = Arc::new(MemoryVfs::new());

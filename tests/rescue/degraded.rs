@@ -53,7 +53,8 @@ impl Exam<'_> {
         (answers, errors)
     }
 
-    /// Walks over all, from both ends: what comes is right, and nothing is left out without an error.
+    /// Walks over all, from both ends: what comes is right, and nothing is left out without an
+    /// error.
     fn scans(&self) {
         for backward in [false, true] {
             let range = self.db.range(..);

@@ -1,5 +1,5 @@
-//! Each call on the disk fails once, at repair, at verify, and under a degraded open: the result is an
-//! error, or names what it cost, or is the same as without the fault. Never a silent loss.
+//! Each call on the disk fails once, at repair, at verify, and under a degraded open: the result is
+//! an error, or names what it cost, or is the same as without the fault. Never a silent loss.
 
 use std::path::Path;
 use std::sync::Arc;

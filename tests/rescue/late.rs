@@ -1,5 +1,5 @@
-//! What happens to a store while `verify` or `repair` reads it: somebody opens it who could not be kept
-//! out, and the process runs out of file handles.
+//! What happens to a store while `verify` or `repair` reads it: somebody opens it who could not be
+//! kept out, and the process runs out of file handles.
 
 use std::io;
 use std::path::Path;

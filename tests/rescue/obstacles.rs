@@ -1,5 +1,5 @@
-//! What stands in the way of an open without being damage of the data: each is named, with what to do,
-//! and costs nothing that it need not.
+//! What stands in the way of an open without being damage of the data: each is named, with what to
+//! do, and costs nothing that it need not.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -71,7 +71,8 @@ fn a_directory_in_the_place_of_current_tmp_is_named_before_anything_is_written()
     }
 }
 
-/// Whatever else fails while an open writes: another try finds the disk as full as it was, not fuller.
+/// Whatever else fails while an open writes: another try finds the disk as full as it was, not
+/// fuller.
 #[test]
 fn an_open_that_failed_leaves_nothing_behind() {
     let (disk, options) = failing();

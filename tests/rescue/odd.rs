@@ -1,5 +1,5 @@
-//! What a repair must not do by mistake: write into the old store, take what is newer for lost, or lose
-//! more than the disk did.
+//! What a repair must not do by mistake: write into the old store, take what is newer for lost, or
+//! lose more than the disk did.
 
 use std::ffi::OsString;
 use std::io;
@@ -61,8 +61,8 @@ fn table_of(store: &Store) -> (OsString, Vec<u8>) {
     tables.max_by_key(|(_, bytes)| bytes.len()).cloned().expect("a table")
 }
 
-/// A place that cannot be read costs what a flipped bit there costs: to a repair, to verify, and to a
-/// walk over what is healthy.
+/// A place that cannot be read costs what a flipped bit there costs: to a repair, to verify, and to
+/// a walk over what is healthy.
 #[test]
 fn a_bad_place_costs_one_block() {
     let store = Store::filled(Left::Closed);
@@ -112,8 +112,8 @@ fn what_is_lost_is_counted() {
     assert_eq!(sound.expect("repairing").unreadable, 0);
 }
 
-/// A table of a newer version is whole: a repair would lose it, and is refused. Without it a key that it
-/// deletes came back, and was called certain.
+/// A table of a newer version is whole: a repair would lose it, and is refused. Without it a key
+/// that it deletes came back, and was called certain.
 #[test]
 fn what_is_newer_is_not_repaired() {
     for with_manifest in [true, false] {

@@ -1,5 +1,5 @@
-//! `Db::repair` saves what can be saved, makes nothing up, and names every key whose newest value it
-//! may have lost.
+//! `Db::repair` saves what can be saved, makes nothing up, and names every key whose newest value
+//! it may have lost.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -73,8 +73,8 @@ fn examine_but<V: Vfs + 'static>(
     kept
 }
 
-/// Whether a loss of which the report does not name the keys is as it must be: what a crash leaves at
-/// the end of a file, and what nobody can see. Nothing else may be called an incomplete end.
+/// Whether a loss of which the report does not name the keys is as it must be: what a crash leaves
+/// at the end of a file, and what nobody can see. Nothing else may be called an incomplete end.
 fn is_excused(
     left: Left,
     name: &OsString,
@@ -145,8 +145,8 @@ fn without_current_nothing_is_lost() {
     }
 }
 
-/// Without any manifest the tables are found by themselves: all that is there is saved, and all is in
-/// doubt, as nobody knows which tables were obsolete, or are gone.
+/// Without any manifest the tables are found by themselves: all that is there is saved, and all is
+/// in doubt, as nobody knows which tables were obsolete, or are gone.
 #[test]
 fn without_a_manifest_the_tables_are_found() {
     let store = Store::filled(Left::Closed);

@@ -62,7 +62,8 @@ impl Store {
                 };
                 history.entry(key).or_default().push(value);
                 if (round, number) == (2, 99) {
-                    // The log of the next flush takes less than a quarter of the tables, so it is kept.
+                    // The log of the next flush takes less than a quarter of the tables, so it is
+                    // kept.
                     db.flush().expect("flushing");
                 }
             }
@@ -102,8 +103,8 @@ impl Store {
     }
 
     /// Every file but the lock, hurt in every way, one after the other. A byte is hurt at every
-    /// `step`th place of a table and three times as often elsewhere; with `TROMMEL_SCALE=n` n times as
-    /// often.
+    /// `step`th place of a table and three times as often elsewhere; with `TROMMEL_SCALE=n` n times
+    /// as often.
     pub(crate) fn each_injury(
         &self,
         step: usize,
@@ -120,9 +121,9 @@ impl Store {
         }
     }
 
-    /// Whether nobody can see that anything is gone: the log of a killed store that ends between two
-    /// records looks as if the later ones had not been written yet. And nothing needs a file that is kept
-    /// to be written over.
+    /// Whether nobody can see that anything is gone: the log of a killed store that ends between
+    /// two records looks as if the later ones had not been written yet. And nothing needs a file
+    /// that is kept to be written over.
     pub(crate) fn is_silent(left: Left, name: &OsString, injury: Injury) -> bool {
         let name = name.to_string_lossy();
         let is_cut_log = name.ends_with(".log") && matches!(injury, Injury::Cut(_));
@@ -131,9 +132,9 @@ impl Store {
         is_old || left == Left::Killed && (is_cut_log || name.ends_with(".spare"))
     }
 
-    /// Whether a crash may have left a file of this store so: it ends too early, or holds zeros where
-    /// something was to be written. A bit that is another, what was added, and a file that is gone
-    /// are damage, in a killed store as in a closed one.
+    /// Whether a crash may have left a file of this store so: it ends too early, or holds zeros
+    /// where something was to be written. A bit that is another, what was added, and a file that is
+    /// gone are damage, in a killed store as in a closed one.
     pub(crate) fn may_be_torn(injury: Injury) -> bool {
         matches!(injury, Injury::Emptied | Injury::Cut(_) | Injury::Zeroed(_))
     }

@@ -1,5 +1,5 @@
-//! `Db::verify_dir` lists every damage by its file, also of a store that cannot be opened, and calls
-//! nothing damage that a crash explains, or that is not the store's.
+//! `Db::verify_dir` lists every damage by its file, also of a store that cannot be opened, and
+//! calls nothing damage that a crash explains, or that is not the store's.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -31,8 +31,9 @@ fn a_sound_store_has_no_damage_and_stays_as_it_is() {
 }
 
 /// Whatever happens to whatever file: it is named. (All of a log's last record may be torn: that is
-/// told as an incomplete end, and the store opens. But no flipped bit is ever called so.) Each kind of
-/// injury is done to each file; of the places, every 37th of a table and every 13th of the others.
+/// told as an incomplete end, and the store opens. But no flipped bit is ever called so.) Each kind
+/// of injury is done to each file; of the places, every 37th of a table and every 13th of the
+/// others.
 #[test]
 fn every_injury_of_every_file_is_listed() {
     let (mut injuries, mut incomplete) = (0, 0);
@@ -47,13 +48,14 @@ fn every_injury_of_every_file_is_listed() {
                 Store::may_be_torn(injury) || report.incomplete.is_empty(),
                 "{left:?} {name:?} {injury:?} is called an incomplete end: {report}"
             );
-            // A manifest that ends between two records looks like that of a killed store, until a file
-            // is missing that it should not need any more.
+            // A manifest that ends between two records looks like that of a killed store, until a
+            // file is missing that it should not need any more.
             let cut = name.to_string_lossy().starts_with("MANIFEST") && !report.is_sound();
             let silent = Store::is_silent(left, name, injury);
             assert!(named || torn || cut || silent, "{left:?} {name:?} {injury:?}: {report}");
             if report.is_sound() {
-                // Of a closed store only the end of the manifest may be gone without harm, and the options.
+                // Of a closed store only the end of the manifest may be gone without harm, and the
+                // options.
                 let may_end = left == Left::Killed
                     || silent
                     || name.to_string_lossy().starts_with("MANIFEST");

@@ -39,8 +39,8 @@ fn fits(db: &Db) {
     assert!(most <= report.budget_bytes && report.queued_rebuilds == 0, "{report}");
 }
 
-/// A budget falls to a fraction while a thread looks keys up and another one flushes; the store's own
-/// thread builds smaller filters beside them. A caller's rebuild meets these.
+/// A budget falls to a fraction while a thread looks keys up and another one flushes; the store's
+/// own thread builds smaller filters beside them. A caller's rebuild meets these.
 fn falls(rebuild: bool) {
     let disk = SimDisk::new();
     let quiet = |options: Options| options.write_buffer_bytes(64 << 10).auto_compaction(false);

@@ -63,9 +63,9 @@ fn close_against_all() {
 }
 
 /// One sync of a log fails: of the group that waited for it nobody is acknowledged, nor is anybody
-/// later; readers go on, and what was acknowledged before is there after a power cut. Who was refused wrote nothing,
-/// also where others in its group were to insert while the next group's sync failed. Of three writers those from
-/// `first_synced` on ask for a sync, of which so many succeed.
+/// later; readers go on, and what was acknowledged before is there after a power cut. Who was
+/// refused wrote nothing, also where others in its group were to insert while the next group's sync
+/// failed. Of three writers those from `first_synced` on ask for a sync, of which so many succeed.
 fn poisoning(first_synced: u64, synced: u64) {
     let disk = SimDisk::new();
     let db = open(options(&disk).write_buffer_bytes(1 << 20));
@@ -107,9 +107,9 @@ fn poisoning(first_synced: u64, synced: u64) {
     }
 }
 
-/// One call on a log fails while others wait for their turn to rotate, to write or to check: none of
-/// them writes behind what it left, nobody calls that damage, and the store opens with all that was
-/// acknowledged.
+/// One call on a log fails while others wait for their turn to rotate, to write or to check: none
+/// of them writes behind what it left, nobody calls that damage, and the store opens with all that
+/// was acknowledged.
 fn fail_before_others(fault: Fault) {
     let disk = SimDisk::new();
     // Nothing is full, so the first flush ends a log.

@@ -1,5 +1,5 @@
-//! Stores that share an environment: its threads serve them in turn, end when there is nothing to do, and are
-//! started when there is.
+//! Stores that share an environment: its threads serve them in turn, end when there is nothing to
+//! do, and are started when there is.
 
 use shuttle::thread::spawn;
 use trommel::vfs::SimDisk;

@@ -7,8 +7,8 @@
 //! checks the answers and what is left. A schedule is all that chance decides about it; the same
 //! number gives the same schedule. A deadlock, which a lost wake-up becomes here, is a failure.
 //!
-//! Run by `tests/schedules/run.sh`; without the flag nothing is here. What is covered so, and what is
-//! not, is in docs/concurrency.md.
+//! Run by `tests/schedules/run.sh`; without the flag nothing is here. What is covered so, and what
+//! is not, is in docs/concurrency.md.
 
 #![cfg(shuttle)]
 #![allow(clippy::unwrap_used, reason = "a failure is the point")]

@@ -11,13 +11,14 @@ where
     Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
 
-/// How many times as large as they were promised the lanes are: `TROMMEL_SCALE`, 1 if it is not set.
+/// How many times as large as they were promised the lanes are: `TROMMEL_SCALE`, 1 if it is not
+/// set.
 pub fn scale() -> u64 {
     number("TROMMEL_SCALE").unwrap_or(1)
 }
 
-/// How many of the `full` cases that are promised a lane goes through: `TROMMEL_SCALE` times as many, or, where it
-/// is not set, a quarter, so that `cargo test` stays short. `lanes ci` sets it.
+/// How many of the `full` cases that are promised a lane goes through: `TROMMEL_SCALE` times as
+/// many, or, where it is not set, a quarter, so that `cargo test` stays short. `lanes ci` sets it.
 pub fn cases(full: u64) -> u64 {
     match number::<u64>("TROMMEL_SCALE") {
         Some(scale) => full * scale,
@@ -25,8 +26,8 @@ pub fn cases(full: u64) -> u64 {
     }
 }
 
-/// How many rounds of a soak went before, whose first seeds are 2^24 apart: lanes that enumerate take
-/// up there where those left off. Seeds that are chosen by hand count as rounds, too.
+/// How many rounds of a soak went before, whose first seeds are 2^24 apart: lanes that enumerate
+/// take up there where those left off. Seeds that are chosen by hand count as rounds, too.
 pub fn rounds_before() -> u64 {
     let seed = first_seed();
     (seed >> 24).wrapping_add(seed.wrapping_sub(1) & 0xff_ffff)

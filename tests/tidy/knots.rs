@@ -1,9 +1,9 @@
-//! How many modules of a crate reach each other: inside a crate nothing but this count keeps the arrows between its
-//! top-level modules one-way.
+//! How many modules of a crate reach each other: inside a crate nothing but this count keeps the
+//! arrows between its top-level modules one-way.
 //!
 //! 1. A module is a file below `src`, or a folder; only its first name counts. Tests are left out.
-//! 2. It depends on another if its code names that: by a path from `crate` or `super`, or by an item of it that
-//!    the root re-exports.
+//! 2. It depends on another if its code names that: by a path from `crate` or `super`, or by an
+//!    item of it that the root re-exports.
 //! 3. The largest set in which each module reaches each other one is the knot of the crate.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,5 +1,5 @@
-//! Public enums of the library that could not grow: adding a variant to one without `#[non_exhaustive]`
-//! breaks each program that matches on it.
+//! Public enums of the library that could not grow: adding a variant to one without
+//! `#[non_exhaustive]` breaks each program that matches on it.
 
 use crate::source::{code_of, files};
 

@@ -4,6 +4,7 @@ use crate::source::{block_end, code_of, files, is_test, without_tests};
 
 const LONGEST_FUNCTION: usize = 70;
 const LONGEST_FILE: usize = 500;
+const WIDEST_COMMENT: usize = 100;
 
 #[test]
 fn functions_fit_a_screen() {
@@ -30,6 +31,42 @@ fn function_at(line: &str) -> Option<usize> {
     let begins = ["", "pub", "const", "async", "unsafe", "extern"];
     let is_item = before.ends_with(')') || begins.contains(&before.rsplit(' ').next()?);
     is_item.then_some(at)
+}
+
+#[test]
+fn comments_fit_a_hundred_columns() {
+    let mut wide = Vec::new();
+    for file in files(&["crates", "tests", "benches"], "rs") {
+        let lines = wide_comments(&file.text).into_iter();
+        wide.extend(lines.map(|line| format!("{}:{line}", file.path)));
+    }
+    assert!(wide.is_empty(), "above {WIDEST_COMMENT} columns:\n{}", wide.join("\n"));
+}
+
+/// Lines of comments that are too wide, but for tables and what is fenced as code.
+fn wide_comments(text: &str) -> Vec<usize> {
+    let (mut wide, mut is_fenced) = (Vec::new(), false);
+    for (number, line) in text.lines().enumerate() {
+        let Some(comment) = line.trim_start().strip_prefix("//") else {
+            is_fenced = false;
+            continue;
+        };
+        let comment = comment.trim_start_matches(['/', '!', ' ']);
+        is_fenced ^= comment.starts_with("```");
+        let may_be_wide = is_fenced || comment.starts_with('|');
+        if line.chars().count() > WIDEST_COMMENT && !may_be_wide {
+            wide.push(number + 1);
+        }
+    }
+    wide
+}
+
+#[test]
+fn wide_comments_are_found() {
+    let words = "word ".repeat(20);
+    let text = format!("/// {words}\n/// | {words}|\n/// ```\n/// {words}\n/// ```\n//! {words}\n");
+    assert_eq!(wide_comments(&text), [1, 6]);
+    assert!(wide_comments(&format!("let a = \"// {words}\";\n")).is_empty());
 }
 
 #[test]

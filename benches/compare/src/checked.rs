@@ -4,14 +4,14 @@
 //! 2. Whatever a store hands out must have the right length and both numbers; a key that was never
 //!    written must not be found; a scan must go in order.
 //!
-//! A fill has its values stamped where they lie, of a batch all before the first is read. Where keys are put one by
-//! one the next value is stamped before the one ahead is put: a value that is read right after its stamps were
-//! written keeps the processor waiting for all that was written before, some 50 ns of a put of any store. Other writes
-//! are stamped in a copy.
+//! A fill has its values stamped where they lie, of a batch all before the first is read. Where
+//! keys are put one by one the next value is stamped before the one ahead is put: a value that is
+//! read right after its stamps were written keeps the processor waiting for all that was written
+//! before, some 50 ns of a put of any store. Other writes are stamped in a copy.
 //!
 //! So no figure is that of a wrong answer, and every store touches the memory of the values it
-//! returns, also one that only points at them. The cost, two stamps of a value per write (or a copy of
-//! it) and some nanoseconds per write and read, is the same for all.
+//! returns, also one that only points at them. The cost, two stamps of a value per write (or a copy
+//! of it) and some nanoseconds per write and read, is the same for all.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -193,7 +193,8 @@ impl Store for Checked {
     ) -> Result<(), StoreError> {
         let mut bad = None;
         let mut last = Vec::with_capacity(self.key_bytes);
-        // Keys of 16 bytes are told apart as numbers, so that the check takes little of what is measured.
+        // Keys of 16 bytes are told apart as numbers, so that the check takes little of what is
+        // measured.
         let mut last_words = None;
         self.store.scan(start, direction, &mut |key, value| {
             let words = <[u8; 16]>::try_from(key).ok().map(u128::from_be_bytes);

@@ -227,8 +227,8 @@ impl Results {
         names
     }
 
-    /// In how many rounds it was measured, in how many runs, and with which program: only in one run are all stores
-    /// measured in turns.
+    /// In how many rounds it was measured, in how many runs, and with which program: only in one
+    /// run are all stores measured in turns.
     pub(crate) fn rounds_and_runs(&self, num: u64) -> String {
         let ids: BTreeSet<_> = self.of_num(num).map(|record| record.run.as_str()).collect();
         let runs = match ids.len() {
@@ -248,7 +248,8 @@ impl Results {
         Spread::of(groups.iter().filter_map(|group| (figure.of)(group)).collect())
     }
 
-    /// How many times as much as the one contender's figure the other's is, in each round that has both.
+    /// How many times as much as the one contender's figure the other's is, in each round that has
+    /// both.
     pub(crate) fn ratios(&self, num: u64, (one, other): (&str, &str), figure: &Figure) -> Vec<f64> {
         let of_rounds = |name: &str| {
             let rounds = self.groups_by_round(num, name).into_iter();

@@ -54,7 +54,8 @@ pub(crate) fn written_bytes() -> Option<u64> {
     text.lines().find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok())
 }
 
-/// How much of memory dirty pages may be before whoever writes waits, and before they are written back.
+/// How much of memory dirty pages may be before whoever writes waits, and before they are written
+/// back.
 pub(crate) fn dirty_pages() -> Option<String> {
     let limit = |name: &str| fs::read_to_string(format!("/proc/sys/vm/{name}")).ok();
     let (most, background) = (limit("dirty_ratio")?, limit("dirty_background_ratio")?);
@@ -62,8 +63,8 @@ pub(crate) fn dirty_pages() -> Option<String> {
     Some(format!("at most {most}% of memory, written back from {background}% on"))
 }
 
-/// What of its free memory the system gives back to the host, if it is a virtual machine whose host takes it and says
-/// how much at a time.
+/// What of its free memory the system gives back to the host, if it is a virtual machine whose host
+/// takes it and says how much at a time.
 pub(crate) fn free_pages() -> Option<String> {
     let limit = |name: &str| {
         let path = format!("/sys/module/page_reporting/parameters/{name}");
@@ -80,7 +81,8 @@ fn given_back(order: u32, after: u32) -> Option<String> {
     Some(format!("pieces of {kib} KiB and more{after}"))
 }
 
-/// All files below `dir`, and the bytes that they take on the device; without those that go while it is looked.
+/// All files below `dir`, and the bytes that they take on the device; without those that go while
+/// it is looked.
 pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -98,8 +100,8 @@ pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     Ok(found)
 }
 
-/// The most bytes that the files below `dir` took on the device while `work` was done, looked at every
-/// [`DISK_POLL`]; with what `work` returned.
+/// The most bytes that the files below `dir` took on the device while `work` was done, looked at
+/// every [`DISK_POLL`]; with what `work` returned.
 pub(crate) fn peak_of_disk<T>(dir: &Path, work: impl FnOnce() -> T) -> (T, u64) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -155,8 +155,8 @@ fn ratio(results: &Results, num: u64, name: &str, reference: &str, figure: &Figu
 /// How a line of [`reading`] ends that is to a rival's credit.
 pub(crate) const BEHIND: &str = ": behind**";
 
-/// For each of `figures`, which are times, the best Trommel of at most the others' filter bits beside the best rival,
-/// each in its best set-up.
+/// For each of `figures`, which are times, the best Trommel of at most the others' filter bits
+/// beside the best rival, each in its best set-up.
 pub(crate) fn reading(results: &Results, num: u64, figures: &[Figure], unit: &str) -> Vec<String> {
     let best = |figure: &Figure, ours: bool| {
         let names = results.names(num).into_iter();
@@ -226,7 +226,8 @@ pub(crate) fn fairness(results: &Results, num: u64, shown: &mut Shown) -> Grid {
     Grid { head, rows, numbers_from: 3 }
 }
 
-/// For each number of keys but the first, under a heading, the settings that differ from those in `shown`.
+/// For each number of keys but the first, under a heading, the settings that differ from those in
+/// `shown`.
 pub(crate) fn differing(results: &Results, shown: &Shown) -> Vec<(String, Grid)> {
     let nums = results.nums().into_iter().skip(1);
     nums.map(|num| {
@@ -241,8 +242,8 @@ fn is_shown(setting: &str) -> bool {
     !["num", "error", STUDY].contains(&setting)
 }
 
-/// What each setting of a contender was, in the order of the settings; of several values all of them, of numbers the
-/// least and the greatest.
+/// What each setting of a contender was, in the order of the settings; of several values all of
+/// them, of numbers the least and the greatest.
 fn values_of(results: &Results, num: u64, name: &str) -> Vec<(String, String)> {
     let mut settings: Vec<(&str, Vec<&Value>)> = Vec::new();
     for record in results.of_num(num).filter(|record| record.store.name == name) {
@@ -278,8 +279,8 @@ pub(crate) fn troubles(results: &Results, num: u64) -> Vec<String> {
     failures.chain(disagreements.map(|what| format!("stores disagree in {what}"))).collect()
 }
 
-/// What is to be known of the figures, if RocksDB was not compiled for the processor; records of before that was
-/// noted are of such builds.
+/// What is to be known of the figures, if RocksDB was not compiled for the processor; records of
+/// before that was noted are of such builds.
 pub(crate) fn caveat(results: &Results, num: u64) -> Option<&'static str> {
     let is_portable = |record: &Record| {
         let compiled = record.settings.get(COMPILED).and_then(Value::as_str);

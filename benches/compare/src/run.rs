@@ -160,7 +160,8 @@ impl Session<'_> {
         let settings = study.settings(&sizes);
         let mut order = contenders.to_vec();
         order.rotate_left((round as usize - 1) % contenders.len().max(1));
-        // A machine's peak differs from round to round: each begins with the store that it is taken of.
+        // A machine's peak differs from round to round: each begins with the store that it is taken
+        // of.
         self.rate = None;
         if study == Study::Tails && sizes.tails_rate.is_none() {
             order.sort_by_key(|contender| contender.name != tails::CALIBRATES);

@@ -133,8 +133,8 @@ pub(crate) fn html(study: Study, results: &Results) -> String {
     page(&title, &[Source { name: String::new(), records }])
 }
 
-/// For each study the settings that differ from those in `shown`, which is what a contender had where
-/// it came first.
+/// For each study the settings that differ from those in `shown`, which is what a contender had
+/// where it came first.
 pub(crate) fn fairness(
     studies: &[(Study, Results)],
     shown: &mut Shown,

@@ -1,7 +1,7 @@
 //! Every filter that takes part: how it is built from hashes, and how it is asked.
 //!
-//! Trommel's filters are built into the bytes that a table stores, checksum included, and decoded to
-//! be asked; the others are ready to be asked once they are built. fastbloom and sbbf-rs must be
+//! Trommel's filters are built into the bytes that a table stores, checksum included, and decoded
+//! to be asked; the others are ready to be asked once they are built. fastbloom and sbbf-rs must be
 //! told the number of keys beforehand, xorf is given all hashes at once and walks them repeatedly;
 //! Trommel's builders are given hash by hash and hold them themselves.
 

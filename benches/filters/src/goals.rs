@@ -1,8 +1,8 @@
 //! The speeds that Trommel's filters are to have, as ratios in one run, and whether they have them.
 //!
-//! *Out of cache* is at the most keys that were measured, *in cache* at the second fewest. A goal has
-//! a row for each number of bits, kernel and kind of pages; each ratio is that of the two filters'
-//! times in the same round, and its median over the rounds is held against the bound.
+//! *Out of cache* is at the most keys that were measured, *in cache* at the second fewest. A goal
+//! has a row for each number of bits, kernel and kind of pages; each ratio is that of the two
+//! filters' times in the same round, and its median over the rounds is held against the bound.
 
 use std::fmt;
 

@@ -4,7 +4,8 @@
 //!    crate's entry for keys that are hashed already.
 //! 2. [`plan`] says what is measured together: a [`plan::Group`] is a number of keys, and a size or
 //!    a rate that all contestants are given.
-//! 3. [`measure`] measures a group, round by round with the contestants in turn, into [`cell::Cell`]s.
+//! 3. [`measure`] measures a group, round by round with the contestants in turn, into
+//!    [`cell::Cell`]s.
 //! 4. [`goals`] holds some ratios of these against what they should be; [`page`] and [`plots`] show
 //!    everything.
 //!

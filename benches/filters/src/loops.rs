@@ -2,9 +2,9 @@
 //!
 //! * [`Pattern::Independent`]: one question after the other; none waits for an answer, so a
 //!   processor has several under way. Throughput.
-//! * [`Pattern::Dependent`]: no question begins before the one before is answered: an instruction that
-//!   waits stands between, and the next key is computed with the answer. Latency. (Without waiting, a
-//!   processor guesses the answer and goes on.)
+//! * [`Pattern::Dependent`]: no question begins before the one before is answered: an instruction
+//!   that waits stands between, and the next key is computed with the answer. Latency. (Without
+//!   waiting, a processor guesses the answer and goes on.)
 //! * [`Pattern::Batched`]: [`BATCH`] questions at once, for filters that have an entry for it; the
 //!   others are asked one after the other.
 //!

@@ -1,12 +1,13 @@
 //! Measures a group of filters.
 //!
-//! 1. Each contestant is built, round by round in turn, each round beginning with another. The first
-//!    build is watched by the allocator. Those that take long are built in fewer rounds.
+//! 1. Each contestant is built, round by round in turn, each round beginning with another. The
+//!    first build is watched by the allocator. Those that take long are built in fewer rounds.
 //! 2. A filter of the first round is kept. Every key that was added must be found in it (a part of
 //!    them, if there are many); it is asked for absent keys until it erred often enough.
-//! 3. Trommel's are decoded once more for each kernel, and onto huge pages if they are large enough.
-//! 4. All are asked, round by round in turn: in every mode, each round with other keys. The same loop
-//!    without a filter is timed at the beginning of each round and subtracted.
+//! 3. Trommel's are decoded once more for each kernel, and onto huge pages if they are large
+//!    enough.
+//! 4. All are asked, round by round in turn: in every mode, each round with other keys. The same
+//!    loop without a filter is timed at the beginning of each round and subtracted.
 
 use std::time::{Duration, Instant};
 
@@ -37,8 +38,8 @@ pub struct Extent {
     pub queries: usize,
     /// Questions of a round that wait for each other.
     pub dependent: usize,
-    /// Time for the builds of one contestant; one is made whatever it takes, and [`BUILDS`] of those
-    /// that take less than that.
+    /// Time for the builds of one contestant; one is made whatever it takes, and [`BUILDS`] of
+    /// those that take less than that.
     pub builds: Duration,
     /// False positives after which the rate is known.
     pub false_positives: u64,

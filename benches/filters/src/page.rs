@@ -1,8 +1,8 @@
 //! The page of a measurement, in Markdown, and the goals in words.
 //!
 //! A table of figures for each group, and one of ratios: other crates' times and rates as multiples
-//! of Trommel's in the same rounds, so that 1 is equal and less than 1, in bold, is where Trommel is
-//! behind.
+//! of Trommel's in the same rounds, so that 1 is equal and less than 1, in bold, is where Trommel
+//! is behind.
 
 use std::fmt::Write as _;
 

@@ -1,7 +1,7 @@
 //! What is measured, in the order of its worth: when the time is over, the rest is left out.
 //!
-//! 1. A [`Group`] is a number of keys, and what its contestants are given: bits, a rate, or the size
-//!    that a binary fuse filter has.
+//! 1. A [`Group`] is a number of keys, and what its contestants are given: bits, a rate, or the
+//!    size that a binary fuse filter has.
 //! 2. [`groups`] orders them: first what the goals need, at the most keys and at few; then every
 //!    size and rate at a middling number of keys, then the rest.
 //! 3. [`Clock`] says whether a group may be begun, from what groups of as many keys took.

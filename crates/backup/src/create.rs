@@ -60,10 +60,10 @@ impl Repository {
     ///
     /// # Errors
     /// [`Error::Store`] if the store cannot be flushed, so also if it was opened read-only, or if a
-    /// table that is to be stored is damaged ([`trommel::Error::Corruption`]); [`Error::Location`] if
-    /// the repository lies in the store, or the store in it; [`Error::Busy`] if somebody deletes
-    /// backups (or, in a directory, makes one); [`Error::Target`] if the repository cannot be read or
-    /// written. Whatever the error, the repository holds the backups that it held, whole.
+    /// table that is to be stored is damaged ([`trommel::Error::Corruption`]); [`Error::Location`]
+    /// if the repository lies in the store, or the store in it; [`Error::Busy`] if somebody deletes
+    /// backups (or, in a directory, makes one); [`Error::Target`] if the repository cannot be read
+    /// or written. Whatever the error, the repository holds the backups that it held, whole.
     pub fn create(&self, db: &Db, progress: &dyn Progress) -> Result<Created> {
         self.make(db, false, progress)
     }

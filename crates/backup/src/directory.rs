@@ -1,8 +1,8 @@
 //! A repository in a directory.
 //!
 //! 1. One writer at a time: it holds the file `LOCK` locked, which the system undoes when the
-//!    writer dies. What lies in `tmp` under our names when the lock is taken is therefore nobody's, and is
-//!    removed.
+//!    writer dies. What lies in `tmp` under our names when the lock is taken is therefore nobody's,
+//!    and is removed.
 //! 2. An object is written to a file in `tmp`, synced, and renamed to its name: under its name it
 //!    is whole, or not there at all.
 //! 3. A content is durable once its folder was synced, which [`Directory::settle`] does for all

@@ -74,8 +74,9 @@ impl Repository {
     }
 
     /// As [`Repository::restore_on`], for a backup of which no whole one is to be had: what is
-    /// damaged is kept as it is, what is missing is kept as an empty file, and [`Restored::damages`] names it
-    /// all. What such a store still gives is right; the rest of it is an error when it is read.
+    /// damaged is kept as it is, what is missing is kept as an empty file, and
+    /// [`Restored::damages`] names it all. What such a store still gives is right; the rest of it
+    /// is an error when it is read.
     ///
     /// # Errors
     /// As [`Repository::restore`], but for damage to contents.

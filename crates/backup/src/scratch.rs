@@ -41,7 +41,8 @@ impl Checkpoint {
     pub(crate) fn take(db: &Db) -> Result<Self> {
         let _one_at_a_time = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         let vfs = Arc::clone(db.vfs());
-        // The store knows where it was opened; a checkpoint's path goes by where the process is now.
+        // The store knows where it was opened; a checkpoint's path goes by where the process is
+        // now.
         let real = vfs.real_path(db.dir());
         let store = real.map_err(|source| failed(db.dir(), "looking for", source))?;
         remove_leftovers(&*vfs, &store);
@@ -71,8 +72,8 @@ impl Checkpoint {
         self.table_ids.get(name).copied()
     }
 
-    /// Reads and checks every byte of a table or a filter sidecar; anything else was written just now,
-    /// and is not looked at.
+    /// Reads and checks every byte of a table or a filter sidecar; anything else was written just
+    /// now, and is not looked at.
     ///
     /// # Errors
     /// What is wrong with it, of the table in the store: the checkpoint is gone when that is read.

@@ -45,10 +45,11 @@ pub trait Cursor {
     /// Moves to the last entry whose key is smaller than `key`.
     fn seek_before(&mut self, key: &[u8]) -> Result<(), Self::Error>;
 
-    /// Says that [`seek`](Self::seek) or [`seek_before`](Self::seek_before) to `key` is next, so that what that waits
-    /// for in memory is asked for. Where several cursors are sought at once, each stage of all of them comes before the next
-    /// one of any. Returns whether there was anything to ask for. Where the cursor stands until that seek is left open; no answer
-    /// depends on it otherwise.
+    /// Says that [`seek`](Self::seek) or [`seek_before`](Self::seek_before) to `key` is next, so
+    /// that what that waits for in memory is asked for. Where several cursors are sought at once,
+    /// each stage of all of them comes before the next one of any. Returns whether there was
+    /// anything to ask for. Where the cursor stands until that seek is left open; no answer depends
+    /// on it otherwise.
     #[inline]
     fn await_seek(&mut self, _key: &[u8], _aim: Aim, _stage: Stage) -> bool {
         false
@@ -60,9 +61,9 @@ pub trait Cursor {
     /// Moves one entry backward.
     fn prev(&mut self) -> Result<(), Self::Error>;
 
-    /// Moves one entry forward and returns where it stands then, if the next entry is at hand: nothing
-    /// has to be read or decided for it, and nothing can fail. `None` if it has not moved, which says
-    /// nothing about whether there is a next entry.
+    /// Moves one entry forward and returns where it stands then, if the next entry is at hand:
+    /// nothing has to be read or decided for it, and nothing can fail. `None` if it has not moved,
+    /// which says nothing about whether there is a next entry.
     #[inline]
     fn next_at_hand(&mut self) -> Option<KeyHead> {
         None

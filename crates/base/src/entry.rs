@@ -46,8 +46,8 @@ pub fn first_word(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk::<8>() {
         return u64::from_le_bytes(*first).swap_bytes();
     }
-    // Of what is shorter the first and the last half, which overlap in bytes that are the same in both:
-    // a word put together byte by byte in memory would be waited for.
+    // Of what is shorter the first and the last half, which overlap in bytes that are the same in
+    // both: a word put together byte by byte in memory would be waited for.
     let len = bytes.len();
     if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
         let half = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes).swap_bytes());
@@ -97,7 +97,8 @@ pub fn first_words(bytes: &[u8]) -> u128 {
     u128::from(first_word(bytes)) << 64
 }
 
-/// The order of two keys, that of their bytes. The first sixteen are compared as words, without a call.
+/// The order of two keys, that of their bytes. The first sixteen are compared as words, without a
+/// call.
 #[inline]
 pub fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     first_words(a).cmp(&first_words(b)).then_with(|| match (a.get(16..), b.get(16..)) {
@@ -138,8 +139,8 @@ impl KeyHead {
         self.len as usize > size_of_val(&self.words)
     }
 
-    /// The order of two entries, as [`compare_internal`]. That of their keys is asked for where both are long
-    /// and begin alike.
+    /// The order of two entries, as [`compare_internal`]. That of their keys is asked for where
+    /// both are long and begin alike.
     #[inline]
     pub fn compare(&self, other: &Self, keys: impl FnOnce() -> Ordering) -> Ordering {
         let behind = || match self.is_long() && other.is_long() {

@@ -50,8 +50,8 @@ bugs! {
     CreationDirNotSynced: "pebble#125";
     /// The directory is not synced once tables are written: the manifest names what may be gone.
     TableDirNotSynced: "rocksdb#5287, rocksdb PR#14780";
-    /// The directory is not synced once a log is created: writes are acknowledged in a file without a
-    /// name.
+    /// The directory is not synced once a log is created: writes are acknowledged in a file without
+    /// a name.
     LogDirNotSynced: "mongo-rocks#35";
     /// The directory is not synced once CURRENT is renamed, and the old manifest goes.
     CurrentDirNotSynced: "rocksdb PR#10573";
@@ -71,7 +71,8 @@ bugs! {
     ReplayedLogsRemovedEarly: "sled#893, redb PR#1290";
     /// A write that asks for durability is acknowledged without a sync.
     AckedBeforeSync: "mongo-rocks#35";
-    /// Whether a group is synced is up to its leader: those who follow are acknowledged all the same.
+    /// Whether a group is synced is up to its leader: those who follow are acknowledged all the
+    /// same.
     FollowerAckedBeforeSync: "fjall#308";
     /// Logs that were rotated out are not synced along with the one in use.
     RotatedLogNotSynced: "rocksdb PR#7701";

@@ -20,12 +20,11 @@ const REUSED_BYTES: usize = 64 << 10;
 /// memory while any slice of it lives. A slice is 32 bytes, and `Option<Slice>` as well.
 ///
 /// # What a kept slice keeps
-/// A value that was read from a table is a window on its block (4 KiB unless
-/// `Options::block_bytes` says otherwise, or as large as the value needs):
-/// holding one value of 300 bytes holds the whole block, outside the block cache and its limit.
-/// That is what makes reads cheap, and right for values that are used and dropped. To keep many
-/// values for long, keep copies: [`Slice::detached`] (to own: a slice of its own), [`to_vec`](slice::to_vec)
-/// or `Vec::from`.
+/// A value that was read from a table is a window on its block (4 KiB unless `Options::block_bytes`
+/// says otherwise, or as large as the value needs): holding one value of 300 bytes holds the whole
+/// block, outside the block cache and its limit. That is what makes reads cheap, and right for
+/// values that are used and dropped. To keep many values for long, keep copies: [`Slice::detached`]
+/// (to own: a slice of its own), [`to_vec`](slice::to_vec) or `Vec::from`.
 ///
 /// # To and from other types
 /// `From<Vec<u8>>`, `From<Box<[u8]>>` and `From<Bytes>` take the bytes over without copying them
@@ -126,9 +125,9 @@ impl Slice {
         Self(Repr::Taken { owner: Arc::new(owner), start: 0, len })
     }
 
-    /// The same bytes in memory of their own (to own), so that no larger block is kept in memory: what to call
-    /// on a value that is kept for long. Copies at most once, and not at all where the slice holds
-    /// nothing but itself.
+    /// The same bytes in memory of their own (to own), so that no larger block is kept in memory:
+    /// what to call on a value that is kept for long. Copies at most once, and not at all where the
+    /// slice holds nothing but itself.
     ///
     /// ```
     /// # use std::sync::Arc;

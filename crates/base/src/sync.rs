@@ -3,10 +3,10 @@
 //!
 //! In a store that is used these are the standard library's, re-exported, and cost nothing more.
 //! Built with `--cfg shuttle` they are those of the crate shuttle, which runs all threads of a test
-//! in an order of its choosing and switches between them at every call of these; built with
-//! `--cfg trommel_loom` they are those of loom, which tries every order, and every value that a load
-//! may return. (A bare `--cfg loom` means other things to other crates.) docs/concurrency.md says
-//! what is tested so.
+//! in an order of its choosing and switches between them at every call of these; built with `--cfg
+//! trommel_loom` they are those of loom, which tries every order, and every value that a load may
+//! return. (A bare `--cfg loom` means other things to other crates.) docs/concurrency.md says what
+//! is tested so.
 //!
 //! # Invariants
 //! * What may block, or is held while something here is called, comes from here. What is neither
@@ -34,8 +34,8 @@ pub use std::sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
 };
 
-/// Keeps what comes before it, in the order that all such fences of all threads have, before what comes behind it. No
-/// step under shuttle, which tries all there is with one order of memory.
+/// Keeps what comes before it, in the order that all such fences of all threads have, before what
+/// comes behind it. No step under shuttle, which tries all there is with one order of memory.
 #[inline]
 pub fn fence() {
     #[cfg(trommel_loom)]
@@ -90,8 +90,8 @@ pub mod quiet {
     }
 }
 
-/// The links of structures without locks that are proven by models alone: at none of their many steps
-/// is a thread switched under shuttle, which would try little else.
+/// The links of structures without locks that are proven by models alone: at none of their many
+/// steps is a thread switched under shuttle, which would try little else.
 pub mod linked {
     #[cfg(trommel_loom)]
     pub use loom::sync::atomic::{AtomicPtr, AtomicUsize};

@@ -1,7 +1,7 @@
 //! Escapes for bytes and letters that cannot be seen.
 
-/// Escapes the letters of `text` that cannot be seen, so that a file name or a message from elsewhere cannot send
-/// control sequences to a terminal.
+/// Escapes the letters of `text` that cannot be seen, so that a file name or a message from
+/// elsewhere cannot send control sequences to a terminal.
 pub(crate) fn visible(text: &str) -> String {
     let mut seen = String::with_capacity(text.len());
     for letter in text.chars() {

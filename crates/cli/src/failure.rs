@@ -1,9 +1,9 @@
 //! Why a command failed, and the exit code that tells a script so.
 //!
-//! 0 done; 1 an error; 2 wrong usage; 3 the key, or the backup, is not there; 4 a file of the store,
-//! or of a backup, is damaged; 5 the store, or the repository of backups, is in use elsewhere; 6 the
-//! directory is no store (or no repository), or one of a newer version; 7 a check that was asked for
-//! did not pass; 130 interrupted. These are promised: scripts rely on them.
+//! 0 done; 1 an error; 2 wrong usage; 3 the key, or the backup, is not there; 4 a file of the
+//! store, or of a backup, is damaged; 5 the store, or the repository of backups, is in use
+//! elsewhere; 6 the directory is no store (or no repository), or one of a newer version; 7 a check
+//! that was asked for did not pass; 130 interrupted. These are promised: scripts rely on them.
 
 use std::fmt;
 use std::io::{self, Write as _};

@@ -29,7 +29,8 @@ pub(crate) enum TextForm {
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct KeyForm {
-    /// Read and print keys as utf8 (with escapes such as \xNN), escape (ASCII only), hex (0x may come first) or base64
+    /// Read and print keys as utf8 (with escapes such as \xNN), escape (ASCII only), hex (0x may
+    /// come first) or base64
     #[arg(long, value_name = "FORM", value_enum, default_value = "utf8")]
     #[arg(hide_possible_values = true)]
     pub(crate) key_format: TextForm,
@@ -39,7 +40,8 @@ pub(crate) struct KeyForm {
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ValueForm {
-    /// Read and print values as utf8 (with escapes), escape (ASCII only), hex (0x may come first) or base64
+    /// Read and print values as utf8 (with escapes), escape (ASCII only), hex (0x may come first)
+    /// or base64
     #[arg(long, value_name = "FORM", value_enum, default_value = "utf8")]
     #[arg(hide_possible_values = true)]
     pub(crate) value_format: TextForm,
@@ -142,8 +144,8 @@ impl TextForm {
     }
 }
 
-/// A path as it is, or where letters of it would not be seen, or would move the cursor, with escapes:
-/// who named a file may mean the terminal.
+/// A path as it is, or where letters of it would not be seen, or would move the cursor, with
+/// escapes: who named a file may mean the terminal.
 pub(crate) fn print_path(path: &Path) -> String {
     match path.to_str() {
         Some(text) if !text.chars().any(is_unseen) => text.to_owned(),

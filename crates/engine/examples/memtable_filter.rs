@@ -1,12 +1,14 @@
-//! Whether a filter before a memtable would pay: a get of a memtable beside a probe of a filter of its keys.
+//! Whether a filter before a memtable would pay: a get of a memtable beside a probe of a filter of
+//! its keys.
 //!
 //! ```sh
 //! cargo run --release -p trommel --example memtable_filter -- [KEYS] [SPEC] [ROUNDS]
 //! ```
-//! KEYS (default 400000) 16-byte keys with values of 100 bytes are in a memtable, and in a filter of SPEC (default
-//! `blocked:10`). Each of ROUNDS (default 5) prints the nanoseconds a key of inserting into either, and of asking
-//! either for keys that are there and for others, in an order that is not that of the inserts. "Behind" is what a get
-//! takes with the filter before the memtable.
+//! KEYS (default 400000) 16-byte keys with values of 100 bytes are in a memtable, and in a filter
+//! of SPEC (default `blocked:10`). Each of ROUNDS (default 5) prints the nanoseconds a key of
+//! inserting into either, and of asking either for keys that are there and for others, in an order
+//! that is not that of the inserts. "Behind" is what a get takes with the filter before the
+//! memtable.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 #![expect(clippy::unwrap_used, reason = "a measuring program")]

@@ -15,8 +15,9 @@
 //! ```
 //!
 //! The policy is asked for each table before it is written. Tables that merges write get the runs;
-//! those of level 0, which are merged away soon, get what `Options::filters` says. A table that holds
-//! a filter of the policy's names it; opened without the policy, it still answers, only slower.
+//! those of level 0, which are merged away soon, get what `Options::filters` says. A table that
+//! holds a filter of the policy's names it; opened without the policy, it still answers, only
+//! slower.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 

@@ -1,7 +1,7 @@
 //! What runs in the background of an open store, what is requested of it, and how jobs have failed.
 //!
-//! The engine holds this state under one lock; those who change it notify workers and waiting callers. It
-//! knows no engine: which job is next, and how it is run, is in [`jobs`](crate::jobs).
+//! The engine holds this state under one lock; those who change it notify workers and waiting
+//! callers. It knows no engine: which job is next, and how it is run, is in [`jobs`](crate::jobs).
 
 mod beside;
 mod trouble;
@@ -36,8 +36,8 @@ pub(crate) struct State {
     pub(crate) running: usize,
     /// Callers that want no compaction to start.
     pub(crate) pauses: usize,
-    /// Callers that wait until the store rests, for whom filters are made to fit their budget although
-    /// there is a pause.
+    /// Callers that wait until the store rests, for whom filters are made to fit their budget
+    /// although there is a pause.
     pub(crate) waiting_for_rest: usize,
     /// Running merges that others may take part in.
     pub(crate) shared: Vec<Arc<SharedMerge>>,
@@ -151,8 +151,8 @@ impl State {
         compactions.and(self.flushes.since(0)).and(fits)
     }
 
-    /// Notes how a rebuild for the budget ended; the pause before the next where it is tried again, of
-    /// which waiters are not told where it `may_pass`.
+    /// Notes how a rebuild for the budget ended; the pause before the next where it is tried again,
+    /// of which waiters are not told where it `may_pass`.
     pub(crate) fn fit_ended(
         &mut self,
         failure: Option<&Error>,
@@ -237,8 +237,8 @@ impl Background {
         lock(&self.state).filling.note(env::now());
     }
 
-    /// From now on a writer that is stopped is told that the store is closed, rather than to wait for room
-    /// that may never come while whoever closes waits behind it.
+    /// From now on a writer that is stopped is told that the store is closed, rather than to wait
+    /// for room that may never come while whoever closes waits behind it.
     pub(crate) fn begin_closing(&self) {
         lock(&self.state).turns_writers_away = true;
         self.notify();
@@ -250,8 +250,8 @@ impl Background {
         self.notify();
     }
 
-    /// Has everyone look again: workers for work, waiters for progress. For whoever holds the state, so that
-    /// nobody is between a look and the wait for this.
+    /// Has everyone look again: workers for work, waiters for progress. For whoever holds the
+    /// state, so that nobody is between a look and the wait for this.
     pub(crate) fn notify(&self) {
         self.changed.notify_all();
         if let Some(served) = self.workers.get() {
@@ -259,7 +259,8 @@ impl Background {
         }
     }
 
-    /// Has a worker write out the largest active memtables of all stores; false where there are no workers.
+    /// Has a worker write out the largest active memtables of all stores; false where there are no
+    /// workers.
     pub(crate) fn relieve(&self) -> bool {
         self.workers.get().inspect(|served| served.relieve()).is_some()
     }

@@ -2,8 +2,8 @@
 //!
 //! A batch is kept in the form in which the log stores it, so committing it copies bytes and
 //! decodes nothing: a count, then each operation as `kind, varint key length, [varint value
-//! length,] key, [value]`. The format is part of `docs/format/log.md`. A single operation is put into
-//! that form only in the log's own buffer, or where its writer has to wait.
+//! length,] key, [value]`. The format is part of `docs/format/log.md`. A single operation is put
+//! into that form only in the log's own buffer, or where its writer has to wait.
 
 mod contents;
 

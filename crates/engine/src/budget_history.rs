@@ -1,7 +1,8 @@
-//! What a budget of filters remembers between jobs: how much was built of what was planned, and how many
-//! sidecars were lost.
+//! What a budget of filters remembers between jobs: how much was built of what was planned, and how
+//! many sidecars were lost.
 //!
-//! The engine holds it. Jobs that write tables add to it, and [`budget`](crate::budget) plans by it.
+//! The engine holds it. Jobs that write tables add to it, and [`budget`](crate::budget) plans by
+//! it.
 
 use trommel_filter::FilterSpec;
 use trommel_tuning::bytes;
@@ -20,8 +21,8 @@ pub(crate) struct BudgetHistory {
     built: Mutex<Built>,
 }
 
-/// Bytes that filters were planned to take, and that they took, as those of prefixes and what cutting
-/// costs come on top of the plan; and how large what is flushed was.
+/// Bytes that filters were planned to take, and that they took, as those of prefixes and what
+/// cutting costs come on top of the plan; and how large what is flushed was.
 #[derive(Debug, Default)]
 struct Built {
     planned: f64,
@@ -47,8 +48,8 @@ impl BudgetHistory {
         sums.built += built as f64;
     }
 
-    /// Notes that a run of so many keys is written to level 0. One that is much smaller than usual says
-    /// little of the next.
+    /// Notes that a run of so many keys is written to level 0. One that is much smaller than usual
+    /// says little of the next.
     pub(crate) fn note_run(&self, keys: u64) {
         let mut known = lock(&self.built);
         known.run_keys = keys.max(known.run_keys / 4 * 3);

@@ -14,22 +14,25 @@ const FEW_RUNS_BELOW: u64 = 5;
 const THROUGH_TABLES: u64 = 16;
 /// One in how many of a table's bytes a small table has at most.
 const SMALL_PART: u64 = 64;
-/// Bytes that a small table may have where that part is less, but no more than a quarter of a table.
+/// Bytes that a small table may have where that part is less, but no more than a quarter of a
+/// table.
 const LEAST_SMALL_BYTES: u64 = 4 * KIB;
-/// Tables' worth of bytes that are rewritten in place at once: what is merged into them waits meanwhile.
+/// Tables' worth of bytes that are rewritten in place at once: what is merged into them waits
+/// meanwhile.
 const REWRITE_TABLES: u64 = 4;
 
 /// What steers compaction; all of it may change on a live store.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct CompactionOptions {
     /// Runs in level 0 from which on they are merged into the base level, unless they are small
-    /// together: see [`CompactionOptions::runs_due`] and [`CompactionOptions::few_runs`]; at least 1.
+    /// together: see [`CompactionOptions::runs_due`] and [`CompactionOptions::few_runs`]; at least
+    /// one.
     pub(crate) l0_trigger: usize,
-    /// Whether more runs may be waited for; not while somebody waits for the store to rest, for which
-    /// writers are not slowed.
+    /// Whether more runs may be waited for; not while somebody waits for the store to rest, for
+    /// which writers are not slowed.
     pub(crate) waits_for_runs: bool,
-    /// Bytes that the last level may hold before a level is opened above it, half of what another may, and the
-    /// smallest target of a level; at least 1.
+    /// Bytes that the last level may hold before a level is opened above it, half of what another
+    /// may, and the smallest target of a level; at least 1.
     pub(crate) base_level_bytes: u64,
     /// How many times larger each level is than the one above it; at least 2.
     pub(crate) level_ratio: u64,
@@ -71,8 +74,8 @@ impl Default for CompactionOptions {
 }
 
 impl CompactionOptions {
-    /// Runs from which on level 0 is merged, where they hold `bytes` together and the level that they are merged
-    /// into may hold `target` bytes.
+    /// Runs from which on level 0 is merged, where they hold `bytes` together and the level that
+    /// they are merged into may hold `target` bytes.
     ///
     /// The merge writes what that level holds anew, however little they bring. So while they bring
     /// clearly less than it may hold, up to a quarter more of them are waited for, but none for
@@ -85,13 +88,15 @@ impl CompactionOptions {
         (trigger + trigger / 4).min(self.slow_runs).max(trigger)
     }
 
-    /// How many runs of level 0 are worth a merge where no more are expected, nothing else is to be done and
-    /// the merge is cheap: half of the trigger, two at least. `None` where more are waited for.
+    /// How many runs of level 0 are worth a merge where no more are expected, nothing else is to be
+    /// done and the merge is cheap: half of the trigger, two at least. `None` where more are waited
+    /// for.
     pub(crate) fn few_runs(&self) -> Option<usize> {
         (!self.waits_for_runs).then(|| self.l0_trigger.div_ceil(2).max(2))
     }
 
-    /// Whether `bytes` of level 0 may be merged into `below` bytes of the base level though they are few.
+    /// Whether `bytes` of level 0 may be merged into `below` bytes of the base level though they
+    /// are few.
     pub(crate) fn is_cheap(&self, bytes: u64, below: u64) -> bool {
         below <= bytes.saturating_mul(FEW_RUNS_BELOW)
     }

@@ -1,34 +1,34 @@
 //! Whether filters let no more pass than they should, and an alarm where they do.
 //!
-//! A rate above the expected one proves nothing by itself: one absent key that its filter happens to
-//! let pass, asked for a million times, makes any rate. What counts is how many *distinct* keys pass. So
-//! of each false positive, and of nothing else on the way of a lookup, the key's hash and the table are
-//! noted:
+//! A rate above the expected one proves nothing by itself: one absent key that its filter happens
+//! to let pass, asked for a million times, makes any rate. What counts is how many *distinct* keys
+//! pass. So of each false positive, and of nothing else on the way of a lookup, the key's hash and
+//! the table are noted:
 //!
-//! 1. For each level and kind of filter a *window* counts how often each key was let pass by each table.
-//!    Beside it stands what theory expected of all probes since the window began, repeated ones
-//!    included ([`FilterCell`](crate::counters::FilterCell)). A window that is full is kept as the one
-//!    before, and the next begins. What is judged are both.
-//! 2. Which keys pass is chance: a key asked for `m` times adds `m` with the chance `f` of its filter,
-//!    so all keys together have the variance `sum m^2 f`. Which keys those are is not known, but those
-//!    that did pass are a sample of them, each drawn with the chance `f`: the sum of `m^2` over these
-//!    estimates just that variance.
-//! 3. Filters of the same size differ by chance, too ([`spread`]). If the share `p` of what passed was
-//!    let pass by a table whose filters differ by `s`, that adds `(expected * p * s)^2`.
+//! 1. For each level and kind of filter a *window* counts how often each key was let pass by each
+//!    table. Beside it stands what theory expected of all probes since the window began, repeated
+//!    ones included ([`FilterCell`](crate::counters::FilterCell)). A window that is full is kept as
+//!    the one before, and the next begins. What is judged are both.
+//! 2. Which keys pass is chance: a key asked for `m` times adds `m` with the chance `f` of its
+//!    filter, so all keys together have the variance `sum m^2 f`. Which keys those are is not
+//!    known, but those that did pass are a sample of them, each drawn with the chance `f`: the sum
+//!    of `m^2` over these estimates just that variance.
+//! 3. Filters of the same size differ by chance, too ([`spread`]). If the share `p` of what passed
+//!    was let pass by a table whose filters differ by `s`, that adds `(expected * p * s)^2`.
 //! 4. The alarm is raised where more passed than was expected by [`ALARM`] standard deviations.
 //!
-//! Of `d` distinct keys the sum is at most `sqrt(d)` deviations, whatever was expected, by step 2 and the
-//! inequality of Cauchy and Schwarz. So no 36 keys raise an alarm, however hot they are.
+//! Of `d` distinct keys the sum is at most `sqrt(d)` deviations, whatever was expected, by step 2
+//! and the inequality of Cauchy and Schwarz. So no 36 keys raise an alarm, however hot they are.
 //!
-//! Only rates that are too high are looked for. One that is too low does no harm, and cannot be told
-//! from a hot key that is denied: what is denied is not noted.
+//! Only rates that are too high are looked for. One that is too low does no harm, and cannot be
+//! told from a hot key that is denied: what is denied is not noted.
 //!
 //! Invariants: a lookup that no filter lets pass in vain takes no lock and notes nothing. At most
-//! [`MOST`] keys are noted for a level and kind in each of two windows: some 100 KiB, which the first
-//! that is noted takes; from then on none takes memory.
+//! [`MOST`] keys are noted for a level and kind in each of two windows: some 100 KiB, which the
+//! first that is noted takes; from then on none takes memory.
 //!
-//! Called by lookups (`read`) through the [`Counters`](crate::counters::Counters), which gather what
-//! threads note ([`passed`](crate::passed)), and by the filter report.
+//! Called by lookups (`read`) through the [`Counters`](crate::counters::Counters), which gather
+//! what threads note ([`passed`](crate::passed)), and by the filter report.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -39,11 +39,11 @@ use trommel_sstable::{FilterFacts, FilterLabel};
 
 use crate::filter_kinds::{ByKind, kind_index};
 
-/// Standard deviations beyond what is expected at which an alarm is raised: chance goes beyond once in a
-/// thousand million windows.
+/// Standard deviations beyond what is expected at which an alarm is raised: chance goes beyond once
+/// in a thousand million windows.
 const ALARM: f64 = 6.0;
-/// Keys of a window, one for each table that let it pass. Of so many a rate 15% too high is seen; and they
-/// just fill a map of 2,048 places.
+/// Keys of a window, one for each table that let it pass. Of so many a rate 15% too high is seen;
+/// and they just fill a map of 2,048 places.
 const MOST: usize = 1792;
 
 /// How often each key was let pass by each table.
@@ -55,8 +55,8 @@ struct Window {
     began: f64,
 }
 
-/// The windows of one level and kind: the one before is empty if there is none. Both take their memory at
-/// once and keep it.
+/// The windows of one level and kind: the one before is empty if there is none. Both take their
+/// memory at once and keep it.
 #[derive(Debug, Default)]
 struct Watch {
     open: Window,
@@ -156,8 +156,8 @@ impl Evidence {
         }
     }
 
-    /// What it comes to, where the tables that are there have these filters; none where nothing was let
-    /// pass, or no filters are left that could be blamed.
+    /// What it comes to, where the tables that are there have these filters; none where nothing was
+    /// let pass, or no filters are left that could be blamed.
     pub(crate) fn judge(&self, filters: &BTreeMap<u64, FilterFacts>) -> Option<Conformance> {
         let spreads = filters.values().map(spread_of);
         let widest = spreads.max_by(f64::total_cmp)?;

@@ -1,9 +1,9 @@
 //! What happened, counted without slowing what happens.
 //!
-//! Every thread that uses a store gets a [`Shard`] of its own, and is the only one to write to
-//! it: an increment is a load, an add and a store of memory that no other core holds, with no
-//! locked instruction. A report adds the shards up. When a thread ends its shard keeps its counts
-//! and is handed to the next new thread. What is written is counted by whoever leads, in a shard of the
+//! Every thread that uses a store gets a [`Shard`] of its own, and is the only one to write to it:
+//! an increment is a load, an add and a store of memory that no other core holds, with no locked
+//! instruction. A report adds the shards up. When a thread ends its shard keeps its counts and is
+//! handed to the next new thread. What is written is counted by whoever leads, in a shard of the
 //! leaders' own, which they hold one at a time.
 
 use std::cell::RefCell;
@@ -265,7 +265,8 @@ impl Counters {
         })
     }
 
-    /// As [`Counters::with`], for what may be dropped while the thread ends, when what it counts by is gone.
+    /// As [`Counters::with`], for what may be dropped while the thread ends, when what it counts by
+    /// is gone.
     pub(crate) fn with_at_the_end(&self, count: impl FnOnce(&Shard)) {
         if OWN.try_with(|_| ()).is_ok() {
             return self.with(count);
@@ -328,8 +329,8 @@ impl Counters {
         watched.reset();
     }
 
-    /// Notes that the filter of `table`, asked for the key of this hash, let it pass in vain. The lock
-    /// that all threads share is taken for every [`BATCH`](crate::passed::BATCH)th only.
+    /// Notes that the filter of `table`, asked for the key of this hash, let it pass in vain. The
+    /// lock that all threads share is taken for every [`BATCH`](crate::passed::BATCH)th only.
     pub(crate) fn note_passed(&self, level: usize, kind: FilterLabel, hash: u64, table: u64) {
         if kind == FilterKind::None {
             return;

@@ -1,7 +1,8 @@
 //! The options in force, and what every write looks at of them.
 //!
-//! They are replaced as a whole. To read them takes a locked instruction or two, which a write need not
-//! pay for: whoever leads keeps what it looks at ([`Marks`]), and asks only whether they were changed.
+//! They are replaced as a whole. To read them takes a locked instruction or two, which a write need
+//! not pay for: whoever leads keeps what it looks at ([`Marks`]), and asks only whether they were
+//! changed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;

@@ -36,8 +36,8 @@ pub enum Remedy {
 }
 
 impl Remedy {
-    /// A word for scripts: `restore_or_repair`, `restore_or_salvage`, `compact`, `remove`, `upgrade`,
-    /// `allow_reading`, `repair_again`, `reopen`.
+    /// A word for scripts: `restore_or_repair`, `restore_or_salvage`, `compact`, `remove`,
+    /// `upgrade`, `allow_reading`, `repair_again`, `reopen`.
     pub fn name(self) -> &'static str {
         match self {
             Self::RestoreOrRepair => "restore_or_repair",

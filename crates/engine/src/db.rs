@@ -29,13 +29,13 @@ use crate::verify::{VerifyReport, verify_store};
 
 /// A handle to an open store, which clones share.
 ///
-/// A [`Snapshot`], [`Range`] or [`DbCursor`] keeps the store open as a handle does: it is closed when the last of all
-/// these is dropped. [`Db::close`] closes it at once, whatever is held: from then on every read and write
-/// of any of them is [`Error::Closed`].
+/// A [`Snapshot`], [`Range`] or [`DbCursor`] keeps the store open as a handle does: it is closed
+/// when the last of all these is dropped. [`Db::close`] closes it at once, whatever is held: from
+/// then on every read and write of any of them is [`Error::Closed`].
 ///
-/// It belongs to the process that opened it. In a forked child each call that can fail returns [`Error::Forked`] at
-/// once, the others return what an empty store would, and dropping it, or what was read from it, waits for
-/// nothing and touches no file.
+/// It belongs to the process that opened it. In a forked child each call that can fail returns
+/// [`Error::Forked`] at once, the others return what an empty store would, and dropping it, or what
+/// was read from it, waits for nothing and touches no file.
 ///
 /// ```
 /// use trommel::{Db, Options};
@@ -74,8 +74,8 @@ impl Options {
 }
 
 impl Db {
-    /// Opens the store in `dir`, creating it if the directory is missing or empty. The options that shape it are
-    /// recorded there, for programs that open it later: see [`Options::load_latest`].
+    /// Opens the store in `dir`, creating it if the directory is missing or empty. The options that
+    /// shape it are recorded there, for programs that open it later: see [`Options::load_latest`].
     ///
     /// # Errors
     /// [`Error::Locked`] where it is open elsewhere; [`Error::NotAStore`] where the directory
@@ -132,8 +132,9 @@ impl Db {
     ///
     /// # Errors
     /// As a read-only open, but for damage of tables and logs, and of a manifest behind its first
-    /// record. So where no manifest can be read at all ([`Error::Corruption`]: a repair needs none), where `LOCK`
-    /// is there and cannot be locked, and where a repair was cut short ([`Error::NotAStore`]).
+    /// record. So where no manifest can be read at all ([`Error::Corruption`]: a repair needs
+    /// none), where `LOCK` is there and cannot be locked, and where a repair was cut short
+    /// ([`Error::NotAStore`]).
     ///
     /// ```
     /// # use trommel::{Db, Degraded, Options};
@@ -154,9 +155,9 @@ impl Db {
         Self::open(dir, options.degraded(degraded))
     }
 
-    /// The entries whose keys lie in `range`, around all that is damaged: reads the tables of the range
-    /// once to find that, and then yields every entry that can be had. What is passed over is told by
-    /// [`Healthy::damage`] and [`Healthy::in_doubt`].
+    /// The entries whose keys lie in `range`, around all that is damaged: reads the tables of the
+    /// range once to find that, and then yields every entry that can be had. What is passed over is
+    /// told by [`Healthy::damage`] and [`Healthy::in_doubt`].
     ///
     /// # Errors
     /// [`Error::InDoubt`] where nothing is certain; errors of the file system.
@@ -262,10 +263,11 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB: nothing was
-    /// changed; nor with [`Error::ReadOnly`] and [`Error::Closed`], nor with [`Error::Stalled`], where flushes or
-    /// compactions that it waits for go on failing: see [`Options::stall_timeout`]. After an error of the file system
-    /// the write may or may not be there once the store is opened again, and until then writes are
-    /// refused: [`Error::Poisoned`].
+    /// changed; nor with [`Error::ReadOnly`] and [`Error::Closed`], nor with [`Error::Stalled`],
+    /// where flushes or compactions that it waits for go on failing: see
+    /// [`Options::stall_timeout`]. After an error of the file system the write may or may not be
+    /// there once the store is opened again, and until then writes are refused:
+    /// [`Error::Poisoned`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -340,11 +342,12 @@ impl Db {
 
     /// Writes a batch: all of it or nothing, for readers as for crashes. One that is lent can be
     /// cleared and filled again. Returns the sequence number of its last operation; the others have
-    /// those right before it. An empty batch takes no number, and returns the last one that reads see.
+    /// those right before it. An empty batch takes no number, and returns the last one that reads
+    /// see.
     ///
     /// # Errors
-    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`]. Then nothing of
-    /// the batch is written; [`WriteBatch::check`] names the operation.
+    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`]. Then nothing
+    /// of the batch is written; [`WriteBatch::check`] names the operation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -387,14 +390,15 @@ impl Db {
         self.engine().write(Batch::Sealed(batch.as_ref().seal()?), options)
     }
 
-    /// The value of `key`. One above 30 bytes shares the memory of its block (4 KiB by default), which
-    /// stays for as long as the value is held: to keep values for long, keep [`Slice::detached`] or a
-    /// `Vec`.
+    /// The value of `key`. One above 30 bytes shares the memory of its block (4 KiB by default),
+    /// which stays for as long as the value is held: to keep values for long, keep
+    /// [`Slice::detached`] or a `Vec`.
     ///
     /// # Errors
-    /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] where a table that may hold the key
-    /// is damaged, cannot be read, or needs a newer version; [`Error::Closed`]; [`Error::InDoubt`] where
-    /// the store was opened [degraded](Options::degraded) and nothing is certain.
+    /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] where a table that may hold
+    /// the key is damaged, cannot be read, or needs a newer version; [`Error::Closed`];
+    /// [`Error::InDoubt`] where the store was opened [degraded](Options::degraded) and nothing is
+    /// certain.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -488,8 +492,8 @@ impl Db {
         self.compare_and_set_with(key, None, Some(value.as_ref()), options)
     }
 
-    /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: if it has
-    /// none); true if it was. Atomic. Nobody else writes while it looks, so that it shares its commit, and
+    /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: if it has none);
+    /// true if it was. Atomic. Nobody else writes while it looks, so that it shares its commit, and
     /// where it is to be durable its sync, with no other write.
     ///
     /// # Errors
@@ -514,8 +518,8 @@ impl Db {
         self.compare_and_set_with(key, expected, new, WriteOptions::default())
     }
 
-    /// As [`Db::compare_and_set`], with options of its own: what it sets is as durable as they ask. Where
-    /// nothing is set, nothing is synced.
+    /// As [`Db::compare_and_set`], with options of its own: what it sets is as durable as they ask.
+    /// Where nothing is set, nothing is synced.
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
@@ -686,8 +690,8 @@ impl Db {
     /// Writes what is in memory out to tables, and waits until that is done.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Closed`] or [`Error::Poisoned`]; errors of the file system, of which
-    /// [`Error::kind`] tells whether to try again or to open the store anew.
+    /// [`Error::ReadOnly`], [`Error::Closed`] or [`Error::Poisoned`]; errors of the file system, of
+    /// which [`Error::kind`] tells whether to try again or to open the store anew.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -704,8 +708,8 @@ impl Db {
     /// Makes every write so far durable.
     ///
     /// # Errors
-    /// As [`Db::flush`]. Where the log cannot be made durable, writes are refused until the store is
-    /// opened again.
+    /// As [`Db::flush`]. Where the log cannot be made durable, writes are refused until the store
+    /// is opened again.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -724,8 +728,8 @@ impl Db {
     /// all that nobody can see any more; waits until that is done.
     ///
     /// # Errors
-    /// As [`Db::flush`], or what a compaction ended with: [`Error::Corruption`] where a table is damaged.
-    /// What was not compacted stays as it was.
+    /// As [`Db::flush`], or what a compaction ended with: [`Error::Corruption`] where a table is
+    /// damaged. What was not compacted stays as it was.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -758,19 +762,19 @@ impl Db {
         self.engine().compact(&[], None)
     }
 
-    /// Waits until no memtable waits to be written out, no compaction runs or is needed, and no filter
-    /// waits to be rebuilt. For compactions that are paused it does not wait. Memory that was kept for
-    /// memtables is given back.
+    /// Waits until no memtable waits to be written out, no compaction runs or is needed, and no
+    /// filter waits to be rebuilt. For compactions that are paused it does not wait. Memory that
+    /// was kept for memtables is given back.
     ///
     /// While somebody waits and nothing else is to be done, runs of level 0 are merged from half of
-    /// [`Options::l0_trigger`](crate::Options::l0_trigger) on (two at least) if they find at most five times
-    /// their bytes in the base level, and otherwise from that many on. Who calls this after each flush has
-    /// up to six bytes written so for each that is moved down; who calls it while others write may wait for
-    /// as long as they do.
+    /// [`Options::l0_trigger`](crate::Options::l0_trigger) on (two at least) if they find at most
+    /// five times their bytes in the base level, and otherwise from that many on. Who calls this
+    /// after each flush has up to six bytes written so for each that is moved down; who calls it
+    /// while others write may wait for as long as they do.
     ///
     /// # Errors
-    /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush, a compaction or a rebuild ended with. A
-    /// read-only store is idle.
+    /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush, a compaction or a rebuild ended
+    /// with. A read-only store is idle.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -785,14 +789,16 @@ impl Db {
         self.engine().wait_idle()
     }
 
-    /// Lets no compaction start until [`Db::resume_compaction`] was called as often, nor rebuilds of
-    /// filters that nobody asked for (`fit-budget`); waits for those that run. Writers are not held up
-    /// by what then stays undone; who asks for a compaction ([`Db::compact_range`]) waits until it may
-    /// start. Memtables are written out all the same, [`Db::rebuild_filters`] does what it is asked for,
-    /// and [`Db::wait_idle`] has filters that are more than their budget rebuilt, and waits for that.
+    /// Lets no compaction start until [`Db::resume_compaction`] was called as often, nor rebuilds
+    /// of filters that nobody asked for (`fit-budget`); waits for those that run. Writers are not
+    /// held up by what then stays undone; who asks for a compaction ([`Db::compact_range`]) waits
+    /// until it may start. Memtables are written out all the same, [`Db::rebuild_filters`] does
+    /// what it is asked for, and [`Db::wait_idle`] has filters that are more than their budget
+    /// rebuilt, and waits for that.
     ///
     /// # Errors
-    /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush ended with: then nothing is paused.
+    /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush ended with: then nothing is
+    /// paused.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -846,8 +852,8 @@ impl Db {
     /// [`VerifyReport::damage`].
     ///
     /// # Errors
-    /// [`Error::Closed`]; errors of the file system that say nothing about a file, as where file handles
-    /// are short.
+    /// [`Error::Closed`]; errors of the file system that say nothing about a file, as where file
+    /// handles are short.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -863,14 +869,14 @@ impl Db {
     }
 
     /// Reads every byte of every file of the store in `dir`, which nobody may be writing, and lists
-    /// all that is damaged, whether or not it could be opened. Writes nothing, not even a lock file: where
-    /// there is none, nobody can be kept out meanwhile. Of `options` the file system and the prefix
-    /// extractor count.
+    /// all that is damaged, whether or not it could be opened. Writes nothing, not even a lock
+    /// file: where there is none, nobody can be kept out meanwhile. Of `options` the file system
+    /// and the prefix extractor count.
     ///
     /// # Errors
-    /// [`Error::Locked`] where somebody writes it, or came to while it was read; [`Error::NotAStore`];
-    /// [`Error::Io`] where the directory cannot be read, or the lock file is there and cannot be locked.
-    /// Damage is no error, but listed.
+    /// [`Error::Locked`] where somebody writes it, or came to while it was read;
+    /// [`Error::NotAStore`]; [`Error::Io`] where the directory cannot be read, or the lock file is
+    /// there and cannot be locked. Damage is no error, but listed.
     ///
     /// ```
     /// # use trommel::{Db, Options};
@@ -884,8 +890,8 @@ impl Db {
         verify_store(dir.as_ref(), options)
     }
 
-    /// Makes `dir`, which is created, or is there and empty, a store of its own that holds what this one holds now.
-    /// Its tables are hard links where both lie on one file system.
+    /// Makes `dir`, which is created, or is there and empty, a store of its own that holds what
+    /// this one holds now. Its tables are hard links where both lie on one file system.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] where `dir` is not empty, or the directory that it is to lie in is
@@ -929,17 +935,19 @@ impl Db {
     }
 
     /// Changes options of the live store. What cannot change while it is open stays as it is,
-    /// whatever `change` says of it: [`vfs`](Options::vfs), [`environment`](Options::environment), [`read_mode`](Options::read_mode),
-    /// [`log`](Options::log), [`background_threads`](Options::background_threads),
+    /// whatever `change` says of it: [`vfs`](Options::vfs), [`environment`](Options::environment),
+    /// [`read_mode`](Options::read_mode), [`log`](Options::log),
+    /// [`background_threads`](Options::background_threads),
     /// [`max_open_files`](Options::max_open_files), and how the store was opened
     /// ([`create_if_missing`](Options::create_if_missing),
     /// [`error_if_exists`](Options::error_if_exists), [`read_only`](Options::read_only),
     /// [`salvage`](Options::salvage), [`degraded`](Options::degraded)).
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption), and nothing changes, where an option is
-    /// out of its bounds, or [`user_filters`](Options::user_filters) is another policy; errors of the file system,
-    /// and nothing changes, where an option that shapes the store ([`Options::load_latest`]) cannot be recorded.
+    /// [`Error::InvalidOption`](crate::Error::InvalidOption), and nothing changes, where an option
+    /// is out of its bounds, or [`user_filters`](Options::user_filters) is another policy; errors
+    /// of the file system, and nothing changes, where an option that shapes the store
+    /// ([`Options::load_latest`]) cannot be recorded.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -985,21 +993,21 @@ impl Db {
         self.engine().rebuild_plan(options)
     }
 
-    /// Gives the tables that have other filters than the policy in force would build for them now (or
-    /// damaged ones) filters of that policy, and waits until that is done. Data is read, and never
-    /// written: the new filters lie in files of their own, which stand before those in the tables, and
-    /// go with their tables. What was there before serves until the new filter is in force, after a
-    /// crash too.
+    /// Gives the tables that have other filters than the policy in force would build for them now
+    /// (or damaged ones) filters of that policy, and waits until that is done. Data is read, and
+    /// never written: the new filters lie in files of their own, which stand before those in the
+    /// tables, and go with their tables. What was there before serves until the new filter is in
+    /// force, after a crash too.
     ///
     /// Done in the background, when nothing else is to be done there, within what
     /// [`Options::memory_limit`] leaves for building, and not held to
-    /// [`Options::background_bytes_per_second`], as the caller waits;
-    /// closing the store ends it, between tables or within one. Tables in which filters are not used
+    /// [`Options::background_bytes_per_second`], as the caller waits; closing the store ends it,
+    /// between tables or within one. Tables in which filters are not used
     /// ([`Options::filters_on_last_level`]) are left alone.
     ///
     /// # Errors
-    /// The first thing that went wrong with any table; what was done before stays. A damaged table is
-    /// an error of this call alone, and so is a full disk.
+    /// The first thing that went wrong with any table; what was done before stays. A damaged table
+    /// is an error of this call alone, and so is a full disk.
     ///
     /// ```
     /// # use trommel::{Db, RebuildOptions};
@@ -1018,10 +1026,10 @@ impl Db {
         self.engine().rebuild_filters(options)
     }
 
-    /// What the last rebuild of filters did since the store was opened: one that a caller asked for, or
-    /// the store's own, `fit-budget`, which makes filters fit their budget. Of the latter also while it is
-    /// under way: how often a table could not be read and waits to be tried again, and which were given
-    /// up. None where there was no rebuild.
+    /// What the last rebuild of filters did since the store was opened: one that a caller asked
+    /// for, or the store's own, `fit-budget`, which makes filters fit their budget. Of the latter
+    /// also while it is under way: how often a table could not be read and waits to be tried again,
+    /// and which were given up. None where there was no rebuild.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1050,9 +1058,9 @@ impl Db {
         (*self.engine().options.load_full()).clone()
     }
 
-    /// Why the file that records the store's options does not say those in force, if it does not: it could not be
-    /// written or read, or a newer version wrote it. No data depends on that; it is written again when options
-    /// change, and when the store is next opened.
+    /// Why the file that records the store's options does not say those in force, if it does not:
+    /// it could not be written or read, or a newer version wrote it. No data depends on that; it is
+    /// written again when options change, and when the store is next opened.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1097,8 +1105,9 @@ impl Db {
 
     /// Which filters the levels should have, by what the lookups since the counters were reset were
     /// seen to do: for the bytes that the filters take now. There is none before so many as
-    /// [`LOOKUPS_FOR_ADVICE`](crate::LOOKUPS_FOR_ADVICE) came to tables; reset the counters after the
-    /// filters, the tree or the lookups have changed. Takes some milliseconds, and changes nothing.
+    /// [`LOOKUPS_FOR_ADVICE`](crate::LOOKUPS_FOR_ADVICE) came to tables; reset the counters after
+    /// the filters, the tree or the lookups have changed. Takes some milliseconds, and changes
+    /// nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1127,8 +1136,8 @@ impl Db {
     /// The same for another budget or another share of misses.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where the share of misses is not from 0 to 1, or a read's cost is out of
-    /// its bounds.
+    /// [`Error::InvalidOption`] where the share of misses is not from 0 to 1, or a read's cost is
+    /// out of its bounds.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1144,7 +1153,8 @@ impl Db {
         self.engine().filter_advice(options)
     }
 
-    /// Starts every counter of [`Db::stats`] anew: of lookups, writes, filters, flushes, compactions and stalls.
+    /// Starts every counter of [`Db::stats`] anew: of lookups, writes, filters, flushes,
+    /// compactions and stalls.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1161,13 +1171,13 @@ impl Db {
     }
 
     /// Records lookups (single ones and those of `multi_get`, of snapshots too) to a new file at
-    /// `path`, until the trace is finished: what [`trace`](crate::trace) is for. The file holds their
-    /// keys. Memory for it stays below a MiB, and whatever befalls the file, lookups go on.
+    /// `path`, until the trace is finished: what [`trace`](crate::trace) is for. The file holds
+    /// their keys. Memory for it stays below a MiB, and whatever befalls the file, lookups go on.
     ///
     /// # Errors
     /// [`Error::InvalidOption`] where another trace is being recorded, `path` lies in the store's
-    /// directory, or the sample is out of its bounds; [`Error::Io`] where the file is there or cannot
-    /// be created.
+    /// directory, or the sample is out of its bounds; [`Error::Io`] where the file is there or
+    /// cannot be created.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1200,14 +1210,14 @@ impl Db {
         &self.engine().recovery
     }
 
-    /// Closes the store, for all clones of the handle and all snapshots, ranges and cursors, and returns what
-    /// dropping the last of them would have to swallow. Everything written is then durable. A flush that runs is finished first;
-    /// compactions are given up, and done anew by whoever opens the store: call [`Db::wait_idle`] before to
-    /// have them done.
+    /// Closes the store, for all clones of the handle and all snapshots, ranges and cursors, and
+    /// returns what dropping the last of them would have to swallow. Everything written is then
+    /// durable. A flush that runs is finished first; compactions are given up, and done anew by
+    /// whoever opens the store: call [`Db::wait_idle`] before to have them done.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] where an earlier write failed, or a flush or compaction met a damaged file;
-    /// errors of the file system. The store is closed all the same.
+    /// [`Error::Poisoned`] where an earlier write failed, or a flush or compaction met a damaged
+    /// file; errors of the file system. The store is closed all the same.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,7 @@
 //! Removing a whole store.
 //!
-//! 1. Refuse a name that could not be removed at the end: a symbolic link, or one that ends in `..`.
+//! 1. Refuse a name that could not be removed at the end: a symbolic link, or one that ends in
+//!    `..`.
 //! 2. Take the lock, so that nobody has the store open.
 //! 3. Remove what only a store leaves, `CURRENT` last: until it is gone, a destruction that was cut
 //!    short leaves what is plainly a damaged store, and can be begun again.
@@ -103,7 +104,8 @@ fn is_of_store(entry: &DirEntry) -> bool {
     entry.is_file && (is_named || Numbered::parse(&entry.name).is_some())
 }
 
-/// Whether it is a record of options. Somebody else may have a file of that name, so it alone makes no store.
+/// Whether it is a record of options. Somebody else may have a file of that name, so it alone makes
+/// no store.
 fn is_record(entry: &DirEntry) -> bool {
     entry.is_file && [OPTIONS, OPTIONS_TMP].iter().any(|name| entry.name == *name)
 }

@@ -6,10 +6,11 @@
 //! files in one directory at the same time, so the failure that one of them is told of may cost the
 //! entries of all. Every later sync of that directory therefore fails as the first one did, until
 //! the store is opened again. Whoever needs it durable stops there, before anything refers to what
-//! may not be. (Where there was no handle to sync it with nothing was tried, so that is not remembered.)
+//! may not be. (Where there was no handle to sync it with nothing was tried, so that is not
+//! remembered.)
 //!
-//! A process may change its working directory while a store is open that was given by a relative path.
-//! So the directory at which that began is kept, and put before every relative path.
+//! A process may change its working directory while a store is open that was given by a relative
+//! path. So the directory at which that began is kept, and put before every relative path.
 //!
 //! On a full disk files are removed first that are only kept to be written over (module
 //! [`room`](crate::files::room)).

@@ -84,7 +84,8 @@ pub(crate) struct Engine {
     pub(crate) background: Background,
     /// Bytes of compaction debt of the current version.
     pub(crate) debt: AtomicU64,
-    /// How new the oldest snapshot must be for a table of the current version to hold what no reader can see.
+    /// How new the oldest snapshot must be for a table of the current version to hold what no
+    /// reader can see.
     pub(crate) dead_from: AtomicU64,
     /// Memtables that wait for their flush, in the current view.
     pub(crate) frozen_memtables: AtomicU64,
@@ -159,7 +160,8 @@ impl Engine {
         self.open_flag.close();
     }
 
-    /// An error if the store was closed, if nothing that it holds is certain, or if another process opened it.
+    /// An error if the store was closed, if nothing that it holds is certain, or if another process
+    /// opened it.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         point();
@@ -225,15 +227,17 @@ impl Engine {
         self.memory.set_memtables(frozen + full.max(held(&view.active)) + limit, 0);
     }
 
-    /// As [`Engine::account_memtables`], under a ceiling that others share: the active one counts with what it takes
-    /// and with the chunk that it takes next, so that a store that is not written to leaves the rest to others.
-    /// Where the active ones of all stores are too much, the largest is written out.
+    /// As [`Engine::account_memtables`], under a ceiling that others share: the active one counts
+    /// with what it takes and with the chunk that it takes next, so that a store that is not
+    /// written to leaves the rest to others. Where the active ones of all stores are too much, the
+    /// largest is written out.
     fn account_shared(&self, frozen: u64, active: u64) {
         let next = active.min(trommel_memtable::LARGEST_CHUNK as u64);
         let kept = self.options.load().arena_limit() as u64;
         self.memory.set_memtables(frozen + active + next + kept, active);
         if self.memory.active_memtables_are_heavy() && !self.background.relieve() {
-            // A store without threads frees what is its own, unless that is too little to be a table.
+            // A store without threads frees what is its own, unless that is too little to be a
+            // table.
             let is_worth_it = active >= self.options.load().memtable_limit() / 4;
             self.freeze_soon.store(is_worth_it, Ordering::Relaxed);
         }

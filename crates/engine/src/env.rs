@@ -21,8 +21,8 @@ mod system {
 
     use super::{Duration, Instant};
 
-    /// How many threads the process may run at once, as the system said when it was first asked; one if
-    /// it does not say.
+    /// How many threads the process may run at once, as the system said when it was first asked;
+    /// one if it does not say.
     pub(crate) fn cores() -> usize {
         static CORES: OnceLock<usize> = OnceLock::new();
         *CORES.get_or_init(|| available_parallelism().map_or(1, NonZero::get))

@@ -1,11 +1,12 @@
-//! What several stores of a process share: threads, the block cache, one ceiling over memory, and open files.
+//! What several stores of a process share: threads, the block cache, one ceiling over memory, and
+//! open files.
 //!
 //! 1. [Workers](WorkerPool) serve all stores in turn, a job at a time.
 //! 2. Each store has its own part of one [`BlockCache`], and holds memory under one [`Ceiling`].
-//! 3. Where the active memtables of all stores are too much for that ceiling, a worker has the largest of
-//!    them written out.
-//! 4. Of the tables that all stores have open, a store that opens one more closes one of the store that has the
-//!    most open.
+//! 3. Where the active memtables of all stores are too much for that ceiling, a worker has the
+//!    largest of them written out.
+//! 4. Of the tables that all stores have open, a store that opens one more closes one of the store
+//!    that has the most open.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,12 +20,12 @@ use crate::memory::{Ceiling, Held, default_cache_bytes};
 use crate::version::SharedFiles;
 use crate::workers::WorkerPool;
 
-/// What several stores of a process share: background threads, the block cache, a ceiling over memory, and how many
-/// table files are open. Clones are the same environment; it lasts for as long as a clone of it or a store in
-/// it.
+/// What several stores of a process share: background threads, the block cache, a ceiling over
+/// memory, and how many table files are open. Clones are the same environment; it lasts for as long
+/// as a clone of it or a store in it.
 ///
-/// A store is in it that was opened with [`Options::environment`](crate::Options::environment). Without one each
-/// store has all of this to itself, and its threads only while it has work.
+/// A store is in it that was opened with [`Options::environment`](crate::Options::environment).
+/// Without one each store has all of this to itself, and its threads only while it has work.
 ///
 /// ```
 /// use trommel::{Db, Environment, Options};
@@ -79,11 +80,12 @@ pub struct EnvironmentBuilder {
 }
 
 impl EnvironmentBuilder {
-    /// Threads that do the background work of all stores at most, 1 to 256; they are started when there is work, and
-    /// end when there is none. Of several, one does nothing but flushes, so that no store waits for another's
-    /// compaction to have a memtable written out. A store takes as many of them at once as its
-    /// [`Options::background_threads`](crate::Options::background_threads) says; one for which that is 0 does its work
-    /// itself. Default: as many as the machine has cores, two at least.
+    /// Threads that do the background work of all stores at most, 1 to 256; they are started when
+    /// there is work, and end when there is none. Of several, one does nothing but flushes, so that
+    /// no store waits for another's compaction to have a memtable written out. A store takes as
+    /// many of them at once as its
+    /// [`Options::background_threads`](crate::Options::background_threads) says; one for which that
+    /// is 0 does its work itself. Default: as many as the machine has cores, two at least.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
@@ -97,19 +99,20 @@ impl EnvironmentBuilder {
         self
     }
 
-    /// One ceiling, in bytes, over the memtables, indexes and filters of all stores and the block cache, which
-    /// gets what the others leave; 64 KiB or more. A memtable is full at a sixteenth of it at most. Where the active
-    /// memtables of all stores take more than an eighth of it, the largest is written out; while all memtables take
-    /// more than half of it, writers are slowed. Default: none.
+    /// One ceiling, in bytes, over the memtables, indexes and filters of all stores and the block
+    /// cache, which gets what the others leave; 64 KiB or more. A memtable is full at a sixteenth
+    /// of it at most. Where the active memtables of all stores take more than an eighth of it, the
+    /// largest is written out; while all memtables take more than half of it, writers are slowed.
+    /// Default: none.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Table files that all stores have open at most, 16 or more; never more than half of what the process may have
-    /// open (`ulimit -n`), less some for logs and new tables. Beside them each store holds three files: its lock, its
-    /// log and its manifest. Default: 1000.
+    /// Table files that all stores have open at most, 16 or more; never more than half of what the
+    /// process may have open (`ulimit -n`), less some for logs and new tables. Beside them each
+    /// store holds three files: its lock, its log and its manifest. Default: 1000.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Self {
         self.max_open_files = files;

@@ -105,12 +105,12 @@ pub enum Error {
     ReadOnly,
     /// The store was closed.
     Closed,
-    /// The handle was opened by another process, of which this one is a fork: see [`Db`](crate::Db). Nothing was
-    /// done.
+    /// The handle was opened by another process, of which this one is a fork: see
+    /// [`Db`](crate::Db). Nothing was done.
     Forked,
     /// The write waited for flushes or compactions that go on failing, for as long as
-    /// [`Options::stall_timeout`](crate::Options::stall_timeout) allows. It was neither logged nor made visible.
-    /// They are tried again by themselves; once they succeed, writes go on.
+    /// [`Options::stall_timeout`](crate::Options::stall_timeout) allows. It was neither logged nor
+    /// made visible. They are tried again by themselves; once they succeed, writes go on.
     Stalled {
         /// The work that it waited for.
         job: BackgroundJob,
@@ -124,9 +124,9 @@ pub enum Error {
         /// What it is.
         what: String,
     },
-    /// An earlier write failed, or a flush or compaction met a damaged file, so later writes are refused;
-    /// reads go on. Opening the store again clears it, unless a file has to be mended first:
-    /// [`Error::kind`] tells.
+    /// An earlier write failed, or a flush or compaction met a damaged file, so later writes are
+    /// refused; reads go on. Opening the store again clears it, unless a file has to be mended
+    /// first: [`Error::kind`] tells.
     Poisoned {
         /// The failure that came first.
         first: Arc<Error>,
@@ -170,8 +170,8 @@ impl Error {
         |source| Self::io(file, "reading or writing", source)
     }
 
-    /// `path`, which a caller named for something new, could not be created: for want of the directory that it
-    /// is to lie in, or for another reason.
+    /// `path`, which a caller named for something new, could not be created: for want of the
+    /// directory that it is to lie in, or for another reason.
     pub(crate) fn creating(vfs: &dyn Vfs, path: &Path, source: io::Error) -> Self {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let is_missing = |parent| {
@@ -210,7 +210,8 @@ impl Error {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
     }
 
-    /// Whether something was short that may be there again later: room on the disk, file handles, address space.
+    /// Whether something was short that may be there again later: room on the disk, file handles,
+    /// address space.
     pub(crate) fn is_shortage(&self) -> bool {
         match self {
             Self::Io { source, .. } => {
@@ -226,7 +227,8 @@ pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether the process could have no more memory, as where a file was to be mapped or a thread to be started.
+/// Whether the process could have no more memory, as where a file was to be mapped or a thread to
+/// be started.
 fn is_out_of_memory(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock)
 }

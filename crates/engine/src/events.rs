@@ -55,7 +55,8 @@ pub(crate) fn filters_left_out(table: u64, why: &str) {
     let _ = (table, why);
 }
 
-/// A job failed for want of room, handles or memory, and will be tried again; so many attempts in a row have failed.
+/// A job failed for want of room, handles or memory, and will be tried again; so many attempts in a
+/// row have failed.
 pub(crate) fn retrying(job: BackgroundJob, error: &Error, failures: u64, pause: Duration) {
     tell!(warn, %job, %error, failures, ?pause, "a background job failed, trying again later");
     let _ = (job, error, failures, pause);

@@ -1,4 +1,5 @@
-//! The kinds of filters that are counted apart, and tables of a value for each of them on each level.
+//! The kinds of filters that are counted apart, and tables of a value for each of them on each
+//! level.
 
 use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;

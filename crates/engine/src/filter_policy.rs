@@ -58,7 +58,8 @@ impl fmt::Display for Levels {
 }
 
 /// Which filter the tables of which level get: filter specs per level, of which the last rule that
-/// matches a level wins; or a budget, which is spent on all levels so that reads in vain are fewest.
+/// matches a level wins; or a budget, which is spent on all levels so that reads in vain are
+/// fewest.
 ///
 /// ```
 /// let policy: trommel::FilterPolicy = "L0=paired:20,L1-3=blocked:12.5,L4-=standard:10,last=none"
@@ -92,8 +93,8 @@ impl FilterPolicy {
     }
 
     /// The filter of a table built for `level` (0, or 1 for the base level, and so on); `is_last`
-    /// where no deeper level holds data. Level 0 is never the last. [`FilterSpec::NONE`] of a budget,
-    /// which chooses for a table of a tree, and has no filter for a level.
+    /// where no deeper level holds data. Level 0 is never the last. [`FilterSpec::NONE`] of a
+    /// budget, which chooses for a table of a tree, and has no filter for a level.
     pub fn for_level(&self, level: usize, is_last: bool) -> FilterSpec {
         let Choice::Rules(rules) = &self.choice else { return FilterSpec::NONE };
         let named = rules.iter().rev().find(|rule| rule.levels.match_level(level, is_last));
@@ -171,9 +172,9 @@ fn parse_rules(part: &str) -> Result<Vec<Rule>, String> {
     }
 }
 
-/// RocksDB's `ribbonfilter:BITS:LEVEL`: Bloom filters before that level, ribbons from it on. 0 is before
-/// all levels but what flushes write, which is all of level 0 here, -1 is no level, and the largest number
-/// is all of them.
+/// RocksDB's `ribbonfilter:BITS:LEVEL`: Bloom filters before that level, ribbons from it on. 0 is
+/// before all levels but what flushes write, which is all of level 0 here, -1 is no level, and the
+/// largest number is all of them.
 fn ribbon_from_level(part: &str) -> Result<Option<Vec<Rule>>, String> {
     let words: Vec<&str> = part.split(':').collect();
     let ["ribbonfilter" | "rocksdb.RibbonFilter", bits, level] = words[..] else { return Ok(None) };

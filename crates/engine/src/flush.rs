@@ -211,7 +211,8 @@ mod tests {
         assert_eq!(said(), ["sync log"]);
     }
 
-    /// Of a memtable that was written out as much is kept as the one that is being filled still lacks.
+    /// Of a memtable that was written out as much is kept as the one that is being filled still
+    /// lacks.
     #[test]
     fn what_is_kept_and_what_is_filled_are_one_memtable() {
         let db = filled(Arc::new(MemoryVfs::default()));

@@ -1,12 +1,14 @@
 //! What a store's handle does in a forked child: nothing.
 //!
-//! A child has a copy of its parent's memory, and of one of its threads. A lock that another thread held at that
-//! moment is held for ever there, the threads that work in the background are gone, and what is written to the
-//! parent's files is written under its feet. So each call compares the process with the one that opened the store,
-//! before it takes a lock or touches a file, and what is dropped there is leaked: no thread is waited for, no file is
-//! closed, removed or unlocked, and nothing is given back to a cache.
+//! A child has a copy of its parent's memory, and of one of its threads. A lock that another thread
+//! held at that moment is held for ever there, the threads that work in the background are gone,
+//! and what is written to the parent's files is written under its feet. So each call compares the
+//! process with the one that opened the store, before it takes a lock or touches a file, and what
+//! is dropped there is leaked: no thread is waited for, no file is closed, removed or unlocked, and
+//! nothing is given back to a cache.
 //!
-//! Called by every call of the engine, by what iterates, and by each drop of what shares the engine.
+//! Called by every call of the engine, by what iterates, and by each drop of what shares the
+//! engine.
 
 use std::sync::Arc;
 

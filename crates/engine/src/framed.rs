@@ -1,9 +1,9 @@
 //! Streams of checked frames: what dumps and traces of lookups are made of.
 //!
 //! 1. A header names the kind of stream and its version, and holds a random id.
-//! 2. A *frame* is a head that says what it is and how long, a payload, and a checksum. Checksums are
-//!    bound to the id and to the offset, so a frame that was left out, doubled, moved or taken from
-//!    another stream is found as a flipped bit is.
+//! 2. A *frame* is a head that says what it is and how long, a payload, and a checksum. Checksums
+//!    are bound to the id and to the offset, so a frame that was left out, doubled, moved or taken
+//!    from another stream is found as a flipped bit is.
 //! 3. A head of the kind *end* ends the stream, and nothing follows it.
 //!
 //! Bytes may be anything: a length is bounded before anything is allocated for it, and memory grows

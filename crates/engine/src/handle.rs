@@ -8,7 +8,8 @@ use crate::fork::leak;
 use crate::limiter::AwaitedWork;
 use crate::sync::{Mutex, lock};
 
-/// What all clones of a [`Db`](crate::Db) share, with all that reads at one moment; dropped, it closes the store.
+/// What all clones of a [`Db`](crate::Db) share, with all that reads at one moment; dropped, it
+/// closes the store.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) engine: Arc<Engine>,

@@ -2,8 +2,8 @@
 //!
 //! 1. All tables of the range are read once, to find what is damaged and which keys that may cost.
 //! 2. Where nothing is damaged the range is scanned.
-//! 3. Where a damaged piece may hold keys, each key of which any version is left is looked up, since a
-//!    get knows which versions lie above the damage.
+//! 3. Where a damaged piece may hold keys, each key of which any version is left is looked up,
+//!    since a get knows which versions lie above the damage.
 //!
 //! Called by [`Db::healthy`](crate::Db::healthy). What is left of files is found in
 //! [`rescue`](crate::rescue).
@@ -30,12 +30,12 @@ use crate::view::View;
 
 /// All entries of a range that can be had, in key order, around what is damaged.
 ///
-/// What [`Db::get`](crate::Db::get) gives is in it, and nothing else: a lost table of the lowest level
-/// hides no newer entry above it. Of the keys that a damaged piece may hold, each of which any version
-/// is left is looked up by itself, so a walk over these is slower than over others.
+/// What [`Db::get`](crate::Db::get) gives is in it, and nothing else: a lost table of the lowest
+/// level hides no newer entry above it. Of the keys that a damaged piece may hold, each of which
+/// any version is left is looked up by itself, so a walk over these is slower than over others.
 ///
-/// It keeps the store open, as a [`Range`] does. Made by [`Db::healthy`](crate::Db::healthy), which reads all tables of the range once to find what
-/// is damaged.
+/// It keeps the store open, as a [`Range`] does. Made by [`Db::healthy`](crate::Db::healthy), which
+/// reads all tables of the range once to find what is damaged.
 #[derive(Debug)]
 pub struct Healthy {
     bounds: Bounds,

@@ -1,5 +1,6 @@
-//! Contents that no writer wrote under checksums that hold: what somebody makes who knows the format.
-//! Each ends in an error that names the file, without a panic, a hang, or a large allocation.
+//! Contents that no writer wrote under checksums that hold: what somebody makes who knows the
+//! format. Each ends in an error that names the file, without a panic, a hang, or a large
+//! allocation.
 
 use std::path::Path;
 use std::sync::Arc;

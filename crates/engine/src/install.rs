@@ -31,8 +31,8 @@ use crate::version::{Fences, TableFile, Version};
 use crate::view::{LoggedMemtable, View};
 
 impl Engine {
-    /// Installs `edit`; with it a job takes a step, and the memtable `flushed` is replaced by the table
-    /// that the edit adds.
+    /// Installs `edit`; with it a job takes a step, and the memtable `flushed` is replaced by the
+    /// table that the edit adds.
     pub(crate) fn install(
         &self,
         mut edit: VersionEdit,
@@ -76,8 +76,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes `edit` part of the manifest, durably; returns the version that results. A manifest that has
-    /// grown long is replaced by a new one.
+    /// Makes `edit` part of the manifest, durably; returns the version that results. A manifest
+    /// that has grown long is replaced by a new one.
     fn append_edit(&self, manifest: &mut Manifest, edit: &VersionEdit) -> Result<Version> {
         let state = manifest.state().apply(edit).map_err(|e| Error::internal(e.0))?;
         if manifest.should_roll() {
@@ -91,7 +91,8 @@ impl Engine {
                 if !error.is_out_of_handles() {
                     return Err(error);
                 }
-                // Under another number: the first may be in force already, or be what there is of it.
+                // Under another number: the first may be in force already, or be what there is of
+                // it.
                 self.tables.release_handles();
                 begun()
             })?;

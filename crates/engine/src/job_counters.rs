@@ -1,7 +1,7 @@
 //! Counters of background jobs and of writers that were held up.
 //!
-//! The engine holds them; jobs and writers add to them, and [`Stats`](crate::Stats) reads them. They
-//! know no job and no engine.
+//! The engine holds them; jobs and writers add to them, and [`Stats`](crate::Stats) reads them.
+//! They know no job and no engine.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;

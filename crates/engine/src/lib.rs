@@ -24,43 +24,44 @@
 //! ```
 //!
 //! # Start here
-//! [`Db`] is the handle: [`Db::open`] opens or creates a store, [`Options`] says how, [`Db::close`] ends
-//! it. Keys and values are bytes, at most [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`] long; keys are
-//! ordered as bytes are.
+//! [`Db`] is the handle: [`Db::open`] opens or creates a store, [`Options`] says how, [`Db::close`]
+//! ends it. Keys and values are bytes, at most [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`] long; keys
+//! are ordered as bytes are.
 //!
 //! # Reading
-//! [`Db::get`], [`Db::multi_get`] and [`Db::contains_key`] look keys up; [`Db::iter`], [`Db::range`] and
-//! [`Db::prefix`] return a [`Range`], an iterator from both ends, over any [`KeyRange`]; a [`DbCursor`] can
-//! be moved anywhere, and lends what it stands on. A [`Snapshot`] reads the store as it was at one moment.
-//! What is read is a [`Slice`], which shares the memory of its block: its page says what a kept one keeps.
+//! [`Db::get`], [`Db::multi_get`] and [`Db::contains_key`] look keys up; [`Db::iter`],
+//! [`Db::range`] and [`Db::prefix`] return a [`Range`], an iterator from both ends, over any
+//! [`KeyRange`]; a [`DbCursor`] can be moved anywhere, and lends what it stands on. A [`Snapshot`]
+//! reads the store as it was at one moment. What is read is a [`Slice`], which shares the memory of
+//! its block: its page says what a kept one keeps.
 //!
 //! # Writing
-//! [`Db::put`] and [`Db::delete`] write one key; a [`WriteBatch`] of [`BatchOp`]s is written as one, or not at
-//! all; a [`RefusedOperation`] is what keeps one from being written. [`Db::insert_if_absent`] and
-//! [`Db::compare_and_set`] look first. Writes return a [`SeqNo`], and last as [`Durability`] says, for the
-//! store or with [`WriteOptions`].
+//! [`Db::put`] and [`Db::delete`] write one key; a [`WriteBatch`] of [`BatchOp`]s is written as
+//! one, or not at all; a [`RefusedOperation`] is what keeps one from being written.
+//! [`Db::insert_if_absent`] and [`Db::compare_and_set`] look first. Writes return a [`SeqNo`], and
+//! last as [`Durability`] says, for the store or with [`WriteOptions`].
 //!
 //! # Filters
-//! A [`FilterPolicy`] of [`FilterSpec`]s says which [`FilterKind`] each level gets, a [`FilterShape`] how it is
-//! cut, a [`FilterResidency`] where it is kept; a [`Prefix`] makes filters that scans use. A [`FilterReport`]
-//! says what they did, a [`BudgetReport`] what their bytes are worth, [`FilterAdvice`] what to have instead,
-//! and [`Db::rebuild_filters`] gives it to tables that exist. A [`UserFilterPolicy`] brings filters of your
-//! own, and [`Conformance`] tests them. The modules [`filter`] and [`tuning`] hold the filters and the
-//! arithmetic behind a budget.
+//! A [`FilterPolicy`] of [`FilterSpec`]s says which [`FilterKind`] each level gets, a
+//! [`FilterShape`] how it is cut, a [`FilterResidency`] where it is kept; a [`Prefix`] makes
+//! filters that scans use. A [`FilterReport`] says what they did, a [`BudgetReport`] what their
+//! bytes are worth, [`FilterAdvice`] what to have instead, and [`Db::rebuild_filters`] gives it to
+//! tables that exist. A [`UserFilterPolicy`] brings filters of your own, and [`Conformance`] tests
+//! them. The modules [`filter`] and [`tuning`] hold the filters and the arithmetic behind a budget.
 //!
 //! # Operations
-//! [`Stats`] counts; [`Db::checkpoint`] copies; [`VerifyReport`], [`RecoveryReport`], [`RepairReport`] and
-//! [`Damage`] say what was found; [`Degraded`] and [`Healthy`] read what is left of a damaged store. The
-//! modules [`inspect`], [`dump`] and [`trace`] read single files, move entries, and record lookups; [`vfs`]
-//! is the file system beneath.
+//! [`Stats`] counts; [`Db::checkpoint`] copies; [`VerifyReport`], [`RecoveryReport`],
+//! [`RepairReport`] and [`Damage`] say what was found; [`Degraded`] and [`Healthy`] read what is
+//! left of a damaged store. The modules [`inspect`], [`dump`] and [`trace`] read single files, move
+//! entries, and record lookups; [`vfs`] is the file system beneath.
 //!
 //! # Errors
 //! [`Error`] says what went wrong and where, [`Error::kind`] what to do about it.
 //!
 //! # Features
-//! None is on by default. `zstd`: blocks compressed with zstd, which compiles C. `tracing`: what happens in the
-//! background, and writers that have to wait, as events of the crate `tracing`. `serde`: [`Stats`] and its parts
-//! can be serialized.
+//! None is on by default. `zstd`: blocks compressed with zstd, which compiles C. `tracing`: what
+//! happens in the background, and writers that have to wait, as events of the crate `tracing`.
+//! `serde`: [`Stats`] and its parts can be serialized.
 
 #![forbid(unsafe_code)]
 

@@ -4,11 +4,12 @@
 //! 1. What recovery writes: whoever opens the store waits for it.
 //! 2. Every job of a store without background threads, as it runs inside a call.
 //! 3. A flush while any caller waits for background work.
-//! 4. Other jobs while a caller waits for more than flushes; and while one waits for a flush that has not
-//!    begun to write, as the worker that it needs may be at another job.
+//! 4. Other jobs while a caller waits for more than flushes; and while one waits for a flush that
+//!    has not begun to write, as the worker that it needs may be at another job.
 //!
-//! Callers that wait hold a [`WaitingCaller`], without which no wait for background work can be written
-//! (`Engine::wait_for_state`). A job that the limit holds up goes on as soon as a caller waits for it.
+//! Callers that wait hold a [`WaitingCaller`], without which no wait for background work can be
+//! written (`Engine::wait_for_state`). A job that the limit holds up goes on as soon as a caller
+//! waits for it.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -57,7 +58,8 @@ struct State {
 }
 
 impl State {
-    /// Whether a caller waits for what is written for this `reason`: the rule at the head of this file.
+    /// Whether a caller waits for what is written for this `reason`: the rule at the head of this
+    /// file.
     fn is_awaited(&self, reason: FilterReason) -> bool {
         match reason {
             FilterReason::Recovery => true,
@@ -108,8 +110,8 @@ impl Limiter {
         Some(self.limit.load(Relaxed)).filter(|limit| *limit > 0)
     }
 
-    /// Notes that the caller waits for this work. To be called before the work is made necessary, as it
-    /// may begin at once.
+    /// Notes that the caller waits for this work. To be called before the work is made necessary,
+    /// as it may begin at once.
     pub(crate) fn awaits(&self, work: AwaitedWork) -> WaitingCaller<'_> {
         *lock(&self.state).callers(work) += 1;
         self.changed.notify_all();

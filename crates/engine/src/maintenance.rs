@@ -82,8 +82,8 @@ impl Engine {
         self.vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
     }
 
-    /// Puts the sidecars of `state` into `dir`. One that is missing is not missed there: its table does
-    /// without, as it does here.
+    /// Puts the sidecars of `state` into `dir`. One that is missing is not missed there: its table
+    /// does without, as it does here.
     fn with_sidecars(&self, dir: &Path, state: &ManifestState) -> Result<ManifestState> {
         let mut missing = Vec::new();
         for (level, table) in state.version.tables() {
@@ -236,8 +236,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Records the options that the store was opened with, and removes what a crash left of that. A failure costs
-    /// no more than the record, so it is noted, and opening goes on.
+    /// Records the options that the store was opened with, and removes what a crash left of that. A
+    /// failure costs no more than the record, so it is noted, and opening goes on.
     pub(crate) fn record_first_options(&self, listing: &[DirEntry]) {
         if listing.iter().any(|entry| entry.name == OPTIONS_TMP && entry.is_file) {
             let _ = self.vfs.remove(&self.dir.join(OPTIONS_TMP));
@@ -300,13 +300,14 @@ impl Engine {
         if options.log { Ok(()) } else { self.wait_until(&awaited, |view| view.frozen.is_empty()) }
     }
 
-    /// The last step of closing, once no background job runs any more. The manifest says that the store was
-    /// closed only where all of it `is_written`.
+    /// The last step of closing, once no background job runs any more. The manifest says that the
+    /// store was closed only where all of it `is_written`.
     pub(crate) fn finish_manifest(&self, is_written: bool) -> Result<()> {
         let locked = self.check_lock();
         self.graveyard.clear();
         self.tables.close();
-        // Whoever is recording options does it under the lock of the store; the next finds it closed.
+        // Whoever is recording options does it under the lock of the store; the next finds it
+        // closed.
         drop(lock(&self.options_record));
         if self.memory.is_shared() {
             self.blocks.forget_own();

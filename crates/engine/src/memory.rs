@@ -2,14 +2,16 @@
 //! building of new filters leave.
 //!
 //! What will be held is noted before it is held, what is no longer held after it has gone, and the
-//! cache's capacity follows under one lock: at no moment do all parts exceed the ceiling. One
-//! value of more than 256 KiB may, until its group is in the memtable; and where the ceiling is lowered
-//! to less than a 32nd of what the cache had, the places of its blocks may, until their tables are closed.
-//! Memtables that only cursors and ranges hold, since they were written out, are not counted.
+//! cache's capacity follows under one lock: at no moment do all parts exceed the ceiling. One value
+//! of more than 256 KiB may, until its group is in the memtable; and where the ceiling is lowered
+//! to less than a 32nd of what the cache had, the places of its blocks may, until their tables are
+//! closed. Memtables that only cursors and ranges hold, since they were written out, are not
+//! counted.
 //!
-//! Stores of one environment are under one ceiling. What each holds counts there too, and its memtables by what they
-//! take rather than by what they may come to take. Where the active ones take more than an eighth of the ceiling
-//! together, the largest is written out; while all take more than half, writers are slowed.
+//! Stores of one environment are under one ceiling. What each holds counts there too, and its
+//! memtables by what they take rather than by what they may come to take. Where the active ones
+//! take more than an eighth of the ceiling together, the largest is written out; while all take
+//! more than half, writers are slowed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -41,14 +43,16 @@ pub(crate) struct PinnedLimits {
 
 /// The part of the ceiling that filters may take while they are built: one in so many.
 const CONSTRUCTION_PART: u64 = 8;
-/// The part of a shared ceiling beyond which the largest active memtable is written out: one in so many.
+/// The part of a shared ceiling beyond which the largest active memtable is written out: one in so
+/// many.
 const ACTIVE_PART: u64 = 8;
 /// Steps in which that is noted: one in so many of the ceiling, within these bounds.
 const STEPS_OF_CEILING: u64 = 1024;
 const SMALLEST_STEP: u64 = 1 << 10;
 const LARGEST_STEP: u64 = 256 << 10;
 
-/// What all stores hold that share one ceiling, and the limit over it. A store by itself has one of its own.
+/// What all stores hold that share one ceiling, and the limit over it. A store by itself has one of
+/// its own.
 #[derive(Debug)]
 pub(crate) struct Ceiling {
     blocks: Arc<BlockCache>,
@@ -112,8 +116,8 @@ impl Ceiling {
         }
     }
 
-    /// Bytes by which active memtables together are more than they may be before the largest of them is to be
-    /// written out: an eighth of the ceiling.
+    /// Bytes by which active memtables together are more than they may be before the largest of
+    /// them is to be written out: an eighth of the ceiling.
     pub(crate) fn excess_of_active(&self) -> u64 {
         self.active.load(Relaxed).saturating_sub(self.limit.load(Relaxed) / ACTIVE_PART)
     }
@@ -229,7 +233,8 @@ impl MemoryShares {
         self.ceiling.excess_of_active()
     }
 
-    /// Whether memtables of all stores take so much that writers are slowed: more than half of the ceiling.
+    /// Whether memtables of all stores take so much that writers are slowed: more than half of the
+    /// ceiling.
     #[inline]
     pub(crate) fn memtables_are_heavy(&self) -> bool {
         self.is_shared
@@ -256,9 +261,9 @@ impl MemoryShares {
         self.pinned_limit_of_level_0.store(level_0, Relaxed);
     }
 
-    /// Whether `bytes` more of filters may be pinned: if neither their own limit is passed, nor what
-    /// all filters may hold, nor half of the ceiling by all that open tables hold. If so they are
-    /// noted.
+    /// Whether `bytes` more of filters may be pinned: if neither their own limit is passed, nor
+    /// what all filters may hold, nor half of the ceiling by all that open tables hold. If so they
+    /// are noted.
     pub(crate) fn pin_filter(&self, bytes: u64, is_of_level_0: bool) -> bool {
         let limit = if is_of_level_0 { &self.pinned_limit_of_level_0 } else { &self.pinned_limit };
         let fits = || {
@@ -308,7 +313,8 @@ impl MemoryShares {
         self.filters_not_held.load(Relaxed)
     }
 
-    /// Most bytes that filters may pin, below level 0; none where only the ceiling stands against it.
+    /// Most bytes that filters may pin, below level 0; none where only the ceiling stands against
+    /// it.
     pub(crate) fn pinned_limit(&self) -> Option<u64> {
         Some(self.pinned_limit.load(Relaxed)).filter(|limit| *limit != u64::MAX)
     }
@@ -323,8 +329,8 @@ impl MemoryShares {
         self.construction.load(Relaxed)
     }
 
-    /// What the filters and the index of one table may take while it is written, where `jobs` write at once: an
-    /// eighth of the ceiling for all of them.
+    /// What the filters and the index of one table may take while it is written, where `jobs` write
+    /// at once: an eighth of the ceiling for all of them.
     pub(crate) fn construction_share(&self, jobs: usize) -> u64 {
         self.ceiling.limit.load(Relaxed) / CONSTRUCTION_PART / jobs.max(1) as u64
     }

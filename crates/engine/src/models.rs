@@ -76,7 +76,8 @@ fn no_snapshot_loses_what_it_sees() {
     });
 }
 
-/// Two wait for what a third stores and tells: neither sleeps through it, whatever the memory shows first.
+/// Two wait for what a third stores and tells: neither sleeps through it, whatever the memory shows
+/// first.
 #[test]
 fn who_waits_is_told() {
     check("who_waits_is_told", || {
@@ -97,8 +98,8 @@ fn who_waits_is_told() {
     });
 }
 
-/// Writers that join a queue lead one after the other: none is forgotten, no two lead at once, and each
-/// sees what the one before it wrote.
+/// Writers that join a queue lead one after the other: none is forgotten, no two lead at once, and
+/// each sees what the one before it wrote.
 #[test]
 fn every_writer_leads_once() {
     check("every_writer_leads_once", || {

@@ -1,5 +1,5 @@
-//! The names of files in a store's directory: `LOCK`, `CURRENT`, `OPTIONS`, `MANIFEST-n`, `n.log`, `n.sst`,
-//! `n.flt`, `n.spare`, with numbers of at least six digits.
+//! The names of files in a store's directory: `LOCK`, `CURRENT`, `OPTIONS`, `MANIFEST-n`, `n.log`,
+//! `n.sst`, `n.flt`, `n.spare`, with numbers of at least six digits.
 //!
 //! A name is one of ours only if it is written exactly as we write it: `7.sst`, `0000007.sst` and
 //! `._000007.sst` are somebody else's, and nothing of somebody else's is ever read or deleted.

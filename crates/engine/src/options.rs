@@ -1,7 +1,7 @@
-//! How a store is opened. Nothing here is frozen into the directory: every option may differ at
-//! the next open (those that shape a store are recorded in it, for programs that ask for them: module
-//! [`options_file`](crate::options_file)), and those that [`Db::set_options`](crate::Db::set_options) takes may change on
-//! a live store.
+//! How a store is opened. Nothing here is frozen into the directory: every option may differ at the
+//! next open (those that shape a store are recorded in it, for programs that ask for them: module
+//! [`options_file`](crate::options_file)), and those that
+//! [`Db::set_options`](crate::Db::set_options) takes may change on a live store.
 
 use std::fmt;
 use std::sync::Arc;
@@ -43,13 +43,13 @@ pub enum FilterResidency {
     /// load, without a lock. The default.
     #[default]
     Pinned,
-    /// In the block cache, beside the blocks and evicted like them. A filter (or a piece of one, see
-    /// [`Options::filter_shape`]) of more than half a shard of the cache is not used, and counted
-    /// ([`Stats::filters_not_held`](crate::Stats::filters_not_held)): a shard is a 64th of a cache
-    /// of 64 MiB and more, about 1 MiB of a smaller one.
+    /// In the block cache, beside the blocks and evicted like them. A filter (or a piece of one,
+    /// see [`Options::filter_shape`]) of more than half a shard of the cache is not used, and
+    /// counted ([`Stats::filters_not_held`](crate::Stats::filters_not_held)): a shard is a 64th of
+    /// a cache of 64 MiB and more, about 1 MiB of a smaller one.
     Cached,
-    /// As `Cached`, but those of tables that were written for level 0 as `Pinned`: lookups ask them first, and most
-    /// often.
+    /// As `Cached`, but those of tables that were written for level 0 as `Pinned`: lookups ask them
+    /// first, and most often.
     CachedBelowLevel0,
 }
 
@@ -259,52 +259,58 @@ impl Options {
         /// Bytes of a table block before compression, 64 B to 1 MiB. Default: 4 KiB.
         block_bytes: usize;
         /// Whether table blocks are padded to the end of a page of 4 KiB: for stores without
-        /// [`compression`](Self::compression), as a block that was compressed is not padded. Blocks of 4 KiB, or a
-        /// multiple, then lie in as few pages as they fill, else in one more: which is what a read of one that is
-        /// not in memory takes from the device, and leaves in the page cache. Padding takes about half an entry of each
-        /// block, 3 to 5% of the data with values of 256 B, and at most an eighth of what is then written: where entries
-        /// are large some blocks go without. For data larger than memory. Default: false.
+        /// [`compression`](Self::compression), as a block that was compressed is not padded. Blocks
+        /// of 4 KiB, or a multiple, then lie in as few pages as they fill, else in one more: which
+        /// is what a read of one that is not in memory takes from the device, and leaves in the
+        /// page cache. Padding takes about half an entry of each block, 3 to 5% of the data with
+        /// values of 256 B, and at most an eighth of what is then written: where entries are large
+        /// some blocks go without. For data larger than memory. Default: false.
         block_align: bool;
         /// Compression of table blocks. Default: LZ4.
         compression: Compression;
-        /// Open table files at most, 16 or more; never more than half of what the process may
-        /// have open (`ulimit -n`), less some for logs and new tables. A store of more tables opens them again and
-        /// again, and finds nothing of what its block cache had of those that were closed. Default: 1000.
+        /// Open table files at most, 16 or more; never more than half of what the process may have
+        /// open (`ulimit -n`), less some for logs and new tables. A store of more tables opens them
+        /// again and again, and finds nothing of what its block cache had of those that were
+        /// closed. Default: 1000.
         max_open_files: usize;
-        /// Bytes at which a compaction starts a new table, 1 KiB to 1 TiB; where nothing lies below,
-        /// those of a large one share evenly what it writes, and may have up to 1.7 times as many. Default: 64 MiB.
+        /// Bytes at which a compaction starts a new table, 1 KiB to 1 TiB; where nothing lies
+        /// below, those of a large one share evenly what it writes, and may have up to 1.7 times as
+        /// many. Default: 64 MiB.
         table_bytes: u64;
-        /// Bytes from which on the deepest level has another above it; the topmost of several may have to hold twice
-        /// as many before one is opened above it. 1 KiB to 1 PiB. Default: 256 MiB.
+        /// Bytes from which on the deepest level has another above it; the topmost of several may
+        /// have to hold twice as many before one is opened above it. 1 KiB to 1 PiB. Default: 256
+        /// MiB.
         base_level_bytes: u64;
-        /// Bytes of tables and logs that nothing needs any more and that are kept for new tables to be
-        /// written over, which spares the system much of what a new file costs, and the removal of the old
-        /// one: so much more of the disk a store may take while it is being written. At most 64 files, and
-        /// a quarter of what its tables take; 0 keeps none. They are removed when the store rests
-        /// ([`Db::wait_idle`](crate::Db::wait_idle), or ten seconds in which its background threads had
-        /// nothing to do), when it is closed, and when the disk is full. Only Linux writes over files.
-        /// Default: 512 MiB.
+        /// Bytes of tables and logs that nothing needs any more and that are kept for new tables to
+        /// be written over, which spares the system much of what a new file costs, and the removal
+        /// of the old one: so much more of the disk a store may take while it is being written. At
+        /// most 64 files, and a quarter of what its tables take; 0 keeps none. They are removed
+        /// when the store rests ([`Db::wait_idle`](crate::Db::wait_idle), or ten seconds in which
+        /// its background threads had nothing to do), when it is closed, and when the disk is full.
+        /// Only Linux writes over files. Default: 512 MiB.
         spare_file_bytes: u64;
         /// How many times larger each level is than the one above, 2 to 100. Default: 10.
         level_ratio: u32;
-        /// Runs in level 0 that start a compaction, 1 to 1000; up to a quarter more where they hold less than
-        /// seven eighths of what the level they go to may hold (`base_level_bytes`, where it is the deepest)
-        /// and no writer is slowed by it. While somebody waits
-        /// for the store to rest ([`Db::wait_idle`](crate::Db::wait_idle)), half as many (rounded up, two at
-        /// least) where they find at most five times their bytes in the base level, and no more than this
+        /// Runs in level 0 that start a compaction, 1 to 1000; up to a quarter more where they hold
+        /// less than seven eighths of what the level they go to may hold (`base_level_bytes`, where
+        /// it is the deepest) and no writer is slowed by it. While somebody waits for the store to
+        /// rest ([`Db::wait_idle`](crate::Db::wait_idle)), half as many (rounded up, two at least)
+        /// where they find at most five times their bytes in the base level, and no more than this
         /// elsewhere. Default: 4.
         l0_trigger: usize;
-        /// Runs in level 0 from which writers are slowed, [`l0_trigger`](Self::l0_trigger) or more. Default: 12.
+        /// Runs in level 0 from which writers are slowed, [`l0_trigger`](Self::l0_trigger) or more.
+        /// Default: 12.
         l0_slowdown: usize;
-        /// Runs in level 0 at which writers wait, [`l0_slowdown`](Self::l0_slowdown) or more. Default: 24.
+        /// Runs in level 0 at which writers wait, [`l0_slowdown`](Self::l0_slowdown) or more.
+        /// Default: 24.
         l0_stop: usize;
-        /// Bytes of pending compaction at which writers wait; from half of it on they are slowed. It is what keeps
-        /// deep levels within bounds where the level-0 triggers do not, and costs a fill much where it is what slows
-        /// it. 1 KiB or more. Default: 64 GiB.
+        /// Bytes of pending compaction at which writers wait; from half of it on they are slowed.
+        /// It is what keeps deep levels within bounds where the level-0 triggers do not, and costs
+        /// a fill much where it is what slows it. 1 KiB or more. Default: 64 GiB.
         debt_stop_bytes: u64;
-        /// Threads that write out memtables and compact, 0 to 256; they are started when there is work, and end when
-        /// there is none. With 0, the call that makes such work
-        /// necessary does it itself. Default: 2.
+        /// Threads that write out memtables and compact, 0 to 256; they are started when there is
+        /// work, and end when there is none. With 0, the call that makes such work necessary does
+        /// it itself. Default: 2.
         background_threads: usize;
         /// Whether compactions start by themselves. Default: true.
         auto_compaction: bool;
@@ -312,8 +318,8 @@ impl Options {
 
     /// Whether to open in spite of damage, to read what is healthy: read-only, and with an error
     /// for each read that comes to what is damaged or missing.
-    /// [`RecoveryReport::damage`](crate::RecoveryReport::damage) lists what that is. Where writes of
-    /// unknown keys are lost, as behind the damage of a log, nothing is certain any more: see
+    /// [`RecoveryReport::damage`](crate::RecoveryReport::damage) lists what that is. Where writes
+    /// of unknown keys are lost, as behind the damage of a log, nothing is certain any more: see
     /// [`Degraded`]. Default: `None`, damage is an error.
     #[must_use]
     pub fn degraded(mut self, degraded: impl Into<Option<Degraded>>) -> Self {
@@ -323,9 +329,10 @@ impl Options {
     }
 
     /// What the prefix of a key is, or `None`. Tables get a filter of the prefixes of their keys
-    /// beside that of whole keys, and what reads within one prefix ([`Db::prefix`](crate::Db::prefix),
-    /// a range or a bounded cursor that lies within it) passes over tables that do not hold it. Keys
-    /// without a prefix are not in the filter, and nothing that could be looking for them asks it.
+    /// beside that of whole keys, and what reads within one prefix
+    /// ([`Db::prefix`](crate::Db::prefix), a range or a bounded cursor that lies within it) passes
+    /// over tables that do not hold it. Keys without a prefix are not in the filter, and nothing
+    /// that could be looking for them asks it.
     ///
     /// Tables that exist keep the filters they have. Those that another extractor made are not
     /// used, and counted ([`Stats::prefix_unused`](crate::Stats::prefix_unused)). Where none is
@@ -344,11 +351,12 @@ impl Options {
         self
     }
 
-    /// What the store shares with others of the process: threads, the block cache, a ceiling over memory and open
-    /// files. The settings of the environment then count, and [`cache_bytes`](Self::cache_bytes),
-    /// [`memory_limit`](Self::memory_limit) and [`max_open_files`](Self::max_open_files) do not;
-    /// [`background_threads`](Self::background_threads) is how many of the environment's threads work for the
-    /// store at once. Default: none.
+    /// What the store shares with others of the process: threads, the block cache, a ceiling over
+    /// memory and open files. The settings of the environment then count, and
+    /// [`cache_bytes`](Self::cache_bytes), [`memory_limit`](Self::memory_limit) and
+    /// [`max_open_files`](Self::max_open_files) do not;
+    /// [`background_threads`](Self::background_threads) is how many of the environment's threads
+    /// work for the store at once. Default: none.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -366,8 +374,9 @@ impl Options {
         self
     }
 
-    /// Bytes of the block cache. Default: an eighth of the memory that the process may use, at most 1 GiB.
-    /// That is the machine's memory, or less where a control group, `RLIMIT_AS` or `RLIMIT_DATA` says so.
+    /// Bytes of the block cache. Default: an eighth of the memory that the process may use, at most
+    /// 1 GiB. That is the machine's memory, or less where a control group, `RLIMIT_AS` or
+    /// `RLIMIT_DATA` says so.
     #[must_use]
     pub fn cache_bytes(mut self, cache_bytes: u64) -> Self {
         self.cache_bytes = Some(cache_bytes);
@@ -382,11 +391,12 @@ impl Options {
         self
     }
 
-    /// Bytes per second that flushes, compactions and rebuilds of filters may write, 4 KiB or more. Work that
-    /// a caller waits for is not limited: opening, closing, [`Db::flush`](crate::Db::flush),
-    /// [`Db::wait_idle`](crate::Db::wait_idle), and writers that are slowed or stopped among them.
-    /// [`Stats::rate_limited_bytes`](crate::Stats::rate_limited_bytes) counts what it was applied to.
-    /// Default: no limit.
+    /// Bytes per second that flushes, compactions and rebuilds of filters may write, 4 KiB or more.
+    /// Work that a caller waits for is not limited: opening, closing,
+    /// [`Db::flush`](crate::Db::flush), [`Db::wait_idle`](crate::Db::wait_idle), and writers that
+    /// are slowed or stopped among them.
+    /// [`Stats::rate_limited_bytes`](crate::Stats::rate_limited_bytes) counts what it was applied
+    /// to. Default: no limit.
     #[must_use]
     pub fn background_bytes_per_second(mut self, limit: Option<u64>) -> Self {
         self.background_bytes_per_second = limit;
@@ -394,11 +404,12 @@ impl Options {
     }
 
     /// How long flushes or compactions may go on failing before writers that wait for them get
-    /// [`Error::Stalled`](crate::Error::Stalled), counted from the first failure of those in a row: so a writer that
-    /// comes later is refused at once, until an attempt succeeds. They are tried again all the while, as when the
-    /// disk is full or there are no file handles left. `None`: writers wait for as long as it takes. Work that is slow
-    /// and does not fail is waited for in any case. Without background threads the write that meets the failure
-    /// returns it. Default: 10 seconds.
+    /// [`Error::Stalled`](crate::Error::Stalled), counted from the first failure of those in a row:
+    /// so a writer that comes later is refused at once, until an attempt succeeds. They are tried
+    /// again all the while, as when the disk is full or there are no file handles left. `None`:
+    /// writers wait for as long as it takes. Work that is slow and does not fail is waited for in
+    /// any case. Without background threads the write that meets the failure returns it. Default:
+    /// 10 seconds.
     ///
     /// ```
     /// use std::time::Duration;
@@ -430,8 +441,9 @@ impl Options {
         self
     }
 
-    /// Every setting but the file system and the environment, which are no text, by the name of its setter, with its
-    /// value as text (sizes in bytes). Where nothing was set and the machine decides, what it decides.
+    /// Every setting but the file system and the environment, which are no text, by the name of its
+    /// setter, with its value as text (sizes in bytes). Where nothing was set and the machine
+    /// decides, what it decides.
     pub fn settings(&self) -> Vec<(&'static str, String)> {
         let or_none = |limit: Option<u64>| limit.map_or("none".into(), |bytes| bytes.to_string());
         fn or_word(value: Option<&impl fmt::Display>, word: &str) -> String {
@@ -493,7 +505,8 @@ impl Options {
         self.cache_bytes.unwrap_or_else(default_cache_bytes)
     }
 
-    /// Bytes a second that background threads may write. Without threads it is callers who write, and no limit holds.
+    /// Bytes a second that background threads may write. Without threads it is callers who write,
+    /// and no limit holds.
     pub(crate) fn background_limit(&self) -> Option<u64> {
         self.background_bytes_per_second.filter(|_| self.background_threads > 0)
     }
@@ -509,9 +522,10 @@ impl Options {
         PinnedLimits { level_0, below }
     }
 
-    /// Bytes at which a memtable is full. Under the memory limit of an environment a sixteenth of it: of several
-    /// stores the largest is written out when all are too much. Under a memory limit of its own all memtables together, full ones
-    /// and what is kept for the next included, get a quarter of it.
+    /// Bytes at which a memtable is full. Under the memory limit of an environment a sixteenth of
+    /// it: of several stores the largest is written out when all are too much. Under a memory limit
+    /// of its own all memtables together, full ones and what is kept for the next included, get a
+    /// quarter of it.
     pub(crate) fn memtable_limit(&self) -> u64 {
         let buffer = self.write_buffer_bytes as u64;
         if let Some(environment) = &self.environment {
@@ -521,8 +535,9 @@ impl Options {
         self.memory_limit.map_or(buffer, |limit| buffer.min(limit / 4 / memtables))
     }
 
-    /// Bytes up to which the memory of memtables is kept for the next ones, what is in use included: one memtable.
-    /// Under the memory limit of an environment none: other stores may need it.
+    /// Bytes up to which the memory of memtables is kept for the next ones, what is in use
+    /// included: one memtable. Under the memory limit of an environment none: other stores may need
+    /// it.
     pub(crate) fn arena_limit(&self) -> usize {
         if self.environment.as_ref().is_some_and(|shared| shared.memory_limit().is_some()) {
             return 0;

@@ -7,16 +7,18 @@
 //! crc32 c6b0d538
 //! ```
 //!
-//! A store does not need it: [`Db::open`](crate::Db::open) takes the options that it is given, and records
-//! them here. [`Options::load_latest`](crate::Options::load_latest) reads them, so that a program that did
-//! not make the store can open it as it is. The format: `docs/format/options.md`.
+//! A store does not need it: [`Db::open`](crate::Db::open) takes the options that it is given, and
+//! records them here. [`Options::load_latest`](crate::Options::load_latest) reads them, so that a
+//! program that did not make the store can open it as it is. The format: `docs/format/options.md`.
 //!
-//! 1. The text is written to `OPTIONS.tmp` and synced, renamed over `OPTIONS`, and the directory is synced: a
-//!    crash leaves the old text or the new one. A store that is new has its `CURRENT` before.
+//! 1. The text is written to `OPTIONS.tmp` and synced, renamed over `OPTIONS`, and the directory is
+//!    synced: a crash leaves the old text or the new one. A store that is new has its `CURRENT`
+//!    before.
 //! 2. Nothing of it is believed before the checksum in its last line.
 //! 3. A line whose option this version does not know is kept when the file is written again.
 //!
-//! Invariant: a file that is missing, corrupt or of a newer version never keeps a store from being opened.
+//! Invariant: a file that is missing, corrupt or of a newer version never keeps a store from being
+//! opened.
 
 mod shaping;
 
@@ -36,7 +38,8 @@ use crate::options::Options;
 pub(crate) const HEADER: &str = "trommel options ";
 /// The version that is written, and the newest that is read.
 pub(crate) const VERSION: u64 = 1;
-/// What the last line begins with; the checksum of all bytes before that line follows, in 8 hexadecimal digits.
+/// What the last line begins with; the checksum of all bytes before that line follows, in 8
+/// hexadecimal digits.
 pub(crate) const CHECKSUM: &str = "crc32 ";
 /// Between the name of an option and its value.
 pub(crate) const EQUALS: &str = " = ";
@@ -48,7 +51,8 @@ pub(crate) const MAX_BYTES: u64 = 1 << 20;
 pub(crate) struct Lines(pub(crate) Vec<(String, String)>);
 
 impl Lines {
-    /// What would be recorded for `options`, with those of `before` that this version does not know.
+    /// What would be recorded for `options`, with those of `before` that this version does not
+    /// know.
     pub(crate) fn of(options: &Options, before: &Self) -> Self {
         let mut lines: Vec<(String, String)> = shaping::settings(options)
             .into_iter()
@@ -74,7 +78,8 @@ fn checksum(bytes: &[u8]) -> u32 {
     Checksum::bound_to(&[]).with(bytes).value()
 }
 
-/// A value on one line. Only names that users make up have control characters, and those are never read back.
+/// A value on one line. Only names that users make up have control characters, and those are never
+/// read back.
 fn printable(value: &str) -> String {
     let escaped = |c: char| match c.is_control() {
         true => c.escape_default().to_string(),
@@ -120,7 +125,8 @@ fn parse(bytes: &[u8]) -> Result<Lines, Flaw> {
     Ok(Lines(lines))
 }
 
-/// The options that the store in `dir` names, whose entries are `listing`; none where there is no file.
+/// The options that the store in `dir` names, whose entries are `listing`; none where there is no
+/// file.
 ///
 /// # Errors
 /// [`Error::Corruption`], [`Error::Unsupported`] where a newer version wrote it, or [`Error::Io`].

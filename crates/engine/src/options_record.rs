@@ -1,5 +1,6 @@
-//! What an open store knows of its options file. The engine has it written when the store is opened for writing, and
-//! when [`Db::set_options`](crate::Db::set_options) changes an option that shapes it.
+//! What an open store knows of its options file. The engine has it written when the store is opened
+//! for writing, and when [`Db::set_options`](crate::Db::set_options) changes an option that shapes
+//! it.
 
 use std::path::Path;
 
@@ -17,7 +18,8 @@ pub(crate) struct OptionsRecord {
     lines: Lines,
     /// Whether it says just that.
     is_written: bool,
-    /// Whether it is left as it is: a newer version wrote it, it cannot be read, or something else stands there.
+    /// Whether it is left as it is: a newer version wrote it, it cannot be read, or something else
+    /// stands there.
     keeps: bool,
     /// Why it does not say what the store's options are.
     fault: Option<Error>,

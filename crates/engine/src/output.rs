@@ -93,8 +93,8 @@ impl<'a> Outputs<'a> {
         self.open.as_ref().and_then(|open| open.builder.last_key())
     }
 
-    /// Bytes of the open table so far; more than any table may have where its filters and index take all the
-    /// memory that they may, so that the table ends.
+    /// Bytes of the open table so far; more than any table may have where its filters and index
+    /// take all the memory that they may, so that the table ends.
     pub(crate) fn open_bytes(&self) -> u64 {
         let bytes = |open: &Open| match open.is_full {
             true => u64::MAX,
@@ -121,7 +121,8 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// The filters of whole keys that the next tables get, where the options in force have a budget.
+    /// The filters of whole keys that the next tables get, where the options in force have a
+    /// budget.
     fn choose_by_budget(&mut self) -> Option<Choice> {
         let options = self.engine.options.load();
         let Some(budget) = options.filters.budget() else {

@@ -1,17 +1,20 @@
 //! Keys that filters let pass in vain, on their way from the threads that asked to the alarm.
 //!
-//! A lookup that was let pass in vain must not wait for another one that was, or weak filters would make
-//! all threads take turns. So:
+//! A lookup that was let pass in vain must not wait for another one that was, or weak filters would
+//! make all threads take turns. So:
 //!
-//! 1. Each thread keeps its own keys ([`Passed`]), under a lock that no other thread takes but for a report.
-//! 2. When it has [`BATCH`] of them, or the first of a level and kind, it hands them over to the windows
-//!    of the alarm ([`Watched`]), under the one lock that all share. A report, or a reset, takes over what
-//!    all threads have.
-//! 3. With the keys goes what theory expected of the thread's probes since it last handed over, each
-//!    key's part with the key. So whatever a thread still holds back, keys and expectation are held back
-//!    together, and a window that begins in between sees as much of the one as of the other.
+//! 1. Each thread keeps its own keys ([`Passed`]), under a lock that no other thread takes but for
+//!    a report.
+//! 2. When it has [`BATCH`] of them, or the first of a level and kind, it hands them over to the
+//!    windows of the alarm ([`Watched`]), under the one lock that all share. A report, or a reset,
+//!    takes over what all threads have.
+//! 3. With the keys goes what theory expected of the thread's probes since it last handed over,
+//!    each key's part with the key. So whatever a thread still holds back, keys and expectation are
+//!    held back together, and a window that begins in between sees as much of the one as of the
+//!    other.
 //!
-//! Invariant: the sums that the windows are told are of just those probes whose keys they were told.
+//! Invariant: the sums that the windows are told are of just those probes whose keys they were
+//! told.
 //!
 //! Locks: `watched`, then the list of shards, then a shard's keys.
 //! Called by [`Counters`](crate::counters::Counters).
@@ -55,8 +58,9 @@ impl Default for Passed {
 }
 
 impl Passed {
-    /// Adds a key; true if there is room for no other, so that all must be handed over, or if it is the
-    /// first of its level and kind: for these a window takes memory, once, and that is better sooner.
+    /// Adds a key; true if there is room for no other, so that all must be handed over, or if it is
+    /// the first of its level and kind: for these a window takes memory, once, and that is better
+    /// sooner.
     #[inline]
     pub(crate) fn push(&mut self, key: PassedKey) -> bool {
         let (known, bit) = (&mut self.known[usize::from(key.level)], 1 << kind_index(key.kind));
@@ -78,7 +82,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Takes the keys of a thread over; `expected` is what theory expected of its probes, by level and kind.
+    /// Takes the keys of a thread over; `expected` is what theory expected of its probes, by level
+    /// and kind.
     pub(crate) fn take_over(
         &mut self,
         passed: &mut Passed,
@@ -134,7 +139,8 @@ mod tests {
 
     const LEVEL: usize = 2;
 
-    /// What is told of tables 0 to 3: how many keys passed, and what was expected of the same probes.
+    /// What is told of tables 0 to 3: how many keys passed, and what was expected of the same
+    /// probes.
     fn told(counters: &Counters) -> Option<(u64, f64)> {
         let facts = FilterFacts { keys: 1000, bits_stored: 10.0, ..FilterFacts::NONE };
         let filters: BTreeMap<u64, FilterFacts> = (0..4).map(|table| (table, facts)).collect();
@@ -143,8 +149,9 @@ mod tests {
         Some((judged.false_positives, judged.expected))
     }
 
-    /// Of each two probes one passes, as expected, in every thread: so whenever it is asked, and however many
-    /// windows have come and gone, as many passed as were expected, but for what threads are about to note.
+    /// Of each two probes one passes, as expected, in every thread: so whenever it is asked, and
+    /// however many windows have come and gone, as many passed as were expected, but for what
+    /// threads are about to note.
     #[test]
     fn keys_and_what_was_expected_of_them_stay_together() {
         let counters = Counters::new();

@@ -100,8 +100,8 @@ impl Prefix {
     /// Before a table's filter of prefixes is first asked, it is asked for the prefixes of the
     /// table's own first and last key: if it denies one, the closure has changed under its name,
     /// and is distrusted as above. A change that those two keys do not show, because they have the
-    /// same prefixes as before, or none now, or a filter says "maybe" by chance, is seen by `verify`
-    /// alone, and scans may pass over entries until then.
+    /// same prefixes as before, or none now, or a filter says "maybe" by chance, is seen by
+    /// `verify` alone, and scans may pass over entries until then.
     pub fn custom(
         name: impl AsRef<str>,
         prefix_len: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static,

@@ -15,15 +15,16 @@ pub enum ReadMode {
     /// memory, with a weaker promise: an I/O error, or an outsider who truncates a file, ends the
     /// process with a signal instead of an error. A block is verified at each use.
     Mapped,
-    /// As `Mapped`, but a lookup verifies a block when it is the first to use it since the table was
-    /// opened, and not again: faster still. The weaker promise: damage that the file system lets in
-    /// behind the map after that, as when a page is dropped and read again from a failing disk, is
-    /// returned as it is. Iterators and compactions verify every time.
+    /// As `Mapped`, but a lookup verifies a block when it is the first to use it since the table
+    /// was opened, and not again: faster still. The weaker promise: damage that the file system
+    /// lets in behind the map after that, as when a page is dropped and read again from a failing
+    /// disk, is returned as it is. Iterators and compactions verify every time.
     MappedOnce,
-    /// As `MappedOnce`, and iterators too take what a lookup or an iterator verified for intact: the fastest
-    /// there is for data that fits in memory and is not compressed. The weaker promise: neither lookups nor iterators see
-    /// what changes in a block after its first use, and a value that a cursor lends can change while it stands.
-    /// Compactions and [`verify`](crate::Db::verify) verify every time.
+    /// As `MappedOnce`, and iterators too take what a lookup or an iterator verified for intact:
+    /// the fastest there is for data that fits in memory and is not compressed. The weaker promise:
+    /// neither lookups nor iterators see what changes in a block after its first use, and a value
+    /// that a cursor lends can change while it stands. Compactions and
+    /// [`verify`](crate::Db::verify) verify every time.
     MappedTrusted,
     /// `O_DIRECT` and the block cache: the page cache holds nothing twice.
     Direct,

@@ -1,13 +1,14 @@
 //! Requests for rebuilds, and the next table of one.
 //!
-//! A request is over when no table of it waits and none is being rebuilt. Tables that are busy wait;
-//! those that have left the store meanwhile, or are to have smaller filters and have got others since, are
-//! counted and passed over.
+//! A request is over when no table of it waits and none is being rebuilt. Tables that are busy
+//! wait; those that have left the store meanwhile, or are to have smaller filters and have got
+//! others since, are counted and passed over.
 //!
-//! One request is the store's own: *fit-budget*, which nobody waits for but `wait_idle`. It is there as
-//! long as more filters are built than the budget allows, and its tables are chosen anew with each
-//! version ([`budget`](crate::budget)). A table that fails waits again, as a compaction does: a read that
-//! fails may succeed the next time. Only after [`MOST_UNREAD`] failures in a row it is given up.
+//! One request is the store's own: *fit-budget*, which nobody waits for but `wait_idle`. It is
+//! there as long as more filters are built than the budget allows, and its tables are chosen anew
+//! with each version ([`budget`](crate::budget)). A table that fails waits again, as a compaction
+//! does: a read that fails may succeed the next time. Only after [`MOST_UNREAD`] failures in a row
+//! it is given up.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -24,8 +25,8 @@ const OF_BUDGET: u64 = 0;
 /// Failures in a row after which a table that cannot be read is given up.
 const MOST_UNREAD: u32 = 4;
 
-/// What a rebuild of filters did: [`Db::rebuild_filters`](crate::Db::rebuild_filters), or the store's own
-/// `fit-budget`.
+/// What a rebuild of filters did: [`Db::rebuild_filters`](crate::Db::rebuild_filters), or the
+/// store's own `fit-budget`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FilterRebuildReport {
@@ -41,15 +42,15 @@ pub struct FilterRebuildReport {
     pub bytes_read: u64,
     /// Bytes of sidecars that were written.
     pub bytes_written: u64,
-    /// Tables that keep what they had, by file number, and why: their filters would take more memory
-    /// while they are built than the ceiling allows, or the user's policy failed.
+    /// Tables that keep what they had, by file number, and why: their filters would take more
+    /// memory while they are built than the ceiling allows, or the user's policy failed.
     pub skipped: Vec<(u64, String)>,
-    /// Tables' turns that ended in an error. In the store's own rebuild, `fit-budget`, such a table waits
-    /// and has another turn.
+    /// Tables' turns that ended in an error. In the store's own rebuild, `fit-budget`, such a table
+    /// waits and has another turn.
     pub failed: u64,
-    /// Tables that have no other turn, by file number, and why. Those of `fit-budget` go without filters:
-    /// they could not be read four times in a row, or are damaged, or no smaller filters can be built of
-    /// them. Those of other rebuilds keep what they had.
+    /// Tables that have no other turn, by file number, and why. Those of `fit-budget` go without
+    /// filters: they could not be read four times in a row, or are damaged, or no smaller filters
+    /// can be built of them. Those of other rebuilds keep what they had.
     pub given_up: Vec<(u64, String)>,
 }
 
@@ -194,8 +195,8 @@ impl Rebuild {
         self.failure.get_or_insert(error);
     }
 
-    /// Notes the end of the turn of a table of the store's own request; one with a `failure` waits again,
-    /// unless tables were chosen anew meanwhile, it among them or not.
+    /// Notes the end of the turn of a table of the store's own request; one with a `failure` waits
+    /// again, unless tables were chosen anew meanwhile, it among them or not.
     pub(crate) fn tried(
         &mut self,
         job: &RebuildJob,
@@ -222,8 +223,8 @@ impl Rebuild {
     pub(crate) fn next(&mut self, busy: &mut InProgress, version: &Version) -> Option<RebuildJob> {
         let mut at = 0;
         while let Some(Waiting { table: number, aim }) = self.waiting.get(at).copied() {
-            // A version is seen before tables are chosen anew by it: one that was rebuilt in it may still
-            // wait here.
+            // A version is seen before tables are chosen anew by it: one that was rebuilt in it may
+            // still wait here.
             let found = version.tables().find(|(_, table)| table.number == number);
             let Some((level, table)) = found.filter(|(_, table)| !aim.is_past(table)) else {
                 self.waiting.remove(at);

@@ -102,7 +102,8 @@ impl Engine {
         let listing = list(&*vfs, dir)?;
         if !options.read_only {
             check_current_tmp(dir, &listing)?;
-            // A log that could not be begun may be there again: beside that of this opening it is damage.
+            // A log that could not be begun may be there again: beside that of this opening it is
+            // damage.
             vfs.sync_dir(dir).map_err(Error::on(dir))?;
         }
         let mut around = Around::default();
@@ -270,7 +271,8 @@ impl Engine {
         let log_number = self.new_file_number();
         let manifest_number = self.new_file_number();
         let has_log = self.options.load().log;
-        // One that repeats what others hold follows none of them: until the manifest names it, it does not count.
+        // One that repeats what others hold follows none of them: until the manifest names it, it
+        // does not count.
         let previous = if carried.is_empty() { plan.newest() } else { 0 };
         let mut log = if has_log { Some(self.try_log(log_number, previous)?) } else { None };
         if let Some(log) = log.as_mut().filter(|_| !carried.is_empty()) {
@@ -374,7 +376,8 @@ fn first_shares(options: &Options) -> (Arc<BlockCache>, Arc<MemoryShares>) {
         return (blocks, memory);
     }
     let (limit, wanted) = (options.memory_limit, options.wanted_cache_bytes());
-    // The cache's shards are as many as fit what it may ever get, as a filter fills at most half of one.
+    // The cache's shards are as many as fit what it may ever get, as a filter fills at most half of
+    // one.
     let blocks = BlockCache::new(wanted.min(limit.unwrap_or(u64::MAX)));
     let memory = MemoryShares::new(Arc::clone(&blocks), limit, wanted);
     memory.set_pinned_limits(options.pinned_limits());

@@ -1,7 +1,7 @@
 //! What recovery reports: what it found in a store's files, what it replayed, and what it left out.
 //!
-//! Returned by [`Db::recovery_report`](crate::Db::recovery_report). It knows neither recovery nor the
-//! engine, so that repair and verification can use its types.
+//! Returned by [`Db::recovery_report`](crate::Db::recovery_report). It knows neither recovery nor
+//! the engine, so that repair and verification can use its types.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -29,9 +29,9 @@ pub struct RecoveryReport {
     pub damage: Vec<Damage>,
     /// Why nothing is certain, if writes of unknown keys are lost; in a degraded open only.
     pub doubt: Option<String>,
-    /// What was wrong with the file that records the store's options, if anything: it costs nothing else. Unless the
-    /// store was opened read-only a corrupt one was replaced by the options of this opening; one of a newer version
-    /// is left as it is.
+    /// What was wrong with the file that records the store's options, if anything: it costs nothing
+    /// else. Unless the store was opened read-only a corrupt one was replaced by the options of
+    /// this opening; one of a newer version is left as it is.
     pub options: Option<Damage>,
 }
 

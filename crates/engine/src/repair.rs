@@ -1,23 +1,25 @@
 //! Making a new store of what is left of a damaged one.
 //!
 //! 1. The new directory must be empty, or not be there, and must not lie in the old store, whatever
-//!    paths or links lead there. The old store is locked for reading, so that nobody writes it; nothing
-//!    in it is ever changed. Where there is no lock to hold, or it was replaced, and somebody came in the
-//!    meantime, the repair fails; as it does where the process runs out of file handles or memory, which
-//!    is no damage.
-//! 2. A manifest is chosen ([`manifest`](crate::rescue::manifest)). Where it says all, the tables are those that
-//!    it names. Where it may not, or where there is none, they are all tables that lie there.
-//! 3. Each table is read whole. Of a damaged one every intact block is kept that its index still lists;
-//!    the keys that a damaged block or a missing table may have held are noted, with the newest sequence
-//!    number it can have had. A table whose footer or top index is damaged is lost as a whole, as
-//!    nothing else says where its blocks begin. What a newer version wrote is no damage: there the
-//!    repair is refused.
+//!    paths or links lead there. The old store is locked for reading, so that nobody writes it;
+//!    nothing in it is ever changed. Where there is no lock to hold, or it was replaced, and
+//!    somebody came in the meantime, the repair fails; as it does where the process runs out of
+//!    file handles or memory, which is no damage.
+//! 2. A manifest is chosen ([`manifest`](crate::rescue::manifest)). Where it says all, the tables
+//!    are those that it names. Where it may not, or where there is none, they are all tables that
+//!    lie there.
+//! 3. Each table is read whole. Of a damaged one every intact block is kept that its index still
+//!    lists; the keys that a damaged block or a missing table may have held are noted, with the
+//!    newest sequence number it can have had. A table whose footer or top index is damaged is lost
+//!    as a whole, as nothing else says where its blocks begin. What a newer version wrote is no
+//!    damage: there the repair is refused.
 //! 4. The logs are read up to the first damage, or beyond it if that is asked for.
-//! 5. All entries that are left are walked in order ([`sources`](crate::rescue::sources)), and the newest version
-//!    of each key is written to the new store, unless it is a deletion. Nothing of the old order of
-//!    levels is needed for that, and nothing of it is carried over.
-//! 6. A version that a lost piece may have overridden is *doubtful* ([`doubt`](crate::rescue::doubt)): it is
-//!    counted, its keys are named, and it is left out if only what is certain is wanted.
+//! 5. All entries that are left are walked in order ([`sources`](crate::rescue::sources)), and the
+//!    newest version of each key is written to the new store, unless it is a deletion. Nothing of
+//!    the old order of levels is needed for that, and nothing of it is carried over.
+//! 6. A version that a lost piece may have overridden is *doubtful*
+//!    ([`doubt`](crate::rescue::doubt)): it is counted, its keys are named, and it is left out if
+//!    only what is certain is wanted.
 //!
 //! Until the new store is whole its directory holds a file `UNFINISHED`, and cannot be opened.
 
@@ -66,16 +68,16 @@ impl RepairOptions {
     }
 
     /// Whether to keep records of a log that stand behind what is lost of it. They may depend on
-    /// writes that are lost: the result is then no state that the store was ever in. Default: false,
-    /// the log ends where the damage begins.
+    /// writes that are lost: the result is then no state that the store was ever in. Default:
+    /// false, the log ends where the damage begins.
     #[must_use]
     pub fn beyond_damage(mut self, beyond_damage: bool) -> Self {
         self.beyond_damage = beyond_damage;
         self
     }
 
-    /// Whether to leave out what is doubtful: of keys of which a newer version, or their deletion, may
-    /// be lost. Default: false, the newest version that is left is kept.
+    /// Whether to leave out what is doubtful: of keys of which a newer version, or their deletion,
+    /// may be lost. Default: false, the newest version that is left is kept.
     #[must_use]
     pub fn only_certain(mut self, only_certain: bool) -> Self {
         self.only_certain = only_certain;
@@ -109,13 +111,13 @@ pub struct RepairReport {
     pub doubtful: u64,
     /// All that is damaged or missing, and what it costs.
     pub damage: Vec<Damage>,
-    /// The keys in which something may be missing, may be older than it was, or may show though it was
-    /// deleted: disjoint, in order.
+    /// The keys in which something may be missing, may be older than it was, or may show though it
+    /// was deleted: disjoint, in order.
     pub in_doubt: Vec<KeySpan>,
     /// Why that holds for all keys, if it does.
     pub all_in_doubt: Option<String>,
-    /// Records of logs behind what is lost, that can be verified by themselves: kept only where that
-    /// was asked for.
+    /// Records of logs behind what is lost, that can be verified by themselves: kept only where
+    /// that was asked for.
     pub beyond_damage: Vec<RecordBeyond>,
     /// Ends of files that a crash explains, and that opening the store would leave out too.
     pub incomplete: Vec<DroppedBytes>,
@@ -132,16 +134,16 @@ impl RepairReport {
 
 impl Db {
     /// Makes a new store in `to`, which must not exist or be empty, of what is left of the store in
-    /// `from`, however damaged; nothing in `from` is changed. The report lists all that could not be
-    /// saved, by file and key, and the keys in which an older version, or one that was deleted, may
-    /// show because what was newer is lost. `options` are those of the new store.
+    /// `from`, however damaged; nothing in `from` is changed. The report lists all that could not
+    /// be saved, by file and key, and the keys in which an older version, or one that was deleted,
+    /// may show because what was newer is lost. `options` are those of the new store.
     ///
     /// # Errors
     /// [`Error::Locked`] where somebody has `from` open for writing; [`Error::NotAStore`] where it
     /// holds no file of a store; [`Error::InvalidOption`] where `to` is not empty, or lies in
-    /// `from`, by whatever path; [`Error::Unsupported`] where a newer version wrote a file, of which
-    /// nothing is lost; errors of the file system. A directory in which
-    /// a repair did not end holds a file `UNFINISHED` and cannot be opened: remove it and try again.
+    /// `from`, by whatever path; [`Error::Unsupported`] where a newer version wrote a file, of
+    /// which nothing is lost; errors of the file system. A directory in which a repair did not end
+    /// holds a file `UNFINISHED` and cannot be opened: remove it and try again.
     ///
     /// ```
     /// # use trommel::{Db, Options, RepairOptions};

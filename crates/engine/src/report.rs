@@ -34,8 +34,8 @@ pub struct FilterLevel {
     /// Distinct keys in those tables, each table counted on its own; prefixes where filters are of
     /// these.
     pub keys: u64,
-    /// Tables among them whose filter is of prefixes. In a row of lookups these tables have no filter of
-    /// whole keys.
+    /// Tables among them whose filter is of prefixes. In a row of lookups these tables have no
+    /// filter of whole keys.
     pub prefix_tables: u64,
     /// Bits per key asked for, averaged over keys; none without filters, and for those of a user.
     pub bits_asked: Option<f64>,
@@ -44,8 +44,9 @@ pub struct FilterLevel {
     pub bits_stored: f64,
     /// Bytes of the filters in memory, were all tables open.
     pub filter_bytes: u64,
-    /// Lookups that came to such a table since the counters were reset. Those at a snapshot, of keys that it did not
-    /// have, in a table with newer entries are left out: whether its "maybe" was true cannot be told.
+    /// Lookups that came to such a table since the counters were reset. Those at a snapshot, of
+    /// keys that it did not have, in a table with newer entries are left out: whether its "maybe"
+    /// was true cannot be told.
     pub probes: u64,
     /// Probes that the filter answered with "no": each a read saved.
     pub negatives: u64,
@@ -61,8 +62,8 @@ pub struct FilterLevel {
     pub expected_rate: Option<f64>,
     /// Reads saved: the negatives.
     pub reads_saved: u64,
-    /// Whether the filters let no more distinct keys pass than they should; none of scans, and while
-    /// nothing was let pass.
+    /// Whether the filters let no more distinct keys pass than they should; none of scans, and
+    /// while nothing was let pass.
     pub conformance: Option<Conformance>,
 }
 
@@ -74,8 +75,9 @@ pub struct FilterReport {
     pub levels: Vec<FilterLevel>,
     /// What filters of prefixes did in scans and seeks, by level, then by kind, where there are
     /// any: `keys` are prefixes, a probe is a table asked in one scan, a "no" is a table that the
-    /// scan passed over, and a false positive a table in which it then found nothing of its range. Where a
-    /// scan begins in the middle of its range, that cannot be told, and only tables count in which it found some.
+    /// scan passed over, and a false positive a table in which it then found nothing of its range.
+    /// Where a scan begins in the middle of its range, that cannot be told, and only tables count
+    /// in which it found some.
     pub prefixes: Vec<FilterLevel>,
     /// Tables whose filter of prefixes is not used: it was made by an extractor that is not the
     /// one in force.
@@ -90,8 +92,9 @@ pub struct FilterReport {
     pub spared_tables: u64,
     /// Bytes of those filters, as stored.
     pub spared_bytes: u64,
-    /// Filters that are [`FilterKind::Standard`] ones in place of a ribbon, since their keys have none:
-    /// see [`Stats::filter_fallbacks`](crate::Stats::filter_fallbacks). Those that are cut are not counted here.
+    /// Filters that are [`FilterKind::Standard`] ones in place of a ribbon, since their keys have
+    /// none: see [`Stats::filter_fallbacks`](crate::Stats::filter_fallbacks). Those that are cut
+    /// are not counted here.
     pub fallbacks: u64,
     /// How the budget is kept, where [`Options::filters`](crate::Options::filters) is one.
     pub budget: Option<BudgetReport>,
@@ -107,8 +110,9 @@ impl FilterLevel {
 }
 
 impl FilterReport {
-    /// The filters that let more distinct keys pass than chance explains, with the evidence. They are
-    /// not what they say they are: damaged in memory, made by a broken policy, or told a wrong rate.
+    /// The filters that let more distinct keys pass than chance explains, with the evidence. They
+    /// are not what they say they are: damaged in memory, made by a broken policy, or told a wrong
+    /// rate.
     pub fn alarms(&self) -> impl Iterator<Item = (&FilterLevel, &Conformance)> {
         self.levels.iter().filter_map(|level| Some((level, level.alarm()?)))
     }

@@ -1,11 +1,11 @@
 //! A merge in pieces, and which thread does which of them.
 //!
-//! 1. Its owner goes through the pieces from the front; a thread that has nothing else to do takes some
-//!    from the back.
+//! 1. Its owner goes through the pieces from the front; a thread that has nothing else to do takes
+//!    some from the back.
 //! 2. Whoever takes pieces must report how that ended. The owner waits for all of them.
 //!
-//! Here is the state that threads share, with the list of running jobs. What a piece is, and how it is
-//! merged: [`compaction_job`](crate::compaction_job).
+//! Here is the state that threads share, with the list of running jobs. What a piece is, and how it
+//! is merged: [`compaction_job`](crate::compaction_job).
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -130,8 +130,8 @@ impl SharedMerge {
         })
     }
 
-    /// Where this piece begins, and the one before it ends; nothing where the first of the whole merge
-    /// begins, or the last one ends.
+    /// Where this piece begins, and the one before it ends; nothing where the first of the whole
+    /// merge begins, or the last one ends.
     pub(crate) fn start(&self, piece: usize) -> Option<&[u8]> {
         let key = match piece.checked_sub(1) {
             None => self.from.as_ref(),
@@ -198,8 +198,8 @@ impl SharedMerge {
         lock(&self.progress).failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Gives nothing away any more, waits for the helpers, and returns what they did in key order, and
-    /// the first failure, of which `own` is the owner's.
+    /// Gives nothing away any more, waits for the helpers, and returns what they did in key order,
+    /// and the first failure, of which `own` is the owner's.
     pub(crate) fn end(&self, own: Option<&Error>) -> (Vec<Merged>, Result<()>) {
         let mut progress = lock(&self.progress);
         progress.is_over = true;

@@ -11,10 +11,10 @@ use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 
 /// The store as it was when the snapshot was taken, for as long as it is held.
 ///
-/// Compactions keep what a snapshot can see, so one that is held for long costs disk space. It keeps the store
-/// open too, as a [`Db`](crate::Db) does; once that is closed by [`Db::close`](crate::Db::close), every read
-/// is [`Error::Closed`](crate::Error::Closed).
-/// Cheap to take and to clone. Values that are read from it outlive it; each that is kept keeps its block in
+/// Compactions keep what a snapshot can see, so one that is held for long costs disk space. It
+/// keeps the store open too, as a [`Db`](crate::Db) does; once that is closed by
+/// [`Db::close`](crate::Db::close), every read is [`Error::Closed`](crate::Error::Closed). Cheap to
+/// take and to clone. Values that are read from it outlive it; each that is kept keeps its block in
 /// memory, as those of [`Db::get`](crate::Db::get) do.
 ///
 /// ```

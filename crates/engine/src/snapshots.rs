@@ -54,8 +54,8 @@ impl Snapshots {
         *live.entry(seqno).or_insert(0) += 1;
     }
 
-    /// Gives a registered moment back. If it was the oldest, and no other holder has it: the one that is the
-    /// oldest from then on, [`MAX_SEQNO`] if none is left.
+    /// Gives a registered moment back. If it was the oldest, and no other holder has it: the one
+    /// that is the oldest from then on, [`MAX_SEQNO`] if none is left.
     pub(crate) fn release(&self, seqno: SeqNo) -> Option<SeqNo> {
         let mut live = lock(&self.live);
         let holders = live.get_mut(&seqno)?;

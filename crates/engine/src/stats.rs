@@ -48,9 +48,10 @@ pub struct MemoryStats {
     /// All filters in memory: pinned or in the block cache, and those of tables that only iterators
     /// hold. Counted in the other parts, as far as the tables are current.
     pub held_filters: u64,
-    /// Most bytes of filters that may be in memory, where [`Options::filters`](crate::Options::filters)
-    /// is a budget: never less than is held. One that falls is in force once what is beyond it has left
-    /// the memory, as lookups that were asking it end.
+    /// Most bytes of filters that may be in memory, where
+    /// [`Options::filters`](crate::Options::filters) is a budget: never less than is held. One that
+    /// falls is in force once what is beyond it has left the memory, as lookups that were asking it
+    /// end.
     pub filter_budget: Option<u64>,
     /// Filters in the block cache, and counted there.
     pub cached_filters: u64,
@@ -91,7 +92,8 @@ pub struct Stats {
     pub gets: u64,
     /// Keys found since the reset.
     pub found: u64,
-    /// Keys of which a memtable held a value or a tombstone since the reset: no table was asked for them.
+    /// Keys of which a memtable held a value or a tombstone since the reset: no table was asked for
+    /// them.
     pub memtable_hits: u64,
     /// Data blocks that point lookups read from files since the reset.
     pub block_reads: u64,
@@ -103,12 +105,13 @@ pub struct Stats {
     pub scan_block_reads: u64,
     /// Data blocks that scans found in the cache since the reset.
     pub scan_cache_hits: u64,
-    /// Entries that scans moved over one by one and did not yield since the reset: tombstones, and versions
-    /// of keys that are newer than the scan's moment or older than the one it sees. Many for each entry yielded
-    /// say that scans pass over what was deleted or overwritten. Each scan is counted at its end.
+    /// Entries that scans moved over one by one and did not yield since the reset: tombstones, and
+    /// versions of keys that are newer than the scan's moment or older than the one it sees. Many
+    /// for each entry yielded say that scans pass over what was deleted or overwritten. Each scan
+    /// is counted at its end.
     pub scan_entries_skipped: u64,
-    /// Seeks since the reset by which scans passed all other versions of a key at once, after several of
-    /// them one by one. Each scan is counted at its end.
+    /// Seeks since the reset by which scans passed all other versions of a key at once, after
+    /// several of them one by one. Each scan is counted at its end.
     pub scan_reseeks: u64,
     /// Filters of prefixes that scans and seeks asked since the reset, where it is known by now
     /// whether they were right.
@@ -146,8 +149,8 @@ pub struct Stats {
     pub compaction_bytes_read: u64,
     /// Bytes that compactions wrote.
     pub compaction_bytes_written: u64,
-    /// Time that those which merged took, added up; several may run at once, and several threads take
-    /// part in one, each of whose time counts.
+    /// Time that those which merged took, added up; several may run at once, and several threads
+    /// take part in one, each of whose time counts.
     pub compaction_time: Duration,
     /// Time within both in which filters were completed and written once their table had all of
     /// its keys.
@@ -167,8 +170,9 @@ pub struct Stats {
     pub spare_file_bytes: u64,
     /// Bytes of compaction that the tree needs before it is in shape.
     pub compaction_debt: u64,
-    /// Bytes of background writes that [`Options::background_bytes_per_second`](crate::Options::background_bytes_per_second)
-    /// was applied to: those that no caller was waiting for.
+    /// Bytes of background writes that
+    /// [`Options::background_bytes_per_second`](crate::Options::background_bytes_per_second) was
+    /// applied to: those that no caller was waiting for.
     pub rate_limited_bytes: u64,
     /// Writers held up because memtables waited to be written out.
     pub stalled_by_memtables: Stall,
@@ -176,8 +180,9 @@ pub struct Stats {
     pub stalled_by_level_0: Stall,
     /// Writers held up because compaction lagged behind.
     pub stalled_by_debt: Stall,
-    /// The last failure of a flush, a compaction or a rebuild of filters to fit their budget, if one has failed
-    /// since the store was opened. While [`BackgroundError::is_current`], the work goes on failing.
+    /// The last failure of a flush, a compaction or a rebuild of filters to fit their budget, if
+    /// one has failed since the store was opened. While [`BackgroundError::is_current`], the work
+    /// goes on failing.
     pub background_error: Option<BackgroundError>,
     /// Tables that are open.
     pub open_tables: usize,
@@ -189,9 +194,9 @@ pub struct Stats {
     /// not be pinned, and take more than half a shard of the block cache. In their place the
     /// table answers "maybe". Each is counted once as long as its table stays open.
     pub filters_not_held: u64,
-    /// Filters, and pieces of cut ones, that were built as [`FilterKind::Standard`](crate::FilterKind) since the store was opened, as
-    /// their keys have no ribbon within the bounds on its construction. Random keys have one: these were
-    /// chosen.
+    /// Filters, and pieces of cut ones, that were built as
+    /// [`FilterKind::Standard`](crate::FilterKind) since the store was opened, as their keys have
+    /// no ribbon within the bounds on its construction. Random keys have one: these were chosen.
     pub filter_fallbacks: u64,
     /// The last sequence number that reads see.
     pub last_seqno: u64,

@@ -40,8 +40,8 @@ pub(crate) fn wait_until<'a, T>(
 }
 
 /// Looks for a short while whether `is_over`, which takes less than to sleep and be woken: first
-/// without a break, then letting others run in between, unless that has lately taken long. Under tests
-/// that try orders of threads not at all, as they would try nothing but looks.
+/// without a break, then letting others run in between, unless that has lately taken long. Under
+/// tests that try orders of threads not at all, as they would try nothing but looks.
 #[inline]
 pub(crate) fn look_out(is_over: impl Fn() -> bool) {
     /// Looks without a break: about a microsecond.
@@ -72,8 +72,9 @@ pub(crate) fn look_out(is_over: impl Fn() -> bool) {
 
 /// Lets other threads run, and returns whether that was quick.
 ///
-/// Where a thread that computes shares the core, the system's scheduler (EEVDF, since Linux 6.6) takes a
-/// whole slice of some milliseconds from one that yields, but soon runs one that sleeps and is woken.
+/// Where a thread that computes shares the core, the system's scheduler (EEVDF, since Linux 6.6)
+/// takes a whole slice of some milliseconds from one that yields, but soon runs one that sleeps and
+/// is woken.
 pub(crate) fn yields_quickly() -> bool {
     /// Two switches of threads and the short work of some dozens take less, a slice more.
     const QUICK: Duration = Duration::from_micros(500);
@@ -87,8 +88,8 @@ pub(crate) fn yields_quickly() -> bool {
     env::now() - start < QUICK
 }
 
-/// Whether yields at some place, of whatever thread, were slow of late: then the next ones are better left
-/// out.
+/// Whether yields at some place, of whatever thread, were slow of late: then the next ones are
+/// better left out.
 #[derive(Debug)]
 pub(crate) struct SlowYields {
     left_out: quiet::StaticU64,

@@ -104,12 +104,12 @@ pub enum FilterChoice {
 ///
 /// # Panics
 /// A panic in any of its calls is caught where panics unwind, and counted in
-/// [`FilterReport::policy`](crate::FilterReport::policy); so is one of the `Drop` of its builders and
-/// filters. That of the policy itself is not: it is dropped with the store's options.
+/// [`FilterReport::policy`](crate::FilterReport::policy); so is one of the `Drop` of its builders
+/// and filters. That of the policy itself is not: it is dropped with the store's options.
 pub trait UserFilterPolicy: Send + Sync + fmt::Debug {
-    /// Its name: 1 to 200 bytes without control characters. Stored with each table that has a filter
-    /// of its making; a filter is only opened by the policy of that name, so one that makes other
-    /// bytes needs another name.
+    /// Its name: 1 to 200 bytes without control characters. Stored with each table that has a
+    /// filter of its making; a filter is only opened by the policy of that name, so one that makes
+    /// other bytes needs another name.
     fn name(&self) -> &str;
 
     /// The filter of a table that is about to be written.

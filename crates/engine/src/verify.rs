@@ -2,8 +2,8 @@
 //!
 //! 1. Each table: every block's checksum, the order of its entries, its properties against the
 //!    manifest, and each of its keys against its filter, as each key's prefix against that of
-//!    prefixes, if who made them is known. Where it has a filter sidecar: every byte of that, and each
-//!    of the keys and prefixes against the filters in it.
+//!    prefixes, if who made them is known. Where it has a filter sidecar: every byte of that, and
+//!    each of the keys and prefixes against the filters in it.
 //! 2. `CURRENT`, the manifest, and the logs that are still needed: every record. On a live store
 //!    nothing is appended meanwhile, so the files must be exactly as long as their writers know
 //!    them to be, and nothing in them may look torn. On a store opened read-only, or one whose
@@ -53,8 +53,8 @@ pub struct VerifyReport {
     pub sidecars: u64,
     /// Logs and manifests read.
     pub logs: u64,
-    /// Whether the store has a file that records its options; one that was last written by a version before that
-    /// has none.
+    /// Whether the store has a file that records its options; one that was last written by a
+    /// version before that has none.
     pub options_recorded: bool,
     /// Bytes read of all of them, of `CURRENT`, and of `OPTIONS`.
     pub bytes: u64,
@@ -66,12 +66,13 @@ pub struct VerifyReport {
     /// by a user's policy that is not here or will not take it: their keys were not asked of it.
     /// [`Stats::unusable_filters`](crate::Stats) says which.
     pub foreign_filters: u64,
-    /// What is damaged, by file and offset. [`Db::verify`](crate::Db::verify) returns the first as an
-    /// error instead.
+    /// What is damaged, by file and offset. [`Db::verify`](crate::Db::verify) returns the first as
+    /// an error instead.
     pub damage: Vec<Damage>,
     /// Ends of files that a crash explains, and that opening the store leaves out.
     pub incomplete: Vec<DroppedBytes>,
-    /// Files of a store that this one does not need: left by a crash, removed when it is next opened.
+    /// Files of a store that this one does not need: left by a crash, removed when it is next
+    /// opened.
     pub orphans: Vec<PathBuf>,
     /// What is not the store's. It is never read, and never removed.
     pub foreign: Vec<PathBuf>,

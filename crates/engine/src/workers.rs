@@ -1,21 +1,24 @@
 //! The threads that do the background work of one store, or of all stores of an environment.
 //!
-//! 1. A store that may have work is queued, once. A worker takes the first store of the queue, takes one job of
-//!    it, puts the store at the end of the queue, where another worker may look for more, and runs the job: so
-//!    stores take turns, a job at a time.
-//! 2. A store that has nothing to do now says when to look again (a retry, files kept for a while), if ever. The
-//!    idle workers wait for the earliest of these moments.
-//! 3. A thread is started when a store is queued and no thread is idle, up to the most there may be. One that
-//!    found nothing to do for [`IDLE_FOR`] ends, unless it is the last and a moment is waited for.
-//! 4. Of several threads that serve several stores, one runs nothing but flushes: writers wait for these,
-//!    and the compactions of other stores take long.
-//! 5. Where the active memtables of stores that share a memory limit take too much, a worker has the largest
-//!    written out.
+//! 1. A store that may have work is queued, once. A worker takes the first store of the queue,
+//!    takes one job of it, puts the store at the end of the queue, where another worker may look
+//!    for more, and runs the job: so stores take turns, a job at a time.
+//! 2. A store that has nothing to do now says when to look again (a retry, files kept for a while),
+//!    if ever. The idle workers wait for the earliest of these moments.
+//! 3. A thread is started when a store is queued and no thread is idle, up to the most there may
+//!    be. One that found nothing to do for [`IDLE_FOR`] ends, unless it is the last and a moment is
+//!    waited for.
+//! 4. Of several threads that serve several stores, one runs nothing but flushes: writers wait for
+//!    these, and the compactions of other stores take long.
+//! 5. Where the active memtables of stores that share a memory limit take too much, a worker has
+//!    the largest written out.
 //! 6. Where no thread can be started, callers do the work, as in a store without threads.
 //!
 //! # Invariants
-//! * The lock here is the last to be taken, and nothing of a store is called or dropped while it is held.
-//! * A worker holds a store only for its turn. A store that is closed waits for those turns and no others.
+//! * The lock here is the last to be taken, and nothing of a store is called or dropped while it is
+//!   held.
+//! * A worker holds a store only for its turn. A store that is closed waits for those turns and no
+//!   others.
 //! * A panic ends its thread; another is started for what is queued.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -27,8 +30,8 @@ use crate::env;
 use crate::sync::thread::Builder;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_until};
 
-/// How long a thread that has nothing to do waits for work before it ends: less than starting it costs a store
-/// that flushes often, and too short to be noticed in one that does not.
+/// How long a thread that has nothing to do waits for work before it ends: less than starting it
+/// costs a store that flushes often, and too short to be noticed in one that does not.
 const IDLE_FOR: Duration =
     if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
 
@@ -43,7 +46,8 @@ pub(crate) trait Tenant: Debug + Send + Sync {
     /// Bytes that the active memtables of all stores under the same memory limit take too much.
     fn excess_of_active(&self) -> u64;
 
-    /// Freezes the active memtable for the sake of other stores. True where the store's own writers are going to.
+    /// Freezes the active memtable for the sake of other stores. True where the store's own writers
+    /// are going to.
     fn freeze_for_others(&self) -> bool;
 }
 
@@ -272,8 +276,8 @@ impl WorkerPool {
         }
     }
 
-    /// Waits until something may be to do, `until` at the latest; the last idle thread for as long as a moment is
-    /// waited for.
+    /// Waits until something may be to do, `until` at the latest; the last idle thread for as long
+    /// as a moment is waited for.
     fn wait_idle<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -307,7 +311,8 @@ impl Drop for Thread<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.threads -= 1;
-        // After a panic something may be queued; and another may now be the last, for which more moments count.
+        // After a panic something may be queued; and another may now be the last, for which more
+        // moments count.
         if !state.queue.is_empty() || state.is_heavy {
             self.0.call_worker(&mut state);
         }
@@ -401,13 +406,14 @@ impl Served {
         }
     }
 
-    /// Has the store looked at again at this moment, and not at the one that was set before. For whoever holds the
-    /// state of the store, so that of two looks the later one counts.
+    /// Has the store looked at again at this moment, and not at the one that was set before. For
+    /// whoever holds the state of the store, so that of two looks the later one counts.
     pub(crate) fn look_again_at(&self, due: Option<Instant>) {
         lock(&self.pool.state).set_due(self.store, due);
     }
 
-    /// Whether no thread of the pool would do a job now: all are at jobs, and no more may be started.
+    /// Whether no thread of the pool would do a job now: all are at jobs, and no more may be
+    /// started.
     pub(crate) fn is_busy(&self) -> bool {
         let state = lock(&self.pool.state);
         state.idle == 0 && state.threads == self.pool.most
@@ -418,8 +424,8 @@ impl Served {
         lock(&self.pool.state).is_short
     }
 
-    /// Has nobody look at the store any more, and waits for the workers that do. Ends the threads of a pool of
-    /// its own, and waits for that.
+    /// Has nobody look at the store any more, and waits for the workers that do. Ends the threads
+    /// of a pool of its own, and waits for that.
     pub(crate) fn leave(&self, is_own: bool) {
         let mut state = lock(&self.pool.state);
         state.set_due(self.store, None);

@@ -1,5 +1,6 @@
-//! A lookup takes nothing from the heap but room for the value that it returns, a scan nothing for each
-//! entry, and a value that is kept holds its block at most: held against an allocator that counts.
+//! A lookup takes nothing from the heap but room for the value that it returns, a scan nothing for
+//! each entry, and a value that is kept holds its block at most: held against an allocator that
+//! counts.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may, as its tests do")]
 

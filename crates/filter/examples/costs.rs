@@ -3,9 +3,9 @@
 //!
 //! `cargo run --release -p trommel-filter --example costs > crates/filter/COSTS.md`
 //!
-//! needs valgrind, and takes some minutes. The program runs itself under callgrind, which counts the
-//! instructions of one step, and under dhat, which knows the most memory that was held. Valgrind has
-//! no AVX-512; the vector kernel that is counted is AVX2.
+//! needs valgrind, and takes some minutes. The program runs itself under callgrind, which counts
+//! the instructions of one step, and under dhat, which knows the most memory that was held.
+//! Valgrind has no AVX-512; the vector kernel that is counted is AVX2.
 
 #![allow(clippy::print_stdout, reason = "a measuring program")]
 

@@ -5,12 +5,11 @@
 //! kernels SPEC KERNEL KEYS CASE [ROUNDS]
 //! ```
 //!
-//! `CASE` is `absent`, `present` (questions one by one), `absent-dependent`, `present-dependent` (each
-//! question waits for the answer before it), `absent-many`, `present-many` (all at once), `build`
-//! or `decode`. It
-//! prints the shortest time of any slice of 4,096 questions (of a whole build, of a whole decode),
-//! which other programs disturb least. To count instructions, run it under callgrind and collect
-//! in the function `measured` only.
+//! `CASE` is `absent`, `present` (questions one by one), `absent-dependent`, `present-dependent`
+//! (each question waits for the answer before it), `absent-many`, `present-many` (all at once),
+//! `build` or `decode`. It prints the shortest time of any slice of 4,096 questions (of a whole
+//! build, of a whole decode), which other programs disturb least. To count instructions, run it
+//! under callgrind and collect in the function `measured` only.
 #![allow(clippy::print_stdout, reason = "the figure is the output")]
 
 use std::error::Error;

@@ -1,10 +1,11 @@
-//! Nanoseconds of a filter's probe by itself: of keys that are there, of others, and of others 64 at once.
+//! Nanoseconds of a filter's probe by itself: of keys that are there, of others, and of others 64
+//! at once.
 //!
 //! ```sh
 //! cargo run --release -p trommel-filter --example probes -- [KEYS] [SPEC] [ROUNDS]
 //! ```
-//! A filter of SPEC (default `paired:10`) for KEYS (default 1000000) keys is asked by their hashes, as
-//! a table's is, in each of ROUNDS (default 5); the least is printed.
+//! A filter of SPEC (default `paired:10`) for KEYS (default 1000000) keys is asked by their hashes,
+//! as a table's is, in each of ROUNDS (default 5); the least is printed.
 //!
 //! `benches/steps/run.sh` counts the instructions of the functions whose names end in `_probes`.
 

@@ -82,8 +82,8 @@ impl Question for Contains {
     }
 }
 
-/// [`Contains`] for many hashes: when one is tested, the blocks of the [`AHEAD`] behind it have been
-/// asked for.
+/// [`Contains`] for many hashes: when one is tested, the blocks of the [`AHEAD`] behind it have
+/// been asked for.
 pub(crate) struct ContainsMany<'a> {
     pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],

@@ -7,20 +7,21 @@
 //!    the one before it is dropped: in a sorted table, the versions of one key follow each other.
 //!    Chunks are never moved, so the memory is 8 bytes a key and no more (a growing vector takes 24
 //!    while it grows).
-//! 2. [`FilterBuilder::finish`] plans the number of blocks and probes and cuts the hashes into parts
-//!    of [`PART`] adjacent blocks each ([`crate::partition`]), so that counting, pairing and setting
-//!    bits stay in the first-level cache.
-//! 3. It computes the exact expected rate ([`crate::filled`]: of chosen keys, what they let pass), and writes everything as one checksummed block of bytes.
+//! 2. [`FilterBuilder::finish`] plans the number of blocks and probes and cuts the hashes into
+//!    parts of [`PART`] adjacent blocks each ([`crate::partition`]), so that counting, pairing and
+//!    setting bits stay in the first-level cache.
+//! 3. It computes the exact expected rate ([`crate::filled`]: of chosen keys, what they let pass),
+//!    and writes everything as one checksummed block of bytes.
 //!
-//! So the memory beyond the filter itself peaks at 8 bytes a key, for chunks that are not full up to
-//! two more at 64 bits a key (less at fewer), and some 60 KiB; once the hashes are dropped, the
-//! filter is there twice while it is written out. (A standard filter's bits lie anywhere; its hashes
-//! are not cut. A ribbon takes 24 bytes a slot more, of one shard.)
+//! So the memory beyond the filter itself peaks at 8 bytes a key, for chunks that are not full up
+//! to two more at 64 bits a key (less at fewer), and some 60 KiB; once the hashes are dropped, the
+//! filter is there twice while it is written out. (A standard filter's bits lie anywhere; its
+//! hashes are not cut. A ribbon takes 24 bytes a slot more, of one shard.)
 //!
-//! Building ends whatever the hashes are: each bit is set once for each hash, and a ribbon has a bound on
-//! its attempts ([`crate::ribbon`]), beyond which a standard filter is built of the same hashes.
-//! [`FilterBuilder::peak_bytes`] tells it beforehand. A counting allocator holds it to that:
-//! `tests/bounds/memory.rs`.
+//! Building ends whatever the hashes are: each bit is set once for each hash, and a ribbon has a
+//! bound on its attempts ([`crate::ribbon`]), beyond which a standard filter is built of the same
+//! hashes. [`FilterBuilder::peak_bytes`] tells it beforehand. A counting allocator holds it to
+//! that: `tests/bounds/memory.rs`.
 //!
 //! A hash that comes back later, not adjacent, is counted again. It makes the filter larger than it
 //! need be and its rate better than announced; it never loses a key.
@@ -37,8 +38,8 @@ use crate::ribbon::{self, Needs, Ribbon};
 use crate::spec::FilterSpec;
 use crate::{blocked, filled, paired, partition, standard, theory};
 
-/// Hashes in one chunk: 32 KiB. A chunk is there whole until its hashes are dealt out, so a large one
-/// is much beside a small table's filter.
+/// Hashes in one chunk: 32 KiB. A chunk is there whole until its hashes are dealt out, so a large
+/// one is much beside a small table's filter.
 const CHUNK: usize = 4 * 1024;
 impl Plan {
     /// The plan for a filter of `keys` keys, of a kind that has blocks. Without keys it has none.
@@ -288,8 +289,8 @@ impl FilterBuilder {
         encode(spec, probes, rate, &blocks)
     }
 
-    /// Hands `fill` all parts of `blocks`, each with its hashes; `seen` is told the block of each hash
-    /// before.
+    /// Hands `fill` all parts of `blocks`, each with its hashes; `seen` is told the block of each
+    /// hash before.
     fn fill_parts(
         self,
         blocks: &mut [Block],

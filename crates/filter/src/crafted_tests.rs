@@ -1,5 +1,5 @@
-//! Filters of keys whose hashes were chosen by an adversary: building is bounded by counts of attempts
-//! and additions, the size is that of any other keys, and the filter says what it is.
+//! Filters of keys whose hashes were chosen by an adversary: building is bounded by counts of
+//! attempts and additions, the size is that of any other keys, and the filter says what it is.
 //!
 //! Until this was bounded, 1,000,000 keys of one shard of a ribbon were not built in 290 s, and the
 //! 3,200 keys of [`defeating_every_seed`] never were.
@@ -24,7 +24,8 @@ fn hash_for(mixed: u64, seed: u8) -> u64 {
     unmix(mixed) ^ u64::from(seed).wrapping_mul(ribbon::SEED_FACTOR)
 }
 
-/// Hashes that differ from each other in a part of 2^-6 of the range: those of one shard, or one block.
+/// Hashes that differ from each other in a part of 2^-6 of the range: those of one shard, or one
+/// block.
 fn of_one_place(keys: u64) -> Vec<u64> {
     (0..keys).map(|key| remix(key) >> 6).collect()
 }

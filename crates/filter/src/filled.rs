@@ -1,8 +1,8 @@
 //! What a filter that sets bits lets pass, by the bits that are set in it.
 //!
-//! The theory's rate is that of random keys. Keys can be chosen, since the hash has no secret: all may lie
-//! in a few blocks, which then say yes to everything, or no two may have a bit in common. A filter
-//! of such keys states what its own bits let pass of random absent keys:
+//! The theory's rate is that of random keys. Keys can be chosen, since the hash has no secret: all
+//! may lie in a few blocks, which then say yes to everything, or no two may have a bit in common. A
+//! filter of such keys states what its own bits let pass of random absent keys:
 //! 1. A block of `x` set bits among `m` passes a key of `k` probes in it with `(x/m)^k`.
 //! 2. Of the blocked kind, the rate is the mean of that over the blocks; of the paired kind, the
 //!    mean over the primaries of the product with the partner's, `k/2` probes in each; a standard
@@ -103,7 +103,8 @@ mod tests {
         finished[64..].chunks(64).map(block).collect()
     }
 
-    /// Over many filters, what their bits let pass is what theory expects; and each states the latter.
+    /// Over many filters, what their bits let pass is what theory expects; and each states the
+    /// latter.
     #[test]
     fn of_random_keys_the_bits_let_pass_what_theory_expects() {
         for (text, keys, filters) in [

@@ -55,8 +55,8 @@ impl Filter {
 
     /// [`decode`](Self::decode), with a word about the memory: `prepare` is shown the memory of the
     /// filter's cache lines before anything is written to it, so that a program may ask its system
-    /// for large pages there. In a filter of 50 MiB and more, most probes miss the processor's table
-    /// of 4 KiB pages.
+    /// for large pages there. In a filter of 50 MiB and more, most probes miss the processor's
+    /// table of 4 KiB pages.
     ///
     /// # Errors
     /// As for `decode`.
@@ -108,8 +108,8 @@ impl Filter {
     }
 
     /// Whether the key whose [`hash`](crate::hash) this is may have been added: always true if it
-    /// was. Allocates nothing and writes nothing but the stack. Costs a cache miss or two in a large
-    /// filter, which [`prefetch`](Self::prefetch) hides behind other work.
+    /// was. Allocates nothing and writes nothing but the stack. Costs a cache miss or two in a
+    /// large filter, which [`prefetch`](Self::prefetch) hides behind other work.
     #[inline]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         self.ask.ask(&self.bits, hash)
@@ -186,9 +186,9 @@ impl Filter {
         format::peek_expected_fpr(finished).unwrap_or(1.0)
     }
 
-    /// The kind of a filter that was just [finished](crate::FilterBuilder::finish), without the checks
-    /// of [`decode`](Self::decode): [`FilterKind::Standard`] where the keys could not be built into the
-    /// ribbon that was asked for. [`FilterKind::None`] for what is no filter.
+    /// The kind of a filter that was just [finished](crate::FilterBuilder::finish), without the
+    /// checks of [`decode`](Self::decode): [`FilterKind::Standard`] where the keys could not be
+    /// built into the ribbon that was asked for. [`FilterKind::None`] for what is no filter.
     ///
     /// ```
     /// use trommel_filter::{Filter, FilterKind, FilterSpec};

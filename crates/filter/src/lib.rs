@@ -88,24 +88,24 @@
 //!
 //! The hash has no secret: who can choose keys can choose keys that a filter takes for others. That
 //! costs time, never a wrong answer from a store that looks when a filter says "maybe". Nor does it
-//! cost more than linear time to build: keys of which no ribbon can be made within its bounds become a
-//! standard filter, which says so ([`Filter::peek_kind`]).
+//! cost more than linear time to build: keys of which no ribbon can be made within its bounds
+//! become a standard filter, which says so ([`Filter::peek_kind`]).
 //!
 //! # Trust
 //!
-//! [`Filter::decode`] takes any bytes. It checks the checksum, every field and, for the paired kind,
-//! the pair table; what fails is a [`DecodeError`]. Whatever a header claims, no more memory is taken
-//! than there are bytes. Ten million damaged and forged filters, and as many groups of small ones,
-//! were opened and asked without a panic (`tests/bounds/fuzz.rs`). The expected rate in the header is
-//! the sum of the theory (of keys that were chosen so that it does not hold, what the filter's own bits
-//! let pass), to the floating-point digits of the machine that built the filter; only the
-//! share of a large paired filter's last batch is interpolated between sums, which moves the rate by
-//! 2e-5 of itself at 28 bits per key, 2e-4 at 40 and 1e-3 at 64.
+//! [`Filter::decode`] takes any bytes. It checks the checksum, every field and, for the paired
+//! kind, the pair table; what fails is a [`DecodeError`]. Whatever a header claims, no more memory
+//! is taken than there are bytes. Ten million damaged and forged filters, and as many groups of
+//! small ones, were opened and asked without a panic (`tests/bounds/fuzz.rs`). The expected rate in
+//! the header is the sum of the theory (of keys that were chosen so that it does not hold, what the
+//! filter's own bits let pass), to the floating-point digits of the machine that built the filter;
+//! only the share of a large paired filter's last batch is interpolated between sums, which moves
+//! the rate by 2e-5 of itself at 28 bits per key, 2e-4 at 40 and 1e-3 at 64.
 //!
-//! This crate knows no files and no levels, starts no thread, and depends on
-//! nothing but the hash. Its unsafe code is that of the vector kernels: calls, one of them through a
-//! pointer, of functions that are compiled for instructions which the processor was asked for; two
-//! conversions of a register to an array; one instruction written by hand; and a prefetch.
+//! This crate knows no files and no levels, starts no thread, and depends on nothing but the hash.
+//! Its unsafe code is that of the vector kernels: calls, one of them through a pointer, of
+//! functions that are compiled for instructions which the processor was asked for; two conversions
+//! of a register to an array; one instruction written by hand; and a prefetch.
 
 mod block;
 mod blocked;
@@ -142,8 +142,8 @@ pub use size::FilterSize;
 pub use small::{SmallFilters, SmallFiltersBuilder};
 pub use spec::{FilterSpec, ParseSpecError};
 
-/// The hash of a key that every filter uses: XXH3 with 64 bits and seed 0. It is part of the format:
-/// a filter stored today is asked with the same hash tomorrow.
+/// The hash of a key that every filter uses: XXH3 with 64 bits and seed 0. It is part of the
+/// format: a filter stored today is asked with the same hash tomorrow.
 ///
 /// ```
 /// assert_eq!(trommel_filter::hash(b""), 0x2d06_8005_38d3_94c2);

@@ -3,12 +3,12 @@
 //! 1. The *place* (which block, for the kinds that have blocks) is [`scale`]: the high half of
 //!    `hash * blocks`. It is uniform for any number of blocks, needs no division, and is monotone
 //!    in the hash: a block's keys are exactly the hashes of one interval.
-//! 2. Everything else comes from the whole word, mixed once more, for within one block's interval the
-//!    hash's high bits are all alike. [`fold`] is one multiplication, by which every bit reaches all
-//!    bits above it, and one shift, by which the high half reaches the low one: a bijection, as good
-//!    as the hash's own low bits, and all that a block's probes need. [`remix`] is a bijection in
-//!    which every input bit flips every output bit with probability one half; standard and ribbon
-//!    filters, whose places come from it too, take that.
+//! 2. Everything else comes from the whole word, mixed once more, for within one block's interval
+//!    the hash's high bits are all alike. [`fold`] is one multiplication, by which every bit
+//!    reaches all bits above it, and one shift, by which the high half reaches the low one: a
+//!    bijection, as good as the hash's own low bits, and all that a block's probes need. [`remix`]
+//!    is a bijection in which every input bit flips every output bit with probability one half;
+//!    standard and ribbon filters, whose places come from it too, take that.
 //! 3. The folded word's halves are two 32-bit seeds of two probe chains. To all that a test can see
 //!    (`tests::the_chains_of_a_block_know_nothing_of_each_other`) they are independent.
 //! 4. Probe `i` of a chain is `seed * GOLDEN^i` (modulo 2^32), whose *high* bits are used: the
@@ -60,8 +60,8 @@ pub(crate) fn remix(hash: u64) -> u64 {
 /// What [`fold`] multiplies with.
 const FOLD_FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
 
-/// A cheaper bijection, for a word that is a hash already: the high half is that of the product, the
-/// low half that of the product with the high one over it.
+/// A cheaper bijection, for a word that is a hash already: the high half is that of the product,
+/// the low half that of the product with the high one over it.
 #[inline]
 pub(crate) fn fold(hash: u64) -> u64 {
     let x = hash.wrapping_mul(FOLD_FACTOR);

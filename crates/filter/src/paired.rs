@@ -41,12 +41,12 @@
 //! number of probes is chosen from the filter's actual bits per key by that same sum.
 //!
 //! # Costs
-//! To ask, one cache miss for an absent key, but for `2^(-k/2)` of them, and two, the second waiting
-//! for the first, for a present one. Many keys at once are asked in three stages, so that all misses
-//! overlap ([`ContainsMany`]). The pair table takes 7 of 512 bits: 1.4%. To build, the hashes are cut
-//! by batches, so that counting, pairing and setting bits stay in the first-level cache; counting
-//! and sorting 128 numbers a batch is little beside setting the bits. It takes 8 bytes a key beyond
-//! the filter.
+//! To ask, one cache miss for an absent key, but for `2^(-k/2)` of them, and two, the second
+//! waiting for the first, for a present one. Many keys at once are asked in three stages, so that
+//! all misses overlap ([`ContainsMany`]). The pair table takes 7 of 512 bits: 1.4%. To build, the
+//! hashes are cut by batches, so that counting, pairing and setting bits stay in the first-level
+//! cache; counting and sorting 128 numbers a batch is little beside setting the bits. It takes 8
+//! bytes a key beyond the filter.
 //!
 //! # Source
 //! The algorithm is the Paired Bloom Filter that Speedb's documentation describes (release 2.1);

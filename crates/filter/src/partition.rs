@@ -8,9 +8,10 @@
 //! 3. Lists of several parts are dealt out once more, one list at a time.
 //!
 //! # Memory
-//! Every hash is held once: 8 bytes a key, and a list's last chunk is half empty on average. A chunk
-//! has a quarter of what a list should hold at most ([`chunk_of`]), so that this is one byte a key,
-//! however few hashes a list has. A sort aside would take 16 bytes a key, a growing vector up to 24.
+//! Every hash is held once: 8 bytes a key, and a list's last chunk is half empty on average. A
+//! chunk has a quarter of what a list should hold at most ([`chunk_of`]), so that this is one byte
+//! a key, however few hashes a list has. A sort aside would take 16 bytes a key, a growing vector
+//! up to 24.
 
 /// Lists that are written to at once: more would fall out of the first-level cache and the
 /// processor's table of pages.
@@ -67,10 +68,10 @@ fn slack(keys: u64, lists: u64) -> u64 {
     headers + lists.min(keys) * chunk * size_of::<u64>() as u64
 }
 
-/// Calls `visit` with the number and the hashes of each of `parts` parts, in order of number; `part`
-/// says to which part a hash belongs, and is monotone. `seen` is called with every hash once, before
-/// its part is visited; hashes of [`TOGETHER`] adjacent parts at most, from a multiple of that on, have
-/// been seen and not yet visited.
+/// Calls `visit` with the number and the hashes of each of `parts` parts, in order of number;
+/// `part` says to which part a hash belongs, and is monotone. `seen` is called with every hash
+/// once, before its part is visited; hashes of [`TOGETHER`] adjacent parts at most, from a multiple
+/// of that on, have been seen and not yet visited.
 pub(crate) fn visit_parts(
     chunks: Vec<Vec<u64>>,
     parts: u64,

@@ -3,8 +3,8 @@
 use crate::block::{BLOCK_BITS, Block};
 use crate::mix::{BATCH, scale};
 
-/// Blocks whose bits are set together, 8 KiB: a batch of the paired kind, so that both blocks of each
-/// of its pairs lie in one part.
+/// Blocks whose bits are set together, 8 KiB: a batch of the paired kind, so that both blocks of
+/// each of its pairs lie in one part.
 pub(crate) const PART: usize = BATCH;
 
 /// The size of a filter.

@@ -28,8 +28,8 @@
 //! block it starts in.
 //!
 //! To query: find the shard, the seed's first slot and coefficients, and compare column by column.
-//! An absent key fails at each with probability one half, so it looks at two on average. The columns
-//! of a block of slots lie side by side, and so do blocks.
+//! An absent key fails at each with probability one half, so it looks at two on average. The
+//! columns of a block of slots lie side by side, and so do blocks.
 //!
 //! # Mathematics
 //! The expected rate is the mean of `2^-columns` over the slots in which an equation can start:
@@ -38,37 +38,39 @@
 //! seed; with 1.008, one of five.
 //!
 //! # Bounds
-//! The hash has no secret, so keys can be chosen whose equations have no solution, or that all come to
-//! one shard. Whatever the keys, building ends:
+//! The hash has no secret, so keys can be chosen whose equations have no solution, or that all come
+//! to one shard. Whatever the keys, building ends:
 //! 1. A shard with eight standard deviations more keys than its share is not tried: chance makes
 //!    one in 10^15.
 //! 2. A shard has 32 attempts (16 seeds with each of two sizes), and all shards together 4 for each
 //!    beside: random keys take less than two on average.
 //! 3. An attempt ends after 512 additions for each of its keys: random keys take less than 60.
 //!
-//! Where a bound is met, the whole filter is built as a standard one of the same bits per key, from the same
-//! hashes, and says so in its header. That kind cannot fail; and its bits come from the whole hash,
-//! mixed once more, so that keys chosen for one shard (or one block of the other kinds) lie in it as any others do.
+//! Where a bound is met, the whole filter is built as a standard one of the same bits per key, from
+//! the same hashes, and says so in its header. That kind cannot fail; and its bits come from the
+//! whole hash, mixed once more, so that keys chosen for one shard (or one block of the other kinds)
+//! lie in it as any others do.
 //!
 //! # Layout
 //! The body begins with the number of shards (8 bytes) and, 16 bytes each, the shards: where its
-//! segments begin (32 bits; a segment is 128 bits, one column of one block), its blocks of slots (32
-//! bits), how many of these have one column less (32 bits), that lesser number of columns (8 bits),
-//! the seed (8 bits), 16 bits 0. Then come the segments, then zeros to a multiple of 64 bytes.
+//! segments begin (32 bits; a segment is 128 bits, one column of one block), its blocks of slots
+//! (32 bits), how many of these have one column less (32 bits), that lesser number of columns (8
+//! bits), the seed (8 bits), 16 bits 0. Then come the segments, then zeros to a multiple of 64
+//! bytes.
 //!
 //! # Costs
-//! To build: 24 bytes a slot, of one shard at a time, beyond the hashes; and the finished columns are
-//! held twice while they are written out. Each key's equation meets some of those before
-//! it, and each slot is solved column by column, so the time grows with the columns: several times
-//! what a blocked filter takes (`COSTS.md`). To query: an absent key
-//! looks at 2 to 4 cache lines, 3 on average; a present one at all of its columns, 32 bytes each in
-//! two blocks side by side, which is `r / 2 + 1` lines on average.
+//! To build: 24 bytes a slot, of one shard at a time, beyond the hashes; and the finished columns
+//! are held twice while they are written out. Each key's equation meets some of those before it,
+//! and each slot is solved column by column, so the time grows with the columns: several times what
+//! a blocked filter takes (`COSTS.md`). To query: an absent key looks at 2 to 4 cache lines, 3 on
+//! average; a present one at all of its columns, 32 bytes each in two blocks side by side, which is
+//! `r / 2 + 1` lines on average.
 //!
 //! # Source
 //! P. C. Dillinger, S. Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021
-//! (arXiv:2103.02515). The layout in columns of blocks, with a fractional number of columns, follows
-//! the idea of "interleaved column-major storage" there. Sharding is this crate's way to bound the
-//! memory and the slots.
+//! (arXiv:2103.02515). The layout in columns of blocks, with a fractional number of columns,
+//! follows the idea of "interleaved column-major storage" there. Sharding is this crate's way to
+//! bound the memory and the slots.
 
 use std::ops::Range;
 
@@ -227,8 +229,8 @@ struct Band {
 }
 
 impl Band {
-    /// The equations of `hashes`, or none if they contradict each other, or if bringing them into this
-    /// form takes more than `additions`, from which each is taken off.
+    /// The equations of `hashes`, or none if they contradict each other, or if bringing them into
+    /// this form takes more than `additions`, from which each is taken off.
     fn new(shard: &Shard, additions: &mut u64, hashes: impl Iterator<Item = u64>) -> Option<Self> {
         let slots = shard.blocks as usize * WINDOW;
         let mut band = Self { coefficients: vec![0; slots], results: vec![0; slots] };
@@ -326,8 +328,8 @@ impl Ribbon {
         }
     }
 
-    /// Adds the next shard, of `keys` hashes, and returns whether it could be solved within the bounds
-    /// on keys, attempts and additions. If not, the filter must be of another kind.
+    /// Adds the next shard, of `keys` hashes, and returns whether it could be solved within the
+    /// bounds on keys, attempts and additions. If not, the filter must be of another kind.
     #[must_use]
     pub(crate) fn push(&mut self, keys: u64, hashes: &(impl Iterator<Item = u64> + Clone)) -> bool {
         if keys > self.most_keys {
@@ -557,8 +559,8 @@ pub(crate) fn contains_many(blocks: &[Block], hashes: &[u64], answers: &mut [boo
     }
 }
 
-/// Sizes of shards that a mean over them looks at, 16 for each standard deviation. Each 126 keys the rate
-/// jumps, as slots are rounded to blocks, and a shard's deviation is 64 to 128 keys.
+/// Sizes of shards that a mean over them looks at, 16 for each standard deviation. Each 126 keys
+/// the rate jumps, as slots are rounded to blocks, and a shard's deviation is 64 to 128 keys.
 const SIZES: i32 = 128;
 
 /// The mean of `of` over the sizes that a shard of a filter of `keys` keys may have. Keys fall into
@@ -616,8 +618,9 @@ fn most_segments(keys: u64, millibits: u32) -> u64 {
     }
 }
 
-/// Keys of the largest shard of a filter of `keys` keys. Eight standard deviations more than its share
-/// do not come by chance: hashes that are more were chosen for it, or are added again and again.
+/// Keys of the largest shard of a filter of `keys` keys. Eight standard deviations more than its
+/// share do not come by chance: hashes that are more were chosen for it, or are added again and
+/// again.
 fn most_shard_keys(keys: u64) -> u64 {
     match shards(keys) {
         1 => keys,
@@ -701,13 +704,15 @@ mod tests {
             let columns = bits * 1000.0 / SLOTS_PER_1000_KEYS as f64;
             let (present, absent) = (mean(0..keys), mean(1 << 40..(1 << 40) + 20_000));
             println!("{bits} bits: {present:.3} lines present, {absent:.3} absent");
-            // Where in their lines columns begin is left to chance only where there are many shards.
+            // Where in their lines columns begin is left to chance only where there are many
+            // shards.
             assert!((present - columns / 2.0 - 1.0).abs() < 0.25, "{bits} bits: {present}");
             assert!((absent - 3.0).abs() < 0.5, "{bits} bits: {absent}");
         }
     }
 
-    /// Where all shards were taken to have the mean size, 5% too much was said of some filters of two.
+    /// Where all shards were taken to have the mean size, 5% too much was said of some filters of
+    /// two.
     #[test]
     fn a_rate_is_the_mean_over_shards_of_all_sizes() {
         for (keys, bits) in

@@ -1,9 +1,9 @@
-//! How large a filter is: bits, probes and bytes from a number of keys, and from the rate that they are
-//! to have.
+//! How large a filter is: bits, probes and bytes from a number of keys, and from the rate that they
+//! are to have.
 //!
-//! A filter of few keys is larger than its bits per key say: it has whole cache lines of 64 bytes, one at
-//! least, which a read of memory brings in any case; and a ribbon has its shards' entries beside, and a
-//! block of 128 slots at least. Its rate is that of the bits that it has.
+//! A filter of few keys is larger than its bits per key say: it has whole cache lines of 64 bytes,
+//! one at least, which a read of memory brings in any case; and a ribbon has its shards' entries
+//! beside, and a block of 128 slots at least. Its rate is that of the bits that it has.
 
 use crate::block::BLOCK_BITS;
 use crate::format::HEADER_BYTES;
@@ -64,8 +64,8 @@ impl FilterSpec {
         FilterSize { bits, probes, bytes, bits_per_key, expected_fpr }
     }
 
-    /// The fewest bits per key, to a thousandth, with which a filter of exactly `keys` keys has a rate of
-    /// `rate` or better. ([`with_fpr`](Self::with_fpr) is for many keys.)
+    /// The fewest bits per key, to a thousandth, with which a filter of exactly `keys` keys has a
+    /// rate of `rate` or better. ([`with_fpr`](Self::with_fpr) is for many keys.)
     ///
     /// # Errors
     /// As for [`with_fpr`](Self::with_fpr).

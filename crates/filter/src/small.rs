@@ -9,14 +9,15 @@
 //! 1. Each filter of `n` keys has `m = 8 ceil(n b / 8)` bits, where `b` is the spec's bits per key,
 //!    and is a standard Bloom filter: probes as in that kind, with one number of probes for the
 //!    group, the best for `b`.
-//! 2. A filter is found by its *label*, a number that its owner chose (the place of a block); labels
-//!    ascend. They are kept as differences to the first, 32 bits each, and searched by bisection.
+//! 2. A filter is found by its *label*, a number that its owner chose (the place of a block);
+//!    labels ascend. They are kept as differences to the first, 32 bits each, and searched by
+//!    bisection.
 //! 3. The group has a checksum, and states the rate to expect: the exact `E[(X/m)^k]` of each
 //!    filter, averaged over the keys.
 //!
 //! # Mathematics
-//! With so few bits the textbook's `(1 - e^(-k/c))^k` is off: ten keys of 10 bits each make 104 bits,
-//! of which 51 are set, give or take 2.8, and the rate is 7.37e-3 instead of 6.77e-3.
+//! With so few bits the textbook's `(1 - e^(-k/c))^k` is off: ten keys of 10 bits each make 104
+//! bits, of which 51 are set, give or take 2.8, and the rate is 7.37e-3 instead of 6.77e-3.
 //! [`theory::standard_fpr`](crate::theory::standard_fpr) follows every ball.
 //!
 //! # Cost
@@ -241,8 +242,8 @@ pub struct SmallFilters {
 }
 
 impl SmallFilters {
-    /// Checks and keeps what [`SmallFiltersBuilder::finish`] wrote. Allocates nothing if it is given
-    /// a vector.
+    /// Checks and keeps what [`SmallFiltersBuilder::finish`] wrote. Allocates nothing if it is
+    /// given a vector.
     ///
     /// # Errors
     /// As for [`Filter::decode`](crate::Filter::decode).

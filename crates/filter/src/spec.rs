@@ -9,14 +9,15 @@
 //! ```
 //! `bloom`, and RocksDB's `bloomfilter` and `rocksdb.BloomFilter`, are `blocked`;
 //! `speedb.PairedBloomFilter` is `paired`. RocksDB's `ribbonfilter` and `rocksdb.RibbonFilter` are
-//! `ribbon`, and mean by their bits what RocksDB does: those of a blocked filter with the same rate.
-//! Of the third part that RocksDB writes, `:false` of a Bloom filter (no block-based filter) and
-//! `:-1` of a ribbon (on every level) say what is done here; a [policy by level] reads the others.
+//! `ribbon`, and mean by their bits what RocksDB does: those of a blocked filter with the same
+//! rate. Of the third part that RocksDB writes, `:false` of a Bloom filter (no block-based filter)
+//! and `:-1` of a ribbon (on every level) say what is done here; a [policy by level] reads the
+//! others.
 //!
 //! [policy by level]: https://github.com/facebook/rocksdb/wiki/RocksDB-Bloom-Filter
 //!
-//! A rate is resolved to bits when the spec is made: the fewest thousandths of a bit with which the exact
-//! theory of the kind, in the limit of many keys, gives that rate or a better one.
+//! A rate is resolved to bits when the spec is made: the fewest thousandths of a bit with which the
+//! exact theory of the kind, in the limit of many keys, gives that rate or a better one.
 //!
 //! The upper bound of 64 bits is where a filter that is fed 64-bit hashes stops getting better:
 //! with a million keys, one absent key in 10^13 has the very hash of a present one.
@@ -116,8 +117,8 @@ impl FilterSpec {
         Ok(Self { kind, millibits, target: Some(rate.to_bits()) })
     }
 
-    /// The ribbon filter that errs as rarely as a blocked filter of `bits_per_key` bits per key, which
-    /// is what RocksDB means by the bits of its ribbon. It takes about 30% fewer.
+    /// The ribbon filter that errs as rarely as a blocked filter of `bits_per_key` bits per key,
+    /// which is what RocksDB means by the bits of its ribbon. It takes about 30% fewer.
     ///
     /// ```
     /// let spec = trommel_filter::FilterSpec::ribbon_like_bloom(10.0)?;
@@ -146,8 +147,9 @@ impl FilterSpec {
         f64::from(self.millibits) / 1000.0
     }
 
-    /// Bytes of the bits that `keys` keys take, rounded down: about what a filter of so many takes, and cheap
-    /// enough to ask after every key. [`expected_bytes`](Self::expected_bytes) says it exactly.
+    /// Bytes of the bits that `keys` keys take, rounded down: about what a filter of so many takes,
+    /// and cheap enough to ask after every key. [`expected_bytes`](Self::expected_bytes) says it
+    /// exactly.
     pub fn bits_bytes(&self, keys: u64) -> u64 {
         keys.saturating_mul(u64::from(self.millibits)) / (8 * 1000)
     }
@@ -188,7 +190,8 @@ impl FilterSpec {
 /// Refuses the kinds that have no size.
 /// The fewest thousandths of a bit per key at which a filter of this kind errs as rarely as `rate`.
 ///
-/// Each is computed once: every table that was built for a rate names it, and is opened again and again.
+/// Each is computed once: every table that was built for a rate names it, and is opened again and
+/// again.
 fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> {
     static KNOWN: Mutex<Vec<(FilterKind, u64, u32)>> = Mutex::new(Vec::new());
     /// A store is built for a few rates.

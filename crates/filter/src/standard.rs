@@ -25,14 +25,14 @@
 //! `m` is a multiple of 512, so that a lone key still has 512 bits; and `k` is chosen for at most
 //! 64 bits per key, so that it does not ask for 355 probes.
 //!
-//! All arithmetic on positions is of 64 bits, so nothing is lost in filters of more than 2^32 bits: a
-//! billion keys have the rate of a million.
+//! All arithmetic on positions is of 64 bits, so nothing is lost in filters of more than 2^32 bits:
+//! a billion keys have the rate of a million.
 //!
 //! # Costs
 //! A cache miss for each probe while the filter is larger than the cache: `k` to build and for a
-//! present key. For an absent one two, which overlap, and for one in four two more, and so on: 2.7 on
-//! average, since half of the bits are clear. Building is not cut into parts that fit a cache, as the
-//! other kinds' is; it takes 8 bytes a key beyond the filter.
+//! present key. For an absent one two, which overlap, and for one in four two more, and so on: 2.7
+//! on average, since half of the bits are clear. Building is not cut into parts that fit a cache,
+//! as the other kinds' is; it takes 8 bytes a key beyond the filter.
 //!
 //! # Source
 //! B. H. Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", 1970; A. Kirsch and
@@ -47,7 +47,8 @@ use crate::theory;
 /// What the stride is multiplied with after each probe: odd, without visible pattern.
 const STRIDE_FACTOR: u64 = 0xd134_2543_de82_ef95;
 
-/// Questions of [`contains_many`] that wait for all of their lines: a core cannot wait for many more.
+/// Questions of [`contains_many`] that wait for all of their lines: a core cannot wait for many
+/// more.
 const BEHIND: usize = 4;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
@@ -154,8 +155,8 @@ pub(crate) fn contains(bits: &Bits, hash: u64) -> bool {
 }
 
 /// [`contains`] for many hashes, in three stages that follow each other at a distance: the lines of
-/// the first two probes are asked for; [`AHEAD`] questions later these are tested, and if they pass,
-/// the lines of all others asked for; [`BEHIND`] passed ones later these are tested.
+/// the first two probes are asked for; [`AHEAD`] questions later these are tested, and if they
+/// pass, the lines of all others asked for; [`BEHIND`] passed ones later these are tested.
 pub(crate) fn contains_many(bits: &Bits, hashes: &[u64], answers: &mut [bool]) {
     let Bits { blocks, probes } = bits;
     for &hash in hashes.iter().take(AHEAD) {

@@ -106,7 +106,8 @@ fn a_filter_says_what_it_was_built_for() {
             assert_eq!(filter.kind(), spec.kind());
             assert_eq!(filter.keys(), keys);
             assert_eq!(filter.requested_bits_per_key(), spec.bits_per_key());
-            // A ribbon's shards differ in size, so its own rate and size are known when it is built.
+            // A ribbon's shards differ in size, so its own rate and size are known when it is
+            // built.
             let tolerance = if spec.kind() == FilterKind::Ribbon { 0.05 } else { 0.0 };
             let worth = |rate: f64| -rate.log2();
             let (is, planned) = (filter.expected_fpr(), spec.expected_fpr(keys));

@@ -1,15 +1,15 @@
-//! Nanoseconds a key of single gets and of multi-gets of 64, on trees in memory: one of many runs in
-//! level 0, and one of many small tables in the last level.
+//! Nanoseconds a key of single gets and of multi-gets of 64, on trees in memory: one of many runs
+//! in level 0, and one of many small tables in the last level.
 //!
 //! ```sh
 //! cargo run --release -p trommel-harness --example lookups -- [KEYS] [RUNS] [READS] [ROUNDS] [ONLY] \
 //!     [FILTERS]
 //! ```
 //! KEYS (default 2000000) are in each tree, those of even numbers, so that the others are missing;
-//! RUNS (default 12) are those of level 0; READS (default 1000000) are made in each of ROUNDS (default
-//! 5), of which the best counts; ONLY is the beginning of the names of the rows to measure, such as
-//! `deep` or `runs-missing`; FILTERS is a policy, if not the default. Both ways take turns in each
-//! round, so that their ratio holds although the machine's own speed moves.
+//! RUNS (default 12) are those of level 0; READS (default 1000000) are made in each of ROUNDS
+//! (default 5), of which the best counts; ONLY is the beginning of the names of the rows to
+//! measure, such as `deep` or `runs-missing`; FILTERS is a policy, if not the default. Both ways
+//! take turns in each round, so that their ratio holds although the machine's own speed moves.
 //!
 //! `benches/steps/run.sh` and `benches/claims/run.sh` count the instructions of [`gets`] and
 //! [`multi_gets`].

@@ -1,17 +1,18 @@
-//! Nanoseconds an entry of walks in both directions, and of seeks with ten steps, on trees in memory:
-//! one of many runs in level 0, and one of many small tables in the last level.
+//! Nanoseconds an entry of walks in both directions, and of seeks with ten steps, on trees in
+//! memory: one of many runs in level 0, and one of many small tables in the last level.
 //!
 //! ```sh
 //! cargo run --release -p trommel-harness --example walks -- [KEYS] [RUNS] [SEEKS] [ROUNDS] [ONLY] \
 //!     [MODE]
 //! ```
-//! KEYS (default 1000000) of 16 bytes with values of 256 are in each tree; RUNS (default 4) are those
-//! of level 0; SEEKS (default 100000) are made in each of ROUNDS (default 5), of which the best counts;
-//! ONLY is the name of the tree to measure, `runs` or `deep`; MODE is `cached` (default: all blocks are
-//! in the cache), `read` (none are, and there is room for none) or `mapped`.
+//! KEYS (default 1000000) of 16 bytes with values of 256 are in each tree; RUNS (default 4) are
+//! those of level 0; SEEKS (default 100000) are made in each of ROUNDS (default 5), of which the
+//! best counts; ONLY is the name of the tree to measure, `runs` or `deep`; MODE is `cached`
+//! (default: all blocks are in the cache), `read` (none are, and there is room for none) or
+//! `mapped`.
 //!
-//! Each entry's key and value is looked at, at the value's first and last byte. `benches/steps/run.sh`
-//! counts the instructions of the functions whose names end in `_walk`.
+//! Each entry's key and value is looked at, at the value's first and last byte.
+//! `benches/steps/run.sh` counts the instructions of the functions whose names end in `_walk`.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
@@ -66,8 +67,8 @@ fn seen_by(cursor: &DbCursor) -> Option<u64> {
     cursor.entry().map(|(key, value)| seen(key, value))
 }
 
-/// Entries and what looking at them came to; an empty function for each walk, so that it can be told
-/// apart from all else.
+/// Entries and what looking at them came to; an empty function for each walk, so that it can be
+/// told apart from all else.
 type Walked = (u64, u64);
 
 #[inline(never)]

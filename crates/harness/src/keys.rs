@@ -135,8 +135,8 @@ impl KeySpace {
         }
     }
 
-    /// Whether there are prefixes of so many bytes that no key has, for each key one that is next to its own:
-    /// those of integers of more than eight bytes.
+    /// Whether there are prefixes of so many bytes that no key has, for each key one that is next
+    /// to its own: those of integers of more than eight bytes.
     pub fn has_missing_prefixes(&self, prefix_bytes: usize) -> bool {
         let Source::Integers { key_bytes } = self.source else { return false };
         (INTEGER_BYTES + 1..=key_bytes).contains(&prefix_bytes)
@@ -191,8 +191,9 @@ impl KeyMaker<'_> {
         }
     }
 
-    /// The prefix of so many bytes of key number `index` with another last byte, so that no key has that prefix: an
-    /// integer's prefix must be longer than the integer ([`KeySpace::has_missing_prefixes`]).
+    /// The prefix of so many bytes of key number `index` with another last byte, so that no key has
+    /// that prefix: an integer's prefix must be longer than the integer
+    /// ([`KeySpace::has_missing_prefixes`]).
     ///
     /// # Panics
     /// If it is not.

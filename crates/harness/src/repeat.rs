@@ -100,9 +100,10 @@ impl Runs {
         }
     }
 
-    /// db_bench's lines about several runs, but in microseconds an operation, as in the line of each run: its
-    /// milliseconds with three decimals say 0.001 of all that is fast. `±` is half of the interval that holds the true mean
-    /// with 95% probability by Student's distribution, which suits few runs.
+    /// db_bench's lines about several runs, but in microseconds an operation, as in the line of
+    /// each run: its milliseconds with three decimals say 0.001 of all that is fast. `±` is half of
+    /// the interval that holds the true mean with 95% probability by Student's distribution, which
+    /// suits few runs.
     pub(crate) fn lines(&self, name: &str, interval_only: bool) -> String {
         let runs = self.operations_per_second.len();
         let moved = self.megabytes_per_second.len() == runs;

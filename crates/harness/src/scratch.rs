@@ -1,12 +1,12 @@
 //! A directory for one run, gone when the run is over.
 //!
 //! A run that is killed leaves it. So whoever makes one removes those of dead runs beside it:
-//! 1. Each has a marker in it, which its process keeps locked as long as it lives. The lock ends with
-//!    the process, whoever ends that, and other than a process id it is never another's.
+//! 1. Each has a marker in it, which its process keeps locked as long as it lives. The lock ends
+//!    with the process, whoever ends that, and other than a process id it is never another's.
 //! 2. The marker's text is written once it is locked: one without the text may still be in the
 //!    making.
-//! 3. A directory goes if its name is one of ours, it is a directory and no symbolic link, it is this
-//!    user's, its marker is a file with the text, and nobody holds that.
+//! 3. A directory goes if its name is one of ours, it is a directory and no symbolic link, it is
+//!    this user's, its marker is a file with the text, and nobody holds that.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};

@@ -72,13 +72,13 @@ pub struct SimulatedLevel {
 }
 
 /// What `policies` come to in a store of this `shape`, of whose lookups the share `misses` finds
-/// nothing; a wasted read costs what `read_costs` says of its level, and 1 on levels that it does not
-/// name. A policy is what [`FilterPolicy`] reads, or a budget for [`Solver`], as in
+/// nothing; a wasted read costs what `read_costs` says of its level, and 1 on levels that it does
+/// not name. A policy is what [`FilterPolicy`] reads, or a budget for [`Solver`], as in
 /// `budget=10/key` or `budget=64MiB`.
 ///
 /// # Errors
-/// [`Error::Usage`] if a number is out of its range, a level has a cost that the tree does not have, or a policy
-/// cannot be read.
+/// [`Error::Usage`] if a number is out of its range, a level has a cost that the tree does not
+/// have, or a policy cannot be read.
 pub fn simulate(
     shape: &Shape,
     misses: f64,
@@ -360,12 +360,13 @@ mod tests {
     }
 
     /// Keys of the levels below 0 within 20%, of the last within 5%, tables within a quarter. The
-    /// topmost level empties and fills as merges come, so it may be off by half; level 0 has at most
-    /// what is said, as the last memtable was not full.
+    /// topmost level empties and fills as merges come, so it may be off by half; level 0 has at
+    /// most what is said, as the last memtable was not full.
     #[test]
     fn trees_are_those_of_real_stores() {
         let off = |told: u64, real: u64| (told as f64 / real as f64 - 1.0).abs();
-        // The second lies between what opens a third level and what did while the base level might not grow.
+        // The second lies between what opens a third level and what did while the base level might
+        // not grow.
         for keys in [20_000, 30_000, 100_000] {
             let shape = Shape {
                 keys,

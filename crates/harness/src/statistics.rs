@@ -140,8 +140,8 @@ fn ln_gamma(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Times are kept to three digits, so that several runs often have one and the same; rounding made a
-    /// difference of it that was beyond all doubt, or none.
+    /// Times are kept to three digits, so that several runs often have one and the same; rounding
+    /// made a difference of it that was beyond all doubt, or none.
     #[test]
     fn equal_values_have_no_spread() {
         for value in [1200.0_f64, 1440.0, 0.1, 7.3] {

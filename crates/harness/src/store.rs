@@ -66,10 +66,10 @@ pub trait Store: Send + Sync {
     /// Sets `key` to `value`.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
 
-    /// How the value of a key is made the one that this store would have there, if not any is: called by fills, for
-    /// all values of a batch before it is written (which lie apart where they take 1 MiB or less), and for a single
-    /// one before the put ahead, as what was just written takes longer to be read, which is nothing of the store that
-    /// is measured.
+    /// How the value of a key is made the one that this store would have there, if not any is:
+    /// called by fills, for all values of a batch before it is written (which lie apart where they
+    /// take 1 MiB or less), and for a single one before the put ahead, as what was just written
+    /// takes longer to be read, which is nothing of the store that is measured.
     fn mark(&self) -> Option<Mark> {
         None
     }

@@ -12,8 +12,8 @@ const PIECE_BYTES: usize = 100;
 /// Values of one size, cut from a pool that compresses to about a given fraction.
 ///
 /// The pool is a sequence of pieces of 100 bytes; in each the first `ratio` x 100 bytes are random
-/// and then repeated to its end, as db_bench does it. A value costs the measured loop a pointer. Two
-/// that follow one another have no byte in common.
+/// and then repeated to its end, as db_bench does it. A value costs the measured loop a pointer.
+/// Two that follow one another have no byte in common.
 #[derive(Debug, Clone)]
 pub struct Values {
     pool: Vec<u8>,

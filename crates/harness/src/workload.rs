@@ -362,7 +362,8 @@ impl Workload {
         )
     }
 
-    /// Whether it leaves a store that it works on just as it is, so that the store may be opened read-only.
+    /// Whether it leaves a store that it works on just as it is, so that the store may be opened
+    /// read-only.
     pub fn only_reads(self) -> bool {
         let writes_beside = matches!(self, Self::ReadWhileWriting | Self::SeekRandomWhileWriting);
         let shows = matches!(
@@ -379,7 +380,8 @@ impl Workload {
         is_read || shows || matches!(self, Self::YcsbC | Self::Open)
     }
 
-    /// Whether it writes entries, or waits for what becomes of them, so that compactions are part of it.
+    /// Whether it writes entries, or waits for what becomes of them, so that compactions are part
+    /// of it.
     pub fn needs_compaction(self) -> bool {
         !self.only_reads() && !matches!(self, Self::Flush | Self::Compact | Self::Checkpoint)
     }

@@ -1,4 +1,5 @@
-//! Times inserts, gets, walks and the dropping of a memtable; and the sorting that its first cursor does.
+//! Times inserts, gets, walks and the dropping of a memtable; and the sorting that its first cursor
+//! does.
 //!
 //! ```sh
 //! cargo run --release -p trommel-memtable --example memtable_speed -- [MiB] [key-prefix]

@@ -7,12 +7,14 @@
 //!    its place: each twice as large as the last, from 4 KiB to 2 MiB, so that a small memtable
 //!    stays small.
 //! 3. What takes more than an eighth of the largest chunk gets an allocation of exactly its size.
-//! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps as many as, with those
-//!    in use, are within a limit, for the arena that is being filled: the first touch of fresh memory
-//!    costs a page fault for every 4 KiB, on a virtual machine often more than the insert it serves.
-//! 5. Chunks of 256 KiB and more are anonymous maps: an allocator would keep much of what is freed for
-//!    requests that never come. The largest are a huge page each, where the system has them: the first
-//!    touch costs one page fault then, and the processor's table of pages holds all of a memtable.
+//! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps as many as, with
+//!    those in use, are within a limit, for the arena that is being filled: the first touch of
+//!    fresh memory costs a page fault for every 4 KiB, on a virtual machine often more than the
+//!    insert it serves.
+//! 5. Chunks of 256 KiB and more are anonymous maps: an allocator would keep much of what is freed
+//!    for requests that never come. The largest are a huge page each, where the system has them:
+//!    the first touch costs one page fault then, and the processor's table of pages holds all of a
+//!    memtable.
 //!
 //! # Invariants
 //! * A byte range is claimed by one thread only, once in the life of an arena.
@@ -83,8 +85,9 @@ impl Drop for Map {
     }
 }
 
-// SAFETY: a chunk owns its memory, which is not tied to a thread. Shared use is either that of `claim`, which
-// hands every byte range out once, or of a `List`, which can be shared as its items can.
+// SAFETY: a chunk owns its memory, which is not tied to a thread. Shared use is either that of
+// `claim`, which hands every byte range out once, or of a `List`, which can be shared as its items
+// can.
 unsafe impl Send for Chunk {}
 // SAFETY: as above.
 unsafe impl Sync for Chunk {}
@@ -97,7 +100,8 @@ impl Chunk {
     pub(crate) fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         assert!(layout.size() > 0, "a chunk holds at least a byte");
-        // Where there is no map to be had, as where there are too many, the allocator may have the memory.
+        // Where there is no map to be had, as where there are too many, the allocator may have the
+        // memory.
         if capacity >= SMALLEST_MAP
             && let Some(chunk) = Self::mapped(capacity)
         {
@@ -170,8 +174,8 @@ impl Drop for Chunk {
 
 /// Memory that goes from one memtable to the next, up to a limit.
 ///
-/// A memtable takes its chunks from here and gives them back when it is dropped. They are kept while all
-/// chunks, those in use included, are within the limit; others are freed.
+/// A memtable takes its chunks from here and gives them back when it is dropped. They are kept
+/// while all chunks, those in use included, are within the limit; others are freed.
 pub struct ArenaPool {
     free: Mutex<FreeChunks>,
 }
@@ -188,11 +192,11 @@ struct FreeChunks {
 }
 
 impl ArenaPool {
-    /// A pool that keeps idle memory while all of it, what memtables hold included, is at most `limit`
-    /// bytes; 0 keeps none.
+    /// A pool that keeps idle memory while all of it, what memtables hold included, is at most
+    /// `limit` bytes; 0 keeps none.
     ///
-    /// The size of one full memtable is a good limit: what is kept of one is then what the next, which is being
-    /// filled meanwhile, still needs.
+    /// The size of one full memtable is a good limit: what is kept of one is then what the next,
+    /// which is being filled meanwhile, still needs.
     pub fn new(limit: usize) -> Arc<Self> {
         let free = FreeChunks { classes: Default::default(), bytes: 0, lent: 0, limit };
         Arc::new(Self { free: Mutex::new(free) })

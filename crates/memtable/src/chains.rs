@@ -1,22 +1,22 @@
 //! How one key is found: a hash table of chains, read without a lock while it is written under one.
 //!
 //! # Algorithm
-//! 1. Each bucket is a link to a chain of records, each record linking to the next. A chain stands in
-//!    the order of sequence numbers, newest first, whatever the keys: a new record nearly always comes
-//!    first, and the first record of a key that is old enough is the one a reader wants.
-//! 2. Records begin at multiples of sixteen bytes, so a bucket's link has four bits to spare. Each says
-//!    whether the chain has keys of one quarter of all hashes: three searches of four for a key that is
-//!    not there end without looking at a record.
-//! 3. A table that has as many records as buckets is followed by one four times as large. The old one
-//!    stays as it is, and is searched too.
-//! 4. A search that has passed [`LONGEST_WALK`] records gives up: the key has many newer versions, or
-//!    someone has made keys whose hashes are alike. The order finds it then.
+//! 1. Each bucket is a link to a chain of records, each record linking to the next. A chain stands
+//!    in the order of sequence numbers, newest first, whatever the keys: a new record nearly always
+//!    comes first, and the first record of a key that is old enough is the one a reader wants.
+//! 2. Records begin at multiples of sixteen bytes, so a bucket's link has four bits to spare. Each
+//!    says whether the chain has keys of one quarter of all hashes: three searches of four for a
+//!    key that is not there end without looking at a record.
+//! 3. A table that has as many records as buckets is followed by one four times as large. The old
+//!    one stays as it is, and is searched too.
+//! 4. A search that has passed [`LONGEST_WALK`] records gives up: the key has many newer versions,
+//!    or someone has made keys whose hashes are alike. The order finds it then.
 //!
 //! # Invariants
 //! * One thread writes at a time; the caller holds a lock.
 //! * What is linked lies in the arena of the memtable that holds these tables, and is not removed.
-//! * A record is written before it is linked. Links are set with release order and read with acquire
-//!   order.
+//! * A record is written before it is linked. Links are set with release order and read with
+//!   acquire order.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -79,18 +79,19 @@ impl Newest {
 
     #[inline]
     pub(crate) fn get(&self) -> Option<&Chains> {
-        // SAFETY: null, or of an `Arc` that this value owns, or the table that came after it does; none
-        // of them is dropped before this is, which is borrowed here. A table is only used shared.
+        // SAFETY: null, or of an `Arc` that this value owns, or the table that came after it does;
+        // none of them is dropped before this is, which is borrowed here. A table is only used
+        // shared.
         unsafe { self.at.load(Acquire).as_ref() }
     }
 
-    /// Puts a table that can take more in place: one for `expected` records, if it is the first. Does
-    /// nothing where another thread does so at once.
+    /// Puts a table that can take more in place: one for `expected` records, if it is the first.
+    /// Does nothing where another thread does so at once.
     pub(crate) fn grow(&self, expected: usize) {
         let full = self.at.load(Acquire);
         let older = NonNull::new(full).map(|full| {
-            // SAFETY: it came from `Arc::into_raw`, and lives as argued in `get`: a second owner may
-            // be made, and taken up.
+            // SAFETY: it came from `Arc::into_raw`, and lives as argued in `get`: a second owner
+            // may be made, and taken up.
             unsafe {
                 Arc::increment_strong_count(full.as_ptr());
                 Arc::from_raw(full.as_ptr())
@@ -101,8 +102,8 @@ impl Newest {
         // Release: who reads the pointer sees the table.
         let replaced = self.at.compare_exchange(full, next, Release, Relaxed);
         if let Some(left) = NonNull::new(if replaced.is_ok() { full } else { next }) {
-            // SAFETY: it came from `Arc::into_raw`. Where it was replaced this value has let go of it, and
-            // the next table is its owner; else nobody knows of the next one.
+            // SAFETY: it came from `Arc::into_raw`. Where it was replaced this value has let go of
+            // it, and the next table is its owner; else nobody knows of the next one.
             drop(unsafe { Arc::from_raw(left.as_ptr()) });
         }
     }
@@ -201,7 +202,8 @@ impl Chains {
         Found::GaveUp
     }
 
-    /// Links a record that is newer than all that are linked. The caller holds the lock of the writers.
+    /// Links a record that is newer than all that are linked. The caller holds the lock of the
+    /// writers.
     #[inline]
     pub(crate) fn link_newest(&self, hash: u64, new: Stored<'_>) {
         let bucket = self.bucket(hash);
@@ -212,8 +214,8 @@ impl Chains {
         bucket.store(new.at().as_ptr().map_addr(|at| at | marks), Release);
     }
 
-    /// Links a record, unless one of the same key and sequence number is in one of these tables; false if
-    /// there is. The caller holds the lock of the writers.
+    /// Links a record, unless one of the same key and sequence number is in one of these tables;
+    /// false if there is. The caller holds the lock of the writers.
     #[cold]
     pub(crate) fn link(&self, hash: u64, new: Stored<'_>) -> bool {
         let is_known = |older: &Self| older.place(hash, new).is_none();
@@ -238,8 +240,8 @@ impl Chains {
         true
     }
 
-    /// Where a record goes in its chain: behind the first, if any, and before the second or null. None
-    /// if one of its key and sequence number is there.
+    /// Where a record goes in its chain: behind the first, if any, and before the second or null.
+    /// None if one of its key and sequence number is there.
     fn place(&self, hash: u64, new: Stored<'_>) -> Option<(Option<Stored<'_>>, *mut Record)> {
         let (mut before, mut behind) = (None, without_marks(self.bucket(hash).load(Acquire)));
         while let Some(record) = shown(behind).filter(|record| record.seqno() >= new.seqno()) {
@@ -258,11 +260,12 @@ fn without_marks(link: *mut Record) -> *mut Record {
     link.map_addr(|at| at & !MARKS)
 }
 
-/// The record that a link led to. For as long as the caller borrows the tables: their records lie in the
-/// arena beside them.
+/// The record that a link led to. For as long as the caller borrows the tables: their records lie
+/// in the arena beside them.
 #[inline]
 fn shown<'a>(link: *mut Record) -> Option<Stored<'a>> {
-    // SAFETY: a link leads to a record in the arena of the memtable whose tables the caller borrows; it
-    // was set with release order and read with acquire order (invariants of the module).
+    // SAFETY: a link leads to a record in the arena of the memtable whose tables the caller
+    // borrows; it was set with release order and read with acquire order (invariants of the
+    // module).
     NonNull::new(link).map(|at| unsafe { Stored::new(at) })
 }

@@ -5,12 +5,12 @@
 //! is dropped. Its order is that of [`trommel_base::compare_internal`].
 //!
 //! # How it is built
-//! 1. Each version of a key is a record, key and value behind it (module `record`), in an arena (module
-//!    `arena`), whose memory is taken from an [`ArenaPool`] and given back to it when the memtable is
-//!    dropped.
+//! 1. Each version of a key is a record, key and value behind it (module `record`), in an arena
+//!    (module `arena`), whose memory is taken from an [`ArenaPool`] and given back to it when the
+//!    memtable is dropped.
 //! 2. One key is found by a hash table (module `chains`), without a lock.
-//! 3. The order is made when it is asked for (module `order`): an insert appends to a list, and a walk goes
-//!    along sorted runs.
+//! 3. The order is made when it is asked for (module `order`): an insert appends to a list, and a
+//!    walk goes along sorted runs.
 //!
 //! So an insert, and a get, wait for two or three cache misses, however many entries there are.
 //!
@@ -129,18 +129,19 @@ impl Memtable {
         }
     }
 
-    /// The same, made for so many entries: with the first one it takes 8 to 16 bytes for each, in one
-    /// piece, and 27 for the order where at least 11,000 are expected and nobody has walked along: where that is
-    /// 2 MiB or more, as they come. The length of the memtable before is a good guess. With fewer or more than
-    /// expected every answer is the same.
+    /// The same, made for so many entries: with the first one it takes 8 to 16 bytes for each, in
+    /// one piece, and 27 for the order where at least 11,000 are expected and nobody has walked
+    /// along: where that is 2 MiB or more, as they come. The length of the memtable before is a
+    /// good guess. With fewer or more than expected every answer is the same.
     #[must_use]
     pub fn expecting(self, entries: usize) -> Self {
         self.written().order.expect(entries);
         Self { expected: entries, ..self }
     }
 
-    /// An empty memtable for entries like those of `before`: keys that begin alike, as many of them, and
-    /// walked along while they are inserted if those were. With others every answer is the same.
+    /// An empty memtable for entries like those of `before`: keys that begin alike, as many of
+    /// them, and walked along while they are inserted if those were. With others every answer is
+    /// the same.
     pub fn following(pool: &Arc<ArenaPool>, before: &Self) -> Self {
         let next = Self::with_common_prefix(pool, &before.common_prefix());
         if before.written().order.was_walked {
@@ -226,7 +227,8 @@ impl Memtable {
         lock(&self.written)
     }
 
-    /// Asks for the memory that an insert or a get of `key` will look at first, without waiting for it.
+    /// Asks for the memory that an insert or a get of `key` will look at first, without waiting for
+    /// it.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
         if let Some(chains) = self.chains.get() {
@@ -300,8 +302,8 @@ impl fmt::Debug for Memtable {
 
 /// A walk over the entries of a [`Memtable`], as it was when the cursor was made.
 ///
-/// Making one sorts what was inserted since the last was made. `next` and `prev` go along memory, and
-/// ask for entries ahead.
+/// Making one sorts what was inserted since the last was made. `next` and `prev` go along memory,
+/// and ask for entries ahead.
 pub struct MemtableCursor {
     walk: Walk,
     /// Keeps the arena that the walk's slots lead to.

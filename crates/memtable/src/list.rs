@@ -1,5 +1,5 @@
-//! A list that never grows, in memory of its own, which the system has back when the list is dropped,
-//! if it is long: an allocator would keep much of it for requests that never come.
+//! A list that never grows, in memory of its own, which the system has back when the list is
+//! dropped, if it is long: an allocator would keep much of it for requests that never come.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -28,8 +28,9 @@ impl<T> List<T> {
         Self { memory, len: 0, items: PhantomData }
     }
 
-    /// None yet, with room for at least `capacity`, in a map. Of a large one for as many more as lie in its last huge
-    /// page, and what is not used takes no memory; `None` where the system has no room.
+    /// None yet, with room for at least `capacity`, in a map. Of a large one for as many more as
+    /// lie in its last huge page, and what is not used takes no memory; `None` where the system has
+    /// no room.
     pub(crate) fn with_room(capacity: usize) -> Option<Self> {
         let bytes = capacity * size_of::<T>();
         let whole =
@@ -81,8 +82,8 @@ impl<T: Copy> List<T> {
     #[inline]
     pub(crate) fn extend(&mut self, items: &[T]) {
         assert!(items.len() <= self.room() - self.len, "items are never more than was asked for");
-        // SAFETY: there is room for them behind those that there are, as was just looked at, and what is
-        // in this memory nobody else writes to.
+        // SAFETY: there is room for them behind those that there are, as was just looked at, and
+        // what is in this memory nobody else writes to.
         unsafe {
             let end = self.memory.start().cast::<T>().add(self.len);
             items.as_ptr().copy_to_nonoverlapping(end.as_ptr(), items.len());

@@ -1,6 +1,7 @@
-//! Models of a memtable: every order of a few threads, by the memory model. Records carry a witness, at
-//! which a look fails that does not come behind the writing of the record. A table begins with one bucket,
-//! and two unsorted entries become a run, so that few entries go along every path.
+//! Models of a memtable: every order of a few threads, by the memory model. Records carry a
+//! witness, at which a look fails that does not come behind the writing of the record. A table
+//! begins with one bucket, and two unsorted entries become a run, so that few entries go along
+//! every path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -41,8 +42,8 @@ fn assert_whole(memtable: &Arc<Memtable>, expected: &[u8]) {
     }
 }
 
-/// Two threads link records in one bucket, one of them behind the other's or in the next table, and both
-/// are found by whoever comes later.
+/// Two threads link records in one bucket, one of them behind the other's or in the next table, and
+/// both are found by whoever comes later.
 #[test]
 fn inserts_into_one_bucket_are_all_found() {
     check("inserts_into_one_bucket_are_all_found", || {

@@ -1,24 +1,25 @@
 //! The order of the entries: sorted runs, made when they are asked for or when enough is unsorted.
 //!
 //! # Algorithm
-//! 1. Of each entry there is a [`Slot`] of 24 bytes: the first 16 bytes of its key behind the prefix that
-//!    most keys share, and where it lies. Comparisons rarely look further.
-//! 2. An insert appends its slot to an unsorted list. Lists are sorted all at once, and become a run, when
-//!    someone wants to walk: in a store that is only written to, that is the thread that flushes. Where it
-//!    is known how many entries will come there is one list with room for them, which is sorted where it lies.
-//! 3. Once someone has walked, a list is sorted when it is full, so that no later walk waits for many. A
-//!    run is merged with the one before it while that is less than [`RATIO`] times as long, so runs get
-//!    shorter quickly and there are few; an entry is moved a few times for each [`RATIO`]-fold of entries,
-//!    always along memory.
+//! 1. Of each entry there is a [`Slot`] of 24 bytes: the first 16 bytes of its key behind the
+//!    prefix that most keys share, and where it lies. Comparisons rarely look further.
+//! 2. An insert appends its slot to an unsorted list. Lists are sorted all at once, and become a
+//!    run, when someone wants to walk: in a store that is only written to, that is the thread that
+//!    flushes. Where it is known how many entries will come there is one list with room for them,
+//!    which is sorted where it lies.
+//! 3. Once someone has walked, a list is sorted when it is full, so that no later walk waits for
+//!    many. A run is merged with the one before it while that is less than [`RATIO`] times as long,
+//!    so runs get shorter quickly and there are few; an entry is moved a few times for each
+//!    [`RATIO`]-fold of entries, always along memory.
 //! 4. A walk takes the runs as they are at its beginning; they are never changed, only replaced.
 //!
-//! A search tree or a skip list makes each insert wait for the cache misses of a search, one behind the
-//! other; here an insert waits for none, and sorting goes along memory.
+//! A search tree or a skip list makes each insert wait for the cache misses of a search, one behind
+//! the other; here an insert waits for none, and sorting goes along memory.
 //!
 //! # Invariants
 //! * Slots of one run stand in the order of [`trommel_base::compare_internal`]; no two are equal.
-//! * What a slot leads to lies in the arena of the memtable that holds the order, or that a walk keeps
-//!   alive.
+//! * What a slot leads to lies in the arena of the memtable that holds the order, or that a walk
+//!   keeps alive.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -107,8 +108,8 @@ impl Slot {
 
     #[inline]
     fn at(&self) -> NonNull<Record> {
-        // SAFETY: records lie at multiples of `CLAIM_ALIGN`, none of them the first: without its lowest
-        // bits the address is not zero.
+        // SAFETY: records lie at multiples of `CLAIM_ALIGN`, none of them the first: without its
+        // lowest bits the address is not zero.
         unsafe { NonNull::new_unchecked(self.tagged.as_ptr().map_addr(|at| at & !CLASS_BITS)) }
     }
 
@@ -300,8 +301,8 @@ impl Order {
         }))
     }
 
-    /// All entries there are, for a walk. From now on full lists are sorted at once, so that no walk waits
-    /// for much sorting but the first.
+    /// All entries there are, for a walk. From now on full lists are sorted at once, so that no
+    /// walk waits for much sorting but the first.
     pub(crate) fn walk(&mut self) -> Walk {
         (self.is_eager, self.was_walked, self.expected) = (true, true, 0);
         self.sort();
@@ -422,7 +423,8 @@ impl Walk {
     }
 }
 
-/// Prefetches the first cache line of one record, and the rest of another whose first line has arrived by now.
+/// Prefetches the first cache line of one record, and the rest of another whose first line has
+/// arrived by now.
 #[inline]
 fn prefetch_slots(head: Option<&Slot>, payload: Option<&Slot>) {
     if let Some(slot) = head {

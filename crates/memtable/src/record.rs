@@ -1,4 +1,5 @@
-//! One version of one key as it lies in the arena: a head, the key behind it, the value behind that.
+//! One version of one key as it lies in the arena: a head, the key behind it, the value behind
+//! that.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -19,8 +20,8 @@ pub(crate) type Link = AtomicPtr<Record>;
 /// Bytes of an entry to prefetch. The hardware prefetcher follows what is longer.
 const PREFETCH_BYTES: usize = 512;
 
-/// The head of a record. Invariant: `key_len` bytes of key and `value_len` bytes of value lie behind
-/// it in the same claim of an arena, and only `next` is ever written again.
+/// The head of a record. Invariant: `key_len` bytes of key and `value_len` bytes of value lie
+/// behind it in the same claim of an arena, and only `next` is ever written again.
 #[repr(C)]
 pub(crate) struct Record {
     /// To the next record of its chain.
@@ -62,8 +63,8 @@ impl<'a> Stored<'a> {
         assert!(value.len() <= MAX_VALUE_BYTES, "a value of {} bytes is too long", value.len());
         assert!(seqno <= MAX_SEQNO, "sequence number {seqno} has more than 56 bits");
         let at = arena.claim(size_of::<Record>() + key.len() + value.len()).cast::<Record>();
-        // SAFETY: the claim is valid for writes of a head, the key and the value, is aligned for the
-        // head, and nobody else knows of it (`Arena::claim`), so it is apart from both sources.
+        // SAFETY: the claim is valid for writes of a head, the key and the value, is aligned for
+        // the head, and nobody else knows of it (`Arena::claim`), so it is apart from both sources.
         unsafe {
             at.write(Record {
                 next: Link::new(ptr::null_mut()),
@@ -101,8 +102,8 @@ impl<'a> Stored<'a> {
 
     #[inline]
     fn head(self) -> &'a Record {
-        // SAFETY: written before, in an arena that lives for `'a` (invariant of the type), and never
-        // changed but for its link, which is an atomic.
+        // SAFETY: written before, in an arena that lives for `'a` (invariant of the type), and
+        // never changed but for its link, which is an atomic.
         unsafe { self.at.as_ref() }
     }
 
@@ -119,8 +120,8 @@ impl<'a> Stored<'a> {
 
     #[inline]
     pub(crate) fn key(self) -> &'a [u8] {
-        // SAFETY: as many bytes of key lie behind the head (invariant of `Record`), which nobody writes
-        // to while the arena lives.
+        // SAFETY: as many bytes of key lie behind the head (invariant of `Record`), which nobody
+        // writes to while the arena lives.
         unsafe {
             let key = self.at.add(1).cast::<u8>();
             slice::from_raw_parts(key.as_ptr(), self.head().key_len as usize)
@@ -140,7 +141,8 @@ impl<'a> Stored<'a> {
         EntryRef { key: self.key(), seqno, kind, value }
     }
 
-    /// Prefetches the cache lines of key and value. Reads the head, which should be in the cache by then.
+    /// Prefetches the cache lines of key and value. Reads the head, which should be in the cache by
+    /// then.
     #[inline]
     pub(crate) fn prefetch_payload(self) {
         let Record { key_len, value_len, .. } = self.head();

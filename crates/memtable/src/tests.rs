@@ -195,7 +195,8 @@ fn runs_of_all_lengths_are_one_order() {
     walk_all(&memtable, &model);
 }
 
-/// One that was made for as many entries as come, for fewer and for more, walked while they come and not.
+/// One that was made for as many entries as come, for fewer and for more, walked while they come
+/// and not.
 #[test]
 fn what_was_expected_and_what_came_make_one_order() {
     let random = &mut Random(11);
@@ -354,8 +355,8 @@ fn the_common_prefix_of_many_is_that_of_the_first_and_the_last() {
     }
 }
 
-/// Nobody walks along what is only written: its order is made once. Where someone does, no walk waits for
-/// more than a list to be sorted, in the memtables that follow either.
+/// Nobody walks along what is only written: its order is made once. Where someone does, no walk
+/// waits for more than a list to be sorted, in the memtables that follow either.
 #[test]
 fn what_nobody_walks_along_is_not_sorted() {
     const ENTRIES: u64 = 70_000;

@@ -1,22 +1,24 @@
 //! The blocks of a map that are verified for a round of keys, and what is asked for of them ahead.
 //!
-//! 1. All blocks of the round are noted. Then their pages are touched, all at once: so the processor
-//!    looks for these side by side. Whoever asks for a line of a page that it has not found waits for
-//!    that page, and whoever asks for the lines of one block after the other, for one page at a time.
-//! 2. The lines of the first two are asked for; those of each other one around the second before it: a
-//!    third of them before that is verified, one after, and one when it was searched, as what is asked
-//!    for in too long a burst is not taken up.
+//! 1. All blocks of the round are noted. Then their pages are touched, all at once: so the
+//!    processor looks for these side by side. Whoever asks for a line of a page that it has not
+//!    found waits for that page, and whoever asks for the lines of one block after the other, for
+//!    one page at a time.
+//! 2. The lines of the first two are asked for; those of each other one around the second before
+//!    it: a third of them before that is verified, one after, and one when it was searched, as what
+//!    is asked for in too long a burst is not taken up.
 //!
-//! The lines come into the second cache, as twice as many can be on their way there as into the first.
-//! Nothing that is asked for is looked at: a block is verified as if nobody had asked. Called by
-//! lookups of many keys.
+//! The lines come into the second cache, as twice as many can be on their way there as into the
+//! first. Nothing that is asked for is looked at: a block is verified as if nobody had asked.
+//! Called by lookups of many keys.
 
 use trommel_filter::{prefetch_at, prefetch_into_second};
 
 /// How often something is asked for while one block is verified and searched.
 const TURNS: usize = 3;
 
-/// Bytes that are asked for at a time: all of a block of 4 KiB in these turns, and no more of a larger one.
+/// Bytes that are asked for at a time: all of a block of 4 KiB in these turns, and no more of a
+/// larger one.
 const TURN_BYTES: usize = 22 * LINE;
 
 /// So many blocks behind the one that is being verified are asked for.
@@ -46,7 +48,8 @@ impl<'a, const N: usize> Awaited<'a, N> {
         (self.len, self.passed) = (0, 0);
     }
 
-    /// Notes that request `nth` needs the block with these stored bytes, unless the one before it does.
+    /// Notes that request `nth` needs the block with these stored bytes, unless the one before it
+    /// does.
     #[inline]
     pub(crate) fn note(&mut self, nth: usize, stored: &'a [u8]) {
         let last = self.len.checked_sub(1).and_then(|last| self.blocks.get(last));
@@ -74,8 +77,8 @@ impl<'a, const N: usize> Awaited<'a, N> {
         }
     }
 
-    /// What is to be asked for, with [`ask_second_for`], before the block of request `nth` is verified,
-    /// after that, and when it was searched.
+    /// What is to be asked for, with [`ask_second_for`], before the block of request `nth` is
+    /// verified, after that, and when it was searched.
     #[inline]
     pub(crate) fn turns(&mut self, nth: usize) -> [&'a [u8]; TURNS] {
         let blocks = self.blocks.get(self.passed..self.len).unwrap_or_default();
@@ -87,7 +90,8 @@ impl<'a, const N: usize> Awaited<'a, N> {
     }
 }
 
-/// Asks the processor's second cache for the lines of `bytes`, but for that of the last byte where it is no whole one.
+/// Asks the processor's second cache for the lines of `bytes`, but for that of the last byte where
+/// it is no whole one.
 #[inline]
 pub(crate) fn ask_second_for(bytes: &[u8]) {
     for line in (0..bytes.len()).step_by(LINE) {

@@ -31,10 +31,10 @@ use crate::{
     Compression, Error, FilterLabel, FilterPlan, Properties, UserFilterBuilder, UserFilterReader,
 };
 
-/// The write buffer is appended to the file when it has grown beyond this many bytes, which lie in a
-/// processor's second cache still. The system keeps a file in larger pages for larger writes, and has less to do
-/// for each byte; writes that begin and end where the largest pages do cost more again in a virtual machine, which
-/// gives those back to its host (docs/performance.md, Merges).
+/// The write buffer is appended to the file when it has grown beyond this many bytes, which lie in
+/// a processor's second cache still. The system keeps a file in larger pages for larger writes, and
+/// has less to do for each byte; writes that begin and end where the largest pages do cost more
+/// again in a virtual machine, which gives those back to its host (docs/performance.md, Merges).
 const WRITE_BYTES: usize = 512 << 10;
 /// Bytes of a page, in which the system keeps and reads files.
 const PAGE_BYTES: u64 = 4 << 10;
@@ -53,12 +53,13 @@ pub struct TableOptions {
     /// A random id, unlike that of any other table. Every checksum is bound to it, and the
     /// manifest records it.
     pub table_id: u64,
-    /// Most bytes of a data block before compression, frame included and padding not (64 B to 16 MiB; default
-    /// 4 KiB). Only a single entry that is larger makes a larger block.
+    /// Most bytes of a data block before compression, frame included and padding not (64 B to 16
+    /// MiB; default 4 KiB). Only a single entry that is larger makes a larger block.
     pub block_bytes: usize,
-    /// Whether data blocks that are stored as they are are padded to the end of a page of 4 KiB, where less than
-    /// another block and half a page is left of that, and as long as padding is no more than an eighth of all
-    /// (default no). So blocks of 4 KiB lie in one page each, unless entries are large or some are compressed.
+    /// Whether data blocks that are stored as they are are padded to the end of a page of 4 KiB,
+    /// where less than another block and half a page is left of that, and as long as padding is no
+    /// more than an eighth of all (default no). So blocks of 4 KiB lie in one page each, unless
+    /// entries are large or some are compressed.
     pub block_align: bool,
     /// How data blocks are compressed (default LZ4).
     pub compression: Compression,
@@ -114,8 +115,8 @@ pub struct TableSummary {
     pub blocks: u64,
     /// Why a user's filter was to be there and is not; the table has none then.
     pub filter_failure: Option<String>,
-    /// Filters, and pieces of filters, of another kind than was asked for, as their keys could not be
-    /// built into that.
+    /// Filters, and pieces of filters, of another kind than was asked for, as their keys could not
+    /// be built into that.
     pub filter_fallbacks: u64,
 }
 

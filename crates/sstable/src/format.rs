@@ -44,7 +44,8 @@ pub const BLOCK_TAIL_BYTES: usize = 12;
 pub const MAX_BLOCK_ENTRIES: usize = 65_535;
 /// Flag of a data block whose offsets take 4 bytes each, not 2.
 pub const FLAG_WIDE_OFFSETS: u8 = 1;
-/// Flag of a data block that has padding between values and keys, and one value offset more: where that begins.
+/// Flag of a data block that has padding between values and keys, and one value offset more: where
+/// that begins.
 pub const FLAG_PADDED: u8 = 1 << 1;
 /// Fixed part at the start of an index block: count, prefix length, zero, first offset.
 pub const INDEX_HEADER_BYTES: usize = 16;

@@ -1,4 +1,5 @@
-//! Walks over all keys of a table, block by block, past every cache: for who builds or checks filters.
+//! Walks over all keys of a table, block by block, past every cache: for who builds or checks
+//! filters.
 //!
 //! 1. The index leaves are read in order, and the data blocks that they list, many at a time.
 //! 2. Each distinct key is handed over once; then, at the end of each block, where it ends and what
@@ -26,8 +27,8 @@ pub(crate) enum Step<'a> {
     BlockEnd { offset: u64, next: u64, separator: &'a [u8] },
 }
 
-/// Reads the blocks that `leaf` lists, many at a time, and hands over each as it is stored: its slot,
-/// its place, and a buffer in which it starts at a byte.
+/// Reads the blocks that `leaf` lists, many at a time, and hands over each as it is stored: its
+/// slot, its place, and a buffer in which it starts at a byte.
 pub(crate) fn each_stored<E: From<Error>>(
     source: &Source,
     leaf: &Index,

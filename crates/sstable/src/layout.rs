@@ -62,9 +62,9 @@ pub struct BlockContent {
 /// All blocks of the table in `file`, in file order, without gaps. `path` names it in errors.
 ///
 /// # Errors
-/// [`Error::Corruption`], [`Error::Unsupported`] and [`Error::Io`] where the footer cannot be used or
-/// not be read. What is wrong with a block, a place of the disk that cannot be read included, stands
-/// in its [`BlockInfo::content`].
+/// [`Error::Corruption`], [`Error::Unsupported`] and [`Error::Io`] where the footer cannot be used
+/// or not be read. What is wrong with a block, a place of the disk that cannot be read included,
+/// stands in its [`BlockInfo::content`].
 pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, Error> {
     let footer = read_footer(&**file, path)?;
     let source = Source {
@@ -111,8 +111,8 @@ pub(crate) fn plain(raw_bytes: u64) -> BlockContent {
     BlockContent { compression: "none", raw_bytes, ..BlockContent::default() }
 }
 
-/// What is wrong with a block, in words: with its bytes, or with the place of the disk where they lie,
-/// of which the next block knows nothing.
+/// What is wrong with a block, in words: with its bytes, or with the place of the disk where they
+/// lie, of which the next block knows nothing.
 pub(crate) fn in_words<T>(result: Result<T, Error>) -> Result<T, String> {
     result.map_err(|error| match error {
         Error::Corruption(damage) => damage.what.into_owned(),
@@ -216,7 +216,8 @@ impl Walk {
         summed.map_err(|fault| fault.at(&self.source.path, handle.offset))
     }
 
-    /// One block a whole part, several a part that is cut; `properties` are empty where they cannot be read.
+    /// One block a whole part, several a part that is cut; `properties` are empty where they cannot
+    /// be read.
     fn filters(&self, properties: &Properties) -> Vec<BlockInfo> {
         let region = (self.footer.filter_offset(), self.footer.filter_bytes);
         let parts = match parts_of(&self.footer, properties) {
@@ -273,8 +274,8 @@ impl Walk {
 pub(crate) type TakeBlock<'a> =
     dyn FnMut(Handle, BlockKind, Result<BlockContent, Error>) -> Result<(), Error> + 'a;
 
-/// Hands the blocks of the part that starts at `offset` of `source` to `take`: one where it is whole,
-/// its pieces and their top where it is cut.
+/// Hands the blocks of the part that starts at `offset` of `source` to `take`: one where it is
+/// whole, its pieces and their top where it is cut.
 pub(crate) fn blocks_of(
     source: &Source,
     part: &FilterPart,

@@ -118,8 +118,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Writes a piece of a filter. It is not copied but to the write buffer, if that has room for it,
-    /// and neither grows: the memory for filters is counted, and may be short.
+    /// Writes a piece of a filter. It is not copied but to the write buffer, if that has room for
+    /// it, and neither grows: the memory for filters is counted, and may be short.
     fn write_piece(&mut self, payload: &[u8]) -> Result<(), Error> {
         let frame = frame(payload, self.id, self.offset(), BlockKind::Filter, 0);
         let bytes = payload.len() + FRAME_BYTES;

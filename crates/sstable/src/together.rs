@@ -1,17 +1,20 @@
-//! Reads that overlap because several threads make them: a device that is asked for many blocks at once
-//! brings each in a fraction of the time that it takes for one alone.
+//! Reads that overlap because several threads make them: a device that is asked for many blocks at
+//! once brings each in a fraction of the time that it takes for one alone.
 //!
-//! 1. Who wants several things read has threads called for them, takes part, and waits for the last one.
-//! 2. The threads are those of the process, shared by all stores in it. They are begun when they are first
-//!    needed, at most 31, and end when they had nothing to read for a second or two: a store that reads
-//!    nothing past the system's memory has none. To begin one takes as long as a read.
+//! 1. Who wants several things read has threads called for them, takes part, and waits for the last
+//!    one.
+//! 2. The threads are those of the process, shared by all stores in it. They are begun when they
+//!    are first needed, at most 31, and end when they had nothing to read for a second or two: a
+//!    store that reads nothing past the system's memory has none. To begin one takes as long as a
+//!    read.
 //! 3. Who wants things read does all that no thread has taken, and waits only for what one has.
 //!
-//! This is for systems that cannot be handed many reads in one call ([`trommel_vfs::read_at_once`]), and for what
-//! was not read so: these threads are woken for each of their reads.
+//! This is for systems that cannot be handed many reads in one call
+//! ([`trommel_vfs::read_at_once`]), and for what was not read so: these threads are woken for each
+//! of their reads.
 //!
-//! Files in memory and simulated ones are not read so, and no scenario of schedules comes here. Called by
-//! lookups of many keys.
+//! Files in memory and simulated ones are not read so, and no scenario of schedules comes here.
+//! Called by lookups of many keys.
 
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
@@ -21,8 +24,8 @@ use std::time::{Duration, Instant};
 
 use trommel_base::sync::{AtomicUsize, Condvar, Mutex, lock, wait, wait_at_most};
 
-/// Most reads that are under way at once for one caller. Each waits for the device nearly all the time, so
-/// that they may be more than the processor's cores.
+/// Most reads that are under way at once for one caller. Each waits for the device nearly all the
+/// time, so that they may be more than the processor's cores.
 const READERS: usize = 32;
 
 /// A thread that had nothing to read for so long ends.
@@ -54,8 +57,8 @@ struct Order<W, R> {
     wanted: Vec<W>,
     read: fn(&W) -> R,
     results: Vec<OnceLock<R>>,
-    /// The first that nobody has taken. Each number is handed out once; what was read is handed on by its
-    /// cell.
+    /// The first that nobody has taken. Each number is handed out once; what was read is handed on
+    /// by its cell.
     next: AtomicUsize,
     /// Those that are not read yet.
     left: Mutex<usize>,
@@ -209,8 +212,8 @@ mod tests {
         }
     }
 
-    /// What was read, and the files it was read from, were held by entries that nobody took back, for as long as
-    /// another caller's device kept all threads waiting.
+    /// What was read, and the files it was read from, were held by entries that nobody took back,
+    /// for as long as another caller's device kept all threads waiting.
     #[test]
     fn nothing_is_held_for_threads_that_did_not_come() {
         let _alone = lock(&ALL_THREADS);

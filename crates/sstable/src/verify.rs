@@ -2,8 +2,8 @@
 //!
 //! Nothing is taken from memory or from the cache: footer, properties, index, filter and data
 //! blocks come from the file again. Beyond the checksums: blocks and leaves lie side by side,
-//! entries are in order, separators part the blocks, padding is zeros, tags and properties are true, and
-//! the filter says "maybe" to every key.
+//! entries are in order, separators part the blocks, padding is zeros, tags and properties are
+//! true, and the filter says "maybe" to every key.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -30,8 +30,8 @@ pub struct Verified {
     pub entries: u64,
     /// Distinct keys, each asked of the filter if there is one.
     pub keys: u64,
-    /// Whether there is a filter of a kind that this version does not know, or a user's whose policy
-    /// is not here, or will not take it: its keys were not asked of it.
+    /// Whether there is a filter of a kind that this version does not know, or a user's whose
+    /// policy is not here, or will not take it: its keys were not asked of it.
     pub foreign_filter: bool,
 }
 
@@ -56,8 +56,8 @@ impl Table {
         self.walk(extractor, true)
     }
 
-    /// As [`Table::verify`], but for the filters, which are neither read nor asked: whether nothing is
-    /// wrong with what the table holds, whatever is with them.
+    /// As [`Table::verify`], but for the filters, which are neither read nor asked: whether nothing
+    /// is wrong with what the table holds, whatever is with them.
     ///
     /// # Errors
     /// As [`Table::verify`].
@@ -306,8 +306,8 @@ impl<'a> Walk<'a> {
         if filter.is_none() && !asked_for_none && !is_foreign && stored.keys > 0 {
             return Err(Fault::Damaged("the filter that the properties name is missing"));
         }
-        // A plain filter has no directory: it says itself how many keys it was built for. What could
-        // not be asked has no kind.
+        // A plain filter has no directory: it says itself how many keys it was built for. What
+        // could not be asked has no kind.
         let facts_of_filter = filters.facts();
         let is_of_others =
             facts_of_filter.kind != FilterKind::None && facts_of_filter.keys != stored.keys;

@@ -47,8 +47,8 @@ impl Budget {
     }
 }
 
-/// Bytes that no filter of a table fits in (one has a block of 64, and what describes it), and as many as there
-/// are bits for a key: whoever writes so few means these.
+/// Bytes that no filter of a table fits in (one has a block of 64, and what describes it), and as
+/// many as there are bits for a key: whoever writes so few means these.
 const FEW_BYTES: u64 = 64;
 
 /// Units of bytes, the largest first.
@@ -57,8 +57,8 @@ const UNITS: [(&str, u64); 4] = [("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20),
 impl FromStr for Budget {
     type Err = TuningError;
 
-    /// `10/key`, or bytes: `1048576`, `64MiB`, `64MB` and `64M`, which are the same, and so with `K`,
-    /// `G` and `T`. So few bytes that no filter fits in them, but for 0, are refused.
+    /// `10/key`, or bytes: `1048576`, `64MiB`, `64MB` and `64M`, which are the same, and so with
+    /// `K`, `G` and `T`. So few bytes that no filter fits in them, but for 0, are refused.
     fn from_str(text: &str) -> Result<Self, TuningError> {
         let fault = || {
             TuningError::Budget(format!(

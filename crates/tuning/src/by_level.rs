@@ -1,8 +1,8 @@
 //! One filter for each level, which is what a policy by levels can say.
 //!
-//! A store that is told "16 bits on level 0, 12 below" gives all tables of a level the same bits per
-//! key. Tables differ in size, and a filter is whole cache lines, so of small tables each gets something
-//! else of what was asked for. In steps:
+//! A store that is told "16 bits on level 0, 12 below" gives all tables of a level the same bits
+//! per key. Tables differ in size, and a filter is whole cache lines, so of small tables each gets
+//! something else of what was asked for. In steps:
 //!
 //! 1. For each level, and each tenth of a bit that its rule allows, add up bytes and cost over its
 //!    tables as they are. That is the level's menu ([`crate::menu`]).
@@ -11,11 +11,12 @@
 //! 3. The other way round, a bound on the cost is met with the fewest bytes by the highest price
 //!    that meets it.
 //! 4. On a level of small tables many bits per key come to the same cache lines. Of these, it gets
-//!    those of the level below, or the nearest to them: bytes and cost are the same, and tables that
-//!    come there later, and may be larger, get neither next to nothing nor far more than is worth it.
+//!    those of the level below, or the nearest to them: bytes and cost are the same, and tables
+//!    that come there later, and may be larger, get neither next to nothing nor far more than is
+//!    worth it.
 //!
-//! What comes to each table is given, so that it may be counted rather than modelled. The work is 400
-//! rates for each table: a thousand tables take some tens of milliseconds.
+//! What comes to each table is given, so that it may be counted rather than modelled. The work is
+//! 400 rates for each table: a thousand tables take some tens of milliseconds.
 
 use std::collections::BTreeMap;
 
@@ -130,8 +131,8 @@ impl ByLevel {
         Ok(self.plan(&choices))
     }
 
-    /// The filters of the fewest bytes, or nearly, that cost `most` at most in wasted reads; the best
-    /// that there are, if none does.
+    /// The filters of the fewest bytes, or nearly, that cost `most` at most in wasted reads; the
+    /// best that there are, if none does.
     #[must_use]
     pub fn cheapest(&self, most: f64) -> LevelPlan {
         let items = self.items();
@@ -164,8 +165,8 @@ impl ByLevel {
         self.parts.values().map(item).collect()
     }
 
-    /// Of all filters that are as large and as good as `choice`, that with `wanted` bits per key, or the
-    /// nearest.
+    /// Of all filters that are as large and as good as `choice`, that with `wanted` bits per key,
+    /// or the nearest.
     fn steady(&self, level: usize, choice: &Choice, wanted: f64) -> FilterSpec {
         if choice.spec == FilterSpec::NONE {
             return choice.spec;

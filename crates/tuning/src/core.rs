@@ -1,19 +1,19 @@
 //! The tables whose filters the last bytes decide, chosen exactly.
 //!
-//! Spending by hull edges is right but for the last edge, which does not fit, and leaves bytes over;
-//! and options inside the hull, never best at any price, may be what fits. With many tables that is
-//! little. With few it is much: of two tables of ten keys and a budget for one filter, greed may
-//! filter the wrong one. So the tables whose next or last edge is nearest to the price are solved
-//! together:
+//! Spending by hull edges is right but for the last edge, which does not fit, and leaves bytes
+//! over; and options inside the hull, never best at any price, may be what fits. With many tables
+//! that is little. With few it is much: of two tables of ten keys and a budget for one filter,
+//! greed may filter the wrong one. So the tables whose next or last edge is nearest to the price
+//! are solved together:
 //!
-//! 1. With the price `p`, `sum_i min_j (weight_i * rate_ij + p * bytes_ij) - p * budget` bounds
-//!    the cost of any choice from below. If the solution at hand is within [`NEAR`] of it, it stays:
-//!    so it is wherever a large table can take what is left.
-//! 2. A choice `j` of table `i` that is dearer at the price than the best of `i` raises that bound by
-//!    as much; if beyond the cost of the solution at hand, it is in no better one. This leaves few
-//!    choices for each table.
-//! 3. Take the tables one by one, keeping the *states* that can be reached: bytes and cost, of which
-//!    no state of as few bytes has less cost, and none is ruled out by the bound.
+//! 1. With the price `p`, `sum_i min_j (weight_i * rate_ij + p * bytes_ij) - p * budget` bounds the
+//!    cost of any choice from below. If the solution at hand is within [`NEAR`] of it, it stays: so
+//!    it is wherever a large table can take what is left.
+//! 2. A choice `j` of table `i` that is dearer at the price than the best of `i` raises that bound
+//!    by as much; if beyond the cost of the solution at hand, it is in no better one. This leaves
+//!    few choices for each table.
+//! 3. Take the tables one by one, keeping the *states* that can be reached: bytes and cost, of
+//!    which no state of as few bytes has less cost, and none is ruled out by the bound.
 //! 4. Should there be more than [`MOST_STATES`], keep those of the fewest bytes in as many equal
 //!    strips of cost. It moves the result by at most a strip for each table.
 //! 5. The state of least cost at the end is the solution.

@@ -89,8 +89,8 @@ impl Cost {
         Self::of_filter(spec, filter_bytes, rate, visits)
     }
 
-    /// That of a filter which is there: so many bytes, of this rate, which gets so many visits. What
-    /// asking it costs follows from `spec`.
+    /// That of a filter which is there: so many bytes, of this rate, which gets so many visits.
+    /// What asking it costs follows from `spec`.
     #[must_use]
     pub fn of_filter(spec: FilterSpec, filter_bytes: u64, rate: f64, visits: &Visits) -> Self {
         let mut cost = Self {

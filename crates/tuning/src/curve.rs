@@ -90,11 +90,11 @@ pub struct Lines {
 }
 
 impl Lines {
-    /// The lines of a filter that is larger than the cache: one for each probe of a standard filter,
-    /// which are made two at once until one finds a clear bit, as half of them are; one of a blocked
-    /// filter; of a paired one the primary, and the partner with the chance that all of the primary's
-    /// bits are set; and of a ribbon one for every two columns, as many as bits per key, and one
-    /// more, of which a denied key touches 3.
+    /// The lines of a filter that is larger than the cache: one for each probe of a standard
+    /// filter, which are made two at once until one finds a clear bit, as half of them are; one of
+    /// a blocked filter; of a paired one the primary, and the partner with the chance that all of
+    /// the primary's bits are set; and of a ribbon one for every two columns, as many as bits per
+    /// key, and one more, of which a denied key touches 3.
     #[must_use]
     pub fn of(spec: FilterSpec) -> Self {
         let bits = spec.bits_per_key();

@@ -1,8 +1,8 @@
 //! The bytes that are left, spent on fractions of a bit.
 //!
 //! Options lie an eighth of a bit apart; a spec is kept to a thousandth. So the table to which the
-//! bytes left over are worth most, all of them, gets them; then the next, until no table's filter can
-//! grow by a cache line.
+//! bytes left over are worth most, all of them, gets them; then the next, until no table's filter
+//! can grow by a cache line.
 
 use trommel_filter::FilterSpec;
 

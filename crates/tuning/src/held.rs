@@ -3,7 +3,8 @@
 /// A filter as it was built.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Held {
-    /// What the reads in vain of its table would cost without it: [`Visits::weight`](crate::Visits::weight).
+    /// What the reads in vain of its table would cost without it:
+    /// [`Visits::weight`](crate::Visits::weight).
     pub weight: f64,
     /// Bytes that it takes in memory; 0 without a filter.
     pub bytes: u64,

@@ -1,9 +1,9 @@
 //! Filters for many tables of many trees, one by one, at ever other prices.
 //!
 //! Making a menu costs a hundred times what choosing from it does, so tables of nearly as many keys
-//! under the same rule share one: it is made for their keys with all but the first seven bits cleared,
-//! scaled, and kept for the next tree. The filter is that of [`Solver::choose`] but for less than a
-//! part in 64 of its bytes.
+//! under the same rule share one: it is made for their keys with all but the first seven bits
+//! cleared, scaled, and kept for the next tree. The filter is that of [`Solver::choose`] but for
+//! less than a part in 64 of its bytes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,8 +23,8 @@ const KEY_BITS: u32 = 7;
 /// Menus that are kept: of 3 to 6 KiB each, as listed with a cap of 40 bits.
 const MOST_MENUS: usize = 512;
 
-/// Menus that were made, for whoever asks next in this process: of a store that is opened again, or of
-/// another. Some 3 MiB at most, since all are let go when there are 512.
+/// Menus that were made, for whoever asks next in this process: of a store that is opened again, or
+/// of another. Some 3 MiB at most, since all are let go when there are 512.
 #[derive(Debug)]
 struct Menus {
     /// By rule and by keys; of rules there are few.
@@ -55,7 +55,8 @@ impl Menus {
     }
 }
 
-/// The menu of `keys` keys under `rule`, the corners of its hull: of those `kept`, or it is from now on.
+/// The menu of `keys` keys under `rule`, the corners of its hull: of those `kept`, or it is from
+/// now on.
 fn menu(kept: &Mutex<Menus>, rule: &Rule, keys: u64) -> Arc<Menu> {
     let menus = || kept.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(menu) = menus().get(rule, keys) {
@@ -72,8 +73,9 @@ fn kept_menu(rule: &Rule, keys: u64) -> Arc<Menu> {
 }
 
 impl Solver {
-    /// As [`price`](Self::price), of menus that are kept: what they buy at it fits `budget` in real bytes.
-    /// Where one table of many that are alike could have more, a share of them is offered it.
+    /// As [`price`](Self::price), of menus that are kept: what they buy at it fits `budget` in real
+    /// bytes. Where one table of many that are alike could have more, a share of them is offered
+    /// it.
     ///
     /// # Errors
     /// [`TuningError::BelowFloors`].

@@ -1,28 +1,29 @@
-//! The shape of a tree in, filter bits per table out. Pure arithmetic: no files, no clocks, no store.
+//! The shape of a tree in, filter bits per table out. Pure arithmetic: no files, no clocks, no
+//! store.
 //!
-//! An LSM tree's filters compete for memory. The last level has nine tenths of the keys, so that a bit
-//! per key costs most there, yet a lookup of a missing key goes through every level once: the same
-//! read is saved for a tenth of the bytes one level up. This crate says what given filters waste
-//! ([`Cost`]), which filters waste least for a number of bytes ([`Solver`]), what a byte is worth then
-//! ([`Price`]), which filters to do without ([`to_drop`]), and the shape of trees that are not there
-//! ([`Shape`]).
+//! An LSM tree's filters compete for memory. The last level has nine tenths of the keys, so that a
+//! bit per key costs most there, yet a lookup of a missing key goes through every level once: the
+//! same read is saved for a tenth of the bytes one level up. This crate says what given filters
+//! waste ([`Cost`]), which filters waste least for a number of bytes ([`Solver`]), what a byte is
+//! worth then ([`Price`]), which filters to do without ([`to_drop`]), and the shape of trees that
+//! are not there ([`Shape`]).
 //!
 //! # The model
 //! 1. A [`Tree`] is a list of sorted runs, newest first, of tables with keys and reach.
-//! 2. A [`Workload`] says how many lookups miss, where the others find their keys, and what a wasted
-//!    read costs on each level. Of both follows the weight of each table: what its reads in vain
-//!    cost, had it no filter.
-//! 3. A filter of rate `f` makes that `weight * f`, and takes bytes. Rates and bytes are those of real
-//!    filters ([`rate`], [`bytes`]).
+//! 2. A [`Workload`] says how many lookups miss, where the others find their keys, and what a
+//!    wasted read costs on each level. Of both follows the weight of each table: what its reads in
+//!    vain cost, had it no filter.
+//! 3. A filter of rate `f` makes that `weight * f`, and takes bytes. Rates and bytes are those of
+//!    real filters ([`rate`], [`bytes`]).
 //!
-//! What is not modelled: the block cache (but in what a wasted read is said to cost), hot keys that are
-//! not there, the time to build filters, and the time to ask them, which is told ([`Cost::lines`]) and
-//! not priced.
+//! What is not modelled: the block cache (but in what a wasted read is said to cost), hot keys that
+//! are not there, the time to build filters, and the time to ask them, which is told
+//! ([`Cost::lines`]) and not priced.
 //!
 //! # Reading order
-//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `kept` for many tables, `by_level` for
-//! policies that say one filter for a level; `held` for a store that lives, `shape` for one that is not
-//! there.
+//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `kept`
+//! for many tables, `by_level` for policies that say one filter for a level; `held` for a store
+//! that lives, `shape` for one that is not there.
 
 #![forbid(unsafe_code)]
 

@@ -5,8 +5,8 @@
 //!    rate; and no filter, where there is no floor.
 //! 2. Keep those that nothing of as few bytes beats: the *options*, ever larger and ever better.
 //! 3. Of these, keep the corners of the lower convex hull. No other option is the best at any
-//!    price; and the edges between corners give ever less for a byte, so that who spends on the best
-//!    edge first never regrets it.
+//!    price; and the edges between corners give ever less for a byte, so that who spends on the
+//!    best edge first never regrets it.
 //!
 //! Spending by hull edges is the known way to solve the continuous form of a knapsack whose items
 //! come in several sizes (Sinha, Zoltners, "The multiple-choice knapsack problem", 1979).

@@ -50,10 +50,10 @@ impl Price {
 
 /// A price for most tables, and a lower one for some.
 ///
-/// Like tables grow by the same step at the same price, all or none of them, and may leave much of a
-/// budget: a step takes a cache line for each, and with ribbons a bit for each key. So a share of the
-/// tables is offered the price at which they do. Which ones their numbers decide, spread evenly over
-/// those that follow each other (multiples of the golden ratio: D. Knuth, "The Art of Computer
+/// Like tables grow by the same step at the same price, all or none of them, and may leave much of
+/// a budget: a step takes a cache line for each, and with ribbons a bit for each key. So a share of
+/// the tables is offered the price at which they do. Which ones their numbers decide, spread evenly
+/// over those that follow each other (multiples of the golden ratio: D. Knuth, "The Art of Computer
 /// Programming", volume 3, section 6.4), so that a table is offered the same again.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
@@ -110,8 +110,8 @@ impl Offer {
 /// 2 to the 64th by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
-/// By this part a price is off what an edge is worth, so that it is taken, or not, whatever sums were
-/// rounded to.
+/// By this part a price is off what an edge is worth, so that it is taken, or not, whatever sums
+/// were rounded to.
 const ROUNDING: f64 = 1e-6;
 
 /// Tables that get one filter, each of the same.
@@ -154,8 +154,8 @@ pub(crate) struct Bought {
 }
 
 impl Bought {
-    /// The item whose next edge is worth most, the price at which it is just taken, and the corners of
-    /// all at that price; none, if no edge is left that is worth anything.
+    /// The item whose next edge is worth most, the price at which it is just taken, and the corners
+    /// of all at that price; none, if no edge is left that is worth anything.
     pub(crate) fn next(&self, items: &[Item<'_>]) -> Option<(usize, Price, Vec<usize>)> {
         let worth = items.iter().zip(&self.corners).map(|(item, &corner)| item.worth(corner));
         let next = worth.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));

@@ -1,17 +1,18 @@
 //! The shape that a tree would have: for stores that are not there.
 //!
 //! # What is assumed
-//! 1. Every key is written once, in random order, and nothing is deleted: each key lies in one table.
-//!    Updates that are not yet merged away, and tombstones, come on top.
-//! 2. An entry takes `key_bytes + value_bytes + overhead_bytes` in a table, times `compressed`. In a
-//!    memtable nothing is compressed, and an entry takes [`MEMTABLE_OVERHEAD`] bytes more than key and
-//!    value.
-//! 3. There are [`Shape::l0_runs`] runs in level 0, each of one full memtable; the memtables themselves
-//!    hold nothing.
+//! 1. Every key is written once, in random order, and nothing is deleted: each key lies in one
+//!    table. Updates that are not yet merged away, and tombstones, come on top.
+//! 2. An entry takes `key_bytes + value_bytes + overhead_bytes` in a table, times `compressed`. In
+//!    a memtable nothing is compressed, and an entry takes [`MEMTABLE_OVERHEAD`] bytes more than
+//!    key and value.
+//! 3. There are [`Shape::l0_runs`] runs in level 0, each of one full memtable; the memtables
+//!    themselves hold nothing.
 //! 4. Levels are sized as the engine does it: the deepest has no bound; while a level would have to
-//!    hold more than `base_level_bytes`, or twice that where it is not the deepest, one is opened above
-//!    it, for the ratio's part of it and no less than `base_level_bytes`. The topmost has grown since it
-//!    was opened, from nothing to that bound; those between are full; the deepest has the rest.
+//!    hold more than `base_level_bytes`, or twice that where it is not the deepest, one is opened
+//!    above it, for the ratio's part of it and no less than `base_level_bytes`. The topmost has
+//!    grown since it was opened, from nothing to that bound; those between are full; the deepest
+//!    has the rest.
 //! 5. Each run covers all keys, and its tables share it evenly. Tables of the deepest level have
 //!    `table_bytes`, those above eight tenths of it: they end where tables of the next level end.
 
@@ -20,8 +21,8 @@ use crate::tree::{Run, Table, Tree};
 
 /// Bytes that an entry takes in a memtable beside key and value, about: its node, links and number.
 pub const MEMTABLE_OVERHEAD: u64 = 56;
-/// How many times the base level's bytes a level that is not the deepest may have to hold before one is opened above
-/// it.
+/// How many times the base level's bytes a level that is not the deepest may have to hold before
+/// one is opened above it.
 pub const BASE_LEVEL_GROWTH: u64 = 2;
 /// Levels of a tree below level 0.
 const LEVELS: usize = 6;
@@ -30,8 +31,8 @@ const MOST_BYTES: f64 = (1_u64 << 50) as f64;
 /// Part of `table_bytes` that tables above the deepest level have.
 const UPPER_TABLES: f64 = 0.8;
 
-/// What makes the shape of a tree. The default is a store of a million keys of 16 bytes with values of
-/// 100, with the engine's own sizes.
+/// What makes the shape of a tree. The default is a store of a million keys of 16 bytes with values
+/// of 100, with the engine's own sizes.
 ///
 /// ```
 /// use trommel_tuning::Shape;

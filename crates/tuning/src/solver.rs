@@ -1,8 +1,8 @@
 //! A budget of bytes, spent on the filters of a tree so that they waste least.
 //!
-//! For table `i` of `n_i` keys and weight `w_i` ([`crate::workload`]), and filters of `b_i` bits per
-//! key, minimise `sum w_i f(b_i)` subject to `sum bytes(n_i, b_i) <= budget`, where `f` is the rate
-//! of the kind itself and `bytes` what its filters really take ([`crate::curve`]). In steps:
+//! For table `i` of `n_i` keys and weight `w_i` ([`crate::workload`]), and filters of `b_i` bits
+//! per key, minimise `sum w_i f(b_i)` subject to `sum bytes(n_i, b_i) <= budget`, where `f` is the
+//! rate of the kind itself and `bytes` what its filters really take ([`crate::curve`]). In steps:
 //!
 //! 1. Make a menu for each table ([`crate::menu`]). Tables of 65,536 keys and more share one for
 //!    their level, scaled, since to them a cache line is nothing.
@@ -12,18 +12,19 @@
 //!    ([`crate::core`]).
 //! 5. If one spec for all tables does better, take that. So the result is never worse than uniform.
 //!
-//! Everything is a function of its arguments: the same tree gets the same filters, on any machine of
-//! the same floating-point arithmetic.
+//! Everything is a function of its arguments: the same tree gets the same filters, on any machine
+//! of the same floating-point arithmetic.
 //!
 //! # Bounds
-//! Of a tree of up to 16 tables the result is within a part in 1,000 of the best that there is, or it is
-//! the best choice among all eighths of a bit, as far as 1,024 states can tell choices apart. Of larger
-//! trees the first two steps alone are off by less than one edge of one table's hull. The work is
-//! making the menus, and `O(tables * log(options))` for each bit of the price; a million tables take
-//! some seconds, some dozens a few milliseconds, and with unlucky budgets some tenths of a second.
+//! Of a tree of up to 16 tables the result is within a part in 1,000 of the best that there is, or
+//! it is the best choice among all eighths of a bit, as far as 1,024 states can tell choices apart.
+//! Of larger trees the first two steps alone are off by less than one edge of one table's hull. The
+//! work is making the menus, and `O(tables * log(options))` for each bit of the price; a million
+//! tables take some seconds, some dozens a few milliseconds, and with unlucky budgets some tenths
+//! of a second.
 //!
-//! Source: N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store", SIGMOD
-//! 2017, which solves it for an ideal curve and levels that grow by a fixed ratio.
+//! Source: N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store",
+//! SIGMOD 2017, which solves it for an ideal curve and levels that grow by a fixed ratio.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -321,8 +322,8 @@ impl<'a> Problem<'a> {
         Ok(if tables > 0.0 { flat.with_lower(lower, (tables / alike).min(1.0)) } else { flat })
     }
 
-    /// Spends what is left on the tables whose next or last edge is nearest to the price, and solves
-    /// these exactly where that does not come near to the bound.
+    /// Spends what is left on the tables whose next or last edge is nearest to the price, and
+    /// solves these exactly where that does not come near to the bound.
     fn improve(&self, bought: &Bought, filters: &mut [FilterSpec], budget: u64) {
         if bought.price == Price::FREE {
             return;

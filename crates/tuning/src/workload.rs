@@ -50,7 +50,8 @@ impl Workload {
     }
 
     /// Hits that lie where they were measured: entry `i` is how many level `i` answered, in any
-    /// unit. Runs of one level share by their keys. Levels that the tree does not have count nothing.
+    /// unit. Runs of one level share by their keys. Levels that the tree does not have count
+    /// nothing.
     ///
     /// # Errors
     /// An entry is not from 0 to 1e12.

@@ -2,16 +2,17 @@
 //!
 //! What is asked of the system, and why:
 //! 1. A file is created with `O_EXCL` and mode 0600 (folders 0700): never over another file, never
-//!    readable to strangers. Nothing is overwritten but what [`Vfs::create_over`] is given, which nobody has
-//!    open, nor truncated but to the length that was written.
+//!    readable to strangers. Nothing is overwritten but what [`Vfs::create_over`] is given, which
+//!    nobody has open, nor truncated but to the length that was written.
 //! 2. The last component of a path is never followed if it is a symbolic link (the store's own
 //!    directory may be one).
 //! 3. Files are opened with `O_NONBLOCK` and must then prove to be regular: a FIFO or a device in a
 //!    file's place is an error, not a hang.
-//! 4. Locks belong to the open file (`flock`): a second open in the same process is refused too, and
-//!    closing another handle on the same file releases nothing. After locking, the inode locked must
-//!    still be the one at the path; otherwise somebody replaced the file, and the lock is on a
-//!    corpse. A forked child shares its parent's locks, and must not give them back; network file systems may not honour them.
+//! 4. Locks belong to the open file (`flock`): a second open in the same process is refused too,
+//!    and closing another handle on the same file releases nothing. After locking, the inode locked
+//!    must still be the one at the path; otherwise somebody replaced the file, and the lock is on a
+//!    corpse. A forked child shares its parent's locks, and must not give them back; network file
+//!    systems may not honour them.
 //!
 //! All handles are `O_CLOEXEC`.
 

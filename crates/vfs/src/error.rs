@@ -110,12 +110,12 @@ pub(crate) fn check_range(path: &Path, bytes: u64, offset: u64, length: usize) -
     }
 }
 
-/// What is said of a read that ended though its file does not: the system, or the device, failed. The
-/// file may be sound.
+/// What is said of a read that ended though its file does not: the system, or the device, failed.
+/// The file may be sound.
 pub(crate) const SHORT_READ: &str = "the system gave fewer bytes than the file has";
 
-/// Why a read up to `end` ended early, of a file that is `bytes` long now: a file that is that short
-/// is damaged, and any other is not.
+/// Why a read up to `end` ended early, of a file that is `bytes` long now: a file that is that
+/// short is damaged, and any other is not.
 pub(crate) fn ended_early(path: &Path, bytes: io::Result<u64>, end: u64) -> io::Error {
     match bytes {
         Ok(bytes) if bytes < end => end_of_file(path),

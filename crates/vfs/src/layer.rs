@@ -7,8 +7,8 @@ use std::sync::Arc;
 
 use crate::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile, whole};
 
-/// A [`Vfs`] that passes most calls on to another: who implements this writes down only those that it
-/// changes. What each call does is said there.
+/// A [`Vfs`] that passes most calls on to another: who implements this writes down only those that
+/// it changes. What each call does is said there.
 pub trait Layer: Debug + Send + Sync {
     /// The file system behind this one.
     fn below(&self) -> &dyn Vfs;

@@ -1,9 +1,9 @@
 //! Files and nothing else. Nothing but this crate opens a file, maps one, or syncs.
 //!
 //! * [`Vfs`], [`WriteFile`], [`ReadFile`] and [`FileLock`]: the seam. A file is created once,
-//!   appended to, synced, and from then on only read: no byte that somebody can read is ever changed. A
-//!   file that nobody needs any more may be written over under a new name ([`Vfs::create_over`]), which is
-//!   refused while anybody has it open, or it has a second name.
+//!   appended to, synced, and from then on only read: no byte that somebody can read is ever
+//!   changed. A file that nobody needs any more may be written over under a new name
+//!   ([`Vfs::create_over`]), which is refused while anybody has it open, or it has a second name.
 //! * [`DiskVfs`]: the real thing.
 //! * [`MemoryVfs`]: the same behaviour in memory, for tests.
 //! * [`SimDisk`]: a disk whose power can be cut at any moment, and whose calls can be made to fail.
@@ -85,12 +85,13 @@ pub trait Vfs: Debug + Send + Sync {
         false
     }
 
-    /// As [`Vfs::create`], in the place of the finished file `old`, which is removed, if it can be, unless there
-    /// was an error.
+    /// As [`Vfs::create`], in the place of the finished file `old`, which is removed, if it can be,
+    /// unless there was an error.
     ///
-    /// Where it can the file system gives the new file what memory and space the old one has, which is then
-    /// written over: that spares much of what a new file costs. Bytes of the old one may be found in it after
-    /// a crash, where it was not synced, but never all of them. Nobody may want to read the old file any more.
+    /// Where it can the file system gives the new file what memory and space the old one has, which
+    /// is then written over: that spares much of what a new file costs. Bytes of the old one may be
+    /// found in it after a crash, where it was not synced, but never all of them. Nobody may want
+    /// to read the old file any more.
     fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.remove(old)?;
         self.create(path)
@@ -145,8 +146,8 @@ pub trait Vfs: Debug + Send + Sync {
         None
     }
 
-    /// The one path of what lies at `path`, which is there: absolute, through no symbolic link. `path`
-    /// itself where there is no such thing.
+    /// The one path of what lies at `path`, which is there: absolute, through no symbolic link.
+    /// `path` itself where there is no such thing.
     fn real_path(&self, path: &Path) -> io::Result<PathBuf> {
         Ok(path.to_path_buf())
     }
@@ -185,29 +186,31 @@ pub trait WriteFile: Debug + Send + Sync {
     /// assumed of the bytes since the last success, and the call must not be tried again.
     fn sync(&mut self) -> io::Result<()>;
 
-    /// Says that what was appended will be synced, so that the system may begin to write it to the device
-    /// meanwhile. A hint: it promises nothing, waits for no device unless its queue is full, and nothing
-    /// depends on it. Files of a disk heed it, on Linux.
+    /// Says that what was appended will be synced, so that the system may begin to write it to the
+    /// device meanwhile. A hint: it promises nothing, waits for no device unless its queue is full,
+    /// and nothing depends on it. Files of a disk heed it, on Linux.
     fn start_write_back(&mut self) {}
 
-    /// Says that about `bytes` bytes more will be appended, so that the system may set space for them aside.
-    /// Length and content stay as they are, and nothing depends on it. Files of a disk heed it, on Linux.
-    /// `StorageFull` if there is not so much: what is appended then may find no room.
+    /// Says that about `bytes` bytes more will be appended, so that the system may set space for
+    /// them aside. Length and content stay as they are, and nothing depends on it. Files of a disk
+    /// heed it, on Linux. `StorageFull` if there is not so much: what is appended then may find no
+    /// room.
     fn set_space_aside(&mut self, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// Says that little will be appended at a time, and synced each time, so that zeros may be put behind what was
-    /// appended, until the file has a length of `bytes`. To make durable what then takes their place, the system
-    /// need not write down a new length. Who reads the file, after a crash for example, may find these
-    /// zeros or some of them; they do not count as appended. A hint all the same: nothing depends on it. Files of
-    /// a disk heed it. An error if the zeros could not be written, or not all.
+    /// Says that little will be appended at a time, and synced each time, so that zeros may be put
+    /// behind what was appended, until the file has a length of `bytes`. To make durable what then
+    /// takes their place, the system need not write down a new length. Who reads the file, after a
+    /// crash for example, may find these zeros or some of them; they do not count as appended. A
+    /// hint all the same: nothing depends on it. Files of a disk heed it. An error if the zeros
+    /// could not be written, or not all.
     fn write_zeros_ahead(&mut self, _bytes: u64) -> io::Result<()> {
         Ok(())
     }
 
-    /// Says that nothing more will be appended, so that space set aside may be given back, and zeros written
-    /// ahead cut off. A hint, as above.
+    /// Says that nothing more will be appended, so that space set aside may be given back, and
+    /// zeros written ahead cut off. A hint, as above.
     fn give_space_back(&mut self) {}
 
     /// Bytes appended so far, those of a failed call's beginning included.
@@ -216,17 +219,17 @@ pub trait WriteFile: Debug + Send + Sync {
 
 /// A finished file.
 pub trait ReadFile: Debug + Send + Sync {
-    /// Fills `buffer` from `offset`, carrying on after short reads; `UnexpectedEof` if the file ends
-    /// before that, and another error if it does not, but the system gives no more of it.
+    /// Fills `buffer` from `offset`, carrying on after short reads; `UnexpectedEof` if the file
+    /// ends before that, and another error if it does not, but the system gives no more of it.
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()>;
 
     /// Says that `bytes` bytes from `offset` are about to be read, so that the system may begin to
-    /// fetch them meanwhile. A hint: it returns at once, and nothing depends on it. Buffered reads of
-    /// a disk heed it.
+    /// fetch them meanwhile. A hint: it returns at once, and nothing depends on it. Buffered reads
+    /// of a disk heed it.
     fn will_need(&self, _offset: u64, _bytes: usize) {}
 
-    /// Whether each read is one of the device, for which the system fetches nothing ahead: reads then
-    /// overlap only if [`read_at_once`] or several threads make them.
+    /// Whether each read is one of the device, for which the system fetches nothing ahead: reads
+    /// then overlap only if [`read_at_once`] or several threads make them.
     fn is_direct(&self) -> bool {
         false
     }
@@ -283,33 +286,34 @@ pub struct Piece<'a> {
 
 /// Pieces of files that are read at once, and who is given what is read of them.
 pub trait Pieces<'a> {
-    /// The next piece; none behind the last. Those before it may already be on their way, so that what it takes
-    /// to find it costs no time.
+    /// The next piece; none behind the last. Those before it may already be on their way, so that
+    /// what it takes to find it costs no time.
     fn next(&mut self) -> Option<Piece<'a>>;
 
-    /// Called once, when the device was asked for the first pieces, which it takes its time for. Not called if none
-    /// are read.
+    /// Called once, when the device was asked for the first pieces, which it takes its time for.
+    /// Not called if none are read.
     fn meanwhile(&mut self) {}
 
-    /// Called for each piece that was read, in the order in which they come, with its place among the pieces and its
-    /// bytes. Others may still be on their way.
+    /// Called for each piece that was read, in the order in which they come, with its place among
+    /// the pieces and its bytes. Others may still be on their way.
     fn receive(&mut self, nth: usize, bytes: &[u8]);
 }
 
-/// Reads `pieces` at once, in this thread: the device is asked for 128 of them, or a MiB, before the first is waited
-/// for, and for the next ones when all of these have come.
+/// Reads `pieces` at once, in this thread: the device is asked for 128 of them, or a MiB, before
+/// the first is waited for, and for the next ones when all of these have come.
 ///
-/// What is not received was not read, and is to be read by [`ReadFile::read_at`], which says what is
-/// wrong if something is. That may be all of them, and there may be next ones still: files are read so if they are a
-/// disk's and were opened with [`Access::Direct`], on Linux, where the system allows it.
+/// What is not received was not read, and is to be read by [`ReadFile::read_at`], which says what
+/// is wrong if something is. That may be all of them, and there may be next ones still: files are
+/// read so if they are a disk's and were opened with [`Access::Direct`], on Linux, where the system
+/// allows it.
 pub fn read_at_once<'a>(pieces: &mut dyn Pieces<'a>) {
     disk::read_at_once(pieces);
 }
 
 /// A held lock; dropping it releases it.
 pub trait FileLock: Debug + Send + Sync {
-    /// Whether the path still names the file that is locked. If not, somebody removed or replaced it,
-    /// and another owner may have locked its successor. `true` where that cannot be told.
+    /// Whether the path still names the file that is locked. If not, somebody removed or replaced
+    /// it, and another owner may have locked its successor. `true` where that cannot be told.
     fn is_in_place(&self) -> bool {
         true
     }

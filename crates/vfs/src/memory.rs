@@ -33,8 +33,8 @@ impl MemoryVfs {
         Self { tree: Arc::new(RwLock::new(tree)), locks: Locks::default() }
     }
 
-    // A panicking test must not hide its reason behind a poisoned lock: no change to the tree can be
-    // left half done.
+    // A panicking test must not hide its reason behind a poisoned lock: no change to the tree can
+    // be left half done.
     fn read(&self) -> RwLockReadGuard<'_, Tree> {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)
     }

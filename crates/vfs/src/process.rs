@@ -1,11 +1,13 @@
-//! Which process opened something: a forked child has a copy of its parent's memory, and must not act for it.
+//! Which process opened something: a forked child has a copy of its parent's memory, and must not
+//! act for it.
 //!
-//! Whatever is opened takes an [`OpenFlag`], a word of a page that the system clears in a forked child
-//! (`MADV_WIPEONFORK`), however that was made. Where there is no such page, and in any case, the C library clears the
-//! words in each child of its `fork`. So one load, without a call to the system, tells whether something is open, and
-//! was opened by this process.
+//! Whatever is opened takes an [`OpenFlag`], a word of a page that the system clears in a forked
+//! child (`MADV_WIPEONFORK`), however that was made. Where there is no such page, and in any case,
+//! the C library clears the words in each child of its `fork`. So one load, without a call to the
+//! system, tells whether something is open, and was opened by this process.
 //!
-//! A child that shares its parent's memory (`vfork`, `posix_spawn`) is not told from it: it may only start a program.
+//! A child that shares its parent's memory (`vfork`, `posix_spawn`) is not told from it: it may
+//! only start a program.
 
 #![allow(unsafe_code)]
 
@@ -18,8 +20,8 @@ const WORDS: usize = 512;
 const OPEN: u64 = 1;
 const CLOSED: u64 = 2;
 
-/// Words that nobody uses, as many as were in use at once and are not. In a forked child the lock may be held for ever,
-/// so nobody waits for it.
+/// Words that nobody uses, as many as were in use at once and are not. In a forked child the lock
+/// may be held for ever, so nobody waits for it.
 static FREE: Mutex<Vec<&'static AtomicU64>> = Mutex::new(Vec::new());
 /// The newest page.
 static PAGES: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
@@ -30,8 +32,8 @@ struct Page {
     next: *const Page,
 }
 
-/// Whether something is open, and was opened by the process that asks. It is open until it is closed; the word is given
-/// back when this is dropped.
+/// Whether something is open, and was opened by the process that asks. It is open until it is
+/// closed; the word is given back when this is dropped.
 #[derive(Debug)]
 pub struct OpenFlag(OpenFlagRef);
 
@@ -66,7 +68,8 @@ impl Drop for OpenFlag {
     }
 }
 
-/// What an [`OpenFlag`] says. Once that is dropped only [`OpenFlagRef::is_forked`] still means something.
+/// What an [`OpenFlag`] says. Once that is dropped only [`OpenFlagRef::is_forked`] still means
+/// something.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenFlagRef(&'static AtomicU64);
 
@@ -84,7 +87,8 @@ impl OpenFlagRef {
     }
 }
 
-/// The words that nobody uses, unless another thread has them in hand, or had when this process was forked.
+/// The words that nobody uses, unless another thread has them in hand, or had when this process was
+/// forked.
 fn free() -> Option<std::sync::MutexGuard<'static, Vec<&'static AtomicU64>>> {
     match FREE.try_lock() {
         Ok(free) => Some(free),
@@ -110,8 +114,9 @@ fn take() -> &'static AtomicU64 {
 fn add_page() -> &'static [AtomicU64; WORDS] {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler loads pointers to what lives for ever and stores to atomics, which may be done in a forked
-        // child. Where there is no memory to register it, the pages alone have to do.
+        // SAFETY: the handler loads pointers to what lives for ever and stores to atomics, which
+        // may be done in a forked child. Where there is no memory to register it, the pages alone
+        // have to do.
         unsafe { libc::pthread_atfork(None, None, Some(clear_in_child)) };
     }
     let words =
@@ -148,14 +153,16 @@ fn wiped() -> Option<&'static [AtomicU64; WORDS]> {
     // SAFETY: a new mapping, at an address of the system's choice.
     let page = unsafe { mmap_anonymous(std::ptr::null_mut(), BYTES, access, MapFlags::PRIVATE) };
     let page = page.ok()?;
-    // SAFETY: the range is that of the mapping; what is cleared are atomics, in a child in which nobody uses them yet.
+    // SAFETY: the range is that of the mapping; what is cleared are atomics, in a child in which
+    // nobody uses them yet.
     let wiped = unsafe { madvise(page, BYTES, Advice::LinuxWipeOnFork) };
     if wiped.is_err() {
         // SAFETY: nobody else knows of the mapping.
         let _ = unsafe { munmap(page, BYTES) };
         return None;
     }
-    // SAFETY: the mapping begins at a page, is filled with zeros, is only ever used as these atomics, and stays.
+    // SAFETY: the mapping begins at a page, is filled with zeros, is only ever used as these
+    // atomics, and stays.
     Some(unsafe { &*page.cast::<[AtomicU64; WORDS]>() })
 }
 

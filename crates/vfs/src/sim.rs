@@ -12,8 +12,8 @@
 //!    is opened on it, and crashed again while it recovers.
 //! 5. Before a call does anything, the planned [`Fault`]s are asked whether it fails.
 //!
-//! Called by tests only: of this crate, of the engine, and of whoever wants to see a store crash. It
-//! has no threads, no clock and no randomness but the seeds it is given.
+//! Called by tests only: of this crate, of the engine, and of whoever wants to see a store crash.
+//! It has no threads, no clock and no randomness but the seeds it is given.
 
 mod fault;
 mod file;
@@ -158,7 +158,8 @@ impl SimDisk {
         self.state().live.hash()
     }
 
-    /// A panicking test must not hide its reason behind a poisoned lock: no change is left half done.
+    /// A panicking test must not hide its reason behind a poisoned lock: no change is left half
+    /// done.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }

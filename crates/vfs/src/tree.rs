@@ -4,8 +4,8 @@
 //! and the empty path all mean the root, which always exists: `/a` and `a` are one file. `..` is
 //! refused. A copy of a tree shares all directories and contents until one side changes them.
 //!
-//! An unlinked file is forgotten: whoever still appends to it appends to nothing, as nobody can ever
-//! look.
+//! An unlinked file is forgotten: whoever still appends to it appends to nothing, as nobody can
+//! ever look.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};

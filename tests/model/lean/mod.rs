@@ -10,8 +10,8 @@
 //! 3. *Reopen* closes the store or drops it. *Kill* takes what a killed process leaves behind (all
 //!    that was written, synced or not) and opens that: every acknowledged write is there. *Power
 //!    cut* takes what a power cut may leave, of fifteen kinds: the store then holds the state after
-//!    some prefix of the writes, at or past the last sync. After each all keys are compared, in both
-//!    directions.
+//!    some prefix of the writes, at or past the last sync. After each all keys are compared, in
+//!    both directions.
 //! 4. Options differ at every opening, as in [`crate::sequences`].
 //!
 //! What counts as an operation: each step. Opening the store again and comparing all of it is one.

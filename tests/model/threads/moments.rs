@@ -37,8 +37,8 @@ pub(super) fn by_cursor(mut cursor: DbCursor) -> Vec<(Slice, Slice)> {
     found
 }
 
-/// Moves money between the accounts of one writer, two or more in a batch: some so few that a leader inserts
-/// them for its group, some so many that each writer inserts its own.
+/// Moves money between the accounts of one writer, two or more in a batch: some so few that a
+/// leader inserts them for its group, some so many that each writer inserts its own.
 fn transfer(db: &Db, writer: usize, rounds: usize) {
     let rng = &mut Rng::new(writer as u64);
     let mut balances = [BALANCE; ACCOUNTS];

@@ -10,8 +10,9 @@ use trommel::{
 
 use super::{DIR, Fault, Prints, check_all, fill, open, options, prints, tables};
 
-/// A filter is dropped by whoever lets it go: a flush that has asked it, the reader whose block takes
-/// its place in the cache, who closes its table. None of them is to fail, or to leave a count wrong.
+/// A filter is dropped by whoever lets it go: a flush that has asked it, the reader whose block
+/// takes its place in the cache, who closes its table. None of them is to fail, or to leave a count
+/// wrong.
 #[test]
 fn filters_that_panic_when_they_are_dropped_stop_nothing() {
     for residency in [FilterResidency::Pinned, FilterResidency::Cached] {

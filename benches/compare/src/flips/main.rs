@@ -4,12 +4,13 @@
 //!    closed in order, or killed.
 //! 2. One bit of one of its files is flipped: of every byte, or of bytes evenly spread over a file
 //!    that has more than the budget. Zeros behind the last other byte of a file are left alone.
-//! 3. The store is opened in a process of its own, every key is looked up, everything is scanned, and
-//!    the answers are compared with what was written.
+//! 3. The store is opened in a process of its own, every key is looked up, everything is scanned,
+//!    and the answers are compared with what was written.
 //!
-//! What came of it is one word: `OK`, all is right; `ERR`, some call failed and all that was answered
-//! is right; `LOST`, a key that was written is said not to be there; `WRONG`, another value or key
-//! was answered; `CRASH`, the process died; `HANG`, it was killed after ten seconds. The worst counts.
+//! What came of it is one word: `OK`, all is right; `ERR`, some call failed and all that was
+//! answered is right; `LOST`, a key that was written is said not to be there; `WRONG`, another
+//! value or key was answered; `CRASH`, the process died; `HANG`, it was killed after ten seconds.
+//! The worst counts.
 
 mod page;
 mod stores;

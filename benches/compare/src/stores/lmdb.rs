@@ -65,8 +65,8 @@ impl LmdbStore {
         flags.set(EnvFlags::NO_SYNC, !settings.durable);
         flags.set(EnvFlags::WRITE_MAP, variant.write_map);
         // SAFETY: the directory is this run's own and nothing else opens or changes the file.
-        // Without syncs (unless all commits are to be durable) the file may be lost with the machine's power, not with this process; a
-        // run ends with either.
+        // Without syncs (unless all commits are to be durable) the file may be lost with the
+        // machine's power, not with this process; a run ends with either.
         #[expect(unsafe_code, reason = "LMDB is a map, and a map is only as good as its file")]
         let env = unsafe { options.flags(flags).open(dir)? };
         let transaction = env.write_txn()?;

@@ -62,7 +62,8 @@ pub(crate) const ANY_PROCESSOR: &str = "any processor of";
 /// How much of what was written may wait in the page cache: a setting of the system's.
 const DIRTY_PAGES: &str = "dirty pages";
 
-/// What of its free memory a virtual machine gives back to its host, and has to wait for when it is used again.
+/// What of its free memory a virtual machine gives back to its host, and has to wait for when it is
+/// used again.
 const FREE_PAGES: &str = "free memory given back";
 
 /// The log of a store whose writes survive the process.
@@ -76,7 +77,8 @@ const DIRECT: &str = "pread, O_DIRECT";
 /// How writes reach a store that is made for single ones.
 const SINGLE: &str = "one at a time";
 
-/// Set-ups of Trommel whose blocks lie in as few pages as they fill, of the studies that read from the device.
+/// Set-ups of Trommel whose blocks lie in as few pages as they fill, of the studies that read from
+/// the device.
 pub(crate) const ALIGNED: &str = "trommel-aligned";
 pub(crate) const MAPPED_ALIGNED: &str = "trommel-mapped-aligned";
 pub(crate) const DIRECT_ALIGNED: &str = "trommel-direct-aligned";
@@ -363,8 +365,8 @@ impl Contender {
     }
 }
 
-/// The processor that all stores were compiled for, by what it is known to have; the C and C++ ones are given what the
-/// Rust ones are.
+/// The processor that all stores were compiled for, by what it is known to have; the C and C++ ones
+/// are given what the Rust ones are.
 fn compiled_for() -> String {
     let known = [
         ("sse4.2", cfg!(target_feature = "sse4.2")),

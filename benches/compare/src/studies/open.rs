@@ -15,12 +15,14 @@ use crate::settings::Settings;
 use crate::trial::{Trial, write};
 use crate::verdict::Verdict;
 
-/// Bytes of a table at most: so far above 2 MiB that most have as much also where merges cut tables short.
+/// Bytes of a table at most: so far above 2 MiB that most have as much also where merges cut tables
+/// short.
 const TABLE_BYTES: u64 = (2 << 20) + (3 << 18);
 const VALUE_BYTES: usize = 1024;
 /// Bytes of an entry in a table besides key and value, about.
 const ENTRY_MORE_BYTES: u64 = 8;
-/// Part of the tables that is added, since those at the ends of merges, and of a level above, are small.
+/// Part of the tables that is added, since those at the ends of merges, and of a level above, are
+/// small.
 const MORE: f64 = 0.5;
 const WARM_OPENS: u32 = 7;
 const COLD_OPENS: u32 = 3;

@@ -1,8 +1,8 @@
 //! How long the slowest reads and writes take while a store is filled at a steady rate.
 //!
 //! 1. Fill a store, settle.
-//! 2. One thread writes as fast as it can, another reads at its own steady rate, for as long as what is
-//!    measured then: the peak.
+//! 2. One thread writes as fast as it can, another reads at its own steady rate, for as long as
+//!    what is measured then: the peak.
 //! 3. Settle. The same, but the writer begins at a steady rate: 80% of the peak of
 //!    [`CALIBRATES`], which the run hands to all that come after it. Times count from when an
 //!    operation was due, not from when it could begin.

@@ -195,8 +195,8 @@ fn a_damaged_store_is_not_backed_up() {
     assert_eq!(scene.repository.verify(None, &()).unwrap().whole, [1, 2, 3]);
 }
 
-/// Filters that lie beside their tables are backed up with them, unless they are damaged: rebuilt, they
-/// are others.
+/// Filters that lie beside their tables are backed up with them, unless they are damaged: rebuilt,
+/// they are others.
 #[test]
 fn filter_sidecars_go_with_their_tables() {
     let scene = scene();

@@ -10,8 +10,8 @@ use trommel_backup::{Repository, target_at};
 /// What tells the child that it is one, and where to work.
 const CHILD: &str = "TROMMEL_BACKUP_CHILD";
 
-/// Not a test of its own: opens a store by a relative path, goes where another has that path, and makes
-/// backups.
+/// Not a test of its own: opens a store by a relative path, goes where another has that path, and
+/// makes backups.
 #[test]
 fn wanderer() {
     let Some(home) = std::env::var_os(CHILD) else { return };

@@ -1,8 +1,9 @@
-//! The options that a command starts from: those that the store remembers, where it does, and the defaults.
+//! The options that a command starts from: those that the store remembers, where it does, and the
+//! defaults.
 //!
-//! A command that is asked to look, or to do one thing, must not reshape a store by options that nobody gave. So
-//! what is not given is as the store has it, and each option that is given and that the store has otherwise is
-//! reported.
+//! A command that is asked to look, or to do one thing, must not reshape a store by options that
+//! nobody gave. So what is not given is as the store has it, and each option that is given and that
+//! the store has otherwise is reported.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -27,7 +28,8 @@ pub(crate) struct Base {
 }
 
 impl Base {
-    /// What the store in `dir` remembers, beside `defaults`. Says on standard error if that cannot be read.
+    /// What the store in `dir` remembers, beside `defaults`. Says on standard error if that cannot
+    /// be read.
     pub(crate) fn of(dir: &Path, defaults: &Options) -> Self {
         let base = Self::look(dir, defaults);
         if base.is_unknown && base.state != MISSING {
@@ -57,7 +59,8 @@ impl Base {
         Self { options, ..self }
     }
 
-    /// What a command that writes with the options `wanted` does otherwise than the store was last written.
+    /// What a command that writes with the options `wanted` does otherwise than the store was last
+    /// written.
     pub(crate) fn notes(&self, wanted: &Options) -> Vec<String> {
         let mut notes = Vec::new();
         if self.is_unknown && self.state == MISSING {

@@ -2,9 +2,10 @@
 //!
 //! 1. A file is read once to its end, so that a dump that is cut off or damaged, or a line that is
 //!    wrong, is found before anything is written.
-//! 2. Then its entries are written, in batches. No compaction starts until they are more than the memtables that
-//!    fill level 0: a few entries leave the tree as it is, and many are not left in level 0. From a pipe they are written as they come, and
-//!    whatever ends that early says how many are in the store.
+//! 2. Then its entries are written, in batches. No compaction starts until they are more than the
+//!    memtables that fill level 0: a few entries leave the tree as it is, and many are not left in
+//!    level 0. From a pipe they are written as they come, and whatever ends that early says how
+//!    many are in the store.
 
 use std::ffi::OsString;
 use std::io::Write;

@@ -53,7 +53,8 @@ const SLACK: f64 = 0.05;
 
 /// The rates of so many bits.
 fn of_bits(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    // All that is asked for before anything is said: what is wrong with the last is no half of an answer.
+    // All that is asked for before anything is said: what is wrong with the last is no half of an
+    // answer.
     let mut rows = Vec::new();
     for &bits in &args.bits {
         let size = |kind| Ok::<_, Failure>(spec(FilterSpec::new(kind, bits))?.size(args.keys));
@@ -117,8 +118,8 @@ fn of_rates(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(output.finish()?)
 }
 
-/// The filter of so many keys that errs as rarely as `rate`; none where no filter of that kind does, of up to 64
-/// bits a key.
+/// The filter of so many keys that errs as rarely as `rate`; none where no filter of that kind
+/// does, of up to 64 bits a key.
 ///
 /// # Errors
 /// What is asked for is no rate.
@@ -184,7 +185,8 @@ mod tests {
         }
     }
 
-    /// One kind that could not be as good left the others without an answer, and a document half written.
+    /// One kind that could not be as good left the others without an answer, and a document half
+    /// written.
     #[test]
     fn a_rate_that_some_kinds_cannot_reach_is_answered_for_the_others() {
         let rates = |fpr: Vec<f64>, text: &mut Vec<u8>| {

@@ -54,8 +54,8 @@ pub(crate) struct RangeArgs {
 }
 
 impl RangeArgs {
-    /// The entries of `db`, around damage if that is asked for: then `passed_over` gets the keys that
-    /// are in doubt.
+    /// The entries of `db`, around damage if that is asked for: then `passed_over` gets the keys
+    /// that are in doubt.
     pub(crate) fn walk(
         &self,
         db: &Db,

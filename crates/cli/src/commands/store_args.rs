@@ -2,8 +2,9 @@
 //!
 //! A command that only reads opens the store read-only: it writes nothing, not even what recovery
 //! would, and shares the store with other readers. No command but those that make data creates a
-//! store. What flags do not say of options is as the store remembers it ([`Base`]), and no compaction starts by
-//! itself: a command does what it is asked for, and leaves the rest of the store as it is. In the shell all commands share the one store that is open.
+//! store. What flags do not say of options is as the store remembers it ([`Base`]), and no
+//! compaction starts by itself: a command does what it is asked for, and leaves the rest of the
+//! store as it is. In the shell all commands share the one store that is open.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -154,7 +155,8 @@ impl StoreArgs {
         self.read_with(session, |options| options, act)
     }
 
-    /// As [`StoreArgs::read`], with what `change` makes of the options where it is not open already.
+    /// As [`StoreArgs::read`], with what `change` makes of the options where it is not open
+    /// already.
     pub(crate) fn read_with<T>(
         &self,
         session: Session<'_>,
@@ -172,8 +174,8 @@ impl StoreArgs {
         close_after(db, act)
     }
 
-    /// Does `act` on the store, opened for writing with the options that it remembers unless it is open already,
-    /// and closes it.
+    /// Does `act` on the store, opened for writing with the options that it remembers unless it is
+    /// open already, and closes it.
     pub(crate) fn write<T>(
         &self,
         session: Session<'_>,
@@ -191,7 +193,8 @@ impl StoreArgs {
     }
 }
 
-/// The options of a command that the store does not remember: it does one thing, and starts no compaction.
+/// The options of a command that the store does not remember: it does one thing, and starts no
+/// compaction.
 fn of_a_command(create: bool) -> Options {
     Options::default().create_if_missing(create).auto_compaction(false)
 }
@@ -219,16 +222,19 @@ enum DegradedMode {
     LastIntact,
 }
 
-/// The store of a command that writes, and how its new tables are made, from now on: the store remembers that.
+/// The store of a command that writes, and how its new tables are made, from now on: the store
+/// remembers that.
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct WriteArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Filters of new tables, by level [default: as the store has them; of a new one, L0=paired:16,L1-=paired:12]
+    /// Filters of new tables, by level [default: as the store has them; of a new one,
+    /// L0=paired:16,L1-=paired:12]
     #[arg(long, value_name = "SPEC")]
     filters: Option<FilterPolicy>,
-    /// Prefixes that new tables have filters of: fixed:8, until:/ [default: as the store has them; of a new one, none]
+    /// Prefixes that new tables have filters of: fixed:8, until:/ [default: as the store has them;
+    /// of a new one, none]
     #[arg(long, value_name = "RULE")]
     prefix_extractor: Option<Prefix>,
     /// Compression of new tables, none or lz4 [default: as the store has it; of a new one, lz4]
@@ -272,8 +278,8 @@ impl WriteArgs {
         close_after(db, act)
     }
 
-    /// The options of the store while a command runs: those in force where it is open already, else those that it
-    /// remembers, with what the flags say; and where they come from.
+    /// The options of the store while a command runs: those in force where it is open already, else
+    /// those that it remembers, with what the flags say; and where they come from.
     pub(crate) fn in_force(&self, session: Session<'_>) -> Result<(Options, Base), Failure> {
         let base = match session.open {
             None => Base::of(&self.store.dir()?, &of_a_command(false)),

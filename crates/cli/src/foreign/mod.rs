@@ -57,7 +57,8 @@ struct Flag {
     name: &'static str,
     /// As the command line has it, with dashes.
     long: String,
-    /// How its value is found among the parsed arguments; no flag of a command's own has such an id.
+    /// How its value is found among the parsed arguments; no flag of a command's own has such an
+    /// id.
     id: String,
     is_switch: bool,
 }

@@ -1,5 +1,5 @@
-//! A command that is asked to look, or to do one thing, leaves the rest of a store as it is: its tables, its levels
-//! and the options that shape it.
+//! A command that is asked to look, or to do one thing, leaves the rest of a store as it is: its
+//! tables, its levels and the options that shape it.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -24,7 +24,8 @@ enum Keeps {
     TablesNotOptions,
 }
 
-/// A store in levels that defaults would compact at once, of tables that they would write otherwise.
+/// A store in levels that defaults would compact at once, of tables that they would write
+/// otherwise.
 fn shaped() -> Options {
     Options::default()
         .filters("ribbon:10".parse().unwrap())
@@ -117,7 +118,8 @@ fn check(program: &Program, line: &str, keeps: Keeps, act: impl FnOnce() -> Ran)
 
 const BENCH: &str = "bench --use-existing-db --num=100 --reads=100 --benchmarks=";
 
-/// Every command that opens a store, on one that the program's defaults would compact and write otherwise.
+/// Every command that opens a store, on one that the program's defaults would compact and write
+/// otherwise.
 #[test]
 fn no_command_reshapes_a_store_beside_what_it_is_for() {
     let program = Program::new();
@@ -295,7 +297,8 @@ fn reads_of_a_fresh_store_are_doubted() {
     assert_eq!((missing.code, &*missing.err), (Some(0), ""), "{missing:?}");
 }
 
-/// A wrong `--num` or `--key-size`, or an empty store, gave "0 of 1000 found" and millions of operations a second.
+/// A wrong `--num` or `--key-size`, or an empty store, gave "0 of 1000 found" and millions of
+/// operations a second.
 #[test]
 fn a_bench_of_keys_that_are_not_there_says_so() {
     let program = Program::new();

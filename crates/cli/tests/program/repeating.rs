@@ -2,15 +2,17 @@
 
 use crate::support::Program;
 
-/// What distinguishes the workloads in which a tree grows: puts in any order, over again, deletes, read-and-write.
+/// What distinguishes the workloads in which a tree grows: puts in any order, over again, deletes,
+/// read-and-write.
 const WORKLOADS: [&str; 3] = [
     "fillrandom,waitforcompaction",
     "filluniquerandom,overwrite,deleterandom,readrandomwriterandom",
     "fillrandom,compact,updaterandom",
 ];
 
-/// With one thread that does the work of the background too, the seed decides the tree: the same tables with the
-/// same numbers, sizes and key ranges in the same levels. Another seed makes another tree.
+/// With one thread that does the work of the background too, the seed decides the tree: the same
+/// tables with the same numbers, sizes and key ranges in the same levels. Another seed makes
+/// another tree.
 #[test]
 fn a_seed_without_background_threads_makes_the_same_tables() {
     let program = Program::new();

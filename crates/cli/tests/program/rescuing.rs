@@ -1,4 +1,5 @@
-//! `trommel repair`, `verify` and reading with `--degraded`: exit codes, what is written and what is not.
+//! `trommel repair`, `verify` and reading with `--degraded`: exit codes, what is written and what
+//! is not.
 #![expect(clippy::disallowed_methods, reason = "these tests lose files as an outsider does")]
 
 use std::fs;
@@ -7,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::support::{Program, Ran, with_store};
 
-/// A store of two tables: the older one, which is lost, held `apple` and `pear`, the newer holds `pear`.
+/// A store of two tables: the older one, which is lost, held `apple` and `pear`, the newer holds
+/// `pear`.
 fn hurt() -> Program {
     let program = with_store(&[("apple", "red"), ("pear", "yellow")]);
     assert_eq!(program.run_on("compact").code, Some(0));

@@ -58,8 +58,8 @@ fn what_cannot_be_simulated_is_refused_with_what_can() {
 #[test]
 fn advice_has_its_reasons() {
     let program = Program::new();
-    // So many keys that two deeper levels are left when level 0 has been merged, and the last flush is a third.
-    // Without background threads the tree is the same each time, and so is the advice.
+    // So many keys that two deeper levels are left when level 0 has been merged, and the last flush
+    // is a third. Without background threads the tree is the same each time, and so is the advice.
     let fill = "bench --benchmarks=fillrandom,waitforcompaction,flush --num=40K --filters=paired:10 \
                 --write-buffer-size=64K --table-size=64K --base-level-size=128K \
                 --max-background-jobs=0";

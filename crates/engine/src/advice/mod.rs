@@ -1,14 +1,14 @@
 //! Which filter each level should have, by what lookups were seen to do.
 //!
-//! 1. What was counted says of each level how many lookups come to it in vain, and how many find their
-//!    key in it (`seen`).
+//! 1. What was counted says of each level how many lookups come to it in vain, and how many find
+//!    their key in it (`seen`).
 //! 2. The budget, by default the bytes that the filters take now, is spent on one filter for each
 //!    level, for the tables that there are, each with its own size (`solve`).
 //! 3. Bits that save next to nothing are left out again.
 //! 4. Each level gets a sentence that says why (`words`).
 //!
-//! Weights are measured, not modelled: a level that no lookup comes to in vain gets no filter, however
-//! many keys it has. What a filter would do is theory.
+//! Weights are measured, not modelled: a level that no lookup comes to in vain gets no filter,
+//! however many keys it has. What a filter would do is theory.
 //!
 //! Invariants: a function of counts and options alone; nothing is changed in the store.
 //! Called by [`Db::filter_advice`](crate::Db::filter_advice).
@@ -28,8 +28,8 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::filter_policy::FilterPolicy;
 
-/// Lookups that must have come to tables before there is advice: of so many, a level that gets one in
-/// a hundred got it to within a tenth (one standard error).
+/// Lookups that must have come to tables before there is advice: of so many, a level that gets one
+/// in a hundred got it to within a tenth (one standard error).
 pub const LOOKUPS_FOR_ADVICE: u64 = 10_000;
 
 /// What filters are wanted for.
@@ -69,9 +69,10 @@ impl AdviceOptions {
         self
     }
 
-    /// What a wasted read costs on `level` (0, or 1 for the first level below that holds data, and so
-    /// on), in any unit that all levels share: 0.1 where nine of ten are served by the block cache, say.
-    /// 0 to 1e12; 1 on levels that are not named. Of a level named twice the last counts.
+    /// What a wasted read costs on `level` (0, or 1 for the first level below that holds data, and
+    /// so on), in any unit that all levels share: 0.1 where nine of ten are served by the block
+    /// cache, say. 0 to 1e12; 1 on levels that are not named. Of a level named twice the last
+    /// counts.
     #[must_use]
     pub fn read_cost(mut self, level: usize, cost: f64) -> Self {
         self.read_costs.push((level, cost));
@@ -181,9 +182,10 @@ pub struct FilterAdvice {
     pub now: FilterFigures,
     /// What those that are advised are expected to do.
     pub advised: FilterFigures,
-    /// The advice as a policy for [`Db::set_filters`](crate::Db::set_filters), where it is to change
-    /// the filters. A budget stays a budget, of the bytes that were asked for: its tables get the
-    /// filters of today by [`Db::rebuild_filters`](crate::Db::rebuild_filters), or as they are merged.
+    /// The advice as a policy for [`Db::set_filters`](crate::Db::set_filters), where it is to
+    /// change the filters. A budget stays a budget, of the bytes that were asked for: its tables
+    /// get the filters of today by [`Db::rebuild_filters`](crate::Db::rebuild_filters), or as they
+    /// are merged.
     pub policy: Option<FilterPolicy>,
 }
 

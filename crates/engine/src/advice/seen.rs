@@ -1,20 +1,21 @@
 //! What was counted, and the tables that it was counted of.
 //!
-//! Of a level are counted the lookups that came to one of its tables in vain (`absent`), and those that
-//! found an entry there (`hits`). A lookup comes in vain if it misses everywhere, or finds its key
-//! deeper. So the number of a level's tables that such a lookup comes to is
+//! Of a level are counted the lookups that came to one of its tables in vain (`absent`), and those
+//! that found an entry there (`hits`). A lookup comes in vain if it misses everywhere, or finds its
+//! key deeper. So the number of a level's tables that such a lookup comes to is
 //!
 //! ```text
 //! reach = absent / (missing + hits of all deeper levels)
 //! ```
 //!
-//! by the keys that were really asked for: at most 1 on a level whose tables do not meet, at most all
-//! tables on level 0. There a lookup may also come to newer tables in vain before it finds its key in an
-//! older one: what is counted beyond `reach`. With another share of misses than was measured, these stay.
+//! by the keys that were really asked for: at most 1 on a level whose tables do not meet, at most
+//! all tables on level 0. There a lookup may also come to newer tables in vain before it finds its
+//! key in an older one: what is counted beyond `reach`. With another share of misses than was
+//! measured, these stay.
 //!
-//! What comes to a level is shared out among its tables by how many keys of the store lie in the range
-//! of each; counts are not kept for each table. Where too little was counted, those shares stand for
-//! what was not.
+//! What comes to a level is shared out among its tables by how many keys of the store lie in the
+//! range of each; counts are not kept for each table. Where too little was counted, those shares
+//! stand for what was not.
 
 use std::sync::Arc;
 
@@ -99,8 +100,8 @@ impl Seen {
         Self { levels, lookups: missing + hits, missing, spares_last, budget }.without_empty()
     }
 
-    /// Levels that hold no keys now have no filters to advise; their hits were hits of other levels'
-    /// keys, which have moved.
+    /// Levels that hold no keys now have no filters to advise; their hits were hits of other
+    /// levels' keys, which have moved.
     fn without_empty(mut self) -> Self {
         self.levels.retain(|level| level.keys() > 0);
         self
@@ -111,8 +112,9 @@ impl Seen {
         (self.lookups > 0).then(|| self.missing as f64 / self.lookups as f64)
     }
 
-    /// What comes to each level, where the share `misses` of all lookups finds nothing, and the others
-    /// find keys where they did; `costs` says what a read in vain costs on levels that it names.
+    /// What comes to each level, where the share `misses` of all lookups finds nothing, and the
+    /// others find keys where they did; `costs` says what a read in vain costs on levels that it
+    /// names.
     pub(super) fn flows(&self, misses: f64, costs: &[(usize, f64)]) -> Vec<Flow> {
         let hits: u64 = self.levels.iter().map(|level| level.hits).sum();
         let keys: u64 = self.levels.iter().map(SeenLevel::keys).sum();
@@ -262,8 +264,8 @@ impl SeenTable {
         FilterSpec::new(kind, self.facts.bits_asked).unwrap_or(FilterSpec::NONE)
     }
 
-    /// Bytes of its filter: of one of ours those that a plan would count for it, so that the two can be
-    /// set side by side. In memory it takes some more, which are the same for all.
+    /// Bytes of its filter: of one of ours those that a plan would count for it, so that the two
+    /// can be set side by side. In memory it takes some more, which are the same for all.
     fn filter_bytes(&self) -> u64 {
         match self.spec() {
             FilterSpec::NONE => self.facts.bytes,

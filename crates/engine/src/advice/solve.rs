@@ -90,7 +90,8 @@ fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningE
     Ok(if smaller.cost.filter_bytes < plan.cost.filter_bytes { smaller } else { plan })
 }
 
-/// What wasted reads of a lookup may cost without being worth bytes, on the level where they cost most.
+/// What wasted reads of a lookup may cost without being worth bytes, on the level where they cost
+/// most.
 fn negligible(flows: &[Flow]) -> f64 {
     NEGLIGIBLE * flows.iter().map(|flow| flow.read_cost).fold(0.0, f64::max)
 }
@@ -136,8 +137,8 @@ impl FilterAdvice {
         self.give_reasons(seen);
     }
 
-    /// Whether the filters advised save enough, or those there are take too much. Bytes are not saved
-    /// at the cost of reads unless a budget asks for it.
+    /// Whether the filters advised save enough, or those there are take too much. Bytes are not
+    /// saved at the cost of reads unless a budget asks for it.
     fn is_worth_it(&self, negligible: f64) -> bool {
         let saves = |now: f64, advised: f64| advised < now * (1.0 - WORTH);
         let cheaper = self.now.wasted_cost - self.advised.wasted_cost;
@@ -149,9 +150,9 @@ impl FilterAdvice {
     }
 }
 
-/// The advice as a policy. A level that is not there yet gets what the last has, or the one above it
-/// where the last has none: it will not be the last any more. Level 0, where it is empty, gets what the
-/// first level has that has any.
+/// The advice as a policy. A level that is not there yet gets what the last has, or the one above
+/// it where the last has none: it will not be the last any more. Level 0, where it is empty, gets
+/// what the first level has that has any.
 fn policy(levels: &[LevelAdvice]) -> Option<FilterPolicy> {
     let (last, upper) = levels.split_last()?;
     let bare = last.level > 0 && last.filter == FilterSpec::NONE;

@@ -199,7 +199,8 @@ fn renewed(db: &Db) -> u64 {
     }
 }
 
-/// Filters of a few keys are a cache line or two, whatever their bits: "0.0 KiB more" was to save reads.
+/// Filters of a few keys are a cache line or two, whatever their bits: "0.0 KiB more" was to save
+/// reads.
 #[test]
 fn nothing_is_not_told_as_something() {
     let db = grown("paired:10");
@@ -358,7 +359,8 @@ fn of_one_level_nothing_can_be_moved_elsewhere() {
     }
 }
 
-/// Level 0 is empty once all is merged; the policy that was advised then had nothing for what is written next.
+/// Level 0 is empty once all is merged; the policy that was advised then had nothing for what is
+/// written next.
 #[test]
 fn a_level_0_that_is_empty_is_advised_filters() {
     let db = open("paired:12");

@@ -1,13 +1,16 @@
 //! How many merges run at once beside writers.
 //!
-//! 1. Where the store has at least as many threads as there are cores, a merge more takes the core of whoever writes.
-//!    While level 0 can wait that gains nothing: what is merged later is more at once, and written fewer times.
-//! 2. So while memtables become full one after the other, no merge begins that would leave no core to who fills them,
-//!    unless level 0 comes near to where writers are slowed, or the bytes of all merges that are due a quarter of the
-//!    way to it. Nor, while a merge is put off, do filters get smaller for the budget. To move a table, if that comes first, costs nothing.
+//! 1. Where the store has at least as many threads as there are cores, a merge more takes the core
+//!    of whoever writes. While level 0 can wait that gains nothing: what is merged later is more at
+//!    once, and written fewer times.
+//! 2. So while memtables become full one after the other, no merge begins that would leave no core
+//!    to who fills them, unless level 0 comes near to where writers are slowed, or the bytes of all
+//!    merges that are due a quarter of the way to it. Nor, while a merge is put off, do filters get
+//!    smaller for the budget. To move a table, if that comes first, costs nothing.
 //! 3. When none became full for a while, or somebody waits for merges, all threads take part.
 //!
-//! What it gains: docs/performance.md, *A core for who writes*. Called by workers that look for a merge.
+//! What it gains: docs/performance.md, *A core for who writes*. Called by workers that look for a
+//! merge.
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +19,8 @@ use crate::env;
 
 /// A memtable that took longer than this to become full is filled by nobody who needs a core.
 const SLOWEST: Duration = Duration::from_secs(5);
-/// For so long at least the next one is taken to be filled; for twice the time that the last one took, if that is more.
+/// For so long at least the next one is taken to be filled; for twice the time that the last one
+/// took, if that is more.
 const LEAST: Duration = Duration::from_secs(2);
 
 /// How many threads run at once.
@@ -69,13 +73,15 @@ pub(crate) struct Beside<'a> {
 }
 
 impl Beside<'_> {
-    /// Whether it would leave no core to writers. The first of all jobs never does, whatever there is of cores.
+    /// Whether it would leave no core to writers. The first of all jobs never does, whatever there
+    /// is of cores.
     pub(crate) fn takes_a_core(&self) -> bool {
         self.threads >= self.cores && self.running >= self.cores.saturating_sub(1).max(1)
     }
 
-    /// Three quarters of the way from where merges begin to where writers are slowed by level 0, or more; or a quarter
-    /// of the way to where they are by debt, which a merge takes longer to bring down.
+    /// Three quarters of the way from where merges begin to where writers are slowed by level 0, or
+    /// more; or a quarter of the way to where they are by debt, which a merge takes longer to bring
+    /// down.
     pub(crate) fn is_behind(&self) -> bool {
         let CompactionOptions { l0_trigger, slow_runs, slow_debt_bytes, .. } = *self.options;
         let far = slow_runs.saturating_sub(l0_trigger).saturating_mul(3) / 4;
@@ -208,7 +214,8 @@ mod tests {
         assert!(db.stats().compactions > 3);
     }
 
-    /// Fills level 0 while another job seems to run, as if the last memtable had become full at this moment.
+    /// Fills level 0 while another job seems to run, as if the last memtable had become full at
+    /// this moment.
     fn put_off(db: &Db, full_at: Instant) {
         db.pause_compaction().unwrap();
         state(db).busy.start_rebuild(u64::MAX).unwrap();

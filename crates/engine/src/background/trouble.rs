@@ -1,5 +1,5 @@
-//! What becomes of jobs that failed and are tried again: pauses that double, who is told, and what statistics
-//! report of it.
+//! What becomes of jobs that failed and are tried again: pauses that double, who is told, and what
+//! statistics report of it.
 
 use std::fmt;
 use std::sync::Arc;
@@ -13,8 +13,8 @@ use crate::error::{BackgroundJob, Error, Result};
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// The last failure of a background job, and how jobs of its kind have fared since the store was opened: see
-/// [`Stats::background_error`](crate::Stats::background_error).
+/// The last failure of a background job, and how jobs of its kind have fared since the store was
+/// opened: see [`Stats::background_error`](crate::Stats::background_error).
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
@@ -32,8 +32,8 @@ pub struct BackgroundError {
     pub failures: u64,
     /// Attempts among all that came after a failed one.
     pub retries: u64,
-    /// How long until the next attempt is due, zero where it is under way. `None` where there is none to come:
-    /// one has succeeded since, or the store refuses writes.
+    /// How long until the next attempt is due, zero where it is under way. `None` where there is
+    /// none to come: one has succeeded since, or the store refuses writes.
     pub next_retry: Option<Duration>,
 }
 
@@ -159,8 +159,8 @@ impl Trouble {
         self.attempts.failed_in_a_row
     }
 
-    /// Until when a writer waits for `job`, which goes on failing, where it waits `limit`; none where it does
-    /// not fail.
+    /// Until when a writer waits for `job`, which goes on failing, where it waits `limit`; none
+    /// where it does not fail.
     pub(crate) fn held_up_until(&self, limit: Duration) -> Option<Instant> {
         self.attempts.failing_since?.checked_add(limit)
     }

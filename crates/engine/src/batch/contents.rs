@@ -105,7 +105,8 @@ impl<'a> Iterator for BatchIter<'a> {
 }
 
 impl WriteBatch {
-    /// Its operations, in the order in which they were added: as many as [`WriteBatch::len`] counts.
+    /// Its operations, in the order in which they were added: as many as [`WriteBatch::len`]
+    /// counts.
     ///
     /// ```
     /// use trommel::{BatchOp, WriteBatch};
@@ -123,8 +124,8 @@ impl WriteBatch {
     /// Whether the batch can be written, as far as its own sizes go.
     ///
     /// # Errors
-    /// The first operation that is beyond a bound. [`Db::write`](crate::Db::write) refuses the batch
-    /// then, with the [`Error`] that the refusal converts into.
+    /// The first operation that is beyond a bound. [`Db::write`](crate::Db::write) refuses the
+    /// batch then, with the [`Error`] that the refusal converts into.
     pub fn check(&self) -> Result<(), RefusedOperation> {
         self.refused.first().map_or(Ok(()), |refused| Err(*refused))
     }

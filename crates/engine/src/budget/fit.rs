@@ -1,18 +1,18 @@
 //! Which filters are built anew, and smaller, so that all that are built fit the budget again.
 //!
-//! 1. Each table is compared with what it would get at today's price, as the report has it. What it has
-//!    beyond that may go.
-//! 2. Where that is not enough, as tables that have less than planned stay as they are, the price is
-//!    raised until it is.
+//! 1. Each table is compared with what it would get at today's price, as the report has it. What it
+//!    has beyond that may go.
+//! 2. Where that is not enough, as tables that have less than planned stay as they are, the price
+//!    is raised until it is.
 //! 3. Where no price is enough, since the least that is allowed is too much, tables lose their
 //!    filters altogether, those of which they are worth least first. So there always is a way.
-//! 4. Of the tables that have too much, those are taken first that lose least for a byte; and no more of
-//!    them than are needed, with a little room for what comes next.
+//! 4. Of the tables that have too much, those are taken first that lose least for a byte; and no
+//!    more of them than are needed, with a little room for what comes next.
 //!
-//! The tables wait in the queue of rebuilds that no caller asked for ([`rebuild_queue`](crate::rebuild_queue)),
-//! which is filled anew with each version. Each rebuild takes at least a part in 64 from its table's
-//! filters, or all of them (`rebuild/job.rs`): so they come to an end, whatever the sizes that were
-//! expected.
+//! The tables wait in the queue of rebuilds that no caller asked for
+//! ([`rebuild_queue`](crate::rebuild_queue)), which is filled anew with each version. Each rebuild
+//! takes at least a part in 64 from its table's filters, or all of them (`rebuild/job.rs`): so they
+//! come to an end, whatever the sizes that were expected.
 
 use std::sync::Arc;
 
@@ -57,8 +57,8 @@ impl Candidate<'_> {
 }
 
 impl Engine {
-    /// The tables whose filters are to be built anew, so that all take at most `limit` bytes; `held`
-    /// are those of `version`, of which `dropped` are asked no more.
+    /// The tables whose filters are to be built anew, so that all take at most `limit` bytes;
+    /// `held` are those of `version`, of which `dropped` are asked no more.
     pub(super) fn to_fit(
         &self,
         version: &Version,

@@ -1,38 +1,39 @@
 //! A budget of memory for filters: spent where a byte saves most, and kept.
 //!
-//! 1. Before a job writes tables, the tree is taken as it will be when the job is done, with its upper
-//!    levels full and level 0 half full ([`TreeShape`]), and the price of a byte is solved for it. Each
-//!    of its tables gets the filter that is worth most at that price: so tables written one after the
-//!    other, by whatever job, share the budget as if all had been chosen together. Of tables that are
-//!    alike some get more, as far as the bytes go ([`Offer`]).
-//! 2. Should what is then built be more than the budget, since tables that stay have filters that were
-//!    chosen for another tree, something has to give: the job pays a higher price, or others are not
-//!    held any more, whatever wastes fewer reads ([`Engine::choose_by_budget`]).
-//! 3. Whenever a version is installed, the most that filters may hold in memory is set anew. Where all
-//!    filters that are built are more than that, those worth least for their bytes are neither held
-//!    nor asked ([`Engine::settle_filters`]): their tables answer "maybe".
-//! 4. These, and others that are larger than they would be now, are then built anew, and smaller, in
-//!    the background ([`fit`]), until all that are built fit.
-//! 5. Filters of tables that have left the version are dropped as well: nobody will ask them again but
-//!    walks that are under way, which do without. A walk does not keep a table's filters.
+//! 1. Before a job writes tables, the tree is taken as it will be when the job is done, with its
+//!    upper levels full and level 0 half full ([`TreeShape`]), and the price of a byte is solved
+//!    for it. Each of its tables gets the filter that is worth most at that price: so tables
+//!    written one after the other, by whatever job, share the budget as if all had been chosen
+//!    together. Of tables that are alike some get more, as far as the bytes go ([`Offer`]).
+//! 2. Should what is then built be more than the budget, since tables that stay have filters that
+//!    were chosen for another tree, something has to give: the job pays a higher price, or others
+//!    are not held any more, whatever wastes fewer reads ([`Engine::choose_by_budget`]).
+//! 3. Whenever a version is installed, the most that filters may hold in memory is set anew. Where
+//!    all filters that are built are more than that, those worth least for their bytes are neither
+//!    held nor asked ([`Engine::settle_filters`]): their tables answer "maybe".
+//! 4. These, and others that are larger than they would be now, are then built anew, and smaller,
+//!    in the background ([`fit`]), until all that are built fit.
+//! 5. Filters of tables that have left the version are dropped as well: nobody will ask them again
+//!    but walks that are under way, which do without. A walk does not keep a table's filters.
 //!
-//! Invariant: of filters no more is held in memory, pinned and cached, than the budget in force, whatever
-//! is read ([`FilterMemory`](trommel_sstable::FilterMemory) counts before it allocates). Where the budget
-//! falls, as keys are merged away or options change, nothing beyond the new one is admitted from then on,
-//! and it is in force as soon as reads that were asking a dropped filter have ended; `set_options` and
-//! `wait_idle` wait for them. Who reads a table for long, as walks, merges, rebuilds and `verify` do, holds
-//! none of its filters. What is built may be more only while the rebuild that makes it fit is queued;
-//! `wait_idle` waits for it. The filters of a table whose sidecar is of no use are counted as those that
-//! stand in.
+//! Invariant: of filters no more is held in memory, pinned and cached, than the budget in force,
+//! whatever is read ([`FilterMemory`](trommel_sstable::FilterMemory) counts before it allocates).
+//! Where the budget falls, as keys are merged away or options change, nothing beyond the new one is
+//! admitted from then on, and it is in force as soon as reads that were asking a dropped filter
+//! have ended; `set_options` and `wait_idle` wait for them. Who reads a table for long, as walks,
+//! merges, rebuilds and `verify` do, holds none of its filters. What is built may be more only
+//! while the rebuild that makes it fit is queued; `wait_idle` waits for it. The filters of a table
+//! whose sidecar is of no use are counted as those that stand in.
 //!
-//! What is too small is not built anew, only because there is room again: it costs reads, now, to save
-//! reads that may never come. Compactions and `rebuild_filters` do so; [`BudgetReport::tables`] lists it,
-//! with what each table should have.
+//! What is too small is not built anew, only because there is room again: it costs reads, now, to
+//! save reads that may never come. Compactions and `rebuild_filters` do so;
+//! [`BudgetReport::tables`] lists it, with what each table should have.
 //!
-//! What is not done: nothing here runs where a lookup runs. A price is solved in the thread of the job
-//! that needs it, of levels rather than tables, from menus that the process keeps.
+//! What is not done: nothing here runs where a lookup runs. A price is solved in the thread of the
+//! job that needs it, of levels rather than tables, from menus that the process keeps.
 //!
-//! Called by [`Outputs`](crate::output::Outputs), by `install`, `set_options` and the filter report.
+//! Called by [`Outputs`](crate::output::Outputs), by `install`, `set_options` and the filter
+//! report.
 
 mod fit;
 mod report;
@@ -70,14 +71,15 @@ use crate::version::{Keeping, TableFile, Version};
 const ENOUGH_LOOKUPS: u64 = 10_000;
 /// The share of lookups that find nothing, until enough were seen.
 const USUAL_MISSES: f64 = 0.5;
-/// No fewer are planned for than this because of what was seen: a store that has only hit so far may
-/// miss tomorrow.
+/// No fewer are planned for than this because of what was seen: a store that has only hit so far
+/// may miss tomorrow.
 const FEWEST_MISSES: f64 = 0.01;
-/// Part of the budget that is not planned for, one in so many, as what is built is never quite what was
-/// planned: to do without one filter costs far more reads than all filters being smaller by as much.
+/// Part of the budget that is not planned for, one in so many, as what is built is never quite what
+/// was planned: to do without one filter costs far more reads than all filters being smaller by as
+/// much.
 const RESERVE: u64 = 200;
-/// How often a job's price is raised where its filters do not fit, at first by the 64th root of 2, which
-/// takes a 50th of a bit from each key, then by ever more.
+/// How often a job's price is raised where its filters do not fit, at first by the 64th root of 2,
+/// which takes a 50th of a bit from each key, then by ever more.
 const MOST_STEPS: i32 = 48;
 
 /// Longest wait for reads that are asking filters which have to go, and for how long nobody looks.
@@ -158,8 +160,8 @@ impl Engine {
         Ok(Terms { solver, workload, offer, misses })
     }
 
-    /// The filters of whole keys of the tables that a job writes to physical `level`, where `version`
-    /// is the one that they join.
+    /// The filters of whole keys of the tables that a job writes to physical `level`, where
+    /// `version` is the one that they join.
     pub(crate) fn choose_by_budget(
         &self,
         budget: &FilterBudget,
@@ -227,16 +229,17 @@ impl Engine {
         Ok(Choice::same(best.1))
     }
 
-    /// Has the filters of `version` held and asked, or not: as the options say of the last level, and
-    /// as a budget allows; sets what all of them may hold, and has built anew what is too large. Once
-    /// the store is open the manifest's lock must be held, so that the last word is said of the version
-    /// in force.
+    /// Has the filters of `version` held and asked, or not: as the options say of the last level,
+    /// and as a budget allows; sets what all of them may hold, and has built anew what is too
+    /// large. Once the store is open the manifest's lock must be held, so that the last word is
+    /// said of the version in force.
     pub(crate) fn settle_filters(&self, version: &Version) {
         let losses = self.tables.look_for_damage(version);
         self.budget_history.losses.store(losses, Relaxed);
         let options = self.options.load();
         let limit = options.filters.budget_bytes(version.keys()).unwrap_or(u64::MAX);
-        // From now on nothing beyond it is admitted: one that falls is in force once the rest has gone.
+        // From now on nothing beyond it is admitted: one that falls is in force once the rest has
+        // gone.
         let filters = self.memory.filters();
         filters.set_limit(limit);
         let budget = options.filters.budget();
@@ -257,8 +260,8 @@ impl Engine {
             // Those that left while there was no budget.
             self.tables.retired().iter().for_each(|table| self.forget_filters(table));
         }
-        // What takes more than its stored bytes (cut filters do) was counted with too little above, and
-        // pieces of tables closed since may lie in the cache.
+        // What takes more than its stored bytes (cut filters do) was counted with too little above,
+        // and pieces of tables closed since may lie in the cache.
         self.tables.close_until(|| filters.is_kept());
         if !filters.is_kept() {
             self.memory.empty_cache();
@@ -266,9 +269,9 @@ impl Engine {
         self.queue_to_fit(waiting);
     }
 
-    /// Waits until no more of filters is held than was set last: until the reads have ended that were
-    /// asking those that were dropped. One that takes longer than [`LONGEST_FALL`] is not waited for,
-    /// lest it wait for the caller; the limit comes into force when it ends.
+    /// Waits until no more of filters is held than was set last: until the reads have ended that
+    /// were asking those that were dropped. One that takes longer than [`LONGEST_FALL`] is not
+    /// waited for, lest it wait for the caller; the limit comes into force when it ends.
     pub(crate) fn wait_for_limit(&self) {
         let end = env::now() + LONGEST_FALL;
         while !self.memory.filters().is_kept() && env::now() < end {
@@ -276,8 +279,8 @@ impl Engine {
         }
     }
 
-    /// Settles anew where filters of tables themselves were found to stand in for sidecars, and take
-    /// other bytes than these; whether they were.
+    /// Settles anew where filters of tables themselves were found to stand in for sidecars, and
+    /// take other bytes than these; whether they were.
     pub(crate) fn settle_losses(&self) -> bool {
         if self.options.load().filters.budget().is_none()
             || self.tables.look_for_damage(&self.version())
@@ -410,8 +413,8 @@ struct Terms {
     misses: Misses,
 }
 
-/// The filter of `table`, whose reads in vain would cost `weight` without it. The manifest does not say
-/// of what kind it is: how often it errs is taken from its bytes.
+/// The filter of `table`, whose reads in vain would cost `weight` without it. The manifest does not
+/// say of what kind it is: how often it errs is taken from its bytes.
 fn held(budget: &FilterBudget, table: &TableFile, weight: f64) -> Held {
     let bits = table.built_bytes() as f64 * 8.0 / table.keys.max(1) as f64;
     let kind = budget.kinds().first().copied().unwrap_or(FilterKind::Paired);

@@ -1,9 +1,10 @@
 //! How a budget is kept, and how far each table is from what it should have today.
 //!
-//! 1. The price is solved for the tree as it is. What a table should have is what it would get if it
-//!    were written again now, in its place.
+//! 1. The price is solved for the tree as it is. What a table should have is what it would get if
+//!    it were written again now, in its place.
 //! 2. Its drift is what its filter has beyond that: bytes, and reads in vain.
-//! 3. The drift has a reason: the tables' filters are of another time, another level, another policy.
+//! 3. The drift has a reason: the tables' filters are of another time, another level, another
+//!    policy.
 
 use std::fmt;
 
@@ -34,27 +35,27 @@ pub struct BudgetReport {
     /// Bytes that filters may take in memory, for the keys that there are now. One that falls is in
     /// force once what is beyond it has left the memory, as lookups that were asking it end.
     pub budget_bytes: u64,
-    /// Bytes of the filters of all tables, as they are stored, but for those of a last level that is
-    /// to have none. More than the budget only while tables are queued for a rebuild, below.
+    /// Bytes of the filters of all tables, as they are stored, but for those of a last level that
+    /// is to have none. More than the budget only while tables are queued for a rebuild, below.
     pub built_bytes: u64,
-    /// Bytes of filters in memory now, pinned and in the block cache: never more than the budget. Less
-    /// than what is built, where not all filters were asked yet.
+    /// Bytes of filters in memory now, pinned and in the block cache: never more than the budget.
+    /// Less than what is built, where not all filters were asked yet.
     pub resident_bytes: u64,
     /// Tables whose filters are neither held nor asked, as others are worth more for their bytes.
     pub dropped_tables: u64,
     /// Bytes of those filters, as stored.
     pub dropped_bytes: u64,
-    /// Tables in the queue of the rebuild `fit-budget`, which makes filters smaller in the background
-    /// until all that are built fit: those waiting, and those being rebuilt.
+    /// Tables in the queue of the rebuild `fit-budget`, which makes filters smaller in the
+    /// background until all that are built fit: those waiting, and those being rebuilt.
     pub queued_rebuilds: u64,
     /// Why such a rebuild failed, where it is to be tried again.
     pub rebuild_failure: Option<String>,
-    /// What a byte is worth: reads in vain that one more would save, of a lookup. 0 where all filters
-    /// are as large as they may be, infinite where the floors take more than there is. It holds for few
-    /// bytes only: see `saved_by_a_mib`.
+    /// What a byte is worth: reads in vain that one more would save, of a lookup. 0 where all
+    /// filters are as large as they may be, infinite where the floors take more than there is. It
+    /// holds for few bytes only: see `saved_by_a_mib`.
     pub price: f64,
-    /// Reads in vain of a lookup that would be saved by a budget of 1 MiB more: the difference of what is
-    /// planned with either, so at most `planned_wasted_reads`.
+    /// Reads in vain of a lookup that would be saved by a budget of 1 MiB more: the difference of
+    /// what is planned with either, so at most `planned_wasted_reads`.
     pub saved_by_a_mib: f64,
     /// The share of lookups that find nothing, as planned for.
     pub misses: f64,
@@ -141,8 +142,8 @@ pub struct TableDrift {
 pub enum DriftReason {
     /// It is, but for rounding.
     AsPlanned,
-    /// It is larger, as the table was built when it lay in a higher level: it moved down since without
-    /// being written again, or levels were opened above it.
+    /// It is larger, as the table was built when it lay in a higher level: it moved down since
+    /// without being written again, or levels were opened above it.
     Moved {
         /// The level it was built for.
         from: usize,

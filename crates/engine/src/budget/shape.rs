@@ -1,17 +1,17 @@
 //! A version as the solver sees it: runs of tables that are alike.
 //!
 //! 1. A table's *reach*, how likely a lookup comes to it, is the share of keys that lie in its key
-//!    range. They are counted by the levels below 0, the *ruler*: whole tables, and of those that lie
-//!    partly in the range the part that the bytes of the keys make likely, as if keys lay evenly
-//!    between the table's first and last; no file is looked at.
-//! 2. Each level below 0 is one run of tables of average size, or of a few sizes where they are small
-//!    and differ, so that what is solved does not grow with the tables. So is each table of level 0,
-//!    where there are few.
+//!    range. They are counted by the levels below 0, the *ruler*: whole tables, and of those that
+//!    lie partly in the range the part that the bytes of the keys make likely, as if keys lay
+//!    evenly between the table's first and last; no file is looked at.
+//! 2. Each level below 0 is one run of tables of average size, or of a few sizes where they are
+//!    small and differ, so that what is solved does not grow with the tables. So is each table of
+//!    level 0, where there are few.
 //! 3. What a job reads is left out, and what it will write put in.
-//! 4. Upper levels fill and empty, and their filters take more bits for a key than others; these are not
-//!    taken from tables that are there already. So level 0 is planned for half as full as it gets before
-//!    it is merged, with runs as the last one that was written, and each level above the last as full as
-//!    it may get: unless what is to come would make up much of the tree.
+//! 4. Upper levels fill and empty, and their filters take more bits for a key than others; these
+//!    are not taken from tables that are there already. So level 0 is planned for half as full as
+//!    it gets before it is merged, with runs as the last one that was written, and each level above
+//!    the last as full as it may get: unless what is to come would make up much of the tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,12 +26,12 @@ use crate::version::{TableFile, Version};
 /// Runs of level 0 that are solved one by one; where there are more, neighbours are put together.
 const MOST_NEWEST: usize = 16;
 
-/// Tables of so many keys and more are put together whatever their sizes: a cache line is nothing to
-/// their filters, so that all are worth as many bits for a key.
+/// Tables of so many keys and more are put together whatever their sizes: a cache line is nothing
+/// to their filters, so that all are worth as many bits for a key.
 const MANY_KEYS: u64 = 1 << 16;
 
-/// Tables differ where their keys are off the average by more than this part of it, one in so many, on
-/// average.
+/// Tables differ where their keys are off the average by more than this part of it, one in so many,
+/// on average.
 const UNLIKE: u64 = 4;
 
 /// Keys that are not there are planned for, in each level, up to this part of all: one in so many.
@@ -55,7 +55,8 @@ pub(crate) struct Outlook {
     pub(super) run_keys: u64,
     /// Keys of all tables.
     pub(super) keys: u64,
-    /// Keys that each physical level above the last may have; 0 where that is not to be planned for.
+    /// Keys that each physical level above the last may have; 0 where that is not to be planned
+    /// for.
     pub(super) full: [u64; LEVELS],
 }
 
@@ -153,7 +154,8 @@ impl TreeShape {
         &self.tree
     }
 
-    /// The level that the job writes to, and what its tables' reads in vain cost without filters, each.
+    /// The level that the job writes to, and what its tables' reads in vain cost without filters,
+    /// each.
     pub(super) fn job(&self, workload: &Workload) -> (usize, f64) {
         let Some((place, level)) = self.job else { return (0, 0.0) };
         (level, self.weights_of_places(workload).get(place).map_or(0.0, |(each, _)| *each))
@@ -241,7 +243,8 @@ impl Builder<'_> {
         }
     }
 
-    /// A deeper level, which may have `full` keys; at most so many are planned for beyond those there.
+    /// A deeper level, which may have `full` keys; at most so many are planned for beyond those
+    /// there.
     fn add_level(
         &mut self,
         level: usize,

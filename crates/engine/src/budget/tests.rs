@@ -75,7 +75,8 @@ fn check_fits(db: &Db) {
     db.verify().unwrap();
 }
 
-/// A budget that is lowered on reopening: what is too large is built anew, by a job that has a name.
+/// A budget that is lowered on reopening: what is too large is built anew, by a job that has a
+/// name.
 #[test]
 fn what_is_too_large_is_rebuilt_until_it_fits() {
     for threads in [0, 2] {
@@ -103,7 +104,8 @@ fn what_is_too_large_is_rebuilt_until_it_fits() {
         check_fits(&db);
         let wasted = check(&db);
         let report = budget(&db);
-        // Filters of 500 keys come in steps of a cache line, and each table takes some memory besides.
+        // Filters of 500 keys come in steps of a cache line, and each table takes some memory
+        // besides.
         assert!(report.resident_bytes * 10 > report.budget_bytes * 7, "it is used: {report}");
         assert!((20..1_600).contains(&wasted), "four bits a key err once in five: {wasted}");
         assert_eq!(names(&vfs, ".sst"), data, "data is never written");
@@ -116,8 +118,8 @@ fn what_is_too_large_is_rebuilt_until_it_fits() {
     }
 }
 
-/// Two workers at once: what one has rebuilt is seen by the other before the queue is filled anew. Its
-/// table is not taken a second time, in which nothing smaller could be built and all would go.
+/// Two workers at once: what one has rebuilt is seen by the other before the queue is filled anew.
+/// Its table is not taken a second time, in which nothing smaller could be built and all would go.
 #[test]
 fn what_was_rebuilt_meanwhile_keeps_its_filters() {
     let vfs = in_memory();
@@ -168,8 +170,8 @@ fn filters_wait_for_the_end_of_a_pause() {
     }
 }
 
-/// Budgets below the smallest filters, and below what floors allow: filters go altogether, and there
-/// is an end.
+/// Budgets below the smallest filters, and below what floors allow: filters go altogether, and
+/// there is an end.
 #[test]
 fn any_budget_is_reached() {
     let by_prefix = |options: Options| {
@@ -201,7 +203,8 @@ fn any_budget_is_reached() {
     }
 }
 
-/// The floors of a budget may be more than it is. The budget is what is kept, and the report says why.
+/// The floors of a budget may be more than it is. The budget is what is kept, and the report says
+/// why.
 #[test]
 fn floors_give_way_to_the_budget() {
     for filters in ["budget=6/key,L0-=8..", "budget=2KiB,L0-=10.."] {
@@ -277,8 +280,8 @@ fn a_read_that_fails_once_takes_no_filter_away() {
     }
 }
 
-/// Tables whose data cannot be read, time and again, lose their filters: for that nothing is read of
-/// them.
+/// Tables whose data cannot be read, time and again, lose their filters: for that nothing is read
+/// of them.
 #[test]
 fn a_table_that_cannot_be_read_goes_without() {
     let disk = SimDisk::new();

@@ -1,16 +1,19 @@
 //! What goes down together: neighbours of one level that share a compaction.
 //!
-//! 1. A level is a list of *units* by key: of level 0 the groups of runs that overlap one another, of a deeper
-//!    level its tables. Units overlap no others.
-//! 2. A plan begins with one unit, or several side by side, and takes its neighbours along, one by one, first
-//!    towards greater keys and then towards smaller ones, while [`Planner::may_join`] agrees.
-//! 3. A neighbour that lies within the tables of the output level which are rewritten anyway costs nothing more
-//!    than itself, and joins while the job stays within its limit.
+//! 1. A level is a list of *units* by key: of level 0 the groups of runs that overlap one another,
+//!    of a deeper level its tables. Units overlap no others.
+//! 2. A plan begins with one unit, or several side by side, and takes its neighbours along, one by
+//!    one, first towards greater keys and then towards smaller ones, while [`Planner::may_join`]
+//!    agrees.
+//! 3. A neighbour that lies within the tables of the output level which are rewritten anyway costs
+//!    nothing more than itself, and joins while the job stays within its limit.
 //! 4. Large runs of level 0 that overlap nothing are moved together, unread.
-//! 5. Small ones are merged into one table, with what lies between them in the output level where that
-//!    is little: moved one by one they would stay small tables for ever, each with its place in the version.
+//! 5. Small ones are merged into one table, with what lies between them in the output level where
+//!    that is little: moved one by one they would stay small tables for ever, each with its place
+//!    in the version.
 //!
-//! A plan looks at each unit a bounded number of times; finding the groups of level 0 sorts it once.
+//! A plan looks at each unit a bounded number of times; finding the groups of level 0 sorts it
+//! once.
 //!
 //! Called by the planner.
 
@@ -127,7 +130,8 @@ struct Gathered<'a> {
 }
 
 impl Planner<'_> {
-    /// The group at `seed` of level 0 into `output_level`, with neighbours, unless it would touch a running plan.
+    /// The group at `seed` of level 0 into `output_level`, with neighbours, unless it would touch a
+    /// running plan.
     pub(super) fn down_from_0(
         &self,
         groups: &Groups,
@@ -153,8 +157,8 @@ impl Planner<'_> {
         self.checked(self.inputs(0, upper, &gathered, output_level), reason)
     }
 
-    /// The tables at `seed`, side by side in `level`, which is not level 0, into `output_level`, with
-    /// neighbours, unless they would touch a running plan.
+    /// The tables at `seed`, side by side in `level`, which is not level 0, into `output_level`,
+    /// with neighbours, unless they would touch a running plan.
     pub(super) fn down_from(
         &self,
         level: usize,
@@ -169,7 +173,8 @@ impl Planner<'_> {
         };
         let unit = |at| run.get(at).map(Unit::of);
         let mut gathered = self.gather(level, unit, closed(&seed)?, output_level)?;
-        // What came along may share a key with its neighbour, though no version of ours has such tables.
+        // What came along may share a key with its neighbour, though no version of ours has such
+        // tables.
         while let Some(wider) = closed(&gathered.units).filter(|all| *all != gathered.units) {
             gathered = self.gather(level, unit, wider, output_level)?;
         }
@@ -295,8 +300,8 @@ impl Planner<'_> {
     }
 }
 
-/// Runs of level 0 as few sorted sequences of tables that do not overlap: a compaction opens one table of each
-/// at a time.
+/// Runs of level 0 as few sorted sequences of tables that do not overlap: a compaction opens one
+/// table of each at a time.
 pub(crate) fn sequences(runs: &[Arc<TableFile>]) -> Vec<Vec<Arc<TableFile>>> {
     let mut by_key: Vec<&Arc<TableFile>> = runs.iter().collect();
     by_key.sort_by(|a, b| a.smallest.cmp(&b.smallest));

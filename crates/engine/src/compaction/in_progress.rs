@@ -1,8 +1,9 @@
-//! Which merges are running, and of which tables the filters are being rebuilt: what the planner must
-//! keep away from.
+//! Which merges are running, and of which tables the filters are being rebuilt: what the planner
+//! must keep away from.
 //!
 //! Invariants, checked whenever a job starts:
-//! 1. No table is an input of two running jobs, nor of one while another goes on that has written it.
+//! 1. No table is an input of two running jobs, nor of one while another goes on that has written
+//!    it.
 //! 2. No two running plans write overlapping key ranges into one level.
 
 use std::collections::HashSet;
@@ -57,7 +58,8 @@ impl InProgress {
         Some(self.add(inputs, output, plan.trivial_move))
     }
 
-    /// Marks the table with this file number as one whose filters are rebuilt; `None` if a job has it.
+    /// Marks the table with this file number as one whose filters are rebuilt; `None` if a job has
+    /// it.
     pub(crate) fn start_rebuild(&mut self, number: u64) -> Option<JobId> {
         (!self.is_busy(number)).then(|| self.add(vec![number], None, false))
     }

@@ -34,7 +34,8 @@ pub(crate) enum Verdict {
 pub(crate) struct DropRule {
     /// Ascending.
     snapshots: Vec<SeqNo>,
-    /// The first words of the last key judged, its length, and all of it where it is longer than they are.
+    /// The first words of the last key judged, its length, and all of it where it is longer than
+    /// they are.
     words: u128,
     len: usize,
     long: Vec<u8>,

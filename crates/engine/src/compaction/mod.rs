@@ -1,8 +1,8 @@
 //! Compaction: which tables are merged when, what a merge may drop, where its outputs end, and
 //! how writers are slowed while it lags behind. Pure decisions; nothing here touches a file.
 //!
-//! * [`plan`]: the next merge for a version; [`gather`]: which neighbours share it; [`upkeep`]: what is rewritten
-//!   where no level needs one; [`range`]: the merges that compact one key range;
+//! * [`plan`]: the next merge for a version; [`gather`]: which neighbours share it; [`upkeep`]:
+//!   what is rewritten where no level needs one; [`range`]: the merges that compact one key range;
 //! * [`in_progress`]: the running merges, which plans keep away from;
 //! * [`shape`]: target sizes of the levels, scores, and the debt;
 //! * [`pressure`]: the debt's price for writers;

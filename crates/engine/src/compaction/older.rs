@@ -8,8 +8,8 @@
 //! the start level and below, inputs excepted. Running merges need no place of their own, for
 //! their inputs stay in the version until their outputs replace them.
 //!
-//! Called by the worker, with the version current when a stretch of the merge begins, or when the worker begins to
-//! take part in it.
+//! Called by the worker, with the version current when a stretch of the merge begins, or when the
+//! worker begins to take part in it.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -7,22 +7,23 @@
 //!    that overlaps the fewest bytes of the next level per byte of its own first: that moves most
 //!    bytes down per byte written (a random fill of 2000 runs writes each byte 13 times; 19 times
 //!    if tables are taken at random). Tombstones count double, for they free what they meet.
-//! 3. The offer is joined by all tables of the output level that it overlaps, and by tables of its own level that
-//!    cost no further output-level table.
+//! 3. The offer is joined by all tables of the output level that it overlaps, and by tables of its
+//!    own level that cost no further output-level table.
 //! 4. Runs of level 0 that would fill the base level above its target go through it: with what they
 //!    overlap there, into the level below it. What would have to go on at once is written once, not
 //!    twice, and the base level is empty for the next runs. Only while that is a merge of bounded
 //!    size ([`CompactionOptions::max_through_bytes`]), which is so in stores of up to a few times
 //!    the base level's size and in small parts of the key space.
 //! 5. It is refused, and the next one tried, where it would touch a running plan.
-//! 6. Where somebody waits for the store to rest and nothing is left to do, a group of fewer runs than the
-//!    trigger says is merged too, if it finds little in the base level: lookups and walks have to ask each
-//!    of them, and the merge costs less per byte than any further down.
+//! 6. Where somebody waits for the store to rest and nothing is left to do, a group of fewer runs
+//!    than the trigger says is merged too, if it finds little in the base level: lookups and walks
+//!    have to ask each of them, and the merge costs less per byte than any further down.
 //! 7. With nothing to merge it with, a table is moved without being read, unless it overlaps so
-//!    much of the level below the output that its next merge would be too large. Runs of level 0 that overlap
-//!    nothing are moved together; small ones are merged into one table instead ([`gather`](super::gather)).
-//! 8. Where nothing else is to be done, tables are rewritten in place that hold what no reader can see any more,
-//!    and small neighbours are merged ([`upkeep`](super::upkeep)).
+//!    much of the level below the output that its next merge would be too large. Runs of level 0
+//!    that overlap nothing are moved together; small ones are merged into one table instead
+//!    ([`gather`](super::gather)).
+//! 8. Where nothing else is to be done, tables are rewritten in place that hold what no reader can
+//!    see any more, and small neighbours are merged ([`upkeep`](super::upkeep)).
 //!
 //! Invariants of every plan:
 //! * It shares no table with a running plan, and no range with one that writes into its output
@@ -91,7 +92,8 @@ pub(crate) struct Plan {
     pub(crate) range: KeyRange,
 }
 
-/// A table below the output level. Not the file: that leaves the disk when another merge replaces it.
+/// A table below the output level. Not the file: that leaves the disk when another merge replaces
+/// it.
 #[derive(Debug, Clone)]
 pub(crate) struct Grandparent {
     /// What tests call it.
@@ -146,8 +148,9 @@ impl Plan {
     }
 }
 
-/// The next merge that `version` needs and the running plans allow. What only moments before that of the
-/// `oldest` snapshot see is no longer needed; without snapshots that is [`MAX_SEQNO`](trommel_base::MAX_SEQNO).
+/// The next merge that `version` needs and the running plans allow. What only moments before that
+/// of the `oldest` snapshot see is no longer needed; without snapshots that is
+/// [`MAX_SEQNO`](trommel_base::MAX_SEQNO).
 pub(crate) fn plan(
     version: &Version,
     busy: &InProgress,
@@ -230,8 +233,8 @@ impl Planner<'_> {
         })
     }
 
-    /// A group of few overlapping runs of level 0 into the base level, where no more are expected and that is
-    /// cheap.
+    /// A group of few overlapping runs of level 0 into the base level, where no more are expected
+    /// and that is cheap.
     fn few_runs(&self, shape: &Shape) -> Option<Plan> {
         let enough = self.options.few_runs()?;
         let groups = Groups::of(self);
@@ -348,7 +351,8 @@ impl Planner<'_> {
         }
     }
 
-    /// The tables of sorted `output_level` that those of `upper`, from the first key to the last, overlap.
+    /// The tables of sorted `output_level` that those of `upper`, from the first key to the last,
+    /// overlap.
     fn below<'a>(
         &self,
         upper: impl IntoIterator<Item = &'a Arc<TableFile>>,
@@ -359,8 +363,8 @@ impl Planner<'_> {
         Some(self.version.levels[output_level][below].to_vec())
     }
 
-    /// Where the tables of a sorted `level` stand that meet `smallest..=largest`, with all that share a key with
-    /// these, and so on; normally none do.
+    /// Where the tables of a sorted `level` stand that meet `smallest..=largest`, with all that
+    /// share a key with these, and so on; normally none do.
     pub(super) fn closed(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Range<usize> {
         let run = &self.version.levels[level];
         let mut met = self.version.span(level, smallest, largest);

@@ -49,8 +49,8 @@ pub(crate) enum Pressure {
     Stop(Cause),
 }
 
-/// Memtables up to which writers are never slowed: one is being flushed, and half of the next is full.
-/// Where few may wait, they would else be slowed while nothing lags behind.
+/// Memtables up to which writers are never slowed: one is being flushed, and half of the next is
+/// full. Where few may wait, they would else be slowed while nothing lags behind.
 const SLOW_MEMTABLES_MIN: f64 = 1.5;
 
 /// The pressure that `backlog` calls for.

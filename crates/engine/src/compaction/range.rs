@@ -4,8 +4,9 @@
 //! 1. The memtables are flushed (by the caller). Groups of overlapping runs of level 0 that meet
 //!    the range and hold something written before the request go to the base level.
 //! 2. Each deeper level is swept once, by ascending key, several tables a step.
-//! 3. The tables of the last level that are older than the request, or hold tombstones, are rewritten in place, so that
-//!    the tombstones and hidden versions that nobody needs any more leave the disk.
+//! 3. The tables of the last level that are older than the request, or hold tombstones, are
+//!    rewritten in place, so that the tombstones and hidden versions that nobody needs any more
+//!    leave the disk.
 //!
 //! The sweep of a level begins when no merge runs in the range, so that nothing falls behind it.
 //! Writes that arrive meanwhile do not make it longer: each level is swept once, and runs of level
@@ -126,7 +127,8 @@ impl RangeCompaction {
     fn sweep(&mut self, planner: &Planner<'_>) -> Step {
         let below = self.level + 1;
         let (mut offer, mut upper_bytes) = (0..0, 0_u64);
-        // What they overlap, from the first key to the last, of which no table begins before another ends.
+        // What they overlap, from the first key to the last, of which no table begins before
+        // another ends.
         let (mut lower, mut lower_bytes) = (0..0, 0_u64);
         for (at, table) in self.unswept(planner.version) {
             let run = &planner.version.levels[below];
@@ -153,7 +155,8 @@ impl RangeCompaction {
         }
     }
 
-    /// The next tables of the last level that are older than the request, or hold tombstones, in place.
+    /// The next tables of the last level that are older than the request, or hold tombstones, in
+    /// place.
     fn rewrite(&mut self, planner: &Planner<'_>) -> Step {
         let (mut offer, mut bytes): (Vec<Arc<TableFile>>, u64) = (Vec::new(), 0);
         for (_, table) in self.unswept(planner.version) {

@@ -7,9 +7,9 @@
 //! 1. Take all bytes below level 0 as if they lay in the last level.
 //! 2. While that is more than the base level may hold, open the level above with the ratio's part
 //!    of it as its target. No target is smaller than the base level's size: a level smaller than
-//!    what one merge of level 0 brings would be rewritten for nothing. The base level itself may hold
-//!    twice that before one is opened above it, unless it is the last: a fill writes up to some 6 of 100 bytes
-//!    more, and lookups and walks have a run less to ask.
+//!    what one merge of level 0 brings would be rewritten for nothing. The base level itself may
+//!    hold twice that before one is opened above it, unless it is the last: a fill writes up to
+//!    some 6 of 100 bytes more, and lookups and walks have a run less to ask.
 //! 3. The topmost level so opened is needed; level 0 is merged into it, or into a level above it
 //!    that still holds tables (or is about to), since newer data must not pass below older data.
 //! 4. Levels above the needed ones are drained. A level that holds tables is needed until the
@@ -66,8 +66,8 @@ impl Shape {
         Self { base: needed.min(first_held), targets }
     }
 
-    /// Bytes that the level which level 0 is merged into may hold; 0 where that has no bound, or none of its
-    /// own.
+    /// Bytes that the level which level 0 is merged into may hold; 0 where that has no bound, or
+    /// none of its own.
     fn base_target(&self) -> u64 {
         if self.base == LAST { 0 } else { self.targets[self.base] }
     }

@@ -1,20 +1,22 @@
-//! What is done where no level needs a compaction: tables are rewritten in place to give space back, and small
-//! ones to become fewer.
+//! What is done where no level needs a compaction: tables are rewritten in place to give space
+//! back, and small ones to become fewer.
 //!
-//! 1. *Dead entries.* A compaction keeps an older version of a key for as long as a snapshot sees it, and nobody
-//!    comes back for it: its table may stay where it is for ever. What the manifest says of a table tells how
-//!    many there are: as many as it has more entries than keys. Once the oldest snapshot is as new as all of
-//!    the table, a rewrite drops every one of them for certain. After a reopening there are no snapshots.
-//! 2. So it drops the tombstones of a table below which nothing lies. Few of them are left alone, as each
-//!    rewrite costs as much as all of the table: they hide nothing any more.
-//! 3. *Small tables.* Four or more small tables side by side become one, unless one of them has most of their
-//!    bytes. So each rewrite at least doubles the table that a byte lies in, and of tables that come one by one a
-//!    number is left that grows with the logarithm of their bytes.
-//! 4. None of this goes on for ever: what is rewritten for its dead entries has none afterwards, and small tables
-//!    whose merge left as many, as may be where memory for filters is short, are left alone
-//!    ([`TableFile::stays_small`]).
+//! 1. *Dead entries.* A compaction keeps an older version of a key for as long as a snapshot sees
+//!    it, and nobody comes back for it: its table may stay where it is for ever. What the manifest
+//!    says of a table tells how many there are: as many as it has more entries than keys. Once the
+//!    oldest snapshot is as new as all of the table, a rewrite drops every one of them for certain.
+//!    After a reopening there are no snapshots.
+//! 2. So it drops the tombstones of a table below which nothing lies. Few of them are left alone,
+//!    as each rewrite costs as much as all of the table: they hide nothing any more.
+//! 3. *Small tables.* Four or more small tables side by side become one, unless one of them has
+//!    most of their bytes. So each rewrite at least doubles the table that a byte lies in, and of
+//!    tables that come one by one a number is left that grows with the logarithm of their bytes.
+//! 4. None of this goes on for ever: what is rewritten for its dead entries has none afterwards,
+//!    and small tables whose merge left as many, as may be where memory for filters is short, are
+//!    left alone ([`TableFile::stays_small`]).
 //!
-//! Both are rewrites of a bounded number of bytes, so that nothing that is needed meanwhile waits long.
+//! Both are rewrites of a bounded number of bytes, so that nothing that is needed meanwhile waits
+//! long.
 //!
 //! Source of the first: the bottommost files of RocksDB that are marked for compaction.
 //!
@@ -31,12 +33,14 @@ use super::gather::Groups;
 use super::key_range::total_bytes;
 use super::plan::{Plan, Planner, Reason};
 
-/// One in how many entries of a table are tombstones with nothing below them for a rewrite to be worth it.
+/// One in how many entries of a table are tombstones with nothing below them for a rewrite to be
+/// worth it.
 const TOMBSTONES_PART: u64 = 8;
 /// Fewest small tables that are merged.
 const FEWEST_SMALL: usize = 4;
 
-/// Whether `table` in `level` holds entries that a rewrite drops once no snapshot is older than the table.
+/// Whether `table` in `level` holds entries that a rewrite drops once no snapshot is older than the
+/// table.
 fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
     let is_deepest = || {
         (level + 1..LEVELS)
@@ -49,16 +53,16 @@ fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
             && is_deepest()
 }
 
-/// How new the oldest snapshot must be for a table of `version` to hold what a rewrite drops; `None` where none
-/// does.
+/// How new the oldest snapshot must be for a table of `version` to hold what a rewrite drops;
+/// `None` where none does.
 pub(crate) fn dead_from(version: &Version) -> Option<SeqNo> {
     let dead = version.tables().filter(|(level, table)| has_dead(version, *level, table));
     dead.map(|(_, table)| table.max_seqno).min()
 }
 
 impl Planner<'_> {
-    /// Tables that hold what no reader can see any more, in place; runs of level 0 into the `base` level, where
-    /// that is cheap.
+    /// Tables that hold what no reader can see any more, in place; runs of level 0 into the `base`
+    /// level, where that is cheap.
     pub(super) fn dead(&self, base: usize, oldest: SeqNo) -> Option<Plan> {
         let is_dead = |level: usize, table: &Arc<TableFile>| {
             self.count_step();

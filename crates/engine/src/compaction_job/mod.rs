@@ -1,5 +1,5 @@
-//! Running a compaction that was planned ([`crate::compaction`]). Nothing is decided here: the planner chose what to
-//! merge, [`DropRule`] says what to drop, and [`OutputCutter`] where to cut.
+//! Running a compaction that was planned ([`crate::compaction`]). Nothing is decided here: the
+//! planner chose what to merge, [`DropRule`] says what to drop, and [`OutputCutter`] where to cut.
 //!
 //! * [`share`]: which parts of one compaction idle workers take;
 //! * [`stretches`]: which part of a large compaction is installed before the rest.
@@ -58,8 +58,8 @@ impl ReadAhead {
     }
 }
 
-/// Bytes of keys and values, and so many more for each entry, after which a merge looks whether the store is
-/// being closed, somebody else's part of it has failed, or a memtable waits.
+/// Bytes of keys and values, and so many more for each entry, after which a merge looks whether the
+/// store is being closed, somebody else's part of it has failed, or a memtable waits.
 const BETWEEN_LOOKS: usize = if cfg!(any(test, shuttle)) { 16 << 10 } else { 1 << 20 };
 const OF_AN_ENTRY: usize = 1 << 10;
 
@@ -149,7 +149,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes of small tables that took the place of no more of them, so that they are not merged again.
+    /// Notes of small tables that took the place of no more of them, so that they are not merged
+    /// again.
     fn note_in_vain(&self, numbers: &[u64]) {
         let version = self.version();
         let tables = version.tables().filter(|(_, table)| numbers.contains(&table.number));
@@ -206,8 +207,8 @@ impl Engine {
         Outputs::new(self, merge.plan.output_level, version, merge.purpose.clone())
     }
 
-    /// Merges all pieces, of which others may take some. What they write is among `outputs` then, whatever
-    /// the outcome.
+    /// Merges all pieces, of which others may take some. What they write is among `outputs` then,
+    /// whatever the outcome.
     pub(crate) fn merge_with_helpers(
         &self,
         merge: &Arc<SharedMerge>,
@@ -329,9 +330,9 @@ impl Engine {
         Ok(read)
     }
 
-    /// In the middle of a merge: an error if it is not to go on; and a memtable is written out that waits while
-    /// no worker is free. Half of the time is left for the merge: whoever waits for it must not wait for as
-    /// long as somebody writes.
+    /// In the middle of a merge: an error if it is not to go on; and a memtable is written out that
+    /// waits while no worker is free. Half of the time is left for the merge: whoever waits for it
+    /// must not wait for as long as somebody writes.
     fn look_about(&self, merge: &SharedMerge, looks: &mut Looks) -> Result<()> {
         looks.since = 0;
         self.check_merging()?;
@@ -344,16 +345,19 @@ impl Engine {
         Ok(())
     }
 
-    /// An error where no more may be merged or put in force: the store is being closed, or poisoned.
+    /// An error where no more may be merged or put in force: the store is being closed, or
+    /// poisoned.
     fn check_merging(&self) -> Result<()> {
         if self.background.is_closing() {
             return Err(Error::Closed);
         }
-        // Not whether the store is closed: until it is shut down a merge that fails is begun again at once.
+        // Not whether the store is closed: until it is shut down a merge that fails is begun again
+        // at once.
         self.check_unpoisoned()
     }
 
-    /// The inputs of a plan: the runs of level 0 in as few sequences as can be, each deeper level as one.
+    /// The inputs of a plan: the runs of level 0 in as few sequences as can be, each deeper level
+    /// as one.
     fn inputs(&self, plan: &Plan) -> Result<Vec<Source>> {
         let deeper = [&plan.through, &plan.lower].into_iter().filter(|tables| !tables.is_empty());
         let upper = match plan.level {
@@ -404,8 +408,8 @@ fn entries<'a>(tables: impl IntoIterator<Item = &'a Arc<TableFile>>) -> u64 {
     tables.into_iter().map(|table| table.entries).sum()
 }
 
-/// An error if a merge did not read all entries: an input that ended early would otherwise be data lost
-/// without a word.
+/// An error if a merge did not read all entries: an input that ended early would otherwise be data
+/// lost without a word.
 fn check_entries(read: u64, stated: u64) -> Result<()> {
     if read == stated || planted(Bug::ReadErrorEndsCompaction) {
         return Ok(());
@@ -414,8 +418,8 @@ fn check_entries(read: u64, stated: u64) -> Result<()> {
     Err(Error::internal(what))
 }
 
-/// The edit by which `outputs` replace a plan's tables in its output level, and all other inputs too where
-/// nothing of the plan is left.
+/// The edit by which `outputs` replace a plan's tables in its output level, and all other inputs
+/// too where nothing of the plan is left.
 pub(crate) fn edit(plan: &Plan, is_last: bool, outputs: Vec<TableMeta>) -> VersionEdit {
     let upper = plan.upper.iter().map(|table| (plan.level as u8, table.number));
     let through = plan.through.iter().map(|table| (plan.output_level as u8 - 1, table.number));

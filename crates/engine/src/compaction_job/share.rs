@@ -1,17 +1,19 @@
 //! A merge that idle workers take part in.
 //!
-//! 1. The keys of a merge (of one [stretch](super::stretches) of a large one) are divided into *pieces* of about
-//!    an output table each: where tables of its deepest sorted input begin, or, where that divides more
-//!    finely, by the index of its largest table. The worker whose merge it is goes through the pieces from the front; one that has nothing else to do
-//!    takes some from the back, a few at a time, and merges them into tables of its own.
+//! 1. The keys of a merge (of one [stretch](super::stretches) of a large one) are divided into
+//!    *pieces* of about an output table each: where tables of its deepest sorted input begin, or,
+//!    where that divides more finely, by the index of its largest table. The worker whose merge it
+//!    is goes through the pieces from the front; one that has nothing else to do takes some from
+//!    the back, a few at a time, and merges them into tables of its own.
 //! 2. Pieces are given away only while somebody waits for the store to rest, or for a range to be
-//!    compacted: else a thread that is free for the next flush is worth more, and so is a core for who
-//!    writes.
+//!    compacted: else a thread that is free for the next flush is worth more, and so is a core for
+//!    who writes.
 //! 3. The owner ends where the first piece begins that was given away, waits for the helpers, and
-//!    installs all tables together. Whatever fails fails the merge; tables that are not in force are removed.
+//!    installs all tables together. Whatever fails fails the merge; tables that are not in force
+//!    are removed.
 //!
-//! Where nobody helps the owner's tables are those of a merge that cannot be shared. All versions of a
-//! key lie in one piece.
+//! Where nobody helps the owner's tables are those of a merge that cannot be shared. All versions
+//! of a key lie in one piece.
 //!
 //! Called by the worker that runs a plan, and by those that look for work.
 
@@ -27,13 +29,13 @@ use crate::version::TableFile;
 use crate::compaction::key_range::total_bytes;
 use crate::compaction::plan::Plan;
 
-/// Tables' worth of bytes from which on a merge is shared: a smaller one is soon done, and what is taken
-/// of it ends in tables that are smaller than they need be.
+/// Tables' worth of bytes from which on a merge is shared: a smaller one is soon done, and what is
+/// taken of it ends in tables that are smaller than they need be.
 const FEWEST_TABLES: u64 = 4;
 
 impl Engine {
-    /// Where the pieces of the merge of `plan` begin, but for the first one; nowhere if it is too small to
-    /// be shared.
+    /// Where the pieces of the merge of `plan` begin, but for the first one; nowhere if it is too
+    /// small to be shared.
     pub(crate) fn piece_bounds(&self, plan: &Plan) -> Result<Vec<Box<[u8]>>> {
         let table_bytes = self.options.load().table_bytes.max(1);
         let pieces = plan.input_bytes().div_ceil(table_bytes);
@@ -58,8 +60,8 @@ impl Engine {
     }
 }
 
-/// Where tables of a sorted run begin that divide it into so many pieces, at most, of about the same
-/// size.
+/// Where tables of a sorted run begin that divide it into so many pieces, at most, of about the
+/// same size.
 pub(crate) fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> {
     let all = total_bytes(run);
     let each = all.div_ceil(pieces.max(1)).max(1);

@@ -1,20 +1,24 @@
 //! A large merge in *stretches* of its keys, each put in force as soon as it is merged.
 //!
-//! 1. A merge is divided where tables of its output level begin, into stretches of some tables' worth of
-//!    inputs. What a stretch writes takes the place of the tables of the output level that it has read, and
-//!    those leave the disk before the next stretch begins.
-//! 2. The inputs from levels above stay until the last stretch is in force. Meanwhile they say once more
-//!    what the outputs say: the same entries with the same sequence numbers, in a level that is asked
-//!    first. So whoever reads, opens the store after a crash or merges them anew finds what was there.
-//! 3. Nobody else may take the outputs of a merge that goes on ([`in_progress`](crate::compaction::in_progress)).
+//! 1. A merge is divided where tables of its output level begin, into stretches of some tables'
+//!    worth of inputs. What a stretch writes takes the place of the tables of the output level that
+//!    it has read, and those leave the disk before the next stretch begins.
+//! 2. The inputs from levels above stay until the last stretch is in force. Meanwhile they say once
+//!    more what the outputs say: the same entries with the same sequence numbers, in a level that
+//!    is asked first. So whoever reads, opens the store after a crash or merges them anew finds
+//!    what was there.
+//! 3. Nobody else may take the outputs of a merge that goes on
+//!    ([`in_progress`](crate::compaction::in_progress)).
 //!
-//! Where filters have a budget a merge is one stretch: those of outputs and of inputs that stay would not fit
-//! it together.
+//! Where filters have a budget a merge is one stretch: those of outputs and of inputs that stay
+//! would not fit it together.
 //!
-//! A stretch pins the version it begins with: what another merge replaces meanwhile leaves the disk when it ends.
+//! A stretch pins the version it begins with: what another merge replaces meanwhile leaves the disk
+//! when it ends.
 //!
-//! Beside its inputs a merge needs room for what it brings down from above, and for a stretch; not for all that
-//! it writes. One that is given up leaves what it has put in force, and all that it was to bring down.
+//! Beside its inputs a merge needs room for what it brings down from above, and for a stretch; not
+//! for all that it writes. One that is given up leaves what it has put in force, and all that it
+//! was to bring down.
 //!
 //! Called by the worker that runs a plan.
 
@@ -27,10 +31,12 @@ use super::share::beginnings;
 use crate::compaction::key_range::total_bytes;
 use crate::compaction::plan::Plan;
 
-/// Tables' worth of inputs of a stretch, at least: each costs a sync of the manifest and of the directory.
+/// Tables' worth of inputs of a stretch, at least: each costs a sync of the manifest and of the
+/// directory.
 const STRETCH_TABLES: u64 = 2;
 
-/// Threads that find a table's worth of a stretch each, at most: with more of them large merges would be one.
+/// Threads that find a table's worth of a stretch each, at most: with more of them large merges
+/// would be one.
 const MOST_SHARING: u64 = 4;
 
 /// Tables' worth of inputs from which on a merge is divided: each stretch ends a table early.
@@ -39,19 +45,20 @@ const FEWEST_TABLES: u64 = 8;
 /// Most stretches of a merge: each of its inputs is sought in, and read ahead, once in each.
 const MOST_STRETCHES: u64 = 64;
 
-/// How much larger than its share of a stretch a table may be: how many bytes there are is an estimate.
+/// How much larger than its share of a stretch a table may be: how many bytes there are is an
+/// estimate.
 const SLACK: f64 = 1.125;
 
-/// The size of tables that hold a stretch of so many bytes evenly, as near to `table_bytes` as can be: what
-/// is left over would make a small table at the end of each. From 0.75 to 1.7 times as much: what is merged into a
-/// small stretch may be far more than its share.
+/// The size of tables that hold a stretch of so many bytes evenly, as near to `table_bytes` as can
+/// be: what is left over would make a small table at the end of each. From 0.75 to 1.7 times as
+/// much: what is merged into a small stretch may be far more than its share.
 pub(crate) fn even(bytes: f64, table_bytes: u64) -> u64 {
     let tables = (bytes / table_bytes as f64).round().max(1.0);
     ((bytes / tables * SLACK).ceil() as u64).max(table_bytes / 4 * 3)
 }
 
-/// Bytes of inputs of a stretch, at least: idle workers are to find something of it to do, and all inputs are
-/// read ahead anew in each.
+/// Bytes of inputs of a stretch, at least: idle workers are to find something of it to do, and all
+/// inputs are read ahead anew in each.
 pub(crate) fn least_bytes(options: &Options) -> u64 {
     let threads = options.background_threads as u64;
     let tables = STRETCH_TABLES.max(threads.min(MOST_SHARING));

@@ -121,8 +121,8 @@ fn a_filter_made_bad_is_flagged_and_the_good_one_is_not() {
     assert_eq!(db.filter_report().alarms().count(), 0, "what was counted is forgotten");
 }
 
-/// At a snapshot nobody can tell whether the "maybe" of a table with newer entries was false. Its "no" counted all the
-/// same, so that the rate was 0 and hid what a bad filter did.
+/// At a snapshot nobody can tell whether the "maybe" of a table with newer entries was false. Its
+/// "no" counted all the same, so that the rate was 0 and hid what a bad filter did.
 #[test]
 fn answers_that_cannot_be_judged_do_not_count() {
     let vfs = Arc::new(MemoryVfs::new());

@@ -1,20 +1,21 @@
 //! Files that nothing refers to any more, waiting to be removed, or to be written over.
 //!
-//! 1. A table's last reader, which may be any thread, only queues it here; the removal itself is background
-//!    work.
-//! 2. Where the file system writes new files over old ones ([`Vfs::create_over`]), some are kept for new
-//!    tables: tables and logs that this open store has written itself and given no second name. Of others
-//!    nobody knows who looks at them by another name.
-//! 3. What is kept gets a name of its own (`n.spare`), so that whoever has to do without a manifest takes it
-//!    neither for a log nor for a table.
-//! 4. What is queued or kept is removed when the store rests: when somebody waits for that, or a background
-//!    thread finds that nothing was done for a while. Also when it is closed, or finds the disk full; then
-//!    nothing more is kept until it rests.
-//! 5. Where the store's directory is not the one that was locked any more, what lies there is another's: nothing
-//!    is removed, renamed or written over, and what was queued is forgotten.
+//! 1. A table's last reader, which may be any thread, only queues it here; the removal itself is
+//!    background work.
+//! 2. Where the file system writes new files over old ones ([`Vfs::create_over`]), some are kept
+//!    for new tables: tables and logs that this open store has written itself and given no second
+//!    name. Of others nobody knows who looks at them by another name.
+//! 3. What is kept gets a name of its own (`n.spare`), so that whoever has to do without a manifest
+//!    takes it neither for a log nor for a table.
+//! 4. What is queued or kept is removed when the store rests: when somebody waits for that, or a
+//!    background thread finds that nothing was done for a while. Also when it is closed, or finds
+//!    the disk full; then nothing more is kept until it rests.
+//! 5. Where the store's directory is not the one that was locked any more, what lies there is
+//!    another's: nothing is removed, renamed or written over, and what was queued is forgotten.
 //!
-//! After a crash these files lie there, perhaps under their old names, or under that of a table that was being
-//! written; the manifest names none of them, so they are removed when the store is opened.
+//! After a crash these files lie there, perhaps under their old names, or under that of a table
+//! that was being written; the manifest names none of them, so they are removed when the store is
+//! opened.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;
@@ -29,16 +30,16 @@ use crate::files::held::HeldLock;
 use crate::names;
 use crate::sync::{AtomicUsize, Mutex, lock};
 
-/// How long after the last job, and after the last file that came or was taken, the store is taken to rest: one
-/// that writes nothing any more needs none of them.
+/// How long after the last job, and after the last file that came or was taken, the store is taken
+/// to rest: one that writes nothing any more needs none of them.
 const KEPT_FOR: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
 
 /// Most files that are kept: small ones are not worth the time of finding and of removing them.
 const MOST_KEPT: usize = 64;
 
-/// What is kept takes at most this part of what the store's tables take: of a small store the same files would be
-/// most of what lies on the disk, and there are few merges for them to serve.
+/// What is kept takes at most this part of what the store's tables take: of a small store the same
+/// files would be most of what lies on the disk, and there are few merges for them to serve.
 const PART_KEPT: u64 = 4;
 
 /// Files that nothing refers to any more.
@@ -97,8 +98,8 @@ impl Spare {
         Some(path)
     }
 
-    /// Lets go of those that were kept first until there are at most so many bytes, and no more files than
-    /// may be.
+    /// Lets go of those that were kept first until there are at most so many bytes, and no more
+    /// files than may be.
     fn shrink(&mut self, limit: u64) -> Vec<PathBuf> {
         let mut gone = Vec::new();
         while (self.bytes > limit || self.files.len() > MOST_KEPT)
@@ -124,7 +125,8 @@ impl Graveyard {
         Self { vfs, own_from, lock, held: AtomicUsize::new(0), files: Mutex::default() }
     }
 
-    /// Changes how many bytes of files are kept to be written over, and removes those that are more.
+    /// Changes how many bytes of files are kept to be written over, and removes those that are
+    /// more.
     pub(crate) fn set_spare_limit(&self, bytes: u64) {
         let limit = if self.vfs.writes_over() { bytes } else { 0 };
         let mut files = lock(&self.files);
@@ -175,8 +177,9 @@ impl Graveyard {
         })
     }
 
-    /// When the store is to rest, or to look again, unless something is done before then. Who lets a file go
-    /// wakes nobody, as that may be anyone, with any lock: it is looked for whether files have come.
+    /// When the store is to rest, or to look again, unless something is done before then. Who lets
+    /// a file go wakes nobody, as that may be anyone, with any lock: it is looked for whether files
+    /// have come.
     pub(crate) fn rests_at(&self) -> Option<Instant> {
         let used = lock(&self.files).used;
         // Where time is replayed all of it would pass while somebody holds a file.
@@ -190,9 +193,9 @@ impl Graveyard {
         lock(&self.files).spare.bytes
     }
 
-    /// Removes what is queued, but for what is kept to be written over: no more than a quarter of the `live` bytes
-    /// that the store's tables take. A file that cannot be removed now is removed when the store is next opened,
-    /// so failures need no report.
+    /// Removes what is queued, but for what is kept to be written over: no more than a quarter of
+    /// the `live` bytes that the store's tables take. A file that cannot be removed now is removed
+    /// when the store is next opened, so failures need no report.
     pub(crate) fn sweep(&self, live: u64) {
         if !self.is_ours() {
             return;
@@ -227,8 +230,8 @@ impl Graveyard {
         self.clear_as(false);
     }
 
-    /// As [`Graveyard::clear`], and keeps nothing more until the store rests: the disk is full. Whether anything
-    /// was there.
+    /// As [`Graveyard::clear`], and keeps nothing more until the store rests: the disk is full.
+    /// Whether anything was there.
     pub(crate) fn make_room(&self) -> bool {
         self.clear_as(true)
     }

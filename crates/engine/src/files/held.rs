@@ -1,7 +1,8 @@
 //! The lock on a store's directory, for as long as the store is open.
 //!
-//! A directory that was moved away, with another in its place, may be another owner's by then. Nobody may change
-//! what lies there by its old path: the engine takes no more writes, and files that wait to be removed are left.
+//! A directory that was moved away, with another in its place, may be another owner's by then.
+//! Nobody may change what lies there by its old path: the engine takes no more writes, and files
+//! that wait to be removed are left.
 
 use trommel_vfs::FileLock;
 

@@ -1,4 +1,5 @@
-//! Room on a full disk: what is kept for files to come is removed before anybody is told that there is none.
+//! Room on a full disk: what is kept for files to come is removed before anybody is told that there
+//! is none.
 
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
@@ -87,7 +88,8 @@ mod tests {
     use super::*;
     use crate::files::held::HeldLock;
 
-    /// A disk on which a file waits to be removed, where room is made for it, and a file to write to.
+    /// A disk on which a file waits to be removed, where room is made for it, and a file to write
+    /// to.
     fn full() -> (SimDisk, Arc<Graveyard>, RoomyFile) {
         let disk = SimDisk::new();
         let graveyard = Arc::new(Graveyard::new(Arc::new(disk.clone()), 1, HeldLock::of_nothing()));

@@ -5,9 +5,9 @@
 //! crc32 c6b0d538
 //! ```
 //!
-//! It is durable before anything else is written there, and removed once all is whole. So a store whose
-//! repair was cut short has a valid mark; another file of that name is none of ours, and must not cost
-//! anybody a store.
+//! It is durable before anything else is written there, and removed once all is whole. So a store
+//! whose repair was cut short has a valid mark; another file of that name is none of ours, and must
+//! not cost anybody a store.
 
 use std::fmt;
 use std::path::Path;
@@ -18,7 +18,8 @@ use trommel_vfs::{DirEntry, Vfs};
 use super::UNFINISHED;
 use crate::error::{Error, Result};
 
-/// Longer than any mark that is believed, in bytes: a path has at most 4 KiB, and escapes take room.
+/// Longer than any mark that is believed, in bytes: a path has at most 4 KiB, and escapes take
+/// room.
 const MAX_BYTES: u64 = 64 << 10;
 
 /// What a file `UNFINISHED` says.

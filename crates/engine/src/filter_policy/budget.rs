@@ -1,8 +1,8 @@
 //! What is asked of a budget: how much, for what, within what bounds; and the words for it.
 //!
-//! `budget=10/key,kinds=paired|blocked,misses=0.9,L0=8..24,last=..8`, in any order: 10 bits a key on
-//! average, in filters of two kinds, where nine lookups of ten find nothing, with 8 to 24 bits a key
-//! in level 0 and at most 8 in the last.
+//! `budget=10/key,kinds=paired|blocked,misses=0.9,L0=8..24,last=..8`, in any order: 10 bits a key
+//! on average, in filters of two kinds, where nine lookups of ten find nothing, with 8 to 24 bits a
+//! key in level 0 and at most 8 in the last.
 
 use std::fmt;
 

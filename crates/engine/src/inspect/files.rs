@@ -32,9 +32,11 @@ pub enum Role {
     Table,
     /// `n.flt`.
     FilterSidecar,
-    /// `n.spare`: a log or a table that nothing needs any more, kept for a new table to be written over.
+    /// `n.spare`: a log or a table that nothing needs any more, kept for a new table to be written
+    /// over.
     Spare,
-    /// `CURRENT.tmp` or `OPTIONS.tmp`, left by a change of the manifest or the options that was cut short.
+    /// `CURRENT.tmp` or `OPTIONS.tmp`, left by a change of the manifest or the options that was cut
+    /// short.
     Temporary,
     /// Nothing of a store's. It is never read and never removed.
     Foreign,

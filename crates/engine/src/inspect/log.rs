@@ -152,8 +152,8 @@ impl Log {
     /// Reads the log at `path`, the whole of it, into memory.
     ///
     /// # Errors
-    /// [`crate::Error::WrongFile`] for something else, [`crate::Error::Unsupported`] for a newer format,
-    /// [`crate::Error::Io`]. Damage is not an error here: see [`LogInfo::ending`].
+    /// [`crate::Error::WrongFile`] for something else, [`crate::Error::Unsupported`] for a newer
+    /// format, [`crate::Error::Io`]. Damage is not an error here: see [`LogInfo::ending`].
     pub fn open(vfs: &dyn Vfs, path: &Path) -> Result<Self> {
         let file = super::open(vfs, path, Role::Log)?;
         Ok(Self { framed: Framed::read(&*file, path, FileKind::Log)? })
@@ -162,7 +162,8 @@ impl Log {
     /// What the log says of itself.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] if its header, or a batch behind a right checksum, makes no sense.
+    /// [`crate::Error::Corruption`] if its header, or a batch behind a right checksum, makes no
+    /// sense.
     pub fn info(&self) -> Result<LogInfo> {
         let header = self.framed.header()?;
         let mut info = LogInfo {

@@ -90,7 +90,8 @@ pub struct Edit {
     pub bytes: u64,
     /// 1 for the first edit, and so on.
     pub ordinal: u64,
-    /// Tables added, with their levels as stored. A table moved to another level is removed and added.
+    /// Tables added, with their levels as stored. A table moved to another level is removed and
+    /// added.
     pub added: Vec<(u8, TableMeta)>,
     /// Numbers of the tables removed, with their levels as stored.
     pub removed: Vec<(u8, u64)>,

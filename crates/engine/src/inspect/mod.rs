@@ -1,7 +1,7 @@
 //! Looking inside the files of a store: tables, logs, manifests, and what they say together.
 //!
-//! * [`Table`], [`Sidecar`], [`Log`], [`Manifest`]: one file each, with `info` (what it says of itself), `check`
-//!   (every byte), `scan` (what it holds) and `layout` (what lies where).
+//! * [`Table`], [`Sidecar`], [`Log`], [`Manifest`]: one file each, with `info` (what it says of
+//!   itself), `check` (every byte), `scan` (what it holds) and `layout` (what lies where).
 //! * [`find`]: every file of a store that holds a version of a key, and what each filter on the way
 //!   says; [`properties`]: every table with what it and the manifest say of it; [`live_files`]:
 //!   what each file of a directory is.

@@ -33,8 +33,8 @@ pub struct SidecarInfo {
 }
 
 impl Sidecar {
-    /// Opens the sidecar at `path`. Reads nothing yet but, for a file that is not named as one is, its
-    /// first and last bytes.
+    /// Opens the sidecar at `path`. Reads nothing yet but, for a file that is not named as one is,
+    /// its first and last bytes.
     ///
     /// # Errors
     /// [`crate::Error::WrongFile`] for something else; [`crate::Error::Io`].
@@ -46,8 +46,8 @@ impl Sidecar {
     /// What it says of itself.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] if its end is damaged; [`crate::Error::Unsupported`] for a newer
-    /// format.
+    /// [`crate::Error::Corruption`] if its end is damaged; [`crate::Error::Unsupported`] for a
+    /// newer format.
     pub fn info(&self) -> Result<SidecarInfo> {
         let opened = self.opened()?;
         Ok(SidecarInfo {

@@ -155,7 +155,8 @@ impl Table {
         Ok(Self { path: path.to_path_buf(), file, sidecar: None })
     }
 
-    /// The same table, asked through this filter sidecar beside it, as the store that lists it asks it.
+    /// The same table, asked through this filter sidecar beside it, as the store that lists it asks
+    /// it.
     #[must_use]
     pub(super) fn beside(self, vfs: &dyn Vfs, sidecar: Option<u64>) -> Self {
         let dir = self.path.parent().unwrap_or(Path::new(""));

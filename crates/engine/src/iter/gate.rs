@@ -10,9 +10,10 @@
 //! 3. The extractor is the one that is set; where none is, each table's own, if its name says all
 //!    of it. A table whose filter another one made is not passed over, and is counted: by its
 //!    name, or because the filter denies the prefix of the table's own first or last key.
-//! 4. Each table is asked once in a walk. When the walk has looked for the first or the last key
-//!    of the range in a table that said "maybe", it is known whether that was true. Where a walk begins in the middle
-//!    it is not, and there a "no" is not counted either, or the rate that is measured would be too low.
+//! 4. Each table is asked once in a walk. When the walk has looked for the first or the last key of
+//!    the range in a table that said "maybe", it is known whether that was true. Where a walk
+//!    begins in the middle it is not, and there a "no" is not counted either, or the rate that is
+//!    measured would be too low.
 //!
 //! A walk with a gate yields all of its range, and of what lies outside any part: who walks must
 //! not look there.
@@ -137,7 +138,8 @@ impl TableGate {
         self.answers.get(at) == Some(&Answer::No)
     }
 
-    /// Whether table `at`, whose newest entry has the number `newest`, may hold something of the range.
+    /// Whether table `at`, whose newest entry has the number `newest`, may hold something of the
+    /// range.
     pub(crate) fn admits(&mut self, at: usize, newest: SeqNo, table: &Reader) -> bool {
         let Some(answer) = self.answers.get_mut(at) else { return true };
         if *answer == Answer::None {
@@ -153,8 +155,8 @@ impl TableGate {
         *answer != Answer::No
     }
 
-    /// Notes that a walk forward began at `key`, with versions up to `seqno`, and so stands on `found` in table
-    /// `at`; or in none.
+    /// Notes that a walk forward began at `key`, with versions up to `seqno`, and so stands on
+    /// `found` in table `at`; or in none.
     pub(crate) fn found_from(
         &mut self,
         at: Option<usize>,
@@ -168,7 +170,8 @@ impl TableGate {
         self.settle(at, found, |newest| *key < *from || *key == *from && newest <= seqno);
     }
 
-    /// Notes that a walk backward began before `key` and so stands on `found` in table `at`; or in none.
+    /// Notes that a walk backward began before `key` and so stands on `found` in table `at`; or in
+    /// none.
     pub(crate) fn found_before(&mut self, at: Option<usize>, key: &[u8], found: Option<&[u8]>) {
         let all = self.range.bounds.ends_before(key);
         self.settle(at, found, |_| all);
@@ -179,9 +182,9 @@ impl TableGate {
         self.settle(at, found, |_| false);
     }
 
-    /// A key within the range makes the "maybe" of table `at` true; another, or none, makes it false only if
-    /// all of the range was looked at, of a table whose newest entry has such a number. Nor does a "no" count
-    /// else.
+    /// A key within the range makes the "maybe" of table `at` true; another, or none, makes it
+    /// false only if all of the range was looked at, of a table whose newest entry has such a
+    /// number. Nor does a "no" count else.
     fn settle(&mut self, at: Option<usize>, found: Option<&[u8]>, all: impl Fn(SeqNo) -> bool) {
         for (verdict, newest) in self.refused.drain(..) {
             if all(newest) {

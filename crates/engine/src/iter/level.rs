@@ -78,7 +78,8 @@ impl Tables {
         }
     }
 
-    /// Which table a seek goes to, and where to look if that is passed over; `None` if it goes before the first.
+    /// Which table a seek goes to, and where to look if that is passed over; `None` if it goes
+    /// before the first.
     fn sought(&self, key: &[u8], aim: Aim) -> Option<(usize, Direction)> {
         match aim {
             Aim::From => Some((self.ending_before(key), Direction::Forward)),
@@ -265,7 +266,8 @@ impl Cursor for LevelCursor {
     }
 
     fn await_seek(&mut self, key: &[u8], aim: Aim, stage: Stage) -> bool {
-        // A gate is asked once, by the seek; and where all of a block is copied nothing is to be asked for.
+        // A gate is asked once, by the seek; and where all of a block is copied nothing is to be
+        // asked for.
         if self.gate.is_some() || self.cache.read_mode().copies_for_walks() {
             return false;
         }

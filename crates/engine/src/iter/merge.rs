@@ -1,23 +1,24 @@
 //! Many sorted sources as one: a merge by insertion, in both directions.
 //!
-//! 1. Before a seek all sources ask for what they will wait for. After it each source stands on its first entry in the direction of travel, and the sources are
-//!    sorted by these. The first has the current entry; when it has moved it is put where it belongs then.
-//!    A source rarely goes far back, as one that holds a small part of the entries is rarely first, and
-//!    what is compared lies side by side: of up to some dozens of sources this takes fewer instructions
-//!    than a tree of losers.
-//! 2. What is compared is remembered of each source's entry: the first sixteen bytes of its key as a
-//!    number, the key's length, and the sequence number. Only long keys that begin alike are looked at
-//!    themselves.
-//! 3. As long as the first source's next entry comes before the second's, which in a long run of one
-//!    source it does, nothing is moved.
-//!    A visitor is lent what the sources have decoded, while nothing is moved at all (`merge/visit.rs`).
+//! 1. Before a seek all sources ask for what they will wait for. After it each source stands on its
+//!    first entry in the direction of travel, and the sources are sorted by these. The first has
+//!    the current entry; when it has moved it is put where it belongs then. A source rarely goes
+//!    far back, as one that holds a small part of the entries is rarely first, and what is compared
+//!    lies side by side: of up to some dozens of sources this takes fewer instructions than a tree
+//!    of losers.
+//! 2. What is compared is remembered of each source's entry: the first sixteen bytes of its key as
+//!    a number, the key's length, and the sequence number. Only long keys that begin alike are
+//!    looked at themselves.
+//! 3. As long as the first source's next entry comes before the second's, which in a long run of
+//!    one source it does, nothing is moved. A visitor is lent what the sources have decoded, while
+//!    nothing is moved at all (`merge/visit.rs`).
 //! 4. A change of direction moves every other source by one: in forward travel each stands behind
 //!    the current entry, so its previous entry stands before it, and the other way round.
 //!
 //! Invariants: while the cursor stands on an entry, each other source stands on its nearest entry
-//! in the direction of travel, or off the end if it has none. Where (key, sequence number) is the same
-//! in two sources, so is the entry (see [`crate::compaction_job::stretches`]): the earlier source's stands
-//! first.
+//! in the direction of travel, or off the end if it has none. Where (key, sequence number) is the
+//! same in two sources, so is the entry (see [`crate::compaction_job::stretches`]): the earlier
+//! source's stands first.
 //!
 //! After an error the cursor stays in error, and repeats it, until it is sought anew: a source
 //! that failed is never taken for one that has ended.
@@ -53,9 +54,9 @@ pub(crate) struct MergeCursor<C: Cursor> {
 /// What is remembered of the entry that a source stands on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
-    /// The key's first sixteen bytes as a number that sorts as they do; shorter keys are filled with
-    /// zeros. Going backward, its complement: the smaller rank comes first in either direction. The
-    /// largest number where the source is off the end.
+    /// The key's first sixteen bytes as a number that sorts as they do; shorter keys are filled
+    /// with zeros. Going backward, its complement: the smaller rank comes first in either
+    /// direction. The largest number where the source is off the end.
     rank: u128,
     /// When the entry was written.
     pub(crate) seqno: SeqNo,
@@ -186,7 +187,8 @@ where
         Mark { words: head.words(self.direction), len: head.len }
     }
 
-    /// Whether it is known without a movement that the entry before the current one has another key.
+    /// Whether it is known without a movement that the entry before the current one has another
+    /// key.
     #[inline]
     pub(crate) fn begins_key(&self) -> bool {
         // Going backward, what the others have of the same key they stand on, or have passed.
@@ -195,8 +197,9 @@ where
             && self.source().is_some_and(C::begins_key)
     }
 
-    /// Whether the entry that comes next, of another source, is a version of the same key that was written
-    /// after the current one and at `moment` at the latest. False where that is not known at once.
+    /// Whether the entry that comes next, of another source, is a version of the same key that was
+    /// written after the current one and at `moment` at the latest. False where that is not known
+    /// at once.
     #[inline]
     pub(crate) fn is_hidden_at(&self, moment: SeqNo) -> bool {
         let next = self.order.get(1).and_then(|place| self.heads.get(place.source));
@@ -369,9 +372,9 @@ where
         Ok(())
     }
 
-    /// Moves one entry in `direction` by `movement` of the current source, if that has the next entry at
-    /// hand, and the current key is whole in its mark. Returns that, and the entry reached; `None` if
-    /// nothing has moved.
+    /// Moves one entry in `direction` by `movement` of the current source, if that has the next
+    /// entry at hand, and the current key is whole in its mark. Returns that, and the entry
+    /// reached; `None` if nothing has moved.
     #[inline]
     fn step_at_hand(
         &mut self,
@@ -394,8 +397,8 @@ where
         Some((mark, reached.unwrap_or(next)))
     }
 
-    /// As [`next`](Cursor::next), if the next entry is at hand: the mark of the key left, which is all of
-    /// it, and the head of the entry reached. `None` if nothing has moved.
+    /// As [`next`](Cursor::next), if the next entry is at hand: the mark of the key left, which is
+    /// all of it, and the head of the entry reached. `None` if nothing has moved.
     #[inline]
     pub(crate) fn pass_at_hand(&mut self) -> Option<(Mark, KeyHead)> {
         self.step_at_hand(Direction::Forward, C::next_at_hand)
@@ -407,17 +410,17 @@ where
         self.step_at_hand(Direction::Backward, C::prev_at_hand)
     }
 
-    /// Going forward: the source that has the current entry to its first entry at or behind (`key`, `seqno`), as by
-    /// [`seek`](Cursor::seek). The other sources stay.
+    /// Going forward: the source that has the current entry to its first entry at or behind (`key`,
+    /// `seqno`), as by [`seek`](Cursor::seek). The other sources stay.
     #[cold]
     pub(crate) fn skip_to(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), C::Error> {
         debug_assert_eq!(self.direction, Direction::Forward, "a scan does not turn to skip");
         self.step(Direction::Forward, |source| source.seek(key, seqno))
     }
 
-    /// Going backward, from a version of `key`: past all of its versions in its source. Returns what that has
-    /// at the moment `seen`, if one is given: kind and value of the newest version there. The other sources
-    /// stay.
+    /// Going backward, from a version of `key`: past all of its versions in its source. Returns
+    /// what that has at the moment `seen`, if one is given: kind and value of the newest version
+    /// there. The other sources stay.
     #[cold]
     pub(crate) fn skip_back(
         &mut self,

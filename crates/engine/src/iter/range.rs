@@ -42,7 +42,8 @@ impl Deref for SharedBounds {
     }
 }
 
-/// A range of keys: any of Rust's ranges over anything that is bytes (`AsRef<[u8]>`), `..` included.
+/// A range of keys: any of Rust's ranges over anything that is bytes (`AsRef<[u8]>`), `..`
+/// included.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -174,17 +175,19 @@ type End = Option<VisibleCursor>;
 /// The entries of a range at one moment, in key order, from both ends.
 ///
 /// It owns what it reads from, so it may outlive the handle it came from and move to another
-/// thread; it sees the moment at which it was made, and keeps the files and memtables that it reads, and the store open,
-/// for as long as it lives. After an error it yields nothing more; once the store is closed by
-/// [`Db::close`](crate::Db::close), the next entry is [`Error::Closed`](crate::Error::Closed).
+/// thread; it sees the moment at which it was made, and keeps the files and memtables that it
+/// reads, and the store open, for as long as it lives. After an error it yields nothing more; once
+/// the store is closed by [`Db::close`](crate::Db::close), the next entry is
+/// [`Error::Closed`](crate::Error::Closed).
 ///
 /// # What is copied, and what kept entries keep
-/// A key is put together from its block, so it is a copy; the memory of a key above 30 bytes is used
-/// again for the next one if the key was dropped by then. A value above 30 bytes is a window on its
-/// block. So a loop that looks at entries and drops them allocates nothing for each, while **every
-/// value that is kept keeps its block** (4 KiB by default) in memory, beyond the block cache's limit and
-/// uncounted by [`Stats`](crate::Stats): keep [`Slice::detached`] or a `Vec` of it. [`DbCursor::visit`]
-/// lends keys and values without copies or counts, and is the fastest way to look at many.
+/// A key is put together from its block, so it is a copy; the memory of a key above 30 bytes is
+/// used again for the next one if the key was dropped by then. A value above 30 bytes is a window
+/// on its block. So a loop that looks at entries and drops them allocates nothing for each, while
+/// **every value that is kept keeps its block** (4 KiB by default) in memory, beyond the block
+/// cache's limit and uncounted by [`Stats`](crate::Stats): keep [`Slice::detached`] or a `Vec` of
+/// it. [`DbCursor::visit`] lends keys and values without copies or counts, and is the fastest way
+/// to look at many.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -316,8 +319,9 @@ impl std::fmt::Debug for Range {
 /// leaves it there, and so does one that leaves the range of a cursor that was made for one
 /// ([`Db::cursor_in`](crate::Db::cursor_in)).
 ///
-/// It keeps the store open for as long as it lives, as a [`Db`](crate::Db) does. Once the store is closed by
-/// [`Db::close`](crate::Db::close), every movement is [`Error::Closed`](crate::Error::Closed).
+/// It keeps the store open for as long as it lives, as a [`Db`](crate::Db) does. Once the store is
+/// closed by [`Db::close`](crate::Db::close), every movement is
+/// [`Error::Closed`](crate::Error::Closed).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -392,9 +396,10 @@ impl DbCursor {
         self.stay_within()
     }
 
-    /// Lends the entries from the one it stands on to the last to `visit`, in key order, until that says
-    /// false; the cursor then stands on that entry, otherwise off the end. The cheapest way
-    /// to look at many entries: what lies side by side in one table is lent without a step of the cursor.
+    /// Lends the entries from the one it stands on to the last to `visit`, in key order, until that
+    /// says false; the cursor then stands on that entry, otherwise off the end. The cheapest way to
+    /// look at many entries: what lies side by side in one table is lent without a step of the
+    /// cursor.
     ///
     /// # Errors
     /// As [`DbCursor::next`]. What was visited before is right, and there is more.

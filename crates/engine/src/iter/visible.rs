@@ -1,13 +1,15 @@
 //! From all versions of all keys to what a reader at one moment sees: of each key the newest
 //! version that is not newer than that moment, and nothing where that is a tombstone.
 //!
-//! 1. What is not yielded (tombstones, versions that are too new or hidden) is passed one by one, as it is mostly
-//!    little. After [`STEPS_BEFORE_RESEEK`] versions of one key in one source, that source alone is sought anew:
-//!    forward to the version that the reader sees, or past all of them; backward to that version, and then
-//!    before all of them. So a key costs a few steps and two seeks a source, however often it was overwritten.
-//! 2. Where nothing is yielded, each new key is held against the bounds, so that nothing is read beyond
-//!    them only to find the next key.
-//! 3. Once the store is closed, every movement fails. A visit that is under way ends within a block.
+//! 1. What is not yielded (tombstones, versions that are too new or hidden) is passed one by one,
+//!    as it is mostly little. After [`STEPS_BEFORE_RESEEK`] versions of one key in one source, that
+//!    source alone is sought anew: forward to the version that the reader sees, or past all of
+//!    them; backward to that version, and then before all of them. So a key costs a few steps and
+//!    two seeks a source, however often it was overwritten.
+//! 2. Where nothing is yielded, each new key is held against the bounds, so that nothing is read
+//!    beyond them only to find the next key.
+//! 3. Once the store is closed, every movement fails. A visit that is under way ends within a
+//!    block.
 
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
@@ -45,8 +47,8 @@ struct Run {
 impl Run {
     const NONE: Self = Self { source: usize::MAX, steps: 0 };
 
-    /// Counts one more version, in this source; whether there were so many that the others are to be passed by
-    /// a seek, after which it begins anew.
+    /// Counts one more version, in this source; whether there were so many that the others are to
+    /// be passed by a seek, after which it begins anew.
     #[inline]
     fn is_long(&mut self, source: usize) -> bool {
         let steps = if source == self.source { self.steps + 1 } else { 1 };
@@ -154,7 +156,8 @@ impl VisibleCursor {
         }
     }
 
-    /// The current key and its value, which is not copied. Always inlined: a call costs a tenth of a step.
+    /// The current key and its value, which is not copied. Always inlined: a call costs a tenth of
+    /// a step.
     #[inline(always)]
     pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
         match self.stand {
@@ -231,8 +234,8 @@ impl VisibleCursor {
         self.next_by_merge()
     }
 
-    /// Lends the entries from the current one on to `visit`, until that says no: of that entry the cursor
-    /// stands then.
+    /// Lends the entries from the current one on to `visit`, until that says no: of that entry the
+    /// cursor stands then.
     #[inline]
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
@@ -285,7 +288,8 @@ impl VisibleCursor {
         Ok(())
     }
 
-    /// What a visit of the merge ended with. Where that has moved on, or failed, the cursor stands nowhere.
+    /// What a visit of the merge ended with. Where that has moved on, or failed, the cursor stands
+    /// nowhere.
     #[inline]
     fn known(&mut self, left: Result<Option<Mark>>) -> Result<Option<Mark>> {
         if !matches!(left, Ok(None)) {
@@ -366,7 +370,8 @@ impl VisibleCursor {
         self.settle_backward()
     }
 
-    /// Moves backward past one version of a key that is not wanted, or in a long run past all that the source has.
+    /// Moves backward past one version of a key that is not wanted, or in a long run past all that
+    /// the source has.
     #[inline]
     fn pass_back(&mut self, run: &mut Run) -> Result<()> {
         self.skipped += 1;
@@ -378,8 +383,8 @@ impl VisibleCursor {
         self.merge.prev()
     }
 
-    /// Moves forward past one version of a key, or in a long run past all that the source has, if `all` are to be
-    /// passed, and otherwise past those that are too new.
+    /// Moves forward past one version of a key, or in a long run past all that the source has, if
+    /// `all` are to be passed, and otherwise past those that are too new.
     #[inline]
     fn pass(&mut self, run: &mut Run, all: bool) -> Result<()> {
         self.skipped += 1;
@@ -487,7 +492,8 @@ impl VisibleCursor {
                     return Ok(());
                 }
             } else if self.sees(seqno) && kind == EntryKind::Put {
-                // The one version of its key: nothing has to be looked at to know that it is the newest.
+                // The one version of its key: nothing has to be looked at to know that it is the
+                // newest.
                 self.stand = Stand::On;
                 return Ok(());
             } else {
@@ -555,8 +561,8 @@ fn sees(now: SeqNo, seqno: SeqNo) -> bool {
     seqno <= now && !is_skipped
 }
 
-/// What becomes of an entry whose key has no other version that could be meant: it is taken if it is
-/// seen and a value, and is the last one where `visit` then says no.
+/// What becomes of an entry whose key has no other version that could be meant: it is taken if it
+/// is seen and a value, and is the last one where `visit` then says no.
 #[inline]
 fn offer(
     is_seen: bool,

@@ -2,21 +2,23 @@
 //!
 //! 1. A worker takes what is most urgent: the oldest frozen memtable (one flush at a time), then
 //!    the next plan of the planner, or the next step of a requested range compaction, then the next
-//!    table whose filters are to be rebuilt. Where there is none of these and somebody waits for merges, it
-//!    takes part in one that runs.
-//! 2. It runs it without any lock, installs the outcome, and looks again. A merge may take long: where all
-//!    workers are at one and a memtable is frozen, one of them writes it out in between, so that no more
-//!    memtables wait than are filled in the time of a flush. Where cores are few, merges rest while one is
-//!    written out, and leave a core to writers ([`Beside`](crate::background::Beside)).
-//! 3. A job that fails because the disk is full, or because there are no file handles or no memory left, is
-//!    tried again later; nothing refers to its outputs yet, so they are removed and nothing is
-//!    lost. While it goes on failing, writers that it holds up wait no longer than
-//!    [`Options::stall_timeout`](crate::Options::stall_timeout). Any other failure poisons the store. A rebuild of filters is told of to who asked for it,
-//!    and never tried again by itself; one that the budget asked for is tried again later, whatever
-//!    the failure, which poisons nothing that writing does not. A table that could not be read is told
-//!    of to nobody who waits before it is given up.
-//! 4. While compaction is paused, what the store would do by itself rests but for flushes: compactions,
-//!    and rebuilds for the budget, which go on for whoever waits until all is done.
+//!    table whose filters are to be rebuilt. Where there is none of these and somebody waits for
+//!    merges, it takes part in one that runs.
+//! 2. It runs it without any lock, installs the outcome, and looks again. A merge may take long:
+//!    where all workers are at one and a memtable is frozen, one of them writes it out in between,
+//!    so that no more memtables wait than are filled in the time of a flush. Where cores are few,
+//!    merges rest while one is written out, and leave a core to writers
+//!    ([`Beside`](crate::background::Beside)).
+//! 3. A job that fails because the disk is full, or because there are no file handles or no memory
+//!    left, is tried again later; nothing refers to its outputs yet, so they are removed and
+//!    nothing is lost. While it goes on failing, writers that it holds up wait no longer than
+//!    [`Options::stall_timeout`](crate::Options::stall_timeout). Any other failure poisons the
+//!    store. A rebuild of filters is told of to who asked for it, and never tried again by itself;
+//!    one that the budget asked for is tried again later, whatever the failure, which poisons
+//!    nothing that writing does not. A table that could not be read is told of to nobody who waits
+//!    before it is given up.
+//! 4. While compaction is paused, what the store would do by itself rests but for flushes:
+//!    compactions, and rebuilds for the budget, which go on for whoever waits until all is done.
 //!
 //! With no threads, the call that makes work necessary runs it, in the same way and order.
 
@@ -90,10 +92,10 @@ impl Engine {
         state.next_flush(&self.view.load(), now)
     }
 
-    /// Sees to memtables before the merge that the caller is at: writes one out that waits while all workers
-    /// are at merges, and waits for one that another worker writes out where not each has a core beside the
-    /// writer's, as that one is what memory is held for. Whether there was one. How that ended is noted where
-    /// others look for it.
+    /// Sees to memtables before the merge that the caller is at: writes one out that waits while
+    /// all workers are at merges, and waits for one that another worker writes out where not each
+    /// has a core beside the writer's, as that one is what memory is held for. Whether there was
+    /// one. How that ended is noted where others look for it.
     pub(crate) fn flush_between(&self) -> bool {
         let threads = self.options.load().background_threads;
         // Without threads, callers do the work that they make.
@@ -125,7 +127,8 @@ impl Engine {
         let before = over(state);
         let mut job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
         let is_paused = state.pauses > 0 && state.waiting_for_rest == 0;
-        // What nobody asked for does not take the core that a merge which is put off leaves to writers.
+        // What nobody asked for does not take the core that a merge which is put off leaves to
+        // writers.
         let is_paused = is_paused || state.put_off_until.is_some();
         if job.is_none() && !is_paused && state.fits.is_due(now) {
             job = state.fit_budget.next(&mut state.busy, &view.version);
@@ -198,7 +201,8 @@ impl Engine {
         plan(&view.version, &state.busy, &compaction, self.snapshots.oldest()).map(Box::new)
     }
 
-    /// Gives the moment of a snapshot back. Where tables hold what it was the last to see, workers look for work.
+    /// Gives the moment of a snapshot back. Where tables hold what it was the last to see, workers
+    /// look for work.
     pub(crate) fn release_snapshot(&self, seqno: SeqNo) {
         let Some(oldest) = self.snapshots.release(seqno) else { return };
         let dead_from = self.dead_from.load(Ordering::Relaxed);
@@ -215,8 +219,9 @@ impl Engine {
         let outcome = self.do_job(job);
         // Removing files is part of the job: a panic in it must be told too.
         self.sweep();
-        // Writers may have been stopped, so that a memtable became full that could not be frozen. Without
-        // threads whoever runs the job looks. Who waits for the job's end waits for this, too.
+        // Writers may have been stopped, so that a memtable became full that could not be frozen.
+        // Without threads whoever runs the job looks. Who waits for the job's end waits for this,
+        // too.
         if self.options.load().background_threads > 0 {
             self.freeze_full();
         }
@@ -268,7 +273,8 @@ impl Engine {
         }
     }
 
-    /// Whether a failed job is tried again later, was given up, or poisons the store, which it then does.
+    /// Whether a failed job is tried again later, was given up, or poisons the store, which it then
+    /// does.
     fn judge(&self, trouble: &mut Trouble, error: &Error) -> Judged {
         if matches!(error, Error::Closed) || self.poison.get().is_some() {
             trouble.note(error.clone(), env::now());
@@ -285,7 +291,8 @@ impl Engine {
         if is_first { Judged::Poisons } else { Judged::Noted }
     }
 
-    /// Removes the files that nothing refers to any more, but for those that are kept to be written over.
+    /// Removes the files that nothing refers to any more, but for those that are kept to be written
+    /// over.
     pub(crate) fn sweep(&self) {
         // The version is let go of first: it may be the last to hold some of them.
         let live = total_bytes(self.version().tables().map(|(_, table)| table));
@@ -311,8 +318,8 @@ enum Judged {
     Poisons,
 }
 
-/// A job that panics, or a thread between two of them, must not leave everyone waiting for its outcome:
-/// dropped, it says that one did.
+/// A job that panics, or a thread between two of them, must not leave everyone waiting for its
+/// outcome: dropped, it says that one did.
 struct PoisonOnPanic<'a> {
     engine: &'a Engine,
     /// The job, if the thread was at one.

@@ -42,14 +42,16 @@ impl Engine {
         }
     }
 
-    /// Whether whoever needs work done does it: in a store without threads, and where none can be started.
+    /// Whether whoever needs work done does it: in a store without threads, and where none can be
+    /// started.
     pub(super) fn callers_work(&self) -> bool {
         let served = self.background.workers.get();
         self.options.load().background_threads == 0
             || served.is_some_and(Served::is_short_of_threads)
     }
 
-    /// Something to do, or nothing until the store is notified or a moment comes that the pool knows.
+    /// Something to do, or nothing until the store is notified or a moment comes that the pool
+    /// knows.
     fn look_for_work(&self, may_merge: bool) -> Option<Task<'_>> {
         let mut state = lock(&self.background.state);
         if state.shutting_down {

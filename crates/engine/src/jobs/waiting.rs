@@ -1,7 +1,7 @@
 //! Callers that wait for what runs in the background, ask for it, or hold it back.
 //!
-//! Where the store has no threads, who waits does the work. Called by the store's own calls, and by writers that are
-//! stopped.
+//! Where the store has no threads, who waits does the work. Called by the store's own calls, and by
+//! writers that are stopped.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,9 +32,9 @@ impl State {
 }
 
 impl Engine {
-    /// Waits until something has changed that a writer which is stopped for `cause` may be waiting for, unless
-    /// it has already: the view is another than `seen`. An error where the work that it waits for has failed for
-    /// as long as [`Options::stall_timeout`].
+    /// Waits until something has changed that a writer which is stopped for `cause` may be waiting
+    /// for, unless it has already: the view is another than `seen`. An error where the work that it
+    /// waits for has failed for as long as [`Options::stall_timeout`].
     pub(crate) fn wait_for_progress(
         &self,
         _awaited: &WaitingCaller<'_>,
@@ -62,7 +62,8 @@ impl Engine {
         self.check_stopped(&state, cause, limit)
     }
 
-    /// An error if a writer that is stopped for `cause` has nothing to wait for, or has waited as long as it may.
+    /// An error if a writer that is stopped for `cause` has nothing to wait for, or has waited as
+    /// long as it may.
     fn check_stopped(&self, state: &State, cause: Cause, limit: Option<Duration>) -> Result<()> {
         self.check_background(state, Concern::Poison, 0)?;
         if state.turns_writers_away {
@@ -202,8 +203,8 @@ impl Engine {
         self.background.paused.load(Ordering::Relaxed) || !options.auto_compaction
     }
 
-    /// Lets no compaction start until as many resumes follow, nor filters be made to fit their budget
-    /// unless someone waits for that; waits for those that run.
+    /// Lets no compaction start until as many resumes follow, nor filters be made to fit their
+    /// budget unless someone waits for that; waits for those that run.
     pub(crate) fn pause_compaction(&self) -> Result<()> {
         self.check_open()?;
         let awaited = self.limiter.awaits(AwaitedWork::All);

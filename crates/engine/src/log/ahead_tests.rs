@@ -24,8 +24,8 @@ fn written(vfs: Arc<dyn Vfs>, dir: &Path) -> Db {
     db
 }
 
-/// Opens the store, which has lost nothing but perhaps of an end marker, and says so; whether it was closed, and
-/// whether some of that is lost.
+/// Opens the store, which has lost nothing but perhaps of an end marker, and says so; whether it
+/// was closed, and whether some of that is lost.
 fn whole(vfs: Arc<dyn Vfs>, dir: &Path) -> (bool, bool) {
     let db = Db::open(dir, options(vfs)).unwrap();
     let report = db.recovery_report();

@@ -1,9 +1,9 @@
 //! Records that can still be verified behind the damage of a log.
 //!
 //! Every offset behind the last good record is tried: a record is believed if the checksums of its
-//! header and of its payload hold, which are bound to the file and to the offset, so that bytes inside
-//! a value are no record. That the record before it was the one it names is not asked: that one is
-//! lost, or was lost before it.
+//! header and of its payload hold, which are bound to the file and to the offset, so that bytes
+//! inside a value are no record. That the record before it was the one it names is not asked: that
+//! one is lost, or was lost before it.
 //!
 //! A repair reports these, and takes them if it is asked to.
 

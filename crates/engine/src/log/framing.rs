@@ -176,7 +176,8 @@ impl Binding {
         self.base.clone().with(&offset.to_le_bytes())
     }
 
-    /// The checksum of bytes of a record, behind those of the record's offset: as [`Binding::at`], in one go.
+    /// The checksum of bytes of a record, behind those of the record's offset: as [`Binding::at`],
+    /// in one go.
     pub(crate) fn checksum(&self, offset_and_bytes: &[u8]) -> u32 {
         self.base.clone().with(offset_and_bytes).value()
     }

@@ -32,10 +32,11 @@
 //! five set bits, which one flip does not clear. In general, four flipped bits in one record are
 //! always called damage, given that the checksum sees them.
 //!
-//! *Zeros ahead*, which the [`writer`](super::writer) puts behind what is appended, are no part of a log: where its
-//! length is a multiple of 64 KiB, it is read as if it ended with its last byte that is not zero. That is the last
-//! byte of a record, or lies within one whose append was cut down, or where what was behind is lost: all
-//! of which a file without zeros ahead may also be left with. Nor does a flipped bit make a record's last byte zero.
+//! *Zeros ahead*, which the [`writer`](super::writer) puts behind what is appended, are no part of
+//! a log: where its length is a multiple of 64 KiB, it is read as if it ended with its last byte
+//! that is not zero. That is the last byte of a record, or lies within one whose append was cut
+//! down, or where what was behind is lost: all of which a file without zeros ahead may also be left
+//! with. Nor does a flipped bit make a record's last byte zero.
 //!
 //! *No I/O error is a tear*: the bytes are complete before anything is decided.
 //!

@@ -265,8 +265,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Ends it before the first record of which `is_good` says no; gives its log and where in it that
-    /// is.
+    /// Ends it before the first record of which `is_good` says no; gives its log and where in it
+    /// that is.
     pub(crate) fn cut(
         &mut self,
         vfs: &dyn Vfs,

@@ -1,7 +1,8 @@
 //! A log of which one record at a time is in memory, for logs that are too large to be kept whole.
 //!
-//! Only a log that is whole can be read so: one that ends with its last record or with an end marker. What happened
-//! to any other is told by [`LogImage`](super::reader::LogImage), which looks at all bytes there are.
+//! Only a log that is whole can be read so: one that ends with its last record or with an end
+//! marker. What happened to any other is told by [`LogImage`](super::reader::LogImage), which looks
+//! at all bytes there are.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -21,8 +22,8 @@ use crate::error::Error;
 /// Bytes read at a time, unless a record has more.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Hands the records of log `number`, which is `file` at `path`, to `take` until that breaks. Returns what was learnt
-/// of the log; none where it is not whole, or `take` has ended it.
+/// Hands the records of log `number`, which is `file` at `path`, to `take` until that breaks.
+/// Returns what was learnt of the log; none where it is not whole, or `take` has ended it.
 pub(super) fn walk(
     file: &dyn ReadFile,
     path: &Path,

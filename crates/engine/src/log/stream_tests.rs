@@ -52,7 +52,8 @@ impl ReadFile for NotedFile {
     }
 }
 
-/// A log of 413 MiB took as much memory under a limit of 64 MiB, and twice as much where the store was only read.
+/// A log of 413 MiB took as much memory under a limit of 64 MiB, and twice as much where the store
+/// was only read.
 #[test]
 fn a_large_log_is_not_read_whole() {
     for durability in [Durability::Os, Durability::Sync] {

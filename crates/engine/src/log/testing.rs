@@ -145,8 +145,8 @@ impl FileAtCrash {
         self.zeros[0] = self.zeros[1];
     }
 
-    /// As [`image`](Self::image), with zeros ahead as they were synced, or as they are now. A file that was longer
-    /// than that already is cut nowhere.
+    /// As [`image`](Self::image), with zeros ahead as they were synced, or as they are now. A file
+    /// that was longer than that already is cut nowhere.
     pub(crate) fn with_zeros(&self, choice: &[usize], length: usize, as_now: bool) -> Vec<u8> {
         let zeros = self.zeros[usize::from(as_now)];
         let is_cut = zeros <= length;

@@ -517,8 +517,8 @@ fn a_length_that_no_log_has_is_damage_and_asks_for_no_memory() {
     assert!(error.to_string().contains("longer than any log"), "{error}");
 }
 
-/// Space is set aside for a log before it is written, in few steps that grow with it, and given back at its end;
-/// a manifest has none.
+/// Space is set aside for a log before it is written, in few steps that grow with it, and given
+/// back at its end; a manifest has none.
 #[test]
 fn space_is_set_aside_ahead_of_a_log() {
     for (kind, next) in [(FileKind::Log, 8), (FileKind::Log, 0), (FileKind::Manifest, 0)] {

@@ -3,13 +3,15 @@
 //! 1. [`LogWriter::create`] writes the file header and makes header and directory entry durable
 //!    *before* any record is appended. So a reader that finds a record's bytes, and no valid
 //!    header before them, knows that the file is damaged and not torn.
-//! 2. [`LogWriter::push`] encodes a record into a buffer that is reused, each part to where it belongs;
-//!    [`LogWriter::commit`] hands all pushed records to the file in one append: a group of writers is one call.
+//! 2. [`LogWriter::push`] encodes a record into a buffer that is reused, each part to where it
+//!    belongs; [`LogWriter::commit`] hands all pushed records to the file in one append: a group of
+//!    writers is one call.
 //! 3. Each record states how much of the file was synced when it was pushed
 //!    (`durable_to`), and so proves later that a tear before that point cannot be one.
-//! 4. Where little is appended between one sync and the next, [`LogWriter::sync`] puts zeros ahead of a log. A
-//!    sync that finds the file as long as it was need not have its new length written to the device, which
-//!    with most file systems is a write of its own. The reader knows these zeros by the file's length.
+//! 4. Where little is appended between one sync and the next, [`LogWriter::sync`] puts zeros ahead
+//!    of a log. A sync that finds the file as long as it was need not have its new length written
+//!    to the device, which with most file systems is a write of its own. The reader knows these
+//!    zeros by the file's length.
 //! 5. [`LogWriter::finish`] appends the end marker, which names the next log. The order of a
 //!    rotation is: create the next log, finish this one, append to the next one.
 //!
@@ -38,7 +40,8 @@ const MOST_ASIDE: u64 = 4 << 20;
 
 /// Most bytes between two syncs, in small ones: zeros ahead then last for eight.
 const SMALL_SYNC: u64 = AHEAD_BYTES / 8;
-/// Small syncs, one after the other, from which on zeros are written ahead. That of the file header is one.
+/// Small syncs, one after the other, from which on zeros are written ahead. That of the file header
+/// is one.
 const STEADY: u32 = 4;
 
 /// Capacity that the buffer keeps between groups, in bytes.
@@ -177,7 +180,8 @@ impl LogWriter {
             left = behind;
         }
         let mask = mask_if_needed(payload, self.binding.salt(), offset);
-        // Where the header is to end, the offset stands for as long as both go through the checksum.
+        // Where the header is to end, the offset stands for as long as both go through the
+        // checksum.
         let bound = &mut headed[RECORD_HEADER_BYTES - OFFSET_BYTES..];
         bound[..OFFSET_BYTES].copy_from_slice(&offset.to_le_bytes());
         let header = RecordHeader {
@@ -219,8 +223,9 @@ impl LogWriter {
     #[cold]
     fn set_space_aside(&mut self) {
         let more = self.group.len as u64 + self.end.clamp(LEAST_ASIDE, MOST_ASIDE);
-        // Whoever appends will be told if there is no room. It is asked for again as far on, whether it was there or
-        // not: on a disk that is nearly full each commit would else look for it, in vain.
+        // Whoever appends will be told if there is no room. It is asked for again as far on,
+        // whether it was there or not: on a disk that is nearly full each commit would else look
+        // for it, in vain.
         let _ = self.file.set_space_aside(more);
         self.space_end = self.end + more;
     }
@@ -254,7 +259,8 @@ impl LogWriter {
     #[cold]
     fn write_zeros_ahead(&mut self, bytes: u64) {
         self.zeros_end = (bytes + 1).next_multiple_of(AHEAD_BYTES);
-        // Where there is no room for them there is perhaps some for what is to come. It is tried again as far on.
+        // Where there is no room for them there is perhaps some for what is to come. It is tried
+        // again as far on.
         let _ = self.file.write_zeros_ahead(self.zeros_end);
     }
 
@@ -263,7 +269,8 @@ impl LogWriter {
     pub(crate) fn finish(&mut self, next: u64) -> Result<(), Error> {
         self.push_kind(KIND_END, self.last_seqno, &[&next.to_le_bytes()])?;
         self.commit()?;
-        // It may lie there for long: until the store is opened, or while a full disk takes no table.
+        // It may lie there for long: until the store is opened, or while a full disk takes no
+        // table.
         self.file.give_space_back();
         self.zeros_end = u64::MAX;
         Ok(())

@@ -1,5 +1,5 @@
-//! The manifest of an open store, and what it states. Only an installation adds to it, under the lock that
-//! guards it.
+//! The manifest of an open store, and what it states. Only an installation adds to it, under the
+//! lock that guards it.
 
 use std::path::Path;
 

@@ -14,9 +14,9 @@ use crate::prefix::Prefix;
 /// Takes the value of one option from its text; the failure says why it cannot be had.
 type Take = fn(Options, &str) -> std::result::Result<Options, String>;
 
-/// The options that decide what new files look like and how the tree is kept, by the names of their setters, in
-/// the order of the file. What depends on the machine or the program (cache, memory, threads, how files are read,
-/// durability) is not among them.
+/// The options that decide what new files look like and how the tree is kept, by the names of their
+/// setters, in the order of the file. What depends on the machine or the program (cache, memory,
+/// threads, how files are read, durability) is not among them.
 const SHAPING: [(&str, Take); 19] = [
     ("filters", |options, text| Ok(options.filters(parsed(text)?))),
     ("filter_shape", |options, text| Ok(options.filter_shape(parsed(text)?))),
@@ -122,22 +122,24 @@ pub struct IgnoredOption {
 pub struct LatestOptions {
     /// Those that were given, with every remembered one in its place.
     pub options: Options,
-    /// The names of those that were remembered, as in [`Options::settings`]. Empty where the store has no options
-    /// file: it was last written by a version that kept none, or there is no store.
+    /// The names of those that were remembered, as in [`Options::settings`]. Empty where the store
+    /// has no options file: it was last written by a version that kept none, or there is no store.
     pub remembered: Vec<&'static str>,
     /// What the file says beyond that: options of a newer version, closures, policies of a program.
     pub ignored: Vec<IgnoredOption>,
 }
 
 impl Options {
-    /// These options, with those in their place that the store in `dir` was last written with: all that decide what
-    /// new files look like and how the tree is kept, from the file `OPTIONS` in its directory. For programs that did
-    /// not make the store, and are to leave it as it is; as RocksDB's `LoadLatestOptions`. What depends on the machine
-    /// or the program (cache, memory limit, threads, read mode, durability) stays as it is here. A prefix extractor that
-    /// is a closure, and a filter policy of a user's, are known by name only, and are told in
+    /// These options, with those in their place that the store in `dir` was last written with: all
+    /// that decide what new files look like and how the tree is kept, from the file `OPTIONS` in
+    /// its directory. For programs that did not make the store, and are to leave it as it is; as
+    /// RocksDB's `LoadLatestOptions`. What depends on the machine or the program (cache, memory
+    /// limit, threads, read mode, durability) stays as it is here. A prefix extractor that is a
+    /// closure, and a filter policy of a user's, are known by name only, and are told in
     /// [`LatestOptions::ignored`].
     ///
-    /// Takes no lock, and opens nothing: a directory without a store, or without the file, remembers nothing.
+    /// Takes no lock, and opens nothing: a directory without a store, or without the file,
+    /// remembers nothing.
     ///
     /// ```
     /// use trommel::{Db, Options};
@@ -151,8 +153,8 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corruption`] where the file is corrupt, [`Error::Unsupported`] where a newer version wrote it,
-    /// [`Error::Io`]. [`Db::open`](crate::Db::open) opens the store all the same.
+    /// [`Error::Corruption`] where the file is corrupt, [`Error::Unsupported`] where a newer
+    /// version wrote it, [`Error::Io`]. [`Db::open`](crate::Db::open) opens the store all the same.
     pub fn load_latest(self, dir: impl AsRef<Path>) -> Result<LatestOptions> {
         let dir = dir.as_ref();
         let listing = match self.vfs.list(dir) {
@@ -180,8 +182,8 @@ impl Options {
         Ok(latest)
     }
 
-    /// The options that shape a store and whose values differ from those in `other`: the name, the value here, the
-    /// value there. A store remembers these: see [`Options::load_latest`].
+    /// The options that shape a store and whose values differ from those in `other`: the name, the
+    /// value here, the value there. A store remembers these: see [`Options::load_latest`].
     pub fn differences(&self, other: &Self) -> Vec<(&'static str, String, String)> {
         let (here, there) = (settings(self), settings(other));
         let pairs = here.into_iter().zip(there);

@@ -1,5 +1,6 @@
-//! The format as it was frozen, every byte of it under the checksum, and what an opening makes of each kind of
-//! file. `TROMMEL_REFREEZE=1` writes the golden file anew, which is right only before the first release.
+//! The format as it was frozen, every byte of it under the checksum, and what an opening makes of
+//! each kind of file. `TROMMEL_REFREEZE=1` writes the golden file anew, which is right only before
+//! the first release.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -281,7 +282,8 @@ fn copies_of_a_store_have_its_options() {
     assert!(vfs.list(Path::new("copy")).is_err());
 }
 
-/// Whatever fails while it is written, an opening goes on, and a change of options is refused whole.
+/// Whatever fails while it is written, an opening goes on, and a change of options is refused
+/// whole.
 #[test]
 fn a_record_that_cannot_be_written_costs_no_data() {
     for kind in [OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::Rename] {
@@ -306,8 +308,9 @@ fn a_record_that_cannot_be_written_costs_no_data() {
     }
 }
 
-/// A crash at any call of a creation, an opening with other options and a change leaves the file of one of them,
-/// whole, or none of a store that is not there yet; what is left of the writing goes with the next opening.
+/// A crash at any call of a creation, an opening with other options and a change leaves the file of
+/// one of them, whole, or none of a store that is not there yet; what is left of the writing goes
+/// with the next opening.
 #[test]
 fn a_crash_at_any_moment_leaves_one_whole_file() {
     let disk = SimDisk::new();
@@ -338,8 +341,8 @@ fn a_crash_at_any_moment_leaves_one_whole_file() {
     assert_eq!(met.into_iter().collect::<Vec<_>>(), [3, 4, 5]);
 }
 
-/// A disk that lied may keep the options of a store and lose all else: that is no reason to refuse a directory. A
-/// file of that name that is no options file is somebody else's.
+/// A disk that lied may keep the options of a store and lose all else: that is no reason to refuse
+/// a directory. A file of that name that is no options file is somebody else's.
 #[test]
 fn options_alone_are_no_foreign_file() {
     for (name, bytes) in [("db/OPTIONS", GOLDEN), ("db/OPTIONS.tmp", b"half of")] {

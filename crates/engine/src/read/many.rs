@@ -163,8 +163,8 @@ impl Engine {
     }
 
     /// Asks for what the filter of `file` looks at first for each of `keys`, but for no more than
-    /// `ahead` of them: of so many the filter does that as well by itself. Opens nothing: it may not be
-    /// needed.
+    /// `ahead` of them: of so many the filter does that as well by itself. Opens nothing: it may
+    /// not be needed.
     #[inline]
     fn prepare<'t>(
         &self,
@@ -256,9 +256,9 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes which of `keys` a table, given with its place in its run, must be searched for by what its
-    /// filter said of them, and counts those that it turned away. Where none of whole keys could be
-    /// asked, that of the prefixes is.
+    /// Notes which of `keys` a table, given with its place in its run, must be searched for by what
+    /// its filter said of them, and counts those that it turned away. Where none of whole keys
+    /// could be asked, that of the prefixes is.
     fn take_survivors(&self, table: &TableOfRun<'_>, keys: Range<usize>, batch: &mut Batch<'_>) {
         let said = std::mem::take(&mut batch.scratch.said);
         for (run, verdict, maybe) in said.runs() {

@@ -35,8 +35,8 @@ impl<'a> Lookup<'a> {
     /// 1. The filter of the last level's table is asked for before other tables are looked for.
     /// 2. A key that lies in the range of one table only is looked for there at once.
     /// 3. Otherwise the filters of a few tables are asked for before the first of them is asked, so
-    ///    that they are on their way to the processor together: [`FIRST_TOGETHER`] at first, for the
-    ///    newest may have the key, then [`TOGETHER`] at a time.
+    ///    that they are on their way to the processor together: [`FIRST_TOGETHER`] at first, for
+    ///    the newest may have the key, then [`TOGETHER`] at a time.
     #[inline]
     pub(super) fn search(
         &self,
@@ -68,8 +68,8 @@ impl<'a> Lookup<'a> {
     /// Finds the newest visible version of the key in a table: asks its filter, and searches it if
     /// that says "maybe".
     ///
-    /// What is found is not returned: handing a result of that size on costs more than a filter whose
-    /// line is there.
+    /// What is found is not returned: handing a result of that size on costs more than a filter
+    /// whose line is there.
     #[inline]
     fn probe(&self, fence: &Fence, tally: &mut Tally, found: &mut Option<Found>) -> Result<()> {
         let table = self.engine.tables.reader(&fence.file)?;
@@ -83,8 +83,8 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// Notes that a filter turned the key away. Where its "maybe" could not have been called false, its "no" is not
-    /// counted either, or the rate that is measured would be too low.
+    /// Notes that a filter turned the key away. Where its "maybe" could not have been called false,
+    /// its "no" is not counted either, or the rate that is measured would be too low.
     #[inline]
     fn refuse(&self, fence: &Fence, verdict: Verdict, tally: &mut Tally) {
         if is_decided(&fence.file, false, self.seqno) {
@@ -186,8 +186,8 @@ impl Tally {
     }
 }
 
-/// Whether a filter's answer counts: a "maybe" must be known to be true or false, and where nothing was found, some
-/// version of the key might be in the table and be too new to be seen.
+/// Whether a filter's answer counts: a "maybe" must be known to be true or false, and where nothing
+/// was found, some version of the key might be in the table and be too new to be seen.
 #[inline]
 pub(super) fn is_decided(file: &TableFile, found: bool, seqno: SeqNo) -> bool {
     found || file.max_seqno <= seqno

@@ -2,16 +2,18 @@
 //!
 //! 1. What is to be done is decided anew: much may have happened since it was asked for.
 //! 2. The sidecar is written and synced, then its directory.
-//! 3. The manifest's edit removes the table and adds it with its new sidecar, in one; the view follows.
-//!    What the table had before is removed when its last reader is gone ([`Engine::install`]).
+//! 3. The manifest's edit removes the table and adds it with its new sidecar, in one; the view
+//!    follows. What the table had before is removed when its last reader is gone
+//!    ([`Engine::install`]).
 //!
-//! Nothing refers to a sidecar before its edit. So where writing fails for lack of room it is removed
-//! and nothing has happened; any other failure to write poisons the store. A failure to read the table
-//! does neither: what answered before does so still.
+//! Nothing refers to a sidecar before its edit. So where writing fails for lack of room it is
+//! removed and nothing has happened; any other failure to write poisons the store. A failure to
+//! read the table does neither: what answered before does so still.
 //!
-//! Where filters are rebuilt to fit a budget, they are to take less than before. If they do not, as those
-//! of prefixes or of a user's making are as large as they are, or if they cannot be built, the
-//! table gets a sidecar without filters: for that nothing is read, and what it gains is certain.
+//! Where filters are rebuilt to fit a budget, they are to take less than before. If they do not, as
+//! those of prefixes or of a user's making are as large as they are, or if they cannot be built,
+//! the table gets a sidecar without filters: for that nothing is read, and what it gains is
+//! certain.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -176,8 +178,8 @@ impl Engine {
         crate::events::filters_rebuilt(number, summary.keys, summary.file_bytes, time);
     }
 
-    /// Writes a sidecar and puts it in force: for a budget, one without filters where these are of no
-    /// use, or the table could not be read time and again; why, then.
+    /// Writes a sidecar and puts it in force: for a budget, one without filters where these are of
+    /// no use, or the table could not be read time and again; why, then.
     fn write_or_leave_out(
         &self,
         job: &RebuildJob,

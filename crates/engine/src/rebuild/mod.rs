@@ -1,13 +1,13 @@
 //! Rebuilding filters without writing data: what that would cost, and the request for it.
 //!
-//! 1. A table wants a rebuild if what answers for it is not what the policy in force would build for
-//!    its level now, or is damaged ([`Engine::rebuild_of`]). The decision about what would be built is
-//!    [`choose_filters`], as for new tables.
-//! 2. If the table's own filters are what is wanted, its sidecar is dropped; otherwise one is written
-//!    ([`job`]), and an edit of the manifest names it.
-//! 3. A request is a queue of tables ([`rebuild_queue`](crate::rebuild_queue)), of which background threads take one at a time when
-//!    nothing else is to be done. A table that is being rebuilt is kept from compactions, and the other
-//!    way round.
+//! 1. A table wants a rebuild if what answers for it is not what the policy in force would build
+//!    for its level now, or is damaged ([`Engine::rebuild_of`]). The decision about what would be
+//!    built is [`choose_filters`], as for new tables.
+//! 2. If the table's own filters are what is wanted, its sidecar is dropped; otherwise one is
+//!    written ([`job`]), and an edit of the manifest names it.
+//! 3. A request is a queue of tables ([`rebuild_queue`](crate::rebuild_queue)), of which background
+//!    threads take one at a time when nothing else is to be done. A table that is being rebuilt is
+//!    kept from compactions, and the other way round.
 //!
 //! Invariants: a table's data is never written. Whatever goes wrong, what answered before does so
 //! still. Called by `Db::rebuild_filters` and `Db::filter_rebuild_plan`.
@@ -53,8 +53,8 @@ pub struct RebuildOptions {
 }
 
 impl RebuildOptions {
-    /// Only tables of these levels, as reports count them: 0, or 1 for the first level below that holds
-    /// data, and so on.
+    /// Only tables of these levels, as reports count them: 0, or 1 for the first level below that
+    /// holds data, and so on.
     #[must_use]
     pub fn levels(mut self, levels: impl IntoIterator<Item = usize>) -> Self {
         self.levels = Some(levels.into_iter().collect());
@@ -176,8 +176,8 @@ impl Engine {
         Ok(Some(cost))
     }
 
-    /// What is to be done for `table`, which lies in `physical` of `version`; `planned` is what a budget
-    /// has for it.
+    /// What is to be done for `table`, which lies in `physical` of `version`; `planned` is what a
+    /// budget has for it.
     fn rebuild_of(
         &self,
         version: &Version,
@@ -224,8 +224,8 @@ impl Engine {
         Ok(task)
     }
 
-    /// What is to be done for `table`, so that all that is built fits the budget: of whole keys it gets
-    /// `spec`.
+    /// What is to be done for `table`, so that all that is built fits the budget: of whole keys it
+    /// gets `spec`.
     fn fit_of(
         &self,
         version: &Version,
@@ -283,8 +283,8 @@ impl Engine {
         lock(&self.background.state).last_rebuild.clone()
     }
 
-    /// The numbers of the tables that want a rebuild, and of those that cannot be opened: what is wrong
-    /// with one is told when its turn comes, and keeps no other from its own.
+    /// The numbers of the tables that want a rebuild, and of those that cannot be opened: what is
+    /// wrong with one is told when its turn comes, and keeps no other from its own.
     fn tables_to_rebuild(&self, options: &RebuildOptions) -> VecDeque<u64> {
         let version = self.version();
         let planned = self.planned_by_budget(&version, |level, table| options.wants(level, table));
@@ -311,8 +311,8 @@ impl Engine {
     }
 }
 
-/// What a budget would choose is never quite what it chose before: a stored filter of whole keys that
-/// comes close to `spec` is as good.
+/// What a budget would choose is never quite what it chose before: a stored filter of whole keys
+/// that comes close to `spec` is as good.
 fn as_it_is(spec: FilterSpec, filters: &Filters) -> FilterSpec {
     let stored = filters.stored_parts().find(|part| part.role == FilterRole::Keys);
     let stored = stored.and_then(|part| part.spec.parse::<FilterSpec>().ok());

@@ -1,9 +1,10 @@
 //! What a short log held, on its way into the log of this opening.
 //!
-//! A program that opens a store for one write leaves a log of a few bytes. Were each of them written out as a table, so
-//! many runs would leave as many tables. So the batches of short logs are appended to the new log, made durable
-//! there before anything refers to it, and stay in the memtable. Only records that were verified come this far;
-//! they get the sequence numbers that they had.
+//! A program that opens a store for one write leaves a log of a few bytes. Were each of them
+//! written out as a table, so many runs would leave as many tables. So the batches of short logs
+//! are appended to the new log, made durable there before anything refers to it, and stay in the
+//! memtable. Only records that were verified come this far; they get the sequence numbers that they
+//! had.
 //!
 //! Called while logs are replayed.
 

@@ -34,8 +34,8 @@ pub(super) fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -
 }
 
 impl Engine {
-    /// Removes what an opening that failed has made, which the state in force does not name: another
-    /// try would only add to it. `before` is what was there.
+    /// Removes what an opening that failed has made, which the state in force does not name:
+    /// another try would only add to it. `before` is what was there.
     pub(super) fn remove_new(&self, before: &[DirEntry]) {
         if self.options.load().read_only {
             return;

@@ -67,8 +67,8 @@ pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, needed: Needed<
     Error::Io { file, doing, source }
 }
 
-/// Whether what was about to be put in force in `dir` may be, in spite of `error`: once `CURRENT` is touched nobody
-/// knows.
+/// Whether what was about to be put in force in `dir` may be, in spite of `error`: once `CURRENT`
+/// is touched nobody knows.
 pub(super) fn may_be_in_force(error: &Error, dir: &Path) -> bool {
     matches!(error, Error::Io { file, .. } if *file == dir.join(CURRENT) || file == dir)
 }

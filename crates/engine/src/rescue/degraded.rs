@@ -1,16 +1,17 @@
-//! Reading around damage: a read-only open that fails for no damage but the lack of any manifest, and
-//! never answers from what the damage may hide. (What stands in the way before a file of the store is
-//! read, such as a lock that cannot be had or a repair that was cut short, stops it as any open.)
+//! Reading around damage: a read-only open that fails for no damage but the lack of any manifest,
+//! and never answers from what the damage may hide. (What stands in the way before a file of the
+//! store is read, such as a lock that cannot be had or a repair that was cut short, stops it as any
+//! open.)
 //!
-//! 1. The manifest is chosen as a repair chooses it ([`manifest`](super::manifest)); without any the
-//!    store cannot be opened, and a repair is the way.
-//! 2. Tables that are missing, or of the wrong length, stay in the version: whatever read comes to one
-//!    fails there, and whatever read ends above it is as good as ever. So a key whose newest version is
-//!    newer than the damaged piece is answered, and one that may be in the piece is an error. The same
-//!    holds for damaged blocks, as in every open.
+//! 1. The manifest is chosen as a repair chooses it ([`manifest`](super::manifest)); without any
+//!    the store cannot be opened, and a repair is the way.
+//! 2. Tables that are missing, or of the wrong length, stay in the version: whatever read comes to
+//!    one fails there, and whatever read ends above it is as good as ever. So a key whose newest
+//!    version is newer than the damaged piece is answered, and one that may be in the piece is an
+//!    error. The same holds for damaged blocks, as in every open.
 //! 3. Logs are replayed up to the first damage. What stood behind it is newer than all else, and of
-//!    unknown keys: so is what a damaged manifest may not name. Then nothing is certain, and every read
-//!    is [`Error::InDoubt`], unless the user asks for the last intact state
+//!    unknown keys: so is what a damaged manifest may not name. Then nothing is certain, and every
+//!    read is [`Error::InDoubt`], unless the user asks for the last intact state
 //!    ([`Degraded::LastIntact`]), which is a state that the store once was in.
 //!
 //! What can be had of the entries is iterated by [`Healthy`](crate::Healthy).

@@ -1,8 +1,8 @@
 //! Which keys a lost piece may hold, and so of which nobody knows the newest version any more.
 //!
-//! A version that is left is *certain* if every lost piece whose keys include its own holds only older
-//! versions: the piece's highest sequence number, where it is known, is below the version's. Otherwise
-//! it is *doubtful*: a newer value or a deletion may be lost.
+//! A version that is left is *certain* if every lost piece whose keys include its own holds only
+//! older versions: the piece's highest sequence number, where it is known, is below the version's.
+//! Otherwise it is *doubtful*: a newer value or a deletion may be lost.
 
 use crate::damage::{Damage, KeySpan};
 

@@ -8,8 +8,8 @@
 //! 3. Otherwise the newest of which anything can be read, up to its damage.
 //! 4. Otherwise there is none.
 //!
-//! Whether what it says may be older than what the store last was is told in [`Chosen::doubt`]: some
-//! writes may be in tables that it does not name, and nobody can say of which keys.
+//! Whether what it says may be older than what the store last was is told in [`Chosen::doubt`]:
+//! some writes may be in tables that it does not name, and nobody can say of which keys.
 
 use std::path::Path;
 

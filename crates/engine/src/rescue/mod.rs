@@ -9,9 +9,9 @@
 //! * [`sources`]: everything that is left, as one walk in order.
 //! * [`watched`]: that nothing is taken for lost because the process was short of something.
 //!
-//! Nothing here writes, or knows the engine. `verify` lists what is found, a degraded open reads around
-//! it, [`healthy`](crate::healthy) iterates over what can be had, and [`repair`](crate::repair) copies
-//! what is left to a new store.
+//! Nothing here writes, or knows the engine. `verify` lists what is found, a degraded open reads
+//! around it, [`healthy`](crate::healthy) iterates over what can be had, and
+//! [`repair`](crate::repair) copies what is left to a new store.
 
 pub(crate) mod degraded;
 pub(crate) mod doubt;

@@ -1,7 +1,9 @@
-//! Everything that is left of a store, as one walk: keys ascending, versions of one key newest first.
+//! Everything that is left of a store, as one walk: keys ascending, versions of one key newest
+//! first.
 //!
 //! Each version carries its sequence number, so it does not matter which level a table was in, or
-//! whether anybody knows: the newest version that is left of a key is the one with the highest number.
+//! whether anybody knows: the newest version that is left of a key is the one with the highest
+//! number.
 //!
 //! 1. The tables are laid into as few runs as their key ranges allow, each of tables that do not
 //!    overlap; a run has one table open at a time.

@@ -2,9 +2,9 @@
 //!
 //! 1. The file must be there, of the length that the manifest states, and be the table it names.
 //! 2. It is read and checked as a whole. If that finds nothing, nothing is wrong.
-//! 3. Otherwise every block is looked at by itself, and each that cannot be used is one damage. What
-//!    lies in a data block that cannot be read lies between the keys of its good neighbours, these
-//!    included: older versions of them may be in it.
+//! 3. Otherwise every block is looked at by itself, and each that cannot be used is one damage.
+//!    What lies in a data block that cannot be read lies between the keys of its good neighbours,
+//!    these included: older versions of them may be in it.
 //!
 //! Who wants both the damage and what is left ([`dissect`]) has both of one reading: what cannot be
 //! read for a moment is then either left out and told of, or kept.
@@ -31,8 +31,8 @@ const DISAGREES: &str = "its properties are not those that the manifest states";
 /// Bytes of blocks that one table keeps while it is looked at: each is read once.
 const CACHE_BYTES: u64 = 1 << 20;
 
-/// All that is wrong with the table that `meta` describes, whose directory entry is `entry`; and what
-/// was read of it where nothing is.
+/// All that is wrong with the table that `meta` describes, whose directory entry is `entry`; and
+/// what was read of it where nothing is.
 pub(crate) fn survey(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -52,8 +52,8 @@ pub(crate) fn survey(
     }
 }
 
-/// What is wrong with the sidecar of the table that `meta` describes, which costs no key; and what was
-/// read of it where nothing is.
+/// What is wrong with the sidecar of the table that `meta` describes, which costs no key; and what
+/// was read of it where nothing is.
 pub(crate) fn survey_sidecar(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -195,15 +195,16 @@ pub(crate) fn damages(
     pieces(file, path, Some(first), all).damage
 }
 
-/// The table's blocks, and what is wrong with them; `first`, which a check of the whole table found,
-/// where that is nothing.
+/// The table's blocks, and what is wrong with them; `first`, which a check of the whole table
+/// found, where that is nothing.
 pub(crate) fn pieces(
     file: &Arc<dyn ReadFile>,
     path: &Path,
     first: Option<&Error>,
     all: &KeySpan,
 ) -> Pieces {
-    // Where the entries are sound, what is wrong is a filter's: of anything else both would be told.
+    // Where the entries are sound, what is wrong is a filter's: of anything else both would be
+    // told.
     let is_of_filters = |error: &Error| {
         let is_of_manifest = matches!(error, Error::Corruption(damage) if damage.what == DISAGREES);
         matches!(error, Error::Corruption(_))
@@ -220,8 +221,8 @@ pub(crate) fn pieces(
         Ok(blocks) => blocks,
         Err(error) => {
             let error = Error::from(error);
-            // What was found first is what a read would be told; where there is no footer, both say so.
-            // But no damage of a filter says that all is lost.
+            // What was found first is what a read would be told; where there is no footer, both say
+            // so. But no damage of a filter says that all is lost.
             let told = first.filter(|_| matches!(error, Error::Corruption(_)));
             let damage = Damage::of(told.unwrap_or(&error), path, Remedy::RestoreOrRepair);
             return Pieces { blocks: Vec::new(), damage: vec![damage.costing(all.clone())] };
@@ -250,8 +251,9 @@ pub(crate) struct VerifiedSidecar {
     pub(crate) has_foreign: bool,
 }
 
-/// Reads every byte of the sidecar of the table that `meta` describes, and asks every key of `table` of
-/// it, where that can be read; `None` where it has none. What is wrong with the table is no error here.
+/// Reads every byte of the sidecar of the table that `meta` describes, and asks every key of
+/// `table` of it, where that can be read; `None` where it has none. What is wrong with the table is
+/// no error here.
 pub(crate) fn check_sidecar(
     vfs: &dyn Vfs,
     dir: &Path,

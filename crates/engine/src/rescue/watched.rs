@@ -1,9 +1,9 @@
 //! A file system that remembers whether it was short of something.
 //!
-//! Who looks at a damaged store takes a file that cannot be opened or read for lost, and goes on. But
-//! that the process has no file handle or no memory left says nothing about the file: what was lost that
-//! way would be there a moment later. So each such error is remembered, whoever swallowed it, and the
-//! whole work fails with it. Used by [`repair`](crate::repair) and `verify`.
+//! Who looks at a damaged store takes a file that cannot be opened or read for lost, and goes on.
+//! But that the process has no file handle or no memory left says nothing about the file: what was
+//! lost that way would be there a moment later. So each such error is remembered, whoever swallowed
+//! it, and the whole work fails with it. Used by [`repair`](crate::repair) and `verify`.
 
 use std::io;
 use std::path::Path;

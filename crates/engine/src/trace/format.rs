@@ -1,5 +1,5 @@
-//! The constants of traces, which are [framed](crate::framed), and what lies in a block. The page is
-//! docs/format/trace.md.
+//! The constants of traces, which are [framed](crate::framed), and what lies in a block. The page
+//! is docs/format/trace.md.
 
 use std::cmp::Ordering;
 
@@ -97,8 +97,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// The next lookup, which `rest` begins with; none if no writer wrote it. Reads no more than the
-    /// entry has, however long its key.
+    /// The next lookup, which `rest` begins with; none if no writer wrote it. Reads no more than
+    /// the entry has, however long its key.
     pub(super) fn next(&mut self, rest: &mut Decoder<'_>) -> Option<TracedLookup<'_>> {
         let shared = rest.length(self.key.len())?;
         let suffix = rest.bytes(MAX_KEY_BYTES - shared)?;

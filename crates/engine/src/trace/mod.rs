@@ -3,10 +3,10 @@
 //! A trace and a store's own keys are all it takes to say what other filters would have done
 //! (`trommel tune replay`). The format, and why it holds what it holds, is docs/format/trace.md.
 //!
-//! 1. [`Db::trace_lookups`](crate::Db::trace_lookups) has lookups recorded, all or a sample of them,
-//!    until the [`LookupTrace`] is finished.
-//! 2. A [`TraceWriter`] gathers lookups, sorts them by key when there are enough, and writes them as a
-//!    block in which equal ones are counted.
+//! 1. [`Db::trace_lookups`](crate::Db::trace_lookups) has lookups recorded, all or a sample of
+//!    them, until the [`LookupTrace`] is finished.
+//! 2. A [`TraceWriter`] gathers lookups, sorts them by key when there are enough, and writes them
+//!    as a block in which equal ones are counted.
 //! 3. A [`TraceReader`] hands a block's lookups out once the block has passed its checksum and was
 //!    found to hold what it should.
 //!
@@ -115,7 +115,8 @@ impl Default for TraceOptions {
 }
 
 impl TraceOptions {
-    /// Records one lookup of so many, each drawn at random and by itself (1 to 2^32; default 1: all).
+    /// Records one lookup of so many, each drawn at random and by itself (1 to 2^32; default 1:
+    /// all).
     #[must_use]
     pub fn sample(mut self, one_of: u64) -> Self {
         self.sample = one_of;

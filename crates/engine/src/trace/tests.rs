@@ -26,7 +26,8 @@ fn at(place: Place, found: bool) -> Outcome {
     Outcome { place, found }
 }
 
-/// Every outcome there is, in an order that is not that of a block; keys that share their beginnings.
+/// Every outcome there is, in an order that is not that of a block; keys that share their
+/// beginnings.
 fn small() -> Vec<Lookup> {
     let lookup = |key: &[u8], outcome, times| (key.to_vec(), outcome, times);
     vec![
@@ -403,8 +404,8 @@ fn a_trace_is_refused_where_it_cannot_be() {
 #[test]
 fn an_error_of_the_trace_fails_no_lookup() {
     let lookups = 3 * BLOCK_LOOKUPS as u32;
-    // The header and the first frame are written when the trace begins: four appends. Then three for
-    // each block, and one for the end.
+    // The header and the first frame are written when the trace begins: four appends. Then three
+    // for each block, and one for the end.
     for (kind, fails) in [(OpKind::Append, 10), (OpKind::Sync, 1), (OpKind::SyncDir, 1)] {
         for nth in 0..=fails {
             let disk = SimDisk::new();

@@ -1,11 +1,12 @@
 //! Everything that is wrong with the store in a directory, whether it can be opened or not.
 //!
-//! 1. A shared lock is taken, if there is a lock file: nobody may write meanwhile. Where there is none,
-//!    nobody can be kept out; if one is there in the end, or another than was locked, somebody came, and
-//!    nothing is said.
+//! 1. A shared lock is taken, if there is a lock file: nobody may write meanwhile. Where there is
+//!    none, nobody can be kept out; if one is there in the end, or another than was locked,
+//!    somebody came, and nothing is said.
 //! 2. `CURRENT` and all manifests are read; one is chosen to go by (see `rescue::manifest`).
-//! 3. Each table that it names is read whole. No two may be the same table, none may hold a sequence
-//!    number above the manifest's; that their key ranges are disjoint is checked as the manifest is.
+//! 3. Each table that it names is read whole. No two may be the same table, none may hold a
+//!    sequence number above the manifest's; that their key ranges are disjoint is checked as the
+//!    manifest is.
 //! 4. Each log that may be needed is read whole, and all of them together as an opening would.
 //! 5. The record of the options is read, if there is one.
 //! 6. What else lies there is listed: files of a store that this one does not need, and others.
@@ -32,8 +33,8 @@ use crate::rescue::manifest::{Chosen, choose};
 use crate::rescue::table;
 use crate::rescue::watched::Watched;
 
-/// Reads every byte of every file of the store in `dir` and lists all damage; the mark of a repair that
-/// is not finished is damage too.
+/// Reads every byte of every file of the store in `dir` and lists all damage; the mark of a repair
+/// that is not finished is damage too.
 pub(crate) fn verify_store(dir: &Path, options: &Options) -> Result<VerifyReport> {
     let mut report = verify_dir(dir, options)?;
     let vfs = &*options.vfs;
@@ -91,8 +92,8 @@ pub(crate) struct Held {
 }
 
 impl Held {
-    /// An error if somebody may have written meanwhile: where there was no lock file there is one now,
-    /// or the one that was locked is gone.
+    /// An error if somebody may have written meanwhile: where there was no lock file there is one
+    /// now, or the one that was locked is gone.
     pub(crate) fn check(&self, vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         let somebody_came = match &self.lock {
             Some(lock) => !lock.is_in_place(),
@@ -106,9 +107,9 @@ impl Held {
     }
 }
 
-/// Takes the lock, so that nobody writes, and lists what is there. What is no regular file in the lock's
-/// place is damage, and no reason to stop: nobody can hold it. A lock that cannot be had for any other
-/// reason is an error, as the store may be in use.
+/// Takes the lock, so that nobody writes, and lists what is there. What is no regular file in the
+/// lock's place is damage, and no reason to stop: nobody can hold it. A lock that cannot be had for
+/// any other reason is an error, as the store may be in use.
 pub(crate) fn hold(
     vfs: &dyn Vfs,
     dir: &Path,

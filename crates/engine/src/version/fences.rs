@@ -180,14 +180,14 @@ pub(crate) struct Candidates<'a> {
     newest: Iter<'a, Fence>,
     /// Deeper levels that are still to be looked at, but for the last.
     between: Iter<'a, Run>,
-    /// The table of the last level, until it is its turn: most keys are there, and its filter is the one
-    /// that is farthest from the processor. So it is looked for first.
+    /// The table of the last level, until it is its turn: most keys are there, and its filter is
+    /// the one that is farthest from the processor. So it is looked for first.
     deepest: Option<&'a Fence>,
 }
 
 impl<'a> Candidates<'a> {
-    /// Asks for what the filter in the last level looks at first, if other tables are to be looked for
-    /// meanwhile.
+    /// Asks for what the filter in the last level looks at first, if other tables are to be looked
+    /// for meanwhile.
     #[inline]
     pub(crate) fn prefetch_deepest(&self, hash: u64) {
         if let Some(fence) = self.deepest
@@ -298,8 +298,8 @@ mod tests {
         }
     }
 
-    /// Has `check` look at versions of many shapes, each with its seed and with keys within its tables,
-    /// beside them, and on their ends.
+    /// Has `check` look at versions of many shapes, each with its seed and with keys within its
+    /// tables, beside them, and on their ends.
     fn with_versions(check: impl Fn(&Version, usize, &[Vec<u8>])) {
         for prefix in [b"".as_slice(), b"k", b"a long prefix"] {
             let keys = keys(prefix);

@@ -4,10 +4,11 @@
 //! 1. Level 0 holds runs that may overlap, newest first; each deeper level is one sorted run of
 //!    tables that do not overlap, smallest key first.
 //! 2. All versions of one user key that lie in one level below 0 lie in one table.
-//! 3. Of any key, at any moment that a reader may see, the first place that holds a version holds the newest:
-//!    the tables of level 0 in their order, then each deeper level. What lies in an upper level is newer than
-//!    what lies in a deeper one, but where a merge goes on, or was given up, of which
-//!    [a part](crate::compaction_job::stretches) is in force: there the versions that it kept lie deeper too.
+//! 3. Of any key, at any moment that a reader may see, the first place that holds a version holds
+//!    the newest: the tables of level 0 in their order, then each deeper level. What lies in an
+//!    upper level is newer than what lies in a deeper one, but where a merge goes on, or was given
+//!    up, of which [a part](crate::compaction_job::stretches) is in force: there the versions that
+//!    it kept lie deeper too.
 
 mod fences;
 mod shared_files;

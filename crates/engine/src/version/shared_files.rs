@@ -35,8 +35,8 @@ impl SharedFiles {
         stores.push(Arc::downgrade(tables));
     }
 
-    /// Closes tables until one more may be opened, of the stores that have the most of them; or until none can be
-    /// closed. For whoever holds no lock of a table cache.
+    /// Closes tables until one more may be opened, of the stores that have the most of them; or
+    /// until none can be closed. For whoever holds no lock of a table cache.
     pub(crate) fn make_room(&self) {
         while self.open.load(Ordering::Relaxed) >= self.most {
             let stores = lock(&self.stores);

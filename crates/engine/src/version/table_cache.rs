@@ -440,8 +440,8 @@ impl TableCache {
         Ok(table)
     }
 
-    /// Has `table`, the reader of `file`, asked through sidecar `number`; where that cannot be used, by its
-    /// own filters.
+    /// Has `table`, the reader of `file`, asked through sidecar `number`; where that cannot be
+    /// used, by its own filters.
     ///
     /// # Errors
     /// Where there is no file handle left.
@@ -478,8 +478,8 @@ impl TableCache {
         }
     }
 
-    /// Has those tables of `version` counted by their own filters that were found to answer instead of
-    /// their sidecars. How often a sidecar was lost since the store was opened.
+    /// Has those tables of `version` counted by their own filters that were found to answer instead
+    /// of their sidecars. How often a sidecar was lost since the store was opened.
     pub(crate) fn look_for_damage(&self, version: &Version) -> u64 {
         for (_, file) in version.tables().filter(|(_, file)| file.filter_sidecar.is_some()) {
             if let Some(open) = file.open_reader()
@@ -522,7 +522,8 @@ impl TableCache {
         false
     }
 
-    /// The tables of `version` whose filter cannot be used, with the reason, as far as they were met.
+    /// The tables of `version` whose filter cannot be used, with the reason, as far as they were
+    /// met.
     pub(crate) fn unusable_filters(&self, version: &Version) -> Vec<(u64, String)> {
         let known = lock(&self.unusable_filters.0);
         if known.is_empty() {
@@ -562,8 +563,8 @@ impl TableCache {
         drop(closed);
     }
 
-    /// Closes open tables, those not used of late first, until `enough` or none is left; what they held
-    /// is read again when it is asked for.
+    /// Closes open tables, those not used of late first, until `enough` or none is left; what they
+    /// held is read again when it is asked for.
     pub(crate) fn close_until(&self, enough: impl Fn() -> bool) {
         let mut ring = lock(&self.ring);
         while !enough() && self.close_one(&mut ring) {}

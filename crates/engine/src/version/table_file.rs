@@ -1,8 +1,8 @@
 //! One table of a version: what the manifest knows of it, its reader once it was opened, and its
 //! end: when no version holds it any more, its files are queued for removal.
 //!
-//! A table that gets another filter sidecar is another [`TableFile`] from then on, of the same file:
-//! that one is queued once the last of both is gone, the old sidecar with the old one.
+//! A table that gets another filter sidecar is another [`TableFile`] from then on, of the same
+//! file: that one is queued once the last of both is gone, the old sidecar with the old one.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -89,8 +89,8 @@ pub(crate) struct TableFile {
     pub(super) used: AtomicBool,
     /// A [`Keeping`].
     keeping: AtomicUsize,
-    /// Stored bytes of the table's own filters where these stand in for a sidecar that is of no use;
-    /// [`NOTHING_LOST`] else.
+    /// Stored bytes of the table's own filters where these stand in for a sidecar that is of no
+    /// use; [`NOTHING_LOST`] else.
     instead: AtomicU64,
     /// Whether small tables were merged into it, and others, that are no fewer.
     stays_small: AtomicBool,
@@ -105,8 +105,8 @@ pub(crate) struct TableFile {
 /// No table's filters take as many bytes.
 const NOTHING_LOST: u64 = u64::MAX;
 
-/// A file that may have to be removed once nobody holds it: where it lies and who removes it, set once
-/// the manifest has durably forgotten it.
+/// A file that may have to be removed once nobody holds it: where it lies and who removes it, set
+/// once the manifest has durably forgotten it.
 #[derive(Debug, Default)]
 struct Remains(OnceLock<Grave>);
 
@@ -184,8 +184,8 @@ impl TableFile {
         self.keeping.store(keeping as usize, Ordering::Release);
     }
 
-    /// Stored bytes of the filters that are asked: of the table's own, where its sidecar was found to be
-    /// of no use.
+    /// Stored bytes of the filters that are asked: of the table's own, where its sidecar was found
+    /// to be of no use.
     pub(crate) fn built_bytes(&self) -> u64 {
         match self.instead.load(Ordering::Acquire) {
             NOTHING_LOST => self.meta.filter_bytes,
@@ -193,8 +193,8 @@ impl TableFile {
         }
     }
 
-    /// Notes that its sidecar is of no use, and that `own` bytes of the table's own filters stand in;
-    /// whether that is news.
+    /// Notes that its sidecar is of no use, and that `own` bytes of the table's own filters stand
+    /// in; whether that is news.
     pub(super) fn lose_sidecar(&self, own: u64) -> bool {
         self.instead.swap(own, Ordering::AcqRel) != own
     }
@@ -214,8 +214,8 @@ impl TableFile {
         self.stays_small.load(Ordering::Relaxed)
     }
 
-    /// Has its files, which lie in `dir`, removed once nobody holds the table. The manifest must have
-    /// durably forgotten it.
+    /// Has its files, which lie in `dir`, removed once nobody holds the table. The manifest must
+    /// have durably forgotten it.
     pub(crate) fn retire(&self, dir: &Path, graveyard: &Arc<Graveyard>) {
         let path = table_path(dir, self.number);
         if planted(Bug::TableRemovedUnderReader) {
@@ -226,8 +226,8 @@ impl TableFile {
         self.give_way(dir, graveyard);
     }
 
-    /// Has its sidecar, if it has one, removed once nobody holds it. In the manifest, another one must
-    /// durably have taken its place.
+    /// Has its sidecar, if it has one, removed once nobody holds it. In the manifest, another one
+    /// must durably have taken its place.
     pub(crate) fn give_way(&self, dir: &Path, graveyard: &Arc<Graveyard>) {
         self.is_over.store(true, Ordering::Release);
         if let Some(number) = self.filter_sidecar {

@@ -78,8 +78,8 @@ impl Engine {
         }
     }
 
-    /// Where there is no log a synced write makes a table: it waits for merges, as flushes do, before it is
-    /// visible, so that it can still be refused.
+    /// Where there is no log a synced write makes a table: it waits for merges, as flushes do,
+    /// before it is visible, so that it can still be refused.
     fn wait_to_sync(&self) -> Result<()> {
         if self.options.load().log { Ok(()) } else { self.wait_for_merges() }
     }
@@ -96,7 +96,8 @@ impl Engine {
             error => self.poison(error),
         })?;
         if is_due {
-            // The write is durable by now: a merge that fails here is tried again, or has poisoned the store.
+            // The write is durable by now: a merge that fails here is tried again, or has poisoned
+            // the store.
             let _ = self.work_inline();
         }
         Ok(())
@@ -110,8 +111,8 @@ impl Engine {
         }
     }
 
-    /// Leads the group that begins with the caller's `own` batch, the number of whose last operation
-    /// it returns.
+    /// Leads the group that begins with the caller's `own` batch, the number of whose last
+    /// operation it returns.
     fn lead(&self, own: &Wanted<'_>) -> Result<SeqNo> {
         let turnstile = Turnstile::new(self);
         let mut leader = lock(&self.leader);
@@ -126,8 +127,8 @@ impl Engine {
         let first_seqno = leader.last_seqno + 1;
         self.log_in_turn(&mut leader, own, &[])?;
         if own.operations() <= LEADER_INSERTS && self.queue.waiting() == 0 {
-            // Nobody would write to the log meanwhile, and whoever comes now does not wait for long: the lead need
-            // not be handed on before.
+            // Nobody would write to the log meanwhile, and whoever comes now does not wait for
+            // long: the lead need not be handed on before.
             let active = early.as_ref().unwrap_or(&leader.active);
             self.insert_all(&active.memtable, own, &[], first_seqno);
             let is_full = leader.is_full();
@@ -146,8 +147,8 @@ impl Engine {
         Ok(own.last_seqno(first_seqno))
     }
 
-    /// The same where others wait. Of what it is given the `followers` are dropped last, so that whom a panic
-    /// fails is off the queue.
+    /// The same where others wait. Of what it is given the `followers` are dropped last, so that
+    /// whom a panic fails is off the queue.
     fn lead_others<'a>(
         &'a self,
         mut followers: Followers<'a>,
@@ -196,7 +197,8 @@ impl Engine {
             .or_else(|error| if planted(Bug::LogErrorDiscarded) { Ok(()) } else { Err(error) })
     }
 
-    /// Asks for the memory that inserting will look at, which then arrives while the log is written.
+    /// Asks for the memory that inserting will look at, which then arrives while the log is
+    /// written.
     fn prefetch(memtable: &Memtable, own: &Wanted<'_>) {
         if let Some(batch) = &own.batch {
             batch.for_first(PREFETCHED, |op| memtable.prefetch(op.key));
@@ -259,9 +261,9 @@ impl Engine {
         pushed.map_err(|error| self.poison(error))
     }
 
-    /// Inserts a member's batch; the last of the group makes all of it visible. The group is logged, so that
-    /// only a member that dies can fail it: what else poisons the store meanwhile does not keep the others
-    /// from making it visible, and none of them says that it failed.
+    /// Inserts a member's batch; the last of the group makes all of it visible. The group is
+    /// logged, so that only a member that dies can fail it: what else poisons the store meanwhile
+    /// does not keep the others from making it visible, and none of them says that it failed.
     fn insert(&self, group: &Group, own: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
         let unless_done = PoisonOnUnwind { engine: self, group: Some(group) };
         self.insert_batch(&group.memtable, own, first_seqno);
@@ -319,14 +321,15 @@ impl Engine {
         }
     }
 
-    /// Waits until everything up to `seqno` is visible; an error where the store is poisoned before.
+    /// Waits until everything up to `seqno` is visible; an error where the store is poisoned
+    /// before.
     #[inline]
     pub(crate) fn wait_published(&self, seqno: SeqNo) -> Result<()> {
         self.wait_published_unless(seqno, || true)
     }
 
-    /// Waits until everything up to `seqno` is visible; an error where the store is poisoned before, and that
-    /// keeps it from becoming so.
+    /// Waits until everything up to `seqno` is visible; an error where the store is poisoned
+    /// before, and that keeps it from becoming so.
     #[inline]
     fn wait_published_unless(&self, seqno: SeqNo, is_kept: impl Fn() -> bool) -> Result<()> {
         if self.snapshots.visible() >= seqno {
@@ -412,7 +415,8 @@ pub(super) struct Turnstile<'a> {
     engine: &'a Engine,
     /// How many leave with the leader.
     followers: usize,
-    /// Whether the thread unwound before, as in the drop of what owns a handle: nothing is wrong then.
+    /// Whether the thread unwound before, as in the drop of what owns a handle: nothing is wrong
+    /// then.
     unwound_before: bool,
 }
 
@@ -432,8 +436,8 @@ impl Drop for Turnstile<'_> {
     }
 }
 
-/// Those whose batches a leader writes with its own. Dropped before they have heard anything, which only
-/// a panic does, it tells them that the store is poisoned.
+/// Those whose batches a leader writes with its own. Dropped before they have heard anything, which
+/// only a panic does, it tells them that the store is poisoned.
 struct Followers<'a> {
     engine: &'a Engine,
     members: Vec<Arc<Member>>,
@@ -447,8 +451,9 @@ impl<'a> Followers<'a> {
         Self { engine, members: Vec::new(), are_told: false }
     }
 
-    /// Whether they have so much to insert that it is sooner done by all of them: each is then woken
-    /// once to insert, and once when the last of them has. Schedules try both for groups of any size.
+    /// Whether they have so much to insert that it is sooner done by all of them: each is then
+    /// woken once to insert, and once when the last of them has. Schedules try both for groups of
+    /// any size.
     fn are_worth_waking(&self) -> bool {
         if cfg!(shuttle) {
             return !self.members.is_empty() && env::random_u64().is_multiple_of(2);
@@ -487,8 +492,8 @@ fn operations(followers: &[Arc<Member>]) -> u64 {
     followers.iter().map(|member| member.wanted.operations()).sum()
 }
 
-/// Dropped, it poisons the store; where all goes well it is forgotten. A member that dies between log and
-/// publication would leave the others waiting for ever.
+/// Dropped, it poisons the store; where all goes well it is forgotten. A member that dies between
+/// log and publication would leave the others waiting for ever.
 struct PoisonOnUnwind<'a> {
     engine: &'a Engine,
     /// Who waits for the caller, if each inserts for itself.
@@ -521,9 +526,9 @@ mod tests {
 
     const WRITERS: usize = 5;
 
-    /// Writers that come while somebody is alone in the store are one group, whether its leader inserts
-    /// for all or each for itself: all of it is there, in the order of the queue, and is logged once; each
-    /// is returned its own number.
+    /// Writers that come while somebody is alone in the store are one group, whether its leader
+    /// inserts for all or each for itself: all of it is there, in the order of the queue, and is
+    /// logged once; each is returned its own number.
     #[test]
     fn who_waited_together_is_logged_together() {
         for (operations, sync) in [(1, true), (1, false), (LEADER_INSERTS as usize + 1, false)] {
@@ -585,7 +590,8 @@ mod tests {
         assert_eq!(db.put_with("g", "7", WriteOptions::sync()).unwrap(), 7);
     }
 
-    /// A batch of nothing that is to be synced makes durable what was written before, as any other does.
+    /// A batch of nothing that is to be synced makes durable what was written before, as any other
+    /// does.
     #[test]
     fn an_empty_batch_syncs_what_was_written_before() {
         for log in [true, false] {
@@ -607,7 +613,8 @@ mod tests {
         }
     }
 
-    /// What poisons the store while a group inserts does not fail the group, which is logged: it becomes visible.
+    /// What poisons the store while a group inserts does not fail the group, which is logged: it
+    /// becomes visible.
     #[test]
     fn a_group_that_is_logged_does_not_fail() {
         let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
@@ -637,8 +644,8 @@ mod tests {
         }
     }
 
-    /// A leader that panics while it inserts for its group: nothing of the group becomes visible, who
-    /// followed is told, and the store takes no more writes.
+    /// A leader that panics while it inserts for its group: nothing of the group becomes visible,
+    /// who followed is told, and the store takes no more writes.
     #[test]
     fn a_leader_that_panics_while_it_inserts_tells_its_group() {
         let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();

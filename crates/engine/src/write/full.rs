@@ -1,15 +1,15 @@
 //! Freezing a memtable that is full when no write comes that would.
 //!
-//! A write freezes a full memtable before it adds to it. The last write, one large batch, or a limit that
-//! is lowered would leave one that is over its limit for as long as nobody writes. So whether it is full is
-//! looked at
+//! A write freezes a full memtable before it adds to it. The last write, one large batch, or a
+//! limit that is lowered would leave one that is over its limit for as long as nobody writes. So
+//! whether it is full is looked at
 //! 1. after each group was inserted, and when a caller that led alone has ended;
 //! 2. after each background job, as writers may have been stopped before it;
 //! 3. when the options were changed, and by callers that wait until the store rests.
 //!
-//! Whoever finds it so leads for a moment and freezes it. Where somebody else leads, that one makes room
-//! before it writes, or looks when it has written: nobody is waited for. While writers would be stopped, nothing
-//! is frozen.
+//! Whoever finds it so leads for a moment and freezes it. Where somebody else leads, that one makes
+//! room before it writes, or looks when it has written: nobody is waited for. While writers would
+//! be stopped, nothing is frozen.
 
 use trommel_memtable::Memtable;
 
@@ -19,7 +19,8 @@ use crate::error::Result;
 use crate::sync::lock;
 
 impl Engine {
-    /// Freezes `memtable` if it has reached this limit, as [`Engine::freeze_full`] does, where it is the active one.
+    /// Freezes `memtable` if it has reached this limit, as [`Engine::freeze_full`] does, where it
+    /// is the active one.
     #[inline]
     pub(super) fn freeze_if_full(&self, memtable: &Memtable, limit: u64) {
         if memtable.memory_bytes() as u64 >= limit {
@@ -27,8 +28,9 @@ impl Engine {
         }
     }
 
-    /// Freezes the active memtable if it is full and nobody leads; whether it did. Its flush is then due,
-    /// and done where the store has no threads; how that ends is noted where others look for it.
+    /// Freezes the active memtable if it is full and nobody leads; whether it did. Its flush is
+    /// then due, and done where the store has no threads; how that ends is noted where others look
+    /// for it.
     #[cold]
     #[inline(never)]
     pub(crate) fn freeze_full(&self) -> bool {
@@ -41,7 +43,8 @@ impl Engine {
         let is_frozen = self.freeze_in_turn().unwrap_or(false);
         if is_frozen {
             self.background.note_full();
-            // Who wrote is not told of a flush that fails: it is tried again, or has poisoned the store.
+            // Who wrote is not told of a flush that fails: it is tried again, or has poisoned the
+            // store.
             let _ = self.work_inline();
         }
         is_frozen

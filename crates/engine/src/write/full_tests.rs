@@ -70,7 +70,8 @@ fn a_limit_that_is_lowered_is_kept_at_once() {
     }
 }
 
-/// While one waits that may, a second one that is full is not frozen; it is when the first is written out.
+/// While one waits that may, a second one that is full is not frozen; it is when the first is
+/// written out.
 #[test]
 fn what_became_full_behind_another_is_frozen_after_it() {
     let disk = SimDisk::new();

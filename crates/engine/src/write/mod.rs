@@ -1,7 +1,7 @@
 //! The write path: a writer queues its batch; the one at the head of the queue leads: it makes
 //! room, and puts the whole group into the log. Where batches are small it then inserts all of them
-//! into the memtable and publishes the group; where they are large it hands every member its sequence
-//! numbers, members insert in parallel, and the last one publishes.
+//! into the memtable and publishes the group; where they are large it hands every member its
+//! sequence numbers, members insert in parallel, and the last one publishes.
 //!
 //! Invariants:
 //! 1. One leader at a time; sequence numbers and log records come in the order of the queue.

@@ -135,16 +135,18 @@ impl Engine {
         if !self.write_out()? {
             return Ok(());
         }
-        // Where nobody else will, the compaction that this has made necessary is done here. That there is no
-        // room for it is no failure of what was asked for; it is tried again, unless nothing is any more.
+        // Where nobody else will, the compaction that this has made necessary is done here. That
+        // there is no room for it is no failure of what was asked for; it is tried again, unless
+        // nothing is any more.
         match self.work_inline() {
             Err(error) if !error.is_shortage() || self.poisoned().is_some() => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Writes the memtables out to tables, and waits until that is done; whether there were any. As writers do, it
-    /// waits first where there are too many runs in level 0, or too much is due: each table is one run more.
+    /// Writes the memtables out to tables, and waits until that is done; whether there were any. As
+    /// writers do, it waits first where there are too many runs in level 0, or too much is due:
+    /// each table is one run more.
     fn write_out(&self) -> Result<bool> {
         self.check_writable()?;
         self.wait_for_merges()?;
@@ -158,8 +160,8 @@ impl Engine {
             self.rotate(leader)?;
             Ok(self.view.load().frozen.first().map(|newest| newest.log_number))
         })?;
-        // Memtables are flushed oldest first; later ones are not waited for. Nor is one held that is
-        // waited for, as its memory is given back.
+        // Memtables are flushed oldest first; later ones are not waited for. Nor is one held that
+        // is waited for, as its memory is given back.
         let Some(newest) = newest else { return Ok(false) };
         self.wait_until(&awaited, |view| {
             view.frozen.iter().all(|frozen| frozen.log_number > newest)
@@ -190,8 +192,8 @@ mod tests {
     use super::*;
     use crate::{Db, Options, WriteOptions};
 
-    /// A flush that stood in the queue behind a rotation that failed rotated once more: two logs named
-    /// the same predecessor, and the store was damaged.
+    /// A flush that stood in the queue behind a rotation that failed rotated once more: two logs
+    /// named the same predecessor, and the store was damaged.
     #[test]
     fn who_waited_behind_a_rotation_that_failed_does_not_rotate() {
         let of_log = |failure, kind| Fault::new(failure).on(kind).named(".log");
@@ -251,7 +253,8 @@ mod tests {
         assert_eq!(Db::open("db", options()).unwrap().get("key").unwrap().unwrap(), b"value"[..]);
     }
 
-    /// Without a handle for the directory nothing was synced: it is tried again, and the store goes on.
+    /// Without a handle for the directory nothing was synced: it is tried again, and the store goes
+    /// on.
     #[test]
     fn a_directory_that_no_handle_is_left_for_is_synced_later() {
         let of_dir = || Fault::new(Failure::TooManyOpenFiles).on(OpKind::SyncDir);
@@ -312,8 +315,8 @@ mod tests {
         assert!(!was_closed().0);
     }
 
-    /// Merges that find no room: a write that is in a table is acknowledged all the same, and there are never more
-    /// runs in level 0 than stop writers, whoever makes them.
+    /// Merges that find no room: a write that is in a table is acknowledged all the same, and there
+    /// are never more runs in level 0 than stop writers, whoever makes them.
     #[test]
     fn merges_without_room_fail_no_flush_and_are_waited_for() {
         const STOP: usize = 4;
@@ -326,8 +329,8 @@ mod tests {
             let runs = || db.engine().version().levels[0].len();
             let mut most = 0;
             for n in 0..20 {
-                // One table finds room: the flush's, or that of the merge that it waits for. Without a log there is no
-                // other way to make a write durable, so both do.
+                // One table finds room: the flush's, or that of the merge that it waits for.
+                // Without a log there is no other way to make a write durable, so both do.
                 let stops = runs() >= STOP;
                 let tables = if stops && !log { 2 } else { 1 };
                 disk.clear_faults();

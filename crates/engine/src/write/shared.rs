@@ -1,7 +1,8 @@
 //! Writing where memtables share their memory with those of other stores.
 //!
-//! 1. Where the active memtables of all stores take too much, the largest is frozen: at once where nobody writes to
-//!    its store, else by whoever writes there next, as a worker must not wait for writers that may wait for it.
+//! 1. Where the active memtables of all stores take too much, the largest is frozen: at once where
+//!    nobody writes to its store, else by whoever writes there next, as a worker must not wait for
+//!    writers that may wait for it.
 //! 2. While all memtables take more than half of the ceiling, each write is slowed.
 
 use std::sync::atomic::Ordering;

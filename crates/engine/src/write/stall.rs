@@ -15,8 +15,8 @@ use crate::view::View;
 use crate::write_queue::Leader;
 
 impl Engine {
-    /// Returns once the active memtable can take a group of so many bytes; it stays the active one while
-    /// the caller leads.
+    /// Returns once the active memtable can take a group of so many bytes; it stays the active one
+    /// while the caller leads.
     #[inline]
     pub(super) fn make_room(
         &self,
@@ -33,7 +33,8 @@ impl Engine {
         self.make_room_slowly(leader, group_bytes)
     }
 
-    /// What waits to be flushed and merged, compactions that rest or not, without the active memtable.
+    /// What waits to be flushed and merged, compactions that rest or not, without the active
+    /// memtable.
     fn backlog(&self) -> Backlog {
         Backlog {
             l0_runs: self.l0_runs.load(Ordering::Relaxed) as usize,
@@ -227,7 +228,8 @@ mod tests {
         assert_eq!(db.options().settings(), before);
     }
 
-    /// Whoever leads keeps what it looks at of the options: the next write goes by those that were changed.
+    /// Whoever leads keeps what it looks at of the options: the next write goes by those that were
+    /// changed.
     #[test]
     fn options_that_are_changed_hold_for_the_next_write() {
         let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));

@@ -1,8 +1,9 @@
 //! Telling those who wait for what an atomic says, where hardly anybody ever waits.
 //!
-//! Whoever tells has stored the value before; a fence, then a look at whether somebody waits. Whoever waits says so;
-//! a fence, then a look at the value. One of the two fences comes first, so either the one is seen or the other:
-//! nobody sleeps through what it waits for, and a teller takes no lock where there is nobody (Dekker's handshake).
+//! Whoever tells has stored the value before; a fence, then a look at whether somebody waits.
+//! Whoever waits says so; a fence, then a look at the value. One of the two fences comes first, so
+//! either the one is seen or the other: nobody sleeps through what it waits for, and a teller takes
+//! no lock where there is nobody (Dekker's handshake).
 
 use std::sync::atomic::Ordering::Relaxed;
 

@@ -1,8 +1,8 @@
-//! The state of the write path: the queue of writers, what its leader alone touches, and the logs that
-//! were rotated out.
+//! The state of the write path: the queue of writers, what its leader alone touches, and the logs
+//! that were rotated out.
 //!
-//! The engine holds it, and [`write`](crate::write) is what is done with it. It knows a memtable and a
-//! log, and neither the engine nor why writers are held up.
+//! The engine holds it, and [`write`](crate::write) is what is done with it. It knows a memtable
+//! and a log, and neither the engine nor why writers are held up.
 
 mod awaited;
 mod leader;

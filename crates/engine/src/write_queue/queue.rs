@@ -1,8 +1,8 @@
 //! The queue of writers: who leads, who waits, who inserts.
 //!
-//! A writer that finds nobody before it leads at once, and nothing is made for others to know it by:
-//! a lone writer takes no memory here and no lock, unless it is slowed, and changes one word when it comes and
-//! when it leaves.
+//! A writer that finds nobody before it leads at once, and nothing is made for others to know it
+//! by: a lone writer takes no memory here and no lock, unless it is slowed, and changes one word
+//! when it comes and when it leaves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -188,8 +188,8 @@ enum Gathered {
 /// Writers in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// [`EMPTY`], [`LED`] or [`AWAITED`]. Only a writer that holds the line's lock takes it to `AWAITED` or
-    /// from there, so under the lock it says whether the line is empty.
+    /// [`EMPTY`], [`LED`] or [`AWAITED`]. Only a writer that holds the line's lock takes it to
+    /// `AWAITED` or from there, so under the lock it says whether the line is empty.
     state: AtomicUsize,
     line: Mutex<Line>,
 }
@@ -334,8 +334,8 @@ pub(crate) fn hand_out(group: &Arc<Group>, followers: &[Arc<Member>], first_seqn
     }
 }
 
-/// Reports to the `followers` that all of the group is written; the first of their operations has the
-/// number `first_seqno`.
+/// Reports to the `followers` that all of the group is written; the first of their operations has
+/// the number `first_seqno`.
 pub(crate) fn done(followers: &[Arc<Member>], first_seqno: SeqNo) {
     let mut seqno = first_seqno;
     for member in followers {
@@ -357,8 +357,8 @@ mod tests {
 
     const ALONE: Wanted<'static> = Wanted { batch: None, sync: true };
 
-    /// Of `coming` writers one joins each time the leader lets others run, quickly or not: how often it
-    /// does, and how that ends.
+    /// Of `coming` writers one joins each time the leader lets others run, quickly or not: how
+    /// often it does, and how that ends.
     fn gathered(coming: usize, is_quick: bool) -> (usize, Gathered) {
         let queue = Queue::default();
         assert!(matches!(queue.join(ALONE), Place::First(_)));

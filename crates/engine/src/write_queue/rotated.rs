@@ -9,8 +9,9 @@ use crate::sync::{AtomicUsize, Mutex, lock};
 
 /// Logs that were rotated out and whose last bytes may not be durable yet, though still needed.
 ///
-/// A sync acknowledges everything before it, so it must make these durable first. Until they are, or
-/// what they hold is in tables, records of the current log say that an earlier log may still be torn.
+/// A sync acknowledges everything before it, so it must make these durable first. Until they are,
+/// or what they hold is in tables, records of the current log say that an earlier log may still be
+/// torn.
 #[derive(Debug, Default)]
 pub(crate) struct RotatedLogs {
     /// Each with its number, oldest first.
@@ -35,8 +36,8 @@ impl RotatedLogs {
         self.count.store(logs.len(), Ordering::Release);
     }
 
-    /// Forgets the logs up to `last`: the manifest says durably that they are not needed. What of them
-    /// has not reached the device then need never do so. The length of `last`, in bytes.
+    /// Forgets the logs up to `last`: the manifest says durably that they are not needed. What of
+    /// them has not reached the device then need never do so. The length of `last`, in bytes.
     pub(crate) fn forget(&self, last: u64) -> u64 {
         let mut logs = lock(&self.logs);
         let kept = logs.partition_point(|(number, _)| *number <= last);

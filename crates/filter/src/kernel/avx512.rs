@@ -178,9 +178,9 @@ fn set_both(block: &mut Block, folded: u64, count: usize) {
 }
 
 /// Sets the first `count` positions whose states are the seeds times the powers, in a register that
-/// holds the whole block: bit `p` is 1 shifted by `p - 64 * lane` in each of the eight 64-bit lanes.
-/// All lanes but one are shifted by 64 or more (a negative shift counts as a large one), which leaves
-/// 0.
+/// holds the whole block: bit `p` is 1 shifted by `p - 64 * lane` in each of the eight 64-bit
+/// lanes. All lanes but one are shifted by 64 or more (a negative shift counts as a large one),
+/// which leaves 0.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn set_in_lanes<const RESERVED: u32>(
@@ -211,13 +211,14 @@ fn set_in_lanes<const RESERVED: u32>(
     *block = to_block(bits);
 }
 
-/// 1 shifted left by `shifts`, which leaves 0 from 64 on: one instruction. (`_mm512_sllv_epi64` of a
-/// constant is compiled to two, the other a comparison with 64: a tenth of the time of a build.)
+/// 1 shifted left by `shifts`, which leaves 0 from 64 on: one instruction. (`_mm512_sllv_epi64` of
+/// a constant is compiled to two, the other a comparison with 64: a tenth of the time of a build.)
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn shifted_one(shifts: __m512i) -> __m512i {
     let shifted;
-    // SAFETY: the instruction is of AVX-512 F, as this function is, and touches these registers only.
+    // SAFETY: the instruction is of AVX-512 F, as this function is, and touches these registers
+    // only.
     unsafe {
         asm!(
             "vpsllvq {shifted}, {one}, {shifts}",

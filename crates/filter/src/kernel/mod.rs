@@ -4,14 +4,14 @@
 //!    found out once. All kernels give the same answers, bit for bit.
 //! 2. What asks one question is a [`Question`]. [`Ask`] is its code for one set of instructions,
 //!    chosen when the filter is opened, so that asking is one call through a pointer.
-//! 3. What builds or asks many is a [`Task`]. Its whole loop, not the single probe, is compiled once
-//!    for each set of instructions ([`Chosen::run`]).
+//! 3. What builds or asks many is a [`Task`]. Its whole loop, not the single probe, is compiled
+//!    once for each set of instructions ([`Chosen::run`]).
 //! 4. Both are handed a [`Probe`], which tests the bits of a probe chain in one block.
 //!
 //! Scalar code tests bit after bit, four between two branches; AVX2 tests eight at once, AVX-512
 //! sixteen. Vectors look up the words of a block with a permutation of registers (the block is one
-//! or two of them), so a probe costs no memory access beyond the one load of its cache line. There is
-//! no kernel for NEON: none that could be tested where this was written.
+//! or two of them), so a probe costs no memory access beyond the one load of its cache line. There
+//! is no kernel for NEON: none that could be tested where this was written.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -119,8 +119,9 @@ pub(crate) trait Probe: Copy {
     /// `block`. Positions lie in `RESERVED..512`.
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool;
 
-    /// Whether the first `count` positions (at most 64) of the two chains from the halves of `folded`
-    /// are all set, in all 512 bits of `block`. The chains take turns, that of the low half first.
+    /// Whether the first `count` positions (at most 64) of the two chains from the halves of
+    /// `folded` are all set, in all 512 bits of `block`. The chains take turns, that of the low
+    /// half first.
     #[inline(always)]
     fn hits_both(self, block: &Block, folded: u64, count: usize) -> bool {
         let (low, high) = Golden::seeds(folded);
@@ -253,8 +254,8 @@ impl Ask {
     }
 }
 
-/// A question to a filter. Its `ask` must be inlined, so that it is compiled for the instructions of
-/// the probe it is given.
+/// A question to a filter. Its `ask` must be inlined, so that it is compiled for the instructions
+/// of the probe it is given.
 pub(crate) trait Question {
     /// What the filter `bits` says of `hash`.
     fn ask<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool;
@@ -272,15 +273,15 @@ pub(crate) fn prefetch(block: &Block) {
     prefetch_at(std::ptr::from_ref(block).addr());
 }
 
-/// Asks the processor for the cache line at `address`, where there may be anything or nothing, without
-/// waiting for it. Elsewhere than on x86-64 it does nothing.
+/// Asks the processor for the cache line at `address`, where there may be anything or nothing,
+/// without waiting for it. Elsewhere than on x86-64 it does nothing.
 #[inline(always)]
 pub fn prefetch_at(address: usize) {
     ask_for::<INTO_FIRST>(address);
 }
 
-/// As [`prefetch_at`], but has the line come no nearer than the second cache: so more lines can be on
-/// their way at once, and more of them find room.
+/// As [`prefetch_at`], but has the line come no nearer than the second cache: so more lines can be
+/// on their way at once, and more of them find room.
 #[inline(always)]
 pub fn prefetch_into_second(address: usize) {
     ask_for::<INTO_SECOND>(address);

@@ -1,7 +1,7 @@
 //! Every kernel gives the answers of the scalar one, bit for bit.
 //!
-//! A kernel that the processor does not have is not tested. `TROMMEL_KERNELS=avx2,avx512` names those
-//! without which the tests fail; which there are is printed in either case.
+//! A kernel that the processor does not have is not tested. `TROMMEL_KERNELS=avx2,avx512` names
+//! those without which the tests fail; which there are is printed in either case.
 
 use std::marker::PhantomData;
 

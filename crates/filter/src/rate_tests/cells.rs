@@ -5,12 +5,12 @@
 //! 2. Each filter's own rate is found by one of three methods, the first that is within reach:
 //!    * *asked*: the filter is asked for random hashes.
 //!    * *parts*: the probes of a question are cut into parts, the rate of each part is measured by
-//!      itself, and the filter's rate is their product. For blocked and paired filters the parts are
-//!      the two chains of a key, in one block or in a pair of blocks. The chains start from the two
-//!      halves of the folded word, so all halves go with all others, and the product is exactly
-//!      what asking would give; it is averaged over sampled blocks. For standard filters and ribbons
-//!      the parts are stretches of probes or columns, and that they are independent of each other
-//!      is what the asked cells show.
+//!      itself, and the filter's rate is their product. For blocked and paired filters the parts
+//!      are the two chains of a key, in one block or in a pair of blocks. The chains start from the
+//!      two halves of the folded word, so all halves go with all others, and the product is exactly
+//!      what asking would give; it is averaged over sampled blocks. For standard filters and
+//!      ribbons the parts are stretches of probes or columns, and that they are independent of each
+//!      other is what the asked cells show.
 //!    * *bits*: rates below 10^-11 are out of any question's reach. The bits that are set are
 //!      counted, and the rate is that of ideal probes in these. It shows that the builder sets as
 //!      many bits as it should. (At such rates, what a filter really says "maybe" to is a key with

@@ -1,5 +1,6 @@
 //! Filters of more bits than 32-bit arithmetic can number. What can be shown of them without
-//! building them is shown in every run; some are built in the long one, which needs 12 GB of memory:
+//! building them is shown in every run; some are built in the long one, which needs 12 GB of
+//! memory:
 //!
 //! `cargo test --release -p trommel-filter --lib large -- --ignored --nocapture --test-threads 1`
 

@@ -2,10 +2,10 @@
 //!
 //! `cargo test --release -p trommel-filter --lib all_rates -- --ignored --nocapture`
 //!
-//! takes about an hour of processor time, on all processors. What is measured is kept, line by line,
-//! in `filter-rates.txt` in the build's folder, until the table is whole: a run that is interrupted
-//! goes on where it stopped, unless the filters' bits have changed since. The table is written anew with each cell, so that it always holds what is
-//! known.
+//! takes about an hour of processor time, on all processors. What is measured is kept, line by
+//! line, in `filter-rates.txt` in the build's folder, until the table is whole: a run that is
+//! interrupted goes on where it stopped, unless the filters' bits have changed since. The table is
+//! written anew with each cell, so that it always holds what is known.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -99,8 +99,8 @@ fn what_is_kept_is_read_back() {
     assert!(from_line("paired:23.4 10 Parts 30 7 1e-7 1e-7").is_none(), "half a line");
 }
 
-/// The first line of what is kept: it tells the filters that were measured from those of a version that
-/// sets other bits.
+/// The first line of what is kept: it tells the filters that were measured from those of a version
+/// that sets other bits.
 fn stamp() -> String {
     let mut bits = Vec::new();
     for kind in KINDS {

@@ -18,8 +18,8 @@
 //!    held fixed (`paired`, `few`).
 //!
 //! Probes are taken as ideal: independent and uniform. The filters' own behave so, within what the
-//! rate tests resolve: some 2% at all bits per key and numbers of keys (`RATES.md`). What is left out is that two keys may have
-//! one and the same 64-bit hash, which adds `keys / 2^64`.
+//! rate tests resolve: some 2% at all bits per key and numbers of keys (`RATES.md`). What is left
+//! out is that two keys may have one and the same 64-bit hash, which adds `keys / 2^64`.
 //!
 //! Everything is computed when first needed and kept, some milliseconds the first time and
 //! microseconds from then on.
@@ -164,8 +164,8 @@ fn is_enough(bits_per_key: f64) -> bool {
 }
 
 /// The rate of a filter of `bits_per_key` bits per key, in the limit of many keys, with the number
-/// of probes that suits it best. 1 for a kind without bits, and as the kind's limit says for few bits
-/// or many.
+/// of probes that suits it best. 1 for a kind without bits, and as the kind's limit says for few
+/// bits or many.
 #[must_use]
 pub fn best_fpr(kind: FilterKind, bits_per_key: f64) -> f64 {
     match kind {
@@ -181,8 +181,8 @@ pub fn best_fpr(kind: FilterKind, bits_per_key: f64) -> f64 {
 const SOME_KEYS: f64 = 1000.0;
 
 /// How much the rate of one filter of `keys` keys and `bits_per_key` bits per key differs from the
-/// expected one: a relative standard deviation, or somewhat more. Rates of blocked filters hang on a
-/// few crowded blocks, and differ most.
+/// expected one: a relative standard deviation, or somewhat more. Rates of blocked filters hang on
+/// a few crowded blocks, and differ most.
 ///
 /// A curve above what was measured at 100, 1,000 and 20,000 keys and from 4 to 30 bits per key. 0
 /// without keys.

@@ -11,17 +11,18 @@
 //!    2% at 1,000 keys and 6% at 100.
 //! 3. `G` is interpolated: `ln G` as a polynomial in `ln x`, over fixed stretches of `ln x`, which
 //!    also serves the complex arguments of step 2. The laws at a stretch's nodes do not depend on
-//!    the number of probes; they are computed when first asked for (some 43 million instructions for
-//!    a full batch and many keys) and kept. After that, an expected rate takes some microseconds.
+//!    the number of probes; they are computed when first asked for (some 43 million instructions
+//!    for a full batch and many keys) and kept. After that, an expected rate takes some
+//!    microseconds.
 //! 4. A batch of two blocks, or a lone block, needs none of this: its pair holds all its keys. And
 //!    for a few dozen keys the bell is too wide, but all ways they can fall can be gone through
 //!    ([`super::few`]).
 //!
-//! 5. The last batch may have any even number of blocks, and each would need laws of its own, though
-//!    of many batches it is a small part. Behind [`MANY_BATCHES`] full ones its rate is taken from
-//!    those of the powers of two on either side, as a line in one over the number of blocks. That
-//!    moves the filter's rate by less than 2 parts in 100,000 up to 28 bits per key, and 2 in 10,000
-//!    at 40.
+//! 5. The last batch may have any even number of blocks, and each would need laws of its own,
+//!    though of many batches it is a small part. Behind [`MANY_BATCHES`] full ones its rate is
+//!    taken from those of the powers of two on either side, as a line in one over the number of
+//!    blocks. That moves the filter's rate by less than 2 parts in 100,000 up to 28 bits per key,
+//!    and 2 in 10,000 at 40.
 //!
 //! Simulation agrees within 0.05% for up to 40 bits per key at all sizes, and within 1% for filters
 //! of under 100 keys at 64 bits, whose rates are below 10^-12.
@@ -82,8 +83,8 @@ fn pass(keys: usize, half: u32) -> f64 {
     PassTable::of::<{ RESERVED as usize }>(half).at(keys).powi(2)
 }
 
-/// The exact rate of a filter of `keys` keys in `blocks` blocks. More than 128 bits per key count as
-/// 128, and less than a quarter of a bit gives 1.
+/// The exact rate of a filter of `keys` keys in `blocks` blocks. More than 128 bits per key count
+/// as 128, and less than a quarter of a bit gives 1.
 pub(super) fn rate(keys: u64, blocks: u64, probes: u32) -> f64 {
     if blocks == 1 {
         let lone = PassTable::of::<{ RESERVED as usize }>(probes);

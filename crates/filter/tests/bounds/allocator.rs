@@ -1,4 +1,5 @@
-//! An allocator that counts what each thread takes. Tests of other crates include this file as well.
+//! An allocator that counts what each thread takes. Tests of other crates include this file as
+//! well.
 #![allow(dead_code, reason = "each of these programs uses a part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};

@@ -3,13 +3,13 @@
 //!
 //! 1. A whole filter is taken from a small collection: every kind, with and without keys, one cache
 //!    line, several batches, several shards; or a group of small filters.
-//! 2. It is changed once or a few times: bits flipped, bytes overwritten, cut off, added, moved over
-//!    from another filter; fields of the header and of a ribbon's shards set to extreme values; the
-//!    family replaced.
+//! 2. It is changed once or a few times: bits flipped, bytes overwritten, cut off, added, moved
+//!    over from another filter; fields of the header and of a ribbon's shards set to extreme
+//!    values; the family replaced.
 //! 3. Seven times in eight what states the length is corrected (or not) and the checksum always, so
 //!    that what lies behind the checksum is reached. Otherwise the change must be found.
-//! 4. It is opened. No more may be allocated than there are bytes, and for a group nothing. A filter
-//!    is asked, one by one and many at once, and both must agree.
+//! 4. It is opened. No more may be allocated than there are bytes, and for a group nothing. A
+//!    filter is asked, one by one and many at once, and both must agree.
 //!
 //! Every execution has a number, and does the same each time. A run's count is 200,000 times
 //! `TROMMEL_SCALE`; ten million executions of each of the two took 16 seconds on two processors,

@@ -1,6 +1,6 @@
-//! Memory: 12 bytes a key beyond the filter at most while it is built (21 for a ribbon), from 30,000
-//! keys on; below, 12 bytes a key (29) and 60 KiB. Not more than the bytes when it is opened, none
-//! when it is asked.
+//! Memory: 12 bytes a key beyond the filter at most while it is built (21 for a ribbon), from
+//! 30,000 keys on; below, 12 bytes a key (29) and 60 KiB. Not more than the bytes when it is
+//! opened, none when it is asked.
 
 use trommel_filter::{Filter, FilterSpec, hash};
 
@@ -98,8 +98,8 @@ fn a_builder_says_what_it_will_take_at_most() {
     }
 }
 
-/// Hashes that were chosen: all in one of 64 parts, all in one part of those that hashes are dealt to in
-/// the second turn, and two that come by turns.
+/// Hashes that were chosen: all in one of 64 parts, all in one part of those that hashes are dealt
+/// to in the second turn, and two that come by turns.
 #[test]
 fn chosen_hashes_take_no_more_than_others() {
     let chosen: [fn(u64) -> u64; 3] = [

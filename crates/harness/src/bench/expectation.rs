@@ -1,9 +1,9 @@
-//! Whether a workload found what it should have: a bench of other keys than the store holds measures how fast
-//! nothing is found.
+//! Whether a workload found what it should have: a bench of other keys than the store holds
+//! measures how fast nothing is found.
 //!
-//! What share of its keys a store holds is not known: a fill that draws them writes 63 of 100. So a store that was
-//! there before is doubted where fewer than half are found, and the run fails where none is. A fresh one is doubted
-//! where none is found.
+//! What share of its keys a store holds is not known: a fill that draws them writes 63 of 100. So a
+//! store that was there before is doubted where fewer than half are found, and the run fails where
+//! none is. A fresh one is doubted where none is found.
 
 use super::Plan;
 use crate::measured::Measured;
@@ -80,8 +80,8 @@ fn deletes_before(plan: &Plan, workload: Workload) -> bool {
     before.into_iter().any(|other| matches!(other, Workload::DeleteSeq | Workload::DeleteRandom))
 }
 
-/// Why a workload that is to change what the store holds would not: none of some of its keys is there, and other
-/// entries are.
+/// Why a workload that is to change what the store holds would not: none of some of its keys is
+/// there, and other entries are.
 pub(super) fn doubt(plan: &Plan, workload: Workload, store: &dyn Store) -> Option<String> {
     let changes =
         matches!(workload, Workload::Overwrite | Workload::DeleteSeq | Workload::DeleteRandom);

@@ -160,9 +160,9 @@ pub struct Journal<'a> {
 /// Does what the plan says and writes the results to `out`, and records of them to the journal.
 ///
 /// # Errors
-/// The first that the store or `out` reports; [`Error::Usage`] if the plan cannot be done, or a workload that looks
-/// for keys of a store that was there before found none;
-/// [`Error::Interrupted`] if stopped.
+/// The first that the store or `out` reports; [`Error::Usage`] if the plan cannot be done, or a
+/// workload that looks for keys of a store that was there before found none; [`Error::Interrupted`]
+/// if stopped.
 pub fn bench(
     plan: &Plan,
     opener: &dyn Opener,

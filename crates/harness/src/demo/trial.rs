@@ -72,8 +72,8 @@ impl Trial {
         self.false_positives() as f64 / self.missing.operations()
     }
 
-    /// The range that holds the true rate with 95% probability: Wilson's, of the probes of absent keys, as in
-    /// the report of each level.
+    /// The range that holds the true rate with 95% probability: Wilson's, of the probes of absent
+    /// keys, as in the report of each level.
     pub(super) fn interval(&self) -> (f64, f64) {
         let levels = &self.report.levels;
         let probes: u64 = levels.iter().map(|level| level.negatives + level.false_positives).sum();

@@ -242,8 +242,8 @@ pub enum Told<'a> {
     Timed(&'a Timing),
 }
 
-/// Builds filters as `plan` says and measures them; `tell` is told each part as it is known. If it is
-/// stopped once the filters are built, what is known until then is returned.
+/// Builds filters as `plan` says and measures them; `tell` is told each part as it is known. If it
+/// is stopped once the filters are built, what is known until then is returned.
 ///
 /// # Errors
 /// [`Error::Usage`] if the plan cannot be done, [`Error::Interrupted`] if stopped while building,

@@ -81,8 +81,8 @@ enum Asked {
     Nothing,
 }
 
-/// Nanoseconds a query of one pass over those of a pattern. The same keys and filters are drawn in a
-/// dry run.
+/// Nanoseconds a query of one pass over those of a pattern. The same keys and filters are drawn in
+/// a dry run.
 fn run(fleet: &Fleet, plan: &Plan, pattern: Pattern, asked: Asked, control: Control<'_>) -> f64 {
     let mut rng = Rng::with_seed(plan.seed ^ 0x6173_6b65_6420_6b65);
     let mut keys = Keys::new(plan.shape);

@@ -1,9 +1,9 @@
 //! How often filters err, and how sure that is.
 //!
-//! Filters of one kind and size differ: one of 1,000 keys lies some percent off the mean of all, for
-//! as long as it is asked. So the error of a mean comes from the variance *between* filters, which
-//! holds that of the count too. Below [`ENOUGH`] filters that variance says little, and an allowance
-//! for it takes its place: [`SPREAD`].
+//! Filters of one kind and size differ: one of 1,000 keys lies some percent off the mean of all,
+//! for as long as it is asked. So the error of a mean comes from the variance *between* filters,
+//! which holds that of the count too. Below [`ENOUGH`] filters that variance says little, and an
+//! allowance for it takes its place: [`SPREAD`].
 
 use serde::{Deserialize, Serialize};
 use trommel::wilson;
@@ -12,8 +12,9 @@ use crate::statistics::student_quantile;
 
 /// Filters from which on their variance is taken as they show it.
 const ENOUGH: usize = 8;
-/// How far one filter lies off its expectation, for a bit per key, times the root of its keys. Paired
-/// filters show 0.11, blocked ones up to 0.25 (1,000 keys, 10 to 23.4 bits); this is more than either.
+/// How far one filter lies off its expectation, for a bit per key, times the root of its keys.
+/// Paired filters show 0.11, blocked ones up to 0.25 (1,000 keys, 10 to 23.4 bits); this is more
+/// than either.
 const SPREAD: f64 = 0.3;
 /// Standard errors, of a normal distribution, that are no chance.
 const SIGMAS: f64 = 4.0;
@@ -31,11 +32,11 @@ pub struct Rate {
     pub false_positives: u64,
     /// The rate.
     pub measured: f64,
-    /// 95% interval of the mean over all filters there could be, from the variance between those that
-    /// there are (Student's t); never narrower than that of the count (Wilson's).
+    /// 95% interval of the mean over all filters there could be, from the variance between those
+    /// that there are (Student's t); never narrower than that of the count (Wilson's).
     pub interval: (f64, f64),
-    /// One standard error, from the variance between filters. With fewer than 8 filters an allowance
-    /// for that.
+    /// One standard error, from the variance between filters. With fewer than 8 filters an
+    /// allowance for that.
     pub standard_error: f64,
     /// Of the filter that errs most often.
     pub worst: f64,
@@ -80,15 +81,15 @@ impl Rate {
         })
     }
 
-    /// Standard errors between the rate measured and the one expected. Where hardly a false positive
-    /// is expected, the error is that of the expected count.
+    /// Standard errors between the rate measured and the one expected. Where hardly a false
+    /// positive is expected, the error is that of the expected count.
     pub fn deviation(&self) -> f64 {
         let counted = (self.expected / self.asked.max(1) as f64).sqrt();
         (self.measured - self.expected) / self.standard_error.max(counted).max(f64::MIN_POSITIVE)
     }
 
-    /// Whether the rate measured is worse than the one expected by more than chance explains: by 2%,
-    /// and by four standard errors (more, where few filters make the error itself uncertain).
+    /// Whether the rate measured is worse than the one expected by more than chance explains: by
+    /// 2%, and by four standard errors (more, where few filters make the error itself uncertain).
     pub fn is_bad(&self) -> bool {
         let limit = if self.filters >= ENOUGH as u64 {
             student_quantile(TAILS, (self.filters - 1) as f64)

@@ -17,8 +17,8 @@ use crate::units;
 /// Version of [`Record`] as JSON.
 pub const SCHEMA: u32 = 2;
 
-/// The first schema whose `build_bytes` are those of the worst moment; before, they left out that of
-/// writing the filter.
+/// The first schema whose `build_bytes` are those of the worst moment; before, they left out that
+/// of writing the filter.
 const SCHEMA_OF_PEAKS: u32 = 2;
 
 /// Where and when something was measured, which all cells of a run share.

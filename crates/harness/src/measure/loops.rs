@@ -112,7 +112,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Puts key after key, each prepared before the one ahead is put (see [`Store::mark`](crate::Store::mark)).
+    /// Puts key after key, each prepared before the one ahead is put (see
+    /// [`Store::mark`](crate::Store::mark)).
     fn puts(&mut self, order: Order) -> Result<(), StoreError> {
         let (mut this, mut next) = (Prepared::default(), Prepared::default());
         let mut is_there = self.prepare(order, self.done, &mut this);
@@ -266,8 +267,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Visits `limit` entries at most from a key on, uncounted; found if the key itself is there. With `prefixes`,
-    /// within the prefix of the key, or of one beside it that is not there.
+    /// Visits `limit` entries at most from a key on, uncounted; found if the key itself is there.
+    /// With `prefixes`, within the prefix of the key, or of one beside it that is not there.
     #[inline]
     pub(super) fn scan_from(
         &mut self,

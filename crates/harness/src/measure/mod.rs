@@ -10,8 +10,9 @@
 //!
 //! The loops read a clock for each operation only if latencies or a rate are asked for; else once
 //! before and once after. An operation costs, besides the store: a draw, eight bytes of a key, a
-//! pointer, and a store to a cache line that no other thread writes; a put of a fill, a copy of its key and
-//! what the store wants its values marked with ([`Store::mark`](crate::Store::mark)) besides.
+//! pointer, and a store to a cache line that no other thread writes; a put of a fill, a copy of its
+//! key and what the store wants its values marked with ([`Store::mark`](crate::Store::mark))
+//! besides.
 
 mod beside;
 mod gate;

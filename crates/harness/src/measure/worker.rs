@@ -19,7 +19,8 @@ use crate::values::Values;
 const NAP: Duration = Duration::from_millis(20);
 /// A turn this near is waited for awake, which takes less than to sleep and be woken.
 const NEAR: Duration = Duration::from_micros(60);
-/// How much longer than asked the system may let a thread sleep that has a pace, in nanoseconds; else 50,000.
+/// How much longer than asked the system may let a thread sleep that has a pace, in nanoseconds;
+/// else 50,000.
 const SLACK: Option<NonZero<u64>> = NonZero::new(1000);
 
 /// Entries of a scan between two looks at whether it is to go on.
@@ -139,8 +140,8 @@ impl<'a> Worker<'a> {
             }
             match left.checked_sub(NEAR) {
                 Some(time) if !time.is_zero() => std::thread::sleep(time.min(NAP)),
-                // Not by letting others run: the system's scheduler takes a slice of milliseconds from one
-                // that yields beside another that computes, as a store's background does.
+                // Not by letting others run: the system's scheduler takes a slice of milliseconds
+                // from one that yields beside another that computes, as a store's background does.
                 _ => std::hint::spin_loop(),
             }
         }
@@ -157,8 +158,8 @@ impl<'a> Worker<'a> {
         self.slot.set(self.done);
     }
 
-    /// How many of the operations to come may be counted in one: several, where no time is taken of each
-    /// and none has its turn.
+    /// How many of the operations to come may be counted in one: several, where no time is taken of
+    /// each and none has its turn.
     pub(super) fn counted_together(&self) -> u64 {
         if self.load.latencies || self.pace.is_some() {
             return 1;

@@ -126,8 +126,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The records stored, and twice those that the workload will insert, as YCSB counts them. Where
-    /// time ends it, nobody knows how many: then as many again.
+    /// The records stored, and twice those that the workload will insert, as YCSB counts them.
+    /// Where time ends it, nobody knows how many: then as many again.
     fn records_to_come(&self, workload: Workload, records: &Records) -> u64 {
         let inserts = match mix_of(workload) {
             Some((_, percent, Action::Insert)) => {

@@ -56,8 +56,8 @@ pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
     Ok(records)
 }
 
-/// Reads a file of records of `whose`, each a line, with a `schema` of up to `newest`. Empty lines are
-/// passed over.
+/// Reads a file of records of `whose`, each a line, with a `schema` of up to `newest`. Empty lines
+/// are passed over.
 ///
 /// # Errors
 /// As of [`read_lines`].

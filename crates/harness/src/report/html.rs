@@ -154,8 +154,8 @@ fn exponent(number: f64) -> String {
     format!("{digits} × 10{}", power.chars().map(raised).collect::<String>())
 }
 
-/// A rate as a tick of an axis has it that goes down to `least`: round, in percent, or all of the axis as powers
-/// of ten where percents would be long.
+/// A rate as a tick of an axis has it that goes down to `least`: round, in percent, or all of the
+/// axis as powers of ten where percents would be long.
 pub(super) fn tick_rate(number: f64, least: f64) -> String {
     if number == 1.0 && least <= 9e-6 {
         return "1".into();

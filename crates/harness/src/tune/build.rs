@@ -3,17 +3,17 @@
 //! A filled tree is built from the bottom, each level at the height where it is to stay:
 //! 1. The level's keys are written and flushed in two halves, with the filter that the policy gives
 //!    to the level it will be in the end: it is the topmost while it is built.
-//! 2. Merges are let go, with a ratio of 2 and a base level of such a size that just so many levels are
-//!    needed above the last: so level 0 is merged to just there, and no level is larger than its target.
-//!    Then they are stopped again.
+//! 2. Merges are let go, with a ratio of 2 and a base level of such a size that just so many levels
+//!    are needed above the last: so level 0 is merged to just there, and no level is larger than
+//!    its target. Then they are stopped again.
 //! 3. The runs of level 0 come last, the oldest first, and stay.
 //!
-//! A budget has no filter for a level: it is in force from the first key on, and what it comes to by
-//! the end is measured.
+//! A budget has no filter for a level: it is in force from the first key on, and what it comes to
+//! by the end is measured.
 //!
-//! The writer flushes and merges itself, so that the same cell makes the same tree. Keys are numbers
-//! scattered over all there are, so that each run covers nearly all keys; another store of the cell
-//! has others. Record 0 is the oldest, and each is written once.
+//! The writer flushes and merges itself, so that the same cell makes the same tree. Keys are
+//! numbers scattered over all there are, so that each run covers nearly all keys; another store of
+//! the cell has others. Record 0 is the oldest, and each is written once.
 
 use std::ops::Range;
 use std::path::Path;
@@ -161,8 +161,9 @@ impl Builder<'_> {
     fn merge(&self, height: usize) -> Result<(), Error> {
         let levels = self.db.stats().levels;
         let below: u64 = levels.iter().filter(|at| at.level > 0).map(|at| at.bytes).sum();
-        // With S bytes below, a base level of S / 2^(height + 1) bytes or more needs no further level above this
-        // one, and of less than S / 2^height it needs this one: the middle of both.
+        // With S bytes below, a base level of S / 2^(height + 1) bytes or more needs no further
+        // level above this one, and of less than S / 2^height it needs this one: the middle of
+        // both.
         let base = ((below * 3) >> (height + 2)).max(LEAST_BASE);
         let steer = |options: Options| {
             options.auto_compaction(true).l0_trigger(1).level_ratio(2).base_level_bytes(base)

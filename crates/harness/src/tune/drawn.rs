@@ -1,8 +1,8 @@
 //! Cells drawn by a seed: trees and filters that nobody chose.
 //!
-//! Each has 1 to 4 levels that are filled by a half and more, 0 to 4 runs in level 0, a ratio from 2
-//! to 12, and for every level a kind and size of filter of its own. Filters have few enough bits for
-//! their errors to be counted.
+//! Each has 1 to 4 levels that are filled by a half and more, 0 to 4 runs in level 0, a ratio from
+//! 2 to 12, and for every level a kind and size of filter of its own. Filters have few enough bits
+//! for their errors to be counted.
 
 use fastrand::Rng;
 use serde::Deserialize;

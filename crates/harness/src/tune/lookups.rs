@@ -2,8 +2,8 @@
 //!
 //! A lookup misses with the cell's probability. The key is that of a record drawn by the cell's
 //! distribution, or its missing counterpart with eight random bytes behind it: that lies beside the
-//! key, so that every run is asked, and is never the same twice. What is found is compared with what
-//! should be. (The harness's own workloads either hit or miss, all of them.)
+//! key, so that every run is asked, and is never the same twice. What is found is compared with
+//! what should be. (The harness's own workloads either hit or miss, all of them.)
 
 use std::time::{Duration, Instant};
 
@@ -45,8 +45,8 @@ impl Drawer {
 /// Does so many lookups, and says how long they took all together.
 ///
 /// # Errors
-/// What the store reports; [`Error::Store`] if it does not find what it holds, or finds what it does
-/// not; [`Error::Interrupted`] if stopped.
+/// What the store reports; [`Error::Store`] if it does not find what it holds, or finds what it
+/// does not; [`Error::Interrupted`] if stopped.
 pub(super) fn ask(
     db: &Db,
     cell: &Cell,

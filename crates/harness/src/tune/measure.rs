@@ -228,9 +228,9 @@ fn number_of(key: &[u8]) -> f64 {
     key.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte)) as f64
 }
 
-/// The workload as the model has it, of runs numbered from the newest. Where the newest keys are looked
-/// up most, hits lie where the distribution has them, each run being older than the one before: so it
-/// is in filled trees, and nearly so in others.
+/// The workload as the model has it, of runs numbered from the newest. Where the newest keys are
+/// looked up most, hits lie where the distribution has them, each run being older than the one
+/// before: so it is in filled trees, and nearly so in others.
 fn workload(cell: &Cell, tree: &Tree) -> Result<Workload, TuningError> {
     let workload = Workload::new(cell.misses)?;
     if cell.draw != Draw::Latest {

@@ -9,9 +9,9 @@
 //!    predicted for it ([`trommel::tuning::Cost`]), and what was measured, with its error.
 //! 4. [`merge`] joins the records of several machines.
 //!
-//! The error of a mean comes from the variance *between* stores: filters of one kind and size differ,
-//! and one of few keys lies some percent off the mean of all however often it is asked. Keys asked
-//! for in vain are all distinct.
+//! The error of a mean comes from the variance *between* stores: filters of one kind and size
+//! differ, and one of few keys lies some percent off the mean of all however often it is asked.
+//! Keys asked for in vain are all distinct.
 //!
 //! Invariants: nothing but the cell decides what is written and asked for; a result is told of only
 //! when its cell is done.
@@ -66,8 +66,8 @@ impl Shard {
 }
 
 /// Runs `cells`, each on stores of its own below `parent`, and gives each result to `keep` as soon
-/// as it is there. Stores are removed when their cell is done, also after an error or a stop. A cell
-/// that cannot be as it was asked for does not keep the others from being measured.
+/// as it is there. Stores are removed when their cell is done, also after an error or a stop. A
+/// cell that cannot be as it was asked for does not keep the others from being measured.
 ///
 /// # Errors
 /// The first that a store or `keep` reports; [`Error::Interrupted`] if stopped; when all others are

@@ -3,10 +3,10 @@
 //! 1. The file is TOML. Whatever is in it and not known is refused, with file and line, and so is
 //!    every value that is out of its bounds.
 //! 2. The grid is every combination of its lists, trees outermost and filters innermost. `{budget}`
-//!    in a filter stands for each budget in turn, and `solved=10/key` for what the solver gives each
-//!    tree ([`solved`](super::solved)).
-//! 3. Cells that are drawn ([`drawn`](super::drawn)) come behind the grid. Of cells that are the same
-//!    the first is kept.
+//!    in a filter stands for each budget in turn, and `solved=10/key` for what the solver gives
+//!    each tree ([`solved`](super::solved)).
+//! 3. Cells that are drawn ([`drawn`](super::drawn)) come behind the grid. Of cells that are the
+//!    same the first is kept.
 
 use std::collections::HashSet;
 use std::path::Path;

@@ -135,8 +135,8 @@ impl Record {
         if self.keys > 0.0 { self.filter_bytes * 8.0 / self.keys } else { 0.0 }
     }
 
-    /// How far off the prediction is: what was measured less what was predicted, as a share of that. None
-    /// where nothing was wasted, or nothing predicted.
+    /// How far off the prediction is: what was measured less what was predicted, as a share of
+    /// that. None where nothing was wasted, or nothing predicted.
     pub fn off(&self) -> Option<f64> {
         let measured = self.wasted_reads.mean;
         (measured > 0.0).then(|| self.off_by(measured)).filter(|share| share.is_finite())

@@ -1,9 +1,9 @@
-//! `solved=10/key`: the filters that the solver gives a tree that is full as planned, by level. With a
-//! policy in place of the number, `solved=L0=paired:14,L1-=paired:10`, it has the bytes that the policy
-//! takes on that tree.
+//! `solved=10/key`: the filters that the solver gives a tree that is full as planned, by level.
+//! With a policy in place of the number, `solved=L0=paired:14,L1-=paired:10`, it has the bytes that
+//! the policy takes on that tree.
 //!
-//! It is what a budget comes to when it is spent at once on a tree that does not change any more; the
-//! engine's own `budget=10/key` spends it on tables as they come.
+//! It is what a budget comes to when it is spent at once on a tree that does not change any more;
+//! the engine's own `budget=10/key` spends it on tables as they come.
 
 use trommel::tuning::{
     self, ByLevel, Cost, Rules, Run, Table, Tree, TuningError, Visited, Visits, Workload,

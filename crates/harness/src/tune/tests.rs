@@ -172,7 +172,8 @@ fn nonsense_is_refused_and_never_panics() {
     }
 }
 
-/// The trees come out as planned (or the run refuses them), and the filters are those of the policy.
+/// The trees come out as planned (or the run refuses them), and the filters are those of the
+/// policy.
 #[test]
 fn trees_are_as_planned() {
     let records = measured(
@@ -236,8 +237,8 @@ fn what_is_predicted_is_measured() {
         assert!((sum / record.predicted.wasted_reads - 1.0).abs() < 1e-9);
         assert!(record.blocks > 0.0 && record.micros.mean > 0.0);
     }
-    // The trees are the same, so that levels can be compared. Their rates are not: filters of some 260
-    // keys are rounded to whole pairs of cache lines.
+    // The trees are the same, so that levels can be compared. Their rates are not: filters of some
+    // 260 keys are rounded to whole pairs of cache lines.
     let share = |nth: usize, level: usize| {
         let [some, all] = [nth, 0].map(|nth| records[nth].levels[level].predicted);
         some / all

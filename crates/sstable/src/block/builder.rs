@@ -117,8 +117,8 @@ impl BlockBuilder {
         self.put_rest(out, 0);
     }
 
-    /// Makes the payload that was just finished so many bytes longer. Whether that can be done: it takes an
-    /// offset, and no other may become a wide one.
+    /// Makes the payload that was just finished so many bytes longer. Whether that can be done: it
+    /// takes an offset, and no other may become a wide one.
     pub(crate) fn pad(&self, out: &mut Vec<u8>, padding: usize) -> bool {
         let keys_end = self.values_end + self.keys.len();
         let wide = keys_end > NARROW;
@@ -130,8 +130,8 @@ impl BlockBuilder {
         true
     }
 
-    /// Appends what lies behind the values, and makes that longer by `padding` bytes: none, or those of an offset at
-    /// least.
+    /// Appends what lies behind the values, and makes that longer by `padding` bytes: none, or
+    /// those of an offset at least.
     fn put_rest(&self, out: &mut Vec<u8>, padding: usize) {
         let (flags, wide) = match self.values_end + self.keys.len() + padding > NARROW {
             true => (FLAG_WIDE_OFFSETS, true),

@@ -93,7 +93,8 @@ impl Layout {
         let wide = flags & FLAG_WIDE_OFFSETS != 0;
         let n = u32::from(count);
         let offset_shift = if wide { 2 } else { 1 };
-        // Where there is padding between values and keys, one offset says where the last value ends.
+        // Where there is padding between values and keys, one offset says where the last value
+        // ends.
         let value_column = (n + u32::from(flags & FLAG_PADDED != 0)) << offset_shift;
         let key_column = n << offset_shift;
         let trailer_column = n * u32::from(trailer_width);
@@ -162,8 +163,8 @@ impl SharedBlock {
     }
 }
 
-/// Whether a buffer is not much larger than a block of so many bytes: what is shared by the values of
-/// a block is at most twice its size.
+/// Whether a buffer is not much larger than a block of so many bytes: what is shared by the values
+/// of a block is at most twice its size.
 #[inline]
 pub(crate) fn is_fitting(buffer: &[u8], bytes: usize) -> bool {
     buffer.len() / 2 <= bytes
@@ -220,8 +221,8 @@ impl<'a> Block<'a> {
     /// lies there.
     #[inline]
     fn offsets(&self, column: u32, i: usize) -> Option<(u32, u32)> {
-        // Behind both columns lie the tags and the fixed part, so two offsets can be read at the last
-        // one too.
+        // Behind both columns lie the tags and the fixed part, so two offsets can be read at the
+        // last one too.
         let column = column as usize;
         if self.layout.wide {
             let both = self.word(column + 4 * i)?;
@@ -232,9 +233,9 @@ impl<'a> Block<'a> {
         Some((both & 0xffff, both >> 16))
     }
 
-    /// Narrow offsets of the column that starts at `column`: those of entry `i` and of as many as are
-    /// decoded together, and the one behind. Behind the column's last one, what lies there; `None` where
-    /// that is the end of the block.
+    /// Narrow offsets of the column that starts at `column`: those of entry `i` and of as many as
+    /// are decoded together, and the one behind. Behind the column's last one, what lies there;
+    /// `None` where that is the end of the block.
     #[inline]
     fn offsets_from(&self, column: u32, i: usize) -> Option<&'a [[u8; 2]; TOGETHER + 1]> {
         self.payload.get(column as usize + 2 * i..)?.as_chunks::<2>().0.first_chunk()
@@ -251,7 +252,8 @@ impl<'a> Block<'a> {
     /// Where the value of entry `i` begins and ends in the payload.
     #[inline]
     fn value_place(&self, i: usize) -> Result<(u32, u32), Fault> {
-        // The last value ends where the keys begin, whose first offset stands behind its own, or where padding does.
+        // The last value ends where the keys begin, whose first offset stands behind its own, or
+        // where padding does.
         self.checked(i, self.offsets(self.layout.value_offsets, i).ok_or(OUTSIDE)?)
     }
 
@@ -271,8 +273,8 @@ impl<'a> Block<'a> {
         Ok((start as usize, end as usize))
     }
 
-    /// Of a key that is stored between `start` and `end`: how much of it is the start of its group's
-    /// head, and where the rest begins.
+    /// Of a key that is stored between `start` and `end`: how much of it is the start of its
+    /// group's head, and where the rest begins.
     #[inline]
     fn shared(&self, start: usize, end: usize) -> Result<(usize, usize), Fault> {
         if start < end
@@ -348,7 +350,8 @@ impl<'a> Block<'a> {
         Ok(!(((word & LOW_SEVEN) + LOW_SEVEN) | word | LOW_SEVEN))
     }
 
-    /// Asks the processor for the first entry with this tag: the head of its group, its key and its value.
+    /// Asks the processor for the first entry with this tag: the head of its group, its key and its
+    /// value.
     #[inline]
     pub(crate) fn ask_for_entry(&self, tag: u8) {
         let pattern = u64::from(tag) * EVERY_BYTE;
@@ -399,7 +402,8 @@ impl<'a> Block<'a> {
                 }
                 let value = self.value(i);
                 if let Ok(value) = &value {
-                    // The key is most likely the one, and is waited for: so the value is on its way meanwhile.
+                    // The key is most likely the one, and is waited for: so the value is on its way
+                    // meanwhile.
                     self.ask_for_value(value);
                 }
                 if self.has_key(i, key)? {

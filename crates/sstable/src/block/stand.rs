@@ -1,15 +1,16 @@
-//! Where a walk stands in a block. Entries are decoded half a group at a time, so that most steps are
-//! one up or down in a list of what was decoded.
+//! Where a walk stands in a block. Entries are decoded half a group at a time, so that most steps
+//! are one up or down in a list of what was decoded.
 //!
 //! 1. When a walk enters half a group, the group's head is read, and then of each entry ahead the
-//!    trailer, the place of the value, and the first 16 bytes of the key, put together in one word: the head's first
-//!    bytes, the entry's own behind them, zeros behind both. Behind the keys of a block lie at least 16
-//!    bytes more, so a whole word can be read wherever a key's own part begins.
-//! 2. What cannot be decoded ends the list there, and is an error for the walk that steps on it, not
-//!    for one that only comes near.
-//! 3. A key of more than 16 bytes is put together in a buffer when the walk steps on it. Going forward
-//!    within a group, keys share less and less with the head: what is needed of it is nearly always
-//!    still there.
+//!    trailer, the place of the value, and the first 16 bytes of the key, put together in one word:
+//!    the head's first bytes, the entry's own behind them, zeros behind both. Behind the keys of a
+//!    block lie at least 16 bytes more, so a whole word can be read wherever a key's own part
+//!    begins.
+//! 2. What cannot be decoded ends the list there, and is an error for the walk that steps on it,
+//!    not for one that only comes near.
+//! 3. A key of more than 16 bytes is put together in a buffer when the walk steps on it. Going
+//!    forward within a group, keys share less and less with the head: what is needed of it is
+//!    nearly always still there.
 //!
 //! Called by the cursor over a table. A fault leaves it standing nowhere that counts.
 
@@ -39,13 +40,14 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(crate) struct Stand {
     pub(crate) i: usize,
-    /// Entries that were decoded: some of half a group. Empty, with `first` behind everything, where there are none.
+    /// Entries that were decoded: some of half a group. Empty, with `first` behind everything,
+    /// where there are none.
     first: usize,
     end: usize,
     /// Entry `i` at `i` modulo their number.
     decoded: [Decoded; TOGETHER],
-    /// The key, where it is a long one. Its first bytes, as many as `agreeing`, are those of the head
-    /// of the group that was decoded.
+    /// The key, where it is a long one. Its first bytes, as many as `agreeing`, are those of the
+    /// head of the group that was decoded.
     long: Vec<u8>,
     agreeing: usize,
 }
@@ -112,8 +114,8 @@ impl Head {
         Ok(Self { word: first_words(head).swap_bytes(), len: head.len() })
     }
 
-    /// The first bytes of a key of `len` bytes that shares so many with the head, and has the others at
-    /// `own`; zeros behind them.
+    /// The first bytes of a key of `len` bytes that shares so many with the head, and has the
+    /// others at `own`; zeros behind them.
     #[inline]
     fn joined(
         &self,
@@ -215,8 +217,8 @@ impl Stand {
         Some(entry.head())
     }
 
-    /// Stands on entry `i` of `block`: the one it stood in last, unless it left that. The walk is likely
-    /// to go on that way.
+    /// Stands on entry `i` of `block`: the one it stood in last, unless it left that. The walk is
+    /// likely to go on that way.
     #[inline]
     pub(crate) fn move_to(&mut self, block: &Block<'_>, i: usize, way: Way) -> Result<(), Fault> {
         if i < self.first || i >= self.end {
@@ -247,8 +249,8 @@ impl Stand {
         self.decode_each(block, &head, i, ahead)
     }
 
-    /// Decodes entries that are decoded together. `None` if anything about one of them is uncommon, or
-    /// wrong.
+    /// Decodes entries that are decoded together. `None` if anything about one of them is uncommon,
+    /// or wrong.
     #[inline]
     fn decode_all(&mut self, block: &Block<'_>, head: &Head, entries: Range<usize>) -> Option<()> {
         if block.layout.wide {
@@ -262,7 +264,8 @@ impl Stand {
         decode_keys(block, head, first, places)
     }
 
-    /// Decodes entry `i`, whatever it is like, and those of `ahead` on both sides of it that can be.
+    /// Decodes entry `i`, whatever it is like, and those of `ahead` on both sides of it that can
+    /// be.
     #[cold]
     fn decode_each(
         &mut self,
@@ -312,8 +315,8 @@ impl Stand {
         Some((before.key, before.len) != (entry.key, entry.len))
     }
 
-    /// As [`begins_key`](Self::begins_key), of any two entries of this block; `None` if it cannot be told, as where this
-    /// is the first of its block.
+    /// As [`begins_key`](Self::begins_key), of any two entries of this block; `None` if it cannot
+    /// be told, as where this is the first of its block.
     pub(crate) fn begins_key_by_tag(&self, block: &Block<'_>) -> Option<bool> {
         let before = self.i.checked_sub(1)?;
         if block.tag(before)? != block.tag(self.i)? {

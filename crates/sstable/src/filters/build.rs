@@ -57,8 +57,8 @@ impl FilterPlan {
         })
     }
 
-    /// Whether these are the parts that would be built of it now, but for what depends on the keys and
-    /// for the size of their pieces.
+    /// Whether these are the parts that would be built of it now, but for what depends on the keys
+    /// and for the size of their pieces.
     pub fn would_build<'a>(&self, parts: impl Iterator<Item = &'a FilterPart>) -> bool {
         let is_like = |(wanted, part): ((FilterRole, String, &str), &FilterPart)| {
             (part.role, &*part.spec, &*part.extractor) == (wanted.0, &*wanted.1, wanted.2)

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! (v: a varint.) A policy or an extractor that is not known is no error: the reader does without
-//! that part, and every key is a "maybe". So it is where a role or a shape is unknown, which a later
-//! version may bring: the entry says how many bytes to pass over, and the other parts are asked as
-//! ever. No role stands twice.
+//! that part, and every key is a "maybe". So it is where a role or a shape is unknown, which a
+//! later version may bring: the entry says how many bytes to pass over, and the other parts are
+//! asked as ever. No role stands twice.
 
 use std::fmt;
 use std::str::FromStr;

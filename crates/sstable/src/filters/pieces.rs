@@ -6,8 +6,8 @@
 //!    hashes of one piece are held, and the filters that are finished.
 //! 3. *Per block*: at each block's end its small filter is built; a group of about the wanted bytes
 //!    is a piece.
-//! 4. A prefix that goes on behind a cut is added anew to the next piece, since a builder only drops
-//!    what it was given last.
+//! 4. A prefix that goes on behind a cut is added anew to the next piece, since a builder only
+//!    drops what it was given last.
 
 use trommel_base::planted::{Bug, planted};
 use trommel_filter::{Filter, FilterBuilder, FilterKind, FilterSpec, SmallFiltersBuilder};
@@ -26,7 +26,8 @@ pub(crate) struct BuiltPart {
     pub(crate) pieces: Vec<Vec<u8>>,
     /// Where each piece ends; none for a whole filter.
     pub(crate) top: Option<IndexBuilder>,
-    /// Pieces that are filters of another kind than was asked for, as their keys could not be built into that.
+    /// Pieces that are filters of another kind than was asked for, as their keys could not be built
+    /// into that.
     pub(crate) fallbacks: u64,
 }
 

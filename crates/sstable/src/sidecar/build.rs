@@ -1,10 +1,10 @@
 //! Builds a sidecar from the keys of a table.
 //!
 //! 1. The head goes out first.
-//! 2. All keys of the table are read and added to the builders of the filters, as they were when the
-//!    table was written; where no filter is asked for nothing is read.
-//! 3. The filters are written as parts, side by side, then the directory that says what they are, and
-//!    the footer. The file is synced; its directory entry is the caller's.
+//! 2. All keys of the table are read and added to the builders of the filters, as they were when
+//!    the table was written; where no filter is asked for nothing is read.
+//! 3. The filters are written as parts, side by side, then the directory that says what they are,
+//!    and the footer. The file is synced; its directory entry is the caller's.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -40,20 +40,21 @@ pub struct SidecarSummary {
     pub bytes_read: u64,
     /// Why a user's filter was to be there and is not.
     pub filter_failure: Option<String>,
-    /// Filters, and pieces of filters, of another kind than was asked for, as their keys could not be
-    /// built into that.
+    /// Filters, and pieces of filters, of another kind than was asked for, as their keys could not
+    /// be built into that.
     pub filter_fallbacks: u64,
 }
 
 impl Table {
-    /// Writes a sidecar with these filters to `file`, which is new and empty and which `path` names in
-    /// errors, and syncs it. `id` is random, unlike that of any other sidecar. With `user`, the filter
-    /// of whole keys is of a user's making, and the plan has none. `watch` is told after every few keys
-    /// how many bytes of memory the filters take until they are written; an error of it is the end.
+    /// Writes a sidecar with these filters to `file`, which is new and empty and which `path` names
+    /// in errors, and syncs it. `id` is random, unlike that of any other sidecar. With `user`, the
+    /// filter of whole keys is of a user's making, and the plan has none. `watch` is told after
+    /// every few keys how many bytes of memory the filters take until they are written; an error of
+    /// it is the end.
     ///
     /// # Errors
-    /// [`Error::Corruption`] where the table is damaged; [`Error::Io`]; those of `watch`. The file is
-    /// of no use then.
+    /// [`Error::Corruption`] where the table is damaged; [`Error::Io`]; those of `watch`. The file
+    /// is of no use then.
     pub fn write_sidecar<E: From<Error>>(
         &self,
         file: Box<dyn WriteFile>,

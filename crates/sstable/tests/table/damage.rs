@@ -286,8 +286,8 @@ fn hostile_bytes_with_right_checksums_are_survived() {
     assert!(sound > 0 && sound < tables.len() * rounds * 3 / 4, "{sound}");
 }
 
-/// An entry that cannot be decoded, under right checksums: it is an error for whoever comes to it, and
-/// hides none of those that a walk comes to before.
+/// An entry that cannot be decoded, under right checksums: it is an error for whoever comes to it,
+/// and hides none of those that a walk comes to before.
 #[test]
 fn a_walk_yields_every_entry_before_one_that_is_damaged() {
     for keys in [10, 40] {

@@ -1,6 +1,6 @@
-//! Lookups of many keys in files that are read past the system's memory, which fetches nothing ahead for
-//! them: reads overlap because the system is handed all of them, or several threads make them. One behind the
-//! other, 64 keys took as long as 64 lookups.
+//! Lookups of many keys in files that are read past the system's memory, which fetches nothing
+//! ahead for them: reads overlap because the system is handed all of them, or several threads make
+//! them. One behind the other, 64 keys took as long as 64 lookups.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -156,7 +156,8 @@ impl ReadFile for ByThreads {
     }
 }
 
-/// What the system was handed and what threads read is answered, counted and refused in the same way.
+/// What the system was handed and what threads read is answered, counted and refused in the same
+/// way.
 #[test]
 fn blocks_of_a_disk_are_read_at_once_as_by_threads() {
     let entries = entries();

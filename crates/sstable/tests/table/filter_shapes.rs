@@ -344,8 +344,9 @@ fn the_directory_says_what_the_parts_are() {
     }
 }
 
-/// A table of 120 keys with a filter of them and one of prefixes: its bytes, its blocks, and where the
-/// directory of the two begins, with tag and length; then their number, role and shape of the first.
+/// A table of 120 keys with a filter of them and one of prefixes: its bytes, its blocks, and where
+/// the directory of the two begins, with tag and length; then their number, role and shape of the
+/// first.
 fn with_directory(shape: FilterShape) -> (Vec<Entry>, Vec<u8>, Vec<BlockAt>, usize) {
     let entries: Vec<Entry> =
         (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();

@@ -1,5 +1,5 @@
-//! Filters of every kind, whole and in pieces, behind right checksums, by somebody who means harm: an error or an answer, never
-//! a panic.
+//! Filters of every kind, whole and in pieces, behind right checksums, by somebody who means harm:
+//! an error or an answer, never a panic.
 
 use std::sync::Arc;
 

@@ -1,5 +1,5 @@
-//! How filters and indexes come to memory: each stored byte of a filter is read once, however many ask at a
-//! time; nothing lies there twice; and what is counted is what is held.
+//! How filters and indexes come to memory: each stored byte of a filter is read once, however many
+//! ask at a time; nothing lies there twice; and what is counted is what is held.
 
 use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -216,8 +216,9 @@ impl FilterHost for Ledger {
     }
 }
 
-/// Leaves of the index, and notes of what was verified, are read and made where they are needed: whoever shares out
-/// the memory hears of them then, not of the little that a table takes when it is opened.
+/// Leaves of the index, and notes of what was verified, are read and made where they are needed:
+/// whoever shares out the memory hears of them then, not of the little that a table takes when it
+/// is opened.
 #[test]
 fn the_host_hears_of_what_an_open_table_comes_to_take() {
     let entries: Vec<Entry> = (0..20_000).map(|i| put(key(i), i, b"a value")).collect();

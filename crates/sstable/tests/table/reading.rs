@@ -347,8 +347,8 @@ fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
     );
 }
 
-/// Of a level of many small tables each holds a key or two of a multi-get: telling one table at a time of
-/// its blocks left nothing to overlap.
+/// Of a level of many small tables each holds a key or two of a multi-get: telling one table at a
+/// time of its blocks left nothing to overlap.
 #[test]
 fn the_blocks_of_all_tables_of_a_multi_get_are_told_before_the_first_is_read() {
     let entries = numbered(900);
@@ -389,8 +389,8 @@ fn the_blocks_of_all_tables_of_a_multi_get_are_told_before_the_first_is_read() {
     assert_eq!(reads_behind.count(), 9, "all blocks are read after all were told: {notes:?}");
 }
 
-/// A block that is damaged when it is first used is found in either way; one that is damaged later only
-/// where each use verifies it, and by a table that is opened anew.
+/// A block that is damaged when it is first used is found in either way; one that is damaged later
+/// only where each use verifies it, and by a table that is opened anew.
 #[test]
 fn a_map_is_verified_once_only_where_that_was_asked_for() {
     let entries = numbered(600);
@@ -432,8 +432,8 @@ fn a_map_is_verified_once_only_where_that_was_asked_for() {
     }
 }
 
-/// A walk verifies each block that it enters, unless it trusts what was found intact before: by a lookup or such a
-/// walk, of a table whose lookups do so.
+/// A walk verifies each block that it enters, unless it trusts what was found intact before: by a
+/// lookup or such a walk, of a table whose lookups do so.
 #[test]
 fn a_walk_verifies_a_map_once_only_where_it_trusts() {
     let entries = numbered(600);
@@ -502,8 +502,9 @@ fn a_walk_verifies_a_map_once_only_where_it_trusts() {
     }
 }
 
-/// Blocks are asked for before they are verified, and are damaged between two lookups: no answer comes out of
-/// one that is, wherever it lies among the others and whoever shares it, and those before it stand.
+/// Blocks are asked for before they are verified, and are damaged between two lookups: no answer
+/// comes out of one that is, wherever it lies among the others and whoever shares it, and those
+/// before it stand.
 #[test]
 fn a_multi_get_verifies_each_block_of_a_map_again() {
     let entries = numbered(300);

@@ -11,8 +11,8 @@ use trommel_vfs::{Access, DiskVfs, Vfs};
 
 use crate::common::*;
 
-/// As [`check_all`], of a table in a map whose blocks are verified once, by walks that trust in that: when none of them,
-/// some of them and all of them were verified.
+/// As [`check_all`], of a table in a map whose blocks are verified once, by walks that trust in
+/// that: when none of them, some of them and all of them were verified.
 fn check_trusting(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
     let once = Arc::new(table.without_filters().verifying_once());
     let trusting = ScanOptions { trust_verified: true, ..ScanOptions::default() };

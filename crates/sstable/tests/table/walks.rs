@@ -1,7 +1,7 @@
 //! What a walk tells its file before it reads.
 //!
-//! A cold walk over a mapped store took 8.6 us an entry, as the system read one page after the other when
-//! it was touched; backward by calls, four times as long as forward.
+//! A cold walk over a mapped store took 8.6 us an entry, as the system read one page after the
+//! other when it was touched; backward by calls, four times as long as forward.
 
 use std::io;
 use std::ops::Range;
@@ -74,8 +74,8 @@ fn cursor(
     (opened.cursor(scan), told)
 }
 
-/// Walks by `step` from where `start` puts the cursor to the end. Returns of each block, in the order in
-/// which they are entered, where it lies, and the ranges that were told before.
+/// Walks by `step` from where `start` puts the cursor to the end. Returns of each block, in the
+/// order in which they are entered, where it lies, and the ranges that were told before.
 fn walk(
     table: &InMemory,
     access: Access,
@@ -121,8 +121,8 @@ fn prev(cursor: &mut TableCursor) {
     cursor.prev().unwrap();
 }
 
-/// Each block but the first few is within what was told before it was entered; the windows do not overlap, and
-/// there are few of them; none reaches behind the data.
+/// Each block but the first few is within what was told before it was entered; the windows do not
+/// overlap, and there are few of them; none reaches behind the data.
 fn assert_told_ahead(table: &InMemory, blocks: &[(u64, Vec<Range<u64>>)]) {
     assert!(blocks.len() > 900, "{} blocks", blocks.len());
     for (nth, (offset, told)) in blocks.iter().enumerate().skip(6) {

@@ -16,8 +16,8 @@ const STEP: f64 = 1.0 / 64.0;
 /// A run as these references see it: keys, and what it wastes without a filter.
 type Run = (f64, f64);
 
-/// The runs' waste by numeric water-filling: `p_i = min(1, m n_i / w_i)`, with `m` such that the bits
-/// add up.
+/// The runs' waste by numeric water-filling: `p_i = min(1, m n_i / w_i)`, with `m` such that the
+/// bits add up.
 fn water_filling(runs: &[Run], bits: f64) -> f64 {
     let rates = |level: f64| runs.iter().map(move |(n, w)| (level.exp() * n / w).min(1.0));
     let (mut low, mut high) = (-200.0_f64, 200.0_f64);
@@ -30,8 +30,8 @@ fn water_filling(runs: &[Run], bits: f64) -> f64 {
     runs.iter().zip(rates(high)).map(|((_, w), p)| w * p).sum()
 }
 
-/// What the price buys of the same curve, tabulated; and what the bits that are left do where they do
-/// most.
+/// What the price buys of the same curve, tabulated; and what the bits that are left do where they
+/// do most.
 fn solved(runs: &[Run], bits: f64) -> f64 {
     let menu = |keys: f64| {
         let choice = |step: u32| {

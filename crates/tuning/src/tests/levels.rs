@@ -100,8 +100,8 @@ fn the_cheapest_filters_meet_their_bound_and_no_more() {
     assert!(best.levels.values().all(|(spec, _)| spec.bits_per_key() > 39.5), "{best:?}");
 }
 
-/// Twenty keys have one cache line of filter whether they get half a bit each or twenty; the memtable
-/// that comes next is larger.
+/// Twenty keys have one cache line of filter whether they get half a bit each or twenty; the
+/// memtable that comes next is larger.
 #[test]
 fn a_level_of_tiny_tables_gets_what_the_one_below_has() {
     for keys in [5, 12, 20] {

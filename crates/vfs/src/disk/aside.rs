@@ -1,8 +1,8 @@
 //! Space for what a file will hold, set aside before it is written.
 //!
-//! A file that grows by small appends is given its blocks one by one, each with a look at how much there is
-//! left. Blocks set aside in one piece (`fallocate`, without a change of the file's length) spare that, and lie
-//! together.
+//! A file that grows by small appends is given its blocks one by one, each with a look at how much
+//! there is left. Blocks set aside in one piece (`fallocate`, without a change of the file's
+//! length) spare that, and lie together.
 
 use std::fs::File;
 use std::io;
@@ -18,8 +18,8 @@ pub(super) struct Aside {
 }
 
 impl Aside {
-    /// Sets space aside for these bytes of `file`, the first behind its end; nothing where the system refuses.
-    /// `StorageFull` if there is not so much.
+    /// Sets space aside for these bytes of `file`, the first behind its end; nothing where the
+    /// system refuses. `StorageFull` if there is not so much.
     #[cfg(target_os = "linux")]
     pub(super) fn set(&mut self, file: &File, bytes: Range<u64>) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
@@ -56,7 +56,8 @@ impl Aside {
     /// Gives back what lies behind the end of `file`, which has so many bytes.
     pub(super) fn give_back(&mut self, file: &File, bytes: u64) {
         if std::mem::take(&mut self.end) > bytes {
-            // To its own length: the system then frees the blocks behind it. What fails leaves them there.
+            // To its own length: the system then frees the blocks behind it. What fails leaves them
+            // there.
             let _ = file.set_len(bytes);
         }
     }

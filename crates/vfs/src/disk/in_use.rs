@@ -1,8 +1,9 @@
-//! Which files this process has open, so that none is written over that somebody else may still look at.
+//! Which files this process has open, so that none is written over that somebody else may still
+//! look at.
 //!
-//! A file is known by its device and its number there. Whoever opens or creates one is counted until the last
-//! byte that was handed out of it is let go of, maps included. Only a file that nobody has open is written
-//! over, and meanwhile it is not mapped.
+//! A file is known by its device and its number there. Whoever opens or creates one is counted
+//! until the last byte that was handed out of it is let go of, maps included. Only a file that
+//! nobody has open is written over, and meanwhile it is not mapped.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};

@@ -1,8 +1,8 @@
 //! Reading a finished file, in one of three ways.
 //!
-//! A mapped file keeps no file handle: the map outlives it, and handles are scarce. Where the map is
-//! refused, and where the file system will not have `O_DIRECT`, reads are buffered ones: the bytes
-//! are the same.
+//! A mapped file keeps no file handle: the map outlives it, and handles are scarce. Where the map
+//! is refused, and where the file system will not have `O_DIRECT`, reads are buffered ones: the
+//! bytes are the same.
 
 use std::cell::RefCell;
 use std::fs::{File, TryLockError};
@@ -27,8 +27,9 @@ use crate::{Access, ReadFile, SharedMap};
 /// for 512 or 4096.
 pub(super) const ALIGN: usize = 4096;
 
-/// Shortest range of a map, in bytes, about which the system is asked whether it is in memory before it is
-/// told that it will be needed: what it does then for each page is dear where there is nothing to do.
+/// Shortest range of a map, in bytes, about which the system is asked whether it is in memory
+/// before it is told that it will be needed: what it does then for each page is dear where there is
+/// nothing to do.
 #[cfg(target_os = "linux")]
 const ASKED_BYTES: usize = 32 << 10;
 
@@ -43,11 +44,13 @@ pub(super) fn reader(file: File, path: &Path, access: Access) -> io::Result<Arc<
     let locked = file.try_lock_shared();
     let (path, bytes) = (path.to_path_buf(), file.metadata()?.len());
     match locked {
-        // One of them writes over it, so that it is no file of a store. (An empty one is somebody's lock.)
+        // One of them writes over it, so that it is no file of a store. (An empty one is somebody's
+        // lock.)
         Err(TryLockError::WouldBlock) if may_be_mapped && bytes > 0 => {
             return Err(io::Error::new(ErrorKind::NotFound, "it is being written over"));
         }
-        // A writer in this process does; or the file system has no such locks, and nothing is written over there.
+        // A writer in this process does; or the file system has no such locks, and nothing is
+        // written over there.
         _ => {}
     }
     match access {
@@ -171,7 +174,8 @@ impl ReadFile for MappedFile {
     }
 }
 
-/// A disk's file that was opened with [`Access::Direct`], as [`read_at_once`](crate::read_at_once) wants it.
+/// A disk's file that was opened with [`Access::Direct`], as [`read_at_once`](crate::read_at_once)
+/// wants it.
 #[derive(Debug, Clone, Copy)]
 pub struct DirectHandle<'a> {
     #[cfg_attr(
@@ -234,8 +238,8 @@ impl ReadFile for DirectFile {
     }
 }
 
-/// Fills at least the first `wanted` bytes of `space` by `read`, which is given a place and an offset
-/// in the file; the address of `space`, its length and `start` are multiples of [`ALIGN`].
+/// Fills at least the first `wanted` bytes of `space` by `read`, which is given a place and an
+/// offset in the file; the address of `space`, its length and `start` are multiples of [`ALIGN`].
 fn read_aligned(
     mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
     start: u64,

@@ -1,7 +1,7 @@
 //! Whether a part of a map is in memory, as far as the system says.
 //!
-//! To tell the system that a MiB will be needed takes it 15 us where all of it is in memory, as it looks
-//! for each page; to ask about a page of each quarter of it takes one.
+//! To tell the system that a MiB will be needed takes it 15 us where all of it is in memory, as it
+//! looks for each page; to ask about a page of each quarter of it takes one.
 
 #![allow(unsafe_code)]
 
@@ -14,8 +14,8 @@ const PAGE_BYTES: usize = 4096;
 /// Of so many bytes one page is asked about.
 const SAMPLED_BYTES: usize = 256 << 10;
 
-/// Whether those pages of this range that are asked about, its last and some before it, are in memory.
-/// Linux says that they are of a file that this process neither owns nor may write.
+/// Whether those pages of this range that are asked about, its last and some before it, are in
+/// memory. Linux says that they are of a file that this process neither owns nor may write.
 pub(super) fn is_in_memory(map: &Mmap, range: Range<usize>) -> bool {
     let mut sampled = range.rev().step_by(SAMPLED_BYTES);
     sampled.all(|at| is_page_in_memory(map, at - at % PAGE_BYTES))
@@ -24,8 +24,8 @@ pub(super) fn is_in_memory(map: &Mmap, range: Range<usize>) -> bool {
 fn is_page_in_memory(map: &Mmap, at: usize) -> bool {
     let Some(page) = map.get(at..) else { return false };
     let mut is_there = 0_u8;
-    // SAFETY: the address lies in a map that is borrowed here, the call reads nothing behind it, and it
-    // writes one byte for each page asked about, which is one.
+    // SAFETY: the address lies in a map that is borrowed here, the call reads nothing behind it,
+    // and it writes one byte for each page asked about, which is one.
     let outcome = unsafe { libc::mincore(page.as_ptr().cast_mut().cast(), 1, &raw mut is_there) };
     outcome == 0 && is_there & 1 == 1
 }
@@ -58,7 +58,8 @@ mod tests {
         (dir, file)
     }
 
-    /// Drops the file from the system's memory. False on a file system that has no other place for it.
+    /// Drops the file from the system's memory. False on a file system that has no other place for
+    /// it.
     fn is_dropped(file: &File, map: &Mmap) -> bool {
         fadvise(file, 0, None, Advice::DontNeed).unwrap();
         let is_dropped = !is_in_memory(map, 0..BYTES);

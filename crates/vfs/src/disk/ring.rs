@@ -1,33 +1,39 @@
-//! Many reads of direct files handed to the system in one call (`io_uring`): a device that is asked for
-//! many blocks at once brings each in a fraction of the time that it takes for one alone, and no thread has
-//! to be woken for it.
+//! Many reads of direct files handed to the system in one call (`io_uring`): a device that is asked
+//! for many blocks at once brings each in a fraction of the time that it takes for one alone, and
+//! no thread has to be woken for it.
 //!
-//! 1. A *ring*, a queue of requests shared with the system, belongs to one caller at a time. Those that nobody
-//!    uses wait for the next caller. A ring costs a file handle and the memory that it reads into, and is made
-//!    when one is first needed: a process that reads nothing so has none.
-//! 2. As many pieces as there is room for are queued and handed over, a few at a time so that the device begins
-//!    with the first ones while the caller finds the next. The system reads into the ring's own memory, on the
-//!    grid that `O_DIRECT` wants.
+//! 1. A *ring*, a queue of requests shared with the system, belongs to one caller at a time. Those
+//!    that nobody uses wait for the next caller. A ring costs a file handle and the memory that it
+//!    reads into, and is made when one is first needed: a process that reads nothing so has none.
+//! 2. As many pieces as there is room for are queued and handed over, a few at a time so that the
+//!    device begins with the first ones while the caller finds the next. The system reads into the
+//!    ring's own memory, on the grid that `O_DIRECT` wants.
 //! 3. What has come is handed to the caller, while the others are still read.
-//! 4. What failed, or ended early, is not handed on: the caller reads it by itself, and gets the error.
+//! 4. What failed, or ended early, is not handed on: the caller reads it by itself, and gets the
+//!    error.
 //!
 //! A system without this call, or that forbids it, is asked once, and no more.
 //!
-//! Safety argument. The system writes to memory behind the compiler's back, from when a request is queued until
-//! its completion is taken out of the ring. What it writes to is the ring's own `space`, never the caller's
-//! memory, and `under_way` counts the requests whose completion was not yet seen:
+//! Safety argument. The system writes to memory behind the compiler's back, from when a request is
+//! queued until its completion is taken out of the ring. What it writes to is the ring's own
+//! `space`, never the caller's memory, and `under_way` counts the requests whose completion was not
+//! yet seen:
 //!
-//! 1. `space` is never resized, and freed only by the drop of [`Ring`], which leaks it if `under_way` is not 0:
-//!    whatever ends a read early, an error or a caller that panics, the memory stays where it is.
-//! 2. A request is queued only by [`Ring::queue`], for a part of `space` that no other request under way has.
-//! 3. A part of `space` is looked at only by [`Ring::lend`], after the completion of its request, which ends the
-//!    system's use of it. No reference to all of `space` exists from the first request to the last completion.
-//! 4. A request names its file by its handle. The file is borrowed until the read ends, as its piece is; the
-//!    system has a reference of its own as soon as the request is handed over. A ring that was given up is
-//!    closed, and what it had queued and not handed over is never read.
+//! 1. `space` is never resized, and freed only by the drop of [`Ring`], which leaks it if
+//!    `under_way` is not 0: whatever ends a read early, an error or a caller that panics, the
+//!    memory stays where it is.
+//! 2. A request is queued only by [`Ring::queue`], for a part of `space` that no other request
+//!    under way has.
+//! 3. A part of `space` is looked at only by [`Ring::lend`], after the completion of its request,
+//!    which ends the system's use of it. No reference to all of `space` exists from the first
+//!    request to the last completion.
+//! 4. A request names its file by its handle. The file is borrowed until the read ends, as its
+//!    piece is; the system has a reference of its own as soon as the request is handed over. A ring
+//!    that was given up is closed, and what it had queued and not handed over is never read.
 //!
-//! A forked child has a copy of the memory, but shares the ring: it uses none that its parent made, which it tells by
-//! the number of the process. A child that has its parent's number, in a namespace of its own, must not read so.
+//! A forked child has a copy of the memory, but shares the ring: it uses none that its parent made,
+//! which it tells by the number of the process. A child that has its parent's number, in a
+//! namespace of its own, must not read so.
 
 #![allow(unsafe_code)]
 
@@ -88,7 +94,8 @@ impl Rings {
         let Some(mut ring) = self.take() else { return };
         match ring.read(pieces) {
             Ok(()) => self.keep(ring),
-            // It may have requests under way, so it ends here, and its space cannot be given back: once is enough.
+            // It may have requests under way, so it ends here, and its space cannot be given back:
+            // once is enough.
             Err(_) if ring.under_way > 0 => self.is_off.store(true, Ordering::Relaxed),
             Err(error) => self.failed(&error),
         }
@@ -115,8 +122,8 @@ impl Rings {
         }
     }
 
-    /// Makes no more rings, unless the error says that the system is short of something, of which there may be more
-    /// later.
+    /// Makes no more rings, unless the error says that the system is short of something, of which
+    /// there may be more later.
     fn failed(&self, error: &io::Error) {
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);
         let is_short = matches!(errno, Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM));
@@ -138,7 +145,8 @@ struct Ring {
     queue: IoUring,
     /// [`SPACE_BYTES`] from the first address on the grid.
     space: Vec<u8>,
-    /// Requests that were queued and whose completion was not seen: the system may write to `space`.
+    /// Requests that were queued and whose completion was not seen: the system may write to
+    /// `space`.
     under_way: usize,
     /// The process that made it.
     process: u32,
@@ -166,7 +174,8 @@ impl Request {
 impl Ring {
     fn new() -> io::Result<Self> {
         let entries = ENTRIES as u32;
-        // Completions are seen when we wait for them, and interrupt nothing; older systems know no such thing.
+        // Completions are seen when we wait for them, and interrupt nothing; older systems know no
+        // such thing.
         let queue = match IoUring::builder().setup_coop_taskrun().build(entries) {
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 IoUring::new(entries)?
@@ -197,8 +206,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues the piece `next`, of which `count` came before, and those behind it, as many as there is room for, and
-    /// notes them in `requests`. Returns the first one that there is none for.
+    /// Queues the piece `next`, of which `count` came before, and those behind it, as many as there
+    /// is room for, and notes them in `requests`. Returns the first one that there is none for.
     fn queue_all<'a>(
         &mut self,
         mut next: Option<Piece<'a>>,
@@ -230,7 +239,8 @@ impl Ring {
         next
     }
 
-    /// Queues one request, which will be known as `number`. False where the piece's file is not read so.
+    /// Queues one request, which will be known as `number`. False where the piece's file is not
+    /// read so.
     fn queue(&mut self, piece: &Piece<'_>, request: &Request, number: usize) -> bool {
         let Some(file) = piece.file.direct_handle() else { return false };
         let (start, length) = (request.start, request.length());
@@ -240,10 +250,11 @@ impl Ring {
             .offset(piece.offset - request.lead as u64)
             .build()
             .user_data(number as u64);
-        // SAFETY: the system writes to `length` bytes of `space`, which is not freed or looked at there before the
-        // request's completion is seen, as `under_way` counts it; no other request under way has a byte of
-        // them, as `queue_all` gives each the part behind the one before it. The handle is that of an open file,
-        // borrowed with `piece`. See the argument at the module's head.
+        // SAFETY: the system writes to `length` bytes of `space`, which is not freed or looked at
+        // there before the request's completion is seen, as `under_way` counts it; no other request
+        // under way has a byte of them, as `queue_all` gives each the part behind the one before
+        // it. The handle is that of an open file, borrowed with `piece`. See the argument at the
+        // module's head.
         let queued = unsafe { self.queue.submission().push(&read) };
         self.under_way += usize::from(queued.is_ok());
         queued.is_ok()
@@ -256,8 +267,8 @@ impl Ring {
         }
     }
 
-    /// Hands over what is still queued, and waits until all of `requests` are completed; each that was read is
-    /// received.
+    /// Hands over what is still queued, and waits until all of `requests` are completed; each that
+    /// was read is received.
     fn wait<'a>(
         &mut self,
         requests: &mut [Option<Request>; ENTRIES],
@@ -282,7 +293,8 @@ impl Ring {
             attempts = if self.under_way < before { 0 } else { attempts + 1 };
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::INTR) => attempts = 0,
-                // The system is short of memory for requests, and does not wait for those under way.
+                // The system is short of memory for requests, and does not wait for those under
+                // way.
                 Some(Errno::AGAIN | Errno::BUSY) if attempts < ATTEMPTS => thread::sleep(PAUSE),
                 _ => return Err(error),
             }
@@ -306,9 +318,10 @@ impl Ring {
     /// Bytes of the space, which a request that is completed had.
     fn lend(&mut self, start: usize, bytes: usize) -> &[u8] {
         assert!(start + bytes <= SPACE_BYTES, "bytes outside of the space");
-        // SAFETY: the bytes lie in `space`, which was filled with zeros when it was made, and whose length is
-        // SPACE_BYTES behind its first address on the grid. They are of a request whose completion was seen,
-        // so that the system writes to them no more; the requests under way have other parts.
+        // SAFETY: the bytes lie in `space`, which was filled with zeros when it was made, and whose
+        // length is SPACE_BYTES behind its first address on the grid. They are of a request whose
+        // completion was seen, so that the system writes to them no more; the requests under way
+        // have other parts.
         unsafe { slice::from_raw_parts(self.first().wrapping_add(start), bytes) }
     }
 }

@@ -206,7 +206,8 @@ fn where_maps_and_direct_reads_are_refused_reads_are_buffered() {
     }
 }
 
-/// A file that is shorter than it was is damaged; one that the system only gave too little of is not.
+/// A file that is shorter than it was is damaged; one that the system only gave too little of is
+/// not.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_that_ends_inside_its_file_is_no_end_of_the_file() {
@@ -223,8 +224,8 @@ fn a_read_that_ends_inside_its_file_is_no_end_of_the_file() {
     }
 }
 
-/// Between fork and exec a child holds copies of all files. Closing ours alone left the store locked
-/// for that long: whoever opened it again was told that it was open elsewhere.
+/// Between fork and exec a child holds copies of all files. Closing ours alone left the store
+/// locked for that long: whoever opened it again was told that it was open elsewhere.
 #[test]
 fn a_lock_ends_although_a_process_being_started_has_a_copy_of_its_file() {
     let (_dir, path) = folder();

@@ -113,8 +113,8 @@ impl Drop for Writer {
     fn drop(&mut self) {
         // Whoever cares for what it holds has synced it.
         let _ = self.cut_rest();
-        // A process that another thread is just starting has a copy of the file, and with it of the lock that keeps
-        // others from a file that is written over, until it runs its program.
+        // A process that another thread is just starting has a copy of the file, and with it of the
+        // lock that keeps others from a file that is written over, until it runs its program.
         let _ = self.file.unlock();
     }
 }

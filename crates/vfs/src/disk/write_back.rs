@@ -5,8 +5,8 @@
 use std::fs::File;
 use std::ops::Range;
 
-/// Has the system begin to write `bytes` of `file` to the device. What comes of it, errors included, is
-/// seen by the sync that follows: this is a hint.
+/// Has the system begin to write `bytes` of `file` to the device. What comes of it, errors
+/// included, is seen by the sync that follows: this is a hint.
 #[cfg(target_os = "linux")]
 pub(super) fn start(file: &File, bytes: Range<u64>) {
     use std::os::fd::AsRawFd;

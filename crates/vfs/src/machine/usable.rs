@@ -1,10 +1,10 @@
-//! How much memory the process may use: what the machine has, or less where a control group or a resource
-//! limit says so.
+//! How much memory the process may use: what the machine has, or less where a control group or a
+//! resource limit says so.
 //!
-//! 1. `/proc/self/cgroup` names the process's control group in each hierarchy, and `/proc/self/mountinfo` where
-//!    a hierarchy is mounted, and from which group on.
-//! 2. The limit of a group holds for all below it, so those of all groups from its own up to the mounted root
-//!    count: `memory.max` (version 2) and `memory.limit_in_bytes` (version 1).
+//! 1. `/proc/self/cgroup` names the process's control group in each hierarchy, and
+//!    `/proc/self/mountinfo` where a hierarchy is mounted, and from which group on.
+//! 2. The limit of a group holds for all below it, so those of all groups from its own up to the
+//!    mounted root count: `memory.max` (version 2) and `memory.limit_in_bytes` (version 1).
 //! 3. `RLIMIT_AS` and `RLIMIT_DATA` bound what the process may map.
 //!
 //! What cannot be read bounds nothing.
@@ -34,8 +34,9 @@ impl MemoryLimits {
     }
 }
 
-/// Bytes of memory that the process may use: the least of physical memory, the limits of its control groups
-/// (their ancestors' too), `RLIMIT_AS` and `RLIMIT_DATA`. None where the system says none of them.
+/// Bytes of memory that the process may use: the least of physical memory, the limits of its
+/// control groups (their ancestors' too), `RLIMIT_AS` and `RLIMIT_DATA`. None where the system says
+/// none of them.
 pub fn usable_memory_bytes() -> Option<u64> {
     let mut limits = MemoryLimits { physical: memory_bytes(), ..MemoryLimits::default() };
     limits.control_groups = control_group_limits();
@@ -62,8 +63,8 @@ fn limit_in(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The files that hold the limits of a process with these control groups, where these file systems are
-/// mounted.
+/// The files that hold the limits of a process with these control groups, where these file systems
+/// are mounted.
 fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for mount in mounts.lines().filter_map(Mount::parse) {

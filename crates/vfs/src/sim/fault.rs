@@ -37,8 +37,8 @@ pub enum Failure {
     NoLocks,
     /// No error of the system's: the file ends early, as one does that somebody cut short.
     EndOfFile,
-    /// No error of the system's: it gave fewer bytes than were asked for, and no more when asked again,
-    /// though the file has them.
+    /// No error of the system's: it gave fewer bytes than were asked for, and no more when asked
+    /// again, though the file has them.
     ShortRead,
 }
 
@@ -172,8 +172,8 @@ impl Fault {
     }
 
     /// The next read ends after (at most) this many bytes, though the file goes on
-    /// ([`Failure::ShortRead`]). (One that can be carried on with is no failure: no reader of a file
-    /// ever hears of it.)
+    /// ([`Failure::ShortRead`]). (One that can be carried on with is no failure: no reader of a
+    /// file ever hears of it.)
     pub fn short_read(bytes: usize) -> Self {
         let fault = Self { effect: Effect::Part(bytes), ..Self::new(Failure::ShortRead) };
         fault.on(OpKind::Read)

@@ -4,20 +4,21 @@
 //!
 //! 1. `volatile` are the byte ranges that no sync has made durable; all others are safe for ever.
 //! 2. A power cut decides for each sector that overlaps a volatile range which version of it the
-//!    disk holds: the sector as last made durable (behind its durable bytes: zeros), as it was after
-//!    any append since, or as it is now. A sector is never a mixture.
+//!    disk holds: the sector as last made durable (behind its durable bytes: zeros), as it was
+//!    after any append since, or as it is now. A sector is never a mixture.
 //! 3. It decides the file's length: any from the durable one, through each append's end and each
-//!    sector boundary, to the live one. Length and sectors do not wait for each other: a file may be
-//!    long and zero, or its sectors written and the length not.
+//!    sector boundary, to the live one. Length and sectors do not wait for each other: a file may
+//!    be long and zero, or its sectors written and the length not.
 //! 4. After a failed sync the system has forgotten that those bytes were to be written. They stay
 //!    volatile through later syncs, but for the sector they share with bytes appended later: that
 //!    one is written again, whole.
 //!
-//! 5. A file that is written over holds the old one's bytes wherever new ones did not reach the disk, and
-//!    behind them as far as that reached, until it is synced.
+//! 5. A file that is written over holds the old one's bytes wherever new ones did not reach the
+//!    disk, and behind them as far as that reached, until it is synced.
 //!
-//! 6. Zeros that were written ahead lie behind the appended bytes, as far as they reached when they were last
-//!    made durable, or as they do now: a length by itself, which waits for none of the above.
+//! 6. Zeros that were written ahead lie behind the appended bytes, as far as they reached when they
+//!    were last made durable, or as they do now: a length by itself, which waits for none of the
+//!    above.
 //!
 //! Invariant: volatile ranges are sorted, do not touch, and no two overlap one sector.
 
@@ -39,13 +40,14 @@ pub(super) struct FileState {
     failed_to: u64,
     /// What it holds where nothing of it reached the disk, while it is written over.
     beneath: Option<Arc<Content>>,
-    /// Up to where there are zeros, whatever was appended; and up to where a sync has made that durable.
+    /// Up to where there are zeros, whatever was appended; and up to where a sync has made that
+    /// durable.
     zeros_to: u64,
     durable_zeros_to: u64,
 }
 
-/// A sector some of whose bytes are not durable. Its versions hold the live bytes up to some offset,
-/// then zeros.
+/// A sector some of whose bytes are not durable. Its versions hold the live bytes up to some
+/// offset, then zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sector<'a> {
     /// Its place in the file, counted in sectors.

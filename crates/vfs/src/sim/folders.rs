@@ -7,9 +7,9 @@
 //!    names: both or neither.
 //! 3. Syncing a directory makes the pending changes in it durable, with the earlier ones that the
 //!    first law ties to them.
-//! 4. After a failed sync of a directory its pending changes stay pending through later syncs, unless
-//!    a later change of the same name is synced. (Where there was no handle to open it with, it was not
-//!    synced: a later sync makes up for that.)
+//! 4. After a failed sync of a directory its pending changes stay pending through later syncs,
+//!    unless a later change of the same name is synced. (Where there was no handle to open it with,
+//!    it was not synced: a later sync makes up for that.)
 //! 5. An entry and the bytes of the file it names do not wait for each other. A directory whose own
 //!    entry is lost is lost with all in it.
 
@@ -89,8 +89,8 @@ impl Folders {
     }
 
     pub(super) fn sync(&mut self, dir: Inode) {
-        // From the newest back: a change is durable if it lies in the directory, or if a later one of
-        // the same name is.
+        // From the newest back: a change is durable if it lies in the directory, or if a later one
+        // of the same name is.
         let mut names = BTreeSet::new();
         let mut durable = vec![false; self.pending.len()];
         for (pending, durable) in self.pending.iter().zip(&mut durable).rev() {

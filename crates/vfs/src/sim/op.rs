@@ -56,8 +56,8 @@ pub struct Op {
     pub(super) change: Change,
 }
 
-/// What an operation did, by inode: names may have changed hands since. `Over`: a file that is written over, under
-/// a new name.
+/// What an operation did, by inode: names may have changed hands since. `Over`: a file that is
+/// written over, under a new name.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     NewFile {

@@ -149,8 +149,8 @@ pub(super) trait Choices {
     /// Which version of the sector there is. Asked in ascending order.
     fn version(&mut self, inode: Inode, sector: &Sector<'_>) -> usize;
 
-    /// Whether zeros ahead reach as far as they do now, not as far as was last made durable. Asked once, after the
-    /// sectors, where there is a difference.
+    /// Whether zeros ahead reach as far as they do now, not as far as was last made durable. Asked
+    /// once, after the sectors, where there is a difference.
     fn keep_zeros(&mut self, _: Inode) -> bool {
         self.pick(2) == 0
     }
@@ -159,8 +159,8 @@ pub(super) trait Choices {
     fn pick(&mut self, options: u64) -> u64;
 }
 
-/// Decides by a seed. How much is kept on the whole is itself up to the seed, so that few losses and
-/// few survivors are as common as halves.
+/// Decides by a seed. How much is kept on the whole is itself up to the seed, so that few losses
+/// and few survivors are as common as halves.
 #[derive(Debug)]
 pub(super) struct Seeded {
     state: u64,

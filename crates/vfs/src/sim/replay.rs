@@ -6,11 +6,11 @@
 //! 2. [`Replay::image`] makes one image there; entries first, then the files that are still named.
 //!    [`Replay::images_exhaustive`] makes all, where they are few.
 //!
-//! Assumed of the disk, and thus what makes an image legal: a sector is written whole or not at all;
-//! a sector never written reads as zeros; what was synced stays; nothing else changes. A file is safe
-//! only once its bytes *and* its entry are synced, and the entry of each directory above it. That is
-//! stricter than common file systems are, and never laxer, but for one that exposes stale bytes of
-//! other files behind a file's durable end; [`Data::Stale`] is for that one.
+//! Assumed of the disk, and thus what makes an image legal: a sector is written whole or not at
+//! all; a sector never written reads as zeros; what was synced stays; nothing else changes. A file
+//! is safe only once its bytes *and* its entry are synced, and the entry of each directory above
+//! it. That is stricter than common file systems are, and never laxer, but for one that exposes
+//! stale bytes of other files behind a file's durable end; [`Data::Stale`] is for that one.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -189,8 +189,9 @@ impl Replay {
         files.sum::<usize>() + self.folders.pending()
     }
 
-    /// Every image that a power cut here may leave (with files cut only where an append ended), each
-    /// once; `None` if [`undecided`](Self::undecided) is more than `limit`, which should be small.
+    /// Every image that a power cut here may leave (with files cut only where an append ended),
+    /// each once; `None` if [`undecided`](Self::undecided) is more than `limit`, which should be
+    /// small.
     pub fn images_exhaustive(&self, limit: usize) -> Option<Vec<Image>> {
         if self.undecided() > limit {
             return None;

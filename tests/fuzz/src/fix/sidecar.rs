@@ -1,4 +1,5 @@
-//! Filter sidecars (`docs/format/sidecar.md`): head, footer, and the filters that the directory lists.
+//! Filter sidecars (`docs/format/sidecar.md`): head, footer, and the filters that the directory
+//! lists.
 
 use trommel_sstable::format::{BlockKind, FRAME_BYTES};
 use trommel_sstable::sidecar::format::{FOOTER_BYTES, HEAD_BYTES, SidecarFooter};

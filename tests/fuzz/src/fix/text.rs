@@ -1,5 +1,5 @@
-//! `CURRENT`, dumps, and traces, which are framed as dumps are (`docs/format/manifest.md`, `dump.md`,
-//! `trace.md`).
+//! `CURRENT`, dumps, and traces, which are framed as dumps are (`docs/format/manifest.md`,
+//! `dump.md`, `trace.md`).
 
 use trommel_base::Checksum;
 

@@ -260,8 +260,8 @@ pub(crate) fn dump_seeds() -> Vec<Vec<u8>> {
     vec![dump(0, 0), dump(3, 5), dump(40, 30), dump(3, 40_000)]
 }
 
-/// Its first byte says whether checksums are made right; the rest is a trace. What is read to its end
-/// is written again, and then holds the same lookups of the same keys.
+/// Its first byte says whether checksums are made right; the rest is a trace. What is read to its
+/// end is written again, and then holds the same lookups of the same keys.
 pub(crate) fn trace(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let mut bytes = rest.to_vec();
@@ -282,8 +282,8 @@ pub(crate) fn trace(input: &[u8]) {
 /// Lookups by key and outcome.
 type Lookups = BTreeMap<(Vec<u8>, Outcome), u64>;
 
-/// What a trace holds, but for entries of more than `most` lookups, unless it is too much to hold: of a
-/// few bytes a long key may come again and again.
+/// What a trace holds, but for entries of more than `most` lookups, unless it is too much to hold:
+/// of a few bytes a long key may come again and again.
 fn read_trace(bytes: &[u8], most: u64) -> Option<(TraceInfo, Lookups)> {
     let mut reader = TraceReader::new(bytes, "trace").ok()?;
     let (mut lookups, mut held) = (Lookups::new(), 0);

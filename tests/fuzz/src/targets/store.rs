@@ -53,7 +53,8 @@ pub(crate) fn store(input: &[u8]) {
             Kind::Other => {}
         }
     }
-    // A manifest is believed when it says on which level a table lies; see `tests/damage/hostile.rs`.
+    // A manifest is believed when it says on which level a table lies; see
+    // `tests/damage/hostile.rs`.
     let manifest = |(name, bytes): (&String, &Vec<u8>)| {
         kind_of(name) == Kind::Manifest && base.get(name) != Some(bytes)
     };

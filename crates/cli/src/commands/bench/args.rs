@@ -146,8 +146,8 @@ switches! {
     WorkSwitches {
         /// Read backward from where seekrandom is
         reverse_iterator,
-        /// Read within the prefix of --prefix-size bytes of the key that seekrandom seeks, so that tables whose
-        /// filter of prefixes says no are not read
+        /// Read within the prefix of --prefix-size bytes of the key that seekrandom seeks, so that
+        /// tables whose filter of prefixes says no are not read
         prefix_same_as_start,
         /// The same with a prefix that no key has; --prefix-size must be more than 8
         seek_missing_prefix,
@@ -201,7 +201,8 @@ pub(crate) struct ReportArgs {
     /// The same after each so many seconds
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_count)]
     pub(crate) stats_interval_seconds: u64,
-    /// Record the lookups in FILE, which must not be there, for `trommel tune replay`; goes with --db
+    /// Record the lookups in FILE, which must not be there, for `trommel tune replay`; goes with
+    /// --db
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
     /// Record one lookup of N, each drawn by itself

@@ -1,12 +1,12 @@
 //! Which filters a bench builds, however that is written.
 //!
 //! `--filters` is this program's own way. `--filter_uri` and `--bloom_bits` are Speedb's and
-//! RocksDB's: a filter without bits gets those of `--bloom_bits`, and is refused without these, as it
-//! is by Speedb; bits without a filter are those of RocksDB's blocked one; 0 is none; a negative number
-//! is the default.
+//! RocksDB's: a filter without bits gets those of `--bloom_bits`, and is refused without these, as
+//! it is by Speedb; bits without a filter are those of RocksDB's blocked one; 0 is none; a negative
+//! number is the default.
 //!
-//! `--use_ribbon_filter` is RocksDB's too. There the bits of a ribbon are those of the blocked filter
-//! whose rate it has, and it takes fewer: so does this.
+//! `--use_ribbon_filter` is RocksDB's too. There the bits of a ribbon are those of the blocked
+//! filter whose rate it has, and it takes fewer: so does this.
 
 use clap::Args;
 use clap::builder::BoolishValueParser;

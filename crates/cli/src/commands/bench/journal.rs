@@ -80,7 +80,8 @@ impl Files {
     }
 }
 
-/// What a file of records holds, in whole lines: nothing if it is not there, or is a pipe or a device.
+/// What a file of records holds, in whole lines: nothing if it is not there, or is a pipe or a
+/// device.
 pub(crate) fn earlier(file: &Path) -> Result<Vec<u8>, Error> {
     if !file.is_file() {
         return Ok(Vec::new());

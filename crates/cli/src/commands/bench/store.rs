@@ -64,8 +64,8 @@ pub(crate) struct StoreArgs {
     /// Bytes of compaction that is due at which writers wait [default: 256G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pub(crate) hard_pending_compaction_bytes_limit: Option<u64>,
-    /// Threads that write out memtables and compact; 0: writers do it themselves, so that with one thread the same
-    /// seed makes the same tables
+    /// Threads that write out memtables and compact; 0: writers do it themselves, so that with one
+    /// thread the same seed makes the same tables
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = whole_in(0..=65_536_usize))]
     pub(crate) max_background_jobs: usize,
     /// Bytes a second that these write at most; 0: no limit
@@ -74,7 +74,8 @@ pub(crate) struct StoreArgs {
     /// Bytes of a key that are its prefix: tables get filters of prefixes; 0: none [default: 0]
     #[arg(long, value_name = "COUNT", value_parser = whole::<u16>)]
     pub(crate) prefix_size: Option<u16>,
-    /// Build filters of whole keys beside those of prefixes; false: these alone, which lookups ask then [default: true]
+    /// Build filters of whole keys beside those of prefixes; false: these alone, which lookups ask
+    /// then [default: true]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_name = "BOOL")]
     #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
@@ -111,8 +112,8 @@ switches! {
     /// How the store is used.
     #[command(next_help_heading = "Store")]
     StoreSwitches {
-        /// Work on the store that is in --db, as it is where no flag says otherwise; fills are skipped. Where only
-        /// reads are measured it is opened read-only, and no compaction starts
+        /// Work on the store that is in --db, as it is where no flag says otherwise; fills are
+        /// skipped. Where only reads are measured it is opened read-only, and no compaction starts
         use_existing_db,
         /// Read through maps of the files, as --read-mode=mapped
         mmap_read,
@@ -196,7 +197,8 @@ impl Use {
     }
 }
 
-/// What the flags of the store come to; a store that is there already is used as it is, but for what is given.
+/// What the flags of the store come to; a store that is there already is used as it is, but for
+/// what is given.
 pub(crate) fn set_up(
     args: &StoreArgs,
     switches: &StoreSwitches,

@@ -1,4 +1,5 @@
-//! `trommel filter-bench`: filters by themselves, with the flags and modes of RocksDB's filter_bench.
+//! `trommel filter-bench`: filters by themselves, with the flags and modes of RocksDB's
+//! filter_bench.
 //!
 //! 1. [`args`] makes of the flags the list of what to measure; [`specs`] reads lists of filters,
 //!    [`foreign`](crate::foreign) knows filter_bench's flags that are not here.

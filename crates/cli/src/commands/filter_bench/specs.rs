@@ -14,7 +14,8 @@
 use trommel::filter::{FilterKind, FilterSpec};
 use trommel_harness::units::parse_decimal;
 
-/// From one number of bits to the next, in a range that does not say: the first that comes to its end.
+/// From one number of bits to the next, in a range that does not say: the first that comes to its
+/// end.
 const STEPS: [f64; 2] = [4.0, 1.0];
 /// Most numbers in one range.
 const LONGEST: f64 = 1000.0;

@@ -30,8 +30,8 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
-    /// Memory for all filters: bits for each key, as in 10/key, or bytes, as in 64MiB [default: what
-    /// they take now]
+    /// Memory for all filters: bits for each key, as in 10/key, or bytes, as in 64MiB [default:
+    /// what they take now]
     #[arg(long, value_name = "BUDGET")]
     budget: Option<Budget>,
     /// The share of lookups that find nothing

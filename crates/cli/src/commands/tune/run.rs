@@ -1,8 +1,8 @@
 //! `trommel tune run`.
 //!
 //! 1. The plan becomes cells, of which this shard has a part.
-//! 2. Cells that the file of results holds are done. A last line that was cut off, by whoever killed
-//!    an earlier run, is taken away.
+//! 2. Cells that the file of results holds are done. A last line that was cut off, by whoever
+//!    killed an earlier run, is taken away.
 //! 3. Each result is appended as one line, in one write, when its cell is done.
 
 use std::collections::HashSet;

@@ -44,8 +44,8 @@ impl Gate {
     }
 }
 
-/// Builds a filter of its own where `builds_for` is the reason, which passes a gate with each key that
-/// it is built of and with each question.
+/// Builds a filter of its own where `builds_for` is the reason, which passes a gate with each key
+/// that it is built of and with each question.
 #[derive(Debug)]
 struct Gated {
     builds_for: FilterReason,
@@ -116,7 +116,8 @@ fn holding(builds_for: FilterReason) -> (Db, Arc<Gate>, Receiver<()>, Sender<()>
     (db, gate, arrivals, opener)
 }
 
-/// A rebuild reads its table for as long as it likes: the filter that the table has is not held for it.
+/// A rebuild reads its table for as long as it likes: the filter that the table has is not held for
+/// it.
 #[test]
 fn a_rebuild_holds_no_filter_that_has_no_room() {
     let (db, gate, arrivals, opener) = holding(FilterReason::Rebuild);
@@ -135,8 +136,8 @@ fn a_rebuild_holds_no_filter_that_has_no_room() {
     assert!(db.stats().memory.held_filters <= 100);
 }
 
-/// A lookup that is asking a filter while the budget falls: nobody sees more held than may be, nothing
-/// more comes, and the new budget is in force as the lookup ends.
+/// A lookup that is asking a filter while the budget falls: nobody sees more held than may be,
+/// nothing more comes, and the new budget is in force as the lookup ends.
 #[test]
 fn a_lookup_that_asks_keeps_what_it_asks_and_no_more() {
     let (db, gate, arrivals, opener) = holding(FilterReason::Compaction);
@@ -168,8 +169,8 @@ fn a_lookup_that_asks_keeps_what_it_asks_and_no_more() {
     db.wait_idle().unwrap();
 }
 
-/// Sidecars that are gone or damaged: the tables' own filters, which take more, count in their place,
-/// and are made to fit.
+/// Sidecars that are gone or damaged: the tables' own filters, which take more, count in their
+/// place, and are made to fit.
 #[test]
 fn filters_that_stand_in_for_lost_sidecars_are_counted() {
     let vfs = in_memory();

@@ -1,17 +1,17 @@
 //! What the engine chooses under a budget, beside the best that there is for the same bytes.
 //!
-//! 1. A tree is drawn: keys for each level, in the whole key space or a part of it, cut into tables,
-//!    of one size or of many. The engine is shown its tables as a version has them.
-//! 2. How likely a lookup comes to a table is counted from the keys themselves: the share of all keys
-//!    that lie in its range. So the solver gets the tree as it is, table by table, where the engine
-//!    solves levels and estimates ranges.
+//! 1. A tree is drawn: keys for each level, in the whole key space or a part of it, cut into
+//!    tables, of one size or of many. The engine is shown its tables as a version has them.
+//! 2. How likely a lookup comes to a table is counted from the keys themselves: the share of all
+//!    keys that lie in its range. So the solver gets the tree as it is, table by table, where the
+//!    engine solves levels and estimates ranges.
 //! 3. The engine chooses: for all tables at once, as its report and its rebuilds do
 //!    (`Engine::planned_by_budget`); and for one job after the other, as flushes and merges do
 //!    (`Engine::choose_by_budget`), each of which writes a few tables while the others stay.
 //! 4. The reads in vain that its filters make are compared with those of the solver's own filters,
-//!    within the bytes that the engine's take: it may spend less than the budget, as it keeps room for
-//!    what a filter takes in memory beside its bytes, for rounding, and, where compactions run by
-//!    themselves, for runs and levels that fill.
+//!    within the bytes that the engine's take: it may spend less than the budget, as it keeps room
+//!    for what a filter takes in memory beside its bytes, for rounding, and, where compactions run
+//!    by themselves, for runs and levels that fill.
 
 use std::sync::Arc;
 
@@ -62,8 +62,8 @@ impl Sketch {
         Self { runs, levels: levels.iter().map(|&(keys, each)| whole(keys, each)).collect() }
     }
 
-    /// Any tree of one to four levels below level 0, and up to six runs there, of tables of a thousand to
-    /// thirty thousand keys where there are so many.
+    /// Any tree of one to four levels below level 0, and up to six runs there, of tables of a
+    /// thousand to thirty thousand keys where there are so many.
     fn drawn(rng: &mut Rng) -> Self {
         let between = |rng: &mut Rng, low: f64, high: f64| low * (high / low).powf(rng.f64());
         let part = |rng: &mut Rng, level: Level| {
@@ -200,7 +200,8 @@ fn planned(db: &Db, grown: &Grown) -> Vec<FilterSpec> {
     grown.version.tables().map(|(_, table)| planned[&table.number]).collect()
 }
 
-/// What jobs choose that write all tables anew, three times over, up to `together` of a level at a time.
+/// What jobs choose that write all tables anew, three times over, up to `together` of a level at a
+/// time.
 fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
     let engine = db.engine();
     let options = engine.options.load();
@@ -296,12 +297,14 @@ fn trees() -> Vec<Sketch> {
     trees
 }
 
-/// Keys of a table, on average, from which on jobs that share a budget come as near to the best as a plan
-/// for all tables does. Of smaller ones a cache line more for each is soon more than the reserve, and what
-/// a job writes last pays for it: [`AMONG_SMALL`] is what was seen of tables of 1,300 keys.
+/// Keys of a table, on average, from which on jobs that share a budget come as near to the best as
+/// a plan for all tables does. Of smaller ones a cache line more for each is soon more than the
+/// reserve, and what a job writes last pays for it: [`AMONG_SMALL`] is what was seen of tables of
+/// 1,300 keys.
 const NOT_SMALL: u64 = 2_000;
 const AMONG_SMALL: f64 = 1.2;
-/// A step of a ribbon takes a bit for each key of its table, and few tables cannot share one evenly.
+/// A step of a ribbon takes a bit for each key of its table, and few tables cannot share one
+/// evenly.
 const OF_RIBBONS: f64 = 1.12;
 
 #[test]

@@ -83,8 +83,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A store whose only worker has written one table of a merge and waits to create the second, while a
-/// memtable is frozen.
+/// A store whose only worker has written one table of a merge and waits to create the second, while
+/// a memtable is frozen.
 struct Busy {
     disk: SimDisk,
     gated: Gated,
@@ -207,7 +207,8 @@ fn a_log_that_fails_meanwhile_ends_the_merge() {
     busy.reopen();
 }
 
-/// The merge that waits for that flush would wait for ever, and whoever closes the store for the merge.
+/// The merge that waits for that flush would wait for ever, and whoever closes the store for the
+/// merge.
 #[test]
 fn a_merge_does_not_wait_for_a_flush_that_panicked() {
     let disk = SimDisk::new();
@@ -232,8 +233,8 @@ fn a_merge_does_not_wait_for_a_flush_that_panicked() {
     wait_until("no job is left", || lock(&db.engine().background.state).running == 0);
 }
 
-/// What a merge does about a memtable that another worker writes out: it rests until that is done, unless
-/// each worker has a core beside the writer's.
+/// What a merge does about a memtable that another worker writes out: it rests until that is done,
+/// unless each worker has a core beside the writer's.
 #[test]
 fn a_merge_rests_while_a_memtable_is_written_out() {
     for (threads, rests) in [(env::cores() - 1, false), (env::cores(), true)] {

@@ -45,7 +45,8 @@ pub(super) fn tree(tables: &[(usize, u64, &str, &str)]) -> Version {
     version
 }
 
-/// `version` with the inputs of `plan` replaced by `outputs`: those of its output level only, where it goes on.
+/// `version` with the inputs of `plan` replaced by `outputs`: those of its output level only, where
+/// it goes on.
 fn install(version: &Version, plan: &Plan, is_last: bool, outputs: Vec<Arc<TableFile>>) -> Version {
     let mut next = version.clone();
     let replaced = || plan.replaced().iter().chain(plan.above().filter(|_| is_last));

@@ -247,8 +247,8 @@ fn a_helper_takes_half_of_what_nobody_has_begun() {
     assert!(takings(&over).is_empty(), "nothing is given away any more");
 }
 
-/// As many runs as start a merge, which bring little to the base level: one more is waited for, but not
-/// where somebody waits for the store to rest.
+/// As many runs as start a merge, which bring little to the base level: one more is waited for, but
+/// not where somebody waits for the store to rest.
 #[test]
 fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
     for threads in [0, 2] {
@@ -266,8 +266,8 @@ fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
     }
 }
 
-/// Half as many runs as start a merge are merged where somebody waits for the store to rest, but not
-/// where the base level, which is written anew, holds more than five times their bytes.
+/// Half as many runs as start a merge are merged where somebody waits for the store to rest, but
+/// not where the base level, which is written anew, holds more than five times their bytes.
 #[test]
 fn who_waits_for_rest_finds_few_runs_merged_where_that_is_cheap() {
     for threads in [0, 2] {

@@ -360,7 +360,8 @@ impl World {
         for (level, table) in self.version.tables() {
             for entry @ (key, inverted) in self.contents[&table.number].keys() {
                 let oldest_above = newest_above.entry(key).or_insert(SeqNo::MAX);
-                // What a part of a merge has put in force lies above too, or is hidden from everyone by now.
+                // What a part of a merge has put in force lies above too, or is hidden from
+                // everyone by now.
                 let holds = !inverted < *oldest_above
                     || above.contains(entry)
                     || !moments()

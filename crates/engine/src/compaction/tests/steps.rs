@@ -12,8 +12,8 @@ use super::super::plan::{Planner, next_plan};
 use super::{Rng, install, table};
 use crate::compaction_options::CompactionOptions;
 
-/// Runs, or tables of a level, of these bytes, the first key of which is every `span`th; every key lies in
-/// `deep` of them.
+/// Runs, or tables of a level, of these bytes, the first key of which is every `span`th; every key
+/// lies in `deep` of them.
 fn tables(count: u64, bytes: u64, deep: u64) -> Vec<Arc<TableFile>> {
     let key = |nth: u64| format!("{nth:08}").into_bytes();
     let mut order: Vec<u64> = (0..count).collect();
@@ -62,8 +62,8 @@ fn in_level(level: usize, tables: Vec<Arc<TableFile>>) -> Version {
     version
 }
 
-/// 1,000, 2,000 and 4,000 disjoint runs took 5.7, 35 and more than 100 s: each plan compared all with all, and
-/// took one of them.
+/// 1,000, 2,000 and 4,000 disjoint runs took 5.7, 35 and more than 100 s: each plan compared all
+/// with all, and took one of them.
 #[test]
 fn plans_for_many_runs_are_few_and_near_linear() {
     let small = 1 << 10;

@@ -26,8 +26,8 @@ fn open(disk: &SimDisk, base_level_bytes: u64) -> Db {
     Db::open("db", options.base_level_bytes(base_level_bytes)).unwrap()
 }
 
-/// Fills a store with four runs of level 0 over tables of the last level, and returns what it held before
-/// these runs.
+/// Fills a store with four runs of level 0 over tables of the last level, and returns what it held
+/// before these runs.
 fn fill(db: &Db, content: &mut Content) -> (Snapshot, Content) {
     let mut rng = Rng(23);
     (0..3).for_each(|_| write(db, &mut rng, content));
@@ -37,7 +37,8 @@ fn fill(db: &Db, content: &mut Content) -> (Snapshot, Content) {
     before
 }
 
-/// The stretches of the merge of four runs over nine tables, each with its tables of the output level.
+/// The stretches of the merge of four runs over nine tables, each with its tables of the output
+/// level.
 fn stretches(stretch_bytes: u64, bounds: &[&str]) -> Vec<Stretch> {
     let runs = [(0, 34, "a", "z"), (0, 33, "a", "z"), (0, 32, "b", "y"), (0, 31, "a", "x")];
     let keys = ["b", "d", "f", "h", "j", "l", "n", "p", "r"];
@@ -198,8 +199,8 @@ fn twice(db: &Db) -> usize {
     count - all.len()
 }
 
-/// Compacts a store until a table cannot be created after so many; how many entries lie in two places then.
-/// `None` if all tables could be created.
+/// Compacts a store until a table cannot be created after so many; how many entries lie in two
+/// places then. `None` if all tables could be created.
 fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
     let (disk, mut content) = (SimDisk::new(), Content::new());
     let db = open(&disk, base_level_bytes);

@@ -19,7 +19,8 @@ fn bytes(db: &Db) -> u64 {
     db.stats().levels.iter().map(|level| level.bytes).sum()
 }
 
-/// They were moved one by one to the deepest level, and stayed there: 20,000 flushes left 20,000 tables (perkeep 1008).
+/// They were moved one by one to the deepest level, and stayed there: 20,000 flushes left 20,000
+/// tables (perkeep 1008).
 #[test]
 fn tiny_flushes_leave_few_tables() {
     let orders: [fn(u32) -> u32; 3] = [|n| n, |n| 10_000 - n, |n| n.wrapping_mul(2_654_435_761)];
@@ -46,7 +47,8 @@ fn tiny_flushes_leave_few_tables() {
     }
 }
 
-/// A store that is opened for each write, as the program does: each opening wrote a table (rocksdb 2686).
+/// A store that is opened for each write, as the program does: each opening wrote a table (rocksdb
+/// 2686).
 #[test]
 fn openings_for_one_write_each_leave_few_tables() {
     let vfs = Arc::default();
@@ -62,7 +64,8 @@ fn openings_for_one_write_each_leave_few_tables() {
     }
 }
 
-/// What is carried over from log to log is written anew by each opening: no more of it than is stated.
+/// What is carried over from log to log is written anew by each opening: no more of it than is
+/// stated.
 #[test]
 fn a_log_that_is_no_longer_short_becomes_a_table() {
     let vfs = Arc::default();

@@ -14,13 +14,13 @@
 //! = L0 9 + L6 1 -> L6 ...
 //! ```
 //!
-//! A table is `number[smallest-largest]bytes`, with `:dN` for N percent of tombstones, `:hN` for N percent of
-//! hidden versions and `:sN` for
-//! its lowest sequence number (its number, if not given; the highest always is). Level 0 is drawn newest first.
-//! `running` names the inputs of a running merge, `snapshot` the oldest snapshot; with the option `rest=1`
-//! somebody waits for the store to rest. The questions are `plan` (one plan), `plans` (all that may run side by side), `settle` (each
-//! plan done at once, as one output table, until there is none), `range FROM TO THROUGH BEFORE` (the
-//! steps of a range's compaction, likewise), `shape`, `debt`.
+//! A table is `number[smallest-largest]bytes`, with `:dN` for N percent of tombstones, `:hN` for N
+//! percent of hidden versions and `:sN` for its lowest sequence number (its number, if not given;
+//! the highest always is). Level 0 is drawn newest first. `running` names the inputs of a running
+//! merge, `snapshot` the oldest snapshot; with the option `rest=1` somebody waits for the store to
+//! rest. The questions are `plan` (one plan), `plans` (all that may run side by side), `settle`
+//! (each plan done at once, as one output table, until there is none), `range FROM TO THROUGH
+//! BEFORE` (the steps of a range's compaction, likewise), `shape`, `debt`.
 //!
 //! `TROMMEL_REWRITE=1` writes the answers found into the files, to be read in the diff.
 

@@ -37,8 +37,8 @@ fn delete_all(db: &Db, count: u32) {
     });
 }
 
-/// 98 MiB that a snapshot alone had held stayed when it was dropped, through rest and 300,000 more puts (rocksdb
-/// pull request 3009).
+/// 98 MiB that a snapshot alone had held stayed when it was dropped, through rest and 300,000 more
+/// puts (rocksdb pull request 3009).
 #[test]
 fn what_a_snapshot_alone_held_goes_with_it() {
     let db = Db::open("db", options(&Arc::default())).unwrap();

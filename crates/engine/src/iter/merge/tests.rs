@@ -206,7 +206,8 @@ fn a_merge_moves_as_one_sorted_list_does() {
     assert!(at_hand > 10_000, "{at_hand} steps");
 }
 
-/// Moves `list` to the entry with the head `to`, over versions that are older than `last`, or backward than `to`.
+/// Moves `list` to the entry with the head `to`, over versions that are older than `last`, or
+/// backward than `to`.
 fn pass_to(list: &mut ListCursor, to: Option<KeyHead>, last: Option<KeyHead>, backward: bool) {
     while list.head() != to {
         let (here, newer) = (list.head().unwrap(), if backward { to } else { last }.unwrap());
@@ -217,8 +218,8 @@ fn pass_to(list: &mut ListCursor, to: Option<KeyHead>, last: Option<KeyHead>, ba
     }
 }
 
-/// What a visitor is lent comes in order, one version of each key, and from the entry that the merge
-/// stands on then all goes on as if it had been stepped over.
+/// What a visitor is lent comes in order, one version of each key, and from the entry that the
+/// merge stands on then all goes on as if it had been stepped over.
 #[test]
 fn a_visitor_is_lent_what_steps_would_show() {
     let mut lent = [0; 2];
@@ -382,7 +383,8 @@ fn a_visit_goes_on_behind_each_leaf() {
     }
 }
 
-/// What was visited until then is a part of what there is, from its beginning on, and nothing is taken for the end.
+/// What was visited until then is a part of what there is, from its beginning on, and nothing is
+/// taken for the end.
 #[test]
 fn a_visit_ends_in_the_error_of_a_source() {
     let mut failures = 0;

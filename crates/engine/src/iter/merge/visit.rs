@@ -1,17 +1,18 @@
-//! Visiting what a merge shows: one entry after the other is lent out of its table, with no step through the
-//! levels of cursors in between.
+//! Visiting what a merge shows: one entry after the other is lent out of its table, with no step
+//! through the levels of cursors in between.
 //!
-//! 1. Each source that stands in a table hands out the cursor over it, its *leaf*. The entry that a leaf stands on is
-//!    known by a [`Rank`]; the least one comes next. When it was visited its leaf moves by one, and nothing else
-//!    changes.
-//! 2. Where a leaf is at the end of its table, its source makes the step; and a source that has no leaf, as a memtable,
-//!    is stepped entry by entry.
-//! 3. At most [`LEAVES`] sources take part: those that come first. What comes then of another one ends that, and all
-//!    are sorted anew.
-//! 4. Forward, versions of the key that was visited last are passed. Backward, an entry is visited only where
-//!    it is known that no other version of its key comes, and passed where it is known that one comes that hides it.
-//!    All that is not known so is left to the merge's steps, as are keys of more than sixteen bytes, and a key of
-//!    which [`STEPS_BEFORE_RESEEK`] versions were passed: a seek passes the others.
+//! 1. Each source that stands in a table hands out the cursor over it, its *leaf*. The entry that a
+//!    leaf stands on is known by a [`Rank`]; the least one comes next. When it was visited its leaf
+//!    moves by one, and nothing else changes.
+//! 2. Where a leaf is at the end of its table, its source makes the step; and a source that has no
+//!    leaf, as a memtable, is stepped entry by entry.
+//! 3. At most [`LEAVES`] sources take part: those that come first. What comes then of another one
+//!    ends that, and all are sorted anew.
+//! 4. Forward, versions of the key that was visited last are passed. Backward, an entry is visited
+//!    only where it is known that no other version of its key comes, and passed where it is known
+//!    that one comes that hides it. All that is not known so is left to the merge's steps, as are
+//!    keys of more than sixteen bytes, and a key of which [`STEPS_BEFORE_RESEEK`] versions were
+//!    passed: a seek passes the others.
 //!
 //! Called by the walk over what is visible.
 
@@ -19,7 +20,8 @@ use trommel_base::{Cursor, EntryRef, KeyHead, MAX_SEQNO, SeqNo};
 
 use super::{Direction, Head, Mark, MergeCursor, NOBODY, Place, SHOWN_BYTES, STEPS_BEFORE_RESEEK};
 
-/// Most sources whose leaves take part at once: the least of their ranks is looked for among all of them.
+/// Most sources whose leaves take part at once: the least of their ranks is looked for among all of
+/// them.
 const LEAVES: usize = 8;
 
 /// What became of an entry that was offered to whoever visits it.
@@ -38,14 +40,14 @@ pub(crate) trait Leaved: Cursor {
     /// A cursor over one table.
     type Leaf: Cursor;
 
-    /// The cursor over the table that it stands in, which may be moved: where that is off its end then, the next
-    /// movement of the whole goes on behind that table; where it failed, the whole must be sought anew. `None` where there
-    /// is none.
+    /// The cursor over the table that it stands in, which may be moved: where that is off its end
+    /// then, the next movement of the whole goes on behind that table; where it failed, the whole
+    /// must be sought anew. `None` where there is none.
     fn leaf(&mut self) -> Option<&mut Self::Leaf>;
 }
 
-/// Where an entry belongs among others: what is smaller comes first in the direction of travel. Long keys that
-/// begin alike may be ranked wrongly, but come at the right place among short ones.
+/// Where an entry belongs among others: what is smaller comes first in the direction of travel.
+/// Long keys that begin alike may be ranked wrongly, but come at the right place among short ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rank {
     words: u128,
@@ -100,8 +102,8 @@ impl Rank {
 enum Halt<E> {
     /// This source stands on what was visited or passed, and has to make the next step itself.
     Step(usize),
-    /// The entry that this source stands on comes next, and the source has no leaf. Backward, another source has
-    /// a newer version of that sequence number.
+    /// The entry that this source stands on comes next, and the source has no leaf. Backward,
+    /// another source has a newer version of that sequence number.
     Alone(usize, Option<SeqNo>),
     /// The next entry is of a source that takes no part.
     Sort,
@@ -188,8 +190,9 @@ impl<'a, L: Cursor> Leaves<'a, L> {
         (self.count == 0).then_some(all_ended)
     }
 
-    /// Visits one entry after the other, behind the one of rank `last`. Backward, a version of a key is passed where a
-    /// newer one `hides` it. Returns the rank of the last one visited too, which stays in registers so.
+    /// Visits one entry after the other, behind the one of rank `last`. Backward, a version of a
+    /// key is passed where a newer one `hides` it. Returns the rank of the last one visited too,
+    /// which stays in registers so.
     #[inline]
     fn visit(
         &mut self,
@@ -244,8 +247,8 @@ impl<'a, L: Cursor> Leaves<'a, L> {
         }
     }
 
-    /// The sequence number of a version of the key of this rank, on which the one at this place stands, of
-    /// another source.
+    /// The sequence number of a version of the key of this rank, on which the one at this place
+    /// stands, of another source.
     #[inline]
     fn newer_elsewhere(&self, place: usize, rank: Rank) -> Option<SeqNo> {
         for (other, of) in self.ranks.iter().enumerate().take(self.count) {
@@ -273,8 +276,9 @@ fn step<C: Cursor>(cursor: &mut C, direction: Direction) -> Result<(), C::Error>
     }
 }
 
-/// Whether the entry of this rank, which comes next, is to be passed: forward a version of the key visited last,
-/// backward that entry itself, and one that a newer one hides. `None` where that is not known.
+/// Whether the entry of this rank, which comes next, is to be passed: forward a version of the key
+/// visited last, backward that entry itself, and one that a newer one hides. `None` where that is
+/// not known.
 #[inline]
 fn is_passed(
     rank: Rank,
@@ -292,8 +296,9 @@ fn is_passed(
 }
 
 impl Passed {
-    /// Offers an entry of this rank to `visit`, unless it `is_passed`. Returns the rank of the last one visited, or
-    /// what the visit ends with. Inlined wherever it is called: as a function of its own it costs a fifth of a visit.
+    /// Offers an entry of this rank to `visit`, unless it `is_passed`. Returns the rank of the last
+    /// one visited, or what the visit ends with. Inlined wherever it is called: as a function of
+    /// its own it costs a fifth of a visit.
     #[inline(always)]
     fn visit<E>(
         &mut self,
@@ -319,8 +324,8 @@ impl Passed {
         }
     }
 
-    /// Passes an entry of this rank, after one of rank `visited`; whether too many of its key were passed. Apart, so
-    /// that what visits entries stays small enough to be inlined.
+    /// Passes an entry of this rank, after one of rank `visited`; whether too many of its key were
+    /// passed. Apart, so that what visits entries stays small enough to be inlined.
     #[inline(never)]
     fn is_long(&mut self, rank: Rank, visited: Rank) -> bool {
         self.steps = if rank.has_key_of(self.last) { self.steps + 1 } else { 0 };
@@ -334,10 +339,11 @@ impl<C: Leaved> MergeCursor<C>
 where
     C::Error: Clone + From<<C::Leaf as Cursor>::Error>,
 {
-    /// Moves forward over entries with short keys, each of which is offered to `visit` if it has another key than the
-    /// one before it. Returns the mark of the last key that was taken, all of it, if the merge has moved on
-    /// behind that; `None` if it stands on the last one taken, or has not moved. Whether it `ends` it asks wherever a
-    /// block does. Should `visit` panic, the merge is off the end.
+    /// Moves forward over entries with short keys, each of which is offered to `visit` if it has
+    /// another key than the one before it. Returns the mark of the last key that was taken, all of
+    /// it, if the merge has moved on behind that; `None` if it stands on the last one taken, or has
+    /// not moved. Whether it `ends` it asks wherever a block does. Should `visit` panic, the merge
+    /// is off the end.
     ///
     /// # Errors
     ///
@@ -351,9 +357,9 @@ where
         self.visit(Direction::Forward, ends, |_| false, visit)
     }
 
-    /// As [`visit_onward`](Self::visit_onward), backward, from the newest version of a key. An entry is offered where it
-    /// is known that no other version of its key comes, and passed where one comes that `hides` it by its sequence
-    /// number.
+    /// As [`visit_onward`](Self::visit_onward), backward, from the newest version of a key. An
+    /// entry is offered where it is known that no other version of its key comes, and passed where
+    /// one comes that `hides` it by its sequence number.
     ///
     /// # Errors
     ///
@@ -412,7 +418,8 @@ where
         (self.direction == direction).then_some(rank)
     }
 
-    /// Visits what `source` stands on, unless it is to be passed. Returns the rank of the last one visited.
+    /// Visits what `source` stands on, unless it is to be passed. Returns the rank of the last one
+    /// visited.
     #[inline]
     fn visit_alone(
         &self,
@@ -432,7 +439,8 @@ where
         passed.visit(rank, last, (head, entry), is_passed, visit)
     }
 
-    /// Does what goes on from there, behind the `last` one visited. Returns what the visit ends with, if it ends.
+    /// Does what goes on from there, behind the `last` one visited. Returns what the visit ends
+    /// with, if it ends.
     #[inline]
     fn go_on(
         &mut self,

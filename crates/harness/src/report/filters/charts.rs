@@ -77,7 +77,8 @@ pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
     Some(Chart { id: "rates", title, what: "rate against bits per key stored".into(), svg })
 }
 
-/// One rate: its interval and the dot; or, if there was no error, a faint line below what it may be.
+/// One rate: its interval and the dot; or, if there was no error, a faint line below what it may
+/// be.
 fn draw_rate(chart: &mut Frame<'_>, cell: &Cell, rate: &Rate) -> Result<(), Failed> {
     let (x, role) = (cell.stored_bits, role(&cell.kind));
     let range = chart.y_range();
@@ -182,7 +183,8 @@ impl Lines<'_> {
     }
 }
 
-/// Of each kind the cells of one number of bits: that which most cells have, or the nearest there is.
+/// Of each kind the cells of one number of bits: that which most cells have, or the nearest there
+/// is.
 fn at_one_size<'a>(cells: &[&'a Cell]) -> (f64, Vec<(&'a str, Vec<&'a Cell>)>) {
     let times = |bits: f64| cells.iter().filter(|cell| cell.bits == bits).count();
     let far = |bits: f64, from: f64| (bits - from).abs();
@@ -218,8 +220,8 @@ fn differ(numbers: impl Iterator<Item = u64>) -> bool {
     numbers.any(|number| Some(number) != first)
 }
 
-/// Times against the size of the filter, of keys that are not there and of keys that are; against bits where
-/// all filters have as many keys.
+/// Times against the size of the filter, of keys that are not there and of keys that are; against
+/// bits where all filters have as many keys.
 pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
     let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
     let (bits, at_one) = at_one_size(cells);

@@ -1,5 +1,5 @@
-//! Results as comma-separated values, as RFC 4180 has them, with line feeds: a row for each level of
-//! each cell, and one for all of it, whose level is `all`.
+//! Results as comma-separated values, as RFC 4180 has them, with line feeds: a row for each level
+//! of each cell, and one for all of it, whose level is `all`.
 
 use std::io::{self, Write};
 

@@ -25,7 +25,8 @@ fn the_page_is_whole_and_stands_alone() {
         "<h1>Experiments</h1>",
         "two &lt;full&gt; levels, 90% misses, uniform, cached 8 MiB",
         "7 of 7 measurements are within 5% of what was predicted",
-        // The predictions are 2% above what was measured, and so is the chart's "measured less predicted".
+        // The predictions are 2% above what was measured, and so is the chart's "measured less
+        // predicted".
         "-2.0%",
         "blocked:{budget}",
         "paired:6",

@@ -18,8 +18,8 @@ const MOST_BITS: f64 = 64.0;
 pub enum Candidate {
     /// Those that a policy has for each level.
     Policy(FilterPolicy),
-    /// `solved=10/key`: those of so many bits per key, on average, that waste least on the tree, for
-    /// lookups that miss and hit as those of the trace. Headers and rounding count as bits.
+    /// `solved=10/key`: those of so many bits per key, on average, that waste least on the tree,
+    /// for lookups that miss and hit as those of the trace. Headers and rounding count as bits.
     Solved(f64),
 }
 
@@ -83,8 +83,8 @@ impl Candidate {
     }
 }
 
-/// What the solver gives the tables for `bits` per key. How likely a lookup comes to a table is taken
-/// from the part of the trace that is at hand, which is as good as any other.
+/// What the solver gives the tables for `bits` per key. How likely a lookup comes to a table is
+/// taken from the part of the trace that is at hand, which is as good as any other.
 fn solve(
     tables: &[ListedTable],
     survey: &Survey,

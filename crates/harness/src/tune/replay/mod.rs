@@ -1,22 +1,23 @@
-//! What other filters would have done: a trace of lookups, asked of filters built of a store's keys.
+//! What other filters would have done: a trace of lookups, asked of filters built of a store's
+//! keys.
 //!
 //! 1. The trace is read once to see that it is whole, and how much there is of it. If that does not
-//!    fit the memory that it may take, it is replayed in parts: each has all lookups of its keys, which
-//!    are told apart by their hashes.
+//!    fit the memory that it may take, it is replayed in parts: each has all lookups of its keys,
+//!    which are told apart by their hashes.
 //! 2. A part's lookups are sorted by key, those of one key together (`load`).
 //! 3. The tables are read one after the other, in the order in which a lookup asks them. A lookup
-//!    comes to a table if its key lies in the table's range and no newer table had it; the walk over the
-//!    table's keys tells which are there. Of the keys' hashes the filter of each spec is built, as a
-//!    flush or a merge would, and asked for those that come (`ask`).
-//! 4. Where a filter lets a key pass that is not there, the lookups of that key would have read in vain.
-//!    What that comes to is added up by spec and level, with its error (`sums`).
+//!    comes to a table if its key lies in the table's range and no newer table had it; the walk
+//!    over the table's keys tells which are there. Of the keys' hashes the filter of each spec is
+//!    built, as a flush or a merge would, and asked for those that come (`ask`).
+//! 4. Where a filter lets a key pass that is not there, the lookups of that key would have read in
+//!    vain. What that comes to is added up by spec and level, with its error (`sums`).
 //!
-//! So nothing is estimated: with all lookups in the trace, the counts are those of a store that has the
-//! same tables with such filters. They are of whole filters of whole keys.
+//! So nothing is estimated: with all lookups in the trace, the counts are those of a store that has
+//! the same tables with such filters. They are of whole filters of whole keys.
 //!
-//! The error is that of the mean over lookups, were they drawn anew from the same workload: from the
-//! variance between keys, since the lookups of one key all pass or none does. It is never less than
-//! the theory of the filters makes it, so that no count of zero passes for certainty.
+//! The error is that of the mean over lookups, were they drawn anew from the same workload: from
+//! the variance between keys, since the lookups of one key all pass or none does. It is never less
+//! than the theory of the filters makes it, so that no count of zero passes for certainty.
 //!
 //! Memory: the part of the trace, the hashes of one table's keys, and one filter.
 //! Called by `trommel tune replay`.
@@ -113,12 +114,13 @@ impl ReplayedLevel {
     }
 }
 
-/// Asks the filters that `candidates` would give the tables of `db`, a store that nobody writes meanwhile,
-/// for the lookups of the trace in the file `trace`. `memory` bounds what is held of the trace, in bytes.
+/// Asks the filters that `candidates` would give the tables of `db`, a store that nobody writes
+/// meanwhile, for the lookups of the trace in the file `trace`. `memory` bounds what is held of the
+/// trace, in bytes.
 ///
 /// # Errors
-/// What the store or the trace reports; [`Error::Usage`] for a candidate that has no filters for a tree
-/// as it is, and for so little memory that the store would be read more than a thousand times;
+/// What the store or the trace reports; [`Error::Usage`] for a candidate that has no filters for a
+/// tree as it is, and for so little memory that the store would be read more than a thousand times;
 /// [`Error::Interrupted`] if stopped.
 pub fn replay(
     db: &Db,

@@ -109,8 +109,8 @@ fn wasted(report: &FilterReport, lookups: u64) -> f64 {
     wasted as f64 / lookups as f64
 }
 
-/// The filters that the replay builds are those of the store, to the bit: so it counts what the store
-/// counted, on each level, whatever the kinds and however the keys are drawn.
+/// The filters that the replay builds are those of the store, to the bit: so it counts what the
+/// store counted, on each level, whatever the kinds and however the keys are drawn.
 #[test]
 fn a_replay_of_the_stores_own_filters_counts_what_the_store_counted() {
     let specs = ["paired:5", "L0=blocked:4,L1=standard:3,last=ribbon:5", "L0=none,L1-=paired:7"];
@@ -137,8 +137,8 @@ fn a_replay_of_the_stores_own_filters_counts_what_the_store_counted() {
     }
 }
 
-/// Another spec's store has other tables, for these are cut with their filters in them: so its filters
-/// err otherwise, and as often as is said.
+/// Another spec's store has other tables, for these are cut with their filters in them: so its
+/// filters err otherwise, and as often as is said.
 #[test]
 fn a_replay_of_other_filters_agrees_with_a_store_that_has_them() {
     let specs = ["paired:6", "L0=blocked:8,L1-=standard:4", "none"];
@@ -197,7 +197,8 @@ fn a_budget_is_solved_for_the_tree_and_the_lookups_at_hand() {
     let [solved, uniform] = [solved, uniform].map(|of| of.all.wasted_reads.mean);
     assert!(solved < 0.8 * uniform, "{solved} {uniform}");
     assert_eq!(none.all.filter_bytes, 0);
-    // A third of the lookups hit, most on the last level; so it is asked least in vain for its keys.
+    // A third of the lookups hit, most on the last level; so it is asked least in vain for its
+    // keys.
     let bits: Vec<f64> = replay.specs[1].levels.iter().map(ReplayedLevel::bits_per_key).collect();
     assert!(bits[0] > bits[1] && bits[1] > bits[2], "{bits:?}");
 }
@@ -212,7 +213,8 @@ fn candidates_are_read_and_what_cannot_be_replayed_is_refused() {
     {
         assert!(text.parse::<Candidate>().is_err(), "{text}");
     }
-    // However it is written, and whoever made it: it has no filter for a level, and was none at all.
+    // However it is written, and whoever made it: it has no filter for a level, and was none at
+    // all.
     for text in
         ["budget=8/key", "budget = 8/key", "misses=1,budget =64KiB", "kinds=blocked, budget=9/key"]
     {

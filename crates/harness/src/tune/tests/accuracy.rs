@@ -1,10 +1,11 @@
-//! What the model predicts is what is measured, to within 5%: twenty trees with filters that were chosen,
-//! and ten cells that a seed drew.
+//! What the model predicts is what is measured, to within 5%: twenty trees with filters that were
+//! chosen, and ten cells that a seed drew.
 //!
-//! Each cell is asked until its filters have erred 10,000 times and more, so that chance moves the count by
-//! 1% (one standard deviation): 5% is five of them. That filters of one size differ adds as much again, in
-//! stores of these sizes. On average over the cells both are next to nothing, so there the bound is 1%.
-//! `benches/plans/accuracy.toml` measures the same, longer and on larger trees.
+//! Each cell is asked until its filters have erred 10,000 times and more, so that chance moves the
+//! count by 1% (one standard deviation): 5% is five of them. That filters of one size differ adds
+//! as much again, in stores of these sizes. On average over the cells both are next to nothing, so
+//! there the bound is 1%. `benches/plans/accuracy.toml` measures the same, longer and on larger
+//! trees.
 
 use trommel::FilterPolicy;
 
@@ -63,8 +64,8 @@ l0 = 8
 const DRAWN: &str =
     "seed = 7\nstores = 4\nwarmup = 0\n[drawn]\ncells = 10\nkeys = \"20K\"\nseed = 2026\n";
 
-/// Lookups in each store of the cell after which its filters have erred about [`ERRORS`] times: at least
-/// what misses alone come to.
+/// Lookups in each store of the cell after which its filters have erred about [`ERRORS`] times: at
+/// least what misses alone come to.
 fn enough(cell: &Cell) -> u64 {
     let policy: FilterPolicy = cell.filters.parse().unwrap();
     let last = cell.tree.levels.len();

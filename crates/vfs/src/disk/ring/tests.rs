@@ -93,7 +93,8 @@ fn assert_right(came: &Came<'_>, pieces: &[(usize, u64, usize)]) {
 
 const FILE_BYTES: usize = 300_001;
 
-/// Of all lengths and at all places, more of them than a ring takes at once, in the order that numbers give.
+/// Of all lengths and at all places, more of them than a ring takes at once, in the order that
+/// numbers give.
 fn scattered(files: usize, count: usize) -> Vec<(usize, u64, usize)> {
     let piece = |nth: usize| {
         let bytes = [4101, 1, 512, 4096, 9_999, 70_000, 0][nth % 7];

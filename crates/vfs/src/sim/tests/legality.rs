@@ -17,8 +17,8 @@ struct Judge {
     files: Vec<FileJudge>,
     /// For each name the files it has named, oldest first; the first is durable.
     names: BTreeMap<&'static str, Vec<Option<usize>>>,
-    /// Renames that are not durable: the file, its old name, its new one, and how many values the two
-    /// names had when it happened.
+    /// Renames that are not durable: the file, its old name, its new one, and how many values the
+    /// two names had when it happened.
     renames: Vec<(usize, [(&'static str, usize); 2])>,
 }
 

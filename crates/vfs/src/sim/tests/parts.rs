@@ -36,7 +36,8 @@ fn an_image_is_what_its_losses_say() {
     assert_eq!(read(&replay.image_losing(&table).disk(), "table"), None);
 }
 
-/// Zeros ahead come and go by themselves until a sync settles how far they reach, and count as nothing appended.
+/// Zeros ahead come and go by themselves until a sync settles how far they reach, and count as
+/// nothing appended.
 #[test]
 fn zeros_ahead_are_as_they_were_synced_or_as_they_are() {
     let disk = SimDisk::new();
@@ -119,8 +120,8 @@ fn stale_bytes_are_those_of_other_files_and_lie_where_nothing_was_durable() {
     assert_eq!(read(&synced.disk(), "log").map(|bytes| bytes.len()), Some(9000));
 }
 
-/// While a file is written over, a power cut leaves old bytes wherever new ones did not reach the disk; what was
-/// synced under the new name is whole, under whichever name it is found.
+/// While a file is written over, a power cut leaves old bytes wherever new ones did not reach the
+/// disk; what was synced under the new name is whole, under whichever name it is found.
 #[test]
 fn a_file_that_is_written_over_holds_old_bytes_until_it_is_synced() {
     const OLD: usize = 5_000;

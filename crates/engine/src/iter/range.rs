@@ -402,7 +402,8 @@ impl DbCursor {
     /// cursor.
     ///
     /// # Errors
-    /// As [`DbCursor::next`]. What was visited before is right, and there is more.
+    /// As [`DbCursor::next`]. What was visited before is right, and there is more. A store that is
+    /// closed meanwhile ends it at the end of a block.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -44,19 +44,19 @@ enum Command {
     List,
     /// Runs every lane once, with all the cases that are promised.
     ///
-    /// Writes docs/measurements/lanes-ci.json and the page docs/measurements/lanes.md. Fails where
+    /// Writes benches/records/lanes-ci.json and the page docs/measurements/lanes.md. Fails where
     /// a lane fails, and where all together did less than a change must be tried with.
     Ci(rounds::CiArgs),
     /// Runs the lanes with other seeds each time, until the time is over.
     ///
-    /// Writes docs/measurements/lanes-soak.json and the page docs/measurements/lanes.md. A lane
+    /// Writes benches/records/lanes-soak.json and the page docs/measurements/lanes.md. A lane
     /// that fails is written down with the line that plays it again, and the soak goes on.
     Soak(rounds::SoakArgs),
     /// Writes the page docs/measurements/lanes.md anew, from the records that are kept.
     Page,
     /// Plants one bug after the other, and runs the lanes until one of them fails.
     ///
-    /// Builds the tests a second time, in target/planted. Writes docs/measurements/planted.json and
+    /// Builds the tests a second time, in target/planted. Writes benches/records/planted.json and
     /// the page docs/planted-bugs.md.
     Planted(planted::PlantedArgs),
 }

@@ -70,7 +70,7 @@ cargo run -p trommel-tests --bin lanes -- planted
 
 builds the tests with `--cfg trommel_planted`, runs them with one bug at a time until one fails, runs
 those that failed once more without a bug (all must pass), and writes this page and
-[planted.json](measurements/planted.json). `--bug NAME` plants one (`--bug NAME --keep` writes its line
+[planted.json](../benches/records/planted.json). `--bug NAME` plants one (`--bug NAME --keep` writes its line
 anew), `--some 6` those whose turn it is at this commit. The test named is the first that failed, not the
 only one that would; the seconds are those that it ran.
 
@@ -82,8 +82,8 @@ only one that would; the seconds are those that it ran.
 pub(crate) fn write_lanes() -> Outcome<()> {
     let mut text = String::from(LANES_HEAD);
     for (title, path) in [
-        ("One run at the size for every change", "docs/measurements/lanes-ci.json"),
-        ("The soak", "docs/measurements/lanes-soak.json"),
+        ("One run at the size for every change", "benches/records/lanes-ci.json"),
+        ("The soak", "benches/records/lanes-soak.json"),
     ] {
         let record = record::read(path)?;
         if !record.is_null() {

@@ -24,7 +24,7 @@ use crate::job::{End, command_of, run as run_job, scratch, words_of};
 use crate::{page, record};
 
 /// Where what was found is kept, below the root.
-const RECORD: &str = "docs/measurements/planted.json";
+const RECORD: &str = "benches/records/planted.json";
 
 /// Tests that were written for one class of bug, and find it sooner than a lane does that comes
 /// upon it.

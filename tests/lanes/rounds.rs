@@ -158,7 +158,7 @@ pub(crate) fn ci(args: &CiArgs) -> Outcome<bool> {
     rounds.run(args.jobs);
     let took = rounds.start.elapsed();
     let whole = args.only.is_none();
-    let passed = rounds.keep("ci", whole.then_some("docs/measurements/lanes-ci.json"))?;
+    let passed = rounds.keep("ci", whole.then_some("benches/records/lanes-ci.json"))?;
     if !whole {
         return Ok(passed);
     }
@@ -181,7 +181,7 @@ pub(crate) fn soak(args: &SoakArgs) -> Outcome<bool> {
     let rounds = Rounds::new("soak", tasks, args.first_seed, Some(time))?;
     rounds.run(args.jobs);
     let command = format!("soak --minutes {}", args.minutes);
-    rounds.keep(&command, args.only.is_none().then_some("docs/measurements/lanes-soak.json"))
+    rounds.keep(&command, args.only.is_none().then_some("benches/records/lanes-soak.json"))
 }
 
 /// Runs of all tasks.

@@ -109,7 +109,7 @@ fn every_test_that_is_named_is_there() {
 
 #[test]
 fn the_table_of_planted_bugs_is_of_those_there_are() {
-    let file = root().join("docs/measurements/planted.json");
+    let file = root().join("benches/records/planted.json");
     let text = std::fs::read_to_string(file).expect("the record is there");
     let record: Value = serde_json::from_str(&text).expect("it is JSON");
     let bugs = record["bugs"].as_array().expect("a list of bugs");

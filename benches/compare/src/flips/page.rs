@@ -15,7 +15,7 @@ pub(crate) fn page(lines: &[Line], budget: usize) -> String {
          cargo run --release --manifest-path benches/compare/Cargo.toml --bin flips -- \\\n    \
          --budget {budget} --out docs/measurements\n\
          ```\n\n\
-         wrote this page and [one-bit-flip.jsonl](one-bit-flip.jsonl). Pairs are written one at a \
+         wrote this page and [one-bit-flip.jsonl](../../benches/records/one-bit-flip.jsonl). Pairs are written one at a \
          time, each synced or\ncommitted before the next. *killed*: 200 pairs, and the process is \
          killed; *closed*: 200 pairs, and\nthe store is closed in order; *flushed*: 2,000 pairs, \
          written out as tables where a store has them, and closed.\nThen one bit is flipped, in at \

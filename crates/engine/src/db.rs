@@ -1165,7 +1165,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn reset_stats(&self) {
-        if !self.engine().opener.is_forked() {
+        if !self.engine().access.opener().is_forked() {
             self.engine().reset_stats();
         }
     }

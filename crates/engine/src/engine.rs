@@ -6,21 +6,19 @@
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
-use std::sync::{Arc, OnceLock, Weak};
+use std::sync::{Arc, Weak};
 
 use trommel_memtable::ArenaPool;
 use trommel_sstable::BlockCache;
-use trommel_vfs::{OpenFlag, Vfs};
+use trommel_vfs::Vfs;
 
+use crate::access::Access;
 use crate::background::Background;
 use crate::budget_history::BudgetHistory;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
 use crate::error::{Error, Result};
-use crate::files::LOCK;
 use crate::files::graveyard::Graveyard;
-use crate::files::held::HeldLock;
-use crate::fork::Opener;
 use crate::job_counters::JobCounters;
 use crate::limiter::Limiter;
 use crate::log::LogEnds;
@@ -29,7 +27,7 @@ use crate::memory::MemoryShares;
 use crate::options_record::OptionsRecord;
 use crate::recovery_report::RecoveryReport;
 use crate::snapshots::Snapshots;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock, point};
+use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
 use crate::trace::TraceSlot;
 use crate::version::{TableCache, Version};
 use crate::view::{LoggedMemtable, View};
@@ -42,8 +40,7 @@ pub(crate) struct Engine {
     pub(crate) dir: PathBuf,
     pub(crate) vfs: Arc<dyn Vfs>,
     pub(crate) store_id: u64,
-    pub(crate) read_only: bool,
-    pub(crate) opener: Opener,
+    pub(crate) access: Access,
     pub(crate) recovery: RecoveryReport,
     /// Itself, for the files it writes.
     pub(crate) own: Weak<Engine>,
@@ -93,15 +90,6 @@ pub(crate) struct Engine {
     pub(crate) freeze_soon: AtomicBool,
     /// Runs in level 0 of the current view.
     pub(crate) l0_runs: AtomicU64,
-
-    // Ends.
-    pub(crate) poison: OnceLock<Arc<Error>>,
-    /// What reads are refused with: the store was closed, or nothing in it is certain.
-    pub(crate) closed: OnceLock<Error>,
-    /// What `opener` reads.
-    pub(crate) open_flag: OpenFlag,
-    /// Released when the store is closed.
-    pub(crate) lock: Arc<HeldLock>,
 }
 
 impl Engine {
@@ -110,74 +98,10 @@ impl Engine {
         self.next_file_number.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// Why a write would be refused, if it would.
-    #[inline]
-    pub(crate) fn check_writable(&self) -> Result<()> {
-        point();
-        if self.is_closed() || self.read_only || self.poison.get().is_some() {
-            return self.refuse_write();
-        }
-        Ok(())
-    }
-
-    #[cold]
-    fn refuse_write(&self) -> Result<()> {
-        self.opener.check()?;
-        self.check_unpoisoned()?;
-        if self.read_only {
-            return Err(Error::ReadOnly);
-        }
-        self.check_open()
-    }
-
-    /// An error after a failure by which all writing ends.
-    pub(crate) fn check_unpoisoned(&self) -> Result<()> {
-        self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }))
-    }
-
-    /// An error, and the end of all writes, if the lock file is no longer the one that was locked:
-    /// somebody removed or replaced it, so another process may write to the store too. Looks at the
-    /// directory, so not for hot paths: asked before the manifest or a new log is written.
+    /// An error, and the end of all writes, if another process may write to the store too: see
+    /// [`Access::check_lock`]. Asked before the manifest or a new log is written.
     pub(crate) fn check_lock(&self) -> Result<()> {
-        if !self.lock.is_lost() {
-            return Ok(());
-        }
-        let why = "it was removed or replaced while the store was open, so another process may have \
-                   written to the store: close it everywhere, verify it, and never remove its LOCK";
-        let source = std::io::Error::other(why);
-        Err(self.poison(Error::io(&self.dir.join(LOCK), "keeping the lock on", source)))
-    }
-
-    /// Whether reads are refused: see `check_open`.
-    #[inline]
-    pub(crate) fn is_closed(&self) -> bool {
-        self.opener.is_closed()
-    }
-
-    /// Refuses reads from now on, with this error, if they are not refused already.
-    pub(crate) fn refuse_reads(&self, error: Error) {
-        let _ = self.closed.set(error);
-        self.open_flag.close();
-    }
-
-    /// An error if the store was closed, if nothing that it holds is certain, or if another process
-    /// opened it.
-    #[inline]
-    pub(crate) fn check_open(&self) -> Result<()> {
-        point();
-        if self.is_closed() { self.refuse_read() } else { Ok(()) }
-    }
-
-    #[cold]
-    fn refuse_read(&self) -> Result<()> {
-        self.opener.check()?;
-        self.closed.get().map_or(Ok(()), |error| Err(error.clone()))
-    }
-
-    /// The failure after which writes are refused, if there was one.
-    pub(crate) fn poisoned(&self) -> Option<Arc<Error>> {
-        point();
-        self.poison.get().cloned()
+        self.access.check_lock().map_err(|error| self.poison(error))
     }
 
     /// Refuses all writes from now on, because of `error`, which is returned.
@@ -185,9 +109,7 @@ impl Engine {
     /// Called where something that was to be made durable may not be: nothing acknowledged later
     /// may depend on it, so nothing is acknowledged later.
     pub(crate) fn poison(&self, error: Error) -> Error {
-        point();
-        let first = self.poison.set(Arc::new(error.clone())).is_ok();
-        if first {
+        if self.access.refuse_writes(&error) {
             crate::events::poisoned(&error);
         }
         self.publication.tell();

@@ -27,7 +27,7 @@ impl Handle {
 
     /// Closes the store, unless it is closed; how that ended.
     pub(crate) fn close(&self) -> Result<()> {
-        self.engine.opener.check()?;
+        self.engine.access.opener().check()?;
         // Held throughout: a second closer must not end the work that the first one waits for.
         let _one_at_a_time = lock(&self.closing);
         if let Some(outcome) = self.closed.get() {
@@ -45,7 +45,7 @@ impl Handle {
 
 impl Drop for Handle {
     fn drop(&mut self) {
-        if self.engine.opener.is_forked() {
+        if self.engine.access.opener().is_forked() {
             // Its threads are not there, and may have held its locks.
             leak(&self.engine);
             return;

@@ -70,7 +70,7 @@ impl Healthy {
 
     /// In a forked child, keeps what it holds from being dropped.
     fn leak_if_forked(&mut self) {
-        if self.store.engine.opener.is_forked() {
+        if self.store.engine.access.opener().is_forked() {
             leak(&self.store);
             std::mem::forget(self.left.take());
         }
@@ -81,7 +81,7 @@ impl Healthy {
         if self.walk.is_none() && self.left.is_none() && self.pieces.is_empty() {
             return Ok(None);
         }
-        self.store.engine.opener.check()?;
+        self.store.engine.access.opener().check()?;
         loop {
             if let Some(entry) = self.walk.as_mut().and_then(Iterator::next) {
                 return entry.map(Some);
@@ -177,7 +177,7 @@ impl KeysLeft {
 impl Handle {
     pub(crate) fn healthy(self: &Arc<Self>, bounds: &Bounds) -> Result<Healthy> {
         let engine = &*self.engine;
-        engine.check_open()?;
+        engine.access.check_open()?;
         // Held from before the directory is listed: its tables are there until it is let go of.
         let version = engine.version();
         let (vfs, dir) = (&*engine.vfs, &engine.dir);

@@ -117,7 +117,7 @@ impl Engine {
 
     /// Why there is no manifest to write to.
     pub(crate) fn without_manifest(&self) -> Error {
-        self.check_writable().err().unwrap_or(Error::Closed)
+        self.access.check_writable().err().unwrap_or(Error::Closed)
     }
 
     fn retire_missing(&self, before: &Version, after: &Version) {

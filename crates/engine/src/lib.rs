@@ -65,6 +65,7 @@
 
 #![forbid(unsafe_code)]
 
+mod access;
 mod advice;
 mod background;
 mod batch;

@@ -33,11 +33,11 @@ impl Traced for Engine {
     }
 
     fn opener(&self) -> Opener {
-        self.opener
+        self.access.opener()
     }
 
     fn check_open(&self) -> Result<()> {
-        Self::check_open(self)
+        self.access.check_open()
     }
 }
 

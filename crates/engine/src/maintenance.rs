@@ -153,7 +153,7 @@ impl Engine {
 
     /// About how many bytes of table files hold the keys within `bounds`.
     pub(crate) fn approximate_bytes(&self, bounds: &Bounds) -> Result<u64> {
-        self.check_open()?;
+        self.access.check_open()?;
         let version = self.version();
         let mut bytes = 0;
         for (_, file) in version.tables() {
@@ -184,7 +184,7 @@ impl Engine {
 
     /// Takes over the options that can change on a live store.
     pub(crate) fn set_options(&self, change: impl FnOnce(Options) -> Options) -> Result<()> {
-        self.opener.check()?;
+        self.access.opener().check()?;
         let one_at_a_time = lock(&self.options_change);
         let old = self.options.load_full();
         let wanted = change((*old).clone());
@@ -250,7 +250,7 @@ impl Engine {
     /// Records these options, if the store is open for writing.
     fn record_options(&self, options: &Options) -> Result<()> {
         let mut record = lock(&self.options_record);
-        if self.check_writable().is_err() {
+        if self.access.check_writable().is_err() {
             return Ok(());
         }
         record.write(&*self.vfs, &self.dir, options)
@@ -270,15 +270,15 @@ impl Engine {
     /// Ends the log, durably, and refuses everything from then on. What fails here cost nothing
     /// that was acknowledged as durable.
     pub(crate) fn close(&self) -> Result<()> {
-        self.opener.check()?;
-        if self.closed.get().is_some() {
+        self.access.opener().check()?;
+        if self.access.refuses_reads() {
             return Ok(());
         }
         let options = self.options.load_full();
-        let poison = || self.poisoned().filter(|_| !planted(Bug::CleanAfterPoison));
+        let poison = || self.access.poisoned().filter(|_| !planted(Bug::CleanAfterPoison));
         if options.read_only || poison().is_some() {
-            self.refuse_reads(Error::Closed);
-            return self.check_unpoisoned();
+            self.access.refuse_reads(Error::Closed);
+            return self.access.check_unpoisoned();
         }
         let awaited = self.limiter.awaits(AwaitedWork::All);
         self.background.begin_closing();
@@ -291,11 +291,11 @@ impl Engine {
                 self.rotate(leader)?;
             }
             // Set while nobody else leads: no write finds the store open and its log ended.
-            self.refuse_reads(Error::Closed);
+            self.access.refuse_reads(Error::Closed);
             self.finish_log(leader)
         });
         // Whatever failed: the lock is about to be given back.
-        self.refuse_reads(Error::Closed);
+        self.access.refuse_reads(Error::Closed);
         ended?;
         if options.log { Ok(()) } else { self.wait_until(&awaited, |view| view.frozen.is_empty()) }
     }
@@ -312,12 +312,12 @@ impl Engine {
         if self.memory.is_shared() {
             self.blocks.forget_own();
         }
-        let is_whole = is_written && self.poison.get().is_none();
+        let is_whole = is_written && !self.access.is_poisoned();
         let finished = match lock(&self.manifest).take() {
             Some(mut manifest) if is_whole || planted(Bug::CleanAfterPoison) => manifest.finish(),
             _ => Ok(()),
         };
-        self.lock.give_back();
+        self.access.release_lock();
         locked.and(finished)
     }
 }

@@ -215,7 +215,7 @@ impl Drop for Outputs<'_> {
     fn drop(&mut self) {
         // After a failure whose effect on the manifest is unknown, nothing is removed: the next
         // open knows what is referred to. A panic may have come out of the manifest's write.
-        let stays = self.installed || self.engine.poison.get().is_some() || panicking();
+        let stays = self.installed || self.engine.access.is_poisoned() || panicking();
         if stays || planted(Bug::PartialTableKept) {
             return;
         }

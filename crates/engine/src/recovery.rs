@@ -32,11 +32,12 @@ use trommel_base::planted::{Bug, planted};
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::{ArenaPool, Memtable};
 use trommel_sstable::BlockCache;
-use trommel_vfs::{DirEntry, FileLock, OpenFlag, Vfs};
+use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 use self::carried::Carried;
 use self::directory::{check_current_tmp, list, new_store, prepare_dir, sync_ancestors};
 use self::leftovers::orphans;
+use crate::access::Access;
 use crate::batch::Operations;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
@@ -48,7 +49,6 @@ use crate::files::graveyard::Graveyard;
 use crate::files::held::HeldLock;
 use crate::files::log_path;
 use crate::files::room::Room;
-use crate::fork::Opener;
 use crate::limiter::Limiter;
 use crate::log::reader::Record;
 use crate::log::recover;
@@ -138,7 +138,7 @@ impl Engine {
             engine.settle_filters(&engine.version());
             engine.note_backlog(&replayed.state.version);
             if let Some(what) = doubt {
-                engine.refuse_reads(Error::InDoubt { dir: dir.to_path_buf(), what });
+                engine.access.refuse_reads(Error::InDoubt { dir: dir.to_path_buf(), what });
             }
             return Ok(engine);
         }
@@ -423,7 +423,7 @@ fn assemble(
     let arenas = ArenaPool::new(options.arena_limit());
     let view = first_view(recovered, &arenas);
     let lock = Arc::new(HeldLock::new(held));
-    let (read_only, open_flag) = (options.read_only, OpenFlag::new());
+    let access = Access::new(dir, Arc::clone(&lock), options.read_only);
     let options = CurrentOptions::new(options);
     let counters = Counters::new();
     let last_seqno = recovered.state.last_seqno;
@@ -432,8 +432,7 @@ fn assemble(
     limiter.set_limit(options.load().background_limit());
     Engine {
         dir: dir.to_path_buf(),
-        read_only,
-        opener: Opener::of(&open_flag),
+        access,
         store_id: recovered.store_id,
         recovery,
         own,
@@ -445,7 +444,7 @@ fn assemble(
         graveyard: Arc::new(Graveyard::new(
             Arc::clone(&vfs),
             recovered.state.next_file_number,
-            Arc::clone(&lock),
+            lock,
         )),
         counters,
         trace: crate::trace::TraceSlot::new(),
@@ -471,9 +470,5 @@ fn assemble(
         background: crate::background::Background::default(),
         debt: AtomicU64::new(0),
         dead_from: AtomicU64::new(u64::MAX),
-        poison: std::sync::OnceLock::new(),
-        closed: std::sync::OnceLock::new(),
-        open_flag,
-        lock,
     }
 }

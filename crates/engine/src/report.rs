@@ -120,7 +120,7 @@ impl FilterReport {
 
 impl Engine {
     pub(crate) fn filter_report(&self) -> FilterReport {
-        if self.opener.is_forked() {
+        if self.access.opener().is_forked() {
             return FilterReport::default();
         }
         let version = self.version();

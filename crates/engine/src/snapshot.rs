@@ -36,7 +36,7 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn take(store: &Arc<Handle>) -> Self {
         let snapshots = &store.engine.snapshots;
-        let seqno = match store.engine.opener.is_forked() {
+        let seqno = match store.engine.access.opener().is_forked() {
             // Nothing can be read at it.
             true => snapshots.visible(),
             false => snapshots.take(),
@@ -115,7 +115,7 @@ impl Snapshot {
 
 impl Clone for Snapshot {
     fn clone(&self) -> Self {
-        if !self.store.engine.opener.is_forked() {
+        if !self.store.engine.access.opener().is_forked() {
             self.store.engine.snapshots.take_again(self.seqno);
         }
         Self { store: Arc::clone(&self.store), seqno: self.seqno }
@@ -124,7 +124,7 @@ impl Clone for Snapshot {
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
-        match self.store.engine.opener.is_forked() {
+        match self.store.engine.access.opener().is_forked() {
             true => leak(&self.store),
             false => self.store.engine.release_snapshot(self.seqno),
         }

@@ -211,7 +211,7 @@ impl Engine {
     }
 
     pub(crate) fn stats(&self) -> Stats {
-        if self.opener.is_forked() {
+        if self.access.opener().is_forked() {
             return Stats::default();
         }
         let totals = self.counters.totals();

@@ -166,7 +166,7 @@ impl Engine {
     }
 
     fn verify_files(&self, report: &mut VerifyReport, tell: &mut Tell<'_>) -> Result<()> {
-        self.check_open()?;
+        self.access.check_open()?;
         let version = self.version();
         for (_, file) in version.tables() {
             if let Err(error) = self.verify_table(file, report) {
@@ -181,7 +181,7 @@ impl Engine {
             let damage = || vec![options_file::damage(&error, &self.dir)];
             tell(report, error.clone(), &damage)?;
         }
-        if self.options.load().read_only || self.poisoned().is_some() {
+        if self.options.load().read_only || self.access.poisoned().is_some() {
             // A flush may still be at work, and lets go of a log once it is installed.
             let manifest = lock(&self.manifest);
             let needed = self.logs_at_rest(manifest.as_ref(), report);
@@ -195,7 +195,7 @@ impl Engine {
         self.exclusively(|leader| {
             let manifest = lock(&self.manifest);
             // Who came before in the queue, or installed a version, may have failed in an append.
-            let needed = match self.poisoned() {
+            let needed = match self.access.poisoned() {
                 Some(_) => self.logs_at_rest(manifest.as_ref(), report),
                 None => self.logs_in_use(leader, manifest.as_ref(), report),
             };

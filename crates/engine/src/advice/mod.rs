@@ -191,7 +191,7 @@ pub struct FilterAdvice {
 
 impl Engine {
     pub(crate) fn filter_advice(&self, options: &AdviceOptions) -> Result<FilterAdvice> {
-        self.opener.check()?;
+        self.access.opener().check()?;
         solve::advice(&seen::Seen::of(self), options)
     }
 }

@@ -295,7 +295,7 @@ impl Engine {
 
     /// Has the filters of these tables built anew, and of no others, for the budget.
     fn queue_to_fit(&self, waiting: Vec<Waiting>) {
-        let is_refused = self.check_writable().is_err();
+        let is_refused = self.access.check_writable().is_err();
         let waiting = if is_refused { Vec::new() } else { waiting };
         let mut state = lock(&self.background.state);
         if waiting.is_empty() && state.fit_budget.is_over() {

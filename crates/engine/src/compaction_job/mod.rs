@@ -189,7 +189,7 @@ impl Engine {
         merging.outputs.extend(done.tables.iter().map(|table| table.number));
         let step = if is_last { JobStep::Ends } else { JobStep::GoesOn };
         // Merged in vain, or not: nothing is written any more.
-        self.check_unpoisoned()?;
+        self.access.check_unpoisoned()?;
         self.install(edit(&merge.plan, is_last, done.tables), Some(step(merging.id)), None)?;
         outputs.keep();
         let read = if is_last { merging.input_bytes - merging.read_bytes } else { replaced };
@@ -353,7 +353,7 @@ impl Engine {
         }
         // Not whether the store is closed: until it is shut down a merge that fails is begun again
         // at once.
-        self.check_unpoisoned()
+        self.access.check_unpoisoned()
     }
 
     /// The inputs of a plan: the runs of level 0 in as few sequences as can be, each deeper level

@@ -128,7 +128,7 @@ impl VisibleCursor {
             skipped: 0,
             reseeks: 0,
             values: SliceBuffer::default(),
-            opener: store.engine.opener,
+            opener: store.engine.access.opener(),
             _view: view,
             store,
         }
@@ -143,7 +143,7 @@ impl VisibleCursor {
     #[cold]
     fn refuse(&mut self) -> Result<()> {
         self.stand = Stand::Nowhere;
-        self.store.engine.check_open()
+        self.store.engine.access.check_open()
     }
 
     /// The current key.

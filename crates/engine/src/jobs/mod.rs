@@ -25,7 +25,6 @@
 mod serve;
 mod waiting;
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
@@ -81,7 +80,7 @@ impl Engine {
     }
 
     fn takes_no_jobs(&self, state: &State) -> bool {
-        state.shutting_down || self.poison.get().is_some() || self.options.load().read_only
+        state.shutting_down || self.access.is_poisoned() || self.options.load().read_only
     }
 
     /// The oldest frozen memtable, if it is its turn.
@@ -99,13 +98,13 @@ impl Engine {
     pub(crate) fn flush_between(&self) -> bool {
         let threads = self.options.load().background_threads;
         // Without threads, callers do the work that they make.
-        if threads == 0 || self.view.load().frozen.is_empty() || self.poison.get().is_some() {
+        if threads == 0 || self.view.load().frozen.is_empty() || self.access.is_poisoned() {
             return false;
         }
         let mut state = lock(&self.background.state);
         if state.flushing && threads >= state.cores.0 {
             // A flush that panics does not say that it has ended but by this.
-            while state.flushing && self.poison.get().is_none() {
+            while state.flushing && !self.access.is_poisoned() {
                 state = wait(&self.background.changed, state);
             }
             return true;
@@ -276,7 +275,7 @@ impl Engine {
     /// Whether a failed job is tried again later, was given up, or poisons the store, which it then
     /// does.
     fn judge(&self, trouble: &mut Trouble, error: &Error) -> Judged {
-        if matches!(error, Error::Closed) || self.poison.get().is_some() {
+        if matches!(error, Error::Closed) || self.access.is_poisoned() {
             trouble.note(error.clone(), env::now());
             return Judged::Noted;
         }
@@ -285,7 +284,7 @@ impl Engine {
             return Judged::Retried { pause, failures: trouble.failed_in_a_row() };
         }
         trouble.note(error.clone(), env::now());
-        let is_first = self.poison.set(Arc::new(error.clone())).is_ok();
+        let is_first = self.access.refuse_writes(&error);
         // They look at the poison too.
         self.publication.tell();
         if is_first { Judged::Poisons } else { Judged::Noted }

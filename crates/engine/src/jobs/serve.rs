@@ -79,7 +79,7 @@ impl Engine {
         let due =
             |(_, trouble): (_, &Trouble)| trouble.retry.map(|(at, _)| at).filter(|at| *at > now);
         let retry = state.troubles().into_iter().filter_map(due).min();
-        let retry = retry.filter(|_| self.poison.get().is_none());
+        let retry = retry.filter(|_| !self.access.is_poisoned());
         let due = retry.into_iter().chain(rests_at).chain(state.put_off_until).min();
         if let Some(served) = self.background.workers.get() {
             served.look_again_at(due);

@@ -79,14 +79,14 @@ impl Engine {
         let reports = state.troubles().into_iter();
         let reports = reports.filter_map(|(job, trouble)| trouble.report(job, now));
         let (_, mut last) = reports.max_by_key(|(at, _)| *at)?;
-        if self.poison.get().is_some() {
+        if self.access.is_poisoned() {
             last.next_retry = None;
         }
         Some(last)
     }
 
     fn check_background(&self, state: &State, concern: Concern, seen: u64) -> Result<()> {
-        self.check_unpoisoned()?;
+        self.access.check_unpoisoned()?;
         if state.shutting_down {
             return Err(Error::Closed);
         }
@@ -150,7 +150,7 @@ impl Engine {
 
     /// Waits until no work is running or needed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
-        self.check_open()?;
+        self.access.check_open()?;
         if self.options.load().read_only {
             return Ok(());
         }
@@ -206,7 +206,7 @@ impl Engine {
     /// Lets no compaction start until as many resumes follow, nor filters be made to fit their
     /// budget unless someone waits for that; waits for those that run.
     pub(crate) fn pause_compaction(&self) -> Result<()> {
-        self.check_open()?;
+        self.access.check_open()?;
         let awaited = self.limiter.awaits(AwaitedWork::All);
         {
             let mut state = lock(&self.background.state);
@@ -225,7 +225,7 @@ impl Engine {
 
     /// Takes one pause back.
     pub(crate) fn resume_compaction(&self) {
-        if self.opener.is_forked() {
+        if self.access.opener().is_forked() {
             return;
         }
         let mut state = lock(&self.background.state);

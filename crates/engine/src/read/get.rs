@@ -27,7 +27,7 @@ impl Engine {
 
     /// As `get`; the value is empty where it is not wanted.
     fn look_up(&self, key: &[u8], at: Option<SeqNo>, wants: Wants) -> Result<Option<Slice>> {
-        self.check_open()?;
+        self.access.check_open()?;
         // The view is pinned before the moment is read: see `Snapshots::visible`.
         let early = planted(Bug::MomentBeforeView).then(|| dawdling(self.snapshots.visible()));
         let view = self.view.load();

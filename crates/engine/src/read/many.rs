@@ -90,7 +90,7 @@ impl Engine {
         keys: &[K],
         at: Option<SeqNo>,
     ) -> Result<Vec<Option<Slice>>> {
-        self.check_open()?;
+        self.access.check_open()?;
         let view = self.view.load();
         let seqno = at.unwrap_or_else(|| self.snapshots.visible());
         let mut found = vec![None; keys.len()];

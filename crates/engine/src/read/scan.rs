@@ -27,17 +27,21 @@ impl Handle {
         let bounds = SharedBounds::new(bounds);
         let within = bounds.clone();
         match self.pin(at) {
-            Ok(pinned) => {
-                Range::new(bounds, Box::new(move || pinned.cursor(&within)), self.engine.opener)
-            }
-            Err(error) => {
-                Range::new(bounds, Box::new(move || Err(error.clone())), self.engine.opener)
-            }
+            Ok(pinned) => Range::new(
+                bounds,
+                Box::new(move || pinned.cursor(&within)),
+                self.engine.access.opener(),
+            ),
+            Err(error) => Range::new(
+                bounds,
+                Box::new(move || Err(error.clone())),
+                self.engine.access.opener(),
+            ),
         }
     }
 
     fn pin(self: &Arc<Self>, at: Option<SeqNo>) -> Result<Pinned> {
-        self.engine.check_open()?;
+        self.engine.access.check_open()?;
         let view = self.engine.view.load_full();
         let seqno = at.unwrap_or_else(|| self.engine.snapshots.visible());
         Ok(Pinned { view, seqno, store: Arc::clone(self) })
@@ -57,7 +61,7 @@ impl Pinned {
     /// hold nothing of `bounds`, so what it yields of keys outside is not to be believed.
     fn cursor(&self, bounds: &SharedBounds) -> Result<VisibleCursor> {
         let (view, engine) = (&self.view, &self.store.engine);
-        engine.check_open()?;
+        engine.access.check_open()?;
         let trust_verified = engine.tables.read_mode().trusts_verified();
         let scan = ScanOptions { trust_verified, ..ScanOptions::default() };
         let gate = RangeGate::new(engine, bounds);

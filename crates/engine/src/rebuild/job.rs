@@ -101,7 +101,7 @@ struct Written<'a> {
 impl Drop for Written<'_> {
     fn drop(&mut self) {
         // After a failure whose effect on the manifest is unknown nothing is removed.
-        if !self.is_installed && self.engine.poison.get().is_none() {
+        if !self.is_installed && !self.engine.access.is_poisoned() {
             let _ = self.engine.vfs.remove(&self.path);
         }
     }
@@ -131,7 +131,7 @@ impl Engine {
         state.fit_budget.tried(job, count, failure.as_ref());
         state.last_rebuild = Some(state.fit_budget.report().clone());
         let is_patient = failure.as_ref().is_some_and(may_pass)
-            && self.poison.get().is_none()
+            && !self.access.is_poisoned()
             && !job.is_last_try();
         if let Some(pause) = state.fit_ended(failure.as_ref(), is_patient)
             && let Some(error) = failure
@@ -192,7 +192,7 @@ impl Engine {
             Err(stop) => stop,
         };
         let is_given_up = stop.is_of_filters() && (job.is_last_try() || !stop.may_pass());
-        if !job.is_of_budget() || self.poison.get().is_some() || !is_given_up {
+        if !job.is_of_budget() || self.access.is_poisoned() || !is_given_up {
             return Err(stop);
         }
         let why = stop.words();

@@ -121,7 +121,7 @@ enum Task {
 impl Engine {
     /// What would be rebuilt, and at which cost.
     pub(crate) fn rebuild_plan(&self, options: &RebuildOptions) -> Result<FilterRebuildPlan> {
-        self.check_open()?;
+        self.access.check_open()?;
         let version = self.version();
         let planned = self.planned_by_budget(&version, |level, table| options.wants(level, table));
         let mut plan = FilterRebuildPlan::default();
@@ -246,7 +246,7 @@ impl Engine {
 
     /// Rebuilds the filters of the tables that want it, and waits until that is done.
     pub(crate) fn rebuild_filters(&self, options: &RebuildOptions) -> Result<FilterRebuildReport> {
-        self.check_writable()?;
+        self.access.check_writable()?;
         self.rebuild_tables(self.tables_to_rebuild(options))
     }
 
@@ -279,7 +279,7 @@ impl Engine {
 
     /// What the last rebuild did of which a table had its turn, or that was asked for.
     pub(crate) fn last_rebuild(&self) -> Option<FilterRebuildReport> {
-        self.opener.check().ok()?;
+        self.access.opener().check().ok()?;
         lock(&self.background.state).last_rebuild.clone()
     }
 

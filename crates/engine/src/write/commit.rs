@@ -27,7 +27,7 @@ impl Engine {
     /// Writes a batch: all of it or nothing. Returns the number of its last operation; of an empty
     /// one, the last that reads see.
     pub(crate) fn write(&self, batch: Batch<'_>, options: WriteOptions) -> Result<SeqNo> {
-        self.check_writable()?;
+        self.access.check_writable()?;
         let sync = self.wants_sync(options);
         if batch.count() == 0 {
             let seqno = self.snapshots.visible();
@@ -349,7 +349,7 @@ impl Engine {
             if self.snapshots.visible() >= seqno {
                 return true;
             }
-            if let Some(first) = self.poisoned().filter(|_| is_kept()) {
+            if let Some(first) = self.access.poisoned().filter(|_| is_kept()) {
                 outcome = Err(Error::Poisoned { first });
             }
             outcome.is_err()
@@ -362,13 +362,13 @@ impl Engine {
         &self,
         action: impl FnOnce(&mut Leader) -> Result<T>,
     ) -> Result<T> {
-        self.opener.check()?;
+        self.access.opener().check()?;
         // One without a batch is never part of another's group, so its turn is to lead.
         if let Place::Behind(member) = self.queue.join(Wanted { batch: None, sync: false }) {
             member.wait();
         }
         let turnstile = Turnstile::new(self);
-        self.check_open()?;
+        self.access.check_open()?;
         let mut leader = lock(&self.leader);
         self.wait_published(leader.last_seqno)?;
         let outcome = action(&mut leader);
@@ -385,7 +385,7 @@ impl Engine {
         options: WriteOptions,
         decide: impl FnOnce() -> Result<Option<Batch<'a>>>,
     ) -> Result<bool> {
-        self.check_writable()?;
+        self.access.check_writable()?;
         let sync = self.wants_sync(options);
         if sync {
             self.wait_to_sync()?;

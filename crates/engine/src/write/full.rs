@@ -36,7 +36,7 @@ impl Engine {
     pub(crate) fn freeze_full(&self) -> bool {
         let limit = self.options.load().memtable_limit();
         let is_full = self.view.load().active.memtable.memory_bytes() as u64 >= limit;
-        if !is_full || self.check_writable().is_err() || !self.queue.leads_at_once() {
+        if !is_full || self.access.check_writable().is_err() || !self.queue.leads_at_once() {
             return false;
         }
         // A failure leaves the memtable as it is, for the next write, or has poisoned the store.

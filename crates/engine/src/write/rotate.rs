@@ -21,7 +21,7 @@ impl Engine {
     pub(crate) fn rotate(&self, leader: &mut Leader) -> Result<()> {
         // A rotation that failed while the caller waited for its turn has perhaps left a log, which
         // names the predecessor that the next one would name, or the end marker of the old one.
-        self.check_writable()?;
+        self.access.check_writable()?;
         self.wait_published(leader.last_seqno)?;
         if leader.active.memtable.is_empty() {
             return Ok(());
@@ -123,7 +123,7 @@ impl Engine {
     /// Makes every write so far durable: through the log, or by writing the memtable out where
     /// there is none.
     pub(crate) fn sync(&self) -> Result<()> {
-        self.check_writable()?;
+        self.access.check_writable()?;
         if !self.options.load().log {
             return self.flush();
         }
@@ -139,7 +139,7 @@ impl Engine {
         // there is no room for it is no failure of what was asked for; it is tried again, unless
         // nothing is any more.
         match self.work_inline() {
-            Err(error) if !error.is_shortage() || self.poisoned().is_some() => Err(error),
+            Err(error) if !error.is_shortage() || self.access.poisoned().is_some() => Err(error),
             _ => Ok(()),
         }
     }
@@ -148,7 +148,7 @@ impl Engine {
     /// writers do, it waits first where there are too many runs in level 0, or too much is due:
     /// each table is one run more.
     fn write_out(&self) -> Result<bool> {
-        self.check_writable()?;
+        self.access.check_writable()?;
         self.wait_for_merges()?;
         self.write_out_now()
     }

@@ -40,7 +40,7 @@ impl Engine {
             return Freezing::Soon;
         }
         let _turnstile = Turnstile::new(self);
-        if self.check_open().is_ok() && self.freeze_soon.swap(false, Ordering::Relaxed) {
+        if self.access.check_open().is_ok() && self.freeze_soon.swap(false, Ordering::Relaxed) {
             // What keeps it from being frozen keeps writers from writing, who are notified.
             let _ = self.rotate(&mut lock(&self.leader));
         }

@@ -23,7 +23,7 @@ impl Engine {
         leader: &mut Leader,
         group_bytes: impl Fn() -> u64,
     ) -> Result<()> {
-        self.check_writable()?;
+        self.access.check_writable()?;
         leader.marks.keep_up_with(&self.options);
         let full = leader.active.memtable.memory_bytes() as u64 >= leader.marks.memtable_limit;
         let in_the_way = leader.marks.shares_memory && self.is_in_the_way();
@@ -51,7 +51,7 @@ impl Engine {
             self.make_way(leader)?;
         }
         loop {
-            self.check_writable()?;
+            self.access.check_writable()?;
             let options = self.options.load();
             let view = self.view.load();
             let active = &view.active.memtable;
@@ -92,7 +92,7 @@ impl Engine {
                 Pressure::Stop(cause) if cause != Cause::Memtables => cause,
                 _ => return Ok(()),
             };
-            self.check_writable()?;
+            self.access.check_writable()?;
             self.wait_stopped(cause, &view)?;
         }
     }

@@ -9,7 +9,8 @@ use std::sync::atomic::Ordering;
 
 use crate::compaction_options::CompactionOptions;
 use crate::options::{Durability, Options};
-use crate::sync::{AtomicBool, AtomicU64, Guard, Swap};
+use crate::options_record::OptionsRecord;
+use crate::sync::{AtomicBool, AtomicU64, Guard, Mutex, MutexGuard, Swap, lock};
 
 /// The options in force.
 #[derive(Debug)]
@@ -19,6 +20,10 @@ pub(crate) struct CurrentOptions {
     syncs: AtomicBool,
     /// How often they were replaced.
     changes: AtomicU64,
+    /// Held while they are changed.
+    change: Mutex<()>,
+    /// What the options file says. Taken after `change`, and before no other lock.
+    record: Mutex<OptionsRecord>,
 }
 
 impl CurrentOptions {
@@ -27,7 +32,19 @@ impl CurrentOptions {
             syncs: AtomicBool::new(options.durability == Durability::Sync),
             all: Swap::new(Arc::new(options)),
             changes: AtomicU64::new(0),
+            change: Mutex::default(),
+            record: Mutex::default(),
         }
+    }
+
+    /// Keeps others from changing them for as long as the guard lives.
+    pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
+        lock(&self.change)
+    }
+
+    /// What the options file says.
+    pub(crate) fn record(&self) -> MutexGuard<'_, OptionsRecord> {
+        lock(&self.record)
     }
 
     /// All of them, for as long as they are looked at.

@@ -1,8 +1,8 @@
 //! The store itself: what all handles, snapshots and background threads share.
 //!
 //! Locks, in the order in which they may be taken: `leader` (the head of the write queue),
-//! `manifest` (who installs a new version), `background.state` (what is running), `view_change`
-//! (who replaces the view). Readers take none of them.
+//! `manifest` (who installs a new version), `background.state` (what is running), that of the view
+//! (who replaces it). Readers take none of them.
 
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -14,6 +14,7 @@ use trommel_vfs::Vfs;
 
 use crate::access::Access;
 use crate::background::Background;
+use crate::backlog::BacklogCounts;
 use crate::budget_history::BudgetHistory;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
@@ -24,14 +25,13 @@ use crate::limiter::Limiter;
 use crate::log::LogEnds;
 use crate::manifest::active::Manifest;
 use crate::memory::MemoryShares;
-use crate::options_record::OptionsRecord;
 use crate::recovery_report::RecoveryReport;
 use crate::snapshots::Snapshots;
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
+use crate::sync::{AtomicU64, Mutex};
 use crate::trace::TraceSlot;
 use crate::version::{TableCache, Version};
-use crate::view::{LoggedMemtable, View};
-use crate::write_queue::{Awaited, Leader, Queue, RotatedLogs};
+use crate::view::{CurrentView, LoggedMemtable, View};
+use crate::write_queue::WritePath;
 
 /// A store, opened.
 #[derive(Debug)]
@@ -57,20 +57,10 @@ pub(crate) struct Engine {
 
     // Replaced as a whole.
     pub(crate) options: CurrentOptions,
-    /// Held while the options are changed.
-    pub(crate) options_change: Mutex<()>,
-    /// What the options file says. Taken after `options_change`, and before no other.
-    pub(crate) options_record: Mutex<OptionsRecord>,
-    pub(crate) view: Swap<View>,
-    pub(crate) view_change: Mutex<()>,
+    pub(crate) view: CurrentView,
 
-    // The write path.
-    pub(crate) queue: Queue,
-    pub(crate) leader: Mutex<Leader>,
-    pub(crate) rotated: RotatedLogs,
+    pub(crate) writes: WritePath,
     pub(crate) snapshots: Snapshots,
-    /// Those who wait for a moment to be visible, or for the end of all writes.
-    pub(crate) publication: Awaited,
 
     // Files over time.
     pub(crate) next_file_number: AtomicU64,
@@ -79,17 +69,7 @@ pub(crate) struct Engine {
     /// None in a read-only store.
     pub(crate) manifest: Mutex<Option<Manifest>>,
     pub(crate) background: Background,
-    /// Bytes of compaction debt of the current version.
-    pub(crate) debt: AtomicU64,
-    /// How new the oldest snapshot must be for a table of the current version to hold what no
-    /// reader can see.
-    pub(crate) dead_from: AtomicU64,
-    /// Memtables that wait for their flush, in the current view.
-    pub(crate) frozen_memtables: AtomicU64,
-    /// Whether whoever writes next is to freeze the memtable, for the sake of other stores.
-    pub(crate) freeze_soon: AtomicBool,
-    /// Runs in level 0 of the current view.
-    pub(crate) l0_runs: AtomicU64,
+    pub(crate) backlog: BacklogCounts,
 }
 
 impl Engine {
@@ -112,20 +92,17 @@ impl Engine {
         if self.access.refuse_writes(&error) {
             crate::events::poisoned(&error);
         }
-        self.publication.tell();
+        self.writes.publication.tell();
         self.background.wake();
         error
     }
 
     /// Replaces the view by what `change` makes of it.
     pub(crate) fn replace_view(&self, change: impl FnOnce(&View) -> View) {
-        let _one_at_a_time = lock(&self.view_change);
-        let changed = change(&self.view.load());
-        let (frozen, runs) = (changed.frozen.len(), changed.version.levels[0].len());
-        self.view.store(Arc::new(changed));
-        self.frozen_memtables.store(frozen as u64, Ordering::Relaxed);
-        self.l0_runs.store(runs as u64, Ordering::Relaxed);
-        self.account_memtables();
+        self.view.replace(change, |view| {
+            self.backlog.set_view(view.frozen.len(), view.version.levels[0].len());
+            self.account_memtables();
+        });
     }
 
     /// The current version.
@@ -161,7 +138,7 @@ impl Engine {
             // A store without threads frees what is its own, unless that is too little to be a
             // table.
             let is_worth_it = active >= self.options.load().memtable_limit() / 4;
-            self.freeze_soon.store(is_worth_it, Ordering::Relaxed);
+            self.writes.freeze_soon.store(is_worth_it, Ordering::Relaxed);
         }
     }
 }

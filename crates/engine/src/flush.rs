@@ -22,7 +22,7 @@ impl Engine {
     pub(crate) fn run_flush(&self, frozen: &Arc<LoggedMemtable>) -> Result<()> {
         let start = crate::env::now();
         if planted(Bug::LogForgottenEarly) {
-            self.rotated.forget(frozen.log_number);
+            self.writes.rotated.forget(frozen.log_number);
         }
         let purpose = Purpose::of_memtable(FilterReason::Flush, &frozen.memtable);
         let mut outputs = Outputs::new(self, 0, self.version(), purpose);
@@ -41,7 +41,7 @@ impl Engine {
         self.install(edit, None, Some(frozen))?;
         outputs.keep();
         // Only now: whoever syncs a write meanwhile acknowledges what is in that log, too.
-        let log_bytes = self.rotated.forget(frozen.log_number);
+        let log_bytes = self.writes.rotated.forget(frozen.log_number);
         if oldest_log != 0 {
             self.remove_earlier_logs(frozen);
             let log = log_path(&self.dir, frozen.log_number);

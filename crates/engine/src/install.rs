@@ -111,8 +111,8 @@ impl Engine {
     /// Notes what is to be compacted of `version`, which is about to be the current one.
     pub(crate) fn note_backlog(&self, version: &Version) {
         let debt = debt(version, &self.options.load().compaction());
-        self.debt.store(debt, Ordering::Relaxed);
-        self.dead_from.store(dead_from(version).unwrap_or(u64::MAX), Ordering::Relaxed);
+        self.backlog.set_debt(debt);
+        self.backlog.set_dead_from(dead_from(version));
     }
 
     /// Why there is no manifest to write to.

@@ -68,6 +68,7 @@
 mod access;
 mod advice;
 mod background;
+mod backlog;
 mod batch;
 mod budget;
 mod budget_history;

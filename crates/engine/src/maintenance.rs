@@ -4,7 +4,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::DirEntry;
@@ -185,7 +184,7 @@ impl Engine {
     /// Takes over the options that can change on a live store.
     pub(crate) fn set_options(&self, change: impl FnOnce(Options) -> Options) -> Result<()> {
         self.access.opener().check()?;
-        let one_at_a_time = lock(&self.options_change);
+        let one_at_a_time = self.options.hold();
         let old = self.options.load_full();
         let wanted = change((*old).clone());
         let same_policy = match (&old.user_filters, &wanted.user_filters) {
@@ -219,7 +218,7 @@ impl Engine {
         self.memory.set_limits(options.memory_limit, options.wanted_cache_bytes());
         self.memory.set_pinned_limits(options.pinned_limits());
         let version = self.version();
-        self.debt.store(debt(&version, &options.compaction()), Ordering::Relaxed);
+        self.backlog.set_debt(debt(&version, &options.compaction()));
         self.arenas.set_limit(options.arena_limit());
         self.graveyard.set_spare_limit(options.spare_file_bytes);
         self.limiter.set_limit(options.background_limit());
@@ -249,7 +248,7 @@ impl Engine {
 
     /// Records these options, if the store is open for writing.
     fn record_options(&self, options: &Options) -> Result<()> {
-        let mut record = lock(&self.options_record);
+        let mut record = self.options.record();
         if self.access.check_writable().is_err() {
             return Ok(());
         }
@@ -258,13 +257,13 @@ impl Engine {
 
     /// Writes the options in force to another directory, which has no options file.
     fn copy_options(&self, dir: &Path) -> Result<()> {
-        let text = lock(&self.options_record).text_of(&self.options.load());
+        let text = self.options.record().text_of(&self.options.load());
         options_file::install(&*self.vfs, dir, &text)
     }
 
     /// Why the options file does not say what the store's options are, if it does not.
     pub(crate) fn options_fault(&self) -> Option<Error> {
-        lock(&self.options_record).fault()
+        self.options.record().fault()
     }
 
     /// Ends the log, durably, and refuses everything from then on. What fails here cost nothing
@@ -308,7 +307,7 @@ impl Engine {
         self.tables.close();
         // Whoever is recording options does it under the lock of the store; the next finds it
         // closed.
-        drop(lock(&self.options_record));
+        drop(self.options.record());
         if self.memory.is_shared() {
             self.blocks.forget_own();
         }

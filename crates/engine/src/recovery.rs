@@ -38,6 +38,7 @@ use self::carried::Carried;
 use self::directory::{check_current_tmp, list, new_store, prepare_dir, sync_ancestors};
 use self::leftovers::orphans;
 use crate::access::Access;
+use crate::backlog::BacklogCounts;
 use crate::batch::Operations;
 use crate::counters::Counters;
 use crate::current::CurrentOptions;
@@ -64,11 +65,11 @@ use crate::output::Outputs;
 use crate::purpose::Purpose;
 use crate::recovery_report::RecoveryReport;
 use crate::rescue::degraded::{self, Around};
-use crate::sync::{AtomicBool, AtomicU64, Mutex, Swap, lock};
+use crate::sync::{AtomicU64, Mutex, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
-use crate::view::{LoggedMemtable, View};
-use crate::write_queue::Leader;
+use crate::view::{CurrentView, LoggedMemtable, View};
+use crate::write_queue::{Leader, WritePath};
 
 /// What the logs were replayed to.
 struct Replayed {
@@ -130,7 +131,7 @@ impl Engine {
         let engine = Arc::new_cyclic(|own| {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
         });
-        *crate::sync::lock(&engine.options_record) = record;
+        *engine.options.record() = record;
         room.is_in(&engine.graveyard);
         engine.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
@@ -198,7 +199,7 @@ impl Engine {
             self.save_replayed(&mut state)?;
             state.last_seqno = last_seqno;
         }
-        lock(&self.leader).last_seqno = last_seqno;
+        lock(&self.writes.leader).last_seqno = last_seqno;
         self.snapshots.publish(last_seqno);
         Ok(Replayed { state, last_seqno, carried, keeps_logs: !to_tables })
     }
@@ -253,7 +254,7 @@ impl Engine {
             log_number: view.active.log_number,
             earlier_logs: Vec::new(),
         });
-        lock(&self.leader).write_to(Arc::clone(&active));
+        lock(&self.writes.leader).write_to(Arc::clone(&active));
         let version = Arc::new(state.version.clone());
         let fences = Arc::new(Fences::of(&version));
         self.replace_view(|view| View {
@@ -295,7 +296,7 @@ impl Engine {
         // It holds what no table does.
         let memtable = Arc::clone(&self.view.load().active.memtable);
         let active = Arc::new(LoggedMemtable { memtable, log_number, earlier_logs });
-        lock(&self.leader).start(Arc::clone(&active), log, last_seqno);
+        lock(&self.writes.leader).start(Arc::clone(&active), log, last_seqno);
         let fences = Arc::new(Fences::of(&version));
         self.replace_view(|_| View {
             active: Arc::clone(&active),
@@ -452,23 +453,13 @@ fn assemble(
         job_counters: crate::job_counters::JobCounters::default(),
         vfs,
         options,
-        view: Swap::new(Arc::new(view)),
-        view_change: Mutex::default(),
-        frozen_memtables: AtomicU64::new(0),
-        l0_runs: AtomicU64::new(0),
-        freeze_soon: AtomicBool::new(false),
-        options_change: Mutex::default(),
-        options_record: Mutex::default(),
-        queue: crate::write_queue::Queue::default(),
-        leader: Mutex::new(leader),
-        rotated: crate::write_queue::RotatedLogs::default(),
+        view: CurrentView::new(view),
+        writes: WritePath::new(leader),
         snapshots: crate::snapshots::Snapshots::default(),
-        publication: crate::write_queue::Awaited::new(),
         next_file_number: AtomicU64::new(recovered.state.next_file_number),
         log_ends: recovered.state.log_ends.clone(),
         manifest: Mutex::default(),
         background: crate::background::Background::default(),
-        debt: AtomicU64::new(0),
-        dead_from: AtomicU64::new(u64::MAX),
+        backlog: BacklogCounts::new(),
     }
 }

@@ -254,7 +254,7 @@ impl Engine {
             filter_rebuild_time: Duration::from_nanos(jobs.rebuild_nanos.load(Relaxed)),
             filter_rebuilds_queued: self.queued_rebuilds(),
             spare_file_bytes: self.graveyard.spare_bytes(),
-            compaction_debt: self.debt.load(Relaxed),
+            compaction_debt: self.backlog.debt(),
             rate_limited_bytes: self.limiter.limited_bytes(),
             stalled_by_memtables: jobs.stall(Cause::Memtables),
             stalled_by_level_0: jobs.stall(Cause::Level0),

@@ -205,7 +205,7 @@ impl Engine {
 
     /// Verifies the record of the options, if there is one; nobody changes them meanwhile.
     fn verify_options(&self, report: &mut VerifyReport) -> Result<()> {
-        let _no_change = lock(&self.options_change);
+        let _no_change = self.options.hold();
         let listing =
             self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
         report.add_options(&listing);

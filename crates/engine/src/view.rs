@@ -7,6 +7,7 @@ use std::sync::Arc;
 use trommel_base::{EntryRef, SeqNo};
 use trommel_memtable::Memtable;
 
+use crate::sync::{Guard, Mutex, Swap, lock};
 use crate::version::{Candidates, Fences, Version};
 
 /// A memtable, and the log that holds its writes.
@@ -36,6 +37,44 @@ pub(crate) struct View {
     pub(crate) version: Arc<Version>,
     /// Those of `version`.
     pub(crate) fences: Arc<Fences>,
+}
+
+/// The view that reads use now.
+#[derive(Debug)]
+pub(crate) struct CurrentView {
+    current: Swap<View>,
+    /// Held while it is replaced.
+    change: Mutex<()>,
+}
+
+impl CurrentView {
+    pub(crate) fn new(view: View) -> Self {
+        Self { current: Swap::new(Arc::new(view)), change: Mutex::default() }
+    }
+
+    /// The view, for as long as the guard lives.
+    #[inline]
+    pub(crate) fn load(&self) -> Guard<Arc<View>> {
+        self.current.load()
+    }
+
+    /// The view, to keep.
+    pub(crate) fn load_full(&self) -> Arc<View> {
+        self.current.load_full()
+    }
+
+    /// Replaces the view by what `change` makes of it, and hands the new one to `installed` before
+    /// another replaces it.
+    pub(crate) fn replace(
+        &self,
+        change: impl FnOnce(&View) -> View,
+        installed: impl FnOnce(&View),
+    ) {
+        let _one_at_a_time = lock(&self.change);
+        let changed = Arc::new(change(&self.current.load()));
+        self.current.store(Arc::clone(&changed));
+        installed(&changed);
+    }
 }
 
 impl View {

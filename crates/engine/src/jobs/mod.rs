@@ -25,7 +25,6 @@
 mod serve;
 mod waiting;
 
-use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use trommel_base::SeqNo;
@@ -166,7 +165,7 @@ impl Engine {
             cores: state.cores.0,
             running: state.busy.working(),
             l0_runs: view.version.levels[0].len(),
-            debt: self.debt.load(Ordering::Relaxed),
+            debt: self.backlog.debt(),
             options: &options.compaction(),
         };
         state.filling.until(now).filter(|_| beside.takes_a_core() && !beside.is_behind())
@@ -204,8 +203,7 @@ impl Engine {
     /// look for work.
     pub(crate) fn release_snapshot(&self, seqno: SeqNo) {
         let Some(oldest) = self.snapshots.release(seqno) else { return };
-        let dead_from = self.dead_from.load(Ordering::Relaxed);
-        if seqno < dead_from && dead_from <= oldest {
+        if self.backlog.becomes_dead(seqno, oldest) {
             self.background.wake();
         }
     }
@@ -286,7 +284,7 @@ impl Engine {
         trouble.note(error.clone(), env::now());
         let is_first = self.access.refuse_writes(&error);
         // They look at the poison too.
-        self.publication.tell();
+        self.writes.publication.tell();
         if is_first { Judged::Poisons } else { Judged::Noted }
     }
 

@@ -97,7 +97,7 @@ impl Engine {
             }
         }
         let view = first_view(recovered, &self.arenas);
-        lock(&self.leader).write_to(Arc::clone(&view.active));
+        lock(&self.writes.leader).write_to(Arc::clone(&view.active));
         self.replace_view(|_| view);
         self.replay_to(Target::Memory, plan, recovered)?;
         crate::events::logs_kept(plan.bytes(), error);

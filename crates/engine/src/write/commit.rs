@@ -48,13 +48,13 @@ impl Engine {
             self.wait_to_sync()?;
         }
         let wanted = Wanted { batch: Some(batch), sync };
-        let seqno = if self.queue.leads_at_once() {
+        let seqno = if self.writes.queue.leads_at_once() {
             self.lead(&wanted)?
         } else {
             self.write_behind(wanted)?
         };
         if sync && planted(Bug::PublishedBeforeSync) {
-            self.sync_logs(&mut lock(&self.leader))?;
+            self.sync_logs(&mut lock(&self.writes.leader))?;
         }
         if sync {
             self.sync_without_log()?;
@@ -64,7 +64,7 @@ impl Engine {
 
     /// The same, where somebody leads.
     fn write_behind(&self, wanted: Wanted<'_>) -> Result<SeqNo> {
-        match self.queue.join(wanted) {
+        match self.writes.queue.join(wanted) {
             Place::First(own) => self.lead(&own),
             Place::Behind(member) => match member.wait() {
                 Turn::Insert(group, first_seqno) => {
@@ -115,18 +115,18 @@ impl Engine {
     /// operation it returns.
     fn lead(&self, own: &Wanted<'_>) -> Result<SeqNo> {
         let turnstile = Turnstile::new(self);
-        let mut leader = lock(&self.leader);
+        let mut leader = lock(&self.writes.leader);
         let early = planted(Bug::RotationLosesWrite).then(|| Arc::clone(&leader.active));
-        self.make_room(&mut leader, || self.queue.group_bytes(own))?;
+        self.make_room(&mut leader, || self.writes.queue.group_bytes(own))?;
         if own.sync {
-            self.queue.gather();
+            self.writes.queue.gather();
         }
-        if self.queue.waiting() > 0 {
+        if self.writes.queue.waiting() > 0 {
             return self.lead_others(Followers::new(self), turnstile, leader, own, early);
         }
         let first_seqno = leader.last_seqno + 1;
         self.log_in_turn(&mut leader, own, &[])?;
-        if own.operations() <= LEADER_INSERTS && self.queue.waiting() == 0 {
+        if own.operations() <= LEADER_INSERTS && self.writes.queue.waiting() == 0 {
             // Nobody would write to the log meanwhile, and whoever comes now does not wait for
             // long: the lead need not be handed on before.
             let active = early.as_ref().unwrap_or(&leader.active);
@@ -157,7 +157,7 @@ impl Engine {
         own: &Wanted<'_>,
         early: Option<Arc<LoggedMemtable>>,
     ) -> Result<SeqNo> {
-        followers.members = self.queue.followers(own);
+        followers.members = self.writes.queue.followers(own);
         turnstile.followers = followers.members.len();
         let first_seqno = leader.last_seqno + 1;
         let own_last_seqno = own.last_seqno(first_seqno);
@@ -220,7 +220,7 @@ impl Engine {
         }
         let mut log_bytes = 0;
         if let Some(log) = &mut leader.log {
-            if self.rotated.is_empty() {
+            if self.writes.rotated.is_empty() {
                 log.set_previous_durable();
             }
             let log_bytes_before = log.bytes();
@@ -315,7 +315,7 @@ impl Engine {
     #[inline]
     fn publish(&self, seqno: SeqNo) {
         self.snapshots.publish(seqno);
-        self.publication.tell();
+        self.writes.publication.tell();
         if self.memory.has_ceiling() {
             self.account_memtables();
         }
@@ -345,7 +345,7 @@ impl Engine {
             return Ok(());
         }
         let mut outcome = Ok(());
-        self.publication.wait_until(|| {
+        self.writes.publication.wait_until(|| {
             if self.snapshots.visible() >= seqno {
                 return true;
             }
@@ -364,12 +364,12 @@ impl Engine {
     ) -> Result<T> {
         self.access.opener().check()?;
         // One without a batch is never part of another's group, so its turn is to lead.
-        if let Place::Behind(member) = self.queue.join(Wanted { batch: None, sync: false }) {
+        if let Place::Behind(member) = self.writes.queue.join(Wanted { batch: None, sync: false }) {
             member.wait();
         }
         let turnstile = Turnstile::new(self);
         self.access.check_open()?;
-        let mut leader = lock(&self.leader);
+        let mut leader = lock(&self.writes.leader);
         self.wait_published(leader.last_seqno)?;
         let outcome = action(&mut leader);
         let (active, limit) = (Arc::clone(&leader.active), leader.marks.memtable_limit);
@@ -432,7 +432,7 @@ impl Drop for Turnstile<'_> {
         if panicking() && !self.unwound_before {
             self.engine.poison(panicked());
         }
-        self.engine.queue.leave(self.followers);
+        self.engine.writes.queue.leave(self.followers);
     }
 }
 
@@ -555,7 +555,7 @@ mod tests {
                         for writer in 0..WRITERS {
                             scope.spawn(move || write(writer));
                             let end = Instant::now() + Duration::from_secs(60);
-                            while engine.queue.waiting() <= writer {
+                            while engine.writes.queue.waiting() <= writer {
                                 assert!(Instant::now() < end, "a writer did not come");
                                 thread::sleep(Duration::from_micros(100));
                             }
@@ -652,11 +652,11 @@ mod tests {
         let engine = db.engine();
         let (first, second) = thread::scope(|scope| {
             let write = |key: &'static str| {
-                let behind = engine.queue.waiting();
+                let behind = engine.writes.queue.waiting();
                 let db = db.clone();
                 let writer = scope.spawn(move || db.put(key, "v"));
                 let end = Instant::now() + Duration::from_secs(60);
-                while engine.queue.waiting() == behind {
+                while engine.writes.queue.waiting() == behind {
                     assert!(Instant::now() < end, "a writer did not come");
                     thread::sleep(Duration::from_micros(100));
                 }

@@ -36,7 +36,7 @@ impl Engine {
     pub(crate) fn freeze_full(&self) -> bool {
         let limit = self.options.load().memtable_limit();
         let is_full = self.view.load().active.memtable.memory_bytes() as u64 >= limit;
-        if !is_full || self.access.check_writable().is_err() || !self.queue.leads_at_once() {
+        if !is_full || self.access.check_writable().is_err() || !self.writes.queue.leads_at_once() {
             return false;
         }
         // A failure leaves the memtable as it is, for the next write, or has poisoned the store.
@@ -53,7 +53,7 @@ impl Engine {
     /// The same, by a caller at the head of the queue, which it leaves.
     fn freeze_in_turn(&self) -> Result<bool> {
         let _turnstile = Turnstile::new(self);
-        let mut leader = lock(&self.leader);
+        let mut leader = lock(&self.writes.leader);
         leader.marks.keep_up_with(&self.options);
         if !leader.is_full() || leader.active.memtable.is_empty() || self.stops(&self.view.load()) {
             return Ok(false);

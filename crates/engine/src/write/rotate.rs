@@ -31,7 +31,7 @@ impl Engine {
             let old_number = leader.active.log_number;
             let fresh = self.create_log(number, old_number)?;
             old.finish(number).map_err(|error| self.poison(error))?;
-            self.rotated.add(old_number, std::mem::replace(old, fresh));
+            self.writes.rotated.add(old_number, std::mem::replace(old, fresh));
         }
         // What is to come is most likely like what came.
         let memtable = Arc::new(Memtable::following(&self.arenas, &leader.active.memtable));
@@ -110,7 +110,7 @@ impl Engine {
     /// Makes everything in the logs durable.
     pub(crate) fn sync_logs(&self, leader: &mut Leader) -> Result<()> {
         if !planted(Bug::RotatedLogNotSynced) {
-            self.rotated.sync().map_err(|error| self.poison(error))?;
+            self.writes.rotated.sync().map_err(|error| self.poison(error))?;
         }
         if let Some(log) = &mut leader.log {
             log.set_previous_durable();

@@ -35,14 +35,16 @@ impl Engine {
         if self.has_no_room_to_freeze() {
             return Freezing::Done;
         }
-        self.freeze_soon.store(true, Ordering::Relaxed);
-        if !self.queue.leads_at_once() {
+        self.writes.freeze_soon.store(true, Ordering::Relaxed);
+        if !self.writes.queue.leads_at_once() {
             return Freezing::Soon;
         }
         let _turnstile = Turnstile::new(self);
-        if self.access.check_open().is_ok() && self.freeze_soon.swap(false, Ordering::Relaxed) {
+        if self.access.check_open().is_ok()
+            && self.writes.freeze_soon.swap(false, Ordering::Relaxed)
+        {
             // What keeps it from being frozen keeps writers from writing, who are notified.
-            let _ = self.rotate(&mut lock(&self.leader));
+            let _ = self.rotate(&mut lock(&self.writes.leader));
         }
         Freezing::Done
     }
@@ -53,12 +55,12 @@ impl Engine {
 
     /// Whether a writer is to do something for other stores before it writes.
     pub(super) fn is_in_the_way(&self) -> bool {
-        self.freeze_soon.load(Ordering::Relaxed) || self.memory.memtables_are_heavy()
+        self.writes.freeze_soon.load(Ordering::Relaxed) || self.memory.memtables_are_heavy()
     }
 
     /// Does it.
     pub(super) fn make_way(&self, leader: &mut Leader) -> Result<()> {
-        if self.freeze_soon.swap(false, Ordering::Relaxed) && !self.has_no_room_to_freeze() {
+        if self.writes.freeze_soon.swap(false, Ordering::Relaxed) && !self.has_no_room_to_freeze() {
             self.rotate(leader)?;
             self.work_inline()?;
         }

@@ -2,7 +2,6 @@
 //! flushes and compactions lag behind.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use crate::compaction::pressure::{Backlog, Cause, Pressure, is_idle, pressure};
@@ -27,21 +26,10 @@ impl Engine {
         leader.marks.keep_up_with(&self.options);
         let full = leader.active.memtable.memory_bytes() as u64 >= leader.marks.memtable_limit;
         let in_the_way = leader.marks.shares_memory && self.is_in_the_way();
-        if !full && !in_the_way && is_idle(&self.backlog(), &leader.marks.compaction) {
+        if !full && !in_the_way && is_idle(&self.backlog.load(), &leader.marks.compaction) {
             return Ok(());
         }
         self.make_room_slowly(leader, group_bytes)
-    }
-
-    /// What waits to be flushed and merged, compactions that rest or not, without the active
-    /// memtable.
-    fn backlog(&self) -> Backlog {
-        Backlog {
-            l0_runs: self.l0_runs.load(Ordering::Relaxed) as usize,
-            debt: self.debt.load(Ordering::Relaxed),
-            frozen_memtables: self.frozen_memtables.load(Ordering::Relaxed) as usize,
-            active_fill: 0.0,
-        }
     }
 
     #[cold]
@@ -113,7 +101,7 @@ impl Engine {
         let rests = self.compaction_rests(options);
         let backlog = Backlog {
             l0_runs: if rests { 0 } else { view.version.levels[0].len() },
-            debt: if rests { 0 } else { self.debt.load(Ordering::Relaxed) },
+            debt: if rests { 0 } else { self.backlog.debt() },
             frozen_memtables: view.frozen.len(),
             active_fill: view.active.memtable.memory_bytes() as f64
                 / options.memtable_limit() as f64,

@@ -1,0 +1,75 @@
+//! What waits to be flushed and merged, as counts that every write looks at.
+//!
+//! They are set when a view or a version is installed, and read without a lock.
+
+use std::sync::atomic::Ordering;
+
+use trommel_base::SeqNo;
+
+use crate::compaction::pressure::Backlog;
+use crate::sync::AtomicU64;
+
+/// The backlog of the current view.
+#[derive(Debug)]
+pub(crate) struct BacklogCounts {
+    /// Runs in level 0.
+    l0_runs: AtomicU64,
+    /// Memtables that wait for their flush.
+    frozen_memtables: AtomicU64,
+    /// Bytes of compaction debt.
+    debt: AtomicU64,
+    /// How new the oldest snapshot must be for a table to hold what no reader can see.
+    dead_from: AtomicU64,
+}
+
+impl BacklogCounts {
+    /// Nothing waits.
+    pub(crate) fn new() -> Self {
+        Self {
+            l0_runs: AtomicU64::new(0),
+            frozen_memtables: AtomicU64::new(0),
+            debt: AtomicU64::new(0),
+            dead_from: AtomicU64::new(u64::MAX),
+        }
+    }
+
+    /// Notes what a new view has.
+    pub(crate) fn set_view(&self, frozen_memtables: usize, l0_runs: usize) {
+        self.frozen_memtables.store(frozen_memtables as u64, Ordering::Relaxed);
+        self.l0_runs.store(l0_runs as u64, Ordering::Relaxed);
+    }
+
+    /// Notes bytes of compaction debt.
+    pub(crate) fn set_debt(&self, bytes: u64) {
+        self.debt.store(bytes, Ordering::Relaxed);
+    }
+
+    /// Bytes of compaction debt.
+    #[inline]
+    pub(crate) fn debt(&self) -> u64 {
+        self.debt.load(Ordering::Relaxed)
+    }
+
+    /// Notes how new the oldest snapshot must be for a table to hold what no reader can see.
+    pub(crate) fn set_dead_from(&self, seqno: Option<SeqNo>) {
+        self.dead_from.store(seqno.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Whether a table holds what no reader can see, now that the oldest snapshot is `oldest`, and
+    /// held nothing of the kind while it was `before`.
+    pub(crate) fn becomes_dead(&self, before: SeqNo, oldest: SeqNo) -> bool {
+        let dead_from = self.dead_from.load(Ordering::Relaxed);
+        before < dead_from && dead_from <= oldest
+    }
+
+    /// All of it, without the active memtable.
+    #[inline]
+    pub(crate) fn load(&self) -> Backlog {
+        Backlog {
+            l0_runs: self.l0_runs.load(Ordering::Relaxed) as usize,
+            debt: self.debt(),
+            frozen_memtables: self.frozen_memtables.load(Ordering::Relaxed) as usize,
+            active_fill: 0.0,
+        }
+    }
+}

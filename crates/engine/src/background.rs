@@ -17,6 +17,7 @@ use crate::compaction::plan::Plan;
 use crate::compaction::range::RangeCompaction;
 use crate::env;
 use crate::error::{BackgroundJob, Error, Result};
+use crate::limiter::Limiter;
 use crate::rebuild_queue::{FilterRebuildReport, Rebuild, RebuildJob};
 use crate::shared_merge::SharedMerge;
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
@@ -190,6 +191,8 @@ pub(crate) struct Background {
     pub(crate) changed: Condvar,
     /// The threads that do the work; none in a store without threads, or before it is open.
     pub(crate) workers: OnceLock<Served>,
+    /// How fast they may write.
+    pub(crate) limiter: Arc<Limiter>,
 }
 
 /// One piece of work.

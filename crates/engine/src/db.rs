@@ -208,7 +208,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn dir(&self) -> &Path {
-        &self.engine().dir
+        &self.engine().files.dir
     }
 
     /// The random number that the store was given when it was created. A checkpoint of it has
@@ -223,7 +223,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn id(&self) -> u64 {
-        self.engine().store_id
+        self.engine().files.store_id
     }
 
     /// The store's table files by name, each with the random number that was drawn when it was
@@ -255,7 +255,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn vfs(&self) -> &Arc<dyn Vfs> {
-        &self.engine().vfs
+        &self.engine().files.vfs
     }
 
     /// Sets `key` to `value`. Returns the sequence number of the write: snapshots from then on have

@@ -4,32 +4,20 @@
 //! `manifest` (who installs a new version), `background.state` (what is running), that of the view
 //! (who replaces it). Readers take none of them.
 
-use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-
-use trommel_memtable::ArenaPool;
-use trommel_sstable::BlockCache;
-use trommel_vfs::Vfs;
 
 use crate::access::Access;
 use crate::background::Background;
 use crate::backlog::BacklogCounts;
-use crate::budget_history::BudgetHistory;
-use crate::counters::Counters;
 use crate::current::CurrentOptions;
 use crate::error::{Error, Result};
-use crate::files::graveyard::Graveyard;
-use crate::job_counters::JobCounters;
-use crate::limiter::Limiter;
-use crate::log::LogEnds;
-use crate::manifest::active::Manifest;
-use crate::memory::MemoryShares;
 use crate::recovery_report::RecoveryReport;
 use crate::snapshots::Snapshots;
-use crate::sync::{AtomicU64, Mutex};
-use crate::trace::TraceSlot;
-use crate::version::{TableCache, Version};
+use crate::statistics::Statistics;
+use crate::store_files::StoreFiles;
+use crate::store_memory::StoreMemory;
+use crate::version::Version;
 use crate::view::{CurrentView, LoggedMemtable, View};
 use crate::write_queue::WritePath;
 
@@ -37,47 +25,25 @@ use crate::write_queue::WritePath;
 #[derive(Debug)]
 pub(crate) struct Engine {
     // Never change after opening.
-    pub(crate) dir: PathBuf,
-    pub(crate) vfs: Arc<dyn Vfs>,
-    pub(crate) store_id: u64,
-    pub(crate) access: Access,
     pub(crate) recovery: RecoveryReport,
     /// Itself, for the files it writes.
     pub(crate) own: Weak<Engine>,
-    pub(crate) blocks: Arc<BlockCache>,
-    pub(crate) memory: Arc<MemoryShares>,
-    pub(crate) tables: Arc<TableCache>,
-    pub(crate) arenas: Arc<ArenaPool>,
-    pub(crate) graveyard: Arc<Graveyard>,
-    pub(crate) counters: Counters,
-    pub(crate) trace: TraceSlot,
-    pub(crate) budget_history: BudgetHistory,
-    pub(crate) job_counters: JobCounters,
-    pub(crate) limiter: Arc<Limiter>,
 
     // Replaced as a whole.
     pub(crate) options: CurrentOptions,
     pub(crate) view: CurrentView,
 
+    pub(crate) access: Access,
+    pub(crate) files: StoreFiles,
+    pub(crate) memory: StoreMemory,
+    pub(crate) statistics: Statistics,
     pub(crate) writes: WritePath,
     pub(crate) snapshots: Snapshots,
-
-    // Files over time.
-    pub(crate) next_file_number: AtomicU64,
-    /// Where logs ended when the store was opened, as its manifest said.
-    pub(crate) log_ends: LogEnds,
-    /// None in a read-only store.
-    pub(crate) manifest: Mutex<Option<Manifest>>,
     pub(crate) background: Background,
     pub(crate) backlog: BacklogCounts,
 }
 
 impl Engine {
-    /// A number that no file of this store has had.
-    pub(crate) fn new_file_number(&self) -> u64 {
-        self.next_file_number.fetch_add(1, Ordering::Relaxed)
-    }
-
     /// An error, and the end of all writes, if another process may write to the store too: see
     /// [`Access::check_lock`]. Asked before the manifest or a new log is written.
     pub(crate) fn check_lock(&self) -> Result<()> {
@@ -116,14 +82,14 @@ impl Engine {
         let view = self.view.load();
         let held = |logged: &Arc<LoggedMemtable>| logged.memtable.memory_bytes() as u64;
         let frozen: u64 = view.frozen.iter().map(held).sum();
-        if self.memory.is_shared() {
+        if self.memory.shares.is_shared() {
             return self.account_shared(frozen, held(&view.active));
         }
         let limit = self.options.load().memtable_limit();
         // A chunk is about as large as all chunks before it, up to the largest.
         let full = limit + limit.min(trommel_memtable::LARGEST_CHUNK as u64);
         // Dropped memtables come back at any time, so what may be kept counts, not what is.
-        self.memory.set_memtables(frozen + full.max(held(&view.active)) + limit, 0);
+        self.memory.shares.set_memtables(frozen + full.max(held(&view.active)) + limit, 0);
     }
 
     /// As [`Engine::account_memtables`], under a ceiling that others share: the active one counts
@@ -133,8 +99,8 @@ impl Engine {
     fn account_shared(&self, frozen: u64, active: u64) {
         let next = active.min(trommel_memtable::LARGEST_CHUNK as u64);
         let kept = self.options.load().arena_limit() as u64;
-        self.memory.set_memtables(frozen + active + next + kept, active);
-        if self.memory.active_memtables_are_heavy() && !self.background.relieve() {
+        self.memory.shares.set_memtables(frozen + active + next + kept, active);
+        if self.memory.shares.active_memtables_are_heavy() && !self.background.relieve() {
             // A store without threads frees what is its own, unless that is too little to be a
             // table.
             let is_worth_it = active >= self.options.load().memtable_limit() / 4;

@@ -36,7 +36,7 @@ impl Engine {
             ..VersionEdit::default()
         };
         if planted(Bug::LogRemovedBeforeManifest) {
-            let _ = self.vfs.remove(&log_path(&self.dir, frozen.log_number));
+            let _ = self.files.vfs.remove(&log_path(&self.files.dir, frozen.log_number));
         }
         self.install(edit, None, Some(frozen))?;
         outputs.keep();
@@ -44,12 +44,12 @@ impl Engine {
         let log_bytes = self.writes.rotated.forget(frozen.log_number);
         if oldest_log != 0 {
             self.remove_earlier_logs(frozen);
-            let log = log_path(&self.dir, frozen.log_number);
-            self.graveyard.add_spare(log, frozen.log_number, log_bytes);
+            let log = log_path(&self.files.dir, frozen.log_number);
+            self.files.graveyard.add_spare(log, frozen.log_number, log_bytes);
         }
         let bytes = tables.iter().map(|table: &TableMeta| table.file_bytes).sum();
         let time = start.elapsed();
-        self.job_counters.count_flush(bytes, time);
+        self.statistics.jobs.count_flush(bytes, time);
         crate::events::flushed(bytes, time);
         Ok(())
     }
@@ -59,7 +59,7 @@ impl Engine {
     fn remove_earlier_logs(&self, frozen: &LoggedMemtable) {
         if self.recovery.dropped.is_empty() {
             for number in &frozen.earlier_logs {
-                self.graveyard.add(log_path(&self.dir, *number));
+                self.files.graveyard.add(log_path(&self.files.dir, *number));
             }
         }
     }

@@ -34,7 +34,7 @@ impl Handle {
             return outcome.clone();
         }
         // Jobs that run end before the store is closed.
-        let _awaited = self.engine.limiter.awaits(AwaitedWork::All);
+        let _awaited = self.engine.background.limiter.awaits(AwaitedWork::All);
         let closed = self.engine.close();
         self.engine.end_workers();
         let outcome = closed.clone().and(self.engine.finish_manifest(closed.is_ok()));

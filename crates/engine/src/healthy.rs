@@ -144,8 +144,8 @@ impl KeysLeft {
             if *file.largest < *keys.first || *keys.last < *file.smallest {
                 return None;
             }
-            let path = table_path(&engine.dir, file.number);
-            let opened = engine.vfs.open(&path, Access::Buffered).ok()?;
+            let path = table_path(&engine.files.dir, file.number);
+            let opened = engine.files.vfs.open(&path, Access::Buffered).ok()?;
             // Where nobody can tell what is left of it, each key of its span ends in an error.
             let mut blocks = trommel_sstable::layout(&opened, &path).ok()?;
             blocks.retain(|block| match &block.content {
@@ -155,7 +155,7 @@ impl KeysLeft {
             left(path, blocks)
         };
         let tables = view.version.tables().filter_map(|(_, file)| of_file(file)).collect();
-        let versions = Everything::new(&engine.vfs, tables, logged)?;
+        let versions = Everything::new(&engine.files.vfs, tables, logged)?;
         Ok(Self { versions, keys: keys.clone(), bounds: bounds.clone(), _view: view })
     }
 
@@ -180,7 +180,7 @@ impl Handle {
         engine.access.check_open()?;
         // Held from before the directory is listed: its tables are there until it is let go of.
         let version = engine.version();
-        let (vfs, dir) = (&*engine.vfs, &engine.dir);
+        let (vfs, dir) = (&*engine.files.vfs, &engine.files.dir);
         let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
         let options = engine.options.load();
         let mut damage = Vec::new();

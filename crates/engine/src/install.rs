@@ -39,10 +39,10 @@ impl Engine {
         step: Option<JobStep>,
         flushed: Option<&Arc<LoggedMemtable>>,
     ) -> Result<()> {
-        let mut manifest = lock(&self.manifest);
+        let mut manifest = lock(&self.files.manifest);
         let active = manifest.as_mut().ok_or_else(|| self.without_manifest())?;
         self.check_lock()?;
-        edit.next_file_number = Some(self.next_file_number.load(Ordering::Relaxed));
+        edit.next_file_number = Some(self.files.next_file_number.load(Ordering::Relaxed));
         let before = self.version();
         let appended = self.append_edit(active, &edit).map_err(|error| match error {
             error if planted(Bug::ManifestErrorForgiven) => error,
@@ -83,7 +83,7 @@ impl Engine {
         if manifest.should_roll() {
             let old = manifest.number();
             let begun = || {
-                let number = self.new_file_number();
+                let number = self.files.new_file_number();
                 let next_file_number = number + 1;
                 self.create_manifest(number, ManifestState { next_file_number, ..state.clone() })
             };
@@ -93,10 +93,10 @@ impl Engine {
                 }
                 // Under another number: the first may be in force already, or be what there is of
                 // it.
-                self.tables.release_handles();
+                self.files.tables.release_handles();
                 begun()
             })?;
-            self.graveyard.add(self.dir.join(names::manifest(old)));
+            self.files.graveyard.add(self.files.dir.join(names::manifest(old)));
         } else {
             manifest.append(edit, state)?;
         }
@@ -105,7 +105,7 @@ impl Engine {
 
     /// Writes manifest `number` with this state and puts it in force.
     pub(crate) fn create_manifest(&self, number: u64, state: ManifestState) -> Result<Manifest> {
-        Manifest::create(&*self.vfs, &self.dir, number, self.store_id, state)
+        Manifest::create(&*self.files.vfs, &self.files.dir, number, self.files.store_id, state)
     }
 
     /// Notes what is to be compacted of `version`, which is about to be the current one.
@@ -126,11 +126,11 @@ impl Engine {
         for (_, table) in before.tables() {
             match kept.get(&table.number) {
                 None => {
-                    self.tables.forget_unusable(table.number);
-                    table.retire(&self.dir, &self.graveyard);
+                    self.files.tables.forget_unusable(table.number);
+                    table.retire(&self.files.dir, &self.files.graveyard);
                 }
                 Some(same) if same.filter_sidecar == table.filter_sidecar => continue,
-                Some(_) => table.give_way(&self.dir, &self.graveyard),
+                Some(_) => table.give_way(&self.files.dir, &self.files.graveyard),
             }
             self.forget_filters(table);
         }

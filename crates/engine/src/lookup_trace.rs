@@ -17,19 +17,19 @@ use crate::trace::{LookupTrace, TraceOptions, TraceSlot, Traced};
 
 impl Traced for Engine {
     fn trace(&self) -> &TraceSlot {
-        &self.trace
+        &self.statistics.trace
     }
 
     fn vfs(&self) -> &Arc<dyn Vfs> {
-        &self.vfs
+        &self.files.vfs
     }
 
     fn dir(&self) -> &Path {
-        &self.dir
+        &self.files.dir
     }
 
     fn store_id(&self) -> u64 {
-        self.store_id
+        self.files.store_id
     }
 
     fn opener(&self) -> Opener {

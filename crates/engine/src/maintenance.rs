@@ -28,11 +28,11 @@ impl Engine {
     /// Makes `dir`, which must not exist, a store that holds what this one holds now. Tables are
     /// hard links, so it costs next to nothing while both stores are on one file system.
     pub(crate) fn checkpoint(&self, dir: &Path) -> Result<()> {
-        let here = self.vfs.working_dir().map(|here| here.join(dir));
+        let here = self.files.vfs.working_dir().map(|here| here.join(dir));
         let dir = here.as_deref().unwrap_or(dir);
         self.flush()?;
         let state = {
-            let manifest = lock(&self.manifest);
+            let manifest = lock(&self.files.manifest);
             let manifest = manifest.as_ref().ok_or_else(|| self.without_manifest())?;
             manifest.state().clone()
         };
@@ -46,39 +46,43 @@ impl Engine {
 
     /// Creates `dir`, or takes an empty one.
     fn claim_empty_dir(&self, dir: &Path) -> Result<()> {
-        match self.vfs.create_dir(dir) {
+        match self.files.vfs.create_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
-                match self.vfs.list(dir) {
+                match self.files.vfs.list(dir) {
                     Ok(entries) if entries.is_empty() => Ok(()),
                     Ok(_) => Err(Error::not_empty(dir)),
                     Err(_) => Err(Error::io(dir, "creating", error)),
                 }
             }
-            outcome => outcome.map_err(|source| Error::creating(&*self.vfs, dir, source)),
+            outcome => outcome.map_err(|source| Error::creating(&*self.files.vfs, dir, source)),
         }
     }
 
     fn fill_checkpoint(&self, dir: &Path, state: &ManifestState) -> Result<()> {
         let left_out = usize::from(planted(Bug::CheckpointMissesTable));
         for (_, table) in state.version.tables().skip(left_out) {
-            let (from, to) = (table_path(&self.dir, table.number), table_path(dir, table.number));
-            self.graveyard.will_link(table.number);
+            let (from, to) =
+                (table_path(&self.files.dir, table.number), table_path(dir, table.number));
+            self.files.graveyard.will_link(table.number);
             self.link_or_copy(&from, &to)?;
         }
         let state = self.with_sidecars(dir, state)?;
         // Without it whoever only reads the checkpoint would keep nobody out.
         let lock = dir.join(LOCK);
-        self.vfs.create(&lock).map_err(|source| Error::io(&lock, "creating", source))?;
-        self.vfs.sync_dir(dir).map_err(|source| Error::io(dir, "making durable", source))?;
+        self.files.vfs.create(&lock).map_err(|source| Error::io(&lock, "creating", source))?;
+        self.files.vfs.sync_dir(dir).map_err(|source| Error::io(dir, "making durable", source))?;
         let number = state.next_file_number;
         let (next_file_number, log_ends) = (number + 1, LogEnds::new());
         let state = ManifestState { next_file_number, log_number: 0, log_ends, ..state.clone() };
         let store_id = crate::env::random_u64();
-        Manifest::create(&*self.vfs, dir, number, store_id, state)?.finish()?;
+        Manifest::create(&*self.files.vfs, dir, number, store_id, state)?.finish()?;
         self.copy_options(dir)?;
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
-        self.vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
+        self.files
+            .vfs
+            .sync_dir(parent)
+            .map_err(|source| Error::io(parent, "making durable", source))
     }
 
     /// Puts the sidecars of `state` into `dir`. One that is missing is not missed there: its table
@@ -87,7 +91,7 @@ impl Engine {
         let mut missing = Vec::new();
         for (level, table) in state.version.tables() {
             let Some(number) = table.filter_sidecar else { continue };
-            let (from, to) = (sidecar_path(&self.dir, number), sidecar_path(dir, number));
+            let (from, to) = (sidecar_path(&self.files.dir, number), sidecar_path(dir, number));
             match self.link_or_copy(&from, &to) {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
                     missing.push((level as u8, table.meta().clone()));
@@ -111,13 +115,13 @@ impl Engine {
 
     /// Takes back what a checkpoint that failed has put into `dir`, which was empty.
     fn empty_checkpoint(&self, dir: &Path) {
-        for entry in self.vfs.list(dir).unwrap_or_default() {
-            let _ = self.vfs.remove(&dir.join(entry.name));
+        for entry in self.files.vfs.list(dir).unwrap_or_default() {
+            let _ = self.files.vfs.remove(&dir.join(entry.name));
         }
     }
 
     fn link_or_copy(&self, from: &Path, to: &Path) -> Result<()> {
-        match self.vfs.hard_link(from, to) {
+        match self.files.vfs.hard_link(from, to) {
             Err(error)
                 if matches!(
                     error.kind(),
@@ -134,9 +138,10 @@ impl Engine {
     }
 
     fn copy(&self, from: &Path, to: &Path) -> Result<()> {
-        let source = self.vfs.open(from, trommel_vfs::Access::Buffered);
+        let source = self.files.vfs.open(from, trommel_vfs::Access::Buffered);
         let source = source.map_err(|error| Error::io(from, "opening", error))?;
-        let mut target = self.vfs.create(to).map_err(|error| Error::io(to, "creating", error))?;
+        let mut target =
+            self.files.vfs.create(to).map_err(|error| Error::io(to, "creating", error))?;
         let mut buffer = vec![0; 1 << 20];
         let mut offset = 0;
         while offset < source.bytes() {
@@ -172,7 +177,7 @@ impl Engine {
         if starts_inside && ends_inside {
             return Ok(file.file_bytes);
         }
-        let table = self.tables.reader(file)?;
+        let table = self.files.tables.reader(file)?;
         let from = table.approximate_offset(&bounds.from);
         let to = match &bounds.to {
             Some(to) if !ends_inside => table.approximate_offset(to),
@@ -215,17 +220,17 @@ impl Engine {
         };
         options.check()?;
         self.record_options(&options)?;
-        self.memory.set_limits(options.memory_limit, options.wanted_cache_bytes());
-        self.memory.set_pinned_limits(options.pinned_limits());
+        self.memory.shares.set_limits(options.memory_limit, options.wanted_cache_bytes());
+        self.memory.shares.set_pinned_limits(options.pinned_limits());
         let version = self.version();
         self.backlog.set_debt(debt(&version, &options.compaction()));
-        self.arenas.set_limit(options.arena_limit());
-        self.graveyard.set_spare_limit(options.spare_file_bytes);
-        self.limiter.set_limit(options.background_limit());
+        self.memory.arenas.set_limit(options.arena_limit());
+        self.files.graveyard.set_spare_limit(options.spare_file_bytes);
+        self.background.limiter.set_limit(options.background_limit());
         self.options.store(options);
         drop(one_at_a_time);
         {
-            let _no_install = lock(&self.manifest);
+            let _no_install = lock(&self.files.manifest);
             self.settle_filters(&self.version());
         }
         self.wait_for_limit();
@@ -239,7 +244,7 @@ impl Engine {
     /// failure costs no more than the record, so it is noted, and opening goes on.
     pub(crate) fn record_first_options(&self, listing: &[DirEntry]) {
         if listing.iter().any(|entry| entry.name == OPTIONS_TMP && entry.is_file) {
-            let _ = self.vfs.remove(&self.dir.join(OPTIONS_TMP));
+            let _ = self.files.vfs.remove(&self.files.dir.join(OPTIONS_TMP));
         }
         if let Err(error) = self.record_options(&self.options.load_full()) {
             crate::events::options_not_recorded(&error);
@@ -252,13 +257,13 @@ impl Engine {
         if self.access.check_writable().is_err() {
             return Ok(());
         }
-        record.write(&*self.vfs, &self.dir, options)
+        record.write(&*self.files.vfs, &self.files.dir, options)
     }
 
     /// Writes the options in force to another directory, which has no options file.
     fn copy_options(&self, dir: &Path) -> Result<()> {
         let text = self.options.record().text_of(&self.options.load());
-        options_file::install(&*self.vfs, dir, &text)
+        options_file::install(&*self.files.vfs, dir, &text)
     }
 
     /// Why the options file does not say what the store's options are, if it does not.
@@ -279,7 +284,7 @@ impl Engine {
             self.access.refuse_reads(Error::Closed);
             return self.access.check_unpoisoned();
         }
-        let awaited = self.limiter.awaits(AwaitedWork::All);
+        let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.background.begin_closing();
         let ended = self.exclusively(|leader| {
             // Whoever led before may have failed.
@@ -303,16 +308,16 @@ impl Engine {
     /// store was closed only where all of it `is_written`.
     pub(crate) fn finish_manifest(&self, is_written: bool) -> Result<()> {
         let locked = self.check_lock();
-        self.graveyard.clear();
-        self.tables.close();
+        self.files.graveyard.clear();
+        self.files.tables.close();
         // Whoever is recording options does it under the lock of the store; the next finds it
         // closed.
         drop(self.options.record());
-        if self.memory.is_shared() {
-            self.blocks.forget_own();
+        if self.memory.shares.is_shared() {
+            self.memory.blocks.forget_own();
         }
         let is_whole = is_written && !self.access.is_poisoned();
-        let finished = match lock(&self.manifest).take() {
+        let finished = match lock(&self.files.manifest).take() {
             Some(mut manifest) if is_whole || planted(Bug::CleanAfterPoison) => manifest.finish(),
             _ => Ok(()),
         };

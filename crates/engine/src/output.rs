@@ -48,7 +48,7 @@ impl Open {
         let bytes = self.builder.filter_memory_bytes() + self.builder.index_memory_bytes();
         self.memory.grow_to(bytes);
         let jobs = engine.options.load().background_threads;
-        self.is_full = bytes >= engine.memory.construction_share(jobs);
+        self.is_full = bytes >= engine.memory.shares.construction_share(jobs);
     }
 }
 
@@ -146,15 +146,15 @@ impl<'a> Outputs<'a> {
         let Open { number, table_id, mut builder, memory, .. } = open;
         let start = env::now();
         builder.finish_filters()?;
-        self.engine.job_counters.count_filters(start.elapsed());
+        self.engine.statistics.jobs.count_filters(start.elapsed());
         let built = builder.finish(&[])?;
         drop(memory);
-        self.engine.job_counters.count_fallbacks(built.filter_fallbacks);
+        self.engine.statistics.jobs.count_fallbacks(built.filter_fallbacks);
         if let Some(why) = &built.filter_failure {
-            self.engine.tables.note_unbuilt(number, why);
+            self.engine.files.tables.note_unbuilt(number, why);
         }
         if let Some((_, choice)) = &self.chosen {
-            self.engine.budget_history.note_built(
+            self.engine.statistics.budget_history.note_built(
                 choice.of(number),
                 built.keys,
                 built.filter_bytes,
@@ -183,8 +183,9 @@ impl<'a> Outputs<'a> {
     pub(crate) fn finish(&mut self) -> Result<Vec<TableMeta>> {
         self.close_table()?;
         if !self.created.is_empty() && !planted(Bug::TableDirNotSynced) {
-            let dir = &self.engine.dir;
-            let synced = self.engine.tables.with_handles(|| self.engine.vfs.sync_dir(dir));
+            let dir = &self.engine.files.dir;
+            let synced =
+                self.engine.files.tables.with_handles(|| self.engine.files.vfs.sync_dir(dir));
             synced.map_err(|error| match Error::io(dir, "making durable", error) {
                 // Nothing was tried.
                 error if error.is_out_of_handles() => error,
@@ -221,7 +222,7 @@ impl Drop for Outputs<'_> {
         }
         self.open = None;
         for path in &self.created {
-            let _ = self.engine.vfs.remove(path);
+            let _ = self.engine.files.vfs.remove(path);
         }
     }
 }
@@ -270,15 +271,15 @@ fn begin_table(
     by_budget: Option<Choice>,
 ) -> Result<(PathBuf, Open)> {
     let options = engine.options.load();
-    let number = engine.new_file_number();
-    let path = table_path(&engine.dir, number);
-    let file = engine.tables.with_handles(|| match engine.graveyard.take_spare() {
+    let number = engine.files.new_file_number();
+    let path = table_path(&engine.files.dir, number);
+    let file = engine.files.tables.with_handles(|| match engine.files.graveyard.take_spare() {
         // Where that fails, the old file may still be there.
         Some(old) => {
-            let created = engine.vfs.create_over(&old, &path);
-            created.inspect_err(|_| engine.graveyard.add(old))
+            let created = engine.files.vfs.create_over(&old, &path);
+            created.inspect_err(|_| engine.files.graveyard.add(old))
         }
-        None => engine.vfs.create(&path),
+        None => engine.files.vfs.create(&path),
     });
     let file = file.map_err(|error| Error::io(&path, "creating", error))?;
     let (logical, is_last) = logical_level(version, level);
@@ -292,12 +293,12 @@ fn begin_table(
         filters,
         ..TableOptions::new(table_id)
     };
-    let file = Box::new(LimitedFile::new(file, &engine.limiter, purpose.reason));
+    let file = Box::new(LimitedFile::new(file, &engine.background.limiter, purpose.reason));
     let mut builder = TableBuilder::new(file, &path, table);
     if let Some((policy, filter)) = user {
         builder = builder.with_user_filter(Arc::new(policy), filter);
     }
-    let memory = Construction::new(&engine.memory);
+    let memory = Construction::new(&engine.memory.shares);
     let open = Open { number, table_id, builder, memory, unaccounted: 0, is_full: false };
     Ok((path, open))
 }

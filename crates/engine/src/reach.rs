@@ -36,7 +36,7 @@ impl Engine {
         if starts_inside && ends_inside {
             return Ok(file.keys as f64);
         }
-        let table = self.tables.reader(file)?;
+        let table = self.files.tables.reader(file)?;
         let end = table.approximate_offset(&file.largest).max(1) as f64;
         let from = if starts_inside { 0 } else { table.approximate_offset(&other.smallest) };
         let to = if ends_inside { end } else { table.approximate_offset(&other.largest) as f64 };

@@ -38,9 +38,9 @@ use self::carried::Carried;
 use self::directory::{check_current_tmp, list, new_store, prepare_dir, sync_ancestors};
 use self::leftovers::orphans;
 use crate::access::Access;
+use crate::background::Background;
 use crate::backlog::BacklogCounts;
 use crate::batch::Operations;
-use crate::counters::Counters;
 use crate::current::CurrentOptions;
 use crate::dir_sync::DirSync;
 use crate::engine::Engine;
@@ -50,7 +50,6 @@ use crate::files::graveyard::Graveyard;
 use crate::files::held::HeldLock;
 use crate::files::log_path;
 use crate::files::room::Room;
-use crate::limiter::Limiter;
 use crate::log::reader::Record;
 use crate::log::recover;
 use crate::manifest::edit::VersionEdit;
@@ -65,6 +64,10 @@ use crate::output::Outputs;
 use crate::purpose::Purpose;
 use crate::recovery_report::RecoveryReport;
 use crate::rescue::degraded::{self, Around};
+use crate::snapshots::Snapshots;
+use crate::statistics::Statistics;
+use crate::store_files::StoreFiles;
+use crate::store_memory::StoreMemory;
 use crate::sync::{AtomicU64, Mutex, lock};
 use crate::user_filters::FilterReason;
 use crate::version::{Fences, TableCache};
@@ -132,8 +135,8 @@ impl Engine {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
         });
         *engine.options.record() = record;
-        room.is_in(&engine.graveyard);
-        engine.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
+        room.is_in(&engine.files.graveyard);
+        engine.files.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
         if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
             let replayed = engine.replay(&plan, recovered.state, Target::Memory)?;
             engine.settle_filters(&engine.version());
@@ -175,7 +178,7 @@ impl Engine {
         mut state: ManifestState,
         target: Target,
     ) -> Result<Replayed> {
-        let vfs = Arc::clone(&self.vfs);
+        let vfs = Arc::clone(&self.files.vfs);
         let mut last_seqno = state.last_seqno;
         let to_tables = target == Target::Tables;
         let mut carried = Carried::new(&self.options.load(), to_tables);
@@ -213,7 +216,7 @@ impl Engine {
         last_seqno: SeqNo,
     ) -> Result<SeqNo> {
         let damaged = |what| {
-            let path = log_path(&self.dir, log_number);
+            let path = log_path(&self.files.dir, log_number);
             Error::Corruption(trommel_base::Corruption::new(&path, record.offset, what))
         };
         let no_batch = || damaged("a record of the log is intact but does not hold a batch");
@@ -244,13 +247,13 @@ impl Engine {
         let tables = outputs.finish()?;
         let edit = VersionEdit {
             added: tables.into_iter().map(|table| (0, table)).collect(),
-            next_file_number: Some(self.next_file_number.load(Ordering::Relaxed)),
+            next_file_number: Some(self.files.next_file_number.load(Ordering::Relaxed)),
             ..VersionEdit::default()
         };
         *state = state.apply(&edit).map_err(|error| Error::internal(error.0))?;
         outputs.keep();
         let active = Arc::new(LoggedMemtable {
-            memtable: Arc::new(Memtable::new(&self.arenas)),
+            memtable: Arc::new(Memtable::new(&self.memory.arenas)),
             log_number: view.active.log_number,
             earlier_logs: Vec::new(),
         });
@@ -269,8 +272,8 @@ impl Engine {
     /// Creates the log and the manifest of this opening, and puts them in force.
     fn put_in_force(&self, plan: &recover::Plan, replayed: Replayed) -> Result<()> {
         let Replayed { mut state, last_seqno, carried, keeps_logs } = replayed;
-        let log_number = self.new_file_number();
-        let manifest_number = self.new_file_number();
+        let log_number = self.files.new_file_number();
+        let manifest_number = self.files.new_file_number();
         let has_log = self.options.load().log;
         // One that repeats what others hold follows none of them: until the manifest names it, it
         // does not count.
@@ -288,11 +291,11 @@ impl Engine {
                 if has_log && !planted(Bug::NewLogNotNamed) { log_number } else { 0 };
         }
         state.log_ends.forget_before(state.log_number);
-        state.next_file_number = self.next_file_number.load(Ordering::Relaxed);
+        state.next_file_number = self.files.next_file_number.load(Ordering::Relaxed);
         let manifest = self.create_manifest(manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());
         self.note_backlog(&version);
-        *lock(&self.manifest) = Some(manifest);
+        *lock(&self.files.manifest) = Some(manifest);
         // It holds what no table does.
         let memtable = Arc::clone(&self.view.load().active.memtable);
         let active = Arc::new(LoggedMemtable { memtable, log_number, earlier_logs });
@@ -367,22 +370,24 @@ fn first_view(recovered: &Recovered, arenas: &Arc<ArenaPool>) -> View {
     }
 }
 
-/// An empty block cache, and what shares the store's memory with it.
-fn first_shares(options: &Options) -> (Arc<BlockCache>, Arc<MemoryShares>) {
-    if let Some(environment) = &options.environment {
-        let blocks = environment.blocks().share();
-        let ceiling = Arc::clone(environment.ceiling());
-        let memory = MemoryShares::shared(ceiling, Arc::clone(&blocks));
-        memory.set_pinned_limits(options.pinned_limits());
-        return (blocks, memory);
-    }
-    let (limit, wanted) = (options.memory_limit, options.wanted_cache_bytes());
-    // The cache's shards are as many as fit what it may ever get, as a filter fills at most half of
-    // one.
-    let blocks = BlockCache::new(wanted.min(limit.unwrap_or(u64::MAX)));
-    let memory = MemoryShares::new(Arc::clone(&blocks), limit, wanted);
-    memory.set_pinned_limits(options.pinned_limits());
-    (blocks, memory)
+/// An empty block cache, what shares the store's memory with it, and memory for memtables.
+fn first_memory(options: &Options) -> StoreMemory {
+    let (blocks, shares) = match &options.environment {
+        Some(environment) => {
+            let blocks = environment.blocks().share();
+            let ceiling = Arc::clone(environment.ceiling());
+            (Arc::clone(&blocks), MemoryShares::shared(ceiling, blocks))
+        }
+        None => {
+            let (limit, wanted) = (options.memory_limit, options.wanted_cache_bytes());
+            // The cache's shards are as many as fit what it may ever get, as a filter fills at most
+            // half of one.
+            let blocks = BlockCache::new(wanted.min(limit.unwrap_or(u64::MAX)));
+            (Arc::clone(&blocks), MemoryShares::new(blocks, limit, wanted))
+        }
+    };
+    shares.set_pinned_limits(options.pinned_limits());
+    StoreMemory { blocks, shares, arenas: ArenaPool::new(options.arena_limit()) }
 }
 
 /// A table cache that holds nothing yet.
@@ -418,48 +423,41 @@ fn assemble(
     held: Option<Box<dyn FileLock>>,
     own: Weak<Engine>,
 ) -> Engine {
-    let vfs = Arc::clone(&options.vfs);
-    let (blocks, memory) = first_shares(&options);
-    let tables = first_tables(dir, &options, &blocks, &memory);
-    let arenas = ArenaPool::new(options.arena_limit());
-    let view = first_view(recovered, &arenas);
     let lock = Arc::new(HeldLock::new(held));
     let access = Access::new(dir, Arc::clone(&lock), options.read_only);
-    let options = CurrentOptions::new(options);
-    let counters = Counters::new();
-    let last_seqno = recovered.state.last_seqno;
-    let leader = Leader::new(Arc::clone(&view.active), last_seqno, &options, &counters);
-    let limiter = Arc::<Limiter>::default();
-    limiter.set_limit(options.load().background_limit());
-    Engine {
+    let next_file_number = recovered.state.next_file_number;
+    let graveyard = Graveyard::new(Arc::clone(&options.vfs), next_file_number, lock);
+    let memory = first_memory(&options);
+    let files = StoreFiles {
         dir: dir.to_path_buf(),
-        access,
+        vfs: Arc::clone(&options.vfs),
         store_id: recovered.store_id,
+        next_file_number: AtomicU64::new(next_file_number),
+        tables: first_tables(dir, &options, &memory.blocks, &memory.shares),
+        graveyard: Arc::new(graveyard),
+        manifest: Mutex::default(),
+        log_ends: recovered.state.log_ends.clone(),
+    };
+    let view = first_view(recovered, &memory.arenas);
+    let options = CurrentOptions::new(options);
+    let statistics = Statistics::new();
+    let last_seqno = recovered.state.last_seqno;
+    let active = Arc::clone(&view.active);
+    let leader = Leader::new(active, last_seqno, &options, &statistics.counters);
+    let background = Background::default();
+    background.limiter.set_limit(options.load().background_limit());
+    Engine {
         recovery,
         own,
-        limiter,
-        blocks,
-        memory,
-        tables,
-        arenas,
-        graveyard: Arc::new(Graveyard::new(
-            Arc::clone(&vfs),
-            recovered.state.next_file_number,
-            lock,
-        )),
-        counters,
-        trace: crate::trace::TraceSlot::new(),
-        budget_history: crate::budget_history::BudgetHistory::default(),
-        job_counters: crate::job_counters::JobCounters::default(),
-        vfs,
         options,
         view: CurrentView::new(view),
+        access,
+        files,
+        memory,
+        statistics,
         writes: WritePath::new(leader),
-        snapshots: crate::snapshots::Snapshots::default(),
-        next_file_number: AtomicU64::new(recovered.state.next_file_number),
-        log_ends: recovered.state.log_ends.clone(),
-        manifest: Mutex::default(),
-        background: crate::background::Background::default(),
+        snapshots: Snapshots::default(),
+        background,
         backlog: BacklogCounts::new(),
     }
 }

@@ -124,7 +124,8 @@ impl Engine {
             return FilterReport::default();
         }
         let version = self.version();
-        let (totals, evidence) = (self.counters.totals(), self.counters.evidence());
+        let (totals, evidence) =
+            (self.statistics.counters.totals(), self.statistics.counters.evidence());
         let extractor = self.options.load().prefix_extractor.clone();
         let (mut keys, mut prefixes) = (Rows::default(), Rows::default());
         let (mut met, mut facts) = (Vec::new(), Vec::new());
@@ -189,7 +190,7 @@ struct Opened {
 impl Opened {
     /// Opens the table; one that cannot be opened counts as unfiltered.
     fn of(engine: &Engine, file: &Arc<TableFile>, extractor: Option<&Prefix>) -> Self {
-        let Ok(table) = engine.tables.reader(file) else {
+        let Ok(table) = engine.files.tables.reader(file) else {
             let none = FilterFacts::NONE;
             return Self { keys: none, prefixes: none, prefixes_are_used: false, bytes: 0 };
         };

@@ -205,17 +205,17 @@ pub struct Stats {
 impl Engine {
     /// Starts every count of [`Stats`] anew.
     pub(crate) fn reset_stats(&self) {
-        self.counters.reset();
-        self.job_counters.reset();
-        self.limiter.reset_limited_bytes();
+        self.statistics.counters.reset();
+        self.statistics.jobs.reset();
+        self.background.limiter.reset_limited_bytes();
     }
 
     pub(crate) fn stats(&self) -> Stats {
         if self.access.opener().is_forked() {
             return Stats::default();
         }
-        let totals = self.counters.totals();
-        let jobs = &self.job_counters;
+        let totals = self.statistics.counters.totals();
+        let jobs = &self.statistics.jobs;
         Stats {
             levels: self.level_stats(),
             memory: self.memory_stats(),
@@ -253,16 +253,16 @@ impl Engine {
             filter_rebuild_bytes_written: jobs.rebuild_bytes_written.load(Relaxed),
             filter_rebuild_time: Duration::from_nanos(jobs.rebuild_nanos.load(Relaxed)),
             filter_rebuilds_queued: self.queued_rebuilds(),
-            spare_file_bytes: self.graveyard.spare_bytes(),
+            spare_file_bytes: self.files.graveyard.spare_bytes(),
             compaction_debt: self.backlog.debt(),
-            rate_limited_bytes: self.limiter.limited_bytes(),
+            rate_limited_bytes: self.background.limiter.limited_bytes(),
             stalled_by_memtables: jobs.stall(Cause::Memtables),
             stalled_by_level_0: jobs.stall(Cause::Level0),
             stalled_by_debt: jobs.stall(Cause::Debt),
             background_error: self.background_error(),
-            open_tables: self.tables.open_tables(),
-            unusable_filters: self.tables.unusable_filters(&self.version()),
-            filters_not_held: self.memory.filters_not_held(),
+            open_tables: self.files.tables.open_tables(),
+            unusable_filters: self.files.tables.unusable_filters(&self.version()),
+            filters_not_held: self.memory.shares.filters_not_held(),
             filter_fallbacks: jobs.fallbacks(),
             last_seqno: self.snapshots.visible(),
         }
@@ -288,18 +288,19 @@ impl Engine {
 
     fn memory_stats(&self) -> MemoryStats {
         // What is looked at outlives the look: the last reference to a table closes it.
-        let (memory, _view, _readers) = self.memory.at_one_moment(|| {
+        let (memory, _view, _readers) = self.memory.shares.at_one_moment(|| {
             let view = self.view.load_full();
-            let (cache, filters) = (self.blocks.stats(), self.memory.filters().seen());
+            let (cache, filters) =
+                (self.memory.blocks.stats(), self.memory.shares.filters().seen());
             let mut memory = MemoryStats {
                 cached_filters: filters.cached,
                 held_filters: filters.held,
                 filter_budget: Some(filters.limit).filter(|limit| *limit != u64::MAX),
-                pinned_filter_limit: self.memory.pinned_limit(),
+                pinned_filter_limit: self.memory.shares.pinned_limit(),
                 memtables: view.memtable_bytes() as u64,
-                idle_arenas: self.arenas.idle_bytes() as u64,
+                idle_arenas: self.memory.arenas.idle_bytes() as u64,
                 block_cache: cache.used_bytes,
-                construction: self.memory.construction(),
+                construction: self.memory.shares.construction(),
                 ..MemoryStats::default()
             };
             let readers: Vec<_> =

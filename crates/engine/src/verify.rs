@@ -173,17 +173,17 @@ impl Engine {
                 tell(report, error.clone(), &|| self.damage_of(file, &error))?;
             }
             if let Err(error) = self.verify_sidecar(file, report) {
-                let damage = || vec![table::damage_of_sidecar(&error, &self.dir, file)];
+                let damage = || vec![table::damage_of_sidecar(&error, &self.files.dir, file)];
                 tell(report, error.clone(), &damage)?;
             }
         }
         if let Err(error) = self.verify_options(report) {
-            let damage = || vec![options_file::damage(&error, &self.dir)];
+            let damage = || vec![options_file::damage(&error, &self.files.dir)];
             tell(report, error.clone(), &damage)?;
         }
         if self.options.load().read_only || self.access.poisoned().is_some() {
             // A flush may still be at work, and lets go of a log once it is installed.
-            let manifest = lock(&self.manifest);
+            let manifest = lock(&self.files.manifest);
             let needed = self.logs_at_rest(manifest.as_ref(), report);
             return self.verify_needed(needed, report, tell);
         }
@@ -193,7 +193,7 @@ impl Engine {
     /// Verifies what is written while the store is in use, when nothing is appended.
     fn verify_logs_in_use(&self, report: &mut VerifyReport, tell: &mut Tell<'_>) -> Result<()> {
         self.exclusively(|leader| {
-            let manifest = lock(&self.manifest);
+            let manifest = lock(&self.files.manifest);
             // Who came before in the queue, or installed a version, may have failed in an append.
             let needed = match self.access.poisoned() {
                 Some(_) => self.logs_at_rest(manifest.as_ref(), report),
@@ -206,31 +206,34 @@ impl Engine {
     /// Verifies the record of the options, if there is one; nobody changes them meanwhile.
     fn verify_options(&self, report: &mut VerifyReport) -> Result<()> {
         let _no_change = self.options.hold();
-        let listing =
-            self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
+        let listing = self
+            .files
+            .vfs
+            .list(&self.files.dir)
+            .map_err(|source| Error::io(&self.files.dir, "listing", source))?;
         report.add_options(&listing);
-        options_file::read(&*self.vfs, &self.dir, &listing).map(drop)
+        options_file::read(&*self.files.vfs, &self.files.dir, &listing).map(drop)
     }
 
     fn in_logs(&self, error: &Error) -> Vec<Damage> {
-        vec![Damage::of(error, &self.dir, Remedy::RestoreOrSalvage)]
+        vec![Damage::of(error, &self.files.dir, Remedy::RestoreOrSalvage)]
     }
 
     /// What is wrong with a table of which `first` was found.
     fn damage_of(&self, file: &TableFile, first: &Error) -> Vec<Damage> {
-        let path = table_path(&self.dir, file.number);
+        let path = table_path(&self.files.dir, file.number);
         let all = KeySpan::new(&file.smallest, &file.largest);
-        match self.vfs.open(&path, Access::Buffered) {
+        match self.files.vfs.open(&path, Access::Buffered) {
             Ok(handle) => table::damages(&handle, &path, first, &all),
             Err(_) => vec![Damage::of(first, &path, Remedy::RestoreOrRepair).costing(all)],
         }
     }
 
     fn verify_table(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
-        let path = table_path(&self.dir, file.number);
+        let path = table_path(&self.files.dir, file.number);
         // What reads for long holds no filters, which may have to go meanwhile.
         let (opened, maker) = {
-            let reader = self.tables.reader(file)?;
+            let reader = self.files.tables.reader(file)?;
             let part = reader.filters().own().prefixes_part();
             (reader.without_filters(), part.map(|part| part.extractor.clone()))
         };
@@ -250,9 +253,9 @@ impl Engine {
             return Ok(());
         }
         // What is wrong with the table is told already.
-        let opened = self.tables.reader(file).ok().map(|reader| reader.without_filters());
+        let opened = self.files.tables.reader(file).ok().map(|reader| reader.without_filters());
         let set = self.options.load().prefix_extractor.clone();
-        let (vfs, dir) = (&*self.vfs, &*self.dir);
+        let (vfs, dir) = (&*self.files.vfs, &*self.files.dir);
         let verified = table::check_sidecar(vfs, dir, file, opened.as_ref(), set.as_ref())?;
         report.add_sidecar(verified.as_ref());
         Ok(())
@@ -260,15 +263,19 @@ impl Engine {
 
     /// The manifest in force, by `CURRENT`, which is checked on the way.
     fn current_manifest(&self, end: End, report: &mut VerifyReport) -> Result<Needed> {
-        let listing =
-            self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
-        let Current::Manifest(number) = current::find(&*self.vfs, &self.dir, &listing)? else {
-            let path = self.dir.join(names::CURRENT);
+        let listing = self
+            .files
+            .vfs
+            .list(&self.files.dir)
+            .map_err(|source| Error::io(&self.files.dir, "listing", source))?;
+        let Current::Manifest(number) = current::find(&*self.files.vfs, &self.files.dir, &listing)?
+        else {
+            let path = self.files.dir.join(names::CURRENT);
             return Err(Corruption::new(&path, 0, "the file is missing").into());
         };
         let current = listing.iter().find(|entry| entry.name == names::CURRENT);
         report.bytes += current.map_or(0, |entry| entry.bytes);
-        let path = self.dir.join(names::manifest(number));
+        let path = self.files.dir.join(names::manifest(number));
         Ok(Needed { path, kind: FileKind::Manifest, number, end })
     }
 
@@ -284,7 +291,7 @@ impl Engine {
         let Some(log) = leader.log() else { return Ok(needed) };
         let view = self.view.load();
         let log_file = |number, end| {
-            let path = log_path(&self.dir, number);
+            let path = log_path(&self.files.dir, number);
             Needed { path, kind: FileKind::Log, number, end }
         };
         needed.push(log_file(view.active.log_number, End::At(log.bytes())));
@@ -299,7 +306,7 @@ impl Engine {
 
     /// Where logs end that have no end marker.
     fn log_ends_of<'a>(&'a self, manifest: Option<&'a Manifest>) -> &'a LogEnds {
-        manifest.map_or(&self.log_ends, |manifest| &manifest.state().log_ends)
+        manifest.map_or(&self.files.log_ends, |manifest| &manifest.state().log_ends)
     }
 
     /// The files of a store that nobody writes.
@@ -311,15 +318,18 @@ impl Engine {
         let mut needed = vec![self.current_manifest(End::Any, report)?];
         let ends = self.log_ends_of(manifest);
         let oldest = self.view.load().memtables().map(|m| m.oldest_log()).min().unwrap_or(0);
-        let listing =
-            self.vfs.list(&self.dir).map_err(|source| Error::io(&self.dir, "listing", source))?;
+        let listing = self
+            .files
+            .vfs
+            .list(&self.files.dir)
+            .map_err(|source| Error::io(&self.files.dir, "listing", source))?;
         for entry in listing.iter().filter(|entry| entry.is_file) {
             if let Some(Numbered::Log(number)) = Numbered::parse(&entry.name)
                 && oldest != 0
                 && number >= oldest
                 && !ends.pass_over(number)
             {
-                let path = log_path(&self.dir, number);
+                let path = log_path(&self.files.dir, number);
                 let end = ends.of(number).map_or(End::Any, |stated| End::Stated(stated.end));
                 needed.push(Needed { path, kind: FileKind::Log, number, end });
             }
@@ -347,7 +357,7 @@ impl Engine {
 
     fn verify_log(&self, needed: &Needed, report: &mut VerifyReport) -> Result<()> {
         let Needed { path, kind, number, end } = needed;
-        let mut bytes = read_whole(&*self.vfs, path)?;
+        let mut bytes = read_whole(&*self.files.vfs, path)?;
         let length = bytes.len() as u64;
         report.bytes += length;
         report.logs += 1;

@@ -80,7 +80,7 @@ pub(super) struct Flow {
 
 impl Seen {
     pub(super) fn of(engine: &Engine) -> Self {
-        let (version, totals) = (engine.version(), engine.counters.totals());
+        let (version, totals) = (engine.version(), engine.statistics.counters.totals());
         let mut levels: Vec<SeenLevel> = Vec::new();
         for (physical, run) in version.levels.iter().enumerate() {
             let level = logical_level(&version, physical).0;
@@ -253,7 +253,7 @@ impl SeenLevel {
 impl SeenTable {
     /// A table that cannot be opened counts as unfiltered.
     fn of(engine: &Engine, version: &Version, file: &Arc<TableFile>) -> Self {
-        let reader = engine.tables.reader(file);
+        let reader = engine.files.tables.reader(file);
         let facts = reader.map_or(FilterFacts::NONE, |table| table.filters().facts());
         Self { keys: file.keys, reach: engine.reach(version, file), facts }
     }

@@ -67,7 +67,7 @@ impl Engine {
         dropped: &[usize],
         limit: u64,
     ) -> Vec<Waiting> {
-        let built_for_planned = self.budget_history.built_for_planned();
+        let built_for_planned = self.statistics.budget_history.built_for_planned();
         let tables = version.tables().zip(held).enumerate();
         let mut candidates: Vec<Candidate<'_>> = tables
             .filter(|(_, (_, held))| held.bytes > 0)

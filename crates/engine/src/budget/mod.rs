@@ -103,7 +103,7 @@ impl Engine {
         if let Some(share) = budget.misses() {
             return Misses { share, seen_in: None };
         }
-        let (gets, found) = self.counters.lookups_since_open();
+        let (gets, found) = self.statistics.counters.lookups_since_open();
         if gets < ENOUGH_LOOKUPS {
             return Misses { share: USUAL_MISSES, seen_in: None };
         }
@@ -128,7 +128,7 @@ impl Engine {
             }
         }
         let (filters_last, run_keys) =
-            (options.filters_on_last_level, self.budget_history.run_keys());
+            (options.filters_on_last_level, self.statistics.budget_history.run_keys());
         Outlook { filters_last, runs, run_keys, keys, full }
     }
 
@@ -151,7 +151,7 @@ impl Engine {
         let all = budget.budget().bytes(shape.planned_keys).saturating_add(more);
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
         let in_filters = all.saturating_sub(beside) as f64;
-        let planned = (in_filters / self.budget_history.built_for_planned()) as u64;
+        let planned = (in_filters / self.statistics.budget_history.built_for_planned()) as u64;
         let offer = match solver.offer(shape.tree(), &workload, planned) {
             // The least that the floors allow, then.
             Err(TuningError::BelowFloors { .. }) => Offer::flat(Price::new(f64::INFINITY)?),
@@ -181,13 +181,13 @@ impl Engine {
         purpose: &Purpose,
     ) -> Result<Choice, TuningError> {
         if level == 0 {
-            self.budget_history.note_run(purpose.keys);
+            self.statistics.budget_history.note_run(purpose.keys);
         }
         let shape = TreeShape::after(version, level, purpose, self.outlook(version))?;
         let Terms { solver, workload, offer, .. } = self.terms(budget, &shape)?;
         let (keys, (level, weight)) = (purpose.keys_each(), shape.job(&workload));
         let limit = budget.budget().bytes(shape.keys);
-        let built_for_planned = self.budget_history.built_for_planned();
+        let built_for_planned = self.statistics.budget_history.built_for_planned();
         let takes = |spec: FilterSpec| {
             let each = bytes(spec, keys) as f64 * built_for_planned + FILTER_OVERHEAD_BYTES as f64;
             if spec == FilterSpec::NONE { 0 } else { (each * purpose.tables() as f64) as u64 }
@@ -234,13 +234,13 @@ impl Engine {
     /// large. Once the store is open the manifest's lock must be held, so that the last word is
     /// said of the version in force.
     pub(crate) fn settle_filters(&self, version: &Version) {
-        let losses = self.tables.look_for_damage(version);
-        self.budget_history.losses.store(losses, Relaxed);
+        let losses = self.files.tables.look_for_damage(version);
+        self.statistics.budget_history.losses.store(losses, Relaxed);
         let options = self.options.load();
         let limit = options.filters.budget_bytes(version.keys()).unwrap_or(u64::MAX);
         // From now on nothing beyond it is admitted: one that falls is in force once the rest has
         // gone.
-        let filters = self.memory.filters();
+        let filters = self.memory.shares.filters();
         filters.set_limit(limit);
         let budget = options.filters.budget();
         let excess = budget.map(|budget| self.excess(budget, version, limit));
@@ -253,18 +253,18 @@ impl Engine {
                     (false, true) => Keeping::NotInBudget,
                     (false, false) => Keeping::Held,
                 };
-                self.tables.keep_filters(table, keeping);
+                self.files.tables.keep_filters(table, keeping);
             }
         }
         if budget.is_some() {
             // Those that left while there was no budget.
-            self.tables.retired().iter().for_each(|table| self.forget_filters(table));
+            self.files.tables.retired().iter().for_each(|table| self.forget_filters(table));
         }
         // What takes more than its stored bytes (cut filters do) was counted with too little above,
         // and pieces of tables closed since may lie in the cache.
-        self.tables.close_until(|| filters.is_kept());
+        self.files.tables.close_until(|| filters.is_kept());
         if !filters.is_kept() {
-            self.memory.empty_cache();
+            self.memory.shares.empty_cache();
         }
         self.queue_to_fit(waiting);
     }
@@ -274,7 +274,7 @@ impl Engine {
     /// waited for, lest it wait for the caller; the limit comes into force when it ends.
     pub(crate) fn wait_for_limit(&self) {
         let end = env::now() + LONGEST_FALL;
-        while !self.memory.filters().is_kept() && env::now() < end {
+        while !self.memory.shares.filters().is_kept() && env::now() < end {
             env::sleep(BETWEEN_LOOKS);
         }
     }
@@ -283,12 +283,12 @@ impl Engine {
     /// take other bytes than these; whether they were.
     pub(crate) fn settle_losses(&self) -> bool {
         if self.options.load().filters.budget().is_none()
-            || self.tables.look_for_damage(&self.version())
-                == self.budget_history.losses.load(Relaxed)
+            || self.files.tables.look_for_damage(&self.version())
+                == self.statistics.budget_history.losses.load(Relaxed)
         {
             return false;
         }
-        let _no_install = lock(&self.manifest);
+        let _no_install = lock(&self.files.manifest);
         self.settle_filters(&self.version());
         true
     }
@@ -315,7 +315,7 @@ impl Engine {
             if let Some(open) = table.open_reader() {
                 open.table().evict();
             }
-            self.tables.keep_filters(table, Keeping::NotInBudget);
+            self.files.tables.keep_filters(table, Keeping::NotInBudget);
         }
     }
 

@@ -182,7 +182,7 @@ impl Engine {
         version: &Version,
         facts: &[FilterFacts],
     ) -> Option<BudgetReport> {
-        let filters = self.memory.filters().seen();
+        let filters = self.memory.shares.filters().seen();
         if filters.limit == u64::MAX && budget.budget().bytes(version.keys()) != u64::MAX {
             // It was set just now, and is not in force yet.
             return None;

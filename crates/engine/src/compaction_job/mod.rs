@@ -128,7 +128,7 @@ impl Engine {
         let start = crate::env::now();
         if plan.trivial_move {
             self.install(edit(&plan, true, metas(&plan.upper)), Some(JobStep::Ends(id)), None)?;
-            self.job_counters.count_move();
+            self.statistics.jobs.count_move();
             return Ok(());
         }
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
@@ -143,7 +143,7 @@ impl Engine {
         if small.is_some_and(|before| merging.outputs.len() >= before) {
             self.note_in_vain(&merging.outputs);
         }
-        self.job_counters.count_compaction(merging.is_shared);
+        self.statistics.jobs.count_compaction(merging.is_shared);
         let bytes = (merging.read_bytes, merging.written_bytes);
         crate::events::compacted(reason, levels, bytes, start.elapsed());
         Ok(())
@@ -195,7 +195,7 @@ impl Engine {
         let read = if is_last { merging.input_bytes - merging.read_bytes } else { replaced };
         let not_merging = done.waited + (merging.looks.away - away);
         let time = (start.elapsed() + done.others_time).saturating_sub(not_merging);
-        self.job_counters.count_merged(read, written, time);
+        self.statistics.jobs.count_merged(read, written, time);
         merging.read_bytes += read;
         merging.written_bytes += written;
         merging.is_shared |= done.takings > 0;
@@ -377,12 +377,14 @@ impl Engine {
         };
         let level = |tables: Vec<Arc<TableFile>>| {
             let tables = Tables::List(tables);
-            Source::Level(LevelCursor::new(tables, Arc::clone(&self.tables), scan))
+            Source::Level(LevelCursor::new(tables, Arc::clone(&self.files.tables), scan))
         };
         let mut sources = Vec::with_capacity(upper.len() + 2);
         for tables in upper {
             sources.push(match &*tables {
-                [run] if plan.level == 0 => Source::Table(self.tables.reader(run)?.cursor(scan)),
+                [run] if plan.level == 0 => {
+                    Source::Table(self.files.tables.reader(run)?.cursor(scan))
+                }
                 _ => level(tables),
             });
         }

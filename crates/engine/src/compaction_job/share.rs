@@ -54,7 +54,7 @@ impl Engine {
             return Ok(by_tables);
         };
         let parts = usize::try_from(pieces).unwrap_or(usize::MAX);
-        let by_index = self.tables.reader(largest)?.dividing_keys(parts);
+        let by_index = self.files.tables.reader(largest)?.dividing_keys(parts);
         let by_index: Vec<_> = by_index.into_iter().map(Vec::into_boxed_slice).collect();
         Ok(if by_index.len() > by_tables.len() { by_index } else { by_tables })
     }

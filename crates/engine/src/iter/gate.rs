@@ -70,20 +70,20 @@ impl RangeGate {
         };
         let prefix = self.bounds.from.get(..len)?;
         let Some(verdict) = table.ask_prefix(extractor, prefix, hash) else {
-            self.engine.counters.with(|shard| shard.prefix_unused.add(1));
+            self.engine.statistics.counters.with(|shard| shard.prefix_unused.add(1));
             return None;
         };
         Some(verdict)
     }
 
     fn count_refusal(&self, level: usize, verdict: Verdict) {
-        self.engine.counters.with(|shard| {
+        self.engine.statistics.counters.with(|shard| {
             shard.prefix(level, verdict.kind).count_negatives(1, verdict.expected);
         });
     }
 
     fn count_maybe(&self, level: usize, verdict: Verdict, is_true: bool) {
-        self.engine.counters.with(|shard| {
+        self.engine.statistics.counters.with(|shard| {
             shard.prefix(level, verdict.kind).count_maybe(is_true, verdict.expected);
         });
     }

@@ -99,7 +99,7 @@ impl Drop for VisibleCursor {
             read.add(&source.read_stats());
         }
         let skipped = self.skipped + self.merge.skipped_in_visits();
-        self.store.engine.counters.with_at_the_end(|shard| {
+        self.store.engine.statistics.counters.with_at_the_end(|shard| {
             shard.scan_block_reads.add(read.block_reads);
             shard.scan_cache_hits.add(read.cache_hits);
             if skipped > 0 {

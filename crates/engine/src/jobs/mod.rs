@@ -293,13 +293,13 @@ impl Engine {
     pub(crate) fn sweep(&self) {
         // The version is let go of first: it may be the last to hold some of them.
         let live = total_bytes(self.version().tables().map(|(_, table)| table));
-        self.graveyard.sweep(live);
+        self.files.graveyard.sweep(live);
     }
 
     /// Gives back what is kept for writes to come.
     pub(crate) fn rest(&self) {
-        self.graveyard.clear();
-        self.arenas.release();
+        self.files.graveyard.clear();
+        self.memory.arenas.release();
     }
 }
 

@@ -27,7 +27,7 @@ impl Engine {
         let state = lock(&self.background.state);
         let is_at_rest = self.automatic_plan(&state, &self.view.load()).is_none()
             && state.fit_budget.is_over()
-            && self.graveyard.rests_at().is_none();
+            && self.files.graveyard.rests_at().is_none();
         // No thread is started for a store in which there is nothing to do.
         if !is_at_rest {
             self.background.notify();
@@ -69,7 +69,7 @@ impl Engine {
             let run = Box::new(move || drop(self.run_job(job)));
             return Some(Task { is_short, run });
         }
-        let rests_at = self.graveyard.rests_at();
+        let rests_at = self.files.graveyard.rests_at();
         if rests_at.is_some_and(|at| at <= now) {
             // What is kept for writes to come is given back.
             return Some(Task { is_short: true, run: Box::new(|| self.rest()) });
@@ -101,7 +101,7 @@ impl Tenant for Engine {
     }
 
     fn excess_of_active(&self) -> u64 {
-        self.memory.excess_of_active()
+        self.memory.shares.excess_of_active()
     }
 
     fn freeze_for_others(&self) -> bool {

@@ -154,7 +154,7 @@ impl Engine {
         if self.options.load().read_only {
             return Ok(());
         }
-        let awaited = self.limiter.awaits(AwaitedWork::All);
+        let awaited = self.background.limiter.awaits(AwaitedWork::All);
         let _waiting = WaitingForRest::new(&self.background);
         self.settle_losses();
         loop {
@@ -180,10 +180,10 @@ impl Engine {
 
     /// Compacts everything between `from` and `to` (the end, if none), as it was written so far.
     pub(crate) fn compact(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
-        let awaited = self.limiter.awaits(AwaitedWork::All);
+        let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.flush()?;
         let through = self.snapshots.visible();
-        let before = self.new_file_number();
+        let before = self.files.new_file_number();
         let ticket = {
             let mut state = lock(&self.background.state);
             let ticket = state.ticket();
@@ -207,7 +207,7 @@ impl Engine {
     /// budget unless someone waits for that; waits for those that run.
     pub(crate) fn pause_compaction(&self) -> Result<()> {
         self.access.check_open()?;
-        let awaited = self.limiter.awaits(AwaitedWork::All);
+        let awaited = self.background.limiter.awaits(AwaitedWork::All);
         {
             let mut state = lock(&self.background.state);
             state.pauses += 1;

@@ -44,7 +44,7 @@ impl Engine {
         let found = lookup.search(view.tables_for(key), &mut tally);
         let place = tally.level().map_or(Place::Nowhere, |level| Place::Level(level as u8));
         let is_found = matches!(&found, Ok(Some(found)) if found.kind == EntryKind::Put);
-        self.counters.with(|shard| {
+        self.statistics.counters.with(|shard| {
             tally.count(shard);
             shard.gets.add(u64::from(found.is_ok()));
             shard.found.add(u64::from(is_found));
@@ -58,14 +58,14 @@ impl Engine {
     /// version, as it is stored.
     #[inline]
     pub(super) fn traced(&self, view: &View, key: &[u8], place: Place, found: bool) {
-        if self.trace.is_on() {
-            self.trace.note(&view.version, key, Outcome { place, found });
+        if self.statistics.trace.is_on() {
+            self.statistics.trace.note(&view.version, key, Outcome { place, found });
         }
     }
 
     /// Counts a lookup that a memtable answered.
     fn count_in_memory(&self, found: bool) {
-        self.counters.with(|shard| {
+        self.statistics.counters.with(|shard| {
             shard.gets.add(1);
             shard.found.add(u64::from(found));
             shard.memtable_hits.add(1);

@@ -94,7 +94,8 @@ impl Engine {
         let view = self.view.load();
         let seqno = at.unwrap_or_else(|| self.snapshots.visible());
         let mut found = vec![None; keys.len()];
-        let mut stops = vec![Place::Nowhere; if self.trace.is_on() { keys.len() } else { 0 }];
+        let mut stops =
+            vec![Place::Nowhere; if self.statistics.trace.is_on() { keys.len() } else { 0 }];
         let mut places: Vec<usize> = (0..keys.len()).collect();
         if view.memtables().any(|logged| !logged.memtable.is_empty()) {
             places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
@@ -112,7 +113,7 @@ impl Engine {
         for level in 0..LEVELS {
             self.search_level(level, &view.version.levels[level], &mut batch)?;
         }
-        self.counters.with(|shard| {
+        self.statistics.counters.with(|shard| {
             shard.gets.add(keys.len() as u64);
             shard.found.add(batch.found.iter().flatten().count() as u64);
             shard.memtable_hits.add(in_memory as u64);
@@ -173,7 +174,7 @@ impl Engine {
         ahead: usize,
         hashes: &[u64],
     ) -> Stretch<'t> {
-        let reader = self.tables.reader_if_open(file);
+        let reader = self.files.tables.reader_if_open(file);
         if let Some(table) = &reader
             && keys.len() < LINES_AHEAD
         {
@@ -199,7 +200,7 @@ impl Engine {
             }
             let table = match reader.take() {
                 Some(table) => table,
-                None => self.tables.reader(file)?,
+                None => self.files.tables.reader(file)?,
             };
             let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
             table.filters().ask_many(pending, hashes, &mut batch.scratch.said);
@@ -235,7 +236,7 @@ impl Engine {
             *any_decided = true;
         })?;
         let file = |request: &Request<'_>| run[request.table].as_ref().map(|stretch| stretch.file);
-        self.counters.with(|shard| {
+        self.statistics.counters.with(|shard| {
             count_reads(shard, &stats);
             for (request, Asked { verdict, is_found, .. }) in requests.iter().zip(asked.iter()) {
                 if file(request).is_some_and(|file| is_decided(file, *is_found, *seqno)) {
@@ -250,7 +251,7 @@ impl Engine {
                 && let Some(file) = file(request)
                 && is_decided(file, false, *seqno)
             {
-                self.counters.note_passed(level, verdict.kind, hashes[*at], file.number);
+                self.statistics.counters.note_passed(level, verdict.kind, hashes[*at], file.number);
             }
         }
         Ok(())

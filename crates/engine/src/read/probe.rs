@@ -72,7 +72,7 @@ impl<'a> Lookup<'a> {
     /// whose line is there.
     #[inline]
     fn probe(&self, fence: &Fence, tally: &mut Tally, found: &mut Option<Found>) -> Result<()> {
-        let table = self.engine.tables.reader(&fence.file)?;
+        let table = self.engine.files.tables.reader(&fence.file)?;
         let verdict = table.filters().ask(self.key, self.hash);
         table.filters().note_lines(fence.lines());
         if !verdict.maybe {
@@ -117,7 +117,12 @@ impl<'a> Lookup<'a> {
         } else if is_decided(file, false, self.seqno) {
             self.engine.count_maybe(*level, verdict, false);
             if is_of_keys {
-                self.engine.counters.note_passed(*level, verdict.kind, self.hash, file.number);
+                self.engine.statistics.counters.note_passed(
+                    *level,
+                    verdict.kind,
+                    self.hash,
+                    file.number,
+                );
             }
         }
         Ok(found)
@@ -160,7 +165,7 @@ impl Tally {
     #[inline]
     fn refuse(&mut self, engine: &Engine, level: usize, verdict: Verdict) {
         if self.refused == REFUSALS {
-            engine.counters.with(|shard| self.count_refusals(shard));
+            engine.statistics.counters.with(|shard| self.count_refusals(shard));
         }
         let Verdict { expected, kind, .. } = verdict;
         self.refusals[self.refused] = Refusal { expected, kind, level: level as u8 };
@@ -207,7 +212,7 @@ impl Engine {
         let Some(prefix) = extractor.believed(key) else { return Verdict::UNFILTERED };
         let verdict = table.ask_prefix(extractor, prefix, trommel_filter::hash(prefix));
         verdict.unwrap_or_else(|| {
-            self.counters.with(|shard| shard.prefix_unused.add(1));
+            self.statistics.counters.with(|shard| shard.prefix_unused.add(1));
             Verdict::UNFILTERED
         })
     }
@@ -215,14 +220,14 @@ impl Engine {
     /// Counts keys that a filter turned away.
     #[inline]
     pub(super) fn count_negatives(&self, level: usize, verdict: Verdict, keys: u64) {
-        self.counters.with(|shard| {
+        self.statistics.counters.with(|shard| {
             shard.filter(level, verdict.kind).count_negatives(keys, verdict.expected);
         });
     }
 
     /// Counts a key that a table had to be searched for.
     pub(super) fn count_maybe(&self, level: usize, verdict: Verdict, found: bool) {
-        self.counters.with(|shard| {
+        self.statistics.counters.with(|shard| {
             shard.filter(level, verdict.kind).count_maybe(found, verdict.expected);
         });
     }

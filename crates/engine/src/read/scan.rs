@@ -62,12 +62,12 @@ impl Pinned {
     fn cursor(&self, bounds: &SharedBounds) -> Result<VisibleCursor> {
         let (view, engine) = (&self.view, &self.store.engine);
         engine.access.check_open()?;
-        let trust_verified = engine.tables.read_mode().trusts_verified();
+        let trust_verified = engine.files.tables.read_mode().trusts_verified();
         let scan = ScanOptions { trust_verified, ..ScanOptions::default() };
         let gate = RangeGate::new(engine, bounds);
         let level_cursor = |level: usize, tables: Tables| {
             let gate = gate.as_ref().map(|gate| TableGate::new(gate, level, tables.len()));
-            let cursor = LevelCursor::new(tables, Arc::clone(&engine.tables), scan);
+            let cursor = LevelCursor::new(tables, Arc::clone(&engine.files.tables), scan);
             Source::Level(gate.into_iter().fold(cursor, LevelCursor::with_gate))
         };
         let (newest, runs) = (&view.version.levels[0], view.fences.sorted_runs());
@@ -75,7 +75,7 @@ impl Pinned {
         let mut sources = Vec::with_capacity(most);
         sources.extend(view.memtables().map(|logged| Source::memtable(&logged.memtable)));
         for table in newest.iter().filter(|table| table.meets(bounds)) {
-            let reader = engine.tables.reader(table)?;
+            let reader = engine.files.tables.reader(table)?;
             let gated = gate.is_some() && reader.filters().prefixes_part().is_some();
             sources.push(match gated {
                 true => level_cursor(0, Tables::List(vec![Arc::clone(table)])),

@@ -102,7 +102,7 @@ impl Drop for Written<'_> {
     fn drop(&mut self) {
         // After a failure whose effect on the manifest is unknown nothing is removed.
         if !self.is_installed && !self.engine.access.is_poisoned() {
-            let _ = self.engine.vfs.remove(&self.path);
+            let _ = self.engine.files.vfs.remove(&self.path);
         }
     }
 }
@@ -156,7 +156,7 @@ impl Engine {
         match task {
             Task::Keep => Ok(Done::Kept),
             Task::Drop => {
-                let bytes = self.tables.reader(table)?.footer().filter_bytes;
+                let bytes = self.files.tables.reader(table)?.footer().filter_bytes;
                 self.swap_filters(job, with_filters(table.meta(), logical, None, bytes))?;
                 Ok(Done::Dropped)
             }
@@ -174,7 +174,7 @@ impl Engine {
     }
 
     fn note_rebuilt(&self, number: u64, summary: &SidecarSummary, time: Duration) {
-        self.job_counters.count_rebuild(summary.bytes_read, summary.file_bytes, time);
+        self.statistics.jobs.count_rebuild(summary.bytes_read, summary.file_bytes, time);
         crate::events::filters_rebuilt(number, summary.keys, summary.file_bytes, time);
     }
 
@@ -209,16 +209,17 @@ impl Engine {
         filters: &FilterPlan,
         user: Option<UserFilterBuild>,
     ) -> std::result::Result<SidecarSummary, Stop> {
-        let number = self.new_file_number();
-        let path = sidecar_path(&self.dir, number);
+        let number = self.files.new_file_number();
+        let path = sidecar_path(&self.files.dir, number);
         // It reads for long: the filters that answer meanwhile may have to go.
-        let reader = self.tables.reader(&job.table)?.without_filters();
-        let file = self.tables.with_handles(|| self.vfs.create(&path));
+        let reader = self.files.tables.reader(&job.table)?.without_filters();
+        let file = self.files.tables.with_handles(|| self.files.vfs.create(&path));
         let file =
             file.map_err(|error| self.judge_write(Error::io(&path, "creating", error), &path))?;
         let mut written = Written { engine: self, path, is_installed: false };
-        let file = Box::new(LimitedFile::new(file, &self.limiter, FilterReason::Rebuild));
-        let mut memory = Construction::new(&self.memory);
+        let file =
+            Box::new(LimitedFile::new(file, &self.background.limiter, FilterReason::Rebuild));
+        let mut memory = Construction::new(&self.memory.shares);
         let user = user.map(|(policy, builder)| {
             let reader: Arc<dyn UserFilterReader> = Arc::new(policy);
             (reader, builder)
@@ -231,7 +232,7 @@ impl Engine {
             skip => skip,
         })?;
         drop(memory);
-        self.job_counters.count_fallbacks(summary.filter_fallbacks);
+        self.statistics.jobs.count_fallbacks(summary.filter_fallbacks);
         let before = job.table.built_bytes();
         if job.is_of_budget() && summary.filter_bytes > before - before / LEAST_GAIN {
             let now = summary.filter_bytes;
@@ -241,8 +242,8 @@ impl Engine {
             return Err(Stop::Skip(format!("the policy failed to build its filter: {why}")));
         }
         if !planted(Bug::TableDirNotSynced) {
-            let synced = self.vfs.sync_dir(&self.dir);
-            synced.map_err(|e| self.poison(Error::io(&self.dir, "making durable", e)))?;
+            let synced = self.files.vfs.sync_dir(&self.files.dir);
+            synced.map_err(|e| self.poison(Error::io(&self.files.dir, "making durable", e)))?;
         }
         let meta = with_filters(job.table.meta(), level, Some(number), summary.filter_bytes);
         self.swap_filters(job, meta)?;
@@ -255,7 +256,7 @@ impl Engine {
         if self.background.is_closing() {
             return Err(Stop::Failed(Error::Closed));
         }
-        let most = self.memory.construction_share(self.options.load().background_threads);
+        let most = self.memory.shares.construction_share(self.options.load().background_threads);
         if bytes > most {
             return Err(Stop::Skip(format!(
                 "building its filters takes more than the {most} bytes that memory_limit leaves for it"
@@ -278,7 +279,7 @@ impl Engine {
         if planted(Bug::SidecarRemovedEarly)
             && let Some(old) = job.table.filter_sidecar
         {
-            let _ = self.vfs.remove(&sidecar_path(&self.dir, old));
+            let _ = self.files.vfs.remove(&sidecar_path(&self.files.dir, old));
         }
         let level = job.level as u8;
         let number = meta.number;
@@ -288,7 +289,7 @@ impl Engine {
             ..VersionEdit::default()
         };
         self.install(edit, Some(JobStep::Ends(job.id)), None)?;
-        self.tables.forget_unusable(number);
+        self.files.tables.forget_unusable(number);
         Ok(())
     }
 }

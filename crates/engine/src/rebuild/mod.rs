@@ -149,7 +149,7 @@ impl Engine {
         planned: Option<&Planned>,
     ) -> Result<Option<TableRebuild>> {
         let task = self.rebuild_of(version, physical, table, planned)?;
-        let reader = self.tables.reader(table)?;
+        let reader = self.files.tables.reader(table)?;
         let mut cost = TableRebuild {
             table: table.number,
             level: logical_level(version, physical).0,
@@ -192,7 +192,7 @@ impl Engine {
         let (level, is_last) = logical_level(version, physical);
         let purpose = purpose_of(table);
         let options = self.options.load();
-        let reader = self.tables.reader(table)?;
+        let reader = self.files.tables.reader(table)?;
         let filters = reader.filters();
         let planned = planned.and_then(|planned| planned.get(&table.number)).copied();
         if planned.is_none() && options.filters.budget().is_some() {
@@ -252,7 +252,7 @@ impl Engine {
 
     /// Gives these tables their turn, and waits until all had it.
     fn rebuild_tables(&self, tables: VecDeque<u64>) -> Result<FilterRebuildReport> {
-        let awaited = self.limiter.awaits(AwaitedWork::All);
+        let awaited = self.background.limiter.awaits(AwaitedWork::All);
         let ticket = {
             let mut state = lock(&self.background.state);
             let ticket = state.ticket();

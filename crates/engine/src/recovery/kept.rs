@@ -45,7 +45,7 @@ impl Engine {
         if let Err(error) = &opened
             && may_keep
             && holds_any
-            && room::is_short(error, &self.dir)
+            && room::is_short(error, &self.files.dir)
         {
             let error = error.clone();
             self.remove_new(before);
@@ -56,7 +56,7 @@ impl Engine {
             }
         }
         opened.map_err(|error| {
-            if room::may_be_in_force(&error, &self.dir) {
+            if room::may_be_in_force(&error, &self.files.dir) {
                 return error;
             }
             // The files of this opening are removed before it is said how many bytes are free.
@@ -65,14 +65,14 @@ impl Engine {
                 true => room::Needed::ForNewFiles(&recovered.state),
                 false => room::Needed::ForLogs(plan.bytes()),
             };
-            room::with_room(error, &*self.vfs, &self.dir, needed)
+            room::with_room(error, &*self.files.vfs, &self.files.dir, needed)
         })
     }
 
     fn replay_to(&self, target: Target, plan: &Plan, recovered: &Recovered) -> Result<()> {
         let replayed = self.replay(plan, recovered.state.clone(), target)?;
         if planted(Bug::ReplayedLogsRemovedEarly) {
-            let _ = self.vfs.remove(&log_path(&self.dir, plan.newest()));
+            let _ = self.files.vfs.remove(&log_path(&self.files.dir, plan.newest()));
         }
         self.put_in_force(plan, replayed)
     }
@@ -80,8 +80,8 @@ impl Engine {
     /// Makes the logs durable; whether the file system can.
     fn sync_kept(&self, plan: &Plan) -> Result<bool> {
         for number in plan.logs() {
-            let path = log_path(&self.dir, number);
-            match self.vfs.sync_file(&path) {
+            let path = log_path(&self.files.dir, number);
+            match self.files.vfs.sync_file(&path) {
                 Err(source) if source.kind() == io::ErrorKind::Unsupported => return Ok(false),
                 synced => synced.map_err(|source| Error::io(&path, "making durable", source))?,
             }
@@ -93,10 +93,10 @@ impl Engine {
     fn keep_logs(&self, plan: &Plan, recovered: &Recovered, error: &Error) -> Result<()> {
         if self.recovery.dropped.is_empty() {
             for orphan in &self.recovery.orphans {
-                let _ = self.vfs.remove(orphan);
+                let _ = self.files.vfs.remove(orphan);
             }
         }
-        let view = first_view(recovered, &self.arenas);
+        let view = first_view(recovered, &self.memory.arenas);
         lock(&self.writes.leader).write_to(Arc::clone(&view.active));
         self.replace_view(|_| view);
         self.replay_to(Target::Memory, plan, recovered)?;

@@ -40,13 +40,13 @@ impl Engine {
         if self.options.load().read_only {
             return;
         }
-        let Ok(now) = self.vfs.list(&self.dir) else { return };
+        let Ok(now) = self.files.vfs.list(&self.files.dir) else { return };
         let is_new = |entry: &&DirEntry| {
             let is_ours = Numbered::parse(&entry.name).is_some() || entry.name == CURRENT_TMP;
             is_ours && entry.is_file && before.iter().all(|old| old.name != entry.name)
         };
         for entry in now.iter().filter(is_new) {
-            let _ = self.vfs.remove(&self.dir.join(&entry.name));
+            let _ = self.files.vfs.remove(&self.files.dir.join(&entry.name));
         }
     }
 
@@ -54,7 +54,7 @@ impl Engine {
     pub(super) fn remove_leftovers(&self, listing: &[DirEntry]) {
         let view = self.view.load();
         let tables: HashSet<u64> = view.version.tables().map(|(_, table)| table.number).collect();
-        let manifest = lock(&self.manifest).as_ref().map(Manifest::number);
+        let manifest = lock(&self.files.manifest).as_ref().map(Manifest::number);
         for entry in listing.iter().filter(|entry| entry.is_file) {
             let needed = match Numbered::parse(&entry.name) {
                 None if planted(Bug::ForeignFileRemoved) => {
@@ -73,7 +73,7 @@ impl Engine {
                 }
             };
             if !needed {
-                self.graveyard.add(self.dir.join(&entry.name));
+                self.files.graveyard.add(self.files.dir.join(&entry.name));
             }
         }
         // Nothing is kept yet, so there is nothing to rest from later.

@@ -316,7 +316,7 @@ impl Engine {
     fn publish(&self, seqno: SeqNo) {
         self.snapshots.publish(seqno);
         self.writes.publication.tell();
-        if self.memory.has_ceiling() {
+        if self.memory.shares.has_ceiling() {
             self.account_memtables();
         }
     }

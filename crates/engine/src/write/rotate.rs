@@ -26,7 +26,7 @@ impl Engine {
         if leader.active.memtable.is_empty() {
             return Ok(());
         }
-        let number = self.new_file_number();
+        let number = self.files.new_file_number();
         if let Some(old) = &mut leader.log {
             let old_number = leader.active.log_number;
             let fresh = self.create_log(number, old_number)?;
@@ -34,7 +34,7 @@ impl Engine {
             self.writes.rotated.add(old_number, std::mem::replace(old, fresh));
         }
         // What is to come is most likely like what came.
-        let memtable = Arc::new(Memtable::following(&self.arenas, &leader.active.memtable));
+        let memtable = Arc::new(Memtable::following(&self.memory.arenas, &leader.active.memtable));
         let active =
             Arc::new(LoggedMemtable { memtable, log_number: number, earlier_logs: Vec::new() });
         leader.active = Arc::clone(&active);
@@ -56,18 +56,18 @@ impl Engine {
     /// it.
     pub(crate) fn try_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
         self.check_lock()?;
-        let path = log_path(&self.dir, number);
+        let path = log_path(&self.files.dir, number);
         let header = crate::log::FileHeader {
             kind: crate::log::FileKind::Log,
             number,
             salt: crate::env::random_u64(),
-            store_id: self.store_id,
+            store_id: self.files.store_id,
             previous,
         };
-        let create = || LogWriter::create(&*self.vfs, &path, &header);
+        let create = || LogWriter::create(&*self.files.vfs, &path, &header);
         let mut created = create();
         if created.as_ref().is_err_and(Error::is_out_of_handles) {
-            self.tables.release_handles();
+            self.files.tables.release_handles();
             self.take_back_log(&path)?;
             created = create();
         }
@@ -76,7 +76,7 @@ impl Engine {
 
     /// Creates log `number`, the successor of log `previous`, in a store that is in use.
     fn create_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
-        let path = log_path(&self.dir, number);
+        let path = log_path(&self.files.dir, number);
         match self.try_log(number, previous) {
             // Nothing was written yet: the write is refused, and the store goes on as it was.
             Err(error) if error.is_out_of_handles() => {
@@ -99,7 +99,7 @@ impl Engine {
     /// same predecessor, it would be damage; and one that names it would be alone, should its entry
     /// never become durable.
     fn take_back_log(&self, path: &Path) -> Result<()> {
-        match self.vfs.remove(path) {
+        match self.files.vfs.remove(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
                 Err(self.poison(Error::on(path)(error)))
             }
@@ -155,7 +155,7 @@ impl Engine {
 
     /// As [`Engine::write_out`], whatever waits to be merged.
     pub(super) fn write_out_now(&self) -> Result<bool> {
-        let awaited = self.limiter.awaits(AwaitedWork::Flushes);
+        let awaited = self.background.limiter.awaits(AwaitedWork::Flushes);
         let newest = self.exclusively(|leader| {
             self.rotate(leader)?;
             Ok(self.view.load().frozen.first().map(|newest| newest.log_number))
@@ -358,10 +358,10 @@ mod tests {
         let db = Db::open("db", options).unwrap();
         db.put("key", "value").unwrap();
         let engine = db.engine();
-        let next = engine.next_file_number.load(Ordering::Relaxed);
-        let path = log_path(&engine.dir, next);
-        engine.vfs.create(&path).unwrap().append(b"somebody's").unwrap();
+        let next = engine.files.next_file_number.load(Ordering::Relaxed);
+        let path = log_path(&engine.files.dir, next);
+        engine.files.vfs.create(&path).unwrap().append(b"somebody's").unwrap();
         engine.exclusively(|leader| engine.rotate(leader)).unwrap_err();
-        assert_eq!(engine.vfs.read(&path, 100).unwrap(), b"somebody's");
+        assert_eq!(engine.files.vfs.read(&path, 100).unwrap(), b"somebody's");
     }
 }

@@ -55,7 +55,7 @@ impl Engine {
 
     /// Whether a writer is to do something for other stores before it writes.
     pub(super) fn is_in_the_way(&self) -> bool {
-        self.writes.freeze_soon.load(Ordering::Relaxed) || self.memory.memtables_are_heavy()
+        self.writes.freeze_soon.load(Ordering::Relaxed) || self.memory.shares.memtables_are_heavy()
     }
 
     /// Does it.
@@ -64,7 +64,7 @@ impl Engine {
             self.rotate(leader)?;
             self.work_inline()?;
         }
-        if self.memory.memtables_are_heavy() {
+        if self.memory.shares.memtables_are_heavy() {
             self.stall(Cause::Memtables, |_| {
                 env::sleep(LONGEST_DELAY);
                 Ok(())

@@ -135,14 +135,14 @@ impl Engine {
         cause: Cause,
         wait: impl FnOnce(&WaitingCaller<'_>) -> Result<()>,
     ) -> Result<Duration> {
-        let awaited = self.limiter.awaits(match cause {
+        let awaited = self.background.limiter.awaits(match cause {
             Cause::Memtables => AwaitedWork::Flushes,
             Cause::Level0 | Cause::Debt => AwaitedWork::All,
         });
         let start = env::now();
         let outcome = wait(&awaited);
         let took = start.elapsed();
-        self.job_counters.add(cause, took);
+        self.statistics.jobs.add(cause, took);
         outcome.map(|()| took)
     }
 }

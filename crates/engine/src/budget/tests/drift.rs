@@ -65,7 +65,7 @@ fn what_is_damaged_cannot_be_used() {
     let db = changed(&vfs, "paired:4", "budget=10/key");
     let mut places = Vec::new();
     for (_, table) in db.engine().version().tables() {
-        let reader = db.engine().tables.reader(table).unwrap();
+        let reader = db.engine().files.tables.reader(table).unwrap();
         places.push((table.number, reader.footer().filter_offset()));
     }
     db.close().unwrap();

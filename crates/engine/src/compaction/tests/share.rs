@@ -141,7 +141,7 @@ fn a_failure_of_anyone_leaves_no_table_behind() {
             break;
         }
         assert!(outcome.is_err_and(|error| error.is_shortage()), "after {calls} tables");
-        let entries = disk.list(&db.engine().dir).unwrap();
+        let entries = disk.list(&db.engine().files.dir).unwrap();
         let files: BTreeSet<String> = entries
             .iter()
             .filter_map(|entry| Some(entry.name.to_str()?.to_owned()))

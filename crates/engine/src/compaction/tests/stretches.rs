@@ -187,7 +187,7 @@ fn twice(db: &Db) -> usize {
     let engine = db.engine();
     let (mut all, mut count) = (HashSet::new(), 0);
     for (_, table) in engine.version().tables() {
-        let reader = engine.tables.reader(table).unwrap();
+        let reader = engine.files.tables.reader(table).unwrap();
         let mut cursor = reader.cursor(ScanOptions::default());
         cursor.seek_to_first().unwrap();
         while let Some(entry) = cursor.entry() {

@@ -1,0 +1,38 @@
+//! The files of an open store: where they are, what numbers they get, and which of them are in use.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use trommel_vfs::Vfs;
+
+use crate::files::graveyard::Graveyard;
+use crate::log::LogEnds;
+use crate::manifest::active::Manifest;
+use crate::sync::{AtomicU64, Mutex};
+use crate::version::TableCache;
+
+/// The files of an open store.
+#[derive(Debug)]
+pub(crate) struct StoreFiles {
+    /// The store's directory.
+    pub(crate) dir: PathBuf,
+    pub(crate) vfs: Arc<dyn Vfs>,
+    pub(crate) store_id: u64,
+    pub(crate) next_file_number: AtomicU64,
+    /// Open tables.
+    pub(crate) tables: Arc<TableCache>,
+    /// Obsolete files that are yet to be removed.
+    pub(crate) graveyard: Arc<Graveyard>,
+    /// None in a read-only store.
+    pub(crate) manifest: Mutex<Option<Manifest>>,
+    /// Where logs ended when the store was opened, as its manifest said.
+    pub(crate) log_ends: LogEnds,
+}
+
+impl StoreFiles {
+    /// A number that no file of this store has had.
+    pub(crate) fn new_file_number(&self) -> u64 {
+        self.next_file_number.fetch_add(1, Ordering::Relaxed)
+    }
+}

@@ -131,7 +131,7 @@ fn write_record(text: &mut String, title: &str, path: &str, record: &Value) {
     let _ = write!(
         text,
         "\n## {title}\n\n`{}`, commit {commit}, {}, on {} cores ({}), {}; {:.1} minutes, seeds from \
-         {} to {}. Runs of lanes that passed: {}; that failed: {}. All of it: [{name}]({name}).\n\n",
+         {} to {}. Runs of lanes that passed: {}; that failed: {}. All of it: [{name}](../../{path}).\n\n",
         said("/command"),
         said("/date"),
         said("/machine/cores"),

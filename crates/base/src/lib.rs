@@ -18,6 +18,7 @@
 pub mod checksum;
 pub mod codec;
 pub mod cursor;
+pub mod cursor_hints;
 pub mod entry;
 pub mod planted;
 mod slice;
@@ -29,7 +30,8 @@ use std::path::{Path, PathBuf};
 
 pub use checksum::Checksum;
 pub use codec::Decoder;
-pub use cursor::{Aim, Cursor, Stage};
+pub use cursor::Cursor;
+pub use cursor_hints::{Aim, CursorHints, Stage};
 pub use entry::{
     EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, compare_internal, compare_keys,
     first_word, first_words, key_behind, same_bytes,

@@ -65,7 +65,7 @@ use std::sync::atomic::Ordering::Relaxed;
 
 use trommel_base::sync::linked::AtomicUsize;
 use trommel_base::sync::{Mutex, MutexGuard, lock};
-use trommel_base::{Cursor, EntryKind, EntryRef, SeqNo};
+use trommel_base::{Cursor, CursorHints, EntryKind, EntryRef, SeqNo};
 
 use arena::Arena;
 pub use arena::{ArenaPool, LARGEST_CHUNK};
@@ -350,6 +350,8 @@ impl Cursor for MemtableCursor {
         self.walk.slot().map(Slot::entry)
     }
 }
+
+impl CursorHints for MemtableCursor {}
 
 impl fmt::Debug for MemtableCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

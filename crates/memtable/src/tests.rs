@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::thread;
 
-use trommel_base::{Cursor, EntryKind, EntryRef, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
+use trommel_base::{Cursor, CursorHints, EntryKind, EntryRef, MAX_KEY_BYTES, MAX_SEQNO, SeqNo};
 
 use crate::{ArenaPool, Memtable, MemtableCursor};
 

@@ -4,7 +4,7 @@ use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_base::{Cursor as _, EntryKind, SeqNo, Slice};
+use trommel_base::{Cursor as _, CursorHints, EntryKind, SeqNo, Slice};
 use trommel_sstable::format::{BlockKind, Footer, VERSION};
 use trommel_sstable::{
     BlockCache, BlockInfo, Expected, FilterLabel, FilterState, Properties, ScanOptions,

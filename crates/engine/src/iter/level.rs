@@ -4,7 +4,7 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::{Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
+use trommel_base::{Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
 use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
@@ -265,20 +265,6 @@ impl Cursor for LevelCursor {
         })
     }
 
-    fn await_seek(&mut self, key: &[u8], aim: Aim, stage: Stage) -> bool {
-        // A gate is asked once, by the seek; and where all of a block is copied nothing is to be
-        // asked for.
-        if self.gate.is_some() || self.cache.read_mode().copies_for_walks() {
-            return false;
-        }
-        if stage == Stage::Find {
-            let Some((at, direction)) = self.tables.sought(key, aim) else { return false };
-            // What goes wrong here goes wrong in the seek.
-            let _ = self.open(at, direction);
-        }
-        self.cursor.as_mut().is_some_and(|cursor| cursor.await_seek(key, aim, stage))
-    }
-
     #[inline]
     fn next(&mut self) -> Result<()> {
         let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
@@ -298,6 +284,27 @@ impl Cursor for LevelCursor {
     }
 
     #[inline]
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        self.cursor.as_ref()?.entry()
+    }
+}
+
+impl CursorHints for LevelCursor {
+    fn prefetch_seek(&mut self, key: &[u8], aim: Aim, stage: Stage) -> bool {
+        // A gate is asked once, by the seek; and where all of a block is copied nothing is to be
+        // asked for.
+        if self.gate.is_some() || self.cache.read_mode().copies_for_walks() {
+            return false;
+        }
+        if stage == Stage::Find {
+            let Some((at, direction)) = self.tables.sought(key, aim) else { return false };
+            // What goes wrong here goes wrong in the seek.
+            let _ = self.open(at, direction);
+        }
+        self.cursor.as_mut().is_some_and(|cursor| cursor.prefetch_seek(key, aim, stage))
+    }
+
+    #[inline]
     fn next_at_hand(&mut self) -> Option<KeyHead> {
         self.cursor.as_mut()?.next_at_hand()
     }
@@ -305,11 +312,6 @@ impl Cursor for LevelCursor {
     #[inline]
     fn prev_at_hand(&mut self) -> Option<KeyHead> {
         self.cursor.as_mut()?.prev_at_hand()
-    }
-
-    #[inline]
-    fn entry(&self) -> Option<EntryRef<'_>> {
-        self.cursor.as_ref()?.entry()
     }
 
     #[inline]
@@ -324,10 +326,10 @@ impl Cursor for LevelCursor {
 
     #[inline]
     fn begins_key(&self) -> bool {
-        self.cursor.as_ref().is_some_and(Cursor::begins_key)
+        self.cursor.as_ref().is_some_and(CursorHints::begins_key)
     }
 
     fn shared_value(&self) -> Option<Slice> {
-        self.cursor.as_ref().and_then(Cursor::shared_value)
+        self.cursor.as_ref().and_then(CursorHints::shared_value)
     }
 }

@@ -27,7 +27,9 @@
 
 use std::cmp::Ordering;
 
-use trommel_base::{Aim, Cursor, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
+use trommel_base::{
+    Aim, Cursor, CursorHints, EntryKind, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage,
+};
 
 mod visit;
 
@@ -35,7 +37,7 @@ pub(crate) use visit::{Leaved, Offered};
 
 /// The entries of all its sources, in order.
 #[derive(Debug)]
-pub(crate) struct MergeCursor<C: Cursor> {
+pub(crate) struct MergeCursor<C: CursorHints> {
     sources: Vec<C>,
     heads: Vec<Head>,
     /// All sources in the order in which their entries come. What the first one stands on is in its
@@ -141,7 +143,7 @@ enum Direction {
     Backward,
 }
 
-impl<C: Cursor> MergeCursor<C>
+impl<C: CursorHints> MergeCursor<C>
 where
     C::Error: Clone,
 {
@@ -263,9 +265,9 @@ where
     }
 
     /// Has all sources ask for what they will wait for, before any of them waits.
-    fn await_seek_all(&mut self, key: &[u8], aim: Aim) {
-        for stage in [Stage::Find, Stage::Reach, Stage::Ask] {
-            let asked = self.sources.iter_mut().map(|source| source.await_seek(key, aim, stage));
+    fn prefetch_seek_all(&mut self, key: &[u8], aim: Aim) {
+        for stage in [Stage::Find, Stage::Reach, Stage::Prefetch] {
+            let asked = self.sources.iter_mut().map(|source| source.prefetch_seek(key, aim, stage));
             // One that asks alone waits for as long.
             if asked.map(usize::from).sum::<usize>() < 2 {
                 return;
@@ -458,7 +460,7 @@ where
     }
 }
 
-impl<C: Cursor> Cursor for MergeCursor<C>
+impl<C: CursorHints> Cursor for MergeCursor<C>
 where
     C::Error: Clone,
 {
@@ -473,12 +475,12 @@ where
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), C::Error> {
-        self.await_seek_all(key, Aim::From);
+        self.prefetch_seek_all(key, Aim::From);
         self.seek_all(Direction::Forward, |source| source.seek(key, seqno))
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<(), C::Error> {
-        self.await_seek_all(key, Aim::Before);
+        self.prefetch_seek_all(key, Aim::Before);
         self.seek_all(Direction::Backward, |source| source.seek_before(key))
     }
 
@@ -496,7 +498,12 @@ where
     fn entry(&self) -> Option<EntryRef<'_>> {
         self.source()?.entry()
     }
+}
 
+impl<C: CursorHints> CursorHints for MergeCursor<C>
+where
+    C::Error: Clone,
+{
     #[inline]
     fn internal_key(&self) -> Option<InternalKey<'_>> {
         self.source()?.internal_key()

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
+use trommel_base::{Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
 use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
@@ -46,10 +46,6 @@ impl Cursor for Source {
         each!(self, cursor => Ok(cursor.seek_before(key)?))
     }
 
-    fn await_seek(&mut self, key: &[u8], aim: Aim, stage: Stage) -> bool {
-        each!(self, cursor => cursor.await_seek(key, aim, stage))
-    }
-
     #[inline]
     fn next(&mut self) -> Result<()> {
         each!(self, cursor => Ok(cursor.next()?))
@@ -61,6 +57,17 @@ impl Cursor for Source {
     }
 
     #[inline]
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        each!(self, cursor => cursor.entry())
+    }
+}
+
+impl CursorHints for Source {
+    fn prefetch_seek(&mut self, key: &[u8], aim: Aim, stage: Stage) -> bool {
+        each!(self, cursor => cursor.prefetch_seek(key, aim, stage))
+    }
+
+    #[inline]
     fn next_at_hand(&mut self) -> Option<KeyHead> {
         each!(self, cursor => cursor.next_at_hand())
     }
@@ -68,11 +75,6 @@ impl Cursor for Source {
     #[inline]
     fn prev_at_hand(&mut self) -> Option<KeyHead> {
         each!(self, cursor => cursor.prev_at_hand())
-    }
-
-    #[inline]
-    fn entry(&self) -> Option<EntryRef<'_>> {
-        each!(self, cursor => cursor.entry())
     }
 
     #[inline]

@@ -15,7 +15,7 @@ use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{
-    Cursor, EntryKind, KeyHead, MAX_SEQNO, SeqNo, Slice, SliceBuffer, compare_keys,
+    Cursor, CursorHints, EntryKind, KeyHead, MAX_SEQNO, SeqNo, Slice, SliceBuffer, compare_keys,
 };
 use trommel_sstable::ReadStats;
 

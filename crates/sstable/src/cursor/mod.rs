@@ -28,7 +28,9 @@ mod reading;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
-use trommel_base::{Aim, Cursor, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage, first_words};
+use trommel_base::{
+    Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage, first_words,
+};
 use trommel_vfs::SharedMap;
 
 use crate::Error;
@@ -338,25 +340,6 @@ impl Cursor for TableCursor {
         }
     }
 
-    fn await_seek(&mut self, key: &[u8], _: Aim, stage: Stage) -> bool {
-        let Blocks { source, index, map } = &self.table;
-        if source.mapped && map.is_none() {
-            // The whole block is copied, which takes no longer without a prefetch.
-            return false;
-        }
-        if stage == Stage::Find {
-            // An error here is returned by the seek.
-            let found = index.find(key, source, &mut self.reading.stats);
-            let found = found.ok().flatten();
-            self.sought = found.map(|(_, at)| Sought { key: short(key), at });
-        } else if let Some(Sought { at, .. }) = self.sought
-            && let Some(leaf) = index.loaded_leaf(at.leaf)
-        {
-            self.reading.await_block(source, index.locate(leaf, at), stage);
-        }
-        self.sought.is_some()
-    }
-
     #[inline]
     fn next(&mut self) -> Result<(), Error> {
         if !self.valid {
@@ -377,6 +360,34 @@ impl Cursor for TableCursor {
     }
 
     #[inline]
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        let InternalKey { key, seqno, kind } = self.internal_key()?;
+        let value = self.view()?.payload.get(self.stand.value())?;
+        Some(EntryRef { key, seqno, kind, value })
+    }
+}
+
+impl CursorHints for TableCursor {
+    fn prefetch_seek(&mut self, key: &[u8], _: Aim, stage: Stage) -> bool {
+        let Blocks { source, index, map } = &self.table;
+        if source.mapped && map.is_none() {
+            // The whole block is copied, which takes no longer without a prefetch.
+            return false;
+        }
+        if stage == Stage::Find {
+            // An error here is returned by the seek.
+            let found = index.find(key, source, &mut self.reading.stats);
+            let found = found.ok().flatten();
+            self.sought = found.map(|(_, at)| Sought { key: short(key), at });
+        } else if let Some(Sought { at, .. }) = self.sought
+            && let Some(leaf) = index.loaded_leaf(at.leaf)
+        {
+            self.reading.await_block(source, index.locate(leaf, at), stage);
+        }
+        self.sought.is_some()
+    }
+
+    #[inline]
     fn next_at_hand(&mut self) -> Option<KeyHead> {
         if !self.valid || self.reading.checks_order() {
             return None;
@@ -394,13 +405,6 @@ impl Cursor for TableCursor {
         let head = self.stand.prev_at_hand()?;
         self.reading.step();
         Some(head)
-    }
-
-    #[inline]
-    fn entry(&self) -> Option<EntryRef<'_>> {
-        let InternalKey { key, seqno, kind } = self.internal_key()?;
-        let value = self.view()?.payload.get(self.stand.value())?;
-        Some(EntryRef { key, seqno, kind, value })
     }
 
     #[inline]

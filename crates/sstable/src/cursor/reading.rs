@@ -161,7 +161,7 @@ impl Reading {
                 }
             }
             // Compressed blocks come from the cache all the same.
-            Stage::Ask => match source.raw_in_map(wanted.handle) {
+            Stage::Prefetch => match source.raw_in_map(wanted.handle) {
                 Ok(Some(stored)) => ask_for_columns(stored),
                 _ => wanted.prefetch_block(),
             },

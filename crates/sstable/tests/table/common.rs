@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_base::{Cursor, EntryKind, SeqNo};
+use trommel_base::{CursorHints, EntryKind, SeqNo};
 use trommel_filter::FilterSpec;
 use trommel_sstable::{
     BlockCache, Compression, Error, Expected, Table, TableBuilder, TableConfig, TableOptions,
@@ -168,7 +168,7 @@ pub(crate) fn model_at(entries: &[Entry], seqno: SeqNo) -> BTreeMap<&[u8], &Entr
 }
 
 /// Where the cursor stands, as an owned entry.
-pub(crate) fn standing<C: Cursor>(cursor: &C) -> Option<Entry> {
+pub(crate) fn standing<C: CursorHints>(cursor: &C) -> Option<Entry> {
     let entry = cursor.entry()?;
     assert_eq!(cursor.value(), entry.value);
     Some(Entry {

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Cursor, MAX_SEQNO};
+use trommel_base::{Cursor, CursorHints, MAX_SEQNO};
 use trommel_sstable::format::{
     BlockKind, FOOTER_BYTES, FRAME_BYTES, INDEX_HEADER_BYTES, VERSION, block_checksum,
     footer_checksum,

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use tempfile::TempDir;
-use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
+use trommel_base::{Cursor, CursorHints, EntryKind, MAX_SEQNO};
 use trommel_sstable::{
     BlockCache, Compression, Error, Found, ReadStats, Request, ScanOptions, Table, TableBuilder,
     TableCursor, TableOptions, get_many,

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Aim, Cursor, MAX_SEQNO, Stage};
+use trommel_base::{Aim, Cursor, CursorHints, MAX_SEQNO, Stage};
 use trommel_sstable::{
     BlockCache, Compression, FilterState, ReadStats, Request, ScanOptions, Table, TableOptions,
     get_many,
@@ -80,8 +80,8 @@ fn check_walk(
         };
         if random.below(2) > 0 {
             let awaited = if random.below(4) > 0 { key.clone() } else { random_key(random) };
-            for stage in [Stage::Find, Stage::Reach, Stage::Ask] {
-                cursor.await_seek(&awaited, Aim::From, stage);
+            for stage in [Stage::Find, Stage::Reach, Stage::Prefetch] {
+                cursor.prefetch_seek(&awaited, Aim::From, stage);
             }
         }
         match random.below(12) {

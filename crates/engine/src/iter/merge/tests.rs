@@ -2,7 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use trommel_base::{Cursor, EntryKind, EntryRef, KeyHead, MAX_SEQNO, SeqNo, compare_internal};
+use trommel_base::{
+    Cursor, CursorHints, EntryKind, EntryRef, KeyHead, MAX_SEQNO, SeqNo, compare_internal,
+};
 
 use super::{Leaved, Mark, MergeCursor, Offered};
 
@@ -78,6 +80,13 @@ impl Cursor for ListCursor {
         self.at.map_or(Ok(()), |at| self.stand(at.checked_sub(1)))
     }
 
+    fn entry(&self) -> Option<EntryRef<'_>> {
+        let (key, seqno) = &self.entries[self.at?];
+        Some(EntryRef { key, seqno: *seqno, kind: EntryKind::Put, value: key })
+    }
+}
+
+impl CursorHints for ListCursor {
     /// Of short keys, as cursors over blocks do.
     fn next_at_hand(&mut self) -> Option<KeyHead> {
         self.at_hand(self.at? + 1)
@@ -90,11 +99,6 @@ impl Cursor for ListCursor {
     /// Known of every other entry.
     fn begins_key(&self) -> bool {
         self.at.is_some_and(|at| at % 2 == 0) && self.begins()
-    }
-
-    fn entry(&self) -> Option<EntryRef<'_>> {
-        let (key, seqno) = &self.entries[self.at?];
-        Some(EntryRef { key, seqno: *seqno, kind: EntryKind::Put, value: key })
     }
 }
 
@@ -259,7 +263,7 @@ fn a_visitor_is_lent_what_steps_would_show() {
                 assert_eq!(list.head().map(|head| Mark::of_head(&head)), Some(left));
                 let moved = if backward { list.prev() } else { list.next() };
                 moved.unwrap();
-                pass_to(&mut list, Cursor::head(&merge), last, backward);
+                pass_to(&mut list, CursorHints::head(&merge), last, backward);
             }
             assert_eq!(merge.entry(), list.entry(), "seed {seed}, step {step}, {taken} visited");
         }
@@ -324,7 +328,9 @@ impl Cursor for ChainCursor {
     fn entry(&self) -> Option<EntryRef<'_>> {
         self.lists[self.at].entry()
     }
+}
 
+impl CursorHints for ChainCursor {
     fn begins_key(&self) -> bool {
         // Of the first in a list that cannot be told.
         self.lists[self.at].at != Some(0) && self.lists[self.at].begins_key()

@@ -16,7 +16,7 @@
 //!
 //! Called by the walk over what is visible.
 
-use trommel_base::{Cursor, EntryRef, KeyHead, MAX_SEQNO, SeqNo};
+use trommel_base::{Cursor, CursorHints, EntryRef, KeyHead, MAX_SEQNO, SeqNo};
 
 use super::{Direction, Head, Mark, MergeCursor, NOBODY, Place, SHOWN_BYTES, STEPS_BEFORE_RESEEK};
 
@@ -36,9 +36,9 @@ pub(crate) enum Offered {
 }
 
 /// A cursor that stands in one of several tables.
-pub(crate) trait Leaved: Cursor {
+pub(crate) trait Leaved: CursorHints {
     /// A cursor over one table.
-    type Leaf: Cursor;
+    type Leaf: CursorHints;
 
     /// The cursor over the table that it stands in, which may be moved: where that is off its end
     /// then, the next movement of the whole goes on behind that table; where it failed, the whole
@@ -134,7 +134,7 @@ struct Leaves<'a, L> {
     limit: Option<Rank>,
 }
 
-impl<'a, L: Cursor> Leaves<'a, L> {
+impl<'a, L: CursorHints> Leaves<'a, L> {
     /// Those of `sources` that stand on an entry: all of them, or the first ones in their `order`.
     #[inline]
     fn new<C: Leaved<Leaf = L>>(
@@ -262,7 +262,7 @@ impl<'a, L: Cursor> Leaves<'a, L> {
 
 /// Moves `leaf` and returns where it stands then, if it stands on an entry.
 #[inline(never)]
-fn moved<L: Cursor>(leaf: &mut L, direction: Direction) -> Result<Option<KeyHead>, L::Error> {
+fn moved<L: CursorHints>(leaf: &mut L, direction: Direction) -> Result<Option<KeyHead>, L::Error> {
     step(leaf, direction)?;
     Ok(leaf.head())
 }

@@ -282,7 +282,7 @@ impl Engine {
             return Judged::Retried { pause, failures: trouble.failed_in_a_row() };
         }
         trouble.note(error.clone(), env::now());
-        let is_first = self.access.refuse_writes(&error);
+        let is_first = self.access.refuse_writes(error);
         // They look at the poison too.
         self.writes.publication.tell();
         if is_first { Judged::Poisons } else { Judged::Noted }

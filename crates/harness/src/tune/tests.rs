@@ -371,7 +371,7 @@ fn the_page_names_every_field() {
 /// The plans that come with the program can be read.
 #[test]
 fn the_plans_at_hand_are_plans() {
-    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plans");
+    let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/plans");
     let mut seen = 0;
     for entry in std::fs::read_dir(dir).unwrap() {
         let path = entry.unwrap().path();

@@ -2,7 +2,7 @@
 //! its keys.
 //!
 //! ```sh
-//! cargo run --release -p trommel --example memtable_filter -- [KEYS] [SPEC] [ROUNDS]
+//! cargo run --release -p trommel-tests --example memtable_filter -- [KEYS] [SPEC] [ROUNDS]
 //! ```
 //! KEYS (default 400000) 16-byte keys with values of 100 bytes are in a memtable, and in a filter
 //! of SPEC (default `blocked:10`). Each of ROUNDS (default 5) prints the nanoseconds a key of

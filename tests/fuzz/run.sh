@@ -46,9 +46,13 @@ one() {
   local target=$1 seconds=$seconds seeds log begin
   export TROMMEL_FUZZ_TARGET=$target
   seeds=$(mktemp -d)
-  TROMMEL_FUZZ_SEEDS=$seeds "$program" 2>/dev/null
-  mkdir -p "corpus/$target" "findings/$target" "regressions/$target"
   log=$seeds.log
+  if ! TROMMEL_FUZZ_SEEDS=$seeds "$program" >"$log" 2>&1; then
+    tail -n 30 "$log" >&2
+    echo "error: the seeds of $target were not written" >&2
+    return 1
+  fi
+  mkdir -p "corpus/$target" "findings/$target" "regressions/$target"
   begin=$(date +%s.%N)
   case "$target" in store | operations) seconds=$((seconds * 6)) ;; esac
   if ! "$program" -max_total_time="$seconds" -timeout="${FUZZ_TIMEOUT:-10}" -rss_limit_mb=1024 \

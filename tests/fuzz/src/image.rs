@@ -49,7 +49,7 @@ pub(crate) fn vfs_of(image: &Image) -> MemoryVfs {
 
 /// A folder of the repository.
 fn repository(folder: &str) -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("..").join(folder)
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
 }
 
 fn children(folder: &Path) -> Vec<PathBuf> {

@@ -257,20 +257,34 @@ impl Counters {
     /// Calls `count` with the current thread's shard. Must not be nested.
     #[inline]
     pub(crate) fn with<T>(&self, count: impl FnOnce(&Shard) -> T) -> T {
-        OWN.with_borrow_mut(|own| {
-            if let Some((_, shard)) = own.0.iter().find(|(id, _)| *id == self.id) {
-                return count(shard);
-            }
-            count(self.adopt(own))
-        })
+        OWN.with_borrow_mut(|own| self.count(own, count))
+    }
+
+    #[inline]
+    fn count<T>(&self, own: &mut OwnShards, count: impl FnOnce(&Shard) -> T) -> T {
+        match own.0.iter().find(|(id, _)| *id == self.id) {
+            Some((_, shard)) => count(shard),
+            None => count(self.adopt(own)),
+        }
     }
 
     /// As [`Counters::with`], for what may be dropped while the thread ends, when what it counts by
     /// is gone.
+    #[inline]
     pub(crate) fn with_at_the_end(&self, count: impl FnOnce(&Shard)) {
-        if OWN.try_with(|_| ()).is_ok() {
-            return self.with(count);
+        let mut count = Some(count);
+        let _ = OWN.try_with(|own| {
+            if let Some(count) = count.take() {
+                self.count(&mut own.borrow_mut(), count);
+            }
+        });
+        if let Some(count) = count {
+            self.count_without_thread(count);
         }
+    }
+
+    #[cold]
+    fn count_without_thread(&self, count: impl FnOnce(&Shard)) {
         let shard = self.claim();
         count(&shard);
         shard.hand_on();

@@ -63,6 +63,7 @@ fn seen(key: &[u8], value: &[u8]) -> u64 {
     u64::from(key[15]) + u64::from(value[0]) + u64::from(value[VALUE_BYTES - 1])
 }
 
+#[inline(always)]
 fn seen_by(cursor: &DbCursor) -> Option<u64> {
     cursor.entry().map(|(key, value)| seen(key, value))
 }

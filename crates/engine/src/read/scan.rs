@@ -57,8 +57,8 @@ struct Pinned {
 }
 
 impl Pinned {
-    /// Memtables, each run of level 0, each deeper level: newest first. Without the tables that
-    /// hold nothing of `bounds`, so what it yields of keys outside is not to be believed.
+    /// A cursor over the memtables, each run of level 0 and each deeper level, newest first. Tables
+    /// without keys in `bounds` are left out, so it must not be used outside these bounds.
     fn cursor(&self, bounds: &SharedBounds) -> Result<VisibleCursor> {
         let (view, engine) = (&self.view, &self.store.engine);
         engine.access.check_open()?;
@@ -73,7 +73,9 @@ impl Pinned {
         let (newest, runs) = (&view.version.levels[0], view.fences.sorted_runs());
         let most = 1 + view.frozen.len() + newest.len() + runs.len();
         let mut sources = Vec::with_capacity(most);
-        sources.extend(view.memtables().map(|logged| Source::memtable(&logged.memtable)));
+        // A memtable that is empty now holds nothing that was written up to `seqno`.
+        let memtables = view.memtables().map(|logged| &logged.memtable);
+        sources.extend(memtables.filter(|memtable| !memtable.is_empty()).map(Source::memtable));
         for table in newest.iter().filter(|table| table.meets(bounds)) {
             let reader = engine.files.tables.reader(table)?;
             let gated = gate.is_some() && reader.filters().prefixes_part().is_some();

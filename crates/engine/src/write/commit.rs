@@ -27,9 +27,11 @@ impl Engine {
     /// Writes a batch: all of it or nothing. Returns the number of its last operation; of an empty
     /// one, the last that reads see.
     pub(crate) fn write(&self, batch: Batch<'_>, options: WriteOptions) -> Result<SeqNo> {
-        self.access.check_writable()?;
+        // The queue must not be touched in a forked child; all else is checked by the leader.
+        self.access.opener().check()?;
         let sync = self.wants_sync(options);
         if batch.count() == 0 {
+            self.access.check_writable()?;
             let seqno = self.snapshots.visible();
             if sync {
                 // Durable is what was written before, too.

@@ -1,15 +1,15 @@
-//! What bytes from a file are checked with: CRC-32 (IEEE 802.3), which finds every burst of up to
-//! 32 bits, over the content *and* over words that say where the content belongs.
+//! The checksum of stored bytes: CRC-32 (IEEE 802.3), which detects every burst error of up to 32
+//! bits. It covers the content and the words that identify its location.
 //!
-//! Binding the place (the file's random id, the offset, the kind of block) makes a block that was
-//! swapped, misplaced or left over from an older file as visible as a flipped bit.
+//! Binding the location (the file's random id, the offset, the kind of block) detects a block that
+//! was swapped, misplaced or left over from an older file, as well as a flipped bit.
 
 /// A running checksum.
 #[derive(Debug, Clone)]
 pub struct Checksum(crc32fast::Hasher);
 
 impl Checksum {
-    /// A checksum bound to the words in `place`, in that order.
+    /// A checksum seeded with the words in `place`, in that order.
     #[inline]
     pub fn bound_to(place: &[u64]) -> Self {
         let mut hasher = crc32fast::Hasher::new();
@@ -27,7 +27,7 @@ impl Checksum {
         self
     }
 
-    /// The checksum of all that was added.
+    /// The checksum of all bytes added so far.
     #[inline]
     pub fn value(self) -> u32 {
         self.0.finalize()

@@ -1,8 +1,8 @@
 //! Little-endian integers and varints, and a decoder that never reads past the end.
 //!
 //! Varints are LEB128: seven bits a byte, least significant first, the high bit set on all bytes
-//! but the last. The decoder takes any bytes; what it cannot read is `None`, which the caller
-//! turns into a [`Corruption`](crate::Corruption) that names the file.
+//! but the last. The decoder accepts arbitrary bytes and returns `None` for what it cannot decode;
+//! the caller turns that into a [`Corruption`](crate::Corruption) that names the file.
 
 /// Longest varint of a `u64`, in bytes.
 pub const MAX_VARINT_BYTES: usize = 10;
@@ -48,14 +48,14 @@ pub fn put_bytes(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Bytes of the varint of `value`.
+/// Length of the varint of `value`, in bytes.
 #[inline]
 pub const fn varint_len(value: u64) -> usize {
     let bits = 64 - (value | 1).leading_zeros() as usize;
     bits.div_ceil(7)
 }
 
-/// Reads what the `put_*` functions wrote, front to back, from bytes that may be anything.
+/// Reads what the `put_*` functions wrote, front to back, from untrusted bytes.
 ///
 /// After a `None` the decoder's position is unspecified.
 #[derive(Debug, Clone)]
@@ -70,19 +70,19 @@ impl<'a> Decoder<'a> {
         Self { rest: bytes }
     }
 
-    /// The bytes not yet read.
+    /// The bytes that have not been read.
     #[inline]
     pub const fn rest(&self) -> &'a [u8] {
         self.rest
     }
 
-    /// How many bytes are not yet read.
+    /// How many bytes have not been read.
     #[inline]
     pub const fn remaining(&self) -> usize {
         self.rest.len()
     }
 
-    /// Whether all bytes were read.
+    /// Whether all bytes have been read.
     #[inline]
     pub const fn is_empty(&self) -> bool {
         self.rest.is_empty()
@@ -127,15 +127,15 @@ impl<'a> Decoder<'a> {
         self.array().map(u64::from_le_bytes)
     }
 
-    /// The next varint. Only the shortest encoding is accepted, so every value has one.
+    /// The next varint. Only the shortest encoding is accepted, so every value has exactly one.
     #[inline]
     pub fn varint(&mut self) -> Option<u64> {
         let first = self.u8()?;
-        if first < 0x80 { Some(u64::from(first)) } else { self.varint_behind(first) }
+        if first < 0x80 { Some(u64::from(first)) } else { self.varint_rest(first) }
     }
 
-    /// What a varint of more than one byte holds, of which the first was read.
-    fn varint_behind(&mut self, first: u8) -> Option<u64> {
+    /// The rest of a varint of more than one byte, after its `first` byte.
+    fn varint_rest(&mut self, first: u8) -> Option<u64> {
         let mut value = u64::from(first & 0x7f);
         let mut shift = 7;
         loop {
@@ -155,19 +155,19 @@ impl<'a> Decoder<'a> {
         }
     }
 
-    /// The next varint, where it fits 32 bits.
+    /// The next varint, if it fits 32 bits.
     #[inline]
     pub fn varint_u32(&mut self) -> Option<u32> {
         u32::try_from(self.varint()?).ok()
     }
 
-    /// The next varint as a length, where it is at most `limit`.
+    /// The next varint as a length, if it is at most `limit`.
     #[inline]
     pub fn length(&mut self, limit: usize) -> Option<usize> {
         usize::try_from(self.varint()?).ok().filter(|length| *length <= limit)
     }
 
-    /// Bytes behind their length, where that is at most `limit`.
+    /// A length-prefixed byte string, if its length is at most `limit`.
     #[inline]
     pub fn bytes(&mut self, limit: usize) -> Option<&'a [u8]> {
         let length = self.length(limit)?;

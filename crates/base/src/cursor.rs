@@ -1,15 +1,16 @@
-//! The one way to iterate over entries: of memtables, blocks, tables, levels and merges of them.
+//! The interface for iterating over entries: of memtables, blocks, tables, levels and merges of
+//! them.
 
 use crate::{EntryRef, SeqNo};
 
 /// A position among entries in the order of [`compare_internal`](crate::compare_internal).
 ///
-/// A cursor stands on an entry or off the end (a fresh cursor stands off the end). Every movement
-/// that fails leaves it off the end and returns the error: an error is never mistaken for "no
-/// more entries". `next` and `prev` may be called only on an entry; off the end they do nothing.
-/// A cursor owns what it reads from, so it carries no lifetime and may be sent to another thread.
+/// A cursor is at an entry or not positioned; a new cursor is not positioned. A failed move leaves
+/// it not positioned and returns the error: an error is never mistaken for the end of the entries.
+/// `next` and `prev` may be called only at an entry; otherwise they do nothing. A cursor owns what
+/// it reads from, so it carries no lifetime and may be sent to another thread.
 pub trait Cursor {
-    /// What may go wrong while moving.
+    /// The error of a failed move.
     type Error;
 
     /// Moves to the first entry.
@@ -18,8 +19,8 @@ pub trait Cursor {
     /// Moves to the last entry.
     fn seek_to_last(&mut self) -> Result<(), Self::Error>;
 
-    /// Moves to the first entry at or behind (`key`, `seqno`): the newest version of `key` that
-    /// is not newer than `seqno`, or else the first version of the next key.
+    /// Moves to the first entry at or after (`key`, `seqno`): the newest version of `key` that is
+    /// not newer than `seqno`, or else the first version of the next key.
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Self::Error>;
 
     /// Moves to the last entry whose key is smaller than `key`.
@@ -31,6 +32,6 @@ pub trait Cursor {
     /// Moves one entry backward.
     fn prev(&mut self) -> Result<(), Self::Error>;
 
-    /// The entry the cursor stands on.
+    /// The current entry.
     fn entry(&self) -> Option<EntryRef<'_>>;
 }

@@ -1,18 +1,19 @@
-//! One version of one key, and the order in which versions stand.
+//! One version of one key, and the order of versions.
 
 use std::cmp::Ordering;
 
-/// The number of a write. Every operation of every batch gets its own, counting up from 1; 0 is
+/// The number of a write. Every operation of every batch has its own, counting up from 1; 0 means
 /// "before all writes".
 pub type SeqNo = u64;
 
-/// The largest sequence number: 56 bits, so that one shares a word with an [`EntryKind`].
+/// The largest sequence number: 56 bits, so that a sequence number and an [`EntryKind`] fit one
+/// word.
 pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 
-/// What an entry says about its key.
+/// The kind of an entry: a value or a tombstone.
 ///
-/// The numbers are on disk. `RangeDelete` and `Merge` are reserved: this version writes neither,
-/// and refuses a file that holds one rather than guess at its meaning.
+/// The numbers are part of the on-disk format. `RangeDelete` and `Merge` are reserved: this version
+/// writes neither, and rejects a file that holds one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EntryKind {
@@ -22,9 +23,9 @@ pub enum EntryKind {
     Put = 1,
 }
 
-/// Kind number kept for range tombstones.
+/// Kind number reserved for range tombstones.
 pub const RESERVED_RANGE_DELETE: u8 = 2;
-/// Kind number kept for merge operands.
+/// Kind number reserved for merge operands.
 pub const RESERVED_MERGE: u8 = 3;
 
 impl EntryKind {
@@ -39,15 +40,15 @@ impl EntryKind {
     }
 }
 
-/// The first eight bytes of `bytes`, filled up with zeros, as a number that sorts as they do: where
-/// two numbers differ, so do the bytes, in the same way; where they are equal, the bytes decide.
+/// The first eight bytes of `bytes`, padded with zeros, as a number with the same order: if two
+/// numbers differ, the bytes compare the same way; if they are equal, the full bytes decide.
 #[inline]
 pub fn first_word(bytes: &[u8]) -> u64 {
     if let Some(first) = bytes.first_chunk::<8>() {
         return u64::from_le_bytes(*first).swap_bytes();
     }
-    // Of what is shorter the first and the last half, which overlap in bytes that are the same in
-    // both: a word put together byte by byte in memory would be waited for.
+    // Shorter inputs are read as two halves that may overlap in equal bytes. Assembling the word
+    // byte by byte in memory would stall on store forwarding.
     let len = bytes.len();
     if let (Some(first), Some(last)) = (bytes.first_chunk::<4>(), bytes.last_chunk::<4>()) {
         let half = |bytes: &[u8; 4]| u64::from(u32::from_le_bytes(*bytes).swap_bytes());
@@ -60,7 +61,7 @@ pub fn first_word(bytes: &[u8]) -> u64 {
     bytes.first().map_or(0, |byte| u64::from(*byte) << 56)
 }
 
-/// Whether two pieces of keys are the same. Up to 16 bytes are compared as words, without a call.
+/// Whether two parts of keys are equal. Up to 16 bytes are compared as words, without a call.
 #[inline]
 pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     let len = a.len();
@@ -75,21 +76,21 @@ pub fn same_bytes(a: &[u8], b: &[u8]) -> bool {
     }
 }
 
-/// What `key` has behind `prefix`; `None` if it does not begin with that.
+/// The rest of `key` after `prefix`, or `None` if `key` does not start with it.
 #[inline(always)]
 pub fn key_behind<'a>(key: &'a [u8], prefix: &[u8]) -> Option<&'a [u8]> {
     let (start, rest) = key.split_at_checked(prefix.len())?;
     same_bytes(start, prefix).then_some(rest)
 }
 
-/// As [`first_word`], of the first sixteen bytes.
+/// Like [`first_word`], for the first sixteen bytes.
 #[inline]
 pub fn first_words(bytes: &[u8]) -> u128 {
     if let Some(first) = bytes.first_chunk::<16>() {
         return u128::from_le_bytes(*first).swap_bytes();
     }
     if let (Some(first), Some(last)) = (bytes.first_chunk::<8>(), bytes.last_chunk::<8>()) {
-        // The two overlap in bytes that are the same in both.
+        // The two halves may overlap in equal bytes.
         let first = u128::from(u64::from_le_bytes(*first).swap_bytes()) << 64;
         let last = u128::from(u64::from_le_bytes(*last).swap_bytes());
         return first | last << (8 * (16 - bytes.len()));
@@ -97,50 +98,49 @@ pub fn first_words(bytes: &[u8]) -> u128 {
     u128::from(first_word(bytes)) << 64
 }
 
-/// The order of two keys, that of their bytes. The first sixteen are compared as words, without a
-/// call.
+/// Compares two keys bytewise. The first sixteen bytes are compared as words, without a call.
 #[inline]
 pub fn compare_keys(a: &[u8], b: &[u8]) -> Ordering {
     first_words(a).cmp(&first_words(b)).then_with(|| match (a.get(16..), b.get(16..)) {
         (Some(a), Some(b)) => a.cmp(b),
-        // One is the other with nothing or zeros behind it.
+        // At least one key has at most sixteen bytes, and they differ at most in trailing zeros.
         _ => a.len().cmp(&b.len()),
     })
 }
 
-/// A key as it stands among all versions: a borrowed view of an entry without its value.
+/// A key and its version: a borrowed view of an entry without its value.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct InternalKey<'a> {
     /// The user's key.
     pub key: &'a [u8],
-    /// When it was written.
+    /// Sequence number of the write.
     pub seqno: SeqNo,
-    /// Whether it sets or deletes.
+    /// Value or tombstone.
     pub kind: EntryKind,
 }
 
-/// As much of an internal key as fits a few registers.
+/// The part of an internal key that fits a few registers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct KeyHead {
     /// The key's [`first_words`].
     pub words: u128,
     /// Length of the key, in bytes.
     pub len: u32,
-    /// Whether it sets or deletes.
+    /// Value or tombstone.
     pub kind: EntryKind,
-    /// When it was written.
+    /// Sequence number of the write.
     pub seqno: SeqNo,
 }
 
 impl KeyHead {
-    /// Whether the key has more bytes than it tells.
+    /// Whether the key has more bytes than `words` holds.
     #[inline]
     pub fn is_long(&self) -> bool {
         self.len as usize > size_of_val(&self.words)
     }
 
-    /// The order of two entries, as [`compare_internal`]. That of their keys is asked for where
-    /// both are long and begin alike.
+    /// Compares two entries like [`compare_internal`]. Calls `keys` to compare the full keys only
+    /// if both are long and their first words are equal.
     #[inline]
     pub fn compare(&self, other: &Self, keys: impl FnOnce() -> Ordering) -> Ordering {
         let behind = || match self.is_long() && other.is_long() {
@@ -153,7 +153,7 @@ impl KeyHead {
 }
 
 impl InternalKey<'_> {
-    /// Its head.
+    /// The head of this key.
     #[inline]
     pub fn head(&self) -> KeyHead {
         // A key has at most 64 KiB.
@@ -167,30 +167,29 @@ impl InternalKey<'_> {
 pub struct EntryRef<'a> {
     /// The user's key.
     pub key: &'a [u8],
-    /// When it was written.
+    /// Sequence number of the write.
     pub seqno: SeqNo,
-    /// Whether it sets or deletes.
+    /// Value or tombstone.
     pub kind: EntryKind,
     /// The value; empty for a tombstone.
     pub value: &'a [u8],
 }
 
 impl<'a> EntryRef<'a> {
-    /// All of it but the value.
+    /// The entry without its value.
     #[inline]
     pub fn internal_key(&self) -> InternalKey<'a> {
         InternalKey { key: self.key, seqno: self.seqno, kind: self.kind }
     }
 }
 
-/// The order of all entries, everywhere: keys ascending as unsigned bytes; versions of one key
-/// newest first.
+/// The order of all entries: keys ascending as unsigned bytes, versions of one key newest first.
 ///
 /// ```
 /// use std::cmp::Ordering::Less;
 /// use trommel_base::compare_internal;
 /// assert_eq!(compare_internal(b"a", 1, b"b", 9), Less);
-/// assert_eq!(compare_internal(b"a", 9, b"a", 1), Less); // the newer version stands first
+/// assert_eq!(compare_internal(b"a", 9, b"a", 1), Less); // the newer version sorts first
 /// ```
 #[inline]
 pub fn compare_internal(
@@ -202,13 +201,13 @@ pub fn compare_internal(
     compare_keys(key, other_key).then_with(|| other_seqno.cmp(&seqno))
 }
 
-/// Packs a sequence number and a kind into the word that stands behind a key on disk.
+/// Packs a sequence number and a kind into the word that follows a key on disk.
 #[inline]
 pub const fn pack_trailer(seqno: SeqNo, kind: EntryKind) -> u64 {
     (seqno << 8) | kind as u64
 }
 
-/// Takes a trailer word apart; `None` where the kind is not known to this version.
+/// Unpacks a trailer word. Returns `None` if this version does not know the kind.
 #[inline]
 pub const fn unpack_trailer(trailer: u64) -> Option<(SeqNo, EntryKind)> {
     match EntryKind::from_u8((trailer & 0xff) as u8) {
@@ -236,7 +235,7 @@ mod tests {
         }
     }
 
-    /// Keys of all lengths around sixteen bytes, with zeros and differences at each place.
+    /// Keys of all lengths around sixteen bytes, with zeros and differences at each position.
     #[test]
     fn keys_are_ordered_as_their_bytes_are() {
         let mut keys = vec![Vec::new()];

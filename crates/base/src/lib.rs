@@ -1,16 +1,16 @@
-//! The words that every other Trommel crate speaks: what an entry is, in which order entries
-//! stand, how integers lie in bytes, what a checksum covers, and how one walks over entries.
+//! The vocabulary that all Trommel crates share: entries and their order, integer encoding,
+//! checksums, and cursors.
 //!
 //! This crate does no I/O, starts no thread and knows no file format. It is a closed list:
 //!
 //! * [`SeqNo`], [`EntryKind`] and [`EntryRef`]: one version of one key ([`entry`]);
-//! * [`compare_internal`]: the one order of all entries ([`entry`]);
-//! * [`Cursor`]: the one way to walk over them ([`cursor`]);
+//! * [`compare_internal`]: the order of all entries ([`entry`]);
+//! * [`Cursor`]: iteration over entries ([`cursor`]);
 //! * [`Decoder`] and the `put_*` functions: little-endian integers and varints ([`codec`]);
-//! * [`Checksum`]: what bytes from a file are checked with ([`checksum`]);
-//! * [`Corruption`]: what is said when that check fails;
-//! * [`Slice`]: bytes that are cheap to clone, and [`SliceBuffer`], which makes one after another;
-//! * [`planted`]: bugs that are compiled in on request, and otherwise not there;
+//! * [`Checksum`]: the checksum of stored bytes ([`checksum`]);
+//! * [`Corruption`]: the error of a failed check;
+//! * [`Slice`]: bytes that are cheap to clone, and [`SliceBuffer`], which builds one after another;
+//! * [`planted`]: bugs that are compiled in on request, and otherwise absent;
 //! * [`sync`]: the locks and atomics that tests replace.
 
 #![forbid(unsafe_code)]
@@ -43,19 +43,20 @@ pub const MAX_KEY_BYTES: usize = 65_535;
 /// Longest value, in bytes (1 GiB).
 pub const MAX_VALUE_BYTES: usize = 1 << 30;
 
-/// Damage found in a file: bytes that fail their checksum, or that no writer could have written.
+/// Corruption found in a file: bytes that fail their checksum, or that no writer could have
+/// written.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Corruption {
-    /// The damaged file.
+    /// The corrupt file.
     pub file: PathBuf,
-    /// Where in the file the damaged structure starts, in bytes from its beginning.
+    /// Where the corrupt structure starts, in bytes from the beginning of the file.
     pub offset: u64,
-    /// What was expected there and is not.
+    /// What was expected there and not found.
     pub what: Cow<'static, str>,
 }
 
 impl Corruption {
-    /// Damage in `file` at `offset`; `what` completes the sentence "`file` is damaged at byte
+    /// Corruption in `file` at `offset`; `what` completes the sentence "`file` is damaged at byte
     /// `offset`: ...".
     pub fn new(file: &Path, offset: u64, what: impl Into<Cow<'static, str>>) -> Self {
         Self { file: file.to_path_buf(), offset, what: what.into() }

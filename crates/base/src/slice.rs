@@ -1,4 +1,4 @@
-//! Bytes that are cheap to clone: short ones inline, long ones a window on a shared buffer.
+//! Bytes that are cheap to clone: short strings inline, long ones a view of a shared buffer.
 
 use std::borrow::Borrow;
 use std::fmt;
@@ -8,28 +8,27 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 
-/// Longest run kept inline, in bytes: as many as fit beside a window.
+/// Longest string kept inline, in bytes: as many as fit the size of the other variants.
 const INLINE_BYTES: usize = 30;
 
-/// Longest buffer that a [`SliceBuffer`] keeps, in bytes.
+/// Longest buffer that a [`SliceBuffer`] reuses, in bytes.
 const REUSED_BYTES: usize = 64 << 10;
 
-/// An immutable run of bytes that is cheap to clone and derefs to `[u8]`.
+/// An immutable byte string that is cheap to clone and derefs to `[u8]`.
 ///
-/// Up to 30 bytes are held inline; longer runs are a window on a shared buffer, which stays in
-/// memory while any slice of it lives. A slice is 32 bytes, and `Option<Slice>` as well.
+/// Up to 30 bytes are held inline; longer strings are a view of a shared buffer, which stays in
+/// memory while any slice of it lives. `Slice` and `Option<Slice>` are 32 bytes each.
 ///
-/// # What a kept slice keeps
-/// A value that was read from a table is a window on its block (4 KiB unless `Options::block_bytes`
-/// says otherwise, or as large as the value needs): holding one value of 300 bytes holds the whole
-/// block, outside the block cache and its limit. That is what makes reads cheap, and right for
-/// values that are used and dropped. To keep many values for long, keep copies: [`Slice::detached`]
-/// (to own: a slice of its own), [`to_vec`](slice::to_vec) or `Vec::from`.
+/// # Memory held by a slice
+/// A value read from a table is a view of its block (4 KiB unless `Options::block_bytes` says
+/// otherwise, or as large as the value needs): a slice of 300 bytes holds the whole block in
+/// memory, outside the block cache and its limit. This makes reads cheap, and suits values that are
+/// used and dropped. To keep many values for a long time, keep copies: [`Slice::detached`] (a slice
+/// with its own buffer), [`to_vec`](slice::to_vec) or `Vec::from`.
 ///
-/// # To and from other types
-/// `From<Vec<u8>>`, `From<Box<[u8]>>` and `From<Bytes>` take the bytes over without copying them
-/// (up to 30 bytes are copied inline). [`Bytes`] from a slice shares its buffer; a `Vec<u8>` is a
-/// copy.
+/// # Conversions
+/// `From<Vec<u8>>`, `From<Box<[u8]>>` and `From<Bytes>` take over the buffer without a copy (up to
+/// 30 bytes are copied inline). [`Bytes`] from a slice shares its buffer; a `Vec<u8>` is a copy.
 ///
 /// ```
 /// use trommel_base::Slice;
@@ -54,7 +53,7 @@ enum Repr {
         start: u32,
         len: u32,
     },
-    /// A window on what somebody else allocated.
+    /// A view of a buffer that the caller allocated.
     Taken {
         owner: Arc<Taken>,
         start: u32,
@@ -64,7 +63,7 @@ enum Repr {
 
 const _: () = assert!(size_of::<Slice>() == 32 && size_of::<Option<Slice>>() == 32);
 
-/// Bytes that were taken over from their owner.
+/// A buffer taken over from its owner.
 enum Taken {
     Boxed(Box<[u8]>),
     Vec(Vec<u8>),
@@ -84,7 +83,7 @@ impl Deref for Taken {
 }
 
 impl Taken {
-    /// Bytes of memory that it holds, as far as it is known.
+    /// Bytes of memory that the buffer holds; `usize::MAX` if unknown.
     fn held_bytes(&self) -> usize {
         match self {
             Self::Boxed(bytes) => bytes.len(),
@@ -125,9 +124,9 @@ impl Slice {
         Self(Repr::Taken { owner: Arc::new(owner), start: 0, len })
     }
 
-    /// The same bytes in memory of their own (to own), so that no larger block is kept in memory:
-    /// what to call on a value that is kept for long. Copies at most once, and not at all where the
-    /// slice holds nothing but itself.
+    /// A copy with its own buffer, so that no larger block stays in memory. Call it on values that
+    /// are kept for a long time. Copies at most once, and not at all if the slice already holds
+    /// only its own bytes.
     ///
     /// ```
     /// # use std::sync::Arc;
@@ -149,8 +148,8 @@ impl Slice {
         if holds_more { Self::from(&**self) } else { self.clone() }
     }
 
-    /// A part of it, without copying: the part keeps the same buffer (parts of at most 30 bytes are
-    /// held inline and keep none).
+    /// A subslice, without copying. It shares the buffer; subslices of at most 30 bytes are held
+    /// inline and share nothing.
     ///
     /// # Panics
     /// If the range is not inside the slice.
@@ -177,7 +176,7 @@ impl Slice {
         if part.len() <= INLINE_BYTES {
             return Self::inline(part);
         }
-        // Within the slice, whose ends fit into 32 bits.
+        // Within the slice, whose bounds fit into 32 bits.
         let (from, part_len) = (from as u32, part.len() as u32);
         let mut whole = self.clone();
         match &mut whole.0 {
@@ -189,7 +188,7 @@ impl Slice {
         whole
     }
 
-    /// What lies before `at`, and the rest: two parts as of [`Slice::slice`].
+    /// The bytes before `at`, and the rest, each like [`Slice::slice`].
     ///
     /// # Panics
     /// If `at` is larger than the length.
@@ -199,8 +198,8 @@ impl Slice {
     }
 }
 
-/// A buffer in which one slice after another is put together: used again where the slice before was
-/// dropped, so that one who looks at each slice and drops it takes no memory.
+/// A buffer for slices that are built one after another. It is reused if the previous slice was
+/// dropped, so that a loop that drops each slice before the next does not allocate.
 #[derive(Debug, Default)]
 pub struct SliceBuffer {
     last: Option<Arc<[u8]>>,
@@ -266,28 +265,28 @@ impl From<&[u8]> for Slice {
     }
 }
 
-/// Takes the vector over as it is, with its spare capacity.
+/// Takes over the vector without a copy, including its spare capacity.
 impl From<Vec<u8>> for Slice {
     fn from(bytes: Vec<u8>) -> Self {
         Self::taken(Taken::Vec(bytes))
     }
 }
 
-/// Takes the bytes over as they are.
+/// Takes over the bytes without a copy.
 impl From<Box<[u8]>> for Slice {
     fn from(bytes: Box<[u8]>) -> Self {
         Self::taken(Taken::Boxed(bytes))
     }
 }
 
-/// Shares the buffer, which stays in memory for as long as any slice of it lives.
+/// Shares the buffer, which stays in memory while any slice of it lives.
 impl From<Bytes> for Slice {
     fn from(bytes: Bytes) -> Self {
         Self::taken(Taken::Bytes(bytes))
     }
 }
 
-/// Shares the buffer: see [`Slice`] for what that keeps. A short slice is copied.
+/// Shares the buffer, with the memory cost described at [`Slice`]. A short slice is copied.
 impl From<Slice> for Bytes {
     fn from(slice: Slice) -> Self {
         match &slice.0 {
@@ -297,14 +296,14 @@ impl From<Slice> for Bytes {
     }
 }
 
-/// A copy, which keeps nothing else in memory.
+/// A copy, which holds nothing else in memory.
 impl From<Slice> for Vec<u8> {
     fn from(slice: Slice) -> Self {
         slice.to_vec()
     }
 }
 
-/// A copy, which keeps nothing else in memory.
+/// A copy, which holds nothing else in memory.
 impl From<&Slice> for Vec<u8> {
     fn from(slice: &Slice) -> Self {
         slice.to_vec()

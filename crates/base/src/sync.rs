@@ -1,19 +1,19 @@
-//! The one door to what threads share: locks, condition variables, and the atomics on which
-//! something else depends.
+//! The synchronization primitives that threads share: locks, condition variables, and the atomics
+//! on which other state depends.
 //!
-//! In a store that is used these are the standard library's, re-exported, and cost nothing more.
-//! Built with `--cfg shuttle` they are those of the crate shuttle, which runs all threads of a test
-//! in an order of its choosing and switches between them at every call of these; built with `--cfg
-//! trommel_loom` they are those of loom, which tries every order, and every value that a load may
-//! return. (A bare `--cfg loom` means other things to other crates.) docs/concurrency.md says what
-//! is tested so.
+//! In an ordinary build these are re-exports of the standard library and add no cost. Built with
+//! `--cfg shuttle` they come from the crate shuttle, which schedules all threads of a test in an
+//! order of its choosing and switches between them at every call. Built with `--cfg trommel_loom`
+//! they come from loom, which explores every order and every value that a load may return. (A bare
+//! `--cfg loom` has other effects on other crates.) docs/concurrency.md lists what is tested this
+//! way.
 //!
 //! # Invariants
-//! * What may block, or is held while something here is called, comes from here. What is neither
-//!   (a count, a cell that is set once, the lock inside a cache) may be the standard library's: at
-//!   it nobody is switched out.
-//! * No lock's poisoning is used: a panic while one is held poisons the *store*, which says so in
-//!   its own errors.
+//! * Every primitive that may block, or that is held during a call into this module, comes from
+//!   here. Others (a counter, a cell that is set once, a cache's inner lock) may be the standard
+//!   library's: no thread is switched at them.
+//! * Lock poisoning is ignored: a panic while a lock is held poisons the *store*, which reports it
+//!   in its own errors.
 
 use std::sync::PoisonError;
 use std::time::Duration;
@@ -34,8 +34,8 @@ pub use std::sync::{
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
 };
 
-/// Keeps what comes before it, in the order that all such fences of all threads have, before what
-/// comes behind it. No step under shuttle, which tries all there is with one order of memory.
+/// A sequentially consistent fence. A no-op under shuttle, which assumes sequential consistency for
+/// every access.
 #[inline]
 pub fn fence() {
     #[cfg(trommel_loom)]
@@ -45,20 +45,20 @@ pub fn fence() {
     fence(std::sync::atomic::Ordering::SeqCst);
 }
 
-/// Locks `mutex`, whether or not a thread panicked while holding it.
+/// Locks `mutex`, even if a thread panicked while holding it.
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits on `condition`.
+/// Waits on `condition`, even if a thread panicked while holding the lock.
 #[inline]
 pub fn wait<'a, T>(condition: &Condvar, guard: MutexGuard<'a, T>) -> MutexGuard<'a, T> {
     condition.wait(guard).unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Waits on `condition`, but no longer than `limit`, as a precaution: whoever waits here is always
-/// woken. Under shuttle the limit never passes, so a wake-up that is lost is found as a deadlock.
+/// Waits on `condition` for at most `limit`. The limit is a precaution: every waiter is woken.
+/// Under shuttle the limit never expires, so that a lost wake-up is found as a deadlock.
 #[inline]
 pub fn wait_at_most<'a, T>(
     condition: &Condvar,
@@ -68,8 +68,8 @@ pub fn wait_at_most<'a, T>(
     condition.wait_timeout(guard, limit).unwrap_or_else(PoisonError::into_inner).0
 }
 
-/// The same for what is only counted: no thread is switched at it under shuttle, for nothing that
-/// another thread does depends on it.
+/// The same primitives for counters and caches. Shuttle does not switch threads at them, because
+/// nothing that another thread does depends on their values.
 pub mod quiet {
     use super::PoisonError;
 
@@ -81,30 +81,30 @@ pub mod quiet {
         atomic::{AtomicBool, AtomicU64},
     };
 
-    /// A counter that can stand in a static, which loom's cannot.
+    /// A counter that can be a `static`, unlike loom's.
     pub use std::sync::atomic::AtomicU64 as StaticU64;
 
-    /// Locks `mutex`, whether or not a thread panicked while holding it.
+    /// Locks `mutex`, even if a thread panicked while holding it.
     pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
         mutex.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
-/// The links of structures without locks that are proven by models alone: at none of their many
-/// steps is a thread switched under shuttle, which would try little else.
+/// The links of lock-free structures that are verified by loom models alone. Shuttle does not
+/// switch threads at them: they have so many steps that it would explore little else.
 pub mod linked {
     #[cfg(trommel_loom)]
     pub use loom::sync::atomic::{AtomicPtr, AtomicUsize};
     #[cfg(not(trommel_loom))]
     pub use std::sync::atomic::{AtomicPtr, AtomicUsize};
 
-    /// Stands for data that one thread writes and others read without a lock. In models every look
-    /// fails that does not come behind the making, by the memory model; else it is nothing.
+    /// A stand-in for data that one thread writes and others read without a lock. In a loom model,
+    /// a read that does not happen after the construction fails. In other builds it is empty.
     #[derive(Debug)]
     pub struct Witness(#[cfg(trommel_loom)] loom::cell::UnsafeCell<()>);
 
     impl Witness {
-        /// Made by the thread that writes the data.
+        /// Called by the thread that writes the data.
         #[inline]
         #[allow(clippy::new_without_default, reason = "made in one place, by name")]
         pub fn new() -> Self {
@@ -114,7 +114,7 @@ pub mod linked {
             )
         }
 
-        /// Called by whoever reads the data.
+        /// Called by each thread that reads the data.
         #[inline]
         pub fn look(&self) {
             #[cfg(trommel_loom)]
@@ -123,16 +123,16 @@ pub mod linked {
     }
 }
 
-/// A place at which another thread may come in between: before a step that others can see and that
-/// takes none of the above, such as the swap of a pointer. Nothing unless under shuttle.
+/// A point at which shuttle may switch threads: before a step that other threads can observe and
+/// that uses none of the primitives above, such as a pointer swap. A no-op in other builds.
 #[inline]
 pub fn point() {
     #[cfg(shuttle)]
     shuttle::thread::sleep(Duration::ZERO);
 }
 
-/// Models: a few threads on a piece of the real code, in every order that takes at most three
-/// switches of a thread that could go on, and with every value that a load may return.
+/// Loom models: a few threads run a part of the real code in every order with at most three
+/// preemptions, and with every value that a load may return.
 #[cfg(trommel_loom)]
 pub mod models {
     use std::sync::Arc;
@@ -141,10 +141,10 @@ pub mod models {
 
     pub use loom::thread;
 
-    /// Runs `model` in every order, and prints as a lane does how many there were.
+    /// Runs `model` in every order, and prints how many orders there were, in the format of a lane.
     ///
     /// # Panics
-    /// Where an order makes the model panic or its threads wait for each other for ever.
+    /// If the model panics or deadlocks in any order.
     #[allow(clippy::print_stdout, reason = "tests print what they counted")]
     pub fn check(name: &str, model: impl Fn() + Send + Sync + 'static) {
         let (start, orders) = (Instant::now(), Arc::new(AtomicU64::new(0)));

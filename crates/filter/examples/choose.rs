@@ -1,4 +1,4 @@
-//! Which filter for a million keys? By exact theory: the rate that a budget of memory buys, and the
+//! Which filter for a million keys? By exact theory: the rate that a memory budget buys, and the
 //! memory that a rate takes.
 //!
 //! `cargo run -p trommel-filter --example choose`

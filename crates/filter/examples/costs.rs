@@ -1,11 +1,11 @@
-//! What each kind costs, in instructions and bytes: figures that do not depend on what else the
-//! machine does.
+//! The cost of each kind in instructions and bytes: figures that do not depend on other load of the
+//! machine.
 //!
 //! `cargo run --release -p trommel-filter --example costs > crates/filter/COSTS.md`
 //!
 //! needs valgrind, and takes some minutes. The program runs itself under callgrind, which counts
-//! the instructions of one step, and under dhat, which knows the most memory that was held.
-//! Valgrind has no AVX-512; the vector kernel that is counted is AVX2.
+//! the instructions of one step, and under dhat, which reports the peak memory. Valgrind has no
+//! AVX-512; the counted vector kernel is AVX2.
 
 #![allow(clippy::print_stdout, reason = "a measuring program")]
 
@@ -53,7 +53,7 @@ fn step_many(filter: &Filter, hashes: &[u64], answers: &mut [bool]) {
     filter.may_contain_many(hashes, answers);
 }
 
-/// What is run under valgrind: `spec` and a step. Everything before the step is not counted.
+/// Runs under valgrind: `spec` and a step. Everything before the step is not counted.
 fn run(spec: &str, step: &str) -> Answer<()> {
     let spec: FilterSpec = spec.parse()?;
     spec.expected_fpr(KEYS);
@@ -72,7 +72,7 @@ fn run(spec: &str, step: &str) -> Answer<()> {
     Ok(())
 }
 
-/// The number that follows `label` in what valgrind says.
+/// The number that follows `label` in valgrind's output.
 fn valgrind(tool: &[&str], label: &str, spec: &str, step: &str) -> Answer<f64> {
     let program = std::env::current_exe()?;
     let output =
@@ -94,8 +94,8 @@ fn instructions(spec: &str, step: &str) -> Answer<f64> {
     Ok(valgrind(&tool, "Collected : ", spec, step)? / KEYS as f64)
 }
 
-/// Bytes per key, the most that was held while the filter was built, without the list of hashes
-/// that this program keeps for itself.
+/// Peak bytes per key while the filter is built, without the list of hashes that this program keeps
+/// for itself.
 fn memory(spec: &str) -> Answer<f64> {
     let tool = ["--tool=dhat", "--dhat-out-file=/dev/null"];
     Ok(valgrind(&tool, "At t-gmax: ", spec, "memory")? / KEYS as f64 - 8.0)

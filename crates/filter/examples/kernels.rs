@@ -1,15 +1,15 @@
-//! What one question and one key cost, kernel by kernel: the program behind
+//! The cost of one query and of one key, kernel by kernel: the program behind
 //! `docs/measurements/kernels.md`.
 //!
 //! ```text
 //! kernels SPEC KERNEL KEYS CASE [ROUNDS]
 //! ```
 //!
-//! `CASE` is `absent`, `present` (questions one by one), `absent-dependent`, `present-dependent`
-//! (each question waits for the answer before it), `absent-many`, `present-many` (all at once),
-//! `build` or `decode`. It prints the shortest time of any slice of 4,096 questions (of a whole
-//! build, of a whole decode), which other programs disturb least. To count instructions, run it
-//! under callgrind and collect in the function `measured` only.
+//! `CASE` is `absent`, `present` (queries one by one), `absent-dependent`, `present-dependent`
+//! (each query waits for the previous answer), `absent-many`, `present-many` (all at once), `build`
+//! or `decode`. It prints the shortest time of any slice of 4,096 queries (of a whole build, of a
+//! whole decode), which other programs disturb least. To count instructions, run it under callgrind
+//! and collect in the function `measured` only.
 #![allow(clippy::print_stdout, reason = "the figure is the output")]
 
 use std::error::Error;
@@ -18,9 +18,9 @@ use std::time::{Duration, Instant};
 
 use trommel_filter::{Filter, FilterBuilder, FilterSpec, Kernel};
 
-/// Questions between two looks at the clock.
+/// Queries per timed slice.
 const SLICE: usize = 4096;
-/// Questions asked in one round, at most.
+/// The most queries in one round.
 const QUESTIONS: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
@@ -54,7 +54,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     report(slices.map(&mut ask).min(), SLICE as u64, "question")
 }
 
-/// Hashes of keys that are there, or of keys that are not, in no order.
+/// Hashes of present or absent keys, in random order.
 fn questions(keys: u64, is_present: bool) -> Vec<u64> {
     let first = if is_present { 0 } else { keys };
     let nth = |n: usize| {
@@ -97,7 +97,7 @@ fn ask_each(filter: &Filter, hashes: &[u64]) -> usize {
 fn ask_dependent(filter: &Filter, hashes: &[u64]) -> u64 {
     measured(|| {
         hashes.iter().fold(0, |last, &hash| {
-            // Depends on the last answer, which is one or the other, and changes nothing.
+            // Depends on the last answer, whichever it is, and changes nothing.
             let next = hash ^ black_box(last) >> 1;
             u64::from(black_box(filter.may_contain_hash(next)))
         })
@@ -109,7 +109,7 @@ fn ask_many(filter: &Filter, hashes: &[u64], answers: &mut [bool]) -> bool {
     answers[0]
 }
 
-/// Where instructions are counted.
+/// The function in which instructions are counted.
 #[inline(never)]
 fn measured<T>(work: impl FnOnce() -> T) -> T {
     work()

@@ -1,11 +1,11 @@
-//! Nanoseconds of a filter's probe by itself: of keys that are there, of others, and of others 64
-//! at once.
+//! Nanoseconds per probe of a filter: for present keys, for absent ones, and for 64 absent ones at
+//! once.
 //!
 //! ```sh
 //! cargo run --release -p trommel-filter --example probes -- [KEYS] [SPEC] [ROUNDS]
 //! ```
-//! A filter of SPEC (default `paired:10`) for KEYS (default 1000000) keys is asked by their hashes,
-//! as a table's is, in each of ROUNDS (default 5); the least is printed.
+//! A filter of SPEC (default `paired:10`) for KEYS (default 1000000) keys is queried by hash, like
+//! a table's filter, in each of ROUNDS (default 5); the fastest is printed.
 //!
 //! `benches/steps/run.sh` counts the instructions of the functions whose names end in `_probes`.
 
@@ -15,7 +15,7 @@ use std::time::Instant;
 
 use trommel_filter::{Filter, FilterSpec, hash};
 
-/// Keys that are asked for at once.
+/// Keys per batched query.
 const BATCH: usize = 64;
 
 #[inline(never)]

@@ -1,5 +1,5 @@
-//! What filters are for: of many files, open only those that may hold a key. Each file's filter is
-//! kept as bytes, as a program would store it beside the file, and every key is hashed once.
+//! The purpose of filters: of many files, open only those that may hold a key. Each file's filter
+//! is stored as bytes, as a program would store it next to the file, and every key is hashed once.
 //!
 //! `cargo run -p trommel-filter --example skip_files` prints:
 //!
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         .collect();
     println!("{FILES} filters of {} bytes each, for {KEYS} keys each", stored[0].len());
 
-    // What cannot be opened is done without: a file without a filter is always looked into.
+    // A filter that cannot be decoded is ignored: a file without a filter is always searched.
     let filters: Vec<Option<Filter>> =
         stored.iter().map(|bytes| Filter::decode(bytes).ok()).collect();
     let may_hold = |key: &str| -> Vec<usize> {

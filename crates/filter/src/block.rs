@@ -1,4 +1,4 @@
-//! One cache line of filter: 512 bits, aligned to 64 bytes, so that a probe costs one miss.
+//! One cache line of a filter: 512 bits, aligned to 64 bytes, so that a probe costs one cache miss.
 //!
 //! Bit `i` is bit `i % 64` of word `i / 64`; on disk the words are little-endian, so bit `i` is bit
 //! `i % 8` of byte `i / 8`.
@@ -8,12 +8,12 @@ pub(crate) const BLOCK_BITS: u64 = 512;
 /// Bytes of one block.
 pub(crate) const BLOCK_BYTES: usize = 64;
 
-/// 512 bits on a cache line of their own. Opaque: what they mean is the filter's business.
+/// 512 bits in one cache line. Opaque: the filter defines their meaning.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct Block(pub(crate) [u64; 8]);
 
-/// What a question needs of a filter: its blocks, and how many bits to look at.
+/// The part of a filter that a query reads: its blocks, and the number of probes.
 #[derive(Debug, Clone)]
 pub(crate) struct Bits {
     pub(crate) blocks: Vec<Block>,
@@ -27,14 +27,14 @@ impl Block {
         self.0[(position >> 6) as usize & 7] |= 1 << (position & 63);
     }
 
-    /// Bit `position` (modulo 512) in bit 0 of the result; the other bits are noise, so that a
-    /// caller may AND several results before looking at one bit.
+    /// Returns bit `position` (modulo 512) in bit 0. The other bits are unspecified, so that a
+    /// caller may AND several results before testing one bit.
     #[inline]
     pub(crate) fn bit(&self, position: u32) -> u64 {
         self.0[(position >> 6) as usize & 7] >> (position & 63)
     }
 
-    /// Reads a block from its bytes on disk.
+    /// Decodes a block from its on-disk bytes.
     pub(crate) fn from_le_bytes(bytes: &[u8; BLOCK_BYTES]) -> Self {
         let mut words = [0; 8];
         for (word, chunk) in words.iter_mut().zip(bytes.as_chunks::<8>().0) {
@@ -43,7 +43,7 @@ impl Block {
         Self(words)
     }
 
-    /// The block's bytes on disk.
+    /// The on-disk bytes of the block.
     pub(crate) fn to_le_bytes(self) -> [u8; BLOCK_BYTES] {
         let mut bytes = [0; BLOCK_BYTES];
         for (chunk, word) in bytes.as_chunks_mut::<8>().0.iter_mut().zip(self.0) {

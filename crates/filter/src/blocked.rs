@@ -1,31 +1,31 @@
-//! The blocked Bloom filter: every key lives in one cache line.
+//! The blocked Bloom filter: every key sets bits of a single cache line.
 //!
 //! # Idea
 //! A standard filter touches a new cache line with each probe. Here the hash first chooses one
-//! 512-bit block, and all probes stay in it: one miss for a key that is there, one for a key that
-//! is not.
+//! 512-bit block, and all probes stay in it: one miss per query, whether or not the key is present.
 //!
 //! # Algorithm
 //! To add a key with hash `h` to a filter of `s` blocks and `k` probes:
 //! 1. The block is `h * s / 2^64`.
-//! 2. The hash is folded into two 32-bit seeds of two chains, which make the `k` probes in turn.
-//! 3. Each probe sets the bit that the top nine bits of its chain's state name.
+//! 2. The hash is folded into two 32-bit seeds of two chains, which produce the `k` probes
+//!    alternately.
+//! 3. Each probe sets the bit selected by the top nine bits of its chain's state.
 //!
-//! A query looks at the same bits and says no at the first one that is not set.
+//! A query tests the same bits and answers no at the first one that is clear.
 //!
 //! # Mathematics
-//! Keys fall on blocks like balls into bins: a block holds `i` of `n` keys with the binomial
-//! probability of `i` successes in `n` trials at `1/s`. Given `i`, the number `X` of set bits after
-//! `i*k` balls in 512 bins is known exactly, and a query of `k` probes passes with `E[(X/512)^k]`.
-//! The expected rate is the sum over `i` ([`crate::theory::blocked_fpr`]). It is worse than a
-//! standard filter's because full blocks lose more than empty ones win, and the more bits per key
-//! the worse: 1.2 times at 10 bits, 4.9 times at 23.4, 11 times at 28. What undoes most of that is
-//! [`crate::paired`].
+//! Keys fall on blocks like balls into bins: the number of keys in a block is binomial, with `n`
+//! trials of probability `1/s`. Given `i` keys, the distribution of the number `X` of set bits
+//! after `i*k` balls in 512 bins is known exactly, and a query of `k` probes passes with
+//! `E[(X/512)^k]`. The expected rate is the sum over `i` ([`crate::theory::blocked_fpr`]). It is
+//! worse than a standard filter's because full blocks lose more than empty ones gain, and the
+//! difference grows with the bits per key: 1.2 times at 10 bits, 4.9 times at 23.4, 11 times at 28.
+//! [`crate::paired`] removes most of it.
 //!
 //! # Costs
-//! One cache miss to ask, whatever the answer; with vectors, 8 (AVX2) or 16 (AVX-512) probes are
-//! tested at once. Building takes 8 bytes a key beyond the filter, and sets all bits in
-//! the first-level cache ([`crate::partition`]).
+//! A query costs one cache miss, whatever the answer. With vector instructions, 8 (AVX2) or 16
+//! (AVX-512) probes are tested at once. Building takes 8 bytes a key on top of the filter, and sets
+//! all bits in the first-level cache ([`crate::partition`]).
 //!
 //! # Source
 //! F. Putze, P. Sanders, J. Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007. The
@@ -37,7 +37,8 @@ use crate::mix::{fold, scale};
 use crate::plan::{Part, Plan, blocks_for};
 use crate::theory;
 
-/// Questions whose cache misses overlap in [`ContainsMany`]: as many lines as a core can wait for.
+/// Queries whose cache misses overlap in [`ContainsMany`]: as many outstanding lines as a core
+/// supports.
 pub(crate) const AHEAD: usize = 32;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
@@ -82,8 +83,8 @@ impl Question for Contains {
     }
 }
 
-/// [`Contains`] for many hashes: when one is tested, the blocks of the [`AHEAD`] behind it have
-/// been asked for.
+/// [`Contains`] for many hashes: when one is tested, the blocks of the next [`AHEAD`] have been
+/// prefetched.
 pub(crate) struct ContainsMany<'a> {
     pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],
@@ -110,7 +111,7 @@ impl Task for ContainsMany<'_> {
     }
 }
 
-/// Asks for the block of `hash`.
+/// Prefetches the block of `hash`.
 #[inline(always)]
 pub(crate) fn prefetch_block(blocks: &[Block], hash: u64) {
     if let Some(block) = blocks.get(scale(hash, blocks.len() as u64) as usize) {
@@ -118,7 +119,7 @@ pub(crate) fn prefetch_block(blocks: &[Block], hash: u64) {
     }
 }
 
-/// Sets the bits of every hash, as [`Fill`] does.
+/// Sets the bits of every hash, like [`Fill`].
 #[cfg(test)]
 pub(crate) fn fill(part: &mut Part<'_>, probes: u32, hashes: impl Iterator<Item = u64>) {
     let chunks = [hashes.collect()];

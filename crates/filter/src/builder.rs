@@ -1,30 +1,29 @@
-//! From hashes to a finished filter.
+//! Builds a filter from hashes.
 //!
 //! A filter's size depends on its number of keys, which is known only at the end, so a builder
 //! keeps the hashes until then.
 //!
 //! 1. [`FilterBuilder::add_hash`] appends the hash to the last of a list of chunks. A hash equal to
-//!    the one before it is dropped: in a sorted table, the versions of one key follow each other.
-//!    Chunks are never moved, so the memory is 8 bytes a key and no more (a growing vector takes 24
-//!    while it grows).
-//! 2. [`FilterBuilder::finish`] plans the number of blocks and probes and cuts the hashes into
-//!    parts of [`PART`] adjacent blocks each ([`crate::partition`]), so that counting, pairing and
-//!    setting bits stay in the first-level cache.
-//! 3. It computes the exact expected rate ([`crate::filled`]: of chosen keys, what they let pass),
-//!    and writes everything as one checksummed block of bytes.
+//!    the previous one is dropped: in a sorted table, the versions of one key are adjacent. Chunks
+//!    are never moved, so the memory is 8 bytes a key (a vector takes 24 while it grows).
+//! 2. [`FilterBuilder::finish`] plans the number of blocks and probes and partitions the hashes
+//!    into parts of [`PART`] adjacent blocks each ([`crate::partition`]), so that counting, pairing
+//!    and setting bits stay in the first-level cache.
+//! 3. It computes the exact expected rate (for chosen keys, the rate of the set bits:
+//!    [`crate::filled`]), and encodes the filter with its checksum.
 //!
-//! So the memory beyond the filter itself peaks at 8 bytes a key, for chunks that are not full up
-//! to two more at 64 bits a key (less at fewer), and some 60 KiB; once the hashes are dropped, the
-//! filter is there twice while it is written out. (A standard filter's bits lie anywhere; its
-//! hashes are not cut. A ribbon takes 24 bytes a slot more, of one shard.)
+//! So the memory on top of the filter itself peaks at 8 bytes a key, up to two more for partly
+//! filled chunks at 64 bits a key (less at fewer bits), and some 60 KiB. Once the hashes are
+//! dropped, the filter exists twice while it is encoded. (A standard filter's probes fall anywhere,
+//! so its hashes are not partitioned. A ribbon takes 24 bytes more for each slot of one shard.)
 //!
-//! Building ends whatever the hashes are: each bit is set once for each hash, and a ribbon has a
-//! bound on its attempts ([`crate::ribbon`]), beyond which a standard filter is built of the same
-//! hashes. [`FilterBuilder::peak_bytes`] tells it beforehand. A counting allocator holds it to
-//! that: `tests/bounds/memory.rs`.
+//! Building takes bounded time for any hashes: each bit is set once for each hash, and a ribbon has
+//! a limit on its attempts ([`crate::ribbon`]), beyond which a standard filter is built from the
+//! same hashes. [`FilterBuilder::peak_bytes`] predicts the peak memory; `tests/bounds/memory.rs`
+//! verifies it with a counting allocator.
 //!
-//! A hash that comes back later, not adjacent, is counted again. It makes the filter larger than it
-//! need be and its rate better than announced; it never loses a key.
+//! A duplicate hash that is not adjacent is counted again. It makes the filter larger than
+//! necessary and its rate lower than stated, but never loses a key.
 
 use std::marker::PhantomData;
 
@@ -38,11 +37,11 @@ use crate::ribbon::{self, Needs, Ribbon};
 use crate::spec::FilterSpec;
 use crate::{blocked, filled, paired, partition, standard, theory};
 
-/// Hashes in one chunk: 32 KiB. A chunk is there whole until its hashes are dealt out, so a large
-/// one is much beside a small table's filter.
+/// Hashes in one chunk: 32 KiB. A chunk stays allocated until all its hashes are distributed, so a
+/// larger one would be significant next to a small table's filter.
 const CHUNK: usize = 4 * 1024;
 impl Plan {
-    /// The plan for a filter of `keys` keys, of a kind that has blocks. Without keys it has none.
+    /// The plan for a filter of `keys` keys, of a kind that has blocks. Without keys, no blocks.
     pub(crate) fn new(spec: FilterSpec, keys: u64) -> Self {
         if keys == 0 {
             return Self { blocks: 0, probes: 2 };
@@ -59,12 +58,12 @@ impl Plan {
     }
 }
 
-/// Keys from which on a filter errs as often as any larger one, to the last digit that matters.
+/// The number of keys from which the rate no longer changes in any significant digit.
 const MANY_KEYS: u64 = 1 << 40;
 
-/// What [`FilterSpec::expected_fpr`] says.
+/// Implements [`FilterSpec::expected_fpr`].
 pub(crate) fn expected_fpr(spec: FilterSpec, keys: u64) -> f64 {
-    // The bits of more might be more than a number can count.
+    // The bits of more keys might overflow.
     let keys = keys.min(MANY_KEYS);
     let plan = Plan::new(spec, keys);
     match spec.kind() {
@@ -77,7 +76,7 @@ pub(crate) fn expected_fpr(spec: FilterSpec, keys: u64) -> f64 {
     }
 }
 
-/// What [`FilterSpec::expected_bytes`] says.
+/// Implements [`FilterSpec::expected_bytes`].
 pub(crate) fn expected_bytes(spec: FilterSpec, keys: u64) -> u64 {
     match spec.kind() {
         FilterKind::None => 0,
@@ -88,7 +87,7 @@ pub(crate) fn expected_bytes(spec: FilterSpec, keys: u64) -> u64 {
     }
 }
 
-/// Takes the keys of one filter, in any order, and builds it.
+/// Collects the keys of one filter, in any order, and builds it.
 ///
 /// ```
 /// use trommel_filter::{Filter, FilterSpec};
@@ -120,7 +119,7 @@ impl FilterBuilder {
         self.add_hash(crate::hash(key));
     }
 
-    /// Adds the key whose [`hash`](crate::hash) this is.
+    /// Adds the key with this [`hash`](crate::hash).
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
         if self.last == Some(hash) {
@@ -133,7 +132,8 @@ impl FilterBuilder {
         }
         match self.chunks.last_mut() {
             Some(chunk) if chunk.len() < CHUNK => chunk.push(hash),
-            // The first chunk grows, so that a small filter takes little; the others do not move.
+            // The first chunk grows, so that a small filter takes little memory; the others do not
+            // move.
             Some(_) => {
                 let mut chunk = Vec::with_capacity(CHUNK);
                 chunk.push(hash);
@@ -143,7 +143,7 @@ impl FilterBuilder {
         }
     }
 
-    /// Keys added, a key equal to the one before it not counted.
+    /// Keys added, not counting a key equal to the previous one.
     pub fn len(&self) -> u64 {
         self.len
     }
@@ -153,14 +153,14 @@ impl FilterBuilder {
         self.len == 0
     }
 
-    /// The spec that the filter is built for.
+    /// The spec of the filter.
     pub fn spec(&self) -> FilterSpec {
         self.spec
     }
 
     /// Bytes of memory held until [`finish`](Self::finish).
     pub fn memory_bytes(&self) -> usize {
-        // All chunks but the first have the same room.
+        // All chunks but the first have the same capacity.
         let hashes = match &self.chunks[..] {
             [] => 0,
             [first, others @ ..] => first.capacity() + others.len() * CHUNK,
@@ -170,14 +170,13 @@ impl FilterBuilder {
             + hashes * size_of::<u64>()
     }
 
-    /// Bytes of memory that building takes at most, all told: those held now and any that
-    /// [`finish`](Self::finish) takes, the finished filter included. Not more than some half above
-    /// what it is in the end, and cheap to ask. The tables of the theory, which the process keeps,
-    /// are not counted.
+    /// An upper bound on the memory that building takes, in bytes: the memory held now and all that
+    /// [`finish`](Self::finish) allocates, including the finished filter. At most about half above
+    /// the actual peak, and cheap to compute. The cached tables of the theory are not counted.
     pub fn peak_bytes(&self) -> u64 {
         let held = self.memory_bytes() as u64;
         let (keys, millibits) = (self.len, self.spec.millibits());
-        // While the first chunk grows, its half is there too.
+        // While the first chunk grows, the old half exists too.
         let growing = if self.chunks.len() == 1 { held + held / 2 } else { held };
         if self.spec.kind() == FilterKind::None || keys == 0 {
             return growing + HEADER_BYTES as u64;
@@ -186,8 +185,8 @@ impl FilterBuilder {
             let Needs { columns, equations } = Needs::of(keys, millibits);
             let shards = ribbon::shards(keys);
             let dealing = columns + self.dealt_bytes(shards);
-            // Solving begins when the last chunk is dealt out, if there is more than one shard.
-            // They are kept to the end, should the keys have to be built into another kind.
+            // Solving begins when the last chunk is distributed, if there is more than one shard.
+            // The hashes are kept to the end, in case the keys must be built into another kind.
             let hashes = match shards {
                 1 => held,
                 _ => keys * size_of::<u64>() as u64 + partition::most_kept_slack(keys, shards),
@@ -204,15 +203,15 @@ impl FilterBuilder {
             FilterKind::Standard => held,
             _ => self.dealt_bytes(blocks.div_ceil(PART as u64)),
         };
-        // Counts of keys, those of a part twice.
+        // Counts of keys; those of a part exist twice.
         let working = paired::Counts::bytes(blocks) + (PART * size_of::<u16>()) as u64;
         let told = filter + theory::working_bytes(self.spec.kind(), blocks * BLOCK_BITS);
         let written = 2 * filter + HEADER_BYTES as u64;
         growing.max(dealt + filter + working).max(told).max(written)
     }
 
-    /// The most that the hashes take while they are cut into parts, one of the chunks being there
-    /// still.
+    /// The most memory that the hashes take while they are partitioned, with one of the chunks
+    /// still allocated.
     fn dealt_bytes(&self, parts: u64) -> u64 {
         let held = self.memory_bytes() as u64;
         if parts == 1 {
@@ -222,13 +221,13 @@ impl FilterBuilder {
         held + chunk + partition::most_slack(self.len, parts)
     }
 
-    /// Builds the filter. The bytes describe themselves: [`Filter::decode`](crate::Filter::decode)
-    /// needs nothing else. A filter without keys answers no to every question. For a spec of
-    /// [`FilterKind::None`] there is no filter, and no bytes.
+    /// Builds the filter. The bytes are self-describing: [`Filter::decode`](crate::Filter::decode)
+    /// needs nothing else. A filter without keys answers no to every query. For a spec of
+    /// [`FilterKind::None`] the result is empty.
     ///
-    /// The time is linear in the keys, whatever their hashes. Where those were chosen so that a
-    /// [`FilterKind::Ribbon`] has no solution within its bounds, the filter is a
-    /// [`FilterKind::Standard`] one of as many bits per key, and states that kind and its rate:
+    /// The time is linear in the number of keys, whatever their hashes. If they were chosen so that
+    /// a [`FilterKind::Ribbon`] has no solution within its bounds, the filter is a
+    /// [`FilterKind::Standard`] one of the same bits per key, and states that kind and its rate:
     /// [`Filter::peek_kind`](crate::Filter::peek_kind).
     pub fn finish(self) -> Vec<u8> {
         let (spec, keys) = (self.spec, self.len);
@@ -252,7 +251,7 @@ impl FilterBuilder {
         built.finish_bloom(spec, encode)
     }
 
-    /// As [`finish`](Self::finish), for the kinds that set bits, of which `spec` is one.
+    /// Like [`finish`](Self::finish), for `spec` of a kind that sets bits.
     fn finish_bloom(
         self,
         spec: FilterSpec,
@@ -289,8 +288,8 @@ impl FilterBuilder {
         encode(spec, probes, rate, &blocks)
     }
 
-    /// Hands `fill` all parts of `blocks`, each with its hashes; `seen` is told the block of each
-    /// hash before.
+    /// Calls `fill` with each part of `blocks` and its hashes. Calls `seen` first with the block of
+    /// each hash.
     fn fill_parts(
         self,
         blocks: &mut [Block],
@@ -309,7 +308,7 @@ impl FilterBuilder {
         });
     }
 
-    /// Fills `ribbon`; gives the keys back where that cannot be.
+    /// Fills `ribbon`, or returns the keys if that is impossible.
     fn fill_ribbon(mut self, ribbon: &mut Ribbon) -> Result<(), Self> {
         if self.len == 0 {
             return Ok(());

@@ -1,14 +1,14 @@
-//! Filters of keys whose hashes were chosen by an adversary: building is bounded by counts of
-//! attempts and additions, the size is that of any other keys, and the filter says what it is.
+//! Filters of keys whose hashes were chosen by an adversary: attempts and additions of a build are
+//! bounded, the size is that of any other keys, and the filter states its actual kind and rate.
 //!
-//! Until this was bounded, 1,000,000 keys of one shard of a ribbon were not built in 290 s, and the
-//! 3,200 keys of [`defeating_every_seed`] never were.
+//! Before these bounds, 1,000,000 keys of one shard of a ribbon were not built in 290 s, and a
+//! build of the 3,200 keys of [`defeating_every_seed`] never ended.
 
 use crate::mix::{remix, scale};
 use crate::ribbon::{self, Ribbon};
 use crate::{Filter, FilterKind, FilterSpec, SmallFilters, SmallFiltersBuilder};
 
-/// The hash that [`remix`] makes `mixed` of.
+/// The hash for which [`remix`] returns `mixed`.
 fn unmix(mixed: u64) -> u64 {
     let unshift = |x: u64, by: u32| (0..64 / by).fold(x, |y, _| x ^ y >> by);
     let inverse = |factor: u64| {
@@ -19,13 +19,12 @@ fn unmix(mixed: u64) -> u64 {
     unshift(x, 30).wrapping_sub(0x9e37_79b9_7f4a_7c15)
 }
 
-/// The hash whose equation with `seed` comes from `mixed`.
+/// The hash whose equation with `seed` derives from `mixed`.
 fn hash_for(mixed: u64, seed: u8) -> u64 {
     unmix(mixed) ^ u64::from(seed).wrapping_mul(ribbon::SEED_FACTOR)
 }
 
-/// Hashes that differ from each other in a part of 2^-6 of the range: those of one shard, or one
-/// block.
+/// Hashes within 2^-6 of the range: all in one shard, or one block.
 fn of_one_place(keys: u64) -> Vec<u64> {
     (0..keys).map(|key| remix(key) >> 6).collect()
 }
@@ -41,7 +40,7 @@ fn crowding_one_half(keys: u64) -> Vec<u64> {
     (0..keys).map(|key| hash_for(remix(key) >> 1, 0)).collect()
 }
 
-/// Two hashes, turn by turn.
+/// Two hashes, alternating.
 fn by_turns(keys: u64) -> Vec<u64> {
     (0..keys).map(|key| remix(key % 2)).collect()
 }
@@ -58,7 +57,7 @@ fn build(spec: FilterSpec, hashes: &[u64]) -> Filter {
     filter
 }
 
-/// How many of so many absent hashes, made by `hash`, pass.
+/// The fraction of `questions` absent hashes, made by `hash`, that pass.
 fn passing(filter: &Filter, questions: u64, hash: impl Fn(u64) -> u64) -> f64 {
     let passed = (0..questions).filter(|&n| filter.may_contain_hash(hash(remix(n | 1 << 63))));
     passed.count() as f64 / questions as f64
@@ -71,7 +70,7 @@ fn a_hash_can_be_made_for_what_it_is_mixed_to() {
     }
 }
 
-/// The claims at the head of `ribbon.rs`, of keys that nobody chose.
+/// The claims at the head of `ribbon.rs`, for random keys.
 #[test]
 fn a_ribbon_of_random_keys_needs_few_attempts_and_additions() {
     let sizes = [1, 10, 100, 127, 1000, 1999, 2000, 5000, 10_000, 16_384, 16_400, 40_000, 300_000];
@@ -110,7 +109,8 @@ fn keys_of_one_shard_become_a_standard_filter() {
     }
 }
 
-/// The rate holds for absent keys of the same shard too, as the bits come from the remixed hash.
+/// The rate also holds for absent keys of the same shard, since the probes come from the remixed
+/// hash.
 #[test]
 fn the_standard_filter_in_place_of_a_ribbon_has_the_rate_that_it_states() {
     let spec = FilterSpec::new(FilterKind::Ribbon, 7.0).unwrap();
@@ -118,7 +118,7 @@ fn the_standard_filter_in_place_of_a_ribbon_has_the_rate_that_it_states() {
     let expected = filter.expected_fpr();
     for shift in [0, 6] {
         let measured = passing(&filter, 400_000, |hash| hash >> shift);
-        // Some 14,000 pass: five deviations are 4%.
+        // Some 14,000 pass: five standard deviations are 4%.
         assert!((measured / expected - 1.0).abs() < 0.04, "{measured} for {expected}");
     }
 }
@@ -138,7 +138,7 @@ fn keys_that_defeat_every_seed_end_after_32_attempts() {
     }
 }
 
-/// A shard may take the attempts of many, but all together have 4 each.
+/// One shard may take the attempts of many, but all together have 4 each.
 #[test]
 fn a_filter_of_many_shards_does_not_try_32_times_for_each() {
     let keys = 20 << 14;
@@ -158,7 +158,7 @@ fn a_filter_of_many_shards_does_not_try_32_times_for_each() {
             break;
         }
     }
-    // Each takes one attempt at least.
+    // Each shard takes at least one attempt.
     assert!(solved <= 32 + 4 * 19, "{solved} shards of 20");
 }
 
@@ -175,19 +175,19 @@ fn equations_that_need_many_additions_are_given_up() {
     assert_eq!(build(spec, &hashes).kind(), FilterKind::Ribbon);
 }
 
-/// Hashes that are equal have equal equations, which do not contradict each other.
+/// Equal hashes have equal equations, which do not contradict each other.
 #[test]
 fn keys_that_come_again_are_no_contradiction() {
     let spec = FilterSpec::new(FilterKind::Ribbon, 10.0).unwrap();
     assert_eq!(build(spec, &by_turns(10_000)).kind(), FilterKind::Ribbon);
     assert_eq!(build(spec, &vec![remix(5); 300_000]).keys(), 1);
-    // Here they are more than a shard has by chance.
+    // Here they exceed what a shard has by chance.
     let filter = build(spec, &by_turns(300_000));
     assert_eq!((filter.kind(), filter.keys()), (FilterKind::Standard, 300_000));
 }
 
-/// The other kinds set each bit once for each key, so only their rate can suffer. They state what
-/// their bits let pass: of 100,000 keys in 1 of 64 blocks, 1 of 64, where theory says 6e-9.
+/// The other kinds set each bit once for each key, so only their rate can suffer. They state the
+/// rate of their bits: 1 in 64 for 100,000 keys in 1 of 64 blocks, where theory predicts 6e-9.
 #[test]
 fn kinds_that_set_bits_are_as_large_as_ever_and_state_their_rate() {
     let one_block = |keys: u64| (0..keys).map(|key| remix(key) >> 30).collect();
@@ -203,7 +203,7 @@ fn kinds_that_set_bits_are_as_large_as_ever_and_state_their_rate() {
             assert_eq!(bytes, spec.expected_bytes(filter.keys()), "{text}");
             let (measured, stated) =
                 (passing(&filter, 100_000, |hash| hash), filter.expected_fpr());
-            // The rarest that is stated of whole blocks, 1 of 64, is seen 1,562 times.
+            // The lowest rate stated for whole blocks, 1 in 64, is observed 1,562 times.
             assert!(measured <= 1.1 * stated + 1e-4, "{text}, set {nth}: {measured}, not {stated}");
         }
         let stated = build(spec, &sets[0]).expected_fpr();

@@ -1,14 +1,15 @@
-//! What a filter that sets bits lets pass, by the bits that are set in it.
+//! The false positive rate of a filter that sets bits, computed from its set bits.
 //!
-//! The theory's rate is that of random keys. Keys can be chosen, since the hash has no secret: all
-//! may lie in a few blocks, which then say yes to everything, or no two may have a bit in common. A
-//! filter of such keys states what its own bits let pass of random absent keys:
-//! 1. A block of `x` set bits among `m` passes a key of `k` probes in it with `(x/m)^k`.
-//! 2. Of the blocked kind, the rate is the mean of that over the blocks; of the paired kind, the
-//!    mean over the primaries of the product with the partner's, `k/2` probes in each; a standard
-//!    filter is one block.
-//! 3. This is stated where it is larger than chance explains: by a tenth, and by ten times the
-//!    [`theory::spread`]. Else it is the theory's.
+//! The theoretical rate is that of random keys. Keys can be chosen, since the hash has no secret:
+//! all may fall in a few blocks, which then answer yes to everything, or no two may share a bit.
+//! The filter of such keys states the rate that its own bits have for random absent keys:
+//! 1. A block with `x` of `m` bits set passes a key with `k` probes in it with probability
+//!    `(x/m)^k`.
+//! 2. For the blocked kind, the rate is the mean of that over the blocks. For the paired kind, it
+//!    is the mean over the primaries of the product with the partner's, with `k/2` probes in each.
+//!    A standard filter is one block.
+//! 3. This rate is stated if it exceeds the theoretical one by more than chance explains: by a
+//!    tenth, and by ten times the [`theory::spread`]. Otherwise the theoretical rate is stated.
 
 use crate::block::{BLOCK_BITS, Block};
 use crate::kind::FilterKind;
@@ -17,12 +18,12 @@ use crate::mix::RESERVED;
 use crate::paired;
 use crate::theory;
 
-/// The part of the theory's rate by which the bits may always be off.
+/// The relative deviation from the theoretical rate that is always tolerated.
 const SLACK: f64 = 0.1;
-/// Standard deviations by which chance makes them be off.
+/// The deviation that chance explains, in standard deviations.
 const MOST_DEVIATIONS: f64 = 10.0;
 
-/// The rate to state of a filter of `keys` keys for which theory expects `expected`.
+/// The rate to state for a filter of `keys` keys whose theoretical rate is `expected`.
 pub(crate) fn rate(
     kind: FilterKind,
     keys: u64,
@@ -36,7 +37,7 @@ pub(crate) fn rate(
     if own > expected * (1.0 + chance.max(SLACK)) { own } else { expected }
 }
 
-/// What the bits that are set let pass.
+/// The rate that follows from the set bits.
 fn own_rate(kind: FilterKind, probes: u32, blocks: &[Block]) -> f64 {
     if blocks.is_empty() {
         return 0.0;
@@ -62,13 +63,13 @@ fn own_rate(kind: FilterKind, probes: u32, blocks: &[Block]) -> f64 {
     }
 }
 
-/// Set bits of a block, the first `reserved` not counted.
+/// Set bits of a block, not counting the first `reserved`.
 fn set_bits(block: &Block, reserved: u32) -> u32 {
     let all: u32 = block.0.iter().map(|word| word.count_ones()).sum();
     all - (block.0[0] & ((1 << reserved) - 1)).count_ones()
 }
 
-/// The chance to pass a block, by how many of its bits are set.
+/// The probability of passing a block, by its number of set bits.
 struct PassBySet {
     reserved: u32,
     chances: [f64; BLOCK_BITS as usize + 1],
@@ -103,8 +104,8 @@ mod tests {
         finished[64..].chunks(64).map(block).collect()
     }
 
-    /// Over many filters, what their bits let pass is what theory expects; and each states the
-    /// latter.
+    /// Over many filters, the rate of their bits is the theoretical one, and each filter states the
+    /// theoretical one.
     #[test]
     fn of_random_keys_the_bits_let_pass_what_theory_expects() {
         for (text, keys, filters) in [

@@ -1,6 +1,6 @@
-//! A finished filter, ready to be asked.
+//! A finished filter, ready for queries.
 //!
-//! A filter answers by what is stored in it, never by what is configured today: family, probes and
+//! A filter answers from its stored bytes, never from today's configuration: family, probes and
 //! number of blocks come from its header.
 
 use std::io;
@@ -36,30 +36,29 @@ pub struct Filter {
     header: Header,
     kernel: Chosen,
     bits: Bits,
-    /// What kind and kernel come to, so that a question branches on neither.
+    /// The query function for this kind and kernel, so that a query branches on neither.
     ask: Ask,
 }
 
 impl Filter {
-    /// Checks and reads what [`FilterBuilder::finish`](crate::FilterBuilder::finish) wrote. The
-    /// bits are copied to memory aligned to cache lines; no more is ever allocated than there are
-    /// bytes.
+    /// Validates and decodes the output of [`FilterBuilder::finish`](crate::FilterBuilder::finish).
+    /// The bits are copied to memory aligned to cache lines. Allocates no more than the length of
+    /// `bytes`.
     ///
     /// # Errors
-    /// [`DecodeError::Damaged`] if the bytes are not those of a filter, [`DecodeError::Unknown`] if
-    /// they are those of one that a later version wrote. Either way, do without the filter: treat
-    /// every key as possibly there.
+    /// [`DecodeError::Damaged`] if the bytes are not a valid filter, [`DecodeError::Unknown`] if a
+    /// later version wrote them. In both cases continue without the filter: treat every key as
+    /// possibly present.
     pub fn decode(bytes: impl AsRef<[u8]>) -> Result<Self, DecodeError> {
         Self::decode_into(bytes, |_| ())
     }
 
-    /// [`decode`](Self::decode), with a word about the memory: `prepare` is shown the memory of the
-    /// filter's cache lines before anything is written to it, so that a program may ask its system
-    /// for large pages there. In a filter of 50 MiB and more, most probes miss the processor's
-    /// table of 4 KiB pages.
+    /// Like [`decode`](Self::decode), but passes the memory of the filter's cache lines to
+    /// `prepare` before anything is written to it, so that a program may request huge pages for it.
+    /// In a filter of 50 MiB and more, most probes miss the TLB if pages are 4 KiB.
     ///
     /// # Errors
-    /// As for `decode`.
+    /// Like `decode`.
     pub fn decode_into(
         bytes: impl AsRef<[u8]>,
         prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
@@ -68,12 +67,13 @@ impl Filter {
         Self::of_parts(header, blocks)
     }
 
-    /// [`decode_into`](Self::decode_into) from where `bytes` bytes are still to be read: each is
-    /// read once, and goes to the memory of the filter by way of a few KiB. What lies in a file is
-    /// never in memory twice.
+    /// Like [`decode_into`](Self::decode_into), but reads `bytes` bytes from `from`. Each byte is
+    /// read once and copied to the filter's memory through a buffer of a few KiB, so a filter read
+    /// from a file is never in memory twice.
     ///
     /// # Errors
-    /// What `from` says; the inner result is as for `decode`, and then perhaps not all was read.
+    /// Errors of `from`. The inner result is like `decode`; if it is an error, `from` may not have
+    /// been read to the end.
     pub fn read(
         from: impl io::Read,
         bytes: usize,
@@ -107,20 +107,20 @@ impl Filter {
         self.may_contain_hash(crate::hash(key))
     }
 
-    /// Whether the key whose [`hash`](crate::hash) this is may have been added: always true if it
-    /// was. Allocates nothing and writes nothing but the stack. Costs a cache miss or two in a
-    /// large filter, which [`prefetch`](Self::prefetch) hides behind other work.
+    /// Whether the key with this [`hash`](crate::hash) may have been added: always true if it was.
+    /// Allocates nothing and writes only to the stack. Costs a cache miss or two in a large filter,
+    /// which [`prefetch`](Self::prefetch) overlaps with other work.
     #[inline]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
         self.ask.ask(&self.bits, hash)
     }
 
-    /// Asks the processor for the first cache line that
-    /// [`may_contain_hash`](Self::may_contain_hash) of this hash would read (of a standard filter,
-    /// the first two), without waiting for it. Who has one key and many filters asks all of them
-    /// for their lines first and then one after the other, so that the cache misses overlap.
+    /// Prefetches the first cache line that [`may_contain_hash`](Self::may_contain_hash) of this
+    /// hash would read (the first two for a standard filter), without waiting for it. To query many
+    /// filters for one key, prefetch from all of them first and then query one after the other, so
+    /// that the cache misses overlap.
     ///
-    /// A hint: no answer depends on it, and for a filter without keys it does nothing.
+    /// A hint: it changes no answer, and does nothing for a filter without keys.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         let blocks = &*self.bits.blocks;
@@ -132,9 +132,9 @@ impl Filter {
         }
     }
 
-    /// Asks for many keys at once: `answers[i]` becomes what
-    /// [`may_contain_hash`](Self::may_contain_hash) says of `hashes[i]`. The questions are taken in
-    /// stages, so that their cache misses overlap.
+    /// Queries many keys at once: sets `answers[i]` to the result of
+    /// [`may_contain_hash`](Self::may_contain_hash) for `hashes[i]`. The queries are pipelined, so
+    /// that their cache misses overlap.
     ///
     /// # Panics
     /// If the two slices differ in length.
@@ -154,7 +154,7 @@ impl Filter {
         }
     }
 
-    /// Its cache lines.
+    /// The filter's cache lines.
     #[inline]
     pub(crate) fn blocks(&self) -> &[Block] {
         &self.bits.blocks
@@ -165,8 +165,8 @@ impl Filter {
         &mut self.bits.blocks
     }
 
-    /// The same filter, asked with the instructions of `kernel` from now on, if this processor has
-    /// them. To measure and to compare: [`decode`](Self::decode) chooses the best.
+    /// The same filter, queried with the instructions of `kernel` if this processor supports them.
+    /// For measurements and comparisons: [`decode`](Self::decode) chooses the best kernel.
     #[must_use]
     pub fn with_kernel(mut self, kernel: Kernel) -> Self {
         self.kernel = Chosen::new(kernel).unwrap_or(self.kernel);
@@ -174,21 +174,21 @@ impl Filter {
         self
     }
 
-    /// The instructions with which this filter is asked.
+    /// The instruction set that queries use.
     pub fn kernel(&self) -> Kernel {
         self.kernel.kernel()
     }
 
-    /// The expected rate of false positives that stands in the header of a filter that was just
+    /// The expected false positive rate in the header of a filter that was just
     /// [finished](crate::FilterBuilder::finish), without the checks of [`decode`](Self::decode); 1
-    /// for what is no filter.
+    /// if the bytes are not a filter.
     pub fn peek_expected_fpr(finished: &[u8]) -> f64 {
         format::peek_expected_fpr(finished).unwrap_or(1.0)
     }
 
     /// The kind of a filter that was just [finished](crate::FilterBuilder::finish), without the
-    /// checks of [`decode`](Self::decode): [`FilterKind::Standard`] where the keys could not be
-    /// built into the ribbon that was asked for. [`FilterKind::None`] for what is no filter.
+    /// checks of [`decode`](Self::decode): [`FilterKind::Standard`] if the requested ribbon could
+    /// not be built from the keys, [`FilterKind::None`] if the bytes are not a filter.
     ///
     /// ```
     /// use trommel_filter::{Filter, FilterKind, FilterSpec};
@@ -202,13 +202,13 @@ impl Filter {
         format::peek_kind(finished).unwrap_or(FilterKind::None)
     }
 
-    /// The exact expected rate of false positives of a filter of this kind, size and number of
-    /// keys. Stored when the filter was built; costs nothing to read.
+    /// The exact expected false positive rate of a filter of this kind, size and number of keys. It
+    /// is stored when the filter is built, so reading it is free.
     pub fn expected_fpr(&self) -> f64 {
         self.header.expected_fpr
     }
 
-    /// Bits per key as stored: the blocks' bits over the keys. 0 without keys.
+    /// Bits per key as stored: the blocks' bits divided by the keys; 0 without keys.
     pub fn bits_per_key(&self) -> f64 {
         if self.header.keys == 0 {
             return 0.0;
@@ -216,12 +216,12 @@ impl Filter {
         (self.header.blocks * BLOCK_BITS) as f64 / self.header.keys as f64
     }
 
-    /// Bits per key as asked for when the filter was built.
+    /// Bits per key requested when the filter was built.
     pub fn requested_bits_per_key(&self) -> f64 {
         f64::from(self.header.millibits) / 1000.0
     }
 
-    /// Bits that a positive answer looks at (a ribbon's columns, at most).
+    /// Bits that a positive query tests (for a ribbon, at most: its columns).
     pub fn probes(&self) -> u32 {
         self.header.probes
     }
@@ -236,13 +236,13 @@ impl Filter {
         self.header.kind
     }
 
-    /// Bytes of memory that the filter takes.
+    /// Bytes of memory held by the filter.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bits.blocks.capacity() * BLOCK_BYTES
     }
 }
 
-/// The code that answers the questions to a filter of `kind`.
+/// The query function of a filter of `kind`.
 fn ask_for(kind: FilterKind, kernel: Chosen) -> Ask {
     match kind {
         FilterKind::Paired => Ask::with::<paired::Contains>(kernel),

@@ -1,14 +1,16 @@
-//! How a filter lies in bytes: a 64-byte header and a body of 64-byte blocks. The page
-//! `docs/format/filter.md` describes every byte; this file holds its constants and is the only one
-//! that reads or writes them. Golden files tie the two together.
+//! The encoding of a filter: a 64-byte header and a body of 64-byte blocks. The page
+//! `docs/format/filter.md` describes every byte. This file holds its constants, and only this file
+//! reads or writes them. Golden files tie the two together.
 //!
-//! 1. The checksum is looked at first. It covers every byte but its own, and lies in the same place
-//!    in all families and versions, so that damage is told apart from a filter of a later version.
+//! 1. The checksum is verified first. It covers every byte but its own, and has the same offset in
+//!    all families and versions, so that corruption is distinguished from a filter of a later
+//!    version.
 //! 2. Then family, version and flags: unknown ones are [`DecodeError::Unknown`].
-//! 3. Then the parameters: what no builder writes is damage, checksum or no checksum.
+//! 3. Then the parameters: a value that no builder writes is corruption, even if the checksum is
+//!    right.
 //!
-//! Nothing is allocated before the length of the input has been compared with what the header says,
-//! and then at most that length.
+//! Nothing is allocated before the length of the input has been compared with the header, and then
+//! at most that length.
 
 use std::fmt;
 use std::io;
@@ -23,14 +25,14 @@ use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
 pub(crate) const MAGIC: [u8; 4] = *b"TrFl";
 /// Bytes of the header; the body starts here.
 pub(crate) const HEADER_BYTES: usize = 64;
-/// Where the checksum lies: the last eight bytes of the header.
+/// Offset of the checksum: the last eight bytes of the header.
 pub(crate) const CHECKSUM_AT: usize = 56;
 /// Bytes that are read at a time: whole blocks, on the stack.
 const TURN_BYTES: usize = 64 * BLOCK_BYTES;
-/// The most probes that a filter can ask for.
+/// The most probes that a filter can have.
 pub(crate) const MAX_PROBES: u32 = 64;
 
-/// What a family's filters say of themselves in bytes 4 to 6.
+/// The identification of a family in bytes 4 to 6.
 struct Family {
     kind: FilterKind,
     number: u8,
@@ -47,8 +49,8 @@ const FAMILIES: [Family; 4] = [
     Family { kind: FilterKind::Ribbon, number: 4, version: 1, batch_log2: 0 },
 ];
 
-/// Why bytes are not a filter. Either way the answer to every question is "maybe": a reader that
-/// goes on without the filter loses time, never a key.
+/// Why bytes are not a filter. Without the filter, treat every query as a "maybe": a reader that
+/// continues without it loses time, never a key.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DecodeError {
@@ -57,7 +59,7 @@ pub enum DecodeError {
         /// Completes the sentence "the filter is damaged: ...".
         what: &'static str,
     },
-    /// The bytes are whole, but of a family, version or option that this version of the crate does
+    /// The bytes are intact, but of a family, version or option that this version of the crate does
     /// not know.
     Unknown {
         /// The family's number.
@@ -84,7 +86,7 @@ impl fmt::Display for DecodeError {
 
 impl std::error::Error for DecodeError {}
 
-/// What the header says.
+/// The decoded header.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Header {
     pub(crate) kind: FilterKind,
@@ -95,13 +97,13 @@ pub(crate) struct Header {
     pub(crate) expected_fpr: f64,
 }
 
-/// The expected rate in a header, unchecked.
+/// The expected rate in a header, unvalidated.
 pub(crate) fn peek_expected_fpr(bytes: &[u8]) -> Option<f64> {
     let field = bytes.get(32..40)?.try_into().ok()?;
     Some(f64::from_bits(u64::from_le_bytes(field)))
 }
 
-/// The kind in a header, unchecked; none where no family has that number.
+/// The kind in a header, unvalidated; `None` if no family has that number.
 pub(crate) fn peek_kind(bytes: &[u8]) -> Option<FilterKind> {
     let number = *bytes.get(4)?;
     FAMILIES.iter().find(|family| family.number == number).map(|family| family.kind)
@@ -145,7 +147,7 @@ impl Header {
         Ok(header)
     }
 
-    /// Refuses what no builder writes.
+    /// Rejects what no builder writes.
     fn check(&self) -> Result<(), DecodeError> {
         let even =
             self.probes.is_multiple_of(2) && (self.blocks < 2 || self.blocks.is_multiple_of(2));
@@ -166,7 +168,7 @@ impl Header {
     }
 }
 
-/// `N` bytes of a header from `at` on; both are constants within it.
+/// `N` bytes of a header from offset `at`. Both are constants within the header.
 pub(crate) fn array<const N: usize, const HEADER: usize>(
     bytes: &[u8; HEADER],
     at: usize,
@@ -174,7 +176,7 @@ pub(crate) fn array<const N: usize, const HEADER: usize>(
     std::array::from_fn(|i| bytes[at + i])
 }
 
-/// XXH3 over what stands before the checksum in a header, and over the body.
+/// XXH3 over the header up to the checksum, and over the body.
 pub(crate) fn checksum(header: &[u8], body: &[u8]) -> u64 {
     let mut hasher = Xxh3::new();
     hasher.update(header);
@@ -182,7 +184,7 @@ pub(crate) fn checksum(header: &[u8], body: &[u8]) -> u64 {
     hasher.digest()
 }
 
-/// The whole filter in bytes.
+/// The encoded filter.
 pub(crate) fn encode(header: Header, blocks: &[Block]) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(HEADER_BYTES + blocks.len() * BLOCK_BYTES);
     bytes.extend_from_slice(&header.to_bytes());
@@ -194,7 +196,7 @@ pub(crate) fn encode(header: Header, blocks: &[Block]) -> Vec<u8> {
     bytes
 }
 
-/// As [`read`], from memory.
+/// Like [`read`], from memory.
 pub(crate) fn decode(
     bytes: &[u8],
     prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
@@ -203,10 +205,10 @@ pub(crate) fn decode(
     read.unwrap_or(Err(DecodeError::Damaged { what: "it ends before it is read" }))
 }
 
-/// Header and blocks of a filter of `bytes` bytes, which `from` yields. What only one family can
-/// check (a pair table, the shape of shards) is left to it.
+/// Reads the header and blocks of a filter of `bytes` bytes from `from`. Checks specific to one
+/// family (a pair table, the shape of shards) are left to that family.
 ///
-/// The memory for the blocks is shown to `prepare` before anything is written to it.
+/// `prepare` gets the memory for the blocks before anything is written to it.
 pub(crate) fn read(
     mut from: impl io::Read,
     bytes: usize,
@@ -221,7 +223,7 @@ pub(crate) fn read(
     if head[..4] != MAGIC {
         return damaged("it does not start as a filter does");
     }
-    // Not yet checked: it only says whether it is worth while to keep what follows.
+    // Not yet validated: it only determines whether the rest is worth storing.
     let blocks = u64::from_le_bytes(array(&head, 16));
     let fits = blocks.checked_mul(BLOCK_BYTES as u64) == Some(left as u64);
     let mut body = Vec::with_capacity(if fits { left / BLOCK_BYTES } else { 0 });
@@ -258,7 +260,7 @@ mod tests {
         builder.finish()
     }
 
-    /// A filter that someone changed and then gave the right checksum.
+    /// A modified filter with a valid checksum.
     fn forged(change: impl FnOnce(&mut Vec<u8>)) -> Result<Filter, DecodeError> {
         reforged(filter(), change)
     }
@@ -334,7 +336,7 @@ mod tests {
                 assert_eq!(answer.is_ok(), partner == known, "block {block}, partner {partner}");
             }
         }
-        // A block that is its own partner; and pairs that form a ring.
+        // A block that is its own partner, and pairs that form a ring.
         let alone = |bytes: &mut Vec<u8>| bytes[HEADER_BYTES] &= 128;
         assert!(forged(alone).is_err());
         let ring = |bytes: &mut Vec<u8>| {

@@ -13,20 +13,20 @@ pub(crate) const MAX_MILLIBITS: u32 = 64_000;
 pub enum FilterKind {
     /// No filter: no bytes, no probe.
     None,
-    /// One array of bits; the best rate of a Bloom filter, and a cache miss per probe.
+    /// One bit array; the best rate of a Bloom filter, and a cache miss per probe.
     Standard,
-    /// One cache line per key; the fastest, and the worst rate from about 16 bits per key on.
+    /// One cache line per key; the fastest kind, and the worst rate from about 16 bits per key.
     Blocked,
     /// Two cache lines per key, chosen so that all pairs are equally full; close to standard in
-    /// rate, close to blocked in speed.
+    /// rate and to blocked in speed.
     Paired,
     /// A solved system of equations; some 30% smaller than any Bloom filter of the same rate, and
-    /// several times slower to build and to ask.
+    /// several times slower to build and to query.
     Ribbon,
 }
 
 impl FilterKind {
-    /// The kind's word in a spec.
+    /// The kind's name in a spec.
     pub fn name(self) -> &'static str {
         match self {
             Self::None => "none",

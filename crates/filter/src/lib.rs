@@ -1,9 +1,9 @@
-//! Bloom filters that say exactly how often they err.
+//! Bloom filters with an exactly known false positive rate.
 //!
-//! A filter stands for a set of keys. Asked for a key, it says "certainly not" or "maybe": it never
-//! denies a key that was added, and says "maybe" to a key that was not with a small probability,
-//! its *rate* of false positives. It takes a few bits per key, whatever the size of the keys. A
-//! store that keeps one in memory for each of its files need not open a file that says no.
+//! A filter represents a set of keys. For each key it answers "certainly not" or "maybe". It never
+//! denies a key that was added; for any other key it answers "maybe" with a small probability, its
+//! *false positive rate*. It takes a few bits per key, whatever the size of the keys. A store that
+//! keeps a filter in memory for each of its files need not open a file whose filter denies the key.
 //!
 //! ```
 //! use trommel_filter::{Filter, FilterSpec};
@@ -37,13 +37,13 @@
 //! | cache lines, absent key | 2.7 on average | 1 | hardly more than 1 | 3 on average |
 //! | cache lines, present key | one per probe | 1 | 2 | one for two columns, and one more |
 //!
-//! [`FilterKind::Paired`] is the one to take unless most questions are for keys that are there, or
-//! fewer than ten bits per key are to be spent; then it is [`FilterKind::Blocked`].
-//! [`FilterKind::Ribbon`] is for where memory is everything: it takes 30% fewer bits for the same
-//! rate. [`FilterKind::Standard`] is there for comparison. Up to about a hundred keys, all are
-//! rounded up to the same few cache lines.
+//! Use [`FilterKind::Paired`] unless most queries are for present keys or the budget is below ten
+//! bits per key; then use [`FilterKind::Blocked`]. [`FilterKind::Ribbon`] suits stores in which
+//! memory is scarce: it takes 30% fewer bits for the same rate. [`FilterKind::Standard`] is
+//! provided for comparison. Filters of up to about a hundred keys are all rounded up to the same
+//! few cache lines.
 //!
-//! The table is what [`theory`] computes:
+//! The table is computed by [`theory`]:
 //!
 //! ```
 //! use trommel_filter::{FilterKind, theory::best_fpr};
@@ -55,20 +55,20 @@
 //! assert_eq!(rate(FilterKind::Ribbon, 16.0), "1.958e-5");
 //! ```
 //!
-//! How each kind works is told at the head of its source file: idea, algorithm, mathematics, costs
-//! and sources.
+//! The head of each kind's source file describes the idea, algorithm, mathematics, costs and
+//! sources.
 //!
-//! What shipped filters measure, at 8 to 40 bits per key and 1 to 10,000,000 keys, stands beside
-//! theory in [`RATES.md`], with the command that measures it; what they cost in instructions and
-//! bytes in [`COSTS.md`].
+//! [`RATES.md`] compares the measured rates of the shipped filters with theory, at 8 to 40 bits per
+//! key and 1 to 10,000,000 keys, with the command that measures them. [`COSTS.md`] gives their
+//! costs in instructions and bytes.
 //!
 //! [`RATES.md`]: https://github.com/trommel-db/trommel/blob/main/crates/filter/RATES.md
 //! [`COSTS.md`]: https://github.com/trommel-db/trommel/blob/main/crates/filter/COSTS.md
 //!
 //! # Hashes
 //!
-//! A filter sees a key only as its 64-bit [`hash`]. Who asks many filters for one key hashes once
-//! and uses [`Filter::may_contain_hash`]; who has many keys for one filter uses
+//! A filter sees a key only as its 64-bit [`hash`]. To query many filters for one key, hash once
+//! and use [`Filter::may_contain_hash`]; to query one filter for many keys, use
 //! [`Filter::may_contain_many`], which overlaps their cache misses:
 //!
 //! ```
@@ -86,26 +86,26 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! The hash has no secret: who can choose keys can choose keys that a filter takes for others. That
-//! costs time, never a wrong answer from a store that looks when a filter says "maybe". Nor does it
-//! cost more than linear time to build: keys of which no ribbon can be made within its bounds
-//! become a standard filter, which says so ([`Filter::peek_kind`]).
+//! The hash has no secret: an adversary who chooses keys can choose false positives. That costs
+//! time, but never causes a wrong answer from a store that checks the file after a "maybe".
+//! Building also stays linear in time: if a ribbon cannot be built from the keys within its bounds,
+//! they become a standard filter, and the filter states that kind ([`Filter::peek_kind`]).
 //!
 //! # Trust
 //!
-//! [`Filter::decode`] takes any bytes. It checks the checksum, every field and, for the paired
-//! kind, the pair table; what fails is a [`DecodeError`]. Whatever a header claims, no more memory
-//! is taken than there are bytes. Ten million damaged and forged filters, and as many groups of
-//! small ones, were opened and asked without a panic (`tests/bounds/fuzz.rs`). The expected rate in
-//! the header is the sum of the theory (of keys that were chosen so that it does not hold, what the
-//! filter's own bits let pass), to the floating-point digits of the machine that built the filter;
-//! only the share of a large paired filter's last batch is interpolated between sums, which moves
-//! the rate by 2e-5 of itself at 28 bits per key, 2e-4 at 40 and 1e-3 at 64.
+//! [`Filter::decode`] accepts arbitrary bytes. It checks the checksum, every field and, for the
+//! paired kind, the pair table; a failed check is a [`DecodeError`]. Whatever a header claims, it
+//! allocates no more memory than there are bytes. Ten million corrupted and forged filters, and as
+//! many groups of small ones, were decoded and queried without a panic (`tests/bounds/fuzz.rs`).
+//! The expected rate in the header is the exact sum of the theory (for chosen keys outside of the
+//! theory, the rate of the filter's own bits), to the floating-point precision of the machine that
+//! built the filter. Only the share of a large paired filter's last batch is interpolated between
+//! sums, which changes the rate by a relative 2e-5 at 28 bits per key, 2e-4 at 40 and 1e-3 at 64.
 //!
-//! This crate knows no files and no levels, starts no thread, and depends on nothing but the hash.
-//! Its unsafe code is that of the vector kernels: calls, one of them through a pointer, of
-//! functions that are compiled for instructions which the processor was asked for; two conversions
-//! of a register to an array; one instruction written by hand; and a prefetch.
+//! This crate knows no files and no levels, starts no thread, and depends only on the hash. Its
+//! unsafe code is that of the vector kernels: calls (one of them through a pointer) of functions
+//! compiled for instructions whose support was detected at run time; two conversions of a register
+//! to an array; one instruction in inline assembly; and a prefetch.
 
 mod block;
 mod blocked;
@@ -143,7 +143,7 @@ pub use small::{SmallFilters, SmallFiltersBuilder};
 pub use spec::{FilterSpec, ParseSpecError};
 
 /// The hash of a key that every filter uses: XXH3 with 64 bits and seed 0. It is part of the
-/// format: a filter stored today is asked with the same hash tomorrow.
+/// format: a filter stored today will be queried with the same hash in later versions.
 ///
 /// ```
 /// assert_eq!(trommel_filter::hash(b""), 0x2d06_8005_38d3_94c2);
@@ -154,7 +154,7 @@ pub fn hash(key: &[u8]) -> u64 {
     xxhash_rust::xxh3::xxh3_64(key)
 }
 
-/// The examples of `README.md`.
+/// The examples in `README.md`.
 #[cfg(doctest)]
 #[doc = include_str!("../README.md")]
 struct Readme;

@@ -1,15 +1,19 @@
-//! A note of where the cache lines of a filter lie, kept apart from the filter.
+//! The addresses of a filter's cache lines, recorded separately from the filter.
 //!
-//! Who asks many filters for one key wants all of their lines to be on their way before the first
-//! is asked. To come to a filter may take misses of its own; notes of many filters, side by side,
-//! take few, and nothing has to be kept alive for them:
+//! To query many filters for one key, all of their lines should be prefetched before the first
+//! query. Reaching a filter may itself take cache misses. The records of many filters are
+//! contiguous, so reading them takes few, and they need not keep the filters alive:
+//!
+//! 1. After a query, the filter's lines are recorded: their start address and their number.
+//! 2. The record and a hash determine the address of the first line that the filter would read (for
+//!    a standard filter, the first two). It is prefetched.
 //!
 //! 1. A filter that was asked is noted: where its lines begin, and how many there are.
 //! 2. From these and a hash comes the address of the first line that the filter would look at (of a
 //!    standard filter, of the first two). It is asked for without waiting.
 //!
-//! A note may be out of date: its filter is gone, or lies elsewhere. Then a line is asked for in
-//! vain. A processor does that without harm for any address, and no answer depends on it.
+//! A record may be out of date, because its filter was dropped or moved. Then the prefetch is
+//! wasted. Processors accept a prefetch of any address, and no answer depends on it.
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 
@@ -19,7 +23,7 @@ use crate::mix::scale;
 use crate::standard::Walk;
 use crate::{Filter, FilterKind};
 
-/// Where the cache lines of a filter lie: see the head of this module's source.
+/// The addresses of a filter's cache lines: see the head of this module's source.
 ///
 /// ```
 /// use trommel_filter::{Filter, FilterLines, FilterSpec, hash};
@@ -42,7 +46,7 @@ use crate::{Filter, FilterKind};
 /// ```
 #[derive(Debug, Default)]
 pub struct FilterLines {
-    /// Address of the first; 0 if none was noted.
+    /// Address of the first line; 0 if none was recorded.
     start: AtomicUsize,
     count: AtomicUsize,
     /// Whether each probe has a line of its own.
@@ -50,8 +54,8 @@ pub struct FilterLines {
 }
 
 impl FilterLines {
-    /// Notes where the lines of `filter` lie. Writes only where that is news. Of a ribbon,
-    /// whose first line depends on more, nothing is noted.
+    /// Records the lines of `filter`. Writes only if they changed. Records nothing for a ribbon,
+    /// whose first line depends on more than these fields.
     #[inline]
     pub fn note(&self, filter: &Filter) {
         let blocks = filter.blocks();
@@ -71,7 +75,7 @@ impl FilterLines {
         }
     }
 
-    /// Asks the processor for the lines that the noted filter would look at first for this hash.
+    /// Prefetches the lines that the recorded filter would read first for this hash.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         self.each_first(hash, prefetch_at);
@@ -96,7 +100,7 @@ impl FilterLines {
         self.start.load(Relaxed).wrapping_add((nth as usize).wrapping_mul(BLOCK_BYTES))
     }
 
-    // Not inlined: the other kinds need none of the registers that it saves.
+    // Not inlined: it would take registers that the other kinds need.
     #[inline(never)]
     fn first_two(&self, hash: u64) -> [usize; 2] {
         let bits = self.count.load(Relaxed) as u64 * BLOCK_BITS;
@@ -126,7 +130,7 @@ mod tests {
                 assert_eq!(asked.len(), if spec.starts_with("standard") { 2 } else { 1 }, "{spec}");
                 for line in asked {
                     let mut without = filter.clone();
-                    // A paired filter has the number of the partner there.
+                    // The first bits of a paired filter's block are its partner's index.
                     let kept = if spec.starts_with("paired") { 127 } else { 0 };
                     without.blocks_mut()[line].0[0] &= kept;
                     without.blocks_mut()[line].0[1..].fill(0);

@@ -1,34 +1,33 @@
-//! From one 64-bit hash to everything a filter needs to know about a key.
+//! Derives everything that a filter needs from the 64-bit hash of a key.
 //!
-//! 1. The *place* (which block, for the kinds that have blocks) is [`scale`]: the high half of
-//!    `hash * blocks`. It is uniform for any number of blocks, needs no division, and is monotone
-//!    in the hash: a block's keys are exactly the hashes of one interval.
-//! 2. Everything else comes from the whole word, mixed once more, for within one block's interval
-//!    the hash's high bits are all alike. [`fold`] is one multiplication, by which every bit
-//!    reaches all bits above it, and one shift, by which the high half reaches the low one: a
-//!    bijection, as good as the hash's own low bits, and all that a block's probes need. [`remix`]
-//!    is a bijection in which every input bit flips every output bit with probability one half;
-//!    standard and ribbon filters, whose places come from it too, take that.
-//! 3. The folded word's halves are two 32-bit seeds of two probe chains. To all that a test can see
-//!    (`tests::the_chains_of_a_block_know_nothing_of_each_other`) they are independent.
-//! 4. Probe `i` of a chain is `seed * GOLDEN^i` (modulo 2^32), whose *high* bits are used: the
-//!    powers are a table, so probes do not wait for each other.
+//! 1. The *place* (the block, for the kinds that have blocks) is [`scale`]: the high half of `hash
+//!    * blocks`. It is uniform for any number of blocks, needs no division, and is monotone in the
+//!    hash: a block's keys are exactly the hashes of one interval.
+//! 2. Everything else comes from the whole word, mixed once more, because the hash's high bits are
+//!    all alike within one block's interval. [`fold`] is one multiplication, by which every bit
+//!    affects all bits above it, and one shift, by which the high half affects the low one: a
+//!    bijection, as good as the hash's own low bits, and sufficient for the probes within a block.
+//!    [`remix`] is a bijection in which every input bit flips every output bit with probability one
+//!    half. Standard and ribbon filters, which also derive their places from it, use that.
+//! 3. The halves of the folded word are the 32-bit seeds of two probe chains. They pass the test of
+//!    independence `tests::the_chains_of_a_block_know_nothing_of_each_other`.
+//! 4. Probe `i` of a chain is `seed * GOLDEN^i` (modulo 2^32), of which the *high* bits are used.
+//!    The powers are in a table, so probes do not depend on each other.
 //!
-//! Why two seeds: a chain of 32 bits has 2^32 states, so a block that holds `x` keys answers yes
-//! to at least `x / 2^32` of all hashes. From about 30 bits per key on that floor is no longer
-//! small beside the filter's own rate (1.1 times at 32 bits, 2.3 times at 40).
+//! Why two seeds: a chain of 32 bits has 2^32 states, so a block that holds `x` keys answers yes to
+//! at least `x / 2^32` of all hashes. From about 30 bits per key that floor is no longer small
+//! compared with the filter's own rate (1.1 times at 32 bits, 2.3 times at 40).
 //!
 //! Why not additive double hashing (`seed + i * step`): in 512 bits, two keys with nearly the same
 //! step share most of their probes, which multiplies the rate at 40 bits per key by 4.8.
 //!
-//! Sources: D. Lemire, "Fast random integer generation in an interval" (2019) for the scaling;
-//! S. Vigna's SplitMix64 for the constants; D. E. Knuth, TAOCP 6.4 for multiplicative
-//! hashing.
+//! Sources: D. Lemire, "Fast random integer generation in an interval" (2019) for the scaling; S.
+//! Vigna's SplitMix64 for the constants; D. E. Knuth, TAOCP 6.4 for multiplicative hashing.
 
 /// 2^32 divided by the golden ratio, made odd.
 const GOLDEN_32: u32 = 0x9e37_79b9;
 
-/// The most probes that one chain can make.
+/// The most probes that one chain can produce.
 pub(crate) const MAX_CHAIN: usize = 32;
 
 /// `GOLDEN_32^i` for every probe of a chain.
@@ -57,19 +56,19 @@ pub(crate) fn remix(hash: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// What [`fold`] multiplies with.
+/// The multiplier of [`fold`].
 const FOLD_FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
 
-/// A cheaper bijection, for a word that is a hash already: the high half is that of the product,
-/// the low half that of the product with the high one over it.
+/// A cheaper bijection, for a word that is a hash already: the high half of the result is that of
+/// the product; the low half is the XOR of both halves of the product.
 #[inline]
 pub(crate) fn fold(hash: u64) -> u64 {
     let x = hash.wrapping_mul(FOLD_FACTOR);
     x ^ (x >> 32)
 }
 
-/// How a hash becomes probes. One scheme is shipped, [`Golden`]; that it is a parameter lets the
-/// tests plant the classic faults in the shipped code and show that the rate tests see them.
+/// How a hash becomes probes. Only [`Golden`] is shipped. As a type parameter, it lets the tests
+/// plant the classic faults in the shipped code and show that the rate tests detect them.
 pub(crate) trait Scheme {
     /// Blocks of a full batch of the paired filter.
     const BATCH: usize = 128;
@@ -87,20 +86,20 @@ pub(crate) trait Scheme {
     }
 }
 
-/// The scheme of all filters on disk.
+/// The scheme of all stored filters.
 pub(crate) struct Golden;
 
 impl Scheme for Golden {}
 
 /// Blocks of a full batch of the paired filter.
 pub(crate) const BATCH: usize = Golden::BATCH;
-/// Bits of a block that name its partner in the paired filter.
+/// Bits of a paired filter's block that hold the index of its partner.
 pub(crate) const RESERVED: u32 = 7;
 
 /// The bit position, in `RESERVED..512`, that a chain's state chooses.
 ///
 /// Multiplying the top 23 bits by the number of usable bits and keeping the top nine of the 32-bit
-/// product is uniform to within 2^-14 and has no branch.
+/// product is uniform to within 2^-14 and branchless.
 #[inline]
 pub(crate) fn position<const RESERVED: u32>(state: u32) -> u32 {
     RESERVED + (((state >> 9) * (512 - RESERVED)) >> 23)
@@ -165,9 +164,10 @@ mod tests {
         }
     }
 
-    /// Hashes of one block of many: the joint law of one position of the first chain and one of the
-    /// second must be that of two independent ones. The sum of squares over the cells of a table of
-    /// 64 by 64 classes is then normal, 4095 on average with a standard deviation of 90.5.
+    /// For hashes of one block of many, the joint distribution of one position of the first chain
+    /// and one of the second must be that of two independent ones. The sum of squares over the
+    /// cells of a table of 64 by 64 classes is then normal, 4095 on average with a standard
+    /// deviation of 90.5.
     fn square_sum(seeds: impl Fn(u64) -> (u32, u32), i: usize, j: usize) -> f64 {
         let (block, samples) = (0x5a3c7_u64 << 44, 1_u64 << 18);
         let mut cells = vec![0_u32; 64 * 64];

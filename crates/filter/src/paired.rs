@@ -3,54 +3,55 @@
 //! # Idea
 //! A blocked filter loses accuracy because keys fall unevenly on its blocks. Here the fullest block
 //! of a batch of 128 is paired with the emptiest, the second fullest with the second emptiest, and
-//! so on; every key sets half of its bits in its own block (the *primary*) and half in that block's
-//! *partner*. The sums of the pairs are almost all alike (at 23.4 bits per key 43.8 with a standard
-//! deviation of 1.25, where two blocks picked blindly have 6.6), and so is the filling of all
-//! blocks.
+//! so on. Every key sets half of its bits in its own block (the *primary*) and half in that block's
+//! *partner*. The sums of the pairs are almost equal (43.8 at 23.4 bits per key, with a standard
+//! deviation of 1.25; two blocks paired at random have 6.6), and so all blocks are almost equally
+//! full.
 //!
 //! # Algorithm
-//! A block is 512 bits: bits 0 to 6 name the partner, as its index in the batch; the other 505 are
-//! Bloom bits.
+//! A block is 512 bits: bits 0 to 6 hold the partner's index in the batch; the other 505 are Bloom
+//! bits.
 //!
 //! To build:
 //! 1. Count the keys of every block; a hash's primary block is `hash * blocks / 2^64`.
-//! 2. Cut the blocks into batches of 128 from the front. Their number is even, so the last batch
-//!    is smaller, but even. A filter too small for two blocks has one, its own partner.
+//! 2. Divide the blocks into batches of 128 from the front. The number of blocks is even, so the
+//!    last batch may be smaller, but has an even size. A filter that needs only one block has one,
+//!    its own partner.
 //! 3. Sort each batch by count and pair position `i` with position `last - i`. No other matching
-//!    gives a lower expected rate, whatever convex function of its keys a pair's rate is.
-//! 4. Fold every hash into two 32-bit seeds. The first makes `k/2` probes in the primary, the
+//!    gives a lower expected rate, for any convex rate of a pair as a function of its keys.
+//! 4. Fold every hash into two 32-bit seeds. The first gives `k/2` probes in the primary, the
 //!    second `k/2` in the partner.
 //!
-//! To query: look at the `k/2` bits in the primary; only if all are set, at the `k/2` in the
-//! partner that its first seven bits name. An absent key reads a second cache line with probability
+//! To query: test the `k/2` bits in the primary; only if all are set, test the `k/2` in the partner
+//! that its first seven bits name. An absent key reads a second cache line with probability
 //! `2^(-k/2)`, a present one always.
 //!
-//! Step 4 gives the sets of probes by role. The algorithm as first published gives set 0 to the
-//! block with the lower index; the rate is the same, but then a query must load the pair index
+//! Step 4 assigns the sets of probes by role. The algorithm as first published assigns set 0 to the
+//! block with the lower index. The rate is the same, but then a query must load the pair index
 //! before it knows its first position.
 //!
 //! # Invariants
-//! The pair table is an involution within each batch, without fixed points but in a filter of one
-//! block. [`pairs_are_valid`] holds for every filter that is asked, so that the partner's index
-//! needs no check of its own.
+//! The pair table is an involution within each batch, without fixed points except in a filter of
+//! one block. [`pairs_are_valid`] holds for every decoded filter, so that queries need not check
+//! the partner's index.
 //!
 //! # Mathematics
 //! A pair's keys `T = X_(i) + X_(B+1-i)` are sums of order statistics of a batch's counts. Each of
-//! its blocks takes `T*k/2` balls in 505 bins, and a query passes both with
-//! `E[(X/505)^(k/2)]^2`; [`crate::theory::paired_fpr`] sums that over the law of `T`. The best even
-//! number of probes is chosen from the filter's actual bits per key by that same sum.
+//! its blocks takes `T*k/2` balls in 505 bins, and a query passes both with `E[(X/505)^(k/2)]^2`;
+//! [`crate::theory::paired_fpr`] sums that over the distribution of `T`. The same sum determines
+//! the best even number of probes for the filter's actual bits per key.
 //!
 //! # Costs
-//! To ask, one cache miss for an absent key, but for `2^(-k/2)` of them, and two, the second
-//! waiting for the first, for a present one. Many keys at once are asked in three stages, so that
+//! A query costs one cache miss for an absent key, except for a share of `2^(-k/2)`, and two
+//! dependent misses for a present key. Queries for many keys are pipelined in three stages, so that
 //! all misses overlap ([`ContainsMany`]). The pair table takes 7 of 512 bits: 1.4%. To build, the
-//! hashes are cut by batches, so that counting, pairing and setting bits stay in the first-level
-//! cache; counting and sorting 128 numbers a batch is little beside setting the bits. It takes 8
-//! bytes a key beyond the filter.
+//! hashes are partitioned by batches, so that counting, pairing and setting bits stay in the
+//! first-level cache; counting and sorting 128 numbers a batch is cheap next to setting the bits.
+//! It takes 8 bytes a key on top of the filter.
 //!
 //! # Source
-//! The algorithm is the Paired Bloom Filter that Speedb's documentation describes (release 2.1);
-//! role-based sets, two seeds, small batches and the exact theory are this crate's.
+//! The algorithm is the Paired Bloom Filter described in Speedb's documentation (release 2.1). The
+//! sets by role, two seeds, small batches and the exact theory are this crate's.
 
 use std::cell::Cell;
 use std::hint::select_unpredictable;
@@ -64,8 +65,8 @@ use crate::partition::TOGETHER;
 use crate::plan::{PART, Part, Plan, blocks_for};
 use crate::theory;
 
-/// Of a primary that is asked for so many bits at most, an absent key passes often enough that a
-/// processor guesses wrong: [`ContainsMany`] does without the branch then.
+/// With at most this many probes in the primary, an absent key passes often enough for branch
+/// mispredictions to matter: [`ContainsMany`] is branchless then.
 const MOST_UNFORESEEN: usize = 4;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
@@ -78,14 +79,14 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
     Plan { blocks, probes: theory::best_paired_probes(bits_per_key) }
 }
 
-/// How many keys each block has, up to 65,535, of the blocks whose hashes are dealt out and not yet
-/// set. They are counted while they are dealt out, when their places are known anyway.
+/// The number of keys of each block, up to 65,535, for the blocks whose hashes are distributed and
+/// not yet set. They are counted during distribution, when their indexes are known anyway.
 pub(crate) struct Counts(Vec<Cell<u16>>);
 
 impl Counts {
     const MOST: usize = TOGETHER * PART;
 
-    /// For a filter of so many blocks.
+    /// Counts for a filter of this many blocks.
     pub(crate) fn new(blocks: usize) -> Self {
         Self(vec![Cell::new(0); blocks.min(Self::MOST)])
     }
@@ -97,13 +98,13 @@ impl Counts {
         keys.set(keys.get().saturating_add(1));
     }
 
-    /// Takes the counts of a part's blocks: those start at 0 again.
+    /// Returns the counts of a part's blocks and resets them to 0.
     pub(crate) fn take(&self, part: &Part<'_>) -> Vec<u16> {
         let from = part.first % Self::MOST;
         self.0[from..from + part.blocks.len()].iter().map(Cell::take).collect()
     }
 
-    /// Bytes that the counts of a filter of so many blocks take.
+    /// Bytes of the counts of a filter of this many blocks.
     pub(crate) fn bytes(blocks: u64) -> u64 {
         blocks.min(Self::MOST as u64) * size_of::<u16>() as u64
     }
@@ -113,7 +114,7 @@ impl Counts {
 pub(crate) struct Fill<'a, 'b, S> {
     pub(crate) part: &'a mut Part<'b>,
     pub(crate) probes: u32,
-    /// How many keys each block has.
+    /// The number of keys of each block.
     pub(crate) keys: &'a [u16],
     pub(crate) chunks: &'a [Vec<u64>],
     pub(crate) scheme: PhantomData<S>,
@@ -142,7 +143,7 @@ impl<S: Scheme> Task for Fill<'_, '_, S> {
     }
 }
 
-/// Writes into each block of a batch the index of its partner: fullest with emptiest.
+/// Writes the index of its partner into each block of a batch: fullest with emptiest.
 fn pair_batch(blocks: &mut [Block], keys: &[u16]) {
     let mut order = [0_u8; BATCH];
     let order = &mut order[..blocks.len()];
@@ -155,14 +156,14 @@ fn pair_batch(blocks: &mut [Block], keys: &[u16]) {
     }
 }
 
-/// The place of the partner of the block at `primary`.
+/// The index of the partner of the block at `primary`.
 #[inline]
 pub(crate) fn partner<S: Scheme>(primary: usize, block: &Block) -> usize {
     let mask = S::BATCH - 1;
     primary & !mask | block.0[0] as usize & mask
 }
 
-/// Whether every block's partner lies in its batch, is another one (unless there is but one), and
+/// Whether every block's partner is in its batch, is another block (unless there is only one), and
 /// names it in turn.
 pub(crate) fn pairs_are_valid(blocks: &[Block]) -> bool {
     blocks.iter().enumerate().all(|(place, block)| {
@@ -192,9 +193,9 @@ impl Question for Contains {
     }
 }
 
-/// [`Contains`] for many hashes, in three stages: a primary is asked for; [`AHEAD`] questions later
-/// it is tested, and if it passes, its partner asked for; when the primaries of the next [`AHEAD`]
-/// questions have been tested, that is tested too.
+/// [`Contains`] for many hashes, as a pipeline of three stages. A primary is prefetched; [`AHEAD`]
+/// queries later it is tested, and if it passes, its partner is prefetched; when the primaries of
+/// the next [`AHEAD`] queries have been tested, the partner is tested.
 pub(crate) struct ContainsMany<'a> {
     pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],
@@ -222,7 +223,7 @@ impl ContainsMany<'_> {
         let Self { bits, hashes, answers } = self;
         let blocks = &bits.blocks;
         let count = blocks.len() as u64;
-        // What is left to do of the chunk before this one.
+        // The remaining work of the previous chunk.
         let mut former = Passed::default();
         for &hash in hashes.iter().take(AHEAD) {
             prefetch_block(blocks, hash);
@@ -257,12 +258,12 @@ impl ContainsMany<'_> {
     }
 }
 
-/// Those of [`AHEAD`] questions whose primary blocks have all their bits.
+/// The queries among [`AHEAD`] whose primary blocks have all their bits set.
 #[derive(Debug, Clone, Copy, Default)]
 struct Passed {
-    /// The number of the first question.
+    /// The index of the first query.
     from: usize,
-    /// Their numbers from there.
+    /// Their indexes, relative to `from`.
     numbers: [u8; AHEAD],
     count: usize,
 }
@@ -290,7 +291,7 @@ impl Passed {
     }
 }
 
-/// A scheme's plain code, for those that are not shipped.
+/// The portable code of a scheme that is not shipped.
 #[cfg(test)]
 struct Planted<S>(PhantomData<S>);
 
@@ -321,7 +322,7 @@ impl<S: Scheme> Probe for Planted<S> {
     }
 }
 
-/// Does what [`Fill`] does, with the plain code of a scheme.
+/// Like [`Fill`], with the portable code of a scheme.
 #[cfg(test)]
 pub(crate) fn fill<S: Scheme>(part: &mut Part<'_>, probes: u32, hashes: impl Iterator<Item = u64>) {
     let chunks: [Vec<u64>; 1] = [hashes.collect()];
@@ -335,7 +336,7 @@ mod tests {
     use super::*;
     use crate::{FilterKind, FilterSpec, format};
 
-    /// Of more blocks than are dealt out at a time, so that counts begin anew.
+    /// Uses more blocks than are distributed at a time, so that the counters are reused.
     #[test]
     fn the_fullest_block_of_every_batch_is_paired_with_the_emptiest() {
         let mut builder = FilterSpec::new(FilterKind::Paired, 64.0).unwrap().builder();

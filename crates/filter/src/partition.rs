@@ -1,35 +1,35 @@
-//! Hashes cut into intervals, so that what is done with each interval stays in a cache.
+//! Partitions hashes into intervals, so that the work on each interval stays in a cache.
 //!
 //! # Algorithm
-//! Hashes arrive in chunks, in any order; the number of their part is monotone in the hash.
-//! 1. If there is one part, the chunks are it.
-//! 2. Otherwise every chunk is dealt out to at most 256 lists, each of one part or of some
-//!    adjacent ones, and given back to the allocator as soon as it is empty.
-//! 3. Lists of several parts are dealt out once more, one list at a time.
+//! Hashes arrive in chunks, in any order; the part number is monotone in the hash.
+//! 1. With one part, the chunks are that part.
+//! 2. Otherwise the hashes of every chunk are distributed to at most 256 lists, each for one part
+//!    or a few adjacent ones. A chunk is freed as soon as it is empty.
+//! 3. Lists of several parts are distributed once more, one list at a time.
 //!
 //! # Memory
 //! Every hash is held once: 8 bytes a key, and a list's last chunk is half empty on average. A
-//! chunk has a quarter of what a list should hold at most ([`chunk_of`]), so that this is one byte
-//! a key, however few hashes a list has. A sort aside would take 16 bytes a key, a growing vector
-//! up to 24.
+//! chunk holds at most a quarter of the expected length of a list ([`chunk_of`]), so this slack is
+//! about one byte a key, however few hashes a list has. An out-of-place sort would take 16 bytes a
+//! key, a growing vector up to 24.
 
-/// Lists that are written to at once: more would fall out of the first-level cache and the
-/// processor's table of pages.
+/// Lists that are written at the same time, as a power of two: more would exceed the first-level
+/// cache and the TLB.
 const FAN_OUT_LOG2: u32 = 8;
-/// Parts whose hashes are dealt out to lists of their own at a time.
+/// Parts whose hashes are distributed to separate lists at a time.
 pub(crate) const TOGETHER: usize = 1 << FAN_OUT_LOG2;
-/// Hashes in a list's chunk: 4 KiB at most, where lists are long, and half a KiB at least.
+/// Hashes in a list's chunk: at most 4 KiB, for long lists, and at least half a KiB.
 const CHUNK: (usize, usize) = (64, 512);
-/// Chunks that a list should fill, unless they would be larger than they may be.
+/// Chunks that a list should fill, within the limits of [`CHUNK`].
 const CHUNKS_A_LIST: usize = 4;
 
-/// Hashes in one chunk of each of `lists` lists, to which `keys` hashes are dealt out.
+/// Hashes in one chunk of each list, when `keys` hashes are distributed to `lists` lists.
 fn chunk_of(keys: usize, lists: usize) -> usize {
     (keys / lists / CHUNKS_A_LIST).clamp(CHUNK.0, CHUNK.1)
 }
 
-/// Parts of each list, as a power of two: the least power of the fan-out that leaves at most that
-/// many lists.
+/// Parts of each list, as a power of two: the smallest power of the fan-out that leaves at most `1
+/// << FAN_OUT_LOG2` lists.
 fn span_log2(parts: u64) -> u32 {
     let mut shift = 0;
     while parts.div_ceil(1 << shift) > 1 << FAN_OUT_LOG2 {
@@ -38,8 +38,8 @@ fn span_log2(parts: u64) -> u32 {
     shift
 }
 
-/// Bytes that `keys` hashes, dealt out to `parts` parts, take at most beside their own: all lists'
-/// last chunks count as empty.
+/// The most bytes that `keys` hashes, distributed to `parts` parts, take on top of their own: the
+/// last chunk of each list counts as empty.
 pub(crate) fn most_slack(keys: u64, parts: u64) -> u64 {
     if parts <= 1 {
         return 0;
@@ -50,28 +50,29 @@ pub(crate) fn most_slack(keys: u64, parts: u64) -> u64 {
     if span == 1 {
         return here;
     }
-    // Both levels hold lists at once: what is left of the first, and those of one of its lists.
+    // Both levels hold lists at the same time: the rest of the first level, and those of one of its
+    // lists.
     here + most_slack(keys.min((keys / parts + 1) * span), span)
 }
 
-/// As [`most_slack`], where all parts are kept until the last was visited.
+/// Like [`most_slack`], if all parts are kept until the last has been visited.
 pub(crate) fn most_kept_slack(keys: u64, parts: u64) -> u64 {
     let kept = if parts > TOGETHER as u64 { slack(keys, parts) } else { 0 };
     most_slack(keys, parts) + kept
 }
 
-/// As [`most_slack`], of one level.
+/// Like [`most_slack`], for one level.
 fn slack(keys: u64, lists: u64) -> u64 {
     let chunk = chunk_of(keys as usize, lists as usize) as u64;
-    // A list of chunks starts with room for 4, doubles, and is there twice meanwhile.
+    // A list of chunks starts with a capacity of 4, doubles, and exists twice while it is copied.
     let headers = size_of::<Vec<u64>>() as u64 * (6 * lists + 2 * keys.div_ceil(chunk));
     headers + lists.min(keys) * chunk * size_of::<u64>() as u64
 }
 
-/// Calls `visit` with the number and the hashes of each of `parts` parts, in order of number;
-/// `part` says to which part a hash belongs, and is monotone. `seen` is called with every hash
-/// once, before its part is visited; hashes of [`TOGETHER`] adjacent parts at most, from a multiple
-/// of that on, have been seen and not yet visited.
+/// Calls `visit` with the number and the hashes of each of `parts` parts, in order of number.
+/// `part` returns the part of a hash, and must be monotone. `seen` is called once for every hash,
+/// before its part is visited. At any time, the hashes seen and not yet visited belong to at most
+/// [`TOGETHER`] adjacent parts, starting at a multiple of that.
 pub(crate) fn visit_parts(
     chunks: Vec<Vec<u64>>,
     parts: u64,
@@ -146,7 +147,8 @@ mod tests {
                     assert_eq!(part(hash), nth);
                     hashes_visited.push(hash);
                 }
-                // All hashes of this part, and of none beyond those dealt out with it.
+                // All hashes of this part have been seen, and none beyond the parts distributed
+                // with it.
                 let seen = seen.borrow();
                 let so_far = hashes.iter().filter(|&&hash| part(hash) <= nth).count();
                 let together = (nth / TOGETHER as u64 + 1) * TOGETHER as u64;

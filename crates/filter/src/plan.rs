@@ -1,10 +1,10 @@
-//! The size of a filter, and the blocks of it that are built together.
+//! The size of a filter, and the parts in which it is built.
 
 use crate::block::{BLOCK_BITS, Block};
 use crate::mix::{BATCH, scale};
 
 /// Blocks whose bits are set together, 8 KiB: a batch of the paired kind, so that both blocks of
-/// each of its pairs lie in one part.
+/// each pair are in one part.
 pub(crate) const PART: usize = BATCH;
 
 /// The size of a filter.
@@ -24,11 +24,11 @@ pub(crate) fn blocks_for(keys: u64, millibits: u32) -> u64 {
     u64::try_from(blocks).unwrap_or(u64::MAX)
 }
 
-/// Adjacent blocks of a filter that is being built.
+/// Adjacent blocks of a filter under construction.
 pub(crate) struct Part<'a> {
     /// Blocks of the whole filter.
     pub(crate) count: u64,
-    /// Number of the first block here.
+    /// Index of the first block of this part.
     pub(crate) first: usize,
     /// The blocks.
     pub(crate) blocks: &'a mut [Block],
@@ -41,7 +41,7 @@ impl<'a> Part<'a> {
         Self { count: blocks.len() as u64, first: 0, blocks }
     }
 
-    /// The keys of each block.
+    /// The number of keys of each block.
     #[cfg(test)]
     pub(crate) fn counts(&self, chunks: &[Vec<u64>]) -> Vec<u16> {
         let mut keys = vec![0; self.blocks.len()];
@@ -49,7 +49,7 @@ impl<'a> Part<'a> {
         keys
     }
 
-    /// Where in this part the block of `hash` lies.
+    /// The index within this part of the block of `hash`.
     #[inline]
     pub(crate) fn place(&self, hash: u64) -> usize {
         scale(hash, self.count) as usize - self.first

@@ -1,76 +1,77 @@
-//! The ribbon filter: a system of linear equations, solved once, in place of a Bloom filter's bits.
+//! The ribbon filter: the solution of a system of linear equations, in place of a Bloom filter's
+//! bits.
 //!
 //! # Idea
-//! Give every key `r` equations over the two-element field: the sum of some unknowns, picked by the
-//! key's hash, shall equal a bit that is picked by the hash too. Solve them, and store the solution
-//! only. A key that was added finds all its equations true; any other finds each true with
-//! probability one half, so it passes with probability `2^-r`. There are hardly more unknowns than
-//! keys, so the filter takes about `1.02 r` bits per key for a rate of `2^-r`, where a Bloom filter
-//! takes `1.44 r`.
+//! Every key has `r` equations over the two-element field: the sum of some unknowns, selected by
+//! the key's hash, equals a bit that is also derived from the hash. Only the solution is stored.
+//! All equations of an added key hold; each equation of any other key holds with probability one
+//! half, so that key passes with probability `2^-r`. There are hardly more unknowns than keys, so
+//! the filter takes about `1.02 r` bits per key for a rate of `2^-r`, where a Bloom filter takes
+//! `1.44 r`.
 //!
 //! # Algorithm
-//! *Unknowns* stand in *slots*; a slot has one unknown for each of the *columns*. An equation's
-//! unknowns lie in a window of 128 slots, the ribbon: the hash gives the first slot, and 128
-//! coefficients (the first is always 1).
+//! *Unknowns* are arranged in *slots*; a slot has one unknown for each of the *columns*. The
+//! unknowns of an equation are in a window of 128 slots, the ribbon: the hash gives the first slot,
+//! and 128 coefficients (the first is always 1).
 //!
 //! To build:
-//! 1. The hashes are cut into shards of some 16,000 keys by their high bits, so that all that
-//!    follows stays in the second-level cache. Each shard is a filter of its own.
-//! 2. Equations are taken one by one. If the first slot has no equation yet, it stays there. If it
-//!    has one, that is added to it, which clears its first coefficient: it moves to the slot of the
-//!    first coefficient that is left, and so on.
-//! 3. If no coefficient is left while the right side is not 0, the equations contradict each other:
-//!    begin anew with another seed. If no seed of 16 helps, take a block of slots more.
-//! 4. From the last slot to the first, each equation gives its slot's unknowns.
+//! 1. The hashes are partitioned by their high bits into shards of some 16,000 keys, so that all
+//!    further steps stay in the second-level cache. Each shard is a filter of its own.
+//! 2. Equations are inserted one by one. If the equation's first slot is free, it is stored there.
+//!    Otherwise the stored equation is added to it, which clears its first coefficient; it moves to
+//!    the slot of its first remaining coefficient, and so on.
+//! 3. If no coefficient remains while the right side is not 0, the equations contradict each other:
+//!    start over with another seed. If 16 seeds fail, add a block of slots.
+//! 4. From the last slot to the first, each equation determines its slot's unknowns.
 //!
-//! Columns need not be the same everywhere: the first blocks of 128 slots have one less than the
+//! The number of columns may vary: the first blocks of 128 slots have one column less than the
 //! others, so that any number of bits per key can be met. An equation has as many columns as the
 //! block it starts in.
 //!
-//! To query: find the shard, the seed's first slot and coefficients, and compare column by column.
-//! An absent key fails at each with probability one half, so it looks at two on average. The
-//! columns of a block of slots lie side by side, and so do blocks.
+//! To query: find the shard, compute the first slot and the coefficients from its seed, and compare
+//! column by column. An absent key fails at each with probability one half, so it reads two columns
+//! on average. The columns of a block of slots are adjacent, and so are blocks.
 //!
 //! # Mathematics
-//! The expected rate is the mean of `2^-columns` over the slots in which an equation can start:
-//! exact, whatever the keys. How many slots the equations need to have a solution is known by
-//! experiment: with 1.018 slots a key, four of five shards of 16,384 keys are solved by the first
-//! seed; with 1.008, one of five.
+//! The expected rate is the mean of `2^-columns` over the slots in which an equation can start. It
+//! is exact, whatever the keys. The number of slots needed for a solution is known by experiment:
+//! with 1.018 slots a key, four of five shards of 16,384 keys are solved by the first seed; with
+//! 1.008, one of five.
 //!
 //! # Bounds
-//! The hash has no secret, so keys can be chosen whose equations have no solution, or that all come
-//! to one shard. Whatever the keys, building ends:
-//! 1. A shard with eight standard deviations more keys than its share is not tried: chance makes
-//!    one in 10^15.
-//! 2. A shard has 32 attempts (16 seeds with each of two sizes), and all shards together 4 for each
-//!    beside: random keys take less than two on average.
+//! The hash has no secret, so an adversary can choose keys whose equations have no solution, or
+//! that all fall in one shard. The work to build is bounded for any keys:
+//! 1. A shard whose keys exceed its share by eight standard deviations is not attempted: the
+//!    probability of one is 10^-15.
+//! 2. A shard has 32 attempts (16 seeds with each of two sizes), and all shards of a filter share 4
+//!    more each: random keys take less than two on average.
 //! 3. An attempt ends after 512 additions for each of its keys: random keys take less than 60.
 //!
-//! Where a bound is met, the whole filter is built as a standard one of the same bits per key, from
-//! the same hashes, and says so in its header. That kind cannot fail; and its bits come from the
-//! whole hash, mixed once more, so that keys chosen for one shard (or one block of the other kinds)
-//! lie in it as any others do.
+//! If a bound is exceeded, the whole filter is built as a standard one of the same bits per key
+//! from the same hashes, and its header states that kind. A standard filter can always be built.
+//! Its probes come from the whole remixed hash, so that keys chosen for one shard (or one block of
+//! the other kinds) are spread like any others.
 //!
 //! # Layout
-//! The body begins with the number of shards (8 bytes) and, 16 bytes each, the shards: where its
-//! segments begin (32 bits; a segment is 128 bits, one column of one block), its blocks of slots
-//! (32 bits), how many of these have one column less (32 bits), that lesser number of columns (8
-//! bits), the seed (8 bits), 16 bits 0. Then come the segments, then zeros to a multiple of 64
+//! The body begins with the number of shards (8 bytes) and one 16-byte entry per shard: its first
+//! segment (32 bits; a segment is 128 bits, one column of one block), its number of blocks of slots
+//! (32 bits), how many of these have one column less (32 bits), that lower number of columns (8
+//! bits), the seed (8 bits), 16 zero bits. The segments follow, then zeros to a multiple of 64
 //! bytes.
 //!
 //! # Costs
-//! To build: 24 bytes a slot, of one shard at a time, beyond the hashes; and the finished columns
-//! are held twice while they are written out. Each key's equation meets some of those before it,
-//! and each slot is solved column by column, so the time grows with the columns: several times what
-//! a blocked filter takes (`COSTS.md`). To query: an absent key looks at 2 to 4 cache lines, 3 on
-//! average; a present one at all of its columns, 32 bytes each in two blocks side by side, which is
-//! `r / 2 + 1` lines on average.
+//! To build: 24 bytes a slot, of one shard at a time, on top of the hashes; and the finished
+//! columns are held twice while they are encoded. Each key's equation meets some of the earlier
+//! ones, and each slot is solved column by column, so the time grows with the columns: several
+//! times that of a blocked filter (`COSTS.md`). To query: an absent key reads 2 to 4 cache lines, 3
+//! on average; a present key reads all of its columns, 32 bytes each in two adjacent blocks, which
+//! is `r / 2 + 1` lines on average.
 //!
 //! # Source
 //! P. C. Dillinger, S. Walzer, "Ribbon filter: practically smaller than Bloom and Xor", 2021
 //! (arXiv:2103.02515). The layout in columns of blocks, with a fractional number of columns,
-//! follows the idea of "interleaved column-major storage" there. Sharding is this crate's way to
-//! bound the memory and the slots.
+//! follows its "interleaved column-major storage". Sharding, which bounds the memory and the slots,
+//! is this crate's.
 
 use std::ops::Range;
 
@@ -80,23 +81,23 @@ use crate::mix::{remix, scale};
 
 /// Slots of an equation's window, and of a block.
 const WINDOW: usize = 128;
-/// Keys that a shard holds, on average, at most.
+/// The most keys that a shard holds on average.
 const SHARD_KEYS: u64 = 1 << 14;
-/// Slots per key, in thousandths, that the first attempts take.
+/// Slots per key, in thousandths, of the first attempts.
 const SLOTS_PER_1000_KEYS: u64 = 1018;
-/// Below so many keys the rounding of slots to blocks matters.
+/// Below this number of keys the rounding of slots to blocks matters.
 const SMALL_KEYS: u64 = 2000;
-/// Slots that few keys have beyond their share, at least.
+/// The fewest slots that a small shard has beyond its share.
 const SMALL_SPARE: u64 = 8;
 /// Seeds that are tried with a number of slots before one block is added.
 const SEEDS_PER_SIZE: u8 = 16;
-/// Blocks that are added to a shard at most.
+/// The most blocks that are added to a shard.
 const MOST_EXTRA: u32 = 1;
-/// Attempts at one shard, at most.
+/// The most attempts at one shard.
 const SHARD_ATTEMPTS: u64 = SEEDS_PER_SIZE as u64 * (MOST_EXTRA as u64 + 1);
-/// Attempts that a filter of many shards has for each of them, beside those of one shard.
+/// Attempts that a filter of many shards has for each of them, in addition to those of one shard.
 const MEAN_ATTEMPTS: u64 = 4;
-/// Additions of one equation to another in an attempt, at most, for each key.
+/// The most additions of one equation to another in an attempt, per key.
 const ADDITIONS_PER_KEY: u64 = 512;
 /// The most columns.
 const MAX_COLUMNS: usize = 63;
@@ -104,7 +105,7 @@ const MAX_COLUMNS: usize = 63;
 const COUNT_BYTES: usize = 8;
 /// Bytes of a shard's entry.
 const ENTRY_BYTES: usize = 16;
-/// Questions whose cache misses overlap in [`contains_many`].
+/// Queries whose cache misses overlap in [`contains_many`].
 const GROUP: usize = 32;
 /// Bytes of a segment.
 const SEGMENT_BYTES: usize = 16;
@@ -114,10 +115,10 @@ pub(crate) fn shards(keys: u64) -> u64 {
     keys.div_ceil(SHARD_KEYS).max(1)
 }
 
-/// What a seed is multiplied with before it joins the hash: odd, without visible pattern.
+/// The multiplier of a seed before it is combined with the hash: odd, without a visible pattern.
 pub(crate) const SEED_FACTOR: u64 = 0xd134_2543_de82_ef95;
 
-/// What an equation is made of.
+/// One key's equations, one for each column.
 struct Equation {
     start: usize,
     coefficients: u128,
@@ -141,10 +142,10 @@ impl Equation {
     }
 }
 
-/// A shard's place and shape.
+/// The location and shape of a shard.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 struct Shard {
-    /// Number of its first segment.
+    /// Index of its first segment.
     first: u32,
     /// Blocks of slots.
     blocks: u32,
@@ -155,8 +156,8 @@ struct Shard {
 }
 
 impl Shard {
-    /// A shape for `keys` keys of `millibits` thousandths of a bit each, with `extra` blocks more
-    /// than usual.
+    /// A shape for `keys` keys of `millibits` thousandths of a bit each, with `extra` additional
+    /// blocks.
     fn plan(keys: u64, millibits: u32, extra: u32) -> Self {
         if keys == 0 {
             return Self::default();
@@ -164,10 +165,10 @@ impl Shard {
         let slots = keys * SLOTS_PER_1000_KEYS / 1000;
         let window = WINDOW as u64;
         let is_small = keys < SMALL_KEYS;
-        // To the nearest block; but for few keys, for whom a block is much, upwards.
+        // To the nearest block; upwards for few keys, for which a block is a large share.
         let spare = if is_small { window - 1 + SMALL_SPARE } else { window / 2 };
         let blocks = ((slots + spare) / window) as u32 + extra;
-        // As many bits as were asked for; but few keys get the rate that more would have.
+        // The requested bits; few keys get the rate that more keys would have.
         let bits =
             if is_small { u64::from(blocks) * window * 1000 / SLOTS_PER_1000_KEYS } else { keys };
         let segments = (bits * u64::from(millibits)).div_ceil(1000 * window);
@@ -176,13 +177,13 @@ impl Shard {
         Self { first: 0, blocks, lower: blocks - upper as u32, columns: columns as u8, seed: 0 }
     }
 
-    /// Columns of block number `block`.
+    /// Columns of block `block`.
     #[inline]
     fn columns(&self, block: usize) -> usize {
         usize::from(self.columns) + usize::from(block >= self.lower as usize)
     }
 
-    /// The first segment of block number `block`, counted from the shard's first.
+    /// The first segment of block `block`, relative to the shard's first.
     #[inline]
     fn segment(&self, block: usize) -> usize {
         block * usize::from(self.columns) + block.saturating_sub(self.lower as usize)
@@ -199,7 +200,7 @@ impl Shard {
         }
         let blocks = f64::from(self.blocks);
         let starts = (blocks - 1.0) * WINDOW as f64 + 1.0;
-        // Every block has 128 starts but the last, which has one.
+        // Every block has 128 starts, except the last, which has one.
         let lower = (f64::from(self.lower) * WINDOW as f64).min(starts);
         let lower = if self.lower == self.blocks { starts } else { lower };
         let rate = 2.0_f64.powi(-i32::from(self.columns));
@@ -222,19 +223,19 @@ impl Shard {
     }
 }
 
-/// Equations in echelon form: the one in a slot begins with that slot's unknown.
+/// Equations in echelon form: the equation in a slot begins with that slot's unknown.
 struct Band {
     coefficients: Vec<u128>,
     results: Vec<u64>,
 }
 
 impl Band {
-    /// The equations of `hashes`, or none if they contradict each other, or if bringing them into
-    /// this form takes more than `additions`, from which each is taken off.
+    /// The equations of `hashes`. `None` if they contradict each other, or if elimination takes
+    /// more than `additions`; each addition is subtracted from `additions`.
     fn new(shard: &Shard, additions: &mut u64, hashes: impl Iterator<Item = u64>) -> Option<Self> {
         let slots = shard.blocks as usize * WINDOW;
         let mut band = Self { coefficients: vec![0; slots], results: vec![0; slots] };
-        // Only the columns that are stored must agree.
+        // Only the stored columns must agree.
         let mask = (1_u64 << (shard.columns + 1)) - 1;
         hashes
             .map(|hash| Equation::new(hash, shard.seed, shard.blocks as usize))
@@ -242,7 +243,8 @@ impl Band {
             .then_some(band)
     }
 
-    /// Adds an equation, of whose result `mask` is stored; false where that cannot be.
+    /// Inserts an equation. `mask` selects the stored columns of its result. Returns false if it
+    /// contradicts the others or `additions` is exhausted.
     #[inline]
     fn add(&mut self, equation: &Equation, mask: u64, additions: &mut u64) -> bool {
         let Equation { start: mut slot, mut coefficients, mut result } = *equation;
@@ -271,7 +273,7 @@ impl Band {
 
     /// Solves the equations and writes the solution's segments.
     fn solve(&self, shard: &Shard, segments: &mut [u128]) {
-        // The unknowns of the 128 slots behind the one in question, column by column.
+        // The unknowns of the 128 slots that follow the current one, column by column.
         let mut state = [0_u128; MAX_COLUMNS + 1];
         for block in (0..shard.blocks as usize).rev() {
             let columns = shard.columns(block);
@@ -290,7 +292,7 @@ impl Band {
     }
 }
 
-/// A filter that is being built.
+/// A filter under construction.
 #[derive(Debug)]
 pub(crate) struct Ribbon {
     millibits: u32,
@@ -298,23 +300,23 @@ pub(crate) struct Ribbon {
     segments: Vec<u128>,
     /// The most keys of a shard, unless hashes are crafted.
     most_keys: u64,
-    /// Attempts that may still be made, at all shards together.
+    /// Remaining attempts, over all shards.
     attempts: u64,
-    /// What was done so far.
+    /// The work done so far.
     work: Work,
 }
 
-/// What solving a filter's equations took.
+/// The work of solving a filter's equations.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Work {
-    /// Systems of equations that were begun.
+    /// Systems of equations that were attempted.
     pub(crate) attempts: u64,
     /// Additions of one equation to another.
     pub(crate) additions: u64,
 }
 
 impl Ribbon {
-    /// Room for a filter of `keys` keys, so that its columns are there once.
+    /// An empty filter with capacity for `keys` keys, so that its columns are allocated once.
     pub(crate) fn with_room(keys: u64, millibits: u32) -> Self {
         let shards = shards(keys);
         let segments = most_segments(keys, millibits);
@@ -328,8 +330,8 @@ impl Ribbon {
         }
     }
 
-    /// Adds the next shard, of `keys` hashes, and returns whether it could be solved within the
-    /// bounds on keys, attempts and additions. If not, the filter must be of another kind.
+    /// Adds the next shard, of `keys` hashes. Returns whether it could be solved within the bounds
+    /// on keys, attempts and additions. If not, the filter must be of another kind.
     #[must_use]
     pub(crate) fn push(&mut self, keys: u64, hashes: &(impl Iterator<Item = u64> + Clone)) -> bool {
         if keys > self.most_keys {
@@ -343,7 +345,7 @@ impl Ribbon {
         true
     }
 
-    /// Tries seed after seed and size after size.
+    /// Tries each seed with each size.
     fn solve_shard(
         &mut self,
         keys: u64,
@@ -369,13 +371,13 @@ impl Ribbon {
         None
     }
 
-    /// What was done so far.
+    /// The work done so far.
     #[cfg(test)]
     pub(crate) fn work(&self) -> Work {
         self.work
     }
 
-    /// The most columns that an equation has.
+    /// The most columns of an equation.
     pub(crate) fn columns(&self) -> u32 {
         let most = self
             .shards
@@ -400,7 +402,7 @@ impl Ribbon {
         let mut blocks = vec![Block::default(); words.div_ceil(8)];
         let entries = self.shards.iter().flat_map(|shard| shard.to_words());
         let segments = self.segments.iter().flat_map(|&segment| {
-            // The low half stands first, as in the bytes.
+            // The low half is first, as in the encoding.
             [segment as u64, (segment >> 64) as u64]
         });
         let all = std::iter::once(self.shards.len() as u64).chain(entries).chain(segments);
@@ -411,7 +413,7 @@ impl Ribbon {
     }
 }
 
-/// The body's 64-bit word number `index`; 0 behind its end.
+/// The body's 64-bit word at `index`; 0 beyond its end.
 #[inline(always)]
 fn word(blocks: &[Block], index: usize) -> u64 {
     blocks.get(index / 8).map_or(0, |block| block.0[index % 8])
@@ -422,13 +424,13 @@ fn shard_at(blocks: &[Block], nth: usize) -> Shard {
     Shard::from_words(word(blocks, 1 + 2 * nth), word(blocks, 2 + 2 * nth))
 }
 
-/// Where the first segment of `shard` begins, in words.
+/// The index of the first word of the first segment of `shard`.
 #[inline(always)]
 fn first_word(shards: usize, shard: &Shard) -> usize {
     (COUNT_BYTES + shards * ENTRY_BYTES) / 8 + 2 * shard.first as usize
 }
 
-/// Whether the shards lie one behind the other and fill the body, and their shapes are possible.
+/// Whether the shards are contiguous and fill the body, and their shapes are possible.
 pub(crate) fn shape_is_valid(blocks: &[Block], keys: u64) -> bool {
     if keys == 0 {
         return blocks.is_empty();
@@ -452,20 +454,20 @@ pub(crate) fn shape_is_valid(blocks: &[Block], keys: u64) -> bool {
     bytes.div_ceil(64) == blocks.len() as u64
 }
 
-/// A question, and where its answer lies.
+/// A query, and the location of its equations.
 struct Question {
     coefficients: u128,
     result: u64,
-    /// The first slot's place in its block.
+    /// The first slot's index in its block.
     offset: u32,
     columns: usize,
-    /// The words at which its block's segments begin, and those of the block behind it.
+    /// The indexes of the words at which its block's segments begin, and those of the next block.
     here: usize,
     behind: usize,
 }
 
 impl Question {
-    /// None for a shard without keys, which denies everything.
+    /// `None` for a shard without keys, which denies everything.
     #[inline(always)]
     fn new(blocks: &[Block], hash: u64) -> Option<Self> {
         let shards = word(blocks, 0);
@@ -505,7 +507,7 @@ impl Question {
     #[inline(always)]
     fn agrees(&self, blocks: &[Block], mut columns: Range<usize>) -> bool {
         let here = self.coefficients << self.offset;
-        // The window reaches into the block behind by as many slots as it begins late.
+        // The window extends into the next block by as many slots as its offset.
         let behind = (self.coefficients >> 1) >> (WINDOW as u32 - 1 - self.offset);
         let segment = |from: usize, column: usize| {
             let at = from + 2 * column;
@@ -518,8 +520,8 @@ impl Question {
     }
 }
 
-/// Asks for the line of the entry of `hash`'s shard, which says where everything else lies. The
-/// number of shards follows from the filter's keys, so nothing is read.
+/// Prefetches the line of the entry of `hash`'s shard, which locates everything else. The number of
+/// shards follows from the filter's keys, so nothing is read.
 #[inline]
 pub(crate) fn prefetch_first(blocks: &[Block], keys: u64, hash: u64) {
     let entry = 1 + 2 * scale(hash, shards(keys)) as usize;
@@ -528,15 +530,15 @@ pub(crate) fn prefetch_first(blocks: &[Block], keys: u64, hash: u64) {
     }
 }
 
-/// Whether every equation of `hash` is true. False for a filter without keys.
-// Not inlined: the other kinds' questions need none of the registers that it saves.
+/// Whether every equation of `hash` holds. False for a filter without keys.
+// Not inlined: it would take registers that the other kinds' queries need.
 #[inline(never)]
 pub(crate) fn contains(blocks: &[Block], hash: u64) -> bool {
     Question::new(blocks, hash).is_some_and(|question| question.answer(blocks))
 }
 
-/// Whether those equations of `hash` that stand in the columns of a range are true: a part of what
-/// [`contains`] looks at, for rates that are measured in parts.
+/// Whether the equations of `hash` in a range of columns hold: a part of what [`contains`] tests,
+/// for rates that are measured in parts.
 #[cfg(test)]
 pub(crate) fn contains_between(blocks: &[Block], columns: Range<usize>, hash: u64) -> bool {
     Question::new(blocks, hash).is_some_and(|question| {
@@ -545,7 +547,8 @@ pub(crate) fn contains_between(blocks: &[Block], columns: Range<usize>, hash: u6
     })
 }
 
-/// [`contains`] for many hashes, in two stages: all lines are asked for, then all are tested.
+/// [`contains`] for many hashes, in two stages: all lines are prefetched, then all queries are
+/// tested.
 pub(crate) fn contains_many(blocks: &[Block], hashes: &[u64], answers: &mut [bool]) {
     for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
         let mut questions = [const { None }; GROUP];
@@ -559,12 +562,12 @@ pub(crate) fn contains_many(blocks: &[Block], hashes: &[u64], answers: &mut [boo
     }
 }
 
-/// Sizes of shards that a mean over them looks at, 16 for each standard deviation. Each 126 keys
-/// the rate jumps, as slots are rounded to blocks, and a shard's deviation is 64 to 128 keys.
+/// Sizes of shards that [`mean_over_shards`] samples: 16 for each standard deviation. The rate
+/// jumps every 126 keys, as slots are rounded to blocks, and a shard's deviation is 64 to 128 keys.
 const SIZES: i32 = 128;
 
 /// The mean of `of` over the sizes that a shard of a filter of `keys` keys may have. Keys fall into
-/// shards by chance, and so many are all but normal.
+/// shards at random, so the sizes are nearly normal.
 fn mean_over_shards(keys: u64, of: impl Fn(u64) -> f64) -> f64 {
     let shards = shards(keys);
     if shards == 1 {
@@ -582,7 +585,8 @@ fn mean_over_shards(keys: u64, of: impl Fn(u64) -> f64) -> f64 {
     sum / weights
 }
 
-/// The expected rate of a filter of `keys` keys. An absent key comes to each shard alike.
+/// The expected rate of a filter of `keys` keys. An absent key falls in each shard with the same
+/// probability.
 pub(crate) fn expected_rate(keys: u64, millibits: u32) -> f64 {
     mean_over_shards(keys, |keys| Shard::plan(keys, millibits, 0).rate())
 }
@@ -595,7 +599,7 @@ pub(crate) fn limit(bits_per_key: f64) -> f64 {
     (1.0 - upper / 2.0) * (-columns.floor()).exp2()
 }
 
-/// 64-byte blocks of the body of a filter of `keys` keys, all shards being of equal size.
+/// 64-byte blocks of the body of a filter of `keys` keys, if all shards are of equal size.
 pub(crate) fn expected_blocks(keys: u64, millibits: u32) -> u64 {
     let shards = shards(keys);
     let segments = Shard::plan(keys / shards, millibits, 0).segments() as u64;
@@ -603,14 +607,14 @@ pub(crate) fn expected_blocks(keys: u64, millibits: u32) -> u64 {
     shard.saturating_add(COUNT_BYTES as u64).div_ceil(64)
 }
 
-/// The most columns of an equation of a filter of `keys` keys, all shards being of equal size.
+/// The most columns of an equation of a filter of `keys` keys, if all shards are of equal size.
 pub(crate) fn expected_columns(keys: u64, millibits: u32) -> u32 {
     let shard = Shard::plan(keys / shards(keys), millibits, 0);
     (u32::from(shard.columns) + u32::from(shard.lower < shard.blocks)).max(1)
 }
 
-/// Segments that a filter of `keys` keys takes at most. A lone shard may need a block more
-/// than was planned; of many shards, each rounds up to a segment.
+/// The most segments that a filter of `keys` keys takes. A single shard may need a block more than
+/// planned; of many shards, each rounds up to a segment.
 fn most_segments(keys: u64, millibits: u32) -> u64 {
     match shards(keys) {
         1 => Shard::plan(keys, millibits, MOST_EXTRA).segments() as u64,
@@ -618,9 +622,8 @@ fn most_segments(keys: u64, millibits: u32) -> u64 {
     }
 }
 
-/// Keys of the largest shard of a filter of `keys` keys. Eight standard deviations more than its
-/// share do not come by chance: hashes that are more were chosen for it, or are added again and
-/// again.
+/// Keys of the largest shard of a filter of `keys` keys. More than eight standard deviations above
+/// the mean do not occur by chance: such hashes were chosen, or are repeated.
 fn most_shard_keys(keys: u64) -> u64 {
     match shards(keys) {
         1 => keys,
@@ -628,9 +631,9 @@ fn most_shard_keys(keys: u64) -> u64 {
     }
 }
 
-/// What building a filter of `keys` keys takes at most, beside their hashes.
+/// The most memory that building a filter of `keys` keys takes, without the hashes.
 pub(crate) struct Needs {
-    /// Bytes of all columns before they are put together; and as much again, put together.
+    /// Bytes of all columns before they are encoded; encoding takes as much again.
     pub(crate) columns: u64,
     /// Bytes of the equations of a shard.
     pub(crate) equations: u64,
@@ -660,7 +663,8 @@ mod tests {
         Filter::decode(builder.finish()).unwrap()
     }
 
-    /// The target: at most 1.06 times the information that the rate is worth, all bytes counted.
+    /// The target: all bytes counted, at most 1.06 times the information-theoretic minimum for the
+    /// rate.
     #[test]
     fn a_ribbon_is_hardly_larger_than_its_rate_is_worth() {
         for keys in [10_000, 16_384, 40_000, 300_000, 1_000_000] {
@@ -678,7 +682,8 @@ mod tests {
         }
     }
 
-    /// Lines in which lie the columns that a question looks at: those up to the first that differs.
+    /// The number of cache lines that hold the columns read by a query: those up to the first that
+    /// differs.
     fn lines(filter: &[Block], hash: u64) -> usize {
         let question = Question::new(filter, hash).unwrap();
         let agreeing = (0..question.columns).take_while(|&at| question.agrees(filter, at..at + 1));
@@ -688,7 +693,7 @@ mod tests {
         words.map(|word| word / 8).collect::<BTreeSet<_>>().len()
     }
 
-    /// Figures that the cost of asking is reckoned with.
+    /// The cost model of queries relies on these figures.
     #[test]
     fn half_a_line_for_each_column_is_looked_at_and_one_more() {
         for bits in [8.0, 13.0, 20.0] {
@@ -704,15 +709,14 @@ mod tests {
             let columns = bits * 1000.0 / SLOTS_PER_1000_KEYS as f64;
             let (present, absent) = (mean(0..keys), mean(1 << 40..(1 << 40) + 20_000));
             println!("{bits} bits: {present:.3} lines present, {absent:.3} absent");
-            // Where in their lines columns begin is left to chance only where there are many
-            // shards.
+            // The offsets of columns in their lines are random only with many shards.
             assert!((present - columns / 2.0 - 1.0).abs() < 0.25, "{bits} bits: {present}");
             assert!((absent - 3.0).abs() < 0.5, "{bits} bits: {absent}");
         }
     }
 
-    /// Where all shards were taken to have the mean size, 5% too much was said of some filters of
-    /// two.
+    /// When all shards were assumed to have the mean size, the stated rate of some filters of two
+    /// shards was 5% too high.
     #[test]
     fn a_rate_is_the_mean_over_shards_of_all_sizes() {
         for (keys, bits) in
@@ -730,7 +734,7 @@ mod tests {
             let expected = spec.expected_fpr(keys);
             let measured = passed as f64 / (filters * questions) as f64;
             let off = expected / measured - 1.0;
-            // Three deviations of the count.
+            // Three standard deviations of the count.
             let chance = 3.0 / (passed as f64).sqrt();
             println!(
                 "{spec}, {keys} keys: {expected:.5} said, {measured:.5} seen, {off:+.4} +- {chance:.4}"

@@ -1,9 +1,8 @@
-//! How large a filter is: bits, probes and bytes from a number of keys, and from the rate that they
-//! are to have.
+//! The size of a filter: bits, probes and bytes for a number of keys or a target rate.
 //!
-//! A filter of few keys is larger than its bits per key say: it has whole cache lines of 64 bytes,
-//! one at least, which a read of memory brings in any case; and a ribbon has its shards' entries
-//! beside, and a block of 128 slots at least. Its rate is that of the bits that it has.
+//! A filter of few keys is larger than its bits per key suggest. It has at least one whole cache
+//! line of 64 bytes, which a memory read fetches in any case. A ribbon also stores an entry per
+//! shard, and has at least one block of 128 slots. The rate is that of the actual bits.
 
 use crate::block::BLOCK_BITS;
 use crate::format::HEADER_BYTES;
@@ -12,7 +11,7 @@ use crate::plan::Plan;
 use crate::ribbon;
 use crate::spec::{FilterSpec, ParseSpecError};
 
-/// What a filter of so many keys is.
+/// The size of a filter of a given number of keys.
 ///
 /// ```
 /// use trommel_filter::{FilterKind, FilterSpec};
@@ -31,21 +30,22 @@ use crate::spec::{FilterSpec, ParseSpecError};
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub struct FilterSize {
-    /// Bits that are stored: the textbook's m. Whole cache lines.
+    /// Stored bits: the textbook's m. Whole cache lines.
     pub bits: u64,
-    /// Bits that a positive answer looks at, the textbook's k; for a ribbon, the most columns of an
+    /// Bits that a positive query tests, the textbook's k; for a ribbon, the most columns of an
     /// equation.
     pub probes: u32,
-    /// Bytes of the finished filter, its header of 64 bytes included.
+    /// Bytes of the finished filter, including its header of 64 bytes.
     pub bytes: u64,
-    /// The bits that are stored, for each key; 0 without keys.
+    /// Stored bits per key; 0 without keys.
     pub bits_per_key: f64,
-    /// The exact expected rate of false positives, as [`FilterSpec::expected_fpr`] has it.
+    /// The exact expected false positive rate, equal to [`FilterSpec::expected_fpr`].
     pub expected_fpr: f64,
 }
 
 impl FilterSpec {
-    /// What a filter of `keys` distinct keys is: all 0 for [`FilterKind::None`], but a rate of 1.
+    /// The size of a filter of `keys` distinct keys. For [`FilterKind::None`] all fields are 0,
+    /// except a rate of 1.
     #[must_use]
     pub fn size(&self, keys: u64) -> FilterSize {
         let expected_fpr = self.expected_fpr(keys);
@@ -65,15 +65,15 @@ impl FilterSpec {
     }
 
     /// The fewest bits per key, to a thousandth, with which a filter of exactly `keys` keys has a
-    /// rate of `rate` or better. ([`with_fpr`](Self::with_fpr) is for many keys.)
+    /// rate of at most `rate`. ([`with_fpr`](Self::with_fpr) is for many keys.)
     ///
     /// # Errors
-    /// As for [`with_fpr`](Self::with_fpr).
+    /// Like [`with_fpr`](Self::with_fpr).
     pub fn for_keys(kind: FilterKind, keys: u64, rate: f64) -> Result<Self, ParseSpecError> {
         let at = |millibits: u32| Self::new(kind, f64::from(millibits) / 1000.0);
         let (mut low, mut high) = (MIN_MILLIBITS, MAX_MILLIBITS);
         if !(rate > 0.0 && rate < 1.0) || at(high)?.expected_fpr(keys) > rate {
-            // It has the words for what is no rate, and for a rate that is out of reach.
+            // `with_fpr` has the error for an invalid rate or an unreachable one.
             return Self::with_fpr(kind, rate)
                 .and_then(|_| Err(ParseSpecError::out_of_reach(kind, keys, rate)));
         }
@@ -98,7 +98,7 @@ mod tests {
     const KINDS: [FilterKind; 4] =
         [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
 
-    /// What is said is what a builder builds, for few keys too.
+    /// The computed size is that of the built filter, for few keys too.
     #[test]
     fn a_size_is_that_of_the_filter_that_is_built() {
         for kind in KINDS {
@@ -121,7 +121,7 @@ mod tests {
         }
     }
 
-    /// "--fpr 0.01: 0.5000 bits", of which no filter of ten keys has so few.
+    /// "--fpr 0.01: 0.5000 bits" was reported for ten keys, a size that no filter of ten keys has.
     #[test]
     fn the_filter_for_a_rate_has_that_rate_and_none_with_fewer_bits_has() {
         for kind in KINDS {

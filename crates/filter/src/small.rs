@@ -1,28 +1,28 @@
-//! Many small filters side by side: one for each block of a table, say.
+//! Groups of many small filters, such as one for each block of a table.
 //!
 //! # Idea
-//! A filter of fifty keys wants some sixty bytes. A header of 64 bytes and a body rounded up to
-//! 64-byte blocks would double that. Here a group of filters shares one header, and each body is
-//! rounded to a whole byte.
+//! A filter of fifty keys needs some sixty bytes. A header of 64 bytes and a body rounded up to
+//! 64-byte blocks would double that. In a group, the filters share one header, and each body is
+//! rounded up to a whole byte.
 //!
 //! # Algorithm
-//! 1. Each filter of `n` keys has `m = 8 ceil(n b / 8)` bits, where `b` is the spec's bits per key,
-//!    and is a standard Bloom filter: probes as in that kind, with one number of probes for the
-//!    group, the best for `b`.
-//! 2. A filter is found by its *label*, a number that its owner chose (the place of a block);
-//!    labels ascend. They are kept as differences to the first, 32 bits each, and searched by
-//!    bisection.
-//! 3. The group has a checksum, and states the rate to expect: the exact `E[(X/m)^k]` of each
+//! 1. Each filter of `n` keys has `m = 8 ceil(n b / 8)` bits, where `b` is the spec's bits per key.
+//!    It is a standard Bloom filter with the probes of that kind; the whole group has one number of
+//!    probes, the best for `b`.
+//! 2. A filter is found by its *label*, a number that its owner chose (such as a block's offset).
+//!    Labels ascend. They are stored as 32-bit differences from the first, and found by binary
+//!    search.
+//! 3. The group has a checksum, and states the expected rate: the exact `E[(X/m)^k]` of each
 //!    filter, averaged over the keys.
 //!
 //! # Mathematics
 //! With so few bits the textbook's `(1 - e^(-k/c))^k` is off: ten keys of 10 bits each make 104
-//! bits, of which 51 are set, give or take 2.8, and the rate is 7.37e-3 instead of 6.77e-3.
-//! [`theory::standard_fpr`](crate::theory::standard_fpr) follows every ball.
+//! bits, of which 51 +- 2.8 are set, and the rate is 7.37e-3 instead of 6.77e-3.
+//! [`theory::standard_fpr`](crate::theory::standard_fpr) computes it exactly, ball by ball.
 //!
 //! # Cost
-//! 8 bytes a filter and 48 a group beside the bits; a query is a bisection of the labels, then the
-//! probes, which share one or two cache lines.
+//! 8 bytes a filter and 48 a group on top of the bits. A query is a binary search of the labels,
+//! then the probes, which share one or two cache lines.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -39,25 +39,26 @@ const MAGIC: [u8; 4] = *b"TrFs";
 const VERSION: u8 = 1;
 /// Bytes before the labels.
 const HEADER_BYTES: usize = 48;
-/// Where the checksum lies: the last eight bytes of the header.
+/// Offset of the checksum: the last eight bytes of the header.
 const CHECKSUM_AT: usize = 40;
-/// Bytes a filter takes beside its bits: its label, and where it ends.
+/// Bytes a filter takes on top of its bits: its label and its end offset.
 const SLOT_BYTES: usize = 8;
 
-/// Rates of filters, by keys and thousandths of a bit per key, which settle bits and probes.
+/// Rates of filters, by number of keys and thousandths of a bit per key, which determine bits and
+/// probes.
 static RATES: LazyLock<Mutex<Rates>> = LazyLock::new(Mutex::default);
 type Rates = HashMap<(u64, u32), f64>;
-/// How many are kept: some 2 MiB. Blocks of a few thousand sizes are common, more are not.
+/// The most rates to cache: some 2 MiB. Blocks of a few thousand sizes are common, more are not.
 const MOST_RATES: usize = 1 << 16;
 
-/// The rate for `keys` keys of `millibits` thousandths of a bit each: computed once in a process,
-/// for it costs up to a millisecond, and a table has a group every few dozen blocks.
+/// The rate for `keys` keys of `millibits` thousandths of a bit each. Computed once per process: it
+/// costs up to a millisecond, and a table has a group every few dozen blocks.
 fn kept_rate(keys: u64, millibits: u32, compute: impl FnOnce() -> f64) -> f64 {
     let rates = || RATES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(rate) = rates().get(&(keys, millibits)) {
         return *rate;
     }
-    // Not under the lock: other builders need not wait.
+    // Computed without the lock, so that other builders need not wait.
     let rate = compute();
     keep(&mut rates(), (keys, millibits), rate);
     rate
@@ -70,7 +71,7 @@ fn keep(rates: &mut Rates, filter: (u64, u32), rate: f64) {
     rates.insert(filter, rate);
 }
 
-/// A label or an end as it is stored.
+/// A stored label or end.
 type Word = [u8; 4];
 
 #[inline]
@@ -104,19 +105,19 @@ pub struct SmallFiltersBuilder {
     labels: Vec<u32>,
     ends: Vec<u32>,
     bits: Vec<u8>,
-    /// Keys of the filter that is open.
+    /// Keys of the open filter.
     hashes: Vec<u64>,
-    /// Keys of the filters that are closed.
+    /// Keys of the closed filters.
     keys: u64,
-    /// Sum of their rates, each weighed by its keys.
+    /// Sum of their rates, each weighted by its keys.
     passes: f64,
 }
 
 impl SmallFiltersBuilder {
-    /// A group with the bits per key of `spec`, of whatever kind that is.
+    /// A group with the bits per key of `spec`, whatever its kind.
     ///
     /// # Panics
-    /// If `spec` is [`FilterSpec::NONE`], which has no bits: keys without bits would all be denied.
+    /// If `spec` is [`FilterSpec::NONE`], which has no bits: all keys would be denied.
     pub fn new(spec: FilterSpec) -> Self {
         assert!(spec != FilterSpec::NONE, "a group of small filters needs bits: not `none`");
         Self {
@@ -132,7 +133,7 @@ impl SmallFiltersBuilder {
         }
     }
 
-    /// Adds a key to the filter that is open. One equal to the last is dropped.
+    /// Adds a key to the open filter. A hash equal to the last one is dropped.
     #[inline]
     pub fn add_hash(&mut self, hash: u64) {
         if self.hashes.last() != Some(&hash) {
@@ -140,8 +141,8 @@ impl SmallFiltersBuilder {
         }
     }
 
-    /// Whether a filter with this label can still join the group: labels ascend, and lie within
-    /// 4 GiB of the first.
+    /// Whether a filter with this label still fits the group: labels must ascend, and be within 4
+    /// GiB of the first.
     pub fn has_room(&self, label: u64) -> bool {
         let Some(last) = self.labels.last() else { return true };
         let difference = label.checked_sub(self.first).and_then(|d| u32::try_from(d).ok());
@@ -149,8 +150,8 @@ impl SmallFiltersBuilder {
             && self.bits.len() + 8 * self.hashes.len() + 8 < u32::MAX as usize
     }
 
-    /// Closes the open filter under `label`, and opens the next. A filter without keys says no to
-    /// all.
+    /// Closes the open filter under `label`, and opens the next. A filter without keys answers no
+    /// to every query.
     ///
     /// # Panics
     /// If the group has no [room](Self::has_room) for it.
@@ -181,7 +182,7 @@ impl SmallFiltersBuilder {
         self.ends.push(self.bits.len() as u32);
     }
 
-    /// Filters that are closed.
+    /// Number of closed filters.
     pub fn len(&self) -> usize {
         self.labels.len()
     }
@@ -191,23 +192,23 @@ impl SmallFiltersBuilder {
         self.labels.is_empty()
     }
 
-    /// Keys in all filters, the open one included.
+    /// Keys in all filters, including the open one.
     pub fn keys(&self) -> u64 {
         self.keys + self.hashes.len() as u64
     }
 
-    /// Bytes of the group, were it finished without the filter that is open.
+    /// Size of the group in bytes if it were finished now, without the open filter.
     pub fn bytes(&self) -> usize {
         HEADER_BYTES + SLOT_BYTES * self.labels.len() + self.bits.len()
     }
 
-    /// The exact expected rate of false positives, averaged over the keys of the closed filters; 0
+    /// The exact expected false positive rate, averaged over the keys of the closed filters; 0
     /// without keys.
     pub fn expected_fpr(&self) -> f64 {
         if self.keys == 0 { 0.0 } else { self.passes / self.keys as f64 }
     }
 
-    /// The group in bytes. Keys that were added since the last [`end`](Self::end) are not in it.
+    /// The encoded group. Keys added since the last [`end`](Self::end) are not in it.
     pub fn finish(self) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(self.bytes());
         bytes.extend_from_slice(&MAGIC);
@@ -231,7 +232,7 @@ impl SmallFiltersBuilder {
 /// A finished group of small filters.
 #[derive(Clone)]
 pub struct SmallFilters {
-    /// All of it, as it is stored: a group is asked where it lies.
+    /// The group as stored: queries read it in place.
     bytes: Vec<u8>,
     count: usize,
     millibits: u32,
@@ -242,11 +243,11 @@ pub struct SmallFilters {
 }
 
 impl SmallFilters {
-    /// Checks and keeps what [`SmallFiltersBuilder::finish`] wrote. Allocates nothing if it is
-    /// given a vector.
+    /// Validates the output of [`SmallFiltersBuilder::finish`] and takes it over. Does not allocate
+    /// if passed a vector.
     ///
     /// # Errors
-    /// As for [`Filter::decode`](crate::Filter::decode).
+    /// Like [`Filter::decode`](crate::Filter::decode).
     pub fn decode(bytes: impl Into<Vec<u8>>) -> Result<Self, DecodeError> {
         let bytes = bytes.into();
         let damaged = |what| DecodeError::Damaged { what };
@@ -280,7 +281,7 @@ impl SmallFilters {
         Ok(filters)
     }
 
-    /// Refuses what no builder writes.
+    /// Rejects what no builder writes.
     fn check(&self) -> Result<(), &'static str> {
         let (labels, ends, bits) = self.columns();
         let (labels, ends) = (labels.iter().map(word), ends.iter().map(word));
@@ -309,8 +310,8 @@ impl SmallFilters {
         (labels, ends, bits)
     }
 
-    /// Whether the key whose [`hash`](crate::hash) this is may be in the filter of `label`: `None`
-    /// if there is no such filter.
+    /// Whether the key with this [`hash`](crate::hash) may be in the filter of `label`; `None` if
+    /// there is no such filter.
     #[inline]
     pub fn may_contain_hash(&self, label: u64, hash: u64) -> Option<bool> {
         let label = u32::try_from(label.checked_sub(self.first)?).ok()?;
@@ -328,7 +329,7 @@ impl SmallFilters {
         Some((0..self.probes).all(|_| set(walk.next(8 * bits.len() as u64))))
     }
 
-    /// Filters in the group.
+    /// Number of filters in the group.
     pub fn len(&self) -> usize {
         self.count
     }
@@ -338,22 +339,22 @@ impl SmallFilters {
         self.count == 0
     }
 
-    /// Keys in all filters; one that is in two counts twice.
+    /// Keys in all filters; a key in two filters counts twice.
     pub fn keys(&self) -> u64 {
         self.keys
     }
 
-    /// The exact expected rate of false positives, averaged over the keys.
+    /// The exact expected false positive rate, averaged over the keys.
     pub fn expected_fpr(&self) -> f64 {
         self.expected_fpr
     }
 
-    /// The kind of the filters: each is a standard one.
+    /// The kind of the filters: always standard.
     pub fn kind(&self) -> FilterKind {
         FilterKind::Standard
     }
 
-    /// Bytes of memory that the group takes.
+    /// Bytes of memory held by the group.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Self>() + self.bytes.capacity()
     }
@@ -417,7 +418,7 @@ mod tests {
         }
     }
 
-    /// It was written, and then refused as damaged.
+    /// Such a group was written, and then rejected as damaged.
     #[test]
     #[should_panic = "needs bits"]
     fn a_group_without_bits_is_not_begun() {
@@ -433,7 +434,7 @@ mod tests {
         }
     }
 
-    /// A rate costs more than the filter: a group's successors find it computed.
+    /// Computing a rate costs more than the filter, so later groups reuse it.
     #[test]
     fn a_rate_is_computed_for_the_first_group_only() {
         let first = group("standard:10.123", &[40, 7, 40]);
@@ -443,8 +444,8 @@ mod tests {
         assert_eq!(group("standard:10.123", &[40, 7, 40]).expected_fpr(), first.expected_fpr());
     }
 
-    /// The rate is that of theory: at least 2,000 expected false positives a row, and the error
-    /// taken from the variance between the filters.
+    /// The measured rate is the theoretical one: at least 2,000 expected false positives a row, and
+    /// the error estimated from the variance between the filters.
     #[test]
     fn rates_are_those_of_the_exact_theory() {
         for (spec, keys) in [

@@ -1,4 +1,5 @@
-//! Which filter to build: the one grammar that API, command line, configuration and reports share.
+//! The specification of a filter: one grammar shared by the API, the command line, configuration
+//! files and reports.
 //!
 //! ```text
 //! filter = "none" | kind ":" bits | kind ":fpr=" rate
@@ -9,18 +10,18 @@
 //! ```
 //! `bloom`, and RocksDB's `bloomfilter` and `rocksdb.BloomFilter`, are `blocked`;
 //! `speedb.PairedBloomFilter` is `paired`. RocksDB's `ribbonfilter` and `rocksdb.RibbonFilter` are
-//! `ribbon`, and mean by their bits what RocksDB does: those of a blocked filter with the same
-//! rate. Of the third part that RocksDB writes, `:false` of a Bloom filter (no block-based filter)
-//! and `:-1` of a ribbon (on every level) say what is done here; a [policy by level] reads the
-//! others.
+//! `ribbon`, and their bits mean what they mean in RocksDB: the bits of a blocked filter with the
+//! same rate. RocksDB writes a third part. The values that match this crate's behavior are
+//! accepted: `:false` for a Bloom filter (no block-based filter) and `:-1` for a ribbon (on every
+//! level). A [policy by level] parses the others.
 //!
 //! [policy by level]: https://github.com/facebook/rocksdb/wiki/RocksDB-Bloom-Filter
 //!
-//! A rate is resolved to bits when the spec is made: the fewest thousandths of a bit with which the
-//! exact theory of the kind, in the limit of many keys, gives that rate or a better one.
+//! A rate is resolved to bits when the spec is created: the fewest thousandths of a bit for which
+//! the exact theory of the kind, in the limit of many keys, gives at most that rate.
 //!
-//! The upper bound of 64 bits is where a filter that is fed 64-bit hashes stops getting better:
-//! with a million keys, one absent key in 10^13 has the very hash of a present one.
+//! The upper bound of 64 bits is where a filter of 64-bit hashes stops improving: with a million
+//! keys, one absent key in 10^13 has the same hash as a present one.
 //!
 //! [`FilterSpec`] prints what it parses, so that it can be stored and shown.
 
@@ -32,7 +33,7 @@ use crate::builder::{self, FilterBuilder};
 use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
 use crate::theory;
 
-/// Every word that may stand before the colon.
+/// Every word that may precede the colon.
 const WORDS: [(&str, FilterKind); 11] = [
     ("none", FilterKind::None),
     ("standard", FilterKind::Standard),
@@ -47,7 +48,7 @@ const WORDS: [(&str, FilterKind); 11] = [
     ("speedb.PairedBloomFilter", FilterKind::Paired),
 ];
 
-/// Which filter to build, and how large.
+/// The kind and size of a filter to build.
 ///
 /// ```
 /// use trommel_filter::{FilterKind, FilterSpec};
@@ -69,7 +70,7 @@ const WORDS: [(&str, FilterKind); 11] = [
 pub struct FilterSpec {
     kind: FilterKind,
     millibits: u32,
-    /// The rate that was asked for, as the bits of an `f64`; `None` if bits were.
+    /// The requested rate, as the bits of an `f64`; `None` if bits per key were requested.
     target: Option<u64>,
 }
 
@@ -100,11 +101,11 @@ impl FilterSpec {
         Ok(Self { kind, millibits: millibits as u32, target: None })
     }
 
-    /// A filter with the fewest bits per key that bring the rate of false positives down to `rate`.
+    /// A filter with the fewest bits per key whose false positive rate is at most `rate`.
     ///
     /// # Errors
-    /// `kind` has no bits, `rate` is not between 0 and 1, or no
-    /// filter of this kind within 64 bits per key reaches it.
+    /// `kind` has no bits, `rate` is not between 0 and 1, or no filter of this kind within 64 bits
+    /// per key reaches it.
     pub fn with_fpr(kind: FilterKind, rate: f64) -> Result<Self, ParseSpecError> {
         check_sized(kind)?;
         if !(rate > 0.0 && rate < 1.0) {
@@ -117,8 +118,8 @@ impl FilterSpec {
         Ok(Self { kind, millibits, target: Some(rate.to_bits()) })
     }
 
-    /// The ribbon filter that errs as rarely as a blocked filter of `bits_per_key` bits per key,
-    /// which is what RocksDB means by the bits of its ribbon. It takes about 30% fewer.
+    /// The ribbon filter with the false positive rate of a blocked filter of `bits_per_key` bits
+    /// per key, which is how RocksDB specifies the size of a ribbon. It takes about 30% fewer bits.
     ///
     /// ```
     /// let spec = trommel_filter::FilterSpec::ribbon_like_bloom(10.0)?;
@@ -132,7 +133,7 @@ impl FilterSpec {
     pub fn ribbon_like_bloom(bits_per_key: f64) -> Result<Self, ParseSpecError> {
         let blocked = Self::new(FilterKind::Blocked, bits_per_key)?;
         let rate = theory::best_fpr(FilterKind::Blocked, blocked.bits_per_key());
-        // Rounded, so that it reads well where it is shown: `ribbon:fpr=9.66e-3`.
+        // Rounded, so that it prints well: `ribbon:fpr=9.66e-3`.
         let rounded = format!("{rate:.2e}").parse().unwrap_or(rate);
         Self::with_fpr(FilterKind::Ribbon, rounded)
     }
@@ -142,19 +143,20 @@ impl FilterSpec {
         self.kind
     }
 
-    /// Bits per key asked for, or found for the rate asked for; 0 for [`FilterKind::None`].
+    /// Bits per key, as requested or as resolved from the requested rate; 0 for
+    /// [`FilterKind::None`].
     pub fn bits_per_key(&self) -> f64 {
         f64::from(self.millibits) / 1000.0
     }
 
-    /// Bytes of the bits that `keys` keys take, rounded down: about what a filter of so many takes,
-    /// and cheap enough to ask after every key. [`expected_bytes`](Self::expected_bytes) says it
-    /// exactly.
+    /// Bytes of the bits that `keys` keys take, rounded down: about the size of a filter of that
+    /// many keys, and cheap enough to compute after every key.
+    /// [`expected_bytes`](Self::expected_bytes) is exact.
     pub fn bits_bytes(&self, keys: u64) -> u64 {
         keys.saturating_mul(u64::from(self.millibits)) / (8 * 1000)
     }
 
-    /// The rate of false positives that was asked for, if the spec names one.
+    /// The requested false positive rate, if the spec names one.
     pub fn target_fpr(&self) -> Option<f64> {
         self.target.map(f64::from_bits)
     }
@@ -164,19 +166,19 @@ impl FilterSpec {
         FilterBuilder::new(*self)
     }
 
-    /// The exact expected rate of false positives of a filter of `keys` distinct keys, at the size
-    /// that the builder gives it: 1 for [`FilterKind::None`], 0 for a filter without keys.
+    /// The exact expected false positive rate of a filter of `keys` distinct keys, at the size that
+    /// the builder chooses: 1 for [`FilterKind::None`], 0 for a filter without keys.
     pub fn expected_fpr(&self, keys: u64) -> f64 {
         builder::expected_fpr(*self, keys)
     }
 
-    /// Bytes of the finished filter of `keys` distinct keys, header included; 0 for
-    /// [`FilterKind::None`]. `u64::MAX` for more bytes than that.
+    /// Bytes of the finished filter of `keys` distinct keys, including the header; 0 for
+    /// [`FilterKind::None`]. Saturates at `u64::MAX`.
     pub fn expected_bytes(&self, keys: u64) -> u64 {
         builder::expected_bytes(*self, keys)
     }
 
-    /// As many bits per key, of another kind.
+    /// The same bits per key, of another kind.
     pub(crate) fn with_kind(self, kind: FilterKind) -> Self {
         Self { kind, target: None, ..self }
     }
@@ -187,11 +189,10 @@ impl FilterSpec {
     }
 }
 
-/// Refuses the kinds that have no size.
-/// The fewest thousandths of a bit per key at which a filter of this kind errs as rarely as `rate`.
+/// The fewest thousandths of a bit per key at which a filter of this kind has a rate of at most
+/// `rate`.
 ///
-/// Each is computed once: every table that was built for a rate names it, and is opened again and
-/// again.
+/// Each is computed once: every table that was built for a rate names it, and is opened many times.
 fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> {
     static KNOWN: Mutex<Vec<(FilterKind, u64, u32)>> = Mutex::new(Vec::new());
     /// A store is built for a few rates.
@@ -209,8 +210,8 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
             rate_at(MAX_MILLIBITS)
         )));
     }
-    // No Bloom filter beats the standard one, whose optimum is 1.44 log2(1/rate), and no filter
-    // at all log2(1/rate).
+    // The optimum of the standard filter, 1.44 log2(1/rate), is a lower bound for every Bloom
+    // filter; log2(1/rate) is one for every filter.
     let spared = if kind == FilterKind::Ribbon { 1 } else { 2 };
     let bound = 1000.0 * -rate.ln() / std::f64::consts::LN_2.powi(spared);
     let mut low = (bound as u32).clamp(MIN_MILLIBITS, MAX_MILLIBITS);
@@ -236,6 +237,7 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
     Ok(high)
 }
 
+/// Rejects the kinds that have no size.
 fn check_sized(kind: FilterKind) -> Result<(), ParseSpecError> {
     match kind {
         FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired | FilterKind::Ribbon => {
@@ -308,7 +310,8 @@ impl FromStr for FilterSpec {
     }
 }
 
-/// The bits of a size, of RocksDB's third part only what is done here anyway.
+/// The bits of a size. A third part in RocksDB's syntax is accepted only if it matches this crate's
+/// behavior.
 fn without_third_part<'a>(
     text: &str,
     word: &str,
@@ -330,7 +333,7 @@ fn without_third_part<'a>(
     Err(ParseSpecError::new(format!("`{third}` in `{text}` cannot be done: {says}")))
 }
 
-/// A plain decimal, with or without exponent; not the `inf` and `nan` that `f64` would accept.
+/// A plain decimal, with or without an exponent; not the `inf` and `nan` that `f64` would accept.
 fn number(text: &str) -> Option<f64> {
     let plain = |b: u8| b.is_ascii_digit() || matches!(b, b'.' | b'e' | b'E' | b'-' | b'+');
     if !text.bytes().all(plain) {
@@ -360,7 +363,7 @@ fn unknown_word(text: &str, word: &str) -> ParseSpecError {
     ParseSpecError::new(format!("`{word}` is not a kind of filter: {hint}"))
 }
 
-/// A spec that uses `word`.
+/// An example of a spec that uses `word`.
 fn example(word: &str) -> String {
     match word {
         "none" => "none".to_owned(),
@@ -369,7 +372,8 @@ fn example(word: &str) -> String {
     }
 }
 
-/// The fewest insertions, deletions, changes and swaps of neighbours that make `b` out of `a`.
+/// The edit distance from `a` to `b`, counting insertions, deletions, changes and swaps of
+/// neighbors.
 fn edits(a: &str, b: &str) -> usize {
     let (a, b): (Vec<char>, Vec<char>) = (a.chars().take(64).collect(), b.chars().collect());
     let mut rows = vec![vec![0_usize; b.len() + 1]; a.len() + 1];
@@ -390,7 +394,7 @@ fn edits(a: &str, b: &str) -> usize {
     rows[a.len()][b.len()]
 }
 
-/// Why a text is not a [`FilterSpec`]. Printed, it says what is wrong and shows what is right.
+/// Why a text is not a [`FilterSpec`]. The message states what is wrong and shows a correct form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseSpecError {
     message: String,
@@ -467,7 +471,7 @@ mod tests {
         assert_eq!(format!("{:?}", parsed("paired:10")), "FilterSpec(paired:10)");
     }
 
-    /// The bits that the published table of targets asks for, to its precision.
+    /// The bits that the published table of targets states, to its precision.
     #[test]
     fn rates_are_resolved_to_the_fewest_bits() {
         for (rate, bits) in [
@@ -545,7 +549,7 @@ mod tests {
         assert!(refused(&long).contains("is not a kind of filter"));
     }
 
-    /// The bits of so many keys are more than 64 bits count.
+    /// The bits of so many keys overflow 64 bits.
     #[test]
     fn no_number_of_keys_is_too_large() {
         let kinds =

@@ -1,38 +1,39 @@
-//! The standard Bloom filter: one array of bits, every probe anywhere in it.
+//! The standard Bloom filter: one bit array, with each probe anywhere in it.
 //!
 //! # Idea
-//! `m` bits, all clear. Adding a key sets `k` of them, chosen by `k` hash functions; a query looks
-//! at its own `k` and says no if any is clear. A key that was added is never denied.
+//! `m` bits, all clear. Adding a key sets `k` of them, chosen by `k` hash functions. A query tests
+//! its own `k` bits and answers no if any is clear. An added key is never denied.
 //!
 //! # Algorithm
-//! 1. The hash is remixed into a place `x` and a stride `y`, 64 bits each, the stride odd.
-//! 2. Probe `i` is bit `x * m / 2^64`: uniform for any `m`, no power of two needed.
+//! 1. The hash is remixed into a start `x` and a stride `y`, 64 bits each; the stride is odd.
+//! 2. Probe `i` is bit `x * m / 2^64`, which is uniform for any `m`, not only for powers of two.
 //! 3. Then `x += y` and `y *= C`, an odd constant.
 //!
 //! Step 3 is double hashing (Kirsch and Mitzenmacher, 2006) with a stride that changes at every
-//! step. With a stride that stays, keys whose strides are close share runs of probes, and the rate
-//! of a small or very accurate filter is measurably too high: by a quarter at 1,000 keys and 23.4
-//! bits. It costs one multiplication more.
+//! step. With a constant stride, keys with similar strides share runs of probes, and the rate of a
+//! small or very accurate filter is measurably too high: by a quarter at 1,000 keys and 23.4 bits.
+//! The change costs one more multiplication.
 //!
 //! # Mathematics
 //! After `n` keys a bit is still clear with probability `(1 - 1/m)^(kn)`, about `e^(-kn/m)`, hence
-//! the textbook's rate `(1 - e^(-k/c))^k` with `c = m/n` bits per key. It is best at `k = c ln 2`,
+//! the textbook's rate `(1 - e^(-k/c))^k` with `c = m/n` bits per key. The optimum is `k = c ln 2`,
 //! where half of the bits are set. The textbook treats the bits as independent; the exact rate is
-//! `E[(X/m)^k]` with `X` the number of set bits, which matters below some thousand bits
+//! `E[(X/m)^k]` with `X` the number of set bits. The difference matters below a few thousand bits
 //! ([`crate::theory::standard_fpr`]).
 //!
 //! # Bounds
-//! `m` is a multiple of 512, so that a lone key still has 512 bits; and `k` is chosen for at most
-//! 64 bits per key, so that it does not ask for 355 probes.
+//! `m` is a multiple of 512, so a single key still has 512 bits. `k` is chosen for at most 64 bits
+//! per key, so that such a filter does not use 355 probes.
 //!
-//! All arithmetic on positions is of 64 bits, so nothing is lost in filters of more than 2^32 bits:
-//! a billion keys have the rate of a million.
+//! Positions are computed in 64 bits, so a filter of more than 2^32 bits loses no accuracy: a
+//! billion keys have the rate of a million.
 //!
 //! # Costs
-//! A cache miss for each probe while the filter is larger than the cache: `k` to build and for a
-//! present key. For an absent one two, which overlap, and for one in four two more, and so on: 2.7
-//! on average, since half of the bits are clear. Building is not cut into parts that fit a cache,
-//! as the other kinds' is; it takes 8 bytes a key beyond the filter.
+//! While the filter is larger than the cache, each probe is a cache miss: `k` misses to build and
+//! for a present key. An absent key costs two misses, which overlap; one key in four costs two
+//! more, and so on: 2.7 on average, since half of the bits are clear. Unlike the other kinds,
+//! building does not partition the hashes to fit a cache. It takes 8 bytes a key on top of the
+//! filter.
 //!
 //! # Source
 //! B. H. Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", 1970; A. Kirsch and
@@ -44,11 +45,10 @@ use crate::kernel::prefetch;
 use crate::mix::{remix, scale};
 use crate::theory;
 
-/// What the stride is multiplied with after each probe: odd, without visible pattern.
+/// The multiplier of the stride after each probe: odd, without a visible pattern.
 const STRIDE_FACTOR: u64 = 0xd134_2543_de82_ef95;
 
-/// Questions of [`contains_many`] that wait for all of their lines: a core cannot wait for many
-/// more.
+/// Queries of [`contains_many`] that wait for all of their lines. A core cannot wait for many more.
 const BEHIND: usize = 4;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
@@ -88,8 +88,8 @@ impl Walk {
         block.map_or(0, |block| block.bit(position as u32))
     }
 
-    /// Whether the bits of the first two probes are set, or of the only one. The second miss
-    /// overlaps the first, and three of four negative answers fall here.
+    /// Whether the bits of the first two probes are set (or of the only probe). The second miss
+    /// overlaps the first, and three of four negative queries end here.
     #[inline]
     fn first_two(&mut self, blocks: &[Block], probes: u32) -> bool {
         let first = self.next_bit(blocks);
@@ -97,7 +97,7 @@ impl Walk {
         first & second & 1 == 1
     }
 
-    /// Whether the bits of the probes behind the first two are set, two between branches.
+    /// Whether the bits of the probes after the first two are set, testing two per branch.
     #[inline]
     fn others(mut self, blocks: &[Block], probes: u32) -> bool {
         let left = probes.saturating_sub(2);
@@ -109,7 +109,7 @@ impl Walk {
         left.is_multiple_of(2) || self.next_bit(blocks) & 1 == 1
     }
 
-    /// Asks for the lines of the probes behind the first two.
+    /// Prefetches the lines of the probes after the first two.
     #[inline]
     fn prefetch_others(mut self, blocks: &[Block], probes: u32) {
         for _ in 2..probes {
@@ -133,7 +133,7 @@ pub(crate) fn fill(blocks: &mut [Block], probes: u32, hashes: impl Iterator<Item
     }
 }
 
-/// Asks for the lines of the first two probes, which [`contains`] always reads.
+/// Prefetches the lines of the first two probes, which [`contains`] always reads.
 #[inline]
 pub(crate) fn prefetch_first(blocks: &[Block], hash: u64) {
     let bits = blocks.len() as u64 * BLOCK_BITS;
@@ -146,7 +146,7 @@ pub(crate) fn prefetch_first(blocks: &[Block], hash: u64) {
 }
 
 /// Whether every bit of `hash` is set. False for a filter without blocks.
-// Not inlined: the other kinds' questions need none of the registers that it saves.
+// Not inlined: it would take registers that the other kinds' queries need.
 #[inline(never)]
 pub(crate) fn contains(bits: &Bits, hash: u64) -> bool {
     let Bits { blocks, probes } = bits;
@@ -154,9 +154,9 @@ pub(crate) fn contains(bits: &Bits, hash: u64) -> bool {
     walk.first_two(blocks, *probes) && walk.others(blocks, *probes)
 }
 
-/// [`contains`] for many hashes, in three stages that follow each other at a distance: the lines of
-/// the first two probes are asked for; [`AHEAD`] questions later these are tested, and if they
-/// pass, the lines of all others asked for; [`BEHIND`] passed ones later these are tested.
+/// [`contains`] for many hashes, as a pipeline of three stages. The lines of the first two probes
+/// are prefetched. [`AHEAD`] queries later these probes are tested, and if they pass, the lines of
+/// all other probes are prefetched. [`BEHIND`] passed queries later the other probes are tested.
 pub(crate) fn contains_many(bits: &Bits, hashes: &[u64], answers: &mut [bool]) {
     let Bits { blocks, probes } = bits;
     for &hash in hashes.iter().take(AHEAD) {
@@ -185,8 +185,8 @@ pub(crate) fn contains_many(bits: &Bits, hashes: &[u64], answers: &mut [bool]) {
     }
 }
 
-/// Whether the bits of the probes of `hash` in `range` are set: a part of what [`contains`] looks
-/// at, for rates that are measured in parts.
+/// Whether the bits of the probes of `hash` in `range` are set: a part of the probes of
+/// [`contains`], for rates that are measured in parts.
 #[cfg(test)]
 pub(crate) fn contains_between(blocks: &[Block], range: std::ops::Range<u32>, hash: u64) -> bool {
     let bits = blocks.len() as u64 * BLOCK_BITS;
@@ -204,7 +204,7 @@ pub(crate) fn contains_between(blocks: &[Block], range: std::ops::Range<u32>, ha
 mod tests {
     use super::*;
 
-    /// More bits than 32-bit numbers can tell apart, up to 128 GiB of filter.
+    /// More bits than 32-bit numbers can address, up to a filter of 128 GiB.
     const LARGE: [u64; 4] = [10_000_000_000 / 512 * 512, (1 << 33) + 512, 3 << 38, 1 << 40];
 
     /// The 7 probes of each of 300,000 keys.
@@ -215,7 +215,8 @@ mod tests {
         })
     }
 
-    /// Whether counts are as even as chance makes them: chi squared within five deviations.
+    /// Whether counts are as even as chance makes them: chi squared within five standard
+    /// deviations.
     fn are_even(counts: &[u32]) -> bool {
         let mean = counts.iter().map(|&n| f64::from(n)).sum::<f64>() / counts.len() as f64;
         let chi: f64 = counts.iter().map(|&n| (f64::from(n) - mean).powi(2) / mean).sum();
@@ -235,7 +236,7 @@ mod tests {
                     assert!(position < bits);
                     high[part(position, 4096)] += 1;
                     low[position as usize % 512] += 1;
-                    // The first probe beside each of the others: none follows from it.
+                    // The first probe paired with each of the others: they must be independent.
                     if nth > 0 {
                         let beside = part(probes[0], 64) * 64 + part(position, 64);
                         joint[(nth - 1) * 4096 + beside] += 1;

@@ -1,8 +1,8 @@
-//! What every kind of filter promises, asked of each.
+//! The contract of every kind of filter, tested for each.
 
 use trommel_filter::{DecodeError, Filter, FilterKind, FilterSpec, hash};
 
-/// Every kind, in sizes that have few probes, the usual number and very many.
+/// Every kind, in sizes with few probes, the usual number and very many.
 const SPECS: [&str; 18] = [
     "standard:0.5",
     "standard:10",
@@ -44,7 +44,7 @@ fn decoded(bytes: &[u8]) -> Filter {
     Filter::decode(bytes).expect("what a builder wrote")
 }
 
-/// Numbers of keys around all the sizes at which something changes.
+/// Numbers of keys around all sizes at which the layout changes.
 fn sizes() -> impl Iterator<Item = u64> {
     (0..200)
         .chain([255, 256, 257, 511, 512, 513, 1000, 2801, 4999, 6553, 6554, 6600, 30_000, 100_000])
@@ -62,7 +62,7 @@ fn no_key_is_ever_denied() {
     }
 }
 
-/// Every number of keys up to 2,000 at the usual size, and up to 500 in all.
+/// Every number of keys up to 2,000 at the usual sizes, and up to 500 at all sizes.
 #[test]
 fn no_key_is_denied_at_any_small_number_of_keys() {
     for spec in specs() {
@@ -106,7 +106,7 @@ fn a_filter_says_what_it_was_built_for() {
             assert_eq!(filter.kind(), spec.kind());
             assert_eq!(filter.keys(), keys);
             assert_eq!(filter.requested_bits_per_key(), spec.bits_per_key());
-            // A ribbon's shards differ in size, so its own rate and size are known when it is
+            // A ribbon's shards differ in size, so its rate and size are exact only once it is
             // built.
             let tolerance = if spec.kind() == FilterKind::Ribbon { 0.05 } else { 0.0 };
             let worth = |rate: f64| -rate.log2();
@@ -170,14 +170,14 @@ fn duplicates_cost_nothing_next_to_each_other_and_never_a_key() {
         assert_eq!(builder.len(), 1000);
         assert_eq!(builder.finish(), built(spec, 1000));
 
-        // Far apart they count twice; nothing is lost.
+        // Duplicates that are not adjacent count again; no key is lost.
         let mut builder = spec.builder();
         (0..3).for_each(|_| (0..1000).for_each(|n| builder.add(&key(n))));
         assert_eq!(builder.len(), 3000);
         let filter = decoded(&builder.finish());
         assert!((0..1000).all(|n| filter.may_contain(&key(n))));
 
-        // All keys alike, and all in one block: the paired kind has empty and crowded blocks.
+        // All keys in one block: the paired kind has empty and crowded blocks.
         let mut builder = spec.builder();
         (0..3000_u64).for_each(|n| builder.add_hash(n << 8 | 1 << 63));
         let filter = decoded(&builder.finish());

@@ -1,5 +1,5 @@
-//! The format is frozen: filters written by the first version are opened by every later one, with
-//! the same answers; and what is not whole is never opened. `docs/format/filter.md` describes the
+//! The format is frozen: every later version opens filters written by the first one, with the same
+//! answers; and a filter that is not intact is never opened. `docs/format/filter.md` describes the
 //! bytes.
 
 use std::path::Path;
@@ -144,7 +144,7 @@ fn golden_filters_open_and_answer_as_they_always_did() {
     }
 }
 
-/// What is written today is what was written first. The expected rate may differ in its last
+/// Builders still write the bytes of the first version. The expected rate may differ in its last
 /// digits, as the theory is computed in floating point.
 #[test]
 fn builders_still_write_the_golden_bytes() {
@@ -157,7 +157,7 @@ fn builders_still_write_the_golden_bytes() {
     }
 }
 
-/// The page's byte ruler, read back by hand.
+/// Decodes the header by hand, by the table of the format page.
 #[test]
 fn the_header_lies_where_the_format_page_says() {
     for golden in &GOLDEN {
@@ -184,8 +184,8 @@ fn the_header_lies_where_the_format_page_says() {
     }
 }
 
-/// The first versions of two families mixed their hashes in another way. No release wrote them; one
-/// that is left somewhere must not be asked, and is not damaged either.
+/// The first versions of two families mixed their hashes differently. No release wrote them. A
+/// leftover one must not be queried, and is not corrupt either.
 #[test]
 fn versions_before_the_first_release_are_unknown() {
     let old: [&[u8]; 2] =
@@ -225,8 +225,8 @@ fn a_missing_or_added_byte_is_found() {
     }
 }
 
-/// Writes the files and prints what the table above needs to say. Only for a new file: those that
-/// exist are never written again.
+/// Writes the files and prints the values for the table above. Only for a new file: existing ones
+/// are never overwritten.
 #[test]
 #[ignore = "writes golden files that are missing"]
 fn write_missing_golden_files() {

@@ -1,13 +1,13 @@
-//! Bits tested eight at a time, with 256-bit vectors.
+//! Tests bits eight at a time, with 256-bit vectors.
 //!
-//! 1. Eight states of the chain are one vector multiplication of the seed with the table of powers.
+//! 1. Eight states of the chain are one vector multiplication of the seed by the table of powers.
 //! 2. Their positions are two shifts, a multiplication and an addition.
 //! 3. The block is two registers of eight 32-bit words. Each is permuted by the low three bits of
-//!    the word's number, and the fourth bit chooses between the two.
-//! 4. Each word is shifted until the bit in question is its sign; the eight signs are one mask.
+//!    the word's index, and the fourth bit selects one of the two.
+//! 4. Each word is shifted until the tested bit is its sign; the eight signs form one mask.
 //!
-//! `unsafe` stands here because instructions that a processor lacks must not be reached: an
-//! [`Avx2`] exists only if the processor said that it has them.
+//! `unsafe` is needed because instructions that a processor lacks must not be executed: an [`Avx2`]
+//! exists only if the processor reports them.
 #![allow(unsafe_code)]
 
 use std::arch::x86_64::{
@@ -44,7 +44,7 @@ impl Avx2 {
         ask::<Q>
     }
 
-    /// Does `task`, compiled for AVX2.
+    /// Runs `task`, compiled for AVX2.
     #[inline]
     pub(super) fn run<T: Task>(self, task: T) -> T::Answer {
         #[target_feature(enable = "avx2,bmi1,bmi2")]
@@ -109,7 +109,7 @@ fn hits_both(block: &Block, folded: u64, count: usize) -> bool {
     hits_in_lanes::<0>(block, _mm256_set1_epi64x(folded.cast_signed()), &LANES_IN_TURN, count)
 }
 
-/// Whether the first `count` positions are all set whose states are the seeds times the powers.
+/// Whether the first `count` positions, whose states are the seeds times the powers, are all set.
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn hits_in_lanes<const RESERVED: u32>(
@@ -138,7 +138,7 @@ fn hits_in_lanes<const RESERVED: u32>(
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn all_set(block: &Block, positions: __m256i, count: usize) -> bool {
     let number = _mm256_srli_epi32::<5>(positions);
-    // Bit 3 of the word's number, as the sign.
+    // Bit 3 of the word's index, as the sign.
     let half = _mm256_castsi256_ps(_mm256_slli_epi32::<23>(positions));
     let word = _mm256_castps_si256(_mm256_blendv_ps(
         _mm256_castsi256_ps(_mm256_permutevar8x32_epi32(words(block, 0), number)),
@@ -201,8 +201,8 @@ fn positions<const RESERVED: u32>(seeds: __m256i, powers: __m256i) -> __m256i {
     _mm256_add_epi32(_mm256_srli_epi32::<23>(scaled), _mm256_set1_epi32(RESERVED.cast_signed()))
 }
 
-/// Four 64-bit words of a block, from number `from` on: eight words of 32 bits. (One load of 32
-/// bytes: the compiler sees through it.)
+/// The eight 32-bit words in four 64-bit words of a block, from index `from`. (The compiler emits
+/// one load of 32 bytes.)
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn words(block: &Block, from: usize) -> __m256i {
@@ -213,6 +213,6 @@ fn words(block: &Block, from: usize) -> __m256i {
 /// The eight lanes.
 #[inline]
 fn to_numbers(lanes: __m256i) -> [u32; LANES] {
-    // SAFETY: both are 256 bits of which any value is valid, eight 32-bit lanes from the lowest on.
+    // SAFETY: both are 256 bits of which any value is valid: eight 32-bit lanes, lowest first.
     unsafe { std::mem::transmute::<__m256i, [u32; LANES]>(lanes) }
 }

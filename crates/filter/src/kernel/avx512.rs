@@ -1,14 +1,14 @@
-//! Bits tested sixteen at a time, with 512-bit vectors.
+//! Tests bits sixteen at a time, with 512-bit vectors.
 //!
-//! A block is one register of sixteen 32-bit words, so one permutation finds the words of sixteen
-//! probes, and one test under a mask compares their bits. The positions are found as with AVX2
+//! A block is one register of sixteen 32-bit words, so one permutation looks up the words of
+//! sixteen probes, and one masked test compares their bits. The positions are computed as with AVX2
 //! ([`super::avx2`]).
 //!
-//! A blocked filter's two chains take turns, one lane each: the folded hash, copied to all 64-bit
+//! A blocked filter's two chains alternate, one lane each: the folded hash, copied to all 64-bit
 //! lanes, is both seeds in turn.
 //!
-//! `unsafe` stands here because instructions that a processor lacks must not be reached: an
-//! [`Avx512`] exists only if the processor said that it has them.
+//! `unsafe` is needed because instructions that a processor lacks must not be executed: an
+//! [`Avx512`] exists only if the processor reports them.
 #![allow(unsafe_code)]
 
 use std::arch::asm;
@@ -47,7 +47,7 @@ impl Avx512 {
         ask::<Q>
     }
 
-    /// Does `task`, compiled for AVX-512.
+    /// Runs `task`, compiled for AVX-512.
     #[inline]
     pub(super) fn run<T: Task>(self, task: T) -> T::Answer {
         #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
@@ -112,7 +112,7 @@ fn hits_both(block: &Block, folded: u64, count: usize) -> bool {
     hits_in_lanes::<0>(block, _mm512_set1_epi64(folded.cast_signed()), &LANES_IN_TURN, count)
 }
 
-/// Whether the first `count` positions are all set whose states are the seeds times the powers.
+/// Whether the first `count` positions, whose states are the seeds times the powers, are all set.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn hits_in_lanes<const RESERVED: u32>(
@@ -135,7 +135,7 @@ fn hits_in_lanes<const RESERVED: u32>(
     true
 }
 
-/// The first `count` lanes; all, if there are not so many.
+/// The mask of the first `count` lanes, or of all if there are fewer.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn lanes(count: usize) -> u16 {
@@ -160,7 +160,7 @@ fn positions<const RESERVED: u32>(seeds: __m512i, powers: &Block) -> __m512i {
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn all_set(words: __m512i, positions: __m512i, mask: u16) -> bool {
     let word = _mm512_permutexvar_epi32(_mm512_srli_epi32::<5>(positions), words);
-    // Turning a word takes the position modulo 32.
+    // The rotation uses the position modulo 32.
     let turned = _mm512_rorv_epi32(word, positions);
     _mm512_mask_testn_epi32_mask(mask, turned, _mm512_set1_epi32(1)) == 0
 }
@@ -177,10 +177,10 @@ fn set_both(block: &mut Block, folded: u64, count: usize) {
     set_in_lanes::<0>(block, _mm512_set1_epi64(folded.cast_signed()), &LANES_IN_TURN, count);
 }
 
-/// Sets the first `count` positions whose states are the seeds times the powers, in a register that
-/// holds the whole block: bit `p` is 1 shifted by `p - 64 * lane` in each of the eight 64-bit
+/// Sets the first `count` positions, whose states are the seeds times the powers, in a register
+/// that holds the whole block: bit `p` is 1 shifted by `p - 64 * lane` in each of the eight 64-bit
 /// lanes. All lanes but one are shifted by 64 or more (a negative shift counts as a large one),
-/// which leaves 0.
+/// which gives 0.
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn set_in_lanes<const RESERVED: u32>(
@@ -211,14 +211,15 @@ fn set_in_lanes<const RESERVED: u32>(
     *block = to_block(bits);
 }
 
-/// 1 shifted left by `shifts`, which leaves 0 from 64 on: one instruction. (`_mm512_sllv_epi64` of
-/// a constant is compiled to two, the other a comparison with 64: a tenth of the time of a build.)
+/// 1 shifted left by `shifts`, which gives 0 from 64 on, in one instruction. (`_mm512_sllv_epi64`
+/// of a constant compiles to two, the other a comparison with 64, which costs a tenth of the build
+/// time.)
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn shifted_one(shifts: __m512i) -> __m512i {
     let shifted;
-    // SAFETY: the instruction is of AVX-512 F, as this function is, and touches these registers
-    // only.
+    // SAFETY: the instruction is part of AVX-512 F, which this function enables, and uses only
+    // these registers.
     unsafe {
         asm!(
             "vpsllvq {shifted}, {one}, {shifts}",
@@ -231,7 +232,7 @@ fn shifted_one(shifts: __m512i) -> __m512i {
     shifted
 }
 
-/// The block as sixteen 32-bit words. (One load of 64 bytes: the compiler sees through it.)
+/// The block as sixteen 32-bit words. (The compiler emits one load of 64 bytes.)
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn words(block: &Block) -> __m512i {
@@ -239,9 +240,9 @@ fn words(block: &Block) -> __m512i {
     _mm512_set_epi64(h, g, f, e, d, c, b, a)
 }
 
-/// The reverse of [`words`].
+/// The inverse of [`words`].
 #[inline]
 fn to_block(words: __m512i) -> Block {
-    // SAFETY: both are 512 bits of which any value is valid, eight 64-bit lanes from the lowest on.
+    // SAFETY: both are 512 bits of which any value is valid: eight 64-bit lanes, lowest first.
     Block(unsafe { std::mem::transmute::<__m512i, [u64; 8]>(words) })
 }

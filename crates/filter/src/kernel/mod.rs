@@ -1,17 +1,17 @@
-//! Which instructions a filter's bits are tested with.
+//! The instruction sets with which filters are queried and built.
 //!
-//! 1. A [`Kernel`] is a set of instructions; [`Kernel::best`] is the best that this processor has,
-//!    found out once. All kernels give the same answers, bit for bit.
-//! 2. What asks one question is a [`Question`]. [`Ask`] is its code for one set of instructions,
-//!    chosen when the filter is opened, so that asking is one call through a pointer.
-//! 3. What builds or asks many is a [`Task`]. Its whole loop, not the single probe, is compiled
-//!    once for each set of instructions ([`Chosen::run`]).
-//! 4. Both are handed a [`Probe`], which tests the bits of a probe chain in one block.
+//! 1. A [`Kernel`] is an instruction set; [`Kernel::best`] is the best that this processor
+//!    supports, detected once. All kernels give the same answers, bit for bit.
+//! 2. A [`Question`] is the code of one query. An [`Ask`] is that code for one instruction set,
+//!    chosen when the filter is opened, so that a query is one call through a pointer.
+//! 3. A [`Task`] builds a filter or queries it many times. Its whole loop, not the single probe, is
+//!    compiled once for each instruction set ([`Chosen::run`]).
+//! 4. Both use a [`Probe`], which tests the bits of a probe chain in one block.
 //!
-//! Scalar code tests bit after bit, four between two branches; AVX2 tests eight at once, AVX-512
-//! sixteen. Vectors look up the words of a block with a permutation of registers (the block is one
-//! or two of them), so a probe costs no memory access beyond the one load of its cache line. There
-//! is no kernel for NEON: none that could be tested where this was written.
+//! Scalar code tests one bit at a time, four per branch; AVX2 tests eight at once, AVX-512 sixteen.
+//! Vectors look up the words of a block by permuting registers (a block is one or two registers),
+//! so a probe costs no memory access beyond the one load of its cache line. There is no kernel for
+//! NEON: it could not be tested on the machines of this project.
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -33,7 +33,7 @@ pub(crate) use scalar::Scalar;
 #[cfg(test)]
 pub(crate) use scalar::{hits, set};
 
-/// A set of instructions with which filters are asked. All give the same answers.
+/// An instruction set with which filters are queried. All give the same answers.
 ///
 /// ```
 /// use trommel_filter::{Filter, FilterSpec, Kernel};
@@ -49,7 +49,7 @@ pub(crate) use scalar::{hits, set};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Kernel {
-    /// Plain code, for every processor.
+    /// Portable code, for every processor.
     Scalar,
     /// 256-bit vectors (x86-64 with AVX2 and BMI2).
     Avx2,
@@ -60,13 +60,13 @@ pub enum Kernel {
 impl Kernel {
     const ALL: [Self; 3] = [Self::Scalar, Self::Avx2, Self::Avx512];
 
-    /// The best that this processor has.
+    /// The best that this processor supports.
     pub fn best() -> Self {
         static BEST: OnceLock<Kernel> = OnceLock::new();
         *BEST.get_or_init(|| Self::available().last().unwrap_or(Self::Scalar))
     }
 
-    /// All that this processor has, from the plainest on.
+    /// All that this processor supports, the simplest first.
     pub fn available() -> impl Iterator<Item = Self> {
         Self::ALL.into_iter().filter(|kernel| Chosen::new(*kernel).is_some())
     }
@@ -116,12 +116,12 @@ pub(crate) trait Probe: Copy {
     fn hits_few<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool;
 
     /// Whether the first `count` positions (at most 32) of the chain from `seed` are all set in
-    /// `block`. Positions lie in `RESERVED..512`.
+    /// `block`. Positions are in `RESERVED..512`.
     fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool;
 
     /// Whether the first `count` positions (at most 64) of the two chains from the halves of
-    /// `folded` are all set, in all 512 bits of `block`. The chains take turns, that of the low
-    /// half first.
+    /// `folded` are all set, in all 512 bits of `block`. The chains alternate, that of the low half
+    /// first.
     #[inline(always)]
     fn hits_both(self, block: &Block, folded: u64, count: usize) -> bool {
         let (low, high) = Golden::seeds(folded);
@@ -131,7 +131,7 @@ pub(crate) trait Probe: Copy {
     /// Sets the first `count` positions (at most 32) of the chain from `seed` in `block`.
     fn set<const RESERVED: u32>(self, block: &mut Block, seed: u32, count: usize);
 
-    /// Sets the positions that [`hits_both`](Self::hits_both) looks at.
+    /// Sets the positions that [`hits_both`](Self::hits_both) tests.
     #[inline(always)]
     fn set_both(self, block: &mut Block, folded: u64, count: usize) {
         let (low, high) = Golden::seeds(folded);
@@ -140,15 +140,15 @@ pub(crate) trait Probe: Copy {
     }
 }
 
-/// The powers that make the states of a chain, sixteen at a time.
+/// The powers for the states of a chain, sixteen at a time.
 #[cfg(target_arch = "x86_64")]
 static LANES_OF_POWERS: [Block; 2] = lanes_of_powers(1);
 
-/// The same for two chains that take turns.
+/// The same for two alternating chains.
 #[cfg(target_arch = "x86_64")]
 static LANES_IN_TURN: [Block; 4] = lanes_of_powers(2);
 
-/// Each power `chains` times, one after the other.
+/// Each power repeated `chains` times.
 #[cfg(target_arch = "x86_64")]
 const fn lanes_of_powers<const BLOCKS: usize>(chains: usize) -> [Block; BLOCKS] {
     let mut blocks = [Block([0; 8]); BLOCKS];
@@ -160,17 +160,17 @@ const fn lanes_of_powers<const BLOCKS: usize>(chains: usize) -> [Block; BLOCKS] 
     blocks
 }
 
-/// Something that tests or sets bits. Its `run` must be inlined, so that it is compiled for the
-/// instructions of the probe it is given.
+/// Code that tests or sets bits. Its `run` must be inlined, so that it is compiled for the
+/// instructions of its probe.
 pub(crate) trait Task {
-    /// What it finds out.
+    /// The result.
     type Answer;
 
-    /// Does it with `probe`.
+    /// Runs the task with `probe`.
     fn run<P: Probe>(self, probe: P) -> Self::Answer;
 }
 
-/// A kernel that this processor is known to have.
+/// A kernel that this processor is known to support.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Chosen {
     Scalar(Scalar),
@@ -181,7 +181,7 @@ pub(crate) enum Chosen {
 }
 
 impl Chosen {
-    /// `kernel`, if this processor has it.
+    /// `kernel`, if this processor supports it.
     pub(crate) fn new(kernel: Kernel) -> Option<Self> {
         match kernel {
             Kernel::Scalar => Some(Self::Scalar(Scalar)),
@@ -194,12 +194,12 @@ impl Chosen {
         }
     }
 
-    /// The best that this processor has.
+    /// The best that this processor supports.
     pub(crate) fn best() -> Self {
         Self::new(Kernel::best()).unwrap_or(Self::Scalar(Scalar))
     }
 
-    /// Its name.
+    /// The kernel's public identifier.
     pub(crate) fn kernel(self) -> Kernel {
         match self {
             Self::Scalar(_) => Kernel::Scalar,
@@ -210,7 +210,7 @@ impl Chosen {
         }
     }
 
-    /// Does `task` with these instructions.
+    /// Runs `task` with these instructions.
     #[inline]
     pub(crate) fn run<T: Task>(self, task: T) -> T::Answer {
         match self {
@@ -223,12 +223,12 @@ impl Chosen {
     }
 }
 
-/// The code that answers a filter's questions, compiled for one set of instructions.
+/// The query function of a filter, compiled for one instruction set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Ask(unsafe fn(&Bits, u64) -> bool);
 
 impl Ask {
-    /// Plain code.
+    /// Portable code.
     pub(crate) fn plainly(ask: fn(&Bits, u64) -> bool) -> Self {
         Self(ask)
     }
@@ -244,44 +244,44 @@ impl Ask {
         })
     }
 
-    /// Asks `bits`.
+    /// Queries `bits`.
     #[inline(always)]
     #[allow(unsafe_code, reason = "the code may be for instructions that not all processors have")]
     pub(crate) fn ask(self, bits: &Bits, hash: u64) -> bool {
-        // SAFETY: such code comes only from `with`, and a `Chosen` that has it exists only if this
-        // processor has the instructions.
+        // SAFETY: code for special instructions comes only from `with`, and its `Chosen` exists
+        // only if this processor supports them.
         unsafe { self.0(bits, hash) }
     }
 }
 
-/// A question to a filter. Its `ask` must be inlined, so that it is compiled for the instructions
-/// of the probe it is given.
+/// The code of a query. Its `ask` must be inlined, so that it is compiled for the instructions of
+/// its probe.
 pub(crate) trait Question {
-    /// What the filter `bits` says of `hash`.
+    /// Whether the filter `bits` may contain `hash`.
     fn ask<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool;
 }
 
-/// Does `task` with plain code. Apart, so that nobody saves registers for it who does without.
+/// Runs `task` with portable code. Not inlined, so that other paths do not save registers for it.
 #[inline(never)]
 fn plainly<T: Task>(scalar: Scalar, task: T) -> T::Answer {
     task.run(scalar)
 }
 
-/// Asks for the cache line of `block` without waiting for it.
+/// Prefetches the cache line of `block`.
 #[inline(always)]
 pub(crate) fn prefetch(block: &Block) {
     prefetch_at(std::ptr::from_ref(block).addr());
 }
 
-/// Asks the processor for the cache line at `address`, where there may be anything or nothing,
-/// without waiting for it. Elsewhere than on x86-64 it does nothing.
+/// Prefetches the cache line at `address`, which need not be valid. Does nothing on processors
+/// other than x86-64.
 #[inline(always)]
 pub fn prefetch_at(address: usize) {
     ask_for::<INTO_FIRST>(address);
 }
 
-/// As [`prefetch_at`], but has the line come no nearer than the second cache: so more lines can be
-/// on their way at once, and more of them find room.
+/// Like [`prefetch_at`], but brings the line only into the second-level cache, so that more lines
+/// can be in flight and more of them fit.
 #[inline(always)]
 pub fn prefetch_into_second(address: usize) {
     ask_for::<INTO_SECOND>(address);
@@ -297,8 +297,8 @@ fn ask_for<const HINT: i32>(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::_mm_prefetch;
-        // SAFETY: a prefetch reads nothing that a program can see and never faults, whatever the
-        // address. Every x86-64 processor has the instruction.
+        // SAFETY: a prefetch has no visible effect and never faults, whatever the address. Every
+        // x86-64 processor has the instruction.
         unsafe { _mm_prefetch::<HINT>(std::ptr::without_provenance(address)) };
     }
     #[cfg(not(target_arch = "x86_64"))]

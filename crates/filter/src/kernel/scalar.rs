@@ -1,10 +1,10 @@
-//! Bits tested one by one, with plain instructions.
+//! Tests bits one by one, with portable code.
 
 use super::Probe;
 use crate::block::Block;
 use crate::mix::{Golden, Scheme, position};
 
-/// Plain code.
+/// Portable code.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Scalar;
 
@@ -29,8 +29,8 @@ impl Probe for Scalar {
 
 /// Whether the first `count` positions of the chain from `seed` are all set in `block`.
 ///
-/// Four bits are tested between two branches: in a half-full block three of four negative answers
-/// fall on the first branch, and a positive one takes a quarter of the branches.
+/// Four bits are tested per branch: in a half-full block most negative queries end at the first
+/// branch, and a positive one takes a quarter of the branches.
 #[inline]
 pub(crate) fn hits<S: Scheme, const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
     let mut i = 0;

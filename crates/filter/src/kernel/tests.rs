@@ -1,7 +1,7 @@
-//! Every kernel gives the answers of the scalar one, bit for bit.
+//! Every kernel gives the same answers as the scalar one, bit for bit.
 //!
-//! A kernel that the processor does not have is not tested. `TROMMEL_KERNELS=avx2,avx512` names
-//! those without which the tests fail; which there are is printed in either case.
+//! A kernel that the processor does not support is not tested. `TROMMEL_KERNELS=avx2,avx512` lists
+//! the kernels without which the tests fail. The available kernels are printed in either case.
 
 use std::marker::PhantomData;
 
@@ -75,7 +75,7 @@ fn check_chain<const RESERVED: u32>(kernels: &[Chosen], block: &Block, seed: u32
     hits
 }
 
-/// A block that holds exactly the bits of one chain, then the same with one bit less.
+/// A block that holds exactly the bits of one chain, then the same without one of them.
 fn check_exact<const RESERVED: u32>(kernels: &[Chosen], seed: u32) {
     for count in 1..=MAX_CHAIN {
         let mut block = Block::default();
@@ -200,7 +200,7 @@ fn filled(kernel: Chosen, kind: FilterKind, count: usize, probes: u32, keys: &[V
     Bits { blocks, probes }
 }
 
-/// Asks a filter with one kernel, and with it for many at once.
+/// Queries a filter with one kernel, one by one and many at once.
 fn asked(kernel: Chosen, kind: FilterKind, bits: &Bits, hashes: &[u64]) -> [Vec<bool>; 2] {
     let mut many = vec![true; hashes.len()];
     let answers = &mut many[..];
@@ -219,7 +219,7 @@ fn every_size_with_every_number_of_probes_is_built_and_asked_alike() {
     let (kernels, mut random) = (vectors(), words(4));
     let (mut yes, mut no) = (0, 0);
     for count in 1..=300_usize {
-        // From one probe, asked of a dense filter, to all, asked of a sparse one; in two chunks.
+        // From one probe in a dense filter to 64 in a sparse one; in two chunks.
         for probes in 1..=64_usize {
             let keys =
                 [0, 1].map(|_| (0..(count * 5).div_ceil(probes)).map(|_| random()).collect());
@@ -267,7 +267,7 @@ fn an_empty_filter_denies_everything_in_every_kernel() {
     }
 }
 
-/// The kernels of `names`, parted by commas, that are not in `available`.
+/// The kernels of the comma-separated list `names` that are not in `available`.
 fn missing(names: &str, available: &[Kernel]) -> Vec<Kernel> {
     let demanded = names.split(',').map(str::trim).filter(|name| !name.is_empty());
     let demanded =

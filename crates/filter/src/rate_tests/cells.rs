@@ -1,22 +1,22 @@
 //! The rate of one cell: a kind, a number of bits per key, a number of keys.
 //!
-//! 1. So many filters are built from independent random hashes, at least 30, through the shipped
-//!    builder, and opened through the shipped decoder.
-//! 2. Each filter's own rate is found by one of three methods, the first that is within reach:
-//!    * *asked*: the filter is asked for random hashes.
-//!    * *parts*: the probes of a question are cut into parts, the rate of each part is measured by
-//!      itself, and the filter's rate is their product. For blocked and paired filters the parts
-//!      are the two chains of a key, in one block or in a pair of blocks. The chains start from the
-//!      two halves of the folded word, so all halves go with all others, and the product is exactly
-//!      what asking would give; it is averaged over sampled blocks. For standard filters and
-//!      ribbons the parts are stretches of probes or columns, and that they are independent of each
-//!      other is what the asked cells show.
-//!    * *bits*: rates below 10^-11 are out of any question's reach. The bits that are set are
-//!      counted, and the rate is that of ideal probes in these. It shows that the builder sets as
-//!      many bits as it should. (At such rates, what a filter really says "maybe" to is a key with
-//!      the hash of another, once in `2^64 / keys`.)
-//! 3. The mean over the filters is held against the exact expected rate. The standard error comes
-//!    from the variance *between* filters.
+//! 1. At least 30 filters are built from independent random hashes, through the shipped builder,
+//!    and opened through the shipped decoder.
+//! 2. Each filter's own rate is determined by the first of three methods that is feasible:
+//!    * *asked*: the filter is queried for random hashes.
+//!    * *parts*: the probes of a query are divided into parts, the rate of each part is measured
+//!      separately, and the filter's rate is their product. For blocked and paired filters the
+//!      parts are the two chains of a key, in one block or in a pair of blocks. The chains start
+//!      from the two halves of the folded word, so all halves are combined with all others, and the
+//!      product is exactly the result of queries; it is averaged over sampled blocks. For standard
+//!      filters and ribbons the parts are ranges of probes or columns; the asked cells show that
+//!      these are independent of each other.
+//!    * *bits*: rates below 10^-11 are too low for queries. The set bits are counted, and the rate
+//!      is that of ideal probes in these. This shows that the builder sets as many bits as it
+//!      should. (At such rates, most actual false positives are keys with the hash of another,
+//!      one in `2^64 / keys`.)
+//! 3. The mean over the filters is compared with the exact expected rate. The standard error
+//!    follows from the variance *between* filters.
 
 use super::{Measured, Random};
 use crate::block::{BLOCK_BITS, Block};
@@ -28,16 +28,16 @@ use crate::mix::{Golden, scale};
 use crate::paired;
 use crate::{Filter, FilterSpec, ribbon, standard};
 
-/// Hits of a *part* that are expected in a cell.
+/// Expected hits of a *part* in a cell.
 const HITS_OF_A_PART: f64 = 30_000.0;
 /// Blocks that are sampled in a cell of a paired filter.
 const SAMPLED_BLOCKS: u64 = 15_000;
-/// The rate, about, of one part of a standard filter's probes or a ribbon's columns.
+/// The approximate rate of one part of a standard filter's probes or a ribbon's columns.
 const RATE_OF_A_PART: f64 = 1e-3;
 /// Below this rate, bits are counted.
 const OUT_OF_REACH: f64 = 1e-11;
 
-/// How a filter's rate is found.
+/// How a filter's rate is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
     Asked,
@@ -45,7 +45,7 @@ pub(super) enum Method {
     Bits,
 }
 
-/// What is measured at once.
+/// A unit of measurement.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) struct Cell {
     pub(super) kind: FilterKind,
@@ -53,42 +53,42 @@ pub(super) struct Cell {
     pub(super) keys: u64,
 }
 
-/// How much is done for it.
+/// The effort of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Effort {
-    /// False positives that are expected of all questions together.
+    /// Expected false positives of all queries together.
     pub(super) hits: f64,
-    /// Questions that are asked in any case.
+    /// The least number of queries.
     pub(super) least: f64,
-    /// With more questions than this, another method is taken.
+    /// If more queries than this are needed, another method is used.
     pub(super) most: f64,
 }
 
-/// What came of it.
+/// The result of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome {
     pub(super) method: Method,
     pub(super) filters: u32,
-    /// Questions, or trials of a part; 0 if bits were counted.
+    /// Queries, or trials of a part; 0 if bits were counted.
     pub(super) questions: u64,
     pub(super) expected: f64,
     pub(super) measured: Measured,
 }
 
 impl Outcome {
-    /// The distance from what is expected, in standard errors.
+    /// The distance from the expected rate, in standard errors.
     pub(super) fn z(&self) -> f64 {
         (self.measured.mean - self.expected) / self.measured.error
     }
 }
 
-/// Filters built in a cell: small ones differ more, and cost less. A hundred keys on some blocks
-/// make a rate that a few crowded blocks decide.
+/// Filters built in a cell: small ones differ more, and cost less. With a hundred keys on a few
+/// blocks, the rate depends on a few crowded blocks.
 pub(super) fn filters(cell: Cell) -> u32 {
     match cell.keys {
         100..1_000 if matches!(cell.kind, FilterKind::Blocked | FilterKind::Paired) => 20_000,
         ..1_000 => 2_000,
-        // The more bits, the more such filters differ.
+        // With more bits, such filters differ more.
         1_000..10_000 if cell.kind == FilterKind::Blocked && cell.bits > 32.0 => 2_000,
         1_000..10_000 => 600,
         10_000..100_000 => 100,
@@ -105,7 +105,7 @@ impl Cell {
         format!("{}, {} keys", self.spec(), self.keys)
     }
 
-    /// Tells cells apart, so that no two are measured with the same keys.
+    /// A salt per cell, so that no two are measured with the same keys.
     fn salt(self) -> u64 {
         crate::hash(self.name().as_bytes())
     }
@@ -165,7 +165,7 @@ pub(super) fn hits(filter: &Filter, questions: u64, random: &mut Random) -> u64 
     hits
 }
 
-/// The rate of ideal probes in the bits that are set.
+/// The rate of ideal probes in the set bits.
 pub(super) fn ideal_rate(filter: &Filter, blocks: &[Block]) -> f64 {
     let probes = filter.probes() as i32;
     let ones = |block: &Block| block.0.iter().map(|word| word.count_ones()).sum::<u32>();
@@ -222,13 +222,13 @@ impl Parts<'_> {
         }
     }
 
-    /// The product of the rates of stretches of a question's probes. The last one has no end.
+    /// The product of the rates of ranges of a query's probes. The last range has no end.
     fn cut(&mut self, contains: impl Fn(&[Block], u32, u32, u64) -> bool) -> f64 {
         let rate = self.filter.expected_fpr();
         let parts = (rate.ln() / RATE_OF_A_PART.ln()).ceil() as u32;
         let hits = (HITS_OF_A_PART / f64::from(filters(self.cell))).max(40.0);
         let trials = (hits / rate.powf(1.0 / f64::from(parts))) as u64;
-        // Blocks of a ribbon differ by one column: that one belongs to the last part.
+        // Blocks of a ribbon differ by one column, which belongs to the last part.
         let probes = self.filter.probes() - u32::from(self.cell.kind == FilterKind::Ribbon);
         let stretch = |part: u32| {
             let to = if part + 1 == parts { u32::MAX } else { probes * (part + 1) / parts };
@@ -243,15 +243,15 @@ impl Parts<'_> {
         (0..parts).map(|part| rate_of(stretch(part))).product()
     }
 
-    /// The mean over sampled blocks of the product of both chains' rates. So many seeds are tried
-    /// that some two pass.
+    /// The mean over sampled blocks of the product of both chains' rates. The number of tried seeds
+    /// is such that about two pass.
     fn chains<const RESERVED: u32>(
         &mut self,
         (first, second): (usize, usize),
         partner: impl Fn(&[Block], usize) -> usize,
     ) -> f64 {
         let trials = (2.0 / self.filter.expected_fpr().sqrt()).ceil() as u64;
-        // Blocks differ more where nothing pairs them.
+        // Unpaired blocks differ more.
         let wanted = SAMPLED_BLOCKS * if self.cell.kind == FilterKind::Blocked { 20 } else { 1 };
         let sampled =
             (wanted / u64::from(filters(self.cell))).clamp(4, 4.max(2 * self.blocks.len() as u64));
@@ -271,7 +271,7 @@ impl Parts<'_> {
     }
 }
 
-/// How many of so many random seeds pass a block.
+/// Counts how many of `trials` random seeds pass a block.
 struct Chain<'a, const RESERVED: u32> {
     block: &'a Block,
     count: usize,

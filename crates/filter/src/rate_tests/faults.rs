@@ -1,11 +1,11 @@
-//! That the rate tests can fail is tested too: classic faults are planted in the shipped code, and
-//! each must be found.
+//! Shows that the rate tests can fail: classic faults are planted in the shipped code, and each
+//! must be detected.
 //!
-//! Faults of a paired filter's hashing are planted through its [`Scheme`] and looked for by
-//! *crossing*: the folded word's low half decides what happens in the primary block, the high half
-//! what happens in the partner; so the few low halves that pass the first block are each tried with
-//! many high halves. That is the shipped code on words that hashes take, and makes of `q` and `r`
-//! trials some `q * r` questions.
+//! Faults of a paired filter's hashing are planted through its [`Scheme`] and detected by
+//! *crossing*. The folded word's low half determines the result in the primary block, the high half
+//! the result in the partner; so the few low halves that pass the first block are each combined
+//! with many high halves. That runs the shipped code on words that hashes can produce, and `q` and
+//! `r` trials make some `q * r` queries.
 //!
 //! A wrong number of probes is planted in the finished plan of a filter.
 
@@ -21,8 +21,8 @@ use crate::paired;
 use crate::plan::{Part, Plan};
 use crate::{Filter, FilterSpec, blocked, ribbon, standard, theory};
 
-/// The rate of a paired filter by crossing, over `sampled` of its blocks.
-/// So many low halves are tried in each that some two pass, and as many high halves with each.
+/// The rate of a paired filter by crossing, over `sampled` of its blocks. The number of low halves
+/// tried in each is such that about two pass, and each is combined with as many high halves.
 fn crossed<S: Scheme>(
     blocks: &[Block],
     probes: u32,
@@ -51,7 +51,8 @@ fn crossed<S: Scheme>(
     hits as f64 / (trials * trials * sampled) as f64
 }
 
-/// What crossing measures, and what it should, for paired filters that `S` builds and asks.
+/// The rate measured by crossing, and the expected one, for paired filters that `S` builds and
+/// queries.
 fn cross_cell<S: Scheme>(bits: f64, keys: u64, filters: u32, sampled: u64) -> (Measured, f64) {
     let spec = FilterSpec::new(FilterKind::Paired, bits).unwrap();
     let plan = Plan::new(spec, keys);
@@ -65,14 +66,14 @@ fn cross_cell<S: Scheme>(bits: f64, keys: u64, filters: u32, sampled: u64) -> (M
     (measured, expected)
 }
 
-/// Batches of 32 blocks: the pairs are less alike.
+/// Batches of 32 blocks: the pairs are less equal.
 struct SmallBatches;
 
 impl Scheme for SmallBatches {
     const BATCH: usize = 32;
 }
 
-/// One 32-bit seed: the second chain goes on where the first one ends.
+/// One 32-bit seed: the second chain continues where the first one ends.
 struct OneSeed;
 
 impl Scheme for OneSeed {
@@ -111,15 +112,15 @@ fn additive_double_hashing_is_found() {
     assert_found::<Additive>(23.4, 0.02, "additive double hashing");
 }
 
-/// With one seed, the low half decides both blocks, and crossing all it is crossed with changes
-/// nothing: the filters differ wildly.
+/// With one seed, the low half determines both blocks, so the high halves change nothing: the
+/// filters differ wildly.
 #[test]
 fn one_shared_seed_is_found() {
     assert_found::<OneSeed>(40.0, 0.05, "one shared 32-bit seed");
 }
 
-/// What one seed costs: whoever shares 32 bits with a key passes both blocks. With two seeds, they
-/// pass the partner no more often than anyone else.
+/// The cost of one seed: a hash that shares 32 bits with a key passes both blocks. With two seeds,
+/// it passes the partner no more often than any other hash.
 #[test]
 fn a_key_s_low_half_opens_one_block_only() {
     fn opened<S: Scheme>() -> f64 {
@@ -173,8 +174,8 @@ fn one_shared_seed_more_than_doubles_the_rate_at_40_bits() {
     assert!(ratio > 1.5);
 }
 
-/// Builds filters of `built` probes that are asked for `asked` probes, and asks them through the
-/// shipped format.
+/// Builds filters of `built` probes whose header states `asked` probes, and queries them through
+/// the shipped format.
 fn with_probes(spec: FilterSpec, (built, asked): (u32, u32), questions: u64) -> Measured {
     let keys = 50_000;
     let millibits = spec.millibits();
@@ -194,9 +195,9 @@ fn with_probes(spec: FilterSpec, (built, asked): (u32, u32), questions: u64) -> 
     })
 }
 
-/// One probe more or less than the best (two for paired filters) costs some percent; one less
-/// asked than set doubles the rate. Bits per key are taken between two thresholds, where
-/// the best number is clearly so.
+/// One probe more or less than the best (two for paired filters) costs some percent; testing one
+/// probe less than set doubles the rate. The bits per key are between two thresholds, where the
+/// best number is unambiguous.
 #[test]
 fn a_wrong_number_of_probes_is_found() {
     for (spec, step) in [("standard:10", 1), ("blocked:7.5", 1), ("paired:8.7", 2)] {
@@ -238,7 +239,7 @@ fn a_column_that_is_not_asked_is_found() {
     assert!(!measured.confirms(announced, 0.01), "a column is not asked, unnoticed");
 }
 
-/// The number of probes that RocksDB takes for so many bits per key.
+/// The number of probes that RocksDB uses for these bits per key.
 fn rocksdb_probes(bits: f64) -> u32 {
     let millibits = (bits * 1000.0) as u32;
     let thresholds =
@@ -252,7 +253,7 @@ fn rocksdb_probes(bits: f64) -> u32 {
     }
 }
 
-/// RocksDB's table has holes: above 25.5 bits it steps back to 11 probes. Ours is never worse.
+/// RocksDB's table has gaps: above 25.5 bits it falls back to 11 probes. Ours is never worse.
 #[test]
 fn rocksdb_s_number_of_probes_is_worse_in_its_holes() {
     for (bits, probes, cost) in [(26.0, 11, 1.09), (28.0, 12, 1.05), (30.0, 13, 1.02)] {

@@ -1,6 +1,5 @@
-//! Filters of more bits than 32-bit arithmetic can number. What can be shown of them without
-//! building them is shown in every run; some are built in the long one, which needs 12 GB of
-//! memory:
+//! Filters of more bits than 32-bit arithmetic can address. Every run tests what can be shown
+//! without building them. Some are built in the long run, which needs 12 GB of memory:
 //!
 //! `cargo test --release -p trommel-filter --lib large -- --ignored --nocapture --test-threads 1`
 
@@ -34,7 +33,7 @@ fn plans_and_rates_hold_for_any_number_of_keys() {
     }
 }
 
-/// A part in the middle of a terabyte of filter takes its keys where a question looks for them.
+/// A part in the middle of a terabyte filter places its keys where a query looks for them.
 #[test]
 fn parts_lie_where_they_should_in_a_filter_of_2_to_the_43_bits() {
     let (count, first) = (1_u64 << 34, (1_u64 << 33) + 512);
@@ -65,7 +64,7 @@ fn parts_lie_where_they_should_in_a_filter_of_2_to_the_43_bits() {
     }
 }
 
-/// Builds one filter, denies none of its keys and measures its rate to some 0.1%. Filters of this
+/// Builds one filter, queries all of its keys and measures its rate to some 0.1%. Filters of this
 /// size hardly differ from each other.
 fn build_large(kind: FilterKind, keys: u64) {
     let cell = Cell { kind, bits: 10.0, keys };

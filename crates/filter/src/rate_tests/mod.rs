@@ -1,12 +1,13 @@
-//! Rates of false positives, measured on filters as they are shipped and held against the theory.
+//! False positive rates of filters as they are shipped, measured and compared with the theory.
 //!
-//! `cells` measures one rate and its error, and says how. Here are the cells that every run of the
-//! tests measures; `table` measures all sizes at all bits per key and writes `RATES.md`; `large`
-//! builds filters of a billion keys; `faults` shows that wrong code is found out.
+//! `cells` measures one rate and its error, and describes the methods. This module holds the cells
+//! that every run of the tests measures; `table` measures all sizes at all bits per key and writes
+//! `RATES.md`; `large` builds filters of a billion keys; `faults` shows that wrong code is
+//! detected.
 //!
-//! A rate must lie within three standard errors of the exact expected one, and the standard error
-//! must be small enough for that to mean something. All randomness is seeded: a test that passes
-//! always passes.
+//! A rate must be within three standard errors of the exact expected one, and the standard error
+//! must be small enough to be meaningful. All randomness is seeded: a test that passes always
+//! passes.
 
 mod cells;
 mod faults;
@@ -20,7 +21,7 @@ use crate::FilterSpec;
 use crate::kind::FilterKind;
 use crate::mix::remix;
 
-/// Random words from a 128-bit product, nothing that the crate itself uses.
+/// Random words from a 128-bit product, independent of the crate's own code.
 struct Random(u64);
 
 impl Random {
@@ -43,7 +44,8 @@ struct Measured {
 }
 
 impl Measured {
-    /// Measures `filters` filters, each from its own random stream; other salt, other streams.
+    /// Measures `filters` filters, each with its own random stream; another salt gives other
+    /// streams.
     fn over(filters: u32, salt: u64, mut rate: impl FnMut(&mut Random) -> f64) -> Self {
         let (mut sum, mut squares) = (0.0, 0.0);
         for filter in 0..filters {
@@ -56,7 +58,8 @@ impl Measured {
         Self { mean, error: ((squares / n - mean * mean).max(0.0) / (n - 1.0)).sqrt() }
     }
 
-    /// Whether the mean agrees with what is expected, and is known to within `power` of it.
+    /// Whether the mean agrees with the expected rate, and its standard error is at most `power` of
+    /// it.
     fn confirms(self, expected: f64, power: f64) -> bool {
         self.error <= power * expected && (self.mean - expected).abs() <= 3.0 * self.error
     }
@@ -77,7 +80,7 @@ impl Measured {
 fn confirm(kind: FilterKind, cells: &[(f64, u64)]) {
     for &(bits, keys) in cells {
         let cell = Cell { kind, bits, keys };
-        // A few crowded blocks decide a blocked filter's rate: asked, it is known better.
+        // A blocked filter's rate depends on a few crowded blocks: queries measure it better.
         let most = if kind == FilterKind::Blocked { 5e8 } else { 1e8 };
         let outcome = cell.measure(Effort { hits: 2_500.0, least: 3e6, most });
         let name = format!("{} ({:?})", cell.name(), outcome.method);
@@ -85,7 +88,7 @@ fn confirm(kind: FilterKind, cells: &[(f64, u64)]) {
     }
 }
 
-/// Every method is used: questions up to 23.4 bits or so, then parts, and bits for a lone key.
+/// Every method is used: queries up to about 23.4 bits, then parts, and bits for a single key.
 const QUICK: [(f64, u64); 12] = [
     (10.0, 1),
     (10.0, 60),
@@ -123,7 +126,7 @@ fn ribbon_rates_are_as_announced() {
     confirm(FilterKind::Ribbon, &[(5.0, 1_000), (8.65, 50_000), (14.5, 50_000)]);
 }
 
-/// Parts and questions must say the same where both can be had.
+/// Parts and queries must agree where both are feasible.
 #[test]
 fn all_methods_agree() {
     for kind in [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon]
@@ -135,7 +138,7 @@ fn all_methods_agree() {
     }
 }
 
-/// Keys as people have them, not random hashes: numbers that follow each other, and names.
+/// Keys as applications have them, not random hashes: consecutive numbers, and names.
 #[test]
 fn real_keys_through_the_real_hash() {
     for kind in [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired] {

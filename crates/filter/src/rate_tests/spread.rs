@@ -1,4 +1,4 @@
-//! How much single filters differ from what is expected of all like them.
+//! The difference between single filters and the expected rate.
 
 use super::cells::ideal_rate;
 use super::{Measured, Random};
@@ -6,7 +6,7 @@ use crate::format;
 use crate::kind::FilterKind;
 use crate::{Filter, FilterSpec, theory};
 
-/// The relative standard deviation of the rates of `filters` filters, by the bits set in each.
+/// The relative standard deviation of the rates of `filters` filters, from the bits set in each.
 fn measured(kind: FilterKind, keys: u64, bits: f64, filters: u32) -> f64 {
     let spec = FilterSpec::new(kind, bits).unwrap();
     let rates = Measured::over(filters, keys ^ bits.to_bits(), |random: &mut Random| {
@@ -27,7 +27,7 @@ fn filters_differ_as_much_as_is_said() {
                 let seen = measured(kind, keys, bits, filters);
                 let said = theory::spread(kind, keys, bits);
                 let cell = format!("{kind:?}:{bits}, {keys} keys: {seen:.4}, said {said:.4}");
-                // Of 50 filters a deviation is known to a tenth.
+                // 50 filters determine a deviation to a tenth.
                 assert!(seen <= 1.2 * said, "{cell}");
                 assert!(seen >= 0.15 * said, "{cell}");
             }

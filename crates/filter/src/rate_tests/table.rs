@@ -2,10 +2,10 @@
 //!
 //! `cargo test --release -p trommel-filter --lib all_rates -- --ignored --nocapture`
 //!
-//! takes about an hour of processor time, on all processors. What is measured is kept, line by
-//! line, in `filter-rates.txt` in the build's folder, until the table is whole: a run that is
-//! interrupted goes on where it stopped, unless the filters' bits have changed since. The table is
-//! written anew with each cell, so that it always holds what is known.
+//! takes about an hour of processor time, on all processors. Results are saved, line by line, in
+//! `filter-rates.txt` in the build directory, until the table is complete: an interrupted run
+//! resumes, unless the filters' bits have changed since. The table is rewritten after each cell, so
+//! that it always holds all results so far.
 
 use std::collections::HashMap;
 use std::fmt::Write as _;
@@ -22,13 +22,13 @@ use crate::kind::FilterKind;
 use crate::plan::Plan;
 use crate::{FilterSpec, Kernel};
 
-/// In this order they are measured.
+/// In the order of measurement.
 const KINDS: [FilterKind; 4] =
     [FilterKind::Paired, FilterKind::Blocked, FilterKind::Standard, FilterKind::Ribbon];
 const BITS: [f64; 9] = [8.0, 10.0, 12.0, 16.0, 20.0, 23.4, 28.0, 32.0, 40.0];
 const KEYS: [u64; 9] = [1, 2, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 
-/// The cells whose rate is a promise of its own: 1/58,000, over two billion questions each.
+/// The cells whose rate is a promise of its own: 1/58,000, over two billion queries each.
 const PROMISED: (FilterKind, f64, f64, f64) = (FilterKind::Paired, 23.4, 1.0 / 58_000.0, 2e9);
 
 fn is_promised(cell: Cell) -> bool {
@@ -47,7 +47,7 @@ fn all_cells() -> Vec<Cell> {
 
 fn effort(cell: Cell) -> Effort {
     let least = if is_promised(cell) { 1.02 * PROMISED.3 } else { 1e7 };
-    // Others' questions take several times as long as those of one or two cache lines.
+    // Queries of the other kinds take several times as long as those of one or two cache lines.
     let most = match cell.kind {
         FilterKind::Blocked | FilterKind::Paired => 1e10,
         FilterKind::Ribbon => 3e8,
@@ -56,7 +56,7 @@ fn effort(cell: Cell) -> Effort {
     Effort { hits: 2_500.0, least, most }
 }
 
-/// What a former run measured.
+/// The file with the results of an earlier run.
 fn kept_at() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     program.parent().and_then(Path::parent).unwrap().join("filter-rates.txt")
@@ -99,8 +99,8 @@ fn what_is_kept_is_read_back() {
     assert!(from_line("paired:23.4 10 Parts 30 7 1e-7 1e-7").is_none(), "half a line");
 }
 
-/// The first line of what is kept: it tells the filters that were measured from those of a version
-/// that sets other bits.
+/// The first line of the saved results: it distinguishes the measured filters from those of a
+/// version that sets other bits.
 fn stamp() -> String {
     let mut bits = Vec::new();
     for kind in KINDS {
@@ -111,7 +111,7 @@ fn stamp() -> String {
     format!("filters {:016x}\n", crate::hash(&bits))
 }
 
-/// Measures what is missing, on all processors.
+/// Measures the missing cells, on all processors.
 fn measure_all(cells: &[Cell]) -> Vec<Outcome> {
     let path = kept_at();
     let kept = fs::read_to_string(&path).unwrap_or_default();
@@ -144,14 +144,14 @@ fn measure_all(cells: &[Cell]) -> Vec<Outcome> {
     found.into_inner().unwrap().into_iter().flatten().collect()
 }
 
-/// The processor's name, where the system tells.
+/// The processor's name, if the system reports it.
 fn processor() -> String {
     let about = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let name = about.lines().find_map(|line| line.strip_prefix("model name")?.split(": ").nth(1));
     name.unwrap_or(std::env::consts::ARCH).to_owned()
 }
 
-/// A whole number with its thousands set apart.
+/// A whole number with thousands separators.
 fn grouped(n: u64) -> String {
     let digits = n.to_string();
     let mut text = String::new();
@@ -271,7 +271,7 @@ fn all_rates() {
             assert!(outcome.measured.mean <= PROMISED.2, "{about}");
         }
     }
-    // With 30 filters z follows Student's law: its square is 29/27 on average.
+    // With 30 filters z follows Student's distribution: its square is 29/27 on average.
     let mean = squares / cells.len() as f64;
     assert!((0.7..1.4).contains(&mean), "the mean of z squared is {mean}");
     assert!(beyond <= cells.len() / 50, "{beyond} cells are beyond three standard errors");

@@ -1,12 +1,12 @@
-//! How many keys fall on a block: binomial and Poisson weights.
+//! The number of keys of a block: binomial and Poisson weights.
 
-/// Weights below this part of the largest are left out.
+/// Weights below this fraction of the largest are omitted.
 const NEGLIGIBLE: f64 = 1e-22;
 
-/// Probabilities of consecutive whole numbers, the rest being negligible.
+/// Probabilities of consecutive whole numbers; all others are negligible.
 #[derive(Debug, Clone)]
 pub(super) struct Counts {
-    /// The number that the first weight belongs to.
+    /// The number of the first weight.
     pub(super) first: usize,
     /// The probabilities; their sum is 1.
     pub(super) weights: Vec<f64>,
@@ -28,8 +28,8 @@ impl Counts {
         Self::around(((n + 1.0) * chance).floor().min(n), |i| odds * (n - i) / (i + 1.0))
     }
 
-    /// From the most probable number outwards; `ratio(i)` is the probability of `i + 1` over that
-    /// of `i`. Starting at the top needs no factorials and loses no digits.
+    /// Starts at the most probable number and goes outwards; `ratio(i)` is the probability of `i +
+    /// 1` divided by that of `i`. Starting at the mode needs no factorials and loses no digits.
     fn around(mode: f64, ratio: impl Fn(f64) -> f64) -> Self {
         let mut below = Vec::new();
         let (mut i, mut weight) = (mode, 1.0);
@@ -59,7 +59,7 @@ impl Counts {
         self.weights.iter().enumerate().map(|(i, &weight)| (self.first + i, weight))
     }
 
-    /// The mean of `f` of the number.
+    /// The mean of `f` over the numbers.
     pub(super) fn mean_of(&self, f: impl Fn(usize) -> f64) -> f64 {
         self.iter().map(|(i, weight)| weight * f(i)).sum()
     }

@@ -1,8 +1,8 @@
-//! A handful of keys on a handful of blocks: every way they can fall, one by one.
+//! Few keys on few blocks: the enumeration of all outcomes.
 //!
-//! `n` keys fall on `B` blocks with the sorted counts `c_1 <= ... <= c_B` with probability
-//! `n! / (c_1! ... c_B!) * B! / (m_0! m_1! ...) / B^n`, where `m_j` is how many of the counts
-//! are `j`. There are some thousand such partitions of 48 keys on 6 blocks.
+//! `n` keys fall on `B` blocks with the sorted counts `c_1 <= ... <= c_B` with probability `n! /
+//! (c_1! ... c_B!) * B! / (m_0! m_1! ...) / B^n`, where `m_j` is the number of counts equal to `j`.
+//! There are some thousand such partitions of 48 keys on 6 blocks.
 
 /// The mean over all ways that `keys` keys fall on `blocks` blocks (of one batch) of the mean over
 /// the pairs, fullest with emptiest, of `pass(keys of the pair)`.
@@ -36,8 +36,8 @@ struct Partition<F> {
 }
 
 impl<F: Fn(usize) -> f64> Partition<F> {
-    /// Adds the blocks that are missing; `left` keys are left for them, none takes fewer than
-    /// `least`, the last `alike` blocks have taken exactly that many.
+    /// Adds the missing blocks. `left` keys remain for them, and none takes fewer than `least`; the
+    /// last `alike` blocks have taken exactly that many.
     fn extend(&mut self, left: usize, least: usize, alike: usize, ln_chance: f64) {
         let missing = self.blocks - self.counts.len();
         if missing == 0 {
@@ -73,7 +73,8 @@ mod tests {
             let mean = mean_over_partitions(keys, blocks, |keys| keys as f64);
             assert!((mean - 2.0 * keys as f64 / blocks as f64).abs() < 1e-11);
         }
-        // Two keys on four blocks: in one block (1/4) they make a pair of two; else two of one.
+        // Two keys on four blocks: in one block (1/4) they make a pair of two; otherwise two pairs
+        // of one.
         let twos = mean_over_partitions(2, 4, |keys| if keys == 2 { 1.0 } else { 0.0 });
         assert!((twos - 0.25 / 2.0).abs() < 1e-15);
     }

@@ -1,27 +1,30 @@
-//! What rate of false positives a filter is expected to have: exact sums, not rules of thumb.
+//! The expected false positive rate of a filter: exact sums, not rules of thumb.
 //!
-//! For each kind there are two functions. `*_limit` is the rate for many keys, a function of the
-//! bits per key alone: the curve to plan with. `*_fpr` is that of a filter with so many keys and so
-//! many bits: what a built filter is measured against. [`best_fpr`] is the limit with the best
+//! For each kind there are two functions. `*_limit` is the rate for many keys as a function of the
+//! bits per key alone: the curve to plan with. `*_fpr` is the rate of a filter with a given number
+//! of keys and bits: the reference for a built filter. [`best_fpr`] is the limit with the best
 //! number of probes.
 //!
-//! A limit answers any number of bits per key: below 1/2048, and for what is no number, it is 1,
-//! which it is then all but exactly.
+//! A limit is defined for any number of bits per key: below 1/2048, and for NaN, it is 1, which is
+//! nearly exact.
 //!
-//! *Expected* means over all sets of keys. One filter differs from it, the more the fewer keys it
-//! has: by 3.5% (one standard deviation) with 1,000 keys at 10 bits per key, by 7.7% at 23.4.
+//! *Expected* means over all sets of keys. A single filter differs from it, and the more the fewer
+//! keys it has: by 3.5% (one standard deviation) with 1,000 keys at 10 bits per key, by 7.7% at
+//! 23.4.
 //!
-//! # Where the exact rates come from
-//! 1. How many keys a block holds: binomial or Poisson weights (`counts`).
-//! 2. What a block of so many keys lets pass: balls in bins, exactly (`occupancy`).
-//! 3. How many keys a *pair* of blocks holds: order statistics (`pairs`), with the number of keys
-//!    held fixed (`paired`, `few`).
+//! # Derivation of the exact rates
+//! 1. The number of keys of a block: binomial or Poisson weights (`counts`).
+//! 2. The probability of passing a block with a given number of keys: balls in bins, exactly
+//!    (`occupancy`).
+//! 3. The number of keys of a *pair* of blocks: order statistics (`pairs`), for a fixed total
+//!    number of keys (`paired`, `few`).
 //!
-//! Probes are taken as ideal: independent and uniform. The filters' own behave so, within what the
-//! rate tests resolve: some 2% at all bits per key and numbers of keys (`RATES.md`). What is left
-//! out is that two keys may have one and the same 64-bit hash, which adds `keys / 2^64`.
+//! Probes are assumed to be ideal: independent and uniform. The filters' actual probes behave like
+//! that, within the resolution of the rate tests: some 2% at all bits per key and numbers of keys
+//! (`RATES.md`). One effect is left out: two keys may have the same 64-bit hash, which adds `keys /
+//! 2^64`.
 //!
-//! Everything is computed when first needed and kept, some milliseconds the first time and
+//! All tables are computed on first use and cached: some milliseconds the first time and
 //! microseconds from then on.
 
 mod counts;
@@ -39,20 +42,20 @@ use occupancy::{Balls, PassTable};
 use crate::block::BLOCK_BITS;
 use crate::kind::FilterKind;
 
-/// Bits up to which [`standard_fpr`] follows every ball.
+/// The most bits for which [`standard_fpr`] computes the distribution ball by ball.
 const SMALL_STANDARD: u64 = 4096;
-/// Keys per block from which a blocked filter says yes to everything: no bit is clear.
+/// Keys per block from which a blocked filter answers yes to everything: no bit is clear.
 const CROWDED: u64 = 1 << 20;
 /// Bits per key below which a limit is 1: more than [`CROWDED`] keys fall on a block.
 const LEAST_BITS: f64 = BLOCK_BITS as f64 / CROWDED as f64;
 
-/// Bytes that computing the rate of a filter of `bits` bits takes at most, beside the tables that
-/// the process keeps.
+/// The most bytes that computing the rate of a filter of `bits` bits takes, without the tables that
+/// the process caches.
 pub(crate) fn working_bytes(kind: FilterKind, bits: u64) -> u64 {
     match kind {
-        // A chance for each number of set bits.
+        // A probability for each number of set bits.
         FilterKind::Standard if bits <= SMALL_STANDARD => size_of::<f64>() as u64 * (bits + 1),
-        // Those of a block's likely numbers of keys.
+        // The probabilities of a block's likely numbers of keys.
         _ => 2048,
     }
 }
@@ -94,8 +97,8 @@ pub fn standard_fpr(keys: u64, bits: u64, probes: u32) -> f64 {
         }
         return law.pass(probes as usize);
     }
-    // Above, X is close to normal, and what its variance adds to the mean of its k-th power is
-    // known to a relative 1e-4 at 4,096 bits, and better beyond.
+    // For more bits, X is close to normal, and the contribution of its variance to the mean of its
+    // k-th power is known to a relative 1e-4 at 4,096 bits, and better for more.
     let load = balls / m;
     let mean = -(balls * (-1.0 / m).ln_1p()).exp_m1();
     let variance = (-load).exp() * (1.0 - (1.0 + load) * (-load).exp()) / m;
@@ -104,7 +107,7 @@ pub fn standard_fpr(keys: u64, bits: u64, probes: u32) -> f64 {
 }
 
 /// The exact expected rate of a blocked filter of `keys` keys in `blocks` blocks of 512 bits. 0
-/// without keys, 1 without blocks, or with more than 2^20 keys for each.
+/// without keys; 1 without blocks, or with more than 2^20 keys per block.
 #[must_use]
 pub fn blocked_fpr(keys: u64, blocks: u64, probes: u32) -> f64 {
     if keys == 0 {
@@ -129,7 +132,8 @@ pub fn blocked_limit(bits_per_key: f64, probes: u32) -> f64 {
 }
 
 /// The exact expected rate of a paired filter of `keys` keys in `blocks` blocks (1, or an even
-/// number). 0 without keys, 1 without blocks, or with more than 2,048 keys for each of several.
+/// number). 0 without keys; 1 without blocks, or with more than 2,048 keys per block if there are
+/// several.
 #[must_use]
 pub fn paired_fpr(keys: u64, blocks: u64, probes: u32) -> f64 {
     if keys == 0 {
@@ -152,20 +156,20 @@ pub fn paired_limit(bits_per_key: f64, probes: u32) -> f64 {
 }
 
 /// The rate of a ribbon filter of `bits_per_key` bits per key in the limit of many keys: between
-/// whole numbers of columns, a mean of the two. 1 below 1/2048 bits per key, and for NaN.
+/// whole numbers of columns, a mean of the two rates. 1 below 1/2048 bits per key, and for NaN.
 #[must_use]
 pub fn ribbon_limit(bits_per_key: f64) -> f64 {
     if is_enough(bits_per_key) { crate::ribbon::limit(bits_per_key) } else { 1.0 }
 }
 
-/// Whether a limit has anything to compute; false for NaN.
+/// Whether a limit must be computed; false for NaN.
 fn is_enough(bits_per_key: f64) -> bool {
     bits_per_key >= LEAST_BITS
 }
 
-/// The rate of a filter of `bits_per_key` bits per key, in the limit of many keys, with the number
-/// of probes that suits it best. 1 for a kind without bits, and as the kind's limit says for few
-/// bits or many.
+/// The rate of a filter of `bits_per_key` bits per key, in the limit of many keys, with the best
+/// number of probes. 1 for a kind without bits; few or many bits are treated like in the kind's
+/// limit.
 #[must_use]
 pub fn best_fpr(kind: FilterKind, bits_per_key: f64) -> f64 {
     match kind {
@@ -177,14 +181,14 @@ pub fn best_fpr(kind: FilterKind, bits_per_key: f64) -> f64 {
     }
 }
 
-/// Keys from which on filters differ as the square root of their number.
+/// From this number of keys on, the spread falls with the square root of the number.
 const SOME_KEYS: f64 = 1000.0;
 
 /// How much the rate of one filter of `keys` keys and `bits_per_key` bits per key differs from the
-/// expected one: a relative standard deviation, or somewhat more. Rates of blocked filters hang on
-/// a few crowded blocks, and differ most.
+/// expected one: a relative standard deviation, or slightly more. Rates of blocked filters depend
+/// on a few crowded blocks, and differ most.
 ///
-/// A curve above what was measured at 100, 1,000 and 20,000 keys and from 4 to 30 bits per key. 0
+/// An upper envelope of measurements at 100, 1,000 and 20,000 keys and from 4 to 30 bits per key. 0
 /// without keys.
 #[must_use]
 pub fn spread(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64 {

@@ -1,4 +1,4 @@
-//! Balls in bins: how often all of a query's probes find set bits.
+//! Balls in bins: the probability that all probes of a query find set bits.
 //!
 //! After `r` balls in `u` bins the number of occupied bins `X` is `x` with probability
 //! `p_r(x)`, where `p_{r+1}(x) = p_r(x) x/u + p_r(x-1) (u-x+1)/u`. A query of `j` independent
@@ -6,18 +6,19 @@
 //! mean instead of the mean of the `j`-th power: 7% too low at 16 probes in 512 bits.
 //!
 //! A block of `i` keys has `r = i*j` balls, so one run of the recurrence gives a whole table over
-//! `i`. The tables are made once per process, when first asked for.
+//! `i`. The tables are computed once per process, on first use.
 
 use std::sync::OnceLock;
 
-/// The most probes that a table is kept for.
+/// The most probes for which a table is cached.
 const MAX_PROBES: usize = 64;
 /// Balls per bin after which a table ends: one bin in nine million is still empty.
 const FULL: usize = 16;
 /// Probabilities below this are dropped from the recurrence.
 const NEGLIGIBLE: f64 = 1e-30;
 
-/// Entry `i` is the chance that `j` probes all find set bits after `i` keys of `j` probes each.
+/// Entry `i` is the probability that `j` probes all find set bits after `i` keys of `j` probes
+/// each.
 pub(super) struct PassTable(Vec<f64>);
 
 impl PassTable {
@@ -45,13 +46,13 @@ impl PassTable {
         Self(table)
     }
 
-    /// The chance that an absent key passes a block that holds `keys` keys.
+    /// The probability that an absent key passes a block that holds `keys` keys.
     pub(super) fn at(&self, keys: usize) -> f64 {
         self.0.get(keys).or(self.0.last()).copied().unwrap_or(1.0)
     }
 }
 
-/// The law of the number of occupied bins, ball after ball.
+/// The distribution of the number of occupied bins, ball after ball.
 pub(super) struct Balls {
     bins: usize,
     /// `law[x]` is the probability of `x` occupied bins, for `low <= x <= high`.
@@ -67,7 +68,7 @@ impl Balls {
         Self { bins, law, low: 0, high: 0 }
     }
 
-    /// One ball more.
+    /// Throws one ball.
     pub(super) fn throw(&mut self) {
         let scale = 1.0 / self.bins as f64;
         self.high = (self.high + 1).min(self.bins);
@@ -86,7 +87,7 @@ impl Balls {
         }
     }
 
-    /// The chance that `probes` probes all find occupied bins.
+    /// The probability that `probes` probes all find occupied bins.
     pub(super) fn pass(&self, probes: usize) -> f64 {
         let chance = |x: usize| (x as f64 / self.bins as f64).powi(probes as i32);
         (self.low..=self.high).map(|x| self.law[x] * chance(x)).sum()

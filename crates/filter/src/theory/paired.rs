@@ -3,26 +3,25 @@
 //! 1. With independent Poisson counts, of mean `x` keys a block, the rate of a batch is
 //!    `G(x) = sum_t P(T = t) * E[(X/505)^(k/2)]^2`, with `P(T)` from [`pair_law`].
 //! 2. A filter's counts are not independent: they add up to its `n` keys. If a quantity that
-//!    depends on how `n` keys fall has the mean `G(x)` when `n` is made Poisson, then for `n` fixed
-//!    its mean is a coefficient of the power series `e^n G`, and by Cauchy's formula
-//!    `n! n^-n / 2 pi` times the integral of `exp(n e^(i a) - i n a) G(x e^(i a))` over `a` from
+//!    depends on the distribution of `n` keys has the mean `G(x)` when `n` is made Poisson, then
+//!    for fixed `n` its mean is a coefficient of the power series `e^n G`. By Cauchy's formula this
+//!    is `n! n^-n / 2 pi` times the integral of `exp(n e^(i a) - i n a) G(x e^(i a))` over `a` from
 //!    `-pi` to `pi`, where `x` is the mean number of keys a block. The first factor is a bell of
-//!    width `1/sqrt(n)`, so that the integral reads `G` close to `x` only. That changes the rate by
-//!    2% at 1,000 keys and 6% at 100.
-//! 3. `G` is interpolated: `ln G` as a polynomial in `ln x`, over fixed stretches of `ln x`, which
-//!    also serves the complex arguments of step 2. The laws at a stretch's nodes do not depend on
-//!    the number of probes; they are computed when first asked for (some 43 million instructions
-//!    for a full batch and many keys) and kept. After that, an expected rate takes some
-//!    microseconds.
-//! 4. A batch of two blocks, or a lone block, needs none of this: its pair holds all its keys. And
-//!    for a few dozen keys the bell is too wide, but all ways they can fall can be gone through
+//!    width `1/sqrt(n)`, so that the integral depends on `G` close to `x` only. This step changes
+//!    the rate by 2% at 1,000 keys and 6% at 100.
+//! 3. `G` is interpolated: `ln G` as a polynomial in `ln x`, over fixed intervals of `ln x`, which
+//!    also works for the complex arguments of step 2. The distributions at an interval's nodes do
+//!    not depend on the number of probes; they are computed on first use (some 43 million
+//!    instructions for a full batch and many keys) and cached. After that, an expected rate takes
+//!    some microseconds.
+//! 4. A batch of two blocks, or a single block, needs none of this: its pair holds all its keys.
+//!    For a few dozen keys the bell is too wide, but all outcomes can be enumerated
 //!    ([`super::few`]).
-//!
-//! 5. The last batch may have any even number of blocks, and each would need laws of its own,
-//!    though of many batches it is a small part. Behind [`MANY_BATCHES`] full ones its rate is
-//!    taken from those of the powers of two on either side, as a line in one over the number of
-//!    blocks. That moves the filter's rate by less than 2 parts in 100,000 up to 28 bits per key,
-//!    and 2 in 10,000 at 40.
+//! 5. The last batch may have any even number of blocks, and each size would need its own
+//!    distributions, although that batch is a small part of many. After [`MANY_BATCHES`] full ones
+//!    its rate is interpolated between those of the next lower and higher power of two, linearly in
+//!    one over the number of blocks. That changes the filter's rate by less than 2 parts in 100,000
+//!    up to 28 bits per key, and 2 in 10,000 at 40.
 //!
 //! Simulation agrees within 0.05% for up to 40 bits per key at all sizes, and within 1% for filters
 //! of under 100 keys at 64 bits, whose rates are below 10^-12.
@@ -36,7 +35,7 @@ use super::occupancy::PassTable;
 use super::pairs::pair_law;
 use crate::mix::{BATCH, RESERVED};
 
-/// Distance between the centres of two stretches of `ln x`.
+/// Distance between the centers of two intervals of `ln x`.
 const SPACING: f64 = 0.25;
 /// Interpolation where the bell of step 2 is narrow: from [`MANY_KEYS`] on.
 const NARROW: Grid = Grid { nodes: 6, half_width: 0.3 };
@@ -47,20 +46,22 @@ const MANY_KEYS: u64 = 2000;
 /// Widths of the bell that the integral of step 2 covers, and steps in one width.
 const BELL: (f64, f64) = (8.0, 3.0);
 
-/// Up to this many keys, all ways they can fall on up to [`FEW_BLOCKS`] blocks are gone through.
+/// Up to this many keys on up to [`FEW_BLOCKS`] blocks, all outcomes are enumerated.
 const FEW_KEYS: u64 = 48;
-/// Full batches from which on the last one's rate is interpolated.
+/// The number of full batches from which the last one's rate is interpolated.
 const MANY_BATCHES: u64 = 16;
-/// What the builder gives [`FEW_KEYS`] keys at most, but for one block or two.
+/// The most blocks that the builder chooses for [`FEW_KEYS`] keys, with more than one or two
+/// blocks.
 const FEW_BLOCKS: u64 = 6;
-/// The mean numbers of keys a block that rates are computed for; the builder makes none outside.
+/// The range of mean numbers of keys a block for which rates are computed; the builder stays within
+/// it.
 const MEANS: (f64, f64) = (4.0, 2048.0);
 
-/// Where in a stretch the curve is computed.
+/// The nodes of an interval.
 #[derive(Debug, Clone, Copy)]
 struct Grid {
     nodes: usize,
-    /// Half of what the nodes span.
+    /// Half the width of the nodes' range.
     half_width: f64,
 }
 
@@ -75,10 +76,10 @@ impl Grid {
     }
 }
 
-/// Laws of a pair's keys at the nodes of one stretch.
+/// Distributions of a pair's keys at the nodes of one interval.
 type Stretch = [Counts];
 
-/// The chance that an absent key passes both blocks of a pair that holds `keys` keys.
+/// The probability that an absent key passes both blocks of a pair that holds `keys` keys.
 fn pass(keys: usize, half: u32) -> f64 {
     PassTable::of::<{ RESERVED as usize }>(half).at(keys).powi(2)
 }
@@ -112,7 +113,8 @@ pub(super) fn rate(keys: u64, blocks: u64, probes: u32) -> f64 {
     rate
 }
 
-/// The rate of a batch of `batch` blocks, from those of the powers of two on either side.
+/// The rate of a batch of `batch` blocks, interpolated between the next lower and higher power of
+/// two.
 fn between_powers(batch: usize, exact: impl Fn(usize) -> f64) -> f64 {
     if batch.is_power_of_two() {
         return exact(batch);
@@ -153,7 +155,7 @@ pub(super) fn batch_rate(batch: usize, keys: u64, blocks: u64, half: u32) -> f64
 }
 
 /// The rate of a full batch with independent Poisson counts of mean `mean`: the limit of many keys.
-/// As [`rate`] outside of the means that rates are computed for.
+/// Outside of [`MEANS`] like [`rate`].
 pub(super) fn limit(mean: f64, probes: u32) -> f64 {
     if mean > MEANS.1 {
         return 1.0;
@@ -200,7 +202,7 @@ impl Curve {
     }
 }
 
-/// The laws at the nodes of a stretch, from the store if they were needed before.
+/// The distributions at the nodes of an interval, cached after the first use.
 fn stretch(batch: usize, number: i32, grid: Grid) -> Arc<Stretch> {
     type Key = (usize, i32, usize);
     static STORE: Mutex<Option<HashMap<Key, Arc<Stretch>>>> = Mutex::new(None);
@@ -209,7 +211,7 @@ fn stretch(batch: usize, number: i32, grid: Grid) -> Arc<Stretch> {
     if let Some(laws) = store().as_ref().and_then(|laws| laws.get(&key)) {
         return Arc::clone(laws);
     }
-    // Computed without the lock: two threads may do the same work once, none waits for another's.
+    // Computed without the lock: two threads may do the same work once, but none waits for another.
     let node = |i| f64::from(number) * SPACING + grid.half_width * f64::cos(grid.angle(i));
     let laws: Arc<Stretch> = (0..grid.nodes).map(|i| pair_law(batch, node(i).exp())).collect();
     store().get_or_insert_default().insert(key, Arc::clone(&laws));

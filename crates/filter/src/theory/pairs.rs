@@ -1,39 +1,39 @@
-//! The law of the keys of a pair: sums of order statistics.
+//! The distribution of the number of keys of a pair: sums of order statistics.
 //!
 //! A batch has `B` blocks with independent counts. Sorted, the `i`-th smallest is paired with the
-//! `i`-th largest. What is wanted is how many of the `B/2` pairs have a lower member `a` and an
+//! `i`-th largest. This module computes how many of the `B/2` pairs have a lower member `a` and an
 //! upper member `b`, on average.
 //!
-//! 1. For `a < b` let `N` be the number of blocks of at most `a` keys and `M` that of blocks of at
-//!    least `b`. Of the pairs, exactly `min(N, M)` have a lower member of at most `a` and an upper
-//!    one of at least `b`. So `S(a, b) = E[min(N, M)]` is a cumulative table, and the number of
-//!    pairs `(a, b)` is `S(a,b) - S(a-1,b) - S(a,b+1) + S(a-1,b+1)`.
-//! 2. `min(N, M) = (N + M - |N - M|) / 2`, and `N - M` is where a walk of `B` steps ends that goes
-//!    up with probability `p = P(count <= a)`, down with `q = P(count >= b)` and stays otherwise.
-//!    So all that is needed is the mean distance of a lazy [`Walk`].
-//! 3. The pairs of equal members, `(a, a)`, are what is missing from the number of lower members
-//!    that are `a`, which is a mean distance too.
+//! 1. For `a < b` let `N` be the number of blocks with at most `a` keys and `M` the number of
+//!    blocks with at least `b`. Exactly `min(N, M)` pairs have a lower member of at most `a` and an
+//!    upper member of at least `b`. So `S(a, b) = E[min(N, M)]` is a cumulative table, and the
+//!    number of pairs `(a, b)` is `S(a,b) - S(a-1,b) - S(a,b+1) + S(a-1,b+1)`.
+//! 2. `min(N, M) = (N + M - |N - M|) / 2`, and `N - M` is the end of a random walk of `B` steps
+//!    that goes up with probability `p = P(count <= a)`, down with `q = P(count >= b)` and stays
+//!    otherwise. So only the mean distance of a lazy [`Walk`] is needed.
+//! 3. The pairs of equal members, `(a, a)`, are the remaining lower members equal to `a`; their
+//!    number also follows from a mean distance.
 //!
-//! That is exact, and takes some hundred walks of a dozen powers each, where summing the joint
+//! This is exact, and takes some hundred walks of a dozen powers each, where summing the joint
 //! probabilities of all pairs of order statistics takes 10^8 terms.
 
 use super::counts::Counts;
 
-/// Counts are grouped so that their standard deviation spans this many groups. It matters below
-/// five bits per key only, where it changes rates by less than 1 part in 20,000.
+/// Counts are grouped so that their standard deviation spans this many groups. This matters only
+/// below five bits per key, where it changes rates by less than 1 part in 20,000.
 const GROUPS_PER_SIGMA: f64 = 5.0;
-/// Fewer pairs than this are rounding noise, which is about 1e-14: where the true number is that
-/// small, it adds nothing to any rate.
+/// Fewer pairs than this are rounding noise, which is about 1e-14: a true number that small adds
+/// nothing to any rate.
 const NOISE: f64 = 1e-12;
-/// Walks whose mean is this many standard deviations from 0 never return there.
+/// Walks whose mean is this many standard deviations from 0 never return to 0.
 const FAR: f64 = 8.0;
-/// What is below this is taken as 0.
+/// Values below this are taken as 0.
 const NEGLIGIBLE: f64 = 1e-16;
-/// Terms that are computed side by side.
+/// Terms that are computed in parallel lanes.
 const LANES: usize = 8;
 
-/// The law of the number of keys in a random pair of a batch of `batch` blocks (even, 4 or more)
-/// whose counts are independent and Poisson of mean `mean`.
+/// The distribution of the number of keys in a random pair of a batch of `batch` blocks (even, 4 or
+/// more) whose counts are independent and Poisson of mean `mean`.
 pub(super) fn pair_law(batch: usize, mean: f64) -> Counts {
     let walk = Walk::new(batch);
     let counts = Counts::poisson(mean);
@@ -47,7 +47,7 @@ pub(super) fn pair_law(batch: usize, mean: f64) -> Counts {
         at_most[i + 1] = at_most[i] + chances[i];
         at_least[groups - 1 - i] = at_least[groups - i] + chances[groups - 1 - i];
     }
-    // A group's members are taken as its middle: the sum of two middles is a whole number.
+    // A group's members are represented by its middle: the sum of two middles is a whole number.
     let mut weights = vec![0.0; 2 * group * (groups - 1) + 1];
     let mut upper = vec![0.0; groups + 1];
     for a in 0..groups {
@@ -75,13 +75,13 @@ fn above_noise(pairs: f64) -> f64 {
     if pairs < NOISE { 0.0 } else { pairs }
 }
 
-/// A lazy walk of a fixed number of steps.
+/// A lazy random walk of a fixed number of steps.
 ///
 /// The characteristic function of its end `D` is a power, and the Fourier series of `|d|` with the
 /// even period `m` has the constant `m/4` and, for odd `j`, the terms `-(1/m) / sin^2(pi j / m)`.
-/// The period only has to be so wide that `D` stays within half of it. The power decays like a
-/// normal law's on both sides of 0 and of pi (where it is large if the walk hardly ever stays, so
-/// that `D` has the parity of the number of steps); few terms count.
+/// The period must only be so large that `D` stays within half of it. The power decays like a
+/// normal distribution's on both sides of 0 and of pi (where it is large if the walk hardly ever
+/// stays, so that `D` has the parity of the number of steps), so few terms matter.
 struct Walk {
     steps: usize,
     /// For ascending periods, the terms for odd `j` up to half the period.
@@ -110,25 +110,26 @@ impl Walk {
         Self { steps, series }
     }
 
-    /// The mean number of pairs with a lower member of chance `p` and an upper one of chance `q`.
+    /// The mean number of pairs with a lower member of probability `p` and an upper one of
+    /// probability `q`.
     fn both(&self, p: f64, q: f64) -> f64 {
         let n = self.steps as f64;
-        // The lesser of two numbers is at most their product, whose mean is n (n - 1) p q.
+        // The lesser of two integers is at most their product, whose mean is n (n - 1) p q.
         if n * n * p * q < NEGLIGIBLE {
             return 0.0;
         }
         (n * (p + q) - self.mean_distance(p, q)) / 2.0
     }
 
-    /// The mean number of lower members among the blocks that are each of chance `p`: at most half
-    /// of the batch.
+    /// The mean number of lower members among blocks of probability `p` each: at most half of the
+    /// batch.
     fn lower_members(&self, p: f64) -> f64 {
         let batch = self.steps as f64;
         let distance = self.mean_distance(p, (1.0 - p).max(0.0));
         (batch * p + batch / 2.0 - distance / 2.0) / 2.0
     }
 
-    /// The mean of `|D|` if each step is +1 with chance `p`, -1 with chance `q`, else 0.
+    /// The mean of `|D|` if each step is +1 with probability `p`, -1 with probability `q`, else 0.
     fn mean_distance(&self, p: f64, q: f64) -> f64 {
         let n = self.steps as f64;
         let mean = n * (p - q);
@@ -149,7 +150,7 @@ impl Series {
     fn new(period: usize) -> Self {
         let term = |j: usize| {
             let angle = std::f64::consts::TAU * j as f64 / period as f64;
-            // Terms j and -j are alike, and the same one at j = period/2.
+            // Terms j and -j are equal, and are the same term at j = period/2.
             let both = if 2 * j == period { 1.0 } else { 2.0 };
             Term {
                 angle,
@@ -188,8 +189,8 @@ impl Series {
     }
 }
 
-/// The real parts of the powers of complex numbers; together, because each alone would wait for
-/// its own multiplications.
+/// The real parts of the powers of complex numbers. They are computed together, because each alone
+/// would be bound by the latency of its multiplications.
 fn powers(mut re: [f64; LANES], mut im: [f64; LANES], mut exponent: usize) -> [f64; LANES] {
     let (mut product_re, mut product_im) = ([1.0; LANES], [0.0; LANES]);
     loop {
@@ -214,7 +215,7 @@ fn powers(mut re: [f64; LANES], mut im: [f64; LANES], mut exponent: usize) -> [f
 mod tests {
     use super::*;
 
-    /// The mean distance by walking.
+    /// The mean distance by simulating the distribution step by step.
     fn walked(steps: usize, p: f64, q: f64) -> f64 {
         let mut law = vec![0.0; 2 * steps + 3];
         law[steps + 1] = 1.0;
@@ -246,7 +247,7 @@ mod tests {
         }
     }
 
-    /// All orders of four blocks, summed one by one.
+    /// All outcomes of four blocks, summed one by one.
     #[test]
     fn small_batches_agree_with_enumeration() {
         let mean = 1.7;

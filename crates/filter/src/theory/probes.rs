@@ -1,10 +1,11 @@
 //! The best number of probes.
 //!
-//! For the blocked and the paired kind it is a table of the bits per key from which the next number
-//! is better. The tables follow from the rates; a test finds them anew.
+//! For the blocked and the paired kind, a table lists the bits per key from which the next number
+//! of probes is better. The tables follow from the rates; a test recomputes them.
 
-/// Probes are chosen for at most this many bits per key: more bits than that still help, more
-/// probes only cost time. It also keeps a lone key in a block from asking for 355.
+/// The most bits per key for which the number of probes is optimized: more bits still help, but
+/// more probes would only cost time. Without this bound a single key in a block would have 355
+/// probes.
 const MAX_BITS: f64 = 64.0;
 
 /// Entry `i`: thousandths of a bit per key from which `i + 2` probes beat `i + 1`.
@@ -19,8 +20,8 @@ const PAIRED: [u32; 15] = [
     52624,
 ];
 
-/// The best number of probes of a standard filter of `bits_per_key` bits per key: that of the whole
-/// numbers beside `c ln 2` with the better rate.
+/// The best number of probes of a standard filter of `bits_per_key` bits per key: the better of the
+/// two integers next to `c ln 2`.
 #[must_use]
 pub fn best_standard_probes(bits_per_key: f64) -> u32 {
     let bits = bits_per_key.clamp(0.0, MAX_BITS);
@@ -41,7 +42,7 @@ pub fn best_paired_probes(bits_per_key: f64) -> u32 {
     2 + 2 * steps(&PAIRED, bits_per_key)
 }
 
-/// How many thresholds `bits_per_key` has reached.
+/// The number of thresholds that `bits_per_key` has reached.
 fn steps(thresholds: &[u32], bits_per_key: f64) -> u32 {
     let millibits = bits_per_key.clamp(0.0, MAX_BITS) * 1000.0;
     thresholds.partition_point(|&threshold| f64::from(threshold) <= millibits) as u32
@@ -86,7 +87,7 @@ mod tests {
         for (found, stored) in found.iter().zip(PAIRED) {
             assert!(found.abs_diff(stored) <= 5, "{found} against {stored}");
         }
-        // Read off a grid, to one decimal and within 0.2, they were known before.
+        // Values known from an earlier computation on a grid, to one decimal and within 0.2.
         let coarse = [4.4, 7.4, 10.4, 13.4, 16.4, 19.4, 22.4, 25.4, 28.6, 31.8, 35.2, 38.6];
         for (coarse, stored) in coarse.iter().zip(PAIRED) {
             assert!((coarse - f64::from(stored) / 1000.0).abs() < 0.2);

@@ -1,7 +1,7 @@
 use super::*;
 
-/// Bits per key, and the rates of the standard, blocked and paired filter to four digits: ideal
-/// probes, the best number of them, the limit of many keys. Computed independently of this crate.
+/// Bits per key, and the rates of the standard, blocked and paired filter to four digits, for ideal
+/// probes, their best number and the limit of many keys. Computed independently of this crate.
 const RATES: [(f64, [f64; 3]); 9] = [
     (8.0, [2.158e-2, 2.326e-2, 2.300e-2]),
     (10.0, [8.194e-3, 9.665e-3, 9.051e-3]),
@@ -26,7 +26,7 @@ fn rates_are_the_published_ones_to_every_digit() {
     }
 }
 
-/// A generator of random words that is independent of what the filters hash with.
+/// A random generator that is independent of the filters' hash.
 struct Random(u64);
 
 impl Random {
@@ -38,8 +38,8 @@ impl Random {
     }
 }
 
-/// Throws keys on blocks, pairs the blocks and takes the mean chance of a pair to be passed: the
-/// mean over `trials` filters and its standard error.
+/// Distributes keys over blocks, pairs the blocks and returns the mean probability of passing a
+/// pair: the mean over `trials` filters and its standard error.
 fn simulated(keys: u64, blocks: usize, probes: u32, trials: u32) -> (f64, f64) {
     let table = PassTable::of::<7>(probes / 2);
     let mut random = Random(keys ^ 0x9e37_79b9_7f4a_7c15);
@@ -92,7 +92,7 @@ fn paired_rates_agree_with_simulation_at_any_size() {
     }
 }
 
-/// The contour integral and the enumeration have nothing in common but what they compute.
+/// The contour integral and the enumeration are independent computations of the same value.
 #[test]
 fn two_ways_to_fix_the_number_of_keys_agree() {
     for (keys, blocks, probes) in [(24, 4, 32), (48, 4, 28), (36, 6, 32), (48, 6, 30)] {

@@ -1,16 +1,16 @@
-//! An allocator that counts what each thread takes. Tests of other crates include this file as
-//! well.
+//! A global allocator that counts the memory of each thread. Tests of other crates include this
+//! file too.
 #![allow(dead_code, reason = "each of these programs uses a part")]
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
 
 thread_local! {
-    /// Bytes that this thread holds, and the most that it held since it was last asked. The test
-    /// runner has threads of its own.
+    /// Bytes that this thread holds, and the most that it held since the last reset. The counters
+    /// are per thread because the test runner has threads of its own.
     static HELD: Cell<isize> = const { Cell::new(0) };
     static MOST: Cell<isize> = const { Cell::new(0) };
-    /// How often this thread took memory, and how many bytes.
+    /// Allocations of this thread, and their bytes.
     static TIMES: Cell<u64> = const { Cell::new(0) };
     static BYTES: Cell<u64> = const { Cell::new(0) };
 }
@@ -21,8 +21,8 @@ struct Counting;
 static ALLOCATOR: Counting = Counting;
 
 #[expect(unsafe_code, reason = "an allocator that counts can be written no other way")]
-// SAFETY: both functions hand their arguments to the system's allocator as they are. A vector that
-// grows takes the new memory before it gives back the old, as the trait does it unless told.
+// SAFETY: both functions pass their arguments unchanged to the system's allocator. A growing vector
+// allocates the new memory before it frees the old, as in the trait's default `realloc`.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         let held = HELD.get() + layout.size() as isize;
@@ -30,7 +30,7 @@ unsafe impl GlobalAlloc for Counting {
         MOST.set(MOST.get().max(held));
         TIMES.set(TIMES.get() + 1);
         BYTES.set(BYTES.get() + layout.size() as u64);
-        // SAFETY: the caller keeps the promises of `alloc`, which are the same there.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the same there.
         unsafe { System.alloc(layout) }
     }
 
@@ -41,12 +41,13 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Bytes that this thread holds: taken, and not given back.
+/// Bytes that this thread has allocated and not freed.
 pub(crate) fn held() -> isize {
     HELD.get()
 }
 
-/// What `work` gives, and the most bytes that this thread held meanwhile beyond those before.
+/// The result of `work`, and the peak of this thread's memory meanwhile, in bytes above that
+/// before.
 pub(crate) fn most_held<T>(work: impl FnOnce() -> T) -> (T, u64) {
     let before = held();
     MOST.set(before);
@@ -54,7 +55,7 @@ pub(crate) fn most_held<T>(work: impl FnOnce() -> T) -> (T, u64) {
     (done, u64::try_from(MOST.get() - before).expect("it held at least what there was"))
 }
 
-/// How often `work` took memory, and how many bytes in all.
+/// The number of allocations of `work`, and their bytes in all.
 pub(crate) fn taken<T>(work: impl FnOnce() -> T) -> (u64, u64) {
     let (times, bytes) = (TIMES.get(), BYTES.get());
     drop(work());

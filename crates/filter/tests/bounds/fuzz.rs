@@ -1,19 +1,19 @@
-//! Whatever bytes are opened, nothing panics, nothing large is allocated, and what opens can be
-//! asked.
+//! Arbitrary bytes are decoded: nothing panics, nothing large is allocated, and a decoded filter
+//! answers queries.
 //!
-//! 1. A whole filter is taken from a small collection: every kind, with and without keys, one cache
+//! 1. A valid filter is taken from a small collection: every kind, with and without keys, one cache
 //!    line, several batches, several shards; or a group of small filters.
-//! 2. It is changed once or a few times: bits flipped, bytes overwritten, cut off, added, moved
-//!    over from another filter; fields of the header and of a ribbon's shards set to extreme
-//!    values; the family replaced.
-//! 3. Seven times in eight what states the length is corrected (or not) and the checksum always, so
-//!    that what lies behind the checksum is reached. Otherwise the change must be found.
-//! 4. It is opened. No more may be allocated than there are bytes, and for a group nothing. A
-//!    filter is asked, one by one and many at once, and both must agree.
+//! 2. It is changed once or a few times: bits flipped, bytes overwritten, removed, added, or copied
+//!    from another filter; fields of the header and of a ribbon's shards set to extreme values; the
+//!    family replaced.
+//! 3. Seven times in eight the checksum is corrected, and sometimes the stated length as well, so
+//!    that the code after the checksum is reached. Otherwise the change must be detected.
+//! 4. It is decoded. This allocates at most as many bytes as the input has, and nothing for a
+//!    group. A decoded filter is queried, one by one and many at once, and both must agree.
 //!
-//! Every execution has a number, and does the same each time. A run's count is 200,000 times
-//! `TROMMEL_SCALE`; ten million executions of each of the two took 16 seconds on two processors,
-//! with the checks of a test's build:
+//! Every execution has a number, and is deterministic. A run has 200,000 times `TROMMEL_SCALE`
+//! executions. Ten million executions of each of the two took 16 seconds on two processors, with
+//! debug assertions:
 //!
 //! `TROMMEL_SCALE=50 cargo test -p trommel-filter --test bounds fuzz -- --nocapture`
 
@@ -26,15 +26,15 @@ use crate::allocator::most_held;
 
 const EXECUTIONS: u64 = 200_000;
 
-/// Where things lie in what is changed.
+/// The layout of the changed bytes.
 struct Layout {
     header: usize,
     checksum: usize,
-    /// Fields of the header: where, and how many bytes.
+    /// Fields of the header: offset and length in bytes.
     fields: &'static [(usize, usize)],
-    /// Has the bytes state their own length.
+    /// Makes the bytes state their own length.
     settle: fn(&mut [u8]),
-    /// Other numbers for what says how to read the rest, from byte 4 on.
+    /// Other values for the identification in bytes 4 to 6.
     other_kind: fn(&mut Random) -> [u8; 3],
 }
 
@@ -69,7 +69,7 @@ const GROUP: Layout = Layout {
     checksum: 40,
     fields: &[(0, 4), (4, 1), (5, 1), (6, 2), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8)],
     settle: |bytes| {
-        // As many filters as were, or as there is room for; the last ends where the bits do.
+        // The stated number of filters, or as many as fit; the last ends where the bits do.
         let body = bytes.len() - 48;
         let stated = bytes[8..12].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
         let count = stated.min(body / 8);
@@ -90,7 +90,7 @@ const GROUPS: [(&str, &[u64]); 5] = [
     ("paired:12", &[40, 0, 1, 60, 2, 90]),
 ];
 
-/// What is changed: small, so that many can be tried.
+/// The original filters: small, so that many can be tried.
 const WHOLE: [(&str, u64); 20] = [
     ("standard:10", 0),
     ("standard:10", 1),
@@ -211,8 +211,8 @@ fn change(layout: &Layout, bytes: &mut Vec<u8>, whole: &[Vec<u8>], random: &mut 
             let (at, width) = layout.fields[random.below(layout.fields.len())];
             put(bytes, at, &random.extreme().to_le_bytes()[..width]);
         }
-        // A ribbon's shards begin behind the number of shards; a pair's name is in a block's first;
-        // a group begins with labels and ends.
+        // A ribbon's shards begin after the number of shards; a pair index is in a block's first
+        // byte; a group begins with labels and ends.
         8 => {
             let at = layout.header + 4 * random.below(24);
             put(bytes, at, &random.extreme().to_le_bytes()[..1 + random.below(8)]);
@@ -221,7 +221,7 @@ fn change(layout: &Layout, bytes: &mut Vec<u8>, whole: &[Vec<u8>], random: &mut 
     }
 }
 
-/// Gives the changed bytes a right checksum, and perhaps lengths that are true.
+/// Sets the right checksum, and sometimes the right lengths.
 fn seal(layout: &Layout, bytes: &mut [u8], random: &mut Random) {
     if bytes.len() < layout.header {
         return;
@@ -233,7 +233,7 @@ fn seal(layout: &Layout, bytes: &mut [u8], random: &mut Random) {
     put(bytes, layout.checksum, &hash(&covered).to_le_bytes());
 }
 
-/// One of `whole`, changed, and whether nothing but luck hides that.
+/// One of `whole`, changed, and whether it may decode.
 fn changed(layout: &Layout, whole: &[Vec<u8>], random: &mut Random) -> (Vec<u8>, bool) {
     let original = &whole[random.below(whole.len())];
     let mut bytes = original.clone();
@@ -248,7 +248,7 @@ fn changed(layout: &Layout, whole: &[Vec<u8>], random: &mut Random) -> (Vec<u8>,
     (bytes, may_open)
 }
 
-/// Opens and asks. What came of it, in a word.
+/// Decodes and queries. Returns the outcome in a word.
 fn execute(number: u64, whole: &[Vec<u8>]) -> String {
     let mut random = Random(number << 20);
     let (bytes, may_open) = changed(&FILTER, whole, &mut random);
@@ -264,7 +264,7 @@ fn execute(number: u64, whole: &[Vec<u8>]) -> String {
     }
 }
 
-/// As `execute`, of a group of small filters.
+/// Like `execute`, for a group of small filters.
 fn execute_group(number: u64, whole: &[Vec<u8>]) -> String {
     let mut random = Random(number << 20 | 1);
     let (bytes, may_open) = changed(&GROUP, whole, &mut random);
@@ -295,7 +295,7 @@ fn refusal(error: &DecodeError) -> String {
     }
 }
 
-/// Whatever it holds: it answers, and always the same.
+/// Queries `filter`, whose answers must be deterministic.
 fn ask(filter: &Filter, len: usize, random: &mut Random) {
     let mut hashes = [0, 1, u64::MAX, 1 << 63, u64::MAX >> 1, 0, 0, 0, 0, 0, 0, 0];
     hashes[5..].fill_with(|| random.next());
@@ -314,7 +314,7 @@ fn scale() -> u64 {
     scale.map_or(1, |text| text.parse().expect("TROMMEL_SCALE is a whole number"))
 }
 
-/// Runs all executions, and asserts that each of the `expected` ways to end is reached, many times.
+/// Runs all executions, and asserts that each of the `expected` outcomes is reached many times.
 #[expect(clippy::print_stdout, reason = "a test's helper: what was reached is told")]
 fn run(execute: impl Fn(u64) -> String + Copy + Send, expected: &[&str]) {
     let executions = EXECUTIONS * scale();
@@ -391,7 +391,7 @@ fn fuzz_opening_and_asking_groups() {
     run(|number| execute_group(number, &whole), &expected);
 }
 
-/// Without a forged checksum, no single wrong byte passes: all values of all bytes.
+/// Without a forged checksum, any single wrong byte is detected: all values of all bytes.
 #[test]
 fn any_damaged_byte_is_found() {
     for bytes in collection().iter().filter(|bytes| bytes.len() <= 400) {

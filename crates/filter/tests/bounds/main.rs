@@ -1,5 +1,5 @@
-//! Bounds that hold whatever the input: memory while filters are built, opened and asked, counted
-//! by an allocator; and no panic, whatever bytes are opened.
+//! Bounds that hold for any input: the memory of building, decoding and querying filters, measured
+//! by a counting allocator; and no panic, whatever bytes are decoded.
 
 mod allocator;
 mod fuzz;

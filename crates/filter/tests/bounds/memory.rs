@@ -1,6 +1,6 @@
-//! Memory: 12 bytes a key beyond the filter at most while it is built (21 for a ribbon), from
-//! 30,000 keys on; below, 12 bytes a key (29) and 60 KiB. Not more than the bytes when it is
-//! opened, none when it is asked.
+//! Memory: building takes at most 12 bytes a key on top of the filter (21 for a ribbon), from
+//! 30,000 keys on; below, 12 bytes a key (29) and 60 KiB. Decoding takes at most the filter's
+//! bytes, queries nothing.
 
 use trommel_filter::{Filter, FilterSpec, hash};
 
@@ -25,14 +25,15 @@ const SPECS: [&str; 16] = [
     "ribbon:60",
 ];
 
-/// Keys in any order.
+/// Hashes in random order.
 fn hashes(keys: u64) -> impl Iterator<Item = u64> {
     (0..keys).map(|key| hash(&key.to_le_bytes()))
 }
 
-/// The finished filter, and the most memory that it took beyond itself, in bytes a key.
+/// The finished filter, and the peak memory of building it without the filter itself, in bytes a
+/// key.
 fn built(spec: FilterSpec, keys: u64) -> (Vec<u8>, f64) {
-    // The tables of the theory last as long as the process, and belong to no filter.
+    // The tables of the theory live as long as the process, and belong to no filter.
     spec.expected_fpr(keys);
     let (bytes, most) = most_held(|| {
         let mut builder = spec.builder();
@@ -43,11 +44,11 @@ fn built(spec: FilterSpec, keys: u64) -> (Vec<u8>, f64) {
     (bytes, beyond)
 }
 
-/// Sizes from which on nothing that is fixed counts: one key more than fills a chunk or a part, and
+/// Sizes from which fixed costs are negligible: one key more than fills a chunk or a part, and
 /// others.
 const ORDINARY: [u64; 8] = [30_000, 32_769, 65_537, 100_000, 131_073, 200_000, 300_000, 1_000_000];
-/// Below, half a chunk of hashes is much beside a key's share; a list of chunks has room for some
-/// more; and one shard of a ribbon has all its equations.
+/// Below, half a chunk of hashes is significant per key, a list of chunks has spare capacity, and
+/// one shard of a ribbon has all its equations.
 const SMALL: [u64; 8] = [1, 100, 2049, 4097, 10_000, 16_384, 20_000, 29_999];
 const SMALL_FIXED_BYTES: f64 = 60.0 * 1024.0;
 
@@ -55,7 +56,7 @@ const SMALL_FIXED_BYTES: f64 = 60.0 * 1024.0;
 fn building_takes_at_most_12_bytes_a_key_beyond_the_filter() {
     for text in SPECS {
         let spec: FilterSpec = text.parse().expect("a valid spec");
-        // A ribbon's equations, of one shard at a time, are there beside the hashes.
+        // A ribbon's equations, of one shard at a time, exist along with the hashes.
         let (limit, of_few) = if text.starts_with("ribbon") { (21.0, 29.0) } else { (12.0, 12.0) };
         for keys in ORDINARY {
             let (bytes, beyond) = built(spec, keys);
@@ -90,7 +91,7 @@ fn a_builder_says_what_it_will_take_at_most() {
                 });
                 println!("{text}, {keys} keys: {said} {most} {:.3}", said as f64 / most as f64);
                 assert!(said >= most, "{text}, {keys} keys: said {said}, took {most}");
-                // The filter of a key or a few is hardly more than what is fixed.
+                // The filter of a few keys is hardly larger than the fixed part.
                 let limit = most + most / 2 + 4096;
                 assert!(said <= limit, "{text}, {keys} keys: said {said}, took {most}");
             }
@@ -98,8 +99,7 @@ fn a_builder_says_what_it_will_take_at_most() {
     }
 }
 
-/// Hashes that were chosen: all in one of 64 parts, all in one part of those that hashes are dealt
-/// to in the second turn, and two that come by turns.
+/// Chosen hashes: all in one of 64 parts, all in one second-level part, and two alternating ones.
 #[test]
 fn chosen_hashes_take_no_more_than_others() {
     let chosen: [fn(u64) -> u64; 3] = [

@@ -1,13 +1,12 @@
-//! Times inserts, gets, walks and the dropping of a memtable; and the sorting that its first cursor
-//! does.
+//! Times inserts, gets, scans and the drop of a memtable, and the sort by its first cursor.
 //!
 //! ```sh
 //! cargo run --release -p trommel-memtable --example memtable_speed -- [MiB] [key-prefix]
 //! ```
-//! 16-byte decimal keys (behind `key-prefix`, if one is given) in random order, 256-byte values,
-//! as many as fill the given size (default 16 and 64 MiB), one thread; a walk copies every key and
-//! value. Each line is one round: a figure counts only beside its neighbours, since the machine's
-//! own speed moves.
+//! 16-byte decimal keys (after `key-prefix`, if one is given) in random order, 256-byte values, as
+//! many as fill the given size (default 16 and 64 MiB), one thread; a scan copies every key and
+//! value. Each line is one round. Compare a figure only with its neighbors, since the machine's own
+//! speed varies.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 
@@ -42,7 +41,7 @@ fn main() {
     }
 }
 
-/// Distinct keys of one length, one behind the other.
+/// Distinct keys of one length, stored contiguously.
 struct Keys {
     bytes: Vec<u8>,
     len: usize,
@@ -73,7 +72,7 @@ impl Keys {
     }
 }
 
-/// A number without pattern for each `n` (the finishing steps of SplitMix64).
+/// A number without pattern for each `n` (the finalizer of SplitMix64).
 fn scattered(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);

@@ -1,24 +1,23 @@
-//! Where the bytes of entries lie: chunks of memory handed out by many threads at once, and given
-//! back all at once.
+//! The memory of entries: chunks that many threads allocate from at once, and that are freed
+//! together.
 //!
-//! # Algorithm
 //! 1. An [`Arena`] has one current chunk. A writer claims its next bytes with one atomic addition.
-//! 2. Whoever finds the chunk full takes the arena's lock, looks again, and puts a new chunk in
-//!    its place: each twice as large as the last, from 4 KiB to 2 MiB, so that a small memtable
-//!    stays small.
-//! 3. What takes more than an eighth of the largest chunk gets an allocation of exactly its size.
-//! 4. A dropped arena gives its chunks back to the [`ArenaPool`], which keeps as many as, with
-//!    those in use, are within a limit, for the arena that is being filled: the first touch of
-//!    fresh memory costs a page fault for every 4 KiB, on a virtual machine often more than the
-//!    insert it serves.
-//! 5. Chunks of 256 KiB and more are anonymous maps: an allocator would keep much of what is freed
-//!    for requests that never come. The largest are a huge page each, where the system has them:
-//!    the first touch costs one page fault then, and the processor's table of pages holds all of a
+//! 2. A thread that finds the chunk full takes the arena's lock, checks again, and replaces the
+//!    chunk. Each new chunk is twice as large as the last, from 4 KiB to 2 MiB, so that a small
+//!    memtable stays small.
+//! 3. A claim of more than an eighth of the largest chunk gets an allocation of exactly its size.
+//! 4. A dropped arena returns its chunks to the [`ArenaPool`]. The pool keeps them for the next
+//!    arena as long as idle chunks and chunks in use together are within a limit. The first touch
+//!    of fresh memory costs a page fault for every 4 KiB, which on a virtual machine often takes
+//!    longer than the insert.
+//! 5. Chunks of 256 KiB and more are anonymous maps: an allocator would keep much of the freed
+//!    memory for requests that never come. The largest chunks are a huge page each, if the system
+//!    supports them: the first touch then costs one page fault, and the TLB covers the whole
 //!    memtable.
 //!
 //! # Invariants
 //! * A byte range is claimed by one thread only, once in the life of an arena.
-//! * Claimed bytes stay where they are until the arena is dropped.
+//! * Claimed bytes do not move until the arena is dropped.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -38,15 +37,15 @@ const SMALLEST_CHUNK: usize = 4 << 10;
 const CLASSES: usize = 10;
 /// Size of a chunk once an arena has grown, in bytes: a huge page.
 pub const LARGEST_CHUNK: usize = SMALLEST_CHUNK << (CLASSES - 1);
-/// Chunks from this size on are maps.
+/// Chunks of at least this size are maps.
 pub(crate) const SMALLEST_MAP: usize = 256 << 10;
-/// More bytes than this get a chunk of their own.
+/// Larger claims get a chunk of their own.
 const LARGEST_SHARED: usize = LARGEST_CHUNK / 8;
 
-/// What every claim begins at a multiple of, in bytes.
+/// The alignment of every claim, in bytes.
 pub(crate) const CLAIM_ALIGN: usize = 16;
 
-/// Bytes to prefetch, at most, before they are claimed.
+/// The most bytes to prefetch before they are claimed.
 const MAX_PREFETCH_BYTES: usize = 512;
 
 /// Memory for claims, or for one owner that claims none.
@@ -55,7 +54,7 @@ pub(crate) struct Chunk {
     capacity: usize,
     /// Bytes claimed; more than `capacity` once a claim has failed.
     claimed: AtomicUsize,
-    /// The map that `bytes` is the beginning of; none where they are the allocator's.
+    /// The map that `bytes` is the beginning of; `None` if they are from the allocator.
     map: Option<Map>,
 }
 
@@ -63,13 +62,13 @@ pub(crate) struct Chunk {
 struct Map(MmapMut);
 
 impl Map {
-    /// A map of so many bytes; none where the system has no memory for it.
+    /// A map of this many bytes; `None` if the system has no memory for it.
     fn new(bytes: usize) -> Option<Self> {
         let map = MmapMut::map_anon(bytes).ok()?;
-        // Where it is no multiple, a huge page would be larger than what is to be held.
+        // For other sizes, a huge page would be larger than the map.
         #[cfg(target_os = "linux")]
         if bytes.is_multiple_of(LARGEST_CHUNK) {
-            // A system without huge pages refuses, and nothing is lost.
+            // A system without huge pages returns an error, which is harmless.
             let _ = map.advise(memmap2::Advice::HugePage);
         }
         #[cfg(test)]
@@ -85,53 +84,51 @@ impl Drop for Map {
     }
 }
 
-// SAFETY: a chunk owns its memory, which is not tied to a thread. Shared use is either that of
-// `claim`, which hands every byte range out once, or of a `List`, which can be shared as its items
-// can.
+// SAFETY: a chunk owns its memory, which is not tied to a thread. Shared use is either by `claim`,
+// which returns every byte range once, or by a `List`, which can be shared if its items can.
 unsafe impl Send for Chunk {}
 // SAFETY: as above.
 unsafe impl Sync for Chunk {}
 
 impl Chunk {
-    /// Where its memory begins: at a multiple of so many bytes, a cache line.
+    /// The alignment of a chunk's memory, in bytes: a cache line.
     pub(crate) const ALIGN: usize = 64;
 
     /// A chunk of `capacity` bytes, at least one.
     pub(crate) fn new(capacity: usize) -> Self {
         let layout = Self::layout(capacity);
         assert!(layout.size() > 0, "a chunk holds at least a byte");
-        // Where there is no map to be had, as where there are too many, the allocator may have the
-        // memory.
+        // If a map fails, for instance because there are too many, the allocator may have memory.
         if capacity >= SMALLEST_MAP
             && let Some(chunk) = Self::mapped(capacity)
         {
             return chunk;
         }
-        // SAFETY: the layout's size is not zero, as `alloc` demands.
+        // SAFETY: the layout's size is not zero, as `alloc` requires.
         let bytes = unsafe { alloc(layout) };
         let bytes = NonNull::new(bytes).unwrap_or_else(|| handle_alloc_error(layout));
         Self { bytes, capacity, claimed: AtomicUsize::new(0), map: None }
     }
 
-    /// A chunk that is a map; none where the system has no memory for it.
+    /// A chunk that is a map; `None` if the system has no memory for it.
     pub(crate) fn mapped(capacity: usize) -> Option<Self> {
         let mut map = Map::new(capacity)?;
         let bytes = NonNull::new(map.0.as_mut_ptr())?;
         Some(Self { bytes, capacity, claimed: AtomicUsize::new(0), map: Some(map) })
     }
 
-    /// Where its memory begins.
+    /// The start of its memory.
     #[inline]
     pub(crate) fn start(&self) -> NonNull<u8> {
         self.bytes
     }
 
-    /// Whether its memory may be huge pages, of which those that nobody has touched take none.
+    /// Whether its memory may be huge pages, so that untouched pages take no memory.
     pub(crate) fn is_huge(&self) -> bool {
         self.map.is_some() && self.capacity.is_multiple_of(LARGEST_CHUNK)
     }
 
-    /// Bytes of its memory.
+    /// Size of its memory, in bytes.
     #[inline]
     pub(crate) fn capacity(&self) -> usize {
         self.capacity
@@ -141,21 +138,21 @@ impl Chunk {
         Layout::from_size_align(capacity, Self::ALIGN).expect("a chunk is far smaller than memory")
     }
 
-    /// `len` bytes, beginning at a multiple of [`CLAIM_ALIGN`], that nobody else was or will be
-    /// given while this chunk is in its arena.
+    /// `len` bytes, at a multiple of [`CLAIM_ALIGN`], that no other claim returns while this chunk
+    /// is in its arena.
     #[inline]
     fn claim(&self, len: usize) -> Option<NonNull<u8>> {
         let len = len.next_multiple_of(CLAIM_ALIGN);
-        // It cannot overflow: a thread whose claim failed replaces the chunk, or sees it replaced,
-        // before it claims again, so a chunk sees few failed claims per thread, each of at most
-        // `LARGEST_SHARED` bytes. What has an allocation of its own is the only claim there.
+        // This cannot overflow: a thread whose claim failed replaces the chunk, or sees it
+        // replaced, before it claims again. So a chunk sees few failed claims per thread, each of
+        // at most `LARGEST_SHARED` bytes. An allocation for a single claim sees only that one.
         let start = self.claimed.fetch_add(len, Ordering::Relaxed);
         if start + len > self.capacity {
             return None;
         }
-        // SAFETY: `start` lies within the allocation of `capacity` bytes.
+        // SAFETY: `start` is within the allocation of `capacity` bytes.
         let claimed = unsafe { self.bytes.add(start) };
-        // The next claim's memory, which is of about the same length, is in no cache near.
+        // The next claim has about the same length, and its memory is probably not cached.
         prefetch(claimed.addr().get() + len, len.min(MAX_PREFETCH_BYTES));
         Some(claimed)
     }
@@ -167,15 +164,15 @@ impl Drop for Chunk {
             return;
         }
         // SAFETY: `bytes` came from `alloc` with this very layout, and this is the only owner:
-        // what an arena handed out of the chunk is not used after the arena (see `Arena::claim`).
+        // claimed memory of the chunk is not used after the arena (see `Arena::claim`).
         unsafe { dealloc(self.bytes.as_ptr(), Self::layout(self.capacity)) }
     }
 }
 
-/// Memory that goes from one memtable to the next, up to a limit.
+/// Memory that is reused from one memtable to the next, up to a limit.
 ///
-/// A memtable takes its chunks from here and gives them back when it is dropped. They are kept
-/// while all chunks, those in use included, are within the limit; others are freed.
+/// A memtable takes its chunks from the pool and returns them when it is dropped. The pool keeps
+/// them while all chunks, including those in use, are within the limit, and frees others.
 pub struct ArenaPool {
     free: Mutex<FreeChunks>,
 }
@@ -187,27 +184,27 @@ struct FreeChunks {
     bytes: usize,
     /// Bytes of chunks that arenas hold.
     lent: usize,
-    /// The most that `bytes` may be, and with `lent` unless that is more by itself.
+    /// The limit of `bytes + lent`. If `lent` alone exceeds it, `bytes` is 0.
     limit: usize,
 }
 
 impl ArenaPool {
-    /// A pool that keeps idle memory while all of it, what memtables hold included, is at most
+    /// A pool that keeps idle memory while all of it, including the memory of memtables, is at most
     /// `limit` bytes; 0 keeps none.
     ///
-    /// The size of one full memtable is a good limit: what is kept of one is then what the next,
+    /// The size of one full memtable is a good limit: the pool then keeps of one what the next,
     /// which is being filled meanwhile, still needs.
     pub fn new(limit: usize) -> Arc<Self> {
         let free = FreeChunks { classes: Default::default(), bytes: 0, lent: 0, limit };
         Arc::new(Self { free: Mutex::new(free) })
     }
 
-    /// Bytes of idle memory that the pool holds now.
+    /// Bytes of idle memory that the pool holds.
     pub fn idle_bytes(&self) -> usize {
         self.free().bytes
     }
 
-    /// Changes how many bytes of idle memory the pool keeps, and frees what is beyond it.
+    /// Changes the limit, and frees idle memory above it.
     pub fn set_limit(&self, limit: usize) {
         let mut free = self.free();
         free.limit = limit;
@@ -220,7 +217,7 @@ impl ArenaPool {
     }
 
     fn free(&self) -> MutexGuard<'_, FreeChunks> {
-        // Nothing below panics between two changes that belong together.
+        // No code below panics between two changes that belong together.
         lock(&self.free)
     }
 
@@ -239,13 +236,13 @@ impl ArenaPool {
         Arc::new(Chunk::new(class_bytes(class)))
     }
 
-    /// A chunk of `capacity` bytes with nothing claimed, of no common size.
+    /// A chunk of `capacity` bytes, outside of the size classes, with nothing claimed.
     fn take_alone(&self, capacity: usize) -> Arc<Chunk> {
         self.free().lend(capacity);
         Arc::new(Chunk::new(capacity))
     }
 
-    /// Keeps `chunk` for another arena, if it is of a common size and all is within the limit.
+    /// Keeps `chunk` for another arena, if it is of a size class and within the limit.
     fn give(&self, chunk: Arc<Chunk>) {
         let class = (0..CLASSES).find(|class| class_bytes(*class) == chunk.capacity);
         let mut free = self.free();
@@ -260,13 +257,13 @@ impl ArenaPool {
 }
 
 impl FreeChunks {
-    /// Notes that so many bytes go to an arena; of idle ones the limit leaves so many fewer.
+    /// Accounts for bytes that go to an arena; the limit leaves that much less for idle chunks.
     fn lend(&mut self, bytes: usize) {
         self.lent += bytes;
         self.shrink(self.limit.saturating_sub(self.lent));
     }
 
-    /// Frees idle chunks, the largest first, until they are at most `limit` bytes.
+    /// Frees idle chunks, the largest first, until they total at most `limit` bytes.
     fn shrink(&mut self, limit: usize) {
         for class in (0..CLASSES).rev() {
             while self.bytes > limit && self.classes[class].pop().is_some() {
@@ -291,9 +288,9 @@ const fn class_bytes(class: usize) -> usize {
 pub(crate) struct Arena {
     /// The chunk to claim from: one of `chunks`, or null before the first.
     current: AtomicPtr<Chunk>,
-    /// Every chunk of this arena. Nothing is taken out before the arena is dropped.
+    /// Every chunk of this arena. None is removed before the arena is dropped.
     chunks: Mutex<Vec<Arc<Chunk>>>,
-    /// Bytes of all chunks, their heads and the allocator's included.
+    /// Bytes of all chunks, including their heads and the allocator's overhead.
     reserved: AtomicUsize,
     pool: Arc<ArenaPool>,
 }
@@ -313,10 +310,10 @@ impl Arena {
         self.reserved.load(Ordering::Relaxed)
     }
 
-    /// `len` bytes that no other call returns, beginning at a multiple of [`CLAIM_ALIGN`].
+    /// `len` bytes that no other call returns, at a multiple of [`CLAIM_ALIGN`].
     ///
-    /// They are valid for reads and writes until the arena is dropped, hold anything, and are the
-    /// caller's alone.
+    /// They are uninitialized, valid for reads and writes until the arena is dropped, and
+    /// exclusively the caller's.
     #[inline]
     pub(crate) fn claim(&self, len: usize) -> NonNull<u8> {
         if len > LARGEST_SHARED {
@@ -329,12 +326,12 @@ impl Arena {
     fn claim_current(&self, len: usize) -> Option<NonNull<u8>> {
         // Acquire: the chunk's fields were written before the pointer was stored.
         let current = self.current.load(Ordering::Acquire);
-        // SAFETY: null, or the address of a chunk that an `Arc` in `chunks` keeps alive as long
-        // as `self`, borrowed here, lives; chunks are only ever used shared.
+        // SAFETY: null, or the address of a chunk that an `Arc` in `chunks` keeps alive as long as
+        // `self`, borrowed here, lives; chunks are only ever used shared.
         unsafe { current.as_ref() }?.claim(len)
     }
 
-    /// Claims from a new current chunk, unless another thread has just put one in place.
+    /// Claims from a new current chunk, unless another thread has just replaced it.
     #[cold]
     fn claim_behind_lock(&self, len: usize) -> NonNull<u8> {
         let mut chunks = self.chunks();
@@ -368,7 +365,7 @@ impl Arena {
     }
 
     fn chunks(&self) -> MutexGuard<'_, Vec<Arc<Chunk>>> {
-        // The list is whole at every moment at which a panic is possible.
+        // The list is consistent wherever a panic is possible.
         lock(&self.chunks)
     }
 }
@@ -418,14 +415,14 @@ mod models {
 
     use super::*;
 
-    /// Two fit into the first chunk, or one does: the second may find it full, or be replaced.
+    /// Two claims fit the first chunk, or only one: the second may find it full, or replaced.
     const BYTES: usize = 3000;
 
     fn claim(arena: &Arena) -> usize {
         arena.claim(BYTES).addr().get()
     }
 
-    /// Threads that find no chunk, or a full one, at once: each gets bytes of its own.
+    /// Concurrent threads find no chunk, or a full one: each gets bytes of its own.
     #[test]
     fn claims_of_full_chunks_are_apart() {
         check("claims_of_full_chunks_are_apart", || {
@@ -443,7 +440,8 @@ mod models {
         });
     }
 
-    /// A chunk that goes back to the pool, and to another arena, is claimed from its beginning.
+    /// A chunk that is returned to the pool and reused by another arena is claimed from its
+    /// beginning.
     #[test]
     fn a_chunk_is_handed_on_empty() {
         check("a_chunk_is_handed_on_empty", || {

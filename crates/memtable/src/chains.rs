@@ -1,22 +1,23 @@
-//! How one key is found: a hash table of chains, read without a lock while it is written under one.
+//! Point lookups: a hash table of chains, written under a lock and read without one.
 //!
 //! # Algorithm
-//! 1. Each bucket is a link to a chain of records, each record linking to the next. A chain stands
-//!    in the order of sequence numbers, newest first, whatever the keys: a new record nearly always
-//!    comes first, and the first record of a key that is old enough is the one a reader wants.
-//! 2. Records begin at multiples of sixteen bytes, so a bucket's link has four bits to spare. Each
-//!    says whether the chain has keys of one quarter of all hashes: three searches of four for a
-//!    key that is not there end without looking at a record.
-//! 3. A table that has as many records as buckets is followed by one four times as large. The old
-//!    one stays as it is, and is searched too.
-//! 4. A search that has passed [`LONGEST_WALK`] records gives up: the key has many newer versions,
-//!    or someone has made keys whose hashes are alike. The order finds it then.
+//! 1. Each bucket links to a chain of records, each of which links to the next. A chain is in the
+//!    order of sequence numbers, newest first, whatever the keys: a new record nearly always comes
+//!    first, and the first record of a key that is old enough is the result of a lookup.
+//! 2. Records are at multiples of sixteen bytes, so a bucket's link has four spare bits. Each bit
+//!    marks whether the chain has keys of one quarter of all hashes: three of four lookups of an
+//!    absent key end without reading a record.
+//! 3. A table with as many records as buckets is followed by one four times as large. The old one
+//!    remains, and is searched too.
+//! 4. A lookup that has passed [`LONGEST_WALK`] records gives up: the key has many newer versions,
+//!    or the keys' hashes were chosen to collide. The sorted order is searched then.
 //!
 //! # Invariants
 //! * One thread writes at a time; the caller holds a lock.
-//! * What is linked lies in the arena of the memtable that holds these tables, and is not removed.
-//! * A record is written before it is linked. Links are set with release order and read with
-//!   acquire order.
+//! * Linked records are in the arena of the memtable that holds these tables, and are never
+//!   removed.
+//! * A record is written before it is linked. Links are stored with release and loaded with acquire
+//!   ordering.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -33,15 +34,15 @@ use crate::list::List;
 use crate::prefetch::prefetch;
 use crate::record::{Link, Record, Stored};
 
-/// Buckets of the first table of a memtable of which nothing is known.
+/// Buckets of the first table, if the number of entries is unknown.
 const FIRST_BUCKETS: usize = if cfg!(trommel_loom) { 1 } else { 64 };
-/// Buckets at most of a first table.
+/// The most buckets of a first table.
 const MOST_FIRST_BUCKETS: usize = 1 << 24;
 /// How much larger the next table is.
 const GROWTH: usize = 4;
-/// Records that a search of one chain looks at, at most.
+/// The most records that a lookup reads in one chain.
 const LONGEST_WALK: usize = 64;
-/// The bits of a bucket's link that say which hashes its chain has.
+/// The bits of a bucket's link that mark the hashes of its chain.
 const MARKS: usize = CLAIM_ALIGN - 1;
 
 /// The hash of a key.
@@ -50,23 +51,23 @@ pub(crate) fn hash_of(key: &[u8]) -> u64 {
     xxh3_64(key)
 }
 
-/// The bit of a bucket's link that stands for this hash; other bits than these choose the bucket.
+/// The mark of this hash in a bucket's link. The bits that select the bucket are others.
 #[inline]
 fn mark(hash: u64) -> usize {
     1 << (hash >> 62)
 }
 
-/// What became of a search.
+/// The result of a lookup.
 pub(crate) enum Found<'a> {
     /// The newest version that is old enough.
     Version(Stored<'a>),
     /// There is none.
     Nothing,
-    /// It takes longer than a search of the order.
+    /// A search of the sorted order is faster.
     GaveUp,
 }
 
-/// The newest table, which leads to those before it: replaced under a lock, read without one.
+/// The newest table, which links to the older ones: replaced under a lock, read without one.
 pub(crate) struct Newest {
     /// From `Arc::into_raw`; null before the first table.
     at: AtomicPtr<Chains>,
@@ -79,19 +80,19 @@ impl Newest {
 
     #[inline]
     pub(crate) fn get(&self) -> Option<&Chains> {
-        // SAFETY: null, or of an `Arc` that this value owns, or the table that came after it does;
-        // none of them is dropped before this is, which is borrowed here. A table is only used
+        // SAFETY: null, or from an `Arc` that is owned by this value, or by the table that replaced
+        // it. None of them is dropped before `self`, borrowed here, and tables are only used
         // shared.
         unsafe { self.at.load(Acquire).as_ref() }
     }
 
-    /// Puts a table that can take more in place: one for `expected` records, if it is the first.
-    /// Does nothing where another thread does so at once.
+    /// Installs a larger table, or the first one, for `expected` records. Does nothing if another
+    /// thread installs one at the same time.
     pub(crate) fn grow(&self, expected: usize) {
         let full = self.at.load(Acquire);
         let older = NonNull::new(full).map(|full| {
-            // SAFETY: it came from `Arc::into_raw`, and lives as argued in `get`: a second owner
-            // may be made, and taken up.
+            // SAFETY: it came from `Arc::into_raw`, and lives as argued in `get`, so another owner
+            // may be created.
             unsafe {
                 Arc::increment_strong_count(full.as_ptr());
                 Arc::from_raw(full.as_ptr())
@@ -99,11 +100,11 @@ impl Newest {
         });
         let next = older.map_or_else(|| Chains::new(expected), Chains::after);
         let next = Arc::into_raw(Arc::new(next)).cast_mut();
-        // Release: who reads the pointer sees the table.
+        // Release: a thread that reads the pointer sees the table.
         let replaced = self.at.compare_exchange(full, next, Release, Relaxed);
         if let Some(left) = NonNull::new(if replaced.is_ok() { full } else { next }) {
-            // SAFETY: it came from `Arc::into_raw`. Where it was replaced this value has let go of
-            // it, and the next table is its owner; else nobody knows of the next one.
+            // SAFETY: it came from `Arc::into_raw`. If the exchange succeeded, this value no longer
+            // owns `full`, and the next table does; otherwise `next` was never shared.
             drop(unsafe { Arc::from_raw(left.as_ptr()) });
         }
     }
@@ -112,7 +113,7 @@ impl Newest {
 impl Drop for Newest {
     fn drop(&mut self) {
         if let Some(at) = NonNull::new(self.at.load(Relaxed)) {
-            // SAFETY: it came from `Arc::into_raw`, and nobody borrows this any more.
+            // SAFETY: it came from `Arc::into_raw`, and no borrow of `self` remains.
             drop(unsafe { Arc::from_raw(at.as_ptr()) });
         }
     }
@@ -125,7 +126,7 @@ pub(crate) struct Chains {
 }
 
 impl Chains {
-    /// The first table, for so many records.
+    /// The first table, for this many records.
     fn new(expected: usize) -> Self {
         let most = if cfg!(trommel_loom) { FIRST_BUCKETS } else { MOST_FIRST_BUCKETS };
         Self::with_buckets(expected.clamp(FIRST_BUCKETS, most).next_power_of_two(), None)
@@ -140,12 +141,12 @@ impl Chains {
         Self { buckets: List::filled(count, || Link::new(ptr::null_mut())), older }
     }
 
-    /// Records for which it is made.
+    /// The number of records that it is sized for.
     pub(crate) fn capacity(&self) -> usize {
         self.buckets.len()
     }
 
-    /// Bytes of memory held, those of the older tables included.
+    /// Bytes of memory held, including the older tables.
     pub(crate) fn bytes(&self) -> usize {
         let older = self.older.as_ref().map_or(0, |older| older.bytes());
         // The reference counts and the allocator's words.
@@ -173,7 +174,7 @@ impl Chains {
             match here.find_here(hash, key, seqno) {
                 Found::GaveUp => return Found::GaveUp,
                 Found::Nothing => {}
-                // Threads that insert at once may have put the newer one into the older table.
+                // Concurrent inserts may have put the newer one into the older table.
                 Found::Version(found) => {
                     if newest.is_none_or(|newest| newest.seqno() < found.seqno()) {
                         newest = Some(found);
@@ -202,20 +203,19 @@ impl Chains {
         Found::GaveUp
     }
 
-    /// Links a record that is newer than all that are linked. The caller holds the lock of the
-    /// writers.
+    /// Links a record that is newer than all linked ones. The caller holds the writers' lock.
     #[inline]
     pub(crate) fn link_newest(&self, hash: u64, new: Stored<'_>) {
         let bucket = self.bucket(hash);
         let first = bucket.load(Relaxed);
         new.next().store(without_marks(first), Relaxed);
         let marks = first.addr() & MARKS | mark(hash);
-        // Release: who comes to the record sees it, and its link.
+        // Release: a thread that reaches the record sees it, and its link.
         bucket.store(new.at().as_ptr().map_addr(|at| at | marks), Release);
     }
 
-    /// Links a record, unless one of the same key and sequence number is in one of these tables;
-    /// false if there is. The caller holds the lock of the writers.
+    /// Links a record, or returns false if one of the same key and sequence number is in one of
+    /// these tables. The caller holds the writers' lock.
     #[cold]
     pub(crate) fn link(&self, hash: u64, new: Stored<'_>) -> bool {
         let is_known = |older: &Self| older.place(hash, new).is_none();
@@ -234,14 +234,14 @@ impl Chains {
         new.next().store(behind, Relaxed);
         let bucket = self.bucket(hash);
         let first = bucket.load(Relaxed);
-        // Release: as above. Until the mark is set the record is not found.
+        // Release: as above. The record is not found until the mark is set.
         before.next().store(new.at().as_ptr(), Release);
         bucket.store(first.map_addr(|at| at | mark(hash)), Release);
         true
     }
 
-    /// Where a record goes in its chain: behind the first, if any, and before the second or null.
-    /// None if one of its key and sequence number is there.
+    /// The position of a record in its chain: after the first value, if any, and before the second,
+    /// or null. `None` if one of its key and sequence number exists.
     fn place(&self, hash: u64, new: Stored<'_>) -> Option<(Option<Stored<'_>>, *mut Record)> {
         let (mut before, mut behind) = (None, without_marks(self.bucket(hash).load(Acquire)));
         while let Some(record) = shown(behind).filter(|record| record.seqno() >= new.seqno()) {
@@ -260,12 +260,12 @@ fn without_marks(link: *mut Record) -> *mut Record {
     link.map_addr(|at| at & !MARKS)
 }
 
-/// The record that a link led to. For as long as the caller borrows the tables: their records lie
-/// in the arena beside them.
+/// The record of a loaded link, for as long as the caller borrows the tables, whose memtable owns
+/// the arena.
 #[inline]
 fn shown<'a>(link: *mut Record) -> Option<Stored<'a>> {
-    // SAFETY: a link leads to a record in the arena of the memtable whose tables the caller
-    // borrows; it was set with release order and read with acquire order (invariants of the
+    // SAFETY: a link points to a record in the arena of the memtable whose tables the caller
+    // borrows; it was stored with release and loaded with acquire ordering (invariants of the
     // module).
     NonNull::new(link).map(|at| unsafe { Stored::new(at) })
 }

@@ -1,27 +1,27 @@
 //! The newest writes, sorted, in memory.
 //!
-//! A [`Memtable`] takes entries from many threads at once while others read it. It only grows:
-//! every version of every key stands in it under its own sequence number until the whole memtable
-//! is dropped. Its order is that of [`trommel_base::compare_internal`].
+//! A [`Memtable`] accepts entries from many threads at once while others read it. It only grows: it
+//! holds every version of every key, under its own sequence number, until the whole memtable is
+//! dropped. Its order is that of [`trommel_base::compare_internal`].
 //!
-//! # How it is built
-//! 1. Each version of a key is a record, key and value behind it (module `record`), in an arena
-//!    (module `arena`), whose memory is taken from an [`ArenaPool`] and given back to it when the
+//! # Structure
+//! 1. Each version of a key is a record, followed by key and value (module `record`), in an arena
+//!    (module `arena`). The arena takes its memory from an [`ArenaPool`] and returns it when the
 //!    memtable is dropped.
-//! 2. One key is found by a hash table (module `chains`), without a lock.
-//! 3. The order is made when it is asked for (module `order`): an insert appends to a list, and a
-//!    walk goes along sorted runs.
+//! 2. A hash table (module `chains`) finds a single key, without a lock.
+//! 3. The order is created on demand (module `order`): an insert appends to a list, and a scan
+//!    reads sorted runs.
 //!
-//! So an insert, and a get, wait for two or three cache misses, however many entries there are.
+//! So an insert or a get waits for two or three cache misses, however many entries there are.
 //!
 //! # Invariants
 //! * (key, sequence number) is unique; [`Memtable::insert`] panics if it is not.
-//! * An entry whose insert has returned is found by every read that starts later, in any thread
-//!   that knows of it.
-//! * Nothing is replaced or removed, so what a read has found stays valid as long as the memtable.
+//! * An entry whose insert has returned is found by every later read, in any thread that has
+//!   synchronized with the inserting one.
+//! * Nothing is replaced or removed, so the result of a read stays valid as long as the memtable.
 //!
-//! The engine is the caller: its write path inserts, its read path gets, a flush walks a
-//! [`MemtableCursor`].
+//! The engine is the caller: its write path inserts, its read path gets, and a flush iterates with
+//! a [`MemtableCursor`].
 //!
 //! ```
 //! use trommel_base::{Cursor, EntryKind};
@@ -36,7 +36,7 @@
 //!
 //! let mut cursor = memtable.cursor();
 //! cursor.seek_to_first().unwrap();
-//! assert_eq!(cursor.entry().unwrap().seqno, 2); // the newest version stands first
+//! assert_eq!(cursor.entry().unwrap().seqno, 2); // the newest version sorts first
 //! ```
 
 #[expect(unsafe_code, reason = "claims of raw memory by many threads; argued block by block")]
@@ -73,49 +73,49 @@ use chains::{Chains, Found, Newest, hash_of};
 use order::{Order, Probe, Slot, Walk};
 use record::Stored;
 
-/// Bytes of a common prefix that are made use of.
+/// The longest common prefix that is used, in bytes.
 const LONGEST_PREFIX: usize = 256;
 
 /// Sorted entries in memory, written and read by many threads at once.
 ///
-/// Dropping one gives its memory back chunk by chunk, whatever it holds.
+/// Dropping a memtable frees its memory chunk by chunk, whatever it holds.
 pub struct Memtable {
     chains: Newest,
     written: Mutex<Written>,
     len: AtomicUsize,
-    /// Bytes of all but the arena: the memtable itself, and what `written` leads to.
+    /// Bytes of all but the arena: the memtable itself, and what `written` points to.
     other_bytes: AtomicUsize,
-    /// What most keys are expected to begin with.
+    /// The expected common prefix of most keys.
     common_prefix: Box<[u8]>,
-    /// How many entries are expected.
+    /// The expected number of entries.
     expected: usize,
-    /// Last, so that it outlives what leads into it.
+    /// Declared last, so that it outlives everything that points into it.
     arena: Arena,
 }
 
-/// What is written under a lock.
+/// The state that is written under a lock.
 #[derive(Default)]
 struct Written {
     /// Records linked in the newest table.
     linked: usize,
-    /// The largest sequence number of all that are linked.
+    /// The largest sequence number of all linked records.
     newest: Option<SeqNo>,
     order: Order,
 }
 
 impl Memtable {
-    /// An empty memtable, which takes its memory from `pool` and gives it back when dropped.
+    /// An empty memtable, which takes its memory from `pool` and returns it when dropped.
     pub fn new(pool: &Arc<ArenaPool>) -> Self {
         Self::with_common_prefix(pool, &[])
     }
 
-    /// An empty memtable that is fastest where keys begin with `prefix`.
+    /// An empty memtable that is fastest for keys that begin with `prefix`.
     ///
-    /// Any key may be inserted, and every answer is the same as without. But the first 16 bytes
-    /// behind the prefix, not the first 16 of the key, are what most comparisons look at, which
-    /// makes sorting and walks faster where many keys share their first bytes. The
-    /// [`Memtable::common_prefix`] of the memtable before is a good guess. Of a long prefix the
-    /// first 256 bytes are used: it is memory that is held before there is a single entry.
+    /// Any key may be inserted, and all results are the same as without a prefix. But most
+    /// comparisons use the first 16 bytes after the prefix, not the first 16 of the key, which
+    /// makes sorting and scans faster if many keys share their first bytes. The
+    /// [`Memtable::common_prefix`] of the previous memtable is a good guess. At most 256 bytes of a
+    /// prefix are used, because it takes memory before there is an entry.
     pub fn with_common_prefix(pool: &Arc<ArenaPool>, prefix: &[u8]) -> Self {
         let used = &prefix[..prefix.len().min(LONGEST_PREFIX)];
         Self {
@@ -129,19 +129,19 @@ impl Memtable {
         }
     }
 
-    /// The same, made for so many entries: with the first one it takes 8 to 16 bytes for each, in
-    /// one piece, and 27 for the order where at least 11,000 are expected and nobody has walked
-    /// along: where that is 2 MiB or more, as they come. The length of the memtable before is a
-    /// good guess. With fewer or more than expected every answer is the same.
+    /// Sizes the memtable for `entries` entries. The first insert allocates 8 to 16 bytes for each
+    /// in one allocation. If at least 11,000 are expected and there has been no scan, it also
+    /// reserves 27 bytes for each for the order; a reservation of 2 MiB or more takes memory only
+    /// as entries arrive. The length of the previous memtable is a good guess. The number affects
+    /// no result.
     #[must_use]
     pub fn expecting(self, entries: usize) -> Self {
         self.written().order.expect(entries);
         Self { expected: entries, ..self }
     }
 
-    /// An empty memtable for entries like those of `before`: keys that begin alike, as many of
-    /// them, and walked along while they are inserted if those were. With others every answer is
-    /// the same.
+    /// An empty memtable for entries like those of `before`: keys with the same prefix, the same
+    /// number, and scans during inserts if `before` had any. Other entries affect no result.
     pub fn following(pool: &Arc<ArenaPool>, before: &Self) -> Self {
         let next = Self::with_common_prefix(pool, &before.common_prefix());
         if before.written().order.was_walked {
@@ -150,8 +150,8 @@ impl Memtable {
         next.expecting(before.len())
     }
 
-    /// What all keys begin with: the bytes that the first and the last have in common at their
-    /// beginning. Empty if there is no key.
+    /// The longest common prefix of all keys, from the first and the last. Empty if there is no
+    /// key.
     pub fn common_prefix(&self) -> Vec<u8> {
         let written = self.written();
         let Some((first, last)) = written.order.ends() else { return Vec::new() };
@@ -163,9 +163,9 @@ impl Memtable {
     /// Adds one version of `key`.
     ///
     /// # Panics
-    /// If the memtable holds an entry of this key and sequence number: the order of the two would
-    /// be anyone's guess. (The check is part of finding the entry's place, so it is always on.)
-    /// If the key is longer than [`trommel_base::MAX_KEY_BYTES`], the value longer than
+    /// If the memtable holds an entry of this key and sequence number: their order would be
+    /// undefined. (The check is part of finding the entry's position, so it is always on.) If the
+    /// key is longer than [`trommel_base::MAX_KEY_BYTES`], the value longer than
     /// [`trommel_base::MAX_VALUE_BYTES`], or the sequence number larger than
     /// [`trommel_base::MAX_SEQNO`]: the caller checks its input before it logs it.
     pub fn insert(&self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) {
@@ -176,7 +176,7 @@ impl Memtable {
         );
     }
 
-    /// Inserts unless there is an entry of this key and sequence number; false if there is.
+    /// Inserts, or returns false if there is an entry of this key and sequence number.
     #[inline]
     fn insert_new(&self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) -> bool {
         let hash = hash_of(key);
@@ -184,10 +184,10 @@ impl Memtable {
         let slot = Slot::new(&self.common_prefix, record);
         let mut written = self.written();
         let chains = self.room_for_one(&mut written);
-        // Before it can be found, so that whoever finds it sees it counted.
+        // Counted before it can be found, so that a reader that finds it sees it counted.
         self.len.store(self.len.load(Relaxed) + 1, Relaxed);
         if written.newest < Some(seqno) {
-            // So it nearly always is: then nothing that is linked has to be looked at.
+            // The usual case: no linked record has to be read.
             chains.link_newest(hash, record);
             written.newest = Some(seqno);
         } else if !chains.link(hash, record) {
@@ -223,12 +223,11 @@ impl Memtable {
     }
 
     fn written(&self) -> MutexGuard<'_, Written> {
-        // Nothing under the lock panics between two changes that belong together.
+        // No code under the lock panics between two changes that belong together.
         lock(&self.written)
     }
 
-    /// Asks for the memory that an insert or a get of `key` will look at first, without waiting for
-    /// it.
+    /// Prefetches the memory that an insert or a get of `key` will read first.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
         if let Some(chains) = self.chains.get() {
@@ -239,7 +238,7 @@ impl Memtable {
     /// The newest version of `key` that is not newer than `seqno`: a value or a tombstone.
     #[inline]
     pub fn get(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
-        // Empty it is in a store that is only read.
+        // Empty in a store that is only read.
         match self.chains.get()?.find(hash_of(key), key, seqno) {
             Found::Version(record) => Some(record.entry()),
             Found::Nothing => None,
@@ -247,7 +246,7 @@ impl Memtable {
         }
     }
 
-    /// As `get`, of a key of very many versions.
+    /// Like `get`, for a key with very many versions.
     #[cold]
     fn get_by_order(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
         let mut walk = self.walk();
@@ -259,8 +258,8 @@ impl Memtable {
         Probe::new(&self.common_prefix, key, seqno)
     }
 
-    /// How many entries there are, tombstones and old versions included. While others insert, the
-    /// number may count an entry that is not yet found.
+    /// The number of entries, including tombstones and old versions. During concurrent inserts, it
+    /// may count an entry that is not yet found.
     pub fn len(&self) -> usize {
         self.len.load(Relaxed)
     }
@@ -270,19 +269,19 @@ impl Memtable {
         self.len() == 0
     }
 
-    /// Bytes of memory held: the arena's chunks, used or not yet, and what finds and orders the
-    /// entries, with what the allocator adds to them. Right to within a few per cent.
+    /// Bytes of memory held: the arena's chunks, used or not, and the structures that find and
+    /// order the entries, including the allocator's overhead. Accurate to within a few percent.
     pub fn memory_bytes(&self) -> usize {
         self.arena.reserved_bytes() + self.other_bytes.load(Relaxed)
     }
 
-    /// A cursor over the entries whose inserts had returned when it was made, and over none that
-    /// came later; off the end. It keeps the memtable alive.
+    /// A cursor over the entries whose inserts had returned when it was created, and over no later
+    /// ones. It is not positioned. It keeps the memtable alive.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
         MemtableCursor { walk: self.walk(), owner: Arc::clone(self) }
     }
 
-    /// A walk over all entries there are, for which those that are unsorted become a run.
+    /// An iterator over all entries; sorts the unsorted ones into a run.
     fn walk(&self) -> Walk {
         let mut written = self.written();
         let walk = written.order.walk();
@@ -300,13 +299,13 @@ impl fmt::Debug for Memtable {
     }
 }
 
-/// A walk over the entries of a [`Memtable`], as it was when the cursor was made.
+/// A cursor over the entries of a [`Memtable`], as of its creation.
 ///
-/// Making one sorts what was inserted since the last was made. `next` and `prev` go along memory,
-/// and ask for entries ahead.
+/// Creating one sorts the entries inserted since the last was created. `next` and `prev` read
+/// memory sequentially, and prefetch entries ahead.
 pub struct MemtableCursor {
     walk: Walk,
-    /// Keeps the arena that the walk's slots lead to.
+    /// Keeps the arena that the slots point to alive.
     owner: Arc<Memtable>,
 }
 

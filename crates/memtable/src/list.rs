@@ -1,5 +1,5 @@
-//! A list that never grows, in memory of its own, which the system has back when the list is
-//! dropped, if it is long: an allocator would keep much of it for requests that never come.
+//! A list of fixed capacity with its own memory. A long list returns its memory to the system when
+//! dropped; an allocator would keep much of it for requests that never come.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -9,16 +9,16 @@ use std::slice;
 
 use crate::arena::{Chunk, LARGEST_CHUNK};
 
-/// A list with room for as many items as it was made for.
+/// A list with a fixed capacity.
 pub(crate) struct List<T> {
     memory: Chunk,
-    /// Items written, from the beginning of the memory on.
+    /// Items written, from the beginning of the memory.
     len: usize,
     items: PhantomData<T>,
 }
 
 impl<T> List<T> {
-    /// None yet, with room for `capacity`, at least one.
+    /// An empty list for `capacity` items, at least one.
     pub(crate) fn with_capacity(capacity: usize) -> Self {
         Self::in_memory(Chunk::new(capacity * size_of::<T>()))
     }
@@ -28,9 +28,8 @@ impl<T> List<T> {
         Self { memory, len: 0, items: PhantomData }
     }
 
-    /// None yet, with room for at least `capacity`, in a map. Of a large one for as many more as
-    /// lie in its last huge page, and what is not used takes no memory; `None` where the system has
-    /// no room.
+    /// An empty list for at least `capacity` items, in a map. A large map is rounded up to whole
+    /// huge pages, and untouched pages take no memory. `None` if the system has no memory for it.
     pub(crate) fn with_room(capacity: usize) -> Option<Self> {
         let bytes = capacity * size_of::<T>();
         let whole =
@@ -42,13 +41,13 @@ impl<T> List<T> {
         self.memory.capacity() / size_of::<T>()
     }
 
-    /// Whether there is room for one more.
+    /// Whether another item fits.
     #[inline]
     pub(crate) fn has_room(&self) -> bool {
         self.len < self.room()
     }
 
-    /// Bytes of memory held, those that the allocator adds included.
+    /// Bytes of memory held, including the allocator's overhead.
     pub(crate) fn bytes(&self) -> usize {
         let written = self.len * size_of::<T>();
         let held = if self.memory.is_huge() {
@@ -56,16 +55,16 @@ impl<T> List<T> {
         } else {
             self.memory.capacity()
         };
-        // The reference counts of who shares it, and the allocator's words.
+        // The reference counts of a shared list, and the allocator's words.
         held + size_of::<Self>() + 4 * size_of::<usize>()
     }
 
-    /// A full list of so many items, at least one.
+    /// A full list of `len` items, at least one.
     pub(crate) fn filled(len: usize, item: impl Fn() -> T) -> Self {
         let mut list = Self::with_capacity(len);
         let first = list.memory.start().cast::<T>();
         for nth in 0..len {
-            // SAFETY: there is room for `len` of them, and this memory is nobody else's.
+            // SAFETY: the capacity is `len`, and this list exclusively owns the memory.
             unsafe { first.add(nth).write(item()) }
         }
         list.len = len;
@@ -82,8 +81,8 @@ impl<T: Copy> List<T> {
     #[inline]
     pub(crate) fn extend(&mut self, items: &[T]) {
         assert!(items.len() <= self.room() - self.len, "items are never more than was asked for");
-        // SAFETY: there is room for them behind those that there are, as was just looked at, and
-        // what is in this memory nobody else writes to.
+        // SAFETY: the capacity after the existing items was just checked, and this list exclusively
+        // owns the memory.
         unsafe {
             let end = self.memory.start().cast::<T>().add(self.len);
             items.as_ptr().copy_to_nonoverlapping(end.as_ptr(), items.len());
@@ -97,7 +96,7 @@ impl<T> Deref for List<T> {
 
     #[inline]
     fn deref(&self) -> &[T] {
-        // SAFETY: a chunk begins at a cache line, and so many items of it were written.
+        // SAFETY: a chunk is aligned to a cache line, and `len` items were written.
         unsafe { slice::from_raw_parts(self.memory.start().cast().as_ptr(), self.len) }
     }
 }
@@ -105,14 +104,14 @@ impl<T> Deref for List<T> {
 impl<T> DerefMut for List<T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; this value, borrowed alone here, is the only one that leads there.
+        // SAFETY: as above; `self`, borrowed exclusively here, is the only owner.
         unsafe { slice::from_raw_parts_mut(self.memory.start().cast().as_ptr(), self.len) }
     }
 }
 
 impl<T> Drop for List<T> {
     fn drop(&mut self) {
-        // SAFETY: they were written, and nobody can come to them any more.
+        // SAFETY: the items were written, and nothing can reach them any more.
         unsafe { std::ptr::drop_in_place::<[T]>(&raw mut **self) }
     }
 }

@@ -1,5 +1,5 @@
-//! A memtable says how much memory it holds, and gives back all of it: held against an allocator
-//! that counts, and a count of maps that are made and dropped.
+//! A memtable reports the memory that it holds, and frees all of it: compared with a counting
+//! allocator, and with a count of maps.
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
@@ -8,17 +8,17 @@ use crate::{ArenaPool, Memtable};
 use trommel_base::EntryKind;
 
 thread_local! {
-    /// Bytes taken by this thread less those it gave back; the test runner has threads of its own.
+    /// Bytes allocated by this thread minus those it freed; the test runner has threads of its own.
     static TAKEN: Cell<isize> = const { Cell::new(0) };
 }
 
-/// Notes that a map of so many bytes was made; fewer than none, that it is gone.
+/// Counts the creation of a map of this many bytes; negative for an unmapping.
 pub(crate) fn count_map(bytes: isize) {
     TAKEN.set(TAKEN.get() + bytes);
 }
 
-/// Counts what each allocation takes of the heap: the rule of glibc's malloc, a word of its own
-/// and a multiple of 16 bytes, at least 32.
+/// Counts the heap size of each allocation by the rule of glibc's malloc: a header word and a
+/// multiple of 16 bytes, at least 32.
 struct Counting;
 
 fn cost(layout: Layout) -> isize {
@@ -29,11 +29,11 @@ fn cost(layout: Layout) -> isize {
 static ALLOCATOR: Counting = Counting;
 
 #[expect(unsafe_code, reason = "an allocator that counts can be written no other way")]
-// SAFETY: both functions hand their arguments to the system's allocator as they are.
+// SAFETY: both functions pass their arguments unchanged to the system's allocator.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         TAKEN.set(TAKEN.get() + cost(layout));
-        // SAFETY: the caller keeps the promises of `alloc`, which are the same there.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the same there.
         unsafe { System.alloc(layout) }
     }
 
@@ -44,7 +44,7 @@ unsafe impl GlobalAlloc for Counting {
     }
 }
 
-/// Allocates what lasts as long as the process, before anything is counted.
+/// Allocates what lives as long as the process, before anything is counted.
 fn warm_up() {
     drop(Memtable::new(&ArenaPool::new(0)));
 }
@@ -77,7 +77,7 @@ fn memory_bytes_is_what_the_allocator_gave() {
     }
 }
 
-/// Room for entries that are expected takes memory as they come, in huge pages.
+/// Capacity for expected entries takes memory as they arrive, in huge pages.
 #[test]
 fn room_that_was_set_aside_is_no_memory_until_it_is_used() {
     const HUGE: usize = crate::LARGEST_CHUNK;
@@ -88,7 +88,7 @@ fn room_that_was_set_aside_is_no_memory_until_it_is_used() {
     };
     for (expected, entries) in [(300_000_usize, 1), (300_000, 100_000), (300_000, 300_000)] {
         let buckets = 8 * expected.next_power_of_two();
-        // An entry takes 48 bytes in chunks, and 24 of the room.
+        // An entry takes 48 bytes in chunks, and 24 of the capacity.
         let said = filled(expected, entries) - buckets;
         let least = 72 * entries as usize;
         assert!((least..least + 2 * HUGE + (8 << 10)).contains(&said), "{entries}: {said}");
@@ -142,7 +142,7 @@ fn a_refused_duplicate_leaks_no_node() {
         memtable.insert(b"k", 1, EntryKind::Put, b"v");
         memtable.insert(b"k", 1, EntryKind::Put, b"v");
     };
-    // The first panic of a process allocates what later ones use again.
+    // The first panic of a process allocates memory that later ones reuse.
     assert!(std::panic::catch_unwind(insert_twice).is_err());
     let before = TAKEN.get();
     assert!(std::panic::catch_unwind(insert_twice).is_err());

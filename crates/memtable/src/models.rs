@@ -1,7 +1,6 @@
-//! Models of a memtable: every order of a few threads, by the memory model. Records carry a
-//! witness, at which a look fails that does not come behind the writing of the record. A table
-//! begins with one bucket, and two unsorted entries become a run, so that few entries go along
-//! every path.
+//! Loom models of a memtable: a few threads in every order that the memory model allows. Records
+//! carry a witness, which fails if a read does not happen after the record's write. A table begins
+//! with one bucket, and two unsorted entries become a run, so that few entries cover every path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -19,7 +18,7 @@ fn memtable() -> Arc<Memtable> {
     memtable
 }
 
-/// The keys from end to end; fails if one is out of order, or has not its own value.
+/// The keys from end to end; fails if one is out of order, or does not have its own value.
 fn keys(memtable: &Arc<Memtable>) -> Vec<u8> {
     let mut cursor = memtable.cursor();
     let Ok(()) = cursor.seek_to_first();
@@ -33,7 +32,7 @@ fn keys(memtable: &Arc<Memtable>) -> Vec<u8> {
     keys
 }
 
-/// Fails unless each of `expected`, in order, can be reached, by its key and from end to end.
+/// Fails unless each of `expected` is found in order, by its key and by a full scan.
 fn assert_whole(memtable: &Arc<Memtable>, expected: &[u8]) {
     assert_eq!(keys(memtable), expected);
     assert_eq!(memtable.len(), expected.len());
@@ -42,8 +41,8 @@ fn assert_whole(memtable: &Arc<Memtable>, expected: &[u8]) {
     }
 }
 
-/// Two threads link records in one bucket, one of them behind the other's or in the next table, and
-/// both are found by whoever comes later.
+/// Two threads link records in one bucket, one of them after the other's or in the next table, and
+/// every later reader finds both.
 #[test]
 fn inserts_into_one_bucket_are_all_found() {
     check("inserts_into_one_bucket_are_all_found", || {
@@ -62,17 +61,17 @@ fn inserts_into_one_bucket_are_all_found() {
     });
 }
 
-/// Two keys before `m` that stand in one chain, and are not told apart by its marks.
+/// Two keys before `m` in one chain, with the same mark.
 fn keys_of_one_chain() -> (u8, u8) {
     let place = |key: u8| (hash_of(&[key]) % 16, hash_of(&[key]) >> 62);
     let pairs = (b'A'..b'm').flat_map(|k| (k + 1..b'm').map(move |l| (k, l)));
     pairs.into_iter().find(|(k, l)| place(*k) == place(*l)).expect("some are alike")
 }
 
-/// Whoever comes to a record, through a bucket, another record, or a run, sees it whole.
+/// A thread that reaches a record, through a bucket, another record, or a run, sees it whole.
 #[test]
 fn who_finds_an_entry_sees_it_whole() {
-    // How many entries a reader saw, in some order; the same for all orders, so not loom's.
+    // How many entries a reader saw, over all orders; so it is not loom's atomic.
     static SEEN: AtomicUsize = AtomicUsize::new(0);
     let (k, l) = keys_of_one_chain();
     check("who_finds_an_entry_sees_it_whole", move || {
@@ -81,7 +80,7 @@ fn who_finds_an_entry_sees_it_whole() {
             let memtable = Arc::clone(&memtable);
             thread::spawn(move || {
                 memtable.insert(&[l], 7, EntryKind::Put, &[l]);
-                // Older than the one before it: it goes behind that in the chain.
+                // Older than the previous one: it is linked after it in the chain.
                 memtable.insert(&[k], 6, EntryKind::Put, &[k]);
             })
         };
@@ -106,7 +105,7 @@ fn who_finds_an_entry_sees_it_whole() {
     assert_eq!(SEEN.load(Relaxed), 0b1110, "one, two and three entries were seen");
 }
 
-/// Of two that insert one key under one number, one is told that it was there, and stands nowhere.
+/// If two threads insert one key and number, one of them is refused, and its entry is not linked.
 #[test]
 fn of_two_equal_entries_one_is_refused() {
     check("of_two_equal_entries_one_is_refused", || {

@@ -1,24 +1,24 @@
-//! The order of the entries: sorted runs, made when they are asked for or when enough is unsorted.
+//! The order of the entries: sorted runs, created when a scan starts or when enough entries are
+//! unsorted.
 //!
 //! # Algorithm
-//! 1. Of each entry there is a [`Slot`] of 24 bytes: the first 16 bytes of its key behind the
-//!    prefix that most keys share, and where it lies. Comparisons rarely look further.
-//! 2. An insert appends its slot to an unsorted list. Lists are sorted all at once, and become a
-//!    run, when someone wants to walk: in a store that is only written to, that is the thread that
-//!    flushes. Where it is known how many entries will come there is one list with room for them,
-//!    which is sorted where it lies.
-//! 3. Once someone has walked, a list is sorted when it is full, so that no later walk waits for
-//!    many. A run is merged with the one before it while that is less than [`RATIO`] times as long,
-//!    so runs get shorter quickly and there are few; an entry is moved a few times for each
-//!    [`RATIO`]-fold of entries, always along memory.
-//! 4. A walk takes the runs as they are at its beginning; they are never changed, only replaced.
+//! 1. Each entry has a [`Slot`] of 24 bytes: the first 16 bytes of its key after the prefix that
+//!    most keys share, and the address of its record. Comparisons rarely read more.
+//! 2. An insert appends its slot to an unsorted list. Lists are sorted all at once, into a run,
+//!    when a scan starts: in a store that is only written to, that is the flush. If the number of
+//!    entries is known in advance, there is one list with that capacity, which is sorted in place.
+//! 3. After the first scan, a list is sorted as soon as it is full, so that no later scan waits for
+//!    many entries. A run is merged with the previous one while that is less than [`RATIO`] times
+//!    as long, so lengths fall quickly and there are few runs. An entry is moved a few times for
+//!    each [`RATIO`]-fold of entries, always sequentially in memory.
+//! 4. A scan uses the runs as they are at its start; runs are never changed, only replaced.
 //!
-//! A search tree or a skip list makes each insert wait for the cache misses of a search, one behind
-//! the other; here an insert waits for none, and sorting goes along memory.
+//! In a search tree or a skip list, each insert waits for a sequence of dependent cache misses.
+//! Here an insert waits for none, and sorting is sequential.
 //!
 //! # Invariants
-//! * Slots of one run stand in the order of [`trommel_base::compare_internal`]; no two are equal.
-//! * What a slot leads to lies in the arena of the memtable that holds the order, or that a walk
+//! * Slots of one run are in the order of [`trommel_base::compare_internal`]; no two are equal.
+//! * The record of a slot is in the arena of the memtable that holds the order, or that a scan
 //!   keeps alive.
 //!
 //! One of the modules of this crate that hold `unsafe`.
@@ -33,31 +33,31 @@ use crate::arena::{Arena, CLAIM_ALIGN, SMALLEST_MAP};
 use crate::list::List;
 use crate::record::{Record, Stored};
 
-/// Slots in a list: 384 KiB, which a processor's second cache holds while they are sorted.
+/// Slots in a list: 384 KiB, which fit a second-level cache while they are sorted.
 const UNSORTED: usize = if cfg!(trommel_loom) { 2 } else { 16 << 10 };
-/// Slots that must be expected for a list of all of them: such as take a map.
+/// The fewest expected slots for which one list of them all is allocated: those that fill a map.
 const EXPECTED_MIN: usize = if cfg!(trommel_loom) { 2 } else { SMALLEST_MAP / size_of::<Slot>() };
-/// Slots for which room is made at once, at most.
+/// The most slots that are reserved at once.
 const EXPECTED_MAX: usize = 1 << 24;
-/// How many times as long as the next a run is, at least.
+/// Each run is at least this many times as long as the next.
 const RATIO: usize = 4;
 /// How many entries ahead a scan prefetches the head of a record, and the rest of it.
 const HEAD_AHEAD: usize = 8;
 const PAYLOAD_AHEAD: usize = 4;
 
-/// Where a key stands to the prefix that most keys share.
+/// The order of a key relative to the prefix that most keys share.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Class {
     /// Smaller than the prefix.
     Below = 0,
-    /// Begins with the prefix; what is compared first stands behind it.
+    /// Begins with the prefix; the bytes after it are compared first.
     Within = 1,
-    /// Larger than every key that begins with the prefix; every key, if there is no prefix.
+    /// Greater than every key that begins with the prefix; every key, if there is no prefix.
     Above = 2,
 }
 
 impl Class {
-    /// The class of `key`, and what is compared first.
+    /// The class of `key`, and the part of it that is compared first.
     #[inline]
     fn and_tail<'a>(common_prefix: &[u8], key: &'a [u8]) -> (Self, &'a [u8]) {
         if common_prefix.is_empty() {
@@ -71,27 +71,27 @@ impl Class {
     }
 }
 
-/// Room of a slot's address for a class.
+/// The bits of a slot's address that hold the class.
 const CLASS_BITS: usize = 3;
 const _: () = assert!(CLASS_BITS < CLAIM_ALIGN);
 
-/// An entry as it is sorted.
+/// An entry of the sorted order.
 #[derive(Clone, Copy)]
 pub(crate) struct Slot {
     /// The first 16 bytes of the key's tail as two numbers of the same order.
     high: u64,
     low: u64,
-    /// Where the record lies, and in its lowest bits the class.
+    /// The address of the record, with the class in its lowest bits.
     tagged: NonNull<Record>,
 }
 
-// SAFETY: it leads to a record that is only read, but for an atomic.
+// SAFETY: it points to a record that is only read, except for an atomic.
 unsafe impl Send for Slot {}
 // SAFETY: as above.
 unsafe impl Sync for Slot {}
 
 impl Slot {
-    /// The slot of a record under the prefix that most keys share.
+    /// The slot of a record, given the prefix that most keys share.
     #[inline]
     pub(crate) fn new(common_prefix: &[u8], record: Stored<'_>) -> Self {
         let (class, tail) = Class::and_tail(common_prefix, record.key());
@@ -108,19 +108,19 @@ impl Slot {
 
     #[inline]
     fn at(&self) -> NonNull<Record> {
-        // SAFETY: records lie at multiples of `CLAIM_ALIGN`, none of them the first: without its
-        // lowest bits the address is not zero.
+        // SAFETY: records are at multiples of `CLAIM_ALIGN`, never at 0, so the address is not zero
+        // without its lowest bits.
         unsafe { NonNull::new_unchecked(self.tagged.as_ptr().map_addr(|at| at & !CLASS_BITS)) }
     }
 
     #[inline]
     fn record(&self) -> Stored<'_> {
-        // SAFETY: the arena lives (invariant of the module). Slots are handed on under a lock, and
-        // records are written before they have one.
+        // SAFETY: the arena lives (invariant of the module). Slots are passed on under a lock, and
+        // records are written before their slot exists.
         unsafe { Stored::new(self.at()) }
     }
 
-    /// The entry it stands for.
+    /// The entry of this slot.
     #[inline]
     pub(crate) fn entry(&self) -> EntryRef<'_> {
         self.record().entry()
@@ -139,7 +139,7 @@ impl Slot {
     }
 }
 
-/// A place in the order.
+/// A position in the order.
 pub(crate) struct Probe<'a> {
     rank: (usize, u128),
     key: &'a [u8],
@@ -147,14 +147,14 @@ pub(crate) struct Probe<'a> {
 }
 
 impl<'a> Probe<'a> {
-    /// Where the version `seqno` of `key` stands, or would.
+    /// The position of version `seqno` of `key`, whether or not it exists.
     #[inline]
     pub(crate) fn new(common_prefix: &[u8], key: &'a [u8], seqno: SeqNo) -> Self {
         let (class, tail) = Class::and_tail(common_prefix, key);
         Self { rank: (class as usize, first_words(tail)), key, seqno }
     }
 
-    /// How many slots of `run` stand before it.
+    /// The number of slots of `run` before this position.
     fn place(&self, run: &[Slot]) -> usize {
         run.partition_point(|slot| match slot.rank().cmp(&self.rank) {
             Ordering::Equal => {
@@ -172,34 +172,34 @@ type Run = Arc<List<Slot>>;
 /// All slots of a memtable.
 #[derive(Default)]
 pub(crate) struct Order {
-    /// How many slots the first list is to have room for; 0 where it is made, or not known.
+    /// The capacity of the first list; 0 if it is allocated, or the number is unknown.
     expected: usize,
-    /// What came first, where it was known how much would come.
+    /// The first entries, if the number of entries was known in advance.
     first: Option<List<Slot>>,
-    /// What came last, fewer than [`UNSORTED`].
+    /// The latest entries, fewer than [`UNSORTED`].
     unsorted: Vec<Slot>,
-    /// What came before and nobody has walked along yet, [`UNSORTED`] in each.
+    /// Earlier entries that have not been scanned, [`UNSORTED`] in each list.
     deferred: Vec<List<Slot>>,
     /// Longest first.
     runs: Vec<Run>,
     /// Bytes that `deferred` and `runs` hold.
     full_bytes: usize,
-    /// Whether a full list is sorted at once, not when someone wants to walk.
+    /// Whether a full list is sorted at once, instead of when a scan starts.
     is_eager: bool,
-    /// Whether someone has walked.
+    /// Whether there has been a scan.
     pub(crate) was_walked: bool,
 }
 
 impl Order {
-    /// Sorts each list when it is full, as after a walk.
+    /// Sorts each list when it is full, as after a scan.
     pub(crate) fn expect_walks(&mut self) {
         self.is_eager = true;
     }
 
-    /// Makes room for about so many slots at once, when the first one comes.
+    /// Reserves memory for about this many slots, with the first insert.
     pub(crate) fn expect(&mut self, slots: usize) {
         let slots = slots.min(EXPECTED_MAX);
-        // An eighth more, as no memtable has as many entries as the one before.
+        // An eighth more, since memtables differ in their number of entries.
         self.expected = if slots < EXPECTED_MIN || self.is_eager { 0 } else { slots + slots / 8 };
     }
 
@@ -216,7 +216,7 @@ impl Order {
         }
     }
 
-    /// Adds the first entry of those that are expected.
+    /// Adds the first of the expected entries.
     #[cold]
     fn push_first(&mut self, slot: Slot) {
         self.first = List::with_room(std::mem::take(&mut self.expected));
@@ -230,7 +230,7 @@ impl Order {
         first + self.unsorted.capacity() * size_of::<Slot>() + self.full_bytes
     }
 
-    /// Entries that stand in no run.
+    /// The number of entries that are in no run.
     pub(crate) fn unsorted(&self) -> usize {
         let first = self.first.as_ref().map_or(0, |first| first.len());
         first + self.deferred.len() * UNSORTED + self.unsorted.len()
@@ -253,7 +253,7 @@ impl Order {
         self.full_bytes = deferred + self.runs.iter().map(|run| run.bytes()).sum::<usize>();
     }
 
-    /// Makes what is unsorted a run.
+    /// Sorts the unsorted entries into a run.
     fn sort(&mut self) {
         let unsorted = self.unsorted();
         if unsorted == 0 {
@@ -301,8 +301,8 @@ impl Order {
         }))
     }
 
-    /// All entries there are, for a walk. From now on full lists are sorted at once, so that no
-    /// walk waits for much sorting but the first.
+    /// An iterator over all entries. From now on full lists are sorted at once, so that only the
+    /// first scan waits for much sorting.
     pub(crate) fn walk(&mut self) -> Walk {
         (self.is_eager, self.was_walked, self.expected) = (true, true, 0);
         self.sort();
@@ -316,7 +316,7 @@ fn merged(a: &[Slot], b: &[Slot]) -> List<Slot> {
     let mut merged = List::with_capacity(a.len() + b.len());
     let (mut rest_a, mut rest_b) = (a, b);
     while let (Some(first_a), Some(first_b)) = (rest_a.first(), rest_b.first()) {
-        // Which of them comes first nobody can guess: chosen without a branch.
+        // The order is unpredictable, so it is chosen without a branch.
         let is_b = first_b.comes_before(first_a);
         merged.push(if is_b { *first_b } else { *first_a });
         rest_a = &rest_a[usize::from(!is_b)..];
@@ -327,11 +327,11 @@ fn merged(a: &[Slot], b: &[Slot]) -> List<Slot> {
     merged
 }
 
-/// A walk over runs that were taken at one moment.
+/// An iterator over the runs of one moment.
 pub(crate) struct Walk {
-    /// Each run with the number of its slots that stand before the current entry.
+    /// Each run with the number of its slots before the current entry.
     runs: Vec<(Run, usize)>,
-    /// The run that has the current entry, at its number.
+    /// The index of the run that has the current entry.
     current: Option<usize>,
 }
 
@@ -346,19 +346,19 @@ impl Walk {
         self.choose_previous();
     }
 
-    /// To the first entry at or behind `probe`.
+    /// Moves to the first entry at or after `probe`.
     pub(crate) fn at_or_behind(&mut self, probe: &Probe<'_>) {
         self.runs.iter_mut().for_each(|(run, at)| *at = probe.place(run));
         self.choose_next();
     }
 
-    /// To the last entry before `probe`.
+    /// Moves to the last entry before `probe`.
     pub(crate) fn before(&mut self, probe: &Probe<'_>) {
         self.runs.iter_mut().for_each(|(run, at)| *at = probe.place(run));
         self.choose_previous();
     }
 
-    /// One entry on; off the end, nowhere.
+    /// Moves one entry forward. Does nothing if not positioned.
     #[inline]
     pub(crate) fn next(&mut self) {
         let Some((_, at)) = self.current.and_then(|current| self.runs.get_mut(current)) else {
@@ -368,7 +368,7 @@ impl Walk {
         self.choose_next();
     }
 
-    /// One entry back; off the end, nowhere.
+    /// Moves one entry backward. Does nothing if not positioned.
     #[inline]
     pub(crate) fn prev(&mut self) {
         if self.current.is_some() {
@@ -376,7 +376,7 @@ impl Walk {
         }
     }
 
-    /// The record that it stands on, in the arena that its slots lead to.
+    /// The current record, in the arena that the slots point to.
     pub(crate) fn record<'a>(&self, _arena: &'a Arena) -> Option<Stored<'a>> {
         // SAFETY: the arena, borrowed here, lives; as in `Slot::record`.
         self.slot().map(|slot| unsafe { Stored::new(slot.at()) })
@@ -388,7 +388,7 @@ impl Walk {
         run.get(*at)
     }
 
-    /// Makes the least of what stands at or behind the place the current entry.
+    /// Makes the least entry at or after the position the current one.
     #[inline]
     fn choose_next(&mut self) {
         let mut least: Option<(usize, &Slot)> = None;
@@ -404,7 +404,7 @@ impl Walk {
         }
     }
 
-    /// Makes the largest of what stands before the place the current entry, and goes there.
+    /// Moves to the greatest entry before the position.
     #[inline]
     fn choose_previous(&mut self) {
         let mut largest: Option<(usize, &Slot)> = None;

@@ -1,4 +1,4 @@
-//! Prefetching: loads of cache lines that will be needed soon.
+//! Prefetching: requests cache lines that will be read soon.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -7,7 +7,7 @@ use std::ptr;
 /// A cache line, in bytes.
 pub(crate) const CACHE_LINE: usize = 64;
 
-/// Prefetches the cache lines of `bytes` bytes from `address` on, which may hold anything. Does
+/// Prefetches the cache lines of `bytes` bytes from `address`, which need not be valid. Does
 /// nothing on processors other than x86-64.
 #[inline(always)]
 pub(crate) fn prefetch(address: usize, bytes: usize) {
@@ -16,8 +16,8 @@ pub(crate) fn prefetch(address: usize, bytes: usize) {
         use std::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
         let mut line = address & !(CACHE_LINE - 1);
         while line < address + bytes {
-            // SAFETY: a prefetch reads nothing that a program can see and never faults, whatever
-            // the address. Every x86-64 processor has the instruction.
+            // SAFETY: a prefetch has no visible effect and never faults, whatever the address.
+            // Every x86-64 processor has the instruction.
             unsafe { _mm_prefetch::<_MM_HINT_T0>(ptr::without_provenance(line)) };
             line += CACHE_LINE;
         }

@@ -1,5 +1,4 @@
-//! One version of one key as it lies in the arena: a head, the key behind it, the value behind
-//! that.
+//! One version of one key in the arena: a head, followed by the key and the value.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
@@ -14,23 +13,23 @@ use trommel_base::{EntryKind, EntryRef, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTE
 use crate::arena::{Arena, CLAIM_ALIGN};
 use crate::prefetch::{CACHE_LINE, prefetch};
 
-/// To a record, or null.
+/// A link to a record, or null.
 pub(crate) type Link = AtomicPtr<Record>;
 
-/// Bytes of an entry to prefetch. The hardware prefetcher follows what is longer.
+/// The most bytes of an entry to prefetch. The hardware prefetcher follows longer ones.
 const PREFETCH_BYTES: usize = 512;
 
-/// The head of a record. Invariant: `key_len` bytes of key and `value_len` bytes of value lie
-/// behind it in the same claim of an arena, and only `next` is ever written again.
+/// The head of a record. Invariant: `key_len` bytes of key and `value_len` bytes of value follow it
+/// in the same claim of an arena, and only `next` is ever written again.
 #[repr(C)]
 pub(crate) struct Record {
-    /// To the next record of its chain.
+    /// The next record of its chain.
     next: Link,
     /// Sequence number and kind in one word.
     trailer: u64,
     key_len: u32,
     value_len: u32,
-    /// Tells models whether who looks at the record has been shown it whole; else nothing.
+    /// Shows loom models whether a reader sees the record whole; empty in other builds.
     witness: Witness,
 }
 
@@ -38,8 +37,8 @@ const _: () = assert!(align_of::<Record>() <= CLAIM_ALIGN);
 
 /// A record that may be read for as long as its arena is borrowed.
 ///
-/// Invariant: it was written whole, in an arena that lives for `'a`, before whoever holds this came
-/// to it.
+/// Invariant: it was written whole, in an arena that lives for `'a`, and that write happens before
+/// the creation of this value.
 #[derive(Clone, Copy)]
 pub(crate) struct Stored<'a> {
     at: NonNull<Record>,
@@ -47,10 +46,10 @@ pub(crate) struct Stored<'a> {
 }
 
 impl<'a> Stored<'a> {
-    /// Writes a record that nobody knows of yet.
+    /// Writes a record that is not yet linked anywhere.
     ///
     /// # Panics
-    /// If a part of it is longer, or its number larger, than a store takes.
+    /// If the key, the value or the sequence number exceeds its maximum.
     #[inline]
     pub(crate) fn write(
         arena: &'a Arena,
@@ -64,7 +63,7 @@ impl<'a> Stored<'a> {
         assert!(seqno <= MAX_SEQNO, "sequence number {seqno} has more than 56 bits");
         let at = arena.claim(size_of::<Record>() + key.len() + value.len()).cast::<Record>();
         // SAFETY: the claim is valid for writes of a head, the key and the value, is aligned for
-        // the head, and nobody else knows of it (`Arena::claim`), so it is apart from both sources.
+        // the head, and is exclusive (`Arena::claim`), so it does not overlap the sources.
         unsafe {
             at.write(Record {
                 next: Link::new(ptr::null_mut()),
@@ -84,9 +83,9 @@ impl<'a> Stored<'a> {
     /// The record at `at`.
     ///
     /// # Safety
-    /// It must have come from [`Stored::at`], of an arena that lives for `'a`, to this thread by a
-    /// path that shows it all that was written before: a lock, or a link set with release order and
-    /// read with acquire order.
+    /// `at` must be from [`Stored::at`], of a record in an arena that lives for `'a`, and must have
+    /// reached this thread by synchronization that makes the record's write visible: a lock, or a
+    /// link stored with release and loaded with acquire ordering.
     #[inline]
     pub(crate) unsafe fn new(at: NonNull<Record>) -> Self {
         let stored = Self { at, arena: PhantomData };
@@ -94,7 +93,7 @@ impl<'a> Stored<'a> {
         stored
     }
 
-    /// Where it lies: at a multiple of [`CLAIM_ALIGN`].
+    /// Its address: a multiple of [`CLAIM_ALIGN`].
     #[inline]
     pub(crate) fn at(self) -> NonNull<Record> {
         self.at
@@ -103,11 +102,11 @@ impl<'a> Stored<'a> {
     #[inline]
     fn head(self) -> &'a Record {
         // SAFETY: written before, in an arena that lives for `'a` (invariant of the type), and
-        // never changed but for its link, which is an atomic.
+        // never changed except for its link, which is an atomic.
         unsafe { self.at.as_ref() }
     }
 
-    /// To the next record of its chain.
+    /// The link to the next record of its chain.
     #[inline]
     pub(crate) fn next(self) -> &'a Link {
         &self.head().next
@@ -120,8 +119,8 @@ impl<'a> Stored<'a> {
 
     #[inline]
     pub(crate) fn key(self) -> &'a [u8] {
-        // SAFETY: as many bytes of key lie behind the head (invariant of `Record`), which nobody
-        // writes to while the arena lives.
+        // SAFETY: `key_len` bytes of key follow the head (invariant of `Record`), which are not
+        // written while the arena lives.
         unsafe {
             let key = self.at.add(1).cast::<u8>();
             slice::from_raw_parts(key.as_ptr(), self.head().key_len as usize)
@@ -132,8 +131,8 @@ impl<'a> Stored<'a> {
     pub(crate) fn entry(self) -> EntryRef<'a> {
         let Record { trailer, key_len, value_len, .. } = self.head();
         let (seqno, kind) = unpack_trailer(*trailer).expect("packed by `write`");
-        // SAFETY: as many bytes of value lie behind the key (invariant of `Record`), which nobody
-        // writes to while the arena lives.
+        // SAFETY: `value_len` bytes of value follow the key (invariant of `Record`), which are not
+        // written while the arena lives.
         let value = unsafe {
             let value = self.at.add(1).cast::<u8>().add(*key_len as usize);
             slice::from_raw_parts(value.as_ptr(), *value_len as usize)

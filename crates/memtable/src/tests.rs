@@ -1,4 +1,4 @@
-//! The memtable against a `BTreeMap`, alone and with other threads at work.
+//! The memtable compared with a `BTreeMap`, by one thread and with concurrent writers.
 
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -35,8 +35,8 @@ fn memtable() -> Arc<Memtable> {
     Arc::new(Memtable::new(&ArenaPool::new(1 << 20)))
 }
 
-/// Keys that differ by little: shared prefixes around 16 bytes, zero bytes, prefixes of each
-/// other, the empty key.
+/// Keys that differ by little: shared prefixes around 16 bytes, zero bytes, prefixes of each other,
+/// the empty key.
 fn awkward_key(random: &mut Random) -> Vec<u8> {
     let mut key = match random.below(4) {
         0 => Vec::new(),
@@ -60,7 +60,7 @@ fn owned(entry: EntryRef<'_>) -> (Place, Payload) {
     ((entry.key.to_vec(), Reverse(entry.seqno)), (entry.kind, entry.value.to_vec()))
 }
 
-/// Fails unless the cursor stands where the model says.
+/// Fails unless the cursor is at the model's entry.
 fn assert_at(cursor: &MemtableCursor, expected: Option<(&Place, &Payload)>, what: &str) {
     let found = cursor.entry().map(owned);
     let expected = expected.map(|(key, value)| (key.clone(), value.clone()));
@@ -96,7 +96,7 @@ fn some_seqno(random: &mut Random, model: &Model) -> SeqNo {
     [0, 1, random.below(newest), MAX_SEQNO, SeqNo::MAX][random.below(5) as usize]
 }
 
-/// One random movement of a cursor that was made when the memtable held what `model` holds.
+/// One random move of a cursor that was created when the memtable held the entries of `model`.
 fn move_some(random: &mut Random, model: &Model, cursor: &mut MemtableCursor) {
     let key = awkward_key(random);
     let from = cursor.entry().map(|entry| owned(entry).0);
@@ -130,7 +130,7 @@ fn move_some(random: &mut Random, model: &Model, cursor: &mut MemtableCursor) {
     }
 }
 
-/// Walks from end to end, both ways, beside the model.
+/// Iterates from end to end, both ways, and compares with the model.
 fn walk_all(memtable: &Arc<Memtable>, model: &Model) {
     let mut cursor = memtable.cursor();
     let mut entries = model.iter();
@@ -159,7 +159,7 @@ fn it_answers_as_a_btreemap_does() {
         let memtable = Arc::new(memtable.expecting(random.below(3_000) as usize));
         let mut model = Model::new();
         let mut seqno = 0;
-        // One that was made earlier, and what the memtable held then.
+        // A cursor that was created earlier, and what the memtable held then.
         let mut early = (memtable.cursor(), Model::new());
         assert!(memtable.is_empty());
         for _ in 0..5_000 {
@@ -184,7 +184,7 @@ fn runs_of_all_lengths_are_one_order() {
         let key = random.below(50_000).to_le_bytes().to_vec();
         memtable.insert(&key, seqno, EntryKind::Put, &[]);
         model.insert((key, Reverse(seqno)), (EntryKind::Put, Vec::new()));
-        // So that runs of one, of a few and of many entries lie one behind the other.
+        // So that there are runs of one, of a few and of many entries.
         if random.below(3_000) == 0 || seqno > 59_900 {
             let mut cursor = memtable.cursor();
             for _ in 0..20 {
@@ -195,8 +195,8 @@ fn runs_of_all_lengths_are_one_order() {
     walk_all(&memtable, &model);
 }
 
-/// One that was made for as many entries as come, for fewer and for more, walked while they come
-/// and not.
+/// A memtable sized for as many entries as are inserted, for fewer and for more, with and without a
+/// scan during the inserts.
 #[test]
 fn what_was_expected_and_what_came_make_one_order() {
     let random = &mut Random(11);
@@ -219,7 +219,7 @@ fn what_was_expected_and_what_came_make_one_order() {
     }
 }
 
-/// More than any memory holds may be expected: an entry that is there is in the order too.
+/// More entries may be expected than any memory holds; inserted entries are still in the order.
 #[test]
 fn an_absurd_expectation_does_no_harm() {
     let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)).expecting(usize::MAX));
@@ -247,7 +247,7 @@ fn an_old_version_of_a_key_that_is_written_again_and_again_is_found() {
     assert!(memtable.get(b"late", 8).is_none());
 }
 
-/// Numbers go down, as where threads insert one group: chains are made in the order of numbers.
+/// Descending numbers, as when threads insert one group: chains are in the order of numbers.
 #[test]
 fn entries_that_come_out_of_order_are_found_in_order() {
     let memtable = memtable();
@@ -342,7 +342,7 @@ fn the_common_prefix_of_many_is_that_of_the_first_and_the_last() {
         for seqno in 0..40_000 {
             let key = [shared, &random.below(1 << 40).to_le_bytes()].concat();
             memtable.insert(&key, seqno, EntryKind::Put, &[]);
-            // Some stand in runs, some in lists that are full, some in one that is not.
+            // Some are in runs, some in full lists, some in the list that is not full.
             if seqno == 19_000 {
                 drop(memtable.cursor());
             }
@@ -355,8 +355,8 @@ fn the_common_prefix_of_many_is_that_of_the_first_and_the_last() {
     }
 }
 
-/// Nobody walks along what is only written: its order is made once. Where someone does, no walk
-/// waits for more than a list to be sorted, in the memtables that follow either.
+/// Without a scan, entries are sorted once, at the first scan. After a scan, later ones wait for at
+/// most one list to be sorted, in the following memtables too.
 #[test]
 fn what_nobody_walks_along_is_not_sorted() {
     const ENTRIES: u64 = 70_000;
@@ -478,8 +478,8 @@ fn of_two_threads_that_insert_the_same_exactly_one_panics() {
     }
 }
 
-/// The scenario of crossbeam issue 1023, which loses reads where equal keys replace each other:
-/// one hot set of keys written again and again, each version under its own sequence number.
+/// The scenario of crossbeam issue 1023, which loses reads when equal keys replace each other: one
+/// hot set of keys is overwritten repeatedly, each version with its own sequence number.
 #[test]
 fn a_key_once_inserted_is_found_by_everyone_at_once() {
     const KEYS: u64 = 8;
@@ -568,8 +568,8 @@ fn a_cursor_sees_in_order_all_that_was_there_while_others_insert() {
     assert_eq!(memtable.len() as u64, BEFORE + DURING);
 }
 
-/// Walks from end to end; fails if entries are out of order or one of the first `before` is not
-/// there.
+/// Iterates from end to end. Fails if entries are out of order or one of the first `before` is
+/// missing.
 fn walk(cursor: &mut MemtableCursor, forward: bool, before: u64) {
     if forward { cursor.seek_to_first() } else { cursor.seek_to_last() }.unwrap();
     let mut last: Option<(Vec<u8>, SeqNo)> = None;
@@ -657,7 +657,7 @@ fn what_is_kept_and_what_is_in_use_are_within_the_limit_together() {
     drop(full);
     let kept = pool.idle_bytes();
     assert!((10 << 20..12 << 20).contains(&kept), "kept {kept} beside six MiB in use");
-    // A value with a chunk of its own is in use as well.
+    // A value with a chunk of its own is also in use.
     next.insert(b"large", 1 << 40, EntryKind::Put, &vec![1; 12 << 20]);
     drop(filled(8 << 20));
     let kept = pool.idle_bytes();

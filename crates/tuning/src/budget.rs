@@ -1,11 +1,11 @@
-//! How much memory filters may take.
+//! The memory budget of filters.
 
 use std::fmt;
 use std::str::FromStr;
 
 use crate::error::{TuningError, within};
 
-/// Memory for all filters of a tree: so many bits for each key there is, or so many bytes.
+/// Memory for all filters of a tree: bits per key, or bytes.
 ///
 /// ```
 /// use trommel_tuning::Budget;
@@ -19,20 +19,20 @@ use crate::error::{TuningError, within};
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Budget {
-    /// Bits for each key of each table: it grows with the tree.
+    /// Bits for each key of each table: the budget grows with the tree.
     PerKey(f64),
     /// Bytes, whatever the tree.
     Bytes(u64),
 }
 
-/// Bits per key that a budget can ask for: beyond that filters get no better.
+/// The most bits per key of a budget: with more, filters do not improve.
 const MOST_BITS: f64 = 64.0;
 
 impl Budget {
-    /// So many bits for each key.
+    /// A budget of `bits` bits for each key.
     ///
     /// # Errors
-    /// Not 0 to 64 bits.
+    /// `bits` is not from 0 to 64.
     pub fn per_key(bits: f64) -> Result<Self, TuningError> {
         within("a budget for each key", bits, (0.0, MOST_BITS), "0 to 64 bits").map(Self::PerKey)
     }
@@ -47,8 +47,8 @@ impl Budget {
     }
 }
 
-/// Bytes that no filter of a table fits in (one has a block of 64, and what describes it), and as
-/// many as there are bits for a key: whoever writes so few means these.
+/// The most bytes that are taken for a mistake. No filter fits them (one has a block of 64, and its
+/// header), and they equal the range of bits per key: the user probably meant bits.
 const FEW_BYTES: u64 = 64;
 
 /// Units of bytes, the largest first.
@@ -57,8 +57,8 @@ const UNITS: [(&str, u64); 4] = [("T", 1 << 40), ("G", 1 << 30), ("M", 1 << 20),
 impl FromStr for Budget {
     type Err = TuningError;
 
-    /// `10/key`, or bytes: `1048576`, `64MiB`, `64MB` and `64M`, which are the same, and so with
-    /// `K`, `G` and `T`. So few bytes that no filter fits in them, but for 0, are refused.
+    /// `10/key`, or bytes: `1048576`, `64MiB`, `64MB` and `64M` (the last three are the same), and
+    /// likewise with `K`, `G` and `T`. Budgets that no filter fits are rejected, except 0.
     fn from_str(text: &str) -> Result<Self, TuningError> {
         let fault = || {
             TuningError::Budget(format!(
@@ -90,7 +90,7 @@ impl FromStr for Budget {
 }
 
 impl fmt::Display for Budget {
-    /// What can be parsed again.
+    /// Prints a form that can be parsed again.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match *self {
             Self::PerKey(bits) => write!(f, "{bits}/key"),
@@ -127,7 +127,7 @@ mod tests {
         }
     }
 
-    /// `budget=10`, meant as 10 bits a key, removed all filters without a word.
+    /// `budget=10`, meant as 10 bits a key, removed all filters silently.
     #[test]
     fn bytes_that_no_filter_fits_in_are_refused() {
         for text in ["1", "10", "16", "64"] {

@@ -1,22 +1,22 @@
-//! One filter for each level, which is what a policy by levels can say.
+//! One filter for each level, as in a policy by levels.
 //!
-//! A store that is told "16 bits on level 0, 12 below" gives all tables of a level the same bits
-//! per key. Tables differ in size, and a filter is whole cache lines, so of small tables each gets
-//! something else of what was asked for. In steps:
+//! A policy such as "16 bits on level 0, 12 below" sets the same bits per key for all tables of a
+//! level. Tables differ in size, and a filter has whole cache lines, so small tables each get a
+//! different number of actual bits. In steps:
 //!
 //! 1. For each level, and each tenth of a bit that its rule allows, add up bytes and cost over its
-//!    tables as they are. That is the level's menu ([`crate::menu`]).
+//!    actual tables. That is the level's menu ([`crate::menu`]).
 //! 2. Spend the budget on these menus ([`crate::price`]); then solve them exactly
 //!    ([`crate::core`]), since the levels are few.
-//! 3. The other way round, a bound on the cost is met with the fewest bytes by the highest price
-//!    that meets it.
-//! 4. On a level of small tables many bits per key come to the same cache lines. Of these, it gets
-//!    those of the level below, or the nearest to them: bytes and cost are the same, and tables
-//!    that come there later, and may be larger, get neither next to nothing nor far more than is
-//!    worth it.
+//! 3. Conversely, a bound on the cost is met with the fewest bytes by the highest price that meets
+//!    it.
+//! 4. On a level of small tables many numbers of bits per key give the same cache lines. Of these,
+//!    the level gets the bits of the level below, or the nearest to them. Bytes and cost are the
+//!    same, and later tables of that level, which may be larger, get neither almost nothing nor far
+//!    more than is worth it.
 //!
-//! What comes to each table is given, so that it may be counted rather than modelled. The work is
-//! 400 rates for each table: a thousand tables take some tens of milliseconds.
+//! The visits of each table are an input, so that they may be measured rather than modeled. The
+//! work is 400 rates for each table: a thousand tables take some tens of milliseconds.
 
 use std::collections::BTreeMap;
 
@@ -31,26 +31,26 @@ use crate::rules::{Rule, Rules};
 use crate::tree::Table;
 use crate::workload::Visits;
 
-/// Choices for each bit per key: few enough digits for a policy that people read.
+/// Choices per bit per key: few digits, for a readable policy.
 const PER_BIT: f64 = 10.0;
-/// Bits per key of the smallest filter that is listed.
+/// Bits per key of the smallest listed filter.
 const LEAST_BITS: f64 = 0.5;
-/// What small tables get, as far as it makes no difference, where no level below has a filter.
+/// The bits of small tables, as far as they make no difference, if no level below has a filter.
 const USUAL_BITS: f64 = 10.0;
 
-/// A table, and what comes to it.
+/// A table and its visits.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Visited {
     /// 0, or 1 for the first level below that holds data, and so on.
     pub level: usize,
     /// Its distinct keys.
     pub keys: u64,
-    /// What comes to it, of one lookup.
+    /// Its visits per lookup.
     pub visits: Visits,
 }
 
 impl Visited {
-    /// What `spec` costs it.
+    /// The cost of this table with `spec`.
     fn cost(&self, spec: FilterSpec) -> Cost {
         let table = Table { keys: self.keys, bytes: 0, reach: 0.0, alike: 1 };
         Cost::table(&table, &self.visits, spec)
@@ -61,13 +61,13 @@ impl Visited {
 #[derive(Debug, Clone, PartialEq, Default)]
 #[non_exhaustive]
 pub struct LevelPlan {
-    /// Of each level: its filter, and what this costs there.
+    /// For each level: its filter, and its cost there.
     pub levels: BTreeMap<usize, (FilterSpec, Cost)>,
-    /// What all cost.
+    /// The total cost.
     pub cost: Cost,
 }
 
-/// Tables, and what each filter would come to on each of their levels.
+/// Tables, and the cost of each filter on each of their levels.
 ///
 /// ```
 /// use trommel_tuning::{ByLevel, Rules, Visited, Visits};
@@ -88,7 +88,7 @@ pub struct ByLevel {
 }
 
 impl ByLevel {
-    /// Lists what `rules` allow for these tables.
+    /// Lists the choices that `rules` allow for these tables.
     #[must_use]
     pub fn new(rules: &Rules, tables: &[Visited]) -> Self {
         let mut by_level: BTreeMap<usize, Vec<Visited>> = BTreeMap::new();
@@ -131,8 +131,8 @@ impl ByLevel {
         Ok(self.plan(&choices))
     }
 
-    /// The filters of the fewest bytes, or nearly, that cost `most` at most in wasted reads; the
-    /// best that there are, if none does.
+    /// The filters of about the fewest bytes whose wasted reads cost at most `most`; the best
+    /// filters if none meet it.
     #[must_use]
     pub fn cheapest(&self, most: f64) -> LevelPlan {
         let items = self.items();
@@ -143,7 +143,7 @@ impl ByLevel {
         let meets =
             |choices: &[Choice]| choices.iter().map(|choice| choice.rate).sum::<f64>() <= most;
         let mut best = at(Price::FREE);
-        // Positive numbers are ordered as their bits are.
+        // The order of positive floating-point numbers is that of their bits.
         let (mut low, mut high) = (0.0_f64.to_bits(), f64::INFINITY.to_bits());
         while high - low > 1 {
             let middle = low.midpoint(high);
@@ -165,8 +165,8 @@ impl ByLevel {
         self.parts.values().map(item).collect()
     }
 
-    /// Of all filters that are as large and as good as `choice`, that with `wanted` bits per key,
-    /// or the nearest.
+    /// Of all filters that are as large and as good as `choice`, the one with `wanted` bits per
+    /// key, or the nearest.
     fn steady(&self, level: usize, choice: &Choice, wanted: f64) -> FilterSpec {
         if choice.spec == FilterSpec::NONE {
             return choice.spec;
@@ -183,7 +183,7 @@ impl ByLevel {
             tables.iter().for_each(|table| all.join(&table.cost(*spec)));
             all.filter_bytes == choice.bytes && all.wasted_cost <= choice.rate
         };
-        // Bytes grow with the bits: if those beside are others already, there is nothing to choose.
+        // Bytes grow with the bits: if the neighbor differs already, there is no choice.
         let towards = (wanted - chosen).signum();
         if towards == 0 || !of(chosen + towards).is_some_and(|spec| is_as_good(&spec)) {
             return choice.spec;
@@ -217,7 +217,7 @@ fn corners(items: &[Item<'_>], corners: &[usize]) -> Vec<Choice> {
     items.iter().zip(corners).map(|(item, corner)| item.menu.corner(*corner)).collect()
 }
 
-/// What the tables of a level may get, all the same bits: bytes and cost of all together.
+/// The choices for the tables of a level, all with the same bits: total bytes and cost.
 fn menu(rule: &Rule, tables: &[Visited]) -> Menu {
     let (floor, cap) = (rule.floor(), rule.cap());
     let first = (floor.max(LEAST_BITS) * PER_BIT).ceil() as u32;

@@ -1,21 +1,21 @@
-//! The tables whose filters the last bytes decide, chosen exactly.
+//! Chooses exactly for the tables whose filters the last bytes decide.
 //!
-//! Spending by hull edges is right but for the last edge, which does not fit, and leaves bytes
-//! over; and options inside the hull, never best at any price, may be what fits. With many tables
-//! that is little. With few it is much: of two tables of ten keys and a budget for one filter,
-//! greed may filter the wrong one. So the tables whose next or last edge is nearest to the price
+//! Buying hull edges is optimal except for the last edge, which does not fit and leaves bytes over;
+//! and options inside the hull, never best at any price, may fit. With many tables the loss is
+//! small. With few it is large: with two tables of ten keys and a budget for one filter, greedy
+//! buying may filter the wrong one. So the tables whose next or last edge is nearest to the price
 //! are solved together:
 //!
-//! 1. With the price `p`, `sum_i min_j (weight_i * rate_ij + p * bytes_ij) - p * budget` bounds the
-//!    cost of any choice from below. If the solution at hand is within [`NEAR`] of it, it stays: so
-//!    it is wherever a large table can take what is left.
-//! 2. A choice `j` of table `i` that is dearer at the price than the best of `i` raises that bound
-//!    by as much; if beyond the cost of the solution at hand, it is in no better one. This leaves
-//!    few choices for each table.
-//! 3. Take the tables one by one, keeping the *states* that can be reached: bytes and cost, of
-//!    which no state of as few bytes has less cost, and none is ruled out by the bound.
-//! 4. Should there be more than [`MOST_STATES`], keep those of the fewest bytes in as many equal
-//!    strips of cost. It moves the result by at most a strip for each table.
+//! 1. With the price `p`, `sum_i min_j (weight_i * rate_ij + p * bytes_ij) - p * budget` is a lower
+//!    bound of the cost of any choice. If the current solution is within [`NEAR`] of it, it stays:
+//!    this is the case whenever a large table can take the remaining bytes.
+//! 2. A choice `j` of table `i` that costs more at the price than the best of `i` raises that bound
+//!    by the difference. If the bound then exceeds the cost of the current solution, no better
+//!    solution contains the choice. This leaves few choices for each table.
+//! 3. Take the tables one by one, keeping the reachable *states* of bytes and cost that no state of
+//!    at most as many bytes dominates, and that the bound does not rule out.
+//! 4. If there are more than [`MOST_STATES`], keep the one of the fewest bytes in each of as many
+//!    equal intervals of cost. This changes the result by at most one interval for each table.
 //! 5. The state of least cost at the end is the solution.
 //!
 //! Step 3 is Nemhauser and Ullmann's ("Discrete dynamic programming and capital allocation", 1969),
@@ -24,14 +24,14 @@
 use crate::menu::{Choice, Menu};
 use crate::price::Price;
 
-/// Tables that are solved together.
+/// The most tables that are solved together.
 pub(crate) const CORE: usize = 16;
-/// States that are kept.
+/// The most states that are kept.
 const MOST_STATES: usize = 1024;
-/// What a better solution could save at most, as a part of the cost, for it not to be sought.
+/// The relative cost that a better solution must be able to save for the exact search to run.
 const NEAR: f64 = 1e-3;
 
-/// A table, or several that are alike, with all their choices.
+/// A table, or several equal ones, with all their choices.
 #[derive(Debug, Clone)]
 pub(crate) struct Part {
     pub(crate) weight: f64,
@@ -53,14 +53,14 @@ impl Part {
     }
 }
 
-/// What can be reached with some of the parts.
+/// A combination of choices for the first parts.
 #[derive(Debug, Clone, Copy)]
 struct State {
     bytes: u64,
     cost: f64,
-    /// How much dearer it is, at the price, than the best choices.
+    /// Its excess at the price over the best choices.
     extra: f64,
-    /// The state it comes from, and the choice that led here.
+    /// The previous state, and the choice that leads here.
     from: (u32, u32),
 }
 
@@ -109,13 +109,13 @@ pub(crate) fn best(parts: &[Part], budget: u64, price: Price, known: f64) -> Opt
     Some(chosen)
 }
 
-/// The least that a part costs at the price.
+/// The least cost of a part at the price.
 fn cheapest(part: &Part, price: Price) -> f64 {
     let options = part.menu.options().iter();
     options.map(|choice| part.at_price(choice, price)).fold(f64::INFINITY, f64::min)
 }
 
-/// Of `states`, those that none of as few bytes beats, ascending in bytes.
+/// The states that none of at most as many bytes dominates, ascending in bytes.
 fn undominated(mut states: Vec<State>) -> Vec<State> {
     states.sort_unstable_by(|a, b| {
         a.bytes.cmp(&b.bytes).then(a.cost.total_cmp(&b.cost)).then(a.from.cmp(&b.from))
@@ -158,7 +158,7 @@ mod tests {
 
     #[test]
     fn what_fits_beats_what_is_best_for_a_byte() {
-        // The first is the better bargain, and leaves room for nothing else.
+        // The first has the better ratio, but leaves room for nothing else.
         let parts = [part(1.0, &[(0, 1.0), (104, 0.0)]), part(1.3, &[(0, 1.0), (150, 0.0)])];
         let price = Price::new(1.3 / 150.0).unwrap();
         for (budget, bytes) in [(104, [104, 0]), (150, [0, 150]), (254, [104, 150])] {

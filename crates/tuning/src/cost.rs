@@ -1,4 +1,4 @@
-//! What a tree's filters are expected to cost and to save.
+//! The expected cost and savings of a tree's filters.
 
 use std::collections::BTreeMap;
 
@@ -9,7 +9,7 @@ use crate::error::TuningError;
 use crate::tree::{Table, Tree};
 use crate::workload::{Visits, Workload};
 
-/// What filters are expected to do, of one lookup on average.
+/// The expected effect of filters, per lookup on average.
 ///
 /// ```
 /// use trommel_tuning::{Cost, Run, Tree, Workload};
@@ -26,11 +26,11 @@ use crate::workload::{Visits, Workload};
 pub struct Cost {
     /// Tables read that do not have the key.
     pub wasted_reads: f64,
-    /// The same, each at what a wasted read of its level costs.
+    /// The same, weighted by the cost of a wasted read of their level.
     pub wasted_cost: f64,
     /// Bytes of all filters.
     pub filter_bytes: u64,
-    /// Filters asked.
+    /// Filters queried.
     pub filters_asked: f64,
     /// Cache lines touched in them: [`Lines`].
     pub lines: f64,
@@ -40,7 +40,7 @@ impl Cost {
     /// The cost of `filters`, one for each table of `tree` in its order.
     ///
     /// # Errors
-    /// There are not as many filters as tables.
+    /// The number of filters is not the number of tables.
     pub fn of(
         tree: &Tree,
         workload: &Workload,
@@ -56,7 +56,7 @@ impl Cost {
     /// The cost of each level alone, from the top: together they are [`Cost::of`].
     ///
     /// # Errors
-    /// There are not as many filters as tables.
+    /// The number of filters is not the number of tables.
     pub fn by_level(
         tree: &Tree,
         workload: &Workload,
@@ -73,7 +73,7 @@ impl Cost {
         Ok(levels)
     }
 
-    /// The same of all, where there is one of each for every table.
+    /// The total, for one filter per table.
     pub(crate) fn sum(tree: &Tree, visits: &[Visits], filters: &[FilterSpec]) -> Self {
         let mut cost = Self::default();
         for (((_, table), visits), &spec) in tree.tables().zip(visits).zip(filters) {
@@ -82,15 +82,15 @@ impl Cost {
         cost
     }
 
-    /// That of a table (or of all that are alike), which gets so many visits.
+    /// The cost of the filter of a table (or of a group of equal tables) with these visits.
     pub(crate) fn table(table: &Table, visits: &Visits, spec: FilterSpec) -> Self {
         let rate = if table.keys == 0 { 1.0 } else { curve::rate(spec, table.keys) };
         let filter_bytes = curve::bytes(spec, table.keys).saturating_mul(table.alike);
         Self::of_filter(spec, filter_bytes, rate, visits)
     }
 
-    /// That of a filter which is there: so many bytes, of this rate, which gets so many visits.
-    /// What asking it costs follows from `spec`.
+    /// The cost of an existing filter of this size and rate, with these visits. The cost of
+    /// querying it follows from `spec`.
     #[must_use]
     pub fn of_filter(spec: FilterSpec, filter_bytes: u64, rate: f64, visits: &Visits) -> Self {
         let mut cost = Self {
@@ -108,7 +108,7 @@ impl Cost {
         cost
     }
 
-    /// Adds what other filters cost.
+    /// Adds the cost of other filters.
     pub fn join(&mut self, other: &Self) {
         self.wasted_reads += other.wasted_reads;
         self.wasted_cost += other.wasted_cost;

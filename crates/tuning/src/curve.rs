@@ -1,22 +1,22 @@
-//! What a filter costs and how often it errs: real bytes, and the exact rate as near as it can be
-//! had at once.
+//! The size and false positive rate of a filter: real bytes, and the closest fast approximation of
+//! the exact rate.
 //!
-//! The bytes are those of the finished filter, header and rounding to cache lines included
-//! ([`FilterSpec::expected_bytes`]). The rate is a function of the bits per key that these bytes
-//! make, so that rounding counts there too:
+//! The bytes are those of the finished filter, including the header and rounding to cache lines
+//! ([`FilterSpec::expected_bytes`]). The rate is a function of the bits per key that result from
+//! these bytes, so that it includes the rounding:
 //!
-//! | kind | rate | beside the exact sum for so many keys |
+//! | kind | rate | error against the exact sum |
 //! |---|---|---|
 //! | standard | the limit of many keys | 1% off at 200 keys, 0.2% at 1,000 (up to 20 bits a key) |
 //! | blocked | the exact sum below 4,096 keys, then the limit | 0.2% at 10 bits, 1% at 40 |
-//! | paired | the limit of many keys | below 10 bits 1% off at 200 keys; at 23.4, 5% at 300 and 1% at 10,000 |
+//! | paired | the limit of many keys | 1% off at 200 keys below 10 bits; at 23.4, 5% at 300, 1% at 10,000 |
 //! | ribbon | exact | |
 //!
-//! The exact sum of a small paired filter takes milliseconds when its shape is new
-//! ([`trommel_filter::theory`]), and a solver asks for thousands of shapes. The limits of the two
-//! kinds that are cut into blocks are kept as a table of `ln f` at every 1/16 bit from 0.5 to 64,
-//! between which it is read as a line: less than 1 part in 1,000 off. The first question for a kind
-//! fills its table: about a tenth of a second.
+//! The exact sum of a small paired filter takes milliseconds for each new shape
+//! ([`trommel_filter::theory`]), and a solver queries thousands of shapes. The limits of the
+//! blocked and paired kinds are cached as a table of `ln f` at every 1/16 bit from 0.5 to 64, with
+//! linear interpolation: less than 1 part in 1,000 off. The first query of a kind fills its table,
+//! which takes about a tenth of a second.
 
 use std::sync::OnceLock;
 
@@ -25,19 +25,19 @@ use trommel_filter::{FilterKind, FilterSpec};
 
 /// Bytes of a finished filter without keys.
 const HEADER_BYTES: u64 = 64;
-/// Bits per key from which a filter hardly gets better, as its hashes have 64 bits.
+/// Bits per key from which a filter hardly improves, as its hashes have 64 bits.
 const MOST_BITS: f64 = 64.0;
 /// Bits per key below which filters are not built.
 const LEAST_BITS: f64 = 0.5;
 /// Entries of a table for each bit.
 const PER_BIT: f64 = 16.0;
-/// Keys below which the rate of a blocked filter is summed.
+/// Number of keys below which the rate of a blocked filter is summed exactly.
 const FEW_KEYS: u64 = 4096;
 
-/// More keys than any table has; further ones are not counted.
+/// More keys than any table has; further keys are ignored.
 const MOST_KEYS: u64 = 1 << 48;
 
-/// The rate of false positives of a filter of `keys` keys: 1 without a filter, 0 without keys.
+/// The false positive rate of a filter of `keys` keys: 1 without a filter, 0 without keys.
 #[must_use]
 pub fn rate(spec: FilterSpec, keys: u64) -> f64 {
     let keys = keys.min(MOST_KEYS);
@@ -66,7 +66,7 @@ pub fn bytes(spec: FilterSpec, keys: u64) -> u64 {
     if keys == 0 { 0 } else { spec.expected_bytes(keys.min(MOST_KEYS)) }
 }
 
-/// The limit at `bits` bits per key, from a table that is filled when first asked.
+/// The limit at `bits` bits per key, from a table that is filled on first use.
 fn limit(table: &OnceLock<Vec<f64>>, kind: FilterKind, bits: f64) -> f64 {
     let logs = table.get_or_init(|| {
         let entries = ((MOST_BITS - LEAST_BITS) * PER_BIT) as u32;
@@ -79,22 +79,21 @@ fn limit(table: &OnceLock<Vec<f64>>, kind: FilterKind, bits: f64) -> f64 {
     (logs[entry] + way * (logs[entry + 1] - logs[entry])).exp().min(1.0)
 }
 
-/// Cache lines that a lookup touches in a filter: `absent` for a key that is not in it and is
-/// denied, `present` for one that passes.
+/// Cache lines that a lookup touches in a filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Lines {
-    /// For a key that is denied.
+    /// For a key that the filter denies.
     pub absent: f64,
     /// For a key that passes.
     pub present: f64,
 }
 
 impl Lines {
-    /// The lines of a filter that is larger than the cache: one for each probe of a standard
-    /// filter, which are made two at once until one finds a clear bit, as half of them are; one of
-    /// a blocked filter; of a paired one the primary, and the partner with the chance that all of
-    /// the primary's bits are set; and of a ribbon one for every two columns, as many as bits per
-    /// key, and one more, of which a denied key touches 3.
+    /// The lines of a filter that is larger than the cache. A standard filter has one for each
+    /// probe, made two at a time until one finds a clear bit, as half of them do. A blocked filter
+    /// has one. A paired filter has the primary, and the partner with the probability that all of
+    /// the primary's bits are set. A ribbon has one for every two columns, of which there are as
+    /// many as bits per key, and one more; a denied key touches 3.
     #[must_use]
     pub fn of(spec: FilterSpec) -> Self {
         let bits = spec.bits_per_key();
@@ -109,7 +108,7 @@ impl Lines {
                 (1.0 + (-half).exp2(), 2.0)
             }
             FilterKind::Ribbon => {
-                // A column is 16 bytes, in each of two blocks of slots that lie side by side.
+                // A column is 16 bytes, in each of two adjacent blocks of slots.
                 let present = bits / 2.0 + 1.0;
                 (present.min(3.0), present)
             }
@@ -119,8 +118,8 @@ impl Lines {
     }
 }
 
-/// Probes that a standard filter makes on average for a key that it denies: `probes` at most, two
-/// at once, each of which finds a set bit with a chance of one half. 8/3 where there are many.
+/// The mean number of probes that a standard filter makes for a denied key: `probes` at most, two
+/// at a time, each of which finds a set bit with probability one half. 8/3 if there are many.
 fn probes_until_denied(probes: u32) -> f64 {
     let (mut made, mut reached, mut left) = (0.0, 1.0, probes);
     while left > 0 {

@@ -1,14 +1,14 @@
-//! What the arithmetic refuses.
+//! The errors of this crate.
 
 use std::fmt;
 
-/// Why there is no answer. Printed, it says what to give instead.
+/// Why there is no result. The message says what to pass instead.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub enum TuningError {
-    /// A number that must lie within bounds does not; it may be no number at all.
+    /// A number is out of bounds, or NaN.
     OutOfRange {
-        /// What it is, as in "the share of lookups that miss".
+        /// The name of the number, as in "the share of lookups that miss".
         what: &'static str,
         /// The number.
         value: f64,
@@ -17,20 +17,21 @@ pub enum TuningError {
     },
     /// The floors of the rules take more bytes than the budget has.
     BelowFloors {
-        /// Bytes that the smallest filters take that the rules allow.
+        /// Bytes of the smallest filters that the rules allow.
         needed: u64,
-        /// Bytes that there are.
+        /// Bytes of the budget.
         budget: u64,
     },
     /// A rule that no filter can meet.
     Rule(String),
-    /// A text that is no budget.
+    /// A text that is not a budget.
     Budget(String),
-    /// As many filters as tables are needed, in the tree's order.
+    /// The number of filters differs from the number of tables. There must be one for each, in the
+    /// tree's order.
     Count {
         /// Tables of the tree.
         tables: usize,
-        /// Filters that were given.
+        /// Filters passed.
         given: usize,
     },
 }

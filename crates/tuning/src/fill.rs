@@ -1,8 +1,8 @@
-//! The bytes that are left, spent on fractions of a bit.
+//! Spends the remaining bytes on fractions of a bit.
 //!
-//! Options lie an eighth of a bit apart; a spec is kept to a thousandth. So the table to which the
-//! bytes left over are worth most, all of them, gets them; then the next, until no table's filter
-//! can grow by a cache line.
+//! Options are an eighth of a bit apart; a spec has a resolution of a thousandth. So the table that
+//! gains most from all of the remaining bytes gets them; then the next, until no table's filter can
+//! grow by a cache line.
 
 use trommel_filter::FilterSpec;
 
@@ -29,7 +29,7 @@ impl Slot<'_> {
         self.weight * rate
     }
 
-    /// The best filter that takes up to `more` bytes more.
+    /// The best filter that takes at most `more` additional bytes.
     fn grown(self, more: u64) -> Self {
         let keys = self.table.keys;
         let room = self.bytes().saturating_add(more) / self.table.alike.max(1);
@@ -49,7 +49,7 @@ impl Slot<'_> {
     }
 }
 
-/// Spends on `slots`, so that they take `budget` bytes at most; they do so before.
+/// Spends the rest of `budget` on `slots`, which must fit it and still do afterwards.
 pub(crate) fn fill(slots: &mut [Slot<'_>], budget: u64) {
     let taken = slots.iter().map(Slot::bytes).fold(0, u64::saturating_add);
     let mut left = budget.saturating_sub(taken);
@@ -68,8 +68,8 @@ pub(crate) fn fill(slots: &mut [Slot<'_>], budget: u64) {
     }
 }
 
-/// The last number from `least` to `most` for which `holds`, which it does for `least` and for all
-/// before the last.
+/// The last number from `least` to `most` for which `holds` is true. It must be true for `least`,
+/// and for all numbers before the last.
 pub(crate) fn last_that(least: u32, most: u32, holds: impl Fn(u32) -> bool) -> u32 {
     let (mut low, mut high) = (least, most);
     while low < high {

@@ -1,31 +1,31 @@
-//! Filters that are there already: which to do without, where not all of them may be held.
+//! Existing filters: which ones to drop if not all of them fit in memory.
 
-/// A filter as it was built.
+/// An existing filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Held {
-    /// What the reads in vain of its table would cost without it:
+    /// The cost of its table's wasted reads without a filter:
     /// [`Visits::weight`](crate::Visits::weight).
     pub weight: f64,
-    /// Bytes that it takes in memory; 0 without a filter.
+    /// Bytes of memory; 0 without a filter.
     pub bytes: u64,
-    /// Its own rate of false positives; 1 without a filter.
+    /// Its own false positive rate; 1 without a filter.
     pub rate: f64,
 }
 
 impl Held {
-    /// What it saves for a byte.
+    /// The cost saved per byte.
     #[must_use]
     pub fn worth(&self) -> f64 {
         self.weight * (1.0 - self.rate) / self.bytes.max(1) as f64
     }
 }
 
-/// Filters to do without, that those left take at most `budget` bytes: the places in `held`, what
-/// is worth least for its bytes first. A table whose filter is dropped answers "maybe".
+/// The filters to drop so that the others take at most `budget` bytes: their indexes in `held`, in
+/// ascending order of worth per byte. A table without its filter answers "maybe".
 ///
-/// 1. Drop what is worth least for a byte, until the others fit.
-/// 2. Take back, the best first, what has room all the same: the last one dropped may have been
-///    much larger than the rest of what had to go.
+/// 1. Drop the filters worth least per byte, until the others fit.
+/// 2. Restore dropped filters that fit after all, the best first: the last one dropped may have
+///    been much larger than the excess.
 ///
 /// ```
 /// use trommel_tuning::{Held, to_drop};

@@ -1,9 +1,9 @@
-//! Filters for many tables of many trees, one by one, at ever other prices.
+//! Filters for many tables of many trees, one at a time, at varying prices.
 //!
-//! Making a menu costs a hundred times what choosing from it does, so tables of nearly as many keys
-//! under the same rule share one: it is made for their keys with all but the first seven bits
-//! cleared, scaled, and kept for the next tree. The filter is that of [`Solver::choose`] but for
-//! less than a part in 64 of its bytes.
+//! Making a menu costs a hundred times as much as choosing from it, so tables of nearly the same
+//! number of keys under the same rule share one. It is made for their number of keys with all but
+//! the first seven bits cleared, scaled, and cached for later trees. The filter differs from that
+//! of [`Solver::choose`] by less than a part in 64 of its bytes.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -18,16 +18,16 @@ use crate::solver::{Problem, Solver, menu_of};
 use crate::tree::Tree;
 use crate::workload::Workload;
 
-/// Bits of a number of keys that tell menus apart.
+/// Leading bits of a number of keys that distinguish menus.
 const KEY_BITS: u32 = 7;
-/// Menus that are kept: of 3 to 6 KiB each, as listed with a cap of 40 bits.
+/// The most menus to cache, of 3 to 6 KiB each with a cap of 40 bits.
 const MOST_MENUS: usize = 512;
 
-/// Menus that were made, for whoever asks next in this process: of a store that is opened again, or
-/// of another. Some 3 MiB at most, since all are let go when there are 512.
+/// Menus cached for this process, whichever store uses them next. At most some 3 MiB: when there
+/// are 512, all are dropped.
 #[derive(Debug)]
 struct Menus {
-    /// By rule and by keys; of rules there are few.
+    /// By rule and by keys. There are few rules.
     known: Vec<(Rule, HashMap<u64, Arc<Menu>>)>,
     count: usize,
 }
@@ -55,14 +55,14 @@ impl Menus {
     }
 }
 
-/// The menu of `keys` keys under `rule`, the corners of its hull: of those `kept`, or it is from
-/// now on.
+/// The menu of `keys` keys under `rule`, with only the corners of its hull: from the cache, or
+/// added to it.
 fn menu(kept: &Mutex<Menus>, rule: &Rule, keys: u64) -> Arc<Menu> {
     let menus = || kept.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(menu) = menus().get(rule, keys) {
         return menu;
     }
-    // Made without the lock: two threads may make the same one, none waits for another's.
+    // Made without the lock: two threads may make the same one, but none waits for another.
     let menu = Arc::new(Menu::new(rule, keys).hull());
     menus().keep(rule, keys, Arc::clone(&menu));
     menu
@@ -73,9 +73,9 @@ fn kept_menu(rule: &Rule, keys: u64) -> Arc<Menu> {
 }
 
 impl Solver {
-    /// As [`price`](Self::price), of menus that are kept: what they buy at it fits `budget` in real
-    /// bytes. Where one table of many that are alike could have more, a share of them is offered
-    /// it.
+    /// Like [`price`](Self::price), with cached menus: the choices at this price fit `budget` in
+    /// real bytes. If one of many equal tables could have more, a share of them is offered a lower
+    /// price.
     ///
     /// # Errors
     /// [`TuningError::BelowFloors`].
@@ -88,7 +88,7 @@ impl Solver {
         Problem::new(self.rules(), tree, workload, near_menu_of, kept_menu).offer(budget)
     }
 
-    /// As [`choose`](Self::choose), but for a part in 64 of the bytes, of menus that are kept.
+    /// Like [`choose`](Self::choose), to within a part in 64 of the bytes, with cached menus.
     #[must_use]
     pub fn choose_near(&self, level: usize, keys: u64, weight: f64, price: Price) -> FilterSpec {
         let (menu_keys, scale) = near_menu_of(keys);
@@ -97,7 +97,7 @@ impl Solver {
     }
 }
 
-/// As [`menu_of`], with few different numbers of keys.
+/// Like [`menu_of`], with few distinct numbers of keys.
 fn near_menu_of(keys: u64) -> (u64, f64) {
     let (menu_keys, _) = menu_of(rounded(keys));
     (menu_keys, if menu_keys == 0 { 1.0 } else { keys as f64 / menu_keys as f64 })
@@ -131,7 +131,7 @@ mod tests {
                         solver.choose(2, keys, weight, price),
                     );
                     let (near, exact) = (bytes(near, keys), bytes(exact, keys));
-                    // A cache line is what small filters are rounded to.
+                    // Small filters are rounded to a cache line.
                     assert!(near.abs_diff(exact) <= exact / 32 + 64, "{keys}: {near}, {exact}");
                     differ += u64::from(near > 0);
                 }
@@ -167,7 +167,7 @@ mod tests {
         }
     }
 
-    /// Tables that are alike, each a choice of its own: what some are offered a lower price for.
+    /// Equal tables as separate choices: some of them are offered a lower price.
     #[test]
     fn alike_tables_spend_what_a_step_of_all_would_not() {
         let mut random = fastrand::Rng::with_seed(9);
@@ -189,7 +189,7 @@ mod tests {
                 let (mut spent, mut wasted, mut flat) = (0, 0.0, 0.0);
                 for ((level, table), visits) in tree.tables().zip(&visits) {
                     let weight = visits.weight() / table.alike as f64;
-                    // Numbers of files, as they come.
+                    // Consecutive file numbers.
                     let first = random.u64(..1 << 40);
                     for number in first..first + table.alike {
                         let filter =

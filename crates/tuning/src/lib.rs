@@ -1,29 +1,29 @@
-//! The shape of a tree in, filter bits per table out. Pure arithmetic: no files, no clocks, no
-//! store.
+//! Computes the filter bits of each table from the shape of a tree. Pure arithmetic: no files, no
+//! clocks, no store.
 //!
-//! An LSM tree's filters compete for memory. The last level has nine tenths of the keys, so that a
-//! bit per key costs most there, yet a lookup of a missing key goes through every level once: the
-//! same read is saved for a tenth of the bytes one level up. This crate says what given filters
-//! waste ([`Cost`]), which filters waste least for a number of bytes ([`Solver`]), what a byte is
-//! worth then ([`Price`]), which filters to do without ([`to_drop`]), and the shape of trees that
-//! are not there ([`Shape`]).
+//! An LSM tree's filters compete for memory. The last level has nine tenths of the keys, so a bit
+//! per key costs most there. But a lookup of a missing key searches every level once: one level up,
+//! the same read is saved for a tenth of the bytes. This crate computes the waste of given filters
+//! ([`Cost`]), the filters of least waste for a number of bytes ([`Solver`]), the worth of a byte
+//! then ([`Price`]), the filters to drop ([`to_drop`]), and the shape of hypothetical trees
+//! ([`Shape`]).
 //!
 //! # The model
 //! 1. A [`Tree`] is a list of sorted runs, newest first, of tables with keys and reach.
-//! 2. A [`Workload`] says how many lookups miss, where the others find their keys, and what a
-//!    wasted read costs on each level. Of both follows the weight of each table: what its reads in
-//!    vain cost, had it no filter.
-//! 3. A filter of rate `f` makes that `weight * f`, and takes bytes. Rates and bytes are those of
-//!    real filters ([`rate`], [`bytes`]).
+//! 2. A [`Workload`] is the share of lookups that miss, the distribution of the hits, and the cost
+//!    of a wasted read on each level. A tree and a workload determine the weight of each table: the
+//!    cost of its wasted reads without a filter.
+//! 3. A filter of rate `f` reduces that to `weight * f`, and takes bytes. Rates and bytes are those
+//!    of real filters ([`rate`], [`bytes`]).
 //!
-//! What is not modelled: the block cache (but in what a wasted read is said to cost), hot keys that
-//! are not there, the time to build filters, and the time to ask them, which is told
-//! ([`Cost::lines`]) and not priced.
+//! Not modeled: the block cache (except in the cost of a wasted read), hot keys that are absent,
+//! the time to build filters, and the time to query them, which is reported ([`Cost::lines`]) but
+//! not priced.
 //!
 //! # Reading order
 //! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `kept`
-//! for many tables, `by_level` for policies that say one filter for a level; `held` for a store
-//! that lives, `shape` for one that is not there.
+//! for many tables, `by_level` for policies with one filter per level; `held` for a live store,
+//! `shape` for a hypothetical one.
 
 #![forbid(unsafe_code)]
 
@@ -59,13 +59,13 @@ pub use solver::{Plan, Solver};
 pub use tree::{Run, Table, Tree};
 pub use workload::{Visits, Workload};
 
-/// Reads that a lookup of a missing key is expected to waste, in all tables of a tree: the sum of
-/// how likely its key falls into a table's range, times the rate of that table's filter (1 without
-/// one).
+/// The expected wasted reads of a lookup of a missing key, in all tables of a tree: the sum of the
+/// probability that its key falls into a table's range, times the rate of that table's filter (1
+/// without one).
 ///
-/// Where each run of the tree covers all keys, this is the sum of the runs' false-positive rates
-/// (Dayan, Athanassoulis, Idreos: "Monkey", SIGMOD 2017, equation 3). A run that covers only a
-/// part of them, as a level does that has just begun to fill, wastes as much less.
+/// If each run of the tree covers all keys, this is the sum of the runs' false positive rates
+/// (Dayan, Athanassoulis, Idreos: "Monkey", SIGMOD 2017, equation 3). A run that covers only a part
+/// of them, such as a level that has just begun to fill, wastes proportionally less.
 ///
 /// ```
 /// let halves = [(0.5, 0.02), (0.5, 0.04)];
@@ -73,6 +73,6 @@ pub use workload::{Visits, Workload};
 /// assert!((wasted - 0.04).abs() < 1e-12);
 /// ```
 pub fn wasted_reads_per_miss(reach_and_rate: impl IntoIterator<Item = (f64, f64)>) -> f64 {
-    // Not `sum`, which makes -0 of no tables.
+    // Not `sum`, which returns -0 for no tables.
     reach_and_rate.into_iter().fold(0.0, |wasted, (reach, rate)| wasted + reach * rate)
 }

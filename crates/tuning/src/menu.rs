@@ -1,14 +1,15 @@
 //! The filters that a table may get, from the smallest to the largest, and those of them that are
-//! worth their bytes at some price.
+//! best at some price.
 //!
-//! 1. List, for every kind and every eighth of a bit per key that the rule allows, real bytes and
-//!    rate; and no filter, where there is no floor.
-//! 2. Keep those that nothing of as few bytes beats: the *options*, ever larger and ever better.
-//! 3. Of these, keep the corners of the lower convex hull. No other option is the best at any
-//!    price; and the edges between corners give ever less for a byte, so that who spends on the
-//!    best edge first never regrets it.
+//! 1. List real bytes and rate for every kind and every eighth of a bit per key that the rule
+//!    allows; and no filter, if there is no floor.
+//! 2. Keep the *options*: the filters that none of at most as many bytes beats, in ascending size
+//!    and descending rate.
+//! 3. Of these, find the corners of the lower convex hull. No other option is the best at any
+//!    price. The edges between corners have a falling gain per byte, so that buying the best edge
+//!    first is never wrong.
 //!
-//! Spending by hull edges is the known way to solve the continuous form of a knapsack whose items
+//! Spending by hull edges is the standard solution of the continuous form of a knapsack whose items
 //! come in several sizes (Sinha, Zoltners, "The multiple-choice knapsack problem", 1979).
 
 use trommel_filter::FilterSpec;
@@ -18,7 +19,7 @@ use crate::rules::Rule;
 
 /// Options for each bit per key.
 const PER_BIT: f64 = 8.0;
-/// Bits per key of the smallest option that is listed.
+/// Bits per key of the smallest listed option.
 const LEAST_BITS: f64 = 0.5;
 
 /// One filter that a table may get.
@@ -34,9 +35,10 @@ pub(crate) struct Choice {
 pub(crate) struct Menu {
     /// Ascending in bytes, descending in rate, both strictly; never empty.
     options: Vec<Choice>,
-    /// The hull's corners, as indices of options; the first is the first.
+    /// The hull's corners, as indexes of options; the first corner is the first option.
     corners: Vec<usize>,
-    /// How much rate a byte takes away on the edge behind each corner but the last; descending.
+    /// The reduction of the rate per byte on the edge after each corner except the last;
+    /// descending.
     slopes: Vec<f64>,
 }
 
@@ -61,9 +63,9 @@ impl Menu {
         Self::of(choices)
     }
 
-    /// The menu of these choices, of which there is at least one.
+    /// The menu of these choices; there must be at least one.
     pub(crate) fn of(mut choices: Vec<Choice>) -> Self {
-        // Stable: of equals the first listed stays.
+        // Stable: of equal choices, the first one listed is kept.
         choices.sort_by(|a, b| a.bytes.cmp(&b.bytes).then(a.rate.total_cmp(&b.rate)));
         let mut options: Vec<Choice> = Vec::new();
         for choice in choices {
@@ -77,7 +79,7 @@ impl Menu {
         Self { options, corners, slopes }
     }
 
-    /// The same with no other options than the hull's corners: all that is ever bought at a price.
+    /// The same menu with only the hull's corners as options: all that is ever bought at a price.
     pub(crate) fn hull(&self) -> Self {
         let options: Vec<Choice> =
             self.corners.iter().map(|corner| self.options[*corner]).collect();
@@ -94,18 +96,18 @@ impl Menu {
         self.options[self.corners[corner]]
     }
 
-    /// How much rate a byte takes away behind each corner.
+    /// The reduction of the rate per byte after each corner.
     pub(crate) fn slopes(&self) -> &[f64] {
         &self.slopes
     }
 
-    /// The last corner up to which every edge takes away more than `slope` of rate for a byte.
+    /// The last corner up to which every edge reduces the rate by more than `slope` per byte.
     pub(crate) fn corner_at(&self, slope: f64) -> usize {
         self.slopes.partition_point(|edge| *edge > slope)
     }
 }
 
-/// The bits per key that are listed.
+/// The listed bits per key.
 fn sizes(rule: &Rule) -> impl Iterator<Item = f64> {
     let (floor, cap) = (rule.floor(), rule.cap());
     let first = (floor.max(LEAST_BITS) * PER_BIT).ceil() as u32;

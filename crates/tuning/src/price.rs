@@ -1,25 +1,24 @@
-//! The price of a byte, and what to buy at it.
+//! The price of a byte, and the choices that are best at that price.
 //!
 //! With a price `p` a table's best filter is the one of least `weight * rate + p * bytes`,
-//! whatever the other tables get. Of all ways to spend as many bytes as that comes to, none wastes
-//! less (Everett, "Generalized Lagrange multiplier method", 1963). So a budget is met by the least
-//! price at which what is bought fits.
+//! independently of the other tables. No other way to spend the same total of bytes wastes less
+//! (Everett, "Generalized Lagrange multiplier method", 1963). So a budget is met by the lowest
+//! price at which the choices fit.
 //!
-//! 1. A price's best choice is a corner of the menu's hull: the last before which every edge takes
-//!    away more than the price for a byte.
-//! 2. Bytes bought fall as the price rises. Bisect the price, over all numbers that a machine has
-//!    between 0 and infinity, until two neighbours are left: at the lower one too much is bought.
-//! 3. Tables whose corner is the same on both sides are settled, and not looked at again.
-//! 4. At the price itself several edges may be a tie. Buy them in the tree's order while they fit.
+//! 1. The best choice at a price is a corner of the menu's hull: the last corner up to which every
+//!    edge reduces the rate by more than the price per byte.
+//! 2. The bytes bought fall as the price rises. Bisect the price, over all floating-point numbers
+//!    from 0 to infinity, until two neighbors remain: the lower one buys too much.
+//! 3. Tables with the same corner on both sides are settled, and not visited again.
+//! 4. Several edges may be tied at the final price. Buy them in the tree's order while they fit.
 //!
-//! It is what spending greedily by the best edge comes to, without sorting all edges: each table is
-//! looked at once for each bit of the price until it is settled.
+//! The result is that of greedily buying the best edge, without sorting all edges: each table is
+//! visited once for each bit of the price until it is settled.
 
 use crate::error::{TuningError, within};
 use crate::menu::Menu;
 
-/// What a byte of filter must save to be worth it: the expected cost of wasted reads of a lookup,
-/// for a byte.
+/// The saving that a byte of filter must bring, in expected cost of wasted reads per lookup.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Default)]
 pub struct Price(f64);
 
@@ -27,21 +26,21 @@ impl Price {
     /// Bytes cost nothing: every filter that saves anything is bought at its largest.
     pub const FREE: Self = Self(0.0);
 
-    /// A price.
+    /// A price per byte.
     ///
     /// # Errors
-    /// It is negative, or no number. It may be infinite: nothing is bought then.
+    /// It is negative or NaN. It may be infinite: nothing is bought then.
     pub fn new(per_byte: f64) -> Result<Self, TuningError> {
         let bounds = (0.0, f64::INFINITY);
         within("the price of a byte", per_byte, bounds, "0 or more").map(Self)
     }
 
-    /// The price of this number, which is not negative.
+    /// A price, which must not be negative.
     pub(crate) fn at(per_byte: f64) -> Self {
         Self(per_byte)
     }
 
-    /// The number.
+    /// The price per byte.
     #[must_use]
     pub fn per_byte(self) -> f64 {
         self.0
@@ -50,76 +49,77 @@ impl Price {
 
 /// A price for most tables, and a lower one for some.
 ///
-/// Like tables grow by the same step at the same price, all or none of them, and may leave much of
-/// a budget: a step takes a cache line for each, and with ribbons a bit for each key. So a share of
-/// the tables is offered the price at which they do. Which ones their numbers decide, spread evenly
-/// over those that follow each other (multiples of the golden ratio: D. Knuth, "The Art of Computer
-/// Programming", volume 3, section 6.4), so that a table is offered the same again.
+/// Equal tables grow by the same step at the same price, all or none of them, which may leave much
+/// of a budget unspent: a step is a cache line for each table, and with ribbons a bit for each key.
+/// So a share of the tables is offered the price at which they take the step. Their numbers
+/// determine which, spread evenly over consecutive numbers (multiples of the golden ratio: D.
+/// Knuth, "The Art of Computer Programming", volume 3, section 6.4), so that the offer for a table
+/// is stable.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Offer {
     price: Price,
     lower: Price,
-    /// The part of tables that are offered the lower price.
+    /// The share of tables that are offered the lower price.
     share: f64,
 }
 
 impl Offer {
-    /// A price for all.
+    /// One price for all tables.
     #[must_use]
     pub const fn flat(price: Price) -> Self {
         Self { price, lower: price, share: 0.0 }
     }
 
-    /// The price for most: what a byte more would save, about.
+    /// The price for most tables: about the saving of one more byte.
     #[must_use]
     pub const fn price(&self) -> Price {
         self.price
     }
 
-    /// The price for some.
+    /// The price for the others.
     #[must_use]
     pub const fn lower(&self) -> Price {
         self.lower
     }
 
-    /// The part of tables that are offered the lower price, from 0 to 1.
+    /// The share of tables that are offered the lower price, from 0 to 1.
     #[must_use]
     pub const fn share(&self) -> f64 {
         self.share
     }
 
-    /// Whether the table of this number is offered the lower price.
+    /// Whether the table with this number is offered the lower price.
     #[must_use]
     pub fn is_lower_for(&self, number: u64) -> bool {
         let place = number.wrapping_mul(GOLDEN) as f64 / TWO_TO_64;
         place < self.share
     }
 
-    /// The same, with a lower price for a share of the tables.
+    /// The same offer, with a lower price for a share of the tables.
     pub(crate) fn with_lower(self, lower: Price, share: f64) -> Self {
         Self { lower, share, ..self }
     }
 
-    /// What the table of this number is offered.
+    /// The price for the table with this number.
     #[must_use]
     pub fn of(&self, number: u64) -> Price {
         if self.is_lower_for(number) { self.lower } else { self.price }
     }
 }
 
-/// 2 to the 64th by the golden ratio.
+/// 2 to the 64th divided by the golden ratio.
 const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
 const TWO_TO_64: f64 = 18_446_744_073_709_551_616.0;
-/// By this part a price is off what an edge is worth, so that it is taken, or not, whatever sums
-/// were rounded to.
+/// The relative difference of a price from the worth of an edge, so that rounding of sums does not
+/// affect whether it is bought.
 const ROUNDING: f64 = 1e-6;
 
-/// Tables that get one filter, each of the same.
+/// A group of tables with one filter each, all of the same spec.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Item<'a> {
-    /// What their reads in vain cost, of one lookup, without a filter.
+    /// The cost of their wasted reads per lookup, without a filter.
     pub(crate) weight: f64,
-    /// How many times the bytes of the menu they take.
+    /// Their bytes as a multiple of the menu's bytes.
     pub(crate) scale: f64,
     pub(crate) menu: &'a Menu,
 }
@@ -138,14 +138,14 @@ impl Item<'_> {
         self.scale * self.menu.corner(corner).bytes as f64
     }
 
-    /// What the edge behind `corner` saves for a byte; nothing behind the last.
+    /// The saving per byte of the edge after `corner`; 0 after the last.
     pub(crate) fn worth(&self, corner: usize) -> f64 {
         let slope = self.menu.slopes().get(corner).copied().unwrap_or(0.0);
         if self.scale > 0.0 { self.weight * slope / self.scale } else { 0.0 }
     }
 }
 
-/// What a budget buys.
+/// The choices that fit a budget.
 #[derive(Debug)]
 pub(crate) struct Bought {
     pub(crate) price: Price,
@@ -154,26 +154,26 @@ pub(crate) struct Bought {
 }
 
 impl Bought {
-    /// The item whose next edge is worth most, the price at which it is just taken, and the corners
-    /// of all at that price; none, if no edge is left that is worth anything.
+    /// The item whose next edge is worth most, the price at which it is just bought, and the
+    /// corners of all items at that price. `None` if no remaining edge is worth anything.
     pub(crate) fn next(&self, items: &[Item<'_>]) -> Option<(usize, Price, Vec<usize>)> {
         let worth = items.iter().zip(&self.corners).map(|(item, &corner)| item.worth(corner));
         let next = worth.enumerate().max_by(|(_, a), (_, b)| a.total_cmp(b));
         let (nth, worth) = next.filter(|(_, worth)| *worth > 0.0)?;
         let price = Price(self.price.0.min(worth * (1.0 - ROUNDING)));
-        // Others' edges may be worth as much, and the edges behind these.
+        // Other items' edges may be worth as much, and so may the edges after these.
         let corners = items.iter().zip(&self.corners);
         let corners = corners.map(|(item, &corner)| item.corner_at(price).max(corner)).collect();
         Some((nth, price, corners))
     }
 
-    /// A price at which no more is bought than this, whatever sums are rounded to.
+    /// A price at which no more than this is bought, whatever the rounding of sums.
     pub(crate) fn just_above(&self) -> Price {
         Price(self.price.0 * (1.0 + ROUNDING))
     }
 
-    /// The `most` items whose next or last edge is worth nearest to the price, in their order; all,
-    /// if they are not more.
+    /// The `most` items whose next or last edge is worth nearest to the price, in their order; all
+    /// items if there are no more.
     pub(crate) fn nearest(&self, items: &[Item<'_>], most: usize) -> Vec<usize> {
         let mut nearest: Vec<usize> = (0..items.len()).collect();
         if nearest.len() <= most {
@@ -193,14 +193,14 @@ impl Bought {
     }
 }
 
-/// The least price at which what is bought takes `budget` bytes at most, and what is bought. The
-/// first corners are taken even if they do not fit.
+/// The lowest price at which the choices take at most `budget` bytes, and these choices. The first
+/// corners are taken even if they do not fit.
 pub(crate) fn buy(items: &[Item<'_>], budget: f64) -> Bought {
     let mut search = Search::new(items);
     if search.most <= budget {
         return Bought { price: Price::FREE, corners: search.most_corners };
     }
-    // Positive numbers are ordered as their bits are.
+    // The order of positive floating-point numbers is that of their bits.
     let (mut low, mut high) = (0.0_f64.to_bits(), f64::INFINITY.to_bits());
     while high - low > 1 {
         let middle = low.midpoint(high);
@@ -214,20 +214,20 @@ pub(crate) fn buy(items: &[Item<'_>], budget: f64) -> Bought {
     Bought { price: Price(f64::from_bits(high)), corners: search.least_corners }
 }
 
-/// Where the bisection is.
+/// The state of the bisection.
 struct Search<'a> {
     items: &'a [Item<'a>],
     /// Corners at the lowest price that is known to be high enough.
     least_corners: Vec<usize>,
     /// Corners at the highest price that is known to be too low.
     most_corners: Vec<usize>,
-    /// Bytes of those.
+    /// Bytes of `most_corners`.
     most: f64,
-    /// Items whose corners differ still.
+    /// Items whose corners still differ.
     open: Vec<usize>,
-    /// Bytes of the items whose corners do not.
+    /// Bytes of the items whose corners agree.
     settled: f64,
-    /// Corners of the open items at the price that is tried.
+    /// Corners of the open items at the price that is being tried.
     tried: Vec<usize>,
 }
 
@@ -249,7 +249,7 @@ impl<'a> Search<'a> {
         search
     }
 
-    /// Whether what is bought at `price` fits; narrows the open items' corners accordingly.
+    /// Whether the choices at `price` fit; narrows the open items' corners accordingly.
     fn fits_at(&mut self, price: Price, budget: f64) -> bool {
         let items = self.items;
         self.tried.clear();
@@ -276,7 +276,7 @@ impl<'a> Search<'a> {
         });
     }
 
-    /// Buys edges that are worth the price exactly.
+    /// Buys edges that are worth exactly the price.
     fn spend_ties(&mut self, budget: f64) {
         let bytes = |item: usize, corner| self.items[item].bytes(corner);
         let open = self.open.iter().map(|&item| bytes(item, self.least_corners[item]));

@@ -1,10 +1,10 @@
-//! What the solver may choose from, level by level: kinds, floors, caps.
+//! The choices allowed to the solver, level by level: kinds, floors, caps.
 
 use trommel_filter::FilterKind;
 
 use crate::error::{TuningError, within};
 
-/// What may be chosen for a table.
+/// The filters that may be chosen for a table.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Rule {
     kinds: Vec<FilterKind>,
@@ -12,14 +12,14 @@ pub struct Rule {
     cap: f64,
 }
 
-/// Bits per key that are worth their bytes nowhere.
+/// A number of bits per key beyond which filters are never worth their bytes.
 const CAP: f64 = 40.0;
 
 impl Rule {
     /// Filters of these kinds, of up to 40 bits per key, or none.
     ///
-    /// Where a ribbon is among them it wins wherever it is smaller for its rate, which is nearly
-    /// everywhere: time is not priced. Allow it where its time is welcome.
+    /// A ribbon wins whenever it is smaller for its rate, which is nearly always: time is not
+    /// priced. Allow it only where its time is acceptable.
     ///
     /// # Errors
     /// There is no kind, or one that has no bits.
@@ -32,11 +32,11 @@ impl Rule {
         Ok(Self { kinds: kinds.to_vec(), floor: 0.0, cap: CAP })
     }
 
-    /// At least `floor` and at most `cap` bits per key. A floor of 0 allows no filter at all, a cap
-    /// of 0 nothing else.
+    /// At least `floor` and at most `cap` bits per key. A floor of 0 allows having no filter; a cap
+    /// of 0 allows nothing else.
     ///
     /// # Errors
-    /// A bound is neither 0 nor from 0.5 to 64, or the floor above the cap.
+    /// A bound is neither 0 nor from 0.5 to 64, or the floor is above the cap.
     pub fn with_bits(mut self, floor: f64, cap: f64) -> Result<Self, TuningError> {
         for bound in [floor, cap] {
             let least = if bound == 0.0 { 0.0 } else { 0.5 };
@@ -56,7 +56,7 @@ impl Rule {
         &self.kinds
     }
 
-    /// The fewest bits per key; 0 where there may be no filter.
+    /// The fewest bits per key; 0 if having no filter is allowed.
     #[must_use]
     pub fn floor(&self) -> f64 {
         self.floor
@@ -90,14 +90,14 @@ impl Rules {
         Self { everywhere: rule, levels: Vec::new() }
     }
 
-    /// Another rule on `level`.
+    /// Sets another rule for `level`.
     #[must_use]
     pub fn with_level(mut self, level: usize, rule: Rule) -> Self {
         self.levels.push((level, rule));
         self
     }
 
-    /// The rule of `level`: the last that was given.
+    /// The rule of `level`: the last one set.
     #[must_use]
     pub fn of(&self, level: usize) -> &Rule {
         let named = self.levels.iter().rev().find(|(other, _)| *other == level);

@@ -1,38 +1,39 @@
-//! The shape that a tree would have: for stores that are not there.
+//! The shape of a hypothetical tree.
 //!
-//! # What is assumed
-//! 1. Every key is written once, in random order, and nothing is deleted: each key lies in one
-//!    table. Updates that are not yet merged away, and tombstones, come on top.
+//! # Assumptions
+//! 1. Every key is written once, in random order, and nothing is deleted: each key is in one table.
+//!    Obsolete versions that are not yet compacted away, and tombstones, come on top.
 //! 2. An entry takes `key_bytes + value_bytes + overhead_bytes` in a table, times `compressed`. In
 //!    a memtable nothing is compressed, and an entry takes [`MEMTABLE_OVERHEAD`] bytes more than
 //!    key and value.
 //! 3. There are [`Shape::l0_runs`] runs in level 0, each of one full memtable; the memtables
-//!    themselves hold nothing.
-//! 4. Levels are sized as the engine does it: the deepest has no bound; while a level would have to
-//!    hold more than `base_level_bytes`, or twice that where it is not the deepest, one is opened
-//!    above it, for the ratio's part of it and no less than `base_level_bytes`. The topmost has
-//!    grown since it was opened, from nothing to that bound; those between are full; the deepest
-//!    has the rest.
-//! 5. Each run covers all keys, and its tables share it evenly. Tables of the deepest level have
+//!    themselves are empty.
+//! 4. Levels are sized like in the engine: the deepest has no bound. If a level would have to hold
+//!    more than `base_level_bytes`, or twice that if it is not the deepest, another is opened above
+//!    it, for the level's size divided by the ratio and at least `base_level_bytes`. The topmost
+//!    has grown since it was opened, from nothing to that bound; those between are full; the
+//!    deepest has the rest.
+//! 5. Each run covers all keys, and its tables share them evenly. Tables of the deepest level have
 //!    `table_bytes`, those above eight tenths of it: they end where tables of the next level end.
 
 use crate::error::{TuningError, within};
 use crate::tree::{Run, Table, Tree};
 
-/// Bytes that an entry takes in a memtable beside key and value, about: its node, links and number.
+/// Approximate bytes that an entry takes in a memtable in addition to key and value: its node,
+/// links and number.
 pub const MEMTABLE_OVERHEAD: u64 = 56;
-/// How many times the base level's bytes a level that is not the deepest may have to hold before
-/// one is opened above it.
+/// How many times the base level's bytes a level other than the deepest may have to hold before one
+/// is opened above it.
 pub const BASE_LEVEL_GROWTH: u64 = 2;
 /// Levels of a tree below level 0.
 const LEVELS: usize = 6;
-/// Bytes that one thing may have.
+/// The most bytes of any field.
 const MOST_BYTES: f64 = (1_u64 << 50) as f64;
-/// Part of `table_bytes` that tables above the deepest level have.
+/// The fraction of `table_bytes` that tables above the deepest level have.
 const UPPER_TABLES: f64 = 0.8;
 
-/// What makes the shape of a tree. The default is a store of a million keys of 16 bytes with values
-/// of 100, with the engine's own sizes.
+/// The parameters of a tree's shape. The default is a store of a million keys of 16 bytes with
+/// values of 100, with the engine's own sizes.
 ///
 /// ```
 /// use trommel_tuning::Shape;
@@ -50,9 +51,9 @@ pub struct Shape {
     pub key_bytes: u64,
     /// Bytes of a value: 0 to 2^50.
     pub value_bytes: u64,
-    /// Bytes that an entry takes in a table beside both, before it is compressed: 0 to 2^50.
+    /// Bytes that an entry takes in a table in addition to both, before compression: 0 to 2^50.
     pub overhead_bytes: u64,
-    /// Bytes of a table for each byte that it would have uncompressed; above 0, and 1 at most.
+    /// Compressed bytes per uncompressed byte; above 0, and at most 1.
     pub compressed: f64,
     /// Bytes of a memtable: 1 to 2^50.
     pub write_buffer_bytes: u64,
@@ -60,7 +61,7 @@ pub struct Shape {
     pub table_bytes: u64,
     /// Bytes that the topmost level below 0 may hold: 1 to 2^50.
     pub base_level_bytes: u64,
-    /// How many times larger each level is than the one above: 2 to 1000.
+    /// The ratio of a level's size to that of the one above: 2 to 1000.
     pub level_ratio: u64,
     /// Runs in level 0: 0 to 1000.
     pub l0_runs: u64,
@@ -117,7 +118,7 @@ impl Shape {
         Tree::new(runs)
     }
 
-    /// Bytes of an entry in a table, if all numbers make sense.
+    /// Bytes of an entry in a table, if all fields are in range.
     fn checked_entry_bytes(&self) -> Result<f64, TuningError> {
         let bytes = "1 to 2^50";
         for (what, value) in [
@@ -143,12 +144,12 @@ impl Shape {
         Ok((entry * self.compressed).max(1.0))
     }
 
-    /// Bytes of each level below 0, the topmost first, of a tree with so many bytes there.
+    /// Bytes of each level below 0, the topmost first, if they have `bytes` in all.
     fn levels(&self, bytes: f64) -> Vec<f64> {
         let (base, ratio) = (self.base_level_bytes as f64, self.level_ratio as f64);
         let mut upper = Vec::new();
         let mut part = bytes;
-        // What the tree had when the topmost level was opened.
+        // The tree's bytes when the topmost level was opened.
         let mut opened_at = base;
         let mut most = base;
         while part > most && upper.len() + 1 < LEVELS {
@@ -184,7 +185,7 @@ fn even_run(level: usize, keys: u64, entry_bytes: f64, tables: u64) -> Run {
 mod tests {
     use super::*;
 
-    /// Levels of a tree of so many entries of 100 bytes, with their MiB.
+    /// Levels of a tree of `keys` entries of 100 bytes, with their MiB.
     fn levels(keys: u64) -> Vec<(usize, u64)> {
         let shape = Shape { keys, value_bytes: 76, l0_runs: 0, ..Shape::default() };
         let tree = shape.tree().unwrap();
@@ -193,7 +194,7 @@ mod tests {
         tree.runs().iter().map(|run| (run.level, mib(run.keys()))).collect()
     }
 
-    /// Keys whose entries of 100 bytes make so many MiB.
+    /// The number of keys whose entries of 100 bytes make `mib` MiB.
     fn mib(mib: u64) -> u64 {
         (mib << 20) / 100
     }
@@ -204,7 +205,7 @@ mod tests {
         assert_eq!(levels(mib(300)), [(1, 44), (2, 256)], "the upper one has just begun");
         assert_eq!(levels(mib(1500)), [(1, 256), (2, 1244)], "no less than the base level's bytes");
         assert_eq!(levels(mib(5000)), [(1, 500), (2, 4500)], "it may be twice that");
-        // Beyond 5,120 MiB a third is opened; below it the others are full.
+        // Above 5,120 MiB a third is opened; the levels below it are full.
         assert_eq!(levels(mib(5200)), [(1, 80), (2, 520), (3, 4600)]);
         assert_eq!(levels(mib(20_000)), [(1, 256), (2, 2000), (3, 17_744)]);
     }

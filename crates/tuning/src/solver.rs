@@ -1,27 +1,27 @@
-//! A budget of bytes, spent on the filters of a tree so that they waste least.
+//! Spends a budget of bytes on the filters of a tree so that the expected waste is least.
 //!
 //! For table `i` of `n_i` keys and weight `w_i` ([`crate::workload`]), and filters of `b_i` bits
-//! per key, minimise `sum w_i f(b_i)` subject to `sum bytes(n_i, b_i) <= budget`, where `f` is the
-//! rate of the kind itself and `bytes` what its filters really take ([`crate::curve`]). In steps:
+//! per key, minimize `sum w_i f(b_i)` subject to `sum bytes(n_i, b_i) <= budget`, where `f` is the
+//! actual rate of the kind and `bytes` the actual size of its filters ([`crate::curve`]):
 //!
-//! 1. Make a menu for each table ([`crate::menu`]). Tables of 65,536 keys and more share one for
-//!    their level, scaled, since to them a cache line is nothing.
-//! 2. Find the price of a byte at which what is bought fits ([`crate::price`]).
-//! 3. Spend what is left on fractions of a bit ([`crate::fill`]).
-//! 4. Where that does not come near to the bound, solve the tables nearest to that price exactly
+//! 1. Make a menu for each table ([`crate::menu`]). Tables of 65,536 keys and more share a scaled
+//!    one for their level, since a cache line is negligible for them.
+//! 2. Find the price of a byte at which the choices fit ([`crate::price`]).
+//! 3. Spend the remaining bytes on fractions of a bit ([`crate::fill`]).
+//! 4. If the result is not near the bound, solve the tables nearest to that price exactly
 //!    ([`crate::core`]).
-//! 5. If one spec for all tables does better, take that. So the result is never worse than uniform.
+//! 5. If one spec for all tables does better, use that. So the result is never worse than uniform.
 //!
-//! Everything is a function of its arguments: the same tree gets the same filters, on any machine
-//! of the same floating-point arithmetic.
+//! The result is a function of the arguments: the same tree gets the same filters, on any machine
+//! with the same floating-point arithmetic.
 //!
 //! # Bounds
-//! Of a tree of up to 16 tables the result is within a part in 1,000 of the best that there is, or
-//! it is the best choice among all eighths of a bit, as far as 1,024 states can tell choices apart.
-//! Of larger trees the first two steps alone are off by less than one edge of one table's hull. The
-//! work is making the menus, and `O(tables * log(options))` for each bit of the price; a million
-//! tables take some seconds, some dozens a few milliseconds, and with unlucky budgets some tenths
-//! of a second.
+//! For a tree of up to 16 tables the result is within a part in 1,000 of the optimum, or it is the
+//! best choice among all eighths of a bit, as far as 1,024 states can distinguish choices. For
+//! larger trees the first two steps alone are off by less than one edge of one table's hull. The
+//! work is making the menus, and `O(tables * log(options))` for each bit of the price. A million
+//! tables take some seconds, a few dozen some milliseconds, and unlucky budgets some tenths of a
+//! second.
 //!
 //! Source: N. Dayan, M. Athanassoulis, S. Idreos, "Monkey: Optimal Navigable Key-Value Store",
 //! SIGMOD 2017, which solves it for an ideal curve and levels that grow by a fixed ratio.
@@ -42,10 +42,10 @@ use crate::rules::{Rule, Rules};
 use crate::tree::{Table, Tree};
 use crate::workload::{Visits, Workload};
 
-/// Keys from which on tables share a menu: two cache lines are a part in 64 of the smallest filter
-/// listed, and a part in 640 of a usual one.
+/// Keys from which tables share a menu: two cache lines are a part in 64 of the smallest listed
+/// filter, and a part in 640 of a usual one.
 const MANY_KEYS: u64 = 1 << 16;
-/// The keys that their menu is made for.
+/// The number of keys for which their menu is made.
 const MENU_KEYS: u64 = 1 << 20;
 
 /// Filters for a tree.
@@ -54,14 +54,14 @@ const MENU_KEYS: u64 = 1 << 20;
 pub struct Plan {
     /// One for each table, in the tree's order.
     pub filters: Vec<FilterSpec>,
-    /// What a byte more would save, about; [`Price::FREE`] where all filters are as large as the
-    /// rules allow.
+    /// About the saving of one more byte; [`Price::FREE`] if all filters are as large as the rules
+    /// allow.
     pub price: Price,
-    /// What these filters cost.
+    /// The cost of these filters.
     pub cost: Cost,
 }
 
-/// Spends budgets by [`Rules`].
+/// Spends budgets within [`Rules`].
 ///
 /// ```
 /// use trommel_tuning::{Run, Rules, Solver, Tree, Workload};
@@ -85,7 +85,7 @@ pub struct Solver {
 }
 
 impl Solver {
-    /// A solver that keeps to `rules`.
+    /// A solver for `rules`.
     #[must_use]
     pub fn new(rules: Rules) -> Self {
         Self { rules }
@@ -120,8 +120,8 @@ impl Solver {
         }
     }
 
-    /// The price at which what is bought for `tree` fits `budget` bytes: that of
-    /// [`Solver::solve`]'s plan, without the plan, in a small part of the time.
+    /// The price at which the choices for `tree` fit `budget` bytes: the price of
+    /// [`Solver::solve`]'s plan without the plan, in a fraction of the time.
     ///
     /// # Errors
     /// [`TuningError::BelowFloors`].
@@ -134,7 +134,7 @@ impl Solver {
         Ok(Problem::exact(&self.rules, tree, workload).buy(budget)?.price)
     }
 
-    /// The filters of `tree` that waste least with bytes at `price`.
+    /// The filters of `tree` that waste least if bytes cost `price`.
     #[must_use]
     pub fn at_price(&self, tree: &Tree, workload: &Workload, price: Price) -> Plan {
         let problem = Problem::exact(&self.rules, tree, workload);
@@ -143,8 +143,8 @@ impl Solver {
         problem.plan(problem.filters(&corners), price)
     }
 
-    /// The filter of a table of `keys` keys and this weight ([`Visits::weight`]) on `level`,
-    /// with bytes at `price`: the one of least `weight * rate + price * bytes`.
+    /// The filter of a table of `keys` keys and this weight ([`Visits::weight`]) on `level` if
+    /// bytes cost `price`: the one of least `weight * rate + price * bytes`.
     #[must_use]
     pub fn choose(&self, level: usize, keys: u64, weight: f64, price: Price) -> FilterSpec {
         let (menu_keys, scale) = menu_of(keys);
@@ -152,8 +152,8 @@ impl Solver {
         menu.corner(Item { weight, scale, menu: &menu }.corner_at(price)).spec
     }
 
-    /// The best that one spec for all tables does within `budget` bytes: what stores without
-    /// tuning do. Levels whose rule does not allow it get the nearest that it does.
+    /// The best single spec for all tables within `budget` bytes, as in stores without tuning.
+    /// Levels whose rule does not allow it get the nearest allowed one.
     ///
     /// # Errors
     /// [`TuningError::BelowFloors`].
@@ -186,7 +186,7 @@ impl Solver {
         best.ok_or(TuningError::BelowFloors { needed, budget })
     }
 
-    /// The kinds that the rules of the tree's levels name.
+    /// The kinds in the rules of the tree's levels.
     fn kinds(&self, tree: &Tree) -> Vec<FilterKind> {
         let levels = tree.runs().iter().map(|run| self.rules.of(run.level));
         let mut kinds: Vec<FilterKind> =
@@ -197,8 +197,8 @@ impl Solver {
     }
 }
 
-/// The filter of `kind` with the bits nearest to `millibits` that `rule` allows; of its first kind,
-/// if it does not allow that.
+/// The filter of `kind` with the bits nearest to `millibits` that `rule` allows; of the rule's
+/// first kind if `kind` is not allowed.
 fn nearest(rule: &Rule, kind: FilterKind, millibits: u32, keys: u64) -> FilterSpec {
     let kind = if rule.kinds().contains(&kind) { kind } else { rule.kinds()[0] };
     let bits = (f64::from(millibits) / 1000.0).clamp(rule.floor(), rule.cap());
@@ -216,8 +216,8 @@ fn total_bytes<'a>(filters: impl Iterator<Item = (&'a Table, FilterSpec)>) -> u6
     filters.map(bytes).fold(0, u64::saturating_add)
 }
 
-/// For how many keys the menu is made that a table of `keys` keys chooses from, and how many times
-/// as many it has.
+/// The number of keys for which the menu of a table of `keys` keys is made, and the ratio of the
+/// table's keys to that number.
 pub(crate) fn menu_of(keys: u64) -> (u64, f64) {
     if keys < MANY_KEYS { (keys, 1.0) } else { (MENU_KEYS, keys as f64 / MENU_KEYS as f64) }
 }
@@ -229,7 +229,7 @@ pub(crate) struct Problem<'a> {
     tables: Vec<(usize, Table)>,
     visits: Vec<Visits>,
     menus: Vec<Arc<Menu>>,
-    /// Of each table: its menu, and how many times that menu's bytes it takes.
+    /// For each table: its menu, and its bytes as a multiple of the menu's.
     menu_of: Vec<(usize, f64)>,
 }
 
@@ -239,7 +239,8 @@ impl<'a> Problem<'a> {
         Self::new(rules, tree, workload, menu_of, |rule, keys| Arc::new(Menu::new(rule, keys)))
     }
 
-    /// With menus of `make`, for as many keys, and times as many, as `menu_of` says.
+    /// With menus from `make`; `menu_of` returns the menu's number of keys, and the ratio of the
+    /// table's keys to it.
     pub(crate) fn new(
         rules: &'a Rules,
         tree: &'a Tree,
@@ -289,14 +290,14 @@ impl<'a> Problem<'a> {
         total_bytes(self.tables.iter().map(|(_, table)| table).zip(filters.iter().copied()))
     }
 
-    /// What `budget` buys in real bytes.
+    /// The choices for `budget`, in real bytes.
     pub(crate) fn buy(&self, budget: u64) -> Result<Bought, TuningError> {
         let items = self.items();
         let least = self.total_bytes(&self.filters(&vec![0; items.len()]));
         if least > budget {
             return Err(TuningError::BelowFloors { needed: least, budget });
         }
-        // Scaled menus know of no header and no rounding, of which all tables have some.
+        // Scaled menus include no header and no rounding, which every table has.
         let mut target = budget as f64;
         loop {
             let bought = buy(&items, target);
@@ -309,21 +310,21 @@ impl<'a> Problem<'a> {
         }
     }
 
-    /// What `budget` is spent by, table by table.
+    /// The price at which single tables spend `budget`.
     pub(crate) fn offer(&self, budget: u64) -> Result<Offer, TuningError> {
         let bought = self.buy(budget)?;
         let flat = Offer::flat(bought.just_above());
         let Some((nth, lower, corners)) = bought.next(&self.items()) else { return Ok(flat) };
         let bytes = self.total_bytes(&self.filters(&bought.corners));
         let more = self.total_bytes(&self.filters(&corners)).saturating_sub(bytes);
-        // Of few tables only so many as fit: half a table cannot be had.
+        // Only whole tables: a fraction of a table cannot take the step.
         let alike = self.tables[nth].1.alike.max(1) as f64;
         let tables = ((budget - bytes) as f64 / more.max(1) as f64 * alike).floor();
         Ok(if tables > 0.0 { flat.with_lower(lower, (tables / alike).min(1.0)) } else { flat })
     }
 
-    /// Spends what is left on the tables whose next or last edge is nearest to the price, and
-    /// solves these exactly where that does not come near to the bound.
+    /// Spends the remaining bytes on the tables whose next or last edge is nearest to the price,
+    /// and solves these exactly if the result is not near the bound.
     fn improve(&self, bought: &Bought, filters: &mut [FilterSpec], budget: u64) {
         if bought.price == Price::FREE {
             return;

@@ -1,25 +1,25 @@
-//! The shape of a tree: what a lookup may have to go through.
+//! The shape of a tree: the tables that a lookup may have to search.
 //!
-//! A tree is a list of sorted *runs*, newest first. A lookup asks them in this order, in each the
-//! one table whose range its key falls into, and stops at the first that has the key. Level 0 of a
-//! store is several runs of one table each; a deeper level is one run of many tables.
+//! A tree is a list of sorted *runs*, newest first. A lookup searches them in this order, in each
+//! only the table whose range contains its key, and stops at the first that has the key. Level 0 of
+//! a store is several runs of one table each; a deeper level is one run of many tables.
 
 use crate::error::{TuningError, within};
 
-/// A table, or several that are alike: they lie side by side in one run and get the same filter.
+/// A table, or several equal ones in one run that get the same filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Table {
     /// Distinct keys of one such table.
     pub keys: u64,
     /// Bytes of its data.
     pub bytes: u64,
-    /// How likely a lookup's key falls into its key range, 0 to 1.
+    /// The probability that a lookup's key falls into its key range, 0 to 1.
     pub reach: f64,
-    /// How many such tables there are.
+    /// The number of such tables.
     pub alike: u64,
 }
 
-/// Tables whose key ranges do not meet.
+/// Tables with disjoint key ranges.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Run {
     /// 0, or 1 for the first level below that holds data, and so on.
@@ -67,12 +67,13 @@ impl Tree {
         &self.runs
     }
 
-    /// All tables with their levels, run after run: the order of every list of filters here.
+    /// All tables with their levels, run after run: the order of every list of filters in this
+    /// crate.
     pub fn tables(&self) -> impl Iterator<Item = (usize, &Table)> {
         self.runs.iter().flat_map(|run| run.tables.iter().map(|table| (run.level, table)))
     }
 
-    /// Keys of all tables: a key that lies in two is counted twice, since two filters hold it.
+    /// Keys of all tables. A key in two tables counts twice, since two filters hold it.
     #[must_use]
     pub fn keys(&self) -> u64 {
         self.runs.iter().map(Run::keys).fold(0, u64::saturating_add)

@@ -1,20 +1,21 @@
-//! What is looked up, and what a read in vain costs.
+//! The distribution of lookups, and the cost of a wasted read.
 //!
-//! Of all lookups a share `z` finds nothing, and goes through every run. The others stop at the run
-//! that has their key, and read in vain only above it. So a table of run `i` is asked in vain by
+//! A share `z` of all lookups finds nothing, and searches every run. The others stop at the run
+//! that has their key, and waste reads only on newer runs. So the share of all lookups that reach a
+//! table of run `i` and do not find their key there is
 //!
 //! ```text
-//! reach * (z + (1 - z) * P(the key lies in a run behind i))
+//! reach * (z + (1 - z) * P(the key is in a run older than i))
 //! ```
 //!
-//! of all lookups, where `reach` is how likely a key falls into the table's range, hits and misses
-//! being spread alike. That, times what a wasted read costs on its level, is the table's *weight*:
-//! with a filter of rate `f` it is expected to waste `weight * f`.
+//! where `reach` is the probability that a key falls into the table's key range, for hits and
+//! misses alike. This share, times the cost of a wasted read on its level, is the table's *weight*:
+//! with a filter of rate `f` its expected waste is `weight * f`.
 
 use crate::error::{TuningError, within};
 use crate::tree::Tree;
 
-/// What is looked up.
+/// The distribution of lookups.
 ///
 /// ```
 /// use trommel_tuning::Workload;
@@ -27,20 +28,20 @@ use crate::tree::Tree;
 #[derive(Debug, Clone, PartialEq)]
 pub struct Workload {
     misses: f64,
-    /// Share of the hits that each level answers; empty where hits lie as keys do.
+    /// Share of the hits that each level answers; empty if hits are distributed like keys.
     hits: Vec<f64>,
-    /// What a wasted read costs on each level; 1 on levels not named.
+    /// The cost of a wasted read on each level; 1 on levels not named.
     read_costs: Vec<f64>,
 }
 
-/// A wasted read can cost this much at most, and a level count as many hits.
+/// The most that a wasted read can cost, and the most hits of a level.
 const MOST: f64 = 1e12;
 /// The deepest level that can have a cost of its own.
 const DEEPEST: usize = 1000;
 
 impl Workload {
     /// Lookups of which the share `misses` finds nothing, and the others find every key equally
-    /// often; a wasted read costs 1 on every level.
+    /// often. A wasted read costs 1 on every level.
     ///
     /// # Errors
     /// `misses` is not from 0 to 1.
@@ -49,9 +50,9 @@ impl Workload {
         Ok(Self { misses, hits: Vec::new(), read_costs: Vec::new() })
     }
 
-    /// Hits that lie where they were measured: entry `i` is how many level `i` answered, in any
-    /// unit. Runs of one level share by their keys. Levels that the tree does not have count
-    /// nothing.
+    /// Sets a measured distribution of hits: entry `i` is the number of hits on level `i`, in any
+    /// unit. Runs of one level share them in proportion to their keys. Levels that the tree does
+    /// not have are ignored.
     ///
     /// # Errors
     /// An entry is not from 0 to 1e12.
@@ -63,8 +64,8 @@ impl Workload {
         Ok(self)
     }
 
-    /// A wasted read of `level` costs `cost`, in any unit that all levels share: the share of reads
-    /// that miss the block cache, say, or microseconds.
+    /// Sets the cost of a wasted read on `level`, in any unit that all levels share: for example
+    /// the share of reads that miss the block cache, or microseconds.
     ///
     /// # Errors
     /// `cost` is not from 0 to 1e12, or `level` beyond 1000.
@@ -84,13 +85,13 @@ impl Workload {
         self.misses
     }
 
-    /// What a wasted read of `level` costs.
+    /// The cost of a wasted read on `level`.
     #[must_use]
     pub fn read_cost(&self, level: usize) -> f64 {
         self.read_costs.get(level).copied().unwrap_or(1.0)
     }
 
-    /// What comes to each table of `tree`, in its order.
+    /// The visits of each table of `tree`, in its order.
     #[must_use]
     pub fn visits(&self, tree: &Tree) -> Vec<Visits> {
         let shares = self.shares(tree);
@@ -108,7 +109,7 @@ impl Workload {
         visits
     }
 
-    /// Where the hits lie.
+    /// The distribution of the hits over the runs.
     fn shares(&self, tree: &Tree) -> Shares {
         let keys = |level: usize| {
             let runs = tree.runs().iter().filter(move |run| run.level == level);
@@ -133,7 +134,7 @@ impl Workload {
 /// The share of the hits that each run answers.
 struct Shares {
     of: Vec<f64>,
-    /// The sum of those of all runs behind it.
+    /// The sum of the shares of all older runs.
     behind: Vec<f64>,
 }
 
@@ -151,19 +152,19 @@ impl Shares {
     }
 }
 
-/// What comes to a table (or to all that are alike), of one lookup, on average.
+/// The mean visits per lookup of a table (or of a group of equal tables).
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Visits {
-    /// Lookups that come to it for a key that it does not have.
+    /// Lookups that reach the table for a key that it does not have.
     pub in_vain: f64,
     /// Lookups that find their key in it.
     pub hits: f64,
-    /// What a read costs that finds nothing.
+    /// The cost of a read that finds nothing.
     pub read_cost: f64,
 }
 
 impl Visits {
-    /// What its reads in vain would cost without a filter.
+    /// The cost of its wasted reads without a filter.
     #[must_use]
     pub fn weight(&self) -> f64 {
         self.in_vain * self.read_cost

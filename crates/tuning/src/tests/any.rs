@@ -1,4 +1,4 @@
-//! Trees drawn by a seed, and trees that are degenerate.
+//! Random trees drawn from a seed, and degenerate trees.
 
 use crate::*;
 use trommel_filter::{FilterKind, FilterSpec};
@@ -68,7 +68,7 @@ fn large_tables_take_what_is_left() {
             let budget = (tree.keys() as f64 * bits / 8.0) as u64;
             let plan = solver.solve(&tree, &workload, budget).unwrap();
             assert!(budget - plan.cost.filter_bytes < 300, "{bits}: {plan:?} of {budget}");
-            // Of two equal tables neither should have more.
+            // Neither of two equal tables should have more.
             let uniform = solver.uniform(&tree, &workload, budget).unwrap();
             assert!(plan.cost.wasted_cost <= uniform.cost.wasted_cost, "{bits}: {plan:?}");
         }
@@ -84,7 +84,7 @@ fn a_price_buys_what_its_budget_buys() {
         let price = Price::new(10.0_f64.powf(-4.0 - 10.0 * random.f64())).unwrap();
         let bought = solver.at_price(&tree, &workload, price);
         let solved = solver.solve(&tree, &workload, bought.cost.filter_bytes).unwrap();
-        // What is bought at a price is the best for its bytes, up to the rounding of large filters.
+        // The choices at a price are the best for their bytes, up to the rounding of large filters.
         assert!(solved.cost.wasted_cost <= bought.cost.wasted_cost * 1.001);
         assert!(solved.cost.wasted_cost >= bought.cost.wasted_cost * 0.99);
         for (((level, table), visits), spec) in

@@ -1,4 +1,4 @@
-//! The ideal curve, `f(b) = e^(-b ln(2)^2)`, for which the optimum is known in two other ways.
+//! The ideal curve, `f(b) = e^(-b ln(2)^2)`, whose optimum is known in two other ways.
 
 use crate::Workload;
 use crate::menu::{Choice, Menu};
@@ -8,12 +8,12 @@ use trommel_filter::FilterSpec;
 use super::{random_tree, tree};
 
 const LN_2_SQUARED: f64 = std::f64::consts::LN_2 * std::f64::consts::LN_2;
-/// Bytes for each key and bit, so that none are lost by rounding.
+/// Bytes per key and bit, so that no bits are lost by rounding.
 const FINE: u64 = 1 << 20;
-/// Bits per key lie this far apart: the curve between is missed by 1 part in 10^5.
+/// Distance between bits per key: the curve between them is off by 1 part in 10^5.
 const STEP: f64 = 1.0 / 64.0;
 
-/// A run as these references see it: keys, and what it wastes without a filter.
+/// A run as these references see it: keys, and waste without a filter.
 type Run = (f64, f64);
 
 /// The runs' waste by numeric water-filling: `p_i = min(1, m n_i / w_i)`, with `m` such that the
@@ -30,8 +30,8 @@ fn water_filling(runs: &[Run], bits: f64) -> f64 {
     runs.iter().zip(rates(high)).map(|((_, w), p)| w * p).sum()
 }
 
-/// What the price buys of the same curve, tabulated; and what the bits that are left do where they
-/// do most.
+/// The choices at a price on the same curve, tabulated; the remaining bits are spent where they
+/// gain most.
 fn solved(runs: &[Run], bits: f64) -> f64 {
     let menu = |keys: f64| {
         let choice = |step: u32| {
@@ -61,8 +61,8 @@ fn solved(runs: &[Run], bits: f64) -> f64 {
     (0..runs.len()).map(cost).fold(f64::INFINITY, f64::min)
 }
 
-/// Dayan, Athanassoulis, Idreos, "Monkey", SIGMOD 2017: what levels of `runs_per_level` runs waste,
-/// each level `ratio` times larger than the one above, with `bits` for each key.
+/// Dayan, Athanassoulis, Idreos, "Monkey", SIGMOD 2017: the waste of levels of `runs_per_level`
+/// runs, each level `ratio` times larger than the one above, with `bits` for each key.
 fn monkey(ratio: f64, runs_per_level: f64, bits: f64) -> f64 {
     let threshold = ratio.ln() / LN_2_SQUARED / (ratio - 1.0);
     let unfiltered = if bits >= threshold { 0.0 } else { (threshold / bits).log(ratio).ceil() };
@@ -71,7 +71,7 @@ fn monkey(ratio: f64, runs_per_level: f64, bits: f64) -> f64 {
     runs_per_level * (unfiltered + filtered)
 }
 
-/// Full levels, the topmost first, each of so many runs.
+/// Full levels, the topmost first, each of `runs_per_level` runs.
 fn levels(ratio: f64, count: i32, runs_per_level: u32) -> Vec<Run> {
     let keys = |level: i32| 1e9 * ratio.powi(level - count) / f64::from(runs_per_level);
     (0..count).flat_map(|level| (0..runs_per_level).map(move |_| (keys(level), 1.0))).collect()
@@ -97,7 +97,7 @@ fn it_equals_the_closed_form_at_seven_levels() {
             assert_near(solved(&leveled, bits_of(&leveled, bits)), expected, 1e-4);
         }
     }
-    // The same curve for nine runs on each level: each wastes what a leveled run would.
+    // The same curve for nine runs on each level: each wastes as much as a leveled run.
     let tiered = levels(10.0, 7, 9);
     for bits in [1.0, 5.0, 10.0] {
         assert_near(water_filling(&tiered, bits_of(&tiered, bits)), monkey(10.0, 9.0, bits), 1e-4);

@@ -1,11 +1,12 @@
-//! One filter for each level, beside every possible choice.
+//! One filter for each level, compared with every possible choice.
 
 use crate::*;
 use trommel_filter::{FilterKind, FilterSpec};
 
 use super::drawn_kinds;
 
-/// Tables of so many keys on each level, which a lookup comes to in vain so often altogether.
+/// Tables with these numbers of keys on each level; each level gets its number of wasted lookups in
+/// all.
 fn tables(levels: &[(&[u64], f64)]) -> Vec<Visited> {
     let mut tables = Vec::new();
     for (level, (keys, in_vain)) in levels.iter().enumerate() {
@@ -18,7 +19,7 @@ fn tables(levels: &[(&[u64], f64)]) -> Vec<Visited> {
     tables
 }
 
-/// What `spec` makes of the tables of a level: bytes and reads in vain.
+/// The bytes and wasted reads of a level's tables with `spec`.
 fn sum(tables: &[Visited], level: usize, spec: FilterSpec) -> (u64, f64) {
     let on_level = tables.iter().filter(|table| table.level == level);
     on_level.fold((0, 0.0), |(all, wasted), table| {
@@ -88,20 +89,20 @@ fn the_cheapest_filters_meet_their_bound_and_no_more() {
         assert!(plan.cost.wasted_cost <= most, "{most}: {:?}", plan.cost);
         assert!(plan.cost.filter_bytes > before || most == 6.0, "{most}: {:?}", plan.cost);
         before = plan.cost.filter_bytes;
-        // For as many bytes there is nothing much better.
+        // No other choice of as many bytes is much better.
         let solved = by_level.solve(plan.cost.filter_bytes).unwrap();
         assert!(solved.cost.wasted_cost <= most);
         assert!(plan.cost.wasted_cost <= solved.cost.wasted_cost * 1.002 + 1e-15, "{most}");
     }
     let none = by_level.cheapest(10.0);
     assert!(none.levels.values().all(|(spec, _)| *spec == FilterSpec::NONE));
-    // What no filter of 40 bits does is come to as nearly as can be.
+    // A bound that no filter of 40 bits meets is approached as closely as possible.
     let best = by_level.cheapest(0.0);
     assert!(best.levels.values().all(|(spec, _)| spec.bits_per_key() > 39.5), "{best:?}");
 }
 
-/// Twenty keys have one cache line of filter whether they get half a bit each or twenty; the
-/// memtable that comes next is larger.
+/// Twenty keys take one cache line of filter, with half a bit each or with twenty; the next
+/// memtable to be flushed is larger.
 #[test]
 fn a_level_of_tiny_tables_gets_what_the_one_below_has() {
     for keys in [5, 12, 20] {
@@ -117,7 +118,7 @@ fn a_level_of_tiny_tables_gets_what_the_one_below_has() {
             assert!(plan.cost.filter_bytes <= budget);
         }
     }
-    // Nor does it get more than usual where nothing below says what is worth it.
+    // Nor does it get more than usual if no level below has a filter.
     let tables = tables(&[(&[5, 5], 2.0), (&[40_000], 0.0)]);
     let plan = ByLevel::new(&Rules::default(), &tables).solve(1000).unwrap();
     assert_eq!(plan.levels[&0].0.to_string(), "paired:10");

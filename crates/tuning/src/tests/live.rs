@@ -1,4 +1,4 @@
-//! A store that lives: one price for new tables, and filters that are there already.
+//! A live store: one price for new tables, and existing filters.
 
 use crate::*;
 use trommel_filter::FilterSpec;
@@ -15,7 +15,8 @@ fn new_tables_get_what_the_solution_has_for_their_run() {
         let plan = solver.solve(&tree, &workload, budget).unwrap();
         let weights = workload.visits(&tree).into_iter().map(|visits| visits.weight());
         for (level, (spec, weight)) in plan.filters.iter().zip(weights).enumerate().skip(1) {
-            // A run is written in tables of about as many keys, each with its part of the weight.
+            // A run is written as tables of about this many keys, each with its share of the
+            // weight.
             let part = weight * 200_000.0 / keys[level] as f64;
             let new = solver.choose(level, 200_000, part, plan.price);
             let off = new.bits_per_key() - spec.bits_per_key();
@@ -35,7 +36,7 @@ fn the_price_rises_as_a_budget_of_bytes_gets_tight() {
         before = plan.price;
     }
     assert!(before > Price::FREE);
-    // Of so many keys the smallest filter does not fit.
+    // With this many keys the smallest filter does not fit.
     let plan = solver.solve(&tree(&[1_000, 100_000_000]), &workload, 1 << 20).unwrap();
     assert_eq!(plan.filters[1], FilterSpec::NONE);
     assert_eq!(solver.choose(1, 100_000_000, 1.0, plan.price), FilterSpec::NONE);

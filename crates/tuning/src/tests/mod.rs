@@ -1,4 +1,4 @@
-//! What the crate promises, on trees of every shape.
+//! The promises of the crate, on trees of every shape.
 
 mod any;
 mod ideal;
@@ -16,13 +16,13 @@ fn unfiltered_tables_waste_every_read_that_reaches_them() {
     assert_eq!(wasted_reads_per_miss([(0.0, 1.0)]), 0.0);
 }
 
-/// Whole runs of so many keys, newest first.
+/// Whole runs with these numbers of keys, newest first.
 pub(crate) fn tree(keys: &[u64]) -> Tree {
     let runs = keys.iter().enumerate().map(|(level, &keys)| Run::whole(level, keys));
     Tree::new(runs.collect()).unwrap()
 }
 
-/// One kind of filter, or two.
+/// One or two kinds of filters.
 pub(crate) fn drawn_kinds(random: &mut fastrand::Rng) -> Vec<FilterKind> {
     let all = [FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon, FilterKind::Standard];
     let first = random.usize(0..4);

@@ -1,4 +1,4 @@
-//! Small trees, beside every possible choice.
+//! Small trees, compared with every possible choice.
 
 use crate::*;
 use trommel_filter::{FilterKind, FilterSpec};
@@ -25,7 +25,7 @@ fn grid(kinds: &[FilterKind], keys: u64, alike: u64) -> Vec<(u64, f64)> {
     all
 }
 
-/// The least cost that any choice from the grid has.
+/// The least cost of any choice from the grid.
 fn brute_force(tables: &[(f64, &[(u64, f64)])], budget: u64) -> f64 {
     let ((weight, options), rest) = tables.split_first().unwrap();
     let fitting = &options[..options.partition_point(|(bytes, _)| *bytes <= budget)];
@@ -54,7 +54,7 @@ fn shapes(keys: &[u64], most: usize) -> Vec<Vec<u64>> {
     all.split_off(1)
 }
 
-/// How much more than brute force the solver's filters cost, as a part.
+/// The relative excess of the solver's cost over brute force.
 fn excess(solver: &Solver, tree: &Tree, workload: &Workload, budget: u64) -> f64 {
     let visits = workload.visits(tree);
     let grids: Vec<_> = tree
@@ -77,7 +77,7 @@ fn small_trees_are_solved_as_well_as_by_brute_force() {
         for misses in [0.0, 0.3, 1.0] {
             let workload = Workload::new(misses).unwrap();
             for bits in [0.0, 0.7, 2.0, 5.0, 10.0, 23.0, 60.0] {
-                // The least filter takes two lines, header included.
+                // The smallest filter takes two lines, including its header.
                 let budget = (tree.keys() as f64 * bits / 8.0) as u64 + 128;
                 let excess = excess(&solver, &tree, &workload, budget);
                 assert!(excess < 0.001, "{keys:?}, {misses} miss, {budget} bytes: {excess}");

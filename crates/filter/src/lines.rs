@@ -8,10 +8,6 @@
 //! 2. The record and a hash determine the address of the first line that the filter would read (for
 //!    a standard filter, the first two). It is prefetched.
 //!
-//! 1. A filter that was asked is noted: where its lines begin, and how many there are.
-//! 2. From these and a hash comes the address of the first line that the filter would look at (of a
-//!    standard filter, of the first two). It is asked for without waiting.
-//!
 //! A record may be out of date, because its filter was dropped or moved. Then the prefetch is
 //! wasted. Processors accept a prefetch of any address, and no answer depends on it.
 

@@ -1,8 +1,8 @@
 //! Derives everything that a filter needs from the 64-bit hash of a key.
 //!
-//! 1. The *place* (the block, for the kinds that have blocks) is [`scale`]: the high half of `hash
-//!    * blocks`. It is uniform for any number of blocks, needs no division, and is monotone in the
-//!    hash: a block's keys are exactly the hashes of one interval.
+//! 1. The *place* (the block, for the kinds that have blocks) is [`scale`]: the high half of
+//!    `hash * blocks`. It is uniform for any number of blocks, needs no division, and is monotone
+//!    in the hash: a block's keys are exactly the hashes of one interval.
 //! 2. Everything else comes from the whole word, mixed once more, because the hash's high bits are
 //!    all alike within one block's interval. [`fold`] is one multiplication, by which every bit
 //!    affects all bits above it, and one shift, by which the high half affects the low one: a

@@ -28,8 +28,8 @@ fn chunk_of(keys: usize, lists: usize) -> usize {
     (keys / lists / CHUNKS_A_LIST).clamp(CHUNK.0, CHUNK.1)
 }
 
-/// Parts of each list, as a power of two: the smallest power of the fan-out that leaves at most `1
-/// << FAN_OUT_LOG2` lists.
+/// Parts of each list, as a power of two: the smallest power of the fan-out that leaves at most
+/// `1 << FAN_OUT_LOG2` lists.
 fn span_log2(parts: u64) -> u32 {
     let mut shift = 0;
     while parts.div_ceil(1 << shift) > 1 << FAN_OUT_LOG2 {

@@ -9,7 +9,7 @@
 //! |---|---|---|
 //! | standard | the limit of many keys | 1% off at 200 keys, 0.2% at 1,000 (up to 20 bits a key) |
 //! | blocked | the exact sum below 4,096 keys, then the limit | 0.2% at 10 bits, 1% at 40 |
-//! | paired | the limit of many keys | 1% off at 200 keys below 10 bits; at 23.4, 5% at 300, 1% at 10,000 |
+//! | paired | the limit of many keys | below 10 bits 1% off at 200 keys; at 23.4, 5% at 300 and 1% at 10,000 |
 //! | ribbon | exact | |
 //!
 //! The exact sum of a small paired filter takes milliseconds for each new shape

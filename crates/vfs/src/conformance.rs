@@ -1,7 +1,7 @@
-//! What every [`Vfs`] must do, run on each of them: a fake that behaves better or worse than a disk
-//! makes the tests that stand on it worthless.
+//! The conformance suite, run on every [`Vfs`]: a fake that behaves better or worse than a disk
+//! invalidates the tests that rely on it.
 //!
-//! Each function starts in a fresh directory of its own and states one promise.
+//! Each function starts in a fresh directory of its own and tests one promise.
 
 use std::io::{self, ErrorKind};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::{Access, PathError, Vfs};
 
 const ACCESSES: [Access; 3] = [Access::Buffered, Access::Mapped, Access::Direct];
 
-/// Checks everything, in new directories below `root`, which must exist and be empty.
+/// Runs all tests, in new directories below `root`, which must exist and be empty.
 pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
     type Promise = fn(&dyn Vfs, &Path);
     let promises: [(&str, Promise); 17] = [
@@ -213,7 +213,7 @@ fn what_is_open_or_linked_keeps_its_bytes(vfs: &dyn Vfs, dir: &Path) {
         file.read_at(0, &mut found).expect("it is open");
         assert!(found == bytes);
         let Some(map) = map else { continue };
-        // Held by itself, too.
+        // The map keeps the bytes by itself, too.
         drop(file);
         assert!(map[..] == bytes);
         write(vfs, &old, &bytes);

@@ -1,10 +1,10 @@
 //! The bytes of a file in memory, in pages that copies share.
 //!
-//! A copy of a file costs a pointer a page; whoever changes a page first gets one of its own. So a
-//! crash image that differs from the disk in a few sectors costs those sectors' pages. Each page
-//! remembers its hash, which shared pages therefore compute once.
+//! A copy of a file costs a pointer per page; pages are copied on write. So a crash image that
+//! differs from the disk in a few sectors costs those sectors' pages. Each page caches its hash, so
+//! the hash of a shared page is computed once.
 //!
-//! Invariant: the bytes of the last page behind the file's end are zero.
+//! Invariant: the bytes of the last page after the file's end are zero.
 
 use std::fmt;
 use std::sync::{Arc, OnceLock};
@@ -25,7 +25,7 @@ struct Page {
 }
 
 impl Clone for Page {
-    /// A copy is made to be changed: it starts without a hash.
+    /// Pages are cloned to be changed, so the copy starts without a hash.
     fn clone(&self) -> Self {
         Self { bytes: self.bytes, hash: OnceLock::new() }
     }
@@ -65,7 +65,7 @@ impl Content {
         }
     }
 
-    /// Adds zeros at the end, until the file has `bytes` bytes.
+    /// Appends zeros, until the file has `bytes` bytes.
     pub(crate) fn lengthen(&mut self, bytes: u64) {
         static ZEROS: OnceLock<Arc<Page>> = OnceLock::new();
         if bytes > self.bytes {
@@ -75,7 +75,7 @@ impl Content {
         }
     }
 
-    /// Cuts the file to `bytes`, if it is longer.
+    /// Truncates the file to `bytes`, if it is longer.
     pub(crate) fn truncate(&mut self, bytes: u64) {
         if bytes >= self.bytes {
             return;
@@ -86,7 +86,7 @@ impl Content {
         self.bytes = bytes;
     }
 
-    /// Overwrites `start..end` with zeros, as far as the file reaches.
+    /// Overwrites `start..end` with zeros, up to the file's end.
     pub(crate) fn zero(&mut self, start: u64, end: u64) {
         let end = end.min(self.bytes);
         let mut from = start;
@@ -102,7 +102,7 @@ impl Content {
         }
     }
 
-    /// Overwrites what lies from `offset` on with `data`, as far as the file reaches.
+    /// Overwrites the bytes from `offset` on with `data`, up to the file's end.
     pub(crate) fn overwrite(&mut self, offset: u64, data: &[u8]) {
         let data = &data[..data.len().min(self.bytes.saturating_sub(offset) as usize)];
         let mut done = 0;
@@ -133,14 +133,14 @@ impl Content {
         }
     }
 
-    /// All bytes in one piece.
+    /// All bytes in one vector.
     pub(crate) fn to_vec(&self) -> Vec<u8> {
         let mut bytes = vec![0; self.bytes as usize];
         self.read_at(0, &mut bytes);
         bytes
     }
 
-    /// A hash of length and bytes. Equal contents have equal hashes, however they came about.
+    /// A hash of length and bytes. Equal contents have equal hashes, whatever their history.
     pub(crate) fn hash(&self) -> u64 {
         self.pages.iter().fold(mix(self.bytes, 0), |hash, page| {
             mix(hash, *page.hash.get_or_init(|| hash_bytes(&page.bytes)))
@@ -148,21 +148,22 @@ impl Content {
     }
 }
 
-/// The page's bytes, in a page of one's own, whose hash is no longer known.
+/// The bytes of the page for writing: copied if shared, and with the cached hash dropped.
 fn change(page: &mut Arc<Page>) -> &mut [u8; PAGE] {
     let page = Arc::make_mut(page);
     page.hash = OnceLock::new();
     &mut page.bytes
 }
 
-/// Stirs `word` into `hash`. Not for adversaries: it tells test images apart.
+/// Mixes `word` into `hash`. Not collision-resistant against adversaries: it distinguishes test
+/// images.
 pub(crate) fn mix(hash: u64, word: u64) -> u64 {
     let product =
         u128::from(hash ^ 0x9e37_79b9_7f4a_7c15) * u128::from(word ^ 0xd6e8_feb8_6659_fd93);
     ((product >> 64) as u64 ^ product as u64).wrapping_add(hash.rotate_left(23))
 }
 
-/// A hash of `bytes`, their length included.
+/// A hash of `bytes`, including their length.
 pub(crate) fn hash_bytes(bytes: &[u8]) -> u64 {
     let (words, rest) = bytes.as_chunks::<8>();
     let hash =
@@ -206,7 +207,7 @@ mod tests {
             first.lengthen(to as u64);
             second.append(&vec![0; to.saturating_sub(length)]);
             assert_eq!((first.to_vec(), first.hash()), (second.to_vec(), second.hash()));
-            // What is written into them stays there.
+            // Bytes written into the zeros do not change other contents.
             first.append(b"more");
             first.overwrite(0, b"new");
             let mut other = Content::default();

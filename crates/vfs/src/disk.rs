@@ -1,18 +1,18 @@
 //! Real files.
 //!
-//! What is asked of the system, and why:
-//! 1. A file is created with `O_EXCL` and mode 0600 (folders 0700): never over another file, never
-//!    readable to strangers. Nothing is overwritten but what [`Vfs::create_over`] is given, which
-//!    nobody has open, nor truncated but to the length that was written.
+//! How system calls are used, and why:
+//! 1. A file is created with `O_EXCL` and mode 0600 (directories 0700): never over another file,
+//!    never readable by other users. The only overwritten files are those passed to
+//!    [`Vfs::create_over`], which nobody has open. A file is only truncated to its written length.
 //! 2. The last component of a path is never followed if it is a symbolic link (the store's own
 //!    directory may be one).
-//! 3. Files are opened with `O_NONBLOCK` and must then prove to be regular: a FIFO or a device in a
-//!    file's place is an error, not a hang.
+//! 3. Files are opened with `O_NONBLOCK` and must then prove to be regular: a FIFO or a device in
+//!    place of a file is an error, not a hang.
 //! 4. Locks belong to the open file (`flock`): a second open in the same process is refused too,
-//!    and closing another handle on the same file releases nothing. After locking, the inode locked
-//!    must still be the one at the path; otherwise somebody replaced the file, and the lock is on a
-//!    corpse. A forked child shares its parent's locks, and must not give them back; network file
-//!    systems may not honour them.
+//!    and closing another handle of the same file does not release the lock. After locking, the
+//!    path must still name the locked inode; otherwise the file was replaced, and the lock is void.
+//!    A forked child shares its parent's locks, and must not release them. Network file systems may
+//!    not honor them.
 //!
 //! All handles are `O_CLOEXEC`.
 
@@ -27,7 +27,7 @@ mod resident;
 mod ring;
 #[cfg(not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))))]
 mod ring {
-    /// There is no such call.
+    /// Not available on this system.
     pub(crate) fn read_at_once<'a>(_: &mut dyn crate::Pieces<'a>) {}
 }
 mod write;
@@ -51,7 +51,7 @@ const FILE_MODE: Mode = Mode::RUSR.union(Mode::WUSR);
 const DIR_MODE: Mode = Mode::RWXU;
 const ALWAYS: OFlags = OFlags::CLOEXEC.union(OFlags::NOFOLLOW).union(OFlags::NOCTTY);
 
-/// How often a lock file may be replaced under our hands before we give up.
+/// How often a lock file may be replaced while it is being locked before the attempt fails.
 const LOCK_ATTEMPTS: usize = 16;
 
 /// The operating system's files.
@@ -98,7 +98,7 @@ impl Vfs for DiskVfs {
                     let is_dir = found.is_dir();
                     entries.push(DirEntry { name, bytes: 0, is_file: false, is_dir });
                 }
-                // Removed while we looked.
+                // Removed during the listing.
                 Err(error) if error.kind() == ErrorKind::NotFound => {}
                 Err(error) => return Err(wrap("list", &entry.path(), error)),
             }
@@ -165,8 +165,8 @@ impl Vfs for DiskVfs {
 
 /// An open file with a `flock`.
 ///
-/// The lock belongs to the open file, of which a process that another thread is just starting has
-/// a copy until it runs its program. So closing ours would not end it for certain: it is undone.
+/// The lock belongs to the open file, of which a child process has a copy between fork and exec. So
+/// closing this handle might not release it: it is unlocked explicitly.
 #[derive(Debug)]
 struct DiskLock {
     file: File,
@@ -181,7 +181,7 @@ impl FileLock for DiskLock {
 
 impl Drop for DiskLock {
     fn drop(&mut self) {
-        // What fails here ends with the last copy of the file.
+        // If this fails, the lock ends with the last copy of the file.
         let _ = self.file.unlock();
     }
 }
@@ -190,11 +190,11 @@ fn open_file(path: &Path, flags: OFlags) -> Result<File, Errno> {
     retry_on_intr(|| rustix::fs::open(path, flags | ALWAYS, FILE_MODE)).map(File::from)
 }
 
-/// Opens what must prove to be a regular file, without ever waiting for a FIFO's other end.
+/// Opens a file that must be regular, without waiting for a FIFO's other end.
 fn open_regular(path: &Path, flags: OFlags, action: &'static str) -> io::Result<File> {
     let strange = || refuse(ErrorKind::InvalidInput, action, path, "not a regular file");
     let file = open_file(path, flags | OFlags::NONBLOCK).map_err(|error| match error {
-        // A symbolic link; a socket or a device without a driver; a folder opened for writing.
+        // A symbolic link; a socket or a device without a driver; a directory opened for writing.
         Errno::LOOP | Errno::NXIO | Errno::NODEV | Errno::ISDIR => strange(),
         _ => wrap(action, path, error),
     })?;
@@ -202,8 +202,8 @@ fn open_regular(path: &Path, flags: OFlags, action: &'static str) -> io::Result<
     if found.is_file() { Ok(file) } else { Err(strange()) }
 }
 
-/// Opens a lock file for writing (some file systems lock nothing else), or for reading where the
-/// store may not be written to.
+/// Opens a lock file for writing, since some file systems cannot lock otherwise, or for reading if
+/// the store is read-only.
 fn open_lock(path: &Path) -> io::Result<File> {
     let opened = open_regular(path, OFlags::RDWR | OFlags::CREATE, "lock");
     match opened {
@@ -214,7 +214,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
             ) =>
         {
             open_regular(path, OFlags::RDONLY, "lock").map_err(|second| {
-                // What stopped us is that it cannot be created, not that it is missing.
+                // The cause is that it cannot be created, not that it is missing.
                 if second.kind() == ErrorKind::NotFound { error } else { second }
             })
         }
@@ -222,7 +222,7 @@ fn open_lock(path: &Path) -> io::Result<File> {
     }
 }
 
-/// Locks what `open` yields, until that is what `path` names.
+/// Locks the file that `open` returns, until it is the one that `path` names.
 fn lock_opened(
     path: &Path,
     mut open: impl FnMut() -> io::Result<File>,
@@ -246,7 +246,7 @@ fn lock_opened(
     Err(refuse(ErrorKind::WouldBlock, "lock", path, why))
 }
 
-/// Whether the open file is the one that `path` names now.
+/// Whether `path` names the open file.
 fn is_at(file: &File, path: &Path) -> io::Result<bool> {
     let ours = file.metadata()?;
     match std::fs::symlink_metadata(path) {

@@ -1,15 +1,15 @@
 //! Errors that name their file.
 //!
-//! The system says "No such file or directory" and not which. Every error that leaves this crate
-//! is an [`io::Error`] of the original kind around a [`PathError`], which prints what was tried and
-//! on which path, and whose source is the original error.
+//! The system reports "No such file or directory" without the path. Every error of this crate is an
+//! [`io::Error`] of the original kind around a [`PathError`], which prints the action and the path,
+//! and whose source is the original error.
 
 use std::error::Error;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 
-/// An I/O error, what was being done, and to which file.
+/// An I/O error with its action and path.
 ///
 /// Found inside the [`io::Error`]s of this crate by [`io::Error::get_ref`] and a downcast.
 #[derive(Debug)]
@@ -21,12 +21,12 @@ pub struct PathError {
 }
 
 impl PathError {
-    /// The path that was worked on; the old name, where a file was to get a new one.
+    /// The path of the failed action; for a rename or a link, the old name.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// The original error's number, where the system gave one.
+    /// The original error's number, if it is a system error.
     pub fn os_error(&self) -> Option<i32> {
         self.source.raw_os_error()
     }
@@ -61,8 +61,7 @@ pub fn path_of(error: &io::Error) -> Option<&Path> {
     error.get_ref()?.downcast_ref::<PathError>().map(PathError::path)
 }
 
-/// The operating system's error number behind `error`, whether it is wrapped in a [`PathError`] or
-/// not.
+/// The operating system's error number of `error`, whether or not it is wrapped in a [`PathError`].
 pub fn os_error(error: &io::Error) -> Option<i32> {
     let wrapped = || error.get_ref()?.downcast_ref::<PathError>()?.os_error();
     error.raw_os_error().or_else(wrapped)
@@ -92,7 +91,7 @@ fn wrap_pair(
     io::Error::new(source.kind(), PathError { action, path: path.to_path_buf(), to, source })
 }
 
-/// An error that this crate found itself, in words.
+/// An error that this crate detected itself.
 pub(crate) fn refuse(
     kind: io::ErrorKind,
     action: &'static str,
@@ -102,7 +101,7 @@ pub(crate) fn refuse(
     wrap(action, path, io::Error::new(kind, why))
 }
 
-/// The length check of every reader: `offset..offset + length` must lie inside the file.
+/// The bounds check of every reader: `offset..offset + length` must be inside the file.
 pub(crate) fn check_range(path: &Path, bytes: u64, offset: u64, length: usize) -> io::Result<()> {
     match offset.checked_add(length as u64) {
         Some(end) if end <= bytes => Ok(()),
@@ -110,12 +109,12 @@ pub(crate) fn check_range(path: &Path, bytes: u64, offset: u64, length: usize) -
     }
 }
 
-/// What is said of a read that ended though its file does not: the system, or the device, failed.
-/// The file may be sound.
+/// The message for a read that ended although its file does not: the system, or the device, failed.
+/// The file may be intact.
 pub(crate) const SHORT_READ: &str = "the system gave fewer bytes than the file has";
 
-/// Why a read up to `end` ended early, of a file that is `bytes` long now: a file that is that
-/// short is damaged, and any other is not.
+/// The error for a read up to `end` that ended early, in a file that is `bytes` long now: if it is
+/// shorter than `end`, it is corrupt; otherwise it is not.
 pub(crate) fn ended_early(path: &Path, bytes: io::Result<u64>, end: u64) -> io::Error {
     match bytes {
         Ok(bytes) if bytes < end => end_of_file(path),
@@ -124,7 +123,7 @@ pub(crate) fn ended_early(path: &Path, bytes: io::Result<u64>, end: u64) -> io::
     }
 }
 
-/// The file ends before the bytes that were asked for.
+/// The file ends before the requested bytes.
 pub(crate) fn end_of_file(path: &Path) -> io::Error {
     let why = "the file ends before the bytes that were asked for";
     refuse(io::ErrorKind::UnexpectedEof, "read", path, why)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use crate::ReadFile;
 
-/// A file, read from its beginning to its end. Each read asks the file: put a buffer before it.
+/// A file, read from its beginning to its end. Unbuffered: wrap it in a `BufReader`.
 #[derive(Debug)]
 pub struct FileInput {
     file: Arc<dyn ReadFile>,

@@ -1,4 +1,4 @@
-//! File systems in front of others.
+//! File systems that wrap others.
 
 use std::fmt::Debug;
 use std::io;
@@ -7,10 +7,10 @@ use std::sync::Arc;
 
 use crate::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile, whole};
 
-/// A [`Vfs`] that passes most calls on to another: who implements this writes down only those that
-/// it changes. What each call does is said there.
+/// A [`Vfs`] that forwards most calls to another. An implementation only writes the calls that it
+/// changes. The calls are documented at [`Vfs`].
 pub trait Layer: Debug + Send + Sync {
-    /// The file system behind this one.
+    /// The wrapped file system.
     fn below(&self) -> &dyn Vfs;
 
     /// See [`Vfs::create`].
@@ -18,8 +18,8 @@ pub trait Layer: Debug + Send + Sync {
         self.below().create(path)
     }
 
-    /// See [`Vfs::writes_over`]. A layer does not, so that it sees each file made by
-    /// [`create`](Layer::create), unless it says otherwise.
+    /// See [`Vfs::writes_over`]. False by default, so that the layer sees each new file in
+    /// [`create`](Layer::create).
     fn writes_over(&self) -> bool {
         false
     }

@@ -1,11 +1,11 @@
-//! What sizes depend on, beside files: the machine's memory and the process's file handles; and how
-//! large memory is mapped.
+//! Properties of the machine that determine sizes: its memory and the process's file handles; and
+//! the mapping of large memory.
 
 mod usable;
 
 pub use self::usable::usable_memory_bytes;
 
-/// Bytes of physical memory, where the system says.
+/// Bytes of physical memory, if the system reports it.
 #[cfg(target_os = "linux")]
 #[allow(clippy::useless_conversion, reason = "these bytes are counted in 32 bits on some machines")]
 pub fn memory_bytes() -> Option<u64> {
@@ -13,30 +13,30 @@ pub fn memory_bytes() -> Option<u64> {
     Some(u64::from(info.mem_unit).saturating_mul(info.totalram))
 }
 
-/// Bytes of physical memory, where the system says.
+/// Bytes of physical memory, if the system reports it.
 #[cfg(not(target_os = "linux"))]
 pub fn memory_bytes() -> Option<u64> {
     None
 }
 
-/// Files that the process may have open at once, where the system says.
+/// The number of files that the process may have open at once, if the system reports it.
 #[cfg(unix)]
 pub fn open_file_limit() -> Option<u64> {
     rustix::process::getrlimit(rustix::process::Resource::Nofile).current
 }
 
-/// Files that the process may have open at once, where the system says.
+/// The number of files that the process may have open at once, if the system reports it.
 #[cfg(not(unix))]
 pub fn open_file_limit() -> Option<u64> {
     None
 }
 
-/// A huge page, where the system has them: 2 MiB.
+/// The size of a huge page: 2 MiB.
 const HUGE_PAGE: usize = 2 << 20;
 
-/// Asks the system to back `memory` with huge pages, where it has them and the memory holds at
-/// least two: random reads of it then hardly ever miss the processor's table of pages. Best asked
-/// before the memory is first touched. A system that does not, works with small pages as before.
+/// Requests huge pages for `memory`, if it holds at least two: random reads of it then rarely miss
+/// the TLB. Call it before the memory is first touched. A system without huge pages uses small
+/// pages as before.
 #[cfg(target_os = "linux")]
 #[allow(unsafe_code)]
 pub fn advise_huge_pages<T>(memory: &mut [T]) {
@@ -49,13 +49,13 @@ pub fn advise_huge_pages<T>(memory: &mut [T]) {
         return;
     }
     let aligned = range.start.cast::<u8>().wrapping_add(first - start);
-    // A system without huge pages refuses, and nothing is lost.
-    // SAFETY: the advice changes how memory is mapped, never what is in it, and the range lies
-    // within the slice, which is borrowed mutably.
+    // A system without huge pages returns an error, which is harmless.
+    // SAFETY: the advice changes how memory is mapped, never its content, and the range is within
+    // the slice, which is borrowed mutably.
     let _ = unsafe { rustix::mm::madvise(aligned.cast(), bytes, Advice::LinuxHugepage) };
 }
 
-/// Does nothing: this system is not asked for huge pages.
+/// Does nothing on this system.
 #[cfg(not(target_os = "linux"))]
 pub fn advise_huge_pages<T>(_memory: &mut [T]) {}
 

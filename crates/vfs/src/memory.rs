@@ -1,7 +1,7 @@
 //! Files in memory, for tests that need no disk.
 //!
-//! Behaves like [`DiskVfs`](crate::DiskVfs) in all that the conformance suite asks. Nothing is ever
-//! lost here: syncing does nothing. For what a power cut does, see the simulated disk.
+//! Behaves like [`DiskVfs`](crate::DiskVfs) in everything that the conformance suite tests. Nothing
+//! is ever lost: syncing does nothing. The simulated disk models power cuts.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
@@ -13,9 +13,9 @@ use crate::error::{check_range, refuse, wrap, wrap_to};
 use crate::tree::{Inode, Tree};
 use crate::{Access, DirEntry, FileLock, ReadFile, SharedMap, Vfs, WriteFile};
 
-/// A file system in memory. Clones are handles on the same one.
+/// A file system in memory. Clones are handles to the same one.
 ///
-/// The root directory exists; absolute and relative paths start there alike, and `..` is refused.
+/// The root directory exists; absolute and relative paths both start there, and `..` is rejected.
 #[derive(Debug, Clone, Default)]
 pub struct MemoryVfs {
     tree: Arc<RwLock<Tree>>,
@@ -33,8 +33,8 @@ impl MemoryVfs {
         Self { tree: Arc::new(RwLock::new(tree)), locks: Locks::default() }
     }
 
-    // A panicking test must not hide its reason behind a poisoned lock: no change to the tree can
-    // be left half done.
+    // A panicking test must not hide its cause behind a poisoned lock: no change to the tree can be
+    // left half done.
     fn read(&self) -> RwLockReadGuard<'_, Tree> {
         self.tree.read().unwrap_or_else(PoisonError::into_inner)
     }
@@ -140,7 +140,7 @@ pub(crate) struct MemoryFile {
 
 impl MemoryFile {
     pub(crate) fn new(path: &Path, content: Arc<Content>, access: Access) -> Self {
-        // As on a real disk: an empty file cannot be mapped.
+        // As on a real disk, an empty file cannot be mapped.
         let mapped = (access == Access::Mapped && content.bytes() > 0)
             .then(|| SharedMap::of(content.to_vec()));
         Self { path: path.to_path_buf(), content, mapped }
@@ -173,7 +173,7 @@ pub(crate) struct Locks {
     held: Arc<Mutex<BTreeMap<Inode, Holders>>>,
 }
 
-/// Who holds a lock: one owner, or so many that share it.
+/// The holders of a lock: one owner, or a number of sharers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Holders {
     One,
@@ -181,12 +181,12 @@ enum Holders {
 }
 
 impl Locks {
-    /// Locks `inode`, which `path` names, for one owner.
+    /// Takes an exclusive lock on `inode`, which `path` names.
     pub(crate) fn take(&self, inode: Inode, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.hold(inode, path, |holders| holders.is_none().then_some(Holders::One))
     }
 
-    /// Locks `inode`, which `path` names, for one of several that share it.
+    /// Takes a shared lock on `inode`, which `path` names.
     pub(crate) fn share(&self, inode: Inode, path: &Path) -> io::Result<Box<dyn FileLock>> {
         self.hold(inode, path, |holders| match holders {
             None => Some(Holders::Shared(1)),
@@ -195,7 +195,7 @@ impl Locks {
         })
     }
 
-    /// Changes who holds `inode` as `change` says; refuses where that says `None`.
+    /// Updates the holders of `inode` by `change`; refuses if that returns `None`.
     fn hold(
         &self,
         inode: Inode,

@@ -1,12 +1,12 @@
-//! Which process opened something: a forked child has a copy of its parent's memory, and must not
-//! act for it.
+//! Identifies the process that opened a resource: a forked child has a copy of its parent's memory,
+//! and must not act for the parent.
 //!
-//! Whatever is opened takes an [`OpenFlag`], a word of a page that the system clears in a forked
-//! child (`MADV_WIPEONFORK`), however that was made. Where there is no such page, and in any case,
-//! the C library clears the words in each child of its `fork`. So one load, without a call to the
-//! system, tells whether something is open, and was opened by this process.
+//! Every opened resource takes an [`OpenFlag`], a word in a page that the system clears in a forked
+//! child (`MADV_WIPEONFORK`), however it was forked. Without such pages, and in any case, the C
+//! library clears the words in each child of its `fork`. So one load, without a system call, shows
+//! whether a resource is open and was opened by this process.
 //!
-//! A child that shares its parent's memory (`vfork`, `posix_spawn`) is not told from it: it may
+//! A child that shares its parent's memory (`vfork`, `posix_spawn`) cannot be distinguished: it may
 //! only start a program.
 
 #![allow(unsafe_code)]
@@ -16,29 +16,29 @@ use std::sync::{Mutex, TryLockError};
 
 /// Words of a page.
 const WORDS: usize = 512;
-/// A word of something that is open. What a child reads is 0.
+/// The word of an open resource. A forked child reads 0.
 const OPEN: u64 = 1;
 const CLOSED: u64 = 2;
 
-/// Words that nobody uses, as many as were in use at once and are not. In a forked child the lock
-/// may be held for ever, so nobody waits for it.
+/// Unused words, for reuse. In a forked child the lock may be held forever, so it is only ever
+/// tried.
 static FREE: Mutex<Vec<&'static AtomicU64>> = Mutex::new(Vec::new());
 /// The newest page.
 static PAGES: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
 
-/// A page of words, never given back.
+/// A page of words, which is never freed.
 struct Page {
     words: &'static [AtomicU64; WORDS],
     next: *const Page,
 }
 
-/// Whether something is open, and was opened by the process that asks. It is open until it is
-/// closed; the word is given back when this is dropped.
+/// Whether a resource is open, and was opened by the current process. It is open until
+/// [`close`](Self::close); dropping the flag frees its word.
 #[derive(Debug)]
 pub struct OpenFlag(OpenFlagRef);
 
 impl OpenFlag {
-    /// Of something that this process has just opened.
+    /// The flag of a resource that this process has just opened.
     #[expect(clippy::new_without_default, reason = "it takes a word of a page")]
     pub fn new() -> Self {
         let word = take();
@@ -46,12 +46,12 @@ impl OpenFlag {
         Self(OpenFlagRef(word))
     }
 
-    /// It is open no more. Not to be called in a forked child.
+    /// Marks the resource as closed. Must not be called in a forked child.
     pub fn close(&self) {
         self.0.0.store(CLOSED, Ordering::Release);
     }
 
-    /// The flag itself, to be read for as long as this lives.
+    /// A reference that can be read as long as the flag lives.
     pub fn get(&self) -> OpenFlagRef {
         self.0
     }
@@ -68,26 +68,26 @@ impl Drop for OpenFlag {
     }
 }
 
-/// What an [`OpenFlag`] says. Once that is dropped only [`OpenFlagRef::is_forked`] still means
-/// something.
+/// The state of an [`OpenFlag`]. After that is dropped, only [`OpenFlagRef::is_forked`] is
+/// meaningful.
 #[derive(Debug, Clone, Copy)]
 pub struct OpenFlagRef(&'static AtomicU64);
 
 impl OpenFlagRef {
-    /// Whether it is open, in this process.
+    /// Whether the resource is open, in this process.
     #[inline]
     pub fn is_open(self) -> bool {
         self.0.load(Ordering::Relaxed) == OPEN
     }
 
-    /// Whether the caller runs in a process that was forked from the one that opened it.
+    /// Whether the current process was forked from the one that opened the resource.
     #[inline]
     pub fn is_forked(self) -> bool {
         self.0.load(Ordering::Relaxed) == 0
     }
 }
 
-/// The words that nobody uses, unless another thread has them in hand, or had when this process was
+/// The unused words. `None` if another thread holds the lock, or held it when this process was
 /// forked.
 fn free() -> Option<std::sync::MutexGuard<'static, Vec<&'static AtomicU64>>> {
     match FREE.try_lock() {
@@ -97,7 +97,7 @@ fn free() -> Option<std::sync::MutexGuard<'static, Vec<&'static AtomicU64>>> {
     }
 }
 
-/// A word that nobody uses.
+/// An unused word.
 fn take() -> &'static AtomicU64 {
     let mut free = free();
     if let Some(word) = free.as_mut().and_then(|free| free.pop()) {
@@ -110,13 +110,13 @@ fn take() -> &'static AtomicU64 {
     first
 }
 
-/// A new page, which is cleared in each child from now on.
+/// A new page, which is cleared in each forked child from now on.
 fn add_page() -> &'static [AtomicU64; WORDS] {
     static IS_REGISTERED: AtomicBool = AtomicBool::new(false);
     if !IS_REGISTERED.swap(true, Ordering::Relaxed) {
-        // SAFETY: the handler loads pointers to what lives for ever and stores to atomics, which
-        // may be done in a forked child. Where there is no memory to register it, the pages alone
-        // have to do.
+        // SAFETY: the handler loads pointers to pages that live forever and stores to atomics,
+        // which is allowed in a forked child. If there is no memory to register it, only the pages'
+        // own clearing remains.
         unsafe { libc::pthread_atfork(None, None, Some(clear_in_child)) };
     }
     let words =
@@ -135,7 +135,7 @@ fn add_page() -> &'static [AtomicU64; WORDS] {
 
 extern "C" fn clear_in_child() {
     let mut page: *const Page = PAGES.load(Ordering::Acquire);
-    // SAFETY: it is null, or a page that lives for ever and does not change once it is in the list.
+    // SAFETY: null, or a page that lives forever and does not change once it is in the list.
     while let Some(Page { words, next }) = unsafe { page.as_ref() } {
         for word in *words {
             word.store(0, Ordering::Relaxed);
@@ -144,29 +144,29 @@ extern "C" fn clear_in_child() {
     }
 }
 
-/// A page that the system clears in a child.
+/// A page that the system clears in a forked child.
 #[cfg(all(target_os = "linux", not(miri)))]
 fn wiped() -> Option<&'static [AtomicU64; WORDS]> {
     use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mmap_anonymous, munmap};
     const BYTES: usize = size_of::<[AtomicU64; WORDS]>();
     let access = ProtFlags::READ | ProtFlags::WRITE;
-    // SAFETY: a new mapping, at an address of the system's choice.
+    // SAFETY: a new mapping, at an address that the system chooses.
     let page = unsafe { mmap_anonymous(std::ptr::null_mut(), BYTES, access, MapFlags::PRIVATE) };
     let page = page.ok()?;
-    // SAFETY: the range is that of the mapping; what is cleared are atomics, in a child in which
-    // nobody uses them yet.
+    // SAFETY: the range is that of the mapping; the cleared memory holds only atomics, in a child
+    // that does not use them yet.
     let wiped = unsafe { madvise(page, BYTES, Advice::LinuxWipeOnFork) };
     if wiped.is_err() {
-        // SAFETY: nobody else knows of the mapping.
+        // SAFETY: the mapping has not been shared.
         let _ = unsafe { munmap(page, BYTES) };
         return None;
     }
-    // SAFETY: the mapping begins at a page, is filled with zeros, is only ever used as these
-    // atomics, and stays.
+    // SAFETY: the mapping is page-aligned, filled with zeros, only used as these atomics, and never
+    // unmapped.
     Some(unsafe { &*page.cast::<[AtomicU64; WORDS]>() })
 }
 
-/// There is none.
+/// Not available on this system.
 #[cfg(not(all(target_os = "linux", not(miri))))]
 fn wiped() -> Option<&'static [AtomicU64; WORDS]> {
     None
@@ -194,7 +194,7 @@ mod tests {
     #[test]
     fn a_child_finds_all_words_cleared() {
         let flag = OpenFlag::new();
-        // As in the child of a fork; other tests of this process do not look at theirs meanwhile.
+        // As in a forked child; no other test of this process reads this flag meanwhile.
         let before = flag.0.0.swap(0, Ordering::Relaxed);
         assert!(flag.get().is_forked() && !flag.get().is_open());
         flag.0.0.store(before, Ordering::Relaxed);

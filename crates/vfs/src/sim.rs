@@ -1,19 +1,18 @@
-//! A simulated disk: what a store asks of a disk, what a power cut leaves of it, and errors on
-//! request.
+//! A simulated disk: the system calls of a store, the result of a power cut, and injected errors.
 //!
-//! 1. Calls change the *live* tree, which is what readers see: unsynced bytes included.
-//! 2. Every call that changed something is written to an operation log, under the one lock that
-//!    also guards the tree, so the log's order is the order things happened in. [`SimDisk::mark`]
-//!    puts a test's own remarks ("batch 7 is acknowledged") between them.
-//! 3. [`SimDisk::replay`] walks that log from its start and knows at each boundary between two
-//!    operations what is durable and what is not. There it makes [`Image`]s: what a disk may hold
-//!    after the power fails at that moment. Module [`replay`](Replay) states which are legal.
+//! 1. Calls change the *live* tree, which readers see: unsynced bytes included.
+//! 2. Every call that changed something is appended to an operation log, under the lock that also
+//!    guards the tree, so the log has the order of the calls. [`SimDisk::mark`] adds a test's own
+//!    marks ("batch 7 is acknowledged").
+//! 3. [`SimDisk::replay`] replays that log from its start and knows at each boundary between two
+//!    operations what is durable. There it makes [`Image`]s: the possible content of the disk after
+//!    a power failure at that moment. Module [`replay`](Replay) defines which are legal.
 //! 4. An image is a new disk on which everything is durable, with an empty log of its own: a store
 //!    is opened on it, and crashed again while it recovers.
-//! 5. Before a call does anything, the planned [`Fault`]s are asked whether it fails.
+//! 5. Before a call does anything, the planned [`Fault`]s decide whether it fails.
 //!
-//! Called by tests only: of this crate, of the engine, and of whoever wants to see a store crash.
-//! It has no threads, no clock and no randomness but the seeds it is given.
+//! Used only by tests: of this crate, of the engine, and of users who want to crash a store. It has
+//! no threads, no clock and no randomness except its seeds.
 
 mod fault;
 mod file;
@@ -47,7 +46,7 @@ use op::{Change, Synced};
 /// Bytes that reach a disk together or not at all.
 pub const SECTOR_BYTES: u64 = 512;
 
-/// A disk that remembers what was done to it. Clones are handles on the same disk.
+/// A disk that records all operations. Clones are handles to the same disk.
 ///
 /// Paths are those of [`MemoryVfs`](crate::MemoryVfs): `/a` and `a` are one file.
 #[derive(Clone, Default)]
@@ -58,14 +57,14 @@ pub struct SimDisk {
 
 #[derive(Default)]
 struct State {
-    /// What was durable when the log began.
+    /// The durable state when the log began.
     base: Tree,
     live: Tree,
     log: Vec<Op>,
     faults: Vec<Fault>,
     fired: BTreeMap<(OpKind, PathBuf, Failure), u64>,
     calls: [u64; OpKind::COUNT],
-    /// Calls by kind and path, where that is wanted.
+    /// Calls by kind and path, if they are counted.
     calls_by_path: Option<BTreeMap<(OpKind, PathBuf), u64>>,
     capacity: Option<u64>,
 }
@@ -82,41 +81,41 @@ impl SimDisk {
         Self { state: Arc::new(Mutex::new(state)), locks: Locks::default() }
     }
 
-    /// Writes `number` into the operation log, where [`Replay::marks`] will show it.
+    /// Adds a mark to the operation log; [`Replay::marks`] returns it.
     pub fn mark(&self, number: u64) {
         self.state().log.push(Op::mark(number));
     }
 
-    /// The operation log so far, ready to be walked from its start.
+    /// The operation log so far, to be replayed from its start.
     pub fn replay(&self) -> Replay {
         let state = self.state();
         Replay::new(&state.base, state.log.clone())
     }
 
-    /// What the disk holds if the power fails now.
+    /// The content of the disk if the power fails now.
     pub fn crash(&self, policy: Policy, seed: u64) -> Image {
         let mut replay = self.replay();
         replay.seek(usize::MAX);
         replay.image(policy, seed)
     }
 
-    /// Plans a failure. Of several that match a call, the one planned first decides; all count it.
+    /// Plans a failure. If several match a call, the first one planned decides; all count it.
     pub fn inject(&self, fault: Fault) {
         self.state().faults.push(fault);
     }
 
-    /// Forgets all planned failures.
+    /// Removes all planned failures.
     pub fn clear_faults(&self) {
         self.state().faults.clear();
     }
 
-    /// How many calls have failed, or lied, because of a planned failure.
+    /// The number of calls that have failed, or lied, because of a planned failure.
     pub fn faults_fired(&self) -> u64 {
         self.state().fired.values().sum()
     }
 
-    /// The calls that have failed, or lied, because of a planned failure: how many of each kind, on
-    /// each path, with each failure.
+    /// The calls that have failed, or lied, because of a planned failure: the number for each kind,
+    /// path and failure.
     pub fn faults_by_path(&self) -> BTreeMap<(OpKind, PathBuf, Failure), u64> {
         self.state().fired.clone()
     }
@@ -126,29 +125,29 @@ impl SimDisk {
         self.state().calls_by_path.get_or_insert_default();
     }
 
-    /// Calls of each kind on each path, failed ones included, since
+    /// Calls of each kind on each path, including failed ones, since
     /// [`count_by_path`](Self::count_by_path).
     pub fn calls_by_path(&self) -> BTreeMap<(OpKind, PathBuf), u64> {
         self.state().calls_by_path.clone().unwrap_or_default()
     }
 
-    /// Calls of this kind so far, failed ones included.
+    /// Calls of this kind so far, including failed ones.
     pub fn calls(&self, kind: OpKind) -> u64 {
         self.state().calls[kind as usize]
     }
 
-    /// Calls of all kinds so far, failed ones included.
+    /// Calls of all kinds so far, including failed ones.
     pub fn all_calls(&self) -> u64 {
         self.state().calls.iter().sum()
     }
 
-    /// Limits the bytes of all files together; appends beyond it fall short and fail with `ENOSPC`.
+    /// Limits the total bytes of all files; appends beyond it are partial and fail with `ENOSPC`.
     /// As on real disks, files can still be created, renamed and removed.
     pub fn set_capacity(&self, bytes: Option<u64>) {
         self.state().capacity = bytes;
     }
 
-    /// The bytes of all files together.
+    /// The total bytes of all files.
     pub fn used_bytes(&self) -> u64 {
         self.state().live.bytes()
     }
@@ -158,7 +157,7 @@ impl SimDisk {
         self.state().live.hash()
     }
 
-    /// A panicking test must not hide its reason behind a poisoned lock: no change is left half
+    /// A panicking test must not hide its cause behind a poisoned lock: no change is left half
     /// done.
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
@@ -228,7 +227,7 @@ impl SimDisk {
 }
 
 impl State {
-    /// Counts a call and asks the planned failures about it.
+    /// Counts a call and returns the outcome of the planned failures.
     fn outcome(&mut self, kind: OpKind, path: &Path, to: Option<&Path>) -> Option<Outcome> {
         self.calls[kind as usize] += 1;
         if let Some(calls) = &mut self.calls_by_path {
@@ -385,7 +384,7 @@ struct SimWriter {
     path: PathBuf,
     inode: Inode,
     bytes: u64,
-    /// Up to where zeros were written ahead. Only crashes show them.
+    /// The end of the preallocated zeros. Only crashes show them.
     zeros_to: u64,
 }
 
@@ -447,7 +446,7 @@ impl WriteFile for SimWriter {
     }
 
     fn set_space_aside(&mut self, bytes: u64) -> io::Result<()> {
-        // None is, but whether there is any can be told.
+        // No space is set aside, but a lack of it is reported.
         if bytes <= self.disk.state().room() {
             return Ok(());
         }

@@ -1,11 +1,11 @@
-//! A directory tree in memory: what [`MemoryVfs`](crate::MemoryVfs) and the simulated disk hold.
+//! A directory tree in memory, the state of [`MemoryVfs`](crate::MemoryVfs) and of the simulated
+//! disk.
 //!
 //! Directories map names to inodes; files are inodes, so a second name is a second entry. `/`, `.`
 //! and the empty path all mean the root, which always exists: `/a` and `a` are one file. `..` is
-//! refused. A copy of a tree shares all directories and contents until one side changes them.
+//! rejected. A copy of a tree shares all directories and contents until one side changes them.
 //!
-//! An unlinked file is forgotten: whoever still appends to it appends to nothing, as nobody can
-//! ever look.
+//! An unlinked file is dropped: a later append to it has no effect, as no reader can ever see it.
 
 use std::collections::BTreeMap;
 use std::ffi::{OsStr, OsString};
@@ -16,20 +16,20 @@ use std::sync::Arc;
 use crate::DirEntry;
 use crate::content::{Content, hash_bytes, mix};
 
-/// Names a file or a directory for good, whatever it is called. Never given out twice.
+/// The permanent identity of a file or directory, whatever its name. Never reused.
 pub(crate) type Inode = u64;
 
 /// The root directory.
 pub(crate) const ROOT: Inode = 0;
 
-/// What a name stands for.
+/// The target of a name.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Entry {
     Dir(Inode),
     File(Inode),
 }
 
-/// A place for a name: a directory, and what it is called there.
+/// The location of a name: its directory, and its last component.
 pub(crate) type Place = (Inode, OsString);
 
 /// A directory's entries by name.
@@ -72,7 +72,7 @@ impl Tree {
         &self.files
     }
 
-    /// What `path` names.
+    /// The entry of `path`.
     fn find(&self, path: &Path) -> io::Result<Entry> {
         let mut found = Entry::Dir(ROOT);
         for name in components(path)? {
@@ -86,7 +86,7 @@ impl Tree {
         Ok(self.dirs.get(&inode).ok_or(ErrorKind::NotFound)?)
     }
 
-    /// The directory that `path` lies in, which must exist, and its name there.
+    /// The parent directory of `path`, which must exist, and its name there.
     fn place(&self, path: &Path) -> io::Result<Place> {
         let Some((&name, parents)) = components(path)?.split_last().map(|(n, p)| (n, p.to_vec()))
         else {
@@ -114,7 +114,7 @@ impl Tree {
         }
     }
 
-    /// A place where there is nothing yet.
+    /// A location without an entry.
     fn vacant(&self, path: &Path) -> io::Result<Place> {
         let place = self.place(path)?;
         match self.entry(&place) {
@@ -123,7 +123,7 @@ impl Tree {
         }
     }
 
-    /// Where the file `path` is, and its inode.
+    /// The location and inode of the file `path`.
     fn occupied(&self, path: &Path) -> io::Result<(Place, Inode)> {
         let place = self.place(path)?;
         match self.entry(&place).ok_or(ErrorKind::NotFound)? {
@@ -147,7 +147,7 @@ impl Tree {
         Ok((place, inode))
     }
 
-    /// A new empty file that takes the place of the file `old`, if that has no second name.
+    /// A new empty file that replaces the file `old`, if that has no second name.
     pub(crate) fn create_over(
         &mut self,
         old: &Path,
@@ -175,7 +175,7 @@ impl Tree {
         Ok((place, inode))
     }
 
-    /// Takes a file's name away, and the file with its last name.
+    /// Removes a name of a file, and the file with its last name.
     pub(crate) fn remove(&mut self, path: &Path) -> io::Result<Place> {
         let (place, inode) = self.occupied(path)?;
         self.take(&place);
@@ -183,7 +183,7 @@ impl Tree {
         Ok(place)
     }
 
-    /// Takes away a directory in which there is nothing.
+    /// Removes an empty directory.
     pub(crate) fn remove_dir(&mut self, path: &Path) -> io::Result<Place> {
         let place = self.place(path)?;
         let Entry::Dir(inode) = self.entry(&place).ok_or(ErrorKind::NotFound)? else {
@@ -197,7 +197,7 @@ impl Tree {
         Ok(place)
     }
 
-    /// Renames a file; nothing to do if both are names of one file.
+    /// Renames a file; does nothing if both are names of one file.
     pub(crate) fn rename(
         &mut self,
         from: &Path,
@@ -219,7 +219,7 @@ impl Tree {
         Ok(Some((old, new, inode)))
     }
 
-    /// A second name for a file.
+    /// Adds a second name to a file.
     pub(crate) fn hard_link(&mut self, from: &Path, to: &Path) -> io::Result<(Place, Inode)> {
         let (_, inode) = self.occupied(from)?;
         let place = self.vacant(to)?;
@@ -234,7 +234,7 @@ impl Tree {
         }
     }
 
-    /// Adds `data` to a file, if anybody can still see it.
+    /// Appends `data` to a file, if it still has a name.
     pub(crate) fn append(&mut self, inode: Inode, data: &[u8]) {
         if let Some(content) = self.files.get_mut(&inode) {
             Arc::make_mut(content).append(data);
@@ -260,7 +260,7 @@ impl Tree {
         }
     }
 
-    /// What lies in the directory `path`, by name.
+    /// The content of the directory `path`, sorted by name.
     pub(crate) fn list(&self, path: &Path) -> io::Result<Vec<DirEntry>> {
         let dir = self.dir_of(self.find(path)?)?;
         let entries = dir.iter().map(|(name, &entry)| {
@@ -275,12 +275,12 @@ impl Tree {
         Ok(entries.collect())
     }
 
-    /// The bytes of all files together.
+    /// The total bytes of all files.
     pub(crate) fn bytes(&self) -> u64 {
         self.files.values().map(|content| content.bytes()).sum()
     }
 
-    /// A hash of all names and contents; which inode carries them does not matter.
+    /// A hash of all names and contents, independent of inodes.
     pub(crate) fn hash(&self) -> u64 {
         self.hash_dir(ROOT)
     }
@@ -297,7 +297,7 @@ impl Tree {
     }
 }
 
-/// The names on the way from the root to `path`.
+/// The components from the root to `path`.
 fn components(path: &Path) -> io::Result<Vec<&OsStr>> {
     let mut names = Vec::new();
     for component in path.components() {

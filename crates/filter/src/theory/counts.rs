@@ -28,8 +28,9 @@ impl Counts {
         Self::around(((n + 1.0) * chance).floor().min(n), |i| odds * (n - i) / (i + 1.0))
     }
 
-    /// Starts at the most probable number and goes outwards; `ratio(i)` is the probability of `i +
-    /// 1` divided by that of `i`. Starting at the mode needs no factorials and loses no digits.
+    /// Starts at the most probable number and goes outwards; `ratio(i)` is the probability of
+    /// `i + 1` divided by that of `i`. Starting at the mode needs no factorials and loses no
+    /// digits.
     fn around(mode: f64, ratio: impl Fn(f64) -> f64) -> Self {
         let mut below = Vec::new();
         let (mut i, mut weight) = (mode, 1.0);

@@ -1,8 +1,8 @@
 //! Few keys on few blocks: the enumeration of all outcomes.
 //!
-//! `n` keys fall on `B` blocks with the sorted counts `c_1 <= ... <= c_B` with probability `n! /
-//! (c_1! ... c_B!) * B! / (m_0! m_1! ...) / B^n`, where `m_j` is the number of counts equal to `j`.
-//! There are some thousand such partitions of 48 keys on 6 blocks.
+//! `n` keys fall on `B` blocks with the sorted counts `c_1 <= ... <= c_B` with probability
+//! `n! / (c_1! ... c_B!) * B! / (m_0! m_1! ...) / B^n`, where `m_j` is the number of counts equal
+//! to `j`. There are some thousand such partitions of 48 keys on 6 blocks.
 
 /// The mean over all ways that `keys` keys fall on `blocks` blocks (of one batch) of the mean over
 /// the pairs, fullest with emptiest, of `pass(keys of the pair)`.

@@ -21,8 +21,8 @@
 //!
 //! Probes are assumed to be ideal: independent and uniform. The filters' actual probes behave like
 //! that, within the resolution of the rate tests: some 2% at all bits per key and numbers of keys
-//! (`RATES.md`). One effect is left out: two keys may have the same 64-bit hash, which adds `keys /
-//! 2^64`.
+//! (`RATES.md`). One effect is left out: two keys may have the same 64-bit hash, which adds
+//! `keys / 2^64`.
 //!
 //! All tables are computed on first use and cached: some milliseconds the first time and
 //! microseconds from then on.

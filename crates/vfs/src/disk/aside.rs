@@ -1,25 +1,25 @@
-//! Space for what a file will hold, set aside before it is written.
+//! Space for a file's future content, preallocated.
 //!
-//! A file that grows by small appends is given its blocks one by one, each with a look at how much
-//! there is left. Blocks set aside in one piece (`fallocate`, without a change of the file's
-//! length) spare that, and lie together.
+//! A file that grows by small appends allocates its blocks one by one, each with a search for free
+//! space. A single preallocation (`fallocate`, without a change of the file's length) avoids that,
+//! and the blocks are contiguous.
 
 use std::fs::File;
 use std::io;
 use std::ops::Range;
 
-/// What was set aside for one file.
+/// The preallocated space of one file.
 #[derive(Debug, Default)]
 pub(super) struct Aside {
-    /// Up to where there is space.
+    /// The end of the preallocated space.
     end: u64,
-    /// Whether the system said that it cannot, or will not.
+    /// Whether the system refused, or does not support it.
     is_refused: bool,
 }
 
 impl Aside {
-    /// Sets space aside for these bytes of `file`, the first behind its end; nothing where the
-    /// system refuses. `StorageFull` if there is not so much.
+    /// Preallocates space for these bytes of `file`, the first of which is at its end. Does nothing
+    /// if the system does not support it. `StorageFull` if there is not enough space.
     #[cfg(target_os = "linux")]
     pub(super) fn set(&mut self, file: &File, bytes: Range<u64>) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};
@@ -28,16 +28,16 @@ impl Aside {
             return Ok(());
         }
         let len = bytes.end - bytes.start;
-        // Also where it fails: a part of it may be there then.
+        // Also on failure: a part may have been allocated.
         self.end = self.end.max(bytes.end);
         match fallocate(file, FallocateFlags::KEEP_SIZE, bytes.start, len) {
             Ok(()) | Err(Errno::INTR) => Ok(()),
-            // Others may need what is left.
+            // Other files may need the remaining space.
             Err(error @ (Errno::NOSPC | Errno::DQUOT)) => {
                 self.give_back(file, bytes.start);
                 Err(error.into())
             }
-            // A file system without such a thing.
+            // The file system does not support it.
             Err(_) => {
                 self.is_refused = true;
                 self.give_back(file, bytes.start);
@@ -46,18 +46,18 @@ impl Aside {
         }
     }
 
-    /// There is no such call.
+    /// Not available on this system.
     #[cfg(not(target_os = "linux"))]
     pub(super) fn set(&mut self, _file: &File, _bytes: Range<u64>) -> io::Result<()> {
         self.is_refused = true;
         Ok(())
     }
 
-    /// Gives back what lies behind the end of `file`, which has so many bytes.
+    /// Frees the space after the end of `file`, which has `bytes` bytes.
     pub(super) fn give_back(&mut self, file: &File, bytes: u64) {
         if std::mem::take(&mut self.end) > bytes {
-            // To its own length: the system then frees the blocks behind it. What fails leaves them
-            // there.
+            // Truncated to its own length: the system then frees the blocks after it. If this
+            // fails, they stay.
             let _ = file.set_len(bytes);
         }
     }

@@ -1,9 +1,8 @@
-//! Which files this process has open, so that none is written over that somebody else may still
-//! look at.
+//! The files that this process has open, so that no file is overwritten while it may still be read.
 //!
-//! A file is known by its device and its number there. Whoever opens or creates one is counted
-//! until the last byte that was handed out of it is let go of, maps included. Only a file that
-//! nobody has open is written over, and meanwhile it is not mapped.
+//! A file is identified by its device and inode number. Each reader and writer is counted until the
+//! last bytes it handed out are released, maps included. Only a file that nobody has open is
+//! overwritten, and meanwhile it is not mapped.
 
 use std::collections::BTreeMap;
 use std::fs::{File, Metadata};
@@ -11,10 +10,10 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-/// A file's device, and its number there.
+/// A file's device and inode number.
 type Id = (u64, u64);
 
-/// Who has a file open.
+/// The users of a file.
 #[derive(Debug, Default)]
 struct Users {
     count: usize,
@@ -24,7 +23,7 @@ struct Users {
 static OPEN: Mutex<BTreeMap<Id, Users>> = Mutex::new(BTreeMap::new());
 
 fn open_files() -> MutexGuard<'static, BTreeMap<Id, Users>> {
-    // Nothing below panics between two changes that belong together.
+    // No code below panics between two changes that belong together.
     OPEN.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -32,7 +31,7 @@ fn id(found: &Metadata) -> Id {
     (found.dev(), found.ino())
 }
 
-/// Says that a file is open, for as long as it lives.
+/// Marks a file as open, for as long as it lives.
 #[derive(Debug)]
 pub(super) struct Claim {
     id: Id,
@@ -40,7 +39,7 @@ pub(super) struct Claim {
 }
 
 impl Claim {
-    /// Of whoever reads `file`, or appends to it; and whether it may be mapped.
+    /// A claim for reading `file` or appending to it; and whether it may be mapped.
     pub(super) fn shared(file: &File) -> io::Result<(Self, bool)> {
         let id = id(&file.metadata()?);
         let mut open = open_files();
@@ -49,7 +48,7 @@ impl Claim {
         Ok((Self { id, is_alone: false }, !users.is_written_over))
     }
 
-    /// Of whoever writes over `file`; none where anybody else has it open.
+    /// A claim for overwriting `file`; `None` if it is open anywhere in this process.
     pub(super) fn alone(file: &File) -> io::Result<Option<Self>> {
         let id = id(&file.metadata()?);
         let mut open = open_files();

@@ -1,26 +1,24 @@
-//! A new file in the place of an old one, which is written over.
+//! Overwriting (recycling) an old file in place of creating a new one.
 //!
-//! The system's memory for the old file's bytes is kept, and so is its space on the disk: neither
-//! has to be looked for again, cleared, or given back. Of a file of 64 MiB that is half of what
-//! writing a new one takes the processor, and all that removing the old one does (measured in
-//! `docs/performance.md`).
+//! The old file's page cache and disk space are reused: neither has to be allocated, cleared, or
+//! freed. For a file of 64 MiB that saves half of the CPU time of writing a new one, and all of
+//! that of removing the old one (measured in `docs/performance.md`).
 //!
-//! Nobody may see the old file's bytes change:
-//! 1. A file that is open in this process, or mapped, is not written over (module `in_use`).
-//! 2. Nor is one with a second name, which is somebody's copy. Its names are counted when it has
-//!    lost the old one, so that nobody can give it another one by that in between.
-//! 3. Nor one that another process has open through this program, as one that inspects the store
-//!    does: whoever reads a file holds a shared `flock` on it, and whoever writes over one takes it
-//!    alone. Where the file system has no such locks, nothing is written over.
+//! No reader may see the old file's bytes change:
+//! 1. A file that is open in this process, or mapped, is not overwritten (module `in_use`).
+//! 2. Nor is a file with a second name, which is a copy for someone else. Its names are counted
+//!    after it has lost the old one, so that nobody can link it by that name in between.
+//! 3. Nor is a file that another process of this program has open, such as one that inspects the
+//!    store: readers hold a shared `flock` on the file, and an overwriter takes an exclusive one.
+//!    On file systems without such locks, nothing is overwritten.
 //!
-//! Others that read the store's files, such as a program that copies them, must ask for a
-//! checkpoint instead.
+//! Other programs that read the store's files, such as a copy program, must use a checkpoint
+//! instead.
 //!
-//! Its last byte is cut off first, so that whoever finds it by its new name before it is written,
-//! as after a crash, does not take it for the whole file that it was.
+//! Its last byte is cut off first, so that a reader that finds it by its new name before it is
+//! written, as after a crash, does not take it for the complete old file.
 //!
-//! What was written is cut off behind its end before it is synced first, or when its writer is
-//! dropped.
+//! The old tail is truncated before the first sync, or when the writer is dropped.
 
 use std::fs::File;
 use std::io;
@@ -33,8 +31,8 @@ use super::in_use::Claim;
 use super::open_regular;
 use super::write::Writer;
 
-/// A writer for `path` in the place of `old`; none where that cannot be written over. `old` is gone
-/// then all the same, if it could be removed.
+/// A writer for `path` that overwrites `old`; `None` if that is not possible. In that case too,
+/// `old` is removed, if possible.
 pub(super) fn take(old: &Path, path: &Path) -> Option<Writer> {
     let taken = try_take(old, path).ok().flatten();
     if taken.is_none() {
@@ -46,7 +44,7 @@ pub(super) fn take(old: &Path, path: &Path) -> Option<Writer> {
 fn try_take(old: &Path, path: &Path) -> io::Result<Option<Writer>> {
     let file = open_regular(old, OFlags::WRONLY, "open")?;
     let Some(claim) = Claim::alone(&file)? else { return Ok(None) };
-    // Until the last copy of this file is closed, which is when it is written.
+    // Held until the last copy of this file is closed, when it has been written.
     if file.try_lock().is_err() {
         return Ok(None);
     }
@@ -67,14 +65,14 @@ fn cut_last_byte(file: &File, bytes: u64) -> io::Result<()> {
     file.set_len(bytes.saturating_sub(1))
 }
 
-/// Renames `old` to `path`, where there must be nothing.
+/// Renames `old` to `path`, which must not exist.
 #[cfg(target_os = "linux")]
 fn rename_to_nothing(old: &Path, path: &Path) -> io::Result<()> {
     use rustix::fs::{CWD, RenameFlags, renameat_with};
     Ok(renameat_with(CWD, old, CWD, path, RenameFlags::NOREPLACE)?)
 }
 
-/// There is no such call.
+/// Not available on this system.
 #[cfg(not(target_os = "linux"))]
 fn rename_to_nothing(_old: &Path, _path: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())

@@ -1,8 +1,8 @@
 //! Reading a finished file, in one of three ways.
 //!
-//! A mapped file keeps no file handle: the map outlives it, and handles are scarce. Where the map
-//! is refused, and where the file system will not have `O_DIRECT`, reads are buffered ones: the
-//! bytes are the same.
+//! A mapped file keeps no file handle: the map outlives it, and handles are scarce. If the map is
+//! refused, or the file system does not support `O_DIRECT`, reads are buffered: the bytes are the
+//! same.
 
 use std::cell::RefCell;
 use std::fs::{File, TryLockError};
@@ -23,13 +23,12 @@ use super::resident::is_in_memory;
 use crate::error::{check_range, end_of_file, ended_early, os_error, wrap};
 use crate::{Access, ReadFile, SharedMap};
 
-/// What `O_DIRECT` wants offsets, lengths and addresses to be multiples of, in bytes. Devices ask
-/// for 512 or 4096.
+/// The alignment that `O_DIRECT` requires of offsets, lengths and addresses, in bytes. Devices
+/// require 512 or 4096.
 pub(super) const ALIGN: usize = 4096;
 
-/// Shortest range of a map, in bytes, about which the system is asked whether it is in memory
-/// before it is told that it will be needed: what it does then for each page is dear where there is
-/// nothing to do.
+/// Shortest range of a map, in bytes, that is checked for residency before it is advised: the
+/// advice costs the system time for each page, even if all are in memory.
 #[cfg(target_os = "linux")]
 const ASKED_BYTES: usize = 32 << 10;
 
@@ -38,25 +37,25 @@ const DIRECT_BYTES: usize = 1 << 20;
 
 /// A reader for `file`.
 pub(super) fn reader(file: File, path: &Path, access: Access) -> io::Result<Arc<dyn ReadFile>> {
-    // First the claim: from then on nobody makes the file shorter.
+    // The claim comes first: from then on the file does not become shorter.
     let (claim, may_be_mapped) = Claim::shared(&file)?;
     // The same for other processes.
     let locked = file.try_lock_shared();
     let (path, bytes) = (path.to_path_buf(), file.metadata()?.len());
     match locked {
-        // One of them writes over it, so that it is no file of a store. (An empty one is somebody's
-        // lock.)
+        // Another process is overwriting it, so it is not a file of a store. (An empty file may be
+        // a lock file.)
         Err(TryLockError::WouldBlock) if may_be_mapped && bytes > 0 => {
             return Err(io::Error::new(ErrorKind::NotFound, "it is being written over"));
         }
-        // A writer in this process does; or the file system has no such locks, and nothing is
-        // written over there.
+        // A writer in this process holds the lock; or the file system has no such locks, and
+        // nothing is overwritten there.
         _ => {}
     }
     match access {
         Access::Buffered => {}
         Access::Mapped => {
-            // An empty map is an error in itself.
+            // Mapping an empty file is an error.
             let length = usize::try_from(bytes).ok().filter(|&length| length > 0 && may_be_mapped);
             if let Some(Ok(map)) = length.map(|length| map(&file, length)) {
                 let map = Arc::new(Mapped { map, _claim: claim });
@@ -83,7 +82,7 @@ struct BufferedFile {
 }
 
 impl BufferedFile {
-    /// What a read up to `end` failed for.
+    /// The error of a failed read up to `end`.
     fn failure(&self, error: io::Error, end: u64) -> io::Error {
         match error.kind() {
             ErrorKind::UnexpectedEof => {
@@ -98,7 +97,7 @@ impl BufferedFile {
 impl ReadFile for BufferedFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         check_range(&self.path, self.bytes, offset, buffer.len())?;
-        // Carries on after short reads and interrupts.
+        // Continues after short reads and interrupts.
         let read = self.file.read_exact_at(buffer, offset);
         read.map_err(|error| self.failure(error, offset + buffer.len() as u64))
     }
@@ -114,7 +113,7 @@ impl ReadFile for BufferedFile {
     }
 }
 
-/// A map, and what keeps the file from being written over until it is gone.
+/// A map, and the claim that keeps the file from being overwritten while it lives.
 #[derive(Debug)]
 struct Mapped {
     map: Mmap,
@@ -124,12 +123,12 @@ struct Mapped {
 #[derive(Debug)]
 struct MappedFile {
     map: Arc<Mapped>,
-    /// The same, once somebody keeps it.
+    /// The shared form of the map, once requested.
     shared: OnceLock<SharedMap>,
     path: PathBuf,
 }
 
-/// A share of a map.
+/// A reference to a map.
 struct Shared(Arc<Mapped>);
 
 impl AsRef<[u8]> for Shared {
@@ -141,7 +140,7 @@ impl AsRef<[u8]> for Shared {
 impl ReadFile for MappedFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         check_range(&self.path, self.bytes(), offset, buffer.len())?;
-        // In range, so the offset is a usize.
+        // In range, so the offset fits a `usize`.
         let start = offset as usize;
         let found = self.map.map.get(start..start + buffer.len());
         buffer.copy_from_slice(found.ok_or_else(|| end_of_file(&self.path))?);
@@ -174,8 +173,8 @@ impl ReadFile for MappedFile {
     }
 }
 
-/// A disk's file that was opened with [`Access::Direct`], as [`read_at_once`](crate::read_at_once)
-/// wants it.
+/// A file of the disk that was opened with [`Access::Direct`], for
+/// [`read_at_once`](crate::read_at_once).
 #[derive(Debug, Clone, Copy)]
 pub struct DirectHandle<'a> {
     #[cfg_attr(
@@ -210,8 +209,9 @@ impl ReadFile for DirectFile {
                 });
             match done {
                 Ok(()) => {}
-                // Accepted when opened and refused now (a larger grid, a file system in between):
-                // from here on this handle reads through the page cache, which accepts anything.
+                // Accepted at open and refused now (a coarser alignment, or another file system in
+                // between): from now on this handle reads through the page cache, which accepts any
+                // alignment.
                 Err(error) if os_error(&error) == Some(Errno::INVAL.raw_os_error()) => {
                     set_direct(file, false).map_err(|error| wrap("read", path, error))?;
                     let read = file.read_exact_at(piece, offset);
@@ -238,8 +238,8 @@ impl ReadFile for DirectFile {
     }
 }
 
-/// Fills at least the first `wanted` bytes of `space` by `read`, which is given a place and an
-/// offset in the file; the address of `space`, its length and `start` are multiples of [`ALIGN`].
+/// Fills at least the first `wanted` bytes of `space` by calls of `read` with a part of it and an
+/// offset in the file. The address of `space`, its length and `start` are multiples of [`ALIGN`].
 fn read_aligned(
     mut read: impl FnMut(&mut [u8], u64) -> io::Result<usize>,
     start: u64,
@@ -251,7 +251,8 @@ fn read_aligned(
         match read(&mut space[filled..], start + filled as u64) {
             Ok(read) if filled + read >= wanted => return Ok(()),
             Ok(read) => {
-                // A short read carries on from the grid; one that gained no grid line is the end.
+                // A short read continues at the last aligned offset; a read without progress is the
+                // end.
                 let next = (filled + read) / ALIGN * ALIGN;
                 if next <= filled {
                     return Err(ErrorKind::UnexpectedEof.into());
@@ -265,7 +266,8 @@ fn read_aligned(
     Ok(())
 }
 
-/// Lends this thread's buffer, `length` bytes from an address that is a multiple of [`ALIGN`].
+/// Passes this thread's buffer to `work`: `length` bytes from an address that is a multiple of
+/// [`ALIGN`].
 fn with_aligned<T>(length: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     thread_local! {
         static SPACE: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
@@ -280,7 +282,7 @@ fn with_aligned<T>(length: usize, work: impl FnOnce(&mut [u8]) -> T) -> T {
     })
 }
 
-/// Switches `O_DIRECT` on or off; an error where the file system knows no such thing.
+/// Switches `O_DIRECT` on or off; an error if the file system does not support it.
 #[cfg(any(target_os = "linux", target_os = "android"))]
 fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     let mut flags = rustix::fs::fcntl_getfl(file)?;
@@ -288,7 +290,7 @@ fn set_direct(file: &File, direct: bool) -> io::Result<()> {
     Ok(rustix::fs::fcntl_setfl(file, flags)?)
 }
 
-/// There is no `O_DIRECT` here that we know of.
+/// No known `O_DIRECT` on this system.
 #[cfg(not(any(target_os = "linux", target_os = "android")))]
 fn set_direct(_file: &File, _direct: bool) -> io::Result<()> {
     Err(ErrorKind::Unsupported.into())
@@ -302,7 +304,7 @@ mod tests {
 
     use super::*;
 
-    /// Reads that are off the grid by mistake would be refused, and then quietly be buffered ones.
+    /// Misaligned reads would be refused, and then silently become buffered ones.
     #[test]
     fn direct_reads_at_any_offset_stay_direct() {
         let mut file = tempfile::tempfile().expect("a place for temporary files");
@@ -326,7 +328,7 @@ mod tests {
         }
     }
 
-    /// However little the system gives at a time, and whatever comes between.
+    /// Whatever the size of the short reads, and with interrupts in between.
     #[test]
     fn short_and_interrupted_reads_are_carried_on_with() {
         let bytes: Vec<u8> = (0..5 * ALIGN as u32 + 700).map(|i| (i % 251) as u8).collect();
@@ -345,7 +347,7 @@ mod tests {
             let mut space = vec![0; 6 * ALIGN];
             read_aligned(&mut read, 0, &mut space, bytes.len()).expect("all of it is there");
             assert!(space.starts_with(&bytes), "{most} bytes at a time");
-            // One byte more is not there, and is not waited for.
+            // There is not one more byte, and the read does not wait for it.
             let error =
                 read_aligned(&mut read, 0, &mut space, bytes.len() + 1).expect_err("the end");
             assert_eq!(error.kind(), ErrorKind::UnexpectedEof);

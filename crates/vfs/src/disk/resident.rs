@@ -1,7 +1,7 @@
-//! Whether a part of a map is in memory, as far as the system says.
+//! Whether a part of a map is in memory, according to the system.
 //!
-//! To tell the system that a MiB will be needed takes it 15 us where all of it is in memory, as it
-//! looks for each page; to ask about a page of each quarter of it takes one.
+//! Advising the system that a MiB will be needed takes 15 us if all of it is in memory, as the
+//! system checks each page; checking one page in each quarter of it takes one.
 
 #![allow(unsafe_code)]
 
@@ -9,13 +9,13 @@ use std::ops::Range;
 
 use memmap2::Mmap;
 
-/// A page, in bytes; of a system whose pages are larger nothing is learnt.
+/// A page, in bytes; on systems with larger pages the check fails.
 const PAGE_BYTES: usize = 4096;
-/// Of so many bytes one page is asked about.
+/// The range per checked page.
 const SAMPLED_BYTES: usize = 256 << 10;
 
-/// Whether those pages of this range that are asked about, its last and some before it, are in
-/// memory. Linux says that they are of a file that this process neither owns nor may write.
+/// Whether the sampled pages of this range, its last and some before it, are in memory. Linux
+/// reports all pages as resident for a file that this process neither owns nor may write.
 pub(super) fn is_in_memory(map: &Mmap, range: Range<usize>) -> bool {
     let mut sampled = range.rev().step_by(SAMPLED_BYTES);
     sampled.all(|at| is_page_in_memory(map, at - at % PAGE_BYTES))
@@ -24,8 +24,8 @@ pub(super) fn is_in_memory(map: &Mmap, range: Range<usize>) -> bool {
 fn is_page_in_memory(map: &Mmap, at: usize) -> bool {
     let Some(page) = map.get(at..) else { return false };
     let mut is_there = 0_u8;
-    // SAFETY: the address lies in a map that is borrowed here, the call reads nothing behind it,
-    // and it writes one byte for each page asked about, which is one.
+    // SAFETY: the address is within a map that is borrowed here, the call reads nothing through it,
+    // and it writes one byte per page, for one page.
     let outcome = unsafe { libc::mincore(page.as_ptr().cast_mut().cast(), 1, &raw mut is_there) };
     outcome == 0 && is_there & 1 == 1
 }
@@ -45,11 +45,11 @@ mod tests {
     use crate::disk::read::reader;
 
     const BYTES: usize = 2 << 20;
-    /// The number of the file system that keeps files in memory only.
+    /// The magic number of the file system that keeps files in memory only.
     const TMPFS: rustix::fs::FsWord = 0x0102_1994;
 
     fn file() -> (tempfile::TempDir, File) {
-        // Not with other temporary files, which may be in memory and nowhere else.
+        // Not with other temporary files, which may only be in memory.
         let dir = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
         let path = dir.path().join("file");
         let mut file = File::options().read(true).write(true).create_new(true).open(&path).unwrap();
@@ -58,8 +58,7 @@ mod tests {
         (dir, file)
     }
 
-    /// Drops the file from the system's memory. False on a file system that has no other place for
-    /// it.
+    /// Drops the file from the page cache. False on a file system that only has memory.
     fn is_dropped(file: &File, map: &Mmap) -> bool {
         fadvise(file, 0, None, Advice::DontNeed).unwrap();
         let is_dropped = !is_in_memory(map, 0..BYTES);
@@ -75,7 +74,7 @@ mod tests {
         if !is_dropped(&file, &map) {
             return;
         }
-        // A part of it: the last page of a range is asked about, whatever comes before it.
+        // A part of it: the last page of a range is checked, whatever comes before it.
         let mut part = [0; 100];
         std::os::unix::fs::FileExt::read_exact_at(&file, &mut part, BYTES as u64 - 200).unwrap();
         assert!(!is_in_memory(&map, 0..BYTES));

@@ -1,39 +1,39 @@
-//! Many reads of direct files handed to the system in one call (`io_uring`): a device that is asked
-//! for many blocks at once brings each in a fraction of the time that it takes for one alone, and
-//! no thread has to be woken for it.
+//! Submits many reads of direct files in one system call (`io_uring`): with many requests in its
+//! queue, a device serves each in a fraction of the time of a single one, and no thread has to be
+//! woken.
 //!
-//! 1. A *ring*, a queue of requests shared with the system, belongs to one caller at a time. Those
-//!    that nobody uses wait for the next caller. A ring costs a file handle and the memory that it
-//!    reads into, and is made when one is first needed: a process that reads nothing so has none.
-//! 2. As many pieces as there is room for are queued and handed over, a few at a time so that the
-//!    device begins with the first ones while the caller finds the next. The system reads into the
-//!    ring's own memory, on the grid that `O_DIRECT` wants.
-//! 3. What has come is handed to the caller, while the others are still read.
-//! 4. What failed, or ended early, is not handed on: the caller reads it by itself, and gets the
+//! 1. A *ring*, a request queue shared with the system, belongs to one caller at a time. Idle rings
+//!    are kept for the next caller. A ring costs a file handle and the memory that it reads into,
+//!    and is created on first use: a process that never reads this way has none.
+//! 2. Requests for as many pieces as fit are queued and submitted, a few at a time, so that the
+//!    device starts on the first ones while the caller finds the next. The system reads into the
+//!    ring's own memory, with the alignment that `O_DIRECT` requires.
+//! 3. Completed pieces are passed to the caller while the others are still being read.
+//! 4. Failed or short reads are not passed on: the caller reads these pieces itself, and gets the
 //!    error.
 //!
-//! A system without this call, or that forbids it, is asked once, and no more.
+//! If the system lacks or forbids this call, it is tried once, and not again.
 //!
-//! Safety argument. The system writes to memory behind the compiler's back, from when a request is
-//! queued until its completion is taken out of the ring. What it writes to is the ring's own
-//! `space`, never the caller's memory, and `under_way` counts the requests whose completion was not
-//! yet seen:
+//! Safety argument. The system writes to memory without the compiler's knowledge, from the time a
+//! request is queued until its completion is taken out of the ring. It writes to the ring's own
+//! `space`, never to the caller's memory, and `under_way` counts the requests whose completion has
+//! not been seen:
 //!
 //! 1. `space` is never resized, and freed only by the drop of [`Ring`], which leaks it if
-//!    `under_way` is not 0: whatever ends a read early, an error or a caller that panics, the
-//!    memory stays where it is.
-//! 2. A request is queued only by [`Ring::queue`], for a part of `space` that no other request
-//!    under way has.
-//! 3. A part of `space` is looked at only by [`Ring::lend`], after the completion of its request,
-//!    which ends the system's use of it. No reference to all of `space` exists from the first
-//!    request to the last completion.
-//! 4. A request names its file by its handle. The file is borrowed until the read ends, as its
-//!    piece is; the system has a reference of its own as soon as the request is handed over. A ring
-//!    that was given up is closed, and what it had queued and not handed over is never read.
+//!    `under_way` is not 0: whatever ends a read early, an error or a caller's panic, the memory
+//!    stays in place.
+//! 2. A request is queued only by [`Ring::queue`], for a part of `space` that no other request in
+//!    flight has.
+//! 3. A part of `space` is read only by [`Ring::lend`], after the completion of its request, which
+//!    ends the system's use of it. No reference to all of `space` exists from the first request to
+//!    the last completion.
+//! 4. A request names its file by its handle. The file is borrowed until the read ends, with its
+//!    piece; the system has its own reference as soon as the request is submitted. An abandoned
+//!    ring is closed, and requests that were queued and not submitted are never read.
 //!
-//! A forked child has a copy of the memory, but shares the ring: it uses none that its parent made,
-//! which it tells by the number of the process. A child that has its parent's number, in a
-//! namespace of its own, must not read so.
+//! A forked child has a copy of the memory, but shares the ring: it uses no ring of its parent,
+//! which it recognizes by the process id. A child with its parent's process id, in a namespace of
+//! its own, must not read this way.
 
 #![allow(unsafe_code)]
 
@@ -53,22 +53,22 @@ use rustix::io::Errno;
 use super::read::ALIGN;
 use crate::{Piece, Pieces};
 
-/// Requests that are under way at once.
+/// The most requests in flight.
 const ENTRIES: usize = 128;
 
-/// Requests that are handed over at a time: the device begins with them while the next are queued.
+/// Requests per submission: the device starts on them while the next are queued.
 const HANDED_OVER: usize = 8;
 
-/// What the requests under way read at most, in bytes.
+/// The most bytes that the requests in flight read.
 const SPACE_BYTES: usize = 1 << 20;
 
-/// Rings that are kept while nobody uses them.
+/// The most idle rings that are kept.
 const KEPT: usize = 8;
 
-/// How often in succession a ring may take nothing because the system is short of something.
+/// How often in a row a ring may accept nothing because the system lacks resources.
 const ATTEMPTS: usize = 1000;
 
-/// How long it is left alone then.
+/// The pause between such attempts.
 const PAUSE: Duration = Duration::from_micros(20);
 
 static RINGS: Rings = Rings::new();
@@ -78,10 +78,10 @@ pub(crate) fn read_at_once<'a>(pieces: &mut dyn Pieces<'a>) {
     RINGS.read(pieces);
 }
 
-/// The rings that nobody uses now.
+/// The idle rings.
 struct Rings {
     idle: Mutex<Vec<Ring>>,
-    /// Set once: the system has no rings for us, or let one down.
+    /// Set once: the system does not support rings, or one failed.
     is_off: AtomicBool,
 }
 
@@ -94,8 +94,8 @@ impl Rings {
         let Some(mut ring) = self.take() else { return };
         match ring.read(pieces) {
             Ok(()) => self.keep(ring),
-            // It may have requests under way, so it ends here, and its space cannot be given back:
-            // once is enough.
+            // It may have requests in flight, so it is dropped here, and its space is leaked: no
+            // further rings are created.
             Err(_) if ring.under_way > 0 => self.is_off.store(true, Ordering::Relaxed),
             Err(error) => self.failed(&error),
         }
@@ -122,8 +122,7 @@ impl Rings {
         }
     }
 
-    /// Makes no more rings, unless the error says that the system is short of something, of which
-    /// there may be more later.
+    /// Stops creating rings, unless the error is a temporary lack of resources.
     fn failed(&self, error: &io::Error) {
         let errno = error.raw_os_error().map(Errno::from_raw_os_error);
         let is_short = matches!(errno, Some(Errno::AGAIN | Errno::BUSY | Errno::NOMEM));
@@ -143,29 +142,29 @@ impl Rings {
 /// A ring, and the memory that it reads into.
 struct Ring {
     queue: IoUring,
-    /// [`SPACE_BYTES`] from the first address on the grid.
+    /// [`SPACE_BYTES`] from the first aligned address.
     space: Vec<u8>,
-    /// Requests that were queued and whose completion was not seen: the system may write to
+    /// Requests that were queued and whose completion has not been seen: the system may write to
     /// `space`.
     under_way: usize,
-    /// The process that made it.
+    /// The process that created it.
     process: u32,
 }
 
-/// A piece that is under way.
+/// A piece in flight.
 #[derive(Clone, Copy)]
 struct Request {
-    /// Its number among the pieces.
+    /// Its index among the pieces.
     nth: usize,
-    /// Where in the space it is read to.
+    /// Its offset in the space.
     start: usize,
-    /// So many bytes are read there before it, as reads begin on the grid.
+    /// The number of bytes read before the piece, since reads start at aligned offsets.
     lead: usize,
     bytes: usize,
 }
 
 impl Request {
-    /// What is read for it, in bytes.
+    /// The length of the read, in bytes.
     fn length(&self) -> usize {
         (self.lead + self.bytes).next_multiple_of(ALIGN)
     }
@@ -174,15 +173,15 @@ impl Request {
 impl Ring {
     fn new() -> io::Result<Self> {
         let entries = ENTRIES as u32;
-        // Completions are seen when we wait for them, and interrupt nothing; older systems know no
-        // such thing.
+        // Completions are processed when this thread waits for them, and do not interrupt it; older
+        // systems do not support this flag.
         let queue = match IoUring::builder().setup_coop_taskrun().build(entries) {
             Err(error) if error.raw_os_error() == Some(Errno::INVAL.raw_os_error()) => {
                 IoUring::new(entries)?
             }
             made => made?,
         };
-        // It came together with the request that we make.
+        // This feature is as old as the request that is used here.
         if !queue.params().is_feature_rw_cur_pos() {
             return Err(ErrorKind::Unsupported.into());
         }
@@ -190,7 +189,7 @@ impl Ring {
         Ok(Self { queue, space, under_way: 0, process: process::id() })
     }
 
-    /// Reads `pieces`, in turns. An error says that the ring is of no use any more.
+    /// Reads `pieces`, in batches. After an error the ring must not be used any more.
     fn read<'a>(&mut self, pieces: &mut dyn Pieces<'a>) -> io::Result<()> {
         assert_eq!(self.under_way, 0, "a ring that was given up");
         let (mut count, mut is_first) = (0, true);
@@ -206,8 +205,8 @@ impl Ring {
         Ok(())
     }
 
-    /// Queues the piece `next`, of which `count` came before, and those behind it, as many as there
-    /// is room for, and notes them in `requests`. Returns the first one that there is none for.
+    /// Queues the piece `next`, which `count` others precede, and the pieces after it, as many as
+    /// fit, and records them in `requests`. Returns the first one that does not fit.
     fn queue_all<'a>(
         &mut self,
         mut next: Option<Piece<'a>>,
@@ -239,8 +238,8 @@ impl Ring {
         next
     }
 
-    /// Queues one request, which will be known as `number`. False where the piece's file is not
-    /// read so.
+    /// Queues one request, identified by `number`. False if the piece's file cannot be read this
+    /// way.
     fn queue(&mut self, piece: &Piece<'_>, request: &Request, number: usize) -> bool {
         let Some(file) = piece.file.direct_handle() else { return false };
         let (start, length) = (request.start, request.length());
@@ -250,25 +249,25 @@ impl Ring {
             .offset(piece.offset - request.lead as u64)
             .build()
             .user_data(number as u64);
-        // SAFETY: the system writes to `length` bytes of `space`, which is not freed or looked at
-        // there before the request's completion is seen, as `under_way` counts it; no other request
-        // under way has a byte of them, as `queue_all` gives each the part behind the one before
-        // it. The handle is that of an open file, borrowed with `piece`. See the argument at the
-        // module's head.
+        // SAFETY: the system writes to `length` bytes of `space`, which is not freed or read there
+        // before the request's completion is seen, as `under_way` counts it; no other request in
+        // flight overlaps them, as `queue_all` assigns consecutive parts. The handle is that of an
+        // open file, borrowed with `piece`. See the argument at the module's head.
         let queued = unsafe { self.queue.submission().push(&read) };
         self.under_way += usize::from(queued.is_ok());
         queued.is_ok()
     }
 
-    /// Hands over what is queued. What the system does not take now it takes when we wait.
+    /// Submits the queued requests. Those that the system does not accept now are submitted by the
+    /// wait.
     fn hand_over(&mut self) {
         if !self.queue.submission().is_empty() {
             let _ = self.queue.submit();
         }
     }
 
-    /// Hands over what is still queued, and waits until all of `requests` are completed; each that
-    /// was read is received.
+    /// Submits the remaining requests, and waits until all of `requests` are completed. Passes each
+    /// completed read to `pieces`.
     fn wait<'a>(
         &mut self,
         requests: &mut [Option<Request>; ENTRIES],
@@ -293,8 +292,7 @@ impl Ring {
             attempts = if self.under_way < before { 0 } else { attempts + 1 };
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::INTR) => attempts = 0,
-                // The system is short of memory for requests, and does not wait for those under
-                // way.
+                // The system lacks memory for requests, and does not wait for those in flight.
                 Some(Errno::AGAIN | Errno::BUSY) if attempts < ATTEMPTS => thread::sleep(PAUSE),
                 _ => return Err(error),
             }
@@ -308,20 +306,19 @@ impl Ring {
         queue.next()
     }
 
-    /// The first address of the space that is on the grid.
+    /// The first aligned address of the space.
     fn first(&mut self) -> *mut u8 {
-        // No reference to what is in it is made for this.
+        // This creates no reference to its content.
         let space = self.space.as_mut_ptr();
         space.wrapping_add(space.addr().next_multiple_of(ALIGN) - space.addr())
     }
 
-    /// Bytes of the space, which a request that is completed had.
+    /// Bytes of the space that belonged to a completed request.
     fn lend(&mut self, start: usize, bytes: usize) -> &[u8] {
         assert!(start + bytes <= SPACE_BYTES, "bytes outside of the space");
-        // SAFETY: the bytes lie in `space`, which was filled with zeros when it was made, and whose
-        // length is SPACE_BYTES behind its first address on the grid. They are of a request whose
-        // completion was seen, so that the system writes to them no more; the requests under way
-        // have other parts.
+        // SAFETY: the bytes are within `space`, which was zeroed when it was created, and has
+        // SPACE_BYTES from its first aligned address. Their request's completion was seen, so the
+        // system no longer writes to them; the requests in flight have other parts.
         unsafe { slice::from_raw_parts(self.first().wrapping_add(start), bytes) }
     }
 }
@@ -335,7 +332,7 @@ impl Drop for Ring {
     }
 }
 
-/// Whether the piece lies within its file.
+/// Whether the piece is within its file.
 fn is_inside(piece: &Piece<'_>) -> bool {
     let end = piece.offset.checked_add(piece.bytes as u64);
     end.is_some_and(|end| end <= piece.file.bytes())

@@ -102,8 +102,8 @@ fn a_linked_store_directory_and_strange_names_are_fine() {
     assert_eq!(entries, [DirEntry { name: strange, bytes: 1, is_file: true, is_dir: false }]);
 }
 
-/// Between opening the lock file and locking it somebody replaces it: a lock on the old file would
-/// leave the new one free for a second owner.
+/// The lock file is replaced between its open and its lock: a lock on the old file would leave the
+/// new one free for a second owner.
 #[test]
 fn a_lock_file_replaced_before_it_is_locked_is_opened_again() {
     let (_dir, path) = folder();
@@ -191,7 +191,7 @@ fn a_file_that_shrinks_behind_our_back_is_an_error_and_no_short_read() {
     }
 }
 
-/// The kernel's own files are regular ones that cannot be mapped, or read past the cache.
+/// The kernel's own files are regular ones that cannot be mapped, or read with `O_DIRECT`.
 #[cfg(target_os = "linux")]
 #[test]
 fn where_maps_and_direct_reads_are_refused_reads_are_buffered() {
@@ -206,12 +206,12 @@ fn where_maps_and_direct_reads_are_refused_reads_are_buffered() {
     }
 }
 
-/// A file that is shorter than it was is damaged; one that the system only gave too little of is
-/// not.
+/// A file that is shorter than it was is corrupt; a short read of an intact file does not make it
+/// so.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_read_that_ends_inside_its_file_is_no_end_of_the_file() {
-    // The kernel says that it is a page long, and gives a line of it.
+    // The kernel reports a length of a page, and returns a line.
     let file = Path::new("/sys/kernel/mm/transparent_hugepage/enabled");
     let Ok(line) = fs::read(file) else { return };
     for access in [Access::Buffered, Access::Direct] {
@@ -224,8 +224,8 @@ fn a_read_that_ends_inside_its_file_is_no_end_of_the_file() {
     }
 }
 
-/// Between fork and exec a child holds copies of all files. Closing ours alone left the store
-/// locked for that long: whoever opened it again was told that it was open elsewhere.
+/// Between fork and exec a child holds copies of all files. Closing only the parent's handle left
+/// the store locked that long: the next open failed because the store was open elsewhere.
 #[test]
 fn a_lock_ends_although_a_process_being_started_has_a_copy_of_its_file() {
     let (_dir, path) = folder();
@@ -237,7 +237,7 @@ fn a_lock_ends_although_a_process_being_started_has_a_copy_of_its_file() {
     drop(copy);
 }
 
-/// The number by which a file is known, whatever it is called.
+/// The file's inode number, independent of its name.
 #[cfg(target_os = "linux")]
 fn number(path: &Path) -> u64 {
     MetadataExt::ino(&fs::symlink_metadata(path).unwrap())
@@ -269,10 +269,11 @@ fn a_file_that_nobody_has_open_is_written_over() {
 
     drop(write());
     let over = write_over(true);
-    // Its bytes will change, so nobody maps it; but whoever reads it is heeded from then on.
+    // Its bytes will change, so it is not mapped; but from now on a reader keeps it from being
+    // overwritten again.
     let reader = DiskVfs.open(&new, Access::Mapped).unwrap();
     assert!(reader.mapped().is_none());
-    // Nor does it still end as the old one did, a table with its footer.
+    // It also no longer ends like the old one, a table with its footer.
     assert_eq!(reader.bytes(), 9_999);
     drop(over);
     assert_eq!(DiskVfs.read(&new, 100).unwrap(), b"new");
@@ -284,7 +285,7 @@ fn a_file_that_nobody_has_open_is_written_over() {
 
     fs::rename(&new, &old).unwrap();
     drop(write_over(true));
-    // Two of one file at once: the second gets a file of its own.
+    // Two overwrites of one file at once: the second gets a file of its own.
     fs::rename(&new, &old).unwrap();
     let first = write_over(true);
     fs::rename(&new, &old).unwrap();
@@ -292,7 +293,7 @@ fn a_file_that_nobody_has_open_is_written_over() {
     drop(first);
 }
 
-/// Another process has locks of its own, as a second open of the file in this one has.
+/// Another process has its own locks, like a second open of the file in this process.
 #[cfg(target_os = "linux")]
 #[test]
 fn a_file_that_another_process_reads_is_not_written_over() {
@@ -319,7 +320,7 @@ fn a_file_that_another_process_reads_is_not_written_over() {
     drop(over);
     other.try_lock_shared().unwrap();
 
-    // One that another process writes over is there for nobody else.
+    // A file that another process is overwriting does not exist for this one.
     drop(other);
     let other = File::open(&new).unwrap();
     other.try_lock().unwrap();

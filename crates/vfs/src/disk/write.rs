@@ -1,4 +1,4 @@
-//! Appending to a real file.
+//! Appending to a file on disk.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -17,14 +17,14 @@ pub(super) struct Writer {
     file: File,
     path: PathBuf,
     bytes: u64,
-    /// Bytes of which the system was told that they will be synced.
+    /// The offset up to which writeback was started.
     told: u64,
     aside: Aside,
-    /// Up to where zeros were written ahead.
+    /// The end of the preallocated zeros.
     zeros_to: u64,
-    /// How long the file was that this one takes the place of, until what is left of it is cut off.
+    /// The length of the overwritten file, until its tail is truncated.
     old_bytes: u64,
-    /// Keeps the file from being written over by others; goes behind the last that is done with it.
+    /// Keeps other writers from overwriting the file; released after the last use of it.
     _claim: Claim,
 }
 
@@ -35,13 +35,13 @@ impl Writer {
         Ok(Self::over(file, path, 0, claim))
     }
 
-    /// A writer that begins at the start of `file`, in the place of the `old_bytes` that it holds.
+    /// A writer that begins at the start of `file`, overwriting its `old_bytes` bytes.
     pub(super) fn over(file: File, path: &Path, old_bytes: u64, claim: Claim) -> Self {
         let (path, aside) = (path.to_path_buf(), Aside::default());
         Self { file, path, bytes: 0, told: 0, aside, zeros_to: 0, old_bytes, _claim: claim }
     }
 
-    /// Cuts off what is left of the file that this one took the place of.
+    /// Truncates the tail of the overwritten file.
     fn cut_rest(&mut self) -> io::Result<()> {
         if self.old_bytes > self.bytes {
             self.file.set_len(self.bytes)?;
@@ -60,7 +60,7 @@ impl WriteFile for Writer {
 
     fn sync(&mut self) -> io::Result<()> {
         self.cut_rest().map_err(|error| wrap("truncate", &self.path, error))?;
-        // fdatasync: the data, and of the metadata what is needed to read it back (the length).
+        // fdatasync: the data, and the metadata needed to read it back (the length).
         self.file.sync_data().map_err(|error| wrap("sync", &self.path, error))
     }
 
@@ -79,7 +79,7 @@ impl WriteFile for Writer {
     fn write_zeros_ahead(&mut self, bytes: u64) -> io::Result<()> {
         const ZEROS: &[u8] = &[0; 64 << 10];
         let mut write = || -> io::Result<()> {
-            // What is left of an older file there is no zeros.
+            // The tail of an older file is not zeros.
             self.cut_rest()?;
             self.zeros_to = self.zeros_to.max(self.bytes);
             while self.zeros_to < bytes {
@@ -98,7 +98,7 @@ impl WriteFile for Writer {
 
     fn give_space_back(&mut self) {
         if std::mem::take(&mut self.zeros_to) > self.bytes {
-            // What fails leaves them there.
+            // If this fails, they stay.
             let _ = self.file.set_len(self.bytes);
         }
         self.aside.give_back(&self.file, self.bytes);
@@ -111,15 +111,16 @@ impl WriteFile for Writer {
 
 impl Drop for Writer {
     fn drop(&mut self) {
-        // Whoever cares for what it holds has synced it.
+        // A caller that needs the content has synced it.
         let _ = self.cut_rest();
-        // A process that another thread is just starting has a copy of the file, and with it of the
-        // lock that keeps others from a file that is written over, until it runs its program.
+        // A child process between fork and exec has a copy of the file, and of its lock, which
+        // would keep others from overwriting the file.
         let _ = self.file.unlock();
     }
 }
 
-/// Calls `write(rest, offset)` until all of `bytes` is written, advancing `end` by what was.
+/// Calls `write(rest, offset)` until all of `bytes` is written, advancing `end` by the written
+/// length.
 fn write_fully(
     mut bytes: &[u8],
     end: &mut u64,
@@ -193,7 +194,7 @@ mod tests {
         writer.sync().unwrap();
         let before = blocks(&writer.file);
         writer.set_space_aside(ASIDE).unwrap();
-        // Where the file system has no such thing nothing is set aside.
+        // On file systems without this call nothing is set aside.
         let can = !writer.aside.is_refused();
         assert_eq!(blocks(&writer.file) >= before + ASIDE / 512 - 16, can);
         writer.append(b" and behind").unwrap();
@@ -231,7 +232,8 @@ mod tests {
         assert_eq!(read(), [&all[..], b"."].concat());
     }
 
-    /// Writes `"0123456789"` with each call answered from `answers`; what arrived, and the result.
+    /// Writes `"0123456789"` with each call answered from `answers`. Returns the written bytes, the
+    /// end, and the result.
     fn run(answers: &[Result<usize, i32>]) -> (Vec<u8>, u64, io::Result<()>) {
         let mut answers = answers.iter();
         let mut got = Vec::new();

@@ -1,12 +1,12 @@
-//! Writing to the device begun before somebody waits for it.
+//! Starts writeback to the device before anyone waits for it.
 
 #![allow(unsafe_code)]
 
 use std::fs::File;
 use std::ops::Range;
 
-/// Has the system begin to write `bytes` of `file` to the device. What comes of it, errors
-/// included, is seen by the sync that follows: this is a hint.
+/// Starts writing `bytes` of `file` to the device. The following sync reports the result, including
+/// errors: this is a hint.
 #[cfg(target_os = "linux")]
 pub(super) fn start(file: &File, bytes: Range<u64>) {
     use std::os::fd::AsRawFd;
@@ -14,7 +14,7 @@ pub(super) fn start(file: &File, bytes: Range<u64>) {
     else {
         return;
     };
-    // A length of zero would be all that follows.
+    // A length of zero would mean everything from there on.
     if len == 0 {
         return;
     }
@@ -22,6 +22,6 @@ pub(super) fn start(file: &File, bytes: Range<u64>) {
     unsafe { libc::sync_file_range(file.as_raw_fd(), from, len, libc::SYNC_FILE_RANGE_WRITE) };
 }
 
-/// There is no such call.
+/// Not available on this system.
 #[cfg(not(target_os = "linux"))]
 pub(super) fn start(_file: &File, _bytes: Range<u64>) {}

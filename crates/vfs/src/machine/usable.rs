@@ -1,24 +1,25 @@
-//! How much memory the process may use: what the machine has, or less where a control group or a
-//! resource limit says so.
+//! The memory that the process may use: the machine's, or less if limited by a control group or a
+//! resource limit.
 //!
 //! 1. `/proc/self/cgroup` names the process's control group in each hierarchy, and
-//!    `/proc/self/mountinfo` where a hierarchy is mounted, and from which group on.
-//! 2. The limit of a group holds for all below it, so those of all groups from its own up to the
-//!    mounted root count: `memory.max` (version 2) and `memory.limit_in_bytes` (version 1).
-//! 3. `RLIMIT_AS` and `RLIMIT_DATA` bound what the process may map.
+//!    `/proc/self/mountinfo` where each hierarchy is mounted, and with which group as root.
+//! 2. The limit of a group applies to all groups below it, so the limits of all groups from the
+//!    process's own up to the mounted root apply: `memory.max` (version 2) and
+//!    `memory.limit_in_bytes` (version 1).
+//! 3. `RLIMIT_AS` and `RLIMIT_DATA` bound the memory that the process may map.
 //!
-//! What cannot be read bounds nothing.
+//! Limits that cannot be read are ignored.
 
 use std::path::{Path, PathBuf};
 
 use super::memory_bytes;
 
-/// Limits on memory, in bytes, each where there is one.
+/// Limits on memory, in bytes; `None` if there is no such limit.
 #[derive(Debug, Clone, Default)]
 struct MemoryLimits {
     /// Physical memory.
     physical: Option<u64>,
-    /// Of control groups, from the process's own to the outermost.
+    /// Limits of control groups, from the process's own to the outermost.
     control_groups: Vec<u64>,
     /// `RLIMIT_AS`.
     address_space: Option<u64>,
@@ -27,7 +28,7 @@ struct MemoryLimits {
 }
 
 impl MemoryLimits {
-    /// The least of them.
+    /// The lowest limit.
     fn least(&self) -> Option<u64> {
         let groups = self.control_groups.iter().copied();
         groups.chain(self.physical).chain(self.address_space).chain(self.data).min()
@@ -35,8 +36,8 @@ impl MemoryLimits {
 }
 
 /// Bytes of memory that the process may use: the least of physical memory, the limits of its
-/// control groups (their ancestors' too), `RLIMIT_AS` and `RLIMIT_DATA`. None where the system says
-/// none of them.
+/// control groups (and of their ancestors), `RLIMIT_AS` and `RLIMIT_DATA`. `None` if the system
+/// reports none of them.
 pub fn usable_memory_bytes() -> Option<u64> {
     let mut limits = MemoryLimits { physical: memory_bytes(), ..MemoryLimits::default() };
     limits.control_groups = control_group_limits();
@@ -58,13 +59,12 @@ fn control_group_limits() -> Vec<u64> {
     files.iter().filter_map(|file| limit_in(&read(file)?)).collect()
 }
 
-/// The limit that such a file states, if it states one.
+/// The limit in the text of such a file, if there is one.
 fn limit_in(text: &str) -> Option<u64> {
     text.trim().parse().ok()
 }
 
-/// The files that hold the limits of a process with these control groups, where these file systems
-/// are mounted.
+/// The files that hold the limits of a process with these control groups and these mounts.
 fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
     let mut files = Vec::new();
     for mount in mounts.lines().filter_map(Mount::parse) {
@@ -81,7 +81,7 @@ fn limit_files(groups: &str, mounts: &str) -> Vec<PathBuf> {
         else {
             continue;
         };
-        // Of a group outside what is mounted only the mounted root is known.
+        // For a group outside the mount, only the mounted root is known.
         let below = Path::new(group).strip_prefix(mount.root).unwrap_or(Path::new(""));
         let own = Path::new(mount.point).join(below);
         let within = own.ancestors().take_while(|dir| dir.starts_with(mount.point));
@@ -96,14 +96,14 @@ const MEMORY_LIMIT: &str = "memory.limit_in_bytes";
 
 /// A mounted hierarchy of control groups that limits memory.
 struct Mount<'a> {
-    /// The group that lies at the mount point.
+    /// The group at the mount point.
     root: &'a str,
     point: &'a str,
     file: &'static str,
 }
 
 impl<'a> Mount<'a> {
-    /// That of a line of `mountinfo`, if it is one.
+    /// Parses a line of `mountinfo`; `None` if it is not such a mount.
     fn parse(line: &'a str) -> Option<Self> {
         let (place, kind) = line.split_once(" - ")?;
         let mut place = place.split(' ').skip(3);
@@ -161,7 +161,7 @@ mod tests {
         let limit = "/sys/fs/cgroup/memory/memory.limit_in_bytes";
         let groups = "9:pids:/docker/1f\n4:cpu,memory:/docker/1f\n0::/\n";
         assert_eq!(files(groups, mounts), [limit]);
-        // A group that was moved out of what is mounted.
+        // A group that was moved out of the mounted subtree.
         assert_eq!(files("4:memory:/elsewhere\n", mounts), [limit]);
     }
 

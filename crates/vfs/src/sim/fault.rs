@@ -1,4 +1,4 @@
-//! Failures by appointment: which call, when, how, and what happens nonetheless.
+//! Injected failures: which call, when, how, and with what effect.
 
 use std::fmt;
 use std::io::{self, ErrorKind};
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use super::op::OpKind;
 use crate::error::SHORT_READ;
 
-/// What the system says when it fails.
+/// The error that the system reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum Failure {
@@ -29,16 +29,16 @@ pub enum Failure {
     PermissionDenied,
     /// `EROFS`: the file system has become read-only.
     ReadOnly,
-    /// `ENOENT`: somebody removed the file.
+    /// `ENOENT`: the file was removed.
     NotFound,
-    /// `EINTR`: a signal came between, where nobody made the call again.
+    /// `EINTR`: a signal interrupted the call, and it was not retried.
     Interrupted,
     /// `ENOLCK`: the file system has no locks, or none left.
     NoLocks,
-    /// No error of the system's: the file ends early, as one does that somebody cut short.
+    /// Not a system error: the file ends early, like a truncated one.
     EndOfFile,
-    /// No error of the system's: it gave fewer bytes than were asked for, and no more when asked
-    /// again, though the file has them.
+    /// Not a system error: the system returned fewer bytes than requested, and no more on a retry,
+    /// although the file has them.
     ShortRead,
 }
 
@@ -64,7 +64,7 @@ impl Failure {
 }
 
 impl fmt::Display for Failure {
-    /// The system's name for it, such as `EIO`.
+    /// The system's name of the error, such as `EIO`.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Io => "EIO",
@@ -87,9 +87,9 @@ impl fmt::Display for Failure {
 /// A planned failure of calls to a [`SimDisk`](super::SimDisk).
 ///
 /// It matches calls by kind and name, lets the first few of them pass, and then fails one, or all
-/// that follow. A failed call does nothing, unless told otherwise; a failed
-/// [`Sync`](OpKind::Sync) or [`SyncDir`](OpKind::SyncDir) loses what it should have written to
-/// later syncs, too: they succeed without having written it.
+/// that follow. A failed call has no effect by default. A failed [`Sync`](OpKind::Sync) or
+/// [`SyncDir`](OpKind::SyncDir) also drops its data for later syncs: they succeed without having
+/// written it.
 ///
 /// ```
 /// use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
@@ -112,20 +112,20 @@ pub struct Fault {
     spent: bool,
 }
 
-/// What a call does although it fails.
+/// The effect of a call despite its failure.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Effect {
     Nothing,
-    /// The first bytes of an append, or of what was to be read.
+    /// The first bytes of an append, or of a read.
     Part(usize),
-    /// All of an append but its last bytes.
+    /// All of an append except its last bytes.
     AllBut(usize),
     Whole,
     /// Nothing, but success is reported.
     Lie,
 }
 
-/// How a call ends.
+/// The result of a call.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Outcome {
     pub(super) effect: Effect,
@@ -157,8 +157,8 @@ impl Fault {
         }
     }
 
-    /// The next sync of a file or of a directory does nothing and reports success. Later ones make
-    /// up for it.
+    /// The next sync of a file or of a directory does nothing and reports success. Later ones cover
+    /// it.
     pub fn lying_sync() -> Self {
         let fault = Self { effect: Effect::Lie, ..Self::new(Failure::Io) };
         fault.on(OpKind::Sync).on(OpKind::SyncDir)
@@ -171,28 +171,27 @@ impl Fault {
         fault.on(OpKind::Read)
     }
 
-    /// The next read ends after (at most) this many bytes, though the file goes on
-    /// ([`Failure::ShortRead`]). (One that can be carried on with is no failure: no reader of a
-    /// file ever hears of it.)
+    /// The next read ends after (at most) this many bytes, although the file continues
+    /// ([`Failure::ShortRead`]). (A short read that can be continued is not a failure, and never
+    /// reaches the caller.)
     pub fn short_read(bytes: usize) -> Self {
         let fault = Self { effect: Effect::Part(bytes), ..Self::new(Failure::ShortRead) };
         fault.on(OpKind::Read)
     }
 
-    /// Only calls of this kind; said more than once, of any of these kinds.
+    /// Matches only calls of this kind; if repeated, of any of these kinds.
     pub fn on(mut self, kind: OpKind) -> Self {
         self.kinds.push(kind);
         self
     }
 
-    /// Only calls that write ([`OpKind::is_write`]): reading goes on.
+    /// Matches only calls that write ([`OpKind::is_write`]).
     pub fn on_writes(mut self) -> Self {
         self.writes_only = true;
         self
     }
 
-    /// Only calls on a path whose last component contains `part`; where there are two paths, either
-    /// may.
+    /// Matches only calls on a path whose last component contains `part`; of two paths, either may.
     pub fn named(mut self, part: &str) -> Self {
         self.name = part.to_string();
         self
@@ -204,30 +203,30 @@ impl Fault {
         self
     }
 
-    /// How many calls it lets pass first.
+    /// The number of matching calls that pass first.
     pub fn let_pass(&self) -> u64 {
         self.pass
     }
 
-    /// Fails all matching calls from then on, not just one.
+    /// Fails all later matching calls, not just one.
     pub fn lasting(mut self) -> Self {
         self.lasting = true;
         self
     }
 
-    /// An append writes this many bytes (at most) before it fails. Means nothing for other calls.
+    /// An append writes (at most) this many bytes before it fails. No effect on other calls.
     pub fn writing_part(mut self, bytes: usize) -> Self {
         self.effect = Effect::Part(bytes);
         self
     }
 
-    /// An append writes all but this many bytes before it fails. Means nothing for other calls.
+    /// An append writes all but this many bytes before it fails. No effect on other calls.
     pub fn writing_all_but(mut self, bytes: usize) -> Self {
         self.effect = Effect::AllBut(bytes);
         self
     }
 
-    /// The call does all it should, and then reports the failure. Means nothing for reads.
+    /// The call takes full effect, and then reports the failure. No effect on reads.
     pub fn after_the_fact(mut self) -> Self {
         self.effect = Effect::Whole;
         self

@@ -1,26 +1,22 @@
-//! What of one file is durable.
+//! The durable state of one file.
 //!
-//! A file is only ever appended to, so its durable state is described against its live bytes:
+//! A file is only ever appended to, so its durable state is described relative to its live bytes:
 //!
-//! 1. `volatile` are the byte ranges that no sync has made durable; all others are safe for ever.
-//! 2. A power cut decides for each sector that overlaps a volatile range which version of it the
-//!    disk holds: the sector as last made durable (behind its durable bytes: zeros), as it was
-//!    after any append since, or as it is now. A sector is never a mixture.
+//! 1. `volatile` are the byte ranges that no sync has made durable; all others are durable forever.
+//! 2. For each sector that overlaps a volatile range, a power cut decides which version the disk
+//!    holds: the sector as last made durable (with zeros after its durable bytes), as it was after
+//!    any later append, or as it is now. A sector is never a mixture.
 //! 3. It decides the file's length: any from the durable one, through each append's end and each
-//!    sector boundary, to the live one. Length and sectors do not wait for each other: a file may
-//!    be long and zero, or its sectors written and the length not.
-//! 4. After a failed sync the system has forgotten that those bytes were to be written. They stay
-//!    volatile through later syncs, but for the sector they share with bytes appended later: that
-//!    one is written again, whole.
+//!    sector boundary, to the live one. Length and sectors are independent: a file may be long and
+//!    zero, or its sectors written and the length not.
+//! 4. After a failed sync the system no longer writes those bytes. They stay volatile through later
+//!    syncs, except in a sector shared with bytes appended later: that one is written again, whole.
+//! 5. An overwritten (recycled) file holds the old file's bytes wherever new ones did not reach the
+//!    disk, and the old tail after them, until it is synced.
+//! 6. Preallocated zeros follow the appended bytes, up to the length last made durable or the
+//!    current one. This length is independent of all of the above.
 //!
-//! 5. A file that is written over holds the old one's bytes wherever new ones did not reach the
-//!    disk, and behind them as far as that reached, until it is synced.
-//!
-//! 6. Zeros that were written ahead lie behind the appended bytes, as far as they reached when they
-//!    were last made durable, or as they do now: a length by itself, which waits for none of the
-//!    above.
-//!
-//! Invariant: volatile ranges are sorted, do not touch, and no two overlap one sector.
+//! Invariant: volatile ranges are sorted, not adjacent, and no two overlap one sector.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -28,7 +24,7 @@ use std::sync::Arc;
 use super::SECTOR_BYTES;
 use crate::content::Content;
 
-/// A file's live bytes, and what is durable of them.
+/// A file's live bytes, and its durable state.
 #[derive(Debug, Clone, Default)]
 pub(super) struct FileState {
     content: Arc<Content>,
@@ -38,40 +34,40 @@ pub(super) struct FileState {
     ends: Vec<u64>,
     /// The file's length at the last failed sync.
     failed_to: u64,
-    /// What it holds where nothing of it reached the disk, while it is written over.
+    /// The bytes of the overwritten file, which are visible wherever nothing new reached the disk.
     beneath: Option<Arc<Content>>,
-    /// Up to where there are zeros, whatever was appended; and up to where a sync has made that
+    /// The end of the preallocated zeros, whatever was appended; and the end that a sync has made
     /// durable.
     zeros_to: u64,
     durable_zeros_to: u64,
 }
 
-/// A sector some of whose bytes are not durable. Its versions hold the live bytes up to some
-/// offset, then zeros.
+/// A sector with bytes that are not durable. Its versions hold the live bytes up to some offset,
+/// then zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Sector<'a> {
-    /// Its place in the file, counted in sectors.
+    /// Its index in the file, in sectors.
     pub(super) number: u64,
-    /// Where the bytes of the durable version end, as an offset in the file.
+    /// The end of the durable version's bytes, as an offset in the file.
     durable_end: u64,
-    /// Where those of the versions in between end.
+    /// The ends of the intermediate versions' bytes.
     ends: &'a [u64],
-    /// Where those of the newest version end.
+    /// The end of the newest version's bytes.
     live_end: u64,
 }
 
 impl Sector<'_> {
-    /// How many versions there are: at least two.
+    /// The number of versions: at least two.
     pub(super) fn versions(&self) -> usize {
         self.ends.len() + 2
     }
 
-    /// Whether none of its bytes is durable: it lies in a place that the file did not have before.
+    /// Whether none of its bytes is durable: the file did not have this sector before.
     pub(super) fn is_fresh(&self) -> bool {
         self.durable_end == self.number * SECTOR_BYTES
     }
 
-    /// Where the bytes of `version` end (0 is the durable one), as an offset in the file.
+    /// The end of the bytes of `version` (0 is the durable one), as an offset in the file.
     fn end(&self, version: usize) -> u64 {
         match version.checked_sub(1) {
             None => self.durable_end,
@@ -81,15 +77,15 @@ impl Sector<'_> {
 }
 
 impl FileState {
-    /// A file all of which is durable.
+    /// A file that is entirely durable.
     pub(super) fn durable(content: Arc<Content>) -> Self {
         Self { durable_bytes: content.bytes(), content, ..Self::default() }
     }
 
-    /// What is appended from now on is written over what is there.
+    /// Starts to overwrite the file: later appends replace the existing bytes from the start.
     pub(super) fn start_over(&mut self) {
         let old = std::mem::take(self);
-        // All that readers saw, and what lay beneath that.
+        // All that readers saw, and the overwritten bytes below that.
         let all = old.image(old.content.bytes(), |sector| sector.versions() - 1);
         self.beneath = Some(old.with_zeros(all, true));
     }
@@ -121,22 +117,22 @@ impl FileState {
         self.beneath = None;
     }
 
-    /// Puts zeros behind what was appended, up to there, or cuts them off.
+    /// Sets the end of the preallocated zeros after the appended bytes.
     pub(super) fn put_zeros(&mut self, to: u64) {
         self.zeros_to = to;
     }
 
-    /// Whether there are zeros behind this place, or may be.
+    /// Whether there are, or may be, zeros after this offset.
     pub(super) fn has_zeros_behind(&self, place: u64) -> bool {
         self.zeros_to.max(self.durable_zeros_to) > place
     }
 
-    /// Whether a power cut may leave zeros written ahead in more than one way.
+    /// Whether a power cut may leave the preallocated zeros in more than one way.
     pub(super) fn has_volatile_zeros(&self) -> bool {
         self.zeros_to != self.durable_zeros_to
     }
 
-    /// The `image` with its zeros behind it: as they are now, or as they were last made durable.
+    /// The `image` followed by its zeros: up to the current end, or the last durable one.
     pub(super) fn with_zeros(&self, mut image: Arc<Content>, as_now: bool) -> Arc<Content> {
         let to = if as_now { self.zeros_to } else { self.durable_zeros_to };
         if to > image.bytes() {
@@ -165,13 +161,13 @@ impl FileState {
         is_cut && self.volatile.is_empty() && self.durable_bytes == self.content.bytes()
     }
 
-    /// The lengths that appends left and that are not durable, in ascending order. The last is the
-    /// live one.
+    /// The lengths after appends that are not durable, in ascending order. The last is the live
+    /// one.
     pub(super) fn volatile_lengths(&self) -> &[u64] {
         self.ends.get(self.ends.partition_point(|&end| end <= self.durable_bytes)..).unwrap_or(&[])
     }
 
-    /// The sectors below `bytes` of which a power cut may leave more than one version.
+    /// The sectors below `bytes` with more than one possible version after a power cut.
     pub(super) fn volatile_sectors(&self, bytes: u64) -> impl Iterator<Item = Sector<'_>> {
         self.volatile.iter().flat_map(move |range| {
             let first = range.start / SECTOR_BYTES;
@@ -189,7 +185,7 @@ impl FileState {
         Sector { number, durable_end, ends, live_end }
     }
 
-    /// What lies in this range of the file that is written over.
+    /// The bytes of the overwritten file in this range.
     fn beneath(&self, range: Range<u64>) -> Vec<u8> {
         let Some(content) = &self.beneath else { return Vec::new() };
         let end = range.end.min(content.bytes());
@@ -200,8 +196,8 @@ impl FileState {
         bytes
     }
 
-    /// The file as a power cut leaves it, `bytes` long, holding the chosen version of each sector
-    /// that has more than one.
+    /// The file as a power cut leaves it, `bytes` long, with the chosen version of each sector that
+    /// has more than one.
     pub(super) fn image(
         &self,
         bytes: u64,

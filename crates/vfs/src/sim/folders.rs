@@ -1,17 +1,17 @@
-//! Which directory entries are durable.
+//! The durability of directory entries.
 //!
-//! 1. Creating, linking, renaming and removing change the live directory at once and wait in
-//!    `pending`, in order, until a directory they touch is synced.
-//! 2. A power cut keeps any of them and drops any, with two laws: changes of one name happen in
-//!    order (keeping one keeps all earlier ones of that name), and a rename is one change of two
-//!    names: both or neither.
-//! 3. Syncing a directory makes the pending changes in it durable, with the earlier ones that the
-//!    first law ties to them.
+//! 1. Creating, linking, renaming and removing change the live directory at once. The changes stay
+//!    in `pending`, in order, until a directory that they touch is synced.
+//! 2. A power cut keeps or drops each of them, under two laws: changes of one name happen in order
+//!    (keeping one keeps all earlier ones of that name), and a rename is one change of two names:
+//!    both or neither.
+//! 3. Syncing a directory makes its pending changes durable, with the earlier ones that the first
+//!    law ties to them.
 //! 4. After a failed sync of a directory its pending changes stay pending through later syncs,
-//!    unless a later change of the same name is synced. (Where there was no handle to open it with,
-//!    it was not synced: a later sync makes up for that.)
-//! 5. An entry and the bytes of the file it names do not wait for each other. A directory whose own
-//!    entry is lost is lost with all in it.
+//!    unless a later change of the same name is synced. (If there was no handle to open the
+//!    directory, nothing was tried, and a later sync covers them.)
+//! 5. An entry and the bytes of its file are independent. A directory whose own entry is lost is
+//!    lost with all its content.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -74,12 +74,12 @@ impl EntryChange {
 }
 
 impl Folders {
-    /// Directories all of whose entries are durable.
+    /// Directories whose entries are all durable.
     pub(super) fn durable(durable: BTreeMap<Inode, Arc<Dir>>) -> Self {
         Self { durable, pending: Vec::new() }
     }
 
-    /// A new directory exists, in which there is nothing. Its own entry is another matter.
+    /// Adds an empty directory. Its own entry is a separate change.
     pub(super) fn add_dir(&mut self, inode: Inode) {
         self.durable.insert(inode, Arc::default());
     }
@@ -89,8 +89,8 @@ impl Folders {
     }
 
     pub(super) fn sync(&mut self, dir: Inode) {
-        // From the newest back: a change is durable if it lies in the directory, or if a later one
-        // of the same name is.
+        // From the newest back: a change is durable if it is in the directory, or if a later one of
+        // the same name is durable.
         let mut names = BTreeSet::new();
         let mut durable = vec![false; self.pending.len()];
         for (pending, durable) in self.pending.iter().zip(&mut durable).rev() {
@@ -117,14 +117,13 @@ impl Folders {
         }
     }
 
-    /// Changes that are not durable.
+    /// The number of changes that are not durable.
     pub(super) fn pending(&self) -> usize {
         self.pending.len()
     }
 
-    /// The directories as a power cut leaves them, if of the pending changes it keeps those that
-    /// `keep` says, which is told their numbers; those that the first law forbids to keep are not
-    /// asked about.
+    /// The directories as a power cut leaves them. `keep` decides by number which of the pending
+    /// changes are kept; it is not called for changes that the first law drops.
     pub(super) fn image(&self, mut keep: impl FnMut(usize) -> bool) -> BTreeMap<Inode, Arc<Dir>> {
         let mut dirs = self.durable.clone();
         let mut dropped = BTreeSet::new();

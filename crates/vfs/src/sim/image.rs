@@ -1,4 +1,4 @@
-//! What a power cut left.
+//! The result of a power cut.
 
 use std::fmt;
 
@@ -6,7 +6,8 @@ use super::SimDisk;
 use crate::MemoryVfs;
 use crate::tree::Tree;
 
-/// What a disk holds after a crash: cheap to make and to keep, as it shares what did not change.
+/// The content of a disk after a crash. Cheap to make and to keep, since it shares what did not
+/// change.
 #[derive(Clone)]
 pub struct Image {
     tree: Tree,
@@ -18,7 +19,7 @@ impl Image {
         Self { hash: tree.hash(), tree }
     }
 
-    /// A hash of all names and contents: images that differ have different hashes (to all practical
+    /// A hash of all names and contents: different images have different hashes (for all practical
     /// purposes), whatever crash they stem from.
     pub fn hash(&self) -> u64 {
         self.hash
@@ -29,7 +30,7 @@ impl Image {
         SimDisk::from_tree(&self.tree)
     }
 
-    /// A new file system in memory that holds this, and keeps no log.
+    /// A new in-memory file system with this content, which keeps no log.
     pub fn memory(&self) -> MemoryVfs {
         MemoryVfs::from_tree(self.tree.clone())
     }

@@ -1,8 +1,8 @@
-//! What a power cut took, one thing at a time: for whoever wants to know which of it matters.
+//! The single losses of a power cut, to find out which of them matter.
 //!
-//! [`Replay::losses`](super::Replay::losses) says what an image lacks of what readers saw;
-//! [`Replay::image_losing`](super::Replay::image_losing) makes the image that lacks some of that.
-//! A failure is thus cut down to the few losses that it takes.
+//! [`Replay::losses`](super::Replay::losses) lists what an image lacks relative to what readers
+//! saw; [`Replay::image_losing`](super::Replay::image_losing) makes the image with some of these
+//! losses. So a failure can be reduced to the few losses that cause it.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -11,7 +11,7 @@ use super::file::{FileState, Sector};
 use super::policy::Choices;
 use crate::tree::Inode;
 
-/// One thing that a power cut took. Means something at one position of one operation log only.
+/// One loss of a power cut. Only meaningful at one position of one operation log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Loss(pub(super) Lost);
 
@@ -19,11 +19,11 @@ pub struct Loss(pub(super) Lost);
 pub(super) enum Lost {
     /// The change of an entry, by its number among those that are not durable.
     Entry(usize),
-    /// All of a file but so many bytes.
+    /// All of a file after this many bytes.
     Length(Inode, u64),
-    /// A sector of a file, which is back at this version.
+    /// A sector of a file, which reverts to this version.
     Sector(Inode, u64, usize),
-    /// The zeros ahead of a file as they were now.
+    /// The current end of a file's preallocated zeros.
     Zeros(Inode),
 }
 
@@ -40,7 +40,7 @@ impl fmt::Display for Loss {
     }
 }
 
-/// Keeps all but what is to be lost.
+/// Keeps everything except the given losses.
 #[derive(Debug, Default)]
 pub(super) struct Losing {
     entries: BTreeSet<usize>,

@@ -1,4 +1,4 @@
-//! What the operation log holds.
+//! The operations in the log.
 
 use std::fmt;
 use std::path::Path;
@@ -34,14 +34,14 @@ pub enum OpKind {
     SyncDir,
     /// Locking a file.
     Lock,
-    /// A test's remark; no call.
+    /// A mark set by a test; not a call.
     Mark,
 }
 
 impl OpKind {
     pub(super) const COUNT: usize = Self::Mark as usize + 1;
 
-    /// Whether such a call can change what is on the disk, or how safe it is there.
+    /// Whether such a call can change the content of the disk, or its durability.
     pub fn is_write(self) -> bool {
         !matches!(self, Self::Open | Self::Read | Self::List | Self::Mark)
     }
@@ -56,8 +56,8 @@ pub struct Op {
     pub(super) change: Change,
 }
 
-/// What an operation did, by inode: names may have changed hands since. `Over`: a file that is
-/// written over, under a new name.
+/// The effect of an operation, by inode, since names may have changed later. `Over`: a file that is
+/// overwritten, under a new name.
 #[derive(Debug, Clone)]
 pub(super) enum Change {
     NewFile {
@@ -78,7 +78,7 @@ pub(super) enum Change {
         start: u64,
         bytes: Arc<[u8]>,
     },
-    /// Zeros behind what was appended now reach so far.
+    /// The preallocated zeros now end here.
     Zeros {
         inode: Inode,
         to: u64,
@@ -106,15 +106,15 @@ pub(super) enum Change {
     Mark(u64),
 }
 
-/// What came of a sync.
+/// The result of a sync.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Synced {
     /// All is durable.
     Durable,
-    /// Nothing was done: a lie, or nothing could be tried. A later sync makes up for it.
+    /// Nothing was done: a lying sync, or nothing could be tried. A later sync covers it.
     Not,
-    /// An error was reported, and what waited to be written is forgotten: a later sync will report
-    /// success and will not have written it.
+    /// An error was reported, and the dirty data was dropped: a later sync will report success
+    /// without having written it.
     Failed,
 }
 
@@ -127,12 +127,12 @@ impl Op {
         Self::new(OpKind::Mark, Path::new(""), None, Change::Mark(number))
     }
 
-    /// Which call it was.
+    /// The kind of the call.
     pub fn kind(&self) -> OpKind {
         self.kind
     }
 
-    /// The path that was given; empty for a mark.
+    /// The path of the call; empty for a mark.
     pub fn path(&self) -> &Path {
         &self.path
     }

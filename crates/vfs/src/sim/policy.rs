@@ -1,7 +1,7 @@
-//! How a power cut chooses among what it may do.
+//! How a power cut chooses among the legal results.
 //!
-//! The kinds of power cut by the numbers under which they are known in the literature on crash
-//! consistency of stores, and where each is found here:
+//! The kinds of power cut by their numbers in the literature on crash consistency of stores, and
+//! their equivalents here:
 //!
 //! | | what survives | here |
 //! |---|---|---|
@@ -17,9 +17,9 @@
 //! | P10 | not even what a sync that lied called durable | [`Fault::lying_sync`] |
 //! | all | each way to decide, where few decisions are open | [`Replay::images_exhaustive`] |
 //!
-//! A store cannot keep its promise on a disk that lies (P10), nor tell stale bytes of its own
-//! (P8) from damage in every case: it must say so and never answer wrongly. So these two are in no
-//! list of policies under which nothing may be lost.
+//! A store cannot keep its promise on a disk that lies (P10), nor always distinguish stale bytes of
+//! its own (P8) from corruption: it must report an error and never answer wrongly. So these two are
+//! in no list of policies under which nothing may be lost.
 //!
 //! [`Replay`]: super::Replay
 //! [`Replay::images_exhaustive`]: super::Replay::images_exhaustive
@@ -31,7 +31,7 @@ use super::SECTOR_BYTES;
 use super::file::{FileState, Sector};
 use crate::tree::Inode;
 
-/// What becomes of directory entries that are not durable.
+/// The fate of directory entries that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Entries {
@@ -39,11 +39,11 @@ pub enum Entries {
     Synced,
     /// All changes are kept.
     All,
-    /// Each change is kept or lost, as the seed has it.
+    /// Each change is kept or lost, depending on the seed.
     Random,
 }
 
-/// What becomes of bytes that are not durable.
+/// The fate of bytes that are not durable.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Data {
@@ -53,44 +53,44 @@ pub enum Data {
     Zeroed,
     /// They are kept.
     All,
-    /// They are kept but for the end of the last append of all: from a sector boundary (or its
-    /// start) on it reads as zeros, or there, or at any byte, the file ends. As the seed has it.
+    /// They are kept, except the end of the last append of all: it reads as zeros from a sector
+    /// boundary (or its start) on, or the file ends there, or at any byte, depending on the seed.
     Torn,
-    /// Each sector holds its old version, the newest, or one in between, and each file has kept
-    /// its length, or lost some. As the seed has it.
+    /// Each sector holds its old version, the newest, or one in between, and each file keeps its
+    /// length, or loses some, depending on the seed.
     Random,
-    /// As [`Random`](Data::Random), but the eight sectors of a page share one fate.
+    /// Like [`Random`](Data::Random), but the eight sectors of a page share one fate.
     Pages,
-    /// Files keep their length. Each sector in a place that its file did not have before holds the
-    /// newest version, or zeros, or what lay in that place of the disk earlier: a sector of another
-    /// file of this disk, most often the one at the same offset, so that what was valid there looks
-    /// valid here. As the seed has it.
+    /// Files keep their length. Each sector that is new to its file holds the newest version, or
+    /// zeros, or earlier content of the disk: a sector of another file of this disk, most often the
+    /// one at the same offset, so that content that was valid there looks valid here. Depends on
+    /// the seed.
     Stale,
 }
 
 /// A kind of power cut.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Policy {
-    /// What becomes of directory entries.
+    /// The fate of directory entries.
     pub entries: Entries,
-    /// What becomes of files.
+    /// The fate of files' bytes.
     pub data: Data,
 }
 
 impl Policy {
-    /// Nothing survives that was not synced.
+    /// Only synced data survives.
     pub const SYNCED: Self = Self::new(Entries::Synced, Data::Synced);
-    /// Everything survives: what a killed process leaves behind, the system running on.
+    /// Everything survives, as when a process is killed and the system runs on.
     pub const EVERYTHING: Self = Self::new(Entries::All, Data::All);
-    /// Bytes survive, and the names of new files do not.
+    /// Bytes survive, but not the names of new files.
     pub const BYTES_ONLY: Self = Self::new(Entries::Synced, Data::All);
-    /// Names survive, and what was written under them does not.
+    /// Names survive, but not the bytes written under them.
     pub const NAMES_ONLY: Self = Self::new(Entries::All, Data::Synced);
     /// Anything legal may happen.
     pub const RANDOM: Self = Self::new(Entries::Random, Data::Random);
 
-    /// Every policy under which a sector never holds what was not written there. Those in which
-    /// nothing is random or torn come first, and need but one seed.
+    /// Every policy under which a sector never holds bytes that were not written there. Those
+    /// without randomness come first, and need only one seed.
     pub const ALL: [Self; 18] = [
         Self::SYNCED,
         Self::EVERYTHING,
@@ -112,19 +112,19 @@ impl Policy {
         Self::new(Entries::Random, Data::Pages),
     ];
 
-    /// The policies of file systems that expose stale bytes behind a file's durable end.
+    /// The policies of file systems that expose stale bytes after a file's durable end.
     pub const STALE: [Self; 3] = [
         Self::new(Entries::All, Data::Stale),
         Self::new(Entries::Synced, Data::Stale),
         Self::new(Entries::Random, Data::Stale),
     ];
 
-    /// These entries and these bytes.
+    /// A policy for these entries and these bytes.
     pub const fn new(entries: Entries, data: Data) -> Self {
         Self { entries, data }
     }
 
-    /// Whether the seed makes a difference.
+    /// Whether the result depends on the seed.
     pub fn is_random(self) -> bool {
         let random = [Data::Torn, Data::Random, Data::Pages, Data::Stale];
         matches!(self.entries, Entries::Random) || random.contains(&self.data)
@@ -138,19 +138,19 @@ impl fmt::Display for Policy {
     }
 }
 
-/// Whoever decides what a power cut does.
+/// The decisions of a power cut.
 pub(super) trait Choices {
-    /// Whether the pending change of an entry of this number is kept.
+    /// Whether the pending change of an entry with this number is kept.
     fn keep_entry(&mut self, number: usize) -> bool;
 
-    /// How long the file is. Asked once before its sectors are.
+    /// The length of the file. Called once, before `version` for its sectors.
     fn length(&mut self, inode: Inode, file: &FileState) -> u64;
 
-    /// Which version of the sector there is. Asked in ascending order.
+    /// The version of the sector. Called in ascending order.
     fn version(&mut self, inode: Inode, sector: &Sector<'_>) -> usize;
 
-    /// Whether zeros ahead reach as far as they do now, not as far as was last made durable. Asked
-    /// once, after the sectors, where there is a difference.
+    /// Whether preallocated zeros end where they do now, not where a sync last made them durable.
+    /// Called once, after the sectors, if there is a difference.
     fn keep_zeros(&mut self, _: Inode) -> bool {
         self.pick(2) == 0
     }
@@ -159,16 +159,16 @@ pub(super) trait Choices {
     fn pick(&mut self, options: u64) -> u64;
 }
 
-/// Decides by a seed. How much is kept on the whole is itself up to the seed, so that few losses
-/// and few survivors are as common as halves.
+/// Decides by a seed. The seed also determines how much is kept overall, so that few losses and few
+/// survivors are as common as halves.
 #[derive(Debug)]
 pub(super) struct Seeded {
     state: u64,
-    /// Of 16 things, how many are kept.
+    /// How many things of 16 are kept.
     keep: u64,
     /// Whether sectors share the fate of their page.
     pages: bool,
-    /// The page met last, and whether it was kept.
+    /// The last page visited, and whether it was kept.
     page: Option<(u64, bool)>,
 }
 
@@ -237,16 +237,16 @@ impl Choices for Seeded {
     }
 }
 
-/// Decides in all ways, one after the other: a walk over the tree of choices, depth first.
+/// Makes all decisions, one set after the other: a depth-first search of the tree of choices.
 #[derive(Debug, Default)]
 pub(super) struct Exhaustive {
-    /// The choices of this walk so far, and how many there were each time.
+    /// The choices of this pass so far, with the number of options of each.
     taken: Vec<(u64, u64)>,
     position: usize,
 }
 
 impl Exhaustive {
-    /// Turns to the next way to decide; false if all have been tried.
+    /// Advances to the next set of decisions; false if all have been tried.
     pub(super) fn advance(&mut self) -> bool {
         self.position = 0;
         while let Some((choice, options)) = self.taken.pop() {

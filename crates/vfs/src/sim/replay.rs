@@ -1,16 +1,16 @@
-//! The operation log, walked from its start.
+//! Replays the operation log from its start.
 //!
-//! 1. [`Replay::step`] carries out one operation on the state that a power cut at the next boundary
-//!    would find: the bytes of each file and which are durable (module `file`), the entries of each
-//!    directory and which are durable (module `folders`).
-//! 2. [`Replay::image`] makes one image there; entries first, then the files that are still named.
-//!    [`Replay::images_exhaustive`] makes all, where they are few.
+//! 1. [`Replay::step`] applies one operation to the state that a power cut at the next boundary
+//!    would find: the bytes and durability of each file (module `file`), and the entries and
+//!    durability of each directory (module `folders`).
+//! 2. [`Replay::image`] makes one image there: entries first, then the files that are still named.
+//!    [`Replay::images_exhaustive`] makes all, if they are few.
 //!
-//! Assumed of the disk, and thus what makes an image legal: a sector is written whole or not at
-//! all; a sector never written reads as zeros; what was synced stays; nothing else changes. A file
-//! is safe only once its bytes *and* its entry are synced, and the entry of each directory above
-//! it. That is stricter than common file systems are, and never laxer, but for one that exposes
-//! stale bytes of other files behind a file's durable end; [`Data::Stale`] is for that one.
+//! The assumptions about the disk, which define the legal images: a sector is written whole or not
+//! at all; a sector never written reads as zeros; synced data stays; nothing else changes. A file
+//! is safe only once its bytes *and* its entry are synced, and the entries of all directories above
+//! it. That is stricter than common file systems, and never laxer, except for file systems that
+//! expose stale bytes of other files after a file's durable end; [`Data::Stale`] models these.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
@@ -26,7 +26,7 @@ use super::policy::{Choices, Data, Entries, Exhaustive, Policy, Seeded};
 use crate::content::{Content, mix};
 use crate::tree::{Dir, Entry, Inode, ROOT, Tree};
 
-/// A position in an operation log, and what a crash there may leave.
+/// A position in an operation log, and the possible results of a crash there.
 ///
 /// ```
 /// use std::path::Path;
@@ -69,7 +69,7 @@ impl Replay {
         }
     }
 
-    /// Carries out the next operation and returns it; `None` at the end of the log.
+    /// Applies the next operation and returns it; `None` at the end of the log.
     pub fn step(&mut self) -> Option<Op> {
         let op = self.log.get(self.position)?.clone();
         self.position += 1;
@@ -77,12 +77,12 @@ impl Replay {
         Some(op)
     }
 
-    /// Steps on until `position` operations have been carried out, or the log ends.
+    /// Steps until `position` operations have been applied, or the log ends.
     pub fn seek(&mut self, position: usize) {
         while self.position < position && self.step().is_some() {}
     }
 
-    /// How many operations have been carried out.
+    /// The number of applied operations.
     pub fn position(&self) -> usize {
         self.position
     }
@@ -151,14 +151,14 @@ impl Replay {
         change(self.files.entry(inode).or_default());
     }
 
-    /// What the disk holds if the power fails here. The same position, policy and seed always give
-    /// the same image.
+    /// The content of the disk if the power fails here. The same position, policy and seed always
+    /// give the same image.
     pub fn image(&self, policy: Policy, seed: u64) -> Image {
         self.build(policy, &mut self.seeded(policy, seed), &mut Vec::new())
     }
 
-    /// What [`image`](Self::image) lacks of what readers saw, one thing at a time; `None` under a
-    /// policy that tears or mixes bytes, which has no such parts.
+    /// The losses of [`image`](Self::image) relative to what readers saw, one by one. `None` under
+    /// a policy that tears or mixes bytes, which has no such losses.
     pub fn losses(&self, policy: Policy, seed: u64) -> Option<Vec<Loss>> {
         if matches!(policy.data, Data::Torn | Data::Stale) {
             return None;
@@ -168,8 +168,8 @@ impl Replay {
         Some(losses)
     }
 
-    /// The image that lacks these things and no others; what one of them takes along (a later
-    /// change of the same name) is lost, too.
+    /// The image with these losses and no others, except that a loss also drops later changes of
+    /// the same name.
     pub fn image_losing(&self, losses: &[Loss]) -> Image {
         self.build(Policy::RANDOM, &mut Losing::new(losses), &mut Vec::new())
     }
@@ -178,8 +178,8 @@ impl Replay {
         Seeded::new(policy, mix(mix(seed, self.position as u64), 1))
     }
 
-    /// How many independent decisions a power cut here takes, at most: `n` of them make up to `2^n`
-    /// images.
+    /// An upper bound on the independent decisions of a power cut here: `n` of them make up to
+    /// `2^n` images.
     pub fn undecided(&self) -> usize {
         let files = self.files.values().map(|file| {
             let sectors = file.volatile_sectors(u64::MAX).map(|sector| sector.versions() - 1);
@@ -189,9 +189,9 @@ impl Replay {
         files.sum::<usize>() + self.folders.pending()
     }
 
-    /// Every image that a power cut here may leave (with files cut only where an append ended),
-    /// each once; `None` if [`undecided`](Self::undecided) is more than `limit`, which should be
-    /// small.
+    /// Every image that a power cut here may leave (with files truncated only where an append
+    /// ended), each once. `None` if [`undecided`](Self::undecided) is more than `limit`, which
+    /// should be small.
     pub fn images_exhaustive(&self, limit: usize) -> Option<Vec<Image>> {
         if self.undecided() > limit {
             return None;
@@ -210,7 +210,7 @@ impl Replay {
         }
     }
 
-    /// Makes an image, and says what it lacks.
+    /// Makes an image, and collects its losses.
     fn build(&self, policy: Policy, choices: &mut dyn Choices, lost: &mut Vec<Loss>) -> Image {
         let all = self.folders.image(|number| {
             let keep = match policy.entries {
@@ -263,7 +263,7 @@ impl Replay {
         file.with_zeros(appended, as_now)
     }
 
-    /// What is left of what was appended to a file.
+    /// The remaining bytes of those appended to a file.
     fn appended(
         &self,
         inode: Inode,
@@ -297,7 +297,7 @@ impl Replay {
         })
     }
 
-    /// The file, as long as it was, with what lay on the disk before in some of the places that it
+    /// The file at its full length, with stale content of the disk in some of the sectors that it
     /// was given since it was last synced.
     fn stale(&self, inode: Inode, file: &FileState, choices: &mut dyn Choices) -> Arc<Content> {
         let mut image = Arc::clone(file.content());
@@ -343,7 +343,7 @@ impl Replay {
         let first = append.start / SECTOR_BYTES;
         let boundaries = (append.end - 1) / SECTOR_BYTES - first;
         let boundary = ((first + choices.pick(boundaries + 1)) * SECTOR_BYTES).max(append.start);
-        // A file that was longer already, by zeros, has not lost a part of a sector.
+        // A file that was already longer, by zeros, cannot lose a part of a sector.
         let ways = if file.has_zeros_behind(append.start) { 2 } else { 3 };
         match choices.pick(ways) {
             0 => content.zero(boundary, append.end),

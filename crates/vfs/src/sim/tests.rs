@@ -1,4 +1,4 @@
-//! Each rule of what a power cut may do has a test here that fails when the rule is broken.
+//! Each rule of what a power cut may do has a test here that fails if the rule is broken.
 
 mod faults;
 mod legality;
@@ -14,7 +14,7 @@ fn path(name: &str) -> &Path {
     Path::new(name)
 }
 
-/// Bytes of which none is zero, so that a lost one shows.
+/// Bytes without zeros, so that a lost byte is visible.
 fn bytes(from: u64, to: u64) -> Vec<u8> {
     (from..to).map(|i| (i % 255) as u8 + 1).collect()
 }
@@ -70,7 +70,7 @@ fn now(disk: &SimDisk) -> Replay {
     replay
 }
 
-/// All images of the disk as it is, looked at by `look`, without repetition.
+/// The distinct results of `look` on all images of the disk's current state.
 fn all<T: Ord>(disk: &SimDisk, look: impl Fn(&SimDisk) -> T) -> BTreeSet<T> {
     let images = now(disk).images_exhaustive(16).expect("few decisions");
     images.iter().map(|image| look(&image.disk())).collect()
@@ -129,7 +129,7 @@ fn what_was_not_synced_may_be_lost_or_kept() {
     assert_eq!(found(Policy::new(Entries::Synced, Data::All)), bytes(0, 700));
     // The tail sector was synced with 100 bytes in it: its new version is lost, the old one is not.
     assert_eq!(found(Policy::new(Entries::Synced, Data::Zeroed)), padded(100, 700));
-    // Two sectors in two versions each, at the long length; and the short one.
+    // Two sectors in two versions each, at the long length; and the short file.
     let mut second_only = padded(100, 700);
     second_only[512..].copy_from_slice(&bytes(512, 700));
     let expected =
@@ -250,7 +250,7 @@ fn syncing_a_directory_is_for_its_own_entries_only() {
     write(&disk, "db/a", b"a");
     write(&disk, "b", b"b");
     sync_dir(&disk, "db");
-    // The directory's own entry is not durable: lost, it takes all with it.
+    // The directory's own entry is not durable: if lost, all its files are lost.
     let look = |disk: &SimDisk| {
         let inside = disk.list(path("db")).is_ok().then(|| names(disk, "db"));
         (inside, read(disk, "b").is_some())
@@ -273,7 +273,7 @@ fn changes_of_one_name_happen_in_order_and_of_others_in_any() {
     let states = [None, Some(b"first".to_vec()), Some(b"second".to_vec())];
     let expected = states.iter().flat_map(|a| [(a.clone(), false), (a.clone(), true)]);
     assert_eq!(seen, expected.collect());
-    // Of the eight ways to keep or drop three changes of one name, order leaves four.
+    // Of the eight ways to keep or drop three changes of one name, the order allows four.
     assert_eq!(now(&disk).images_exhaustive(9).expect("few decisions").len(), 6);
 }
 
@@ -316,7 +316,7 @@ fn a_rename_between_directories_is_made_durable_by_either() {
         let look = |disk: &SimDisk| (names(disk, "x").len(), names(disk, "y").len());
         assert_eq!(all(&disk, look), set([(0, 0), (1, 0), (0, 1)]));
         sync_dir(&disk, synced);
-        // Its creation in `x` comes with it: it is an earlier change of the same name.
+        // Its creation in `x` becomes durable too: it is an earlier change of the same name.
         assert_eq!(all(&disk, look), set([(0, 1)]));
     }
 }
@@ -344,7 +344,7 @@ fn the_names_of_one_file_show_the_same_bytes() {
         if let (Some(a), Some(b)) = (read(&image, "a"), read(&image, "b")) {
             assert_eq!(a, b);
             both += 1;
-            // One file still: more bytes show under both names.
+            // Still one file: more bytes are visible under both names.
             let before = image.used_bytes();
             assert_eq!(before, a.len() as u64);
         }
@@ -367,7 +367,7 @@ fn bytes_of_a_failed_sync_stay_in_doubt_through_later_syncs() {
     assert_eq!(found(&disk), bytes(0, 100), "a second sync has nothing to write");
     file.append(&bytes(1200, 2000)).expect("room");
     file.sync().expect("it says");
-    // The sector that new bytes went to was written again, whole. The others were not.
+    // The sector with the new bytes was written again, whole. The others were not.
     let mut expected = bytes(0, 2000);
     expected[100..1024].fill(0);
     assert_eq!(found(&disk), expected);
@@ -381,7 +381,7 @@ fn bytes_of_a_failed_sync_stay_in_doubt_through_later_syncs() {
     }
 }
 
-/// A directory is opened to be synced, and where there is no handle for it nothing was tried.
+/// A directory is opened to be synced. Without a handle for it, nothing was tried.
 #[test]
 fn a_directory_that_could_not_be_opened_is_synced_later() {
     let disk = SimDisk::new();
@@ -511,7 +511,7 @@ fn the_log_has_the_order_in_which_threads_did_things() {
     let disk = SimDisk::new();
     let creating = || disk.create(path("a")).map(drop);
     let removing = || disk.remove(path("a"));
-    // One thread can only create what the other has removed, and the other way round.
+    // One thread can only create what the other has removed, and vice versa.
     std::thread::scope(|scope| {
         for work in [&creating as &(dyn Fn() -> io::Result<()> + Sync), &removing] {
             scope.spawn(move || {

@@ -7,7 +7,7 @@ use super::*;
 use crate::disk::read::DirectHandle;
 use crate::{Access, DiskVfs, ReadFile, Vfs};
 
-/// Rings of one test; none where the system has none, or may read no direct file here.
+/// The rings of one test; `None` if the system has none, or does not support direct files here.
 fn rings(dir: &Path) -> Option<Rings> {
     let probe = opened(dir, "probe", 1);
     (probe.direct_handle().is_some() && Ring::new().is_ok()).then(Rings::new)
@@ -21,7 +21,7 @@ fn path(dir: &Path, name: &str) -> PathBuf {
     dir.join(name)
 }
 
-/// A direct file of so many bytes, which tell their place and that of the file.
+/// A direct file of this many bytes, whose content depends on file number and offset.
 fn numbered(dir: &Path, of: usize, bytes: usize) -> Arc<dyn ReadFile> {
     let path = path(dir, &format!("{of}.sst"));
     let content: Vec<u8> = (0..bytes).map(|at| byte(of, at)).collect();
@@ -35,7 +35,7 @@ fn opened(dir: &Path, name: &str, bytes: usize) -> Arc<dyn ReadFile> {
     DiskVfs.open(&path, Access::Direct).unwrap()
 }
 
-/// Pieces, by the number of a file, an offset and a length, and what came of each.
+/// Pieces, by file number, offset and length, and the result of each.
 struct Came<'a> {
     files: &'a [Arc<dyn ReadFile>],
     wanted: slice::Iter<'a, (usize, u64, usize)>,
@@ -93,8 +93,7 @@ fn assert_right(came: &Came<'_>, pieces: &[(usize, u64, usize)]) {
 
 const FILE_BYTES: usize = 300_001;
 
-/// Of all lengths and at all places, more of them than a ring takes at once, in the order that
-/// numbers give.
+/// Pieces of all lengths and at all offsets, more than a ring takes at once, in scattered order.
 fn scattered(files: usize, count: usize) -> Vec<(usize, u64, usize)> {
     let piece = |nth: usize| {
         let bytes = [4101, 1, 512, 4096, 9_999, 70_000, 0][nth % 7];
@@ -268,14 +267,14 @@ fn a_ring_of_another_process_is_not_used() {
     assert!(idle.len() == 1 && idle[0].process == process::id());
 }
 
-/// A ring that cannot go on is given up for good, and what it did not read is left to others.
+/// A ring that fails is abandoned for good, and the unread pieces are left to the caller.
 #[test]
 fn a_ring_that_fails_is_the_last() {
     let dir = tempfile::tempdir().unwrap();
     let Some(rings) = rings(dir.path()) else { return };
     let files = [numbered(dir.path(), 0, FILE_BYTES)];
     let pieces = scattered(1, 10);
-    // One that was made to be begun later, and never is.
+    // A ring that is created disabled, and never enabled.
     let queue = IoUring::builder().setup_r_disabled().build(ENTRIES as u32).unwrap();
     let mut ring = Ring::new().unwrap();
     ring.queue = queue;

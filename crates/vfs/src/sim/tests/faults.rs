@@ -1,4 +1,4 @@
-//! Failures by appointment.
+//! Injected failures.
 
 use super::*;
 use crate::os_error;
@@ -121,7 +121,7 @@ fn a_rename_is_matched_by_either_name() {
     write(&disk, "tmp", b"x");
     disk.inject(Fault::new(Failure::Io).named("CURRENT"));
     fails(disk.rename(path("tmp"), path("CURRENT")), EIO, "tmp");
-    // The folder's name does not count.
+    // The directory's name does not count.
     disk.create_dir(path("CURRENT")).expect("it was to fail once");
     disk.inject(Fault::new(Failure::Io).named("CURRENT"));
     create(&disk, "CURRENT/other");

@@ -1,8 +1,7 @@
-//! Random histories, and a second, naive opinion on which images of them are legal.
+//! Random histories, and an independent, naive judge of which of their images are legal.
 //!
-//! The judge keeps, for each file, every byte's durability one by one and every length it ever had;
-//! for each name, every value it has had since it was last durable. It shares no code with the
-//! simulation.
+//! For each file, the judge keeps the durability of every single byte and every length it ever had;
+//! for each name, every value since it was last durable. It shares no code with the simulation.
 
 use std::collections::BTreeMap;
 
@@ -13,12 +12,12 @@ const HISTORIES: u64 = 400;
 
 #[derive(Default)]
 struct Judge {
-    /// Of each file ever made: its first byte tells it apart.
+    /// For each file ever created; its first byte identifies it.
     files: Vec<FileJudge>,
     /// For each name the files it has named, oldest first; the first is durable.
     names: BTreeMap<&'static str, Vec<Option<usize>>>,
-    /// Renames that are not durable: the file, its old name, its new one, and how many values the
-    /// two names had when it happened.
+    /// Renames that are not durable: the file, its old name, its new one, and the number of values
+    /// of the two names at the time.
     renames: Vec<(usize, [(&'static str, usize); 2])>,
 }
 
@@ -41,8 +40,8 @@ impl Judge {
         *self.names.get(name)?.last()?
     }
 
-    /// The directory is synced: in it, each name has its live value for good. Names in the other
-    /// directory that a rename ties to it come along.
+    /// Syncs the directory: each of its names permanently has its live value. Names in the other
+    /// directory that a rename ties to it are settled too.
     fn sync_dir(&mut self, dir: &str) {
         let in_dir = |name: &str| name.starts_with("d/") == (dir == "d");
         let mut settled: BTreeMap<&'static str, usize> = BTreeMap::new();
@@ -94,7 +93,7 @@ impl Judge {
             found.insert(name, legal);
         }
         for (file, [(from, from_at), (to, to_at)]) in &self.renames {
-            // Neither: the old name is surely past the rename, the new one surely before it.
+            // Neither name: the old one is surely past the rename, the new one surely before it.
             let past = found[from].iter().all(|at| at >= from_at);
             let before = found[to].iter().all(|at| at < to_at);
             assert!(!(past && before), "{context}: file {file} was lost between {from} and {to}");
@@ -120,7 +119,7 @@ impl FileJudge {
             let durable = self.durable.get(at).copied().unwrap_or(false);
             found == byte(file, at) || (found == 0 && !durable)
         });
-        // What is there of a sector is its beginning, as long as it was after some append.
+        // The kept bytes of a sector are its beginning, as long as it was after some append.
         let sectors_fit = bytes.chunks(512).enumerate().all(|(number, sector)| {
             let kept = sector.iter().rposition(|&byte| byte != 0).map_or(0, |at| at + 1);
             sector[..kept].iter().all(|&byte| byte != 0)
@@ -143,7 +142,7 @@ impl Random {
     }
 }
 
-/// Does one random thing to the disk, and tells the judge.
+/// Performs one random action on the disk, and on the judge.
 fn act(
     disk: &SimDisk,
     judge: &mut Judge,
@@ -209,7 +208,7 @@ fn every_image_of_random_histories_is_legal() {
             next.seek(usize::MAX);
             replay = next;
             for policy in Policy::ALL {
-                // The tearing of the last append at any byte is tested elsewhere.
+                // Tearing the last append at any byte is tested elsewhere.
                 if policy.data == Data::Torn {
                     continue;
                 }

@@ -1,4 +1,4 @@
-//! What an image lacks, part by part; and what it may hold that was never written there.
+//! The losses of an image, one by one; and the stale bytes that it may hold.
 
 use super::*;
 
@@ -36,8 +36,8 @@ fn an_image_is_what_its_losses_say() {
     assert_eq!(read(&replay.image_losing(&table).disk(), "table"), None);
 }
 
-/// Zeros ahead come and go by themselves until a sync settles how far they reach, and count as
-/// nothing appended.
+/// Preallocated zeros may be lost or kept until a sync makes their end durable, and do not count as
+/// appended.
 #[test]
 fn zeros_ahead_are_as_they_were_synced_or_as_they_are() {
     let disk = SimDisk::new();
@@ -50,7 +50,7 @@ fn zeros_ahead_are_as_they_were_synced_or_as_they_are() {
     assert_eq!(found(), set([padded(700, 700), padded(700, 2000)]));
     log.sync().expect("works");
     assert_eq!(found(), set([padded(700, 2000)]));
-    // What takes their place may be lost, and the length is not.
+    // The bytes that replace them may be lost, but not the length.
     log.append(&bytes(700, 900)).expect("room");
     assert_eq!(found(), set([padded(700, 2000), padded(900, 2000)]));
     log.give_space_back();
@@ -120,8 +120,8 @@ fn stale_bytes_are_those_of_other_files_and_lie_where_nothing_was_durable() {
     assert_eq!(read(&synced.disk(), "log").map(|bytes| bytes.len()), Some(9000));
 }
 
-/// While a file is written over, a power cut leaves old bytes wherever new ones did not reach the
-/// disk; what was synced under the new name is whole, under whichever name it is found.
+/// While a file is overwritten, a power cut leaves old bytes wherever new ones did not reach the
+/// disk. Bytes synced under the new name are intact, under whichever name they are found.
 #[test]
 fn a_file_that_is_written_over_holds_old_bytes_until_it_is_synced() {
     const OLD: usize = 5_000;

@@ -39,7 +39,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn place_and_content_both_count() {
+    fn location_and_content_are_both_covered() {
         let sum = |place: &[u64], bytes: &[u8]| Checksum::bound_to(place).with(bytes).value();
         assert_eq!(sum(&[], b"123456789"), 0xcbf4_3926, "the check value of CRC-32");
         assert_ne!(sum(&[1, 2], b"x"), sum(&[2, 1], b"x"));

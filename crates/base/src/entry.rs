@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn pieces_are_the_same_if_all_bytes_are() {
+    fn same_bytes_compares_all_bytes() {
         let bytes: Vec<u8> = (1..=40).collect();
         for len in 0..=bytes.len() {
             let piece = &bytes[..len];

@@ -375,7 +375,7 @@ mod tests {
     }
 
     #[test]
-    fn short_and_long_slices_hold_what_they_were_given() {
+    fn short_and_long_slices_hold_their_bytes() {
         let bytes = bytes();
         for len in [0, 1, 29, 30, 31, 100, 200] {
             assert_eq!(Slice::from(&bytes[..len]), bytes[..len]);
@@ -393,7 +393,7 @@ mod tests {
 
     /// `From<Vec<u8>>` copied the bytes.
     #[test]
-    fn what_is_taken_over_stays_where_it_is() {
+    fn taking_over_a_buffer_does_not_move_it() {
         let taken: [fn(Vec<u8>) -> Slice; 3] = [
             |bytes| Slice::from(bytes),
             |bytes| Slice::from(bytes.into_boxed_slice()),
@@ -419,7 +419,7 @@ mod tests {
     }
 
     #[test]
-    fn a_slice_is_cut_without_a_copy() {
+    fn subslices_share_the_buffer() {
         let bytes = bytes();
         for slice in [Slice::from(&bytes[..]), Slice::from(bytes.clone())] {
             let part = slice.slice(20..=119);
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "slice index")]
-    fn a_cut_outside_of_a_slice_is_no_cut() {
+    fn slicing_out_of_bounds_panics() {
         let (start, end) = (100, 40);
         let _ = Slice::from(bytes()).slice(start..end);
     }
@@ -456,7 +456,7 @@ mod tests {
     }
 
     #[test]
-    fn a_buffer_is_used_again_unless_its_slice_is_kept() {
+    fn a_buffer_is_reused_unless_its_slice_is_kept() {
         let bytes = bytes();
         let mut buffer = SliceBuffer::default();
         let first = buffer.copied(&bytes[..100]);

@@ -44,7 +44,7 @@ fn step_build(spec: FilterSpec, hashes: &[u64]) -> Vec<u8> {
 }
 
 #[inline(never)]
-fn step_ask(filter: &Filter, hashes: &[u64]) -> usize {
+fn step_query(filter: &Filter, hashes: &[u64]) -> usize {
     hashes.iter().filter(|&&hash| filter.may_contain_hash(hash)).count()
 }
 
@@ -67,7 +67,7 @@ fn run(spec: &str, step: &str) -> Answer<()> {
     if step == "many" {
         step_many(&filter, &asked, &mut vec![false; asked.len()]);
     } else {
-        println!("{}", step_ask(&filter, &asked));
+        println!("{}", step_query(&filter, &asked));
     }
     Ok(())
 }
@@ -77,9 +77,9 @@ fn valgrind(tool: &[&str], label: &str, spec: &str, step: &str) -> Answer<f64> {
     let program = std::env::current_exe()?;
     let output =
         Command::new("valgrind").args(tool).arg(program).args(["run", spec, step]).output()?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    let number = said.split(label).nth(1).and_then(|rest| rest.split_whitespace().next());
-    let number = number.ok_or_else(|| format!("valgrind says no \"{label}\": {said}"))?;
+    let output = String::from_utf8_lossy(&output.stderr);
+    let number = output.split(label).nth(1).and_then(|rest| rest.split_whitespace().next());
+    let number = number.ok_or_else(|| format!("valgrind says no \"{label}\": {output}"))?;
     Ok(number.replace(',', "").parse()?)
 }
 
@@ -88,7 +88,7 @@ fn instructions(spec: &str, step: &str) -> Answer<f64> {
     let function = match step {
         "build" => "--toggle-collect=*step_build*",
         "many" => "--toggle-collect=*step_many*",
-        _ => "--toggle-collect=*step_ask*",
+        _ => "--toggle-collect=*step_query*",
     };
     let tool = ["--tool=callgrind", "--callgrind-out-file=/dev/null", function];
     Ok(valgrind(&tool, "Collected : ", spec, step)? / KEYS as f64)

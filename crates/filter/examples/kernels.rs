@@ -21,7 +21,7 @@ use trommel_filter::{Filter, FilterBuilder, FilterSpec, Kernel};
 /// Queries per timed slice.
 const SLICE: usize = 4096;
 /// The most queries in one round.
-const QUESTIONS: usize = 1 << 20;
+const QUERIES: usize = 1 << 20;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -43,25 +43,25 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     let filter = Filter::decode(bytes)?.with_kernel(kernel.parse::<Kernel>()?);
     let is_present = case.starts_with("present");
-    let hashes = questions(keys, is_present);
+    let hashes = queries(keys, is_present);
     let mut answers = vec![false; SLICE];
     let mut ask = |hashes: &[u64]| match case.split_once('-') {
-        Some((_, "many")) => timed(|| ask_many(&filter, hashes, &mut answers)),
-        Some((_, "dependent")) => timed(|| ask_dependent(&filter, hashes)),
-        _ => timed(|| ask_each(&filter, hashes)),
+        Some((_, "many")) => timed(|| query_many(&filter, hashes, &mut answers)),
+        Some((_, "dependent")) => timed(|| query_dependent(&filter, hashes)),
+        _ => timed(|| query_each(&filter, hashes)),
     };
     let slices = (0..rounds).flat_map(|_| hashes.chunks_exact(SLICE));
     report(slices.map(&mut ask).min(), SLICE as u64, "question")
 }
 
 /// Hashes of present or absent keys, in random order.
-fn questions(keys: u64, is_present: bool) -> Vec<u64> {
+fn queries(keys: u64, is_present: bool) -> Vec<u64> {
     let first = if is_present { 0 } else { keys };
     let nth = |n: usize| {
         let n = trommel_filter::hash(&(!n as u64).to_le_bytes()) % keys;
         hash_of(first + n)
     };
-    (0..QUESTIONS).map(nth).collect()
+    (0..QUERIES).map(nth).collect()
 }
 
 fn hash_of(key: u64) -> u64 {
@@ -90,11 +90,11 @@ fn decode(bytes: &[u8]) -> bool {
     measured(|| Filter::decode(bytes).is_ok())
 }
 
-fn ask_each(filter: &Filter, hashes: &[u64]) -> usize {
+fn query_each(filter: &Filter, hashes: &[u64]) -> usize {
     measured(|| hashes.iter().filter(|hash| filter.may_contain_hash(**hash)).count())
 }
 
-fn ask_dependent(filter: &Filter, hashes: &[u64]) -> u64 {
+fn query_dependent(filter: &Filter, hashes: &[u64]) -> u64 {
     measured(|| {
         hashes.iter().fold(0, |last, &hash| {
             // Depends on the last answer, whichever it is, and changes nothing.
@@ -104,7 +104,7 @@ fn ask_dependent(filter: &Filter, hashes: &[u64]) -> u64 {
     })
 }
 
-fn ask_many(filter: &Filter, hashes: &[u64], answers: &mut [bool]) -> bool {
+fn query_many(filter: &Filter, hashes: &[u64], answers: &mut [bool]) -> bool {
     measured(|| filter.may_contain_many(hashes, answers));
     answers[0]
 }

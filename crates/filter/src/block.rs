@@ -58,7 +58,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bits_lie_where_the_format_says() {
+    fn bits_are_at_the_offsets_of_the_format() {
         assert_eq!(size_of::<Block>(), BLOCK_BYTES);
         assert_eq!(align_of::<Block>(), 64);
         for position in 0..512_u32 {

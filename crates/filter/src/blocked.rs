@@ -32,7 +32,7 @@
 //! number of probes is the exact optimum of the sum, not the standard filter's.
 
 use crate::block::{BLOCK_BITS, Bits, Block};
-use crate::kernel::{Probe, Question, Task, prefetch};
+use crate::kernel::{Probe, Query, Task, prefetch};
 use crate::mix::{fold, scale};
 use crate::plan::{Part, Plan, blocks_for};
 use crate::theory;
@@ -73,9 +73,9 @@ impl Task for Fill<'_, '_> {
 /// Whether every bit of a hash is set. False for a filter without blocks.
 pub(crate) struct Contains;
 
-impl Question for Contains {
+impl Query for Contains {
     #[inline(always)]
-    fn ask<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
+    fn query<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
         let Bits { blocks, probes } = bits;
         let place = scale(hash, blocks.len() as u64) as usize;
         let block = blocks.get(place);

@@ -184,7 +184,7 @@ impl FilterBuilder {
         if self.spec.kind() == FilterKind::Ribbon {
             let Needs { columns, equations } = Needs::of(keys, millibits);
             let shards = ribbon::shards(keys);
-            let dealing = columns + self.dealt_bytes(shards);
+            let partitioning = columns + self.partitioned_bytes(shards);
             // Solving begins when the last chunk is distributed, if there is more than one shard.
             // The hashes are kept to the end, in case the keys must be built into another kind.
             let hashes = match shards {
@@ -192,27 +192,27 @@ impl FilterBuilder {
                 _ => keys * size_of::<u64>() as u64 + partition::most_kept_slack(keys, shards),
             };
             let solving = columns + hashes + equations;
-            return growing.max(dealing).max(solving).max(2 * columns + 1024);
+            return growing.max(partitioning).max(solving).max(2 * columns + 1024);
         }
         let blocks = match (self.spec.kind(), blocks_for(keys, millibits)) {
             (FilterKind::Paired, blocks @ 2..) => blocks.next_multiple_of(2),
             (_, blocks) => blocks,
         };
         let filter = blocks * BLOCK_BYTES as u64;
-        let dealt = match self.spec.kind() {
+        let partitioned = match self.spec.kind() {
             FilterKind::Standard => held,
-            _ => self.dealt_bytes(blocks.div_ceil(PART as u64)),
+            _ => self.partitioned_bytes(blocks.div_ceil(PART as u64)),
         };
         // Counts of keys; those of a part exist twice.
         let working = paired::Counts::bytes(blocks) + (PART * size_of::<u16>()) as u64;
-        let told = filter + theory::working_bytes(self.spec.kind(), blocks * BLOCK_BITS);
+        let computing = filter + theory::working_bytes(self.spec.kind(), blocks * BLOCK_BITS);
         let written = 2 * filter + HEADER_BYTES as u64;
-        growing.max(dealt + filter + working).max(told).max(written)
+        growing.max(partitioned + filter + working).max(computing).max(written)
     }
 
     /// The most memory that the hashes take while they are partitioned, with one of the chunks
     /// still allocated.
-    fn dealt_bytes(&self, parts: u64) -> u64 {
+    fn partitioned_bytes(&self, parts: u64) -> u64 {
         let held = self.memory_bytes() as u64;
         if parts == 1 {
             return held;

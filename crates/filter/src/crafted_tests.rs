@@ -57,14 +57,14 @@ fn build(spec: FilterSpec, hashes: &[u64]) -> Filter {
     filter
 }
 
-/// The fraction of `questions` absent hashes, made by `hash`, that pass.
-fn passing(filter: &Filter, questions: u64, hash: impl Fn(u64) -> u64) -> f64 {
-    let passed = (0..questions).filter(|&n| filter.may_contain_hash(hash(remix(n | 1 << 63))));
-    passed.count() as f64 / questions as f64
+/// The fraction of `queries` absent hashes, made by `hash`, that pass.
+fn passing(filter: &Filter, queries: u64, hash: impl Fn(u64) -> u64) -> f64 {
+    let passed = (0..queries).filter(|&n| filter.may_contain_hash(hash(remix(n | 1 << 63))));
+    passed.count() as f64 / queries as f64
 }
 
 #[test]
-fn a_hash_can_be_made_for_what_it_is_mixed_to() {
+fn unmix_inverts_remix() {
     for n in [0, 1, 77, u64::MAX, 0x0123_4567_89ab_cdef] {
         assert_eq!(remix(unmix(n)), n);
     }
@@ -177,7 +177,7 @@ fn equations_that_need_many_additions_are_given_up() {
 
 /// Equal hashes have equal equations, which do not contradict each other.
 #[test]
-fn keys_that_come_again_are_no_contradiction() {
+fn duplicate_keys_do_not_contradict_each_other() {
     let spec = FilterSpec::new(FilterKind::Ribbon, 10.0).unwrap();
     assert_eq!(build(spec, &by_turns(10_000)).kind(), FilterKind::Ribbon);
     assert_eq!(build(spec, &vec![remix(5); 300_000]).keys(), 1);

@@ -107,7 +107,7 @@ mod tests {
     /// Over many filters, the rate of their bits is the theoretical one, and each filter states the
     /// theoretical one.
     #[test]
-    fn of_random_keys_the_bits_let_pass_what_theory_expects() {
+    fn for_random_keys_the_bits_have_the_theoretical_rate() {
         for (text, keys, filters) in [
             ("standard:10", 2000, 60),
             ("blocked:10", 2000, 60),

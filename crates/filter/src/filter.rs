@@ -8,7 +8,7 @@ use std::mem::MaybeUninit;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
 use crate::format::{self, DecodeError, Header};
-use crate::kernel::{Ask, Chosen, Kernel};
+use crate::kernel::{Chosen, Kernel, QueryFn};
 use crate::kind::FilterKind;
 use crate::{blocked, paired, ribbon, standard};
 
@@ -37,7 +37,7 @@ pub struct Filter {
     kernel: Chosen,
     bits: Bits,
     /// The query function for this kind and kernel, so that a query branches on neither.
-    ask: Ask,
+    query: QueryFn,
 }
 
 impl Filter {
@@ -95,7 +95,7 @@ impl Filter {
         let kernel = Chosen::best();
         Ok(Self {
             header,
-            ask: ask_for(header.kind, kernel),
+            query: query_fn(header.kind, kernel),
             kernel,
             bits: Bits { blocks, probes: header.probes },
         })
@@ -112,7 +112,7 @@ impl Filter {
     /// which [`prefetch`](Self::prefetch) overlaps with other work.
     #[inline]
     pub fn may_contain_hash(&self, hash: u64) -> bool {
-        self.ask.ask(&self.bits, hash)
+        self.query.query(&self.bits, hash)
     }
 
     /// Prefetches the first cache line that [`may_contain_hash`](Self::may_contain_hash) of this
@@ -170,7 +170,7 @@ impl Filter {
     #[must_use]
     pub fn with_kernel(mut self, kernel: Kernel) -> Self {
         self.kernel = Chosen::new(kernel).unwrap_or(self.kernel);
-        self.ask = ask_for(self.header.kind, self.kernel);
+        self.query = query_fn(self.header.kind, self.kernel);
         self
     }
 
@@ -243,12 +243,12 @@ impl Filter {
 }
 
 /// The query function of a filter of `kind`.
-fn ask_for(kind: FilterKind, kernel: Chosen) -> Ask {
+fn query_fn(kind: FilterKind, kernel: Chosen) -> QueryFn {
     match kind {
-        FilterKind::Paired => Ask::with::<paired::Contains>(kernel),
-        FilterKind::Blocked => Ask::with::<blocked::Contains>(kernel),
-        FilterKind::Standard => Ask::plainly(standard::contains),
-        FilterKind::Ribbon => Ask::plainly(|bits, hash| ribbon::contains(&bits.blocks, hash)),
-        FilterKind::None => Ask::plainly(|_, _| true),
+        FilterKind::Paired => QueryFn::with::<paired::Contains>(kernel),
+        FilterKind::Blocked => QueryFn::with::<blocked::Contains>(kernel),
+        FilterKind::Standard => QueryFn::portable(standard::contains),
+        FilterKind::Ribbon => QueryFn::portable(|bits, hash| ribbon::contains(&bits.blocks, hash)),
+        FilterKind::None => QueryFn::portable(|_, _| true),
     }
 }

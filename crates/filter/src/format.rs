@@ -280,7 +280,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_writes_is_unknown_not_damaged() {
+    fn a_filter_of_a_later_version_is_unknown_not_damaged() {
         assert!(forged(|_| ()).is_ok());
         for (at, value) in
             [(4, 5), (4, 0), (4, 255), (5, 1), (5, 3), (5, 0), (6, 5), (8, 1), (9, 128)]
@@ -299,7 +299,7 @@ mod tests {
     }
 
     #[test]
-    fn what_no_builder_writes_is_damaged_whatever_its_checksum_says() {
+    fn values_that_no_builder_writes_are_damage_despite_a_right_checksum() {
         let cases: [(usize, &[u8], &str); 15] = [
             (0, b"X", "start"),
             (7, &[0], "probes"),

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use crate::block::{BLOCK_BITS, BLOCK_BYTES};
 use crate::kernel::prefetch_at;
 use crate::mix::scale;
-use crate::standard::Walk;
+use crate::standard::ProbeSequence;
 use crate::{Filter, FilterKind};
 
 /// The addresses of a filter's cache lines: see the head of this module's source.
@@ -77,16 +77,16 @@ impl FilterLines {
         self.each_first(hash, prefetch_at);
     }
 
-    /// Calls `ask_for` with the address of each of these lines.
+    /// Calls `prefetch_line` with the address of each of these lines.
     #[inline]
-    fn each_first(&self, hash: u64, mut ask_for: impl FnMut(usize)) {
+    fn each_first(&self, hash: u64, mut prefetch_line: impl FnMut(usize)) {
         if self.start.load(Relaxed) == 0 {
             return;
         }
         if self.is_standard.load(Relaxed) {
-            self.first_two(hash).into_iter().for_each(ask_for);
+            self.first_two(hash).into_iter().for_each(prefetch_line);
         } else {
-            ask_for(self.line(scale(hash, self.count.load(Relaxed) as u64)));
+            prefetch_line(self.line(scale(hash, self.count.load(Relaxed) as u64)));
         }
     }
 
@@ -100,8 +100,8 @@ impl FilterLines {
     #[inline(never)]
     fn first_two(&self, hash: u64) -> [usize; 2] {
         let bits = self.count.load(Relaxed) as u64 * BLOCK_BITS;
-        let mut walk = Walk::new(hash);
-        [(); 2].map(|()| self.line(walk.next(bits) / BLOCK_BITS))
+        let mut sequence = ProbeSequence::new(hash);
+        [(); 2].map(|()| self.line(sequence.next(bits) / BLOCK_BITS))
     }
 }
 
@@ -111,7 +111,7 @@ mod tests {
     use crate::{FilterSpec, hash};
 
     #[test]
-    fn what_is_asked_for_is_what_the_filter_reads() {
+    fn prefetched_lines_are_those_that_a_query_reads() {
         for spec in ["standard:16", "blocked:16", "paired:16"] {
             let hashes: Vec<u64> = (0..2000_u32).map(|n| hash(&n.to_le_bytes())).collect();
             let mut builder = spec.parse::<FilterSpec>().unwrap().builder();
@@ -121,10 +121,14 @@ mod tests {
             lines.note(&filter);
             let start = filter.blocks().as_ptr().addr();
             for hash in hashes {
-                let mut asked = Vec::new();
-                lines.each_first(hash, |address| asked.push((address - start) / BLOCK_BYTES));
-                assert_eq!(asked.len(), if spec.starts_with("standard") { 2 } else { 1 }, "{spec}");
-                for line in asked {
+                let mut prefetched = Vec::new();
+                lines.each_first(hash, |address| prefetched.push((address - start) / BLOCK_BYTES));
+                assert_eq!(
+                    prefetched.len(),
+                    if spec.starts_with("standard") { 2 } else { 1 },
+                    "{spec}"
+                );
+                for line in prefetched {
                     let mut without = filter.clone();
                     // The first bits of a paired filter's block are its partner's index.
                     let kept = if spec.starts_with("paired") { 127 } else { 0 };

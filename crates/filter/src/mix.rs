@@ -10,7 +10,7 @@
 //!    [`remix`] is a bijection in which every input bit flips every output bit with probability one
 //!    half. Standard and ribbon filters, which also derive their places from it, use that.
 //! 3. The halves of the folded word are the 32-bit seeds of two probe chains. They pass the test of
-//!    independence `tests::the_chains_of_a_block_know_nothing_of_each_other`.
+//!    independence `tests::the_chains_of_a_block_are_independent`.
 //! 4. Probe `i` of a chain is `seed * GOLDEN^i` (modulo 2^32), of which the *high* bits are used.
 //!    The powers are in a table, so probes do not depend on each other.
 //!
@@ -181,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn the_chains_of_a_block_know_nothing_of_each_other() {
+    fn the_chains_of_a_block_are_independent() {
         for i in [0, 1, 2, 5, 11, 31] {
             for j in [0, 1, 2, 5, 11, 31] {
                 let sum = square_sum(|hash| Golden::seeds(fold(hash)), i, j);

@@ -59,7 +59,7 @@ use std::marker::PhantomData;
 
 use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::blocked::{AHEAD, prefetch_block};
-use crate::kernel::{Probe, Question, Task, prefetch};
+use crate::kernel::{Probe, Query, Task, prefetch};
 use crate::mix::{BATCH, Golden, RESERVED, Scheme, fold, scale};
 use crate::partition::TOGETHER;
 use crate::plan::{PART, Part, Plan, blocks_for};
@@ -176,9 +176,9 @@ pub(crate) fn pairs_are_valid(blocks: &[Block]) -> bool {
 /// Whether every bit of a hash is set. False for a filter without blocks.
 pub(crate) struct Contains;
 
-impl Question for Contains {
+impl Query for Contains {
     #[inline(always)]
-    fn ask<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
+    fn query<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
         let Bits { blocks, probes } = bits;
         let primary = scale(hash, blocks.len() as u64) as usize;
         let Some(block) = blocks.get(primary) else {

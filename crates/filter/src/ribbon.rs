@@ -455,7 +455,7 @@ pub(crate) fn shape_is_valid(blocks: &[Block], keys: u64) -> bool {
 }
 
 /// A query, and the location of its equations.
-struct Question {
+struct Lookup {
     coefficients: u128,
     result: u64,
     /// The first slot's index in its block.
@@ -463,10 +463,10 @@ struct Question {
     columns: usize,
     /// The indexes of the words at which its block's segments begin, and those of the next block.
     here: usize,
-    behind: usize,
+    next: usize,
 }
 
-impl Question {
+impl Lookup {
     /// `None` for a shard without keys, which denies everything.
     #[inline(always)]
     fn new(blocks: &[Block], hash: u64) -> Option<Self> {
@@ -484,13 +484,13 @@ impl Question {
             offset: (equation.start % WINDOW) as u32,
             columns: shard.columns(block),
             here: first + 2 * shard.segment(block),
-            behind: first + 2 * shard.segment(block + 1),
+            next: first + 2 * shard.segment(block + 1),
         })
     }
 
     #[inline(always)]
     fn prefetch(&self, blocks: &[Block]) {
-        for index in [self.here, self.behind] {
+        for index in [self.here, self.next] {
             if let Some(block) = blocks.get(index / 8) {
                 prefetch(block);
             }
@@ -508,13 +508,13 @@ impl Question {
     fn agrees(&self, blocks: &[Block], mut columns: Range<usize>) -> bool {
         let here = self.coefficients << self.offset;
         // The window extends into the next block by as many slots as its offset.
-        let behind = (self.coefficients >> 1) >> (WINDOW as u32 - 1 - self.offset);
+        let next = (self.coefficients >> 1) >> (WINDOW as u32 - 1 - self.offset);
         let segment = |from: usize, column: usize| {
             let at = from + 2 * column;
             u128::from(word(blocks, at + 1)) << 64 | u128::from(word(blocks, at))
         };
         columns.all(|column| {
-            let sum = segment(self.here, column) & here ^ segment(self.behind, column) & behind;
+            let sum = segment(self.here, column) & here ^ segment(self.next, column) & next;
             u64::from(sum.count_ones()) & 1 == self.result >> column & 1
         })
     }
@@ -534,16 +534,16 @@ pub(crate) fn prefetch_first(blocks: &[Block], keys: u64, hash: u64) {
 // Not inlined: it would take registers that the other kinds' queries need.
 #[inline(never)]
 pub(crate) fn contains(blocks: &[Block], hash: u64) -> bool {
-    Question::new(blocks, hash).is_some_and(|question| question.answer(blocks))
+    Lookup::new(blocks, hash).is_some_and(|lookup| lookup.answer(blocks))
 }
 
 /// Whether the equations of `hash` in a range of columns hold: a part of what [`contains`] tests,
 /// for rates that are measured in parts.
 #[cfg(test)]
 pub(crate) fn contains_between(blocks: &[Block], columns: Range<usize>, hash: u64) -> bool {
-    Question::new(blocks, hash).is_some_and(|question| {
-        let end = columns.end.min(question.columns);
-        question.agrees(blocks, columns.start..end)
+    Lookup::new(blocks, hash).is_some_and(|lookup| {
+        let end = columns.end.min(lookup.columns);
+        lookup.agrees(blocks, columns.start..end)
     })
 }
 
@@ -551,13 +551,13 @@ pub(crate) fn contains_between(blocks: &[Block], columns: Range<usize>, hash: u6
 /// tested.
 pub(crate) fn contains_many(blocks: &[Block], hashes: &[u64], answers: &mut [bool]) {
     for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
-        let mut questions = [const { None }; GROUP];
-        for (question, &hash) in questions.iter_mut().zip(hashes) {
-            *question = Question::new(blocks, hash);
-            question.iter().for_each(|question: &Question| question.prefetch(blocks));
+        let mut lookups = [const { None }; GROUP];
+        for (lookup, &hash) in lookups.iter_mut().zip(hashes) {
+            *lookup = Lookup::new(blocks, hash);
+            lookup.iter().for_each(|lookup: &Lookup| lookup.prefetch(blocks));
         }
-        for (answer, question) in answers.iter_mut().zip(&questions) {
-            *answer = question.as_ref().is_some_and(|question| question.answer(blocks));
+        for (answer, lookup) in answers.iter_mut().zip(&lookups) {
+            *answer = lookup.as_ref().is_some_and(|lookup| lookup.answer(blocks));
         }
     }
 }
@@ -654,7 +654,7 @@ impl Needs {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Block, Question, Range, Ribbon, SLOTS_PER_1000_KEYS};
+    use super::{Block, Lookup, Range, Ribbon, SLOTS_PER_1000_KEYS};
     use crate::{Filter, FilterKind, FilterSpec};
 
     fn build(spec: FilterSpec, keys: u64, salt: u64) -> Filter {
@@ -666,7 +666,7 @@ mod tests {
     /// The target: all bytes counted, at most 1.06 times the information-theoretic minimum for the
     /// rate.
     #[test]
-    fn a_ribbon_is_hardly_larger_than_its_rate_is_worth() {
+    fn a_ribbon_is_near_the_minimum_size_for_its_rate() {
         for keys in [10_000, 16_384, 40_000, 300_000, 1_000_000] {
             for bits in [5.0, 7.3, 10.0, 15.0, 20.0] {
                 let spec = FilterSpec::new(FilterKind::Ribbon, bits).unwrap();
@@ -685,17 +685,17 @@ mod tests {
     /// The number of cache lines that hold the columns read by a query: those up to the first that
     /// differs.
     fn lines(filter: &[Block], hash: u64) -> usize {
-        let question = Question::new(filter, hash).unwrap();
-        let agreeing = (0..question.columns).take_while(|&at| question.agrees(filter, at..at + 1));
-        let columns = (agreeing.count() + 1).min(question.columns);
-        let segments = [question.here, question.behind];
+        let lookup = Lookup::new(filter, hash).unwrap();
+        let agreeing = (0..lookup.columns).take_while(|&at| lookup.agrees(filter, at..at + 1));
+        let columns = (agreeing.count() + 1).min(lookup.columns);
+        let segments = [lookup.here, lookup.next];
         let words = segments.into_iter().flat_map(|first| first..first + 2 * columns);
         words.map(|word| word / 8).collect::<BTreeSet<_>>().len()
     }
 
     /// The cost model of queries relies on these figures.
     #[test]
-    fn half_a_line_for_each_column_is_looked_at_and_one_more() {
+    fn a_present_key_reads_half_a_line_per_column_and_one_more() {
         for bits in [8.0, 13.0, 20.0] {
             let (keys, millibits) = (10_000, (bits * 1000.0) as u32);
             let hash = crate::mix::remix;
@@ -723,16 +723,16 @@ mod tests {
             [(16_474, 5.0), (17_473, 5.0), (19_249, 5.0), (26_000, 4.5), (40_000, 4.0)]
         {
             let spec = FilterSpec::new(FilterKind::Ribbon, bits).unwrap();
-            let (filters, questions) = (60, 20_000);
+            let (filters, lookups) = (60, 20_000);
             let mut passed = 0_u64;
             for salt in 0..filters {
                 let filter = build(spec, keys, salt);
-                let absent = |question: u64| crate::mix::remix(question | salt << 40 | 1 << 63);
-                let passes = |question: &u64| filter.may_contain_hash(absent(*question));
-                passed += (0..questions).filter(passes).count() as u64;
+                let absent = |lookup: u64| crate::mix::remix(lookup | salt << 40 | 1 << 63);
+                let passes = |lookup: &u64| filter.may_contain_hash(absent(*lookup));
+                passed += (0..lookups).filter(passes).count() as u64;
             }
             let expected = spec.expected_fpr(keys);
-            let measured = passed as f64 / (filters * questions) as f64;
+            let measured = passed as f64 / (filters * lookups) as f64;
             let off = expected / measured - 1.0;
             // Three standard deviations of the count.
             let chance = 3.0 / (passed as f64).sqrt();
@@ -744,7 +744,7 @@ mod tests {
     }
 
     #[test]
-    fn the_limit_is_what_large_filters_reach() {
+    fn large_filters_reach_the_limit() {
         for bits in [4.0, 9.7, 16.0] {
             let limit = crate::theory::best_fpr(FilterKind::Ribbon, bits);
             let spec = FilterSpec::new(FilterKind::Ribbon, bits).unwrap();

@@ -100,7 +100,7 @@ mod tests {
 
     /// The computed size is that of the built filter, for few keys too.
     #[test]
-    fn a_size_is_that_of_the_filter_that_is_built() {
+    fn the_size_matches_the_built_filter() {
         for kind in KINDS {
             for bits in [0.5, 4.0, 10.0, 23.4, 60.0] {
                 for keys in [0, 1, 2, 10, 100, 1000, 10_000] {
@@ -123,7 +123,7 @@ mod tests {
 
     /// "--fpr 0.01: 0.5000 bits" was reported for ten keys, a size that no filter of ten keys has.
     #[test]
-    fn the_filter_for_a_rate_has_that_rate_and_none_with_fewer_bits_has() {
+    fn the_filter_for_a_rate_is_the_smallest_that_reaches_it() {
         for kind in KINDS {
             for (keys, rate) in [(1, 0.5), (10, 0.01), (100, 1e-3), (1000, 1e-5), (100_000, 0.03)] {
                 let spec = FilterSpec::for_keys(kind, keys, rate).unwrap();

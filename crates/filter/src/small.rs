@@ -31,7 +31,7 @@ use std::sync::{LazyLock, Mutex, PoisonError};
 use crate::format::{DecodeError, MAX_PROBES, array, checksum};
 use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
 use crate::spec::FilterSpec;
-use crate::standard::Walk;
+use crate::standard::ProbeSequence;
 use crate::theory;
 
 /// The first four bytes of every group.
@@ -53,18 +53,18 @@ const MOST_RATES: usize = 1 << 16;
 
 /// The rate for `keys` keys of `millibits` thousandths of a bit each. Computed once per process: it
 /// costs up to a millisecond, and a table has a group every few dozen blocks.
-fn kept_rate(keys: u64, millibits: u32, compute: impl FnOnce() -> f64) -> f64 {
+fn cached_rate(keys: u64, millibits: u32, compute: impl FnOnce() -> f64) -> f64 {
     let rates = || RATES.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(rate) = rates().get(&(keys, millibits)) {
         return *rate;
     }
     // Computed without the lock, so that other builders need not wait.
     let rate = compute();
-    keep(&mut rates(), (keys, millibits), rate);
+    cache_rate(&mut rates(), (keys, millibits), rate);
     rate
 }
 
-fn keep(rates: &mut Rates, filter: (u64, u32), rate: f64) {
+fn cache_rate(rates: &mut Rates, filter: (u64, u32), rate: f64) {
     if rates.len() >= MOST_RATES {
         rates.clear();
     }
@@ -166,9 +166,9 @@ impl SmallFiltersBuilder {
         self.bits.resize(start + bytes, 0);
         let bits = &mut self.bits[start..];
         for hash in self.hashes.drain(..) {
-            let mut walk = Walk::new(hash);
+            let mut sequence = ProbeSequence::new(hash);
             for _ in 0..self.probes {
-                let position = walk.next(8 * bytes as u64) as usize;
+                let position = sequence.next(8 * bytes as u64) as usize;
                 if let Some(byte) = bits.get_mut(position / 8) {
                     *byte |= 1 << (position % 8);
                 }
@@ -176,7 +176,7 @@ impl SmallFiltersBuilder {
         }
         let probes = self.probes;
         let rate = || theory::standard_fpr(keys as u64, 8 * bytes as u64, probes);
-        self.passes += keys as f64 * kept_rate(keys as u64, self.millibits, rate);
+        self.passes += keys as f64 * cached_rate(keys as u64, self.millibits, rate);
         self.keys += keys as u64;
         self.labels.push((label - self.first) as u32);
         self.ends.push(self.bits.len() as u32);
@@ -322,11 +322,11 @@ impl SmallFilters {
             Some(before) => word(ends.get(before)?),
         };
         let bits = bits.get(start as usize..word(ends.get(i)?) as usize)?;
-        let mut walk = Walk::new(hash);
+        let mut sequence = ProbeSequence::new(hash);
         let set = |position: u64| {
             bits.get((position / 8) as usize).is_some_and(|byte| byte >> (position % 8) & 1 == 1)
         };
-        Some((0..self.probes).all(|_| set(walk.next(8 * bits.len() as u64))))
+        Some((0..self.probes).all(|_| set(sequence.next(8 * bits.len() as u64))))
     }
 
     /// Number of filters in the group.
@@ -397,7 +397,7 @@ mod tests {
     }
 
     #[test]
-    fn no_key_is_denied_and_an_empty_filter_denies_all() {
+    fn an_added_key_is_never_denied_and_an_empty_filter_denies_all() {
         let sizes = [1, 0, 40, 3, 0, 200];
         for spec in ["standard:0.5", "standard:10", "paired:64"] {
             let filters = group(spec, &sizes);
@@ -426,10 +426,10 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_not_kept_without_end() {
+    fn the_cache_of_rates_is_bounded() {
         let mut rates = Rates::new();
         for keys in 0..2 * MOST_RATES as u64 {
-            keep(&mut rates, (keys, 10_000), 0.01);
+            cache_rate(&mut rates, (keys, 10_000), 0.01);
             assert!(rates.len() <= MOST_RATES && rates.contains_key(&(keys, 10_000)));
         }
     }
@@ -439,7 +439,7 @@ mod tests {
     fn a_rate_is_computed_for_the_first_group_only() {
         let first = group("standard:10.123", &[40, 7, 40]);
         for keys in [40, 7] {
-            kept_rate(keys, 10_123, || panic!("{keys} keys are computed anew"));
+            cached_rate(keys, 10_123, || panic!("{keys} keys are computed anew"));
         }
         assert_eq!(group("standard:10.123", &[40, 7, 40]).expected_fpr(), first.expected_fpr());
     }
@@ -499,7 +499,7 @@ mod tests {
     }
 
     #[test]
-    fn any_bytes_behind_a_right_checksum_are_refused_or_answer() {
+    fn arbitrary_bytes_with_a_right_checksum_never_panic() {
         let mut builder = SmallFiltersBuilder::new("standard:10".parse().unwrap());
         for label in 0..5 {
             (0..20).for_each(|i| builder.add_hash(remix(label * 100 + i)));

@@ -437,7 +437,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_printed_can_be_parsed() {
+    fn a_printed_spec_can_be_parsed() {
         for (text, printed) in [
             ("none", "none"),
             ("standard:10", "standard:10"),

@@ -49,7 +49,7 @@ use crate::theory;
 const STRIDE_FACTOR: u64 = 0xd134_2543_de82_ef95;
 
 /// Queries of [`contains_many`] that wait for all of their lines. A core cannot wait for many more.
-const BEHIND: usize = 4;
+const IN_SECOND_STAGE: usize = 4;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
 pub(crate) fn plan(keys: u64, millibits: u32) -> crate::plan::Plan {
@@ -60,12 +60,12 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> crate::plan::Plan {
 
 /// The positions of a key's probes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Walk {
+pub(crate) struct ProbeSequence {
     place: u64,
     stride: u64,
 }
 
-impl Walk {
+impl ProbeSequence {
     #[inline]
     pub(crate) fn new(hash: u64) -> Self {
         let place = remix(hash);
@@ -125,9 +125,9 @@ impl Walk {
 pub(crate) fn fill(blocks: &mut [Block], probes: u32, hashes: impl Iterator<Item = u64>) {
     let bits = blocks.len() as u64 * BLOCK_BITS;
     for hash in hashes {
-        let mut walk = Walk::new(hash);
+        let mut sequence = ProbeSequence::new(hash);
         for _ in 0..probes {
-            let position = walk.next(bits);
+            let position = sequence.next(bits);
             blocks[(position / BLOCK_BITS) as usize].set(position as u32);
         }
     }
@@ -137,9 +137,9 @@ pub(crate) fn fill(blocks: &mut [Block], probes: u32, hashes: impl Iterator<Item
 #[inline]
 pub(crate) fn prefetch_first(blocks: &[Block], hash: u64) {
     let bits = blocks.len() as u64 * BLOCK_BITS;
-    let mut walk = Walk::new(hash);
+    let mut sequence = ProbeSequence::new(hash);
     for _ in 0..2 {
-        if let Some(block) = blocks.get((walk.next(bits) / BLOCK_BITS) as usize) {
+        if let Some(block) = blocks.get((sequence.next(bits) / BLOCK_BITS) as usize) {
             prefetch(block);
         }
     }
@@ -150,38 +150,39 @@ pub(crate) fn prefetch_first(blocks: &[Block], hash: u64) {
 #[inline(never)]
 pub(crate) fn contains(bits: &Bits, hash: u64) -> bool {
     let Bits { blocks, probes } = bits;
-    let mut walk = Walk::new(hash);
-    walk.first_two(blocks, *probes) && walk.others(blocks, *probes)
+    let mut sequence = ProbeSequence::new(hash);
+    sequence.first_two(blocks, *probes) && sequence.others(blocks, *probes)
 }
 
 /// [`contains`] for many hashes, as a pipeline of three stages. The lines of the first two probes
 /// are prefetched. [`AHEAD`] queries later these probes are tested, and if they pass, the lines of
-/// all other probes are prefetched. [`BEHIND`] passed queries later the other probes are tested.
+/// all other probes are prefetched. [`IN_SECOND_STAGE`] passed queries later the other probes are
+/// tested.
 pub(crate) fn contains_many(bits: &Bits, hashes: &[u64], answers: &mut [bool]) {
     let Bits { blocks, probes } = bits;
     for &hash in hashes.iter().take(AHEAD) {
         prefetch_first(blocks, hash);
     }
-    let mut passed = [const { (0, Walk { place: 0, stride: 0 }) }; BEHIND];
+    let mut passed = [const { (0, ProbeSequence { place: 0, stride: 0 }) }; IN_SECOND_STAGE];
     let mut count_passed = 0;
     for (nth, &hash) in hashes.iter().enumerate() {
         if let Some(&later) = hashes.get(nth + AHEAD) {
             prefetch_first(blocks, later);
         }
-        let mut walk = Walk::new(hash);
-        answers[nth] = walk.first_two(blocks, *probes);
+        let mut sequence = ProbeSequence::new(hash);
+        answers[nth] = sequence.first_two(blocks, *probes);
         if answers[nth] {
-            walk.prefetch_others(blocks, *probes);
-            let slot = &mut passed[count_passed % BEHIND];
-            if count_passed >= BEHIND {
+            sequence.prefetch_others(blocks, *probes);
+            let slot = &mut passed[count_passed % IN_SECOND_STAGE];
+            if count_passed >= IN_SECOND_STAGE {
                 answers[slot.0] = slot.1.others(blocks, *probes);
             }
-            *slot = (nth, walk);
+            *slot = (nth, sequence);
             count_passed += 1;
         }
     }
-    for (nth, walk) in passed.into_iter().take(count_passed) {
-        answers[nth] = walk.others(blocks, *probes);
+    for (nth, sequence) in passed.into_iter().take(count_passed) {
+        answers[nth] = sequence.others(blocks, *probes);
     }
 }
 
@@ -190,12 +191,12 @@ pub(crate) fn contains_many(bits: &Bits, hashes: &[u64], answers: &mut [bool]) {
 #[cfg(test)]
 pub(crate) fn contains_between(blocks: &[Block], range: std::ops::Range<u32>, hash: u64) -> bool {
     let bits = blocks.len() as u64 * BLOCK_BITS;
-    let mut walk = Walk::new(hash);
+    let mut sequence = ProbeSequence::new(hash);
     for _ in 0..range.start {
-        walk.next(bits);
+        sequence.next(bits);
     }
     range.into_iter().all(|_| {
-        let position = walk.next(bits);
+        let position = sequence.next(bits);
         blocks[(position / BLOCK_BITS) as usize].bit(position as u32) & 1 == 1
     })
 }
@@ -210,8 +211,8 @@ mod tests {
     /// The 7 probes of each of 300,000 keys.
     fn positions(bits: u64) -> impl Iterator<Item = [u64; 7]> {
         (0..300_000_u64).map(move |key| {
-            let mut walk = Walk::new(crate::hash(&key.to_le_bytes()));
-            std::array::from_fn(|_| walk.next(bits))
+            let mut sequence = ProbeSequence::new(crate::hash(&key.to_le_bytes()));
+            std::array::from_fn(|_| sequence.next(bits))
         })
     }
 
@@ -262,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_even_is_found() {
+    fn uneven_counts_are_detected() {
         assert!(are_even(&[1010, 985, 1020, 995, 970, 1025, 990, 1005]));
         assert!(!are_even(&[900, 1100, 1000, 1200, 800, 1000, 1000, 1000]));
     }

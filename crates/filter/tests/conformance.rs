@@ -98,7 +98,7 @@ fn assert_near(is: f64, should_be: f64, tolerance: f64) {
 }
 
 #[test]
-fn a_filter_says_what_it_was_built_for() {
+fn a_filter_states_its_parameters() {
     for spec in specs() {
         for keys in sizes() {
             let bytes = built(spec, keys);
@@ -136,7 +136,7 @@ fn a_filter_says_what_it_was_built_for() {
 }
 
 #[test]
-fn a_filter_without_keys_says_no() {
+fn a_filter_without_keys_denies_everything() {
     for spec in specs() {
         let bytes = spec.builder().finish();
         let filter = decoded(&bytes);
@@ -152,7 +152,7 @@ fn a_filter_without_keys_says_no() {
 }
 
 #[test]
-fn one_key_is_told_from_all_others() {
+fn a_filter_of_one_key_denies_all_others() {
     for spec in specs().filter(|spec| spec.expected_fpr(1) < 1e-6) {
         let filter = decoded(&built(spec, 1));
         assert!(filter.may_contain(&key(0)));
@@ -161,7 +161,7 @@ fn one_key_is_told_from_all_others() {
 }
 
 #[test]
-fn duplicates_cost_nothing_next_to_each_other_and_never_a_key() {
+fn adjacent_duplicates_are_dropped_and_no_key_is_lost() {
     for spec in specs() {
         let mut builder = spec.builder();
         for n in 0..1000 {
@@ -200,7 +200,7 @@ fn extreme_hashes_are_kept() {
 }
 
 #[test]
-fn many_questions_get_the_answers_of_one_by_one() {
+fn batched_queries_agree_with_single_ones() {
     for spec in specs() {
         for keys in [0, 1, 50, 5000] {
             let filter = decoded(&built(spec, keys));
@@ -256,7 +256,7 @@ fn none_is_no_filter() {
 
 #[test]
 #[should_panic(expected = "one answer for each hash")]
-fn answers_must_match_the_questions() {
+fn answers_and_hashes_must_have_the_same_length() {
     decoded(&built(FilterSpec::new(FilterKind::Paired, 10.0).expect("valid"), 10))
         .may_contain_many(&[1, 2], &mut [false]);
 }

@@ -131,7 +131,7 @@ fn mistaken(filter: &Filter) -> Vec<u32> {
 }
 
 #[test]
-fn golden_filters_open_and_answer_as_they_always_did() {
+fn golden_filters_decode_with_the_same_answers() {
     for golden in &GOLDEN {
         let filter = Filter::decode(golden.bytes).expect(golden.file);
         let spec: FilterSpec = golden.spec.parse().expect("a valid spec");
@@ -159,7 +159,7 @@ fn builders_still_write_the_golden_bytes() {
 
 /// Decodes the header by hand, by the table of the format page.
 #[test]
-fn the_header_lies_where_the_format_page_says() {
+fn the_header_matches_the_format_page() {
     for golden in &GOLDEN {
         let bytes = golden.bytes;
         let word = |at: usize| u64::from_le_bytes(std::array::from_fn(|i| bytes[at + i]));

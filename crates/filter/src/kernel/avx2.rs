@@ -17,7 +17,7 @@ use std::arch::x86_64::{
     _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
 };
 
-use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Question, Task};
+use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Query, Task};
 use crate::block::{Bits, Block};
 
 /// Bits tested at once.
@@ -36,12 +36,12 @@ impl Avx2 {
     }
 
     /// The code of `Q`, compiled for these instructions.
-    pub(super) fn asker<Q: Question>(self) -> unsafe fn(&Bits, u64) -> bool {
+    pub(super) fn query_fn<Q: Query>(self) -> unsafe fn(&Bits, u64) -> bool {
         #[target_feature(enable = "avx2,bmi1,bmi2")]
-        fn ask<Q: Question>(bits: &Bits, hash: u64) -> bool {
-            Q::ask(Avx2(()), bits, hash)
+        fn query<Q: Query>(bits: &Bits, hash: u64) -> bool {
+            Q::query(Avx2(()), bits, hash)
         }
-        ask::<Q>
+        query::<Q>
     }
 
     /// Runs `task`, compiled for AVX2.

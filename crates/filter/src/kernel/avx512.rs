@@ -19,7 +19,7 @@ use std::arch::x86_64::{
     _mm512_set1_epi64, _mm512_srli_epi32, _mm512_sub_epi64,
 };
 
-use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Question, Task};
+use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Query, Task};
 use crate::block::{Bits, Block};
 
 /// Bits tested at once.
@@ -39,12 +39,12 @@ impl Avx512 {
     }
 
     /// The code of `Q`, compiled for these instructions.
-    pub(super) fn asker<Q: Question>(self) -> unsafe fn(&Bits, u64) -> bool {
+    pub(super) fn query_fn<Q: Query>(self) -> unsafe fn(&Bits, u64) -> bool {
         #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-        fn ask<Q: Question>(bits: &Bits, hash: u64) -> bool {
-            Q::ask(Avx512(()), bits, hash)
+        fn query<Q: Query>(bits: &Bits, hash: u64) -> bool {
+            Q::query(Avx512(()), bits, hash)
         }
-        ask::<Q>
+        query::<Q>
     }
 
     /// Runs `task`, compiled for AVX-512.

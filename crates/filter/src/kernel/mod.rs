@@ -2,7 +2,7 @@
 //!
 //! 1. A [`Kernel`] is an instruction set; [`Kernel::best`] is the best that this processor
 //!    supports, detected once. All kernels give the same answers, bit for bit.
-//! 2. A [`Question`] is the code of one query. An [`Ask`] is that code for one instruction set,
+//! 2. A [`Query`] is the code of one query. A [`QueryFn`] is that code for one instruction set,
 //!    chosen when the filter is opened, so that a query is one call through a pointer.
 //! 3. A [`Task`] builds a filter or queries it many times. Its whole loop, not the single probe, is
 //!    compiled once for each instruction set ([`Chosen::run`]).
@@ -214,7 +214,7 @@ impl Chosen {
     #[inline]
     pub(crate) fn run<T: Task>(self, task: T) -> T::Answer {
         match self {
-            Self::Scalar(scalar) => plainly(scalar, task),
+            Self::Scalar(scalar) => run_portable(scalar, task),
             #[cfg(target_arch = "x86_64")]
             Self::Avx2(avx2) => avx2.run(task),
             #[cfg(target_arch = "x86_64")]
@@ -225,45 +225,45 @@ impl Chosen {
 
 /// The query function of a filter, compiled for one instruction set.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Ask(unsafe fn(&Bits, u64) -> bool);
+pub(crate) struct QueryFn(unsafe fn(&Bits, u64) -> bool);
 
-impl Ask {
+impl QueryFn {
     /// Portable code.
-    pub(crate) fn plainly(ask: fn(&Bits, u64) -> bool) -> Self {
-        Self(ask)
+    pub(crate) fn portable(query: fn(&Bits, u64) -> bool) -> Self {
+        Self(query)
     }
 
     /// `Q`, for the instructions of `chosen`.
-    pub(crate) fn with<Q: Question>(chosen: Chosen) -> Self {
+    pub(crate) fn with<Q: Query>(chosen: Chosen) -> Self {
         Self(match chosen {
-            Chosen::Scalar(_) => |bits, hash| Q::ask(Scalar, bits, hash),
+            Chosen::Scalar(_) => |bits, hash| Q::query(Scalar, bits, hash),
             #[cfg(target_arch = "x86_64")]
-            Chosen::Avx2(avx2) => avx2.asker::<Q>(),
+            Chosen::Avx2(avx2) => avx2.query_fn::<Q>(),
             #[cfg(target_arch = "x86_64")]
-            Chosen::Avx512(avx512) => avx512.asker::<Q>(),
+            Chosen::Avx512(avx512) => avx512.query_fn::<Q>(),
         })
     }
 
     /// Queries `bits`.
     #[inline(always)]
     #[allow(unsafe_code, reason = "the code may be for instructions that not all processors have")]
-    pub(crate) fn ask(self, bits: &Bits, hash: u64) -> bool {
+    pub(crate) fn query(self, bits: &Bits, hash: u64) -> bool {
         // SAFETY: code for special instructions comes only from `with`, and its `Chosen` exists
         // only if this processor supports them.
         unsafe { self.0(bits, hash) }
     }
 }
 
-/// The code of a query. Its `ask` must be inlined, so that it is compiled for the instructions of
+/// The code of a query. Its `query` must be inlined, so that it is compiled for the instructions of
 /// its probe.
-pub(crate) trait Question {
+pub(crate) trait Query {
     /// Whether the filter `bits` may contain `hash`.
-    fn ask<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool;
+    fn query<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool;
 }
 
 /// Runs `task` with portable code. Not inlined, so that other paths do not save registers for it.
 #[inline(never)]
-fn plainly<T: Task>(scalar: Scalar, task: T) -> T::Answer {
+fn run_portable<T: Task>(scalar: Scalar, task: T) -> T::Answer {
     task.run(scalar)
 }
 
@@ -277,14 +277,14 @@ pub(crate) fn prefetch(block: &Block) {
 /// other than x86-64.
 #[inline(always)]
 pub fn prefetch_at(address: usize) {
-    ask_for::<INTO_FIRST>(address);
+    prefetch_with_hint::<INTO_FIRST>(address);
 }
 
 /// Like [`prefetch_at`], but brings the line only into the second-level cache, so that more lines
 /// can be in flight and more of them fit.
 #[inline(always)]
 pub fn prefetch_into_second(address: usize) {
-    ask_for::<INTO_SECOND>(address);
+    prefetch_with_hint::<INTO_SECOND>(address);
 }
 
 /// The hints of the instruction: T0 and T1.
@@ -293,7 +293,7 @@ const INTO_SECOND: i32 = 2;
 
 #[inline(always)]
 #[allow(unsafe_code, reason = "the intrinsic takes a pointer")]
-fn ask_for<const HINT: i32>(address: usize) {
+fn prefetch_with_hint<const HINT: i32>(address: usize) {
     #[cfg(target_arch = "x86_64")]
     {
         use std::arch::x86_64::_mm_prefetch;

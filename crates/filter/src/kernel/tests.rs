@@ -142,7 +142,7 @@ fn every_kernel_answers_as_the_scalar_one() {
 }
 
 #[test]
-fn whole_filters_answer_alike_in_every_kernel_one_by_one_and_many_at_once() {
+fn single_and_batched_queries_agree_in_every_kernel() {
     let mut random = words(3);
     let (mut yes, mut no) = (0, 0);
     use FilterKind::{Blocked, Paired, Ribbon, Standard};
@@ -201,21 +201,21 @@ fn filled(kernel: Chosen, kind: FilterKind, count: usize, probes: u32, keys: &[V
 }
 
 /// Queries a filter with one kernel, one by one and many at once.
-fn asked(kernel: Chosen, kind: FilterKind, bits: &Bits, hashes: &[u64]) -> [Vec<bool>; 2] {
+fn queried(kernel: Chosen, kind: FilterKind, bits: &Bits, hashes: &[u64]) -> [Vec<bool>; 2] {
     let mut many = vec![true; hashes.len()];
     let answers = &mut many[..];
-    let ask = if kind == FilterKind::Paired {
+    let query = if kind == FilterKind::Paired {
         kernel.run(paired::ContainsMany { bits, hashes, answers });
-        Ask::with::<paired::Contains>(kernel)
+        QueryFn::with::<paired::Contains>(kernel)
     } else {
         kernel.run(blocked::ContainsMany { bits, hashes, answers });
-        Ask::with::<blocked::Contains>(kernel)
+        QueryFn::with::<blocked::Contains>(kernel)
     };
-    [hashes.iter().map(|&hash| ask.ask(bits, hash)).collect(), many]
+    [hashes.iter().map(|&hash| query.query(bits, hash)).collect(), many]
 }
 
 #[test]
-fn every_size_with_every_number_of_probes_is_built_and_asked_alike() {
+fn every_size_and_number_of_probes_agrees_in_every_kernel() {
     let (kernels, mut random) = (vectors(), words(4));
     let (mut yes, mut no) = (0, 0);
     for count in 1..=300_usize {
@@ -233,7 +233,7 @@ fn every_size_with_every_number_of_probes_is_built_and_asked_alike() {
                     continue;
                 }
                 let bits = filled(kernels[0], kind, count, probes as u32, &keys);
-                let [expected, _] = asked(kernels[0], kind, &bits, &hashes);
+                let [expected, _] = queried(kernels[0], kind, &bits, &hashes);
                 assert!(expected[..known].iter().all(|&answer| answer), "{kind}: a key is denied");
                 assert!(kind == FilterKind::Blocked || paired::pairs_are_valid(&bits.blocks));
                 yes += expected[known..].iter().filter(|&&answer| answer).count();
@@ -242,7 +242,7 @@ fn every_size_with_every_number_of_probes_is_built_and_asked_alike() {
                     let case = || format!("{kernel:?}: {kind}, {count} blocks, {probes} probes");
                     let built = filled(kernel, kind, count, probes as u32, &keys);
                     assert!(built.blocks == bits.blocks, "{}, built", case());
-                    let answers = asked(kernel, kind, &bits, &hashes);
+                    let answers = queried(kernel, kind, &bits, &hashes);
                     assert!(answers.iter().all(|given| *given == expected), "{}", case());
                 }
             }

@@ -70,7 +70,7 @@ pub(super) struct Outcome {
     pub(super) method: Method,
     pub(super) filters: u32,
     /// Queries, or trials of a part; 0 if bits were counted.
-    pub(super) questions: u64,
+    pub(super) queries: u64,
     pub(super) expected: f64,
     pub(super) measured: Measured,
 }
@@ -113,16 +113,16 @@ impl Cell {
     pub(super) fn measure(self, effort: Effort) -> Outcome {
         let filters = filters(self);
         let expected = self.spec().expected_fpr(self.keys);
-        let questions = (effort.hits / expected).max(effort.least);
-        let each = (questions / f64::from(filters)).ceil() as u64;
-        let method = if questions <= effort.most {
+        let queries = (effort.hits / expected).max(effort.least);
+        let each = (queries / f64::from(filters)).ceil() as u64;
+        let method = if queries <= effort.most {
             Method::Asked
         } else if expected >= OUT_OF_REACH || self.kind == FilterKind::Ribbon {
             Method::Parts
         } else {
             Method::Bits
         };
-        let (mut announced, mut asked) = (0.0, 0);
+        let (mut announced, mut queried) = (0.0, 0);
         let measured = Measured::over(filters, self.salt(), |random| {
             let mut builder = self.spec().builder();
             (0..self.keys).for_each(|_| builder.add_hash(random.next()));
@@ -131,13 +131,13 @@ impl Cell {
             announced += filter.expected_fpr() / f64::from(filters);
             match method {
                 Method::Asked => {
-                    asked += each;
+                    queried += each;
                     hits(&filter, each, random) as f64 / each as f64
                 }
                 Method::Parts => {
                     let (_, blocks) = format::decode(&bytes, |_| ()).unwrap();
-                    let asked = &mut asked;
-                    Parts { cell: self, filter: &filter, blocks: &blocks, random, asked }.rate()
+                    let queried = &mut queried;
+                    Parts { cell: self, filter: &filter, blocks: &blocks, random, queried }.rate()
                 }
                 Method::Bits => {
                     let (_, blocks) = format::decode(&bytes, |_| ()).unwrap();
@@ -147,14 +147,14 @@ impl Cell {
         });
         // A ribbon's rate depends on how its keys fall on shards; the header is exact.
         let expected = if self.kind == FilterKind::Ribbon { announced } else { expected };
-        Outcome { method, filters, questions: asked, expected, measured }
+        Outcome { method, filters, queries: queried, expected, measured }
     }
 }
 
-/// How many of `questions` random hashes `filter` takes for present.
-pub(super) fn hits(filter: &Filter, questions: u64, random: &mut Random) -> u64 {
+/// How many of `queries` random hashes `filter` takes for present.
+pub(super) fn hits(filter: &Filter, queries: u64, random: &mut Random) -> u64 {
     let (mut hashes, mut answers) = ([0; 512], [false; 512]);
-    let (mut left, mut hits) = (questions, 0);
+    let (mut left, mut hits) = (queries, 0);
     while left > 0 {
         let count = left.min(512) as usize;
         hashes[..count].fill_with(|| random.next());
@@ -196,7 +196,7 @@ struct Parts<'a> {
     filter: &'a Filter,
     blocks: &'a [Block],
     random: &'a mut Random,
-    asked: &'a mut u64,
+    queried: &'a mut u64,
 }
 
 impl Parts<'_> {
@@ -230,17 +230,17 @@ impl Parts<'_> {
         let trials = (hits / rate.powf(1.0 / f64::from(parts))) as u64;
         // Blocks of a ribbon differ by one column, which belongs to the last part.
         let probes = self.filter.probes() - u32::from(self.cell.kind == FilterKind::Ribbon);
-        let stretch = |part: u32| {
+        let range_of = |part: u32| {
             let to = if part + 1 == parts { u32::MAX } else { probes * (part + 1) / parts };
             (probes * part / parts, to)
         };
-        *self.asked += trials * u64::from(parts);
+        *self.queried += trials * u64::from(parts);
         let mut rate_of = |(from, to)| {
             let hits =
                 (0..trials).filter(|_| contains(self.blocks, from, to, self.random.next())).count();
             hits as f64 / trials as f64
         };
-        (0..parts).map(|part| rate_of(stretch(part))).product()
+        (0..parts).map(|part| rate_of(range_of(part))).product()
     }
 
     /// The mean over sampled blocks of the product of both chains' rates. The number of tried seeds
@@ -266,7 +266,7 @@ impl Parts<'_> {
             });
             sum += passed[0] * passed[1];
         }
-        *self.asked += 2 * trials * sampled;
+        *self.queried += 2 * trials * sampled;
         sum / (sampled as f64 * trials as f64 * trials as f64)
     }
 }

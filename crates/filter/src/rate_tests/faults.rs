@@ -122,8 +122,8 @@ fn one_shared_seed_is_found() {
 /// The cost of one seed: a hash that shares 32 bits with a key passes both blocks. With two seeds,
 /// it passes the partner no more often than any other hash.
 #[test]
-fn a_key_s_low_half_opens_one_block_only() {
-    fn opened<S: Scheme>() -> f64 {
+fn the_low_half_of_a_key_passes_one_block_only() {
+    fn passing<S: Scheme>() -> f64 {
         let spec = FilterSpec::new(FilterKind::Paired, 40.0).unwrap();
         let mut random = Random(7);
         let hashes = random.words(20_000);
@@ -139,8 +139,8 @@ fn a_key_s_low_half_opens_one_block_only() {
         });
         passes.count() as f64 / hashes.len() as f64
     }
-    assert!(opened::<Golden>() < 1e-3, "half of the probes pass with 1e-4");
-    assert_eq!(opened::<OneSeed>(), 1.0);
+    assert!(passing::<Golden>() < 1e-3, "half of the probes pass with 1e-4");
+    assert_eq!(passing::<OneSeed>(), 1.0);
 }
 
 /// The rate with one shared seed, over all of its 2^32 values on two pairs.
@@ -174,9 +174,9 @@ fn one_shared_seed_more_than_doubles_the_rate_at_40_bits() {
     assert!(ratio > 1.5);
 }
 
-/// Builds filters of `built` probes whose header states `asked` probes, and queries them through
+/// Builds filters of `built` probes whose header states `tested` probes, and queries them through
 /// the shipped format.
-fn with_probes(spec: FilterSpec, (built, asked): (u32, u32), questions: u64) -> Measured {
+fn with_probes(spec: FilterSpec, (built, tested): (u32, u32), queries: u64) -> Measured {
     let keys = 50_000;
     let millibits = spec.millibits();
     let blocks = Plan::new(spec, keys).blocks;
@@ -189,9 +189,9 @@ fn with_probes(spec: FilterSpec, (built, asked): (u32, u32), questions: u64) -> 
             _ => paired::fill::<Golden>(&mut Part::whole(&mut bits), built, hashes),
         }
         let kind = spec.kind();
-        let header = Header { kind, probes: asked, millibits, blocks, keys, expected_fpr: 0.0 };
+        let header = Header { kind, probes: tested, millibits, blocks, keys, expected_fpr: 0.0 };
         let filter = Filter::decode(format::encode(header, &bits)).unwrap();
-        hits(&filter, questions / 40, random) as f64 / (questions / 40) as f64
+        hits(&filter, queries / 40, random) as f64 / (queries / 40) as f64
     })
 }
 
@@ -216,9 +216,9 @@ fn a_wrong_number_of_probes_is_found() {
 }
 
 #[test]
-fn a_column_that_is_not_asked_is_found() {
+fn a_column_that_is_not_tested_is_found() {
     let spec: FilterSpec = "ribbon:8.144".parse().unwrap();
-    let asked = |left_out: usize| {
+    let tested = |left_out: usize| {
         let mut announced = 0.0;
         let measured = Measured::over(40, 2, |random| {
             let mut builder = spec.builder();
@@ -233,9 +233,9 @@ fn a_column_that_is_not_asked_is_found() {
         });
         (measured, announced)
     };
-    let (measured, announced) = asked(0);
+    let (measured, announced) = tested(0);
     measured.assert(announced, 0.01, "all columns");
-    let (measured, announced) = asked(1);
+    let (measured, announced) = tested(1);
     assert!(!measured.confirms(announced, 0.01), "a column is not asked, unnoticed");
 }
 

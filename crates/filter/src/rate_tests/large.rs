@@ -77,10 +77,10 @@ fn build_large(kind: FilterKind, keys: u64) {
     for _ in 0..20_000_000 {
         assert!(filter.may_contain_hash(random.next()), "a key is denied");
     }
-    let questions = 120_000_000;
-    let hits = hits(&filter, questions, &mut Random(!keys)) as f64;
-    let (rate, expected) = (hits / questions as f64, filter.expected_fpr());
-    let z = (rate - expected) * questions as f64 / hits.sqrt();
+    let queries = 120_000_000;
+    let hits = hits(&filter, queries, &mut Random(!keys)) as f64;
+    let (rate, expected) = (hits / queries as f64, filter.expected_fpr());
+    let z = (rate - expected) * queries as f64 / hits.sqrt();
     println!("{}: expected {expected:.5e}, measured {rate:.5e} ({z:+.2} sigma)", cell.name());
     assert!(z.abs() < 3.0);
 }

@@ -57,29 +57,29 @@ fn effort(cell: Cell) -> Effort {
 }
 
 /// The file with the results of an earlier run.
-fn kept_at() -> PathBuf {
+fn results_path() -> PathBuf {
     let program = std::env::current_exe().unwrap();
     program.parent().and_then(Path::parent).unwrap().join("filter-rates.txt")
 }
 
 fn to_line(cell: Cell, outcome: &Outcome) -> String {
-    let Outcome { method, filters, questions, expected, measured } = outcome;
+    let Outcome { method, filters, queries, expected, measured } = outcome;
     let Measured { mean, error } = measured;
     let spec = cell.spec();
     let keys = cell.keys;
-    format!("{spec} {keys} {method:?} {filters} {questions} {expected:e} {mean:e} {error:e}\n")
+    format!("{spec} {keys} {method:?} {filters} {queries} {expected:e} {mean:e} {error:e}\n")
 }
 
 fn from_line(line: &str) -> Option<((String, u64), Outcome)> {
     let fields: Vec<&str> = line.split(' ').collect();
-    let [spec, keys, method, filters, questions, expected, mean, error] = fields[..] else {
+    let [spec, keys, method, filters, queries, expected, mean, error] = fields[..] else {
         return None;
     };
     let methods = [Method::Asked, Method::Parts, Method::Bits];
     let outcome = Outcome {
         method: methods.into_iter().find(|known| format!("{known:?}") == method)?,
         filters: filters.parse().ok()?,
-        questions: questions.parse().ok()?,
+        queries: queries.parse().ok()?,
         expected: expected.parse().ok()?,
         measured: Measured { mean: mean.parse().ok()?, error: error.parse().ok()? },
     };
@@ -87,11 +87,11 @@ fn from_line(line: &str) -> Option<((String, u64), Outcome)> {
 }
 
 #[test]
-fn what_is_kept_is_read_back() {
+fn saved_results_are_read_back() {
     let cell = Cell { kind: FilterKind::Paired, bits: 23.4, keys: 10 };
     let measured = Measured { mean: 1.25e-7, error: 3.5e-9 };
     let outcome =
-        Outcome { method: Method::Parts, filters: 30, questions: 7, expected: 1e-7, measured };
+        Outcome { method: Method::Parts, filters: 30, queries: 7, expected: 1e-7, measured };
     let line = to_line(cell, &outcome);
     let (key, read) = from_line(line.trim_end()).unwrap();
     assert_eq!(key, ("paired:23.4".to_owned(), 10));
@@ -113,15 +113,15 @@ fn stamp() -> String {
 
 /// Measures the missing cells, on all processors.
 fn measure_all(cells: &[Cell]) -> Vec<Outcome> {
-    let path = kept_at();
-    let kept = fs::read_to_string(&path).unwrap_or_default();
+    let path = results_path();
+    let saved = fs::read_to_string(&path).unwrap_or_default();
     let stamp = stamp();
-    let kept = if kept.starts_with(&stamp) { kept } else { stamp };
-    let known: HashMap<_, _> = kept.lines().filter_map(from_line).collect();
+    let saved = if saved.starts_with(&stamp) { saved } else { stamp };
+    let known: HashMap<_, _> = saved.lines().filter_map(from_line).collect();
     let key = |cell: &Cell| (cell.spec().to_string(), cell.keys);
     let found: Vec<_> = cells.iter().map(|cell| known.get(&key(cell)).copied()).collect();
     let table_at = Path::new(env!("CARGO_MANIFEST_DIR")).join("RATES.md");
-    let (found, kept) = (Mutex::new(found), Mutex::new(kept));
+    let (found, saved) = (Mutex::new(found), Mutex::new(saved));
     let next = AtomicUsize::new(0);
     let work = || {
         while let Some(&cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
@@ -131,9 +131,9 @@ fn measure_all(cells: &[Cell]) -> Vec<Outcome> {
             }
             let outcome = cell.measure(effort(cell));
             eprintln!("{}: {outcome:?}, z = {:+.2}", cell.name(), outcome.z());
-            let mut kept = kept.lock().unwrap();
-            kept.push_str(&to_line(cell, &outcome));
-            fs::write(&path, &*kept).unwrap();
+            let mut saved = saved.lock().unwrap();
+            saved.push_str(&to_line(cell, &outcome));
+            fs::write(&path, &*saved).unwrap();
             let mut found = found.lock().unwrap();
             found[place] = Some(outcome);
             fs::write(&table_at, table(cells, &found)).unwrap();
@@ -196,7 +196,7 @@ fn table(cells: &[Cell], found: &[Option<Outcome>]) -> String {
     let mut text = HEAD.to_owned();
     let (kernel, processor) = (Kernel::best(), processor());
     let outcomes: Vec<Outcome> = found.iter().flatten().copied().collect();
-    let asked: u64 = outcomes.iter().map(|outcome| outcome.questions).sum();
+    let queried: u64 = outcomes.iter().map(|outcome| outcome.queries).sum();
     let built: u64 = outcomes.iter().map(|outcome| u64::from(outcome.filters)).sum();
     let beyond = |limit| outcomes.iter().filter(|outcome| outcome.z().abs() > limit).count();
     writeln!(
@@ -204,7 +204,7 @@ fn table(cells: &[Cell], found: &[Option<Outcome>]) -> String {
         "Measured with the {kernel} kernel on {processor}: {} filters, {} questions, {} of {} cells, \
          of which {} are beyond 2 standard errors and {} beyond 3; the mean of z squared is {:.2}.",
         grouped(built),
-        grouped(asked),
+        grouped(queried),
         outcomes.len(),
         cells.len(),
         beyond(2.0),
@@ -244,7 +244,7 @@ fn row(cell: Cell, outcome: &Outcome) -> String {
         cell.bits,
         grouped(cell.keys),
         grouped(outcome.filters.into()),
-        grouped(outcome.questions),
+        grouped(outcome.queries),
         outcome.expected,
         100.0 * outcome.measured.error / outcome.expected,
         outcome.z(),
@@ -267,7 +267,7 @@ fn all_rates() {
         squares += z * z;
         beyond += usize::from(z.abs() > 3.0);
         if is_promised(cell) {
-            assert!(outcome.questions as f64 >= PROMISED.3, "{about}");
+            assert!(outcome.queries as f64 >= PROMISED.3, "{about}");
             assert!(outcome.measured.mean <= PROMISED.2, "{about}");
         }
     }
@@ -275,5 +275,5 @@ fn all_rates() {
     let mean = squares / cells.len() as f64;
     assert!((0.7..1.4).contains(&mean), "the mean of z squared is {mean}");
     assert!(beyond <= cells.len() / 50, "{beyond} cells are beyond three standard errors");
-    fs::write(kept_at(), "").unwrap();
+    fs::write(results_path(), "").unwrap();
 }

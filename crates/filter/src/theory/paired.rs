@@ -77,7 +77,7 @@ impl Grid {
 }
 
 /// Distributions of a pair's keys at the nodes of one interval.
-type Stretch = [Counts];
+type Interval = [Counts];
 
 /// The probability that an absent key passes both blocks of a pair that holds `keys` keys.
 fn pass(keys: usize, half: u32) -> f64 {
@@ -88,8 +88,8 @@ fn pass(keys: usize, half: u32) -> f64 {
 /// as 128, and less than a quarter of a bit gives 1.
 pub(super) fn rate(keys: u64, blocks: u64, probes: u32) -> f64 {
     if blocks == 1 {
-        let lone = PassTable::of::<{ RESERVED as usize }>(probes);
-        return lone.at(usize::try_from(keys).unwrap_or(usize::MAX));
+        let single = PassTable::of::<{ RESERVED as usize }>(probes);
+        return single.at(usize::try_from(keys).unwrap_or(usize::MAX));
     }
     if blocks > 2 && blocks <= FEW_BLOCKS && keys <= FEW_KEYS {
         return mean_over_partitions(keys, blocks, |keys| pass(keys, probes / 2));
@@ -174,9 +174,9 @@ struct Curve {
 impl Curve {
     fn new(batch: usize, at: f64, half: u32, grid: Grid) -> Self {
         let number = (at / SPACING).round() as i32;
-        let stretch = stretch(batch, number, grid);
+        let interval = interval(batch, number, grid);
         let value = |law: &Counts| law.mean_of(|keys| pass(keys, half)).max(f64::MIN_POSITIVE).ln();
-        let values: Vec<f64> = stretch.iter().map(value).collect();
+        let values: Vec<f64> = interval.iter().map(value).collect();
         let coefficient = |j: usize| {
             let terms =
                 values.iter().enumerate().map(|(i, v)| v * (j as f64 * grid.angle(i)).cos());
@@ -203,9 +203,9 @@ impl Curve {
 }
 
 /// The distributions at the nodes of an interval, cached after the first use.
-fn stretch(batch: usize, number: i32, grid: Grid) -> Arc<Stretch> {
+fn interval(batch: usize, number: i32, grid: Grid) -> Arc<Interval> {
     type Key = (usize, i32, usize);
-    static STORE: Mutex<Option<HashMap<Key, Arc<Stretch>>>> = Mutex::new(None);
+    static STORE: Mutex<Option<HashMap<Key, Arc<Interval>>>> = Mutex::new(None);
     let key = (batch, number, grid.nodes);
     let store = || STORE.lock().unwrap_or_else(PoisonError::into_inner);
     if let Some(laws) = store().as_ref().and_then(|laws| laws.get(&key)) {
@@ -213,7 +213,7 @@ fn stretch(batch: usize, number: i32, grid: Grid) -> Arc<Stretch> {
     }
     // Computed without the lock: two threads may do the same work once, but none waits for another.
     let node = |i| f64::from(number) * SPACING + grid.half_width * f64::cos(grid.angle(i));
-    let laws: Arc<Stretch> = (0..grid.nodes).map(|i| pair_law(batch, node(i).exp())).collect();
+    let laws: Arc<Interval> = (0..grid.nodes).map(|i| pair_law(batch, node(i).exp())).collect();
     store().get_or_insert_default().insert(key, Arc::clone(&laws));
     laws
 }
@@ -224,7 +224,7 @@ mod tests {
     use crate::theory::best_paired_probes;
 
     #[test]
-    fn what_is_interpolated_is_hardly_off() {
+    fn interpolation_changes_rates_only_slightly() {
         let blocks = MANY_BATCHES * BATCH as u64;
         for (bits, most) in [(4.0, 2e-5), (12.0, 2e-5), (23.4, 2e-5), (28.0, 2e-5), (40.0, 2e-4)] {
             let keys = (blocks as f64 * 512.0 / bits) as u64;

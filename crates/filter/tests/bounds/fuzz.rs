@@ -257,7 +257,7 @@ fn execute(number: u64, whole: &[Vec<u8>]) -> String {
     match answer {
         Ok(filter) => {
             assert!(may_open, "damage is not found");
-            ask(&filter, bytes.len(), &mut random);
+            query(&filter, bytes.len(), &mut random);
             format!("opened as {}", filter.kind())
         }
         Err(error) => refusal(&error),
@@ -296,7 +296,7 @@ fn refusal(error: &DecodeError) -> String {
 }
 
 /// Queries `filter`, whose answers must be deterministic.
-fn ask(filter: &Filter, len: usize, random: &mut Random) {
+fn query(filter: &Filter, len: usize, random: &mut Random) {
     let mut hashes = [0, 1, u64::MAX, 1 << 63, u64::MAX >> 1, 0, 0, 0, 0, 0, 0, 0];
     hashes[5..].fill_with(|| random.next());
     let mut many = [false; 12];
@@ -350,7 +350,7 @@ fn run(execute: impl Fn(u64) -> String + Copy + Send, expected: &[&str]) {
 }
 
 #[test]
-fn fuzz_opening_and_asking() {
+fn fuzz_decoding_and_querying() {
     let whole = collection();
     let expected = [
         "opened as standard",
@@ -374,7 +374,7 @@ fn fuzz_opening_and_asking() {
 }
 
 #[test]
-fn fuzz_opening_and_asking_groups() {
+fn fuzz_decoding_and_querying_groups() {
     let whole = groups();
     let expected = [
         "opened",

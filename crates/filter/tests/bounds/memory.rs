@@ -73,7 +73,7 @@ fn building_takes_at_most_12_bytes_a_key_beyond_the_filter() {
 }
 
 #[test]
-fn a_builder_says_what_it_will_take_at_most() {
+fn peak_bytes_is_an_upper_bound() {
     for kind in ["standard", "blocked", "paired", "ribbon"] {
         for bits in [4, 12, 40, 64] {
             let text = format!("{kind}:{}", if kind == "ribbon" { bits.min(60) } else { bits });
@@ -82,18 +82,18 @@ fn a_builder_says_what_it_will_take_at_most() {
                 [1, 100, 1000, 4097, 17_000, 32_769, 65_537, 100_000, 300_000, 1_000_000, 5_000_000]
             {
                 spec.expected_fpr(keys);
-                let (said, most) = most_held(|| {
+                let (stated, most) = most_held(|| {
                     let mut builder = spec.builder();
                     hashes(keys).for_each(|hash| builder.add_hash(hash));
-                    let said = builder.peak_bytes();
+                    let stated = builder.peak_bytes();
                     builder.finish();
-                    said
+                    stated
                 });
-                println!("{text}, {keys} keys: {said} {most} {:.3}", said as f64 / most as f64);
-                assert!(said >= most, "{text}, {keys} keys: said {said}, took {most}");
+                println!("{text}, {keys} keys: {stated} {most} {:.3}", stated as f64 / most as f64);
+                assert!(stated >= most, "{text}, {keys} keys: said {stated}, took {most}");
                 // The filter of a few keys is hardly larger than the fixed part.
                 let limit = most + most / 2 + 4096;
-                assert!(said <= limit, "{text}, {keys} keys: said {said}, took {most}");
+                assert!(stated <= limit, "{text}, {keys} keys: said {stated}, took {most}");
             }
         }
     }
@@ -112,22 +112,25 @@ fn chosen_hashes_take_no_more_than_others() {
         for keys in [1000, 17_000, 100_000, 1_000_000, 5_000_000] {
             spec.expected_fpr(keys);
             for (nth, hash) in chosen.iter().enumerate() {
-                let (said, most) = most_held(|| {
+                let (stated, most) = most_held(|| {
                     let mut builder = spec.builder();
                     (0..keys).for_each(|key| builder.add_hash(hash(key)));
-                    let said = builder.peak_bytes();
+                    let stated = builder.peak_bytes();
                     builder.finish();
-                    said
+                    stated
                 });
-                println!("{text}, {keys} keys, set {nth}: {said} {most}");
-                assert!(said >= most, "{text}, {keys} keys, set {nth}: said {said}, took {most}");
+                println!("{text}, {keys} keys, set {nth}: {stated} {most}");
+                assert!(
+                    stated >= most,
+                    "{text}, {keys} keys, set {nth}: said {stated}, took {most}"
+                );
             }
         }
     }
 }
 
 #[test]
-fn a_builder_says_what_it_holds() {
+fn memory_bytes_is_the_memory_held() {
     let spec: FilterSpec = "paired:10".parse().expect("a valid spec");
     for keys in [0, 1, 1000, 500_000] {
         let (builder, most) = most_held(|| {
@@ -135,13 +138,16 @@ fn a_builder_says_what_it_holds() {
             hashes(keys).for_each(|hash| builder.add_hash(hash));
             builder
         });
-        let said = builder.memory_bytes() as u64;
-        assert!(said.abs_diff(most) <= 64_000.min(2 * said), "{keys} keys: {said}, held {most}");
+        let stated = builder.memory_bytes() as u64;
+        assert!(
+            stated.abs_diff(most) <= 64_000.min(2 * stated),
+            "{keys} keys: {stated}, held {most}"
+        );
     }
 }
 
 #[test]
-fn opening_takes_the_filter_once_and_asking_takes_nothing() {
+fn decoding_allocates_the_filter_once_and_queries_nothing() {
     let hashes: Vec<u64> = hashes(10_000).collect();
     let mut answers = vec![false; hashes.len()];
     for text in SPECS {

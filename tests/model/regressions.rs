@@ -102,7 +102,7 @@
 //! |---|---|
 //! | crossbeam#1023: a key that is written again vanishes for a while | 31 |
 //!
-//! * 31: `memtable::tests::a_key_once_inserted_is_found_by_everyone_at_once`,
+//! * 31: `memtable::tests::an_inserted_key_is_found_by_every_thread`,
 //!   `memtable::tests::a_second_entry_of_one_key_and_sequence_number_panics`; over a whole store,
 //!   11
 

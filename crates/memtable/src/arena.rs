@@ -319,7 +319,7 @@ impl Arena {
         if len > LARGEST_SHARED {
             return self.claim_alone(len);
         }
-        self.claim_current(len).unwrap_or_else(|| self.claim_behind_lock(len))
+        self.claim_current(len).unwrap_or_else(|| self.claim_locked(len))
     }
 
     #[inline]
@@ -333,7 +333,7 @@ impl Arena {
 
     /// Claims from a new current chunk, unless another thread has just replaced it.
     #[cold]
-    fn claim_behind_lock(&self, len: usize) -> NonNull<u8> {
+    fn claim_locked(&self, len: usize) -> NonNull<u8> {
         let mut chunks = self.chunks();
         loop {
             if let Some(claimed) = self.claim_current(len) {

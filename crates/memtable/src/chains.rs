@@ -9,8 +9,8 @@
 //!    absent key end without reading a record.
 //! 3. A table with as many records as buckets is followed by one four times as large. The old one
 //!    remains, and is searched too.
-//! 4. A lookup that has passed [`LONGEST_WALK`] records gives up: the key has many newer versions,
-//!    or the keys' hashes were chosen to collide. The sorted order is searched then.
+//! 4. A lookup that has passed [`LONGEST_SEARCH`] records gives up: the key has many newer
+//!    versions, or the keys' hashes were chosen to collide. The sorted order is searched then.
 //!
 //! # Invariants
 //! * One thread writes at a time; the caller holds a lock.
@@ -41,7 +41,7 @@ const MOST_FIRST_BUCKETS: usize = 1 << 24;
 /// How much larger the next table is.
 const GROWTH: usize = 4;
 /// The most records that a lookup reads in one chain.
-const LONGEST_WALK: usize = 64;
+const LONGEST_SEARCH: usize = 64;
 /// The bits of a bucket's link that mark the hashes of its chain.
 const MARKS: usize = CLAIM_ALIGN - 1;
 
@@ -193,7 +193,7 @@ impl Chains {
             return Found::Nothing;
         }
         let mut at = without_marks(first);
-        for _ in 0..LONGEST_WALK {
+        for _ in 0..LONGEST_SEARCH {
             let Some(record) = shown(at) else { return Found::Nothing };
             if record.seqno() <= seqno && record.key() == key {
                 return Found::Version(record);
@@ -226,12 +226,12 @@ impl Chains {
             }
             older = table.older.as_deref();
         }
-        let Some((before, behind)) = self.place(hash, new) else { return false };
+        let Some((before, after)) = self.place(hash, new) else { return false };
         let Some(before) = before else {
             self.link_newest(hash, new);
             return true;
         };
-        new.next().store(behind, Relaxed);
+        new.next().store(after, Relaxed);
         let bucket = self.bucket(hash);
         let first = bucket.load(Relaxed);
         // Release: as above. The record is not found until the mark is set.
@@ -243,15 +243,15 @@ impl Chains {
     /// The position of a record in its chain: after the first value, if any, and before the second,
     /// or null. `None` if one of its key and sequence number exists.
     fn place(&self, hash: u64, new: Stored<'_>) -> Option<(Option<Stored<'_>>, *mut Record)> {
-        let (mut before, mut behind) = (None, without_marks(self.bucket(hash).load(Acquire)));
-        while let Some(record) = shown(behind).filter(|record| record.seqno() >= new.seqno()) {
+        let (mut before, mut after) = (None, without_marks(self.bucket(hash).load(Acquire)));
+        while let Some(record) = shown(after).filter(|record| record.seqno() >= new.seqno()) {
             if record.seqno() == new.seqno() && record.key() == new.key() {
                 return None;
             }
             before = Some(record);
-            behind = record.next().load(Acquire);
+            after = record.next().load(Acquire);
         }
-        Some((before, behind))
+        Some((before, after))
     }
 }
 

@@ -70,7 +70,7 @@ use trommel_base::{Cursor, CursorHints, EntryKind, EntryRef, SeqNo};
 use arena::Arena;
 pub use arena::{ArenaPool, LARGEST_CHUNK};
 use chains::{Chains, Found, Newest, hash_of};
-use order::{Order, Probe, Slot, Walk};
+use order::{Order, Probe, Scan, Slot};
 use record::Stored;
 
 /// The longest common prefix that is used, in bytes.
@@ -144,8 +144,8 @@ impl Memtable {
     /// number, and scans during inserts if `before` had any. Other entries affect no result.
     pub fn following(pool: &Arc<ArenaPool>, before: &Self) -> Self {
         let next = Self::with_common_prefix(pool, &before.common_prefix());
-        if before.written().order.was_walked {
-            next.written().order.expect_walks();
+        if before.written().order.was_scanned {
+            next.written().order.expect_scans();
         }
         next.expecting(before.len())
     }
@@ -249,9 +249,9 @@ impl Memtable {
     /// Like `get`, for a key with very many versions.
     #[cold]
     fn get_by_order(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
-        let mut walk = self.walk();
-        walk.at_or_behind(&self.probe(key, seqno));
-        walk.record(&self.arena).map(Stored::entry).filter(|entry| entry.key == key)
+        let mut scan = self.scan();
+        scan.seek(&self.probe(key, seqno));
+        scan.record(&self.arena).map(Stored::entry).filter(|entry| entry.key == key)
     }
 
     fn probe<'a>(&self, key: &'a [u8], seqno: SeqNo) -> Probe<'a> {
@@ -278,15 +278,15 @@ impl Memtable {
     /// A cursor over the entries whose inserts had returned when it was created, and over no later
     /// ones. It is not positioned. It keeps the memtable alive.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
-        MemtableCursor { walk: self.walk(), owner: Arc::clone(self) }
+        MemtableCursor { scan: self.scan(), owner: Arc::clone(self) }
     }
 
     /// An iterator over all entries; sorts the unsorted ones into a run.
-    fn walk(&self) -> Walk {
+    fn scan(&self) -> Scan {
         let mut written = self.written();
-        let walk = written.order.walk();
+        let scan = written.order.scan();
         self.account(&written);
-        walk
+        scan
     }
 }
 
@@ -304,7 +304,7 @@ impl fmt::Debug for Memtable {
 /// Creating one sorts the entries inserted since the last was created. `next` and `prev` read
 /// memory sequentially, and prefetch entries ahead.
 pub struct MemtableCursor {
-    walk: Walk,
+    scan: Scan,
     /// Keeps the arena that the slots point to alive.
     owner: Arc<Memtable>,
 }
@@ -313,40 +313,40 @@ impl Cursor for MemtableCursor {
     type Error = Infallible;
 
     fn seek_to_first(&mut self) -> Result<(), Infallible> {
-        self.walk.first();
+        self.scan.first();
         Ok(())
     }
 
     fn seek_to_last(&mut self) -> Result<(), Infallible> {
-        self.walk.last();
+        self.scan.last();
         Ok(())
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Infallible> {
-        self.walk.at_or_behind(&self.owner.probe(key, seqno));
+        self.scan.seek(&self.owner.probe(key, seqno));
         Ok(())
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<(), Infallible> {
-        self.walk.before(&self.owner.probe(key, SeqNo::MAX));
+        self.scan.before(&self.owner.probe(key, SeqNo::MAX));
         Ok(())
     }
 
     #[inline]
     fn next(&mut self) -> Result<(), Infallible> {
-        self.walk.next();
+        self.scan.next();
         Ok(())
     }
 
     #[inline]
     fn prev(&mut self) -> Result<(), Infallible> {
-        self.walk.prev();
+        self.scan.prev();
         Ok(())
     }
 
     #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
-        self.walk.slot().map(Slot::entry)
+        self.scan.slot().map(Slot::entry)
     }
 }
 

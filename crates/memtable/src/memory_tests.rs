@@ -60,7 +60,7 @@ fn fill(memtable: &Memtable, entries: u64, key_len: usize, value_len: usize) {
 }
 
 #[test]
-fn memory_bytes_is_what_the_allocator_gave() {
+fn memory_bytes_matches_the_allocator() {
     warm_up();
     let shapes = [(200_000, 16, 0), (100_000, 16, 100), (100_000, 40, 256), (3_000, 16, 0)];
     let large = [(2_000, 16, 20_000), (20, 100, 3_000_000), (200, 24, 400)];
@@ -79,7 +79,7 @@ fn memory_bytes_is_what_the_allocator_gave() {
 
 /// Capacity for expected entries takes memory as they arrive, in huge pages.
 #[test]
-fn room_that_was_set_aside_is_no_memory_until_it_is_used() {
+fn reserved_capacity_takes_no_memory_until_it_is_used() {
     const HUGE: usize = crate::LARGEST_CHUNK;
     let filled = |expected: usize, entries| {
         let memtable = Memtable::new(&ArenaPool::new(0)).expecting(expected);
@@ -133,7 +133,7 @@ fn fill_large(memtable: &Memtable) {
 }
 
 #[test]
-fn a_refused_duplicate_leaks_no_node() {
+fn a_rejected_duplicate_leaks_no_record() {
     warm_up();
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));

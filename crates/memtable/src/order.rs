@@ -187,12 +187,12 @@ pub(crate) struct Order {
     /// Whether a full list is sorted at once, instead of when a scan starts.
     is_eager: bool,
     /// Whether there has been a scan.
-    pub(crate) was_walked: bool,
+    pub(crate) was_scanned: bool,
 }
 
 impl Order {
     /// Sorts each list when it is full, as after a scan.
-    pub(crate) fn expect_walks(&mut self) {
+    pub(crate) fn expect_scans(&mut self) {
         self.is_eager = true;
     }
 
@@ -303,11 +303,11 @@ impl Order {
 
     /// An iterator over all entries. From now on full lists are sorted at once, so that only the
     /// first scan waits for much sorting.
-    pub(crate) fn walk(&mut self) -> Walk {
-        (self.is_eager, self.was_walked, self.expected) = (true, true, 0);
+    pub(crate) fn scan(&mut self) -> Scan {
+        (self.is_eager, self.was_scanned, self.expected) = (true, true, 0);
         self.sort();
         let runs = self.runs.iter().map(|run| (Arc::clone(run), 0)).collect();
-        Walk { runs, current: None }
+        Scan { runs, current: None }
     }
 }
 
@@ -328,14 +328,14 @@ fn merged(a: &[Slot], b: &[Slot]) -> List<Slot> {
 }
 
 /// An iterator over the runs of one moment.
-pub(crate) struct Walk {
+pub(crate) struct Scan {
     /// Each run with the number of its slots before the current entry.
     runs: Vec<(Run, usize)>,
     /// The index of the run that has the current entry.
     current: Option<usize>,
 }
 
-impl Walk {
+impl Scan {
     pub(crate) fn first(&mut self) {
         self.runs.iter_mut().for_each(|(_, at)| *at = 0);
         self.choose_next();
@@ -347,7 +347,7 @@ impl Walk {
     }
 
     /// Moves to the first entry at or after `probe`.
-    pub(crate) fn at_or_behind(&mut self, probe: &Probe<'_>) {
+    pub(crate) fn seek(&mut self, probe: &Probe<'_>) {
         self.runs.iter_mut().for_each(|(run, at)| *at = probe.place(run));
         self.choose_next();
     }

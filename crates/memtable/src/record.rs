@@ -74,8 +74,8 @@ impl<'a> Stored<'a> {
             });
             let payload = at.add(1).cast::<u8>();
             payload.copy_from_nonoverlapping(NonNull::from(key).cast(), key.len());
-            let behind = payload.add(key.len());
-            behind.copy_from_nonoverlapping(NonNull::from(value).cast(), value.len());
+            let end = payload.add(key.len());
+            end.copy_from_nonoverlapping(NonNull::from(value).cast(), value.len());
         }
         Self { at, arena: PhantomData }
     }

@@ -131,7 +131,7 @@ fn move_some(random: &mut Random, model: &Model, cursor: &mut MemtableCursor) {
 }
 
 /// Iterates from end to end, both ways, and compares with the model.
-fn walk_all(memtable: &Arc<Memtable>, model: &Model) {
+fn scan_all(memtable: &Arc<Memtable>, model: &Model) {
     let mut cursor = memtable.cursor();
     let mut entries = model.iter();
     cursor.seek_to_first().unwrap();
@@ -150,7 +150,7 @@ fn walk_all(memtable: &Arc<Memtable>, model: &Model) {
 }
 
 #[test]
-fn it_answers_as_a_btreemap_does() {
+fn it_agrees_with_a_btreemap() {
     for seed in 0..60 {
         let random = &mut Random(seed);
         let pool = ArenaPool::new(1 << 20);
@@ -171,12 +171,12 @@ fn it_answers_as_a_btreemap_does() {
             }
         }
         assert_eq!(memtable.len(), model.len());
-        walk_all(&memtable, &model);
+        scan_all(&memtable, &model);
     }
 }
 
 #[test]
-fn runs_of_all_lengths_are_one_order() {
+fn runs_of_all_lengths_are_merged_in_order() {
     let random = &mut Random(7);
     let memtable = memtable();
     let mut model = Model::new();
@@ -192,21 +192,22 @@ fn runs_of_all_lengths_are_one_order() {
             }
         }
     }
-    walk_all(&memtable, &model);
+    scan_all(&memtable, &model);
 }
 
 /// A memtable sized for as many entries as are inserted, for fewer and for more, with and without a
 /// scan during the inserts.
 #[test]
-fn what_was_expected_and_what_came_make_one_order() {
+fn entries_above_and_below_the_expected_number_are_in_order() {
     let random = &mut Random(11);
-    for (expected, came) in [(20_000, 18_000), (20_000, 22_400), (20_000, 60_000), (11_000, 40_000)]
+    for (expected, inserted) in
+        [(20_000, 18_000), (20_000, 22_400), (20_000, 60_000), (11_000, 40_000)]
     {
-        for walked_at in [0, 1, 5_000, came] {
+        for scanned_at in [0, 1, 5_000, inserted] {
             let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)).expecting(expected));
             let mut model = Model::new();
-            for seqno in 0..came as u64 {
-                if seqno == walked_at as u64 {
+            for seqno in 0..inserted as u64 {
+                if seqno == scanned_at as u64 {
                     let mut cursor = memtable.cursor();
                     move_some(random, &model, &mut cursor);
                 }
@@ -214,7 +215,7 @@ fn what_was_expected_and_what_came_make_one_order() {
                 memtable.insert(&key, seqno, EntryKind::Put, &[]);
                 model.insert((key, Reverse(seqno)), (EntryKind::Put, Vec::new()));
             }
-            walk_all(&memtable, &model);
+            scan_all(&memtable, &model);
         }
     }
 }
@@ -263,7 +264,7 @@ fn entries_that_come_out_of_order_are_found_in_order() {
 }
 
 #[test]
-fn keys_of_every_length_stand_in_the_order_of_bytes() {
+fn keys_of_every_length_are_in_the_order_of_their_bytes() {
     let memtable = memtable();
     let mut keys: Vec<Vec<u8>> = (0..40).flat_map(|len| [vec![0; len], vec![b'a'; len]]).collect();
     keys.extend([b"a\0".to_vec(), b"a\0\0".to_vec(), b"a\0b".to_vec(), vec![b'q'; MAX_KEY_BYTES]]);
@@ -358,10 +359,10 @@ fn the_common_prefix_of_many_is_that_of_the_first_and_the_last() {
 /// Without a scan, entries are sorted once, at the first scan. After a scan, later ones wait for at
 /// most one list to be sorted, in the following memtables too.
 #[test]
-fn what_nobody_walks_along_is_not_sorted() {
+fn entries_are_not_sorted_without_a_scan() {
     const ENTRIES: u64 = 70_000;
     let pool = ArenaPool::new(0);
-    let filled = |memtable: Memtable, walked: bool| {
+    let filled = |memtable: Memtable, scanned: bool| {
         let memtable = Arc::new(memtable);
         let mut model = Model::new();
         let random = &mut Random(3);
@@ -369,13 +370,13 @@ fn what_nobody_walks_along_is_not_sorted() {
             let key = random.below(1 << 40).to_le_bytes().to_vec();
             memtable.insert(&key, seqno, EntryKind::Put, &[]);
             model.insert((key, Reverse(seqno)), (EntryKind::Put, Vec::new()));
-            if walked && seqno == 10 {
+            if scanned && seqno == 10 {
                 drop(memtable.cursor());
             }
         }
         let unsorted = memtable.written().order.unsorted();
         let following = Memtable::following(&pool, &memtable);
-        walk_all(&memtable, &model);
+        scan_all(&memtable, &model);
         assert_eq!(memtable.written().order.unsorted(), 0);
         (unsorted, following)
     };
@@ -390,7 +391,7 @@ fn what_nobody_walks_along_is_not_sorted() {
 }
 
 #[test]
-fn a_giant_prefix_takes_no_memory_to_speak_of() {
+fn a_giant_prefix_takes_little_memory() {
     let pool = ArenaPool::new(0);
     let giant = vec![7; 60_000];
     let memtable = Arc::new(Memtable::with_common_prefix(&pool, &giant));
@@ -404,7 +405,7 @@ fn a_giant_prefix_takes_no_memory_to_speak_of() {
 }
 
 #[test]
-fn off_the_end_a_cursor_stays_there() {
+fn moves_off_the_end_do_nothing() {
     let memtable = memtable();
     let mut cursor = memtable.cursor();
     for _ in 0..2 {
@@ -448,12 +449,12 @@ fn a_cursor_outlives_every_other_owner_and_goes_to_another_thread() {
     let mut cursor = memtable.cursor();
     cursor.seek_to_first().unwrap();
     drop(memtable);
-    let walk = thread::spawn(move || {
+    let scan = thread::spawn(move || {
         assert_eq!(cursor.entry().unwrap().value, b"value");
         cursor.next().unwrap();
         assert!(cursor.entry().is_none());
     });
-    walk.join().unwrap();
+    scan.join().unwrap();
 }
 
 #[test]
@@ -481,7 +482,7 @@ fn of_two_threads_that_insert_the_same_exactly_one_panics() {
 /// The scenario of crossbeam issue 1023, which loses reads when equal keys replace each other: one
 /// hot set of keys is overwritten repeatedly, each version with its own sequence number.
 #[test]
-fn a_key_once_inserted_is_found_by_everyone_at_once() {
+fn an_inserted_key_is_found_by_every_thread() {
     const KEYS: u64 = 8;
     const VERSIONS: u64 = 20_000;
     let memtable = memtable();
@@ -555,7 +556,7 @@ fn a_cursor_sees_in_order_all_that_was_there_while_others_insert() {
             scope.spawn(move || {
                 let mut rounds = 0;
                 while rounds < 2 || !done.load(Ordering::Relaxed) {
-                    walk(&mut memtable.cursor(), forward, BEFORE);
+                    scan(&mut memtable.cursor(), forward, BEFORE);
                     rounds += 1;
                 }
             });
@@ -570,7 +571,7 @@ fn a_cursor_sees_in_order_all_that_was_there_while_others_insert() {
 
 /// Iterates from end to end. Fails if entries are out of order or one of the first `before` is
 /// missing.
-fn walk(cursor: &mut MemtableCursor, forward: bool, before: u64) {
+fn scan(cursor: &mut MemtableCursor, forward: bool, before: u64) {
     if forward { cursor.seek_to_first() } else { cursor.seek_to_last() }.unwrap();
     let mut last: Option<(Vec<u8>, SeqNo)> = None;
     let mut seen = 0;
@@ -643,7 +644,7 @@ fn chunks_go_from_one_memtable_to_the_next_up_to_the_limit() {
 }
 
 #[test]
-fn what_is_kept_and_what_is_in_use_are_within_the_limit_together() {
+fn idle_and_used_chunks_are_within_the_limit_together() {
     let pool = ArenaPool::new(16 << 20);
     let filled = |bytes: u64| {
         let memtable = Memtable::new(&pool);

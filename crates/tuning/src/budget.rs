@@ -110,7 +110,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_printed_can_be_parsed() {
+    fn a_printed_budget_can_be_parsed() {
         for (text, budget, printed) in [
             ("10/key", Budget::PerKey(10.0), "10/key"),
             ("0.5/key", Budget::PerKey(0.5), "0.5/key"),
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_none_is_explained() {
+    fn an_invalid_budget_is_explained() {
         for text in
             ["", "/key", "ten/key", "nan/key", "inf/key", "-1/key", "1e1/key", "MiB", "1.5M"]
         {

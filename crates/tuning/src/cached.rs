@@ -68,7 +68,7 @@ fn menu(kept: &Mutex<Menus>, rule: &Rule, keys: u64) -> Arc<Menu> {
     menu
 }
 
-fn kept_menu(rule: &Rule, keys: u64) -> Arc<Menu> {
+fn cached_menu(rule: &Rule, keys: u64) -> Arc<Menu> {
     menu(&MENUS, rule, keys)
 }
 
@@ -85,14 +85,14 @@ impl Solver {
         workload: &Workload,
         budget: u64,
     ) -> Result<Offer, TuningError> {
-        Problem::new(self.rules(), tree, workload, near_menu_of, kept_menu).offer(budget)
+        Problem::new(self.rules(), tree, workload, near_menu_of, cached_menu).offer(budget)
     }
 
     /// Like [`choose`](Self::choose), to within a part in 64 of the bytes, with cached menus.
     #[must_use]
     pub fn choose_near(&self, level: usize, keys: u64, weight: f64, price: Price) -> FilterSpec {
         let (menu_keys, scale) = near_menu_of(keys);
-        let menu = kept_menu(self.rules().of(level), menu_keys);
+        let menu = cached_menu(self.rules().of(level), menu_keys);
         menu.corner(Item { weight, scale, menu: &menu }.corner_at(price)).spec
     }
 }
@@ -119,7 +119,7 @@ mod tests {
     use trommel_filter::FilterKind;
 
     #[test]
-    fn it_chooses_nearly_as_the_solver_does() {
+    fn choices_are_near_those_of_the_solver() {
         let solver = Solver::new(Rules::default());
         let mut differ = 0;
         for keys in [0, 1, 100, 127, 128, 5_001, 65_535, 65_536, 99_999, 12_345_678] {
@@ -142,7 +142,7 @@ mod tests {
     }
 
     #[test]
-    fn what_it_buys_wastes_hardly_more_than_the_best() {
+    fn choices_waste_hardly_more_than_the_best() {
         let solver = Solver::new(Rules::default());
         let mut random = fastrand::Rng::with_seed(7);
         for nth in 0..40 {
@@ -169,7 +169,7 @@ mod tests {
 
     /// Equal tables as separate choices: some of them are offered a lower price.
     #[test]
-    fn alike_tables_spend_what_a_step_of_all_would_not() {
+    fn equal_tables_spend_less_than_a_step_of_all_of_them() {
         let mut random = fastrand::Rng::with_seed(9);
         // A ribbon's step is a bit for each key, a Bloom filter's a cache line.
         for (kind, within) in [(FilterKind::Paired, 1.01), (FilterKind::Ribbon, 1.1)] {
@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn menus_are_made_once_and_let_go_when_they_are_many() {
+    fn menus_are_made_once_and_dropped_when_there_are_too_many() {
         let (rule, other) = (Rule::default(), Rule::default().with_bits(0.0, 2.0).unwrap());
         let kept = Mutex::new(Menus::none());
         let made = menu(&kept, &rule, 640);

@@ -157,7 +157,7 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_beats_what_is_best_for_a_byte() {
+    fn a_choice_that_fits_beats_the_best_ratio() {
         // The first has the better ratio, but leaves room for nothing else.
         let parts = [part(1.0, &[(0, 1.0), (104, 0.0)]), part(1.3, &[(0, 1.0), (150, 0.0)])];
         let price = Price::new(1.3 / 150.0).unwrap();

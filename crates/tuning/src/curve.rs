@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn rates_are_as_near_to_the_exact_sums_as_is_said() {
+    fn rates_are_within_the_documented_error() {
         for (kind, keys, bits, most) in [
             (FilterKind::Standard, 200, 10.0, 0.01),
             (FilterKind::Standard, 1000, 20.0, 0.002),

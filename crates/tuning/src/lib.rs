@@ -21,7 +21,7 @@
 //! not priced.
 //!
 //! # Reading order
-//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `kept`
+//! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `cached`
 //! for many tables, `by_level` for policies with one filter per level; `held` for a live store,
 //! `shape` for a hypothetical one.
 
@@ -29,13 +29,13 @@
 
 mod budget;
 mod by_level;
+mod cached;
 mod core;
 mod cost;
 mod curve;
 mod error;
 mod fill;
 mod held;
-mod kept;
 mod menu;
 mod price;
 mod rules;

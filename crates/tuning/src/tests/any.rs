@@ -31,7 +31,7 @@ fn budgets_are_kept_and_never_spent_worse_than_uniformly() {
 }
 
 #[test]
-fn tables_that_are_the_same_share_what_there_is() {
+fn equal_tables_share_the_budget() {
     let run = |level, count: u64, alike: u64| Run {
         level,
         tables: vec![
@@ -60,7 +60,7 @@ fn tables_that_are_the_same_share_what_there_is() {
 }
 
 #[test]
-fn large_tables_take_what_is_left() {
+fn large_tables_take_the_remaining_bytes() {
     let (solver, workload) = (Solver::default(), Workload::new(1.0).unwrap());
     for keys in [[1_000_000, 10_000_000], [1_000_000, 1_000_000]] {
         let tree = tree(&keys);
@@ -131,7 +131,7 @@ fn floors_and_caps_are_kept() {
 }
 
 #[test]
-fn degenerate_trees_get_what_there_is() {
+fn degenerate_trees_are_solved() {
     let solver = Solver::default();
     let misses = |share| Workload::new(share).unwrap();
     let filters = |keys: &[u64], share, budget| -> Vec<String> {

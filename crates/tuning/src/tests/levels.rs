@@ -104,7 +104,7 @@ fn the_cheapest_filters_meet_their_bound_and_no_more() {
 /// Twenty keys take one cache line of filter, with half a bit each or with twenty; the next
 /// memtable to be flushed is larger.
 #[test]
-fn a_level_of_tiny_tables_gets_what_the_one_below_has() {
+fn a_level_of_tiny_tables_gets_the_bits_of_the_level_below() {
     for keys in [5, 12, 20] {
         let l0 = [keys; 3];
         let tables = tables(&[(&l0, 3.0), (&[40_000], 1.0)]);

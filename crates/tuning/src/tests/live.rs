@@ -6,7 +6,7 @@ use trommel_filter::FilterSpec;
 use super::tree;
 
 #[test]
-fn new_tables_get_what_the_solution_has_for_their_run() {
+fn new_tables_get_the_filters_that_the_solution_has_for_their_run() {
     let keys = [100_000, 800_000, 9_000_000, 70_000_000];
     let (tree, solver) = (tree(&keys), Solver::default());
     let budget = Budget::PerKey(10.0).bytes(tree.keys());
@@ -57,7 +57,7 @@ fn a_tree_of_one_table_keeps_to_the_budget() {
 }
 
 #[test]
-fn no_more_is_dropped_than_must_be() {
+fn only_filters_above_the_budget_are_dropped() {
     let mut random = fastrand::Rng::with_seed(4);
     for _ in 0..500 {
         let held: Vec<Held> = (0..random.usize(0..12))

@@ -87,7 +87,7 @@ fn small_trees_are_solved_as_well_as_by_brute_force() {
 }
 
 #[test]
-fn so_are_drawn_ones_of_mixed_kinds_reach_and_costs() {
+fn random_small_trees_are_solved_as_well_as_by_brute_force() {
     let mut random = fastrand::Rng::with_seed(5);
     for round in 0..400 {
         let kinds = drawn_kinds(&mut random);

@@ -19,8 +19,8 @@ pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
         ("bounds", reads_past_the_end_are_refused),
         ("snapshot", an_open_file_keeps_its_length),
         ("create", creating_never_replaces),
-        ("over", a_file_takes_the_place_of_another),
-        ("over open", what_is_open_or_linked_keeps_its_bytes),
+        ("over", a_file_is_recycled_for_another),
+        ("over open", open_or_linked_files_keep_their_bytes),
         ("missing", missing_things_are_not_found),
         ("kinds", files_and_folders_are_not_confused),
         ("list", listing_is_sorted_and_complete),
@@ -167,7 +167,7 @@ fn creating_never_replaces(vfs: &dyn Vfs, dir: &Path) {
     assert_eq!(names(vfs, dir), ["file", "folder"]);
 }
 
-fn a_file_takes_the_place_of_another(vfs: &dyn Vfs, dir: &Path) {
+fn a_file_is_recycled_for_another(vfs: &dyn Vfs, dir: &Path) {
     let (old, new) = (dir.join("old"), dir.join("new"));
     for (old_bytes, new_bytes) in [(10_000, 7), (10_000, 5_000), (5_000, 10_000), (7, 0), (0, 7)] {
         for is_synced in [true, false] {
@@ -194,7 +194,7 @@ fn a_file_takes_the_place_of_another(vfs: &dyn Vfs, dir: &Path) {
     assert_eq!(read(vfs, &new), b"new");
 }
 
-fn what_is_open_or_linked_keeps_its_bytes(vfs: &dyn Vfs, dir: &Path) {
+fn open_or_linked_files_keep_their_bytes(vfs: &dyn Vfs, dir: &Path) {
     let (old, new, linked) = (dir.join("old"), dir.join("new"), dir.join("linked"));
     let bytes = pattern(10_000);
     let write_over = || {

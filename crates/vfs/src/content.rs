@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_at_the_end_are_as_good_as_appended_ones() {
+    fn lengthening_equals_appending_zeros() {
         for (length, to) in
             [(0, 0), (0, 1), (10, 5), (10, PAGE), (PAGE, 3 * PAGE + 1), (PAGE + 1, PAGE + 2)]
         {
@@ -235,7 +235,7 @@ mod tests {
     }
 
     #[test]
-    fn cutting_and_zeroing_are_what_a_vector_does() {
+    fn truncating_and_zeroing_match_a_vector() {
         for (start, end) in [(0, 0), (0, 1), (5, 5000), (4096, 8192), (4095, 9000), (8000, 20_000)]
         {
             let mut content = Content::default();
@@ -260,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn hashes_tell_bytes_and_lengths_apart_and_not_histories() {
+    fn hashes_depend_on_bytes_and_lengths_but_not_on_history() {
         let make = |pieces: &[&[u8]], cut: u64| {
             let mut content = Content::default();
             pieces.iter().for_each(|piece| content.append(piece));

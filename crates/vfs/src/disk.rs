@@ -16,11 +16,11 @@
 //!
 //! All handles are `O_CLOEXEC`.
 
-mod aside;
 mod in_use;
 mod map;
-mod over;
+mod prealloc;
 mod read;
+mod recycle;
 #[cfg(target_os = "linux")]
 mod resident;
 #[cfg(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64")))]
@@ -71,7 +71,7 @@ impl Vfs for DiskVfs {
     }
 
     fn create_over(&self, old: &Path, path: &Path) -> io::Result<Box<dyn WriteFile>> {
-        match over::take(old, path) {
+        match recycle::take(old, path) {
             Some(writer) => Ok(Box::new(writer)),
             None => self.create(path),
         }

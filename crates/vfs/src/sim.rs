@@ -235,7 +235,7 @@ impl State {
         }
         let mut decided = None;
         for fault in &mut self.faults {
-            let answer = fault.ask(kind, path, to);
+            let answer = fault.check(kind, path, to);
             decided = decided.or(answer);
         }
         self.faults.retain(|fault| !fault.is_spent());

@@ -10,14 +10,14 @@ use std::ops::Range;
 
 /// The preallocated space of one file.
 #[derive(Debug, Default)]
-pub(super) struct Aside {
+pub(super) struct Prealloc {
     /// The end of the preallocated space.
     end: u64,
     /// Whether the system refused, or does not support it.
     is_refused: bool,
 }
 
-impl Aside {
+impl Prealloc {
     /// Preallocates space for these bytes of `file`, the first of which is at its end. Does nothing
     /// if the system does not support it. `StorageFull` if there is not enough space.
     #[cfg(target_os = "linux")]
@@ -34,13 +34,13 @@ impl Aside {
             Ok(()) | Err(Errno::INTR) => Ok(()),
             // Other files may need the remaining space.
             Err(error @ (Errno::NOSPC | Errno::DQUOT)) => {
-                self.give_back(file, bytes.start);
+                self.release(file, bytes.start);
                 Err(error.into())
             }
             // The file system does not support it.
             Err(_) => {
                 self.is_refused = true;
-                self.give_back(file, bytes.start);
+                self.release(file, bytes.start);
                 Ok(())
             }
         }
@@ -54,7 +54,7 @@ impl Aside {
     }
 
     /// Frees the space after the end of `file`, which has `bytes` bytes.
-    pub(super) fn give_back(&mut self, file: &File, bytes: u64) {
+    pub(super) fn release(&mut self, file: &File, bytes: u64) {
         if std::mem::take(&mut self.end) > bytes {
             // Truncated to its own length: the system then frees the blocks after it. If this
             // fails, they stay.

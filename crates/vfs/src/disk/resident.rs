@@ -67,7 +67,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_in_memory_until_it_is_dropped() {
+    fn written_pages_are_in_memory_until_they_are_dropped() {
         let (_dir, file) = file();
         let map = crate::disk::map::map(&file, BYTES).unwrap();
         assert!(is_in_memory(&map, 0..BYTES));
@@ -83,14 +83,14 @@ mod tests {
     }
 
     #[test]
-    fn a_map_that_is_told_of_a_long_range_brings_it() {
+    fn will_need_reads_a_long_range_of_a_map() {
         let (dir, file) = file();
         let map = crate::disk::map::map(&file, BYTES).unwrap();
         if !is_dropped(&file, &map) {
             return;
         }
-        let told = reader(file, dir.path(), Access::Mapped).unwrap();
-        told.will_need(0, BYTES / 2);
+        let advised = reader(file, dir.path(), Access::Mapped).unwrap();
+        advised.will_need(0, BYTES / 2);
         let brought = (0..1000).any(|_| {
             std::thread::sleep(Duration::from_millis(10));
             is_in_memory(&map, 0..BYTES / 2)

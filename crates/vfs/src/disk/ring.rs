@@ -16,11 +16,11 @@
 //!
 //! Safety argument. The system writes to memory without the compiler's knowledge, from the time a
 //! request is queued until its completion is taken out of the ring. It writes to the ring's own
-//! `space`, never to the caller's memory, and `under_way` counts the requests whose completion has
+//! `space`, never to the caller's memory, and `in_flight` counts the requests whose completion has
 //! not been seen:
 //!
 //! 1. `space` is never resized, and freed only by the drop of [`Ring`], which leaks it if
-//!    `under_way` is not 0: whatever ends a read early, an error or a caller's panic, the memory
+//!    `in_flight` is not 0: whatever ends a read early, an error or a caller's panic, the memory
 //!    stays in place.
 //! 2. A request is queued only by [`Ring::queue`], for a part of `space` that no other request in
 //!    flight has.
@@ -57,13 +57,13 @@ use crate::{Piece, Pieces};
 const ENTRIES: usize = 128;
 
 /// Requests per submission: the device starts on them while the next are queued.
-const HANDED_OVER: usize = 8;
+const BATCH: usize = 8;
 
 /// The most bytes that the requests in flight read.
 const SPACE_BYTES: usize = 1 << 20;
 
 /// The most idle rings that are kept.
-const KEPT: usize = 8;
+const MAX_IDLE: usize = 8;
 
 /// How often in a row a ring may accept nothing because the system lacks resources.
 const ATTEMPTS: usize = 1000;
@@ -96,7 +96,7 @@ impl Rings {
             Ok(()) => self.keep(ring),
             // It may have requests in flight, so it is dropped here, and its space is leaked: no
             // further rings are created.
-            Err(_) if ring.under_way > 0 => self.is_off.store(true, Ordering::Relaxed),
+            Err(_) if ring.in_flight > 0 => self.is_off.store(true, Ordering::Relaxed),
             Err(error) => self.failed(&error),
         }
     }
@@ -133,7 +133,7 @@ impl Rings {
 
     fn keep(&self, ring: Ring) {
         let mut idle = self.idle.lock().unwrap_or_else(PoisonError::into_inner);
-        if idle.len() < KEPT {
+        if idle.len() < MAX_IDLE {
             idle.push(ring);
         }
     }
@@ -146,7 +146,7 @@ struct Ring {
     space: Vec<u8>,
     /// Requests that were queued and whose completion has not been seen: the system may write to
     /// `space`.
-    under_way: usize,
+    in_flight: usize,
     /// The process that created it.
     process: u32,
 }
@@ -186,18 +186,18 @@ impl Ring {
             return Err(ErrorKind::Unsupported.into());
         }
         let space = vec![0; SPACE_BYTES + ALIGN];
-        Ok(Self { queue, space, under_way: 0, process: process::id() })
+        Ok(Self { queue, space, in_flight: 0, process: process::id() })
     }
 
     /// Reads `pieces`, in batches. After an error the ring must not be used any more.
     fn read<'a>(&mut self, pieces: &mut dyn Pieces<'a>) -> io::Result<()> {
-        assert_eq!(self.under_way, 0, "a ring that was given up");
+        assert_eq!(self.in_flight, 0, "a ring that was given up");
         let (mut count, mut is_first) = (0, true);
         let mut next = pieces.next();
         while next.is_some() {
             let mut requests = [None; ENTRIES];
             next = self.queue_all(next, pieces, &mut count, &mut requests);
-            if mem::take(&mut is_first) && self.under_way > 0 {
+            if mem::take(&mut is_first) && self.in_flight > 0 {
                 pieces.meanwhile();
             }
             self.wait(&mut requests, pieces)?;
@@ -226,15 +226,15 @@ impl Ring {
                 if self.queue(&piece, &request, queued) {
                     requests[queued] = Some(request);
                     (queued, start) = (queued + 1, end);
-                    if queued.is_multiple_of(HANDED_OVER) {
-                        self.hand_over();
+                    if queued.is_multiple_of(BATCH) {
+                        self.submit();
                     }
                 }
             }
             *count += 1;
             next = pieces.next();
         }
-        self.hand_over();
+        self.submit();
         next
     }
 
@@ -250,17 +250,17 @@ impl Ring {
             .build()
             .user_data(number as u64);
         // SAFETY: the system writes to `length` bytes of `space`, which is not freed or read there
-        // before the request's completion is seen, as `under_way` counts it; no other request in
+        // before the request's completion is seen, as `in_flight` counts it; no other request in
         // flight overlaps them, as `queue_all` assigns consecutive parts. The handle is that of an
         // open file, borrowed with `piece`. See the argument at the module's head.
         let queued = unsafe { self.queue.submission().push(&read) };
-        self.under_way += usize::from(queued.is_ok());
+        self.in_flight += usize::from(queued.is_ok());
         queued.is_ok()
     }
 
     /// Submits the queued requests. Those that the system does not accept now are submitted by the
     /// wait.
-    fn hand_over(&mut self) {
+    fn submit(&mut self) {
         if !self.queue.submission().is_empty() {
             let _ = self.queue.submit();
         }
@@ -274,22 +274,22 @@ impl Ring {
         pieces: &mut dyn Pieces<'a>,
     ) -> io::Result<()> {
         let mut attempts = 0;
-        while self.under_way > 0 {
+        while self.in_flight > 0 {
             let failed = self.queue.submit_and_wait(1).err();
-            let before = self.under_way;
+            let before = self.in_flight;
             while let Some(completed) = self.completed() {
                 let number = completed.user_data() as usize;
                 let Some(request) = requests.get_mut(number).and_then(Option::take) else {
                     continue;
                 };
-                self.under_way -= 1;
+                self.in_flight -= 1;
                 let Request { nth, start, lead, bytes } = request;
                 if usize::try_from(completed.result()).is_ok_and(|read| read >= lead + bytes) {
                     pieces.receive(nth, self.lend(start + lead, bytes));
                 }
             }
             let Some(error) = failed else { continue };
-            attempts = if self.under_way < before { 0 } else { attempts + 1 };
+            attempts = if self.in_flight < before { 0 } else { attempts + 1 };
             match error.raw_os_error().map(Errno::from_raw_os_error) {
                 Some(Errno::INTR) => attempts = 0,
                 // The system lacks memory for requests, and does not wait for those in flight.
@@ -325,7 +325,7 @@ impl Ring {
 
 impl Drop for Ring {
     fn drop(&mut self) {
-        if self.under_way > 0 {
+        if self.in_flight > 0 {
             // The system may still write to it.
             mem::forget(mem::take(&mut self.space));
         }

@@ -41,7 +41,7 @@ fn files_and_folders_are_private() {
 }
 
 #[test]
-fn a_fifo_in_a_files_place_is_refused_and_not_waited_for() {
+fn a_fifo_in_place_of_a_file_is_refused_without_waiting() {
     let (_dir, path) = folder();
     let fifo = path.join("CURRENT");
     rustix::fs::mknodat(rustix::fs::CWD, &fifo, rustix::fs::FileType::Fifo, FILE_MODE, 0)
@@ -176,7 +176,7 @@ fn a_map_outlives_its_file_handle_and_name() {
 }
 
 #[test]
-fn a_file_that_shrinks_behind_our_back_is_an_error_and_no_short_read() {
+fn a_file_that_shrinks_is_an_error_not_a_short_read() {
     let (_dir, path) = folder();
     let file = path.join("1.sst");
     for access in [Access::Buffered, Access::Direct] {
@@ -245,7 +245,7 @@ fn number(path: &Path) -> u64 {
 
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_that_nobody_has_open_is_written_over() {
+fn a_file_that_is_not_open_is_recycled() {
     let (_guard, dir) = folder();
     let (old, new) = (dir.join("old"), dir.join("new"));
     let write_over = |expected: bool| {
@@ -296,7 +296,7 @@ fn a_file_that_nobody_has_open_is_written_over() {
 /// Another process has its own locks, like a second open of the file in this process.
 #[cfg(target_os = "linux")]
 #[test]
-fn a_file_that_another_process_reads_is_not_written_over() {
+fn a_file_that_another_process_reads_is_not_recycled() {
     let (_guard, dir) = folder();
     let (old, new) = (dir.join("old"), dir.join("new"));
     let write = || DiskVfs.create(&old).unwrap().append(&[7; 10_000]).unwrap();

@@ -5,8 +5,8 @@ use std::io::{self, ErrorKind};
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
-use super::aside::Aside;
 use super::in_use::Claim;
+use super::prealloc::Prealloc;
 use super::write_back;
 use crate::WriteFile;
 use crate::error::wrap;
@@ -18,8 +18,8 @@ pub(super) struct Writer {
     path: PathBuf,
     bytes: u64,
     /// The offset up to which writeback was started.
-    told: u64,
-    aside: Aside,
+    written_back_to: u64,
+    prealloc: Prealloc,
     /// The end of the preallocated zeros.
     zeros_to: u64,
     /// The length of the overwritten file, until its tail is truncated.
@@ -37,8 +37,17 @@ impl Writer {
 
     /// A writer that begins at the start of `file`, overwriting its `old_bytes` bytes.
     pub(super) fn over(file: File, path: &Path, old_bytes: u64, claim: Claim) -> Self {
-        let (path, aside) = (path.to_path_buf(), Aside::default());
-        Self { file, path, bytes: 0, told: 0, aside, zeros_to: 0, old_bytes, _claim: claim }
+        let (path, prealloc) = (path.to_path_buf(), Prealloc::default());
+        Self {
+            file,
+            path,
+            bytes: 0,
+            written_back_to: 0,
+            prealloc,
+            zeros_to: 0,
+            old_bytes,
+            _claim: claim,
+        }
     }
 
     /// Truncates the tail of the overwritten file.
@@ -65,13 +74,13 @@ impl WriteFile for Writer {
     }
 
     fn start_write_back(&mut self) {
-        let from = std::mem::replace(&mut self.told, self.bytes);
+        let from = std::mem::replace(&mut self.written_back_to, self.bytes);
         write_back::start(&self.file, from..self.bytes);
     }
 
     fn set_space_aside(&mut self, bytes: u64) -> io::Result<()> {
         let wanted = self.bytes..self.bytes.saturating_add(bytes);
-        self.aside
+        self.prealloc
             .set(&self.file, wanted)
             .map_err(|error| wrap("set space aside for", &self.path, error))
     }
@@ -101,7 +110,7 @@ impl WriteFile for Writer {
             // If this fails, they stay.
             let _ = self.file.set_len(self.bytes);
         }
-        self.aside.give_back(&self.file, self.bytes);
+        self.prealloc.release(&self.file, self.bytes);
     }
 
     fn bytes(&self) -> u64 {
@@ -162,7 +171,7 @@ mod tests {
             writer.append(piece).unwrap();
             let end = writer.bytes();
             writer.start_write_back();
-            assert_eq!((writer.told, writer.bytes), (end, end));
+            assert_eq!((writer.written_back_to, writer.bytes), (end, end));
         }
         writer.sync().unwrap();
         let mut expected = vec![1; 5_000];
@@ -179,7 +188,7 @@ mod tests {
 
     #[cfg(target_os = "linux")]
     #[test]
-    fn space_is_set_aside_and_given_back_and_no_byte_changed() {
+    fn preallocation_and_its_release_change_no_byte() {
         const ASIDE: u64 = 1 << 20;
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
@@ -195,7 +204,7 @@ mod tests {
         let before = blocks(&writer.file);
         writer.set_space_aside(ASIDE).unwrap();
         // On file systems without this call nothing is set aside.
-        let can = !writer.aside.is_refused();
+        let can = !writer.prealloc.is_refused();
         assert_eq!(blocks(&writer.file) >= before + ASIDE / 512 - 16, can);
         writer.append(b" and behind").unwrap();
         assert_eq!(writer.file.metadata().unwrap().len(), 17);
@@ -206,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    fn zeros_are_written_ahead_and_cut_off_and_no_byte_changed() {
+    fn zeros_written_ahead_are_truncated_and_change_no_byte() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("file");
         let mut writer = DiskVfs.create(&path).unwrap();
@@ -258,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_failure_says_how_much_was_written_before_it() {
+    fn a_failed_write_advances_by_the_written_bytes() {
         let (got, end, result) = run(&[Ok(3), Err(28)]);
         assert_eq!((got.as_slice(), end), (&b"012"[..], 103));
         assert_eq!(result.expect_err("full").kind(), ErrorKind::StorageFull);

@@ -233,7 +233,12 @@ impl Fault {
     }
 
     /// Whether this call fails; counts it if it matches.
-    pub(super) fn ask(&mut self, kind: OpKind, path: &Path, to: Option<&Path>) -> Option<Outcome> {
+    pub(super) fn check(
+        &mut self,
+        kind: OpKind,
+        path: &Path,
+        to: Option<&Path>,
+    ) -> Option<Outcome> {
         let named = |path: &Path| {
             let name = path.file_name().unwrap_or_default();
             name.to_string_lossy().contains(&self.name)

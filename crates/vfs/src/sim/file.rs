@@ -35,7 +35,7 @@ pub(super) struct FileState {
     /// The file's length at the last failed sync.
     failed_to: u64,
     /// The bytes of the overwritten file, which are visible wherever nothing new reached the disk.
-    beneath: Option<Arc<Content>>,
+    overwritten: Option<Arc<Content>>,
     /// The end of the preallocated zeros, whatever was appended; and the end that a sync has made
     /// durable.
     zeros_to: u64,
@@ -87,7 +87,7 @@ impl FileState {
         let old = std::mem::take(self);
         // All that readers saw, and the overwritten bytes below that.
         let all = old.image(old.content.bytes(), |sector| sector.versions() - 1);
-        self.beneath = Some(old.with_zeros(all, true));
+        self.overwritten = Some(old.with_zeros(all, true));
     }
 
     pub(super) fn append(&mut self, bytes: &[u8]) {
@@ -114,7 +114,7 @@ impl FileState {
         self.ends.retain(|&end| end <= kept);
         self.durable_bytes = bytes;
         self.durable_zeros_to = self.zeros_to;
-        self.beneath = None;
+        self.overwritten = None;
     }
 
     /// Sets the end of the preallocated zeros after the appended bytes.
@@ -123,7 +123,7 @@ impl FileState {
     }
 
     /// Whether there are, or may be, zeros after this offset.
-    pub(super) fn has_zeros_behind(&self, place: u64) -> bool {
+    pub(super) fn has_zeros_after(&self, place: u64) -> bool {
         self.zeros_to.max(self.durable_zeros_to) > place
     }
 
@@ -157,7 +157,7 @@ impl FileState {
 
     /// Whether all of it is durable.
     pub(super) fn is_durable(&self) -> bool {
-        let is_cut = self.beneath.is_none();
+        let is_cut = self.overwritten.is_none();
         is_cut && self.volatile.is_empty() && self.durable_bytes == self.content.bytes()
     }
 
@@ -186,8 +186,8 @@ impl FileState {
     }
 
     /// The bytes of the overwritten file in this range.
-    fn beneath(&self, range: Range<u64>) -> Vec<u8> {
-        let Some(content) = &self.beneath else { return Vec::new() };
+    fn overwritten(&self, range: Range<u64>) -> Vec<u8> {
+        let Some(content) = &self.overwritten else { return Vec::new() };
         let end = range.end.min(content.bytes());
         let mut bytes = vec![0; end.saturating_sub(range.start) as usize];
         if !bytes.is_empty() {
@@ -209,13 +209,13 @@ impl FileState {
             if end < sector.live_end {
                 let image = Arc::make_mut(&mut image);
                 image.zero(end, sector.live_end);
-                image.overwrite(end, &self.beneath(end..sector.live_end));
+                image.overwrite(end, &self.overwritten(end..sector.live_end));
             }
         }
         if bytes < image.bytes() {
             Arc::make_mut(&mut image).truncate(bytes);
         }
-        let rest = self.beneath(image.bytes()..u64::MAX);
+        let rest = self.overwritten(image.bytes()..u64::MAX);
         if !rest.is_empty() {
             Arc::make_mut(&mut image).append(&rest);
         }

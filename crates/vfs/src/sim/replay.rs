@@ -344,7 +344,7 @@ impl Replay {
         let boundaries = (append.end - 1) / SECTOR_BYTES - first;
         let boundary = ((first + choices.pick(boundaries + 1)) * SECTOR_BYTES).max(append.start);
         // A file that was already longer, by zeros, cannot lose a part of a sector.
-        let ways = if file.has_zeros_behind(append.start) { 2 } else { 3 };
+        let ways = if file.has_zeros_after(append.start) { 2 } else { 3 };
         match choices.pick(ways) {
             0 => content.zero(boundary, append.end),
             1 => content.truncate(boundary),

@@ -99,7 +99,7 @@ fn images_conform() {
 }
 
 #[test]
-fn what_was_synced_is_never_lost() {
+fn synced_data_is_never_lost() {
     let disk = SimDisk::new();
     let mut file = create(&disk, "a");
     sync_dir(&disk, "");
@@ -116,7 +116,7 @@ fn what_was_synced_is_never_lost() {
 }
 
 #[test]
-fn what_was_not_synced_may_be_lost_or_kept() {
+fn unsynced_data_may_be_lost_or_kept() {
     let disk = SimDisk::new();
     let mut file = create(&disk, "a");
     file.append(&bytes(0, 100)).expect("room");
@@ -410,7 +410,7 @@ fn entries_of_a_failed_directory_sync_stay_in_doubt_through_later_syncs() {
 }
 
 #[test]
-fn a_lying_sync_is_found_out_by_a_crash_and_made_up_for_by_the_next() {
+fn a_lying_sync_shows_in_a_crash_and_the_next_sync_covers_it() {
     let disk = SimDisk::new();
     let mut file = create(&disk, "a");
     file.append(b"bytes").expect("room");

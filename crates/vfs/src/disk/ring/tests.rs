@@ -36,7 +36,7 @@ fn opened(dir: &Path, name: &str, bytes: usize) -> Arc<dyn ReadFile> {
 }
 
 /// Pieces, by file number, offset and length, and the result of each.
-struct Came<'a> {
+struct Received<'a> {
     files: &'a [Arc<dyn ReadFile>],
     wanted: slice::Iter<'a, (usize, u64, usize)>,
     pieces: Vec<Option<Vec<u8>>>,
@@ -44,7 +44,7 @@ struct Came<'a> {
     panics_at: usize,
 }
 
-impl<'a> Came<'a> {
+impl<'a> Received<'a> {
     fn new(files: &'a [Arc<dyn ReadFile>], wanted: &'a [(usize, u64, usize)]) -> Self {
         let pieces = vec![None; wanted.len()];
         Self { files, wanted: wanted.iter(), pieces, meanwhile: 0, panics_at: usize::MAX }
@@ -55,7 +55,7 @@ impl<'a> Came<'a> {
     }
 }
 
-impl<'a> Pieces<'a> for Came<'a> {
+impl<'a> Pieces<'a> for Received<'a> {
     fn next(&mut self) -> Option<Piece<'a>> {
         let &(of, offset, bytes) = self.wanted.next()?;
         Some(Piece { file: &*self.files[of], offset, bytes })
@@ -77,15 +77,15 @@ fn read<'a>(
     rings: &Rings,
     files: &'a [Arc<dyn ReadFile>],
     pieces: &'a [(usize, u64, usize)],
-) -> Came<'a> {
-    let mut came = Came::new(files, pieces);
-    rings.read(&mut came);
-    came
+) -> Received<'a> {
+    let mut received = Received::new(files, pieces);
+    rings.read(&mut received);
+    received
 }
 
-fn assert_right(came: &Came<'_>, pieces: &[(usize, u64, usize)]) {
+fn assert_right(received: &Received<'_>, pieces: &[(usize, u64, usize)]) {
     for (nth, &(of, offset, bytes)) in pieces.iter().enumerate() {
-        let Some(read) = &came.pieces[nth] else { continue };
+        let Some(read) = &received.pieces[nth] else { continue };
         let expected: Vec<u8> = (offset as usize..).take(bytes).map(|at| byte(of, at)).collect();
         assert!(*read == expected, "{bytes} bytes of file {of} from {offset}");
     }
@@ -103,22 +103,22 @@ fn scattered(files: usize, count: usize) -> Vec<(usize, u64, usize)> {
 }
 
 #[test]
-fn pieces_of_several_files_come_each_once_and_whole() {
+fn pieces_of_several_files_are_each_received_once_and_whole() {
     let dir = tempfile::tempdir().unwrap();
     let Some(rings) = rings(dir.path()) else { return };
     let files: Vec<_> = (0..3).map(|of| numbered(dir.path(), of, FILE_BYTES)).collect();
     for count in [0, 1, 2, 7, 8, 9, ENTRIES - 1, ENTRIES, ENTRIES + 1, 3 * ENTRIES, 500] {
         let pieces = scattered(files.len(), count);
-        let came = read(&rings, &files, &pieces);
-        assert_eq!(came.numbers(), (0..count).collect::<Vec<_>>());
-        assert_eq!(came.meanwhile, usize::from(count > 0));
-        assert_right(&came, &pieces);
+        let received = read(&rings, &files, &pieces);
+        assert_eq!(received.numbers(), (0..count).collect::<Vec<_>>());
+        assert_eq!(received.meanwhile, usize::from(count > 0));
+        assert_right(&received, &pieces);
     }
     assert_eq!(rings.idle.lock().unwrap().len(), 1, "one ring was made, and kept");
 }
 
 #[test]
-fn what_is_no_part_of_its_file_or_too_long_is_left_out_and_nothing_else() {
+fn only_invalid_or_too_long_pieces_are_left_out() {
     let dir = tempfile::tempdir().unwrap();
     let Some(rings) = rings(dir.path()) else { return };
     let files = [numbered(dir.path(), 0, FILE_BYTES), numbered(dir.path(), 1, 2 * SPACE_BYTES)];
@@ -133,13 +133,13 @@ fn what_is_no_part_of_its_file_or_too_long_is_left_out_and_nothing_else() {
         (0, end, 0),
         (1, 4095, 2),
     ];
-    let came = read(&rings, &files, &pieces);
-    assert_eq!(came.numbers(), [0, 3, 6, 7]);
-    assert_right(&came, &pieces);
+    let received = read(&rings, &files, &pieces);
+    assert_eq!(received.numbers(), [0, 3, 6, 7]);
+    assert_right(&received, &pieces);
 }
 
 #[test]
-fn a_file_that_changes_its_length_gives_what_it_had_and_still_has() {
+fn a_file_that_changes_its_length_is_read_within_both_lengths() {
     let dir = tempfile::tempdir().unwrap();
     let Some(rings) = rings(dir.path()) else { return };
     let files = [numbered(dir.path(), 0, FILE_BYTES), numbered(dir.path(), 1, FILE_BYTES)];
@@ -157,9 +157,9 @@ fn a_file_that_changes_its_length_gives_what_it_had_and_still_has() {
         (1, 200_000, 10),
         (1, FILE_BYTES as u64 - 1, 2),
     ];
-    let came = read(&rings, &files, &pieces);
-    assert_eq!(came.numbers(), [0, 1, 4]);
-    assert_right(&came, &pieces);
+    let received = read(&rings, &files, &pieces);
+    assert_eq!(received.numbers(), [0, 1, 4]);
+    assert_right(&received, &pieces);
 }
 
 /// A file whose handle is that of another one.
@@ -181,7 +181,7 @@ impl ReadFile for Other {
 }
 
 #[test]
-fn who_cannot_be_read_keeps_nobody_else_from_it() {
+fn an_unreadable_file_does_not_affect_the_others() {
     let dir = tempfile::tempdir().unwrap();
     let Some(rings) = rings(dir.path()) else { return };
     let right = numbered(dir.path(), 0, FILE_BYTES);
@@ -192,33 +192,33 @@ fn who_cannot_be_read_keeps_nobody_else_from_it() {
     let files = [right, Arc::new(Other(unreadable, 1 << 20)) as _, no_file];
     let pieces: Vec<_> = (0..200).map(|nth| (nth % 3, nth as u64 * 1001, 4101)).collect();
     for _ in 0..3 {
-        let came = read(&rings, &files, &pieces);
-        assert_eq!(came.numbers(), (0..200).step_by(3).collect::<Vec<_>>());
-        assert_right(&came, &pieces);
+        let received = read(&rings, &files, &pieces);
+        assert_eq!(received.numbers(), (0..200).step_by(3).collect::<Vec<_>>());
+        assert_right(&received, &pieces);
     }
     assert!(!rings.is_off.load(Ordering::Relaxed));
 }
 
 #[test]
-fn several_threads_have_each_their_own() {
+fn threads_have_their_own_rings() {
     let dir = tempfile::tempdir().unwrap();
     let Some(rings) = rings(dir.path()) else { return };
     let files: Vec<_> = (0..5).map(|of| numbered(dir.path(), of, FILE_BYTES)).collect();
     thread::scope(|scope| {
-        for nth in 0..KEPT + 2 {
+        for nth in 0..MAX_IDLE + 2 {
             let (rings, files) = (&rings, &files);
             scope.spawn(move || {
                 for round in 0..20 {
                     let pieces = scattered(files.len(), 20 + nth * 13 + round);
-                    let came = read(rings, files, &pieces);
-                    assert_eq!(came.numbers().len(), pieces.len());
-                    assert_right(&came, &pieces);
+                    let received = read(rings, files, &pieces);
+                    assert_eq!(received.numbers().len(), pieces.len());
+                    assert_right(&received, &pieces);
                 }
             });
         }
     });
     let kept = rings.idle.lock().unwrap().len();
-    assert!((1..=KEPT).contains(&kept), "{kept} rings were kept");
+    assert!((1..=MAX_IDLE).contains(&kept), "{kept} rings were kept");
 }
 
 #[test]
@@ -228,8 +228,8 @@ fn without_rings_nothing_is_read() {
     let rings = Rings::new();
     rings.is_off.store(true, Ordering::Relaxed);
     let pieces = scattered(1, 10);
-    let came = read(&rings, &files, &pieces);
-    assert!(came.numbers().is_empty() && came.meanwhile == 0);
+    let received = read(&rings, &files, &pieces);
+    assert!(received.numbers().is_empty() && received.meanwhile == 0);
     assert!(rings.idle.lock().unwrap().is_empty());
 }
 
@@ -244,8 +244,8 @@ fn a_ring_whose_receiver_panics_is_not_used_again() {
         let whole = read(&rings, &files, &pieces);
         assert_right(&whole, &pieces);
         assert_eq!(rings.idle.lock().unwrap().len(), 1);
-        let mut came = Came { panics_at, ..Came::new(&files, &pieces) };
-        let panicked = catch_unwind(AssertUnwindSafe(|| rings.read(&mut came)));
+        let mut received = Received { panics_at, ..Received::new(&files, &pieces) };
+        let panicked = catch_unwind(AssertUnwindSafe(|| rings.read(&mut received)));
         assert!(panicked.is_err());
         assert!(rings.idle.lock().unwrap().is_empty());
     }
@@ -261,8 +261,8 @@ fn a_ring_of_another_process_is_not_used() {
     for ring in rings.idle.lock().unwrap().iter_mut() {
         ring.process += 1;
     }
-    let came = read(&rings, &files, &pieces);
-    assert_eq!(came.numbers().len(), 10);
+    let received = read(&rings, &files, &pieces);
+    assert_eq!(received.numbers().len(), 10);
     let idle = rings.idle.lock().unwrap();
     assert!(idle.len() == 1 && idle[0].process == process::id());
 }
@@ -279,8 +279,8 @@ fn a_ring_that_fails_is_the_last() {
     let mut ring = Ring::new().unwrap();
     ring.queue = queue;
     rings.keep(ring);
-    let came = read(&rings, &files, &pieces);
-    assert!(came.numbers().is_empty());
+    let received = read(&rings, &files, &pieces);
+    assert!(received.numbers().is_empty());
     assert!(rings.is_off.load(Ordering::Relaxed));
     assert!(rings.idle.lock().unwrap().is_empty());
 }

@@ -140,7 +140,7 @@ fn several_faults_count_the_same_calls() {
 }
 
 #[test]
-fn a_full_disk_takes_what_fits_and_is_well_again_when_there_is_room() {
+fn a_full_disk_appends_what_fits_and_recovers_when_there_is_room() {
     let disk = SimDisk::new();
     write(&disk, "old", &bytes(0, 600));
     disk.set_capacity(Some(1000));
@@ -159,7 +159,7 @@ fn a_full_disk_takes_what_fits_and_is_well_again_when_there_is_room() {
 }
 
 #[test]
-fn a_read_may_end_early_and_then_says_so() {
+fn a_short_read_is_an_error() {
     let disk = SimDisk::new();
     write(&disk, "a", b"0123456789");
     let reader = disk.open(path("a"), Access::Buffered).expect("it is there");

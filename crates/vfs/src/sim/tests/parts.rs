@@ -18,7 +18,7 @@ fn used() -> (SimDisk, Box<dyn WriteFile>) {
 }
 
 #[test]
-fn an_image_is_what_its_losses_say() {
+fn an_image_matches_its_losses() {
     let (disk, _log) = used();
     let replay = now(&disk);
     let parts = Policy::ALL.into_iter().filter(|policy| policy.data != Data::Torn);
@@ -123,7 +123,7 @@ fn stale_bytes_are_those_of_other_files_and_lie_where_nothing_was_durable() {
 /// While a file is overwritten, a power cut leaves old bytes wherever new ones did not reach the
 /// disk. Bytes synced under the new name are intact, under whichever name they are found.
 #[test]
-fn a_file_that_is_written_over_holds_old_bytes_until_it_is_synced() {
+fn a_recycled_file_holds_old_bytes_until_it_is_synced() {
     const OLD: usize = 5_000;
     let old = [b'o'; OLD];
     for is_synced in [false, true] {

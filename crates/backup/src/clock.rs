@@ -1,4 +1,4 @@
-//! The time of day, as a manifest has it: the one place that asks for it.
+//! The time of day for manifests. Nothing else in the crate reads the clock for it.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -8,9 +8,9 @@ pub(crate) fn now() -> String {
     format(seconds)
 }
 
-/// Seconds since 1970 as RFC 3339 has them, in UTC.
+/// Formats seconds since 1970 as RFC 3339, in UTC.
 ///
-/// Years are counted from March, so that the day a leap year adds comes last (Howard Hinnant,
+/// Years are counted from March, so that the leap day comes last (Howard Hinnant,
 /// "chrono-compatible low-level date algorithms").
 fn format(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400 + 719_468, seconds % 86_400);

@@ -1,10 +1,10 @@
-//! Deleting backups, and the contents that no backup needs any more.
+//! Deletes backups, and contents that no backup needs any more.
 //!
-//! 1. Take the right to collect, which nobody has while backups are being made, nor the other way
-//!    round: a backup that is being made relies on contents that nothing refers to yet.
-//! 2. Delete the manifests, durably: a manifest never outlives what it refers to.
-//! 3. Read all that are left, and delete the contents that none refers to. If one cannot be read
-//!    nobody knows what it needs, and all contents stay until it is deleted too.
+//! 1. Acquire the right to collect. It excludes the right to add, because a backup in progress
+//!    relies on contents that no manifest names yet.
+//! 2. Delete the manifests, durably: a manifest never outlives its contents.
+//! 3. Read the remaining manifests, and delete the contents that none of them names. If one cannot
+//!    be read, its contents are unknown, and all contents stay until it is deleted too.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -15,13 +15,13 @@ use crate::progress::{Progress, Step};
 use crate::repository::Repository;
 use crate::target::{Hold, Purpose};
 
-/// What deleting backups did.
+/// The result of [`Repository::delete`] and [`Repository::purge`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Deleted {
-    /// The backups that are gone, ascending.
+    /// The IDs of deleted backups, ascending.
     pub backups: Vec<u64>,
-    /// Contents that are gone.
+    /// Deleted contents.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
@@ -30,10 +30,10 @@ pub struct Deleted {
 }
 
 impl Repository {
-    /// Deletes backup `id`, readable or not, and what only it needed.
+    /// Deletes backup `id`, readable or not, and the contents that only it needs.
     ///
     /// # Errors
-    /// [`Error::NoSuchBackup`]; [`Error::Busy`] if a backup is being made.
+    /// [`Error::NoSuchBackup`]; [`Error::Busy`] if a backup is being created.
     pub fn delete(&self, id: u64, progress: &dyn Progress) -> Result<Deleted> {
         let hold = self.lock(Purpose::Collect)?;
         if !self.ids()?.contains(&id) {
@@ -42,12 +42,13 @@ impl Repository {
         self.delete_and_collect(vec![id], &*hold, progress)
     }
 
-    /// Deletes all but the newest `keep` backups of each store, and what only they needed. With no
-    /// backup to delete it still deletes the contents that an unfinished backup left.
+    /// Deletes all but the newest `keep` backups of each store, and the contents that only they
+    /// need. It also deletes the contents of unfinished backups, even if there is no backup to
+    /// delete.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if a manifest cannot be read, so that nobody knows of which store it is:
-    /// nothing was deleted then. [`Error::Busy`] if a backup is being made.
+    /// [`Error::Damaged`] if a manifest cannot be read, so that its store is unknown: nothing was
+    /// deleted then. [`Error::Busy`] if a backup is being created.
     pub fn purge(&self, keep: u64, progress: &dyn Progress) -> Result<Deleted> {
         let hold = self.lock(Purpose::Collect)?;
         let mut kept: BTreeMap<String, u64> = BTreeMap::new();
@@ -98,7 +99,7 @@ impl Repository {
         progress: &dyn Progress,
     ) -> Result<()> {
         let mut garbage = self.list_folder(BLOBS)?;
-        // What has no name of ours is somebody else's.
+        // Foreign files stay.
         garbage.retain(|(name, _)| Blob::parse(name).is_some_and(|blob| !needed.contains(&blob)));
         let total = garbage.iter().map(|(_, bytes)| bytes).sum();
         let _step = Step::begin(progress, "deleting", total);

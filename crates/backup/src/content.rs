@@ -1,4 +1,4 @@
-//! Contents on their way: hashed, counted and compared with what they are said to be.
+//! Streams of contents that are hashed, counted and compared with their expected hash and length.
 
 use std::fmt;
 use std::io::{self, Read};
@@ -10,7 +10,7 @@ use trommel::vfs::ReadFile;
 use crate::format::Blob;
 use crate::progress::Progress;
 
-/// Bytes that are held in memory at a time.
+/// Bytes held in memory at a time.
 pub(crate) const CHUNK_BYTES: usize = 1 << 20;
 
 /// The hash of `bytes`.
@@ -43,14 +43,14 @@ impl Read for FileContent {
 /// Why a [`Watched`] content stopped before its end.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stopped {
-    /// It is not what it was said to be.
+    /// Its hash or length differs from the expected one.
     Mismatch(String),
-    /// Nobody wants it any more.
+    /// The caller cancelled.
     Cancelled,
 }
 
 impl Stopped {
-    /// What is behind `error`, if it came from a [`Watched`] content.
+    /// The cause of `error`, if it came from a [`Watched`] content.
     pub(crate) fn find(error: &io::Error) -> Option<&Self> {
         error.get_ref()?.downcast_ref()
     }
@@ -67,8 +67,8 @@ impl fmt::Display for Stopped {
 
 impl std::error::Error for Stopped {}
 
-/// A content that is hashed and counted as it is read. If it is known what it must be, its end is
-/// reached only if it is that; else reading fails with [`Stopped::Mismatch`].
+/// A content that is hashed and counted as it is read. If its hash and length are known in advance,
+/// its end is reached only if they match; otherwise reading fails with [`Stopped::Mismatch`].
 pub(crate) struct Watched<'a> {
     content: &'a mut dyn Read,
     expected: Option<Blob>,
@@ -90,7 +90,7 @@ impl<'a> Watched<'a> {
         Blob { sha256: self.hash.clone().finalize().into(), bytes: self.bytes }
     }
 
-    /// Reads to the end, handing what is read to `sink`.
+    /// Reads to the end and passes the bytes to `sink`.
     pub(crate) fn drain<E: From<io::Error>>(
         mut self,
         mut sink: impl FnMut(&[u8]) -> Result<(), E>,
@@ -104,7 +104,7 @@ impl<'a> Watched<'a> {
         }
     }
 
-    /// What is wrong with what was read so far, if anything is.
+    /// Describes how the bytes read so far differ from the expected content, if they do.
     fn mismatch(&self, is_whole: bool) -> Option<String> {
         let expected = self.expected?;
         if self.bytes > expected.bytes {
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn only_the_very_content_is_read_to_its_end() {
+    fn a_different_content_is_a_mismatch() {
         let expected = Blob { sha256: sha256(b"abc"), bytes: 3 };
         assert_eq!(read("abc", expected), Ok(expected));
         for (text, what) in [("abd", "SHA-256"), ("ab", "ends after 2"), ("abcd", "longer")] {

@@ -1,17 +1,17 @@
-//! Making a backup.
+//! Creates a backup.
 //!
-//! 1. Take the right to add. Make a checkpoint of the store, which flushes it.
-//! 2. For each of its files: if the parent (the newest backup of the same store) has a table of
-//!    the same identity, take over its hash; else hash the file, and check a table as such: a
-//!    damaged one could be stored and never restored. If asked to, read what is stored already; a
-//!    content that is not what its name says counts as not there, and is replaced.
-//! 3. Store the contents that are not there yet. Each is hashed again on its way, so nothing is
-//!    ever stored under a name that is not its own.
-//! 4. Make all of them durable, those that were there already included.
-//! 5. Write the manifest under the next id that is free, durably. This is the one moment at which
-//!    the backup comes into being: what stops before it leaves contents that nothing refers to.
-//! 6. If the right to write was not surely held all the while, take it again and look whether a
-//!    collector took contents away. Take the manifest back if one did, or is still at it.
+//! 1. Acquire the right to add. Make a checkpoint of the store, which flushes it.
+//! 2. For each of its files: if the parent (the newest backup of the same store) has a table of the
+//!    same identity, reuse its hash; otherwise hash the file, and verify a table as such: a corrupt
+//!    one could be stored but never restored. On request, read the contents that are already
+//!    stored; a content that does not match its name counts as missing, and is replaced.
+//! 3. Store the missing contents. Each is hashed again as it is sent, so no content is ever stored
+//!    under a wrong name.
+//! 4. Make all of them durable, including those that were already there.
+//! 5. Write the manifest under the next free ID, durably. This commits the backup: a failure before
+//!    it leaves only unreferenced contents.
+//! 6. If the right to write may have been lost in between, acquire it again and check whether a
+//!    collector deleted contents. Delete the manifest if one did, or is still running.
 
 use std::collections::{HashMap, HashSet};
 use std::io::{self, Read};
@@ -32,45 +32,46 @@ use crate::repository::Repository;
 use crate::scratch::{Checkpoint, failed};
 use crate::target::{Hold, Purpose};
 
-/// Bytes of one content that are sent without asking for the right to write.
+/// Bytes of one content that are sent without confirming the right to write.
 const CONFIRMED_BYTES: u64 = 64 << 20;
 
-/// What making a backup did.
+/// The result of [`Repository::create`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Created {
     /// The backup.
     pub backup: Backup,
-    /// Contents that were not there yet and have been stored.
+    /// Contents that were missing and have been stored.
     pub new_files: u64,
     /// Their bytes.
     pub new_bytes: u64,
-    /// Bytes that were read only to learn their hash.
+    /// Bytes that were read only to compute their hash.
     pub hashed_bytes: u64,
-    /// Contents that were there and have been read back ([`Repository::create_checked`]).
+    /// Contents that were already stored and have been read back ([`Repository::create_checked`]).
     pub checked_files: u64,
-    /// Of those, the damaged ones, which have been replaced: older backups that need them are
-    /// mended too.
+    /// Of those, the corrupt ones, which have been replaced: older backups that need them are
+    /// repaired too.
     pub mended_files: u64,
 }
 
 impl Repository {
-    /// Backs up what `db` holds now: flushes it, and copies what the repository does not have.
-    /// Reads and writes of the store go on meanwhile.
+    /// Backs up the current contents of `db`: flushes it, and copies the files that the repository
+    /// does not have. Reads and writes of the store continue meanwhile.
     ///
     /// # Errors
-    /// [`Error::Store`] if the store cannot be flushed, so also if it was opened read-only, or if a
-    /// table that is to be stored is damaged ([`trommel::Error::Corruption`]); [`Error::Location`]
-    /// if the repository lies in the store, or the store in it; [`Error::Busy`] if somebody deletes
-    /// backups (or, in a directory, makes one); [`Error::Target`] if the repository cannot be read
-    /// or written. Whatever the error, the repository holds the backups that it held, whole.
+    /// [`Error::Store`] if the store cannot be flushed, for example because it was opened
+    /// read-only, or if a table to be stored is corrupt ([`trommel::Error::Corruption`]);
+    /// [`Error::Nested`] if the repository is inside the store, or the store inside it;
+    /// [`Error::Busy`] if backups are being deleted (or, in a directory, created);
+    /// [`Error::Target`] if the repository cannot be read or written. After any error the
+    /// repository still holds its previous backups, intact.
     pub fn create(&self, db: &Db, progress: &dyn Progress) -> Result<Created> {
         self.make(db, false, progress)
     }
 
-    /// As [`Repository::create`], which trusts the contents that are there already; this reads
-    /// those that the backup needs, and replaces the damaged ones from the store. So it costs a
-    /// read of the whole backup, and mends what older backups share with this one.
+    /// As [`Repository::create`], which trusts contents that are already stored; this reads those
+    /// that the backup needs, and replaces corrupt ones from the store. So it costs a read of the
+    /// whole backup, and repairs contents shared with older backups.
     ///
     /// # Errors
     /// As [`Repository::create`].
@@ -79,7 +80,7 @@ impl Repository {
     }
 
     fn make(&self, db: &Db, is_checking: bool, progress: &dyn Progress) -> Result<Created> {
-        // By where it was opened, wherever the process has gone since.
+        // The path at which it was opened, even if the process has changed its directory since.
         let store = db.vfs().real_path(db.dir());
         refuse_nested(&*self.target, store.as_deref().unwrap_or(db.dir()))?;
         let hold = self.lock(Purpose::Add)?;
@@ -149,23 +150,23 @@ impl Repository {
             if self.target.put_new(&name, &bytes).map_err(failed)? {
                 return Ok(());
             }
-            // A request whose answer was lost is sent again, and finds what it did itself.
+            // A request whose response was lost is sent again, and finds its own result.
             if self.backup(id).is_ok_and(|there| there == *backup) {
                 return Ok(());
             }
         }
     }
 
-    /// The newest id of all, 0 if there is none.
+    /// The newest ID, 0 if there is none.
     fn newest_id(&self) -> Result<u64> {
         Ok(self.ids()?.last().copied().unwrap_or_default())
     }
 
-    /// The id after `id`.
+    /// The ID after `id`.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if there is none: nobody makes so many backups, so somebody put that
-    /// manifest there.
+    /// [`Error::Damaged`] if there is none: no repository has that many backups, so the manifest is
+    /// not genuine.
     fn id_after(&self, id: u64) -> Result<u64> {
         id.checked_add(1).ok_or_else(|| {
             let what = "no greater number is left for a new backup: look what it is, and remove it";
@@ -173,9 +174,9 @@ impl Repository {
         })
     }
 
-    /// What to do once the manifest is written, and the right to write turns out to be lost. It is
-    /// taken again: while we have it nobody collects, and whoever collects later sees the manifest.
-    /// So if all contents are there then, they stay.
+    /// Called after the manifest is written if the right to write was lost. Acquires it again: no
+    /// collector runs while we hold it, and later collectors see the manifest. So if all contents
+    /// exist at that point, they stay.
     fn recheck(&self, backup: &Backup, lost: Error) -> Result<()> {
         if let Ok(_again) = self.lock(Purpose::Add) {
             let stored = self.blobs()?;
@@ -194,7 +195,7 @@ fn known_tables(parent: &Backup) -> HashMap<(String, u64), Blob> {
     files.filter_map(|file| Some(((file.identity.clone()?, file.bytes), file.blob()))).collect()
 }
 
-/// A backup being made.
+/// A backup in progress.
 struct Run<'a> {
     repository: &'a Repository,
     hold: &'a dyn Hold,
@@ -202,12 +203,12 @@ struct Run<'a> {
     progress: &'a dyn Progress,
     known: HashMap<(String, u64), Blob>,
     stored: HashSet<Blob>,
-    /// Those of them that are to be read before they are relied on.
+    /// Those that must be read before they are trusted.
     unchecked: HashSet<Blob>,
     done: Created,
 }
 
-/// A file of the store whose content is known.
+/// A file of the store with a known hash.
 struct Found {
     file: Arc<dyn ReadFile>,
     blob: Blob,
@@ -250,7 +251,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    /// Whether a content that is there may be relied on.
+    /// Whether a stored content may be trusted.
     fn is_sound(&mut self, blob: Blob) -> Result<bool> {
         if !self.unchecked.remove(&blob) {
             return Ok(true);
@@ -305,7 +306,7 @@ impl Run<'_> {
     }
 }
 
-/// What an error of reading a [`Watched`] content means, `otherwise` aside.
+/// Maps an error of reading a [`Watched`] content, using `otherwise` for other errors.
 pub(crate) fn explain(source: io::Error, otherwise: impl FnOnce(io::Error) -> Error) -> Error {
     match Stopped::find(&source) {
         Some(Stopped::Cancelled) => Error::Cancelled,
@@ -313,8 +314,8 @@ pub(crate) fn explain(source: io::Error, otherwise: impl FnOnce(io::Error) -> Er
     }
 }
 
-/// A content of which no more is read than `step` bytes without asking for the right to write: one
-/// that takes long to send must not outlast it.
+/// A content that confirms the right to write after every `step` bytes, so that a slow transfer
+/// does not outlast it.
 struct Held<'a> {
     content: &'a mut dyn Read,
     hold: &'a dyn Hold,
@@ -340,8 +341,8 @@ impl Read for Held<'_> {
     }
 }
 
-/// Someone who may stop the work and is not told how far it is: what is only hashed is not counted,
-/// or it would be counted twice.
+/// Forwards only cancellation: bytes that are only hashed are not reported, as they would be
+/// counted twice.
 struct Unheard<'a>(&'a dyn Progress);
 
 impl Progress for Unheard<'_> {
@@ -356,7 +357,7 @@ mod tests {
 
     use super::*;
 
-    /// Says yes so many times.
+    /// Confirms this many times.
     #[derive(Debug)]
     struct Patience(AtomicU64);
 

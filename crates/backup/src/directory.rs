@@ -1,17 +1,17 @@
 //! A repository in a directory.
 //!
-//! 1. One writer at a time: it holds the file `LOCK` locked, which the system undoes when the
-//!    writer dies. What lies in `tmp` under our names when the lock is taken is therefore nobody's,
-//!    and is removed.
-//! 2. An object is written to a file in `tmp`, synced, and renamed to its name: under its name it
-//!    is whole, or not there at all.
-//! 3. A content is durable once its folder was synced, which [`Directory::settle`] does for all
-//!    folders, so also for what a writer left that was killed before it could. A small object is
+//! 1. One writer at a time: it holds the lock on the file `LOCK`, which the system releases when
+//!    the writer dies. Files in `tmp` with our names at the time the lock is acquired therefore
+//!    have no owner, and are removed.
+//! 2. An object is written to a file in `tmp`, synced, and renamed: under its name it is complete,
+//!    or absent.
+//! 3. A content is durable once its folder is synced, which [`Directory::settle`] does for all
+//!    folders, so also for contents of a writer that was killed before it could. A small object is
 //!    durable when [`Directory::put_new`] returns.
-//! 4. After a failed sync of a folder nothing more is written: the system may have forgotten what
-//!    was to become durable, and a second sync would report success.
+//! 4. After a failed sync of a folder nothing more is written: the system may have dropped the
+//!    dirty data, and a second sync would report success.
 //!
-//! All goes through [`trommel::vfs`], so that tests can cut the power.
+//! All I/O goes through [`trommel::vfs`], so that tests can cut the power.
 
 use std::io::{self, ErrorKind, Read};
 use std::path::{Path, PathBuf};
@@ -26,19 +26,19 @@ use crate::target::{Hold, Purpose, Target};
 
 const FOLDERS: [&str; 3] = [BLOBS, BACKUPS, UNFINISHED];
 
-/// A directory that holds a repository, or is to hold one.
+/// A directory that holds, or will hold, a repository.
 #[derive(Debug)]
 pub struct Directory {
     vfs: Arc<dyn Vfs>,
     root: PathBuf,
     /// Set when a folder could not be synced.
     is_unsafe: AtomicBool,
-    /// Held while a name is looked up and then given.
+    /// Held from the check that a name is free until it is taken.
     naming: Mutex<()>,
 }
 
 impl Directory {
-    /// The directory `root` of the disk. Nothing is done to it yet.
+    /// The directory `root` on disk. Nothing is created yet.
     pub fn new(root: impl Into<PathBuf>) -> Self {
         Self::on(Arc::new(DiskVfs), root)
     }
@@ -66,14 +66,14 @@ impl Directory {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         self.check_safe()?;
         self.vfs.sync_dir(dir).inspect_err(|error| {
-            // Where we may not even try, nothing was forgotten.
+            // Without permission nothing was attempted, so nothing was lost.
             let is_tried = error.kind() != ErrorKind::PermissionDenied;
             self.is_unsafe.fetch_or(is_tried, Ordering::Relaxed);
         })
     }
 
-    /// The directory above, if there is one that we may sync. If we may not, whoever made ours
-    /// must have seen to it.
+    /// Syncs the parent directory, if there is one that we may sync. If not, that was up to the
+    /// creator of ours.
     fn sync_above(&self) -> io::Result<()> {
         let above = match self.root.parent() {
             None => return Ok(()),
@@ -86,7 +86,7 @@ impl Directory {
         }
     }
 
-    /// Whether nothing but the beginnings of a repository lies in the directory, which exists.
+    /// Whether the directory, which exists, contains at most the beginnings of a repository.
     fn is_vacant(&self) -> io::Result<bool> {
         for entry in self.vfs.list(&self.root)? {
             let name = entry.name.to_str().unwrap_or_default();
@@ -110,8 +110,8 @@ impl Directory {
         }
     }
 
-    /// Removes what writers left in `tmp` that died: our own names only, and never through a
-    /// symbolic link, so that whoever can write here cannot have files deleted elsewhere.
+    /// Removes leftovers of dead writers in `tmp`: only our own names, and never through a symbolic
+    /// link, so that a user with write access here cannot have files deleted elsewhere.
     fn remove_unfinished(&self) -> io::Result<()> {
         let entries = self.vfs.list(&self.root)?;
         let folder = self.path(UNFINISHED);
@@ -135,7 +135,7 @@ impl Directory {
         Ok(())
     }
 
-    /// Writes a file in `tmp`, durably but for its name; removes what it wrote if it fails.
+    /// Writes a file in `tmp`, durable except for its name; removes it on failure.
     fn write(&self, name: &str, content: &mut dyn Read) -> io::Result<PathBuf> {
         self.check_safe()?;
         let path = self.path(UNFINISHED).join(unfinished_name(name));
@@ -148,7 +148,7 @@ impl Directory {
             }
         };
         if let Err(error) = copy() {
-            // The next writer removes it, if this fails.
+            // If this fails, the next writer removes it.
             let _ = self.vfs.remove(&path);
             return Err(error);
         }
@@ -158,7 +158,6 @@ impl Directory {
 
 #[derive(Debug)]
 struct Locked {
-    /// Only held.
     _lock: Box<dyn FileLock>,
 }
 

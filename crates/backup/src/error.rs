@@ -1,4 +1,4 @@
-//! What can go wrong, told by what the caller can do next.
+//! Errors, by what the caller can do next.
 
 use std::fmt;
 use std::io;
@@ -7,13 +7,13 @@ use std::path::PathBuf;
 /// The result of almost every call.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// Something in a repository that is not as it was written.
+/// A corrupt or missing object of a repository.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
     /// The object: a path or a URL.
     pub file: String,
-    /// What is wrong with it, and who needs it.
+    /// What is wrong with it, and which backup needs it.
     pub what: String,
 }
 
@@ -27,62 +27,62 @@ impl fmt::Display for Damage {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store refused something, or a restored one did not verify.
+    /// An error of the store, or a restored store did not verify.
     Store(trommel::Error),
-    /// The repository's file system, network or service refused something.
+    /// An error of the repository's file system, network or service.
     Target {
-        /// The object or place: a path or a URL.
+        /// The object or location: a path or a URL.
         file: String,
-        /// What was being done.
+        /// The operation.
         doing: &'static str,
-        /// What it said.
+        /// The cause.
         source: io::Error,
     },
-    /// A manifest or a content is damaged or missing.
+    /// A manifest or a content is corrupt or missing.
     Damaged(Damage),
-    /// There is no backup of this id.
+    /// There is no backup with this ID.
     NoSuchBackup {
         /// The repository.
         repository: String,
-        /// The id that was asked for.
+        /// The requested ID.
         id: u64,
     },
-    /// The place is no repository.
+    /// The location is not a repository.
     NotARepository {
-        /// The place: a path or a URL.
+        /// The location: a path or a URL.
         place: String,
-        /// What was found or missed.
+        /// What was found, or is missing.
         what: String,
     },
-    /// It was written by a newer version.
+    /// The object was written by a newer version.
     Unsupported {
         /// The object.
         file: String,
         /// What it needs.
         what: String,
     },
-    /// Somebody else is writing to the repository.
+    /// Another process or thread is writing to the repository.
     Busy {
         /// The repository.
         repository: String,
-        /// What the other one does.
+        /// What it is doing.
         what: String,
     },
-    /// The name of a place cannot be understood, or not by this build.
+    /// The location cannot be parsed, or this build does not support it.
     Location {
-        /// What is wrong with it, and what would be right.
+        /// What is wrong with it, and what is valid.
         what: String,
     },
-    /// The latest backup was asked for, and there are backups of several stores.
+    /// The latest backup was requested, but there are backups of several stores.
     SeveralStores {
         /// The repository.
         repository: String,
-        /// Their ids, ascending.
+        /// Their IDs, ascending.
         stores: Vec<String>,
     },
-    /// The repository lies in the store, or the store in the repository.
+    /// The repository is inside the store, or the store inside the repository.
     Nested {
-        /// What is wrong, and what would be right.
+        /// What is wrong, and what is valid.
         what: String,
     },
     /// The directory to restore into is not empty.
@@ -90,7 +90,7 @@ pub enum Error {
         /// The directory.
         dir: PathBuf,
     },
-    /// [`Progress::is_cancelled`](crate::Progress::is_cancelled) said so.
+    /// Cancelled by [`Progress::is_cancelled`](crate::Progress::is_cancelled).
     Cancelled,
 }
 
@@ -109,7 +109,7 @@ impl fmt::Display for Error {
         match self {
             Self::Store(error) => error.fmt(f),
             Self::Target { file, doing, source } => {
-                // The file layer names the file; what comes from elsewhere does not.
+                // Errors of the file layer include the path; others do not.
                 if trommel::vfs::path_of(source).is_some() {
                     source.fmt(f)
                 } else {

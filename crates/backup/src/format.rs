@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-/// What a repository says it is.
+/// The format name in a repository's marker.
 pub(crate) const FORMAT: &str = "trommel-backup";
 /// The version of repositories and manifests that this crate writes, and the newest it reads.
 pub(crate) const VERSION: u32 = 1;
@@ -12,20 +12,20 @@ pub(crate) const MARKER: &str = "REPOSITORY";
 pub(crate) const BACKUPS: &str = "backups";
 /// The folder of contents.
 pub(crate) const BLOBS: &str = "blobs";
-/// The folder of what is being written, in a directory.
+/// The folder of unfinished files, in a directory.
 pub(crate) const UNFINISHED: &str = "tmp";
-/// What a writer locks, in a directory.
+/// The file that a writer locks, in a directory.
 pub(crate) const LOCK: &str = "LOCK";
 /// The folder of leases, in an object store.
 #[cfg(any(feature = "object-store", test))]
 pub(crate) const LEASES: &str = "leases";
-/// A marker is shorter than this, in bytes.
+/// The limit on the length of a marker, in bytes, exclusive.
 pub(crate) const MARKER_LIMIT: u64 = 4 << 10;
-/// A manifest is shorter than this, in bytes: room for a million files.
+/// The limit on the length of a manifest, in bytes, exclusive: room for a million files.
 pub(crate) const MANIFEST_LIMIT: u64 = 256 << 20;
-/// What every file name of a backup is made of, beside ASCII letters and digits.
+/// The characters of file names of a backup, in addition to ASCII letters and digits.
 pub(crate) const NAME_MARKS: &str = "._-";
-/// The longest name of a file of a backup, in bytes.
+/// The maximum length of a file name of a backup, in bytes.
 pub(crate) const NAME_LIMIT: usize = 255;
 
 /// The name of the manifest of backup `id`.
@@ -33,18 +33,18 @@ pub(crate) fn manifest_name(id: u64) -> String {
     format!("{BACKUPS}/{id:010}.json")
 }
 
-/// The backup whose manifest is called `name` within its folder, if that is one.
+/// The ID of the backup whose manifest has this name within its folder, if it is a valid one.
 pub(crate) fn parse_manifest_name(name: &str) -> Option<u64> {
     let id = name.strip_suffix(".json")?.parse().ok()?;
     (id > 0 && manifest_name(id) == format!("{BACKUPS}/{name}")).then_some(id)
 }
 
-/// What an object is called while it is written, in the folder [`UNFINISHED`].
+/// The name of an object while it is written, in the folder [`UNFINISHED`].
 pub(crate) fn unfinished_name(name: &str) -> String {
     name.replace('/', "-")
 }
 
-/// Whether `name` may come from [`unfinished_name`].
+/// Whether [`unfinished_name`] can return `name`.
 pub(crate) fn is_unfinished_name(name: &str) -> bool {
     let within = |folder: &str| name.strip_prefix(folder)?.strip_prefix('-');
     name == MARKER
@@ -52,8 +52,8 @@ pub(crate) fn is_unfinished_name(name: &str) -> bool {
         || within(BACKUPS).is_some_and(|manifest| parse_manifest_name(manifest).is_some())
 }
 
-/// Whether `name` is that of a file of a store, and of nothing else: [`is_file_name`] says what a
-/// backup may hold, and this what may be removed again.
+/// Whether `name` is a name that only a store's files have. [`is_file_name`] decides which files a
+/// backup may hold, and this which files may be removed.
 pub(crate) fn is_store_file(name: &str) -> bool {
     let is_number = |digits: &str| digits.len() >= 6 && digits.bytes().all(|c| c.is_ascii_digit());
     let is_numbered = match (name.strip_prefix("MANIFEST-"), name.split_once('.')) {
@@ -64,7 +64,7 @@ pub(crate) fn is_store_file(name: &str) -> bool {
     is_numbered || [LOCK, "CURRENT", "CURRENT.tmp", "OPTIONS", "OPTIONS.tmp"].contains(&name)
 }
 
-/// Names a content: its hash and its length.
+/// Identifies a content by its hash and length.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub(crate) struct Blob {
     pub(crate) sha256: [u8; 32],
@@ -72,12 +72,12 @@ pub(crate) struct Blob {
 }
 
 impl Blob {
-    /// Where it is stored.
+    /// The name of its object.
     pub(crate) fn name(&self) -> String {
         format!("{BLOBS}/{self}")
     }
 
-    /// The blob that is called `name` within its folder, if that is one.
+    /// The blob with this name within its folder, if it is a valid one.
     pub(crate) fn parse(name: &str) -> Option<Self> {
         let (hash, bytes) = name.split_once('-')?;
         let blob = Self { sha256: from_hex(hash)?, bytes: bytes.parse().ok()? };
@@ -96,7 +96,7 @@ pub(crate) fn to_hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// The reverse of [`to_hex`], for exactly 32 bytes in exactly that form.
+/// The inverse of [`to_hex`], for exactly 32 bytes in exactly that form.
 pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
     let mut bytes = [0; 32];
     if !text.is_ascii() || text.len() != 2 * bytes.len() {
@@ -108,7 +108,8 @@ pub(crate) fn from_hex(text: &str) -> Option<[u8; 32]> {
     (to_hex(&bytes) == text).then_some(bytes)
 }
 
-/// Whether `name` may be the name of a file of a backup: it stays in its directory, everywhere.
+/// Whether `name` is a valid file name of a backup: one that cannot leave its directory on any
+/// system.
 pub(crate) fn is_file_name(name: &str) -> bool {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || NAME_MARKS.contains(c);
     (1..=NAME_LIMIT).contains(&name.len()) && !name.starts_with('.') && name.chars().all(is_plain)
@@ -157,7 +158,7 @@ mod tests {
         }
     }
 
-    /// The fields of a manifest, as it is written, are those of the page's tables.
+    /// The fields of a written manifest are those of the page's tables.
     #[test]
     fn the_page_has_the_fields_of_a_manifest() {
         let mut backup = crate::Backup::new(1, crate::clock::now(), None);

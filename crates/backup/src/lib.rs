@@ -1,10 +1,9 @@
 //! Incremental backups of Trommel stores, to directories and object stores.
 //!
-//! A [`Repository`] holds backups. What they are made of, the immutable files of a checkpoint, is
-//! stored once under a name made of its SHA-256 and its length; a backup is a manifest that lists
-//! them, written last. So a backup costs the space of what is new since any other one, each can be
-//! deleted without harm to the others, and one that was cut short leaves nothing but contents that
-//! nobody refers to.
+//! A [`Repository`] holds backups. Their contents, the immutable files of a checkpoint, are stored
+//! once under a name made of SHA-256 and length; a backup is a manifest that lists them, written
+//! last. So a backup costs the space of its new contents, each can be deleted without affecting the
+//! others, and an interrupted one leaves only unreferenced contents.
 //!
 //! ```
 //! use trommel::{Db, Options};
@@ -32,28 +31,27 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
-//! # What is promised
-//! * A backup that [`Repository::create`] has returned is durable, and whole: every content that it
-//!   needs was there, durable too, before its manifest was written. A crash at any moment leaves
-//!   the backups that there were, and perhaps contents that nobody needs; [`Repository::purge`]
-//!   removes them.
-//! * [`Repository::verify`] reads every byte back. [`Repository::restore`] compares every byte with
-//!   its hash while it writes it, then verifies the store, and takes everything back if either
+//! # Guarantees
+//! * A backup that [`Repository::create`] has returned is durable and complete: every content that
+//!   it needs was durable before its manifest was written. A crash at any moment leaves the
+//!   existing backups, and possibly unreferenced contents, which [`Repository::purge`] removes.
+//! * [`Repository::verify`] reads every byte back. [`Repository::restore`] checks every content
+//!   against its hash while it writes it, then verifies the store, and removes everything if either
 //!   fails.
-//! * A content that is there already is not read again to make a backup: a table is recognised by
-//!   the random number that it was given when it was written (see
-//!   [`Db::table_ids`](trommel::Db::table_ids)). So a backup does not notice damage to a table that
-//!   it has already; [`Db::verify`](trommel::Db::verify) does, and the backup is the remedy.
-//! * In a directory one writer works at a time, under a lock that the system undoes when the writer
-//!   dies; network file systems may not honour it. In an object store several backups may be made
-//!   at once, and deleting keeps clear of them by leases; see [`Target`] and
-//!   `docs/format/backup.md`, which has the layout of a repository and what each failure leaves.
+//! * A content that is already stored is not read again for a backup: a table is identified by the
+//!   random ID that it got when it was written (see [`Db::table_ids`](trommel::Db::table_ids)). So
+//!   a backup does not detect corruption of a table that is already stored;
+//!   [`Db::verify`](trommel::Db::verify) does, and the backup has the intact copy.
+//! * In a directory one writer works at a time, under a lock that the system releases when the
+//!   writer dies; network file systems may not honour it. In an object store several backups may be
+//!   created at once, and leases exclude deletions; see [`Target`] and `docs/format/backup.md`,
+//!   which has the layout of a repository and the result of each failure.
 //!
 //! # Features
-//! `object-store`: S3 and whatever speaks its protocol, by the crate `object_store`, with a private
+//! `object-store`: S3 and compatible services, through the crate `object_store` with a private
 //! runtime; all calls block. It is tested against a real server with
 //! `cargo test -p trommel-backup --features object-store`, which starts moto (from the `PATH`, or
-//! from PyPI in an environment below `target`), and says so where that cannot be done.
+//! from PyPI in an environment below `target`), and prints a note if that is not possible.
 #![forbid(unsafe_code)]
 
 mod clock;

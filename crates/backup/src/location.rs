@@ -1,4 +1,4 @@
-//! Where a repository is, as a user writes it.
+//! Parses the locations of repositories.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -7,13 +7,12 @@ use crate::directory::Directory;
 use crate::error::{Error, Result};
 use crate::target::Target;
 
-/// The place that `location` names: a directory, as a path or as `file:///path`; or, with the
-/// feature `object-store`, `s3://bucket/prefix`, for which credentials, region and endpoint are
-/// taken from the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`,
-/// `AWS_ENDPOINT`).
+/// The target at `location`: a directory, as a path or as `file:///path`; or, with the feature
+/// `object-store`, `s3://bucket/prefix`, with credentials, region and endpoint from the environment
+/// (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT`).
 ///
 /// # Errors
-/// [`Error::Location`] says what is understood.
+/// [`Error::Location`] lists the valid forms.
 pub fn target_at(location: &str) -> Result<Arc<dyn Target>> {
     let Some((scheme, rest)) = location.split_once("://") else {
         return directory(location, location);
@@ -33,11 +32,11 @@ pub fn target_at(location: &str) -> Result<Arc<dyn Target>> {
     }
 }
 
-/// Refuses a repository that lies in the store in `store`, or around it: what removes the one would
-/// meet the other, and a copy of either would hold both.
+/// Refuses a repository inside the store in `store`, or around it: deleting one would affect the
+/// other, and a copy of either would include both.
 ///
 /// # Errors
-/// [`Error::Nested`] says which it is.
+/// [`Error::Nested`] says which of the two it is.
 pub fn refuse_nested(target: &dyn Target, store: &Path) -> Result<()> {
     let Some(place) = target.directory() else { return Ok(()) };
     let (inner, outer) = (real(place), real(store));
@@ -56,7 +55,7 @@ pub fn refuse_nested(target: &dyn Target, store: &Path) -> Result<()> {
     Err(Error::Nested { what })
 }
 
-/// A path without links and dots, as far as it exists.
+/// Resolves the links and dots of a path, as far as it exists.
 fn real(path: &Path) -> PathBuf {
     let absolute = std::path::absolute(path).unwrap_or_else(|_| path.to_path_buf());
     for above in absolute.ancestors() {
@@ -95,7 +94,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_are_found_and_others_refused() {
+    fn locations_are_parsed_or_refused() {
         for (location, place) in
             [("backups", "backups"), ("/a/b", "/a/b"), ("file:///a/b", "/a/b"), ("a:b", "a:b")]
         {
@@ -113,7 +112,7 @@ mod tests {
     }
 
     #[test]
-    fn neither_lies_in_the_other() {
+    fn a_nested_repository_is_refused() {
         let scratch = tempfile::tempdir().unwrap();
         let at = |name: &str| scratch.path().join(name);
         std::fs::create_dir_all(at("a/store")).unwrap();

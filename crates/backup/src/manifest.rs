@@ -1,5 +1,4 @@
-//! A backup: which files it is made of, and which contents they have. The page is
-//! `docs/format/backup.md`.
+//! The manifest of a backup: its files and their contents. The page is `docs/format/backup.md`.
 
 use std::collections::HashSet;
 
@@ -8,10 +7,10 @@ use serde::{Deserialize, Serialize};
 use crate::content::sha256;
 use crate::format::{Blob, FORMAT, VERSION, from_hex, is_file_name, to_hex};
 
-/// What stands around the body of a manifest: its hash, so that the whole is JSON.
+/// The parts around the body of a manifest, with its hash, so that the whole is JSON.
 const ENVELOPE: [&str; 3] = ["{\"sha256\":\"", "\",\"backup\":", "}\n"];
 
-/// One backup, as its manifest says.
+/// A backup, as described by its manifest.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[non_exhaustive]
 pub struct Backup {
@@ -19,14 +18,14 @@ pub struct Backup {
     format: String,
     /// The version of this format.
     version: u32,
-    /// Counts the backups of the repository.
+    /// Its ID: backups of a repository are numbered.
     pub id: u64,
-    /// When it was begun, in UTC, such as `2026-11-21T09:30:00Z`.
+    /// The time at which it was begun, in UTC, such as `2026-11-21T09:30:00Z`.
     pub created: String,
-    /// The id of the store, in 16 hexadecimal digits.
+    /// The ID of the store, in 16 hexadecimal digits.
     pub store: String,
-    /// The backup of the same store that it was compared with, if there was one. It does not
-    /// depend on it: any other backup may be deleted.
+    /// The backup of the same store that it was compared with, if there was one. It does not depend
+    /// on it: any other backup may be deleted.
     pub parent: Option<u64>,
     /// The files of the store, sorted by name.
     pub files: Vec<BackupFile>,
@@ -42,12 +41,12 @@ pub struct BackupFile {
     pub bytes: u64,
     /// The SHA-256 of its bytes, in hexadecimal digits.
     pub sha256: String,
-    /// What tells a table from every other one without reading it, if it has that.
+    /// Identifies a table without reading it, if it has an identity.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub identity: Option<String>,
 }
 
-/// Why the bytes of a manifest are refused.
+/// The reason why the bytes of a manifest are refused.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Refused {
     Damaged(String),
@@ -134,14 +133,14 @@ impl Backup {
     }
 }
 
-/// What every version has.
+/// The fields common to all versions.
 #[derive(Deserialize)]
 struct Head {
     format: String,
     version: u32,
 }
 
-/// The body, if its hash is the one that stands before it and nothing else is there.
+/// The body, if the hash before it matches and there is nothing else.
 fn open_envelope(bytes: &[u8]) -> Option<&[u8]> {
     let [before, between, after] = ENVELOPE;
     let rest = bytes.strip_prefix(before.as_bytes())?;
@@ -165,7 +164,7 @@ mod tests {
         Backup { id: 3, files, ..Backup::new(0x1234, crate::clock::now(), Some(2)) }
     }
 
-    /// The bytes of `backup` after `change`, under a right hash.
+    /// The bytes of `backup` after `change`, with a valid hash.
     fn forged(change: impl FnOnce(&mut Backup)) -> Vec<u8> {
         let mut backup = example();
         change(&mut backup);
@@ -183,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn no_flip_and_no_cut_goes_unseen() {
+    fn flips_and_cuts_are_detected() {
         let bytes = example().encode();
         for at in 0..bytes.len() {
             for bit in 0..8 {
@@ -198,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn a_right_hash_makes_no_wrong_manifest_right() {
+    fn a_valid_hash_does_not_validate_a_manifest() {
         assert!(matches!(Backup::decode(4, &example().encode()), Err(Refused::Damaged(_))));
         let version = Backup::decode(3, &forged(|backup| backup.version = 2));
         assert!(matches!(version, Err(Refused::Unsupported(_))), "{version:?}");

@@ -1,20 +1,20 @@
 //! A repository in an object store.
 //!
-//! 1. Every request is made on a runtime of its own, on the calling thread; the calls block. From
-//!    within somebody else's runtime they run on a thread of their own, and block all the same.
+//! 1. Every request runs on a private runtime, on the calling thread; the calls block. Within
+//!    another runtime they run on a separate thread, and block all the same.
 //! 2. A content is sent in one request or, above [`PART_BYTES`], in parts, a few at a time. It
-//!    appears under its name as a whole. Interrupted, it leaves parts that the service removes if
-//!    the bucket has a rule for that ("abort incomplete multipart uploads").
-//! 3. A small object is sent on the condition that there is none (`PutMode::Create`), so of two
-//!    writers one is told that the name is taken.
-//! 4. Who writes puts an object into the folder `leases` first and then looks who else has one
-//!    there. Both see each other, or the later one sees the earlier one; whose purposes do not go
-//!    together take theirs back. It is renewed during long work. One that was not renewed for
-//!    [`LEASE`] is of a writer that died, and whoever finds it in the way removes it. Ages are told
-//!    by the service's clock alone.
+//!    appears under its name as a whole. An interrupted upload leaves parts that the service
+//!    removes if the bucket has a rule for that ("abort incomplete multipart uploads").
+//! 3. A small object is sent on the condition that there is none (`PutMode::Create`), so one of two
+//!    concurrent writers learns that the name is taken.
+//! 4. A writer first puts an object into the folder `leases` and then lists the others there. Both
+//!    writers see each other, or the later one sees the earlier one; writers whose purposes
+//!    conflict remove theirs. A lease is renewed during long work. One that was not renewed for
+//!    [`LEASE`] is of a dead writer, and any writer that it blocks removes it. Ages are computed
+//!    from the service's clock alone.
 //!
 //! A writer that sleeps for longer than [`LEASE`] and then wakes up finds its lease gone and stops.
-//! It asks before and after everything that matters, and not while a single request is under way.
+//! It checks before and after each important step, but not during a single request.
 
 use std::io::{self, Cursor, ErrorKind, Read};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,19 +33,19 @@ use crate::error::{Error, Result};
 use crate::format::LEASES;
 use crate::target::{Hold, Purpose, Target};
 
-/// Bytes of a part of a large content, and of a piece that is read back at a time. S3 takes 5 MiB
+/// Bytes of a part of a large content, and of a chunk that is read back at a time. S3 allows 5 MiB
 /// to 5 GiB.
 const PART_BYTES: u64 = 8 << 20;
-/// Parts of one content that S3 takes at most.
+/// The maximum number of parts of one content on S3.
 const MOST_PARTS: u64 = 10_000;
-/// Parts that are on their way at a time.
-const PARTS_AT_ONCE: usize = 4;
-/// How long the lease of a writer lasts that does not renew it.
+/// Parts in flight at a time.
+const PARTS_IN_FLIGHT: usize = 4;
+/// How long a lease is valid without renewal.
 const LEASE: Duration = Duration::from_secs(60 * 60);
-/// After this long a lease is renewed.
+/// The interval at which a lease is renewed.
 const RENEWAL: Duration = Duration::from_secs(5 * 60);
 
-/// An object store that holds a repository, or is to hold one.
+/// An object store that holds, or will hold, a repository.
 #[derive(Debug)]
 pub struct Objects {
     connection: Arc<Connection>,
@@ -56,23 +56,23 @@ struct Connection {
     store: Arc<dyn ObjectStore>,
     prefix: Path,
     place: String,
-    /// After this long without renewal a writer counts as dead.
+    /// A writer is considered dead after this long without renewal.
     lease: Duration,
-    /// None only while it is being dropped.
+    /// `None` only during drop.
     runtime: Option<Runtime>,
 }
 
 impl Objects {
-    /// The objects of `store` whose names begin with `prefix`; `place` is what messages call that.
+    /// The objects of `store` whose names begin with `prefix`; `place` is its name in messages.
     ///
     /// # Errors
-    /// [`Error::Location`] if `prefix` is no path of objects.
+    /// [`Error::Location`] if `prefix` is not a valid path.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, place: &str) -> Result<Self> {
         let connection = Connection::new(store, prefix, place, LEASE)?;
         Ok(Self { connection: Arc::new(connection) })
     }
 
-    /// `s3://bucket/prefix`, with what the environment says of credentials, region and endpoint.
+    /// `s3://bucket/prefix`, with credentials, region and endpoint from the environment.
     ///
     /// # Errors
     /// [`Error::Location`] if the URL or the environment cannot be used.
@@ -83,9 +83,9 @@ impl Objects {
         if bucket.is_empty() {
             return Err(wrong("write the bucket's name behind the slashes: s3://bucket/x".into()));
         }
-        // Whoever names an endpoint without encryption in so many words means it.
+        // An endpoint that is explicitly unencrypted is intended.
         let is_plain = |name| std::env::var(name).is_ok_and(|url| url.starts_with("http://"));
-        // One that the process has chosen already is as good.
+        // A provider that the process has already installed will do.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = AmazonS3Builder::from_env().with_bucket_name(bucket);
         if ["AWS_ENDPOINT", "AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3"].into_iter().any(is_plain) {
@@ -115,7 +115,7 @@ impl Connection {
         name.split('/').fold(self.prefix.clone(), Path::join)
     }
 
-    /// Runs a request to its end.
+    /// Runs a request to completion.
     fn run<T: Send>(&self, request: impl Future<Output = T> + Send) -> io::Result<T> {
         let gone = || io::Error::other("the connection is closed");
         let runtime = self.runtime.as_ref().ok_or_else(gone)?;
@@ -130,7 +130,7 @@ impl Connection {
         self.try_put(name, content, mode)?.map_err(as_io)
     }
 
-    /// As [`Self::put_small`], with the answer of the service as it is.
+    /// As [`Self::put_small`], with the service's own error.
     fn try_put(
         &self,
         name: &str,
@@ -154,7 +154,7 @@ impl Connection {
                     return Ok(());
                 }
                 let sent = self.run(async {
-                    upload.wait_for_capacity(PARTS_AT_ONCE).await?;
+                    upload.wait_for_capacity(PARTS_IN_FLIGHT).await?;
                     upload.write(&buffer[..filled]);
                     Ok(())
                 })?;
@@ -164,7 +164,7 @@ impl Connection {
         match send() {
             Ok(()) => self.run(upload.finish())?.map(drop).map_err(as_io),
             Err(error) => {
-                // What cannot be taken back is the service's to remove.
+                // If the abort fails, the service removes the parts.
                 let _ = self.run(upload.abort());
                 Err(error)
             }
@@ -187,7 +187,7 @@ impl Connection {
 
 impl Drop for Connection {
     fn drop(&mut self) {
-        // Waiting for it would panic within somebody else's runtime.
+        // Waiting for it would panic within another runtime.
         if let Some(runtime) = self.runtime.take() {
             runtime.shutdown_background();
         }
@@ -206,7 +206,7 @@ fn fill(content: &mut dyn Read, buffer: &mut [u8]) -> io::Result<usize> {
     Ok(filled)
 }
 
-/// The error as the other targets tell it.
+/// Converts an error to the kinds that all targets use.
 fn as_io(error: object_store::Error) -> io::Error {
     use object_store::Error as Refused;
     let kind = match &error {
@@ -229,7 +229,7 @@ impl Target for Objects {
         let Connection { store, prefix, .. } = &*self.connection;
         let found = self.connection.run(store.list_with_delimiter(Some(prefix)))?;
         let found = found.map_err(as_io)?;
-        // Whoever begins the same repository at this moment has its lease there.
+        // A concurrent creator of the same repository has its lease there.
         let is_lease = |folder: &Path| folder.filename() == Some(LEASES);
         Ok(found.objects.is_empty() && found.common_prefixes.iter().all(is_lease))
     }
@@ -255,7 +255,7 @@ impl Target for Objects {
     }
 
     fn settle(&self) -> io::Result<()> {
-        // What a service has acknowledged is as durable as it gets.
+        // Objects are durable when the service acknowledges them.
         Ok(())
     }
 
@@ -278,12 +278,12 @@ impl Target for Objects {
     }
 }
 
-/// An object that is fetched piece by piece.
+/// An object that is fetched in chunks.
 struct Object<'a> {
     connection: &'a Connection,
     path: Path,
     bytes: u64,
-    /// Where the bytes lie that come after the piece.
+    /// The offset of the first byte after the chunk.
     offset: u64,
     piece: Cursor<Vec<u8>>,
 }
@@ -305,13 +305,13 @@ impl Read for Object<'_> {
     }
 }
 
-/// The right to write, as long as its object is there.
+/// The right to write, valid while its object exists.
 #[derive(Debug)]
 struct Lease {
     connection: Arc<Connection>,
     name: String,
     renewed: Mutex<Renewed>,
-    /// Whether it was found to be lost; there is nothing to give back then.
+    /// Whether it was found to be lost; there is nothing to release then.
     is_lost: AtomicBool,
 }
 
@@ -319,15 +319,15 @@ struct Lease {
 #[derive(Debug)]
 struct Renewed {
     at: Instant,
-    /// What it is replaced on condition of, so that one that was taken away stays away. None if the
-    /// service cannot do that.
+    /// The version on which the next update is conditional, so that a removed lease is not
+    /// recreated. `None` if the service does not support that.
     version: Option<UpdateVersion>,
-    /// Whether it was ever replaced without that condition: nobody knows then whether it was taken
-    /// away in between.
+    /// Whether it was ever updated without that condition, so that a removal in between would be
+    /// unnoticed.
     is_doubtful: bool,
 }
 
-/// What a lease is called that is taken for `purpose`.
+/// The name of a lease for `purpose`.
 fn word(purpose: Purpose) -> &'static str {
     match purpose {
         Purpose::Add => "add",
@@ -346,12 +346,12 @@ impl Lease {
             renewed: Mutex::new(Renewed { at: Instant::now(), version, is_doubtful: false }),
             is_lost: AtomicBool::new(false),
         };
-        lease.refuse_others(purpose)?;
+        lease.check_conflicts(purpose)?;
         Ok(lease)
     }
 
-    /// Removes the leases of the dead; an error if one of the living is in the way.
-    fn refuse_others(&self, purpose: Purpose) -> io::Result<()> {
+    /// Removes expired leases; an error if a valid one conflicts.
+    fn check_conflicts(&self, purpose: Purpose) -> io::Result<()> {
         let path = self.connection.path(&self.name);
         let all = self.connection.list(LEASES)?;
         let own = all.iter().find(|lease| lease.location == path);
@@ -381,7 +381,7 @@ impl Lease {
 }
 
 impl Lease {
-    /// Writes it again, if it is as we left it. The process may have slept since we looked.
+    /// Writes it again, if it is unchanged. The process may have slept since the last check.
     fn renew(&self, renewed: &mut Renewed) -> io::Result<()> {
         use object_store::Error as Refused;
         if let Some(version) = renewed.version.clone() {
@@ -441,7 +441,7 @@ impl Hold for Lease {
 impl Drop for Lease {
     fn drop(&mut self) {
         if !self.is_lost.load(Ordering::Relaxed) {
-            // One that stays is in the way until it ends.
+            // If this fails, the lease blocks others until it expires.
             let _ = self.connection.delete(&self.connection.path(&self.name));
         }
     }
@@ -458,9 +458,9 @@ mod tests {
         Arc::new(Connection::new(store, "a/b", "memory", lease).unwrap())
     }
 
-    /// Leases that end at once stand for writers that died long ago.
+    /// Leases that expire at once represent writers that died long ago.
     #[test]
-    fn the_dead_are_in_nobodys_way_and_find_out() {
+    fn expired_leases_are_removed_and_their_owners_notice() {
         let store = Arc::new(InMemory::new());
         let (living, dead) = (connection(&store, LEASE), connection(&store, Duration::ZERO));
         for (first, second) in [
@@ -486,7 +486,7 @@ mod tests {
     }
 
     #[test]
-    fn several_may_add_at_once() {
+    fn several_writers_may_add() {
         let store = Arc::new(InMemory::new());
         let connection = connection(&store, LEASE);
         let first = Lease::take(&connection, Purpose::Add).unwrap();
@@ -514,9 +514,9 @@ mod tests {
         assert!(lease.is_sure());
     }
 
-    /// The process sleeps between looking at its lease and writing it.
+    /// The process sleeps between checking its lease and writing it.
     #[test]
-    fn a_lease_that_was_taken_away_is_not_raised_from_the_dead() {
+    fn a_removed_lease_is_not_recreated() {
         let store = Arc::new(InMemory::new());
         let lease = Lease::take(&connection(&store, LEASE), Purpose::Add).unwrap();
         lease.connection.delete(&lease.connection.path(&lease.name)).unwrap();
@@ -537,7 +537,7 @@ mod tests {
         }
     }
 
-    /// Whatever the environment says besides: it is read, and nobody connected to.
+    /// Independent of the environment's other settings: they are read, but nothing is connected to.
     #[test]
     fn a_connection_finds_what_encrypts_it() {
         Objects::s3("s3://bucket/stores").unwrap();

@@ -1,21 +1,21 @@
-//! How far a call has got, for whoever waits for it.
+//! Progress reports.
 
-/// Is told how far a call has got, and may stop it. `()` listens to nothing and stops nothing.
+/// Receives the progress of a call, and may cancel it. `()` ignores progress and never cancels.
 pub trait Progress {
-    /// A step begins, which will go through `bytes` bytes.
+    /// A step of `bytes` bytes begins.
     fn begin(&self, what: &str, bytes: u64) {
         let _ = (what, bytes);
     }
 
-    /// So many more bytes of the step are done.
+    /// `bytes` more bytes of the step are done.
     fn advance(&self, bytes: u64) {
         let _ = bytes;
     }
 
-    /// The step is over.
+    /// The step has ended.
     fn end(&self) {}
 
-    /// Whether to give up: the call cleans up after itself and fails with
+    /// Whether to cancel: the call then cleans up and fails with
     /// [`Error::Cancelled`](crate::Error::Cancelled).
     fn is_cancelled(&self) -> bool {
         false
@@ -24,7 +24,7 @@ pub trait Progress {
 
 impl Progress for () {}
 
-/// A step that has begun and ends when this is dropped, however that comes about.
+/// A step in progress, which ends when this is dropped.
 pub(crate) struct Step<'a>(&'a dyn Progress);
 
 impl<'a> Step<'a> {

@@ -1,4 +1,4 @@
-//! A repository: what it is, what it holds, and how its parts are read.
+//! Repositories: their marker, their contents, and how these are read.
 
 use std::collections::{BTreeSet, HashSet};
 use std::fmt;
@@ -27,9 +27,9 @@ pub struct Repository {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Listed {
-    /// Its id.
+    /// Its ID.
     pub id: u64,
-    /// What its manifest says, or what is wrong with it.
+    /// Its manifest, or the damage to it.
     pub backup: Result<Backup, Damage>,
 }
 
@@ -57,10 +57,10 @@ impl Repository {
         Err(Error::NotARepository { place: repository.target.place(), what })
     }
 
-    /// The repository in `target`, which is begun if nothing lies there yet.
+    /// The repository in `target`, which is created if the target is empty.
     ///
     /// # Errors
-    /// [`Error::NotARepository`] if other things lie there.
+    /// [`Error::NotARepository`] if it contains anything else.
     pub fn open_or_create(target: Arc<dyn Target>) -> Result<Self> {
         let repository = Self { target };
         if repository.check_marker()? {
@@ -77,13 +77,13 @@ impl Repository {
         repository.target.settle().map_err(failed)?;
         let marker = Marker { format: FORMAT.into(), version: VERSION };
         let text = serde_json::to_string(&marker).expect("a text and a number") + "\n";
-        // Whoever was faster began the same repository.
+        // A concurrent creator writes the same marker.
         repository.target.put_new(MARKER, text.as_bytes()).map_err(failed)?;
         repository.check_marker()?;
         Ok(repository)
     }
 
-    /// Whether the marker is there, and says what it should.
+    /// Whether the marker exists and is valid.
     fn check_marker(&self) -> Result<bool> {
         let Some(bytes) = self.read(MARKER, MARKER_LIMIT)? else { return Ok(false) };
         let file = self.file(MARKER);
@@ -108,7 +108,7 @@ impl Repository {
             match self.backup(id) {
                 Ok(backup) => all.push(Listed { id, backup: Ok(backup) }),
                 Err(Error::Damaged(damage)) => all.push(Listed { id, backup: Err(damage) }),
-                // Deleted since we looked.
+                // Deleted since it was listed.
                 Err(Error::NoSuchBackup { .. }) => {}
                 Err(error) => return Err(error),
             }
@@ -116,13 +116,13 @@ impl Repository {
         Ok(all)
     }
 
-    /// The id of the newest backup of `store` (16 hexadecimal digits), or, without one, of the
-    /// only store that has backups here. One whose manifest is unreadable may be of any store, and
+    /// The ID of the newest backup of `store` (16 hexadecimal digits), or, without one, of the only
+    /// store with backups here. A backup with an unreadable manifest may be of any store, and
     /// counts.
     ///
     /// # Errors
-    /// [`Error::SeveralStores`] if no store is named and backups of several are here: nobody wants
-    /// another store's data by accident.
+    /// [`Error::SeveralStores`] if no store is named and there are backups of several, so that
+    /// another store's data is never restored by accident.
     pub fn latest(&self, store: Option<&str>) -> Result<Option<u64>> {
         let mut stores = BTreeSet::new();
         let mut latest = None;
@@ -143,10 +143,10 @@ impl Repository {
         Ok(latest)
     }
 
-    /// What backup `id` is made of.
+    /// The manifest of backup `id`.
     ///
     /// # Errors
-    /// [`Error::NoSuchBackup`]; [`Error::Damaged`] if its manifest is not as it was written.
+    /// [`Error::NoSuchBackup`]; [`Error::Damaged`] if its manifest is corrupt.
     pub fn backup(&self, id: u64) -> Result<Backup> {
         let name = manifest_name(id);
         let Some(bytes) = self.read(&name, MANIFEST_LIMIT)? else {
@@ -159,7 +159,7 @@ impl Repository {
         })
     }
 
-    /// The ids of all backups, ascending.
+    /// The IDs of all backups, ascending.
     pub(crate) fn ids(&self) -> Result<Vec<u64>> {
         let entries = self.list_folder(BACKUPS)?;
         let ids = entries.into_iter().filter_map(|(name, _)| parse_manifest_name(&name));
@@ -168,7 +168,7 @@ impl Repository {
         Ok(ids)
     }
 
-    /// The contents that are there with the length that they should have.
+    /// The stored contents whose length is correct.
     pub(crate) fn blobs(&self) -> Result<HashSet<Blob>> {
         let entries = self.list_folder(BLOBS)?.into_iter();
         let parse =
@@ -181,7 +181,7 @@ impl Repository {
         self.target.list(folder).map_err(failed)
     }
 
-    /// Takes the right to write.
+    /// Acquires the right to write.
     pub(crate) fn lock(&self, purpose: Purpose) -> Result<Box<dyn Hold>> {
         self.target.lock(purpose).map_err(|source| match source.kind() {
             io::ErrorKind::WouldBlock => {
@@ -206,7 +206,7 @@ impl Repository {
         self.target.delete(name).map_err(failed)
     }
 
-    /// A small object, if it is there.
+    /// A small object, if it exists.
     fn read(&self, name: &str, limit: u64) -> Result<Option<Vec<u8>>> {
         let failed = |source| Error::target(self.file(name), "reading", source);
         let (content, length) = match self.target.get(name) {

@@ -1,15 +1,15 @@
-//! Making a store of a backup.
+//! Restores a backup as a new store.
 //!
-//! 1. The directory must be new or empty, or hold what a restore left that was cut short, which is
-//!    removed: a folder `.restoring` and no `CURRENT`, and nothing else but files of a store. Its
-//!    `LOCK` is held from the beginning to the end.
-//! 2. Every content is hashed while it is written to `.restoring`, and every file synced.
+//! 1. The directory must be new or empty, or hold the leftovers of an interrupted restore, which
+//!    are removed: a folder `.restoring`, no `CURRENT`, and nothing else but files of a store. Its
+//!    `LOCK` is held throughout.
+//! 2. Every content is hashed while it is written to `.restoring`, and every file is synced.
 //! 3. Every file is read back and compared with its hash, and the store in `.restoring` is opened
-//!    read-only and verified as a store.
+//!    read-only and verified.
 //! 4. The files are moved to the directory; `CURRENT` is moved last, when all others are durable
-//!    under their names. So there is a store in the directory only once all of it was verified.
-//! 5. What was made is taken back if anything fails. Damage is no failure for who asks to keep it:
-//!    what is left of the backup is put in place, and the damage is reported.
+//!    under their names. So the directory becomes a store only after all of it was verified.
+//! 5. On any failure the files are removed. Damage is not a failure for a caller that keeps it: the
+//!    intact part of the backup is put in place, and the damage is reported.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -29,30 +29,29 @@ use crate::scratch::{failed, is_plain};
 
 /// The file that makes a directory a store.
 const LAST: &str = "CURRENT";
-/// The folder within the directory in which everything is made.
+/// The folder within the directory in which the store is built.
 pub(crate) const RESTORING: &str = ".restoring";
 
-/// What [`Repository::restore`] did.
+/// The result of [`Repository::restore`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Restored {
     /// The backup.
     pub backup: Backup,
-    /// What verifying the store found in order; `None` if there is damage.
+    /// The report of the store's verification; `None` if there is damage.
     pub verified: Option<VerifyReport>,
-    /// What is not as it was backed up: nothing, unless
-    /// [`Repository::restore_damaged`] was asked to keep it.
+    /// All damage: none, except from [`Repository::restore_damaged`].
     pub damages: Vec<Damage>,
 }
 
 impl Repository {
-    /// Makes `dir`, which must be new or empty, a store that holds what backup `id` holds. It has
-    /// an id of its own. What an earlier restore left that was cut short is removed first.
+    /// Restores backup `id` into `dir`, which must be new or empty. The new store has its own ID.
+    /// The leftovers of an interrupted restore are removed first.
     ///
     /// # Errors
-    /// [`Error::Damaged`] names what is damaged or missing; [`Error::NoSuchBackup`];
+    /// [`Error::Damaged`] names what is corrupt or missing; [`Error::NoSuchBackup`];
     /// [`Error::NotEmpty`]; [`Error::Store`] if the store does not verify; [`Error::Busy`] if
-    /// somebody else is restoring there. Whatever the error, nothing stays in `dir`.
+    /// another restore is running there. After any error, nothing is left in `dir`.
     pub fn restore(
         &self,
         id: u64,
@@ -73,13 +72,12 @@ impl Repository {
         Run { repository: self, vfs, progress, keeps_damage: false }.restore(id, dir.as_ref())
     }
 
-    /// As [`Repository::restore_on`], for a backup of which no whole one is to be had: what is
-    /// damaged is kept as it is, what is missing is kept as an empty file, and
-    /// [`Restored::damages`] names it all. What such a store still gives is right; the rest of it
-    /// is an error when it is read.
+    /// As [`Repository::restore_on`], for a backup without an intact copy: corrupt files are kept
+    /// as they are, missing ones as empty files, and [`Restored::damages`] names them all. Every
+    /// answer of such a store is correct; reads of the damaged part are errors.
     ///
     /// # Errors
-    /// As [`Repository::restore`], but for damage to contents.
+    /// As [`Repository::restore`], except for damage to contents.
     pub fn restore_damaged(
         &self,
         vfs: Arc<dyn Vfs>,
@@ -90,7 +88,7 @@ impl Repository {
         Run { repository: self, vfs, progress, keeps_damage: true }.restore(id, dir.as_ref())
     }
 
-    /// Damage to what backup `id` needs, unless the backup was deleted meanwhile.
+    /// Reports damage to a content that backup `id` needs, unless the backup was deleted meanwhile.
     fn needed(&self, id: u64, path: &str, damage: Damage) -> Error {
         if let Err(gone @ Error::NoSuchBackup { .. }) = self.backup(id) {
             return gone;
@@ -100,7 +98,7 @@ impl Repository {
     }
 }
 
-/// A restore under way.
+/// A restore in progress.
 struct Run<'a> {
     repository: &'a Repository,
     vfs: Arc<dyn Vfs>,
@@ -134,7 +132,7 @@ impl Run<'_> {
         Ok(Restored { backup, verified, damages })
     }
 
-    /// Notes damage if that is to be kept.
+    /// Records damage if the caller keeps it.
     fn admit<T>(
         &self,
         outcome: Result<T>,
@@ -172,7 +170,7 @@ impl Run<'_> {
         })
     }
 
-    /// Whether the file system gives back what was written.
+    /// Checks that the file system returns the bytes that were written.
     fn read_back(&self, unfinished: &Unfinished, file: &BackupFile) -> Result<()> {
         let path = unfinished.folder.join(&file.path);
         let opened = unfinished.vfs.open(&path, Access::Buffered);
@@ -194,12 +192,11 @@ impl Run<'_> {
     }
 }
 
-/// A directory being filled, which is emptied again if this is dropped before
-/// [`Self::put_in_place`].
+/// A directory being filled. It is emptied again if this is dropped before [`Self::put_in_place`].
 struct Unfinished {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
-    /// Where files are made.
+    /// The folder in which files are written.
     folder: PathBuf,
     is_new: bool,
     /// Whether the store is in place.
@@ -214,7 +211,7 @@ impl Unfinished {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => false,
             Err(source) => return Err(failed(dir, "creating", source)),
         };
-        // Nothing is put among somebody else's files, not even a lock.
+        // Nothing is created among foreign files, not even a lock.
         check_vacant(&*vfs, dir)?;
         let path = dir.join(LOCK);
         let lock = vfs.lock(&path).map_err(|source| match source.kind() {
@@ -230,7 +227,7 @@ impl Unfinished {
         claimed.remove_all().map_err(|source| failed(&claimed.dir, "emptying", source))?;
         let created = claimed.vfs.create_dir(&claimed.folder);
         created.map_err(|source| failed(&claimed.folder, "creating", source))?;
-        // A restore that was cut short is known by that folder, so it is there before all else.
+        // This folder identifies an interrupted restore, so it is created first.
         claimed.sync(&claimed.dir)?;
         let above = claimed.dir.parent().filter(|above| !above.as_os_str().is_empty());
         claimed.sync(above.unwrap_or(Path::new(".")))?;
@@ -241,7 +238,7 @@ impl Unfinished {
         self.vfs.sync_dir(dir).map_err(|source| failed(dir, "making durable", source))
     }
 
-    /// Where a file will be found that lies in the folder now.
+    /// The final path of a file in the folder.
     fn final_path(&self, path: &Path) -> String {
         let moved = path.strip_prefix(&self.folder).map(|name| self.dir.join(name));
         moved.as_deref().unwrap_or(path).display().to_string()
@@ -252,7 +249,7 @@ impl Unfinished {
         Ok(Db::open_read_only(&self.folder, options)?.verify()?)
     }
 
-    /// Moves the files to where they belong, `CURRENT` last.
+    /// Moves the files to the directory, `CURRENT` last.
     fn put_in_place(mut self, files: &[BackupFile]) -> Result<()> {
         let (last, others): (Vec<_>, Vec<_>) = files.iter().partition(|file| file.path == LAST);
         for files in [others, last] {
@@ -264,13 +261,13 @@ impl Unfinished {
             self.sync(&self.dir)?;
         }
         self.is_done = true;
-        // Empty now; if it stays it does no harm.
+        // Empty now; harmless if it stays.
         let _ = self.vfs.remove_dir(&self.folder);
         Ok(())
     }
 
-    /// Removes everything but the lock: `CURRENT` first, the folder last, so that what is left if
-    /// this is cut short is no store, and known for what it is.
+    /// Removes everything but the lock: `CURRENT` first and the folder last, so that an
+    /// interruption leaves no store, and leftovers that are recognized.
     fn remove_all(&self) -> io::Result<()> {
         let current = self.dir.join(LAST);
         match self.vfs.remove(&current) {
@@ -298,7 +295,7 @@ impl Drop for Unfinished {
         if self.is_done {
             return;
         }
-        // The error that led here is the one worth telling; what stays, the next restore removes.
+        // The original error is the one to report; the next restore removes the leftovers.
         if self.remove_all().is_ok() {
             let _ = self.vfs.remove(&self.dir.join(LOCK));
             if self.is_new {
@@ -309,10 +306,10 @@ impl Drop for Unfinished {
     }
 }
 
-/// Whether nothing lies in `dir` but what a restore left that was cut short.
+/// Checks that `dir` is empty, except for the leftovers of an interrupted restore.
 ///
 /// # Errors
-/// [`Error::NotEmpty`] if something does.
+/// [`Error::NotEmpty`] if it is not.
 fn check_vacant(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let list = |dir: &Path| vfs.list(dir).map_err(|source| failed(dir, "listing", source));
     let entries = list(dir)?;

@@ -1,13 +1,13 @@
-//! The state of a store that a backup is made of, held still while it is copied.
+//! The checkpoint of a store that a backup copies.
 //!
-//! A checkpoint in a directory of its own *inside* the store's directory: on the same file system
-//! wherever that is mounted, so that its tables are hard links, and hidden, so that the store never
-//! takes it for its own.
+//! It is a directory *inside* the store's directory: on the same file system wherever that is
+//! mounted, so that its tables are hard links, and with a hidden name, so that the store ignores
+//! it.
 //!
-//! 1. Whoever makes one holds the store open, so nobody else in the world makes one of that store
-//!    but other threads of this process. Those wait for each other until the checkpoint is locked.
-//! 2. A directory of that name that nobody has locked was left by a process that died. It is
-//!    removed, file by file, and only if it holds nothing but files of a store.
+//! 1. A backup has the store open, so only other threads of this process can create a checkpoint of
+//!    it at the same time. They wait for each other until the checkpoint is locked.
+//! 2. A directory of such a name that is not locked was left by a process that died. It is removed,
+//!    file by file, and only if it holds nothing but files of a store.
 //! 3. It is removed when the backup is done or has failed.
 
 use std::collections::HashMap;
@@ -22,10 +22,10 @@ use trommel::{Corruption, Db, Options};
 use crate::error::{Error, Result};
 use crate::format::{LOCK, is_store_file};
 
-/// What the names of such directories begin with. 16 hexadecimal digits follow.
+/// The prefix of the names of such directories. 16 hexadecimal digits follow.
 pub(crate) const PREFIX: &str = ".backup-";
 
-/// Held from the moment a checkpoint's directory exists until it is locked.
+/// Held from the creation of a checkpoint's directory until it is locked.
 static MAKING: Mutex<()> = Mutex::new(());
 
 /// A checkpoint that is removed when this is dropped.
@@ -41,8 +41,8 @@ impl Checkpoint {
     pub(crate) fn take(db: &Db) -> Result<Self> {
         let _one_at_a_time = MAKING.lock().unwrap_or_else(PoisonError::into_inner);
         let vfs = Arc::clone(db.vfs());
-        // The store knows where it was opened; a checkpoint's path goes by where the process is
-        // now.
+        // The store's path is resolved as of its open; a checkpoint's path is relative to the
+        // current directory.
         let real = vfs.real_path(db.dir());
         let store = real.map_err(|source| failed(db.dir(), "looking for", source))?;
         remove_leftovers(&*vfs, &store);
@@ -67,16 +67,17 @@ impl Checkpoint {
         Ok(files)
     }
 
-    /// The random number that a table of this name was given when it was written.
+    /// The random ID that a table of this name got when it was written.
     pub(crate) fn table_id(&self, name: &str) -> Option<u64> {
         self.table_ids.get(name).copied()
     }
 
-    /// Reads and checks every byte of a table or a filter sidecar; anything else was written just
-    /// now, and is not looked at.
+    /// Reads and verifies every byte of a table or a filter sidecar; other files were just written,
+    /// and are not checked.
     ///
     /// # Errors
-    /// What is wrong with it, of the table in the store: the checkpoint is gone when that is read.
+    /// Corruption, with the path of the table in the store, as the checkpoint is deleted when the
+    /// error is read.
     pub(crate) fn check_file(&self, name: &str) -> Result<()> {
         let path = self.path(name);
         let check = || -> trommel::Result<()> {
@@ -112,18 +113,18 @@ impl Checkpoint {
 
 impl Drop for Checkpoint {
     fn drop(&mut self) {
-        // What stays is removed by the next backup.
+        // The next backup removes leftovers.
         let _ = remove(&*self.vfs, &self.dir);
         self.lock = None;
     }
 }
 
-/// An error at a file of the store.
+/// An error on a file of the store.
 pub(crate) fn failed(path: &Path, doing: &'static str, source: io::Error) -> Error {
     Error::target(path.display().to_string(), doing, source)
 }
 
-/// A number that no other checkpoint has.
+/// A random number, unique to a checkpoint.
 pub(crate) fn number() -> u64 {
     use std::hash::{BuildHasher as _, RandomState};
     RandomState::new().hash_one(std::process::id())
@@ -135,20 +136,20 @@ fn is_ours(entry: &DirEntry) -> bool {
         digits.len() == 16
             && digits.bytes().all(|c| c.is_ascii_digit() || (b'a'..=b'f').contains(&c))
     };
-    // A symbolic link of such a name is not followed: it is somebody's trap or mistake.
+    // A symbolic link of such a name is not followed: it may be an attack.
     entry.is_dir && digits.is_some_and(is_number)
 }
 
-/// Removes what backups of the store left that died.
+/// Removes leftovers of dead backups of the store.
 fn remove_leftovers(vfs: &dyn Vfs, store: &Path) {
     for entry in vfs.list(store).unwrap_or_default().iter().filter(|entry| is_ours(entry)) {
         let dir = store.join(&entry.name);
-        // Not even a lock file is put among somebody else's files.
+        // Not even a lock file is created among foreign files.
         if !is_removable(vfs, &dir) {
             continue;
         }
         if let Ok(_lock) = vfs.lock(&dir.join(LOCK)) {
-            // What cannot be removed costs space and does no other harm.
+            // Leftovers that cannot be removed only cost space.
             let _ = remove(vfs, &dir);
         }
     }

@@ -1,6 +1,6 @@
-//! Reading every byte back.
+//! Reads every byte back.
 //!
-//! Nothing is locked: what is deleted meanwhile is left out, and no damage.
+//! Takes no lock: backups deleted meanwhile are skipped, and are not damage.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -12,28 +12,28 @@ use crate::manifest::Backup;
 use crate::progress::{Progress, Step};
 use crate::repository::{Repository, is_absent};
 
-/// What [`Repository::verify`] read and found.
+/// The result of [`Repository::verify`].
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct Verified {
     /// Backups whose manifests were read.
     pub backups: u64,
-    /// Contents read, each once, however many backups need it.
+    /// Contents read, each once even if several backups need it.
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// Everything that is not as it was written, in no order that matters.
+    /// All damage found, in no particular order.
     pub damages: Vec<Damage>,
-    /// The backups that are whole, ascending.
+    /// The IDs of intact backups, ascending.
     pub whole: Vec<u64>,
 }
 
 impl Repository {
     /// Reads every content that backup `id` (or any backup) needs, and compares its length and its
-    /// hash with what the manifest says. Damage is part of the answer, all of it, and no error.
+    /// hash with the manifest. Damage is not an error: the result lists all of it.
     ///
     /// # Errors
-    /// [`Error::NoSuchBackup`]; [`Error::Target`] if something cannot be read at all.
+    /// [`Error::NoSuchBackup`]; [`Error::Target`] if the repository cannot be read at all.
     pub fn verify(&self, id: Option<u64>, progress: &dyn Progress) -> Result<Verified> {
         let mut done = Verified::default();
         let mut backups = Vec::new();
@@ -72,7 +72,7 @@ impl Repository {
             Err(Error::Damaged(Damage { file, what })) => {
                 let mut users = Vec::new();
                 for &(id, path) in needed_by {
-                    // A backup that was deleted meanwhile needs nothing.
+                    // A backup that was deleted meanwhile needs no contents.
                     if !matches!(self.backup(id), Err(Error::NoSuchBackup { .. })) {
                         users.push(format!("backup {id} needs it as {path}"));
                         done.whole.retain(|whole| *whole != id);
@@ -88,11 +88,11 @@ impl Repository {
         Ok(())
     }
 
-    /// Reads a content to its end, handing what is read to `sink`.
+    /// Reads a content to its end and passes the bytes to `sink`.
     ///
     /// # Errors
-    /// [`Error::Damaged`] if it is missing, or not what its name says; what was handed out then
-    /// means nothing.
+    /// [`Error::Damaged`] if it is missing, or does not match its name; the bytes passed to `sink`
+    /// are then invalid.
     pub(crate) fn read_blob(
         &self,
         blob: Blob,
@@ -127,7 +127,7 @@ impl Repository {
     }
 }
 
-/// Which side of a copy failed.
+/// The side of a copy that failed.
 enum Failed {
     Read(io::Error),
     Sink(Error),
@@ -139,7 +139,7 @@ impl From<io::Error> for Failed {
     }
 }
 
-/// The contents that some of these backups need, with who needs them as which file.
+/// The contents that these backups need, with the backups and file names that need them.
 fn needed_by(backups: &[Backup]) -> BTreeMap<Blob, Vec<(u64, &str)>> {
     let mut needed: BTreeMap<Blob, Vec<(u64, &str)>> = BTreeMap::new();
     for backup in backups {

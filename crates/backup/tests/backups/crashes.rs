@@ -1,7 +1,7 @@
-//! The power is cut, and calls to the disk fail.
+//! Power cuts and failing disk calls.
 //!
-//! After every crash: each backup that is listed is whole, those that were reported done are
-//! listed, and a new one can be made.
+//! After every crash: each listed backup is intact, those that were reported done are listed, and a
+//! new one can be created.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,13 +22,13 @@ fn disk() -> SimDisk {
     disk
 }
 
-/// What a backup holds, by its id less one.
+/// The entries of each backup, by its ID less one.
 struct History {
     disk: SimDisk,
     states: Vec<Entries>,
 }
 
-/// Backups are made and deleted; every return is marked. Mark `n` says that backup `n` is done,
+/// Creates and deletes backups, and marks every return. Mark `n` means that backup `n` is done,
 /// mark `100 + n` that the deletion of backup `n` began.
 fn history() -> History {
     let disk = disk();
@@ -56,7 +56,7 @@ fn history() -> History {
     History { disk, states }
 }
 
-/// Asserts that all is as it must be on `image`, and goes on working there.
+/// Asserts the guarantees on `image`, and continues to work there.
 fn check(image: &Image, marks: &[u64], states: &[Entries]) {
     let disk = image.disk();
     let ids: Vec<u64> = match Repository::open(target(&disk)) {
@@ -87,7 +87,7 @@ fn check(image: &Image, marks: &[u64], states: &[Entries]) {
     write(&db, 99, 10);
     let created = repository.create(&db, &()).unwrap();
     repository.purge(1, &()).unwrap();
-    // What was reported done is durable, whatever the crash left half done before it.
+    // Reported work is durable, whatever unfinished work the crash left before it.
     let after = disk.crash(Policy::SYNCED, 0).disk();
     let repository = Repository::open(target(&after)).unwrap();
     let verified = repository.verify(Some(created.backup.id), &()).unwrap();
@@ -95,7 +95,7 @@ fn check(image: &Image, marks: &[u64], states: &[Entries]) {
 }
 
 #[test]
-fn no_crash_costs_a_backup_or_makes_half_a_one() {
+fn a_crash_leaves_complete_backups_only() {
     let History { disk, states } = history();
     let mut replay = disk.replay();
     let mut met = HashSet::new();
@@ -116,8 +116,8 @@ fn no_crash_costs_a_backup_or_makes_half_a_one() {
     assert!(met.len() > 300, "only {} images", met.len());
 }
 
-/// Each call to the repository's disk fails once, in each way: the backup says so or is durable,
-/// and the next one, from a new start, is.
+/// Each call to the repository's disk fails once, in each way: the backup returns an error or is
+/// durable, and the next one, after a restart, is.
 #[test]
 fn a_failing_disk_costs_no_backup() {
     let kinds = [

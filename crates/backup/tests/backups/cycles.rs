@@ -1,4 +1,4 @@
-//! Backups made, listed, verified, restored and deleted.
+//! Backups are created, listed, verified, restored and deleted.
 
 use std::collections::BTreeSet;
 use std::io::{self, Read};
@@ -12,17 +12,17 @@ use trommel_backup::{Directory, Error, Hold, Progress, Purpose, Repository, Targ
 use crate::stores::{entries, entries_in, names, new_store, open, options, write};
 use crate::targets::each;
 
-/// A place that counts what it is given, and can be told to fail.
+/// A target that counts what is stored, and can be made to fail.
 #[derive(Debug)]
 struct Counting {
     inner: Arc<dyn Target>,
     stored: AtomicU64,
     read: AtomicU64,
-    /// Manifests that somebody else writes in the moment before ours.
+    /// Manifests that another writer creates just before ours.
     overtaken: AtomicU64,
-    /// Whether the right to write gets lost before the manifest is written.
-    loses_hold: AtomicBool,
-    /// Contents deleted at the moment the manifest is written.
+    /// Whether the right to write is lost before the manifest is written.
+    loses_right: AtomicBool,
+    /// Contents deleted when the manifest is written.
     collected: Mutex<Vec<String>>,
 }
 
@@ -33,7 +33,7 @@ impl Counting {
             stored: AtomicU64::new(0),
             read: AtomicU64::new(0),
             overtaken: AtomicU64::new(0),
-            loses_hold: AtomicBool::new(false),
+            loses_right: AtomicBool::new(false),
             collected: Mutex::default(),
         })
     }
@@ -51,8 +51,8 @@ struct LosableHold {
 }
 
 impl Hold for LosableHold {
-    /// A store of one table has four files: the fifth question comes before the manifest, the
-    /// sixth one after it.
+    /// A store of one table has four files: the fifth call comes before the manifest, the sixth
+    /// after it.
     fn confirm(&self) -> io::Result<()> {
         match self.confirmed.fetch_add(1, Ordering::Relaxed) {
             5.. if self.is_lost => Err(io::Error::other("the lease is gone")),
@@ -71,7 +71,8 @@ impl Target for Counting {
     }
 
     fn lock(&self, purpose: Purpose) -> io::Result<Box<dyn Hold>> {
-        let (inner, is_lost) = (self.inner.lock(purpose)?, self.loses_hold.load(Ordering::Relaxed));
+        let (inner, is_lost) =
+            (self.inner.lock(purpose)?, self.loses_right.load(Ordering::Relaxed));
         Ok(Box::new(LosableHold { _inner: inner, is_lost, confirmed: AtomicU64::new(0) }))
     }
 
@@ -115,8 +116,8 @@ fn ids(repository: &Repository) -> Vec<u64> {
     repository.list().unwrap().iter().map(|listed| listed.id).collect()
 }
 
-/// A whole life of a repository, the place being empty at first.
-pub(crate) fn whole_life(target: Arc<dyn Target>) {
+/// The life cycle of a repository in a target that is empty at first.
+pub(crate) fn life_cycle(target: Arc<dyn Target>) {
     let counting = Counting::new(target);
     assert!(matches!(Repository::open(counting.clone()), Err(Error::NotARepository { .. })));
     let repository = Repository::open_or_create(counting.clone()).unwrap();
@@ -124,7 +125,7 @@ pub(crate) fn whole_life(target: Arc<dyn Target>) {
     let (vfs, db) = new_store();
     let mut states = Vec::new();
 
-    // Each backup stores what is new, and nothing else.
+    // Each backup stores only new contents.
     let mut tables = BTreeSet::new();
     for round in 0..3 {
         write(&db, round, 2_000);
@@ -135,7 +136,7 @@ pub(crate) fn whole_life(target: Arc<dyn Target>) {
         let new_bytes: u64 = new.iter().map(|file| file.bytes).sum();
         assert_eq!(created.backup.id, round + 1);
         assert_eq!(created.backup.parent, (round > 0).then_some(round));
-        // A table, a manifest, CURRENT; and OPTIONS, which stays as it is.
+        // A table, a manifest, CURRENT; and OPTIONS, which does not change.
         assert_eq!(created.new_files, if round == 0 { 4 } else { 3 }, "{new:?}");
         assert_eq!((created.new_files, created.new_bytes), (new.len() as u64, new_bytes));
         assert_eq!(Counting::take(&counting.stored), new_bytes);
@@ -147,7 +148,7 @@ pub(crate) fn whole_life(target: Arc<dyn Target>) {
     }
     assert_eq!(names(&*vfs, "store").iter().filter(|name| name.starts_with('.')).count(), 0);
 
-    // All of them are whole, and each content is read once.
+    // All of them are intact, and each content is read once.
     let repository = Repository::open(counting.clone()).unwrap();
     assert_eq!(ids(&repository), [1, 2, 3]);
     let verified = repository.verify(None, &()).unwrap();
@@ -166,13 +167,13 @@ pub(crate) fn whole_life(target: Arc<dyn Target>) {
         }
     }
 
-    // A restored store is another store: it is written to, and backed up like any other.
+    // A restored store is a different store: it is writable, and can be backed up like any other.
     let old = open(&vfs, "restored-1");
     write(&old, 77, 100);
     let created = repository.create(&old, &()).unwrap();
     assert_eq!((created.backup.id, created.backup.parent), (4, None));
 
-    // What is deleted takes only its own contents along.
+    // A deleted backup takes only its own contents with it.
     let deleted = repository.delete(2, &()).unwrap();
     assert_eq!((deleted.backups, deleted.files), (vec![2], 2), "its manifest and CURRENT");
     let deleted = repository.purge(1, &()).unwrap();
@@ -186,7 +187,7 @@ pub(crate) fn whole_life(target: Arc<dyn Target>) {
     assert!(entries_in(&vfs, "restored-4") == entries(&old));
 }
 
-/// Counts the contents that a place holds.
+/// Counts the contents of a target.
 trait Objects {
     fn target_objects(&self, target: &dyn Target) -> usize;
 }
@@ -198,8 +199,8 @@ impl Objects for Repository {
 }
 
 #[test]
-fn a_whole_life_everywhere() {
-    each(whole_life);
+fn the_life_cycle_on_every_target() {
+    each(life_cycle);
 }
 
 fn in_memory() -> Arc<dyn Target> {
@@ -207,7 +208,7 @@ fn in_memory() -> Arc<dyn Target> {
 }
 
 #[test]
-fn wrong_calls_are_told_what_is_wrong() {
+fn wrong_calls_are_explained() {
     let repository = Repository::open_or_create(in_memory()).unwrap();
     let (vfs, db) = new_store();
     write(&db, 1, 100);
@@ -254,7 +255,7 @@ fn purge_keeps_the_newest_of_each_store() {
 }
 
 #[test]
-fn who_is_overtaken_takes_the_next_id() {
+fn an_overtaken_writer_takes_the_next_id() {
     let counting = Counting::new(in_memory());
     let repository = Repository::open_or_create(counting.clone()).unwrap();
     let (vfs, db) = new_store();
@@ -268,16 +269,16 @@ fn who_is_overtaken_takes_the_next_id() {
 }
 
 #[test]
-fn a_backup_that_lost_its_contents_to_a_collector_is_taken_back() {
+fn a_backup_whose_contents_were_collected_is_removed() {
     let counting = Counting::new(in_memory());
     let repository = Repository::open_or_create(counting.clone()).unwrap();
     let (_, db) = new_store();
     write(&db, 1, 100);
     repository.create(&db, &()).unwrap();
     let known = counting.list("blobs").unwrap();
-    counting.loses_hold.store(true, Ordering::Relaxed);
+    counting.loses_right.store(true, Ordering::Relaxed);
 
-    // The right was lost, but nobody has used that.
+    // The right was lost, but no other writer used that.
     assert_eq!(repository.create(&db, &()).unwrap().backup.id, 2);
 
     let names = known.iter().map(|(name, _)| format!("blobs/{name}"));
@@ -287,10 +288,10 @@ fn a_backup_that_lost_its_contents_to_a_collector_is_taken_back() {
     assert_eq!(ids(&repository), [1, 2]);
 }
 
-/// Gives up after so many bytes.
-struct Impatient(AtomicU64);
+/// Cancels after this many bytes.
+struct CancelAfter(AtomicU64);
 
-impl Progress for Impatient {
+impl Progress for CancelAfter {
     fn advance(&self, bytes: u64) {
         let left = self.0.load(Ordering::Relaxed);
         self.0.store(left.saturating_sub(bytes), Ordering::Relaxed);
@@ -302,28 +303,28 @@ impl Progress for Impatient {
 }
 
 #[test]
-fn whoever_gives_up_leaves_nothing_behind() {
+fn a_cancelled_backup_leaves_nothing() {
     let repository = Repository::open_or_create(in_memory()).unwrap();
     let (vfs, db) = new_store();
     write(&db, 1, 2_000);
     write(&db, 2, 2_000);
-    let error = repository.create(&db, &Impatient(AtomicU64::new(1))).unwrap_err();
+    let error = repository.create(&db, &CancelAfter(AtomicU64::new(1))).unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error}");
     assert!(ids(&repository).is_empty());
     assert!(names(&*vfs, "store").iter().all(|name| !name.starts_with('.')));
     repository.create(&db, &()).unwrap();
     for patience in [0, 1, 100_000] {
-        let patience = Impatient(AtomicU64::new(patience));
+        let patience = CancelAfter(AtomicU64::new(patience));
         let error = repository.restore_on(vfs.clone(), 1, "restored", &patience).unwrap_err();
         assert!(matches!(error, Error::Cancelled), "{error}");
         assert!(vfs.list("restored".as_ref()).is_err(), "the directory is gone again");
     }
-    let error = repository.verify(None, &Impatient(AtomicU64::new(0))).unwrap_err();
+    let error = repository.verify(None, &CancelAfter(AtomicU64::new(0))).unwrap_err();
     assert!(matches!(error, Error::Cancelled), "{error}");
 }
 
 #[test]
-fn what_a_dead_backup_left_in_the_store_is_removed() {
+fn leftovers_of_a_dead_backup_are_removed() {
     let repository = Repository::open_or_create(in_memory()).unwrap();
     let (vfs, db) = new_store();
     write(&db, 1, 100);
@@ -380,7 +381,7 @@ fn a_backup_is_of_one_moment_while_the_store_is_written_to() {
     });
 }
 
-/// Nobody who can write to a repository or a store has a backup delete files elsewhere.
+/// A user with write access to a repository or a store cannot make a backup delete files elsewhere.
 #[test]
 fn symbolic_links_are_never_followed() {
     let scratch = tempfile::tempdir().unwrap();
@@ -410,7 +411,7 @@ fn symbolic_links_are_never_followed() {
     repository().unwrap().create(&db, &()).unwrap();
 }
 
-/// Puts a real `tmp` there, with somebody else's file and a leftover of ours.
+/// Creates a real `tmp`, with a foreign file and a leftover of ours.
 fn only_our_leftovers_go(tmp: &std::path::Path, root: &std::path::Path) {
     DiskVfs.remove(tmp).unwrap();
     std::fs::create_dir(tmp).unwrap();
@@ -421,7 +422,7 @@ fn only_our_leftovers_go(tmp: &std::path::Path, root: &std::path::Path) {
 }
 
 #[test]
-fn an_id_that_leaves_none_above_it_is_an_error() {
+fn the_largest_id_is_an_error() {
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
     let target = Arc::new(Directory::on(vfs.clone(), "repository"));
     let repository = Repository::open_or_create(target).unwrap();
@@ -436,14 +437,14 @@ fn an_id_that_leaves_none_above_it_is_an_error() {
     repository.create(&db, &()).unwrap();
 }
 
-/// Looks at what is restored when it is about to be verified.
-struct Onlooker {
+/// Inspects the restored files before they are verified.
+struct InspectVerify {
     vfs: Arc<dyn Vfs>,
     repository: Repository,
     has_looked: AtomicBool,
 }
 
-impl Progress for Onlooker {
+impl Progress for InspectVerify {
     fn begin(&self, what: &str, _: u64) {
         if what == "verifying" {
             assert_eq!(names(&*self.vfs, "restored"), [".restoring", "LOCK"], "no store yet");
@@ -461,7 +462,7 @@ fn a_restore_is_in_place_only_when_it_is_verified() {
     write(&db, 1, 100);
     repository.create(&db, &()).unwrap();
     let has_looked = AtomicBool::new(false);
-    let onlooker = Onlooker { vfs: vfs.clone(), repository: repository.clone(), has_looked };
+    let onlooker = InspectVerify { vfs: vfs.clone(), repository: repository.clone(), has_looked };
     repository.restore_on(vfs.clone(), 1, "restored", &onlooker).unwrap();
     assert!(onlooker.has_looked.load(Ordering::Relaxed));
     assert!(!names(&*vfs, "restored").iter().any(|name| name.starts_with('.')));
@@ -469,7 +470,7 @@ fn a_restore_is_in_place_only_when_it_is_verified() {
 }
 
 #[test]
-fn only_what_a_restore_left_is_removed() {
+fn only_leftovers_of_a_restore_are_removed() {
     let repository = Repository::open_or_create(in_memory()).unwrap();
     let (vfs, db) = new_store();
     write(&db, 1, 100);

@@ -1,4 +1,4 @@
-//! Damage to a repository: always found, always named, never restored.
+//! Damage to a repository is always found and named, and never restored.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use trommel_backup::{Directory, Error, Repository};
 
 use crate::stores::{entries, entries_in, names, new_store, open, write};
 
-/// A repository in memory with two backups of one store, and where to restore to.
+/// A repository in memory with two backups of one store, and a directory to restore to.
 struct Scene {
     vfs: Arc<dyn Vfs>,
     repository: Repository,
@@ -40,7 +40,8 @@ impl Scene {
         self.vfs.read(path.as_ref(), u64::MAX).unwrap()
     }
 
-    /// Both backups are asked: those in `hit` must say that `path` is damaged, the others be whole.
+    /// Verifies both backups: those in `hit` must report that `path` is damaged, the others be
+    /// intact.
     fn check(&self, path: &str, hit: &[u64], why: &str) {
         let all = self.repository.verify(None, &()).unwrap();
         assert_eq!(all.damages.len(), 1, "{why}: {:?}", all.damages);
@@ -166,7 +167,7 @@ fn a_content_of_wrong_length_is_stored_again() {
     assert!(entries_in(&scene.vfs, "restored") == entries(&db));
 }
 
-/// A damaged table makes no backup: it could never be restored, and would push good ones out.
+/// A corrupt table fails the backup: it could never be restored, and would replace good ones.
 #[test]
 fn a_damaged_store_is_not_backed_up() {
     let scene = scene();
@@ -195,8 +196,8 @@ fn a_damaged_store_is_not_backed_up() {
     assert_eq!(scene.repository.verify(None, &()).unwrap().whole, [1, 2, 3]);
 }
 
-/// Filters that lie beside their tables are backed up with them, unless they are damaged: rebuilt,
-/// they are others.
+/// Filter sidecars are backed up with their tables, unless they are corrupt: a rebuild makes new
+/// ones.
 #[test]
 fn filter_sidecars_go_with_their_tables() {
     let scene = scene();
@@ -233,9 +234,9 @@ fn filter_sidecars_go_with_their_tables() {
     }
 }
 
-/// A content that rotted is found and replaced when asked, and then all backups are whole again.
+/// A checked backup finds a corrupt content and replaces it, which repairs all backups.
 #[test]
-fn a_checked_backup_mends_what_it_shares() {
+fn a_checked_backup_repairs_shared_contents() {
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
     let target = Arc::new(Directory::on(vfs.clone(), "repository"));
     let scene = Scene { vfs, repository: Repository::open_or_create(target).unwrap() };
@@ -260,7 +261,7 @@ fn a_checked_backup_mends_what_it_shares() {
     let created = scene.repository.create_checked(&db, &()).unwrap();
     assert_eq!(created.mended_files, 0);
 
-    // What the store has no whole copy of cannot be mended, and is not made worse.
+    // A content without an intact copy in the store cannot be repaired, and stays as it is.
     scene.replace(&blob, &bytes);
     drop(db);
     let path = format!("store/{}", table.path);
@@ -272,8 +273,8 @@ fn a_checked_backup_mends_what_it_shares() {
     assert_eq!(scene.read(&blob), bytes);
 }
 
-/// A table that the repository holds is not read again: what happened to the store's own copy
-/// since does not reach the backup.
+/// A table in the repository is not read again: later damage to the store's own copy does not reach
+/// the backup.
 #[test]
 fn damage_to_a_known_table_stays_in_the_store() {
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
@@ -318,7 +319,7 @@ fn a_marker_says_which_version_it_is() {
     }
 }
 
-/// A backup of a damaged table, as none is made any more: its hashes are right.
+/// A backup of a corrupt table with valid hashes, which current code does not create.
 fn forge(scene: &Scene) -> String {
     let path = "repository/backups/0000000002.json";
     let text = String::from_utf8(scene.read(path)).unwrap();
@@ -339,9 +340,9 @@ fn forge(scene: &Scene) -> String {
     table.path
 }
 
-/// The hashes are right, and the store is not.
+/// The hashes are valid, but the store is corrupt.
 #[test]
-fn a_store_that_does_not_verify_is_kept_only_on_request() {
+fn a_corrupt_store_is_restored_only_on_request() {
     let scene = scene();
     let table = forge(&scene);
     let error = scene.repository.restore_on(scene.vfs.clone(), 2, "restored", &()).unwrap_err();
@@ -359,9 +360,9 @@ fn a_store_that_does_not_verify_is_kept_only_on_request() {
     assert!(whole.verified.is_some() && whole.damages.is_empty());
 }
 
-/// A content that rotted, or is gone.
+/// A content that is corrupt, or missing.
 #[test]
-fn what_is_left_of_a_damaged_backup_can_be_had() {
+fn the_intact_part_of_a_corrupt_backup_is_restored() {
     let scene = scene();
     let table = scene.repository.backup(2).unwrap().files[0].clone();
     let blob = format!("repository/blobs/{}-{}", table.sha256, table.bytes);

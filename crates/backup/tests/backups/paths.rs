@@ -1,4 +1,4 @@
-//! A process that goes elsewhere takes its stores' backups along.
+//! Backups of a process that changes its directory.
 
 use std::fs;
 use std::path::Path;
@@ -7,11 +7,11 @@ use std::process::Command;
 use trommel::{Db, Options};
 use trommel_backup::{Repository, target_at};
 
-/// What tells the child that it is one, and where to work.
+/// Marks the child process, and names its directory.
 const CHILD: &str = "TROMMEL_BACKUP_CHILD";
 
-/// Not a test of its own: opens a store by a relative path, goes where another has that path, and
-/// makes backups.
+/// Not a test of its own: opens a store by a relative path, changes to a directory in which that
+/// path names another store, and creates backups.
 #[test]
 fn wanderer() {
     let Some(home) = std::env::var_os(CHILD) else { return };
@@ -21,7 +21,7 @@ fn wanderer() {
     std::env::set_current_dir("elsewhere").unwrap();
     let repository = Repository::open_or_create(target_at("backups").unwrap()).unwrap();
     repository.create(&db, &()).unwrap();
-    // A repository may lie in the directory that only looks like the store's.
+    // A repository may be inside a directory that only has the store's relative path.
     let beside = Repository::open_or_create(target_at("db/backups").unwrap()).unwrap();
     beside.create(&db, &()).unwrap();
     let inside = Repository::open_or_create(target_at("../db/backups").unwrap()).unwrap();
@@ -32,7 +32,7 @@ fn wanderer() {
 }
 
 #[test]
-fn a_store_is_backed_up_from_where_it_was_opened() {
+fn a_backup_ignores_the_current_directory() {
     let home = tempfile::tempdir().unwrap();
     let other = home.path().join("elsewhere/db");
     fs::create_dir_all(&other).unwrap();

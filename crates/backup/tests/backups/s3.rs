@@ -1,5 +1,5 @@
 //! Against a real S3 server: moto, from the `PATH` or from PyPI in an environment below `target`.
-//! Where neither can be had, the tests say so and pass.
+//! If neither is available, the tests print so and pass.
 
 use std::io::{Read, Write};
 use std::net::{Ipv4Addr, SocketAddr, TcpListener, TcpStream};
@@ -13,15 +13,15 @@ use object_store::ObjectStore;
 use object_store::aws::AmazonS3Builder;
 use trommel_backup::{Error, Objects, Purpose, Repository, Target, target_at};
 
-use crate::cycles::whole_life;
+use crate::cycles::life_cycle;
 use crate::stores::{entries, entries_in, new_store, write};
 use crate::targets::{conforms, get};
 
 const BUCKET: &str = "trommel";
-/// How often the server is asked whether it is up, ten times a second.
+/// How often the server is polled for its start, ten times a second.
 const ATTEMPTS: usize = 300;
 
-/// A server that ends when this is dropped.
+/// A server that is stopped when this is dropped.
 struct Server {
     child: Child,
     address: SocketAddr,
@@ -58,7 +58,7 @@ fn moto() -> Result<PathBuf, &'static str> {
 }
 
 impl Server {
-    /// A server with an empty bucket; `None`, with a word why, where there can be none.
+    /// A server with an empty bucket; `None`, with the reason printed, if there can be none.
     #[expect(clippy::print_stdout, reason = "a test that is skipped says why")]
     fn start() -> Option<Self> {
         let program = match moto() {
@@ -121,10 +121,10 @@ impl Server {
 }
 
 #[test]
-fn a_bucket_is_a_place_like_any_other() {
+fn a_bucket_conforms() {
     let Some(server) = Server::start() else { return };
     conforms(&server.objects("conformance"));
-    whole_life(Arc::new(server.objects("a/whole/life")));
+    life_cycle(Arc::new(server.objects("a/whole/life")));
     of_two_writers_one_gets_the_name(&server);
     two_stores_are_backed_up_at_once(&server);
     damage_is_named(&server);
@@ -208,13 +208,13 @@ fn damage_is_named(server: &Server) {
     repository.restore_on(vfs, 1, "restored", &()).unwrap();
 }
 
-/// Where this process finds the server that its parent has started.
+/// The URL of the server that the parent has started.
 const URL: &str = "TROMMEL_TEST_S3_URL";
 
-/// The same by URL: a process's environment is set when it is started, and not later.
+/// The same by URL. A child process, as the environment must be set before the start.
 fn by_the_environment(server: &Server) {
     let status = Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "s3::a_place_that_the_environment_describes"])
+        .args(["--exact", "s3::a_target_from_the_environment"])
         .env(URL, format!("s3://{BUCKET}/by/url"))
         .env("AWS_ENDPOINT", server.endpoint())
         .env("AWS_ACCESS_KEY_ID", "key")
@@ -224,12 +224,12 @@ fn by_the_environment(server: &Server) {
 }
 
 #[test]
-fn a_place_that_the_environment_describes() {
+fn a_target_from_the_environment() {
     let Ok(url) = std::env::var(URL) else {
         println!("skipped: another test starts it, when there is a server");
         return;
     };
-    whole_life(target_at(&url).unwrap());
+    life_cycle(target_at(&url).unwrap());
     let error = Repository::open(target_at("s3://no-such-bucket/x").unwrap()).unwrap_err();
     println!("{error}");
     assert!(error.to_string().contains("no-such-bucket"), "{error}");

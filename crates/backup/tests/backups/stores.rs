@@ -1,4 +1,4 @@
-//! Stores to back up, and what is in them.
+//! Stores to back up, and their entries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use trommel::{Db, Options};
 /// Everything in a store.
 pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Options under which nothing happens but what a test asks for.
+/// Options without background work.
 pub(crate) fn options(vfs: &Arc<dyn Vfs>) -> Options {
     Options::default()
         .vfs(Arc::clone(vfs))
@@ -30,7 +30,7 @@ pub(crate) fn new_store() -> (Arc<dyn Vfs>, Db) {
     (vfs, db)
 }
 
-/// Writes `count` entries, decided by `seed`, as one table of level 0.
+/// Writes `count` entries, drawn from `seed`, as one table of level 0.
 pub(crate) fn write(db: &Db, seed: u64, count: usize) {
     let mut random = fastrand::Rng::with_seed(seed);
     for _ in 0..count {

@@ -1,4 +1,4 @@
-//! What every place of a repository promises.
+//! The conformance suite of targets.
 
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trommel::vfs::{MemoryVfs, SimDisk};
 use trommel_backup::{Directory, Purpose, Target, target_at};
 
-/// An empty place of each kind that needs no server, and its name.
+/// Runs `test` on an empty target of each kind that needs no server.
 pub(crate) fn each(test: impl Fn(Arc<dyn Target>)) {
     let scratch = tempfile::tempdir().unwrap();
     test(Arc::new(Directory::new(scratch.path().join("repository"))));
@@ -43,7 +43,7 @@ fn list(target: &dyn Target, folder: &str) -> Vec<(String, u64)> {
     found
 }
 
-/// Checks all promises; the place is empty at first.
+/// Checks all guarantees; the target is empty at first.
 pub(crate) fn conforms(target: &dyn Target) {
     assert!(target.list("blobs").unwrap().is_empty(), "of a place that does not exist");
     assert_eq!(target.get("REPOSITORY").err().unwrap().kind(), ErrorKind::NotFound);
@@ -82,7 +82,7 @@ pub(crate) fn conforms(target: &dyn Target) {
     collecting_goes_with_nothing_else(target);
 }
 
-/// A content that breaks off.
+/// A content whose read fails.
 struct Broken(usize);
 
 impl Read for Broken {
@@ -124,7 +124,7 @@ fn all_kinds_conform() {
 }
 
 #[test]
-fn one_of_many_gets_the_name() {
+fn one_of_many_writers_gets_the_name() {
     each(|target| {
         target.found().unwrap();
         let _hold = target.lock(Purpose::Add).unwrap();
@@ -139,7 +139,7 @@ fn one_of_many_gets_the_name() {
 }
 
 #[test]
-fn a_place_with_other_things_in_it_is_left_alone() {
+fn a_foreign_directory_is_left_alone() {
     let scratch = tempfile::tempdir().unwrap();
     let letter = scratch.path().join("letter.txt");
     std::fs::write(&letter, "dear").unwrap();

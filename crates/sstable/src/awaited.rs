@@ -1,39 +1,39 @@
-//! The blocks of a map that are verified for a round of keys, and what is asked for of them ahead.
+//! Prefetching of mapped blocks that are verified for a round of keys.
 //!
-//! 1. All blocks of the round are noted. Then their pages are touched, all at once: so the
-//!    processor looks for these side by side. Whoever asks for a line of a page that it has not
-//!    found waits for that page, and whoever asks for the lines of one block after the other, for
-//!    one page at a time.
-//! 2. The lines of the first two are asked for; those of each other one around the second before
-//!    it: a third of them before that is verified, one after, and one when it was searched, as what
-//!    is asked for in too long a burst is not taken up.
+//! 1. All blocks of the round are recorded. Then one byte of each of their pages is prefetched, all
+//!    at once, so that the processor resolves the pages in parallel. A load from a page without a
+//!    TLB entry waits for the page walk, and prefetching block after block would wait for one page
+//!    at a time.
+//! 2. The lines of the first two blocks are prefetched at once. The lines of each later block are
+//!    prefetched while the block two before it is processed: one third before that one is verified,
+//!    one after, and one after its search, as the processor drops requests of too long a burst.
 //!
-//! The lines come into the second cache, as twice as many can be on their way there as into the
-//! first. Nothing that is asked for is looked at: a block is verified as if nobody had asked.
-//! Called by lookups of many keys.
+//! The lines go to the second-level cache, which can have twice as many requests in flight as the
+//! first. A prefetch reads nothing: a block is verified as if it had not been prefetched. Called by
+//! lookups of many keys.
 
 use trommel_filter::{prefetch_at, prefetch_into_second};
 
-/// How often something is asked for while one block is verified and searched.
+/// Prefetch steps while one block is verified and searched.
 const TURNS: usize = 3;
 
-/// Bytes that are asked for at a time: all of a block of 4 KiB in these turns, and no more of a
+/// Bytes prefetched per step: all steps together cover a block of 4 KiB, and only the start of a
 /// larger one.
 const TURN_BYTES: usize = 22 * LINE;
 
-/// So many blocks behind the one that is being verified are asked for.
+/// Distance in blocks between the block being verified and the one being prefetched.
 const AHEAD: usize = 2;
 
 const LINE: usize = 64;
 const PAGE: usize = 4096;
 
-/// Stored blocks that are to be verified, at most `N`, in the order in which they will be.
+/// Stored blocks to be verified, at most `N`, in the order of verification.
 #[derive(Debug)]
 pub(crate) struct Awaited<'a, const N: usize> {
-    /// Each behind the number of the first request that needs it.
+    /// Each with the number of the first request that needs it.
     blocks: [(usize, &'a [u8]); N],
     len: usize,
-    /// How many of them have been verified, or are being so.
+    /// How many have been verified or are being verified.
     passed: usize,
 }
 
@@ -48,8 +48,8 @@ impl<'a, const N: usize> Awaited<'a, N> {
         (self.len, self.passed) = (0, 0);
     }
 
-    /// Notes that request `nth` needs the block with these stored bytes, unless the one before it
-    /// does.
+    /// Records that request `nth` needs the block with these stored bytes, unless it is the last
+    /// one recorded.
     #[inline]
     pub(crate) fn note(&mut self, nth: usize, stored: &'a [u8]) {
         let last = self.len.checked_sub(1).and_then(|last| self.blocks.get(last));
@@ -62,7 +62,7 @@ impl<'a, const N: usize> Awaited<'a, N> {
         }
     }
 
-    /// Asks the processor for the pages of all blocks, and for the lines of the first.
+    /// Prefetches a byte of each page of all blocks, and the lines of the first blocks.
     #[inline]
     pub(crate) fn ask(&self) {
         let blocks = self.blocks.get(..self.len).unwrap_or_default();
@@ -77,8 +77,8 @@ impl<'a, const N: usize> Awaited<'a, N> {
         }
     }
 
-    /// What is to be asked for, with [`ask_second_for`], before the block of request `nth` is
-    /// verified, after that, and when it was searched.
+    /// The bytes to prefetch, with [`ask_second_for`], before the block of request `nth` is
+    /// verified, after that, and after it was searched.
     #[inline]
     pub(crate) fn turns(&mut self, nth: usize) -> [&'a [u8]; TURNS] {
         let blocks = self.blocks.get(self.passed..self.len).unwrap_or_default();
@@ -90,8 +90,8 @@ impl<'a, const N: usize> Awaited<'a, N> {
     }
 }
 
-/// Asks the processor's second cache for the lines of `bytes`, but for that of the last byte where
-/// it is no whole one.
+/// Prefetches the lines of `bytes` into the second-level cache, except a partial last line that no
+/// step of the range reaches.
 #[inline]
 pub(crate) fn ask_second_for(bytes: &[u8]) {
     for line in (0..bytes.len()).step_by(LINE) {
@@ -110,7 +110,7 @@ mod tests {
         let bytes = [7; 5 * 4000];
         let blocks: Vec<&[u8]> = bytes.chunks(4000).collect();
         let mut awaited = Awaited::<8>::new();
-        // Requests 3 and 4 need no block that is to be verified, 6 and 7 the same one.
+        // Requests 3 and 4 need no block that must be verified, 6 and 7 the same one.
         for (nth, block) in [(0, 0), (1, 1), (2, 2), (5, 3), (6, 4), (7, 4)] {
             awaited.note(nth, blocks[block]);
         }
@@ -137,7 +137,7 @@ mod tests {
             awaited.ask();
             assert_eq!(awaited.turns(0).concat(), bytes[..len.min(TURNS * TURN_BYTES)]);
 
-            // What there is no room for is left out.
+            // Blocks beyond the capacity are ignored.
             let mut awaited = Awaited::<2>::new();
             (0..).zip(blocks).for_each(|(nth, block)| awaited.note(nth, block));
             awaited.ask();

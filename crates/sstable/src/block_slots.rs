@@ -1,16 +1,16 @@
-//! Slots through which lookups find cached blocks of a table without a search of the block cache.
+//! Slots: a shortcut from a table's index to its cached blocks, without a search of the block
+//! cache.
 //!
-//! 1. Each leaf of the index has a *slot* for each of its blocks once the first of them is cached:
-//!    a reference to the block's buffer. Five slots share a lock and two neighbouring cache lines.
+//! 1. Each leaf of the index gets one *slot* per block when its first block is cached: a reference
+//!    to the block's buffer. Five slots share a lock and two neighbouring cache lines.
 //! 2. The cache remains the owner: it weighs entries and evicts them. A block enters its slot
 //!    before it enters the cache, and dropping the cache's entry ([`CachedBlock`]) empties the
 //!    slot, so no slot outlives the entry.
-//! 3. A hit in a slot is reported to the cache once a *turn*, that is, once for each 32nd of its
-//!    capacity that was inserted. While nothing is replaced, nothing is reported.
-//! 4. The memory of slots is charged to the cache ([`SlotBudget`]), first come, first served.
-//!    Blocks of leaves that got no slots are looked up in the cache, as are blocks whose slot is
-//!    empty, and those whose slot another thread has locked: only dropping an entry waits for the
-//!    lock.
+//! 3. A hit in a slot is reported to the cache once per *turn*, that is, each time 1/32 of the
+//!    capacity was inserted. While nothing is replaced, nothing is reported.
+//! 4. The memory of slots is charged to the cache ([`SlotBudget`]), first come, first served. A
+//!    lookup falls back to the cache if the leaf has no slots, if the slot is empty, or if another
+//!    thread holds its lock. Only dropping an entry waits for the lock.
 //!
 //! A thread that holds a group's lock takes no other lock; the cache may drop an entry while it
 //! holds one of its own. Called by [`Source`](crate::source::Source) for lookups and cursors, and
@@ -26,10 +26,10 @@ use crate::block::{Layout, SharedBlock, ask_for_columns};
 use crate::format::Handle;
 use crate::index::{At, Index};
 
-/// Slots behind one lock: as many as fill two cache lines together with it.
+/// Slots per lock: as many as fill two cache lines together with it.
 const GROUP: usize = 5;
 
-/// Where a data block lies: in its file, in the index, and which slot it has.
+/// Location of a data block: in the file, in the index, and its slot.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct BlockLocation<'a> {
     pub(crate) leaf: &'a Index,
@@ -40,22 +40,21 @@ pub(crate) struct BlockLocation<'a> {
 }
 
 impl<'a> BlockLocation<'a> {
-    /// The block at `at` of the table with these `slots`; `leaf` says that it is stored at
-    /// `handle`.
+    /// The block at `at` of the table with these `slots`; `leaf` lists it with this `handle`.
     #[inline]
     pub(crate) fn new(slots: &'a BlockSlots, leaf: &'a Index, at: At, handle: Handle) -> Self {
         Self { leaf, at, handle, slots, group: slots.group(at) }
     }
 
-    /// Another block of the same leaf, if there is one with this number.
+    /// Another block of the same leaf, if it has one with this number.
     #[inline]
     pub(crate) fn moved_to(self, slot: usize) -> Option<Self> {
         let handle = self.leaf.handle(slot)?;
         Some(Self::new(self.slots, self.leaf, At { slot, ..self.at }, handle))
     }
 
-    /// The block, if it is in its slot, and whether this hit is the first of the `turn`, which is
-    /// to be reported to the cache.
+    /// The block, if it is in its slot, and whether this is the first hit of the `turn`, which must
+    /// be reported to the cache.
     #[inline]
     pub(crate) fn block(&self, turn: u32) -> Option<(SharedBlock, bool)> {
         let mut group = self.group?.try_lock().ok()?;
@@ -79,13 +78,14 @@ impl<'a> BlockLocation<'a> {
         }
     }
 
-    /// Prefetches what taking the block out of its slot reads, and what a search of it reads first.
+    /// Prefetches the memory that taking the block out of its slot reads, and the first that a
+    /// search reads.
     #[inline]
     pub(crate) fn prefetch_block(&self) {
         let Some(group) = self.group.and_then(|group| group.try_lock().ok()) else { return };
         let slot = group.0.get(self.at.slot % GROUP);
         if let Some(buffer) = slot.and_then(|slot| slot.buffer.as_ref()) {
-            // The reference count lies before it.
+            // The reference count precedes the bytes.
             prefetch_at(buffer.as_ptr().addr() - 1);
             ask_for_columns(buffer);
         }
@@ -116,7 +116,7 @@ impl BlockSlots {
         Self { leaves: std::iter::repeat_with(OnceLock::new).take(leaf_count).collect() }
     }
 
-    /// Memory that it takes, in bytes, without the slots, which are charged to the cache.
+    /// Memory in bytes, without the slots, which are charged to the cache.
     pub(crate) fn memory_bytes(&self) -> usize {
         size_of_val(&*self.leaves)
     }
@@ -127,7 +127,7 @@ impl BlockSlots {
     }
 }
 
-/// Memory that slots take, out of the capacity of the block cache, and the most that they may take.
+/// Memory of slots, part of the block cache's capacity, and its limit.
 #[derive(Debug)]
 pub(crate) struct SlotBudget {
     used: AtomicU64,
@@ -140,12 +140,12 @@ impl SlotBudget {
         Arc::new(Self { used: AtomicU64::new(0), limit: AtomicU64::new(limit) })
     }
 
-    /// Changes the limit. Slots that exist stay.
+    /// Changes the limit. Existing slots stay.
     pub(crate) fn set_limit(&self, bytes: u64) {
         self.limit.store(bytes, Ordering::Relaxed);
     }
 
-    /// Bytes that slots take.
+    /// Bytes in use.
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
@@ -172,8 +172,8 @@ impl Drop for SlotCharge {
     }
 }
 
-/// The slots of one leaf's blocks, aligned apart from their reference count, which every insertion
-/// and eviction of a block changes.
+/// The slots of one leaf's blocks, aligned apart from their reference count, which changes with
+/// every insertion and eviction of a block.
 #[derive(Debug)]
 #[repr(align(64))]
 struct LeafSlots {
@@ -194,7 +194,7 @@ struct SlotGroup([BlockSlot; GROUP]);
 
 #[derive(Debug, Default)]
 struct BlockSlot {
-    /// The block's buffer; none while the cache does not hold the block.
+    /// The block's buffer; none while the block is not cached.
     buffer: Option<Arc<[u8]>>,
     /// Length of its payload.
     len: u32,
@@ -218,14 +218,14 @@ impl LeafSlots {
     }
 }
 
-/// The slot of a cached block, as long as its table is open.
+/// The slot of a cached block. It does not keep the table's slots alive.
 #[derive(Debug)]
 pub(crate) struct SlotRef {
     leaf: Weak<LeafSlots>,
     slot: usize,
 }
 
-/// A block as the cache holds it. While it lives, the block may be in its slot.
+/// A block as an entry of the cache. While it lives, the block may be in its slot.
 #[derive(Debug)]
 pub(crate) struct CachedBlock {
     block: SharedBlock,
@@ -233,7 +233,7 @@ pub(crate) struct CachedBlock {
 }
 
 impl CachedBlock {
-    /// Puts `block` into its slot, if it has one; no hit is reported yet in this `turn`.
+    /// Puts `block` into its slot, if it has one, with no hit reported in this `turn` yet.
     pub(crate) fn new(block: SharedBlock, slot: Option<SlotRef>, turn: u32) -> Arc<Self> {
         debug_assert_eq!(block.start, 0, "a slot refers to whole buffers");
         let cached = Self { block, slot };
@@ -241,7 +241,7 @@ impl CachedBlock {
         Arc::new(cached)
     }
 
-    /// Puts the block into its slot, unless it is there or another thread has locked the slot.
+    /// Puts the block into its slot, unless it is there already or another thread holds the lock.
     pub(crate) fn fill_slot(&self, turn: u32) {
         let Some(SlotRef { leaf, slot }) = &self.slot else { return };
         let Some(leaf) = leaf.upgrade() else { return };
@@ -269,7 +269,7 @@ impl Drop for CachedBlock {
         let Some(SlotRef { leaf, slot }) = &self.slot else { return };
         let Some(leaf) = leaf.upgrade() else { return };
         let Some(group) = leaf.group(*slot) else { return };
-        // Another thread may have read the block as well, and put its buffer here.
+        // Another thread may have read the block too, and put its own buffer into the slot.
         let is_own = |held: &mut Arc<[u8]>| Arc::ptr_eq(held, &self.block.buffer);
         if let Some(slot) = lock(group).0.get_mut(*slot % GROUP) {
             slot.buffer.take_if(is_own);
@@ -301,7 +301,7 @@ pub(crate) mod fixtures {
         SharedBlock { buffer: Arc::from(payload), start: 0, len: payload.len() as u32, layout }
     }
 
-    /// Block `slot` of a table whose only leaf this is.
+    /// Block `slot` of a table whose only leaf is `leaf`.
     pub(crate) fn location<'a>(
         slots: &'a BlockSlots,
         leaf: &'a Index,
@@ -311,7 +311,7 @@ pub(crate) mod fixtures {
         BlockLocation::new(slots, leaf, At { leaf: 0, slot }, handle)
     }
 
-    /// The buffer in the slot, and whether the hit is to be reported to the cache.
+    /// The buffer in the slot, and whether the hit must be reported to the cache.
     pub(crate) fn hit(location: BlockLocation<'_>, turn: u32) -> Option<(*const u8, bool)> {
         location.block(turn).map(|(block, is_first)| (block.buffer.as_ptr(), is_first))
     }
@@ -322,7 +322,7 @@ mod tests {
     use super::fixtures::{block, hit, index, location};
     use super::*;
 
-    /// Another thread that read the same block took the slot, and its entry was dropped.
+    /// Another reader of the same block took the slot, and its entry was dropped.
     #[test]
     fn a_block_returns_to_its_slot_when_it_is_looked_up_in_the_cache() {
         let (budget, slots, leaf) = (SlotBudget::new(1 << 15), BlockSlots::new(1), index(5));
@@ -360,8 +360,8 @@ mod models {
     use super::fixtures::block;
     use super::*;
 
-    /// Two threads have read one block, and both entries are dropped, while a third thread finds
-    /// one of them in the cache and puts it back into the slot. In the end the slot is empty.
+    /// Two threads have read one block and both entries are dropped, while a third thread finds one
+    /// of them in the cache and puts it back into the slot. In the end the slot is empty.
     #[test]
     fn a_dropped_block_is_in_no_slot() {
         check("a_dropped_block_is_in_no_slot", || {

@@ -1,15 +1,16 @@
 //! Writes a table, front to back, in one pass.
 //!
-//! 1. Each entry is checked, hashed if its key is new, and encoded straight into the write buffer.
-//! 2. A block that would outgrow its limit is closed: columns, compression where it pays, checksum,
-//!    a separator for the index.
-//! 3. A full write buffer is appended to the file.
+//! 1. Check each entry, hash its key if the key is new, and encode it straight into the write
+//!    buffer.
+//! 2. Close a block that would outgrow its limit: columns, compression if it pays, checksum, a
+//!    separator for the index.
+//! 3. Append a full write buffer to the file.
 //! 4. At the end: filter, index, properties, footer, sync.
 //!
-//! Invariants: entries come strictly in internal order; versions of one key may straddle blocks;
-//! the filter sees each distinct user key once. After an error the file is of no use and the
-//! builder must be dropped. Called by flush and compaction, which make the file's directory entry
-//! durable themselves.
+//! Invariants: entries arrive strictly in internal order; versions of one key may straddle blocks;
+//! the filter sees each distinct user key once. After an error the file is unusable and the builder
+//! must be dropped. Called by flush and compaction, which make the file's directory entry durable
+//! themselves.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -31,42 +32,42 @@ use crate::{
     Compression, Error, FilterLabel, FilterPlan, Properties, UserFilterBuilder, UserFilterReader,
 };
 
-/// The write buffer is appended to the file when it has grown beyond this many bytes, which lie in
-/// a processor's second cache still. The system keeps a file in larger pages for larger writes, and
-/// has less to do for each byte; writes that begin and end where the largest pages do cost more
-/// again in a virtual machine, which gives those back to its host (docs/performance.md, Merges).
+/// The write buffer is appended to the file when it exceeds this many bytes, which still fit in a
+/// processor's second-level cache. Larger writes get larger pages in the page cache, and cost the
+/// kernel less per byte. Writes that are aligned to the largest pages cost more again in a virtual
+/// machine that returns such pages to its host (docs/performance.md, Merges).
 const WRITE_BYTES: usize = 512 << 10;
-/// Bytes of a page, in which the system keeps and reads files.
+/// Size of a page, the unit of the page cache.
 const PAGE_BYTES: u64 = 4 << 10;
-/// Padding is at most one part in so many of the data blocks.
+/// Padding is at most this fraction of the data blocks: 1/8.
 const PADDED_PART: u64 = 8;
-/// A block is not padded by so much or more.
+/// A block is padded by less than this many bytes.
 const MUCH_PADDING: u64 = PAGE_BYTES / 2;
 /// Bounds of [`TableOptions::block_bytes`].
 const BLOCK_BYTES: (usize, usize) = (64, 16 << 20);
 /// Bounds of [`TableOptions::index_leaf_bytes`].
 const LEAF_BYTES: (usize, usize) = (64, 16 << 20);
 
-/// How a table is built. How it is read is on disk.
+/// Options for building a table. Reading needs none of them: the file records what was chosen.
 #[derive(Debug, Clone)]
 pub struct TableOptions {
-    /// A random id, unlike that of any other table. Every checksum is bound to it, and the
-    /// manifest records it.
+    /// A random id, unique among all tables. Every checksum is bound to it, and the manifest
+    /// records it.
     pub table_id: u64,
-    /// Most bytes of a data block before compression, frame included and padding not (64 B to 16
-    /// MiB; default 4 KiB). Only a single entry that is larger makes a larger block.
+    /// Largest data block in bytes before compression, with its frame but without padding (64 B to
+    /// 16 MiB; default 4 KiB). Only a block of a single larger entry exceeds it.
     pub block_bytes: usize,
-    /// Whether data blocks that are stored as they are are padded to the end of a page of 4 KiB,
-    /// where less than another block and half a page is left of that, and as long as padding is no
-    /// more than an eighth of all (default no). So blocks of 4 KiB lie in one page each, unless
-    /// entries are large or some are compressed.
+    /// Whether uncompressed data blocks are padded to the end of a page of 4 KiB (default no). A
+    /// block is padded only if less than another block and less than half a page is left of the
+    /// page, and while padding is at most an eighth of all data. Blocks of 4 KiB then occupy one
+    /// page each, unless entries are large or some blocks are compressed.
     pub block_align: bool,
-    /// How data blocks are compressed (default LZ4).
+    /// Compression of data blocks (default LZ4).
     pub compression: Compression,
     /// The filters (default none).
     pub filters: FilterPlan,
-    /// An index of more than this many bytes gets two levels, with leaves of about this size
-    /// (64 B to 16 MiB; default 32 KiB).
+    /// An index larger than this many bytes gets two levels, with leaves of about this size (64 B
+    /// to 16 MiB; default 32 KiB).
     pub index_leaf_bytes: usize,
 }
 
@@ -84,7 +85,7 @@ impl TableOptions {
     }
 }
 
-/// What was built.
+/// Summary of a finished table.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct TableSummary {
     /// Length of the file.
@@ -97,7 +98,7 @@ pub struct TableSummary {
     pub keys: u64,
     /// Smallest user key.
     pub smallest: Vec<u8>,
-    /// Largest user key, itself in the table.
+    /// Largest user key in the table.
     pub largest: Vec<u8>,
     /// Smallest sequence number.
     pub min_seqno: SeqNo,
@@ -107,16 +108,16 @@ pub struct TableSummary {
     pub filter_bytes: u64,
     /// Bytes of the index, both levels.
     pub index_bytes: u64,
-    /// Bytes of the data blocks as they are stored.
+    /// Bytes of the data blocks as stored.
     pub data_bytes: u64,
     /// Bytes of keys and values as they were added.
     pub raw_bytes: u64,
     /// Data blocks.
     pub blocks: u64,
-    /// Why a user's filter was to be there and is not; the table has none then.
+    /// Why a user-defined filter could not be built. The table then has no filter of whole keys.
     pub filter_failure: Option<String>,
-    /// Filters, and pieces of filters, of another kind than was asked for, as their keys could not
-    /// be built into that.
+    /// Filters and filter partitions of a fallback kind, as their keys did not fit the requested
+    /// kind.
     pub filter_fallbacks: u64,
 }
 
@@ -128,7 +129,7 @@ pub struct TableBuilder {
     block: BlockBuilder,
     index: IndexBuilder,
     filters: FiltersBuilder,
-    /// A filter of whole keys of a user's making.
+    /// The user-defined filter of whole keys.
     user: Option<UserBuild>,
     last_key: Vec<u8>,
     last_seqno: SeqNo,
@@ -136,20 +137,20 @@ pub struct TableBuilder {
     properties: Properties,
     /// Padding of all data blocks.
     padding_bytes: u64,
-    /// About what the index of the blocks that are full will take in the file.
+    /// Estimated size in the file of the index of all full blocks.
     index_bytes: u64,
-    /// Why there is no filter of the user's, where there was to be one.
+    /// Why the user-defined filter could not be built, if it failed.
     filter_failure: Option<String>,
     features: u64,
-    /// Lengths of data and filters, once both are written.
+    /// Lengths of data and filter region, once both are written.
     regions: Option<(u64, u64)>,
-    /// Reused for compressed payloads, and for separators.
+    /// Scratch buffers for compressed payloads and separators.
     packed: Vec<u8>,
     separator: Vec<u8>,
 }
 
 impl TableBuilder {
-    /// A builder that writes to `file`, which is new and empty. `path` names it in errors.
+    /// A builder that writes to `file`, which must be new and empty. `path` names it in errors.
     pub fn new(file: Box<dyn WriteFile>, path: &Path, mut options: TableOptions) -> Self {
         options.block_bytes = options.block_bytes.clamp(BLOCK_BYTES.0, BLOCK_BYTES.1);
         options.index_leaf_bytes = options.index_leaf_bytes.clamp(LEAF_BYTES.0, LEAF_BYTES.1);
@@ -182,8 +183,8 @@ impl TableBuilder {
         }
     }
 
-    /// Has the filter of whole keys built by `builder`, whose filters `reader` reads. There must
-    /// be no key yet, and no filter of whole keys in the options.
+    /// Builds the filter of whole keys with `builder`; `reader` reads the filters it makes. Must be
+    /// called before the first key, and without a filter of whole keys in the options.
     #[must_use]
     pub fn with_user_filter(
         mut self,
@@ -195,7 +196,7 @@ impl TableBuilder {
         self
     }
 
-    /// Adds an entry, which must stand behind the last one in internal order.
+    /// Adds an entry, which must follow the last one in internal order.
     ///
     /// # Errors
     /// [`Error::Rejected`] for an entry out of order or beyond the limits; [`Error::Io`].
@@ -236,7 +237,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Whether `key` is a new one.
+    /// Checks an entry. Returns whether `key` differs from the last one.
     #[inline]
     fn check(&mut self, key: &[u8], seqno: SeqNo, value: &[u8]) -> Result<bool, Error> {
         if key.len() > MAX_KEY_BYTES || value.len() > MAX_VALUE_BYTES || seqno > MAX_SEQNO {
@@ -261,7 +262,7 @@ impl TableBuilder {
         Error::Rejected { file: self.sink.path().to_path_buf(), what }
     }
 
-    /// Closes the current block; `next` is the first key of the next one.
+    /// Closes the current block; `next` is the first key of the next block.
     fn finish_block(&mut self, next: Option<&[u8]>) -> Result<(), Error> {
         let start = self.block.start();
         self.block.finish(&mut self.sink.out);
@@ -286,7 +287,7 @@ impl TableBuilder {
             compression,
         );
         separator(&self.last_key, next, &mut self.separator);
-        // A block is at most its limit or one entry long: far below 4 GiB.
+        // A block is bounded by its limit or by one entry: far below 4 GiB.
         self.index.push(&self.separator, (self.sink.out.len() - start) as u32);
         self.filters.end_block(offset, self.sink.offset(), &self.separator);
         self.properties.blocks += 1;
@@ -298,7 +299,7 @@ impl TableBuilder {
         Ok(())
     }
 
-    /// Pads the block that was finished to the end of a page, if that does not take too much.
+    /// Pads the finished block to the end of a page, if that needs little padding.
     fn pad_block(&mut self) {
         let end = self.sink.offset() + FRAME_BYTES as u64;
         let page_end = end.next_multiple_of(PAGE_BYTES);
@@ -316,31 +317,31 @@ impl TableBuilder {
         self.properties.entries
     }
 
-    /// About how long the file would be if it were finished now, in bytes. Cheap enough to ask
-    /// after every entry.
+    /// Estimated length of the file if it were finished now, in bytes. Cheap enough to call after
+    /// every entry.
     #[inline]
     pub fn estimated_bytes(&self) -> u64 {
         self.sink.offset() + self.index_bytes + self.filters.estimated_bytes()
     }
 
-    /// Bytes of memory that its filters take until they are written: the keys' hashes, and the
-    /// filters beside them. Not quite as cheap to ask as the rest.
+    /// Memory in bytes of the filters until they are written: the hashes of keys, and the filters
+    /// themselves. Not quite as cheap as the other getters.
     pub fn filter_memory_bytes(&mut self) -> u64 {
         self.filters.memory_bytes() + self.user.as_mut().map_or(0, UserBuild::memory_bytes)
     }
 
-    /// Bytes of memory that its index takes until it is written.
+    /// Memory in bytes of the index until it is written.
     pub fn index_memory_bytes(&self) -> u64 {
         self.index.memory_bytes() as u64
     }
 
-    /// The key added last.
+    /// The last key added.
     pub fn last_key(&self) -> Option<&[u8]> {
         (self.properties.entries > 0).then_some(&self.last_key)
     }
 
-    /// Writes what is missing and syncs the file. `engine_properties` are the caller's own bytes,
-    /// given back by [`Properties::engine`].
+    /// Writes the remaining regions and syncs the file. `engine_properties` are opaque bytes of the
+    /// caller, returned by [`Properties::engine`].
     pub fn finish(mut self, engine_properties: &[u8]) -> Result<TableSummary, Error> {
         let (data_bytes, filter_bytes) = self.end_data()?;
         let mut footer = Footer {
@@ -367,13 +368,14 @@ impl TableBuilder {
         Ok(self.summary(&footer))
     }
 
-    /// Completes and writes the filters, which [`finish`](Self::finish) does otherwise: for who
-    /// wants to know how long it takes. No entry may be added afterwards.
+    /// Completes and writes the filters, so that the caller can time this step; otherwise
+    /// [`finish`](Self::finish) does it. No entry may be added afterwards.
     pub fn finish_filters(&mut self) -> Result<(), Error> {
         self.end_data().map(|_| ())
     }
 
-    /// Ends the data and writes the filters, if that was not done; the lengths of both regions.
+    /// Ends the data and writes the filters, unless already done. Returns the lengths of both
+    /// regions.
     fn end_data(&mut self) -> Result<(u64, u64), Error> {
         if let Some(regions) = self.regions {
             return Ok(regions);
@@ -386,7 +388,7 @@ impl TableBuilder {
         Ok(*self.regions.insert((data_bytes, filter_bytes)))
     }
 
-    /// Writes the filter region and returns its length; 0 if there is no filter.
+    /// Writes the filter region. Returns its length: 0 without a filter.
     fn write_filters(&mut self) -> Result<u64, Error> {
         let empty = FiltersBuilder::new(&FilterPlan::default());
         let filters = std::mem::replace(&mut self.filters, empty);

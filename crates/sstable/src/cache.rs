@@ -1,10 +1,10 @@
-//! Verified blocks in memory, shared by all tables and bounded by bytes: data blocks, and filter
-//! blocks that are not pinned. All are evicted alike, the least used first.
+//! The block cache: verified blocks in memory, shared by all tables and bounded by bytes. It holds
+//! data blocks, and filter blocks that are not pinned, under one eviction policy.
 //!
-//! Built on `quick_cache`: sharded, with an eviction that a single scan does not sweep clean. A
-//! block is keyed by a number that the cache gives each open table, not by anything in a file, so
-//! two files that claim the same id never answer for each other. Lookups find most blocks without a
-//! search here, through their [slots](crate::block_slots).
+//! Built on `quick_cache`: sharded, with a scan-resistant eviction policy. The key of a block is a
+//! number that the cache assigns to each open table, and the block's offset. Nothing in it comes
+//! from the file, so two files with the same id are never confused. Lookups find most blocks
+//! without searching the cache, through their [slots](crate::block_slots).
 
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
@@ -19,21 +19,21 @@ use crate::block_slots::{CachedBlock, SlotBudget, SlotRef};
 use crate::filter_block::FilterBlock;
 use crate::filter_memory::{CachedCharge, FilterMemory};
 
-/// What an entry costs besides its bytes: itself, its key, the allocation.
+/// Cost of an entry in addition to its bytes: the entry, its key, the allocation.
 const ENTRY_OVERHEAD_BYTES: u64 = 112;
-/// What a block costs besides its buffer.
+/// Cost of a block in addition to its buffer.
 const BLOCK_OVERHEAD_BYTES: u64 = ENTRY_OVERHEAD_BYTES + size_of::<CachedBlock>() as u64 + 24;
-/// Used to size the cache's tables at first; wrong guesses only cost a regrowth.
+/// Initial sizing of the cache's tables; a wrong guess costs only a regrowth.
 const TYPICAL_BLOCK_BYTES: u64 = 4096;
-/// More shards than threads are likely to meet in.
+/// More shards than threads are likely to contend for.
 const SHARDS: usize = 64;
-/// Slots may take at most this fraction of the capacity, and blocks may not: 1/32.
+/// Slots may take at most this fraction of the capacity, which blocks may not use: 1/32.
 const SLOTS_FRACTION: u64 = 32;
-/// Turns in which everything that the cache holds may have been replaced. A block that is used all
-/// the time is reported in each, which keeps it even if nearly all others are used as well.
+/// Number of turns in which all of the cache may have been replaced. A block in constant use is
+/// reported once per turn, which keeps it cached even if nearly all others are used as well.
 const TURNS: u64 = 32;
 
-/// Names a block: the number of its table, its offset.
+/// The key of a block: the number of its table, its offset.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct BlockKey {
     table: u64,
@@ -48,7 +48,7 @@ impl Hash for BlockKey {
     }
 }
 
-/// Hashes two words by multiplication; the words come from us, not from an adversary.
+/// Hashes two words by multiplication. The words are our own, so no adversary chooses them.
 #[derive(Debug, Clone, Copy, Default)]
 struct WordHasher(u64);
 
@@ -83,7 +83,7 @@ impl Hasher for WordHasher {
 #[derive(Debug, Clone, Copy, Default)]
 struct ByBytes;
 
-/// What the cache holds.
+/// An entry of the cache.
 #[derive(Debug)]
 enum Entry {
     Block(Arc<CachedBlock>),
@@ -91,8 +91,8 @@ enum Entry {
 }
 
 impl Clone for Entry {
-    /// Called by lookups. What a search of the block reads is prefetched before its references are
-    /// counted, as that waits for memory and lets nothing overtake it.
+    /// Called by lookups. Prefetches the memory that a search of the block reads before it
+    /// increments the reference count, as that is a memory access that later loads cannot overtake.
     #[inline]
     fn clone(&self) -> Self {
         match self {
@@ -105,7 +105,8 @@ impl Clone for Entry {
     }
 }
 
-/// A filter block in the cache, or on its way out of it. (It is dropped before its charge.)
+/// A filter block, in the cache or being evicted. (Fields drop in order: the block before its
+/// charge.)
 #[derive(Debug)]
 pub(crate) struct CachedFilter {
     block: FilterBlock,
@@ -131,8 +132,8 @@ impl Weighter<BlockKey, Entry> for ByBytes {
 
 type Entries = Cache<BlockKey, Entry, ByBytes, WordHasher, DefaultLifecycle<BlockKey, Entry>>;
 
-/// Verified data blocks and filter blocks, shared by all tables of a store; or, where
-/// [several stores](BlockCache::share) have one cache, the part of one of them.
+/// The cache of data blocks and filter blocks, shared by all tables of a store. If [several
+/// stores](BlockCache::share) share one cache, this is the handle of one of them.
 pub struct BlockCache {
     shared: Arc<Shared>,
     /// The number of the store among those that share the cache.
@@ -141,11 +142,11 @@ pub struct BlockCache {
     filters: Arc<FilterMemory>,
 }
 
-/// What all stores have in common that share a cache.
+/// The state shared by all stores that share a cache.
 struct Shared {
     blocks: Entries,
     next_owner: AtomicU64,
-    /// Bytes that it may hold, slots of blocks included.
+    /// Capacity in bytes, slots of blocks included.
     capacity: AtomicU64,
     slots: Arc<SlotBudget>,
     /// Bytes inserted so far.
@@ -153,11 +154,12 @@ struct Shared {
     turn: Turn,
 }
 
-/// Bits of a table's number that count the tables of one store; those above them are the store's.
+/// Low bits of a table's number, which count the tables of one store; the bits above them are the
+/// store's number.
 const TABLE_BITS: u32 = 40;
 
-/// The number of a turn, which each lookup reads, on a cache line apart from what each insertion
-/// writes.
+/// The number of the turn. Each lookup reads it, so it has a cache line apart from the counters
+/// that insertions write.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 struct Turn(AtomicU32);
@@ -175,22 +177,22 @@ pub struct CacheStats {
     pub filter_bytes: u64,
 }
 
-/// The most that slots may take of a capacity.
+/// Most bytes of a capacity that slots may take.
 fn for_slots(capacity: u64) -> u64 {
     capacity / SLOTS_FRACTION
 }
 
-/// What a capacity leaves for blocks, however many slots there are: a cache whose capacity changes
-/// gradually forgets what it has evicted.
+/// Bytes of a capacity left for blocks, independent of the current number of slots: a gradual
+/// change of capacity would make the cache forget its ghost entries.
 fn for_blocks(capacity: u64) -> u64 {
     capacity - for_slots(capacity)
 }
 
 impl BlockCache {
-    /// A cache that holds at most about `bytes` bytes of blocks; 0 holds none.
+    /// A cache of at most about `bytes` bytes of blocks; 0 caches nothing.
     pub fn new(bytes: u64) -> Arc<Self> {
         let expected = (bytes / TYPICAL_BLOCK_BYTES).max(1) as usize;
-        // A shard that cannot hold a few large blocks would hold none of them.
+        // A shard too small for a few large blocks would hold none of them.
         let shards = ((bytes >> 20) as usize).clamp(1, SHARDS).next_power_of_two();
         let options = OptionsBuilder::new()
             .shards(shards)
@@ -216,33 +218,33 @@ impl BlockCache {
         Arc::new(Self { shared, owner, next_table: AtomicU64::new(0), filters: Arc::default() })
     }
 
-    /// The same cache for the tables of another store: capacity and blocks are shared, filters are
-    /// counted and limited apart.
+    /// A handle of the same cache for another store. Capacity and blocks are shared; filters are
+    /// counted and limited separately.
     #[must_use]
     pub fn share(&self) -> Arc<Self> {
         Self::of_next_owner(Arc::clone(&self.shared))
     }
 
-    /// Forgets what it holds of the tables of this store.
+    /// Evicts all blocks of this store's tables.
     pub fn forget_own(&self) {
         self.shared.blocks.retain(|key, _| key.table >> TABLE_BITS != self.owner);
     }
 
-    /// Changes the capacity, and evicts what no longer fits. Slots of blocks stay until their
-    /// tables are closed, even if they take more than a 32nd of it now.
+    /// Changes the capacity and evicts blocks that no longer fit. Slots of blocks stay until their
+    /// tables are closed, even if they now exceed 1/32 of the capacity.
     pub fn set_capacity(&self, bytes: u64) {
         self.shared.capacity.store(bytes, Ordering::Relaxed);
         self.shared.slots.set_limit(for_slots(bytes));
         self.shared.blocks.set_capacity(for_blocks(bytes));
     }
 
-    /// The budget of the slots of its blocks.
+    /// The budget for slots of blocks.
     pub(crate) fn slots(&self) -> &Arc<SlotBudget> {
         &self.shared.slots
     }
 
-    /// How full the cache is. Hits are counted where they happen, in
-    /// [`ReadStats`](crate::ReadStats), so that readers do not meet in a counter.
+    /// Usage of the cache. Hits are counted in [`ReadStats`](crate::ReadStats) instead, so that
+    /// readers do not contend for a counter.
     pub fn stats(&self) -> CacheStats {
         CacheStats {
             used_bytes: self.shared.blocks.weight() + self.shared.slots.used(),
@@ -252,12 +254,12 @@ impl BlockCache {
         }
     }
 
-    /// What is held of filters, here and by open tables.
+    /// Memory of filters, both in this cache and pinned by open tables.
     pub fn filters(&self) -> &Arc<FilterMemory> {
         &self.filters
     }
 
-    /// Charges `bytes` of a filter block, if these may be held.
+    /// Charges `bytes` for a filter block, unless that exceeds the limit.
     pub(crate) fn charge_filter(&self, bytes: u64) -> Option<CachedCharge> {
         self.filters.charge_cached(bytes)
     }
@@ -278,13 +280,13 @@ impl BlockCache {
         }
     }
 
-    /// Notes a hit of a block that was found in its slot.
+    /// Reports a hit on a block found in its slot.
     #[cold]
     pub(crate) fn use_once(&self, table: u64, offset: u64) {
         self.shared.blocks.get(&BlockKey { table, offset });
     }
 
-    /// Inserts a block, into its slot as well if it has one.
+    /// Inserts a block, and puts it into its slot if it has one.
     pub(crate) fn insert(
         &self,
         table: u64,
@@ -298,7 +300,7 @@ impl BlockCache {
         self.note_inserted(bytes);
     }
 
-    /// The number of the turn, which changes whenever a 32nd of the capacity was inserted.
+    /// The number of the turn, which changes each time 1/32 of the capacity was inserted.
     #[inline]
     pub(crate) fn turn(&self) -> u32 {
         self.shared.turn.0.load(Ordering::Relaxed)
@@ -321,8 +323,9 @@ impl BlockCache {
         }
     }
 
-    /// Inserts a filter block of the bytes that are charged; unless the limit on filters has fallen
-    /// since, as the eviction that follows such a change could not find the block.
+    /// Inserts a filter block that `charge` covers. Removes it again if the limit on filters has
+    /// dropped in the meantime: the eviction that follows such a change could not have found the
+    /// block.
     pub(crate) fn insert_filter(
         &self,
         table: u64,
@@ -340,7 +343,8 @@ impl BlockCache {
         cached
     }
 
-    /// Whether an entry of `bytes` bytes may stay for a while: it fills at most half of its shard.
+    /// Whether an entry of `bytes` bytes can stay for some time: it fills at most half of its
+    /// shard.
     pub(crate) fn can_keep(&self, bytes: u64) -> bool {
         2 * (bytes + ENTRY_OVERHEAD_BYTES) <= self.shared.blocks.shard_capacity()
     }
@@ -376,7 +380,7 @@ mod tests {
         for (turn, is_first) in [(0, true), (0, false), (1, true), (1, false)] {
             assert_eq!(hit(location(&slots, &leaf, 8), turn), Some((buffers[0], is_first)));
         }
-        // A second reader of the same block takes the slot, and keeps it when the first entry is
+        // A second reader of the same block takes the slot, and keeps it after the first entry is
         // dropped.
         insert(8, other);
         assert_eq!(hit(location(&slots, &leaf, 8), 1), Some((buffers[1], true)));

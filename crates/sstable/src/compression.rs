@@ -1,8 +1,8 @@
-//! How a block's payload is stored: as it is, with LZ4, or with zstd (feature `zstd`).
+//! Compression of a block's payload: none, LZ4, or zstd (feature `zstd`).
 //!
-//! A compressed payload is the raw length in 4 bytes and the compressed bytes. The declared
-//! length is checked against what the bytes can possibly hold before anything is allocated, and
-//! decompression must fill it exactly.
+//! A compressed payload is the raw length in 4 bytes, then the compressed bytes. The declared
+//! length is checked against the most that the bytes can decompress to before anything is
+//! allocated, and decompression must fill it exactly.
 
 use std::sync::Arc;
 
@@ -16,17 +16,17 @@ const NONE: u8 = 0;
 const LZ4: u8 = 1;
 const ZSTD: u8 = 2;
 
-/// Most raw bytes that one byte of LZ4 can stand for.
+/// Most raw bytes that one byte of LZ4 can expand to.
 const LZ4_MAX_RATIO: usize = 255;
-/// Bytes of the declared raw length.
+/// Length of the raw-length field.
 const RAW_LENGTH_BYTES: usize = 4;
 
-/// How the data blocks of a new table are compressed. A block is stored compressed only where
-/// that saves at least an eighth of it, so incompressible data costs no decompression.
+/// Compression of the data blocks of a new table. A block is stored compressed only if that saves
+/// at least an eighth of it, so incompressible data costs no decompression.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum Compression {
-    /// Not at all.
+    /// No compression.
     None,
     /// LZ4 blocks: cheap to write, nearly free to read.
     #[default]
@@ -47,8 +47,8 @@ impl Compression {
         }
     }
 
-    /// Compresses `raw` into `out` (cleared first) and returns the block's compression byte and
-    /// the feature bit that a reader needs; `None` where it would not pay.
+    /// Compresses `raw` into `out` (cleared first). Returns the block's compression byte and the
+    /// feature bit that a reader needs, or `None` if compression does not pay.
     pub(crate) fn compress(self, raw: &[u8], out: &mut Vec<u8>) -> Option<(u8, u64)> {
         if self == Self::None || raw.len() > MAX_COMPRESSED_RAW_BYTES {
             return None;
@@ -75,7 +75,7 @@ impl Compression {
     }
 }
 
-/// The name of a compression byte that was accepted.
+/// The name for a valid compression byte.
 pub(crate) fn name_of(number: u8) -> &'static str {
     match number {
         LZ4 => "lz4",
@@ -84,13 +84,13 @@ pub(crate) fn name_of(number: u8) -> &'static str {
     }
 }
 
-/// Whether a block with this compression byte is stored as it is.
+/// Whether a block with this compression byte is uncompressed.
 #[inline]
 pub(crate) fn is_raw(number: u8) -> bool {
     number == NONE
 }
 
-/// The raw bytes of a compressed payload, in memory of their own.
+/// Decompresses a payload into a buffer of its own.
 pub(crate) fn decompress(payload: &[u8], number: u8) -> Result<Arc<[u8]>, Fault> {
     const DAMAGED: Fault = Fault::Damaged("a compressed block does not decompress");
     let mut decoder = Decoder::new(payload);
@@ -118,7 +118,7 @@ pub(crate) fn decompress(payload: &[u8], number: u8) -> Result<Arc<[u8]>, Fault>
     Ok(raw)
 }
 
-/// A shared buffer of zeros that nobody else holds yet, in one allocation.
+/// A buffer of zeros with no other owner, in one allocation.
 pub(crate) fn zeroed(bytes: usize) -> Arc<[u8]> {
     std::iter::repeat_n(0, bytes).collect()
 }

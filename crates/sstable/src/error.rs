@@ -1,4 +1,4 @@
-//! What can go wrong with a table, by what the caller can do next.
+//! Errors of the table format, classified by what the caller can do next.
 
 use std::borrow::Cow;
 use std::path::{Path, PathBuf};
@@ -11,28 +11,28 @@ use trommel_base::Corruption;
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub enum Error {
-    /// The file system refused: try again, or look at the disk.
+    /// The file system returned an error: retry, or check the disk.
     Io {
         /// The file being read or written.
         file: PathBuf,
-        /// What the file system said.
+        /// The error of the file system.
         source: Arc<io::Error>,
     },
-    /// The file is damaged: restore it.
+    /// The file is corrupt: restore it.
     Corruption(Corruption),
-    /// The file was written by something that knows more than this build: upgrade.
+    /// The file uses a feature that this build does not support: upgrade.
     Unsupported {
         /// The file.
         file: PathBuf,
-        /// What is not known.
+        /// The unsupported feature.
         what: Cow<'static, str>,
     },
-    /// An entry that no table can hold: out of order, or beyond the limits on keys and values.
-    /// Nothing of it was written; the table being built is of no use any more.
+    /// A table cannot hold the entry: it is out of order, or beyond the limits on keys and values.
+    /// Nothing of it was written, and the table under construction must be discarded.
     Rejected {
         /// The file being written.
         file: PathBuf,
-        /// What is wrong with the entry.
+        /// Why the entry was rejected.
         what: &'static str,
     },
 }

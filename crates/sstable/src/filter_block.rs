@@ -1,12 +1,11 @@
-//! What one block of a filter region decodes to, and the cells in which a table pins such blocks.
+//! Decoded blocks of a filter region, and the cells in which a table pins them.
 //!
-//! 1. A cell is found without a lock, by one load. It is filled once; its memory stays charged to
-//!    the table's host as long as the table is open.
-//! 2. The cells of a part's partitions belong to their index, and are counted with it: partitions
-//!    are pinned only where their index is, so an index that the cache evicts drops no pinned
-//!    bytes.
+//! 1. A cell is read without a lock, with one load. It is filled once; its memory is charged to the
+//!    table's host as long as the table is open.
+//! 2. The cells of a part's partitions belong to the partition index and are counted with it.
+//!    Partitions are pinned only if their index is, so evicting an index drops no pinned bytes.
 //!
-//! Which blocks are read, and where each is held, is decided above (`filters/resident.rs`).
+//! `filters/resident.rs` decides which blocks are read, and where each is held.
 
 use std::borrow::Borrow;
 use std::sync::OnceLock;
@@ -29,12 +28,12 @@ pub(crate) enum FilterBlock {
     Small(SmallFilters),
     /// The index of the partitions of a part.
     Partitions(PartitionIndex),
-    /// A filter of a user's policy.
+    /// A user-defined filter.
     User(OpenUserFilter),
 }
 
 impl FilterBlock {
-    /// What the filter answers for `key`, whose hash this is.
+    /// The filter's verdict on `key`, whose hash is `hash`.
     #[inline]
     pub(crate) fn verdict(&self, key: &[u8], hash: u64) -> Verdict {
         match self {
@@ -44,7 +43,7 @@ impl FilterBlock {
         }
     }
 
-    /// What the filter answers for each of many keys.
+    /// The filter's verdicts on many keys.
     pub(crate) fn answer(&self, keys: &[&[u8]], hashes: &[u64], answers: &mut Answers) {
         if let Self::Filter(filter) = self {
             let (kind, expected) = (filter.kind().into(), filter.expected_fpr());
@@ -57,15 +56,16 @@ impl FilterBlock {
         }
     }
 
-    /// What the filter of the data block at `offset` answers; `None` if it is not in this block.
+    /// The verdict of the filter for the data block at `offset`; `None` if this block does not hold
+    /// that filter.
     pub(crate) fn verdict_of_block(&self, offset: u64, hash: u64) -> Option<Verdict> {
         let Self::Small(filters) = self else { return None };
         let maybe = filters.may_contain_hash(offset, hash)?;
         Some(Verdict { maybe, kind: filters.kind().into(), expected: filters.expected_fpr() })
     }
 
-    /// Bytes of memory that it takes; `stored` is its length in the file, which a user's filter
-    /// counts for at least, whatever it states.
+    /// Memory in bytes. `stored` is the length in the file, the minimum for a user-defined filter
+    /// whatever it reports.
     pub(crate) fn memory_bytes(&self, stored: usize) -> u64 {
         let heap = match self {
             Self::Filter(filter) => filter.memory_bytes() - size_of::<Filter>(),
@@ -90,7 +90,7 @@ impl PartitionIndex {
         Self { index, cells }
     }
 
-    /// The separators of the partitions, and where these lie.
+    /// The index of the partitions: separators and locations.
     #[inline]
     pub(crate) fn index(&self) -> &Index {
         &self.index
@@ -102,35 +102,36 @@ impl PartitionIndex {
         self.cells.get(i)
     }
 
-    /// The partition at which a search for `key` arrives.
+    /// The partition that a search for `key` reaches.
     #[inline]
     pub(crate) fn find(&self, key: &[u8]) -> usize {
         self.index.find(key).min(self.index.len() - 1)
     }
 
-    /// Where its partitions lie.
+    /// The locations of the partitions.
     pub(crate) fn handles(&self) -> impl Iterator<Item = Handle> {
         (0..self.index.len()).map_while(|i| self.index.handle(i))
     }
 
-    /// Bytes that its partitions have pinned.
+    /// Bytes of pinned partitions.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         self.cells.iter().map(FilterCell::pinned_bytes).sum()
     }
 }
 
-/// A block that stays as long as its table is open. (It is dropped before its charge.)
+/// A block that stays in memory as long as its table is open. (Fields drop in order: the block
+/// before its charge.)
 #[derive(Debug)]
 pub(crate) struct PinnedFilter {
     block: FilterBlock,
     charge: PinCharge,
 }
 
-/// Bytes that a whole filter takes in memory beyond those in the file, at most.
+/// Most bytes that a whole filter takes in memory in addition to those in the file.
 pub const FILTER_OVERHEAD_BYTES: u64 = size_of::<PinnedFilter>() as u64;
 
-/// Where a table pins one block. `P` is [`PinnedFilter`] itself where there is one cell, and a box
-/// around it where there are many.
+/// The cell in which a table pins one block. `P` is [`PinnedFilter`] itself for a single cell, and
+/// a box of it where there are many cells.
 #[derive(Debug)]
 pub(crate) struct FilterCell<P> {
     pinned: OnceLock<P>,
@@ -156,13 +157,13 @@ impl<P: Borrow<PinnedFilter> + From<PinnedFilter>> FilterCell<P> {
         self.pinned.get().map(|pinned| &pinned.borrow().block)
     }
 
-    /// Pins a block, unless one is pinned already; the block that is.
+    /// Pins a block, unless one is pinned already. Returns the pinned block.
     pub(crate) fn pin(&self, block: FilterBlock, charge: PinCharge) -> Option<&FilterBlock> {
         let _ = self.pinned.set(PinnedFilter { block, charge }.into());
         self.pinned()
     }
 
-    /// Bytes that it has pinned.
+    /// Bytes pinned.
     pub(crate) fn pinned_bytes(&self) -> u64 {
         self.pinned.get().map_or(0, |pinned| pinned.borrow().charge.bytes())
     }

@@ -1,11 +1,11 @@
-//! The memory that an open table comes to take, and the host that accounts for it.
+//! The memory that an open table acquires, and the host that accounts for it.
 //!
-//! 1. Filters are *pinned*: a [`PinCharge`] is granted by the host before the memory is allocated.
-//! 2. Anything else that a table loads when it is first needed is *reported*: [`LoadedMemory`]
-//!    tells the host before the bytes are held.
+//! 1. Filters are *pinned*: the host grants a [`PinCharge`] before the memory is allocated.
+//! 2. Everything else that a table loads on demand is *reported*: [`LoadedMemory`] notifies the
+//!    host before the bytes are held.
 //!
-//! Both return their bytes to the host when they are dropped. Used by whatever a table loads:
-//! leaves of the index, blocks of filters, the record of verified blocks.
+//! Both return their bytes to the host when they are dropped. Used for leaves of the index, blocks
+//! of filters, and the record of verified blocks.
 
 use std::fmt;
 use std::sync::Arc;
@@ -18,58 +18,57 @@ use crate::user_filter::UserFilterReader;
 pub enum FilterState {
     /// They can, as far as they were read.
     Loaded,
-    /// The table was built without any.
+    /// The table was built without filters.
     Absent,
-    /// One is damaged; the text says how. It answers "maybe".
+    /// A filter is corrupt, for this reason. It answers "maybe".
     Damaged(String),
-    /// One is of a kind this version does not know. It answers "maybe".
+    /// A filter is of a kind that this version does not know. It answers "maybe".
     Unknown(String),
-    /// One was made by a user's policy that is not here, or that refuses it; the text says which.
-    /// It is intact, and answers "maybe".
+    /// A user-defined filter whose policy is missing, or rejects it, for this reason. It is intact,
+    /// and answers "maybe".
     Foreign(String),
-    /// There are some, which the [`FilterHost`] does not want used.
+    /// There are filters, but the [`FilterHost`] does not want them used.
     Spared,
 }
 
-/// Grants a table's filters their memory, accounts for what else an open table comes to take, and
-/// is notified of filters that cannot be used.
+/// Grants a table's filters their memory, accounts for the other memory of an open table, and is
+/// notified of unusable filters.
 pub trait FilterHost: Send + Sync + fmt::Debug {
-    /// Whether `bytes` more may be held for as long as the table is open. If so they count as held
-    /// from now on.
+    /// Whether `bytes` more may be held for as long as the table is open. If so, they count as
+    /// held.
     fn pin(&self, bytes: u64) -> bool;
 
-    /// `bytes` that were pinned are held no longer.
+    /// Releases `bytes` that were pinned.
     fn unpin(&self, bytes: u64);
 
-    /// The open table is about to take `bytes` more, for as long as it is open: of its index, which
-    /// is read when it is needed.
+    /// The open table is about to take `bytes` more, until it is closed, for parts loaded on
+    /// demand, such as leaves of its index.
     fn grows(&self, _bytes: u64) {}
 
-    /// `bytes` of these are held no longer.
+    /// Releases `bytes` of these.
     fn shrinks(&self, _bytes: u64) {}
 
-    /// A filter, or a partition of one, was needed and can be held nowhere: it may not be pinned,
-    /// and takes more than half a shard of the block cache. Reported once for each partition as
-    /// long as the top of its part is in memory, and of a whole filter as long as the table is
-    /// open; the table answers "maybe" in its place.
+    /// A filter or partition was needed and can be held nowhere: it may not be pinned, and it takes
+    /// more than half a shard of the block cache. Reported once per partition while the top index
+    /// of its part is in memory, and once for a whole filter while the table is open. The table
+    /// answers "maybe" instead.
     fn not_held(&self) {}
 
-    /// A filter of the table cannot be used; reported once.
+    /// A filter of the table is unusable; reported once.
     fn unusable(&self, state: &FilterState);
 
-    /// Reads the filters of users' policies that are stored in the table, if there is such a
-    /// reader.
+    /// The reader of the user-defined filters stored in the table, if there is one.
     fn user_filters(&self) -> Option<Arc<dyn UserFilterReader>> {
         None
     }
 
-    /// Whether the table's filters are to be used at all. Called when the table is opened.
+    /// Whether the table's filters are used at all. Called when the table is opened.
     fn wants_filters(&self) -> bool {
         true
     }
 }
 
-/// Bytes that count as pinned; returned when dropped.
+/// Bytes that count as pinned; released when dropped.
 #[derive(Debug)]
 pub(crate) struct PinCharge {
     host: Option<Arc<dyn FilterHost>>,
@@ -83,12 +82,12 @@ impl PinCharge {
         granted.then(|| Self { host: host.cloned(), bytes })
     }
 
-    /// Bytes that are charged.
+    /// Bytes charged.
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Returns what is charged beyond `bytes`.
+    /// Releases the charge beyond `bytes`.
     pub(crate) fn shrink_to(&mut self, bytes: u64) {
         let more = self.bytes.saturating_sub(bytes);
         self.bytes -= more;
@@ -106,8 +105,7 @@ impl Drop for PinCharge {
     }
 }
 
-/// Bytes that a table has loaded beyond those that it took when it was opened, reported to its
-/// host.
+/// Bytes that a table has loaded since it was opened, reported to its host.
 #[derive(Debug, Default)]
 pub(crate) struct LoadedMemory {
     host: Option<Arc<dyn FilterHost>>,
@@ -115,7 +113,7 @@ pub(crate) struct LoadedMemory {
 }
 
 impl LoadedMemory {
-    /// Nothing loaded yet.
+    /// No bytes loaded.
     pub(crate) fn new(host: Option<Arc<dyn FilterHost>>) -> Self {
         Self { host, bytes: AtomicUsize::new(0) }
     }
@@ -132,7 +130,7 @@ impl LoadedMemory {
         }
     }
 
-    /// Reports that `bytes` of them are held no longer, or were not taken.
+    /// Reports that `bytes` were released, or not taken after all.
     pub(crate) fn take_back(&self, bytes: usize) {
         self.bytes.fetch_sub(bytes, Relaxed);
         if let Some(host) = &self.host {

@@ -1,21 +1,20 @@
-//! Bytes of filters in memory, pinned and cached, and the limit on them.
+//! The bytes of filters in memory, pinned and cached, and their limit.
 //!
 //! # Algorithm
-//! 1. Bytes are admitted before they are allocated, and given back after they were freed: at no
-//!    moment is more in memory than is counted.
-//! 2. One word has the bytes that are held, and above them a count of changes: of the limit, or by
-//!    bytes given back. Admission swaps that word, so a decision by a limit that has changed since
-//!    is made anew.
-//! 3. A limit that rises is in force at once. When it falls, nothing beyond it is admitted any
-//!    more, and it is in force as soon as no more than that is held. Until the excess has left the
-//!    memory, as lookups that use it end, the previous limit is in force.
+//! 1. Bytes are admitted before they are allocated, and released after they were freed: there is
+//!    never more in memory than is counted.
+//! 2. One word holds the bytes in use and, above them, a count of changes: of the limit, or by a
+//!    release. Admission compares and swaps that word, so a decision based on an outdated limit is
+//!    retried.
+//! 3. A higher limit is effective at once. With a lower limit, nothing beyond it is admitted any
+//!    more, but it becomes the effective limit only when usage has dropped to it. Until lookups
+//!    have released the excess, the previous limit remains effective.
 //!
 //! # Invariants
-//! * No more is held than the limit in force, at every moment and for every observer
-//!   ([`FilterMemory::seen`]).
-//! * A limit that has come into force stays so until the next one is set.
-//! * Nothing here waits for another thread, except setting the limit, as filter blocks are given
-//!   back in the middle of an eviction.
+//! * Usage never exceeds the effective limit, for any observer ([`FilterMemory::seen`]).
+//! * A limit that has become effective stays so until the next one is set.
+//! * Only setting the limit waits for another thread: filter blocks are released in the middle of
+//!   an eviction.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -23,40 +22,40 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 use trommel_base::planted::{Bug, planted};
 use trommel_base::sync::quiet::{AtomicU64, Mutex, lock};
 
-/// Bits of the word that count bytes: no machine has as many.
+/// Bits of the word that count bytes: no machine has that much memory.
 const HELD_BITS: u32 = 48;
 const HELD: u64 = (1 << HELD_BITS) - 1;
-/// One change of the limit, or one return, in the word. They are counted modulo 65,536.
+/// One change of the limit, or one release. They are counted modulo 65,536.
 const CHANGE: u64 = 1 << HELD_BITS;
 
-/// Counts the filters in memory, and admits more up to a limit.
+/// Counts the bytes of filters in memory, and admits more up to a limit.
 #[derive(Debug)]
 pub struct FilterMemory {
-    /// Bytes that are held, and changes.
+    /// Bytes in use, and the count of changes.
     state: AtomicU64,
-    /// Most bytes that are admitted.
+    /// Most bytes that admission allows.
     limit: AtomicU64,
-    /// The limit that is in force while more than `limit` is held.
+    /// The effective limit while more than `limit` is in use.
     before: AtomicU64,
-    /// Those in the block cache among them.
+    /// Bytes in the block cache, part of those in use.
     cached: AtomicU64,
     /// Held while the limit is set.
     changing: Mutex<()>,
 }
 
-/// What is held of filters, and what may be, at one moment.
+/// Usage and limit of the memory for filters, at one moment.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct FilterBytes {
-    /// Bytes that are held.
+    /// Bytes in use.
     pub held: u64,
-    /// Those in the block cache among them.
+    /// Of these, bytes in the block cache.
     pub cached: u64,
-    /// The limit in force, never less than is held; `u64::MAX` where there is none.
+    /// The effective limit, never less than `held`; `u64::MAX` for none.
     pub limit: u64,
 }
 
 impl Default for FilterMemory {
-    /// Nothing held, and no limit.
+    /// No bytes in use, and no limit.
     fn default() -> Self {
         Self {
             state: AtomicU64::new(0),
@@ -69,12 +68,12 @@ impl Default for FilterMemory {
 }
 
 impl FilterMemory {
-    /// Whether `bytes` more may be held; if so they count as held from now on. Writes nothing where
-    /// they may not.
+    /// Whether `bytes` more are within the limit. If so, they count as in use. Writes nothing
+    /// otherwise.
     pub fn admit(&self, bytes: u64) -> bool {
         let mut state = self.state.load(Acquire);
         loop {
-            // Whoever finds the word as the last change left it finds that limit, or a later one.
+            // A thread that loads the word of the last change sees that limit or a later one.
             let limit = self.limit.load(Acquire).min(HELD);
             let limit = if planted(Bug::FilterLimitIgnored) { HELD } else { limit };
             if (state & HELD).checked_add(bytes).is_none_or(|sum| sum > limit) {
@@ -87,17 +86,17 @@ impl FilterMemory {
         }
     }
 
-    /// `bytes` that were admitted are held no longer.
+    /// Releases `bytes` that were admitted.
     pub fn give_back(&self, bytes: u64) {
         self.state.fetch_add(CHANGE.wrapping_sub(bytes), AcqRel);
     }
 
-    /// Bytes that are held.
+    /// Bytes in use.
     pub fn held(&self) -> u64 {
         self.state.load(Acquire) & HELD
     }
 
-    /// What is held and what may be, at one moment.
+    /// Usage and limit at one moment.
     pub fn seen(&self) -> FilterBytes {
         loop {
             let state = self.state.load(Acquire);
@@ -111,22 +110,23 @@ impl FilterMemory {
         }
     }
 
-    /// Whether no more is held than the limit that was set last.
+    /// Whether usage is within the limit that was set last.
     pub fn is_kept(&self) -> bool {
-        // Nothing beyond it is admitted: a look at one after the other is enough.
+        // Nothing beyond the limit is admitted, so two separate loads suffice.
         self.held() <= self.limit.load(Acquire)
     }
 
-    /// Sets the limit; `u64::MAX` for none. What is held already stays.
+    /// Sets the limit; `u64::MAX` for none. Bytes in use stay.
     pub fn set_limit(&self, bytes: u64) {
         let _one_at_a_time = lock(&self.changing);
-        // In this order: who sees the new limit and more held than that finds what was in force.
+        // In this order: a reader that sees the new limit exceeded finds the previous effective
+        // limit.
         self.before.store(self.seen().limit, Release);
         self.limit.store(bytes, Release);
         self.state.fetch_add(CHANGE, AcqRel);
     }
 
-    /// Charges `bytes` of a filter that the block cache will hold, if they may be held.
+    /// Charges `bytes` of a filter for the block cache, if they are within the limit.
     pub(crate) fn charge_cached(self: &Arc<Self>, bytes: u64) -> Option<CachedCharge> {
         self.admit(bytes).then(|| {
             self.cached.fetch_add(bytes, Release);
@@ -134,13 +134,14 @@ impl FilterMemory {
         })
     }
 
-    /// Bytes that are held in the block cache.
+    /// Bytes in the block cache.
     pub(crate) fn cached(&self) -> u64 {
         self.cached.load(Relaxed)
     }
 }
 
-/// Bytes of a filter block that the block cache holds, or is about to; returned when dropped.
+/// The bytes of a filter block that the block cache holds or is about to hold; released when
+/// dropped.
 #[derive(Debug)]
 pub(crate) struct CachedCharge {
     memory: Arc<FilterMemory>,
@@ -148,13 +149,13 @@ pub(crate) struct CachedCharge {
 }
 
 impl CachedCharge {
-    /// Bytes that are charged.
+    /// Bytes charged.
     #[inline]
     pub(crate) fn bytes(&self) -> u64 {
         self.bytes
     }
 
-    /// Charges `bytes` in all; false, and no change, if these may not be held.
+    /// Changes the charge to `bytes`. False, without a change, if they exceed the limit.
     pub(crate) fn resize(&mut self, bytes: u64) -> bool {
         if bytes > self.bytes && !self.memory.admit(bytes - self.bytes) {
             return false;
@@ -168,12 +169,12 @@ impl CachedCharge {
         true
     }
 
-    /// Whether no more is held than the limit that was set last.
+    /// Whether usage is within the limit that was set last.
     pub(crate) fn is_within_limit(&self) -> bool {
         self.memory.is_kept()
     }
 
-    /// Leaves the count of cached bytes before `bytes` are given back.
+    /// Subtracts from the cached bytes first, then releases them.
     fn release(&self, bytes: u64) {
         self.memory.cached.fetch_sub(bytes, Release);
         self.memory.give_back(bytes);
@@ -186,7 +187,8 @@ impl Drop for CachedCharge {
     }
 }
 
-/// The limit in force where `held` bytes are held, `limit` was set, and `before` was in force then.
+/// The effective limit with `held` bytes in use, after `limit` replaced the effective limit
+/// `before`.
 fn in_force(held: u64, limit: u64, before: u64) -> u64 {
     if held <= limit { limit } else { before }
 }
@@ -211,7 +213,7 @@ mod tests {
         memory.set_limit(25);
         assert_eq!(held_and_limit(&memory), (120, 120));
         assert!(!memory.admit(1), "there is room up to the limit before");
-        // Another one, before that has come into force.
+        // Another limit, before that one has become effective.
         memory.set_limit(60);
         assert_eq!(held_and_limit(&memory), (120, 120));
         memory.give_back(60);
@@ -246,8 +248,8 @@ mod models {
         thread::spawn(move || memory.admit(bytes))
     }
 
-    /// Two want room while the limit falls and what was there gives way: once the limit is set and
-    /// kept, nothing beyond it comes, though it was judged before.
+    /// Two threads request bytes while the limit is lowered. Once the lower limit is effective,
+    /// nothing beyond it is admitted, even if admission had begun before.
     #[test]
     fn nothing_is_taken_by_a_limit_that_was_lowered() {
         check("nothing_is_taken_by_a_limit_that_was_lowered", || {
@@ -264,13 +266,13 @@ mod models {
         });
     }
 
-    /// Whoever looks while something leaves, something else wants its room and the limit falls sees
-    /// no more held than the limit.
+    /// An observer sees usage within the limit while bytes are released and requested again and the
+    /// limit is lowered.
     #[test]
     fn no_more_is_seen_than_the_limit() {
         check("no_more_is_seen_than_the_limit", || {
             let memory = Arc::new(FilterMemory::default());
-            // What was in force before that one is less than will be held.
+            // The limit before that one is less than the bytes used below.
             memory.set_limit(3);
             memory.set_limit(10);
             assert!(memory.admit(6));

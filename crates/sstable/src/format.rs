@@ -1,6 +1,5 @@
-//! What a table's bytes mean: every constant of the format, the frame around each block, and the
-//! footer. `docs/format/sstable.md` is the page that a reader of the bytes follows; a test ties
-//! the two together.
+//! The format of a table: every constant, the frame around each block, and the footer.
+//! `docs/format/sstable.md` specifies the bytes; a test keeps the two in agreement.
 //!
 //! A table is six regions without gaps, then the footer:
 //!
@@ -8,15 +7,15 @@
 //! data blocks | filter block | index leaves | top index | properties | extension | footer
 //! ```
 //!
-//! Every block is framed the same way: its payload, one byte that names the compression, and a
-//! checksum over both that is bound to the table's random id, the block's offset, its kind and
-//! its length. So a block that was flipped, swapped, misplaced or left over from another table
-//! fails its checksum, whatever it holds.
+//! Every block has the same frame: its payload, one byte for the compression, and a checksum over
+//! both that is bound to the table's random id and to the block's offset, kind and length. A block
+//! that was flipped, swapped, misplaced or left over from another table therefore fails its
+//! checksum, whatever it holds.
 //!
-//! Invariants: integers are little-endian; no platform-sized integer is written; every byte of
-//! the file is under exactly one checksum; a decoder takes any bytes and ends in a value or a
-//! `Fault`, without a panic and without allocating more than the file's own length (or the
-//! bounded raw size of a compressed block).
+//! Invariants: integers are little-endian; no platform-sized integer is written; every byte of the
+//! file is covered by exactly one checksum; a decoder accepts any bytes and returns a value or a
+//! `Fault`, without a panic and without allocating more than the file's own length (or the bounded
+//! raw size of a compressed block).
 
 use std::path::Path;
 use trommel_base::planted::{Bug, planted};
@@ -32,11 +31,11 @@ pub const MAGIC: [u8; 8] = *b"TromTbl\xf5";
 pub const VERSION: u16 = 1;
 /// Length of the footer in bytes.
 pub const FOOTER_BYTES: usize = 80;
-/// What follows each block's payload: compression byte, checksum.
+/// Bytes after each block's payload: compression byte, checksum.
 pub const FRAME_BYTES: usize = 5;
 /// Bytes of the checksum at the frame's end.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
-/// Entries between two keys that are stored whole.
+/// Entries from one key that is stored whole to the next.
 pub const GROUP_ENTRIES: usize = 16;
 /// Fixed part at the end of a data block: smallest trailer, count, trailer width, flags.
 pub const BLOCK_TAIL_BYTES: usize = 12;
@@ -44,16 +43,16 @@ pub const BLOCK_TAIL_BYTES: usize = 12;
 pub const MAX_BLOCK_ENTRIES: usize = 65_535;
 /// Flag of a data block whose offsets take 4 bytes each, not 2.
 pub const FLAG_WIDE_OFFSETS: u8 = 1;
-/// Flag of a data block that has padding between values and keys, and one value offset more: where
-/// that begins.
+/// Flag of a data block with padding between values and keys. It has one more value offset: the
+/// start of the padding.
 pub const FLAG_PADDED: u8 = 1 << 1;
 /// Fixed part at the start of an index block: count, prefix length, zero, first offset.
 pub const INDEX_HEADER_BYTES: usize = 16;
-/// Bytes per separator in an index block, beside what is behind its first eight: word, stored
+/// Bytes per separator in an index block, in addition to those after its first eight: word, stored
 /// length, suffix length.
 pub const INDEX_SLOT_BYTES: usize = 14;
-/// Largest raw size of a block that is stored compressed, so that a few hostile bytes cannot ask
-/// for gigabytes. Larger blocks (one large value each) are stored as they are.
+/// Largest raw size of a compressed block, so that a few hostile bytes cannot cause an allocation
+/// of gigabytes. Larger blocks (one large value each) are stored uncompressed.
 pub const MAX_COMPRESSED_RAW_BYTES: usize = 64 << 20;
 
 /// Feature bit: the index has two levels.
@@ -72,13 +71,13 @@ pub const FEATURE_PARTITIONED_FILTER: u64 = 1 << 5;
 /// Feature bit: some data block is padded.
 pub const FEATURE_PADDED: u64 = 1 << 6;
 
-/// The bits that this build can read.
+/// The feature bits that this build supports.
 const KNOWN_FEATURES: u64 = FEATURE_TWO_LEVEL_INDEX
     | FEATURE_LZ4
     | if cfg!(feature = "zstd") { FEATURE_ZSTD } else { 0 }
     | FEATURE_PADDED;
 
-/// What a block holds. The number is bound into its checksum.
+/// The content of a block. The number is bound into its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum BlockKind {
@@ -94,23 +93,23 @@ pub enum BlockKind {
     Properties = 5,
     /// The footer.
     Footer = 6,
-    /// The index of a filter's pieces.
+    /// The index of a filter's partitions.
     FilterTop = 7,
-    /// What a filter sidecar has beside its filters: head, directory, footer.
+    /// The parts of a filter sidecar other than its filters: head, directory, footer.
     Sidecar = 8,
 }
 
 /// Why bytes from a file could not be used.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// No writer wrote these bytes.
+    /// The bytes are corrupt: no writer produces them.
     Damaged(&'static str),
-    /// A writer that knows more than this build did.
+    /// The bytes are from a writer with features that this build does not support.
     Unsupported(&'static str),
 }
 
 impl Fault {
-    /// The error that names the place.
+    /// The error for this fault at `offset` of `file`.
     #[cold]
     pub(crate) fn at(self, file: &Path, offset: u64) -> Error {
         match self {
@@ -122,7 +121,7 @@ impl Fault {
     }
 }
 
-/// Where a block lies: its first byte, and its length with the frame.
+/// Location of a block: its first byte, and its length including the frame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Handle {
     pub(crate) offset: u64,
@@ -135,8 +134,8 @@ impl Handle {
     }
 }
 
-/// The word a block's checksum starts from. For one table, kind and length it is different for
-/// every offset, and for one offset different for every table.
+/// The seed of a block's checksum. For one table, kind and length it differs at every offset; for
+/// one offset it differs in every table.
 #[inline]
 pub fn place(table_id: u64, offset: u64, kind: BlockKind, stored_bytes: u64) -> u64 {
     if planted(Bug::ChecksumNotBound) {
@@ -146,7 +145,7 @@ pub fn place(table_id: u64, offset: u64, kind: BlockKind, stored_bytes: u64) -> 
     (table_id ^ spread).wrapping_add(((kind as u64) << 56) | stored_bytes)
 }
 
-/// The checksum of a block: `content` is its payload and its compression byte, and the block is
+/// The checksum of a block. `content` is the payload and the compression byte; the stored block is
 /// `content` and the four bytes of the checksum.
 #[inline]
 pub fn block_checksum(table_id: u64, offset: u64, kind: BlockKind, content: &[u8]) -> u32 {
@@ -154,8 +153,8 @@ pub fn block_checksum(table_id: u64, offset: u64, kind: BlockKind, content: &[u8
     Checksum::bound_to(&[place(table_id, offset, kind, stored_bytes)]).with(content).value()
 }
 
-/// Closes the block whose payload is `out[start..]`: adds the compression byte and the checksum.
-/// `offset` is where the block starts in its file.
+/// Completes the block whose payload is `out[start..]`: appends the compression byte and the
+/// checksum. `offset` is the start of the block in its file.
 pub(crate) fn seal(
     out: &mut Vec<u8>,
     start: usize,
@@ -168,7 +167,7 @@ pub(crate) fn seal(
     out.extend_from_slice(&frame);
 }
 
-/// What follows the payload of a block that starts at `offset`: the compression byte and the
+/// The bytes after the payload of a block that starts at `offset`: the compression byte and the
 /// checksum.
 pub(crate) fn frame(
     payload: &[u8],
@@ -185,7 +184,7 @@ pub(crate) fn frame(
 
 pub(crate) const SHORT: Fault = Fault::Damaged("the block is shorter than its frame");
 
-/// Takes a block out of its frame: the payload and the compression byte.
+/// Verifies a stored block; returns its payload and compression byte.
 #[inline]
 pub(crate) fn unseal(
     stored: &[u8],
@@ -201,7 +200,7 @@ pub(crate) fn unseal(
     frame_of(stored)
 }
 
-/// Payload and compression of a stored block, whose checksum is not looked at.
+/// Payload and compression byte of a stored block. Does not verify the checksum.
 #[inline]
 pub(crate) fn frame_of(stored: &[u8]) -> Result<(&[u8], u8), Fault> {
     let (content, _) = stored.split_last_chunk::<CHECKSUM_BYTES>().ok_or(SHORT)?;
@@ -209,7 +208,7 @@ pub(crate) fn frame_of(stored: &[u8]) -> Result<(&[u8], u8), Fault> {
     Ok((payload, *compression))
 }
 
-/// The footer: the lengths of the regions in file order, and what a reader must know.
+/// The footer: the lengths of the regions in file order, and the required features.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Footer {
     /// Random id of the table.
@@ -226,12 +225,12 @@ pub struct Footer {
     pub properties_bytes: u64,
     /// Bytes of the extension region, which is reserved: 0 in this version.
     pub extension_bytes: u64,
-    /// What a reader must understand.
+    /// The features that a reader must support.
     pub features: u64,
 }
 
 impl Footer {
-    /// The file's length that the regions add up to; `None` beyond 64 bits.
+    /// The file's length according to the regions; `None` beyond 64 bits.
     pub fn file_bytes(&self) -> Option<u64> {
         let regions = [
             self.data_bytes,
@@ -352,7 +351,7 @@ impl Footer {
     }
 }
 
-/// The footer's checksum: over its eight words, bound like a block's, and to the version.
+/// The footer's checksum: over its eight words, bound like a block's, and to the version as well.
 pub fn footer_checksum(table_id: u64, offset: u64, version: u16, words: &[u8]) -> u32 {
     let place = place(table_id, offset, BlockKind::Footer, FOOTER_BYTES as u64);
     Checksum::bound_to(&[place, u64::from(version)]).with(words).value()

@@ -1,9 +1,10 @@
-//! The index of a table: one level, or a top and leaves that are loaded at first use.
+//! The index of a table: one level, or a top index and leaves that are loaded on first use.
 //!
-//! 1. A search looks into the top, then into one leaf, which is read past the block cache if it is
-//!    not in memory. A leaf stays as long as the table is open, and is reported to the table's
-//!    host.
-//! 2. What is found is located for the block cache as well: the tree holds the slots of its blocks.
+//! 1. A search reads the top index, then one leaf, which is read from the file, bypassing the block
+//!    cache, if it is not in memory. A leaf stays in memory as long as the table is open, and is
+//!    reported to the table's host.
+//! 2. The tree also holds the slots of the table's blocks, so a location that it returns includes
+//!    the block's slot.
 
 use std::sync::{Arc, OnceLock};
 
@@ -18,10 +19,10 @@ use crate::source::{ReadStats, Source};
 #[derive(Debug)]
 pub(crate) struct IndexTree {
     top: Index,
-    /// One cell a leaf; empty where the index has one level and the top is the only leaf.
+    /// One cell per leaf; empty if the index has one level and the top is the only leaf.
     leaves: Box<[OnceLock<Index>]>,
     leaves_memory: LoadedMemory,
-    /// Where the cache has the blocks.
+    /// Slots of the cached blocks.
     slots: BlockSlots,
 }
 
@@ -46,22 +47,22 @@ impl IndexTree {
         })
     }
 
-    /// The same; `host` accounts for the memory of its leaves.
+    /// Sets the host that accounts for the memory of the leaves.
     pub(crate) fn held_by(self, host: Option<Arc<dyn FilterHost>>) -> Self {
         Self { leaves_memory: LoadedMemory::new(host), ..self }
     }
 
-    /// The host that accounts for its memory.
+    /// The host that accounts for the memory.
     pub(crate) fn host(&self) -> Option<Arc<dyn FilterHost>> {
         self.leaves_memory.host()
     }
 
-    /// How many leaves there are: at least one.
+    /// The number of leaves: at least one.
     pub(crate) fn leaf_count(&self) -> usize {
         self.leaves.len().max(1)
     }
 
-    /// The separators of the leaves, or of the blocks where there is one level.
+    /// The separators of the leaves, or of the blocks if there is one level.
     pub(crate) fn top(&self) -> &Index {
         &self.top
     }
@@ -105,14 +106,14 @@ impl IndexTree {
         let leaf = self.read_leaf(i, source)?;
         let memory = leaf.heap_bytes();
         self.leaves_memory.add(memory);
-        // Two readers may load the same leaf; one of the two is kept.
+        // Two readers may load the same leaf; one copy is kept.
         if cell.set(leaf).is_err() {
             self.leaves_memory.take_back(memory);
         }
         Ok(cell.get().unwrap_or(&self.top))
     }
 
-    /// Leaf `i` from the file, whether or not it is in memory.
+    /// Reads leaf `i` from the file, whether or not it is in memory.
     pub(crate) fn read_leaf(&self, i: usize, source: &Source) -> Result<Index, Error> {
         let handle = self.top.handle(i).unwrap_or(Handle { offset: 0, bytes: 0 });
         let payload = source.read_plain(handle, BlockKind::IndexLeaf)?;
@@ -141,7 +142,8 @@ impl IndexTree {
         if at.slot < leaf.len() {
             return Ok(Some((leaf, at)));
         }
-        // Only where a leaf disagrees with the top, by which the key is not after the leaf.
+        // Only if a leaf disagrees with the top index, according to which the key is not after the
+        // leaf.
         self.next(at, source, stats)
     }
 
@@ -209,14 +211,14 @@ impl IndexTree {
         Ok(index.len().checked_sub(1).map(|slot| (index, At { leaf, slot })))
     }
 
-    /// The block at `at`, which `leaf` has; an impossible one if it has not.
+    /// The location of the block at `at` in `leaf`; an invalid one if the leaf has no such block.
     #[inline]
     pub(crate) fn locate<'a>(&'a self, leaf: &'a Index, at: At) -> BlockLocation<'a> {
         let handle = leaf.handle(at.slot).unwrap_or(Handle { offset: 0, bytes: 0 });
         BlockLocation::new(&self.slots, leaf, at, handle)
     }
 
-    /// Memory it takes now, in bytes; without slots, which are charged to the cache.
+    /// Memory in use, in bytes, without slots, which are charged to the cache.
     pub(crate) fn memory_bytes(&self) -> usize {
         let cells = size_of_val(&*self.leaves) + self.slots.memory_bytes();
         let of_leaves = self.leaves_memory.bytes();

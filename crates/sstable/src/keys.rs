@@ -1,11 +1,11 @@
-//! Walks over all keys of a table, block by block, past every cache: for who builds or checks
-//! filters.
+//! Iteration over all keys of a table, block by block, bypassing every cache. Used to build and
+//! verify filters.
 //!
-//! 1. The index leaves are read in order, and the data blocks that they list, many at a time.
-//! 2. Each distinct key is handed over once; then, at the end of each block, where it ends and what
-//!    parts it from the next one.
-//! 3. At the end the counts must be those of the properties: a walk that missed a key would make a
-//!    filter that denies it.
+//! 1. Read the index leaves in order, and the data blocks that they list, many at a time.
+//! 2. Pass each distinct key to the caller once. After each block, pass its bounds and the
+//!    separator to the next block.
+//! 3. Finally compare the counts with the properties: a filter built from a scan that missed a key
+//!    would deny that key.
 
 use std::sync::Arc;
 
@@ -18,17 +18,18 @@ use crate::{Error, Table};
 /// Data blocks are read this many bytes at a time.
 const READ_BYTES: usize = 1 << 20;
 
-/// What a walk comes to.
+/// An event of the scan.
 #[derive(Debug)]
 pub(crate) enum Step<'a> {
-    /// A user key that is not the one before it.
+    /// A user key that differs from the previous one.
     Key(&'a [u8]),
-    /// The end of the data block at `offset`; where the next one begins, and what parts the two.
+    /// The end of the data block at `offset`, the start of the next one, and the separator between
+    /// them.
     BlockEnd { offset: u64, next: u64, separator: &'a [u8] },
 }
 
-/// Reads the blocks that `leaf` lists, many at a time, and hands over each as it is stored: its
-/// slot, its place, and a buffer in which it starts at a byte.
+/// Reads the blocks that `leaf` lists, many at a time. Passes each stored block to `take`: its
+/// slot, its location, and a buffer with the offset in it where the block starts.
 pub(crate) fn each_stored<E: From<Error>>(
     source: &Source,
     leaf: &Index,
@@ -58,10 +59,10 @@ pub(crate) fn each_stored<E: From<Error>>(
 }
 
 impl Table {
-    /// Hands all keys of the table to `take`, in order; the bytes that were read.
+    /// Passes all keys of the table to `take`, in order. Returns the number of bytes read.
     ///
     /// # Errors
-    /// The first damage met; that of `take`, which ends the walk.
+    /// The first corruption found. An error of `take` ends the scan and is returned.
     pub(crate) fn each_key<E: From<Error>>(
         &self,
         mut take: impl FnMut(Step<'_>) -> Result<(), E>,

@@ -1,14 +1,13 @@
-//! What lies where in a table's file, block by block: for tools that look at a file, damaged ones
-//! included.
+//! The layout of a table's file, block by block, for tools that inspect files, including corrupt
+//! ones.
 //!
-//! 1. The footer says where the regions lie; without a good footer nothing is known.
-//! 2. The top index is read; its leaves, where there are any; then each data block they list.
-//! 3. A block that cannot be used, or not be read, is listed with the reason and the walk goes on.
-//!    Where an index block is unusable, what it lists is one stretch of data whose inner bounds are
-//!    not known.
+//! 1. The footer gives the bounds of the regions; without a valid footer nothing is known.
+//! 2. Read the top index, its leaves if there are any, and each data block they list.
+//! 3. List an unusable or unreadable block with the reason, and go on. If an index block is
+//!    unusable, its data blocks are listed as one range with unknown inner bounds.
 //!
-//! The file is read front to back, one block at a time, past every cache. Blocks are checked on
-//! their own only; [`Table::verify`](crate::Table::verify) checks how they fit together.
+//! The file is read front to back, one block at a time, bypassing every cache. Blocks are checked
+//! one by one; [`Table::verify`](crate::Table::verify) checks how they fit together.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +25,7 @@ use crate::source::Source;
 use crate::table::read_footer;
 use crate::{BlockCache, Error, FilterPart, FilterShape, Properties};
 
-/// One stretch of a table's file: a block with its frame, or the footer.
+/// One range of a table's file: a block with its frame, or the footer.
 #[derive(Debug, Clone)]
 pub struct BlockInfo {
     /// Its first byte.
@@ -35,25 +34,25 @@ pub struct BlockInfo {
     pub bytes: u64,
     /// What it holds.
     pub kind: BlockKind,
-    /// What was found in it, or why it cannot be used, in words.
+    /// The content, or the reason why the block cannot be used.
     pub content: Result<BlockContent, String>,
 }
 
-/// What a good block holds.
+/// The content of a valid block.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct BlockContent {
     /// How it is compressed; `none` if it is not.
     pub compression: &'static str,
     /// Bytes of its payload, decompressed.
     pub raw_bytes: u64,
-    /// Entries of a data block, separators of an index block, keys of a filter whose kind is known;
-    /// else 0.
+    /// Entries of a data block, separators of an index block, keys of a filter of a known kind;
+    /// otherwise 0.
     pub items: u64,
-    /// First key of a data block, first separator of an index block; else empty.
+    /// First key of a data block, first separator of an index block; otherwise empty.
     pub first_key: Vec<u8>,
-    /// Last key of a data block, last separator of an index block; else empty.
+    /// Last key of a data block, last separator of an index block; otherwise empty.
     pub last_key: Vec<u8>,
-    /// Bytes of the keys of a data block as they are stored: without what they share.
+    /// Bytes of the keys of a data block as stored, without shared prefixes.
     pub key_bytes: u64,
     /// Bytes of the values of a data block.
     pub value_bytes: u64,
@@ -62,9 +61,9 @@ pub struct BlockContent {
 /// All blocks of the table in `file`, in file order, without gaps. `path` names it in errors.
 ///
 /// # Errors
-/// [`Error::Corruption`], [`Error::Unsupported`] and [`Error::Io`] where the footer cannot be used
-/// or not be read. What is wrong with a block, a place of the disk that cannot be read included,
-/// stands in its [`BlockInfo::content`].
+/// [`Error::Corruption`], [`Error::Unsupported`] or [`Error::Io`] if the footer cannot be used or
+/// read. An error in any other block, a failed read included, is returned in its
+/// [`BlockInfo::content`].
 pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, Error> {
     let footer = read_footer(&**file, path)?;
     let source = Source {
@@ -106,13 +105,12 @@ pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, E
     Ok(data)
 }
 
-/// The content of an uncompressed block of which only the length is told.
+/// The content of an uncompressed block with only its length known.
 pub(crate) fn plain(raw_bytes: u64) -> BlockContent {
     BlockContent { compression: "none", raw_bytes, ..BlockContent::default() }
 }
 
-/// What is wrong with a block, in words: with its bytes, or with the place of the disk where they
-/// lie, of which the next block knows nothing.
+/// The reason why a block cannot be used, as text. A failed read concerns this block only.
 pub(crate) fn in_words<T>(result: Result<T, Error>) -> Result<T, String> {
     result.map_err(|error| match error {
         Error::Corruption(damage) => damage.what.into_owned(),
@@ -122,7 +120,7 @@ pub(crate) fn in_words<T>(result: Result<T, Error>) -> Result<T, String> {
     })
 }
 
-/// What is said of a stretch that no good index block lists.
+/// The reason given for a range that no valid index block lists.
 const UNLISTED: &str = "the index block that says where its blocks begin cannot be used";
 
 fn unlisted() -> String {
@@ -134,12 +132,12 @@ struct Walk {
     footer: Footer,
     data: Vec<BlockInfo>,
     leaves: Vec<BlockInfo>,
-    /// Where the data blocks listed so far end.
+    /// End of the data blocks listed so far.
     reached: u64,
 }
 
 impl Walk {
-    /// The top index, and what to say of it.
+    /// The top index and its description.
     fn index(&self) -> Result<(IndexTree, BlockContent), String> {
         let offset = self.footer.index_offset();
         let handle = Handle { offset, bytes: self.footer.index_bytes as usize };
@@ -153,7 +151,7 @@ impl Walk {
         }))
     }
 
-    /// Every leaf and every block that it lists.
+    /// Lists every leaf and every block in it.
     fn leaves(&mut self, tree: &IndexTree) {
         if !self.footer.has_two_levels() {
             return self.blocks(tree.top());
@@ -173,7 +171,7 @@ impl Walk {
         }
     }
 
-    /// Notes a stretch of data that no good index block lists.
+    /// Lists a range of data that no valid index block covers.
     fn skip_to(&mut self, offset: u64) {
         if offset > self.reached {
             self.data.push(BlockInfo {
@@ -186,7 +184,7 @@ impl Walk {
         }
     }
 
-    /// The blocks that one index block lists.
+    /// Lists the blocks of one index block.
     fn blocks(&mut self, leaf: &Index) {
         for handle in (0..leaf.len()).map_while(|slot| leaf.handle(slot)) {
             // Leaves that contradict each other might list a block twice.
@@ -216,8 +214,8 @@ impl Walk {
         summed.map_err(|fault| fault.at(&self.source.path, handle.offset))
     }
 
-    /// One block a whole part, several a part that is cut; `properties` are empty where they cannot
-    /// be read.
+    /// One block for a whole part, several for a partitioned one. `properties` are empty if they
+    /// cannot be read.
     fn filters(&self, properties: &Properties) -> Vec<BlockInfo> {
         let region = (self.footer.filter_offset(), self.footer.filter_bytes);
         let parts = match parts_of(&self.footer, properties) {
@@ -234,7 +232,7 @@ impl Walk {
             let bytes = part.bytes();
             match part {
                 Listed::Part(part) => {
-                    // What it is handed is no error of its own.
+                    // The callback returns no error, so neither does this.
                     let _ = blocks_of(&self.source, &part, offset, &mut |handle, kind, content| {
                         let (offset, bytes) = (handle.offset, handle.bytes as u64);
                         let content = in_words(content);
@@ -242,7 +240,7 @@ impl Walk {
                         Ok(())
                     });
                 }
-                // Where its blocks begin is not known, and it is no damage.
+                // A newer build wrote it. Its blocks cannot be located, and that is not corruption.
                 Listed::Later { .. } => {
                     let (kind, content) = (BlockKind::Filter, Ok(plain(bytes)));
                     blocks.push(BlockInfo { offset, bytes, kind, content });
@@ -269,13 +267,13 @@ impl Walk {
     }
 }
 
-/// Takes a block: where it lies, of which kind it is, and what is in it or wrong with it. An error
-/// ends the walk.
+/// Callback for a block: its location, its kind, and its content or error. An error that it returns
+/// ends the iteration.
 pub(crate) type TakeBlock<'a> =
     dyn FnMut(Handle, BlockKind, Result<BlockContent, Error>) -> Result<(), Error> + 'a;
 
-/// Hands the blocks of the part that starts at `offset` of `source` to `take`: one where it is
-/// whole, its pieces and their top where it is cut.
+/// Passes the blocks of the part that starts at `offset` of `source` to `take`: one for a whole
+/// part, the partitions and their top index for a partitioned one.
 pub(crate) fn blocks_of(
     source: &Source,
     part: &FilterPart,
@@ -308,7 +306,7 @@ pub(crate) fn blocks_of(
     take(handle, BlockKind::FilterTop, content)
 }
 
-/// The top of the pieces that lie from `first` up to it.
+/// The top index of the partitions between `first` and the top itself.
 fn read_top(source: &Source, handle: Handle, first: u64) -> Result<Index, Error> {
     let payload = source.read_plain(handle, BlockKind::FilterTop)?;
     Index::decode(&payload, handle.offset)
@@ -319,11 +317,11 @@ fn read_top(source: &Source, handle: Handle, first: u64) -> Result<Index, Error>
         .map_err(|fault| fault.at(&source.path, handle.offset))
 }
 
-/// One block of a filter region, which belongs to `part`.
+/// One block of the filter region, from `part`.
 fn read_filter(source: &Source, handle: Handle, part: &FilterPart) -> Result<BlockContent, Error> {
     let payload = source.read_plain(handle, BlockKind::Filter)?;
     let keys = match part.shape {
-        // What a user's policy made is no damage; only the directory knows its keys.
+        // A user-defined filter cannot be checked here; only the directory has its key count.
         FilterShape::Whole if !part.policy.is_empty() => Ok(part.keys),
         _ if !part.policy.is_empty() => Ok(0),
         FilterShape::PerBlock => SmallFilters::decode(&*payload).map(|group| group.keys()),

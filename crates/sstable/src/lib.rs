@@ -3,15 +3,16 @@
 //! * [`TableBuilder`] takes entries in order and writes the file in one pass.
 //! * [`Table`] is the reader: [`get`](Table::get), [`cursor`](Table::cursor),
 //!   [`verify`](Table::verify); [`get_many`] looks up many keys in many tables.
-//! * [`Sidecar`] is a file with other filters of a table, which stand before its own.
+//! * [`Sidecar`] is a file of replacement filters for one table. They take precedence over the
+//!   table's own.
 //! * [`BlockCache`] keeps verified blocks in memory, shared by all tables.
-//! * [`format`](mod@format) holds every constant of the file format, which
-//!   `docs/format/sstable.md` describes.
+//! * [`format`](mod@format) holds every constant of the file format, which `docs/format/sstable.md`
+//!   describes.
 //!
-//! The crate is handed one resolved [`FilterPlan`] per table, stores
-//! the engine's properties as opaque bytes, and knows neither levels nor other tables. Bytes from
-//! a file are believed only behind their checksum, and even then every decoder is total: hostile
-//! bytes with valid checksums end in an [`Error`], never in a panic, a hang or a huge allocation.
+//! The crate takes one resolved [`FilterPlan`] per table, stores the engine's properties as opaque
+//! bytes, and knows neither levels nor other tables. Bytes from a file are used only after their
+//! checksum was verified, and every decoder is total even then: hostile bytes with valid checksums
+//! end in an [`Error`], never in a panic, a hang or a huge allocation.
 
 #![forbid(unsafe_code)]
 

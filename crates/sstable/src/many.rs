@@ -1,16 +1,16 @@
-//! Lookups of many keys in the tables of one sorted run, which overlap their waits for memory and
-//! for the device.
+//! Lookups of many keys in the tables of one sorted run, with overlapping waits for memory and for
+//! the device.
 //!
-//! 1. Keys are taken a *round* of [`ROUND`] at a time: all of them are searched in the indexes, and
-//!    what a search of each one's block reads is prefetched, in the map or through the block's
-//!    cache slot, before the first block is searched. Blocks of a map that are to be verified are
-//!    prefetched while those before them are verified (see [`Awaited`]).
+//! 1. Keys are processed in *rounds* of [`ROUND`]: all of them are searched in the indexes, and the
+//!    memory that the search of each block reads is prefetched, in the map or through the block's
+//!    cache slot, before the first block is searched. Mapped blocks that must be verified are
+//!    prefetched while earlier ones are verified (see [`Awaited`]).
 //! 2. Before the first block is read, the files get access hints for the blocks of the next
 //!    [`HINTED_AHEAD`] keys, in all of the tables, so that those reads overlap.
-//! 3. Whether a block of a map is in memory is not known. So a round's first block is timed, and
-//!    the files get the hints where it was waited for.
-//! 4. Files that are opened for direct reads have no use for hints: the reads of those blocks are
-//!    handed to the system at once, or several threads make them.
+//! 3. Whether a mapped block is in memory is unknown. Therefore the first block of each round is
+//!    timed, and the files get the hints if it came from the device.
+//! 4. Files open for direct reads do not benefit from hints: the reads of those blocks are
+//!    submitted to the system in one batch, or made by several threads.
 //!
 //! Called by the engine's `multi_get`.
 
@@ -30,20 +30,20 @@ use crate::source::ReadStats;
 use crate::table::{Found, Held, Table, Wants};
 use crate::together::read_together;
 
-/// Keys that are taken together.
+/// Keys per round.
 const ROUND: usize = 16;
 
-/// Requests for whose blocks the files get access hints at once.
+/// Requests whose blocks are hinted at together.
 const HINTED_AHEAD: usize = 64;
 
-/// Most stored bytes of blocks that are read at once, the first block not counted.
+/// Most stored bytes of blocks that are read together, without the first block.
 const TOGETHER_BYTES: usize = 4 << 20;
 
-/// A block in a map that took longer than this was not in memory: verifying one takes less than a
-/// microsecond, a read of any device more than ten.
+/// A mapped block that took longer than this came from the device: verifying one takes less than a
+/// microsecond, a read from any device more than ten.
 const FROM_DEVICE: Duration = Duration::from_micros(15);
 
-/// One key to look for.
+/// A key to look up.
 #[derive(Debug, Clone, Copy)]
 pub struct Request<'a> {
     /// The number of its table.
@@ -52,18 +52,18 @@ pub struct Request<'a> {
     pub key: &'a [u8],
     /// Its [`trommel_filter::hash`].
     pub hash: u64,
-    /// Versions newer than this are not seen.
+    /// Versions newer than this are invisible.
     pub seqno: SeqNo,
 }
 
-/// Looks up each of `requests` in its table, which `tables` has under that number, as
-/// [`Table::get`] does: `answer` is called with the number of each request and what was found, in
-/// their order. Where neighbours have one block, as when they are sorted by key, it is read once.
-/// All tables are read in the same way, through maps or not.
+/// Looks up each of `requests` in its table, as [`Table::get`] does; `tables` maps a request's
+/// table number to the table. Calls `answer` with the number of each request and the result, in
+/// order. A block that neighbouring requests share, as when they are sorted by key, is read once.
+/// Either all tables are mapped or none is.
 ///
 /// # Errors
 ///
-/// As [`Table::get`]; what was answered until then stands.
+/// As [`Table::get`]; answers given before the error are valid.
 #[inline]
 pub fn get_many<'a>(
     tables: impl Fn(usize) -> Option<&'a Table>,
@@ -112,7 +112,7 @@ pub fn get_many<'a>(
     Ok(())
 }
 
-/// Where a key must be, if it is in its table.
+/// The location of the only block that can hold a key, or its first version.
 #[derive(Clone, Copy)]
 struct Wanted<'a> {
     table: &'a Table,
@@ -130,20 +130,20 @@ struct Batch<'a, 'r, Tables> {
     tables: Tables,
     requests: &'r [Request<'r>],
     is_mapped: bool,
-    /// The first request for whose block the files have got no access hint.
+    /// The first request whose block was not hinted at yet.
     hinted: usize,
-    /// What was read of indexes for that.
+    /// Index reads of requests located in advance.
     ahead: ReadStats,
-    /// Blocks that were read at once and not yet searched, in the order of the requests.
+    /// Blocks that were read together and not searched yet, in the order of the requests.
     together: Vec<(Wanted<'a>, SharedBlock)>,
-    /// Blocks of this round that were taken from their cache slots and are not yet searched.
+    /// Blocks of this round that were taken from their cache slots and not searched yet.
     taken: [Option<SharedBlock>; ROUND],
-    /// Blocks of this round that lie in a map and are to be verified.
+    /// Mapped blocks of this round that must be verified.
     awaited: Awaited<'a, ROUND>,
 }
 
 impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
-    /// Where the key of `request` must be, by the index.
+    /// Locates the key of `request` in the index.
     #[inline]
     fn find(
         &self,
@@ -155,8 +155,8 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         Ok(found.map(|(leaf, at)| Wanted { table, location: table.index.locate(leaf, at) }))
     }
 
-    /// Finds the keys of the round that begins with request `first`, and prefetches what a search
-    /// of their blocks reads.
+    /// Locates the keys of the round that begins with request `first`, and prefetches the memory
+    /// that a search of their blocks reads.
     fn prefetch_round(
         &mut self,
         first: usize,
@@ -190,11 +190,11 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         Ok(places)
     }
 
-    /// Takes the blocks of a round from their cache slots, after all of them were prefetched.
+    /// Takes the blocks of a round from their cache slots, after prefetching all of them.
     fn take(&mut self, places: &[Option<Wanted<'a>>; ROUND]) {
         self.taken = [const { None }; ROUND];
         if !self.together.is_empty() {
-            // Nearly all blocks of this round that are cached are in their slots.
+            // Nearly all cached blocks of this round are in their slots.
             return;
         }
         for Wanted { location, .. } in places.iter().flatten() {
@@ -203,7 +203,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         let mut last = None;
         for (place, taken) in places.iter().zip(&mut self.taken) {
             let Some(Wanted { table, location }) = place else { continue };
-            // One block of several keys is held until the last of them.
+            // A block with several of the keys is held until the last of them.
             if last.replace((&raw const **table, location.handle))
                 != Some((*table, location.handle))
             {
@@ -223,7 +223,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         let Wanted { table, location } = place;
         if let Some(block) = self.taken.get_mut(nth % ROUND).and_then(Option::take) {
             stats.cache_hits += 1;
-            // It may have been evicted since, and read again with others.
+            // It may have been evicted in the meantime, and read again with others.
             self.read_of(place);
             return Ok(Held::shared(location.handle, block));
         }
@@ -237,9 +237,8 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         })
     }
 
-    /// The block of request `nth` from a file that is opened for direct reads: from the cache, or
-    /// read at once with those after it. `None` where it cannot be read; a second read reports the
-    /// error.
+    /// The block of request `nth` from a file open for direct reads: from the cache, or read
+    /// together with later ones. `None` if it cannot be read; a second read then reports the error.
     fn hold_direct(
         &mut self,
         nth: usize,
@@ -257,7 +256,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         self.read_of(place)
     }
 
-    /// The block at `place` among those that were read at once; those before it are dropped.
+    /// The block at `place`, if it is among those read together. Drops the blocks before it.
     fn read_of(&mut self, place: Wanted<'a>) -> Option<SharedBlock> {
         let found = self
             .together
@@ -266,7 +265,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         self.together.drain(..=found?).next_back().map(|(_, block)| block)
     }
 
-    /// Reads the block of request `nth`, which is at `first`, and those after it that are not
+    /// Reads the block of request `nth`, located at `first`, together with later ones that are not
     /// cached.
     #[cold]
     fn read_at_once(&mut self, nth: usize, first: Wanted<'a>) {
@@ -282,8 +281,8 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         }
     }
 
-    /// Runs `look`, which reads the block of request `nth`. If that is a round's first, and its
-    /// block came into the map from the device, the files get access hints for those after it.
+    /// Runs `look`, which reads the block of request `nth`. If that is the first of a round and its
+    /// mapped block came from the device, gives access hints for later blocks.
     #[inline]
     fn timed<T>(&mut self, nth: usize, place: Wanted<'a>, look: impl FnOnce(&mut Self) -> T) -> T {
         let is_timed = place.table.source.mapped && nth.is_multiple_of(ROUND) && nth >= self.hinted;
@@ -295,8 +294,8 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         looked
     }
 
-    /// Hints to the files at the blocks of the requests after number `nth`, whose block is at
-    /// `last`, unless that was done before.
+    /// Gives access hints for the blocks of the requests after `nth`, whose block is at `last`,
+    /// unless they were given before.
     #[cold]
     fn hint_ahead(&mut self, nth: usize, last: Wanted<'a>) {
         if nth < self.hinted {
@@ -309,8 +308,8 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         self.hinted = self.seen(&ahead);
     }
 
-    /// The next block of `ahead`, other than the one before it. An error here is reported when the
-    /// blocks are read.
+    /// The next block of `ahead` that differs from the one before it. An error is ignored here and
+    /// reported when the block is read.
     fn next_ahead(&self, ahead: &mut Ahead<'a>) -> Option<Wanted<'a>> {
         while ahead.until < ahead.end {
             let request = self.requests.get(ahead.until)?;
@@ -325,56 +324,55 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         None
     }
 
-    /// Counts what `ahead` read, and returns the first request that it did not reach.
+    /// Counts the index reads of `ahead`. Returns the first request that it did not reach.
     fn seen(&mut self, ahead: &Ahead<'a>) -> usize {
         self.ahead.index_reads += ahead.stats.index_reads;
         ahead.until
     }
 }
 
-/// Later requests, whose blocks are located before they are needed.
+/// Later requests whose blocks are located in advance.
 struct Ahead<'a> {
-    /// The first that was not located.
+    /// The first request not located yet.
     until: usize,
     end: usize,
-    /// The block of the last one that has one.
+    /// The last block located.
     last: Wanted<'a>,
     stats: ReadStats,
 }
 
 impl<'a> Ahead<'a> {
-    /// Those after request `nth`, whose block is at `last`.
+    /// The requests after `nth`, whose block is at `last`.
     fn of(nth: usize, last: Wanted<'a>) -> Self {
         let until = nth + 1;
         Self { until, end: until + HINTED_AHEAD, last, stats: ReadStats::default() }
     }
 }
 
-/// Blocks that are not cached, located one after the other, read at once, and inserted into the
-/// cache.
+/// Blocks that are not cached: located one by one, read together, and inserted into the cache.
 ///
-/// Reads are handed to the system while the next blocks are located. Where the system does not take
-/// them, several threads make them.
+/// Reads are submitted to the system while the next blocks are located. Reads that the system does
+/// not accept are made by several threads.
 struct Blocks<'a, 'r, 'b, Tables> {
     batch: &'b Batch<'a, 'r, Tables>,
     ahead: Ahead<'a>,
-    /// Stored bytes of all except the first.
+    /// Stored bytes of all blocks except the first.
     bytes: usize,
     places: Vec<Wanted<'a>>,
-    /// Buffers, of the first ones so far.
+    /// Buffers, allocated for the first blocks only so far.
     room: Vec<Arc<[u8]>>,
-    /// Those that were read, `None` inside if they are damaged.
+    /// Results of the reads; the inner option is `None` for a corrupt block.
     read: Vec<Option<Option<SharedBlock>>>,
 }
 
 impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tables> {
-    /// The block of request `nth`, which is at `first`, and those after it.
+    /// The block of request `nth`, located at `first`, and later ones.
     fn new(batch: &'b Batch<'a, 'r, Tables>, nth: usize, first: Wanted<'a>) -> Self {
         let (places, room, read) = (Vec::new(), Vec::new(), Vec::new());
         Self { batch, ahead: Ahead::of(nth, first), bytes: 0, places, room, read }
     }
 
-    /// The next one that is to be read.
+    /// The next block to read.
     fn find_next(&mut self) -> Option<Wanted<'a>> {
         if self.places.is_empty() {
             return Some(self.ahead.last);
@@ -389,7 +387,7 @@ impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tabl
         None
     }
 
-    /// All of them, `None` for what cannot be read.
+    /// All blocks, `None` for each that cannot be read.
     fn finish(mut self) -> (Ahead<'a>, Vec<(Wanted<'a>, Option<SharedBlock>)>) {
         while self.next().is_some() {}
         let Self { ahead, places, mut read, room, .. } = self;
@@ -419,7 +417,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Pieces<'a> for Blocks<'a, '_, '
         Some(place.piece())
     }
 
-    /// Allocates buffers while the device is waited for: new memory costs page faults.
+    /// Allocates buffers while the device is busy: new memory costs page faults.
     fn meanwhile(&mut self) {
         let places = self.places.get(self.room.len()..).unwrap_or_default();
         self.room.extend(places.iter().map(|place| zeroed(place.location.handle.bytes)));
@@ -447,7 +445,7 @@ impl<'a> Wanted<'a> {
         Piece { file: &*self.table.source.file, offset, bytes }
     }
 
-    /// Inserts the block that was read here into the cache, if it was.
+    /// Inserts the block into the cache, if the read succeeded.
     fn keep(&self, block: Option<SharedBlock>) -> Option<SharedBlock> {
         if let Some(block) = &block {
             self.table.source.keep(self.location, block);

@@ -1,14 +1,14 @@
-//! What a table says about itself, beside its entries.
+//! A table's metadata.
 //!
-//! Stored as fields: tag, length, bytes; tags ascending, each at most once. A reader skips tags it
-//! does not know; what a reader must know is a feature bit in the footer instead.
+//! Stored as fields of tag, length and bytes, with ascending tags, each at most once. A reader
+//! skips unknown tags; whatever a reader must know is a feature bit in the footer instead.
 
 use trommel_base::codec::{put_bytes, put_varint};
 use trommel_base::{Decoder, MAX_SEQNO, SeqNo};
 
 use crate::format::Fault;
 
-/// Facts about a table, and the engine's own bytes.
+/// Facts about a table, and opaque bytes of the engine.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct Properties {
     /// Entries, tombstones included.
@@ -19,7 +19,7 @@ pub struct Properties {
     pub keys: u64,
     /// Smallest user key; empty for an empty table.
     pub smallest: Vec<u8>,
-    /// Largest user key, itself in the table.
+    /// Largest user key in the table.
     pub largest: Vec<u8>,
     /// Smallest sequence number.
     pub min_seqno: SeqNo,
@@ -29,15 +29,16 @@ pub struct Properties {
     pub blocks: u64,
     /// Bytes of keys and values as they were added.
     pub raw_bytes: u64,
-    /// Most bytes a data block was meant to have, before compression.
+    /// Target size of a data block in bytes, before compression.
     pub block_bytes: u64,
-    /// How data blocks were meant to be compressed.
+    /// The compression requested for data blocks.
     pub compression: String,
-    /// The filter that was asked for, in the spec grammar.
+    /// The requested filter, in the spec grammar.
     pub filter: String,
-    /// The engine's own, not looked into.
+    /// Opaque bytes of the engine.
     pub engine: Vec<u8>,
-    /// What the filter region holds; empty where it is one filter of whole keys, or nothing.
+    /// The directory of the filter region; empty if the region is one filter of whole keys, or
+    /// empty.
     pub filters: Vec<u8>,
 }
 
@@ -54,7 +55,7 @@ const BLOCK_BYTES: u64 = 10;
 const COMPRESSION: u64 = 11;
 const FILTER: u64 = 12;
 const ENGINE: u64 = 13;
-/// Left out where it is empty, unlike those before it.
+/// Omitted when empty, unlike the fields before it.
 const FILTERS: u64 = 14;
 
 const DAMAGED: Fault = Fault::Damaged("the properties make no sense");
@@ -110,7 +111,7 @@ impl Properties {
         Ok(properties)
     }
 
-    /// Takes one field; whether this version knows it.
+    /// Sets one field. Returns whether this version knows the tag.
     fn set(&mut self, tag: u64, bytes: &[u8]) -> Result<bool, Fault> {
         match tag {
             ENTRIES => self.entries = number(bytes)?,
@@ -141,7 +142,7 @@ impl Properties {
             && self.max_seqno <= MAX_SEQNO
     }
 
-    /// Memory they take besides themselves, in bytes.
+    /// Heap memory in use, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.smallest.capacity()
             + self.largest.capacity()

@@ -1,7 +1,7 @@
-//! What is left of a table: the entries of its good data blocks, in order, whatever else is wrong.
+//! Salvages the entries of a table's good data blocks, in order, whatever else is corrupt.
 //!
-//! [`layout`](crate::layout()) says which blocks are good; they are read again here, one at a time,
-//! past every cache. For repairs: a reader that must know whether it has seen all takes a cursor.
+//! [`layout`](crate::layout()) finds the good blocks; they are read again here, one at a time,
+//! bypassing every cache. For repairs only: use a cursor to detect missing entries.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -16,21 +16,21 @@ use crate::source::Source;
 use crate::table::read_footer;
 use crate::{BlockCache, BlockInfo, Error};
 
-/// A walk over the entries of a table's good data blocks.
+/// An iterator over the entries of a table's good data blocks.
 #[derive(Debug)]
 pub struct Salvage {
     source: Source,
-    /// The good blocks to come, the next one last.
+    /// The remaining good blocks, the next one last.
     blocks: Vec<Handle>,
     block: Option<(Handle, SharedBlock)>,
-    /// The entry that the walk stands on, in `block`.
+    /// Position of the current entry in `block`.
     at: usize,
     key: Vec<u8>,
 }
 
 impl Salvage {
-    /// A walk over the good ones of `blocks`, which [`layout`](crate::layout()) gave for `file`;
-    /// before the first entry.
+    /// An iterator over the good ones of `blocks`, the [`layout`](crate::layout()) of `file`,
+    /// positioned before the first entry.
     ///
     /// # Errors
     /// As [`layout`](crate::layout()).
@@ -52,10 +52,10 @@ impl Salvage {
         Ok(Self { source, blocks, block: None, at: 0, key: Vec::new() })
     }
 
-    /// Moves to the next entry; whether there is one.
+    /// Advances to the next entry. Returns whether there is one.
     ///
     /// # Errors
-    /// Where a block that was good a moment ago cannot be read.
+    /// If a block that `layout` found good can no longer be read.
     pub fn advance(&mut self) -> Result<bool, Error> {
         self.at += 1;
         while self.block.as_ref().is_none_or(|(_, block)| self.at >= block.view().count()) {
@@ -81,10 +81,10 @@ impl Salvage {
         Ok(true)
     }
 
-    /// The entry that the walk stands on.
+    /// The current entry.
     ///
     /// # Errors
-    /// Where it is none that a writer wrote.
+    /// If the entry is corrupt.
     pub fn entry(&self) -> Result<Option<EntryRef<'_>>, Error> {
         let Some((handle, block)) = &self.block else { return Ok(None) };
         let view = block.view();

@@ -1,8 +1,8 @@
-//! Where blocks go on their way to a file: appended in large strokes, each where it belongs.
+//! Buffered output of blocks to a file.
 //!
-//! 1. What is encoded lies in the write buffer until that is full, then it is appended to the file.
-//! 2. A part of filters is written piece by piece: each is framed, and is never copied but to the
-//!    buffer.
+//! 1. Encoded bytes collect in the write buffer, which is appended to the file when full.
+//! 2. A part of the filters is written partition by partition: each is framed, and copied at most
+//!    once, into the write buffer.
 //!
 //! Shared by the builders of tables and of filter sidecars.
 
@@ -15,31 +15,32 @@ use crate::filters::BuiltPart;
 use crate::format::{BlockKind, FRAME_BYTES, frame};
 use crate::{Error, FilterPart};
 
-/// A write buffer that one huge value has made larger than this is not kept.
+/// A write buffer that grew beyond this for one huge value is not kept.
 const KEEP_BUFFER_BYTES: usize = 4 << 20;
-/// After so many bytes the system is told to begin to write them to the device.
+/// Interval in bytes at which write-back to the device is started.
 const WRITE_BACK_BYTES: u64 = 1 << 20;
 
-/// A file that is being written, and what does not lie in it yet.
+/// A file under construction and the bytes not yet appended to it.
 #[derive(Debug)]
 pub(crate) struct Sink {
     file: Box<dyn WriteFile>,
     path: PathBuf,
-    /// What the checksums of all blocks are bound to.
+    /// The id that the checksums of all blocks are bound to.
     id: u64,
-    /// What is encoded and not yet appended to the file.
+    /// Encoded bytes not yet appended to the file.
     pub(crate) out: Vec<u8>,
     /// Bytes appended to the file.
     pub(crate) written: u64,
-    /// What of that the system was told to begin to write to the device.
+    /// Bytes whose write-back was started.
     written_back: u64,
     buffer_bytes: usize,
-    /// Filters of another kind than was asked for, among those written.
+    /// Filters written with a fallback kind.
     pub(crate) fallbacks: u64,
 }
 
 impl Sink {
-    /// A sink into `file`, which `path` names in errors, with a buffer of so many bytes.
+    /// A sink that appends to `file`, with a buffer of `buffer_bytes`. `path` names the file in
+    /// errors.
     pub(crate) fn new(file: Box<dyn WriteFile>, path: &Path, id: u64, buffer_bytes: usize) -> Self {
         Self {
             written: file.bytes(),
@@ -53,17 +54,17 @@ impl Sink {
         }
     }
 
-    /// What errors call the file.
+    /// The file's path in errors.
     pub(crate) fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Where in the file the next encoded byte will lie.
+    /// File offset of the next encoded byte.
     pub(crate) fn offset(&self) -> u64 {
         self.written + self.out.len() as u64
     }
 
-    /// Appends to the file what belongs behind the write buffer, which is empty.
+    /// Appends `bytes` to the file. The write buffer must be empty.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
         let appended = self.file.append(bytes);
         if !planted(Bug::TableWriteErrorIgnored) {
@@ -90,12 +91,12 @@ impl Sink {
         Ok(())
     }
 
-    /// Makes durable what was appended.
+    /// Makes the appended bytes durable.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         self.file.sync().map_err(|source| Error::io(&self.path, source))
     }
 
-    /// Writes a part of a filter region, and adds what it is to `parts`.
+    /// Writes a part of a filter region and adds its description to `parts`.
     pub(crate) fn write_part(
         &mut self,
         built: BuiltPart,
@@ -118,8 +119,8 @@ impl Sink {
         Ok(())
     }
 
-    /// Writes a piece of a filter. It is not copied but to the write buffer, if that has room for
-    /// it, and neither grows: the memory for filters is counted, and may be short.
+    /// Writes a filter partition. Copies it only if the write buffer has room for it, and grows
+    /// neither buffer: memory for filters is budgeted and may be short.
     fn write_piece(&mut self, payload: &[u8]) -> Result<(), Error> {
         let frame = frame(payload, self.id, self.offset(), BlockKind::Filter, 0);
         let bytes = payload.len() + FRAME_BYTES;

@@ -1,9 +1,9 @@
-//! Brings blocks from the file into memory, verified.
+//! Reads blocks from the file into memory and verifies them.
 //!
-//! A data block comes from one of three places: the block cache, through the block's slot or by a
-//! search; the map, if the table was opened with one (the checksum is verified at each use, as a
-//! mapped file can change, unless the caller opted out); or a `pread`. Meta blocks always use
-//! `pread`, into owned memory.
+//! A data block comes from one of three sources: the block cache, through the block's slot or a
+//! lookup; the map, if the table is mapped (the checksum is verified on each use, as a mapped file
+//! can change, unless the caller opted out); or a `pread`. Meta blocks are always read with `pread`
+//! into owned memory.
 
 use std::io::{self, BufReader, Read};
 use std::path::PathBuf;
@@ -19,17 +19,17 @@ use crate::cache::BlockCache;
 use crate::compression::{decompress, is_raw, zeroed};
 use crate::format::{BlockKind, CHECKSUM_BYTES, FRAME_BYTES, Fault, Handle, SHORT, place, unseal};
 
-/// Bytes of each read of a block that is streamed to its memory.
+/// Size of each read of a block that is streamed into memory.
 const TURN_BYTES: usize = 256 << 10;
 
 const PACKED: Fault = Fault::Unsupported("a meta block is compressed");
 
-/// What reads cost, counted by each reader, so that readers do not contend for a counter.
+/// Costs of reads, counted per reader, so that readers do not contend for counters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ReadStats {
-    /// Data blocks read from the file (or from its map).
+    /// Data blocks read from the file (or its map).
     pub block_reads: u64,
-    /// Bytes of those blocks as they are stored.
+    /// Bytes of those blocks as stored.
     pub block_bytes: u64,
     /// Data blocks found in the cache.
     pub cache_hits: u64,
@@ -38,7 +38,7 @@ pub struct ReadStats {
 }
 
 impl ReadStats {
-    /// Adds what was read elsewhere.
+    /// Adds the counts of another reader.
     pub fn add(&mut self, other: &Self) {
         self.block_reads += other.block_reads;
         self.block_bytes += other.block_bytes;
@@ -47,7 +47,7 @@ impl ReadStats {
     }
 }
 
-/// An open table file and where its blocks go.
+/// An open table file and the cache for its blocks.
 #[derive(Debug, Clone)]
 pub(crate) struct Source {
     pub(crate) file: Arc<dyn ReadFile>,
@@ -66,7 +66,7 @@ impl Source {
         self.file.read_at(offset, buffer).map_err(|source| self.failure(offset, source))
     }
 
-    /// Why the block at `offset` cannot be read.
+    /// The error for a failed read of the block at `offset`.
     fn failure(&self, offset: u64, source: io::Error) -> Error {
         if source.kind() == io::ErrorKind::UnexpectedEof {
             return Fault::Damaged("the file ends before this block does").at(&self.path, offset);
@@ -83,9 +83,9 @@ impl Source {
         Ok(stored)
     }
 
-    /// Passes the payload of an uncompressed meta block, as a stream, and its length to `take`: the
-    /// block and what `take` makes of it are never in memory together. Each stored byte is read
-    /// once. What was taken is valid only if this returns no error.
+    /// Streams the payload of an uncompressed meta block to `take`, with its length, so that the
+    /// block and the result of `take` are never in memory together. Reads each stored byte once.
+    /// The result is valid only if no error is returned.
     pub(crate) fn stream_plain<T>(
         &self,
         handle: Handle,
@@ -114,7 +114,7 @@ impl Source {
         Ok(took)
     }
 
-    /// Takes the payload of an uncompressed meta block out of its frame.
+    /// Verifies an uncompressed meta block and returns its payload.
     pub(crate) fn open_plain<'a>(
         &self,
         stored: &'a [u8],
@@ -129,7 +129,7 @@ impl Source {
             .map_err(|fault| fault.at(&self.path, offset))
     }
 
-    /// The map, if reads go through it.
+    /// The map, if reads use it.
     #[inline]
     pub(crate) fn map(&self) -> Option<&[u8]> {
         if self.mapped { self.file.mapped() } else { None }
@@ -147,8 +147,7 @@ impl Source {
         })
     }
 
-    /// The stored bytes of a block that is not compressed by its frame, if reads go through the
-    /// map.
+    /// The stored bytes of a block, if reads use the map and its frame marks it uncompressed.
     #[inline]
     pub(crate) fn raw_in_map(&self, handle: Handle) -> Result<Option<&[u8]>, Error> {
         let Some(map) = self.map() else { return Ok(None) };
@@ -157,7 +156,7 @@ impl Source {
         Ok(compression.is_some_and(|number| is_raw(*number)).then_some(stored))
     }
 
-    /// A data block through the cache: found there, or read and, if `fill`, inserted.
+    /// A data block from the cache, or read from the file and, if `fill`, inserted.
     #[inline]
     pub(crate) fn block(
         &self,
@@ -168,7 +167,7 @@ impl Source {
         self.block_after(location, fill, stats, || {})
     }
 
-    /// As [`Source::block`]; calls `before` if it has to read the block from the file.
+    /// Like [`Source::block`], but calls `before` before it reads the block from the file.
     #[inline]
     pub(crate) fn block_after(
         &self,
@@ -194,7 +193,7 @@ impl Source {
         self.cache.insert(self.number, location.handle.offset, block.clone(), slot);
     }
 
-    /// A data block, if the cache holds it, which counts as a hit.
+    /// A data block, if it is cached. Counts as a hit in `stats`.
     #[inline]
     pub(crate) fn cached(
         &self,
@@ -206,13 +205,13 @@ impl Source {
         block
     }
 
-    /// A data block, if the cache holds it, which counts as a use of it.
+    /// A data block, if it is cached. Counts as a use by the cache, not in `ReadStats`.
     #[inline]
     pub(crate) fn in_cache(&self, location: BlockLocation<'_>) -> Option<SharedBlock> {
         self.in_slot(location).or_else(|| self.search_cache(location))
     }
 
-    /// As [`Source::in_cache`], but looks only into the block's slot.
+    /// Like [`Source::in_cache`], but checks only the block's slot.
     #[inline]
     pub(crate) fn in_slot(&self, location: BlockLocation<'_>) -> Option<SharedBlock> {
         let (block, is_first) = location.block(self.cache.turn())?;
@@ -222,7 +221,7 @@ impl Source {
         Some(block)
     }
 
-    /// As [`Source::in_cache`], where the block is not in its slot.
+    /// Like [`Source::in_cache`], for a block that is not in its slot.
     #[cold]
     fn search_cache(&self, location: BlockLocation<'_>) -> Option<SharedBlock> {
         let cached = self.cache.get(self.number, location.handle.offset)?;
@@ -230,14 +229,14 @@ impl Source {
         Some(cached.block().clone())
     }
 
-    /// Hints to the file that a data block will be read, unless the cache holds it.
+    /// Prefetches a data block from the file, unless it is cached.
     pub(crate) fn will_need(&self, location: BlockLocation<'_>) {
         if self.in_cache(location).is_none() {
             self.file.will_need(location.handle.offset, location.handle.bytes);
         }
     }
 
-    /// A data block from the file.
+    /// Reads a data block from the file.
     pub(crate) fn read_block(
         &self,
         handle: Handle,
@@ -291,7 +290,7 @@ impl Source {
     }
 }
 
-/// Passes the payload of a block to `take`, then reads what it leaves, and the frame.
+/// Passes the payload of a block to `take`, then reads the rest of it and the frame.
 fn take_framed<T>(
     block: &mut impl Read,
     payload_bytes: usize,
@@ -305,12 +304,12 @@ fn take_framed<T>(
     Ok((took, frame))
 }
 
-/// A block of a file, read from front to back.
+/// A sequential reader of one block of a file.
 struct Turns<'a> {
     file: &'a dyn ReadFile,
     at: u64,
     left: usize,
-    /// Over what was read, except the checksum at the block's end.
+    /// Over the bytes read so far, except the checksum at the block's end.
     checksum: Checksum,
 }
 

@@ -1,10 +1,10 @@
 //! The reader of one table.
 //!
-//! Opening reads the footer, the index (its top, where it has two levels) and the properties into
-//! owned memory: usually one `pread` of the file's last 64 KiB, and one more for an index that does
-//! not lie in it. Filters are read when they are first queried. A point read is then a search of
+//! Opening reads the footer, the index (its top, if it has two levels) and the properties into
+//! owned memory: usually one `pread` of the file's last 64 KiB, and another for an index not
+//! contained in it. Filters are read when they are first queried. A point read is then a search of
 //! the index, one block, and one or two decoded entries. It does not query the filter: the engine
-//! does so before it calls, so that it can count.
+//! does so first, so that it can count the results.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -23,10 +23,10 @@ use crate::source::{ReadStats, Source};
 use crate::verified::VerifiedBlocks;
 use crate::{BlockCache, Error, FilterHost, Filters, Properties, ScanOptions, TableCursor};
 
-/// What opening reads first, from the end of the file.
+/// Bytes that opening reads first, from the end of the file.
 const TAIL_BYTES: u64 = 64 << 10;
 
-/// A table's identity by the manifest; a file with another one is not that table.
+/// A table's identity according to the manifest. A file with another identity is not that table.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Expected {
     /// Length of the file.
@@ -36,7 +36,7 @@ pub struct Expected {
 }
 
 impl Expected {
-    /// The identity by the file itself, for tools that have no manifest at hand.
+    /// The identity according to the file itself, for tools without a manifest.
     pub fn of_file(file: &dyn ReadFile, path: &Path) -> Result<Self, Error> {
         let footer = read_footer(file, path)?;
         Ok(Self { file_bytes: file.bytes(), table_id: footer.table_id })
@@ -53,15 +53,15 @@ pub(crate) fn read_footer(file: &dyn ReadFile, path: &Path) -> Result<Footer, Er
     Footer::decode(room, file_bytes).map_err(|fault| fault.at(path, offset))
 }
 
-/// How an open table is read.
+/// Configuration of an open table.
 #[derive(Debug, Clone)]
 pub struct TableConfig {
-    /// Where verified blocks are kept.
+    /// The cache for verified blocks.
     pub cache: Arc<BlockCache>,
-    /// How the file was opened. With [`Access::Mapped`] point reads search the map and copy
-    /// values from it; with the others they read through the cache.
+    /// How the file was opened. With [`Access::Mapped`] point reads search the map and copy values
+    /// from it; otherwise they read through the cache.
     pub access: Access,
-    /// Grants filters their memory. Without one, filters stay once they are read.
+    /// Grants memory to filters. Without a host, filters stay in memory once they are read.
     pub filter_host: Option<Arc<dyn FilterHost>>,
 }
 
@@ -72,28 +72,28 @@ pub struct Found {
     pub seqno: SeqNo,
     /// Whether it sets or deletes.
     pub kind: EntryKind,
-    /// Its value: a window on the verified block, or a copy from the map; empty where it was not
-    /// wanted.
+    /// Its value: a view of the verified block, or a copy from the map; empty if it was not
+    /// requested.
     pub value: Slice,
 }
 
-/// What is wanted of the version that a lookup finds.
+/// The parts of the found version that a lookup returns.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Wants {
     /// All of it.
     Value,
-    /// Only whether it is there: the value is neither looked at nor copied.
+    /// Only its presence: the value is neither read nor copied.
     Presence,
 }
 
-/// Memory an open table takes, in bytes.
+/// Memory of an open table, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct TableMemory {
-    /// The index, as far as it is loaded.
+    /// The loaded part of the index.
     pub index: usize,
-    /// The filters, as far as they are pinned.
+    /// The pinned filters.
     pub filter: usize,
-    /// All else.
+    /// Everything else.
     pub other: usize,
 }
 
@@ -105,18 +105,17 @@ pub struct Table {
     pub(crate) footer: Footer,
     pub(crate) filters: Filters,
     properties: Properties,
-    /// Where lookups, and scans that trust in that, verify each block of a map once.
+    /// For mapped tables that verify each block once: used by lookups, and by scans that trust it.
     pub(crate) verified: Option<Arc<VerifiedBlocks>>,
 }
 
 impl Table {
-    /// Opens the table in `file`, which must be the one that is `expected`. `path` names it in
-    /// errors.
+    /// Opens the table in `file`, which must be the `expected` one. `path` names it in errors.
     ///
     /// # Errors
-    /// [`Error::Corruption`] where length, id, footer, index or properties are not what they
-    /// should be; [`Error::Unsupported`] for a newer format; [`Error::Io`]. A filter that is
-    /// damaged or unknown is not an error: see [`Filters::state`].
+    /// [`Error::Corruption`] if the length, id, footer, index or properties are not as expected;
+    /// [`Error::Unsupported`] for a newer format; [`Error::Io`]. A corrupt or unknown filter is not
+    /// an error: see [`Filters::state`].
     pub fn open(
         file: Arc<dyn ReadFile>,
         path: &Path,
@@ -154,10 +153,10 @@ impl Table {
         Ok(Self { source, index, footer, filters, properties, verified: None })
     }
 
-    /// Makes point reads from a map verify a block when they first use it, and not again: changes
-    /// of the mapped file from then on are not detected by its checksum. Scans do the same if they
-    /// [trust](ScanOptions::trust_verified) in it. Does nothing where reads go through the cache,
-    /// which holds only verified blocks.
+    /// Makes point reads from a map verify a block only on first use: later changes of the mapped
+    /// file are not detected by its checksum. Scans do the same if they
+    /// [trust](ScanOptions::trust_verified) that verification. Has no effect if reads use the
+    /// cache, which holds only verified blocks.
     #[must_use]
     pub fn verifying_once(mut self) -> Self {
         let verified = || Arc::new(VerifiedBlocks::new(self.index.leaf_count(), self.index.host()));
@@ -171,8 +170,7 @@ impl Table {
         &self.filters
     }
 
-    /// The same table without its filters, for a reader of the whole table that is to keep none of
-    /// them in memory.
+    /// The same table without its filters, for a scan of the whole table that must not load them.
     #[must_use]
     pub fn without_filters(&self) -> Self {
         Self {
@@ -190,7 +188,7 @@ impl Table {
         &self.properties
     }
 
-    /// Where its parts lie.
+    /// The table's footer, with the bounds of its regions.
     pub fn footer(&self) -> &Footer {
         &self.footer
     }
@@ -200,12 +198,12 @@ impl Table {
         self.source.file.bytes()
     }
 
-    /// The file's path, as it was given.
+    /// The file's path, as given to [`Table::open`].
     pub fn path(&self) -> &Path {
         &self.source.path
     }
 
-    /// Memory the open table takes now, its blocks in the cache not counted.
+    /// Current memory of the open table, without its cached blocks.
     pub fn memory_bytes(&self) -> TableMemory {
         let verified = self.verified.as_ref().map_or(0, |verified| verified.memory_bytes());
         TableMemory {
@@ -218,7 +216,7 @@ impl Table {
         }
     }
 
-    /// The newest version of `key` not newer than `seqno`. `hash` is the key's
+    /// The newest version of `key` with a sequence number of at most `seqno`. `hash` is the key's
     /// [`trommel_filter::hash`]. Does not query the filter.
     pub fn get(
         &self,
@@ -230,7 +228,7 @@ impl Table {
         self.look_up(key, hash, seqno, Wants::Value, stats)
     }
 
-    /// As [`Table::get`], but returns only what is wanted.
+    /// Like [`Table::get`], but returns only the parts in `wants`.
     ///
     /// # Errors
     /// As [`Table::get`].
@@ -247,7 +245,7 @@ impl Table {
         self.get_from(place, key, hash, seqno, wants, stats)
     }
 
-    /// As [`Table::get`], where `place` is the first block that may hold it.
+    /// Like [`Table::get`], where `place` is the first block that may hold the key.
     #[inline]
     fn get_from<'a>(
         &'a self,
@@ -263,7 +261,7 @@ impl Table {
             if let Some(found) = block.get(self, key, hash, seqno, wants)? {
                 return Ok(Some(found));
             }
-            // Versions of one key may straddle blocks; then the separator is that key.
+            // Versions of one key may straddle blocks; the separator is then that key.
             if !leaf.separator_is(at.slot, key) {
                 return Ok(None);
             }
@@ -272,7 +270,7 @@ impl Table {
         Ok(None)
     }
 
-    /// As [`Table::get`], where this block, in which it would begin, does not hold it.
+    /// Like [`Table::get`], after the first block that may hold the key was found not to.
     #[inline]
     pub(crate) fn get_behind(
         &self,
@@ -295,8 +293,8 @@ impl Table {
         TableCursor::new(&self.source, &self.index, self.verified.as_ref(), options)
     }
 
-    /// About how many bytes of data blocks lie before `key`. Reads an index leaf that is not in
-    /// memory; where that fails, takes the leaf's share of the table.
+    /// Approximate bytes of data blocks before `key`. Reads an index leaf that is not in memory; if
+    /// that fails, estimates from the leaf's position among all leaves.
     pub fn approximate_offset(&self, key: &[u8]) -> u64 {
         let mut stats = ReadStats::default();
         match self.index.find(key, &self.source, &mut stats) {
@@ -309,21 +307,21 @@ impl Table {
         }
     }
 
-    /// At most `parts` - 1 keys, ascending, that divide the table's entries into parts of about the
-    /// same size, as far as the index in memory can tell. Reads nothing.
+    /// At most `parts` - 1 keys, ascending, that divide the table's entries into parts of about
+    /// equal size, as precisely as the index in memory allows. Reads nothing.
     pub fn dividing_keys(&self, parts: usize) -> Vec<Vec<u8>> {
         let top = self.index.top();
         let parts = parts.clamp(1, top.len().max(1));
         let mut keys: Vec<_> =
             (1..parts).map(|part| top.separator(part * top.len() / parts - 1)).collect();
-        // Where versions of one key fill several blocks, their separators are that key.
+        // If versions of one key fill several blocks, their separators are all that key.
         keys.dedup();
         keys
     }
 
     /// Evicts the table's blocks from the cache, for a table that will not be read again. Reads
-    /// nothing: where the index or the top of a filter is not in memory, its blocks stay until they
-    /// are the least used.
+    /// nothing: if the index or the top index of a filter is not in memory, their blocks stay until
+    /// the cache evicts them.
     pub fn evict(&self) {
         self.filters.evict();
         for leaf in self.index.loaded_leaves() {
@@ -333,13 +331,13 @@ impl Table {
         }
     }
 
-    /// A verified data block to search in: from the map, the cache or the file.
+    /// A verified data block to search: from the map, the cache or the file.
     #[inline]
     fn hold(&self, location: BlockLocation<'_>, stats: &mut ReadStats) -> Result<Held<'_>, Error> {
         self.hold_after(location, stats, || {})
     }
 
-    /// As [`Table::hold`]; calls `before` if it has to read the block from the file.
+    /// Like [`Table::hold`], but calls `before` before it reads the block from the file.
     #[inline]
     pub(crate) fn hold_after(
         &self,
@@ -363,15 +361,15 @@ impl Table {
         Ok(Held::shared(handle, block))
     }
 
-    /// The stored bytes of a block if it lies in a map, and whether it was found intact before.
+    /// The stored bytes of a mapped block, and whether it was verified before.
     #[inline]
     fn mapped(&self, location: BlockLocation<'_>) -> Option<(&[u8], bool)> {
         let stored = self.source.in_map(self.source.map()?, location.handle).ok()?;
         Some((stored, self.verified.as_ref().is_some_and(|known| known.has(location.at))))
     }
 
-    /// Prefetches what a search of a block reads first, if it lies in a map. A block that has to be
-    /// verified is not prefetched: its stored bytes are returned.
+    /// Prefetches the memory that a search of a mapped block reads first. A block that must still
+    /// be verified is not prefetched; its stored bytes are returned instead.
     #[inline]
     pub(crate) fn ask_for_search(&self, location: BlockLocation<'_>) -> Option<&[u8]> {
         let (stored, is_known) = self.mapped(location)?;
@@ -382,7 +380,7 @@ impl Table {
         None
     }
 
-    /// Prefetches the entry that a key of this hash may have in a block that need not be verified.
+    /// Prefetches the entry that a key of this hash may have, in a mapped block already verified.
     #[inline]
     pub(crate) fn ask_for_entry(&self, location: BlockLocation<'_>, hash: u64) {
         if let Some((stored, true)) = self.mapped(location)
@@ -393,8 +391,8 @@ impl Table {
         }
     }
 
-    /// The data block whose stored bytes lie in a map, unless it is compressed; verified, now or,
-    /// where once is enough, earlier.
+    /// The mapped data block with these stored bytes, unless it is compressed. Verifies it, unless
+    /// the table verifies once and the block was verified before.
     #[inline]
     fn look_at<'a>(
         &self,
@@ -431,7 +429,7 @@ enum HeldBytes<'a> {
 }
 
 impl Held<'_> {
-    /// A block that is shared.
+    /// A shared block.
     pub(crate) fn shared(handle: Handle, block: SharedBlock) -> Self {
         Self { handle, bytes: HeldBytes::Shared(block) }
     }
@@ -468,7 +466,7 @@ impl Held<'_> {
     }
 }
 
-/// The end of the file, read in one go.
+/// The end of the file, read with one `pread`.
 pub(crate) struct Tail {
     bytes: Vec<u8>,
     offset: u64,
@@ -482,15 +480,15 @@ impl Tail {
         Ok(Self { bytes, offset })
     }
 
-    /// The stored bytes of a meta block: from here if they are here, else from the file.
+    /// The stored bytes of a meta block: from the tail if it holds them, otherwise from the file.
     pub(crate) fn block(
         &self,
         source: &Source,
         offset: u64,
         bytes: u64,
     ) -> Result<Cow<'_, [u8]>, Error> {
-        // The footer's regions lie within the file, and the file was just opened: a length that
-        // memory cannot hold is not one of a file that we can read.
+        // The footer's regions lie within the file, which was just opened. A file whose length does
+        // not fit in memory could not have been opened.
         let start = offset.checked_sub(self.offset).and_then(|start| usize::try_from(start).ok());
         let here = start.and_then(|start| self.bytes.get(start..)?.get(..bytes as usize));
         if let Some(here) = here {

@@ -1,19 +1,18 @@
-//! Reads that overlap because several threads make them: a device that is asked for many blocks at
-//! once brings each in a fraction of the time that it takes for one alone.
+//! Parallel reads on several threads: a device serves many concurrent reads in a fraction of the
+//! time that it takes for the same reads one after the other.
 //!
-//! 1. Who wants several things read has threads called for them, takes part, and waits for the last
-//!    one.
-//! 2. The threads are those of the process, shared by all stores in it. They are begun when they
-//!    are first needed, at most 31, and end when they had nothing to read for a second or two: a
-//!    store that reads nothing past the system's memory has none. To begin one takes as long as a
-//!    read.
-//! 3. Who wants things read does all that no thread has taken, and waits only for what one has.
+//! 1. The caller of [`read_together`] submits its reads to a pool of threads, takes part itself,
+//!    and waits for the last read.
+//! 2. The pool is shared by all stores of the process. Its threads, at most 31, are spawned on
+//!    demand, which takes as long as a read, and exit after a second or two without work. A store
+//!    whose reads all hit the page cache has none.
+//! 3. The caller performs every read that no thread has taken, and waits only for the reads in
+//!    progress.
 //!
-//! This is for systems that cannot be handed many reads in one call
-//! ([`trommel_vfs::read_at_once`]), and for what was not read so: these threads are woken for each
-//! of their reads.
+//! This is for systems without a call for batched reads ([`trommel_vfs::read_at_once`]), and for
+//! the reads that such a call did not perform: a thread wake-up per read costs more.
 //!
-//! Files in memory and simulated ones are not read so, and no scenario of schedules comes here.
+//! In-memory and simulated files never use it, so no schedule-exploring test reaches this code.
 //! Called by lookups of many keys.
 
 use std::collections::VecDeque;
@@ -24,14 +23,14 @@ use std::time::{Duration, Instant};
 
 use trommel_base::sync::{AtomicUsize, Condvar, Mutex, lock, wait, wait_at_most};
 
-/// Most reads that are under way at once for one caller. Each waits for the device nearly all the
-/// time, so that they may be more than the processor's cores.
+/// Most concurrent reads per caller. A read waits for the device nearly all the time, so there may
+/// be more of them than cores.
 const READERS: usize = 32;
 
-/// A thread that had nothing to read for so long ends.
+/// A thread without work for this long exits.
 const IDLE: Duration = Duration::from_secs(1);
 
-/// What `read` makes of each of `wanted`, in their order; `None` where it panicked.
+/// Applies `read` to each of `wanted`; returns the results in order, with `None` for a panic.
 pub(crate) fn read_together<W, R>(wanted: Vec<W>, read: fn(&W) -> R) -> Vec<Option<R>>
 where
     W: Send + Sync + 'static,
@@ -52,21 +51,21 @@ where
     order.results.iter().map(|result| result.get().cloned()).collect()
 }
 
-/// Things to read, by as many threads as come.
+/// Reads to be performed by any number of threads.
 struct Order<W, R> {
     wanted: Vec<W>,
     read: fn(&W) -> R,
     results: Vec<OnceLock<R>>,
-    /// The first that nobody has taken. Each number is handed out once; what was read is handed on
-    /// by its cell.
+    /// The first read not taken by a thread. Each number is handed out once; each result is
+    /// published by its cell.
     next: AtomicUsize,
-    /// Those that are not read yet.
+    /// Reads not completed yet.
     left: Mutex<usize>,
     done: Condvar,
 }
 
 impl<W, R> Order<W, R> {
-    /// Waits until all is read.
+    /// Waits until all reads are complete.
     fn wait(&self) {
         let mut left = lock(&self.left);
         while *left > 0 {
@@ -83,7 +82,7 @@ impl<W, R> Order<W, R> {
     }
 }
 
-/// Says that one more is read when it is dropped, also by a panic: nobody waits for ever.
+/// Counts a read as complete when dropped, even by a panic, so that no waiter hangs.
 struct Counted<'a, W, R>(&'a Order<W, R>);
 
 impl<W, R> Drop for Counted<'_, W, R> {
@@ -93,7 +92,7 @@ impl<W, R> Drop for Counted<'_, W, R> {
 }
 
 trait Work: Send + Sync {
-    /// Reads until there is nothing that nobody has taken.
+    /// Reads until every read is taken.
     fn work(&self);
 }
 
@@ -110,17 +109,17 @@ impl<W: Send + Sync, R: Send + Sync> Work for Order<W, R> {
     }
 }
 
-/// The threads that read.
+/// The pool of reader threads.
 struct Pool {
     calls: Mutex<Calls>,
     called: Condvar,
 }
 
 struct Calls {
-    /// Orders for which one more thread is wanted.
+    /// Orders that request another thread, once per thread requested.
     waiting: VecDeque<Arc<dyn Work>>,
     threads: usize,
-    /// Those of them that wait to be called.
+    /// Threads that wait for an order.
     idle: usize,
 }
 
@@ -130,7 +129,7 @@ static POOL: LazyLock<Pool> = LazyLock::new(|| Pool {
 });
 
 impl Pool {
-    /// Calls so many threads to an order. Where one cannot be begun the others do its part.
+    /// Requests `threads` threads for an order. If one cannot be spawned, the others do its share.
     fn call(&'static self, order: &Arc<dyn Work>, threads: usize) {
         let mut calls = lock(&self.calls);
         let (idle, room) = (calls.idle, READERS - 1 - calls.threads);
@@ -148,19 +147,19 @@ impl Pool {
         }
     }
 
-    /// Calls nobody to an order any more.
+    /// Withdraws the remaining requests of an order.
     fn recall(&self, order: &Arc<dyn Work>) {
         lock(&self.calls).waiting.retain(|waiting| !Arc::ptr_eq(waiting, order));
     }
 
-    /// What a thread does.
+    /// The main loop of a pool thread.
     fn serve(&self) {
         let mut idle_since = Instant::now();
         let mut calls = lock(&self.calls);
         loop {
             if let Some(order) = calls.waiting.pop_front() {
                 drop(calls);
-                // A panic was counted, and told by its hook; its caller has no result.
+                // The panic was counted and reported by the panic hook; its caller gets `None`.
                 let _ = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| order.work()));
                 drop(order);
                 idle_since = Instant::now();
@@ -201,7 +200,7 @@ mod tests {
         }
     }
 
-    /// Would wait for ever if one were read after the other.
+    /// Would hang if the reads were sequential.
     #[test]
     fn they_are_read_at_the_same_time() {
         let _alone = lock(&ALL_THREADS);
@@ -212,12 +211,12 @@ mod tests {
         }
     }
 
-    /// What was read, and the files it was read from, were held by entries that nobody took back,
-    /// for as long as another caller's device kept all threads waiting.
+    /// Requests that were not withdrawn kept results and files alive for as long as another
+    /// caller's reads kept all threads busy.
     #[test]
     fn nothing_is_held_for_threads_that_did_not_come() {
         let _alone = lock(&ALL_THREADS);
-        // How many wait, and whether they may go.
+        // The number of readers at the gate, and whether it is open.
         let gate = Arc::new((Mutex::new((0, false)), Condvar::new()));
         let kept = Arc::new(());
         thread::scope(|scope| {

@@ -1,15 +1,15 @@
-//! Filters of a user's policy: its traits, and the containment of the user's code.
+//! User-defined filters: the traits of a policy, and the containment of the user's code.
 //!
-//! 1. A [`UserFilterBuilder`] takes the keys of a table and ends in bytes, which are stored as a
-//!    block like any other; the table's directory names the policy (`filters/user_build.rs`).
-//! 2. A [`UserFilterReader`] of that name opens them at their first use. Without one, or where it
-//!    refuses the bytes, the table answers "maybe".
-//! 3. A panic in any of this is caught (where panics unwind), reported to the reader, and answers
-//!    "maybe". The filter is not queried again. The user's values are dropped by [`Contained`]
-//!    alone, as dropping them runs the user's code, too.
+//! 1. A [`UserFilterBuilder`] takes the keys of a table and returns bytes, which are stored as a
+//!    block like any other. The table's directory names the policy (`filters/user_build.rs`).
+//! 2. The [`UserFilterReader`] of that name opens them on first use. Without a reader, or if it
+//!    rejects the bytes, the table answers "maybe".
+//! 3. A panic in user code is caught (if panics unwind), reported to the reader, and answered with
+//!    "maybe". The filter is not queried again. Only [`Contained`] drops the user's values, as
+//!    dropping them runs user code too.
 //!
-//! The user remains responsible for a filter that denies no key of its table. A sample of the keys
-//! finds filters that always lie; verification queries every key.
+//! The user is responsible for a filter that denies no key of its table. A check of sampled keys
+//! finds filters that are always wrong; verification queries every key.
 
 use std::any::Any;
 use std::fmt;
@@ -19,67 +19,66 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use crate::verdict::{FilterLabel, Verdict};
 
-/// Builds one filter of a user's own kind.
+/// Builds one user-defined filter.
 ///
 /// # Panics
-/// A panic costs the table its filter. But one of `Drop` while a panic of
-/// [`finish`](Self::finish) unwinds ends the process, as it does anywhere.
+/// A panic costs the table its filter. However, a panic in `Drop` while a panic of
+/// [`finish`](Self::finish) unwinds aborts the process, as anywhere.
 pub trait UserFilterBuilder: Send + fmt::Debug {
-    /// Takes a key, which is not the one before it, and its [`trommel_filter::hash`]. Keys ascend.
+    /// Adds a key, which differs from the last one, with its [`trommel_filter::hash`]. Keys ascend.
     fn add(&mut self, key: &[u8], hash: u64);
 
-    /// The finished filter. The bytes are stored with a checksum; they come back as they are, or
-    /// not at all.
+    /// Returns the finished filter. The bytes are stored with a checksum: they are read back
+    /// unchanged, or not at all.
     fn finish(self: Box<Self>) -> Vec<u8>;
 
-    /// Bytes of memory that it takes from now to its end, at most, the finished filter included.
-    /// Called after every few keys.
+    /// Most bytes of memory from now until it is finished, including the finished filter. Called
+    /// every few keys.
     fn memory_bytes(&self) -> usize;
 }
 
-/// A filter of a user's own kind, opened.
+/// An open user-defined filter.
 ///
-/// Where it is dropped, the store may hold locks: its `Drop` must not call into the store.
+/// The store may hold locks when it drops the filter: `Drop` must not call into the store.
 pub trait UserFilter: Send + Sync + fmt::Debug {
-    /// Whether `key`, whose [`trommel_filter::hash`] this is, may be one of those that it was built
-    /// of.
+    /// Whether `key`, whose [`trommel_filter::hash`] is `hash`, may be one of the keys added.
     ///
     /// # Contract
-    /// True for every one of them: a "no" means that the table is not searched, and what it holds
-    /// for the key is not found.
+    /// True for every key added: after a "no" the table is not searched, and its entries for the
+    /// key are not found.
     fn may_contain(&self, key: &[u8], hash: u64) -> bool;
 
-    /// Its rate of false positives, by theory: 0 to 1. Reports compare it with the measured rate.
+    /// The theoretical false-positive rate, 0 to 1. Reports compare it with the measured rate.
     fn expected_fpr(&self) -> f64;
 
-    /// Bytes of memory that it takes.
+    /// Memory in bytes.
     fn memory_bytes(&self) -> usize;
 }
 
-/// Reads the filters that one policy has made.
+/// Opens the filters of one policy.
 pub trait UserFilterReader: Send + Sync + fmt::Debug {
     /// The policy's name, stored with each table.
     fn name(&self) -> &str;
 
-    /// Opens what a builder of this policy made. The bytes have the right checksum, and may still
-    /// be those of another version of it.
+    /// Opens the bytes that a builder of this policy returned. They have the right checksum, but
+    /// may be from another version of the policy.
     ///
     /// # Errors
-    /// What is wrong with them, in words.
+    /// Why the bytes cannot be used.
     fn open(&self, bytes: &[u8]) -> Result<Box<dyn UserFilter>, String>;
 
-    /// Notified when the policy's own code has failed.
+    /// Called when the policy's own code has failed.
     fn failed(&self, what: &str);
 }
 
-/// Runs a user's code, and catches its panic.
+/// Runs user code and catches its panic.
 ///
 /// # Errors
-/// The panic, in words.
+/// The message of the panic.
 pub fn contained<T>(code: impl FnOnce() -> T) -> Result<T, String> {
     catch_unwind(AssertUnwindSafe(code)).map_err(|payload| {
         let why = format!("a panic: {}", message(&*payload));
-        // The payload is the user's, too. A panic while it is dropped is not contained any further.
+        // The payload is the user's, too. A panic while dropping it is not contained any further.
         if let Err(another) = catch_unwind(AssertUnwindSafe(|| drop(payload))) {
             std::mem::forget(another);
         }
@@ -92,13 +91,13 @@ fn message(payload: &(dyn Any + Send)) -> &str {
     text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("no text")
 }
 
-/// More than any filter takes: users may state anything.
+/// An upper bound for the memory that user code may report.
 pub(crate) const MOST_MEMORY_BYTES: usize = 1 << 40;
 
 /// A value of a user's type, called and dropped with panics contained.
 #[derive(Debug)]
 pub(crate) struct Contained<T: ?Sized> {
-    /// There until it is finished or dropped.
+    /// Present until it is finished or dropped.
     value: Option<Box<T>>,
     reader: Arc<dyn UserFilterReader>,
 }
@@ -134,11 +133,11 @@ impl<T: ?Sized> Drop for Contained<T> {
     }
 }
 
-/// A user's filter that was opened and can be queried.
+/// An open user-defined filter.
 #[derive(Debug)]
 pub(crate) struct OpenUserFilter {
     filter: Contained<dyn UserFilter>,
-    /// The rate that it states, if that is one.
+    /// The rate that it reports, or 1 if that is not a rate.
     expected_fpr: f64,
     memory_bytes: usize,
     failed: AtomicBool,
@@ -154,7 +153,7 @@ impl OpenUserFilter {
         Ok(Self { filter, expected_fpr, memory_bytes, failed: AtomicBool::new(false) })
     }
 
-    /// What it answers for `key`; "maybe" once it has panicked.
+    /// The verdict on `key`; "maybe" after a panic.
     #[inline]
     pub(crate) fn verdict(&self, key: &[u8], hash: u64) -> Verdict {
         if self.failed.load(Ordering::Relaxed) {
@@ -170,10 +169,10 @@ impl OpenUserFilter {
         }
     }
 
-    /// Whether it may hold `key`.
+    /// Whether it may contain `key`.
     ///
     /// # Errors
-    /// Its panic, in words.
+    /// The message of its panic.
     #[inline]
     pub(crate) fn may_contain(&self, key: &[u8], hash: u64) -> Result<bool, String> {
         self.filter.run(|filter| filter.may_contain(key, hash))

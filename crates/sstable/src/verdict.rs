@@ -1,25 +1,26 @@
-//! What filters answer for one key, and for many keys at once.
+//! Verdicts of filters on one key and on many keys.
 //!
-//! Neighbouring keys that one filter answers for are a *run*: kind and rate are stored once for all
-//! of them, and whoever counts, counts them together. The lists are reused for table after table.
+//! Neighbouring keys whose verdict comes from the same filter form a *run*: the filter's kind and
+//! rate are stored once per run, so that counters are updated once per run too. The lists are
+//! reused from table to table.
 
 use std::fmt;
 use std::ops::Range;
 
 use trommel_filter::{Filter, FilterKind};
 
-/// The kind of filter that answers for a table.
+/// The kind of filter that a verdict comes from.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FilterLabel {
-    /// A filter of our own; [`FilterKind::None`] where none could be queried.
+    /// A built-in filter; [`FilterKind::None`] if no filter could be queried.
     Own(FilterKind),
-    /// A filter of a user's policy.
+    /// A filter of a user-defined policy.
     User,
 }
 
 impl FilterLabel {
-    /// The word that reports have for it.
+    /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
             Self::Own(kind) => kind.name(),
@@ -46,23 +47,23 @@ impl fmt::Display for FilterLabel {
     }
 }
 
-/// What a table's filters answer for a key.
+/// The verdict of a table's filters on a key.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Verdict {
-    /// Whether the table may hold it.
+    /// Whether the table may hold the key.
     pub maybe: bool,
-    /// Kind of the filter that answered; [`FilterKind::None`] where none could be queried.
+    /// Kind of the filter; [`FilterKind::None`] if none could be queried.
     pub kind: FilterLabel,
-    /// Rate of false positives of such a filter: exact, by theory. 1 where none could be queried.
+    /// The theoretical false-positive rate of the filter; 1 if none could be queried.
     pub expected: f64,
 }
 
 impl Verdict {
-    /// That of a table without a usable filter.
+    /// The verdict of a table without a usable filter.
     pub const UNFILTERED: Self =
         Self { maybe: true, kind: FilterLabel::Own(FilterKind::None), expected: 1.0 };
 
-    /// What a filter of our own answers for the key of this hash.
+    /// The verdict of a built-in filter on the key with this hash.
     #[inline]
     pub(crate) fn of(filter: &Filter, hash: u64) -> Self {
         Self {
@@ -73,17 +74,17 @@ impl Verdict {
     }
 }
 
-/// What a table's filters answer for each of many keys, in their order.
+/// The verdicts of a table's filters on many keys, in their order.
 #[derive(Debug, Default)]
 pub struct Answers {
     maybe: Vec<bool>,
-    /// Where each run ends, and its verdict on a key that may be there.
+    /// The end of each run, and its verdict on a key that may be present.
     runs: Vec<(usize, Verdict)>,
 }
 
 impl Answers {
-    /// The runs: which keys, the verdict on those that may be there, and whether each of them may.
-    /// It is [`Verdict::UNFILTERED`] where no filter could be queried.
+    /// The runs: the range of keys, the verdict on a key that may be present, and for each key
+    /// whether it may be. The verdict is [`Verdict::UNFILTERED`] if no filter could be queried.
     pub fn runs(&self) -> impl Iterator<Item = (Range<usize>, Verdict, &[bool])> {
         let mut start = 0;
         self.runs.iter().map(move |(end, verdict)| {
@@ -98,8 +99,8 @@ impl Answers {
         self.runs.clear();
     }
 
-    /// Adds an answer for each of `keys` keys, true until it is changed: a filter of this kind and
-    /// rate is about to be queried for them.
+    /// Adds an answer for each of `keys` keys, all true. The caller then queries a filter of this
+    /// kind and rate and overwrites them.
     pub(crate) fn add(&mut self, keys: usize, verdict: Verdict) -> &mut [bool] {
         let start = self.maybe.len();
         self.maybe.resize(start + keys, true);

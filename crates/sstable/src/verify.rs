@@ -1,9 +1,9 @@
-//! Reads every byte of a table and checks all that can be checked.
+//! Reads every byte of a table and checks everything that can be checked.
 //!
-//! Nothing is taken from memory or from the cache: footer, properties, index, filter and data
-//! blocks come from the file again. Beyond the checksums: blocks and leaves lie side by side,
-//! entries are in order, separators part the blocks, padding is zeros, tags and properties are
-//! true, and the filter says "maybe" to every key.
+//! Nothing comes from memory or from the cache: footer, properties, index, filter and data blocks
+//! are read from the file again. In addition to the checksums, this checks that blocks and leaves
+//! are adjacent, entries are in order, separators separate the blocks, padding is zeros, tags and
+//! properties match the entries, and the filter answers "maybe" for every key.
 
 use std::cmp::Ordering;
 use std::sync::Arc;
@@ -21,17 +21,17 @@ use crate::index_tree::IndexTree;
 use crate::keys::each_stored;
 use crate::{Error, Properties, Table};
 
-/// What [`Table::verify`] read.
+/// Result of [`Table::verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Verified {
-    /// Bytes of the file: all of it.
+    /// Bytes of the file, all of which were read.
     pub bytes: u64,
     /// Entries.
     pub entries: u64,
-    /// Distinct keys, each asked of the filter if there is one.
+    /// Distinct keys, each queried in the filter if there is one.
     pub keys: u64,
-    /// Whether there is a filter of a kind that this version does not know, or a user's whose
-    /// policy is not here, or will not take it: its keys were not asked of it.
+    /// Whether the filter was not queried: it is of a kind that this version does not know, or a
+    /// user-defined one whose policy is missing or rejects it.
     pub foreign_filter: bool,
 }
 
@@ -39,16 +39,16 @@ impl Table {
     /// Reads every byte of the file and checks it.
     ///
     /// # Errors
-    /// The first thing that is wrong, by file and offset.
+    /// The first corruption found, with file and offset.
     pub fn verify(&self) -> Result<Verified, Error> {
         self.verify_with(None)
     }
 
-    /// As [`Table::verify`], and asks each key's prefix of the filter of prefixes if `extractor`
-    /// has the name of the one that it was built with.
+    /// Like [`Table::verify`]. Also queries each key's prefix in the prefix filter, if that was
+    /// built with an extractor of the same name as `extractor`.
     ///
     /// # Errors
-    /// As [`Table::verify`]; and where the extractor breaks its contract.
+    /// As [`Table::verify`]; also if the extractor breaks its contract.
     pub fn verify_with(
         &self,
         extractor: Option<Arc<dyn PrefixExtractor>>,
@@ -56,8 +56,8 @@ impl Table {
         self.walk(extractor, true)
     }
 
-    /// As [`Table::verify`], but for the filters, which are neither read nor asked: whether nothing
-    /// is wrong with what the table holds, whatever is with them.
+    /// Like [`Table::verify`], but neither reads nor queries the filters: checks the entries,
+    /// whatever the state of the filters.
     ///
     /// # Errors
     /// As [`Table::verify`].
@@ -142,12 +142,12 @@ impl Table {
     }
 }
 
-/// What was seen so far.
+/// State of a verification.
 struct Walk<'a> {
     table: &'a Table,
-    /// Asked of every key; none where they are left alone.
+    /// Queried for every key; `None` if filters are not verified.
     filters: Option<Filters>,
-    /// Who made the prefixes in their filter, if he is here.
+    /// The extractor of the prefix filter, if it was given.
     prefixes: Option<(Arc<dyn PrefixExtractor>, Watch)>,
     facts: Properties,
     /// The last entry.
@@ -183,7 +183,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Reads the blocks of one leaf, many at a time.
+    /// Checks the blocks of one leaf, read many at a time.
     fn leaf(&mut self, leaf: &Index) -> Result<(), Error> {
         let source = &self.table.source;
         each_stored(source, leaf, |slot, handle, buffer, start| {
@@ -262,7 +262,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Asks the filter of prefixes for that of the next key.
+    /// Queries the prefix filter for the prefix of the next key.
     fn prefix(&mut self, key: &[u8]) -> Result<(), Fault> {
         let (Some((extractor, watch)), Some(filters)) = (&mut self.prefixes, &self.filters) else {
             return Ok(());
@@ -278,8 +278,8 @@ impl<'a> Walk<'a> {
         Err(Fault::Damaged("the prefix filter denies the prefix of a key that the table holds"))
     }
 
-    /// Compares what was seen with what the table says of itself; entries, keys, and whether there
-    /// is a filter that could not be asked as who knows it is not here.
+    /// Compares the observed facts with the table's properties. Returns entries, keys, and whether
+    /// there is a filter that could not be queried because its policy or kind is unknown here.
     fn finish(mut self, whole: bool, stored: &Properties) -> Result<(u64, u64, bool), Fault> {
         if !whole {
             return Err(Fault::Damaged("the index does not cover all data blocks"));
@@ -306,8 +306,8 @@ impl<'a> Walk<'a> {
         if filter.is_none() && !asked_for_none && !is_foreign && stored.keys > 0 {
             return Err(Fault::Damaged("the filter that the properties name is missing"));
         }
-        // A plain filter has no directory: it says itself how many keys it was built for. What
-        // could not be asked has no kind.
+        // A plain filter has no directory and records its number of keys itself. A filter that
+        // could not be queried has no kind.
         let facts_of_filter = filters.facts();
         let is_of_others =
             facts_of_filter.kind != FilterKind::None && facts_of_filter.keys != stored.keys;

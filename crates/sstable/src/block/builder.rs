@@ -1,5 +1,5 @@
-//! Writes one data block: values straight into the table's write buffer, the rest beside it until
-//! the block is closed.
+//! Writes one data block: values straight into the table's write buffer, everything else into
+//! buffers of its own until the block is closed.
 
 use std::ops::Range;
 
@@ -10,31 +10,31 @@ use crate::format::{
     BLOCK_TAIL_BYTES, FLAG_PADDED, FLAG_WIDE_OFFSETS, GROUP_ENTRIES, MAX_BLOCK_ENTRIES,
 };
 
-/// Values and keys of a block with narrow offsets take at most this many bytes.
+/// Most bytes of values and keys in a block with narrow offsets.
 const NARROW: usize = u16::MAX as usize;
 
-/// The block that is being written; its values are already in the write buffer.
+/// The block under construction; its values are already in the write buffer.
 #[derive(Debug)]
 pub(crate) struct BlockBuilder {
-    /// Where the block starts in the write buffer.
+    /// The start of the block in the write buffer.
     start: usize,
     keys: Vec<u8>,
-    /// Where the current group's head lies in `keys`.
+    /// The current group's head in `keys`.
     head: Range<usize>,
     entries: Vec<Entry>,
     smallest: u64,
     largest: u64,
-    /// Where its values end, once it is finished.
+    /// The end of the values, once the block is finished.
     values_end: usize,
 }
 
-/// What the columns say of an entry.
+/// The columns of an entry.
 #[derive(Debug, Clone, Copy)]
 struct Entry {
     trailer: u64,
-    /// Where its value lies in the block.
+    /// The offset of its value in the block.
     value: u32,
-    /// Where its key lies in `keys`.
+    /// The offset of its key in `keys`.
     key: u32,
     tag: u8,
 }
@@ -70,9 +70,9 @@ impl BlockBuilder {
         self.entries.is_empty()
     }
 
-    /// Whether the block, with one more entry of `bytes` key and value bytes, stays within
-    /// `limit` bytes and the number of entries a block can have. What the key will share is not
-    /// known yet, so the answer errs on the side of the limit.
+    /// Whether the block stays within `limit` bytes and within the maximum number of entries after
+    /// one more entry of `bytes` key and value bytes. Assumes that the key shares no prefix, so it
+    /// may say no too early.
     #[inline]
     pub(crate) fn has_room(&self, out: &[u8], bytes: usize, trailer: u64, limit: usize) -> bool {
         let count = self.entries.len() + 1;
@@ -93,7 +93,7 @@ impl BlockBuilder {
         tag: u8,
         value: &[u8],
     ) {
-        // A block is at most its limit or one entry long, both far below 4 GiB.
+        // A block is bounded by its limit or by one entry, both far below 4 GiB.
         let value_at = (out.len() - self.start) as u32;
         let key_at = self.keys.len() as u32;
         if self.entries.len().is_multiple_of(GROUP_ENTRIES) {
@@ -111,14 +111,14 @@ impl BlockBuilder {
         self.largest = self.largest.max(trailer);
     }
 
-    /// Appends all that lies behind the values; the payload is then `out[self.start()..]`.
+    /// Appends the columns after the values; the payload is then `out[self.start()..]`.
     pub(crate) fn finish(&mut self, out: &mut Vec<u8>) {
         self.values_end = out.len() - self.start;
         self.put_rest(out, 0);
     }
 
-    /// Makes the payload that was just finished so many bytes longer. Whether that can be done: it
-    /// takes an offset, and no other may become a wide one.
+    /// Pads the payload that was just finished by `padding` bytes. False if that is impossible:
+    /// padding takes an offset, and must not make the other offsets wide.
     pub(crate) fn pad(&self, out: &mut Vec<u8>, padding: usize) -> bool {
         let keys_end = self.values_end + self.keys.len();
         let wide = keys_end > NARROW;
@@ -130,8 +130,8 @@ impl BlockBuilder {
         true
     }
 
-    /// Appends what lies behind the values, and makes that longer by `padding` bytes: none, or
-    /// those of an offset at least.
+    /// Appends the part after the values, made longer by `padding` bytes: 0, or at least the size
+    /// of an offset.
     fn put_rest(&self, out: &mut Vec<u8>, padding: usize) {
         let (flags, wide) = match self.values_end + self.keys.len() + padding > NARROW {
             true => (FLAG_WIDE_OFFSETS, true),
@@ -159,7 +159,7 @@ impl BlockBuilder {
     }
 }
 
-/// How many bytes an offset takes.
+/// Bytes of an offset.
 fn offset_bytes(wide: bool) -> usize {
     if wide { 4 } else { 2 }
 }
@@ -183,7 +183,7 @@ fn put_column<const N: usize>(out: &mut Vec<u8>, numbers: impl ExactSizeIterator
     }
 }
 
-/// Bytes that the differences between `smallest` and `largest` need.
+/// Bytes that the difference of `largest` and `smallest` needs.
 #[inline]
 fn trailer_width(smallest: u64, largest: u64) -> usize {
     (64 - largest.saturating_sub(smallest).leading_zeros() as usize).div_ceil(8)

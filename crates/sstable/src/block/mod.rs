@@ -4,23 +4,23 @@
 //! values | padding | keys | value offsets | key offsets | trailers | tags | fixed part
 //! ```
 //!
-//! All that a search looks at lies together behind the values: some 250 bytes of a 4 KiB block
+//! Everything that a search reads is contiguous, after the values: some 250 bytes of a 4 KiB block
 //! with values of 256 bytes, four neighbouring cache lines.
 //!
-//! 1. Entries stand in groups of 16. The first of a group, its head, holds its key whole; each
-//!    other one shares a prefix *with the head*, so any key is put together from two places.
+//! 1. Entries form groups of 16. The first of a group, its head, stores its key whole; each other
+//!    entry shares a prefix *with the head*, so any key consists of at most two slices.
 //! 2. A key is stored as `shared` (a varint) and the rest; it ends where the next one starts, and
 //!    so does a value, so neither needs a length.
-//! 3. Sequence number and kind (the trailer word) lie in a column of their own, as the difference
-//!    to the block's smallest in as few bytes as the largest difference needs: often 2 to 4, none
-//!    where all are equal. A load and a mask read one.
+//! 3. Sequence number and kind (the trailer word) have a column of their own: the difference from
+//!    the block's smallest trailer, in as few bytes as the largest difference needs: often 2 to 4,
+//!    none if all are equal. A load and a mask read one.
 //! 4. A point read compares the tags, one hash byte per entry, eight at a time in a word, and
-//!    decodes only what matches. A seek is a binary search over heads, then inside one group.
+//!    decodes only matches. A seek is a binary search over heads, then within one group.
 //!
-//! Parsing checks only the fixed part ([`Layout::parse`]); each access checks its own bounds, so a
-//! cached block costs nothing to take up again. Entries out of order in a block with a valid
-//! checksum yield wrong positions, never a panic or an endless walk; `verify` and cursors with
-//! `check_order` find them. Called by `Table::get`, the cursor and `verify`.
+//! Parsing checks only the fixed part ([`Layout::parse`]); each access checks its own bounds, so
+//! reusing a cached block costs nothing. Entries out of order in a block with a valid checksum
+//! yield wrong positions, never a panic or an endless loop; `verify` and cursors with `check_order`
+//! detect them. Called by `Table::get`, the cursor and `verify`.
 
 mod builder;
 mod stand;
@@ -40,22 +40,22 @@ use trommel_filter::prefetch_at;
 
 use crate::format::{BLOCK_TAIL_BYTES, FLAG_PADDED, FLAG_WIDE_OFFSETS, Fault, GROUP_ENTRIES};
 
-/// Cache lines that hold what is searched of a block of 4 KiB with values of 256 bytes.
+/// Cache lines of the columns of a 4 KiB block with values of 256 bytes.
 const COLUMN_LINES: usize = 5;
 
-/// Cache lines that are asked for of a value, at most.
+/// Most cache lines of a value to prefetch.
 const VALUE_LINES: usize = 8;
 
 const LOW_SEVEN: u64 = 0x7f7f_7f7f_7f7f_7f7f;
 const EVERY_BYTE: u64 = 0x0101_0101_0101_0101;
 
-/// The byte of a key's hash that stands in a block as its tag.
+/// The byte of a key's hash that a block stores as its tag.
 #[inline]
 pub(crate) fn tag_of(hash: u64) -> u8 {
     (hash >> 24) as u8
 }
 
-/// Where the parts of a block lie, relative to its payload.
+/// Offsets of the parts of a block, relative to its payload.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Layout {
     /// Smallest trailer of the block.
@@ -71,7 +71,7 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// How many entries the block has.
+    /// The number of entries.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         usize::from(self.count)
@@ -93,8 +93,8 @@ impl Layout {
         let wide = flags & FLAG_WIDE_OFFSETS != 0;
         let n = u32::from(count);
         let offset_shift = if wide { 2 } else { 1 };
-        // Where there is padding between values and keys, one offset says where the last value
-        // ends.
+        // With padding between values and keys, there is one more offset: the end of the last
+        // value.
         let value_column = (n + u32::from(flags & FLAG_PADDED != 0)) << offset_shift;
         let key_column = n << offset_shift;
         let trailer_column = n * u32::from(trailer_width);
@@ -108,13 +108,13 @@ impl Layout {
     }
 }
 
-/// Asks the processor for what a search of this stored block begins with.
+/// Prefetches the memory that a search of this stored block reads first.
 #[inline]
 pub(crate) fn ask_for_columns(stored: &[u8]) {
     ask_for_lines_before(stored.as_ptr_range().end.addr());
 }
 
-/// Asks the processor for all of these, but for what is more than a page.
+/// Prefetches the lines of `items`, at most a page.
 #[inline]
 pub(crate) fn ask_for_lines<T>(items: &[T]) {
     for line in (0..size_of_val(items).min(4096)).step_by(64) {
@@ -122,7 +122,7 @@ pub(crate) fn ask_for_lines<T>(items: &[T]) {
     }
 }
 
-/// Asks the processor for the last cache lines of a block that ends at `end`.
+/// Prefetches the last cache lines of a block that ends at `end`.
 #[inline]
 fn ask_for_lines_before(end: usize) {
     for line in 0..COLUMN_LINES {
@@ -133,7 +133,7 @@ fn ask_for_lines_before(end: usize) {
 /// A verified block in memory, shared with the cache and with the values read from it.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedBlock {
-    /// The buffer the payload lies in; a read-ahead buffer holds several.
+    /// The buffer with the payload. A read-ahead buffer holds several blocks.
     pub(crate) buffer: Arc<[u8]>,
     /// First byte of the payload in the buffer.
     pub(crate) start: u32,
@@ -143,13 +143,13 @@ pub(crate) struct SharedBlock {
 }
 
 impl SharedBlock {
-    /// How many entries it has.
+    /// The number of entries.
     #[inline]
     pub(crate) fn count(&self) -> usize {
         self.layout.count()
     }
 
-    /// Whether its buffer holds little else, so that a value may share it.
+    /// Whether the buffer holds little else, so that a value may share it.
     #[inline]
     pub(crate) fn is_alone(&self) -> bool {
         is_fitting(&self.buffer, self.len as usize)
@@ -163,30 +163,30 @@ impl SharedBlock {
     }
 }
 
-/// Whether a buffer is not much larger than a block of so many bytes: what is shared by the values
-/// of a block is at most twice its size.
+/// Whether a buffer is at most about twice as large as a block of `bytes` bytes, so that the
+/// block's values may share it.
 #[inline]
 pub(crate) fn is_fitting(buffer: &[u8], bytes: usize) -> bool {
     buffer.len() / 2 <= bytes
 }
 
-/// A block that can be searched.
+/// A block in its searchable form.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Block<'a> {
     pub(crate) payload: &'a [u8],
     pub(crate) layout: Layout,
 }
 
-/// A key as it is stored.
+/// A key as stored.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StoredKey<'a> {
-    /// How much of it is the start of its group's head.
+    /// The length of the prefix shared with the group's head.
     pub(crate) shared: usize,
-    /// The rest.
+    /// The rest of the key.
     pub(crate) suffix: &'a [u8],
 }
 
-/// What a point read found.
+/// The result of a point read.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Hit {
     pub(crate) seqno: SeqNo,
@@ -195,7 +195,7 @@ pub(crate) struct Hit {
     pub(crate) value: Range<usize>,
 }
 
-/// Entries that a walk decodes together: half a group.
+/// Entries decoded together by a scan: half a group.
 const TOGETHER: usize = GROUP_ENTRIES / 2;
 
 const OUTSIDE: Fault = Fault::Damaged("an entry lies outside its data block");
@@ -211,18 +211,18 @@ impl<'a> Block<'a> {
         self.payload.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// The sixteen bytes at `at`, as they lie there.
+    /// The sixteen bytes at `at`.
     #[inline]
     fn words(&self, at: usize) -> Option<u128> {
         self.payload.get(at..)?.first_chunk::<16>().map(|bytes| u128::from_le_bytes(*bytes))
     }
 
-    /// Offsets `i` and `i + 1` of the column that starts at `column`; behind the last offset, what
-    /// lies there.
+    /// Offsets `i` and `i + 1` of the column that starts at `column`. After the last offset, the
+    /// second is whatever follows the column.
     #[inline]
     fn offsets(&self, column: u32, i: usize) -> Option<(u32, u32)> {
-        // Behind both columns lie the tags and the fixed part, so two offsets can be read at the
-        // last one too.
+        // The tags and the fixed part follow both columns, so two offsets can be read at the last
+        // one too.
         let column = column as usize;
         if self.layout.wide {
             let both = self.word(column + 4 * i)?;
@@ -233,9 +233,9 @@ impl<'a> Block<'a> {
         Some((both & 0xffff, both >> 16))
     }
 
-    /// Narrow offsets of the column that starts at `column`: those of entry `i` and of as many as
-    /// are decoded together, and the one behind. Behind the column's last one, what lies there;
-    /// `None` where that is the end of the block.
+    /// Narrow offsets of the column that starts at `column`, from entry `i` on: as many as are
+    /// decoded together, and the next one. May read past the column; `None` at the end of the
+    /// block.
     #[inline]
     fn offsets_from(&self, column: u32, i: usize) -> Option<&'a [[u8; 2]; TOGETHER + 1]> {
         self.payload.get(column as usize + 2 * i..)?.as_chunks::<2>().0.first_chunk()
@@ -249,22 +249,22 @@ impl<'a> Block<'a> {
         Ok((start, end))
     }
 
-    /// Where the value of entry `i` begins and ends in the payload.
+    /// Start and end of the value of entry `i` in the payload.
     #[inline]
     fn value_place(&self, i: usize) -> Result<(u32, u32), Fault> {
-        // The last value ends where the keys begin, whose first offset stands behind its own, or
-        // where padding does.
+        // The last value ends at the offset that follows its own: the start of the padding, or the
+        // first key's.
         self.checked(i, self.offsets(self.layout.value_offsets, i).ok_or(OUTSIDE)?)
     }
 
-    /// What lies between the values and the keys.
+    /// The bytes between the values and the keys.
     pub(crate) fn padding(&self) -> Result<&'a [u8], Fault> {
         let (_, start) = self.value_place(self.count() - 1)?;
         let (end, _) = self.key_place(0)?;
         self.payload.get(start as usize..end).ok_or(OUTSIDE)
     }
 
-    /// As `value_place`, of what is stored of the key.
+    /// Like `value_place`, for the stored part of the key.
     #[inline]
     fn key_place(&self, i: usize) -> Result<(usize, usize), Fault> {
         let (start, next) = self.offsets(self.layout.key_offsets, i).ok_or(OUTSIDE)?;
@@ -273,8 +273,8 @@ impl<'a> Block<'a> {
         Ok((start as usize, end as usize))
     }
 
-    /// Of a key that is stored between `start` and `end`: how much of it is the start of its
-    /// group's head, and where the rest begins.
+    /// For a key stored between `start` and `end`: the length that it shares with its group's head,
+    /// and the start of its own bytes.
     #[inline]
     fn shared(&self, start: usize, end: usize) -> Result<(usize, usize), Fault> {
         if start < end
@@ -293,13 +293,13 @@ impl<'a> Block<'a> {
         Some((shared, end - decoder.remaining()))
     }
 
-    /// Where the value of entry `i` lies in the payload.
+    /// The range of the value of entry `i` in the payload.
     #[inline]
     pub(crate) fn value(&self, i: usize) -> Result<Range<usize>, Fault> {
         self.value_place(i).map(|(start, end)| start as usize..end as usize)
     }
 
-    /// The key of entry `i`, as it is stored.
+    /// The key of entry `i` as stored.
     #[inline]
     pub(crate) fn stored_key(&self, i: usize) -> Result<StoredKey<'a>, Fault> {
         let (start, end) = self.key_place(i)?;
@@ -307,7 +307,7 @@ impl<'a> Block<'a> {
         Ok(StoredKey { shared, suffix: self.payload.get(own..end).ok_or(OUTSIDE)? })
     }
 
-    /// The whole key of the head of the group that entry `i` is in.
+    /// The key of the head of the group of entry `i`.
     #[inline]
     pub(crate) fn head(&self, i: usize) -> Result<&'a [u8], Fault> {
         let head = self.stored_key(i - i % GROUP_ENTRIES)?;
@@ -334,7 +334,7 @@ impl<'a> Block<'a> {
             return Err(DAMAGED);
         }
         let width = usize::from(self.layout.trailer_width);
-        // Behind the column lie the tags and the fixed part: at least eight bytes.
+        // At least eight bytes, tags and the fixed part, follow the column.
         let word = self.word(self.layout.trailers as usize + i * width).ok_or(DAMAGED)?;
         let mask = if width == 8 { u64::MAX } else { (1 << (8 * width)) - 1 };
         let trailer = self.layout.base.checked_add(word & mask).ok_or(DAMAGED)?;
@@ -342,16 +342,15 @@ impl<'a> Block<'a> {
             .ok_or(Fault::Unsupported("an entry is of a kind that this version does not know"))
     }
 
-    /// Which of eight entries from `first` on have the tag that `pattern` repeats: the high bit of
-    /// each one's byte, exactly. Entries that are not there may be among them.
+    /// Matches among eight entries from `first` on with the tag that `pattern` repeats: exactly the
+    /// high bit of the byte of each match. May include entries beyond the count.
     #[inline]
     fn tagged(&self, first: usize, pattern: u64) -> Result<u64, Fault> {
         let word = self.word(self.layout.tags as usize + first).ok_or(OUTSIDE)? ^ pattern;
         Ok(!(((word & LOW_SEVEN) + LOW_SEVEN) | word | LOW_SEVEN))
     }
 
-    /// Asks the processor for the first entry with this tag: the head of its group, its key and its
-    /// value.
+    /// Prefetches the first entry with this tag: the head of its group, its key and its value.
     #[inline]
     pub(crate) fn ask_for_entry(&self, tag: u8) {
         let pattern = u64::from(tag) * EVERY_BYTE;
@@ -369,10 +368,10 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Asks the processor for a value, or for the first lines of a long one.
+    /// Prefetches a value, or the first lines of a long one.
     #[inline]
     fn ask_for_value(&self, value: &Range<usize>) {
-        // The lines of its first bytes, a line's length apart, and that of the last of them.
+        // One address per line's length, and the last byte's.
         let payload = self.payload.as_ptr().addr();
         let end = payload.wrapping_add(value.end.min(value.start + 64 * (VALUE_LINES - 1)));
         let mut at = payload.wrapping_add(value.start);
@@ -383,13 +382,14 @@ impl<'a> Block<'a> {
         prefetch_at(end.wrapping_sub(1));
     }
 
-    /// Asks the processor for the cache line at this byte of the payload.
+    /// Prefetches the cache line at this byte of the payload.
     #[inline]
     fn ask_for_line(&self, at: usize) {
         prefetch_at(self.payload.as_ptr().addr().wrapping_add(at));
     }
 
-    /// The newest version of `key` that is not newer than `seqno`, if this block holds it.
+    /// The newest version of `key` with a sequence number of at most `seqno`, if this block holds
+    /// it.
     pub(crate) fn get(&self, key: &[u8], tag: u8, seqno: SeqNo) -> Result<Option<Hit>, Fault> {
         let pattern = u64::from(tag) * EVERY_BYTE;
         let mut first = 0;
@@ -402,8 +402,8 @@ impl<'a> Block<'a> {
                 }
                 let value = self.value(i);
                 if let Ok(value) = &value {
-                    // The key is most likely the one, and is waited for: so the value is on its way
-                    // meanwhile.
+                    // The key most likely matches, and comparing it waits for memory: the value
+                    // arrives in the meantime.
                     self.ask_for_value(value);
                 }
                 if self.has_key(i, key)? {
@@ -420,7 +420,7 @@ impl<'a> Block<'a> {
         Ok(None)
     }
 
-    /// Whether the key of entry `i` is `key`.
+    /// Whether entry `i` has the key `key`.
     #[inline]
     fn has_key(&self, i: usize, key: &[u8]) -> Result<bool, Fault> {
         let (prefix, suffix) = self.key(i)?;
@@ -428,8 +428,8 @@ impl<'a> Block<'a> {
         Ok(rest.is_some_and(|rest| same_bytes(rest, suffix)))
     }
 
-    /// As `get`, where entry `newer` is a version of `key` that is too new. Versions stand side
-    /// by side, newest first; there may be thousands.
+    /// Like `get`, where entry `newer` is a version of `key` that is too new. Versions are
+    /// adjacent, newest first; there may be thousands.
     #[cold]
     fn older_version(&self, newer: usize, key: &[u8], seqno: SeqNo) -> Result<Option<Hit>, Fault> {
         let i = self.seek_from(newer, key, seqno)?;
@@ -440,20 +440,20 @@ impl<'a> Block<'a> {
             return Ok(None);
         }
         let (value, (found, kind)) = (self.value(i)?, self.trailer(i)?);
-        // In a block that is out of order the search may end anywhere.
+        // If the block is out of order, the search may end anywhere.
         Ok((found <= seqno).then_some(Hit { seqno: found, kind, value }))
     }
 
-    /// The first entry at or behind (`key`, `seqno`); the count if there is none.
+    /// The first entry at or after (`key`, `seqno`); the count if there is none.
     #[inline]
     pub(crate) fn seek(&self, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
         self.seek_from(0, key, seqno)
     }
 
-    /// As `seek`, among the entries of the group of `from` and behind.
+    /// Like `seek`, from the start of the group of entry `from`.
     fn seek_from(&self, from: usize, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
         let first_group = from / GROUP_ENTRIES;
-        // Heads before `low` are smaller than the target, heads from `high` on are not.
+        // Heads before `low` are smaller than the target; heads from `high` on are not.
         let (mut low, mut high) = (first_group, self.count().div_ceil(GROUP_ENTRIES));
         while low < high {
             let middle = low + (high - low) / 2;
@@ -479,7 +479,7 @@ impl<'a> Block<'a> {
         })
     }
 
-    /// The first entry at or behind the target in `group`, whose head is smaller than the target;
+    /// The first entry at or after the target in `group`, whose head is smaller than the target;
     /// the start of the next group if there is none.
     fn seek_in_group(&self, group: usize, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
         let head = self.head(group * GROUP_ENTRIES)?;
@@ -491,7 +491,7 @@ impl<'a> Block<'a> {
             let middle = low + (high - low) / 2;
             let stored = self.stored_key(middle)?;
             // An entry that shares with the head the byte in which the head is smaller than the
-            // target is smaller too; all others agree with the target in what they share.
+            // target is smaller too. All others equal the target in the shared part.
             let before = match key.get(stored.shared..) {
                 Some(rest) if stored.shared <= common => {
                     self.is_before(middle, stored.suffix, rest, seqno)?
@@ -514,7 +514,7 @@ impl<'a> Block<'a> {
     }
 }
 
-/// How many bytes `a` and `b` have in common at their start.
+/// The length of the common prefix of `a` and `b`.
 #[inline]
 pub(crate) fn common_prefix(a: &[u8], b: &[u8]) -> usize {
     let mut common = 0;

@@ -1,18 +1,17 @@
-//! Where a walk stands in a block. Entries are decoded half a group at a time, so that most steps
-//! are one up or down in a list of what was decoded.
+//! The position of a scan in a block. Entries are decoded half a group at a time, so that most
+//! steps only move within the list of decoded entries.
 //!
-//! 1. When a walk enters half a group, the group's head is read, and then of each entry ahead the
-//!    trailer, the place of the value, and the first 16 bytes of the key, put together in one word:
-//!    the head's first bytes, the entry's own behind them, zeros behind both. Behind the keys of a
-//!    block lie at least 16 bytes more, so a whole word can be read wherever a key's own part
-//!    begins.
-//! 2. What cannot be decoded ends the list there, and is an error for the walk that steps on it,
-//!    not for one that only comes near.
-//! 3. A key of more than 16 bytes is put together in a buffer when the walk steps on it. Going
-//!    forward within a group, keys share less and less with the head: what is needed of it is
-//!    nearly always still there.
+//! 1. When a scan enters half a group, the group's head is read, and then of each entry ahead the
+//!    trailer, the location of the value, and the first 16 bytes of the key, assembled in one word:
+//!    the bytes shared with the head, the entry's own bytes, then zeros. At least 16 bytes follow
+//!    the keys of a block, so a whole word can be read at the start of any key's own bytes.
+//! 2. The list ends at an entry that cannot be decoded. That is an error only for a scan that steps
+//!    on it.
+//! 3. A key of more than 16 bytes is assembled in a buffer when the scan steps on it. Within a
+//!    group, the shared prefixes tend to shrink going forward, so the shared bytes are nearly
+//!    always still in the buffer.
 //!
-//! Called by the cursor over a table. A fault leaves it standing nowhere that counts.
+//! Called by the cursor over a table. After a fault the position is undefined.
 
 use std::ops::Range;
 
@@ -22,12 +21,12 @@ use trommel_base::{EntryKind, KeyHead, SeqNo, first_words};
 use super::{Block, Layout, OUTSIDE, StoredKey, TOGETHER};
 use crate::format::{Fault, GROUP_ENTRIES};
 
-/// Longest key that is put together in a word, in bytes.
+/// Longest key that is assembled in a word, in bytes.
 const WORD_BYTES: usize = 16;
 
 const TOO_MUCH_SHARED: Fault = Fault::Damaged("a key shares more than its head has");
 
-/// Which way a walk goes.
+/// The direction of a step.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Way {
     /// To larger keys.
@@ -40,24 +39,24 @@ pub(crate) enum Way {
 #[derive(Debug)]
 pub(crate) struct Stand {
     pub(crate) i: usize,
-    /// Entries that were decoded: some of half a group. Empty, with `first` behind everything,
-    /// where there are none.
+    /// Range of decoded entries, within half a group. Empty, with `first` at the maximum, if there
+    /// are none.
     first: usize,
     end: usize,
     /// Entry `i` at `i` modulo their number.
     decoded: [Decoded; TOGETHER],
-    /// The key, where it is a long one. Its first bytes, as many as `agreeing`, are those of the
-    /// head of the group that was decoded.
+    /// The key, if it is long. Its first `agreeing` bytes are those of the head of the decoded
+    /// group.
     long: Vec<u8>,
     agreeing: usize,
 }
 
-/// An entry, but for what lies behind the first bytes of its key.
+/// A decoded entry, without the bytes of its key after the first ones.
 #[derive(Debug, Clone, Copy)]
 struct Decoded {
-    /// The key's first bytes, and zeros.
+    /// The key's first bytes, padded with zeros.
     key: [u8; WORD_BYTES],
-    /// Sequence number and kind, as they are packed; of one of the two kinds that are known.
+    /// Packed sequence number and kind; always a known kind.
     trailer: u64,
     /// The value, relative to the block's payload.
     value: (u32, u32),
@@ -100,9 +99,9 @@ impl Default for Stand {
     }
 }
 
-/// The first key of a group, which the others refer to.
+/// The first key of a group, whose prefix the others share.
 struct Head {
-    /// Its first bytes, and zeros.
+    /// Its first bytes, padded with zeros.
     word: u128,
     len: usize,
 }
@@ -114,8 +113,8 @@ impl Head {
         Ok(Self { word: first_words(head).swap_bytes(), len: head.len() })
     }
 
-    /// The first bytes of a key of `len` bytes that shares so many with the head, and has the
-    /// others at `own`; zeros behind them.
+    /// The first bytes of a key of `len` bytes that shares `shared` bytes with the head and has the
+    /// others at `own`; padded with zeros.
     #[inline]
     fn joined(
         &self,
@@ -124,10 +123,10 @@ impl Head {
         own: usize,
         len: usize,
     ) -> Option<[u8; WORD_BYTES]> {
-        // Of a long key, as much as the word holds.
+        // Only what fits the word, for a long key.
         let from_head = shared.min(WORD_BYTES);
         let (head, all) = (FIRST_BYTES.get(from_head)?, FIRST_BYTES.get(len.min(WORD_BYTES))?);
-        // Before the key's own bytes lies at least the head, and so as many as are shared.
+        // The head precedes the key's own bytes, and so at least `from_head` bytes do.
         let rest = block.words(own.checked_sub(from_head)?)?;
         Some((self.word & head | rest & (all ^ head)).to_le_bytes())
     }
@@ -139,7 +138,7 @@ fn word(bytes: &[u8]) -> Option<u64> {
     bytes.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
 }
 
-/// By number of bytes, a word that has its first ones set.
+/// Masks of the first bytes of a word, by number of bytes.
 const FIRST_BYTES: [u128; WORD_BYTES + 1] = {
     let mut masks = [u128::MAX; WORD_BYTES + 1];
     let mut bytes = 0;
@@ -151,7 +150,7 @@ const FIRST_BYTES: [u128; WORD_BYTES + 1] = {
 };
 
 impl Stand {
-    /// Forgets the block it stood in.
+    /// Forgets the block.
     #[inline]
     pub(crate) fn leave(&mut self) {
         (self.first, self.end) = (usize::MAX, 0);
@@ -162,51 +161,51 @@ impl Stand {
         &self.decoded[self.i % TOGETHER]
     }
 
-    /// The key it stands on.
+    /// The current key.
     #[inline]
     pub(crate) fn key(&self) -> &[u8] {
         let entry = self.entry();
         entry.key.get(..entry.len as usize).unwrap_or(&self.long)
     }
 
-    /// The head of what it stands on.
+    /// The head of the current internal key.
     #[inline]
     pub(crate) fn head(&self) -> KeyHead {
         self.entry().head()
     }
 
-    /// When the entry was written.
+    /// The current sequence number.
     #[inline]
     pub(crate) fn seqno(&self) -> SeqNo {
         self.entry().trailer().0
     }
 
-    /// What the entry says.
+    /// The current kind.
     #[inline]
     pub(crate) fn kind(&self) -> EntryKind {
         self.entry().trailer().1
     }
 
-    /// Where the value lies in the payload.
+    /// The range of the value in the payload.
     #[inline]
     pub(crate) fn value(&self) -> Range<usize> {
         let (start, end) = self.entry().value;
         start as usize..end as usize
     }
 
-    /// Moves on by one, if that entry was decoded and its key is short.
+    /// Moves to the next entry, if it is decoded and its key is short.
     #[inline]
     pub(crate) fn next_at_hand(&mut self) -> Option<KeyHead> {
         self.at_hand(self.i + 1)
     }
 
-    /// Moves back by one, if that entry was decoded and its key is short.
+    /// Moves to the previous entry, if it is decoded and its key is short.
     #[inline]
     pub(crate) fn prev_at_hand(&mut self) -> Option<KeyHead> {
         self.at_hand(self.i.checked_sub(1)?)
     }
 
-    /// Stands on entry `i`, if that was decoded and its key is short.
+    /// Moves to entry `i`, if it is decoded and its key is short.
     #[inline]
     pub(crate) fn at_hand(&mut self, i: usize) -> Option<KeyHead> {
         let entry = &self.decoded[i % TOGETHER];
@@ -217,8 +216,8 @@ impl Stand {
         Some(entry.head())
     }
 
-    /// Stands on entry `i` of `block`: the one it stood in last, unless it left that. The walk is
-    /// likely to go on that way.
+    /// Moves to entry `i` of `block`, which must be the same block since the last `leave`. Further
+    /// steps are expected to go in direction `way`.
     #[inline]
     pub(crate) fn move_to(&mut self, block: &Block<'_>, i: usize, way: Way) -> Result<(), Fault> {
         if i < self.first || i >= self.end {
@@ -231,7 +230,7 @@ impl Stand {
         Ok(())
     }
 
-    /// Decodes entry `i`, and of those that are decoded together with it what lies ahead.
+    /// Decodes entry `i`, and of its half group the entries ahead.
     #[inline(never)]
     fn decode_ahead(&mut self, block: &Block<'_>, i: usize, way: Way) -> Result<(), Fault> {
         self.leave();
@@ -249,8 +248,7 @@ impl Stand {
         self.decode_each(block, &head, i, ahead)
     }
 
-    /// Decodes entries that are decoded together. `None` if anything about one of them is uncommon,
-    /// or wrong.
+    /// Decodes the entries of half a group together. `None` if any of them is uncommon or corrupt.
     #[inline]
     fn decode_all(&mut self, block: &Block<'_>, head: &Head, entries: Range<usize>) -> Option<()> {
         if block.layout.wide {
@@ -264,8 +262,8 @@ impl Stand {
         decode_keys(block, head, first, places)
     }
 
-    /// Decodes entry `i`, whatever it is like, and those of `ahead` on both sides of it that can
-    /// be.
+    /// Decodes entry `i`, however uncommon, and those of `ahead` on both sides of it that can be
+    /// decoded.
     #[cold]
     fn decode_each(
         &mut self,
@@ -290,7 +288,7 @@ impl Stand {
         Ok(())
     }
 
-    /// Puts the key it stands on together, which is a long one.
+    /// Assembles the current key, which is a long one.
     fn put_together(&mut self, block: &Block<'_>) -> Result<(), Fault> {
         let StoredKey { shared, suffix: own } = block.stored_key(self.i)?;
         self.long.truncate(self.agreeing.min(shared));
@@ -304,7 +302,7 @@ impl Stand {
         Ok(())
     }
 
-    /// Whether the entry before this one has another key, if both were decoded; else `None`.
+    /// Whether the previous entry has another key, if both are decoded; otherwise `None`.
     #[inline]
     pub(crate) fn begins_key(&self) -> Option<bool> {
         let (before, entry) = (self.i.checked_sub(1)?, self.entry());
@@ -315,8 +313,8 @@ impl Stand {
         Some((before.key, before.len) != (entry.key, entry.len))
     }
 
-    /// As [`begins_key`](Self::begins_key), of any two entries of this block; `None` if it cannot
-    /// be told, as where this is the first of its block.
+    /// Like [`begins_key`](Self::begins_key), for any two entries of this block; `None` if unknown,
+    /// as at the first entry of the block.
     pub(crate) fn begins_key_by_tag(&self, block: &Block<'_>) -> Option<bool> {
         let before = self.i.checked_sub(1)?;
         if block.tag(before)? != block.tag(self.i)? {
@@ -330,7 +328,7 @@ impl Stand {
     }
 }
 
-/// Where the values of entries from `first` on lie.
+/// Decodes the locations of the values of entries from `first` on.
 #[inline]
 fn decode_values(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> Option<()> {
     let (start, ends) = block.offsets_from(block.layout.value_offsets, first)?.split_first()?;
@@ -343,11 +341,11 @@ fn decode_values(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> Opt
         place.value = (start, end);
         start = end;
     }
-    // Behind each value begins the next one, the padding or the keys.
+    // Each value ends where the next one, the padding or the keys begin.
     (start <= block.layout.value_offsets).then_some(())
 }
 
-/// Their sequence numbers and kinds.
+/// Decodes their sequence numbers and kinds.
 #[inline]
 fn decode_trailers(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> Option<()> {
     let Layout { base, trailers, trailer_width, .. } = block.layout;
@@ -362,7 +360,7 @@ fn decode_trailers(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> O
     Some(())
 }
 
-/// Their keys, in whose group `head` is the first.
+/// Decodes their keys; `head` is the head of their group.
 #[inline]
 fn decode_keys(block: &Block<'_>, head: &Head, first: usize, places: &mut [Decoded]) -> Option<()> {
     let (start, ends) = block.offsets_from(block.layout.key_offsets, first)?.split_first()?;
@@ -371,7 +369,7 @@ fn decode_keys(block: &Block<'_>, head: &Head, first: usize, places: &mut [Decod
     let mut start = offset(start);
     for (place, end) in places.iter_mut().zip(ends) {
         left -= 1;
-        // Behind the block's last offset of a key lies none.
+        // No offset follows that of the block's last key.
         let end = if left == 0 { limit } else { offset(end) };
         let shared = u32::from(*block.payload.get(start as usize)?);
         if start >= end || end > limit || shared >= 0x80 || shared > head.len as u32 {
@@ -390,7 +388,7 @@ fn offset(bytes: &[u8; 2]) -> u32 {
     u32::from(u16::from_le_bytes(*bytes))
 }
 
-/// Decodes entry `i`, in whose group `head` is the first.
+/// Decodes entry `i`; `head` is the head of its group.
 fn decode(block: &Block<'_>, head: &Head, i: usize) -> Result<Decoded, Fault> {
     let (seqno, kind) = block.trailer(i)?;
     let (trailer, value) = (pack_trailer(seqno, kind), block.value_place(i)?);

@@ -1,14 +1,14 @@
-//! Access hints: what a scan tells the file that it will read, so that the device reads it in
+//! Access hints: the ranges of the file that a scan will read, so that the device reads them in
 //! advance.
 //!
-//! 1. A scan that has gone on for some blocks hints at what it reads and a window beyond that, and
-//!    at the next window, twice as long, once it is half through the last one: what it reads next
-//!    is in memory or on its way.
-//! 2. Forward reads by calls are left to the system, which detects that they are sequential. Reads
-//!    from a map it takes for random ones, as those of point reads are, and backward reads it does
-//!    not detect.
+//! 1. A scan that has gone on for some blocks gives hints for the range that it reads and a window
+//!    beyond it, and for the next window, twice as long, when it is half through the last one. The
+//!    next read is then in memory or under way.
+//! 2. Forward reads with `pread` get no hints, as the system detects that they are sequential. It
+//!    takes reads from a map for random ones, as those of point reads are, and does not detect
+//!    backward reads.
 //!
-//! No answer depends on any of this. Called by [`Reading`](super::reading::Reading).
+//! Hints affect no result. Called by [`Reading`](super::reading::Reading).
 
 use std::ops::Range;
 
@@ -17,15 +17,15 @@ use crate::source::Source;
 
 /// The first window, in bytes.
 const FIRST_WINDOW_BYTES: u64 = 64 << 10;
-/// The longest window, in bytes: what a device reads in a millisecond at 1 GB/s.
+/// The longest window, in bytes: about a millisecond of reading at 1 GB/s.
 const LONGEST_WINDOW_BYTES: u64 = 1 << 20;
 
-/// How far hints were given.
+/// The progress of the hints of one scan.
 #[derive(Debug)]
 pub(super) struct AccessHints {
     /// `None` before the first read.
     direction: Option<Direction>,
-    /// The end of what was hinted at, going forward, or its start, going backward; `None` before
+    /// The end of the hinted range for a forward scan, its start for a backward one; `None` before
     /// the first hint.
     until: Option<u64>,
     /// Bytes of the next hint.
@@ -39,13 +39,13 @@ impl Default for AccessHints {
 }
 
 impl AccessHints {
-    /// Hints to the file of this table at `reads`, which is read next, and at what comes after it,
-    /// where that was not hinted at before.
+    /// Hints that `reads` will be read next, and the range that follows it, unless hinted at
+    /// before.
     #[inline]
     pub(super) fn will_read(&mut self, source: &Source, reads: Range<u64>, direction: Direction) {
         let before = self.direction.replace(direction);
         if before.is_some_and(|before| before != direction) {
-            // No hints for a scan that goes back and forth.
+            // No hints for a scan that alternates directions.
             *self = Self { direction: Some(direction), ..Self::default() };
             return;
         }
@@ -56,7 +56,7 @@ impl AccessHints {
         source.file.will_need(range.start, (range.end - range.start) as usize);
     }
 
-    /// The next hint when `reads` is read of a table with `data_bytes` bytes of data blocks.
+    /// The next hint, when `reads` is read of a table with `data_bytes` bytes of data blocks.
     #[inline]
     fn next(
         &mut self,

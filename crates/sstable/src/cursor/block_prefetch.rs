@@ -1,11 +1,11 @@
-//! Prefetch of the next block of a scan: a few cache lines in each step through the block before
-//! it, so that entering it waits for no memory.
+//! Prefetch of the next block of a scan: a few cache lines in each step through the current block,
+//! so that entering the next one waits for no memory.
 //!
 //! 1. When a block is entered, the next one in the direction of the scan is located: in the map, or
 //!    in the cache, where it is looked up once and kept until it is entered.
-//! 2. Each step prefetches as many lines as bring in all of them before the last step.
+//! 2. Each step prefetches enough lines to cover the block before the last step.
 //!
-//! No answer depends on any of this. Called by [`Reading`](super::reading::Reading).
+//! Prefetching affects no result. Called by [`Reading`](super::reading::Reading).
 
 use trommel_filter::prefetch_at;
 
@@ -14,20 +14,20 @@ use crate::format::Handle;
 
 /// Bytes of a cache line.
 const LINE_BYTES: usize = 64;
-/// Most lines prefetched in one step: about as many as a core can have in flight. In a block of few
-/// and large values the last ones are left to their reader.
+/// Most lines prefetched in one step: about as many as a core can have in flight. In a block of a
+/// few large values, the last lines are not prefetched.
 const MOST_LINES: usize = 8;
 
-/// The next block of a scan, as far as it is prefetched.
+/// The next block of a scan, and the progress of its prefetch.
 #[derive(Debug, Default)]
 pub(super) struct BlockPrefetch {
     /// The block, if it was found in the cache.
     found: Option<(Handle, SharedBlock)>,
     /// Address of the line to prefetch next.
     line: usize,
-    /// The address after the last one.
+    /// The end address of the range to prefetch.
     end: usize,
-    /// Bytes to prefetch in each step.
+    /// Bytes to prefetch per step.
     each: usize,
 }
 
@@ -38,13 +38,13 @@ impl BlockPrefetch {
         (self.found, self.end) = (None, 0);
     }
 
-    /// The next block, to be entered in `steps` steps, was found in the cache.
+    /// Sets the next block, found in the cache, to be entered after `steps` steps.
     pub(super) fn set_block(&mut self, handle: Handle, block: SharedBlock, steps: usize) {
         self.set_bytes(block.view().payload, steps);
         self.found = Some((handle, block));
     }
 
-    /// The next block, to be entered in `steps` steps, lies in `bytes`.
+    /// Sets the next block, in `bytes`, to be entered after `steps` steps.
     pub(super) fn set_bytes(&mut self, bytes: &[u8], steps: usize) {
         let first = bytes.as_ptr().addr();
         self.line = first - first % LINE_BYTES;
@@ -63,7 +63,7 @@ impl BlockPrefetch {
         }
     }
 
-    /// The block at `handle`, if it was found.
+    /// The block at `handle`, if it was found in the cache.
     #[inline]
     pub(super) fn take(&mut self, handle: Handle) -> Option<SharedBlock> {
         self.end = 0;

@@ -1,15 +1,14 @@
-//! The block that a cursor stands in: shared with the cache or the read-ahead buffer, or in the
-//! map.
+//! The current block of a cursor: shared with the cache or the read-ahead buffer, or mapped.
 
 use trommel_vfs::SharedMap;
 
 use crate::block::{Block, Layout, SharedBlock};
 
-/// A block that a cursor entered.
+/// A block that a cursor has entered.
 #[derive(Debug)]
 pub(super) enum EnteredBlock {
     Shared(SharedBlock),
-    /// One in the map.
+    /// A block in the map.
     Mapped(MappedBlock),
 }
 
@@ -22,7 +21,7 @@ pub(super) struct MappedBlock {
 }
 
 impl EnteredBlock {
-    /// The block, of a table with this map.
+    /// The block; `map` is the map of its table.
     #[inline]
     pub(super) fn view<'a>(&'a self, map: Option<&'a SharedMap>) -> Block<'a> {
         match self {
@@ -34,7 +33,7 @@ impl EnteredBlock {
         }
     }
 
-    /// How many entries it has.
+    /// The number of entries.
     #[inline]
     pub(super) fn count(&self) -> usize {
         match self {

@@ -4,19 +4,20 @@
 //! 2. A scan that goes on in one direction reads ahead: several blocks in one `pread`, twice as
 //!    many each time up to [`ScanOptions::read_ahead_bytes`]. Each block is verified when the
 //!    cursor enters it. Blocks read ahead do not enter the cache, so that a long scan does not
-//!    displace what point reads need; a scan that bypasses the cache reads ahead from the start.
+//!    displace the blocks of point reads; a scan that bypasses the cache reads ahead from the
+//!    start.
 //! 3. Blocks of a mapped file are copied one by one, and verified in the copy: a mapped file can
-//!    change under the cursor, a copy does not. A cursor that trusts in earlier verification
-//!    iterates over verified blocks in the map, and does not verify them again.
-//! 4. The file gets access hints for what the scan will read where the system cannot detect it:
-//!    from a map, and backward (`access_hints`).
+//!    change under the cursor, a copy cannot. A cursor that trusts earlier verification iterates
+//!    over verified blocks in the map and does not verify them again.
+//! 4. The file gets access hints for the ranges that the scan will read, unless the system detects
+//!    the pattern itself: for reads from a map, and backward (`access_hints`).
 //! 5. No value holds the read-ahead buffer, which is reused. Once a value was taken from a block,
-//!    the next block from that buffer is copied into a buffer of its own, which values share; from
-//!    the block before, values are copied. So a value that is kept holds at most its block, and a
+//!    the next block from that buffer is copied into a buffer of its own, which values share;
+//!    values of the block before are copied. So a value that is kept holds at most its block, and a
 //!    scan that takes no values copies nothing.
 //!
-//! The key is assembled in a buffer that is reused; the value is not copied, unless it lies in a
-//! map or in a read-ahead buffer and is to outlive it.
+//! The key is assembled in a reused buffer. The value is not copied, unless it is in a map or in a
+//! read-ahead buffer and must outlive it.
 
 mod access_hints;
 mod block_prefetch;
@@ -45,8 +46,8 @@ use entered::EnteredBlock;
 pub use options::ScanOptions;
 use reading::Reading;
 
-/// What a cursor needs of its table: not the filters, so that a long scan keeps none of them in
-/// memory after the table itself is closed.
+/// The parts of a table that a cursor uses: not the filters, so that a long scan keeps none of them
+/// in memory after the table is closed.
 #[derive(Debug)]
 struct Blocks {
     source: Arc<Source>,
@@ -55,7 +56,7 @@ struct Blocks {
     map: Option<SharedMap>,
 }
 
-/// A block and the leaf that lists it, if there is one.
+/// A block and its leaf, if there is one.
 type Place<'a> = Option<(&'a Index, At)>;
 
 impl Blocks {
@@ -72,7 +73,7 @@ impl Blocks {
     /// Whether the block before `at` is known to end before `key`, the first key at `at`.
     fn ends_before(&self, at: At, key: &[u8]) -> bool {
         let before = at.slot.checked_sub(1).zip(self.index.loaded_leaf(at.leaf));
-        // Where versions of one key straddle blocks, the separator is that key.
+        // If versions of one key straddle blocks, the separator is that key.
         before.is_some_and(|(slot, leaf)| !leaf.separator_is(slot, key))
     }
 
@@ -85,15 +86,15 @@ impl Blocks {
     }
 }
 
-/// The block that a seek found ahead of time.
+/// The block that a prefetched seek has located.
 #[derive(Debug)]
 struct Sought {
-    /// The key, if it is a [short] one.
+    /// The key, if it is [short].
     key: Option<(u128, usize)>,
     at: At,
 }
 
-/// The whole of a key, if it is a short one.
+/// The key in full, if it is short.
 #[inline]
 fn short(key: &[u8]) -> Option<(u128, usize)> {
     (key.len() <= size_of::<u128>()).then(|| (first_words(key), key.len()))
@@ -109,18 +110,18 @@ pub struct TableCursor {
     sought: Option<Sought>,
     handle: Handle,
     block: Option<EnteredBlock>,
-    /// Whether it stands on an entry.
+    /// Whether the cursor is positioned on an entry.
     valid: bool,
-    /// The entry, where `valid`.
+    /// The position, if `valid`.
     stand: Stand,
-    /// The key before this one, where order is checked.
+    /// The previous key, if order is checked.
     previous: Vec<u8>,
 }
 
 impl TableCursor {
-    /// A cursor over the table of this source and index, on no entry yet. `verified` are the blocks
-    /// of its map that need not be verified again, where the scan trusts in that. Always
-    /// inlined: a cursor of half a KiB is then made where it stays.
+    /// A cursor over the table of this source and index, not positioned. `verified` are the blocks
+    /// of its map that need no verification, if the scan trusts that. Always inlined, so that a
+    /// cursor of half a KiB is built in place.
     #[inline(always)]
     pub(crate) fn new(
         source: &Arc<Source>,
@@ -145,17 +146,17 @@ impl TableCursor {
         }
     }
 
-    /// What the cursor has read so far.
+    /// Costs of the cursor's reads so far.
     pub fn stats(&self) -> ReadStats {
         self.reading.stats
     }
 
-    /// Where in the file the block of the entry begins.
+    /// The file offset of the current entry's block.
     pub fn block_offset(&self) -> u64 {
         self.handle.offset
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is positioned on an entry.
     #[inline]
     pub fn is_valid(&self) -> bool {
         self.valid
@@ -186,7 +187,7 @@ impl TableCursor {
         Ok(true)
     }
 
-    /// Stands on entry `i` of the current block.
+    /// Moves to entry `i` of the current block.
     #[inline]
     fn stand(&mut self, i: usize, way: Way) -> Result<(), Error> {
         self.reading.step();
@@ -197,7 +198,7 @@ impl TableCursor {
         self.stand_anew(i, way)
     }
 
-    /// As `stand`, where the block must be decoded further.
+    /// Like `stand`, when the block must be decoded further.
     #[inline(never)]
     fn stand_anew(&mut self, i: usize, way: Way) -> Result<(), Error> {
         const NOWHERE: Fault = Fault::Damaged("there is no block to stand in");
@@ -232,7 +233,7 @@ impl TableCursor {
         self.block.as_ref().map_or(0, EnteredBlock::count)
     }
 
-    /// Goes to the first entry of the next block; off the end if there is none.
+    /// Moves to the first entry of the next block; invalid if there is none.
     fn next_block(&mut self) -> Result<(), Error> {
         self.valid = false;
         match self.enter(Direction::Forward, Blocks::next)? {
@@ -241,7 +242,7 @@ impl TableCursor {
         }
     }
 
-    /// Goes to the last entry of the previous block; off the end if there is none.
+    /// Moves to the last entry of the previous block; invalid if there is none.
     fn previous_block(&mut self) -> Result<(), Error> {
         self.valid = false;
         match self.enter(Direction::Backward, Blocks::previous)? {
@@ -250,7 +251,7 @@ impl TableCursor {
         }
     }
 
-    /// Finds the first entry at or after (`key`, `seqno`), enters its block and returns its number.
+    /// Finds the first entry at or after (`key`, `seqno`), enters its block and returns its number;
     /// `None` if all entries are smaller.
     fn find(&mut self, key: &[u8], seqno: SeqNo) -> Result<Option<usize>, Error> {
         self.restart();
@@ -275,7 +276,7 @@ impl TableCursor {
         Ok(None)
     }
 
-    /// As `next`, comparing the new entry with the old one.
+    /// Like `next`, but compares the new entry with the old one.
     fn next_in_order(&mut self) -> Result<(), Error> {
         let Some(before) = self.head() else { return self.step() };
         if before.is_long() {
@@ -291,7 +292,7 @@ impl TableCursor {
         Ok(())
     }
 
-    /// As `begins_key`, where the block or the index has to tell.
+    /// Like `begins_key`, when the block or the index must be consulted.
     #[inline(never)]
     fn begins_key_by_block(&self) -> bool {
         let Some(block) = self.view() else { return false };
@@ -371,11 +372,11 @@ impl CursorHints for TableCursor {
     fn prefetch_seek(&mut self, key: &[u8], _: Aim, stage: Stage) -> bool {
         let Blocks { source, index, map } = &self.table;
         if source.mapped && map.is_none() {
-            // The whole block is copied, which takes no longer without a prefetch.
+            // The whole block is copied, which a prefetch does not speed up.
             return false;
         }
         if stage == Stage::Find {
-            // An error here is returned by the seek.
+            // The seek returns any error.
             let found = index.find(key, source, &mut self.reading.stats);
             let found = found.ok().flatten();
             self.sought = found.map(|(_, at)| Sought { key: short(key), at });

@@ -1,5 +1,5 @@
-//! How a cursor gets its blocks: from the cache, from its read-ahead buffer, or one by one from the
-//! map.
+//! Reading of blocks for a cursor: from the cache, from its read-ahead buffer, or one by one from
+//! the map.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -24,59 +24,59 @@ use crate::verified::VerifiedBlocks;
 
 /// The first read-ahead of a scan that began in the cache.
 const FIRST_READ_AHEAD_BYTES: usize = 16 << 10;
-/// Neighbouring blocks that come through the cache before a scan reads ahead.
+/// Consecutive blocks read through the cache before a scan reads ahead.
 const BLOCKS_BEFORE_READ_AHEAD: u32 = 2;
-/// Neighbouring blocks that are read from a map before the file gets access hints: a short scan in
-/// memory does not pay for a system call.
+/// Consecutive blocks read from a map before the file gets access hints: a short scan in memory
+/// does not pay for a system call.
 const BLOCKS_BEFORE_HINTS: u32 = 4;
-/// Neighbouring blocks that are entered before the next one is prefetched: a short scan does not
-/// get that far.
+/// Consecutive blocks entered before the next one is prefetched: a short scan does not get that
+/// far.
 const BLOCKS_BEFORE_PREFETCH: u32 = 3;
 
-/// How a cursor reads, and what it has read.
+/// The block reader of a cursor, and the costs of its reads.
 #[derive(Debug)]
 pub(super) struct Reading {
     options: ScanOptions,
-    /// Which blocks need not be verified again, if the scan trusts in that and can keep the map.
+    /// The blocks that need no verification, if the scan trusts that and can hold the map.
     known: Option<Arc<VerifiedBlocks>>,
     pub(super) stats: ReadStats,
     ahead: ReadAhead,
-    /// The buffer of a block that was copied from the read-ahead buffer.
+    /// The buffer for a block copied from the read-ahead buffer.
     own: Option<Arc<[u8]>>,
-    /// Whether a value of the block that was entered last was taken, so that those of the next one
-    /// probably are. Only a hint.
+    /// Whether a value of the last block was taken, so that values of the next one probably will
+    /// be. Only a hint.
     value_taken: AtomicBool,
     prefetch: BlockPrefetch,
     hints: AccessHints,
-    /// Neighbouring blocks entered in a row.
+    /// Consecutive blocks entered.
     run: u32,
 }
 
-/// Blocks that were read but not yet entered.
+/// Blocks read but not entered yet.
 #[derive(Debug, Default)]
 struct ReadAhead {
     buffer: Option<Arc<[u8]>>,
-    /// The part of the file that the buffer holds.
+    /// The range of the file in the buffer.
     range: Range<u64>,
-    /// How much to read next time.
+    /// Size of the next read.
     window: usize,
 }
 
 impl ReadAhead {
-    /// Where in the buffer the block lies, if it does.
+    /// The position of the block in the buffer, if it is there.
     #[inline]
     fn position(&self, handle: Handle) -> Option<usize> {
         let inside = self.range.start <= handle.offset && handle.end() <= self.range.end;
         inside.then(|| (handle.offset - self.range.start) as usize)
     }
 
-    /// The buffer's first `bytes`, if it is that long and not shared.
+    /// The first `bytes` of the buffer, if it is long enough and not shared.
     #[inline]
     fn room(&mut self, bytes: usize) -> Option<&mut [u8]> {
         Arc::get_mut(self.buffer.as_mut()?)?.get_mut(..bytes)
     }
 
-    /// Reads `range` of the file.
+    /// Reads `range` of the file into the buffer.
     fn read(&mut self, source: &Source, range: Range<u64>) -> Result<(), Error> {
         let bytes = (range.end - range.start) as usize;
         self.range = 0..0;
@@ -90,7 +90,7 @@ impl ReadAhead {
         Ok(())
     }
 
-    /// Copies a block from the map.
+    /// Copies a block from the map into the buffer.
     fn copy(&mut self, stored: &[u8], handle: Handle) {
         copy_into(&mut self.buffer, stored);
         self.range = handle.offset..handle.end();
@@ -121,13 +121,13 @@ impl Reading {
         reading
     }
 
-    /// Whether each entry is compared with the one before it.
+    /// Whether each entry is compared with the previous one.
     #[inline]
     pub(super) fn checks_order(&self) -> bool {
         self.options.check_order
     }
 
-    /// Forgets the run of blocks: the next one is positioned anew.
+    /// Resets the state of sequential reads after a seek.
     #[inline]
     pub(super) fn restart(&mut self) {
         self.run = 0;
@@ -137,19 +137,19 @@ impl Reading {
         self.ahead.window = first.min(self.options.read_ahead_bytes);
     }
 
-    /// Notes that a value of the current block was taken.
+    /// Records that a value of the current block was taken.
     #[inline]
     pub(super) fn note_value_taken(&self) {
         self.value_taken.store(true, Ordering::Relaxed);
     }
 
-    /// Prefetches some more of the next block, for a step within the current one.
+    /// Prefetches a few more lines of the next block, in each step within the current one.
     #[inline]
     pub(super) fn step(&mut self) {
         self.prefetch.step();
     }
 
-    /// Prefetches what entering a block and seeking in it would wait for.
+    /// Prefetches the memory that entering a block and seeking in it would wait for.
     pub(super) fn await_block(&self, source: &Source, wanted: BlockLocation<'_>, stage: Stage) {
         match stage {
             Stage::Find => {}
@@ -160,7 +160,7 @@ impl Reading {
                     prefetch_at(stored.as_ptr_range().end.addr() - 1);
                 }
             }
-            // Compressed blocks come from the cache all the same.
+            // Compressed blocks come from the cache even if the table is mapped.
             Stage::Prefetch => match source.raw_in_map(wanted.handle) {
                 Ok(Some(stored)) => ask_for_columns(stored),
                 _ => wanted.prefetch_block(),
@@ -168,8 +168,8 @@ impl Reading {
         }
     }
 
-    /// The block that is wanted, verified now or before. A scan that goes on in this direction
-    /// prefetches the next one, and gives the file access hints.
+    /// Returns the `wanted` block, verified now or before. A scan that goes on in this direction
+    /// also prefetches the next block and gives access hints.
     pub(super) fn load(
         &mut self,
         source: &Source,
@@ -191,7 +191,7 @@ impl Reading {
         Ok(block)
     }
 
-    /// The block in a buffer that holds little else: its values are taken, and may be kept.
+    /// The block in a buffer that holds little else, as its values may be kept.
     #[inline(never)]
     fn alone(&mut self, block: EnteredBlock) -> EnteredBlock {
         match block {
@@ -203,7 +203,7 @@ impl Reading {
         }
     }
 
-    /// The block that is wanted, where it lies in the map, if it need not be verified again.
+    /// The `wanted` block in the map, if it needs no verification.
     #[inline]
     fn in_map(
         &mut self,
@@ -235,8 +235,8 @@ impl Reading {
         }
     }
 
-    /// Prefetches the block after `wanted`, which will be entered in this many steps. Whatever is
-    /// wrong with it is found when it is entered.
+    /// Prefetches the block after `wanted`, to be entered in `steps` steps. Errors are ignored here
+    /// and returned when the block is entered.
     fn prefetch_next(
         &mut self,
         source: &Source,
@@ -296,7 +296,7 @@ impl Reading {
         self.open(source, handle)
     }
 
-    /// A block from the read-ahead buffer.
+    /// Verifies a block in the read-ahead buffer.
     fn open(&mut self, source: &Source, handle: Handle) -> Result<SharedBlock, Error> {
         self.stats.block_reads += 1;
         self.stats.block_bytes += handle.bytes as u64;
@@ -306,8 +306,8 @@ impl Reading {
     }
 }
 
-/// What to read so that it holds the block that is wanted, and neighbours in the direction of the
-/// scan, together at most `bytes` long if there are neighbours.
+/// The range to read: the `wanted` block and its neighbours in the direction of the scan, together
+/// at most `bytes` long if there are neighbours.
 fn window(wanted: BlockLocation<'_>, bytes: usize, direction: Direction) -> Range<u64> {
     let BlockLocation { leaf, at: At { slot, .. }, handle, .. } = wanted;
     let mut range = handle.offset..handle.end();

@@ -1,4 +1,5 @@
-//! Builds the filter region of a table: from the keys as they come, part after part at the end.
+//! Builds the filters of a table, from the keys as they are added; each part is completed at the
+//! end.
 
 use std::sync::Arc;
 
@@ -16,12 +17,12 @@ const PIECE_BYTES: (usize, usize) = (256, 16 << 20);
 pub struct FilterPlan {
     /// The filter of whole keys (default none).
     pub keys: FilterSpec,
-    /// The filter of prefixes, and who makes them (default none).
+    /// The filter of prefixes and their extractor (default none).
     pub prefixes: Option<(FilterSpec, Arc<dyn PrefixExtractor>)>,
-    /// How they are cut (default: each whole).
+    /// The partitioning of the filters (default: each whole).
     pub shape: FilterShape,
-    /// About how many bytes a piece has, where they are cut (256 B to 16 MiB; default 32 KiB). A
-    /// piece ends where a data block ends, so it may be larger by the filter of one block.
+    /// Target size of a partition in bytes (256 B to 16 MiB; default 32 KiB). A partition ends with
+    /// a data block, so it may be larger by the filter of one block.
     pub piece_bytes: usize,
 }
 
@@ -37,19 +38,19 @@ impl Default for FilterPlan {
 }
 
 impl FilterPlan {
-    /// Whether there is any filter in it.
+    /// Whether the plan has any filter.
     pub fn has_any(&self) -> bool {
         self.wanted().next().is_some()
     }
 
-    /// The spec of each filter in it, and who makes what it is built of, if that is not whole keys.
+    /// The spec of each filter, and the name of the extractor for a filter of prefixes.
     pub fn parts(&self) -> impl Iterator<Item = (FilterSpec, Option<&str>)> {
         let keys = (self.keys, None);
         let prefixes = self.prefixes.as_ref().map(|(spec, maker)| (*spec, Some(maker.name())));
         std::iter::once(keys).chain(prefixes).filter(|part| part.0 != FilterSpec::NONE)
     }
 
-    /// What the directory of a table that was built so says of each part.
+    /// Role, spec and extractor of each part in the directory of a table built by this plan.
     fn wanted(&self) -> impl Iterator<Item = (FilterRole, String, &str)> {
         self.parts().map(|(spec, maker)| {
             let role = if maker.is_some() { FilterRole::Prefixes } else { FilterRole::Keys };
@@ -57,8 +58,8 @@ impl FilterPlan {
         })
     }
 
-    /// Whether these are the parts that would be built of it now, but for what depends on the keys
-    /// and for the size of their pieces.
+    /// Whether the plan would build parts like these, except for properties that depend on the
+    /// keys, and for the size of partitions.
     pub fn would_build<'a>(&self, parts: impl Iterator<Item = &'a FilterPart>) -> bool {
         let is_like = |(wanted, part): ((FilterRole, String, &str), &FilterPart)| {
             (part.role, &*part.spec, &*part.extractor) == (wanted.0, &*wanted.1, wanted.2)
@@ -71,8 +72,8 @@ impl FilterPlan {
         all_are && parts.next().is_none()
     }
 
-    /// About how many bytes its filters take in a table of so many keys, of prefixes as if each key
-    /// had one of its own.
+    /// Expected bytes of the filters of a table with `keys` keys, assuming a prefix of its own for
+    /// each key.
     pub fn expected_bytes(&self, keys: u64) -> u64 {
         let prefixes = self.prefixes.as_ref().map_or(FilterSpec::NONE, |(spec, _)| *spec);
         self.keys.expected_bytes(keys) + prefixes.expected_bytes(keys)
@@ -113,13 +114,13 @@ impl FiltersBuilder {
         Self { keys: part(plan.keys), prefixes }
     }
 
-    /// Adds a key that is not the one before it.
+    /// Adds a key, which differs from the last one.
     #[inline]
     pub(crate) fn add(&mut self, key: &[u8], hash: u64) {
         self.keys.add_hash(hash);
         let Some(Prefixes { extractor, watch, filter }) = &mut self.prefixes else { return };
         match watch.next(&**extractor, key) {
-            // Keys of one prefix follow each other, and a hash equal to the last is dropped.
+            // Keys of one prefix are adjacent, and a hash equal to the last is dropped.
             Ok(Some(prefix)) => filter.add_hash(trommel_filter::hash(prefix)),
             Ok(None) => {}
             Err(breach) => {
@@ -129,9 +130,8 @@ impl FiltersBuilder {
         }
     }
 
-    /// Notes that the data block at `offset` is full, where the next one lies, and what parts the
-    /// two: a key that is not smaller than the last of the one and smaller than the first of the
-    /// other.
+    /// Ends the data block at `offset`; the next one starts at `next`. `separator` is not smaller
+    /// than the last key of the one and smaller than the first key of the other.
     pub(crate) fn end_block(&mut self, offset: u64, next: u64, separator: &[u8]) {
         self.keys.end_block(offset, next, separator);
         if let Some(prefixes) = &mut self.prefixes {
@@ -139,21 +139,21 @@ impl FiltersBuilder {
         }
     }
 
-    /// About how many bytes the parts would take if they were finished now.
+    /// Estimated bytes of the parts if they were finished now.
     #[inline]
     pub(crate) fn estimated_bytes(&self) -> u64 {
         let prefixes = self.prefixes.as_ref();
         self.keys.estimated_bytes() + prefixes.map_or(0, |p| p.filter.estimated_bytes())
     }
 
-    /// Bytes of memory that building takes from here to its end, at most, were few keys to follow.
+    /// Most bytes of memory that the build takes from now to its end, if few keys follow.
     pub(crate) fn memory_bytes(&self) -> u64 {
-        // Parts are finished one after the other, but hold their hashes together.
+        // Parts are finished one after the other, but their hashes are in memory together.
         let prefixes = self.prefixes.as_ref();
         self.keys.memory_bytes() + prefixes.map_or(0, |p| p.filter.memory_bytes())
     }
 
-    /// Builds the parts one after the other and hands each to `write`.
+    /// Builds the parts one after the other and passes each to `write`.
     pub(crate) fn finish<E>(
         self,
         mut write: impl FnMut(BuiltPart) -> Result<(), E>,

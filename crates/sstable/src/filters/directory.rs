@@ -1,17 +1,16 @@
-//! What the filter region of a table holds: its parts, side by side.
+//! The directory of a table's filter region: its parts, which are adjacent.
 //!
-//! A table with a single whole-key filter of our own has no directory: its region is that filter's
-//! block. Any other region is described by a field of the properties, one entry a part:
+//! A table with a single built-in filter of whole keys has no directory: the region is that
+//! filter's block. Any other region is described by a field of the properties, one entry per part:
 //!
 //! ```text
 //! role 1 | shape 1 | expected rate 8 | keys v | bytes v | top bytes v |
 //! spec (v + bytes) | policy (v + bytes) | extractor (v + bytes)
 //! ```
 //!
-//! (v: a varint.) A policy or an extractor that is not known is no error: the reader does without
-//! that part, and every key is a "maybe". So it is where a role or a shape is unknown, which a
-//! later version may bring: the entry says how many bytes to pass over, and the other parts are
-//! asked as ever. No role stands twice.
+//! (v: a varint.) An unknown policy or extractor is not an error: the reader ignores that part, and
+//! every key is a "maybe". The same holds for an unknown role or shape of a later version: the
+//! entry has the length to skip, and the other parts are queried as usual. No role occurs twice.
 
 use std::fmt;
 use std::str::FromStr;
@@ -21,12 +20,12 @@ use trommel_base::codec::{put_bytes, put_u64, put_varint};
 
 const DAMAGED: &str = "the directory of filters makes no sense";
 
-/// What the directory says of one part.
+/// An entry of the directory.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Listed {
-    /// One that can be told.
+    /// A part that this version knows.
     Part(FilterPart),
-    /// One of a role or a shape that this version does not know.
+    /// A part with a role or a shape that this version does not know.
     Later {
         /// Its stored bytes.
         bytes: u64,
@@ -43,7 +42,7 @@ impl Listed {
     }
 }
 
-/// What a filter was built from.
+/// The input of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
 pub enum FilterRole {
@@ -53,7 +52,7 @@ pub enum FilterRole {
     Prefixes = 1,
 }
 
-/// How a filter is cut.
+/// The partitioning of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[repr(u8)]
 #[non_exhaustive]
@@ -61,9 +60,9 @@ pub enum FilterShape {
     /// One filter for the whole table.
     #[default]
     Whole = 0,
-    /// Several, each for a range of keys, loaded one by one.
+    /// Several filters, each for a range of keys, loaded independently.
     Partitioned = 1,
-    /// A small one for each data block.
+    /// A small filter for each data block.
     PerBlock = 2,
 }
 
@@ -99,23 +98,24 @@ impl FromStr for FilterShape {
 /// One part of the filter region.
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterPart {
-    /// What it was built from.
+    /// The input of the filter.
     pub role: FilterRole,
-    /// How it is cut.
+    /// Its partitioning.
     pub shape: FilterShape,
-    /// The rate of false positives to expect, exact, averaged over its pieces.
+    /// The expected false-positive rate, averaged over its partitions.
     pub expected_fpr: f64,
-    /// Distinct keys or prefixes in it.
+    /// Distinct keys or prefixes.
     pub keys: u64,
-    /// Stored bytes, frames and top included.
+    /// Stored bytes, with frames and top index.
     pub bytes: u64,
-    /// Of these, the index of its pieces, which stands behind them; 0 for a whole filter.
+    /// Of these, the index of the partitions, which follows them; 0 for a whole filter.
     pub top_bytes: u64,
-    /// What was asked for, in the spec grammar; a user's policy says it in its own words.
+    /// The requested filter, in the spec grammar; for a user-defined filter, in the policy's own
+    /// words.
     pub spec: String,
-    /// Name of the user's policy that can read it; empty for our own.
+    /// Name of the user-defined policy that can read it; empty for a built-in filter.
     pub policy: String,
-    /// Name of the extractor that made its prefixes; empty for whole keys.
+    /// Name of the extractor of its prefixes; empty for whole keys.
     pub extractor: String,
 }
 
@@ -131,7 +131,7 @@ impl FilterPart {
         put_bytes(out, self.extractor.as_bytes());
     }
 
-    /// An entry behind its role and shape.
+    /// Decodes an entry after its role and shape.
     fn decode(role: FilterRole, shape: FilterShape, decoder: &mut Decoder<'_>) -> Option<Self> {
         let expected_fpr = f64::from_bits(decoder.u64()?);
         if !(0.0..=1.0).contains(&expected_fpr) {
@@ -174,7 +174,7 @@ fn text(decoder: &mut Decoder<'_>) -> Option<String> {
     String::from_utf8(bytes.to_vec()).ok()
 }
 
-/// The directory of a region of these parts; empty where none is needed.
+/// The directory of a region of these parts; empty if none is needed.
 pub(crate) fn encode(parts: &[FilterPart]) -> Vec<u8> {
     if is_plain(parts) { Vec::new() } else { encode_whole(parts) }
 }
@@ -189,7 +189,7 @@ pub(crate) fn encode_whole(parts: &[FilterPart]) -> Vec<u8> {
     out
 }
 
-/// Whether the region says all by itself: it is empty, or one whole-key filter of our own.
+/// Whether the region needs no directory: it is empty, or one built-in filter of whole keys.
 fn is_plain(parts: &[FilterPart]) -> bool {
     match parts {
         [] => true,
@@ -202,8 +202,8 @@ fn is_plain(parts: &[FilterPart]) -> bool {
     }
 }
 
-/// The parts of a region of `filter_bytes` bytes, in the order in which they lie there; an error
-/// says what is wrong.
+/// The parts of a region of `filter_bytes` bytes, in their order there, or the reason why the
+/// directory is corrupt.
 pub(crate) fn decode(directory: &[u8], filter_bytes: u64) -> Result<Vec<Listed>, &'static str> {
     let mut decoder = Decoder::new(directory);
     let count = decoder.varint().ok_or(DAMAGED)?;
@@ -267,7 +267,7 @@ mod tests {
         let keys = part(FilterRole::Keys, FilterShape::Partitioned);
         let prefixes = part(FilterRole::Prefixes, FilterShape::Whole);
         let whole = encode(&[keys.clone(), prefixes.clone()]);
-        // The second entry begins behind the number of parts and the first.
+        // The second entry follows the number of parts and the first entry.
         let second = encode(std::slice::from_ref(&keys)).len();
         for (at, byte) in [(1, 2), (2, 3), (second, 7), (second + 1, 0xff)] {
             let mut later = whole.clone();
@@ -280,7 +280,7 @@ mod tests {
             assert_eq!(decode(&later, 600), Ok(expected), "byte {at}");
             assert!(decode(&later, 601).is_err(), "the parts do not fill the region");
         }
-        // Even a later version gives no role twice.
+        // No later version uses a role twice either.
         let mut twice = whole.clone();
         (twice[second], twice[second + 1]) = (0, 9);
         assert!(decode(&twice, 600).is_err());
@@ -308,7 +308,7 @@ mod tests {
         assert!(decode(&many, 0).is_err());
     }
 
-    /// A run's count is 200,000 times `TROMMEL_SCALE`; ten million executions:
+    /// Each run makes 200,000 times `TROMMEL_SCALE` changes; for ten million:
     ///
     /// `TROMMEL_SCALE=50 cargo test -p trommel-sstable --lib changed_directories`
     #[test]

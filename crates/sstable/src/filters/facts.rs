@@ -1,38 +1,38 @@
-//! What reports tell about a filter.
+//! The facts of a filter for reports.
 
 use trommel_filter::FilterKind;
 
 use crate::verdict::FilterLabel;
 
-/// Facts about a table's filter of whole keys; of prefixes, where it has no other.
+/// Facts about a table's filter of whole keys, or of prefixes if it has no other.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct FilterFacts {
-    /// Its kind; [`FilterKind::None`] where there is none to query.
+    /// Its kind; [`FilterKind::None`] if there is no filter to query.
     pub kind: FilterLabel,
     /// Bits per key requested.
     pub bits_asked: f64,
     /// Bits per key stored.
     pub bits_stored: f64,
-    /// Distinct keys in it, or prefixes.
+    /// Distinct keys or prefixes.
     pub keys: u64,
-    /// Whether it is of prefixes.
+    /// Whether it is a filter of prefixes.
     pub is_of_prefixes: bool,
-    /// Whether it is of another kind than was requested, as its keys could not be built into that.
-    /// Always false for a partitioned filter, whose partitions may differ in that.
+    /// Whether it is of a fallback kind, as its keys did not fit the requested kind. Always false
+    /// for a partitioned filter, whose partitions may differ in that.
     pub is_fallback: bool,
-    /// Bits that a positive answer reads.
+    /// Bits read for a positive answer.
     pub probes: u32,
-    /// Its exact expected rate.
+    /// Its theoretical false-positive rate.
     pub expected: f64,
-    /// Bytes of memory, were it loaded whole.
+    /// Bytes of memory if fully loaded.
     pub bytes: u64,
-    /// Whether it can be queried. A whole filter that can be held nowhere answers "maybe" to every
-    /// key; of a partitioned one that holds for each partition by itself.
+    /// Whether it can be queried. A whole filter that can be held nowhere answers "maybe" for every
+    /// key; in a partitioned one, that applies to each partition separately.
     pub is_held: bool,
 }
 
 impl FilterFacts {
-    /// Those of no filter.
+    /// The facts of a table without a filter.
     pub const NONE: Self = Self {
         kind: FilterLabel::Own(FilterKind::None),
         bits_asked: 0.0,

@@ -1,10 +1,10 @@
-//! Reads the blocks of one table's filters: the file they lie in, the host that grants them memory,
-//! and what was found wrong with them.
+//! Reads the blocks of one table's filters, with the host that grants them memory, and records what
+//! is unusable.
 //!
-//! 1. A filter of our own is read chunk by chunk into its aligned memory, and a group of small ones
-//!    is queried in the bytes that were read: neither is in memory twice.
-//! 2. A block is read by one thread at a time: the others wait for their [`Turn`] and find it in
-//!    memory. Nobody waits for a user's filter, since opening it runs the user's code.
+//! 1. A built-in filter is read chunk by chunk into its aligned memory, and a group of small
+//!    filters is queried in the bytes read: neither is in memory twice.
+//! 2. A block is read by one thread at a time: other threads wait for their [`Turn`] and find it in
+//!    memory. No thread waits for a user-defined filter, since opening it runs user code.
 
 use std::sync::{Arc, OnceLock};
 
@@ -23,19 +23,19 @@ use crate::user_filter::{OpenUserFilter, UserFilterReader};
 
 const NO_READER: &str = "its policy is not here";
 
-/// Reads filter blocks, and remembers what is wrong with any.
+/// Reads filter blocks, and records which are unusable.
 #[derive(Debug)]
 pub(super) struct BlockLoader {
-    /// The file that the blocks lie in.
+    /// The file with the blocks.
     pub(super) source: Arc<Source>,
-    /// The table's own file, which is another one where they lie in a sidecar.
+    /// The table's own file: a different one if the blocks are in a sidecar.
     pub(super) table: Arc<Source>,
     pub(super) index: Arc<IndexTree>,
     pub(super) host: Option<Arc<dyn FilterHost>>,
     pub(super) reader: Option<Arc<dyn UserFilterReader>>,
-    /// The first thing found wrong.
+    /// The first corruption found.
     fault: OnceLock<FilterState>,
-    /// The first thing that is not used and not wrong.
+    /// The first intact filter found that is not used.
     unused: OnceLock<FilterState>,
     turns: Turns,
 }
@@ -61,7 +61,7 @@ impl BlockLoader {
         }
     }
 
-    /// What is wrong; where nothing is, what is not used.
+    /// The first corruption; if there is none, the first unused filter.
     pub(super) fn fault(&self) -> Option<&FilterState> {
         self.fault.get().or(self.unused.get())
     }
@@ -87,12 +87,12 @@ impl BlockLoader {
         }
     }
 
-    /// Charges `bytes` as pinned, if they may be.
+    /// Charges `bytes` as pinned, if the host grants them.
     pub(super) fn charge(&self, bytes: u64) -> Option<PinCharge> {
         PinCharge::new(self.host.as_ref(), bytes)
     }
 
-    /// Waits until no thread reads the block at `offset`, and excludes others meanwhile.
+    /// Waits until no other thread reads the block at `offset`, and excludes others until dropped.
     pub(super) fn turn(&self, offset: u64) -> Turn<'_> {
         self.turns.take(offset)
     }
@@ -138,10 +138,10 @@ impl BlockLoader {
     }
 }
 
-/// The blocks that threads are reading.
+/// The blocks being read.
 #[derive(Debug, Default)]
 struct Turns {
-    /// Offsets of those blocks.
+    /// Their offsets.
     being_read: Mutex<Vec<u64>>,
     was_read: Condvar,
 }
@@ -157,7 +157,7 @@ impl Turns {
     }
 }
 
-/// The right to read one block, while no other thread may.
+/// The exclusive right to read one block.
 pub(super) struct Turn<'a> {
     turns: &'a Turns,
     offset: u64,
@@ -170,12 +170,12 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// Why a block is not in memory.
+/// Why a block could not be read.
 #[derive(Debug)]
 pub(super) enum Unread {
-    /// The file system failed to read it: another time it may not.
+    /// The file system failed to read it; a retry may succeed.
     Failed(Error),
-    /// What was read cannot be used, and never will be.
+    /// The block is unusable, permanently.
     Useless(FilterState),
 }
 
@@ -206,13 +206,13 @@ fn refused(error: &DecodeError) -> FilterState {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BlockForm {
     Filter,
-    /// Small filters, one a data block.
+    /// Small filters, one per data block.
     Small,
-    /// A filter of a user's policy whose reader is here.
+    /// A user-defined filter with a reader.
     User,
-    /// One that cannot be queried here: only its checksum is verified.
+    /// A filter that cannot be queried here: only its checksum is verified.
     Foreign,
-    /// The index of the partitions that lie from `first` up to it.
+    /// The index of the partitions from `first` up to the index itself.
     Partitions {
         first: u64,
     },
@@ -227,7 +227,8 @@ mod models {
 
     use super::*;
 
-    /// Three threads want a block, one of them another first: each is read once, by one at a time.
+    /// Three threads want blocks, two of them the same one: each block is read once, by one thread
+    /// at a time.
     #[test]
     fn a_filter_block_is_read_by_one_thread_at_a_time() {
         check("a_filter_block_is_read_by_one_thread_at_a_time", || {

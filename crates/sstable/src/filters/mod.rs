@@ -1,18 +1,18 @@
 //! The filters of a table.
 //!
-//! 1. The filter region holds up to two parts: a filter of whole keys, and one of prefixes
+//! 1. The filter region holds up to two parts: a filter of whole keys, and a filter of prefixes
 //!    ([`directory`]).
-//! 2. A point lookup queries the filter of whole keys ([`Filters::ask`]); where a table has none,
-//!    that of the prefixes, if the key has one. A scan within one prefix queries that of the
-//!    prefixes ([`Filters::ask_prefix`]).
-//! 3. A part is one filter or is partitioned ([`part`]); a block of it is read when it is first
+//! 2. A point lookup queries the filter of whole keys ([`Filters::ask`]); if the table has none,
+//!    the filter of prefixes, if the key has a prefix. A scan within one prefix queries the filter
+//!    of prefixes ([`Filters::ask_prefix`]).
+//! 3. A part is one filter or is partitioned ([`part`]). A block of it is read when it is first
 //!    queried ([`loader`]), and held in the table or in the block cache ([`resident`]).
-//! 4. Where the table has a sidecar, its filters are queried instead of the table's own. These
-//!    stand in where anything of the sidecar cannot be used.
-//! 5. Whatever cannot be used answers "maybe": a filter that is damaged, of an unknown kind, or
-//!    made by another extractor, or by a user's policy that is not here ([`crate::user_filter`]).
+//! 4. If the table has a sidecar, its filters are queried instead of the table's own, which are the
+//!    fallback if anything of the sidecar is unusable.
+//! 5. An unusable filter answers "maybe": one that is corrupt, of an unknown kind, built with
+//!    another extractor, or of a user-defined policy that is missing ([`crate::user_filter`]).
 //!
-//! Called by the engine before it reads a table's blocks, so that it can count.
+//! Called by the engine before it reads a table's blocks, so that it can count the results.
 
 mod build;
 mod directory;
@@ -57,16 +57,16 @@ pub struct Filters {
     loader: BlockLoader,
     keys: Option<Part>,
     prefixes: Option<Part>,
-    /// Those that cannot be queried here.
+    /// Parts that cannot be queried here.
     foreign: Vec<Part>,
-    /// The table's own, where these are those of its sidecar.
+    /// The table's own filters, if these are its sidecar's.
     own: Option<Box<Filters>>,
 }
 
 impl Filters {
-    /// Reads from the properties what the filter region holds; of the region itself, nothing yet.
-    /// Without a host, whatever is read stays. `reader` is that of the user's policy, if there is
-    /// one.
+    /// Reads the directory of the filter region from the properties; reads nothing of the region
+    /// itself. Without a host, all blocks read stay in memory. `reader` is the reader of the
+    /// user-defined policy, if there is one.
     pub(crate) fn open(
         source: &Arc<Source>,
         index: &Arc<IndexTree>,
@@ -89,16 +89,16 @@ impl Filters {
         Self::of_parts(loader, parts, footer.filter_offset())
     }
 
-    /// The filters of a sidecar of this table alone, side by side from `offset` of `sidecar`. They
-    /// have no host: whatever is read stays in memory.
+    /// Only the filters of a sidecar of this table, adjacent from `offset` of `sidecar`. They have
+    /// no host: all blocks read stay in memory.
     pub(crate) fn of_sidecar(&self, sidecar: Arc<Source>, parts: Vec<Listed>, offset: u64) -> Self {
         let BlockLoader { table, index, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
         Self::of_parts(BlockLoader::new(sidecar, table, index, None, reader.clone()), parts, offset)
     }
 
-    /// Replaces these filters by those of a sidecar, side by side from `offset` of `source`. They
-    /// stand in for the sidecar's.
+    /// Replaces these filters by those of a sidecar, adjacent from `offset` of `source`, and
+    /// becomes their fallback.
     pub(crate) fn stand_behind(&mut self, source: Arc<Source>, parts: Vec<Listed>, offset: u64) {
         let BlockLoader { table, index, host, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
@@ -107,7 +107,7 @@ impl Filters {
         self.own = Some(Box::new(own));
     }
 
-    /// No filters at all, with the same reader of a user's policy.
+    /// No filters, with the same reader of a user-defined policy.
     pub(crate) fn left_out(&self) -> Self {
         let BlockLoader { table, index, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
@@ -132,29 +132,29 @@ impl Filters {
         filters
     }
 
-    /// The table's own, whether or not they are those that are queried.
+    /// The table's own filters, even if a sidecar's are queried.
     pub fn own(&self) -> &Self {
         self.own.as_deref().unwrap_or(self)
     }
 
-    /// Whether they lie in a sidecar.
+    /// Whether they are in a sidecar.
     pub fn are_beside(&self) -> bool {
         self.own.is_some()
     }
 
-    /// What is queried in place of these: the table's own, where something of the sidecar cannot be
-    /// used. (A sidecar that was built without a filter is used, and has no stand-in.)
+    /// The fallback: the table's own filters, if anything of the sidecar is unusable. (A sidecar
+    /// that was built without a filter is used and has no fallback.)
     fn stand_in(&self) -> Option<&Self> {
         self.own.as_deref().filter(|_| self.loader.fault().is_some())
     }
 
-    /// Whether the table's own filters answer, as far as they were read, because something of the
-    /// sidecar cannot be used or the sidecar is missing.
+    /// Whether the table's own filters are queried as a fallback, because the sidecar is missing or
+    /// something of it, as far as it was read, is unusable.
     pub fn have_stand_in(&self) -> bool {
         self.stand_in().is_some()
     }
 
-    /// Notes that something of them is damaged.
+    /// Records that something of them is corrupt.
     pub(crate) fn note_damage(&self, why: String) {
         self.loader.note(FilterState::Damaged(why));
     }
@@ -164,7 +164,7 @@ impl Filters {
         matches!(self.state(), FilterState::Foreign(_) | FilterState::Unknown(_))
     }
 
-    /// Adds the part that is said to start at `offset`.
+    /// Adds the part described by `said`, which starts at `offset`.
     fn add(&mut self, said: FilterPart, offset: u64) {
         let role = said.role;
         let why_foreign = Part::why_foreign(&said, &self.loader);
@@ -179,8 +179,8 @@ impl Filters {
         }
     }
 
-    /// Whether there are filters, and why not, as far as they were read so far: each is read when
-    /// it is first queried. See [`check`](Self::check).
+    /// Whether the filters can be queried, or why not, as far as they were read so far: each is
+    /// read when it is first queried. See [`check`](Self::check).
     pub fn state(&self) -> &FilterState {
         const READY: &FilterState = &FilterState::Loaded;
         const ABSENT: &FilterState = &FilterState::Absent;
@@ -188,11 +188,11 @@ impl Filters {
         self.loader.fault().unwrap_or(if parts { READY } else { ABSENT })
     }
 
-    /// [`state`](Self::state), once everything has been read, also what cannot be queried here.
-    /// Keeps nothing of that in memory.
+    /// [`state`](Self::state), after reading everything, including filters that cannot be queried
+    /// here. Keeps none of it in memory.
     ///
     /// # Errors
-    /// [`Error::Io`] where a part could not be read.
+    /// [`Error::Io`] if a part could not be read.
     pub fn check(&self) -> Result<&FilterState, Error> {
         for part in self.parts().chain(&self.foreign) {
             part.check(&self.loader)?;
@@ -200,8 +200,7 @@ impl Filters {
         Ok(self.state())
     }
 
-    /// What the table's filter of whole keys answers for the key whose [`trommel_filter::hash`]
-    /// this is.
+    /// The verdict of the filter of whole keys on `key`, whose [`trommel_filter::hash`] is `hash`.
     #[inline]
     pub fn ask(&self, key: &[u8], hash: u64) -> Verdict {
         match self.keys.as_ref().and_then(Part::pinned_filter) {
@@ -210,8 +209,8 @@ impl Filters {
         }
     }
 
-    /// As [`ask`](Self::ask), where the filter is not whole and pinned. Where the sidecar's cannot
-    /// answer, the table's own are queried.
+    /// Like [`ask`](Self::ask), if the filter is not whole and pinned. Queries the table's own
+    /// filters if the sidecar's cannot answer.
     #[inline(never)]
     fn ask_elsewhere(&self, key: &[u8], hash: u64) -> Verdict {
         let asked = self.keys.as_ref();
@@ -232,8 +231,8 @@ impl Filters {
         }
     }
 
-    /// Prefetches the cache line that [`ask`](Self::ask) reads first, if a whole filter of keys is
-    /// pinned. Never reads the file.
+    /// Prefetches the cache line that [`ask`](Self::ask) reads first, if the filter of whole keys
+    /// is whole and pinned. Never reads the file.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(part) = &self.keys {
@@ -241,8 +240,8 @@ impl Filters {
         }
     }
 
-    /// [`ask`](Self::ask) for many keys, whose hashes are `hashes`, cheapest if they are sorted.
-    /// Their answers replace what `answers` held.
+    /// [`ask`](Self::ask) for many keys with these `hashes`, cheapest if sorted. Replaces the
+    /// contents of `answers`.
     pub fn ask_many(&self, keys: &[&[u8]], hashes: &[u64], answers: &mut Answers) {
         answers.clear();
         if self.stand_in().is_some() {
@@ -257,7 +256,7 @@ impl Filters {
         }
     }
 
-    /// Whether the table may hold a key with this prefix, which the extractor of this name made.
+    /// Whether the table may hold a key with this prefix, made by the extractor of this name.
     pub fn ask_prefix(&self, prefix: &[u8], hash: u64, extractor: &str) -> Verdict {
         let verdict = match &self.prefixes {
             Some(part) if part.said.extractor == extractor => {
@@ -271,30 +270,29 @@ impl Filters {
         }
     }
 
-    /// The reader of a user's policy, if there is one.
+    /// The reader of the user-defined policy, if there is one.
     pub(crate) fn reader(&self) -> Option<&Arc<dyn UserFilterReader>> {
         self.loader.reader.as_ref()
     }
 
-    /// The part that was built of whole keys, as the table describes it.
+    /// The directory's entry for the filter of whole keys.
     pub fn keys_part(&self) -> Option<&FilterPart> {
         let own = || self.stand_in()?.keys_part();
         self.keys.as_ref().map(|part| &part.said).or_else(own)
     }
 
-    /// The part that was built of prefixes, as the table describes it.
+    /// The directory's entry for the filter of prefixes.
     pub fn prefixes_part(&self) -> Option<&FilterPart> {
         let own = || self.stand_in()?.prefixes_part();
         self.prefixes.as_ref().map(|part| &part.said).or_else(own)
     }
 
-    /// The stored parts, in their order, whether or not they can be queried.
+    /// The stored parts, in order, whether or not they can be queried.
     pub fn stored_parts(&self) -> impl Iterator<Item = &FilterPart> {
         self.parts().chain(&self.foreign).map(|part| &part.said)
     }
 
-    /// The facts of the filter that point lookups query. Reads it where the table's directory does
-    /// not have them.
+    /// The facts of the filter that point lookups query. Reads it if the directory lacks them.
     pub fn facts(&self) -> FilterFacts {
         let facts = self.facts_of(self.keys.as_ref().or(self.prefixes.as_ref()));
         self.or_own(facts, Self::facts)
@@ -305,7 +303,7 @@ impl Filters {
         self.or_own(self.facts_of(self.prefixes.as_ref()), Self::prefix_facts)
     }
 
-    /// `facts`, or those of the table's own filters where these stand in and there are no others.
+    /// `facts`, or those of the table's own filters if they are the fallback and `facts` has none.
     fn or_own(&self, facts: FilterFacts, of_own: fn(&Self) -> FilterFacts) -> FilterFacts {
         match self.stand_in() {
             Some(own) if facts.kind == FilterKind::None => of_own(own),
@@ -317,14 +315,14 @@ impl Filters {
         part.and_then(|part| part.facts(&self.loader)).unwrap_or(FilterFacts::NONE)
     }
 
-    /// Bytes of memory that the filters have pinned; those in the block cache count there.
+    /// Bytes of memory that the filters have pinned. Those in the block cache count there.
     pub fn pinned_bytes(&self) -> u64 {
         let own = self.own.as_ref().map_or(0, |own| own.pinned_bytes());
         own + self.parts().map(Part::pinned_bytes).sum::<u64>()
     }
 
-    /// Evicts the filters from the block cache. Where the top of a partitioned one is no longer in
-    /// memory, partitions may stay until they are the least used.
+    /// Evicts the filters from the block cache. If the top index of a partitioned filter is no
+    /// longer in memory, partitions may stay until the cache evicts them.
     pub fn evict(&self) {
         for part in self.parts() {
             part.evict(&self.loader);
@@ -342,7 +340,7 @@ impl Filters {
 /// The parts of the filter region.
 ///
 /// # Errors
-/// What is wrong with its directory.
+/// Why the directory is corrupt.
 pub(crate) fn parts_of(
     footer: &Footer,
     properties: &Properties,

@@ -1,15 +1,14 @@
-//! One part of the filter region: which of its blocks answers for a key.
+//! One part of the filter region: selects the block that answers for a key.
 //!
 //! * A *whole* part is one block.
-//! * A *partitioned* part is several, each for a range of keys that ends where a data block ends;
-//!   after them lies their *top*, an index of separators like that of the data blocks. The
+//! * A *partitioned* part has several blocks, each for a range of keys that ends with a data block.
+//!   They are followed by their *top*, an index of separators like that of the data blocks. The
 //!   partition of a key is the first whose separator is not smaller.
-//! * Where there is a filter for each data block, a partition is a group of them. The index of the
-//!   data blocks is searched first, then the top, and the filter of that one block is queried.
+//! * With a filter per data block, a partition is a group of them. The index of the data blocks is
+//!   searched first, then the top, and the filter of that one block is queried.
 //!
-//! A key whose versions straddle two partitions is in the first of them, which is where a search
-//! for it arrives. A prefix is in every partition that holds a key with it; see
-//! [`Part::ask_prefix`].
+//! A key whose versions straddle two partitions is in the first of them, which a search for it
+//! reaches. A prefix is in every partition that holds a key with it; see [`Part::ask_prefix`].
 
 use trommel_base::planted::{Bug, planted};
 use trommel_filter::{Filter, FilterKind, FilterSpec, theory};
@@ -27,8 +26,8 @@ use crate::source::ReadStats;
 use crate::user_filter::OpenUserFilter;
 use crate::verdict::{Answers, FilterLabel, Verdict};
 
-/// Partitions that a query for a prefix may read before it gives up and answers "maybe". In a sound
-/// table the second one settles it.
+/// Most partitions that a query for a prefix reads before it answers "maybe". In an intact table
+/// the second one is decisive.
 const MOST_PARTITIONS: usize = 4;
 
 #[derive(Debug)]
@@ -43,7 +42,7 @@ pub(super) struct Part {
     blocks: PartBlocks,
 }
 
-/// The cells of a part's blocks: of its filter, or of the index of its partitions.
+/// The cells of a part's blocks: the filter's, or that of the partition index.
 #[derive(Debug)]
 enum PartBlocks {
     Whole(FilterCell<PinnedFilter>),
@@ -51,8 +50,8 @@ enum PartBlocks {
 }
 
 impl Part {
-    /// The part that is said to start at `offset`; `is_foreign` where it cannot be queried here, so
-    /// that it can only be checked.
+    /// The part described by `said`, which starts at `offset`. A foreign part cannot be queried
+    /// here and can only be checked.
     pub(super) fn new(said: FilterPart, offset: u64, is_foreign: bool) -> Self {
         let blocks = match said.shape {
             FilterShape::Whole => PartBlocks::Whole(FilterCell::default()),
@@ -72,7 +71,7 @@ impl Part {
         Self { said, kind, form, offset, blocks }
     }
 
-    /// Why the part that is `said` to be there cannot be queried, if so.
+    /// Why the part described by `said` cannot be queried, if so.
     pub(super) fn why_foreign(said: &FilterPart, loader: &BlockLoader) -> Option<FilterState> {
         if said.policy.is_empty() {
             return None;
@@ -86,7 +85,7 @@ impl Part {
         (!is_known).then(|| FilterState::Unknown(why.into()))
     }
 
-    /// Whether the table may hold `key`, whose hash this is.
+    /// The verdict on `key`, whose hash is `hash`.
     #[inline]
     pub(super) fn ask(&self, key: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         match self.pinned_filter() {
@@ -95,7 +94,7 @@ impl Part {
         }
     }
 
-    /// The filter of a whole part, if it is pinned: three loads away, without a lock.
+    /// The filter of a whole part, if it is pinned: three loads, without a lock.
     #[inline]
     pub(super) fn pinned_filter(&self) -> Option<&Filter> {
         let PartBlocks::Whole(cell) = &self.blocks else { return None };
@@ -103,7 +102,7 @@ impl Part {
         Some(filter)
     }
 
-    /// As [`ask`](Self::ask), where the filter is not whole and pinned.
+    /// Like [`ask`](Self::ask), if the filter is not whole and pinned.
     #[inline(never)]
     fn ask_elsewhere(&self, key: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         let asked = match &self.blocks {
@@ -126,7 +125,7 @@ impl Part {
     }
 
     /// Prefetches the first cache line that [`ask`](Self::ask) reads, if it is known without a
-    /// search: not for a partitioned part.
+    /// search; not for a partitioned part.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
         if let Some(filter) = self.pinned_filter() {
@@ -134,10 +133,11 @@ impl Part {
         }
     }
 
-    /// Whether the table may hold a key with this prefix, whose hash this is.
+    /// Whether the table may hold a key with this prefix, whose hash is `hash`.
     ///
-    /// A search for the prefix itself arrives at the first partition (or block) that may hold such
-    /// a key. If its separator starts with the prefix, such keys may also begin in the next one.
+    /// A search for the prefix itself reaches the first partition (or block) that may hold such a
+    /// key. If its separator starts with the prefix, the next one may hold the first such key as
+    /// well.
     pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         let asked = match &self.blocks {
             PartBlocks::Whole(_) => return self.ask(prefix, hash, loader),
@@ -203,7 +203,7 @@ impl Part {
         None
     }
 
-    /// What the filter of the block answers that a search for `key` arrives at.
+    /// The verdict of the filter of the block that a search for `key` reaches.
     fn ask_block(
         &self,
         top: &FilterCell<PinnedFilter>,
@@ -219,7 +219,7 @@ impl Part {
         })
     }
 
-    /// As [`ask`](Self::ask) for many keys: an answer for each.
+    /// Like [`ask`](Self::ask) for many keys, with an answer for each.
     pub(super) fn ask_many(
         &self,
         keys: &[&[u8]],
@@ -248,7 +248,7 @@ impl Part {
         }
     }
 
-    /// Queries neighbours of one partition together.
+    /// Queries neighbouring keys of one partition together.
     fn ask_many_of_partitions(
         &self,
         partitions: Partitions<'_>,
@@ -270,8 +270,8 @@ impl Part {
         }
     }
 
-    /// What the part is; `None` if it cannot be used. Reads a whole filter; of a partitioned
-    /// one the top, as the directory has the rest.
+    /// The facts of the part; `None` if it is unusable. Reads a whole filter, but only the top of a
+    /// partitioned one, as the directory has the rest.
     pub(super) fn facts(&self, loader: &BlockLoader) -> Option<FilterFacts> {
         match &self.blocks {
             PartBlocks::Whole(cell) => {
@@ -337,7 +337,7 @@ impl Part {
         }
     }
 
-    /// The facts of a user's filter, by its own statements and by the directory.
+    /// The facts of a user-defined filter, as reported by itself and by the directory.
     fn user_facts(&self, filter: &OpenUserFilter) -> FilterFacts {
         let FilterPart { keys, bytes, .. } = self.said;
         FilterFacts {
@@ -351,10 +351,10 @@ impl Part {
         }
     }
 
-    /// Reads every block, so that what is wrong with any is noted.
+    /// Reads every block, so that corruption in any is recorded.
     ///
     /// # Errors
-    /// [`Error::Io`] where a block could not be read.
+    /// [`Error::Io`] if a block could not be read.
     pub(super) fn check(&self, loader: &BlockLoader) -> Result<(), Error> {
         let read = |handle, form| match loader.read(handle, form) {
             Ok(block) => Ok(Some(block)),
@@ -381,7 +381,7 @@ impl Part {
         match &self.blocks {
             PartBlocks::Whole(_) => forget(self.offset),
             PartBlocks::Partitioned { top } => {
-                // Where the top was evicted, most partitions were as well.
+                // If the top was evicted, most partitions were as well.
                 let offset = self.top_place().offset;
                 let source = &loader.source;
                 let cached = source.cache.filter(source.number, offset);
@@ -394,7 +394,7 @@ impl Part {
         }
     }
 
-    /// Bytes that it has pinned.
+    /// Bytes pinned.
     pub(super) fn pinned_bytes(&self) -> u64 {
         match &self.blocks {
             PartBlocks::Whole(cell) => cell.pinned_bytes(),
@@ -421,7 +421,7 @@ impl Part {
         BlockForm::Partitions { first: self.offset }
     }
 
-    /// What `ask` makes of the partitions of a part; `None` where its top cannot be used.
+    /// Applies `ask` to the partitions of the part; `None` if its top is unusable.
     fn with_partitions<T>(
         &self,
         top: &FilterCell<PinnedFilter>,

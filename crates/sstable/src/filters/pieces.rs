@@ -1,13 +1,13 @@
-//! Builds one part of the filter region, in one piece or cut.
+//! Builds one part of the filter region, whole or partitioned.
 //!
-//! 1. Keys (or prefixes) come in order. A part that is cut is told where each data block ends.
-//! 2. *Partitioned*: where the keys since the last cut would make a filter of about the wanted
-//!    bytes, the filter is built, and its separator noted: that of the data block. So only the
-//!    hashes of one piece are held, and the filters that are finished.
-//! 3. *Per block*: at each block's end its small filter is built; a group of about the wanted bytes
-//!    is a piece.
-//! 4. A prefix that goes on behind a cut is added anew to the next piece, since a builder only
-//!    drops what it was given last.
+//! 1. Keys (or prefixes) are added in order, with the end of each data block.
+//! 2. *Partitioned*: when the keys since the last partition make a filter of about the target size,
+//!    the filter is built, with the separator of the data block that just ended. So memory holds
+//!    only the hashes of one partition, and the finished filters.
+//! 3. *Per block*: a small filter is built at the end of each block; a group of about the target
+//!    size is a partition.
+//! 4. A prefix that continues in the next partition is added to that one again, since a builder
+//!    drops a hash only if it equals the last one.
 
 use trommel_base::planted::{Bug, planted};
 use trommel_filter::{Filter, FilterBuilder, FilterKind, FilterSpec, SmallFiltersBuilder};
@@ -16,18 +16,17 @@ use super::directory::{FilterPart, FilterRole, FilterShape};
 use crate::format::FRAME_BYTES;
 use crate::index::IndexBuilder;
 
-/// Most bytes that a list of hashes grows by, between two questions what it takes.
+/// Most bytes that a list of hashes grows by between two queries of its size.
 const GROWTH_BYTES: u64 = 32 << 10;
 
-/// A part and its bytes, still without frames.
+/// A part and its blocks, not framed yet.
 pub(crate) struct BuiltPart {
-    /// All is said but the bytes.
+    /// Complete except for the lengths in bytes.
     pub(crate) part: FilterPart,
     pub(crate) pieces: Vec<Vec<u8>>,
-    /// Where each piece ends; none for a whole filter.
+    /// The index of the partitions; none for a whole filter.
     pub(crate) top: Option<IndexBuilder>,
-    /// Pieces that are filters of another kind than was asked for, as their keys could not be built
-    /// into that.
+    /// Partitions of a fallback kind, as their keys did not fit the requested kind.
     pub(crate) fallbacks: u64,
 }
 
@@ -37,10 +36,10 @@ pub(super) struct PartBuilder {
     shape: FilterShape,
     piece_bytes: usize,
     open: Open,
-    /// Pieces that are finished, and where each ends.
+    /// Finished partitions, and their index.
     pieces: Vec<Vec<u8>>,
     top: IndexBuilder,
-    /// Keys in them, and the sum of their rates, each weighed by its keys.
+    /// Keys in them, and the sum of their rates, weighted by keys.
     keys: u64,
     passes: f64,
     bytes: u64,
@@ -48,7 +47,7 @@ pub(super) struct PartBuilder {
     separator: Vec<u8>,
 }
 
-/// The piece that is being filled.
+/// The partition under construction.
 #[derive(Debug)]
 enum Open {
     Filter(FilterBuilder),
@@ -90,8 +89,8 @@ impl PartBuilder {
         }
     }
 
-    /// Notes that the data block at `offset` is full, where the next one lies, and what parts the
-    /// two.
+    /// Ends the data block at `offset`; the next one starts at `next`, and `separator` separates
+    /// the two.
     pub(super) fn end_block(&mut self, offset: u64, next: u64, separator: &[u8]) {
         if self.shape == FilterShape::Whole || self.spec == FilterSpec::NONE {
             return;
@@ -111,7 +110,7 @@ impl PartBuilder {
         }
     }
 
-    /// About how many bytes the open piece would take.
+    /// Estimated bytes of the open partition.
     #[inline]
     fn open_bytes(&self) -> u64 {
         match &self.open {
@@ -120,17 +119,17 @@ impl PartBuilder {
         }
     }
 
-    /// About how many bytes the part would take if it were finished now.
+    /// Estimated bytes of the part if it were finished now.
     #[inline]
     pub(super) fn estimated_bytes(&self) -> u64 {
         self.bytes + self.open_bytes()
     }
 
-    /// Bytes of memory that building takes from here to its end, at most, were few keys to follow.
+    /// Most bytes of memory that the build takes from now to its end, if few keys follow:
     ///
-    /// 1. The pieces that are finished.
-    /// 2. What the open filter's builder says: hashes, and the filter, at the worst moment.
-    /// 3. By how much the list of hashes may be about to grow.
+    /// 1. the finished partitions;
+    /// 2. the hashes and the filter of the open builder, at their peak;
+    /// 3. the growth of the list of hashes that may be about to happen.
     pub(super) fn memory_bytes(&self) -> u64 {
         if self.spec == FilterSpec::NONE {
             return 0;
@@ -144,7 +143,7 @@ impl PartBuilder {
         self.bytes + filter.peak_bytes() + hashes.min(GROWTH_BYTES)
     }
 
-    /// Finishes the open piece, whose last block's separator was noted.
+    /// Finishes the open partition with the separator of its last block.
     fn cut(&mut self) {
         let (keys, rate, payload) = match &mut self.open {
             Open::Filter(filter) => {
@@ -161,16 +160,16 @@ impl PartBuilder {
         self.keys += keys;
         self.passes += keys as f64 * rate;
         self.bytes += payload.len() as u64;
-        // A block is at most one large entry, a piece at most some keys more than wanted: both are
-        // far below 4 GiB.
+        // A block is bounded by one large entry, a partition by its target size and a few keys:
+        // both are far below 4 GiB.
         self.top.push(&self.separator, (payload.len() + FRAME_BYTES) as u32);
         self.pieces.push(payload);
     }
 
-    /// What the directory says that was asked for, where this was.
+    /// The spec that the directory records for a part built by this spec and shape.
     pub(super) fn stored_spec(spec: FilterSpec, shape: FilterShape) -> String {
         match shape {
-            // Its small filters are of one kind, whatever was asked for.
+            // Small filters are always of one kind.
             FilterShape::PerBlock => {
                 let small = FilterSpec::new(FilterKind::Standard, spec.bits_per_key());
                 small.unwrap_or(spec).to_string()
@@ -179,7 +178,7 @@ impl PartBuilder {
         }
     }
 
-    /// Builds what is not built yet; nothing where no filter was asked for.
+    /// Builds the rest of the part; `None` if no filter was requested.
     pub(super) fn finish(mut self, role: FilterRole, extractor: String) -> Option<BuiltPart> {
         if self.spec == FilterSpec::NONE {
             return None;

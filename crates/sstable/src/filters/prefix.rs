@@ -1,29 +1,29 @@
-//! Who makes prefixes of keys, and whether they keep their word.
+//! Prefix extractors, and the check of their contract.
 
 use std::fmt;
 
-/// Makes prefixes of keys, for filters that gate scans.
+/// Extracts prefixes of keys, for filters that scans query.
 ///
 /// # Contract
-/// 1. The same key always has the same prefix, in every process: whoever does anything else must
-///    have another [`name`](Self::name), for a filter is only asked by the extractor that it was
-///    built with, and the name is all that is stored of it.
+/// 1. The same key always has the same prefix, in every process. An extractor with any other
+///    behaviour must have another [`name`](Self::name): a filter is only queried through the
+///    extractor that it was built with, and only the name is stored.
 /// 2. A prefix is the first bytes of its key.
 /// 3. If the prefix of one key is `p`, then `p` is the prefix of every key that begins with `p`,
-///    of `p` itself among them. So a range of keys that all begin with `p` can be passed over
-///    where a filter does not hold `p`.
+///    including `p` itself. So a range of keys that all begin with `p` can be skipped if a filter
+///    does not hold `p`.
 ///
-/// What is seen of a breach while a table is built is reported by [`distrust`](Self::distrust),
+/// A breach that is detected while a table is built is reported by [`distrust`](Self::distrust),
 /// and that table gets no filter of prefixes.
 pub trait PrefixExtractor: Send + Sync + fmt::Debug {
     /// Its name, stored with each table.
     fn name(&self) -> &str;
 
-    /// How many of the key's first bytes are its prefix; `None` for a key that has none. A number
-    /// beyond the key's length is a breach of the contract.
+    /// The length of the key's prefix; `None` for a key without one. A length beyond the key's own
+    /// is a breach of the contract.
     fn prefix_len(&self, key: &[u8]) -> Option<usize>;
 
-    /// Told when it was seen to break its contract, and how.
+    /// Called when a breach of the contract was detected, with a description.
     fn distrust(&self, _breach: &'static str) {}
 }
 
@@ -33,10 +33,10 @@ pub fn prefix_of<'k>(extractor: &dyn PrefixExtractor, key: &'k [u8]) -> Option<&
     extractor.prefix_len(key).and_then(|len| key.get(..len))
 }
 
-/// Watches, key by key in order, whether an extractor keeps its contract.
+/// Checks, key by key in order, that an extractor keeps its contract.
 ///
-/// Keys that begin with one prefix stand side by side, so if one of them has another prefix than
-/// that, two neighbours differ: looking at neighbours finds every breach among the keys of a table.
+/// Keys that begin with one prefix are adjacent, so if one of them has a different prefix, two
+/// neighbours differ: comparing neighbours finds every breach among the keys of a table.
 #[derive(Debug, Default)]
 pub(crate) struct Watch {
     key: Vec<u8>,
@@ -45,7 +45,7 @@ pub(crate) struct Watch {
 }
 
 impl Watch {
-    /// The prefix of the next key; an error that says how the contract is broken.
+    /// The prefix of the next key, or a description of the breach.
     pub(crate) fn next<'k>(
         &mut self,
         extractor: &dyn PrefixExtractor,
@@ -92,7 +92,7 @@ mod tests {
         }
     }
 
-    /// Whether the contract is seen to be broken over these keys.
+    /// The breach that is detected over these keys.
     fn breach(rule: fn(&[u8]) -> Option<usize>, keys: &[&[u8]]) -> Option<&'static str> {
         let mut watch = Watch::default();
         keys.iter().find_map(|key| watch.next(&By(rule), key).err())
@@ -111,7 +111,8 @@ mod tests {
     fn who_breaks_it_is_found_out() {
         let longer = breach(|key| Some(key.len() + 1), &[b"a"]);
         assert_eq!(longer, Some("a prefix is longer than its key"));
-        // The delimiter left out: "a" alone has no prefix, though "a/b" has the prefix "a".
+        // The extractor excludes the delimiter: "a" alone has no prefix, though "a/b" has the
+        // prefix "a".
         let open = |key: &[u8]| key.iter().position(|b| *b == b'/');
         assert_eq!(breach(open, &[b"a/b"]), Some("a prefix is not the prefix of itself"));
         let whole = |key: &[u8]| Some(key.len());

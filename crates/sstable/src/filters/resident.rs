@@ -1,16 +1,16 @@
-//! Where filter blocks are held: in the table, or in the block cache.
+//! Residency of filter blocks: in the table, or in the block cache.
 //!
 //! 1. A block is read when it is first queried, never when the table is opened.
 //! 2. The table's [`FilterHost`](crate::FilterHost) decides whether its bytes may be *pinned*, in a
-//!    [`FilterCell`]. They are charged before they are allocated, by what they take at most, then
-//!    by what they do take, and returned after they are freed.
+//!    [`FilterCell`]. They are charged before they are allocated, first by their upper bound, then
+//!    by their actual size, and released after they are freed.
 //! 3. Otherwise the block goes to the block cache like any other, and is evicted like one. A block
 //!    that the cache cannot keep, or that would exceed the limit on memory for filters
 //!    ([`FilterMemory`](crate::FilterMemory)), is not read at all: reading it again for each query
 //!    would cost more than the data block that it might save.
-//! 4. A block that cannot be used is remembered as such: it answers "maybe", and the host is
-//!    notified once a table. One that the file system failed to read answers "maybe" this once, and
-//!    is read again for the next query: that says nothing about the block.
+//! 4. An unusable block is remembered as such: it answers "maybe", and the host is notified once
+//!    per table. A block that the file system failed to read answers "maybe" this time, and is read
+//!    again for the next query: a failed read is no evidence of corruption.
 
 use std::borrow::Borrow;
 use std::ops::Deref;
@@ -53,16 +53,16 @@ impl Resident<'_> {
     }
 }
 
-/// The partitions of a part, as long as their index is held.
+/// The partitions of a part, while their index is held.
 #[derive(Clone, Copy)]
 pub(super) struct Partitions<'a> {
     top: &'a PartitionIndex,
-    /// Whether they may be pinned: as long as their index is.
+    /// Whether they may be pinned, that is, whether their index is.
     are_pinned: bool,
 }
 
 impl<'a> Partitions<'a> {
-    /// Partition `i`, from where it is held or from the file; `None` if it cannot be used or held.
+    /// Partition `i`, from memory or from the file; `None` if it is unusable or cannot be held.
     #[inline]
     pub(super) fn get(
         self,
@@ -83,7 +83,7 @@ impl<'a> Partitions<'a> {
         self.top.index()
     }
 
-    /// The partition at which a search for `key` arrives.
+    /// The partition that a search for `key` reaches.
     #[inline]
     pub(super) fn find(self, key: &[u8]) -> usize {
         self.top.find(key)
@@ -91,7 +91,7 @@ impl<'a> Partitions<'a> {
 }
 
 impl BlockLoader {
-    /// The block of `cell`, from where it is held or from the file; `None` if it cannot be used or
+    /// The block of `cell`, from memory or from the file; `None` if it is unusable or cannot be
     /// held.
     #[inline]
     pub(super) fn get<'a>(
@@ -106,7 +106,7 @@ impl BlockLoader {
         }
     }
 
-    /// As `get`, of a block that is not pinned, and may be only if `may_pin`.
+    /// Like `get`, for a block that is not pinned. May pin it only if `may_pin`.
     #[cold]
     fn fetch<'a, P: Borrow<PinnedFilter> + From<PinnedFilter>>(
         &self,
@@ -119,7 +119,7 @@ impl BlockLoader {
             return None;
         }
         let bytes = most_memory(handle, form);
-        // A charge that is granted is returned at once: the thread whose turn it is takes it.
+        // A granted charge is released at once: the thread whose turn it is takes it again.
         if !may_pin || self.charge(bytes).is_none() {
             let Source { cache, number, .. } = &*self.source;
             if let Some(cached) = cache.filter(*number, handle.offset) {
@@ -136,7 +136,7 @@ impl BlockLoader {
         self.load(cell, form, handle, may_pin)
     }
 
-    /// Brings the block to memory, unless another thread just did.
+    /// Reads the block into memory, unless another thread has just done so.
     fn load<'a, P: Borrow<PinnedFilter> + From<PinnedFilter>>(
         &self,
         cell: &'a FilterCell<P>,
@@ -171,7 +171,7 @@ impl BlockLoader {
         Some(Resident::Cached(cache.insert_filter(*number, handle.offset, block, charge)))
     }
 
-    /// Reads the block; marks it if it cannot be used.
+    /// Reads the block; marks it if it is unusable.
     fn read_or_mark<P: Borrow<PinnedFilter> + From<PinnedFilter>>(
         &self,
         cell: &FilterCell<P>,
@@ -189,7 +189,7 @@ impl BlockLoader {
         }
     }
 
-    /// A charge for the `bytes` that the block turns out to take.
+    /// Adjusts the charge to the actual size of the block, `bytes`.
     fn charge_all<P: Borrow<PinnedFilter> + From<PinnedFilter>>(
         &self,
         cell: &FilterCell<P>,
@@ -208,7 +208,7 @@ impl BlockLoader {
         charge
     }
 
-    /// Gives up on a user's filter that is larger than what may be held.
+    /// Marks a user-defined filter as unusable because it exceeds the memory available.
     fn refuse<P: Borrow<PinnedFilter> + From<PinnedFilter>>(
         &self,
         cell: &FilterCell<P>,
@@ -220,8 +220,8 @@ impl BlockLoader {
     }
 }
 
-/// What a block of our own takes in memory, at most: a filter no more than it takes in the file,
-/// and an index of partitions, whose cells are counted with it, less than four times as much.
+/// Most bytes of memory of a built-in block: a filter takes no more than in the file; a partition
+/// index, with the cells counted with it, takes less than four times as much.
 fn most_memory(handle: Handle, form: BlockForm) -> u64 {
     let times = if matches!(form, BlockForm::Partitions { .. }) { 4 } else { 1 };
     (times * handle.bytes) as u64 + FILTER_OVERHEAD_BYTES

@@ -1,7 +1,7 @@
-//! Builds a filter of a user's policy, and checks it before it is stored.
+//! Builds a user-defined filter, and checks it before it is stored.
 //!
-//! The finished bytes are opened at once and queried for a sample of the keys: bytes that cannot be
-//! opened, or that deny a key, are not stored, and the table has no filter.
+//! The finished bytes are opened at once and queried for a sample of the keys. Bytes that cannot be
+//! opened, or that deny a key, are not stored, and the table gets no filter.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::user_filter::{
 };
 use crate::verdict::FilterLabel;
 
-/// A user's builder, and a sample of the keys that it took.
+/// A user's builder, and a sample of the keys added to it.
 #[derive(Debug)]
 pub(crate) struct UserBuild {
     reader: Arc<dyn UserFilterReader>,
@@ -53,7 +53,7 @@ impl UserBuild {
         }
     }
 
-    /// The part to be stored; if there can be none, the reader is notified.
+    /// The part to store; notifies the reader if it cannot be built.
     pub(crate) fn finish(self) -> Result<BuiltPart, String> {
         let Self { reader, builder, keys, sample } = self;
         let built = builder
@@ -80,11 +80,11 @@ impl UserBuild {
     }
 }
 
-/// Some of a table's keys, evenly spread: at most [`Sample::MOST`].
+/// A sample of a table's keys, evenly spread, of at most [`Sample::MOST`].
 #[derive(Debug)]
 struct Sample {
     keys: Vec<(Box<[u8]>, u64)>,
-    /// One key in this many is taken.
+    /// One key in this many is sampled.
     stride: u64,
     seen: u64,
 }
@@ -108,8 +108,7 @@ impl Sample {
                 });
                 self.stride *= 2;
             }
-            // After the stride has doubled, this key is one that it still reaches: the length was
-            // even.
+            // The sample had an even length, so this key is also a multiple of the doubled stride.
             self.keys.push((key.into(), hash));
         }
         self.seen += 1;

@@ -9,7 +9,7 @@ use crate::block::common_prefix;
 use crate::format::{BlockKind, seal};
 
 /// The shortest key that is not smaller than `last` and smaller than `next`, the first key of the
-/// next block; `last` itself where that is no different or there is no next block.
+/// next block; `last` itself if they are equal or there is no next block.
 pub(crate) fn separator(last: &[u8], next: Option<&[u8]>, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(last);
@@ -37,13 +37,13 @@ pub(crate) fn separator(last: &[u8], next: Option<&[u8]>, out: &mut Vec<u8>) {
 #[derive(Debug, Default)]
 pub(crate) struct IndexBuilder {
     separators: Vec<u8>,
-    /// Where each separator ends.
+    /// The end of each separator.
     ends: Vec<usize>,
     /// Stored length of each block.
     lengths: Vec<u32>,
 }
 
-/// The lengths of the index as it was written.
+/// The lengths of the written index.
 pub(crate) struct IndexBytes {
     pub(crate) leaves: u64,
     pub(crate) top: u64,
@@ -60,12 +60,12 @@ impl IndexBuilder {
         self.ends.len()
     }
 
-    /// About what the index will take on disk.
+    /// Estimated bytes of the index in the file.
     pub(crate) fn estimated_bytes(&self) -> usize {
         encoded_bytes(self.len(), 0, self.separators.len() / 2)
     }
 
-    /// Bytes of memory that it takes.
+    /// Memory in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.separators.capacity()
             + self.ends.capacity() * size_of::<usize>()
@@ -78,7 +78,7 @@ impl IndexBuilder {
     }
 
     /// Appends the index, which starts at `offset` of its file, to `out`: one block if that is at
-    /// most `leaf_bytes` long, else leaves of about that length and a top.
+    /// most `leaf_bytes` long, otherwise leaves of about that length and a top index.
     pub(crate) fn finish(
         &self,
         out: &mut Vec<u8>,
@@ -111,8 +111,8 @@ impl IndexBuilder {
         IndexBytes { leaves, top: (out.len() - top_start) as u64 }
     }
 
-    /// Appends the index of blocks the first of which lies at `first`, as one block of this kind
-    /// at `offset` of its file; returns its stored length.
+    /// Appends the index of blocks, the first of them at `first`, as one block of this kind at
+    /// `offset` of its file. Returns its stored length.
     pub(crate) fn finish_one(
         &self,
         out: &mut Vec<u8>,
@@ -127,12 +127,12 @@ impl IndexBuilder {
         (out.len() - start) as u64
     }
 
-    /// What separator `i` has behind a common prefix and a word.
+    /// Bytes of separator `i` after the common prefix and the word.
     fn rest_bytes(&self, i: usize, prefix: usize) -> usize {
         self.separator(i).len().saturating_sub(prefix + 8)
     }
 
-    /// Where each leaf ends, counted in blocks.
+    /// The end of each leaf, counted in blocks.
     fn leaf_ranges(&self, leaf_bytes: usize) -> Vec<usize> {
         let mut ends = Vec::new();
         let (mut first, mut prefix, mut rests) = (0, usize::MAX, 0);
@@ -155,14 +155,14 @@ impl IndexBuilder {
         ends
     }
 
-    /// Appends the payload for blocks `first..end`, the first of which lies at `first_offset`;
-    /// returns the offset of the byte behind the last.
+    /// Appends the payload for blocks `first..end`, the first of them at `first_offset`. Returns
+    /// the offset after the last block.
     fn encode(&self, first: usize, end: usize, first_offset: u64, out: &mut Vec<u8>) -> u64 {
         let prefix = match end.checked_sub(1).filter(|last| *last >= first) {
             None => 0,
             Some(last) => common_prefix(self.separator(first), self.separator(last)),
         };
-        // Blocks of a table are counted in 32 bits, and keys are at most 65,535 bytes.
+        // A table has fewer than 2^32 blocks, and keys are at most 65,535 bytes.
         put_u32(out, (end - first) as u32);
         put_u16(out, prefix as u16);
         put_u16(out, 0);

@@ -1,4 +1,4 @@
-//! The sparse index: one separator a block.
+//! The sparse index: one separator per block.
 //!
 //! ```text
 //! count, prefix length, zero, first offset |
@@ -6,23 +6,23 @@
 //! ```
 //!
 //! A separator is the shortest key that is not smaller than its block's last key and smaller than
-//! the next block's first; where versions of one key straddle two blocks it is that key. The common
-//! prefix of all separators is stored once; the next eight bytes of each are a word, first byte
-//! most significant, so that words compare as the bytes do; the rests, of longer separators, come
+//! the next block's first; if versions of one key straddle two blocks, it is that key. The common
+//! prefix of all separators is stored once. The next eight bytes of each form a word, first byte
+//! most significant, so that words compare as the bytes do. The rests of longer separators come
 //! last.
 //!
-//! 1. A search compares the key with the prefix, then makes a word of the eight bytes after it.
+//! 1. A search compares the key with the prefix, then forms a word from the next eight bytes.
 //! 2. A binary search without unpredictable branches finds the first word that is not smaller:
-//!    first among the *landmarks*, a copy of every 32nd word, which are few enough to stay in the
-//!    processor's caches; then among the words before that landmark. The cache lines of these
-//!    words, and of the ends of their blocks, are prefetched together (except for a fifth line of
-//!    either): a search of all words would wait for one line after the other.
-//! 3. Where words are equal, lengths and rests decide.
+//!    first among the *landmarks*, a copy of every 32nd word, few enough to stay in the processor's
+//!    caches; then among the words before that landmark. The cache lines of these words, and of the
+//!    ends of their blocks, are prefetched together (except for a fifth line of either): a search
+//!    of all words would wait for one line after the other.
+//! 3. Equal words are resolved by lengths and rests.
 //!
 //! Blocks are contiguous, so a block's offset is the sum of the lengths before it. A large index
-//! has two levels: leaves of bounded size, each an index of data blocks, and a top that is an
-//! index of leaves. This module decodes and searches single index blocks, each checked in full; the
-//! [tree](crate::index_tree) loads them and keeps them as long as the table is open.
+//! has two levels: leaves of bounded size, each an index of data blocks, and a top that is an index
+//! of leaves. This module decodes and searches single index blocks, each checked in full; the
+//! [tree](crate::index_tree) loads them and keeps them in memory as long as the table is open.
 
 mod builder;
 
@@ -36,7 +36,7 @@ use trommel_base::{Decoder, MAX_KEY_BYTES, first_word, key_behind};
 use crate::block::ask_for_lines;
 use crate::format::{FRAME_BYTES, Fault, Handle, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES};
 
-/// A data block, counted by leaf and within the leaf.
+/// Position of a data block: the leaf, and the block's number within it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct At {
     pub(crate) leaf: usize,
@@ -54,7 +54,7 @@ pub(crate) struct Index {
     first_offset: u64,
     /// Length of each separator after the prefix.
     suffixes: Box<[u16]>,
-    /// Where the rest of each separator ends in `rests`; empty if there are no rests.
+    /// The end of each separator's rest in `rests`; empty if there are no rests.
     rest_ends: Box<[u32]>,
     rests: Box<[u8]>,
 }
@@ -66,7 +66,7 @@ const STRIDE: usize = 32;
 pub(crate) const DAMAGED: Fault = Fault::Damaged("an index block makes no sense");
 
 impl Index {
-    /// Decodes an index of blocks that lie before `limit`.
+    /// Decodes an index of blocks that end at or before `limit`.
     pub(crate) fn decode(payload: &[u8], limit: u64) -> Result<Self, Fault> {
         let mut decoder = Decoder::new(payload);
         let count = decoder.u32().ok_or(DAMAGED)? as usize;
@@ -99,7 +99,7 @@ impl Index {
         Ok(index)
     }
 
-    /// Checks what a search relies on: separators are keys, in order, each with one encoding.
+    /// Checks the preconditions of a search: separators are keys, in order, each with one encoding.
     fn check(&self) -> Result<(), Fault> {
         for (i, word) in self.words().iter().enumerate() {
             let suffix = usize::from(self.suffixes.get(i).copied().unwrap_or_default());
@@ -131,7 +131,7 @@ impl Index {
         self.words.get(..self.len()).unwrap_or_default()
     }
 
-    /// Where block `i` lies.
+    /// The location of block `i`.
     #[inline]
     pub(crate) fn handle(&self, i: usize) -> Option<Handle> {
         let end = *self.ends.get(i)?;
@@ -180,7 +180,7 @@ impl Index {
         start + near
     }
 
-    /// As `find`, where the word of block `first` is that of `suffix`.
+    /// Like `find`, if the word of block `first` equals that of `suffix`.
     fn find_tied(&self, first: usize, word: u64, suffix: &[u8]) -> usize {
         let rest = suffix.get(8..).unwrap_or_default();
         let tied = self.words().get(first..).unwrap_or_default();
@@ -196,8 +196,8 @@ impl Index {
         low
     }
 
-    /// Compares separator `i` with a key of the same prefix and word, whose suffix is of length
-    /// `len` and ends in `rest`.
+    /// Compares separator `i` with a key of the same prefix and word, whose suffix has length `len`
+    /// and ends in `rest`.
     #[inline]
     fn compare_tied(&self, i: usize, len: usize, rest: &[u8]) -> Ordering {
         let own = usize::from(self.suffixes.get(i).copied().unwrap_or_default());
@@ -235,7 +235,7 @@ impl Index {
         word.starts_with(head) && self.rest(i).starts_with(behind)
     }
 
-    /// Separator `i`, whole.
+    /// Separator `i` in full.
     pub(crate) fn separator(&self, i: usize) -> Vec<u8> {
         let len = usize::from(self.suffixes.get(i).copied().unwrap_or_default());
         let word = self.words.get(i).copied().unwrap_or_default().swap_bytes().to_le_bytes();
@@ -245,7 +245,7 @@ impl Index {
         separator
     }
 
-    /// Memory it takes besides itself, in bytes.
+    /// Heap memory in use, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
         self.prefix.len()
             + size_of_val(&*self.words)
@@ -281,7 +281,7 @@ fn ends_of(lengths: &[u32], first_offset: u64, limit: u64) -> Result<Box<[u64]>,
     ends.collect::<Option<_>>().ok_or(Fault::Damaged("an index block points outside its region"))
 }
 
-/// Where each rest ends, if there are any; together they are all of `total` bytes.
+/// The end of each rest, if there are any. Together they must be all of `total` bytes.
 fn rest_ends_of(suffixes: &[u16], total: usize) -> Result<Box<[u32]>, Fault> {
     let mut end = 0usize;
     let mut ends = Vec::new();
@@ -319,8 +319,8 @@ fn lower_bound(words: &[u64], word: u64) -> usize {
     base + usize::from(words.get(base).is_some_and(|w| *w < word))
 }
 
-/// Bytes an index of `count` separators takes, when `rests` is the sum of what each has after
-/// the prefix and its first eight bytes.
+/// Bytes of an index of `count` separators; `rests` is the total length of what follows the prefix
+/// and the first eight bytes in each.
 fn encoded_bytes(count: usize, prefix: usize, rests: usize) -> usize {
     INDEX_HEADER_BYTES + count * INDEX_SLOT_BYTES + prefix + rests
 }
@@ -338,7 +338,8 @@ mod tests {
         (state.wrapping_mul(0x2545_f491_4f6c_dd1d) >> 33) as usize
     }
 
-    /// Keys that agree for long, are prefixes of each other, and hold zeros, so that words tie.
+    /// Keys that share long prefixes, are prefixes of each other, and contain zeros, so that words
+    /// tie.
     fn random_key(state: &mut u64) -> Vec<u8> {
         let mut key = b"pre".to_vec();
         key.resize(3 + random(state) % 14, 0);
@@ -365,14 +366,14 @@ mod tests {
     #[test]
     fn find_agrees_with_a_search_over_whole_separators() {
         let state = &mut 99;
-        // Around multiples of the stride, and at random; few keys are of many words.
+        // Lengths around multiples of the stride, and random ones.
         let lens = [0, 1, 31, 32, 33, 63, 64, 65, 95, 96, 97, 128, 200];
         for round in 0..400 {
             let len = lens.get(round).copied().unwrap_or_else(|| 1 + random(state) % 140);
             let key = |state: &mut u64| match round % 3 {
                 0 => random_key(state),
                 1 => (random(state) as u32).to_le_bytes().repeat(1 + random(state) % 3),
-                // One word for all.
+                // The same word for all.
                 _ => [&[0xff; 8][..], &[random(state) as u8, random(state) as u8]].concat(),
             };
             let mut separators: Vec<Vec<u8>> = (0..len).map(|_| key(state)).collect();
@@ -408,8 +409,8 @@ mod tests {
         }
     }
 
-    /// Offsets above 4 GiB that were cut to 32 bits made a database unreadable (redb PR 516). No
-    /// such table is written here: the index of one is.
+    /// Offsets above 4 GiB that were truncated to 32 bits made a database unreadable (redb PR 516).
+    /// This test writes only the index of such a table.
     #[test]
     fn blocks_behind_4_gib_are_found() {
         let (blocks, length) = (40_u64, u32::MAX);

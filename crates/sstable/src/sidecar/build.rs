@@ -1,10 +1,10 @@
 //! Builds a sidecar from the keys of a table.
 //!
-//! 1. The head goes out first.
-//! 2. All keys of the table are read and added to the builders of the filters, as they were when
-//!    the table was written; where no filter is asked for nothing is read.
-//! 3. The filters are written as parts, side by side, then the directory that says what they are,
-//!    and the footer. The file is synced; its directory entry is the caller's.
+//! 1. Write the head.
+//! 2. Read all keys of the table and add them to the builders of the filters, as when the table was
+//!    written. If no filter is requested, nothing is read.
+//! 3. Write the filters as adjacent parts, then the directory that describes them, and the footer.
+//!    Sync the file; syncing its directory entry is the caller's task.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -19,13 +19,13 @@ use crate::keys::Step;
 use crate::sink::Sink;
 use crate::{Error, FilterPlan, Table, UserFilterBuilder, UserFilterReader};
 
-/// The write buffer's bytes.
+/// Size of the write buffer in bytes.
 const WRITE_BYTES: usize = 256 << 10;
 
-/// Keys after which it is asked whether to go on.
+/// Keys between two calls of `watch`.
 const KEYS_BETWEEN_LOOKS: u64 = 64;
 
-/// What was written.
+/// Summary of a finished sidecar.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub struct SidecarSummary {
     /// Version of the format.
@@ -34,27 +34,27 @@ pub struct SidecarSummary {
     pub file_bytes: u64,
     /// Bytes of the filters in it.
     pub filter_bytes: u64,
-    /// Keys that were read of the table.
+    /// Keys read from the table.
     pub keys: u64,
-    /// Bytes that were read of the table.
+    /// Bytes read from the table.
     pub bytes_read: u64,
-    /// Why a user's filter was to be there and is not.
+    /// Why a user-defined filter could not be built.
     pub filter_failure: Option<String>,
-    /// Filters, and pieces of filters, of another kind than was asked for, as their keys could not
-    /// be built into that.
+    /// Filters and filter partitions of a fallback kind, as their keys did not fit the requested
+    /// kind.
     pub filter_fallbacks: u64,
 }
 
 impl Table {
-    /// Writes a sidecar with these filters to `file`, which is new and empty and which `path` names
-    /// in errors, and syncs it. `id` is random, unlike that of any other sidecar. With `user`, the
-    /// filter of whole keys is of a user's making, and the plan has none. `watch` is told after
-    /// every few keys how many bytes of memory the filters take until they are written; an error of
-    /// it is the end.
+    /// Writes a sidecar with these filters to `file`, which must be new and empty, and syncs it.
+    /// `path` names the file in errors. `id` must be random and unique among sidecars. With `user`,
+    /// the filter of whole keys is user-defined, and the plan must have none. `watch` is called
+    /// every few keys with the memory in bytes of the filters until they are written; an error that
+    /// it returns ends the build.
     ///
     /// # Errors
-    /// [`Error::Corruption`] where the table is damaged; [`Error::Io`]; those of `watch`. The file
-    /// is of no use then.
+    /// [`Error::Corruption`] if the table is corrupt; [`Error::Io`]; the errors of `watch`. The
+    /// file is unusable then.
     pub fn write_sidecar<E: From<Error>>(
         &self,
         file: Box<dyn WriteFile>,
@@ -122,7 +122,7 @@ impl Table {
     }
 }
 
-/// Writes the directory and the footer, and makes all of the file durable.
+/// Writes the directory and the footer, and syncs the file.
 fn write_end(sink: &mut Sink, footer: &mut SidecarFooter, directory: &[u8]) -> Result<(), Error> {
     sink.flush()?;
     let offset = sink.offset();

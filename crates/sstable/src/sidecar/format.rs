@@ -1,12 +1,12 @@
-//! What a sidecar's bytes mean: its head and its footer. `docs/format/sidecar.md` is the page that
-//! a reader of the bytes follows; a test ties the two together.
+//! The format of a sidecar: its head and its footer. `docs/format/sidecar.md` specifies the bytes;
+//! a test keeps the two in agreement.
 //!
 //! ```text
 //! head | filter region | directory | footer
 //! ```
 //!
-//! Every block is framed as in a table. What its checksum is bound to is the table's random id and
-//! the sidecar's own: a block of another sidecar fails, of the same table or not.
+//! Every block is framed as in a table. Its checksum is bound to the random ids of the table and of
+//! the sidecar, so a block of another sidecar fails, even of the same table.
 
 use trommel_base::codec::{put_u16, put_u32, put_u64};
 use trommel_base::{Checksum, Decoder};
@@ -24,13 +24,13 @@ pub const HEAD_BYTES: usize = 32;
 /// Length of the footer in bytes.
 pub const FOOTER_BYTES: usize = 72;
 
-/// Feature bits that this build can read: none is defined yet.
+/// Feature bits that this build supports: none is defined yet.
 const KNOWN_FEATURES: u64 = 0;
 
-/// What a sidecar says of itself at its end.
+/// The footer of a sidecar.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct SidecarFooter {
-    /// Random id of the table that it is for.
+    /// Random id of its table.
     pub table_id: u64,
     /// Random id of the sidecar.
     pub sidecar_id: u64,
@@ -38,21 +38,21 @@ pub struct SidecarFooter {
     pub keys: u64,
     /// Bytes of the table's data blocks.
     pub data_bytes: u64,
-    /// Bytes of the filter region; 0 where the table is to have no filter.
+    /// Bytes of the filter region; 0 if the table is to have no filter.
     pub region_bytes: u64,
-    /// Bytes of the block that says what the region holds.
+    /// Bytes of the directory block.
     pub directory_bytes: u64,
-    /// What a reader must understand.
+    /// Features that a reader must support.
     pub features: u64,
 }
 
 impl SidecarFooter {
-    /// What the checksums of the sidecar's blocks are bound to.
+    /// The id that the checksums of the sidecar's blocks are bound to.
     pub fn binding(&self) -> u64 {
         binding(self.table_id, self.sidecar_id)
     }
 
-    /// The file's length that the parts add up to; `None` beyond 64 bits.
+    /// The file's length according to its parts; `None` beyond 64 bits.
     pub fn file_bytes(&self) -> Option<u64> {
         let parts = [self.region_bytes, self.directory_bytes];
         parts.into_iter().try_fold((HEAD_BYTES + FOOTER_BYTES) as u64, u64::checked_add)
@@ -158,7 +158,7 @@ fn binding(table_id: u64, sidecar_id: u64) -> u64 {
     table_id ^ sidecar_id.rotate_left(32)
 }
 
-/// The checksum of the head or the footer, bound like a block's, and to the version.
+/// The checksum of the head or the footer, bound like a block's, and to the version as well.
 fn checksum(binding: u64, offset: u64, stored: usize, version: u16, content: &[u8]) -> u32 {
     let place = place(binding, offset, BlockKind::Sidecar, stored as u64);
     Checksum::bound_to(&[place, u64::from(version)]).with(content).value()

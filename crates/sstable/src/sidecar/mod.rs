@@ -1,17 +1,18 @@
-//! A filter sidecar: a file that holds other filters of a table than the table itself, so that they
-//! can be rebuilt without writing its data again.
+//! Filter sidecars: a sidecar is a file with replacement filters for a table, so that filters can
+//! be rebuilt without rewriting the table's data.
 //!
-//! 1. [`Table::write_sidecar`] reads all keys of a table, block by block past every cache, and
-//!    writes the filters that are asked for (`build.rs`).
-//! 2. [`Sidecar::open`] reads the end of such a file: its footer, and what filters lie in it.
-//! 3. [`Table::take_sidecar`] has a table asked through them instead of through its own.
-//! 4. [`Table::verify_sidecar`] reads every byte and asks every key.
+//! 1. [`Table::write_sidecar`] reads all keys of a table, block by block, bypassing every cache,
+//!    and writes the requested filters (`build.rs`).
+//! 2. [`Sidecar::open`] reads the end of such a file: its footer and its directory of filters.
+//! 3. [`Table::take_sidecar`] makes a table query these filters instead of its own.
+//! 4. [`Table::verify_sidecar`] reads every byte and queries every key.
 //!
-//! Invariants: a sidecar is asked for no table but the one that it was built from. Tables never
-//! change and their ids are random, so the id tells; the number of keys and the length of the data
-//! must agree as well. Whatever is wrong with a sidecar, the table's own filters stand in.
+//! Invariants: a sidecar is used only with the table it was built from. Tables never change and
+//! their ids are random, so the id identifies the table; the number of keys and the length of the
+//! data must match as well. If anything of a sidecar is unusable, the table's own filters are the
+//! fallback.
 //!
-//! Called by the engine, which knows from its manifest which table has one.
+//! Called by the engine, whose manifest records which table has a sidecar.
 
 mod build;
 pub mod format;
@@ -41,11 +42,11 @@ pub struct Sidecar {
 }
 
 impl Sidecar {
-    /// Opens the sidecar in `file`, which `path` names in errors. Of its filters nothing is read.
+    /// Opens the sidecar in `file`, which `path` names in errors. Reads none of its filters.
     ///
     /// # Errors
-    /// [`Error::Corruption`] where its end is not what a writer left; [`Error::Unsupported`] for a
-    /// newer format; [`Error::Io`].
+    /// [`Error::Corruption`] if its end is corrupt; [`Error::Unsupported`] for a newer format;
+    /// [`Error::Io`].
     pub fn open(file: Arc<dyn ReadFile>, path: &Path) -> Result<Self, Error> {
         let file_bytes = file.bytes();
         let mut end = [0; FOOTER_BYTES];
@@ -64,7 +65,7 @@ impl Sidecar {
             mapped: false,
         };
         let offset = footer.directory_offset();
-        // Within the file's length, which the footer was compared with.
+        // Bounded by the file's length, which the footer was checked against.
         let handle = Handle { offset, bytes: footer.directory_bytes as usize };
         let payload = source.read_plain(handle, BlockKind::Sidecar)?;
         let parts = decode_directory(&payload, footer.region_bytes)
@@ -72,12 +73,12 @@ impl Sidecar {
         Ok(Self { source, footer, parts })
     }
 
-    /// What it says of itself.
+    /// The footer.
     pub fn footer(&self) -> &SidecarFooter {
         &self.footer
     }
 
-    /// Its filters, as far as this version knows what they are.
+    /// Its filters, except those of kinds unknown to this version.
     pub fn parts(&self) -> impl Iterator<Item = &FilterPart> {
         self.parts.iter().filter_map(|listed| match listed {
             Listed::Part(part) => Some(part),
@@ -85,7 +86,7 @@ impl Sidecar {
         })
     }
 
-    /// The file's path, as it was given.
+    /// The file's path, as given to [`Sidecar::open`].
     pub fn path(&self) -> &Path {
         &self.source.path
     }
@@ -95,7 +96,7 @@ impl Sidecar {
         self.source.file.bytes()
     }
 
-    /// An error unless it was built from `table`.
+    /// An error unless the sidecar was built from `table`.
     fn check_table(&self, table: &Table) -> Result<(), Error> {
         let footer = &self.footer;
         let is_its = footer.table_id == table.footer.table_id
@@ -109,7 +110,7 @@ impl Sidecar {
         }
     }
 
-    /// Every block in file order, with what is in it or why it cannot be used.
+    /// Every block in file order, with its content or the reason why it cannot be used.
     pub fn layout(&self) -> Vec<BlockInfo> {
         let mut blocks = Vec::new();
         let _ = self.walk(&mut |handle, kind, content| {
@@ -120,15 +121,15 @@ impl Sidecar {
         blocks
     }
 
-    /// Reads every byte and checks all that can be checked without the table.
+    /// Reads every byte and checks everything that can be checked without the table.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first corruption found.
     pub fn check(&self) -> Result<(), Error> {
         self.walk(&mut |_, _, content| content.map(drop))
     }
 
-    /// Hands every block to `take`.
+    /// Passes every block to `take`.
     fn walk(&self, take: &mut TakeBlock<'_>) -> Result<(), Error> {
         let at = |offset, bytes| Handle { offset, bytes };
         take(at(0, HEAD_BYTES), BlockKind::Sidecar, self.read_head())?;
@@ -137,7 +138,7 @@ impl Sidecar {
             let bytes = listed.bytes();
             match listed {
                 Listed::Part(part) => blocks_of(&self.source, part, offset, take)?,
-                // Where its blocks begin is not known, and it is no damage.
+                // A newer build wrote it. Its blocks cannot be located, and that is not corruption.
                 Listed::Later { .. } => {
                     take(at(offset, bytes as usize), BlockKind::Filter, Ok(plain(bytes)))?;
                 }
@@ -175,11 +176,12 @@ impl Sidecar {
 }
 
 impl Table {
-    /// Replaces the table's filters by those of `sidecar`; its own stand in where these cannot be
-    /// used.
+    /// Replaces the table's filters by those of `sidecar`. Its own remain the fallback if these
+    /// cannot be used.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if it was built from another table: nothing has changed then.
+    /// [`Error::Corruption`] if the sidecar was built from another table; the table is unchanged
+    /// then.
     pub fn take_sidecar(&mut self, sidecar: Sidecar) -> Result<(), Error> {
         sidecar.check_table(self)?;
         let cache = Arc::clone(&self.source.cache);
@@ -189,18 +191,18 @@ impl Table {
         Ok(())
     }
 
-    /// Notes that the sidecar that the table should have cannot be used: its own filters answer.
+    /// Records that the table's sidecar cannot be used, so that its own filters are queried.
     pub fn miss_sidecar(&self, why: &str) {
         self.filters.note_damage(format!("its sidecar cannot be used: {why}"));
     }
 
-    /// Reads every byte of `sidecar`, which must be one of this table, and queries its filters for
+    /// Reads every byte of `sidecar`, which must belong to this table, and queries its filters for
     /// every key of the table, and for every key's prefix if `extractor` has the name of the one
-    /// that made them. Returns whether there is a filter that this version does not know, or one of
-    /// a user's policy that is not here.
+    /// they were built with. Returns whether a filter was not queried, because this version does
+    /// not know its kind or its user-defined policy is missing.
     ///
     /// # Errors
-    /// The first thing that is wrong, with either file.
+    /// The first corruption found, in either file.
     pub fn verify_sidecar(
         &self,
         sidecar: &Sidecar,

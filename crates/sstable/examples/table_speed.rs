@@ -28,7 +28,7 @@ fn mix(number: u64) -> u64 {
     (product as u64) ^ ((product >> 64) as u64)
 }
 
-/// The least of several rounds, in nanoseconds per operation.
+/// The minimum of several rounds, in nanoseconds per operation.
 fn least(operations: usize, mut round: impl FnMut()) -> f64 {
     let times = (0..ROUNDS).map(|_| {
         let start = Instant::now();

@@ -22,7 +22,7 @@ use std::sync::{Arc, OnceLock, Weak};
 use trommel_base::sync::quiet::{Mutex, lock};
 use trommel_filter::prefetch_at;
 
-use crate::block::{Layout, SharedBlock, ask_for_columns};
+use crate::block::{Layout, SharedBlock, prefetch_columns};
 use crate::format::Handle;
 use crate::index::{At, Index};
 
@@ -60,7 +60,7 @@ impl<'a> BlockLocation<'a> {
         let mut group = self.group?.try_lock().ok()?;
         let slot = group.0.get_mut(self.at.slot % GROUP)?;
         let buffer = slot.buffer.as_ref()?;
-        ask_for_columns(buffer);
+        prefetch_columns(buffer);
         let (buffer, len) = (Arc::clone(buffer), slot.len);
         let is_first = std::mem::replace(&mut slot.reported, turn) != turn;
         drop(group);
@@ -87,7 +87,7 @@ impl<'a> BlockLocation<'a> {
         if let Some(buffer) = slot.and_then(|slot| slot.buffer.as_ref()) {
             // The reference count precedes the bytes.
             prefetch_at(buffer.as_ptr().addr() - 1);
-            ask_for_columns(buffer);
+            prefetch_columns(buffer);
         }
     }
 

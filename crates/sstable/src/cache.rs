@@ -14,7 +14,7 @@ use trommel_base::planted::{Bug, planted};
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
 
-use crate::block::{SharedBlock, ask_for_columns};
+use crate::block::{SharedBlock, prefetch_columns};
 use crate::block_slots::{CachedBlock, SlotBudget, SlotRef};
 use crate::filter_block::FilterBlock;
 use crate::filter_memory::{CachedCharge, FilterMemory};
@@ -97,7 +97,7 @@ impl Clone for Entry {
     fn clone(&self) -> Self {
         match self {
             Self::Block(cached) => {
-                ask_for_columns(&cached.block().buffer);
+                prefetch_columns(&cached.block().buffer);
                 Self::Block(Arc::clone(cached))
             }
             Self::Filter(cached) => Self::Filter(Arc::clone(cached)),
@@ -151,7 +151,7 @@ struct Shared {
     slots: Arc<SlotBudget>,
     /// Bytes inserted so far.
     inserted: AtomicU64,
-    turn: Turn,
+    turn: TurnNumber,
 }
 
 /// Low bits of a table's number, which count the tables of one store; the bits above them are the
@@ -162,7 +162,7 @@ const TABLE_BITS: u32 = 40;
 /// that insertions write.
 #[derive(Debug, Default)]
 #[repr(align(64))]
-struct Turn(AtomicU32);
+struct TurnNumber(AtomicU32);
 
 /// How full a cache is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -208,7 +208,7 @@ impl BlockCache {
             capacity: AtomicU64::new(bytes),
             slots: SlotBudget::new(for_slots(bytes)),
             inserted: AtomicU64::new(0),
-            turn: Turn::default(),
+            turn: TurnNumber::default(),
         };
         Self::of_next_owner(Arc::new(shared))
     }

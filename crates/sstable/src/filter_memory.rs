@@ -105,7 +105,7 @@ impl FilterMemory {
             let before = self.before.load(Acquire);
             if self.state.load(Acquire) == state {
                 let held = state & HELD;
-                return FilterBytes { held, cached, limit: in_force(held, limit, before) };
+                return FilterBytes { held, cached, limit: effective_limit(held, limit, before) };
             }
         }
     }
@@ -189,7 +189,7 @@ impl Drop for CachedCharge {
 
 /// The effective limit with `held` bytes in use, after `limit` replaced the effective limit
 /// `before`.
-fn in_force(held: u64, limit: u64, before: u64) -> u64 {
+fn effective_limit(held: u64, limit: u64, before: u64) -> u64 {
     if held <= limit { limit } else { before }
 }
 
@@ -203,7 +203,7 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_that_falls_is_in_force_once_it_is_kept() {
+    fn a_lower_limit_is_effective_once_usage_fits() {
         let memory = FilterMemory::default();
         assert!(memory.admit(100));
         assert_eq!(held_and_limit(&memory), (100, u64::MAX));
@@ -225,7 +225,7 @@ mod tests {
     }
 
     #[test]
-    fn changes_are_counted_beside_the_bytes() {
+    fn changes_are_counted_apart_from_the_bytes() {
         let memory = FilterMemory::default();
         assert!(memory.admit(7));
         for limit in 0..70_000 {

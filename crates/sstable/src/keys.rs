@@ -38,22 +38,22 @@ pub(crate) fn each_stored<E: From<Error>>(
     let mut slot = 0;
     while let Some(first) = leaf.handle(slot) {
         let mut end = first.end();
-        let mut behind = slot + 1;
-        while let Some(next) = leaf.handle(behind) {
+        let mut end_slot = slot + 1;
+        while let Some(next) = leaf.handle(end_slot) {
             if next.end() - first.offset > READ_BYTES as u64 {
                 break;
             }
-            (end, behind) = (next.end(), behind + 1);
+            (end, end_slot) = (next.end(), end_slot + 1);
         }
         let mut buffer = zeroed((end - first.offset) as usize);
         if let Some(room) = Arc::get_mut(&mut buffer) {
             source.read_into(first.offset, room)?;
         }
-        for slot in slot..behind {
+        for slot in slot..end_slot {
             let Some(handle) = leaf.handle(slot) else { continue };
             take(slot, handle, &buffer, (handle.offset - first.offset) as usize)?;
         }
-        slot = behind;
+        slot = end_slot;
     }
     Ok(())
 }
@@ -108,8 +108,8 @@ impl Table {
                 take(Step::BlockEnd { offset, next, separator: &separator })
             })?;
         }
-        let said = self.properties();
-        if end != self.footer.data_bytes || entries != said.entries || keys != said.keys {
+        let stored = self.properties();
+        if end != self.footer.data_bytes || entries != stored.entries || keys != stored.keys {
             return Err(self.disagrees("the properties are not true of the entries").into());
         }
         Ok(end + self.footer.leaves_bytes)

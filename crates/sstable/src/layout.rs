@@ -75,21 +75,21 @@ pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, E
         number: 0,
         mapped: false,
     };
-    let mut walk = Walk { source, footer, data: Vec::new(), leaves: Vec::new(), reached: 0 };
-    let index = walk.index();
+    let mut scan = LayoutScan { source, footer, data: Vec::new(), leaves: Vec::new(), reached: 0 };
+    let index = scan.index();
     match &index {
-        Ok((tree, _)) => walk.leaves(tree),
+        Ok((tree, _)) => scan.leaves(tree),
         Err(_) if footer.leaves_bytes > 0 => {
             let (offset, bytes) = (footer.leaves_offset(), footer.leaves_bytes);
             let content = Err(unlisted());
-            walk.leaves.push(BlockInfo { offset, bytes, kind: BlockKind::IndexLeaf, content });
+            scan.leaves.push(BlockInfo { offset, bytes, kind: BlockKind::IndexLeaf, content });
         }
         Err(_) => {}
     }
-    walk.skip_to(footer.data_bytes);
-    let (properties, stored) = walk.properties();
-    let filters = walk.filters(&stored.unwrap_or_default());
-    let Walk { mut data, leaves, .. } = walk;
+    scan.skip_to(footer.data_bytes);
+    let (properties, stored) = scan.properties();
+    let filters = scan.filters(&stored.unwrap_or_default());
+    let LayoutScan { mut data, leaves, .. } = scan;
     data.extend(filters);
     data.extend(leaves);
     let (offset, bytes) = (footer.index_offset(), footer.index_bytes);
@@ -127,7 +127,7 @@ fn unlisted() -> String {
     UNLISTED.into()
 }
 
-struct Walk {
+struct LayoutScan {
     source: Source,
     footer: Footer,
     data: Vec<BlockInfo>,
@@ -136,7 +136,7 @@ struct Walk {
     reached: u64,
 }
 
-impl Walk {
+impl LayoutScan {
     /// The top index and its description.
     fn index(&self) -> Result<(IndexTree, BlockContent), String> {
         let offset = self.footer.index_offset();
@@ -289,17 +289,17 @@ pub(crate) fn blocks_of(
     let top = read_top(source, handle, offset);
     match &top {
         Ok(top) => {
-            for piece in (0..top.len()).map_while(|i| top.handle(i)) {
-                take(piece, BlockKind::Filter, read_filter(source, piece, part))?;
+            for partition in (0..top.len()).map_while(|i| top.handle(i)) {
+                take(partition, BlockKind::Filter, read_filter(source, partition, part))?;
             }
         }
         Err(error) => {
-            let pieces = Handle { offset, bytes: before as usize };
+            let partitions = Handle { offset, bytes: before as usize };
             let error = match error {
                 Error::Io { .. } => error.clone(),
                 _ => Fault::Damaged(UNLISTED).at(&source.path, offset),
             };
-            take(pieces, BlockKind::Filter, Err(error))?;
+            take(partitions, BlockKind::Filter, Err(error))?;
         }
     }
     let content = top.map(|top| content_of(&top, handle));

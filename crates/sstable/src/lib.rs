@@ -16,7 +16,6 @@
 
 #![forbid(unsafe_code)]
 
-mod awaited;
 mod block;
 mod block_slots;
 mod builder;
@@ -34,13 +33,14 @@ mod index_tree;
 mod keys;
 mod layout;
 mod many;
+mod parallel_reads;
+mod prefetch_queue;
 mod properties;
 mod salvage;
 pub mod sidecar;
 mod sink;
 mod source;
 mod table;
-mod together;
 mod user_filter;
 mod verdict;
 mod verified;

@@ -4,7 +4,7 @@
 //! 1. Keys are processed in *rounds* of [`ROUND`]: all of them are searched in the indexes, and the
 //!    memory that the search of each block reads is prefetched, in the map or through the block's
 //!    cache slot, before the first block is searched. Mapped blocks that must be verified are
-//!    prefetched while earlier ones are verified (see [`Awaited`]).
+//!    prefetched while earlier ones are verified (see [`PrefetchQueue`]).
 //! 2. Before the first block is read, the files get access hints for the blocks of the next
 //!    [`HINTED_AHEAD`] keys, in all of the tables, so that those reads overlap.
 //! 3. Whether a mapped block is in memory is unknown. Therefore the first block of each round is
@@ -21,14 +21,14 @@ use trommel_base::SeqNo;
 use trommel_vfs::{Piece, Pieces, read_at_once};
 
 use crate::Error;
-use crate::awaited::{Awaited, ask_second_for};
 use crate::block::SharedBlock;
 use crate::block_slots::BlockLocation;
 use crate::compression::zeroed;
 use crate::format::Handle;
+use crate::parallel_reads::read_in_parallel;
+use crate::prefetch_queue::{PrefetchQueue, prefetch_to_second_level};
 use crate::source::ReadStats;
 use crate::table::{Found, Held, Table, Wants};
-use crate::together::read_together;
 
 /// Keys per round.
 const ROUND: usize = 16;
@@ -37,7 +37,7 @@ const ROUND: usize = 16;
 const HINTED_AHEAD: usize = 64;
 
 /// Most stored bytes of blocks that are read together, without the first block.
-const TOGETHER_BYTES: usize = 4 << 20;
+const BATCH_READ_BYTES: usize = 4 << 20;
 
 /// A mapped block that took longer than this came from the device: verifying one takes less than a
 /// microsecond, a read from any device more than ten.
@@ -73,10 +73,10 @@ pub fn get_many<'a>(
 ) -> Result<(), Error> {
     let first = requests.first().and_then(|request| tables(request.table));
     let is_mapped = first.is_some_and(|table| table.source.mapped);
-    let (ahead, together) = (ReadStats::default(), Vec::new());
-    let (taken, awaited) = ([const { None }; ROUND], Awaited::new());
+    let (ahead, fetched) = (ReadStats::default(), Vec::new());
+    let (taken, prefetch_queue) = ([const { None }; ROUND], PrefetchQueue::new());
     let mut batch =
-        Batch { tables, requests, is_mapped, hinted: 0, ahead, together, taken, awaited };
+        Batch { tables, requests, is_mapped, hinted: 0, ahead, fetched, taken, prefetch_queue };
     let mut last: Option<(&Table, Held<'_>)> = None;
     for (first, round) in (0..).step_by(ROUND).zip(requests.chunks(ROUND)) {
         let places = batch.prefetch_round(first, round, stats)?;
@@ -90,10 +90,10 @@ pub fn get_many<'a>(
             let held = match &last {
                 Some((of, held)) if place.is_at(of, held.handle) => held,
                 _ => {
-                    let [first, second, third] = batch.awaited.turns(nth);
-                    ask_second_for(first);
+                    let [first, second, third] = batch.prefetch_queue.steps(nth);
+                    prefetch_to_second_level(first);
                     let held = batch.hold(nth, place, stats)?;
-                    ask_second_for(second);
+                    prefetch_to_second_level(second);
                     later = third;
                     &last.insert((place.table, held)).1
                 }
@@ -102,9 +102,9 @@ pub fn get_many<'a>(
             let Wanted { table, location } = place;
             let mut found = held.get(table, key, hash, seqno, Wants::Value)?;
             if found.is_none() {
-                found = table.get_behind(location, key, hash, seqno, stats)?;
+                found = table.get_after(location, key, hash, seqno, stats)?;
             }
-            ask_second_for(later);
+            prefetch_to_second_level(later);
             answer(nth, found);
         }
     }
@@ -135,11 +135,11 @@ struct Batch<'a, 'r, Tables> {
     /// Index reads of requests located in advance.
     ahead: ReadStats,
     /// Blocks that were read together and not searched yet, in the order of the requests.
-    together: Vec<(Wanted<'a>, SharedBlock)>,
+    fetched: Vec<(Wanted<'a>, SharedBlock)>,
     /// Blocks of this round that were taken from their cache slots and not searched yet.
     taken: [Option<SharedBlock>; ROUND],
     /// Mapped blocks of this round that must be verified.
-    awaited: Awaited<'a, ROUND>,
+    prefetch_queue: PrefetchQueue<'a, ROUND>,
 }
 
 impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
@@ -164,13 +164,13 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         stats: &mut ReadStats,
     ) -> Result<[Option<Wanted<'a>>; ROUND], Error> {
         let mut places = [None; ROUND];
-        self.awaited.clear();
+        self.prefetch_queue.clear();
         for (nth, (request, place)) in (first..).zip(round.iter().zip(&mut places)) {
             *place = self.find(request, stats)?;
             match *place {
                 Some(Wanted { table, location }) if self.is_mapped => {
-                    if let Some(stored) = table.ask_for_search(location) {
-                        self.awaited.note(nth, stored);
+                    if let Some(stored) = table.prefetch_search(location) {
+                        self.prefetch_queue.note(nth, stored);
                     }
                 }
                 Some(Wanted { location, .. }) => location.prefetch_slot(),
@@ -181,10 +181,10 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             self.take(&places);
             return Ok(places);
         }
-        self.awaited.ask();
+        self.prefetch_queue.begin();
         for (nth, (request, place)) in (first..).zip(round.iter().zip(&places)) {
             if let Some(place @ Wanted { table, location }) = place {
-                self.timed(nth, *place, |_| table.ask_for_entry(*location, request.hash));
+                self.timed(nth, *place, |_| table.prefetch_entry(*location, request.hash));
             }
         }
         Ok(places)
@@ -193,7 +193,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
     /// Takes the blocks of a round from their cache slots, after prefetching all of them.
     fn take(&mut self, places: &[Option<Wanted<'a>>; ROUND]) {
         self.taken = [const { None }; ROUND];
-        if !self.together.is_empty() {
+        if !self.fetched.is_empty() {
             // Nearly all cached blocks of this round are in their slots.
             return;
         }
@@ -245,7 +245,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
         place: Wanted<'a>,
         stats: &mut ReadStats,
     ) -> Option<SharedBlock> {
-        if self.together.is_empty() {
+        if self.fetched.is_empty() {
             if let Some(block) = place.table.source.cached(place.location, stats) {
                 return Some(block);
             }
@@ -258,18 +258,16 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
 
     /// The block at `place`, if it is among those read together. Drops the blocks before it.
     fn read_of(&mut self, place: Wanted<'a>) -> Option<SharedBlock> {
-        let found = self
-            .together
-            .iter()
-            .position(|(read, _)| place.is_at(read.table, read.location.handle));
-        self.together.drain(..=found?).next_back().map(|(_, block)| block)
+        let found =
+            self.fetched.iter().position(|(read, _)| place.is_at(read.table, read.location.handle));
+        self.fetched.drain(..=found?).next_back().map(|(_, block)| block)
     }
 
     /// Reads the block of request `nth`, located at `first`, together with later ones that are not
     /// cached.
     #[cold]
     fn read_at_once(&mut self, nth: usize, first: Wanted<'a>) {
-        let mut blocks = Blocks::new(self, nth, first);
+        let mut blocks = BatchedBlocks::new(self, nth, first);
         read_at_once(&mut blocks);
         let (ahead, blocks) = blocks.finish();
         self.hinted = self.seen(&ahead);
@@ -277,7 +275,7 @@ impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Batch<'a, '_, Tables> {
             let Some(block) = block else { continue };
             self.ahead.block_reads += 1;
             self.ahead.block_bytes += place.location.handle.bytes as u64;
-            self.together.push((place, block));
+            self.fetched.push((place, block));
         }
     }
 
@@ -353,7 +351,7 @@ impl<'a> Ahead<'a> {
 ///
 /// Reads are submitted to the system while the next blocks are located. Reads that the system does
 /// not accept are made by several threads.
-struct Blocks<'a, 'r, 'b, Tables> {
+struct BatchedBlocks<'a, 'r, 'b, Tables> {
     batch: &'b Batch<'a, 'r, Tables>,
     ahead: Ahead<'a>,
     /// Stored bytes of all blocks except the first.
@@ -365,7 +363,7 @@ struct Blocks<'a, 'r, 'b, Tables> {
     read: Vec<Option<Option<SharedBlock>>>,
 }
 
-impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tables> {
+impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> BatchedBlocks<'a, 'r, 'b, Tables> {
     /// The block of request `nth`, located at `first`, and later ones.
     fn new(batch: &'b Batch<'a, 'r, Tables>, nth: usize, first: Wanted<'a>) -> Self {
         let (places, room, read) = (Vec::new(), Vec::new(), Vec::new());
@@ -377,7 +375,7 @@ impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tabl
         if self.places.is_empty() {
             return Some(self.ahead.last);
         }
-        while self.bytes < TOGETHER_BYTES {
+        while self.bytes < BATCH_READ_BYTES {
             let place = self.batch.next_ahead(&mut self.ahead)?;
             if place.table.source.in_cache(place.location).is_none() {
                 self.bytes += place.location.handle.bytes;
@@ -398,10 +396,10 @@ impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tabl
             let source =
                 |place: &Wanted<'_>| (Arc::clone(&place.table.source), place.location.handle);
             let wanted = left.iter().map(|(place, _)| source(place)).collect();
-            let together = read_together(wanted, |(source, handle)| {
+            let fetched = read_in_parallel(wanted, |(source, handle)| {
                 source.read_block(*handle, &mut ReadStats::default()).ok()
             });
-            for ((place, read), block) in left.into_iter().zip(together) {
+            for ((place, read), block) in left.into_iter().zip(fetched) {
                 *read = Some(place.keep(block.flatten()));
             }
         }
@@ -409,7 +407,7 @@ impl<'a, 'r, 'b, Tables: Fn(usize) -> Option<&'a Table>> Blocks<'a, 'r, 'b, Tabl
     }
 }
 
-impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Pieces<'a> for Blocks<'a, '_, '_, Tables> {
+impl<'a, Tables: Fn(usize) -> Option<&'a Table>> Pieces<'a> for BatchedBlocks<'a, '_, '_, Tables> {
     fn next(&mut self) -> Option<Piece<'a>> {
         let place = self.find_next()?;
         self.places.push(place);

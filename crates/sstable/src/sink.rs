@@ -102,11 +102,11 @@ impl Sink {
         built: BuiltPart,
         parts: &mut Vec<FilterPart>,
     ) -> Result<(), Error> {
-        let BuiltPart { mut part, pieces, top, fallbacks } = built;
+        let BuiltPart { mut part, partitions, top, fallbacks } = built;
         self.fallbacks += fallbacks;
         let first = self.offset();
-        for piece in pieces {
-            self.write_piece(&piece)?;
+        for partition in partitions {
+            self.write_partition(&partition)?;
         }
         self.flush()?;
         if let Some(top) = top {
@@ -121,7 +121,7 @@ impl Sink {
 
     /// Writes a filter partition. Copies it only if the write buffer has room for it, and grows
     /// neither buffer: memory for filters is budgeted and may be short.
-    fn write_piece(&mut self, payload: &[u8]) -> Result<(), Error> {
+    fn write_partition(&mut self, payload: &[u8]) -> Result<(), Error> {
         let frame = frame(payload, self.id, self.offset(), BlockKind::Filter, 0);
         let bytes = payload.len() + FRAME_BYTES;
         if self.out.len() + bytes > self.out.capacity() {

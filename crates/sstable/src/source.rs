@@ -20,7 +20,7 @@ use crate::compression::{decompress, is_raw, zeroed};
 use crate::format::{BlockKind, CHECKSUM_BYTES, FRAME_BYTES, Fault, Handle, SHORT, place, unseal};
 
 /// Size of each read of a block that is streamed into memory.
-const TURN_BYTES: usize = 256 << 10;
+const CHUNK_BYTES: usize = 256 << 10;
 
 const PACKED: Fault = Fault::Unsupported("a meta block is compressed");
 
@@ -95,17 +95,17 @@ impl Source {
         let fault = |fault: Fault| fault.at(&self.path, handle.offset);
         let payload_bytes = handle.bytes.checked_sub(FRAME_BYTES).ok_or_else(|| fault(SHORT))?;
         let place = place(self.table_id, handle.offset, kind, handle.bytes as u64);
-        let turns = Turns {
+        let stream = BlockStream {
             file: &*self.file,
             at: handle.offset,
             left: handle.bytes,
             checksum: Checksum::bound_to(&[place]),
         };
-        let mut turns = BufReader::with_capacity(handle.bytes.min(TURN_BYTES), turns);
-        let (took, frame) = take_framed(&mut turns, payload_bytes, take)
+        let mut stream = BufReader::with_capacity(handle.bytes.min(CHUNK_BYTES), stream);
+        let (took, frame) = take_framed(&mut stream, payload_bytes, take)
             .map_err(|source| self.failure(handle.offset, source))?;
         let [compression, sum @ ..] = frame;
-        if turns.into_inner().checksum.value() != u32::from_le_bytes(sum) {
+        if stream.into_inner().checksum.value() != u32::from_le_bytes(sum) {
             return Err(fault(Fault::Damaged("the block fails its checksum")));
         }
         if !is_raw(compression) {
@@ -305,7 +305,7 @@ fn take_framed<T>(
 }
 
 /// A sequential reader of one block of a file.
-struct Turns<'a> {
+struct BlockStream<'a> {
     file: &'a dyn ReadFile,
     at: u64,
     left: usize,
@@ -313,7 +313,7 @@ struct Turns<'a> {
     checksum: Checksum,
 }
 
-impl Read for Turns<'_> {
+impl Read for BlockStream<'_> {
     fn read(&mut self, room: &mut [u8]) -> io::Result<usize> {
         let bytes = room.len().min(self.left);
         let room = room.get_mut(..bytes).unwrap_or_default();

@@ -13,7 +13,7 @@ use std::sync::Arc;
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_vfs::{Access, ReadFile};
 
-use crate::block::{Block, Layout, SharedBlock, ask_for_columns, tag_of};
+use crate::block::{Block, Layout, SharedBlock, prefetch_columns, tag_of};
 use crate::block_slots::BlockLocation;
 use crate::compression::is_raw;
 use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle, frame_of, unseal};
@@ -177,7 +177,7 @@ impl Table {
             source: Arc::clone(&self.source),
             index: Arc::clone(&self.index),
             footer: self.footer,
-            filters: self.filters.left_out(),
+            filters: self.filters.without_filters(),
             properties: self.properties.clone(),
             verified: self.verified.clone(),
         }
@@ -272,7 +272,7 @@ impl Table {
 
     /// Like [`Table::get`], after the first block that may hold the key was found not to.
     #[inline]
-    pub(crate) fn get_behind(
+    pub(crate) fn get_after(
         &self,
         BlockLocation { leaf, at, .. }: BlockLocation<'_>,
         key: &[u8],
@@ -371,23 +371,23 @@ impl Table {
     /// Prefetches the memory that a search of a mapped block reads first. A block that must still
     /// be verified is not prefetched; its stored bytes are returned instead.
     #[inline]
-    pub(crate) fn ask_for_search(&self, location: BlockLocation<'_>) -> Option<&[u8]> {
+    pub(crate) fn prefetch_search(&self, location: BlockLocation<'_>) -> Option<&[u8]> {
         let (stored, is_known) = self.mapped(location)?;
         if !is_known {
             return Some(stored);
         }
-        ask_for_columns(stored);
+        prefetch_columns(stored);
         None
     }
 
     /// Prefetches the entry that a key of this hash may have, in a mapped block already verified.
     #[inline]
-    pub(crate) fn ask_for_entry(&self, location: BlockLocation<'_>, hash: u64) {
+    pub(crate) fn prefetch_entry(&self, location: BlockLocation<'_>, hash: u64) {
         if let Some((stored, true)) = self.mapped(location)
             && let Ok((payload, _)) = frame_of(stored)
             && let Ok(layout) = Layout::parse(payload)
         {
-            Block { payload, layout }.ask_for_entry(tag_of(hash));
+            Block { payload, layout }.prefetch_entry(tag_of(hash));
         }
     }
 
@@ -401,7 +401,7 @@ impl Table {
     ) -> Result<Option<Block<'a>>, Fault> {
         let known = self.verified.as_ref();
         let (payload, compression) = if known.is_some_and(|verified| verified.has(at)) {
-            ask_for_columns(stored);
+            prefetch_columns(stored);
             frame_of(stored)?
         } else {
             let opened = unseal(stored, self.source.table_id, handle.offset, BlockKind::Data)?;

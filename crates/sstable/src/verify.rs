@@ -53,7 +53,7 @@ impl Table {
         &self,
         extractor: Option<Arc<dyn PrefixExtractor>>,
     ) -> Result<Verified, Error> {
-        self.walk(extractor, true)
+        self.verify_file(extractor, true)
     }
 
     /// Like [`Table::verify`], but neither reads nor queries the filters: checks the entries,
@@ -62,13 +62,13 @@ impl Table {
     /// # Errors
     /// As [`Table::verify`].
     pub fn verify_entries(&self) -> Result<Verified, Error> {
-        self.walk(None, false)
+        self.verify_file(None, false)
     }
 
-    fn walk(
+    fn verify_file(
         &self,
         extractor: Option<Arc<dyn PrefixExtractor>>,
-        asks_filters: bool,
+        checks_filters: bool,
     ) -> Result<Verified, Error> {
         let source = &self.source;
         let file_bytes = source.file.bytes();
@@ -84,8 +84,8 @@ impl Table {
         let properties = self.stored_properties(&footer)?;
         let index = self.stored_index(&footer)?;
         let filters =
-            if asks_filters { Some(self.stored_filters(&footer, &properties)?) } else { None };
-        let mut walk = Walk::new(self, filters, extractor);
+            if checks_filters { Some(self.stored_filters(&footer, &properties)?) } else { None };
+        let mut verifier = Verifier::new(self, filters, extractor);
         let mut end = 0;
         for i in 0..index.leaf_count() {
             let leaf;
@@ -95,12 +95,13 @@ impl Table {
             } else {
                 index.top()
             };
-            walk.check_leaf(leaf, end, &index, i)?;
+            verifier.check_leaf(leaf, end, &index, i)?;
             end = leaf.range().1;
-            walk.leaf(leaf)?;
+            verifier.leaf(leaf)?;
         }
         let at_properties = footer.properties_offset();
-        walk.finish(end == footer.data_bytes, &properties)
+        verifier
+            .finish(end == footer.data_bytes, &properties)
             .map_err(|fault| fault.at(&source.path, at_properties))
             .map(|(entries, keys, foreign_filter)| Verified {
                 bytes: file_bytes,
@@ -143,7 +144,7 @@ impl Table {
 }
 
 /// State of a verification.
-struct Walk<'a> {
+struct Verifier<'a> {
     table: &'a Table,
     /// Queried for every key; `None` if filters are not verified.
     filters: Option<Filters>,
@@ -156,7 +157,7 @@ struct Walk<'a> {
     separator: Option<Vec<u8>>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Verifier<'a> {
     fn new(
         table: &'a Table,
         filters: Option<Filters>,
@@ -299,11 +300,11 @@ impl<'a> Walk<'a> {
             return Err(Fault::Damaged("the properties are not true of the entries"));
         }
         let Some(filters) = filters else { return Ok((facts.entries, facts.keys, false)) };
-        let asked_for_none = stored.filter == FilterSpec::NONE.to_string();
+        let requests_none = stored.filter == FilterSpec::NONE.to_string();
         let filter = filters.keys_part();
         let is_foreign =
             matches!(filters.state(), FilterState::Foreign(_) | FilterState::Unknown(_));
-        if filter.is_none() && !asked_for_none && !is_foreign && stored.keys > 0 {
+        if filter.is_none() && !requests_none && !is_foreign && stored.keys > 0 {
             return Err(Fault::Damaged("the filter that the properties name is missing"));
         }
         // A plain filter has no directory and records its number of keys itself. A filter that

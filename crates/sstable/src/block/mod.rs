@@ -23,10 +23,10 @@
 //! detect them. Called by `Table::get`, the cursor and `verify`.
 
 mod builder;
-mod stand;
+mod position;
 
 pub(crate) use builder::BlockBuilder;
-pub(crate) use stand::{Stand, Way};
+pub(crate) use position::{Position, Way};
 
 use std::cmp::Ordering;
 use std::ops::Range;
@@ -110,13 +110,13 @@ impl Layout {
 
 /// Prefetches the memory that a search of this stored block reads first.
 #[inline]
-pub(crate) fn ask_for_columns(stored: &[u8]) {
-    ask_for_lines_before(stored.as_ptr_range().end.addr());
+pub(crate) fn prefetch_columns(stored: &[u8]) {
+    prefetch_lines_before(stored.as_ptr_range().end.addr());
 }
 
 /// Prefetches the lines of `items`, at most a page.
 #[inline]
-pub(crate) fn ask_for_lines<T>(items: &[T]) {
+pub(crate) fn prefetch_lines<T>(items: &[T]) {
     for line in (0..size_of_val(items).min(4096)).step_by(64) {
         prefetch_at(items.as_ptr().addr() + line);
     }
@@ -124,7 +124,7 @@ pub(crate) fn ask_for_lines<T>(items: &[T]) {
 
 /// Prefetches the last cache lines of a block that ends at `end`.
 #[inline]
-fn ask_for_lines_before(end: usize) {
+fn prefetch_lines_before(end: usize) {
     for line in 0..COLUMN_LINES {
         prefetch_at((end - 1).wrapping_sub(64 * line));
     }
@@ -352,7 +352,7 @@ impl<'a> Block<'a> {
 
     /// Prefetches the first entry with this tag: the head of its group, its key and its value.
     #[inline]
-    pub(crate) fn ask_for_entry(&self, tag: u8) {
+    pub(crate) fn prefetch_entry(&self, tag: u8) {
         let pattern = u64::from(tag) * EVERY_BYTE;
         let tagged = |first| Some((first, self.tagged(first, pattern).ok()?));
         let mut words = (0..self.count()).step_by(8).map_while(tagged);
@@ -362,15 +362,15 @@ impl<'a> Block<'a> {
         if let (Some((head, _)), Some((key, _)), Ok(value)) =
             (key(i - i % GROUP_ENTRIES), key(i), self.value(i))
         {
-            self.ask_for_line(head as usize);
-            self.ask_for_line(key as usize);
-            self.ask_for_value(&value);
+            self.prefetch_line(head as usize);
+            self.prefetch_line(key as usize);
+            self.prefetch_value(&value);
         }
     }
 
     /// Prefetches a value, or the first lines of a long one.
     #[inline]
-    fn ask_for_value(&self, value: &Range<usize>) {
+    fn prefetch_value(&self, value: &Range<usize>) {
         // One address per line's length, and the last byte's.
         let payload = self.payload.as_ptr().addr();
         let end = payload.wrapping_add(value.end.min(value.start + 64 * (VALUE_LINES - 1)));
@@ -384,7 +384,7 @@ impl<'a> Block<'a> {
 
     /// Prefetches the cache line at this byte of the payload.
     #[inline]
-    fn ask_for_line(&self, at: usize) {
+    fn prefetch_line(&self, at: usize) {
         prefetch_at(self.payload.as_ptr().addr().wrapping_add(at));
     }
 
@@ -404,7 +404,7 @@ impl<'a> Block<'a> {
                 if let Ok(value) = &value {
                     // The key most likely matches, and comparing it waits for memory: the value
                     // arrives in the meantime.
-                    self.ask_for_value(value);
+                    self.prefetch_value(value);
                 }
                 if self.has_key(i, key)? {
                     let (value, (found, kind)) = (value?, self.trailer(i)?);

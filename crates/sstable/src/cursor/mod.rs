@@ -35,7 +35,7 @@ use trommel_base::{
 use trommel_vfs::SharedMap;
 
 use crate::Error;
-use crate::block::{Block, Stand, Way};
+use crate::block::{Block, Position, Way};
 use crate::format::{Fault, Handle};
 use crate::index::{At, Index};
 use crate::index_tree::IndexTree;
@@ -49,7 +49,7 @@ use reading::Reading;
 /// The parts of a table that a cursor uses: not the filters, so that a long scan keeps none of them
 /// in memory after the table is closed.
 #[derive(Debug)]
-struct Blocks {
+struct TableBlocks {
     source: Arc<Source>,
     index: Arc<IndexTree>,
     /// The map, if the cursor iterates over verified blocks in it.
@@ -59,7 +59,7 @@ struct Blocks {
 /// A block and its leaf, if there is one.
 type Place<'a> = Option<(&'a Index, At)>;
 
-impl Blocks {
+impl TableBlocks {
     #[inline]
     fn next(&self, at: At, stats: &mut ReadStats) -> Result<Place<'_>, Error> {
         self.index.next(at, &self.source, stats)
@@ -103,7 +103,7 @@ fn short(key: &[u8]) -> Option<(u128, usize)> {
 /// A cursor over one table.
 #[derive(Debug)]
 pub struct TableCursor {
-    table: Blocks,
+    table: TableBlocks,
     reading: Reading,
     at: At,
     /// The block that the next seek will enter.
@@ -113,7 +113,7 @@ pub struct TableCursor {
     /// Whether the cursor is positioned on an entry.
     valid: bool,
     /// The position, if `valid`.
-    stand: Stand,
+    position: Position,
     /// The previous key, if order is checked.
     previous: Vec<u8>,
 }
@@ -134,14 +134,14 @@ impl TableCursor {
         let map = known.and_then(|_| source.file.shared_map());
         let known = known.filter(|_| map.is_some());
         Self {
-            table: Blocks { source, index, map },
+            table: TableBlocks { source, index, map },
             reading: Reading::new(options, known.map(Arc::clone)),
             at: At { leaf: 0, slot: 0 },
             sought: None,
             handle: Handle { offset: 0, bytes: 0 },
             block: None,
             valid: false,
-            stand: Stand::default(),
+            position: Position::default(),
             previous: Vec::new(),
         }
     }
@@ -172,7 +172,7 @@ impl TableCursor {
     fn enter(
         &mut self,
         direction: Direction,
-        find: impl for<'a> FnOnce(&'a Blocks, At, &mut ReadStats) -> Result<Place<'a>, Error>,
+        find: impl for<'a> FnOnce(&'a TableBlocks, At, &mut ReadStats) -> Result<Place<'a>, Error>,
     ) -> Result<bool, Error> {
         let place = find(&self.table, self.at, &mut self.reading.stats)?;
         let Some((leaf, at)) = place else { return Ok(false) };
@@ -181,7 +181,7 @@ impl TableCursor {
         (self.at, self.handle) = (at, wanted.handle);
         if !is_here {
             self.block = None;
-            self.stand.leave();
+            self.position.leave();
             self.block = Some(self.reading.load(&self.table.source, wanted, direction)?);
         }
         Ok(true)
@@ -189,22 +189,22 @@ impl TableCursor {
 
     /// Moves to entry `i` of the current block.
     #[inline]
-    fn stand(&mut self, i: usize, way: Way) -> Result<(), Error> {
+    fn position_at(&mut self, i: usize, way: Way) -> Result<(), Error> {
         self.reading.step();
-        if self.stand.at_hand(i).is_some() {
+        if self.position.at_hand(i).is_some() {
             self.valid = true;
             return Ok(());
         }
-        self.stand_anew(i, way)
+        self.position_anew(i, way)
     }
 
-    /// Like `stand`, when the block must be decoded further.
+    /// Like `position_at`, when the block must be decoded further.
     #[inline(never)]
-    fn stand_anew(&mut self, i: usize, way: Way) -> Result<(), Error> {
-        const NOWHERE: Fault = Fault::Damaged("there is no block to stand in");
+    fn position_anew(&mut self, i: usize, way: Way) -> Result<(), Error> {
+        const NO_BLOCK: Fault = Fault::Damaged("there is no block to stand in");
         let moved = match &self.block {
-            Some(block) => self.stand.move_to(&block.view(self.table.map.as_ref()), i, way),
-            None => Err(NOWHERE),
+            Some(block) => self.position.move_to(&block.view(self.table.map.as_ref()), i, way),
+            None => Err(NO_BLOCK),
         };
         match moved {
             Ok(()) => {
@@ -236,18 +236,18 @@ impl TableCursor {
     /// Moves to the first entry of the next block; invalid if there is none.
     fn next_block(&mut self) -> Result<(), Error> {
         self.valid = false;
-        match self.enter(Direction::Forward, Blocks::next)? {
+        match self.enter(Direction::Forward, TableBlocks::next)? {
             false => Ok(()),
-            true => self.stand(0, Way::Onward),
+            true => self.position_at(0, Way::Onward),
         }
     }
 
     /// Moves to the last entry of the previous block; invalid if there is none.
     fn previous_block(&mut self) -> Result<(), Error> {
         self.valid = false;
-        match self.enter(Direction::Backward, Blocks::previous)? {
+        match self.enter(Direction::Backward, TableBlocks::previous)? {
             false => Ok(()),
-            true => self.stand(self.count().saturating_sub(1), Way::Back),
+            true => self.position_at(self.count().saturating_sub(1), Way::Back),
         }
     }
 
@@ -269,7 +269,7 @@ impl TableCursor {
             let found = self.view().map(|block| block.seek(key, seqno));
             match found.unwrap_or(Ok(0)) {
                 Ok(i) if i < self.count() => return Ok(Some(i)),
-                Ok(_) => is_there = self.enter(Direction::Forward, Blocks::next)?,
+                Ok(_) => is_there = self.enter(Direction::Forward, TableBlocks::next)?,
                 Err(fault) => return Err(self.fail(fault)),
             }
         }
@@ -281,11 +281,11 @@ impl TableCursor {
         let Some(before) = self.head() else { return self.step() };
         if before.is_long() {
             self.previous.clear();
-            self.previous.extend_from_slice(self.stand.key());
+            self.previous.extend_from_slice(self.position.key());
         }
         self.step()?;
         let Some(now) = self.head() else { return Ok(()) };
-        let order = before.compare(&now, || self.previous.as_slice().cmp(self.stand.key()));
+        let order = before.compare(&now, || self.previous.as_slice().cmp(self.position.key()));
         if order != Ordering::Less {
             return Err(self.fail(Fault::Damaged("entries are out of order")));
         }
@@ -296,14 +296,14 @@ impl TableCursor {
     #[inline(never)]
     fn begins_key_by_block(&self) -> bool {
         let Some(block) = self.view() else { return false };
-        let known = self.stand.begins_key_by_tag(&block);
-        known.unwrap_or_else(|| self.table.ends_before(self.at, self.stand.key()))
+        let known = self.position.begins_key_by_tag(&block);
+        known.unwrap_or_else(|| self.table.ends_before(self.at, self.position.key()))
     }
 
     #[inline]
     fn step(&mut self) -> Result<(), Error> {
-        let next = self.stand.i + 1;
-        if next < self.count() { self.stand(next, Way::Onward) } else { self.next_block() }
+        let next = self.position.i + 1;
+        if next < self.count() { self.position_at(next, Way::Onward) } else { self.next_block() }
     }
 }
 
@@ -312,24 +312,24 @@ impl Cursor for TableCursor {
 
     fn seek_to_first(&mut self) -> Result<(), Error> {
         self.restart();
-        match self.enter(Direction::Forward, Blocks::first)? {
+        match self.enter(Direction::Forward, TableBlocks::first)? {
             false => Ok(()),
-            true => self.stand(0, Way::Onward),
+            true => self.position_at(0, Way::Onward),
         }
     }
 
     fn seek_to_last(&mut self) -> Result<(), Error> {
         self.restart();
-        match self.enter(Direction::Backward, Blocks::last)? {
+        match self.enter(Direction::Backward, TableBlocks::last)? {
             false => Ok(()),
-            true => self.stand(self.count().saturating_sub(1), Way::Back),
+            true => self.position_at(self.count().saturating_sub(1), Way::Back),
         }
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Error> {
         match self.find(key, seqno)? {
             None => Ok(()),
-            Some(i) => self.stand(i, Way::Onward),
+            Some(i) => self.position_at(i, Way::Onward),
         }
     }
 
@@ -337,7 +337,7 @@ impl Cursor for TableCursor {
         match self.find(key, SeqNo::MAX)? {
             None => self.seek_to_last(),
             Some(0) => self.previous_block(),
-            Some(i) => self.stand(i - 1, Way::Back),
+            Some(i) => self.position_at(i - 1, Way::Back),
         }
     }
 
@@ -354,8 +354,8 @@ impl Cursor for TableCursor {
         if !self.valid {
             return Ok(());
         }
-        match self.stand.i.checked_sub(1) {
-            Some(i) => self.stand(i, Way::Back),
+        match self.position.i.checked_sub(1) {
+            Some(i) => self.position_at(i, Way::Back),
             None => self.previous_block(),
         }
     }
@@ -363,14 +363,14 @@ impl Cursor for TableCursor {
     #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
         let InternalKey { key, seqno, kind } = self.internal_key()?;
-        let value = self.view()?.payload.get(self.stand.value())?;
+        let value = self.view()?.payload.get(self.position.value())?;
         Some(EntryRef { key, seqno, kind, value })
     }
 }
 
 impl CursorHints for TableCursor {
     fn prefetch_seek(&mut self, key: &[u8], _: Aim, stage: Stage) -> bool {
-        let Blocks { source, index, map } = &self.table;
+        let TableBlocks { source, index, map } = &self.table;
         if source.mapped && map.is_none() {
             // The whole block is copied, which a prefetch does not speed up.
             return false;
@@ -383,7 +383,7 @@ impl CursorHints for TableCursor {
         } else if let Some(Sought { at, .. }) = self.sought
             && let Some(leaf) = index.loaded_leaf(at.leaf)
         {
-            self.reading.await_block(source, index.locate(leaf, at), stage);
+            self.reading.prefetch_wanted(source, index.locate(leaf, at), stage);
         }
         self.sought.is_some()
     }
@@ -393,7 +393,7 @@ impl CursorHints for TableCursor {
         if !self.valid || self.reading.checks_order() {
             return None;
         }
-        let head = self.stand.next_at_hand()?;
+        let head = self.position.next_at_hand()?;
         self.reading.step();
         Some(head)
     }
@@ -403,25 +403,29 @@ impl CursorHints for TableCursor {
         if !self.valid {
             return None;
         }
-        let head = self.stand.prev_at_hand()?;
+        let head = self.position.prev_at_hand()?;
         self.reading.step();
         Some(head)
     }
 
     #[inline]
     fn internal_key(&self) -> Option<InternalKey<'_>> {
-        let Self { stand, valid, .. } = self;
-        valid.then(|| InternalKey { key: stand.key(), seqno: stand.seqno(), kind: stand.kind() })
+        let Self { position, valid, .. } = self;
+        valid.then(|| InternalKey {
+            key: position.key(),
+            seqno: position.seqno(),
+            kind: position.kind(),
+        })
     }
 
     #[inline]
     fn head(&self) -> Option<KeyHead> {
-        self.valid.then(|| self.stand.head())
+        self.valid.then(|| self.position.head())
     }
 
     #[inline]
     fn begins_key(&self) -> bool {
-        let known = if self.valid { self.stand.begins_key() } else { Some(false) };
+        let known = if self.valid { self.position.begins_key() } else { Some(false) };
         known.unwrap_or_else(|| self.begins_key_by_block())
     }
 
@@ -430,7 +434,7 @@ impl CursorHints for TableCursor {
             return None;
         };
         self.reading.note_value_taken();
-        let value = self.stand.value();
+        let value = self.position.value();
         let start = block.start as usize + value.start;
         block.is_alone().then(|| Slice::window(&block.buffer, start, value.len()))
     }

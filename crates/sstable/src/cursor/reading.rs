@@ -14,7 +14,7 @@ use super::direction::Direction;
 use super::entered::{EnteredBlock, MappedBlock};
 use super::options::ScanOptions;
 use crate::Error;
-use crate::block::{Layout, SharedBlock, ask_for_columns, is_fitting};
+use crate::block::{Layout, SharedBlock, is_fitting, prefetch_columns};
 use crate::block_slots::BlockLocation;
 use crate::compression::zeroed;
 use crate::format::{Handle, frame_of};
@@ -150,7 +150,7 @@ impl Reading {
     }
 
     /// Prefetches the memory that entering a block and seeking in it would wait for.
-    pub(super) fn await_block(&self, source: &Source, wanted: BlockLocation<'_>, stage: Stage) {
+    pub(super) fn prefetch_wanted(&self, source: &Source, wanted: BlockLocation<'_>, stage: Stage) {
         match stage {
             Stage::Find => {}
             Stage::Reach => {
@@ -162,7 +162,7 @@ impl Reading {
             }
             // Compressed blocks come from the cache even if the table is mapped.
             Stage::Prefetch => match source.raw_in_map(wanted.handle) {
-                Ok(Some(stored)) => ask_for_columns(stored),
+                Ok(Some(stored)) => prefetch_columns(stored),
                 _ => wanted.prefetch_block(),
             },
         }

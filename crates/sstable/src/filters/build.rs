@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trommel_filter::FilterSpec;
 
 use super::directory::{FilterPart, FilterRole, FilterShape};
-use super::pieces::{BuiltPart, PartBuilder};
+use super::part_builder::{BuiltPart, PartBuilder};
 use super::prefix::{PrefixExtractor, Watch};
 
 /// Bounds of [`FilterPlan::piece_bytes`].

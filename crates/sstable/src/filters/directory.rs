@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_later_version_adds_is_passed_over() {
+    fn unknown_parts_are_skipped() {
         let keys = part(FilterRole::Keys, FilterShape::Partitioned);
         let prefixes = part(FilterRole::Prefixes, FilterShape::Whole);
         let whole = encode(&[keys.clone(), prefixes.clone()]);
@@ -287,7 +287,7 @@ mod tests {
     }
 
     #[test]
-    fn a_role_that_stands_twice_is_damage() {
+    fn a_role_that_occurs_twice_is_corruption() {
         let keys = part(FilterRole::Keys, FilterShape::Whole);
         assert!(decode(&encode(&[keys.clone(), keys]), 600).is_err());
     }
@@ -312,7 +312,7 @@ mod tests {
     ///
     /// `TROMMEL_SCALE=50 cargo test -p trommel-sstable --lib changed_directories`
     #[test]
-    fn changed_directories_tell_parts_that_fill_the_region_or_an_error() {
+    fn changed_directories_fill_the_region_or_are_errors() {
         let scale = std::env::var("TROMMEL_SCALE").map_or(1, |scale| scale.parse().unwrap());
         let whole = encode(&[
             part(FilterRole::Keys, FilterShape::Partitioned),
@@ -323,7 +323,7 @@ mod tests {
             word = word.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
             (word >> 33) as usize % n
         };
-        let mut told = [0_u64; 3];
+        let mut outcomes = [0_u64; 3];
         let executions = 200_000 * scale;
         for _ in 0..executions {
             let mut directory = whole.clone();
@@ -337,7 +337,7 @@ mod tests {
                 }
             }
             let Ok(parts) = decode(&directory, 600) else {
-                told[0] += 1;
+                outcomes[0] += 1;
                 continue;
             };
             assert_eq!(parts.iter().map(Listed::bytes).sum::<u64>(), 600);
@@ -347,8 +347,8 @@ mod tests {
             };
             assert!(known(FilterRole::Keys) <= 1 && known(FilterRole::Prefixes) <= 1);
             let has_later = parts.iter().any(|listed| matches!(listed, Listed::Later { .. }));
-            told[1 + usize::from(has_later)] += 1;
+            outcomes[1 + usize::from(has_later)] += 1;
         }
-        assert!(told.iter().all(|count| count * 200 > executions), "{told:?}");
+        assert!(outcomes.iter().all(|count| count * 200 > executions), "{outcomes:?}");
     }
 }

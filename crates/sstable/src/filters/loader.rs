@@ -3,8 +3,9 @@
 //!
 //! 1. A built-in filter is read chunk by chunk into its aligned memory, and a group of small
 //!    filters is queried in the bytes read: neither is in memory twice.
-//! 2. A block is read by one thread at a time: other threads wait for their [`Turn`] and find it in
-//!    memory. No thread waits for a user-defined filter, since opening it runs user code.
+//! 2. A block is read by one thread at a time: other threads wait for the [`ReadGuard`] and find
+//!    the block in memory. No thread waits for a user-defined filter, since opening it runs user
+//!    code.
 
 use std::sync::{Arc, OnceLock};
 
@@ -37,7 +38,7 @@ pub(super) struct BlockLoader {
     fault: OnceLock<FilterState>,
     /// The first intact filter found that is not used.
     unused: OnceLock<FilterState>,
-    turns: Turns,
+    read_locks: ReadLocks,
 }
 
 impl BlockLoader {
@@ -57,7 +58,7 @@ impl BlockLoader {
             reader,
             fault: OnceLock::new(),
             unused: OnceLock::new(),
-            turns: Turns::default(),
+            read_locks: ReadLocks::default(),
         }
     }
 
@@ -93,8 +94,8 @@ impl BlockLoader {
     }
 
     /// Waits until no other thread reads the block at `offset`, and excludes others until dropped.
-    pub(super) fn turn(&self, offset: u64) -> Turn<'_> {
-        self.turns.take(offset)
+    pub(super) fn lock_block(&self, offset: u64) -> ReadGuard<'_> {
+        self.read_locks.take(offset)
     }
 
     /// Reads the block at `handle` from the file.
@@ -140,33 +141,33 @@ impl BlockLoader {
 
 /// The blocks being read.
 #[derive(Debug, Default)]
-struct Turns {
+struct ReadLocks {
     /// Their offsets.
     being_read: Mutex<Vec<u64>>,
     was_read: Condvar,
 }
 
-impl Turns {
-    fn take(&self, offset: u64) -> Turn<'_> {
+impl ReadLocks {
+    fn take(&self, offset: u64) -> ReadGuard<'_> {
         let mut reading = lock(&self.being_read);
         while reading.contains(&offset) {
             reading = wait(&self.was_read, reading);
         }
         reading.push(offset);
-        Turn { turns: self, offset }
+        ReadGuard { read_locks: self, offset }
     }
 }
 
 /// The exclusive right to read one block.
-pub(super) struct Turn<'a> {
-    turns: &'a Turns,
+pub(super) struct ReadGuard<'a> {
+    read_locks: &'a ReadLocks,
     offset: u64,
 }
 
-impl Drop for Turn<'_> {
+impl Drop for ReadGuard<'_> {
     fn drop(&mut self) {
-        lock(&self.turns.being_read).retain(|offset| *offset != self.offset);
-        self.turns.was_read.notify_all();
+        lock(&self.read_locks.being_read).retain(|offset| *offset != self.offset);
+        self.read_locks.was_read.notify_all();
     }
 }
 
@@ -232,14 +233,14 @@ mod models {
     #[test]
     fn a_filter_block_is_read_by_one_thread_at_a_time() {
         check("a_filter_block_is_read_by_one_thread_at_a_time", || {
-            let turns = Arc::new(Turns::default());
+            let read_locks = Arc::new(ReadLocks::default());
             let (reading, reads) = (Arc::new(AtomicUsize::new(0)), Arc::new(AtomicUsize::new(0)));
             let pinned = Arc::new(OnceLock::new());
             let want = {
-                let (turns, reads) = (Arc::clone(&turns), Arc::clone(&reads));
+                let (read_locks, reads) = (Arc::clone(&read_locks), Arc::clone(&reads));
                 let (reading, pinned) = (Arc::clone(&reading), Arc::clone(&pinned));
                 move |offset: u64| {
-                    let _turn = turns.take(offset);
+                    let _guard = read_locks.take(offset);
                     if offset == 1 && pinned.get().is_none() {
                         assert_eq!(reading.fetch_add(1, Relaxed), 0, "two read one block");
                         reads.fetch_add(1, Relaxed);
@@ -256,7 +257,7 @@ mod models {
                 thread.join().unwrap();
             }
             assert_eq!(reads.load(Relaxed), 1);
-            assert!(lock(&turns.being_read).is_empty());
+            assert!(lock(&read_locks.being_read).is_empty());
         });
     }
 }

@@ -19,7 +19,7 @@ mod directory;
 mod facts;
 mod loader;
 mod part;
-mod pieces;
+mod part_builder;
 mod prefix;
 mod resident;
 mod user_build;
@@ -38,7 +38,7 @@ pub(crate) use directory::{
 pub use facts::FilterFacts;
 use loader::BlockLoader;
 use part::Part;
-pub(crate) use pieces::BuiltPart;
+pub(crate) use part_builder::BuiltPart;
 pub(crate) use prefix::Watch;
 pub use prefix::{PrefixExtractor, prefix_of};
 pub(crate) use user_build::UserBuild;
@@ -99,7 +99,7 @@ impl Filters {
 
     /// Replaces these filters by those of a sidecar, adjacent from `offset` of `source`, and
     /// becomes their fallback.
-    pub(crate) fn stand_behind(&mut self, source: Arc<Source>, parts: Vec<Listed>, offset: u64) {
+    pub(crate) fn use_sidecar(&mut self, source: Arc<Source>, parts: Vec<Listed>, offset: u64) {
         let BlockLoader { table, index, host, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
         let loader = BlockLoader::new(source, table, index, host.clone(), reader.clone());
@@ -108,7 +108,7 @@ impl Filters {
     }
 
     /// No filters, with the same reader of a user-defined policy.
-    pub(crate) fn left_out(&self) -> Self {
+    pub(crate) fn without_filters(&self) -> Self {
         let BlockLoader { table, index, reader, .. } = &self.loader;
         let (table, index) = (Arc::clone(table), Arc::clone(index));
         let loader = BlockLoader::new(Arc::clone(&table), table, index, None, reader.clone());
@@ -121,7 +121,7 @@ impl Filters {
         for listed in parts {
             let bytes = listed.bytes();
             match listed {
-                Listed::Part(said) => filters.add(said, offset),
+                Listed::Part(entry) => filters.add(entry, offset),
                 Listed::Later { .. } => {
                     let why = "one is of a role or a shape that this version does not know";
                     filters.loader.note(FilterState::Unknown(why.into()));
@@ -164,11 +164,11 @@ impl Filters {
         matches!(self.state(), FilterState::Foreign(_) | FilterState::Unknown(_))
     }
 
-    /// Adds the part described by `said`, which starts at `offset`.
-    fn add(&mut self, said: FilterPart, offset: u64) {
-        let role = said.role;
-        let why_foreign = Part::why_foreign(&said, &self.loader);
-        let part = Part::new(said, offset, why_foreign.is_some());
+    /// Adds the part described by `entry`, which starts at `offset`.
+    fn add(&mut self, entry: FilterPart, offset: u64) {
+        let role = entry.role;
+        let why_foreign = Part::why_foreign(&entry, &self.loader);
+        let part = Part::new(entry, offset, why_foreign.is_some());
         match (why_foreign, role) {
             (Some(state), _) => {
                 self.loader.note(state);
@@ -259,7 +259,7 @@ impl Filters {
     /// Whether the table may hold a key with this prefix, made by the extractor of this name.
     pub fn ask_prefix(&self, prefix: &[u8], hash: u64, extractor: &str) -> Verdict {
         let verdict = match &self.prefixes {
-            Some(part) if part.said.extractor == extractor => {
+            Some(part) if part.entry.extractor == extractor => {
                 part.ask_prefix(prefix, hash, &self.loader)
             }
             _ => Verdict::UNFILTERED,
@@ -278,18 +278,18 @@ impl Filters {
     /// The directory's entry for the filter of whole keys.
     pub fn keys_part(&self) -> Option<&FilterPart> {
         let own = || self.stand_in()?.keys_part();
-        self.keys.as_ref().map(|part| &part.said).or_else(own)
+        self.keys.as_ref().map(|part| &part.entry).or_else(own)
     }
 
     /// The directory's entry for the filter of prefixes.
     pub fn prefixes_part(&self) -> Option<&FilterPart> {
         let own = || self.stand_in()?.prefixes_part();
-        self.prefixes.as_ref().map(|part| &part.said).or_else(own)
+        self.prefixes.as_ref().map(|part| &part.entry).or_else(own)
     }
 
     /// The stored parts, in order, whether or not they can be queried.
     pub fn stored_parts(&self) -> impl Iterator<Item = &FilterPart> {
-        self.parts().chain(&self.foreign).map(|part| &part.said)
+        self.parts().chain(&self.foreign).map(|part| &part.entry)
     }
 
     /// The facts of the filter that point lookups query. Reads it if the directory lacks them.

@@ -32,7 +32,7 @@ const MOST_PARTITIONS: usize = 4;
 
 #[derive(Debug)]
 pub(super) struct Part {
-    pub(super) said: FilterPart,
+    pub(super) entry: FilterPart,
     /// Kind of its filters.
     kind: FilterLabel,
     /// How its blocks are decoded.
@@ -50,10 +50,10 @@ enum PartBlocks {
 }
 
 impl Part {
-    /// The part described by `said`, which starts at `offset`. A foreign part cannot be queried
+    /// The part described by `entry`, which starts at `offset`. A foreign part cannot be queried
     /// here and can only be checked.
-    pub(super) fn new(said: FilterPart, offset: u64, is_foreign: bool) -> Self {
-        let blocks = match said.shape {
+    pub(super) fn new(entry: FilterPart, offset: u64, is_foreign: bool) -> Self {
+        let blocks = match entry.shape {
             FilterShape::Whole => PartBlocks::Whole(FilterCell::default()),
             FilterShape::Partitioned | FilterShape::PerBlock => {
                 PartBlocks::Partitioned { top: FilterCell::default() }
@@ -61,26 +61,26 @@ impl Part {
         };
         let (kind, form) = if is_foreign {
             (FilterKind::None.into(), BlockForm::Foreign)
-        } else if !said.policy.is_empty() {
+        } else if !entry.policy.is_empty() {
             (FilterLabel::User, BlockForm::User)
         } else {
-            let kind = said.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
-            let is_small = said.shape == FilterShape::PerBlock;
+            let kind = entry.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
+            let is_small = entry.shape == FilterShape::PerBlock;
             (kind.into(), if is_small { BlockForm::Small } else { BlockForm::Filter })
         };
-        Self { said, kind, form, offset, blocks }
+        Self { entry, kind, form, offset, blocks }
     }
 
-    /// Why the part described by `said` cannot be queried, if so.
-    pub(super) fn why_foreign(said: &FilterPart, loader: &BlockLoader) -> Option<FilterState> {
-        if said.policy.is_empty() {
+    /// Why the part described by `entry` cannot be queried, if so.
+    pub(super) fn why_foreign(entry: &FilterPart, loader: &BlockLoader) -> Option<FilterState> {
+        if entry.policy.is_empty() {
             return None;
         }
-        if loader.reader.as_ref().is_none_or(|reader| reader.name() != said.policy) {
-            let why = format!("it was made by the policy {:?}, which is not here", said.policy);
+        if loader.reader.as_ref().is_none_or(|reader| reader.name() != entry.policy) {
+            let why = format!("it was made by the policy {:?}, which is not here", entry.policy);
             return Some(FilterState::Foreign(why));
         }
-        let is_known = (said.shape, said.role) == (FilterShape::Whole, FilterRole::Keys);
+        let is_known = (entry.shape, entry.role) == (FilterShape::Whole, FilterRole::Keys);
         let why = "a user's filter is cut in a way this version cannot read";
         (!is_known).then(|| FilterState::Unknown(why.into()))
     }
@@ -110,7 +110,7 @@ impl Part {
                 let block = loader.get(cell, self.form, || self.whole());
                 block.map(|block| block.verdict(key, hash))
             }
-            PartBlocks::Partitioned { top } if self.said.shape == FilterShape::PerBlock => {
+            PartBlocks::Partitioned { top } if self.entry.shape == FilterShape::PerBlock => {
                 self.ask_block(top, key, hash, loader)
             }
             PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
@@ -141,7 +141,7 @@ impl Part {
     pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         let asked = match &self.blocks {
             PartBlocks::Whole(_) => return self.ask(prefix, hash, loader),
-            PartBlocks::Partitioned { top } if self.said.shape == FilterShape::PerBlock => self
+            PartBlocks::Partitioned { top } if self.entry.shape == FilterShape::PerBlock => self
                 .with_partitions(top, loader, |partitions| {
                     self.ask_prefix_of_blocks(partitions, prefix, hash, loader)
                 }),
@@ -232,7 +232,7 @@ impl Part {
                 let block = loader.get(cell, self.form, || self.whole());
                 block.map(|block| block.answer(keys, hashes, answers))
             }
-            PartBlocks::Partitioned { .. } if self.said.shape == FilterShape::PerBlock => {
+            PartBlocks::Partitioned { .. } if self.entry.shape == FilterShape::PerBlock => {
                 for (key, hash) in keys.iter().zip(hashes) {
                     answers.add_one(self.ask(key, *hash, loader));
                 }
@@ -297,7 +297,7 @@ impl Part {
                     bits_asked: filter.requested_bits_per_key(),
                     bits_stored: filter.bits_per_key(),
                     keys: filter.keys(),
-                    is_of_prefixes: self.said.role == FilterRole::Prefixes,
+                    is_of_prefixes: self.entry.role == FilterRole::Prefixes,
                     is_fallback: self.kind != filter.kind(),
                     probes: filter.probes(),
                     expected: filter.expected_fpr(),
@@ -307,9 +307,9 @@ impl Part {
             }
             PartBlocks::Partitioned { .. } => {
                 loader.read(self.top_place(), self.top_form()).ok()?;
-                let bits_asked = self.said.spec.parse::<FilterSpec>().ok()?.bits_per_key();
-                let bytes = self.said.bytes - self.said.top_bytes;
-                let keys = self.said.keys;
+                let bits_asked = self.entry.spec.parse::<FilterSpec>().ok()?.bits_per_key();
+                let bytes = self.entry.bytes - self.entry.top_bytes;
+                let keys = self.entry.keys;
                 let bits_stored = if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 };
                 let probes = match self.kind {
                     FilterLabel::Own(FilterKind::Standard) => {
@@ -326,10 +326,10 @@ impl Part {
                     bits_asked,
                     bits_stored,
                     keys,
-                    is_of_prefixes: self.said.role == FilterRole::Prefixes,
+                    is_of_prefixes: self.entry.role == FilterRole::Prefixes,
                     is_fallback: false,
                     probes,
-                    expected: self.said.expected_fpr,
+                    expected: self.entry.expected_fpr,
                     bytes,
                     is_held: true,
                 })
@@ -339,7 +339,7 @@ impl Part {
 
     /// The facts of a user-defined filter, as reported by itself and by the directory.
     fn user_facts(&self, filter: &OpenUserFilter) -> FilterFacts {
-        let FilterPart { keys, bytes, .. } = self.said;
+        let FilterPart { keys, bytes, .. } = self.entry;
         FilterFacts {
             kind: FilterLabel::User,
             bits_stored: if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 },
@@ -409,12 +409,12 @@ impl Part {
     }
 
     fn whole(&self) -> Handle {
-        Handle { offset: self.offset, bytes: self.said.bytes as usize }
+        Handle { offset: self.offset, bytes: self.entry.bytes as usize }
     }
 
     fn top_place(&self) -> Handle {
-        let before = self.said.bytes - self.said.top_bytes;
-        Handle { offset: self.offset + before, bytes: self.said.top_bytes as usize }
+        let before = self.entry.bytes - self.entry.top_bytes;
+        Handle { offset: self.offset + before, bytes: self.entry.top_bytes as usize }
     }
 
     fn top_form(&self) -> BlockForm {

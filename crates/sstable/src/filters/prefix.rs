@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn who_keeps_the_contract_is_trusted() {
+    fn a_kept_contract_is_accepted() {
         let keys: [&[u8]; 7] = [b"", b"a", b"a/", b"a/b", b"ab", b"b/", b"b/\xff"];
         assert_eq!(breach(|key| (key.len() >= 2).then_some(2), &keys), None);
         assert_eq!(breach(|key| Some(key.iter().position(|b| *b == b'/')? + 1), &keys), None);
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn who_breaks_it_is_found_out() {
+    fn a_breach_is_detected() {
         let longer = breach(|key| Some(key.len() + 1), &[b"a"]);
         assert_eq!(longer, Some("a prefix is longer than its key"));
         // The extractor excludes the delimiter: "a" alone has no prefix, though "a/b" has the

@@ -119,7 +119,7 @@ impl BlockLoader {
             return None;
         }
         let bytes = most_memory(handle, form);
-        // A granted charge is released at once: the thread whose turn it is takes it again.
+        // A granted charge is released at once: the thread that gets the lock takes it again.
         if !may_pin || self.charge(bytes).is_none() {
             let Source { cache, number, .. } = &*self.source;
             if let Some(cached) = cache.filter(*number, handle.offset) {
@@ -132,7 +132,7 @@ impl BlockLoader {
                 return None;
             }
         }
-        let _turn = (!matches!(form, BlockForm::User)).then(|| self.turn(handle.offset));
+        let _guard = (!matches!(form, BlockForm::User)).then(|| self.lock_block(handle.offset));
         self.load(cell, form, handle, may_pin)
     }
 

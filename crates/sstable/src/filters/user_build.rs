@@ -6,7 +6,7 @@
 use std::sync::Arc;
 
 use super::directory::{FilterPart, FilterRole, FilterShape};
-use super::pieces::BuiltPart;
+use super::part_builder::BuiltPart;
 use crate::user_filter::{
     Contained, MOST_MEMORY_BYTES, OpenUserFilter, UserFilterBuilder, UserFilterReader,
 };
@@ -76,7 +76,7 @@ impl UserBuild {
             policy: reader.name().to_owned(),
             extractor: String::new(),
         };
-        Ok(BuiltPart { part, pieces: vec![payload], top: None, fallbacks: 0 })
+        Ok(BuiltPart { part, partitions: vec![payload], top: None, fallbacks: 0 })
     }
 }
 

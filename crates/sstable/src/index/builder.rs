@@ -204,7 +204,7 @@ mod tests {
     }
 
     #[test]
-    fn a_separator_parts_two_keys_and_is_no_longer_than_the_first() {
+    fn a_separator_separates_two_keys_and_is_no_longer_than_the_first() {
         let keys = keys();
         let mut separator_bytes = Vec::new();
         for (i, last) in keys.iter().enumerate() {

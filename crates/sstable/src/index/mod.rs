@@ -33,7 +33,7 @@ use std::hint::select_unpredictable;
 
 use trommel_base::{Decoder, MAX_KEY_BYTES, first_word, key_behind};
 
-use crate::block::ask_for_lines;
+use crate::block::prefetch_lines;
 use crate::format::{FRAME_BYTES, Fault, Handle, INDEX_HEADER_BYTES, INDEX_SLOT_BYTES};
 
 /// Position of a data block: the leaf, and the block's number within it.
@@ -171,8 +171,8 @@ impl Index {
         let near = match words.first_chunk::<STRIDE>().zip(ends.first_chunk::<STRIDE>()) {
             // Nearly always; the search is unrolled, as the number of words is known.
             Some((words, ends)) => {
-                ask_for_lines(words);
-                ask_for_lines(ends);
+                prefetch_lines(words);
+                prefetch_lines(ends);
                 lower_bound(words, word)
             }
             None => lower_bound(words, word),
@@ -412,7 +412,7 @@ mod tests {
     /// Offsets above 4 GiB that were truncated to 32 bits made a database unreadable (redb PR 516).
     /// This test writes only the index of such a table.
     #[test]
-    fn blocks_behind_4_gib_are_found() {
+    fn blocks_after_4_gib_are_found() {
         let (blocks, length) = (40_u64, u32::MAX);
         let mut builder = IndexBuilder::default();
         for block in 0..blocks {
@@ -441,7 +441,7 @@ mod tests {
     }
 
     #[test]
-    fn separators_out_of_order_are_refused() {
+    fn separators_out_of_order_are_rejected() {
         let mut builder = IndexBuilder::default();
         for separator in [&b"abcdefghij"[..], b"abcdefghii"] {
             builder.push(separator, 10);

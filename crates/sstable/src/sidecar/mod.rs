@@ -113,7 +113,7 @@ impl Sidecar {
     /// Every block in file order, with its content or the reason why it cannot be used.
     pub fn layout(&self) -> Vec<BlockInfo> {
         let mut blocks = Vec::new();
-        let _ = self.walk(&mut |handle, kind, content| {
+        let _ = self.each_block(&mut |handle, kind, content| {
             let (offset, bytes) = (handle.offset, handle.bytes as u64);
             blocks.push(BlockInfo { offset, bytes, kind, content: in_words(content) });
             Ok(())
@@ -126,11 +126,11 @@ impl Sidecar {
     /// # Errors
     /// The first corruption found.
     pub fn check(&self) -> Result<(), Error> {
-        self.walk(&mut |_, _, content| content.map(drop))
+        self.each_block(&mut |_, _, content| content.map(drop))
     }
 
     /// Passes every block to `take`.
-    fn walk(&self, take: &mut TakeBlock<'_>) -> Result<(), Error> {
+    fn each_block(&self, take: &mut TakeBlock<'_>) -> Result<(), Error> {
         let at = |offset, bytes| Handle { offset, bytes };
         take(at(0, HEAD_BYTES), BlockKind::Sidecar, self.read_head())?;
         let mut offset = self.footer.region_offset();
@@ -187,7 +187,7 @@ impl Table {
         let cache = Arc::clone(&self.source.cache);
         let source = Source { number: cache.number_table(), cache, ..sidecar.source };
         let offset = sidecar.footer.region_offset();
-        self.filters.stand_behind(Arc::new(source), sidecar.parts, offset);
+        self.filters.use_sidecar(Arc::new(source), sidecar.parts, offset);
         Ok(())
     }
 

@@ -1,4 +1,4 @@
-//! Blocks that are padded to the end of a page.
+//! Data blocks padded to page boundaries.
 
 use trommel_base::Cursor;
 use trommel_sstable::format::BlockKind;
@@ -9,7 +9,7 @@ use crate::common::*;
 
 const PAGE: u64 = 4096;
 
-/// The data blocks of a table of these values, which are read back.
+/// The data blocks of a table with these values, after reading it back.
 fn built(options: TableOptions, values: &[Vec<u8>]) -> Vec<BlockInfo> {
     let entries: Vec<Entry> =
         (0..).zip(values).map(|(i, v)| put(format!("{i:016}"), i, v)).collect();
@@ -36,7 +36,7 @@ fn data_bytes(blocks: &[BlockInfo]) -> u64 {
     blocks.iter().map(|block| block.bytes).sum()
 }
 
-/// In how many pages it lies.
+/// The number of pages that a block spans.
 fn pages(block: &BlockInfo) -> u64 {
     (block.offset + block.bytes).div_ceil(PAGE) - block.offset / PAGE
 }
@@ -58,7 +58,7 @@ fn blocks_lie_in_as_few_pages_as_they_fill() {
     }
 }
 
-/// Of a block of one value and one key, behind a large one that ends where a page does.
+/// For a block of one value and one key, after a large block that ends at a page boundary.
 #[test]
 fn padding_may_have_any_length_below_half_a_page() {
     let plain = options(4096, Compression::None, "none");
@@ -69,14 +69,14 @@ fn padding_may_have_any_length_below_half_a_page() {
         let values = [before.clone(), value, vec![b'v'; 5000]];
         let blocks = built(aligned(4096, Compression::None), &values);
         assert_eq!(blocks[1].offset, 10 * PAGE);
-        // One byte is no room for an offset.
+        // One byte has no room for an offset.
         let is_padded = left != 1 && left < PAGE / 2;
         let bytes = if is_padded { PAGE } else { PAGE - left };
         assert_eq!(blocks[1].bytes, bytes, "{left} bytes left");
     }
 }
 
-/// Of several blocks to a page only the last one is padded.
+/// Of several blocks in a page, only the last one is padded.
 #[test]
 fn small_blocks_are_padded_where_no_other_fits() {
     let mut random = Random(8);
@@ -90,15 +90,15 @@ fn small_blocks_are_padded_where_no_other_fits() {
     }
 }
 
-/// Where padding would make an offset a wide one, the block would become longer once more.
+/// If padding made offsets wide, the block would grow even more.
 #[test]
-fn no_offset_becomes_a_wide_one_by_padding() {
+fn padding_makes_no_offset_wide() {
     let alone = |bytes| {
         let plain = options(4096, Compression::None, "none");
         built(plain, &[vec![b'v'; bytes as usize]])[0].bytes
     };
     let overhead = alone(0);
-    // Narrow and padded, narrow and not, wide and padded.
+    // Narrow and padded, narrow and not padded, wide and padded.
     let mut seen = [0; 3];
     for start in [200, 3000] {
         for value in (65_000..65_700).step_by(7) {
@@ -145,9 +145,9 @@ fn padding_takes_an_eighth_at_most() {
     }
 }
 
-/// A block that is packed ends where it ends; one that is not, since that saves nothing, is padded.
+/// A compressed block is never padded; a block stored raw because compression saves nothing is.
 #[test]
-fn only_blocks_that_are_stored_as_they_are_are_padded() {
+fn only_uncompressed_blocks_are_padded() {
     let mut random = Random(7);
     let values: Vec<_> = (0..400).map(|_| random.bytes(256)).collect();
     let blocks = built(aligned(4096, Compression::Lz4), &values);
@@ -160,7 +160,7 @@ fn only_blocks_that_are_stored_as_they_are_are_padded() {
 }
 
 #[test]
-fn damage_of_padding_is_found() {
+fn corrupt_padding_is_detected() {
     let entries: Vec<Entry> = (0..40).map(|i| put(format!("key{i:02}"), 1, [b'x'; 256])).collect();
     let bytes = InMemory::new(aligned(4096, Compression::None), &entries).bytes();
     let is_padding = |bytes: &[u8]| bytes.iter().all(|byte| *byte == 0);

@@ -1,4 +1,4 @@
-//! Blocks in their slots: found there, removed with the cache's entry, and counted.
+//! Block slots: found, emptied with the cache's entry, and counted.
 
 use std::sync::Arc;
 use std::thread;
@@ -51,7 +51,7 @@ fn an_evicted_block_leaves_its_slot() {
     let used = cache.stats().used_bytes;
     let held = (held() - before) as u64;
     assert!(used > capacity / 2, "{:?}", cache.stats());
-    // The cache's own tables, of what it no longer holds as well.
+    // Includes the cache's own tables, which also list ghost entries.
     assert!(held <= capacity + capacity / 10, "{held} held, {used} counted");
     opened.evict();
     assert_eq!(cache.stats().blocks, 0);
@@ -60,7 +60,7 @@ fn an_evicted_block_leaves_its_slot() {
 }
 
 #[test]
-fn what_is_counted_of_blocks_is_what_they_hold() {
+fn counted_memory_of_blocks_is_allocated_memory() {
     let (table, entries) = table(KEYS);
     let cache = BlockCache::new(256 << 20);
     let opened = open_with(&table, &cache);
@@ -72,7 +72,7 @@ fn what_is_counted_of_blocks_is_what_they_hold() {
     assert!(used.abs_diff(held) <= held / 100, "{held} held, {used} counted");
 }
 
-/// Slots are charged to the cache: where it has little memory, blocks are found all the same.
+/// Slots are charged to the cache. With a small cache, blocks are found without them.
 #[test]
 fn slots_take_a_small_part_of_the_cache() {
     let (table, entries) = table(KEYS);
@@ -100,8 +100,8 @@ fn slots_take_a_small_part_of_the_cache() {
     }
 }
 
-/// What is read of the first `often` entries, which are all read at first, and of the others, where
-/// of each kind so many are drawn in each of `rounds`.
+/// Read statistics of the first `often` entries, which are all read up front, and of the other
+/// entries. Each of `rounds` draws `draws` entries of both kinds.
 fn read_often(
     capacity: u64,
     often: usize,
@@ -125,8 +125,8 @@ fn read_often(
     (of_often, of_seldom)
 }
 
-/// Hits in slots are reported to the cache often enough: a block that is used all the time stays,
-/// whatever else is read once.
+/// Hits in slots are reported to the cache often enough: a block in constant use stays, however
+/// many other blocks are read once.
 #[test]
 fn a_block_that_is_used_in_its_slot_is_not_evicted() {
     let (of_often, of_seldom) = read_often(4 << 20, 600, 10_000, (1, 1));
@@ -134,12 +134,13 @@ fn a_block_that_is_used_in_its_slot_is_not_evicted() {
     assert!(of_often.block_reads < 200, "{of_often:?}");
 }
 
-/// Where nearly all of the cache is used all the time, that stays nearly all the same.
+/// If nearly all of the cache is in constant use, nearly all of it stays.
 #[test]
-fn what_nearly_fills_the_cache_stays_if_it_is_used() {
+fn a_working_set_that_nearly_fills_the_cache_stays() {
     let (of_often, _) = read_often(8 << 20, 11_400, 20_000, (10, 1));
     let missed = of_often.block_reads as f64 / 200_000.0;
-    // As many as when the cache sees each use; with a fourth of the turns a fifth more.
+    // The same rate as if the cache saw every use; with a quarter of the turns, it is a fifth
+    // higher.
     assert!(missed < 0.027, "{of_often:?}");
 }
 
@@ -153,7 +154,7 @@ fn lookups_of_many_keys_find_blocks_in_their_slots() {
         Request { table: 0, key, hash: trommel_filter::hash(key), seqno: MAX_SEQNO }
     };
     let requests: Vec<_> = entries.iter().map(request).collect();
-    // Half of the blocks are there at first, then all.
+    // First half of the blocks are cached, then all.
     let mut stats = ReadStats::default();
     for entry in &entries[..1000] {
         check(&opened, entry, &mut stats);
@@ -169,7 +170,7 @@ fn lookups_of_many_keys_find_blocks_in_their_slots() {
 }
 
 #[test]
-fn threads_that_read_and_evict_leave_nothing_behind() {
+fn concurrent_reads_and_evictions_leak_nothing() {
     let (table, entries) = table(3000);
     let cache = BlockCache::new(1 << 20);
     let opened = open_with(&table, &cache);

@@ -1,4 +1,4 @@
-//! What a table's filters take while they are built and written is what is said of it beforehand.
+//! The reported memory of filters under construction is an upper bound.
 
 use std::io;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::allocator::most_held;
 use crate::common::options;
 use crate::filter_shapes::SHAPES;
 
-/// A file that keeps nothing.
+/// A file that discards its bytes.
 #[derive(Debug)]
 struct Nowhere(u64);
 
@@ -31,10 +31,10 @@ impl WriteFile for Nowhere {
     }
 }
 
-/// The most that is said of the filters' memory by the way, and that the whole builder takes.
+/// The highest memory that the builder reports for its filters, and the peak memory of the builder.
 fn built(keys: &str, shape: FilterShape, piece_bytes: usize, count: u64) -> (u64, u64) {
     let keys: FilterSpec = keys.parse().unwrap();
-    // The tables of the theory last as long as the process, and belong to no filter.
+    // The tables of the rate theory live as long as the process and belong to no filter.
     keys.expected_fpr(count);
     most_held(|| {
         let filters = FilterPlan { keys, shape, piece_bytes, ..FilterPlan::default() };
@@ -53,9 +53,9 @@ fn built(keys: &str, shape: FilterShape, piece_bytes: usize, count: u64) -> (u64
     })
 }
 
-/// A block that was sealed in the vector that its filter came in had it grow to twice its size.
+/// Sealing a block in the vector that its filter came in made the vector double in size.
 #[test]
-fn filters_take_no_more_than_is_said_until_they_are_written() {
+fn filters_under_construction_stay_within_reported_memory() {
     for shape in SHAPES {
         for count in [30_000, 200_000] {
             let (_, without) = built("none", shape, 0, count);
@@ -65,7 +65,7 @@ fn filters_take_no_more_than_is_said_until_they_are_written() {
                     let taken = most.saturating_sub(without);
                     let context = format!("{spec}, {shape:?} of {piece_bytes}, {count} keys");
                     println!("{context}: said {said}, took {taken}");
-                    // Where each piece ends, and its place, are not counted.
+                    // The partition index is not counted.
                     let pieces = if shape == FilterShape::Whole { 0 } else { 32 << 10 };
                     let room = said + pieces;
                     assert!(taken <= room, "{context}: said {said}, took {taken}");

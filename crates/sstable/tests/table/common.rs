@@ -1,4 +1,4 @@
-//! Entries, tables and a generator of random numbers that all tests share.
+//! Entries, tables and random numbers for all tests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -48,7 +48,7 @@ pub(crate) fn put(key: impl AsRef<[u8]>, seqno: SeqNo, value: impl AsRef<[u8]>) 
     Entry { key, seqno, kind: EntryKind::Put, value }
 }
 
-/// In internal order, no entry twice.
+/// In internal order, without duplicates.
 pub(crate) fn sorted(mut entries: Vec<Entry>) -> Vec<Entry> {
     entries.sort_by(|a, b| a.key.cmp(&b.key).then(b.seqno.cmp(&a.seqno)));
     entries.dedup_by(|a, b| (&a.key, a.seqno) == (&b.key, b.seqno));
@@ -116,7 +116,7 @@ pub(crate) fn open(
     open_file(vfs.open(path, access).unwrap(), path, access, cache)
 }
 
-/// As `open`, of a file that is there.
+/// Like `open`, for a file that is open already.
 pub(crate) fn open_file(
     file: Arc<dyn ReadFile>,
     path: &Path,
@@ -158,7 +158,7 @@ impl InMemory {
     }
 }
 
-/// The newest version of each key at `seqno`, by the plainest means.
+/// The newest version of each key at `seqno`, computed naively.
 pub(crate) fn model_at(entries: &[Entry], seqno: SeqNo) -> BTreeMap<&[u8], &Entry> {
     let mut model = BTreeMap::new();
     for entry in entries.iter().filter(|entry| entry.seqno <= seqno) {
@@ -167,7 +167,7 @@ pub(crate) fn model_at(entries: &[Entry], seqno: SeqNo) -> BTreeMap<&[u8], &Entr
     model
 }
 
-/// Where the cursor stands, as an owned entry.
+/// The cursor's current entry, owned.
 pub(crate) fn standing<C: CursorHints>(cursor: &C) -> Option<Entry> {
     let entry = cursor.entry()?;
     assert_eq!(cursor.value(), entry.value);

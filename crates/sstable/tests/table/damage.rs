@@ -1,4 +1,4 @@
-//! Damage, by accident and by intent, ends in right answers or a typed error; never in a wrong
+//! Corruption, accidental or malicious, leads to right answers or a typed error; never to a wrong
 //! answer, a panic, a hang or a huge allocation.
 
 use std::sync::Arc;
@@ -16,7 +16,7 @@ use trommel_vfs::{Access, Vfs};
 
 use crate::common::*;
 
-/// Where each block of a sound table lies: read from its bytes by the format page alone.
+/// The blocks of an intact table, located in its bytes as the format page says.
 pub(crate) fn blocks_of(bytes: &[u8]) -> Vec<(usize, usize, BlockKind)> {
     let word = |at: usize| u64::from_le_bytes(bytes[at..at + 8].try_into().unwrap()) as usize;
     let footer = bytes.len() - FOOTER_BYTES;
@@ -54,7 +54,7 @@ pub(crate) fn blocks_of(bytes: &[u8]) -> Vec<(usize, usize, BlockKind)> {
     blocks
 }
 
-/// Makes all checksums right again.
+/// Recomputes all checksums.
 pub(crate) fn reseal(bytes: &mut [u8], blocks: &[(usize, usize, BlockKind)]) {
     for (start, length, kind) in blocks {
         let content = &bytes[*start..start + length - 4];
@@ -82,8 +82,8 @@ pub(crate) fn small_tables(filter: &str) -> Vec<(Vec<Entry>, InMemory)> {
     tables
 }
 
-/// Everything the table says is an error or true; whether all was true.
-fn check_honest(table: &Arc<Table>, entries: &[Entry], context: &str) -> bool {
+/// Every answer of the table must be right or an error. Returns whether all were right.
+fn check_right_or_error(table: &Arc<Table>, entries: &[Entry], context: &str) -> bool {
     let mut sound = true;
     let mut stats = ReadStats::default();
     for (key, want) in model_at(entries, MAX_SEQNO) {
@@ -111,7 +111,7 @@ fn check_honest(table: &Arc<Table>, entries: &[Entry], context: &str) -> bool {
     sound
 }
 
-/// Always false: for counting. Asserts that the error says which file it means.
+/// Asserts that the error names its file. Returns false, for the caller's conjunction.
 fn names_file(error: &Error) -> bool {
     assert!(error.to_string().contains("1.sst"), "{error}");
     false
@@ -133,7 +133,7 @@ fn every_flipped_bit_gives_right_answers_or_an_error_and_verify_finds_it() {
                     assert!(!names_file(&error) && !in_filter, "{context}: {error}");
                 }
                 Ok(table) => {
-                    let sound = check_honest(&table, &entries, &context);
+                    let sound = check_right_or_error(&table, &entries, &context);
                     if in_filter {
                         assert!(sound, "{context}: a damaged filter damages nothing else");
                     }
@@ -201,7 +201,7 @@ fn blocks_that_were_swapped_or_come_from_another_table_are_found() {
     stale[a..a + length].copy_from_slice(&other[a..a + length]);
     for damaged in [swapped, stale] {
         let table = InMemory::of_bytes(&damaged).open().unwrap();
-        assert!(!check_honest(&table, &entries, "moved blocks"));
+        assert!(!check_right_or_error(&table, &entries, "moved blocks"));
         let Error::Corruption(corruption) = table.verify().unwrap_err() else { panic!() };
         assert_eq!(corruption.offset, a as u64);
     }
@@ -209,7 +209,7 @@ fn blocks_that_were_swapped_or_come_from_another_table_are_found() {
     assert!(error.to_string().contains("another table"), "{error}");
 }
 
-/// Reads everything in every way; answers may be anything but a panic or an endless walk.
+/// Reads everything in every way. Any result is acceptable except a panic or an endless loop.
 fn provoke(bytes: &[u8], random: &mut Random) -> bool {
     let Ok(table) = InMemory::of_bytes(bytes).open() else { return false };
     let mut stats = ReadStats::default();
@@ -259,7 +259,7 @@ fn hostile_bytes_with_right_checksums_are_survived() {
         for _ in 0..rounds {
             let mut hostile = bytes.clone();
             for _ in 0..1 + random.below(3) {
-                // Mostly where structure lies: the ends of blocks, and the whole of meta blocks.
+                // Mostly structural bytes: the ends of blocks, and all of the meta blocks.
                 let (start, length, kind) = blocks[random.below(blocks.len())];
                 let near_end = kind == BlockKind::Data && random.below(2) == 0;
                 let at = if near_end {
@@ -282,14 +282,14 @@ fn hostile_bytes_with_right_checksums_are_survived() {
             sound += usize::from(provoke(&hostile, &mut random));
         }
     }
-    // Changes in values pass, as they must; most others do not.
+    // Changed values must pass; most other changes must not.
     assert!(sound > 0 && sound < tables.len() * rounds * 3 / 4, "{sound}");
 }
 
-/// An entry that cannot be decoded, under right checksums: it is an error for whoever comes to it,
-/// and hides none of those that a walk comes to before.
+/// An entry that cannot be decoded, with valid checksums: an error when a scan reaches it. All
+/// entries before it are returned.
 #[test]
-fn a_walk_yields_every_entry_before_one_that_is_damaged() {
+fn a_scan_yields_every_entry_before_a_corrupt_one() {
     for keys in [10, 40] {
         let entries: Vec<_> = (0..keys).map(|n| put(format!("key{n:03}"), 1, "value")).collect();
         let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
@@ -303,7 +303,7 @@ fn a_walk_yields_every_entry_before_one_that_is_damaged() {
         for damaged in (0..keys).filter(|i| i % 16 != 0) {
             let mut hostile = bytes.clone();
             let offset = key_offsets + 2 * damaged;
-            // It shares more with its group's first key than that has.
+            // It shares more than its group's head has.
             hostile[start + byte(offset) + 256 * byte(offset + 1)] = 0x7f;
             reseal(&mut hostile, &blocks);
             let table = InMemory::of_bytes(&hostile).open().unwrap();
@@ -326,8 +326,8 @@ fn a_walk_yields_every_entry_before_one_that_is_damaged() {
     }
 }
 
-/// Entries out of order under right checksums: point reads may be wrong, but what copies entries
-/// into another table must notice.
+/// Entries out of order, with valid checksums: point reads may be wrong, but a scan that copies
+/// entries into another table must detect it.
 #[test]
 fn entries_out_of_order_are_found_by_verify_and_by_ordered_scans() {
     let entries: Vec<Entry> = (0..9).map(|i| put(format!("key{i}"), 1, b"value")).collect();
@@ -352,7 +352,7 @@ fn entries_out_of_order_are_found_by_verify_and_by_ordered_scans() {
 
 /// An index that sends a search to the wrong block would make a key vanish.
 #[test]
-fn verify_finds_separators_that_part_the_wrong_keys() {
+fn verify_finds_separators_between_the_wrong_keys() {
     let entries: Vec<Entry> =
         (0..200).map(|i| put(format!("key{:04}", i * 7), i, b"some value")).collect();
     let mut options = options(128, Compression::None, "none");
@@ -365,7 +365,7 @@ fn verify_finds_separators_that_part_the_wrong_keys() {
     let leaf = place(BlockKind::IndexLeaf).nth(1).unwrap();
     let leaf_count = usize::from(bytes[leaf]);
     let last_of_leaf = leaf + INDEX_HEADER_BYTES + 8 * (leaf_count - 1);
-    // Words hold their first byte last: the first that is not padding is the separator's last.
+    // Words are little-endian: the first byte that is not padding is the separator's last.
     let grow = |bytes: &mut Vec<u8>, word: usize| {
         let last = (word..word + 8).find(|at| bytes[*at] != 0).unwrap();
         bytes[last] += 1;
@@ -384,7 +384,7 @@ fn verify_finds_separators_that_part_the_wrong_keys() {
     }
 }
 
-/// Must be refused by the number alone, before memory is taken for it.
+/// Must be rejected by the number alone, before memory is allocated for it.
 #[test]
 fn a_compressed_block_that_declares_too_much_is_refused() {
     let entries: Vec<Entry> = (0..9).map(|i| put(format!("key{i}"), 1, [b'x'; 300])).collect();
@@ -407,7 +407,7 @@ fn a_compressed_block_that_declares_too_much_is_refused() {
     }
 }
 
-/// A build without zstd says so when the table is opened, not at some read later.
+/// A build without zstd rejects the table when it is opened, not at a later read.
 #[cfg(not(feature = "zstd"))]
 #[test]
 fn a_table_with_zstd_is_refused_by_a_build_without() {
@@ -421,7 +421,7 @@ fn a_table_with_zstd_is_refused_by_a_build_without() {
     assert!(error.to_string().contains("zstd"), "{error}");
 }
 
-/// Kinds, flags and features of later versions are refused by name, never guessed at.
+/// Kinds, flags and features of later versions are rejected by name, never guessed at.
 #[test]
 fn what_a_later_version_may_write_is_unsupported() {
     let entries = [put(b"a", 0, b"")];
@@ -454,16 +454,17 @@ fn what_a_later_version_may_write_is_unsupported() {
     }
 }
 
-/// Where the last value ends before padding is said by an offset, which must lie where values do.
+/// With padding, an offset marks the end of the last value. It must be within the values.
 #[test]
-fn an_end_of_values_that_lies_elsewhere_is_damage() {
+fn an_end_of_values_outside_the_values_is_corruption() {
     let entries: Vec<Entry> = (0..20).map(|i| put(format!("key{i:02}"), 1, [b'x'; 256])).collect();
     let mut options = options(4096, Compression::None, "none");
     options.block_align = true;
     let bytes = InMemory::new(options, &entries).bytes();
     let blocks = blocks_of(&bytes);
     assert_eq!(blocks[0].1, 4096);
-    // Before the offsets of the keys, the tags and the fixed part: all entries have one trailer.
+    // Before the key offsets, the tags and the fixed part; no trailer column, as all trailers are
+    // equal.
     let at = 4096 - 5 - 12 - 15 * 3 - 2;
     let read = |end: u16| {
         let mut changed = bytes.clone();
@@ -483,7 +484,7 @@ fn an_end_of_values_that_lies_elsewhere_is_damage() {
         let error = read(end).expect_err("no value ends there");
         names_file(&error);
     }
-    // Among the padding, which is told when all is read.
+    // An end within the padding is detected when everything is read.
     let (mut longer, end) = (bytes.clone(), 15_u16 * 256 + 1);
     longer[at..at + 2].copy_from_slice(&end.to_le_bytes());
     reseal(&mut longer, &blocks);
@@ -512,7 +513,7 @@ fn random_garbage_is_refused() {
     }
 }
 
-/// Changes a byte of the filter's header, and all checksums with it.
+/// Changes a byte of the filter's header and recomputes all checksums.
 fn with_header_byte(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {
     let blocks = blocks_of(bytes);
     let (start, length, _) =
@@ -527,7 +528,7 @@ fn with_header_byte(bytes: &[u8], at: usize, value: u8) -> Vec<u8> {
 }
 
 #[test]
-fn a_filter_of_a_later_family_is_no_damage() {
+fn a_filter_of_a_later_family_is_not_corruption() {
     for (_, table) in small_tables("paired:12") {
         let later = InMemory::of_bytes(&with_header_byte(&table.bytes(), 4, 200)).open().unwrap();
         let verified = later.verify().unwrap();
@@ -538,7 +539,7 @@ fn a_filter_of_a_later_family_is_no_damage() {
 }
 
 #[test]
-fn a_filter_of_another_number_of_keys_is_damage() {
+fn a_filter_of_another_number_of_keys_is_corruption() {
     for (_, table) in small_tables("paired:12") {
         // The low byte of its number of keys.
         let other = with_header_byte(&table.bytes(), 24, 255);

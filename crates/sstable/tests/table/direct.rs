@@ -1,6 +1,6 @@
-//! Lookups of many keys in files that are read past the system's memory, which fetches nothing
-//! ahead for them: reads overlap because the system is handed all of them, or several threads make
-//! them. One behind the other, 64 keys took as long as 64 lookups.
+//! Lookups of many keys in files opened for direct reads, for which the system reads nothing ahead:
+//! reads overlap because they are submitted to the system together, or several threads make them.
+//! Sequentially, 64 keys took as long as 64 lookups.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -13,10 +13,10 @@ use trommel_vfs::{Access, DiskVfs, ReadFile, Vfs};
 
 use crate::common::*;
 
-/// Reads that are to be under way at once.
+/// Reads expected to be in flight together.
 const AT_ONCE: usize = 8;
 
-/// A file each of whose reads, once it is gathering, waits for others to be under way with it.
+/// A file whose reads, once `gathers` is set, wait until others are in flight too.
 #[derive(Debug)]
 struct Gathering {
     file: Arc<dyn ReadFile>,
@@ -30,7 +30,7 @@ struct State {
     gathers: bool,
     under_way: usize,
     most: usize,
-    /// Reads that fail from here on.
+    /// Offset from which reads fail.
     damaged_from: u64,
 }
 
@@ -48,7 +48,7 @@ impl ReadFile for Gathering {
             let patience = Duration::from_secs(10);
             let alone = |state: &mut State| state.gathers && state.most < AT_ONCE;
             state = self.gathered.wait_timeout_while(state, patience, alone).unwrap().0;
-            // Who waited in vain waits once.
+            // A read that waited in vain ends the waiting.
             state.gathers = state.most < AT_ONCE && state.gathers && state.under_way > 1;
         }
         state.under_way -= 1;
@@ -81,7 +81,7 @@ fn opened(table: &InMemory, cache_bytes: u64) -> (Arc<Gathering>, Arc<Table>) {
     (file, opened.unwrap())
 }
 
-/// Looks up every thirtieth key, 67 in all, each in a block of its own.
+/// Looks up every thirtieth key, 67 in all, each in a different block.
 fn look_up(table: &Table, entries: &[Entry]) -> Result<ReadStats, Error> {
     let wanted: Vec<&Entry> = entries.iter().step_by(30).collect();
     let request = |e: &&Entry| trommel_filter::hash(&e.key);
@@ -99,7 +99,7 @@ fn look_up(table: &Table, entries: &[Entry]) -> Result<ReadStats, Error> {
 }
 
 #[test]
-fn blocks_past_the_systems_memory_are_read_at_once() {
+fn direct_reads_of_blocks_are_submitted_together() {
     let entries = entries();
     let table = InMemory::new(options(512, Compression::None, "none"), &entries);
     for cache_bytes in [1 << 20, 0] {
@@ -138,7 +138,7 @@ fn a_read_that_fails_among_others_fails_the_lookup() {
     look_up(&opened, &entries).unwrap();
 }
 
-/// A file on a disk that is read by several threads and never handed to the system as a whole.
+/// A file on a disk, read by several threads and never in one batch by the system.
 #[derive(Debug)]
 struct ByThreads(Arc<dyn ReadFile>);
 
@@ -156,10 +156,9 @@ impl ReadFile for ByThreads {
     }
 }
 
-/// What the system was handed and what threads read is answered, counted and refused in the same
-/// way.
+/// Batched reads of the system and reads by threads give the same answers, counts and errors.
 #[test]
-fn blocks_of_a_disk_are_read_at_once_as_by_threads() {
+fn batched_and_threaded_reads_agree() {
     let entries = entries();
     let dir = tempfile::tempdir().unwrap();
     for (name, compression) in [("1.sst", Compression::None), ("2.sst", Compression::Lz4)] {

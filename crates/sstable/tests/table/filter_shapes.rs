@@ -1,5 +1,5 @@
-//! Filters that are cut, by key range or by data block, deny no key and err as rarely as they say,
-//! wherever they are held, and damage in them costs reads and nothing else.
+//! Partitioned and per-block filters deny no key and have the false-positive rate that they state,
+//! wherever they are held. Corruption in them costs only extra reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,7 +18,7 @@ use crate::damage::reseal;
 pub(crate) const SHAPES: [FilterShape; 3] =
     [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
 
-/// The first bytes of a key, if it has so many.
+/// The first bytes of a key that is long enough.
 #[derive(Debug)]
 struct First(usize);
 
@@ -32,7 +32,7 @@ impl PrefixExtractor for First {
     }
 }
 
-/// Lets so many bytes be pinned, and remembers what it was told.
+/// Lets `limit` bytes be pinned, and records its notifications.
 #[derive(Debug)]
 pub(crate) struct Host {
     limit: u64,
@@ -106,7 +106,7 @@ fn open_with(
     Arc::new(Table::open(file, &table.path, expected, &config).unwrap())
 }
 
-/// Every key and prefix of the table is let pass, in every way of asking.
+/// Every key and prefix of the table gets a "maybe", from every kind of query.
 fn denies_nothing(table: &Table, entries: &[Entry], prefix: Option<usize>, context: &str) {
     let filters = table.filters();
     let mut stats = ReadStats::default();
@@ -127,7 +127,7 @@ fn denies_nothing(table: &Table, entries: &[Entry], prefix: Option<usize>, conte
     assert!(together.iter().all(|verdict| verdict.maybe), "{context}");
 }
 
-/// What the table's filter says of each key, asked for all of them at once.
+/// The verdicts of the table's filter on all keys, queried in one call.
 pub(crate) fn ask_many(table: &Table, keys: &[&[u8]], hashes: &[u64]) -> Vec<Verdict> {
     let mut answers = Answers::default();
     table.filters().ask_many(keys, hashes, &mut answers);
@@ -141,7 +141,8 @@ pub(crate) fn ask_many(table: &Table, keys: &[&[u8]], hashes: &[u64]) -> Vec<Ver
 fn no_key_and_no_prefix_is_denied_in_any_shape_and_place() {
     let mut random = Random(41);
     for round in 0..6 {
-        // Many versions of one key straddle blocks and pieces; "aaa..." is a prefix of many keys.
+        // Many versions of one key straddle blocks and partitions; "aaa..." is a prefix of many
+        // keys.
         let entries = random_entries(&mut random, 400, 60);
         for shape in SHAPES {
             let leaf_bytes = if round % 2 == 0 { 64 } else { 1 << 16 };
@@ -183,7 +184,7 @@ fn no_key_and_no_prefix_is_denied_in_any_shape_and_place() {
 }
 
 #[test]
-fn shapes_are_alike_on_disk_in_every_read_mode() {
+fn shapes_are_identical_on_disk_in_every_read_mode() {
     let dir = tempfile::tempdir().unwrap();
     let entries = random_entries(&mut Random(5), 3000, 30);
     for shape in SHAPES {
@@ -204,7 +205,7 @@ fn shapes_are_alike_on_disk_in_every_read_mode() {
 }
 
 #[test]
-fn absent_keys_pass_as_often_as_the_table_says() {
+fn false_positives_match_the_stated_rate() {
     let entries: Vec<Entry> =
         (0..40_000).map(|i| put(format!("key{:08}", i * 10), i, vec![b'v'; 20])).collect();
     for shape in SHAPES {
@@ -222,7 +223,8 @@ fn absent_keys_pass_as_often_as_the_table_says() {
             passed += u32::from(verdict.maybe);
             expected += verdict.expected;
         }
-        // Some 3,500 are expected: a standard error of 2% within the filters, and of 1% between.
+        // About 3,500 are expected: a standard error of 2% within the filters, and of 1% between
+        // them.
         let (passed, said) = (f64::from(passed), facts.expected * f64::from(asked));
         assert!((passed / expected - 1.0).abs() < 0.08, "{shape:?}: {passed} for {expected}");
         assert!((said / expected - 1.0).abs() < 0.02, "{shape:?}: {said} for {expected}");
@@ -232,7 +234,7 @@ fn absent_keys_pass_as_often_as_the_table_says() {
 }
 
 #[test]
-fn every_flipped_bit_of_pieces_and_tops_is_a_maybe_and_verify_finds_it() {
+fn every_flipped_bit_of_partitions_and_tops_is_a_maybe_and_verify_finds_it() {
     let entries: Vec<Entry> =
         (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
     for shape in [FilterShape::Partitioned, FilterShape::PerBlock] {
@@ -277,10 +279,10 @@ fn every_flipped_bit_of_pieces_and_tops_is_a_maybe_and_verify_finds_it() {
     }
 }
 
-/// Pieces that are lost answer for their own keys only, and of each key many at once are told what
-/// one by one is.
+/// A corrupt partition affects only its own keys, and a batched query returns the same verdicts as
+/// single ones.
 #[test]
-fn many_keys_at_once_hear_what_each_hears_alone() {
+fn batched_and_single_queries_agree() {
     let entries: Vec<Entry> =
         (0..600).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
     let absent = entries.iter().map(|entry| [&*entry.key, b"x"].concat());
@@ -326,7 +328,7 @@ fn many_keys_at_once_hear_what_each_hears_alone() {
 }
 
 #[test]
-fn the_directory_says_what_the_parts_are() {
+fn the_directory_describes_the_parts() {
     let entries: Vec<Entry> =
         (0..500).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
     for (shape, spec) in
@@ -344,9 +346,9 @@ fn the_directory_says_what_the_parts_are() {
     }
 }
 
-/// A table of 120 keys with a filter of them and one of prefixes: its bytes, its blocks, and where
-/// the directory of the two begins, with tag and length; then their number, role and shape of the
-/// first.
+/// A table of 120 keys with a filter of keys and one of prefixes: its entries, its bytes, its
+/// blocks, and the offset of the directory field: tag and length, then the number of parts, the
+/// role and the shape of the first.
 fn with_directory(shape: FilterShape) -> (Vec<Entry>, Vec<u8>, Vec<BlockAt>, usize) {
     let entries: Vec<Entry> =
         (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
@@ -370,7 +372,7 @@ fn with_directory(shape: FilterShape) -> (Vec<Entry>, Vec<u8>, Vec<BlockAt>, usi
 type BlockAt = (usize, usize, BlockKind);
 
 #[test]
-fn a_part_of_another_number_of_keys_is_damage() {
+fn a_part_of_another_number_of_keys_is_corruption() {
     for shape in SHAPES {
         let (_, mut bytes, blocks, directory) = with_directory(shape);
         let keys = directory + 5 + size_of::<f64>();
@@ -382,9 +384,9 @@ fn a_part_of_another_number_of_keys_is_damage() {
     }
 }
 
-/// What a later version adds to the region costs nothing of what is known.
+/// An unknown part of a later version does not affect the known parts.
 #[test]
-fn a_part_of_a_later_version_is_not_used_and_the_others_are() {
+fn an_unknown_part_is_ignored_and_the_others_are_used() {
     for shape in SHAPES {
         let (entries, whole, blocks, directory) = with_directory(shape);
         let second = (directory + 5..whole.len()).find(|at| whole[*at..at + 2] == [1, shape as u8]);
@@ -411,7 +413,7 @@ fn a_part_of_a_later_version_is_not_used_and_the_others_are() {
             let listed = layout(&file, &made.path).unwrap();
             assert!(listed.iter().all(|block| block.content.is_ok()), "{context}");
         }
-        // The same role twice: which of the two is asked would be chance.
+        // With the same role twice, the choice between them would be arbitrary.
         let mut bytes = whole.clone();
         bytes[second.unwrap()] = 0;
         reseal(&mut bytes, &blocks);
@@ -423,7 +425,7 @@ fn a_part_of_a_later_version_is_not_used_and_the_others_are() {
     }
 }
 
-/// One read of a filter that fails says nothing of the filter: it is not remembered as useless.
+/// A single failed read of a filter says nothing about the filter, which is not marked as unusable.
 #[test]
 fn a_read_that_fails_once_costs_one_answer() {
     let entries: Vec<Entry> =
@@ -448,7 +450,7 @@ fn a_read_that_fails_once_costs_one_answer() {
 }
 
 #[test]
-fn a_filter_that_can_be_held_nowhere_is_told_once() {
+fn a_filter_that_can_be_held_nowhere_is_reported_once() {
     let entries: Vec<Entry> =
         (0..500).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
     let table =

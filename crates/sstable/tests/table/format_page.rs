@@ -1,4 +1,4 @@
-//! The page on the format and the constants in the code say the same.
+//! The format page and the constants in the code agree.
 
 use trommel_sstable::format::*;
 
@@ -43,7 +43,7 @@ fn the_page_states_the_constants() {
     }
 }
 
-/// The page's formulas, worked out by hand here.
+/// The page's formulas, computed independently here.
 #[test]
 fn checksums_are_as_the_page_says() {
     let word = (7u64 ^ 4096u64.wrapping_mul(0x9e37_79b9_7f4a_7c15)).wrapping_add((1 << 56) | 14);

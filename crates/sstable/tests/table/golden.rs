@@ -1,8 +1,8 @@
-//! Tables written by earlier versions, opened for ever.
+//! Tables written by earlier versions stay readable.
 //!
-//! `tests/golden/NAME.sst` is a table, `NAME.txt` what it holds. They are never written again: a
-//! new version of the format gets new files beside them. To make a missing one, run the test with
-//! `TROMMEL_WRITE_GOLDEN=1`.
+//! `tests/golden/NAME.sst` is a table, `NAME.txt` its contents. They are never rewritten: a new
+//! version of the format gets additional files. Run the test with `TROMMEL_WRITE_GOLDEN=1` to
+//! create a missing one.
 
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
@@ -29,14 +29,14 @@ const GOLDEN: [(&str, &str, Compression, usize, usize); 10] = [
     (ALIGNED, "none", Compression::None, 512, 32 << 10),
 ];
 
-/// Whose blocks are padded to the end of pages, and which holds enough to come to some.
+/// A table with padded blocks and enough entries to have some.
 const ALIGNED: &str = "v1-padded";
 
-/// Whose filters are of a version that is not read any more: they answer "maybe".
+/// Tables whose filters have a version that is no longer read: they answer "maybe".
 const WITHOUT_FILTERS: [&str; 3] =
     ["v1-blocked-lz4-one-level", "v1-paired-lz4-two-level", "v1-partitioned-filter"];
 
-/// How the filters of each are cut.
+/// The shape of each table's filters.
 const SHAPES: [FilterShape; GOLDEN.len()] = [
     FilterShape::Whole,
     FilterShape::Whole,
@@ -54,7 +54,7 @@ fn golden_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Every shape of entry the format tells apart.
+/// Every kind of entry that the format distinguishes.
 fn golden_entries() -> Vec<Entry> {
     let mut entries = vec![put(b"", 40, b"the empty key"), put(b"", 12, b"")];
     entries
@@ -95,7 +95,7 @@ fn golden_options(index: usize) -> TableOptions {
     let (name, filter, compression, block, leaf) = GOLDEN[index];
     let mut options =
         TableOptions { index_leaf_bytes: leaf, ..options(block, compression, filter) };
-    // Several pieces of few keys.
+    // Several partitions of a few keys.
     (options.filters.shape, options.filters.piece_bytes) = (SHAPES[index], 256);
     options.block_align = name == ALIGNED;
     options
@@ -113,7 +113,7 @@ fn write_missing(index: usize) {
 }
 
 #[test]
-fn tables_of_earlier_versions_hold_what_they_held() {
+fn tables_of_earlier_versions_keep_their_contents() {
     for (index, (name, filter, ..)) in GOLDEN.into_iter().enumerate() {
         write_missing(index);
         let path = golden_path(&format!("{name}.sst"));
@@ -141,8 +141,8 @@ fn tables_of_earlier_versions_hold_what_they_held() {
     }
 }
 
-/// A change of the format that was not meant shows here first. (A change of the filters' or of
-/// the compressor's choices is not one, so those tables are left out.)
+/// Detects an unintended change of the format. (Tables that depend on choices of the filters or the
+/// compressor are left out, as those may change.)
 #[test]
 fn todays_builder_writes_the_same_bytes() {
     for (index, (name, ..)) in GOLDEN.into_iter().enumerate() {

@@ -1,5 +1,5 @@
-//! Filters of every kind, whole and in pieces, behind right checksums, by somebody who means harm:
-//! an error or an answer, never a panic.
+//! Malicious filters of every kind, whole and partitioned, with valid checksums: an error or an
+//! answer, never a panic.
 
 use std::sync::Arc;
 
@@ -11,7 +11,8 @@ use crate::common::*;
 use crate::damage::reseal;
 use crate::filter_shapes::{Host, SHAPES, ask_many, plan, shaped};
 
-/// Gives a piece that was changed its own checksum, mostly, so that what lies behind it is reached.
+/// Mostly recomputes the inner checksum of a changed partition, so that the code after that check
+/// is reached.
 fn seal_filter(payload: &mut [u8], kind: BlockKind, random: &mut Random) {
     let header = match payload.first_chunk() {
         Some(b"TrFl") => 64,
@@ -32,13 +33,13 @@ fn try_open(made: &InMemory, cache: &Arc<BlockCache>, host: Arc<Host>) -> Option
     Table::open(file, &made.path, expected, &config).ok()
 }
 
-/// Any bytes behind right checksums: an error or an answer, the same one by one and many at once,
-/// wherever pieces are held; never a panic. A run's count is 3,600 times `TROMMEL_SCALE`; a million
-/// executions:
+/// Any bytes with valid checksums give an error or an answer, the same for single and batched
+/// queries, wherever partitions are held; never a panic. A run makes 3,600 times `TROMMEL_SCALE`
+/// changes; for a million:
 ///
-/// `TROMMEL_SCALE=278 cargo test -p trommel-sstable --test table hostile_pieces`
+/// `TROMMEL_SCALE=278 cargo test -p trommel-sstable --test table hostile_partitions`
 #[test]
-fn hostile_pieces_and_tops_do_no_harm() {
+fn hostile_partitions_and_tops_do_no_harm() {
     let scale = std::env::var("TROMMEL_SCALE").map_or(1, |scale| scale.parse().unwrap());
     let entries: Vec<Entry> =
         (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
@@ -55,8 +56,8 @@ fn hostile_pieces_and_tops_do_no_harm() {
     }
 }
 
-/// Changes the filters of `table` anew in every round, and asks them. In how many rounds there was
-/// one to ask.
+/// Changes the filters of `table` anew in every round, and queries them. Returns the number of
+/// rounds that left a filter to query.
 fn attack(table: &InMemory, entries: &[Entry], rounds: usize, random: &mut Random) -> usize {
     let bytes = table.bytes();
     let file = table.vfs.open(&table.path, Access::Buffered).unwrap();

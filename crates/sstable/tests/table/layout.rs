@@ -1,4 +1,4 @@
-//! The layout of a table's file: every stretch of it, and in a damaged file which one is bad.
+//! The layout of a table's file: every range of it, and in a corrupt file the corrupt ones.
 
 use trommel_sstable::format::BlockKind;
 use trommel_sstable::{BlockInfo, Error, layout};
@@ -12,7 +12,7 @@ fn layout_of(bytes: &[u8]) -> Result<Vec<BlockInfo>, Error> {
     layout(&table.vfs.open(&table.path, Access::Buffered).unwrap(), &table.path)
 }
 
-/// Without gaps, from the first byte to the last.
+/// No gaps from the first byte to the last.
 fn assert_covers(blocks: &[BlockInfo], bytes: usize) {
     let mut end = 0;
     for block in blocks {
@@ -56,7 +56,7 @@ fn every_block_is_listed_with_what_it_holds() {
 }
 
 #[test]
-fn a_flipped_byte_is_told_where_it_is() {
+fn a_flipped_byte_is_reported_at_its_block() {
     for (_, table) in small_tables("paired:10") {
         let sound = table.bytes();
         let footer = sound.len() - trommel_sstable::format::FOOTER_BYTES;
@@ -75,7 +75,7 @@ fn a_flipped_byte_is_told_where_it_is() {
             let is_index = matches!(here.kind, BlockKind::IndexLeaf | BlockKind::IndexTop);
             let others = blocks.iter().filter(|b| b.content.is_err() && b.offset != here.offset);
             for other in others {
-                // Without its index nothing is known of where data and leaves lie.
+                // Without its index, the bounds of data and leaves are unknown.
                 assert!(
                     is_index && matches!(other.kind, BlockKind::Data | BlockKind::IndexLeaf),
                     "byte {at}: {other:?}"
@@ -86,7 +86,7 @@ fn a_flipped_byte_is_told_where_it_is() {
 }
 
 #[test]
-fn bytes_that_lie_behind_right_checksums_are_listed_without_a_panic() {
+fn hostile_bytes_with_right_checksums_are_listed_without_a_panic() {
     let mut random = Random(3);
     for (_, table) in small_tables("blocked:10") {
         let sound = table.bytes();

@@ -1,4 +1,4 @@
-//! The largest, the smallest and the refused.
+//! The largest, the smallest and the rejected entries.
 
 use std::path::Path;
 
@@ -142,7 +142,7 @@ fn zstd_blocks_come_back() {
 }
 
 #[test]
-fn what_no_table_can_hold_is_refused() {
+fn entries_beyond_the_limits_are_rejected() {
     let vfs = MemoryVfs::new();
     let path = Path::new("/refused.sst");
     let mut builder = TableBuilder::new(vfs.create(path).unwrap(), path, TableOptions::new(1));

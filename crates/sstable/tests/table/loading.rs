@@ -1,5 +1,5 @@
-//! How filters and indexes come to memory: each stored byte of a filter is read once, however many
-//! ask at a time; nothing lies there twice; and what is counted is what is held.
+//! Loading of filters and indexes: each stored byte of a filter is read once, however many threads
+//! query it at once; nothing is in memory twice; and reported memory matches allocated memory.
 
 use std::io;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
@@ -17,10 +17,10 @@ use crate::allocator::{held, most_held};
 use crate::common::*;
 use crate::filter_shapes::{Host, SHAPES};
 
-/// What is read at a time of a filter.
+/// Size of each read of a filter.
 const TURN_BYTES: u64 = 256 << 10;
 
-/// A file that counts what is read of its filters, and is slow at first.
+/// A file that counts reads of its filters, the first of which are slow.
 #[derive(Debug)]
 struct Counting {
     file: Arc<dyn ReadFile>,
@@ -35,7 +35,7 @@ impl ReadFile for Counting {
         let read = end.saturating_sub(offset.max(self.filters.start));
         if read > 0 {
             self.bytes.fetch_add(read, Ordering::Relaxed);
-            // Long enough for another thread to come for the same.
+            // Long enough for another thread to query the same filter.
             if self.reads.fetch_add(1, Ordering::Relaxed) < 6 {
                 std::thread::sleep(Duration::from_millis(10));
             }
@@ -60,7 +60,7 @@ fn key(i: u64) -> [u8; 8] {
     (2 * i).swap_bytes().to_le_bytes()
 }
 
-/// Opens the table without reading anything of its filters.
+/// Opens the table without reading its filters.
 fn open(table: &InMemory, pinned: u64, cache: &Arc<BlockCache>) -> (Arc<Table>, Arc<Counting>) {
     let file = table.vfs.open(&table.path, Access::Buffered).unwrap();
     let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
@@ -76,7 +76,7 @@ fn open(table: &InMemory, pinned: u64, cache: &Arc<BlockCache>) -> (Arc<Table>, 
         Arc::new(Counting { file, filters, reads: AtomicU64::new(0), bytes: AtomicU64::new(0) });
     let file = Arc::<Counting>::clone(&counting);
     let opened = Table::open(file, &table.path, expected, &config).unwrap();
-    // The end of a small file is read as a whole.
+    // Opening reads the end of the file, all of a small one.
     counting.bytes.store(0, Ordering::Relaxed);
     counting.reads.store(0, Ordering::Relaxed);
     (Arc::new(opened), counting)
@@ -90,7 +90,7 @@ fn ask_all(table: &Table, keys: u64) {
 }
 
 #[test]
-fn threads_that_want_the_same_filter_read_it_once() {
+fn threads_that_query_the_same_filter_read_it_once() {
     let keys = 120_000;
     for shape in SHAPES {
         let table = table(shape, keys, 32 << 10);
@@ -126,16 +126,16 @@ fn a_filter_is_not_in_memory_twice_while_it_is_read() {
 }
 
 #[test]
-fn what_is_counted_of_filters_is_what_they_hold() {
+fn counted_memory_of_filters_is_allocated_memory() {
     let keys = 60_000;
     for shape in SHAPES {
-        // Small pieces, so that what each takes beside its bytes weighs.
+        // Small partitions, so that the overhead of each matters.
         let table = table(shape, keys, 256);
         for pinned in [u64::MAX, 0] {
             let cache = BlockCache::new(256 << 20);
             let (opened, _) = open(&table, pinned, &cache);
             let before = (held(), cache.stats().used_bytes);
-            // Of one key, mostly the top; of all, mostly the pieces.
+            // One key loads mostly the top; all keys, mostly the partitions.
             for asked in [1, keys] {
                 ask_all(&opened, asked);
                 let held = (held() - before.0) as u64;
@@ -143,7 +143,7 @@ fn what_is_counted_of_filters_is_what_they_hold() {
                 let counted = pinned_bytes + cache.stats().used_bytes - before.1;
                 assert_eq!(pinned_bytes > 0, pinned > 0, "{shape:?}");
                 let context = format!("{shape:?}, {pinned} pinned: {counted} counted, {held} held");
-                // The cache's own tables grow by the way.
+                // The cache's own tables grow as well.
                 assert!(counted.abs_diff(held) <= 640 + held / 100, "{context}");
             }
         }
@@ -151,8 +151,8 @@ fn what_is_counted_of_filters_is_what_they_hold() {
 }
 
 #[test]
-fn what_is_counted_of_an_index_is_what_it_holds() {
-    /// A count of references beside what it is of.
+fn counted_memory_of_an_index_is_allocated_memory() {
+    /// The reference counts of a shared allocation.
     const SHARED: isize = 16;
     // One leaf, several, and many small ones.
     for (keys, index_leaf_bytes) in [(1, 4096), (300, 64 << 10), (60_000, 64 << 10), (60_000, 512)]
@@ -173,7 +173,7 @@ fn what_is_counted_of_an_index_is_what_it_holds() {
                 let TableMemory { index, filter, other } = opened.memory_bytes();
                 held() - before - (index + filter + other) as isize
             };
-            // The table itself lies on the stack; file, index and verified blocks are shared.
+            // The table itself is on the stack; file, index and verified blocks are shared.
             let is_mapped = access == Access::Mapped;
             let shared = if is_mapped { 3 } else { 2 } * SHARED - size_of::<Table>() as isize;
             assert_eq!(beside(), shared, "{what}: opened");
@@ -183,7 +183,7 @@ fn what_is_counted_of_an_index_is_what_it_holds() {
                     let hash = trommel_filter::hash(&key(i));
                     assert!(opened.get(&key(i), hash, MAX_SEQNO, &mut stats).unwrap().is_some());
                 } else {
-                    // Reads nothing but the index.
+                    // Reads only the index.
                     assert!(opened.approximate_offset(&key(i)) < opened.footer().data_bytes);
                 }
             }
@@ -194,7 +194,7 @@ fn what_is_counted_of_an_index_is_what_it_holds() {
     }
 }
 
-/// Bytes that a table said it came to take.
+/// Bytes that a table has reported to its host.
 #[derive(Debug, Default)]
 struct Ledger(AtomicI64);
 
@@ -216,11 +216,10 @@ impl FilterHost for Ledger {
     }
 }
 
-/// Leaves of the index, and notes of what was verified, are read and made where they are needed:
-/// whoever shares out the memory hears of them then, not of the little that a table takes when it
-/// is opened.
+/// Leaves of the index and records of verified blocks are loaded on demand. The host is notified
+/// then, but not of the small amount that opening a table takes.
 #[test]
-fn the_host_hears_of_what_an_open_table_comes_to_take() {
+fn memory_that_an_open_table_acquires_is_reported() {
     let entries: Vec<Entry> = (0..20_000).map(|i| put(key(i), i, b"a value")).collect();
     let options = TableOptions { index_leaf_bytes: 512, ..options(256, Compression::None, "none") };
     let table = InMemory::new(options, &entries);

@@ -1,4 +1,5 @@
-//! What a table promises: what went in comes out, by every way of reading, and damage is said.
+//! The promises of a table: every way of reading returns the entries that were added, and
+//! corruption is reported.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may, as its tests do")]
 
@@ -13,6 +14,7 @@ mod direct;
 mod filter_shapes;
 mod format_page;
 mod golden;
+mod hints;
 mod hostile_filters;
 mod layout;
 mod limits;
@@ -21,4 +23,3 @@ mod prefixes;
 mod reading;
 mod round_trip;
 mod sidecars;
-mod walks;

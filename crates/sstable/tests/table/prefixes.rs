@@ -1,5 +1,5 @@
-//! Filters of prefixes: asked by their own extractor only, checked by `verify`, and left out where
-//! the extractor was seen to break its contract.
+//! Filters of prefixes: queried only through their own extractor, checked by `verify`, and left out
+//! if the extractor was seen to break its contract.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -29,7 +29,7 @@ impl PrefixExtractor for First {
     }
 
     fn prefix_len(&self, key: &[u8]) -> Option<usize> {
-        // With this name, one that breaks its contract.
+        // The extractor with this name breaks its contract.
         if self.name == "whole" {
             return Some(key.len());
         }
@@ -58,7 +58,7 @@ fn table(keys: FilterSpec, extractor: Arc<First>) -> InMemory {
 }
 
 #[test]
-fn only_its_own_extractor_is_believed() {
+fn a_prefix_filter_is_queried_only_by_its_own_extractor() {
     for keys in [FilterSpec::NONE, "blocked:10".parse().unwrap()] {
         let table = table(keys, First::new(2, "first-2")).open().unwrap();
         let filters = table.filters();
@@ -74,7 +74,7 @@ fn only_its_own_extractor_is_believed() {
 }
 
 #[test]
-fn verify_asks_for_each_prefix() {
+fn verify_queries_each_prefix() {
     let made = table("paired:16".parse().unwrap(), First::new(2, "first"));
     let table = made.open().unwrap();
     table.verify().unwrap();

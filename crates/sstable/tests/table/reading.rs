@@ -1,4 +1,4 @@
-//! How reads behave: what they cost, what they share, and what becomes of a failed one.
+//! Reads: their costs, what they share, and the effects of a failure.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -19,7 +19,7 @@ fn numbered(count: u64) -> Vec<Entry> {
     (0..count).map(|i| put(format!("key{i:06}"), i + 1, format!("value {i:060}"))).collect()
 }
 
-/// A table on a disk, of small blocks and with leaves of its index of so many bytes.
+/// A table on a disk, with small blocks and index leaves of `leaf_bytes` bytes.
 fn on_disk(leaf_bytes: usize, entries: &[Entry]) -> (TempDir, PathBuf) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("1.sst");
@@ -83,7 +83,7 @@ fn values_are_windows_on_one_block_and_outlive_the_cache_and_the_table() {
 }
 
 #[test]
-fn values_of_a_scan_stay_what_they_were_while_the_scan_goes_on() {
+fn values_of_a_scan_stay_unchanged_while_the_scan_goes_on() {
     let entries = numbered(3000);
     for compression in [Compression::None, Compression::Lz4] {
         let table = InMemory::new(options(4096, compression, "none"), &entries);
@@ -102,9 +102,9 @@ fn values_of_a_scan_stay_what_they_were_while_the_scan_goes_on() {
     }
 }
 
-/// Two files may claim the same id: a copy of a table that was damaged or changed since.
+/// Two files may have the same id: a copy of a table, corrupted or changed later.
 #[test]
-fn tables_with_one_id_never_answer_for_each_other() {
+fn tables_with_the_same_id_are_never_confused() {
     let (mut entries, cache) = (numbered(100), BlockCache::new(1 << 20));
     let one = InMemory::new(options(4096, Compression::None, "none"), &entries);
     entries.iter_mut().for_each(|entry| entry.value.reverse());
@@ -165,7 +165,7 @@ fn long_scans_read_ahead_and_leave_the_cache_alone() {
 }
 
 #[test]
-fn a_walk_over_cached_blocks_finds_each_once() {
+fn a_scan_of_cached_blocks_looks_up_each_once() {
     let entries = numbered(5000);
     let table = InMemory::new(options(4096, Compression::None, "none"), &entries);
     let opened =
@@ -174,7 +174,7 @@ fn a_walk_over_cached_blocks_finds_each_once() {
     assert!(entries.iter().all(|entry| get(&opened, entry, &mut stats).is_some()));
     let blocks = table.summary.blocks;
     assert_eq!(stats.block_reads, blocks);
-    // There and back again, to the start from every fifth of the way.
+    // Forward and back to the start, from each fifth of the way.
     for fifths in 1..=5 {
         let mut cursor = opened.cursor(ScanOptions::default());
         cursor.seek_to_first().unwrap();
@@ -241,7 +241,7 @@ fn threads_share_a_table() {
     });
 }
 
-/// A file whose calls are counted, and fail from the `limit`-th on.
+/// A file that counts its calls and fails from call `limit` on.
 #[derive(Debug)]
 struct Counted {
     file: Arc<dyn ReadFile>,
@@ -270,15 +270,15 @@ impl ReadFile for Counted {
     }
 }
 
-/// What became of a file.
+/// A call to a file.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Note {
-    /// It was told that what lies here will be read.
+    /// An access hint for this offset.
     Told(u64),
     Read(u64),
 }
 
-/// A file that keeps its notes.
+/// A file that records its calls.
 #[derive(Debug)]
 struct Noted {
     file: Arc<dyn ReadFile>,
@@ -300,9 +300,9 @@ impl ReadFile for Noted {
     }
 }
 
-/// Cold multi-gets read one block after the other: 64 of them took as long as 64 gets.
+/// Cold multi-gets used to read one block after the other: 64 of them took as long as 64 gets.
 #[test]
-fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
+fn a_multi_get_gives_hints_for_its_blocks_before_the_first_read() {
     let entries = numbered(2000);
     let table = InMemory::new(options(512, Compression::None, "none"), &entries);
     let (file, notes) = (table.vfs.open(&table.path, Access::Buffered).unwrap(), Arc::default());
@@ -328,7 +328,7 @@ fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
     };
     let (stats, notes) = look_up(0);
     assert_eq!((stats.block_reads, stats.cache_hits), (7, 0));
-    // An index leaf may be read before.
+    // An index leaf may be read first.
     let blocks: Vec<Note> =
         notes.iter().skip_while(|note| matches!(note, Note::Read(_))).copied().collect();
     let told: Vec<u64> = blocks
@@ -347,10 +347,10 @@ fn the_blocks_of_a_multi_get_are_told_to_the_file_before_the_first_is_read() {
     );
 }
 
-/// Of a level of many small tables each holds a key or two of a multi-get: telling one table at a
-/// time of its blocks left nothing to overlap.
+/// Each table of a level of many small ones holds a key or two of a multi-get. Hints for one table
+/// at a time left no reads to overlap.
 #[test]
-fn the_blocks_of_all_tables_of_a_multi_get_are_told_before_the_first_is_read() {
+fn a_multi_get_gives_hints_for_all_tables_before_the_first_read() {
     let entries = numbered(900);
     let notes = Arc::default();
     let tables: Vec<InMemory> = entries
@@ -389,8 +389,8 @@ fn the_blocks_of_all_tables_of_a_multi_get_are_told_before_the_first_is_read() {
     assert_eq!(reads_behind.count(), 9, "all blocks are read after all were told: {notes:?}");
 }
 
-/// A block that is damaged when it is first used is found in either way; one that is damaged later
-/// only where each use verifies it, and by a table that is opened anew.
+/// Corruption before the first use of a block is detected in either mode; later corruption only if
+/// each use verifies the block, and by a table that is opened anew.
 #[test]
 fn a_map_is_verified_once_only_where_that_was_asked_for() {
     let entries = numbered(600);
@@ -419,7 +419,7 @@ fn a_map_is_verified_once_only_where_that_was_asked_for() {
             let at = bytes.windows(66).position(|window| *window == *entries[i].value).unwrap();
             bytes[at] ^= 1;
         }
-        // The same file, so that the map shows it.
+        // Writes to the same file, so that the map changes.
         std::fs::write(&path, &bytes).unwrap();
         let mut changed = entries[7].value.clone();
         changed[0] ^= 1;
@@ -432,10 +432,10 @@ fn a_map_is_verified_once_only_where_that_was_asked_for() {
     }
 }
 
-/// A walk verifies each block that it enters, unless it trusts what was found intact before: by a
-/// lookup or such a walk, of a table whose lookups do so.
+/// A scan verifies each block that it enters, unless it trusts an earlier verification by a lookup
+/// or another such scan, of a table that verifies once.
 #[test]
-fn a_walk_verifies_a_map_once_only_where_it_trusts() {
+fn a_scan_verifies_a_map_once_only_if_it_trusts() {
     let entries = numbered(600);
     let trusting = ScanOptions { trust_verified: true, ..ScanOptions::default() };
     for leaf_bytes in [1 << 20, 200] {
@@ -470,7 +470,7 @@ fn a_walk_verifies_a_map_once_only_where_it_trusts() {
         assert_eq!(walk(&each_use, trusting, true).unwrap(), values);
         assert!(looked_up(&one, 0).unwrap().is_some());
 
-        // The last byte of the first block's checksum, in the same file, so that the map shows it.
+        // The last byte of the first block's checksum, in the same file, so that the map changes.
         let mut cursor = one.cursor(ScanOptions::default());
         cursor.seek_to_first().unwrap();
         while cursor.block_offset() == 0 {
@@ -502,9 +502,9 @@ fn a_walk_verifies_a_map_once_only_where_it_trusts() {
     }
 }
 
-/// Blocks are asked for before they are verified, and are damaged between two lookups: no answer
-/// comes out of one that is, wherever it lies among the others and whoever shares it, and those
-/// before it stand.
+/// Blocks are prefetched before they are verified, and corrupted between two lookups. A corrupt
+/// block yields no answer, wherever it is among the others and however many keys share it; answers
+/// from earlier blocks are valid.
 #[test]
 fn a_multi_get_verifies_each_block_of_a_map_again() {
     let entries = numbered(300);
@@ -513,7 +513,7 @@ fn a_multi_get_verifies_each_block_of_a_map_again() {
         let path = dir.path().join("1.sst");
         build(&DiskVfs, &path, options(block_bytes, Compression::None, "none"), &entries);
         let table = open(&DiskVfs, &path, Access::Mapped, &BlockCache::new(0)).unwrap();
-        // Each key, each twice, and few of them.
+        // Each key, each key twice, and a few keys.
         for (step, times) in [(1, 1), (1, 2), (37, 1)] {
             let asked: Vec<_> =
                 (0..entries.len() * times).step_by(step).map(|i| i / times).collect();
@@ -542,10 +542,10 @@ fn a_multi_get_verifies_each_block_of_a_map_again() {
                 let at = bytes.windows(value.len()).position(|window| window == value).unwrap();
                 let mut flipped = bytes.clone();
                 flipped[at] ^= 1;
-                // The same file, so that the map shows it.
+                // Writes to the same file, so that the map changes.
                 std::fs::write(&path, &flipped).unwrap();
                 let (result, answered) = look();
-                // A few keys may lie in other blocks.
+                // A few keys may be in other blocks.
                 assert!(step > 1 || matches!(result, Err(Error::Corruption(_))), "{result:?}");
                 let before = asked.iter().filter(|i| **i < damaged).count();
                 assert!(
@@ -560,7 +560,7 @@ fn a_multi_get_verifies_each_block_of_a_map_again() {
     }
 }
 
-/// A read error is never "no more entries" and never "not found".
+/// A read error is never reported as the end of a scan or as "not found".
 #[test]
 fn a_failed_read_is_an_error_wherever_it_strikes() {
     let entries = numbered(300);
@@ -599,7 +599,7 @@ fn a_failed_read_is_an_error_wherever_it_strikes() {
     assert!(whole_scans > 0 && whole_scans < 140);
 }
 
-/// A file that fails to be written.
+/// A file whose writes fail.
 #[derive(Debug)]
 struct Failing {
     appends: u64,

@@ -1,4 +1,4 @@
-//! What went in comes out: by get, get_many and cursor, in every access mode.
+//! Entries come back unchanged: through get, get_many and cursors, in every access mode.
 
 use std::sync::Arc;
 
@@ -11,8 +11,8 @@ use trommel_vfs::{Access, DiskVfs, Vfs};
 
 use crate::common::*;
 
-/// As [`check_all`], of a table in a map whose blocks are verified once, by walks that trust in
-/// that: when none of them, some of them and all of them were verified.
+/// As [`check_all`], with scans that trust verification, over a mapped table that verifies each
+/// block once: with none, some and all of the blocks verified.
 fn check_trusting(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
     let once = Arc::new(table.without_filters().verifying_once());
     let trusting = ScanOptions { trust_verified: true, ..ScanOptions::default() };
@@ -23,7 +23,7 @@ fn check_trusting(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
     check_walk(&once, entries, trusting, random, 300);
 }
 
-/// Every way of reading must agree with the entries that went in.
+/// Every way of reading must agree with the entries that were added.
 fn check_all(table: &Arc<Table>, entries: &[Entry], random: &mut Random) {
     for fill_cache in [true, false] {
         let options = ScanOptions {
@@ -58,7 +58,7 @@ fn check_scans(table: &Arc<Table>, entries: &[Entry], options: ScanOptions) {
     assert_eq!(standing(&cursor), None);
 }
 
-/// Random moves, against an index into the sorted entries.
+/// Random moves, compared with an index into the sorted entries.
 fn check_walk(
     table: &Arc<Table>,
     entries: &[Entry],
@@ -150,7 +150,7 @@ fn check_gets(table: &Table, entries: &[Entry], random: &mut Random) {
 }
 
 #[test]
-fn random_tables_come_back_whole() {
+fn random_tables_come_back_unchanged() {
     let mut random = Random(1);
     let filters = ["none", "standard:10", "blocked:12", "paired:16"];
     for round in 0..60 {
@@ -178,7 +178,7 @@ fn random_tables_come_back_whole() {
 }
 
 #[test]
-fn all_access_modes_read_the_same_file_alike() {
+fn all_access_modes_read_a_file_identically() {
     let mut random = Random(2);
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("7.sst");

@@ -1,4 +1,5 @@
-//! Filter sidecars: the table is asked through them, and whatever is wrong with one costs no key.
+//! Filter sidecars are queried instead of the table's own filters, and nothing wrong with one hides
+//! a key.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -68,7 +69,7 @@ impl Pair {
         self.table.vfs.read(&self.path, u64::MAX).unwrap()
     }
 
-    /// The sidecar with other bytes.
+    /// Replaces the bytes of the sidecar.
     fn put(&self, bytes: &[u8]) {
         self.table.vfs.remove(&self.path).unwrap();
         self.table.vfs.create(&self.path).unwrap().append(bytes).unwrap();
@@ -79,7 +80,7 @@ impl Pair {
         Sidecar::open(file, &self.path)
     }
 
-    /// As a store opens it: what is wrong with the sidecar is noted.
+    /// Opens the table as a store does, which records what is wrong with the sidecar.
     fn open(&self) -> Arc<Table> {
         let vfs = &self.table.vfs;
         let file = vfs.open(&self.table.path, Access::Buffered).unwrap();
@@ -98,7 +99,7 @@ impl Pair {
     }
 }
 
-/// Whether no key of `entries` is denied, asked alone or together.
+/// Whether no key of `entries` is denied, in single and batched queries.
 fn denies_none(table: &Table, entries: &[Entry]) -> bool {
     let keys: Vec<&[u8]> = entries.iter().map(|entry| &*entry.key).collect();
     let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
@@ -113,7 +114,7 @@ fn denies_none(table: &Table, entries: &[Entry]) -> bool {
     together && alone && prefixes
 }
 
-/// How many of 2000 absent keys are let pass.
+/// How many of 2000 absent keys are false positives.
 fn passes(table: &Table) -> usize {
     let absent = |i: &u32| {
         let key = format!("absent {i}");
@@ -123,7 +124,7 @@ fn passes(table: &Table) -> usize {
 }
 
 #[test]
-fn a_table_is_asked_through_its_sidecar() {
+fn a_table_queries_its_sidecar() {
     let entries = entries();
     for shape in SHAPES {
         for (own, beside) in [("none", "standard:16"), ("standard:4", "standard:16")] {
@@ -156,7 +157,7 @@ fn a_table_is_asked_through_its_sidecar() {
 }
 
 #[test]
-fn a_sidecar_without_filters_takes_them_away_and_reads_nothing() {
+fn a_sidecar_without_filters_removes_them_and_reads_nothing() {
     let entries = entries();
     let pair = Pair::new("standard:16", &FilterPlan::default(), &entries);
     assert_eq!((pair.summary.keys, pair.summary.bytes_read, pair.summary.filter_bytes), (0, 0, 0));
@@ -168,7 +169,7 @@ fn a_sidecar_without_filters_takes_them_away_and_reads_nothing() {
     pair.verify().unwrap();
 }
 
-/// Every flipped bit: the table's own filter answers in its place, and no key is denied.
+/// Every flipped bit: the table's own filter is queried instead, and no key is denied.
 #[test]
 fn a_flipped_bit_costs_no_key_and_is_found() {
     let mut random = Random(3);
@@ -199,14 +200,14 @@ fn a_flipped_bit_costs_no_key_and_is_found() {
             let through = filters.ask(b"absent", hash(b"absent")).maybe;
             assert!(!through || own || filters.are_beside(), "{shape} byte {at}");
         }
-        // Of the head nothing is used.
+        // The head is not read.
         assert_eq!(silent, HEAD_BYTES, "{shape}");
         assert_eq!(noted, whole.len() - HEAD_BYTES, "{shape}");
     }
 }
 
 #[test]
-fn a_sidecar_cut_short_is_not_used() {
+fn a_truncated_sidecar_is_not_used() {
     let mut random = Random(4);
     let entries = random_entries(&mut random, 40, 30);
     let pair = Pair::new("standard:16", &plan("standard:10", FilterShape::Whole), &entries);
@@ -249,13 +250,13 @@ fn a_sidecar_of_another_table_is_not_used() {
     );
     assert!(denies_none(&table, &entries) && passes(&table) < 20);
     assert!(pair.verify().unwrap_err().to_string().contains("another table"));
-    // Of the same id, by whatever slip, and another content.
+    // The same id, by whatever mistake, with other contents.
     let same_id = Pair::new("none", &plan, &other);
     pair.put(&same_id.bytes());
     assert!(!pair.open().filters().are_beside());
 }
 
-/// A filter with the right checksum that lies: `verify` asks it for every key.
+/// A filter with the right checksum and wrong answers: `verify` queries it for every key.
 #[test]
 fn a_sidecar_that_denies_a_key_is_found() {
     let all: Vec<Entry> = (0..300).map(|i| put(format!("key {i:05}"), i, b"v")).collect();
@@ -268,7 +269,7 @@ fn a_sidecar_that_denies_a_key_is_found() {
 }
 
 #[test]
-fn a_damaged_table_gives_no_sidecar() {
+fn a_corrupt_table_gets_no_sidecar() {
     let entries = entries();
     let whole = InMemory::new(options(256, Compression::None, "none"), &entries);
     let mut bytes = whole.bytes();
@@ -283,7 +284,7 @@ fn a_damaged_table_gives_no_sidecar() {
 }
 
 #[test]
-fn who_watches_can_end_the_building() {
+fn the_watch_callback_can_end_the_build() {
     #[derive(Debug, PartialEq)]
     enum Stop {
         Enough,
@@ -303,7 +304,7 @@ fn who_watches_can_end_the_building() {
     assert_eq!(built.unwrap_err(), Stop::Enough);
 }
 
-/// Footers with a right checksum that claim lengths of anything.
+/// Footers with a right checksum that claim arbitrary lengths.
 #[test]
 fn hostile_lengths_end_in_an_error_before_memory_is_taken() {
     let words = [0, 1, 5, 72, 104, 1 << 20, u64::from(u32::MAX), 1 << 40, u64::MAX / 2, u64::MAX];
@@ -336,10 +337,10 @@ fn golden_path(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
 }
 
-/// Sidecars written by earlier versions, opened for ever. To make a missing one, run the test with
-/// `TROMMEL_WRITE_GOLDEN=1`.
+/// Sidecars written by earlier versions stay readable. Run the test with `TROMMEL_WRITE_GOLDEN=1`
+/// to create a missing one.
 #[test]
-fn sidecars_of_earlier_versions_are_asked() {
+fn sidecars_of_earlier_versions_are_queried() {
     let golden_table = golden_path("v1-plain-one-level.sst");
     for (name, spec, shape) in [
         ("v1-whole.flt", "standard:10", FilterShape::Whole),
@@ -364,7 +365,7 @@ fn sidecars_of_earlier_versions_are_asked() {
         let said: Vec<_> = sidecar().parts().cloned().collect();
         assert!(plan.would_build(said.iter()), "{name}: {said:?}");
         assert!(said.iter().all(|part| part.keys == keys), "{name}");
-        // A change of the format that was not meant shows here.
+        // Detects an unintended change of the format.
         let golden = DiskVfs.read(&path, 1 << 20).unwrap();
         assert_eq!(golden[..8], HEAD_MAGIC);
         assert_eq!(golden[golden.len() - 8..], FOOTER_MAGIC);
@@ -379,7 +380,7 @@ fn sidecars_of_earlier_versions_are_asked() {
     }
 }
 
-/// The page states the constants as they are.
+/// The page states the constants of the code.
 #[test]
 fn the_page_states_the_constants() {
     let page = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/format/sidecar.md");

@@ -37,7 +37,7 @@ pub(crate) enum Way {
 
 /// A position in a block.
 #[derive(Debug)]
-pub(crate) struct Stand {
+pub(crate) struct Position {
     pub(crate) i: usize,
     /// Range of decoded entries, within half a group. Empty, with `first` at the maximum, if there
     /// are none.
@@ -86,7 +86,7 @@ impl Decoded {
     }
 }
 
-impl Default for Stand {
+impl Default for Position {
     fn default() -> Self {
         Self {
             i: 0,
@@ -149,7 +149,7 @@ const FIRST_BYTES: [u128; WORD_BYTES + 1] = {
     masks
 };
 
-impl Stand {
+impl Position {
     /// Forgets the block.
     #[inline]
     pub(crate) fn leave(&mut self) {
@@ -225,7 +225,7 @@ impl Stand {
         }
         self.i = i;
         if self.entry().is_long() {
-            return self.put_together(block);
+            return self.assemble(block);
         }
         Ok(())
     }
@@ -289,7 +289,7 @@ impl Stand {
     }
 
     /// Assembles the current key, which is a long one.
-    fn put_together(&mut self, block: &Block<'_>) -> Result<(), Fault> {
+    fn assemble(&mut self, block: &Block<'_>) -> Result<(), Fault> {
         let StoredKey { shared, suffix: own } = block.stored_key(self.i)?;
         self.long.truncate(self.agreeing.min(shared));
         if shared > self.agreeing {

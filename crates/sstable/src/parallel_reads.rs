@@ -1,7 +1,7 @@
 //! Parallel reads on several threads: a device serves many concurrent reads in a fraction of the
 //! time that it takes for the same reads one after the other.
 //!
-//! 1. The caller of [`read_together`] submits its reads to a pool of threads, takes part itself,
+//! 1. The caller of [`read_in_parallel`] submits its reads to a pool of threads, takes part itself,
 //!    and waits for the last read.
 //! 2. The pool is shared by all stores of the process. Its threads, at most 31, are spawned on
 //!    demand, which takes as long as a read, and exit after a second or two without work. A store
@@ -31,7 +31,7 @@ const READERS: usize = 32;
 const IDLE: Duration = Duration::from_secs(1);
 
 /// Applies `read` to each of `wanted`; returns the results in order, with `None` for a panic.
-pub(crate) fn read_together<W, R>(wanted: Vec<W>, read: fn(&W) -> R) -> Vec<Option<R>>
+pub(crate) fn read_in_parallel<W, R>(wanted: Vec<W>, read: fn(&W) -> R) -> Vec<Option<R>>
 where
     W: Send + Sync + 'static,
     R: Send + Sync + Clone + 'static,
@@ -187,11 +187,11 @@ mod tests {
     static ALL_THREADS: LazyLock<Mutex<()>> = LazyLock::new(|| Mutex::new(()));
 
     #[test]
-    fn each_is_read_once_and_in_its_place() {
+    fn each_is_read_once_and_returned_in_order() {
         for count in [0, 1, 2, READERS - 1, READERS, READERS + 1, 200] {
             let calls = Arc::new(AtomicUsize::new(0));
             let wanted: Vec<_> = (0..count).map(|at| (at, Arc::clone(&calls))).collect();
-            let read = read_together(wanted, |(at, calls)| {
+            let read = read_in_parallel(wanted, |(at, calls)| {
                 calls.fetch_add(1, Ordering::Relaxed);
                 at * 3
             });
@@ -202,11 +202,11 @@ mod tests {
 
     /// Would hang if the reads were sequential.
     #[test]
-    fn they_are_read_at_the_same_time() {
+    fn reads_run_at_the_same_time() {
         let _alone = lock(&ALL_THREADS);
         for _ in 0..50 {
             let all = Arc::new(Barrier::new(READERS));
-            let read = read_together(vec![all; READERS], |all| all.wait().is_leader());
+            let read = read_in_parallel(vec![all; READERS], |all| all.wait().is_leader());
             assert_eq!(read.into_iter().filter(|is_leader| *is_leader == Some(true)).count(), 1);
         }
     }
@@ -214,7 +214,7 @@ mod tests {
     /// Requests that were not withdrawn kept results and files alive for as long as another
     /// caller's reads kept all threads busy.
     #[test]
-    fn nothing_is_held_for_threads_that_did_not_come() {
+    fn nothing_is_held_for_withdrawn_requests() {
         let _alone = lock(&ALL_THREADS);
         // The number of readers at the gate, and whether it is open.
         let gate = Arc::new((Mutex::new((0, false)), Condvar::new()));
@@ -222,7 +222,7 @@ mod tests {
         thread::scope(|scope| {
             let at_gate = vec![Arc::clone(&gate); READERS];
             scope.spawn(|| {
-                read_together(at_gate, |gate| {
+                read_in_parallel(at_gate, |gate| {
                     let mut state = lock(&gate.0);
                     state.0 += 1;
                     gate.1.notify_all();
@@ -236,7 +236,7 @@ mod tests {
                 state = wait(&gate.1, state);
             }
             drop(state);
-            read_together(vec![Arc::clone(&kept); READERS], |_| ());
+            read_in_parallel(vec![Arc::clone(&kept); READERS], |_| ());
             let held = Arc::strong_count(&kept) - 1;
             lock(&gate.0).1 = true;
             gate.1.notify_all();
@@ -245,13 +245,13 @@ mod tests {
     }
 
     #[test]
-    fn callers_beside_each_other_have_each_their_own() {
+    fn concurrent_callers_get_their_own_results() {
         thread::scope(|scope| {
             for of in 0..8_usize {
                 scope.spawn(move || {
                     for round in 0..200 {
                         let wanted = (0..64).map(|at| of * 1000 + at + round).collect();
-                        let read = read_together(wanted, |at| at + 1);
+                        let read = read_in_parallel(wanted, |at| at + 1);
                         let expected = (0..64).map(|at| Some(of * 1000 + at + round + 1));
                         assert_eq!(read, expected.collect::<Vec<_>>());
                     }
@@ -261,13 +261,18 @@ mod tests {
     }
 
     #[test]
-    fn who_panics_in_a_thread_keeps_nobody_waiting() {
+    fn a_panic_in_a_thread_hangs_no_caller() {
         let caller = thread::current().id();
         for _ in 0..5 {
-            let read = read_together((0..64).map(|at| (at, caller)).collect(), |(at, caller)| {
-                assert!(thread::current().id() == *caller || at % 7 != 0, "seven times {}", at / 7);
-                *at
-            });
+            let read =
+                read_in_parallel((0..64).map(|at| (at, caller)).collect(), |(at, caller)| {
+                    assert!(
+                        thread::current().id() == *caller || at % 7 != 0,
+                        "seven times {}",
+                        at / 7
+                    );
+                    *at
+                });
             assert!(read.iter().enumerate().all(|(at, read)| read.is_none_or(|read| read == at)));
         }
     }

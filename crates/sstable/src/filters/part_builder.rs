@@ -23,7 +23,7 @@ const GROWTH_BYTES: u64 = 32 << 10;
 pub(crate) struct BuiltPart {
     /// Complete except for the lengths in bytes.
     pub(crate) part: FilterPart,
-    pub(crate) pieces: Vec<Vec<u8>>,
+    pub(crate) partitions: Vec<Vec<u8>>,
     /// The index of the partitions; none for a whole filter.
     pub(crate) top: Option<IndexBuilder>,
     /// Partitions of a fallback kind, as their keys did not fit the requested kind.
@@ -34,14 +34,14 @@ pub(crate) struct BuiltPart {
 pub(super) struct PartBuilder {
     spec: FilterSpec,
     shape: FilterShape,
-    piece_bytes: usize,
+    partition_bytes: usize,
     open: Open,
     /// Finished partitions, and their index.
-    pieces: Vec<Vec<u8>>,
+    partitions: Vec<Vec<u8>>,
     top: IndexBuilder,
     /// Keys in them, and the sum of their rates, weighted by keys.
     keys: u64,
-    passes: f64,
+    expected_passes: f64,
     bytes: u64,
     /// The separator of the last data block.
     separator: Vec<u8>,
@@ -55,7 +55,7 @@ enum Open {
 }
 
 impl PartBuilder {
-    pub(super) fn new(spec: FilterSpec, shape: FilterShape, piece_bytes: usize) -> Self {
+    pub(super) fn new(spec: FilterSpec, shape: FilterShape, partition_bytes: usize) -> Self {
         let open = match shape {
             FilterShape::PerBlock if spec != FilterSpec::NONE => {
                 Open::Small(SmallFiltersBuilder::new(spec))
@@ -65,12 +65,12 @@ impl PartBuilder {
         Self {
             spec,
             shape,
-            piece_bytes,
+            partition_bytes,
             open,
-            pieces: Vec::new(),
+            partitions: Vec::new(),
             top: IndexBuilder::default(),
             keys: 0,
-            passes: 0.0,
+            expected_passes: 0.0,
             bytes: 0,
             separator: Vec::new(),
         }
@@ -79,7 +79,7 @@ impl PartBuilder {
     #[inline]
     pub(super) fn add_hash(&mut self, hash: u64) {
         if planted(Bug::FilterMissesKeyAtCut)
-            && (!self.pieces.is_empty() && self.open_bytes() == 0 && hash.is_multiple_of(2))
+            && (!self.partitions.is_empty() && self.open_bytes() == 0 && hash.is_multiple_of(2))
         {
             return;
         }
@@ -100,13 +100,13 @@ impl PartBuilder {
         }
         self.separator.clear();
         self.separator.extend_from_slice(separator);
-        let full = self.open_bytes() >= self.piece_bytes as u64;
+        let full = self.open_bytes() >= self.partition_bytes as u64;
         let far = match &self.open {
             Open::Small(filters) => !filters.has_room(next),
             Open::Filter(_) => false,
         };
         if full || far {
-            self.cut();
+            self.end_partition();
         }
     }
 
@@ -144,7 +144,7 @@ impl PartBuilder {
     }
 
     /// Finishes the open partition with the separator of its last block.
-    fn cut(&mut self) {
+    fn end_partition(&mut self) {
         let (keys, rate, payload) = match &mut self.open {
             Open::Filter(filter) => {
                 let full = std::mem::replace(filter, self.spec.builder());
@@ -158,12 +158,12 @@ impl PartBuilder {
             }
         };
         self.keys += keys;
-        self.passes += keys as f64 * rate;
+        self.expected_passes += keys as f64 * rate;
         self.bytes += payload.len() as u64;
         // A block is bounded by one large entry, a partition by its target size and a few keys:
         // both are far below 4 GiB.
         self.top.push(&self.separator, (payload.len() + FRAME_BYTES) as u32);
-        self.pieces.push(payload);
+        self.partitions.push(payload);
     }
 
     /// The spec that the directory records for a part built by this spec and shape.
@@ -187,12 +187,13 @@ impl PartBuilder {
             Open::Filter(filter) => !filter.is_empty(),
             Open::Small(filters) => !filters.is_empty(),
         };
-        if open || self.pieces.is_empty() {
-            self.cut();
+        if open || self.partitions.is_empty() {
+            self.end_partition();
         }
         let shape = self.shape;
         let spec = Self::stored_spec(self.spec, shape);
-        let expected_fpr = if self.keys == 0 { 0.0 } else { self.passes / self.keys as f64 };
+        let expected_fpr =
+            if self.keys == 0 { 0.0 } else { self.expected_passes / self.keys as f64 };
         let part = FilterPart {
             role,
             shape,
@@ -205,11 +206,11 @@ impl PartBuilder {
             extractor,
         };
         let top = (shape != FilterShape::Whole).then_some(self.top);
-        let is_other = |piece: &&Vec<u8>| Filter::peek_kind(piece) != self.spec.kind();
+        let is_other = |partition: &&Vec<u8>| Filter::peek_kind(partition) != self.spec.kind();
         let fallbacks = match shape {
             FilterShape::PerBlock => 0,
-            _ => self.pieces.iter().filter(is_other).count() as u64,
+            _ => self.partitions.iter().filter(is_other).count() as u64,
         };
-        Some(BuiltPart { part, pieces: self.pieces, top, fallbacks })
+        Some(BuiltPart { part, partitions: self.partitions, top, fallbacks })
     }
 }

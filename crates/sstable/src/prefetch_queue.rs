@@ -15,11 +15,11 @@
 use trommel_filter::{prefetch_at, prefetch_into_second};
 
 /// Prefetch steps while one block is verified and searched.
-const TURNS: usize = 3;
+const STEPS: usize = 3;
 
 /// Bytes prefetched per step: all steps together cover a block of 4 KiB, and only the start of a
 /// larger one.
-const TURN_BYTES: usize = 22 * LINE;
+const STEP_BYTES: usize = 22 * LINE;
 
 /// Distance in blocks between the block being verified and the one being prefetched.
 const AHEAD: usize = 2;
@@ -29,7 +29,7 @@ const PAGE: usize = 4096;
 
 /// Stored blocks to be verified, at most `N`, in the order of verification.
 #[derive(Debug)]
-pub(crate) struct Awaited<'a, const N: usize> {
+pub(crate) struct PrefetchQueue<'a, const N: usize> {
     /// Each with the number of the first request that needs it.
     blocks: [(usize, &'a [u8]); N],
     len: usize,
@@ -37,7 +37,7 @@ pub(crate) struct Awaited<'a, const N: usize> {
     passed: usize,
 }
 
-impl<'a, const N: usize> Awaited<'a, N> {
+impl<'a, const N: usize> PrefetchQueue<'a, N> {
     pub(crate) fn new() -> Self {
         Self { blocks: [(0, &[]); N], len: 0, passed: 0 }
     }
@@ -64,7 +64,7 @@ impl<'a, const N: usize> Awaited<'a, N> {
 
     /// Prefetches a byte of each page of all blocks, and the lines of the first blocks.
     #[inline]
-    pub(crate) fn ask(&self) {
+    pub(crate) fn begin(&self) {
         let blocks = self.blocks.get(..self.len).unwrap_or_default();
         for (_, block) in blocks {
             for at in (0..block.len()).step_by(PAGE) {
@@ -73,27 +73,27 @@ impl<'a, const N: usize> Awaited<'a, N> {
             prefetch_at(block.as_ptr_range().end.addr().wrapping_sub(1));
         }
         for (_, block) in blocks.iter().take(AHEAD) {
-            block.chunks(TURN_BYTES).take(TURNS).for_each(ask_second_for);
+            block.chunks(STEP_BYTES).take(STEPS).for_each(prefetch_to_second_level);
         }
     }
 
-    /// The bytes to prefetch, with [`ask_second_for`], before the block of request `nth` is
+    /// The bytes to prefetch, with [`prefetch_to_second_level`], before the block of request `nth` is
     /// verified, after that, and after it was searched.
     #[inline]
-    pub(crate) fn turns(&mut self, nth: usize) -> [&'a [u8]; TURNS] {
+    pub(crate) fn steps(&mut self, nth: usize) -> [&'a [u8]; STEPS] {
         let blocks = self.blocks.get(self.passed..self.len).unwrap_or_default();
         self.passed += blocks.iter().take_while(|(first, _)| *first <= nth).count();
         let noted = self.blocks.get(..self.len).unwrap_or_default();
-        let Some((_, block)) = noted.get(self.passed + AHEAD - 1) else { return [&[]; TURNS] };
-        let mut turns = block.chunks(TURN_BYTES);
-        [(); TURNS].map(|()| turns.next().unwrap_or_default())
+        let Some((_, block)) = noted.get(self.passed + AHEAD - 1) else { return [&[]; STEPS] };
+        let mut steps = block.chunks(STEP_BYTES);
+        [(); STEPS].map(|()| steps.next().unwrap_or_default())
     }
 }
 
 /// Prefetches the lines of `bytes` into the second-level cache, except a partial last line that no
 /// step of the range reaches.
 #[inline]
-pub(crate) fn ask_second_for(bytes: &[u8]) {
+pub(crate) fn prefetch_to_second_level(bytes: &[u8]) {
     for line in (0..bytes.len()).step_by(LINE) {
         prefetch_into_second(bytes.as_ptr().addr() + line);
     }
@@ -103,45 +103,48 @@ pub(crate) fn ask_second_for(bytes: &[u8]) {
 mod tests {
     use super::*;
 
-    const NOTHING: [&[u8]; TURNS] = [&[]; TURNS];
+    const NOTHING: [&[u8]; STEPS] = [&[]; STEPS];
 
     #[test]
-    fn each_block_behind_the_second_is_asked_for_once() {
+    fn each_block_after_the_second_is_prefetched_once() {
         let bytes = [7; 5 * 4000];
         let blocks: Vec<&[u8]> = bytes.chunks(4000).collect();
-        let mut awaited = Awaited::<8>::new();
+        let mut prefetch_queue = PrefetchQueue::<8>::new();
         // Requests 3 and 4 need no block that must be verified, 6 and 7 the same one.
         for (nth, block) in [(0, 0), (1, 1), (2, 2), (5, 3), (6, 4), (7, 4)] {
-            awaited.note(nth, blocks[block]);
+            prefetch_queue.note(nth, blocks[block]);
         }
-        awaited.ask();
-        for (nth, asked) in [(0, Some(2)), (1, Some(3)), (2, Some(4)), (5, None), (6, None)] {
-            let turns = awaited.turns(nth);
-            assert_eq!(turns.concat(), asked.map_or(&[][..], |asked: usize| blocks[asked]));
-            if let Some(asked) = asked {
-                assert_eq!(turns[0].as_ptr(), blocks[asked].as_ptr());
-                assert!(turns.iter().all(|turn| !turn.is_empty()));
+        prefetch_queue.begin();
+        for (nth, prefetched) in [(0, Some(2)), (1, Some(3)), (2, Some(4)), (5, None), (6, None)] {
+            let steps = prefetch_queue.steps(nth);
+            assert_eq!(
+                steps.concat(),
+                prefetched.map_or(&[][..], |prefetched: usize| blocks[prefetched])
+            );
+            if let Some(prefetched) = prefetched {
+                assert_eq!(steps[0].as_ptr(), blocks[prefetched].as_ptr());
+                assert!(steps.iter().all(|step| !step.is_empty()));
             }
         }
-        awaited.clear();
-        assert_eq!(awaited.turns(9), NOTHING);
+        prefetch_queue.clear();
+        assert_eq!(prefetch_queue.steps(9), NOTHING);
     }
 
     #[test]
-    fn of_blocks_of_any_size_no_more_is_asked_for_than_they_have() {
-        let bytes = [7; 4 * TURN_BYTES];
-        for len in [0, 1, TURN_BYTES - 1, TURN_BYTES, TURN_BYTES + 1, 4096, 4 * TURN_BYTES] {
+    fn no_more_than_a_block_is_prefetched() {
+        let bytes = [7; 4 * STEP_BYTES];
+        for len in [0, 1, STEP_BYTES - 1, STEP_BYTES, STEP_BYTES + 1, 4096, 4 * STEP_BYTES] {
             let blocks = [&bytes[3..4], &bytes[2..4], &bytes[..len]];
-            let mut awaited = Awaited::<4>::new();
-            (0..).zip(blocks).for_each(|(nth, block)| awaited.note(nth, block));
-            awaited.ask();
-            assert_eq!(awaited.turns(0).concat(), bytes[..len.min(TURNS * TURN_BYTES)]);
+            let mut prefetch_queue = PrefetchQueue::<4>::new();
+            (0..).zip(blocks).for_each(|(nth, block)| prefetch_queue.note(nth, block));
+            prefetch_queue.begin();
+            assert_eq!(prefetch_queue.steps(0).concat(), bytes[..len.min(STEPS * STEP_BYTES)]);
 
             // Blocks beyond the capacity are ignored.
-            let mut awaited = Awaited::<2>::new();
-            (0..).zip(blocks).for_each(|(nth, block)| awaited.note(nth, block));
-            awaited.ask();
-            assert_eq!(awaited.turns(0), NOTHING);
+            let mut prefetch_queue = PrefetchQueue::<2>::new();
+            (0..).zip(blocks).for_each(|(nth, block)| prefetch_queue.note(nth, block));
+            prefetch_queue.begin();
+            assert_eq!(prefetch_queue.steps(0), NOTHING);
         }
     }
 }

@@ -1,8 +1,8 @@
-//! The options in force, and what every write looks at of them.
+//! The current options, and the subset that every write checks.
 //!
-//! They are replaced as a whole. To read them takes a locked instruction or two, which a write need
-//! not pay for: whoever leads keeps what it looks at ([`Marks`]), and asks only whether they were
-//! changed.
+//! They are replaced as a whole. Loading them takes an atomic read-modify-write or two, which a
+//! write need not pay for: the write leader keeps a copy of the values it checks ([`Marks`]), and
+//! only checks whether the options have changed.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,17 +12,17 @@ use crate::options::{Durability, Options};
 use crate::options_record::OptionsRecord;
 use crate::sync::{AtomicBool, AtomicU64, Guard, Mutex, MutexGuard, Swap, lock};
 
-/// The options in force.
+/// The current options.
 #[derive(Debug)]
 pub(crate) struct CurrentOptions {
     all: Swap<Options>,
-    /// Whether a write is synced that does not say.
+    /// Whether a write without its own setting is synced.
     syncs: AtomicBool,
-    /// How often they were replaced.
+    /// Number of replacements.
     changes: AtomicU64,
-    /// Held while they are changed.
+    /// Locked while they are changed.
     change: Mutex<()>,
-    /// What the options file says. Taken after `change`, and before no other lock.
+    /// The contents of the options file. Locked after `change`, and before no other lock.
     record: Mutex<OptionsRecord>,
 }
 
@@ -37,51 +37,51 @@ impl CurrentOptions {
         }
     }
 
-    /// Keeps others from changing them for as long as the guard lives.
+    /// Prevents changes by others while the guard lives.
     pub(crate) fn hold(&self) -> MutexGuard<'_, ()> {
         lock(&self.change)
     }
 
-    /// What the options file says.
+    /// The contents of the options file.
     pub(crate) fn record(&self) -> MutexGuard<'_, OptionsRecord> {
         lock(&self.record)
     }
 
-    /// All of them, for as long as they are looked at.
+    /// All options, for a short time.
     pub(crate) fn load(&self) -> Guard<Arc<Options>> {
         self.all.load()
     }
 
-    /// All of them, to keep.
+    /// All options, to keep.
     pub(crate) fn load_full(&self) -> Arc<Options> {
         self.all.load_full()
     }
 
-    /// Replaces them.
+    /// Replaces the options.
     pub(crate) fn store(&self, options: Options) {
         self.syncs.store(options.durability == Durability::Sync, Ordering::Release);
         self.all.store(Arc::new(options));
-        // Last: who sees it finds the options replaced.
+        // Last: a thread that sees the new count finds the options replaced.
         self.changes.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// Whether a write is synced that does not say.
+    /// Whether a write without its own setting is synced.
     #[inline]
     pub(crate) fn syncs(&self) -> bool {
         self.syncs.load(Ordering::Acquire)
     }
 }
 
-/// What a writer looks at before each write.
+/// The values that a writer checks before each write.
 #[derive(Debug)]
 pub(crate) struct Marks {
-    /// How often the options had been replaced.
+    /// The number of replacements when these values were copied.
     changes: u64,
     /// Bytes at which a memtable is full.
     pub(crate) memtable_limit: u64,
     /// Whether the memory of memtables is shared with other stores.
     pub(crate) shares_memory: bool,
-    /// Where writers are slowed.
+    /// Settings that slow or stop writers.
     pub(crate) compaction: CompactionOptions,
 }
 
@@ -94,7 +94,7 @@ impl Marks {
         Self { changes, memtable_limit, shares_memory, compaction }
     }
 
-    /// Looks at the options again if they were replaced.
+    /// Reloads the values if the options were replaced.
     #[inline]
     pub(crate) fn keep_up_with(&mut self, options: &CurrentOptions) {
         if options.changes.load(Ordering::Acquire) != self.changes {

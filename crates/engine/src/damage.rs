@@ -1,4 +1,4 @@
-//! One thing that is wrong with a store, and what to do about it.
+//! A single finding of corruption in a store, and its remedy.
 
 use std::fmt;
 use std::io;
@@ -8,30 +8,30 @@ use trommel_base::Corruption;
 
 use crate::error::Error;
 
-/// What is reported of something else where a file should be.
+/// Reported for anything other than a file in a file's place.
 pub(crate) const NO_FILE: &str = "it is no regular file";
 
-/// What a [`Damage`] costs, and so what to do about it.
+/// The consequence of a [`Damage`], and therefore what to do about it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Remedy {
-    /// Entries cannot be read, or cannot be believed: restore the store from a backup, or repair it
-    /// into a new directory.
+    /// Entries cannot be read or trusted: restore the store from a backup, or repair it into a new
+    /// directory.
     RestoreOrRepair,
-    /// Opening is refused until it is decided what to do with the writes behind the damage: restore
-    /// the store, or salvage or repair it, which keeps what stands before.
+    /// Opening is refused until a decision about the writes after the corruption: restore the
+    /// store, or salvage or repair it, which keeps the part before.
     RestoreOrSalvage,
-    /// Nothing is lost: a rebuild of the filters writes it anew, or a compaction.
+    /// Nothing is lost: rebuild the filters, or compact.
     Compact,
-    /// Nothing is lost: remove what stands in the way.
+    /// Nothing is lost: remove the obstacle.
     Remove,
     /// It was written by a newer version: use that one.
     Upgrade,
-    /// Nothing is known to be lost, for this user may not read it: allow that.
+    /// Nothing is known to be lost, but this user has no permission to read it: grant it.
     AllowReading,
-    /// A repair into the directory was cut short: remove the directory, and repair again.
+    /// A repair into the directory was interrupted: remove the directory, and repair again.
     RepairAgain,
-    /// Nothing is lost: the next opening for writing writes it anew.
+    /// Nothing is lost: the next open for writing rewrites it.
     Reopen,
 }
 
@@ -51,7 +51,7 @@ impl Remedy {
         }
     }
 
-    /// Whether what it is for cannot be read now: a repair has to do without that.
+    /// Whether the damaged part is unreadable now, so that a repair must do without it.
     pub(crate) fn is_for_lost(self) -> bool {
         !matches!(self, Self::Compact | Self::Remove | Self::Reopen)
     }
@@ -78,12 +78,12 @@ impl fmt::Display for Remedy {
     }
 }
 
-/// A run of keys, both ends included.
+/// A range of keys, both ends included.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default)]
 pub struct KeySpan {
-    /// The smallest.
+    /// The smallest key.
     pub first: Vec<u8>,
-    /// The largest.
+    /// The largest key.
     pub last: Vec<u8>,
 }
 
@@ -92,33 +92,33 @@ impl KeySpan {
         Self { first: first.to_vec(), last: last.to_vec() }
     }
 
-    /// Whether `key` lies in it.
+    /// Whether the range contains `key`.
     pub fn holds(&self, key: &[u8]) -> bool {
         *self.first <= *key && *key <= *self.last
     }
 }
 
-/// One thing that is wrong with a store.
+/// A single finding of corruption in a store.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Damage {
     /// The file.
     pub file: PathBuf,
-    /// Where in the file it begins; 0 where the whole file is meant.
+    /// Its offset in the file; 0 if it concerns the whole file.
     pub offset: u64,
-    /// Bytes that cannot be used because of it; 0 where that is not known.
+    /// Bytes that it makes unusable; 0 if unknown.
     pub bytes: u64,
-    /// What was expected there and is not, in words.
+    /// A description of what is wrong.
     pub what: String,
     /// What to do about it.
     pub remedy: Remedy,
-    /// The keys that it may cost, where that is known; none where nothing is lost, and where nobody
-    /// can know.
+    /// The keys that may be affected, if known; `None` if nothing is lost or the keys are
+    /// unknowable.
     pub keys: Option<KeySpan>,
 }
 
 impl Damage {
-    /// What `error`, met in `file`, is about.
+    /// The damage described by `error`, found in `file`.
     pub(crate) fn of(error: &Error, file: &Path, remedy: Remedy) -> Self {
         let remedy = match error {
             Error::Unsupported { .. } => Remedy::Upgrade,
@@ -142,7 +142,7 @@ impl Damage {
         Self { file: file.to_path_buf(), offset, bytes: 0, what: what.into(), remedy, keys: None }
     }
 
-    /// The error of a call that comes to it.
+    /// The error of a call that is affected.
     pub(crate) fn as_error(&self) -> Error {
         Corruption::new(&self.file, self.offset, self.what.clone()).into()
     }

@@ -1,14 +1,14 @@
-//! Removing a whole store.
+//! Removal of a whole store.
 //!
-//! 1. Refuse a name that could not be removed at the end: a symbolic link, or one that ends in
+//! 1. Reject a name that could not be removed at the end: a symbolic link, or one that ends in
 //!    `..`.
-//! 2. Take the lock, so that nobody has the store open.
-//! 3. Remove what only a store leaves, `CURRENT` last: until it is gone, a destruction that was cut
-//!    short leaves what is plainly a damaged store, and can be begun again.
-//! 4. If nothing else lies in the directory, remove the lock and the directory too.
+//! 2. Take the lock, so that no process has the store open.
+//! 3. Remove the files that only a store leaves, `CURRENT` last: until it is gone, an interrupted
+//!    removal leaves a plainly corrupt store and can be repeated.
+//! 4. If nothing else is in the directory, remove the lock and the directory too.
 //!
-//! Where something else is left, the lock stays: whoever waits for it must not end up with a lock
-//! that the next one does not see.
+//! If other files are left, the lock file stays: a process that waits for it must not acquire a
+//! lock on a file that later openers no longer see.
 
 use std::ffi::OsString;
 use std::io;
@@ -22,23 +22,23 @@ use crate::files::{LOCK, UNFINISHED};
 use crate::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 
-/// What [`Db::destroy`](crate::Db::destroy) removed, and what it left.
+/// The result of [`Db::destroy`](crate::Db::destroy).
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DestroyReport {
     /// Files removed.
     pub files: u64,
-    /// Bytes they had.
+    /// Bytes of these files.
     pub bytes: u64,
-    /// Names of what lies in the directory and is not the store's: it was left, and so was the
-    /// directory. Empty where the directory is gone.
+    /// Names of foreign entries in the directory. They were left, and so was the directory. Empty
+    /// if the directory is gone.
     pub left: Vec<OsString>,
 }
 
 /// Removes the store in `dir`.
 pub(crate) fn destroy(dir: &Path, options: &Options) -> Result<DestroyReport> {
     let vfs = &*options.vfs;
-    // Without a dot or a slash at its end, with which a directory cannot be removed.
+    // Without a trailing dot or slash, with which a directory cannot be removed.
     let dir = &*dir.components().collect::<PathBuf>();
     let listing = match vfs.list(dir) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => {
@@ -58,7 +58,7 @@ pub(crate) fn destroy(dir: &Path, options: &Options) -> Result<DestroyReport> {
         held => held.map_err(|source| Error::io(&lock, "locking", source))?,
     };
     let mut report = DestroyReport::default();
-    // Listed again: the store may have changed before it was ours.
+    // Listed again, as the store may have changed before the lock was taken.
     let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
     let (mut ours, others): (Vec<&DirEntry>, Vec<&DirEntry>) = listing
         .iter()
@@ -81,7 +81,7 @@ pub(crate) fn destroy(dir: &Path, options: &Options) -> Result<DestroyReport> {
     Ok(report)
 }
 
-/// Whether `dir`, which can be listed, is the directory itself and has a name of its own.
+/// Whether `dir`, which can be listed, is not a symbolic link and ends in a name.
 fn may_be_removed(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let (Some(name), Some(parent)) = (dir.file_name(), parent(dir)) else {
         return Err(not_a_store(
@@ -98,14 +98,14 @@ fn may_be_removed(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     }
 }
 
-/// Whether nothing but a store would leave such an entry; a lock alone is none.
+/// Whether only a store leaves such an entry; a lock file alone does not make a store.
 fn is_of_store(entry: &DirEntry) -> bool {
     let is_named = [CURRENT, CURRENT_TMP, UNFINISHED].iter().any(|name| entry.name == *name);
     entry.is_file && (is_named || Numbered::parse(&entry.name).is_some())
 }
 
-/// Whether it is a record of options. Somebody else may have a file of that name, so it alone makes
-/// no store.
+/// Whether it is an options file. Others may have a file of that name, so it alone does not make a
+/// store.
 fn is_record(entry: &DirEntry) -> bool {
     entry.is_file && [OPTIONS, OPTIONS_TMP].iter().any(|name| entry.name == *name)
 }

@@ -1,19 +1,19 @@
-//! What an open store asks of its file system: that a directory that failed to sync once is never
-//! synced again, and that a relative path means what it meant when the store was opened.
+//! The file system of an open store. It never again syncs a directory whose sync has failed, and
+//! resolves relative paths as of the store's opening.
 //!
-//! After a failed sync the system has forgotten which entries were to become durable, and a second
-//! sync reports success without having written them. Flushes, compactions and the write path create
-//! files in one directory at the same time, so the failure that one of them is told of may cost the
-//! entries of all. Every later sync of that directory therefore fails as the first one did, until
-//! the store is opened again. Whoever needs it durable stops there, before anything refers to what
-//! may not be. (Where there was no handle to sync it with nothing was tried, so that is not
-//! remembered.)
+//! After a failed sync the kernel has dropped the unsynced entries, and a second sync reports
+//! success without having written them. Flushes, compactions and the write path create files in one
+//! directory concurrently, so a failure reported to one of them may affect the entries of all.
+//! Every later sync of that directory therefore fails like the first one, until the store is opened
+//! again. A caller that needs the directory durable stops there, before anything refers to entries
+//! that may be lost. (If there was no handle for the sync, nothing was attempted, and the failure
+//! is not recorded.)
 //!
 //! A process may change its working directory while a store is open that was given by a relative
-//! path. So the directory at which that began is kept, and put before every relative path.
+//! path. Therefore the working directory at that time is recorded and prepended to every relative
+//! path.
 //!
-//! On a full disk files are removed first that are only kept to be written over (module
-//! [`room`](crate::files::room)).
+//! On a full disk, recyclable files are removed first (module [`room`](crate::files::room)).
 //!
 //! Used by [`Engine::open`](crate::engine::Engine::open), which wraps the file system of the
 //! options; everything the engine does goes through here.
@@ -29,27 +29,27 @@ use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile, is_out_o
 use crate::files::room::{Room, RoomyFile};
 use crate::sync::{Mutex, lock};
 
-/// A file system that remembers failed syncs of directories, and where relative paths began.
+/// A file system that remembers failed directory syncs and the base of relative paths.
 #[derive(Debug)]
 pub(crate) struct DirSync {
     vfs: Arc<dyn Vfs>,
-    /// What the sync of a directory failed with. Held during a sync, so that none succeeds between
-    /// another's failure and the note of it.
+    /// The errors of failed directory syncs. Locked during a sync, so that none succeeds between
+    /// another's failure and its record.
     failed: Mutex<BTreeMap<PathBuf, (io::ErrorKind, String)>>,
-    /// Where relative paths begin, if the store's is one.
+    /// The base of relative paths, if the store's path is relative.
     anchor: Option<PathBuf>,
-    /// Where room is made on a full disk.
+    /// Frees space on a full disk.
     room: Arc<Room>,
 }
 
 impl DirSync {
-    /// For a store in `dir`, which makes room for its files in `room`.
+    /// For a store in `dir`; `room` frees space for its files.
     pub(crate) fn new(vfs: Arc<dyn Vfs>, dir: &Path, room: Arc<Room>) -> Self {
         let anchor = if dir.is_relative() { vfs.working_dir() } else { None };
         Self { vfs, failed: Mutex::default(), anchor, room }
     }
 
-    /// Where `path` was when the store was opened.
+    /// Resolves `path` as of the store's opening.
     fn at<'p>(&self, path: &'p Path) -> Cow<'p, Path> {
         match &self.anchor {
             Some(anchor) if path.is_relative() => Cow::Owned(anchor.join(path)),
@@ -61,7 +61,7 @@ impl DirSync {
 impl Vfs for DirSync {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         let file = self.room.or_make(|| self.vfs.create(&self.at(path)))?;
-        // Only where files are kept at all.
+        // Only if files are recycled at all.
         if !self.vfs.writes_over() {
             return Ok(file);
         }
@@ -111,7 +111,7 @@ impl Vfs for DirSync {
             return Err(io::Error::new(*kind, text.clone()));
         }
         self.vfs.sync_dir(&self.at(dir)).inspect_err(|error| {
-            // Without a handle for the directory nothing was synced, and nothing is forgotten.
+            // Without a handle for the directory nothing was synced, and no entry was lost.
             if !is_out_of_handles(error) {
                 failed.insert(dir.to_path_buf(), (error.kind(), error.to_string()));
             }
@@ -147,7 +147,7 @@ impl Vfs for DirSync {
     }
 }
 
-/// The directory that `dir` lies in; none for a root.
+/// The parent directory of `dir`; none for a root.
 pub(crate) fn parent(dir: &Path) -> Option<&Path> {
     match dir.parent() {
         Some(parent) if parent.as_os_str().is_empty() => Some(Path::new(".")),

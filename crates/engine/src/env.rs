@@ -1,4 +1,4 @@
-//! The only place that reads a clock, draws a random number or asks how many cores there are.
+//! The only module that reads a clock, draws a random number or queries the number of cores.
 
 use std::time::{Duration, Instant};
 
@@ -7,7 +7,7 @@ pub(crate) use replayed::{cores, now, random_u64, sleep};
 #[cfg(not(shuttle))]
 pub(crate) use system::{cores, now, random_u64, sleep};
 
-/// Puts the calling thread to sleep until `moment`.
+/// Sleeps until `moment`.
 pub(crate) fn sleep_until(moment: Instant) {
     sleep(moment.saturating_duration_since(now()));
 }
@@ -21,31 +21,31 @@ mod system {
 
     use super::{Duration, Instant};
 
-    /// How many threads the process may run at once, as the system said when it was first asked;
-    /// one if it does not say.
+    /// Threads that the process may run at once, as the system reported on the first call; 1 if
+    /// unknown.
     pub(crate) fn cores() -> usize {
         static CORES: OnceLock<usize> = OnceLock::new();
         *CORES.get_or_init(|| available_parallelism().map_or(1, NonZero::get))
     }
 
-    /// The current moment of a clock that never goes back.
+    /// The current time of a monotonic clock.
     pub(crate) fn now() -> Instant {
         Instant::now()
     }
 
-    /// Puts the calling thread to sleep.
+    /// Sleeps for `duration`.
     pub(crate) fn sleep(duration: Duration) {
         std::thread::sleep(duration);
     }
 
     /// A random word for ids and salts: the standard library's per-process random keys, mixed with
-    /// a counter of theirs that differs at every call. Not for secrets.
+    /// a counter that differs at every call. Not for secrets.
     pub(crate) fn random_u64() -> u64 {
         RandomState::new().build_hasher().finish()
     }
 }
 
-/// A clock that only goes where it is told to, and words that a replayed schedule draws again.
+/// A clock that advances only on calls, and random words that a replayed schedule draws again.
 #[cfg(shuttle)]
 mod replayed {
     use std::cell::Cell;
@@ -56,11 +56,11 @@ mod replayed {
     use super::{Duration, Instant};
 
     thread_local! {
-        /// All threads of a schedule run on one of the system's.
+        /// All threads of a schedule run on one OS thread.
         static NOW: Cell<Instant> = Cell::new(Instant::now());
     }
 
-    /// On every machine as many, so that a schedule is the same.
+    /// The same on every machine, so that a schedule is too.
     pub(crate) fn cores() -> usize {
         2
     }

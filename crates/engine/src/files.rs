@@ -1,4 +1,4 @@
-//! The files of a store: their names, and what lies beside them.
+//! The files of a store: names, paths, and special files.
 
 pub(crate) mod graveyard;
 pub(crate) mod held;
@@ -16,7 +16,7 @@ use crate::names;
 /// Name of the lock file.
 pub(crate) const LOCK: &str = "LOCK";
 
-/// Name of the file that says that a repair into the directory is not finished.
+/// Name of the file that marks an unfinished repair into the directory.
 pub(crate) const UNFINISHED: &str = "UNFINISHED";
 
 /// Path of log `number` in `dir`.
@@ -34,7 +34,7 @@ pub(crate) fn sidecar_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(names::filter_sidecar(number))
 }
 
-/// Whether `to`, which need not be there yet, is the directory `real` or lies in it.
+/// Whether `to`, which need not exist yet, is the directory `real` or inside it.
 pub(crate) fn lies_in(vfs: &dyn Vfs, real: &Path, to: &Path) -> Result<bool> {
     for above in to.ancestors() {
         let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };

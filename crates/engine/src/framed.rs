@@ -1,13 +1,14 @@
-//! Streams of checked frames: what dumps and traces of lookups are made of.
+//! Streams of checksummed frames, the format of dumps and lookup traces.
 //!
 //! 1. A header names the kind of stream and its version, and holds a random id.
-//! 2. A *frame* is a head that says what it is and how long, a payload, and a checksum. Checksums
-//!    are bound to the id and to the offset, so a frame that was left out, doubled, moved or taken
-//!    from another stream is found as a flipped bit is.
+//! 2. A *frame* is a head with kind and length, a payload, and a checksum. Checksums are bound to
+//!    the id and to the offset, so a frame that was omitted, duplicated, moved or taken from
+//!    another stream is detected as reliably as a flipped bit.
 //! 3. A head of the kind *end* ends the stream, and nothing follows it.
 //!
-//! Bytes may be anything: a length is bounded before anything is allocated for it, and memory grows
-//! with what is there, not with what is claimed. What payloads mean is their owners' business.
+//! Any bytes are safe: a length is bounded before anything is allocated for it, and memory grows
+//! with the bytes present, not with the claimed length. The owners of a stream interpret its
+//! payloads.
 
 use std::io::{self, Read, Write};
 use std::path::PathBuf;
@@ -19,26 +20,26 @@ use crate::error::{Error, Result};
 
 /// Bytes of the header.
 pub(crate) const HEADER_BYTES: usize = 36;
-/// Bytes of a head: that of a frame, or the end.
+/// Bytes of the head of a frame or the end.
 pub(crate) const HEAD_BYTES: usize = 24;
-/// Bytes of the checksum behind a frame's payload.
+/// Bytes of the checksum after a frame's payload.
 pub(crate) const CHECKSUM_BYTES: usize = 4;
 /// The kind of a head that ends the stream.
 pub(crate) const KIND_END: u32 = 2;
-/// Feature bits that this version knows, of any stream.
+/// Feature bits that this version knows, for any stream.
 const KNOWN_FEATURES: u64 = 0;
 
-/// One sort of stream.
+/// A kind of stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Form {
     pub(crate) magic: [u8; 8],
     /// The version that is written, and the only one that is read.
     pub(crate) version: u32,
-    /// What errors call it.
+    /// Its name in errors.
     pub(crate) name: &'static str,
 }
 
-/// What stands at the beginning of a stream.
+/// The header of a stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Header {
     pub(crate) version: u32,
@@ -59,7 +60,7 @@ impl Header {
         bytes
     }
 
-    /// The header, unless its checksum does not fit. The magic is the caller's to compare.
+    /// Decodes the header; `None` if the checksum does not match. The caller compares the magic.
     fn decode(bytes: &[u8; HEADER_BYTES]) -> Option<Self> {
         let (content, check) = bytes.split_at(HEADER_BYTES - CHECKSUM_BYTES);
         let mut fields = Decoder::new(&content[8..]);
@@ -70,11 +71,11 @@ impl Header {
     }
 }
 
-/// What stands before a frame's payload, or ends the stream.
+/// The head before a frame's payload, or the end of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     pub(crate) kind: u32,
-    /// What the frame holds so many of, or the whole stream.
+    /// Entries in the frame, or in the whole stream.
     pub(crate) entries: u64,
     /// Bytes of the payload, or of all payloads.
     pub(crate) bytes: u64,
@@ -91,7 +92,7 @@ impl Head {
         bytes
     }
 
-    /// The head that stands at `offset` of stream `id`, unless its checksum does not fit.
+    /// Decodes the head at `offset` of stream `id`; `None` if the checksum does not match.
     pub(crate) fn decode(bytes: &[u8; HEAD_BYTES], id: u64, offset: u64) -> Option<Self> {
         let (content, check) = bytes.split_at(HEAD_BYTES - CHECKSUM_BYTES);
         let mut fields = Decoder::new(content);
@@ -100,7 +101,7 @@ impl Head {
     }
 }
 
-/// The checksum of `content`, which stands at `offset` of stream `id`.
+/// The checksum of `content` at `offset` of stream `id`.
 pub(crate) fn checksum(id: u64, offset: u64, content: &[u8]) -> u32 {
     Checksum::bound_to(&[id, offset]).with(content).value()
 }
@@ -115,14 +116,14 @@ pub(crate) struct FrameWriter<W> {
 }
 
 impl<W: Write> FrameWriter<W> {
-    /// Begins a stream. It writes a part of a frame at a time; `out` needs no buffer of its own.
+    /// Begins a stream. Makes few writes per frame; `out` needs no buffer of its own.
     pub(crate) fn begin(mut out: W, form: Form, id: u64) -> io::Result<Self> {
         let header = Header { version: form.version, features: 0, id };
         out.write_all(&header.encode(&form.magic))?;
         Ok(Self { out, id, offset: HEADER_BYTES as u64 })
     }
 
-    /// Writes a frame that holds so many entries.
+    /// Writes a frame with `entries` entries.
     pub(crate) fn frame(&mut self, kind: u32, entries: u64, payload: &[u8]) -> io::Result<()> {
         let bytes = payload.len() as u64;
         self.out.write_all(&Head { kind, entries, bytes }.encode(self.id, self.offset))?;
@@ -133,7 +134,7 @@ impl<W: Write> FrameWriter<W> {
         Ok(())
     }
 
-    /// Writes the end, flushes, and gives `out` back.
+    /// Writes the end, flushes, and returns `out`.
     pub(crate) fn end(mut self, entries: u64, bytes: u64) -> io::Result<W> {
         let end = Head { kind: KIND_END, entries, bytes };
         self.out.write_all(&end.encode(self.id, self.offset))?;
@@ -142,11 +143,11 @@ impl<W: Write> FrameWriter<W> {
     }
 }
 
-/// Reads a stream, and believes nothing before its checksum.
+/// Reads a stream and verifies every checksum.
 #[derive(Debug)]
 pub(crate) struct FrameReader<R> {
     input: R,
-    /// What errors call the stream.
+    /// The stream's name in errors.
     name: PathBuf,
     id: u64,
     /// Bytes read so far.
@@ -155,12 +156,12 @@ pub(crate) struct FrameReader<R> {
 }
 
 impl<R: Read> FrameReader<R> {
-    /// Begins to read a stream, which errors call `name`. A frame takes three reads: give it a
-    /// buffered `input`.
+    /// Begins to read a stream; `name` is its name in errors. A frame takes three reads, so `input`
+    /// should be buffered.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if it is no such stream or its header is damaged;
-    /// [`Error::Unsupported`] if a newer version wrote it; [`Error::Io`] as `input` has them.
+    /// [`Error::Corruption`] if it is not such a stream or its header is corrupt;
+    /// [`Error::Unsupported`] if a newer version wrote it; [`Error::Io`] from `input`.
     pub(crate) fn begin(input: R, name: PathBuf, form: Form) -> Result<Self> {
         let mut reader = Self { input, name, id: 0, offset: 0, is_cut_off: false };
         let bytes: [u8; HEADER_BYTES] = reader.read_array()?;
@@ -181,7 +182,7 @@ impl<R: Read> FrameReader<R> {
         Ok(reader)
     }
 
-    /// The next head, and where it stands.
+    /// The next head, and its offset.
     pub(crate) fn head(&mut self) -> Result<(Head, u64)> {
         let at = self.offset;
         let bytes: [u8; HEAD_BYTES] = self.read_array()?;
@@ -190,8 +191,8 @@ impl<R: Read> FrameReader<R> {
         Ok((head.ok_or_else(wrong)?, at))
     }
 
-    /// Reads the payload that follows the last head into `payload`, all of which is then right, and
-    /// says where it stands. The caller has seen to it that `bytes` is no more than can be.
+    /// Reads the payload after the last head into `payload`, verifies it and returns its offset.
+    /// The caller must have bounded `bytes`.
     pub(crate) fn payload(&mut self, bytes: u64, payload: &mut Vec<u8>) -> Result<u64> {
         let at = self.offset;
         payload.clear();
@@ -208,7 +209,7 @@ impl<R: Read> FrameReader<R> {
         Ok(at)
     }
 
-    /// An error if something stands behind the end, which was read.
+    /// An error if anything follows the end.
     pub(crate) fn expect_nothing(&mut self) -> Result<()> {
         let behind = self.input.by_ref().take(1).read_to_end(&mut Vec::new());
         match behind.map_err(|source| self.unreadable(source))? {
@@ -217,7 +218,7 @@ impl<R: Read> FrameReader<R> {
         }
     }
 
-    /// Whether the last error was that the stream ended where more should be.
+    /// Whether the last error was a truncated stream.
     pub(crate) fn is_cut_off(&self) -> bool {
         self.is_cut_off
     }
@@ -239,7 +240,7 @@ impl<R: Read> FrameReader<R> {
         self.damage(self.offset, "it is cut off: its end is missing")
     }
 
-    /// That the stream is damaged there.
+    /// The error for corruption at `offset`.
     pub(crate) fn damage(&self, offset: u64, what: &'static str) -> Error {
         Corruption::new(&self.name, offset, what).into()
     }

@@ -1,23 +1,23 @@
 //! The names of files in a store's directory: `LOCK`, `CURRENT`, `OPTIONS`, `MANIFEST-n`, `n.log`,
 //! `n.sst`, `n.flt`, `n.spare`, with numbers of at least six digits.
 //!
-//! A name is one of ours only if it is written exactly as we write it: `7.sst`, `0000007.sst` and
-//! `._000007.sst` are somebody else's, and nothing of somebody else's is ever read or deleted.
+//! A name is ours only if it is written exactly as we write it: `7.sst`, `0000007.sst` and
+//! `._000007.sst` are foreign, and foreign files are never read or deleted.
 
 use std::ffi::OsStr;
 
-/// The largest file number: far from where counting on could overflow. Names with larger ones are
-/// not ours; 0 stands for "none".
+/// The largest file number, far below any overflow. Names with larger ones are not ours; 0 means
+/// "none".
 pub(crate) const MAX_FILE_NUMBER: u64 = (1 << 62) - 1;
 
-/// Names the manifest in force.
+/// The file that names the current manifest.
 pub(crate) const CURRENT: &str = "CURRENT";
-/// What becomes `CURRENT` by a rename.
+/// Renamed to `CURRENT` when complete.
 pub(crate) const CURRENT_TMP: &str = "CURRENT.tmp";
 
 /// The options that shape the store.
 pub(crate) const OPTIONS: &str = "OPTIONS";
-/// What becomes `OPTIONS` by a rename.
+/// Renamed to `OPTIONS` when complete.
 pub(crate) const OPTIONS_TMP: &str = "OPTIONS.tmp";
 
 /// The name of manifest `number`.
@@ -40,7 +40,7 @@ pub(crate) fn filter_sidecar(number: u64) -> String {
     format!("{number:06}.flt")
 }
 
-/// The name of what was the log or the table `number`, and is kept to be written over.
+/// The name of the former log or table `number`, kept to be recycled.
 pub(crate) fn spare(number: u64) -> String {
     format!("{number:06}.spare")
 }
@@ -61,7 +61,7 @@ pub(crate) enum Numbered {
 }
 
 impl Numbered {
-    /// What `name` stands for, if it is a numbered file of ours.
+    /// Parses `name`, if it is that of a numbered file of ours.
     pub(crate) fn parse(name: &OsStr) -> Option<Self> {
         let name = name.to_str()?;
         let parsed = if let Some(digits) = name.strip_prefix("MANIFEST-") {

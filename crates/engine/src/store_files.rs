@@ -1,4 +1,4 @@
-//! The files of an open store: where they are, what numbers they get, and which of them are in use.
+//! The files of an open store: their directory, their numbers, and their users.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -22,11 +22,11 @@ pub(crate) struct StoreFiles {
     pub(crate) next_file_number: AtomicU64,
     /// Open tables.
     pub(crate) tables: Arc<TableCache>,
-    /// Obsolete files that are yet to be removed.
+    /// The deletion queue of obsolete files.
     pub(crate) graveyard: Arc<Graveyard>,
     /// None in a read-only store.
     pub(crate) manifest: Mutex<Option<Manifest>>,
-    /// Where logs ended when the store was opened, as its manifest said.
+    /// Ends of logs when the store was opened, as recorded in its manifest.
     pub(crate) log_ends: LogEnds,
 }
 

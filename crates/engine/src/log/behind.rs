@@ -1,30 +1,30 @@
-//! Records that can still be verified behind the damage of a log.
+//! Records after corruption in a log that can still be verified.
 //!
-//! Every offset behind the last good record is tried: a record is believed if the checksums of its
-//! header and of its payload hold, which are bound to the file and to the offset, so that bytes
-//! inside a value are no record. That the record before it was the one it names is not asked: that
-//! one is lost, or was lost before it.
+//! Tries every offset after the last good record. A record is accepted if the checksums of its
+//! header and its payload hold; they are bound to the file and the offset, so bytes inside a value
+//! never look like a record. Its predecessor is not checked, as that one is lost or follows a lost
+//! one.
 //!
-//! A repair reports these, and takes them if it is asked to.
+//! A repair reports these records, and replays them on request.
 
 use super::format::{KIND_DATA, RECORD_HEADER_BYTES, RECORD_MAGIC, RECORD_TRAILER};
 use super::framing::{Binding, RecordHeader};
 use super::mask;
 use super::reader::LogImage;
 
-/// A record behind damage.
+/// A record after corruption.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RecordBehind {
-    /// Where in the file it begins.
+    /// Its offset in the file.
     pub(crate) offset: u64,
     /// Its first sequence number.
     pub(crate) first_seqno: u64,
-    /// What was appended.
+    /// The payload as appended.
     pub(crate) payload: Vec<u8>,
 }
 
 impl LogImage {
-    /// The records behind the last good one that can be verified by themselves, in file order.
+    /// The records after the last good one that can be verified on their own, in file order.
     pub(crate) fn records_behind(&self) -> Vec<RecordBehind> {
         let Some(header) = self.summary().header else { return Vec::new() };
         let binding = Binding::new(&header);
@@ -46,7 +46,7 @@ impl LogImage {
     }
 }
 
-/// The record that `bytes`, which stand at `offset`, begin with, if it holds data, and its length.
+/// The data record at the start of `bytes`, which are at `offset`, if it is one, and its length.
 fn record_at(
     bytes: &[u8],
     binding: &Binding,

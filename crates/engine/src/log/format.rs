@@ -12,7 +12,7 @@ pub(crate) const KNOWN_FEATURES: u64 = 0;
 
 /// Length of the file header, in bytes.
 pub(crate) const FILE_HEADER_BYTES: usize = 64;
-/// Where the file header's checksum stands: it covers all bytes before it.
+/// Offset of the file header's checksum, which covers all bytes before it.
 pub(crate) const FILE_CHECKSUM_AT: usize = 60;
 
 /// First byte of a record: five bits set, so that no single flip makes it zero.
@@ -21,24 +21,24 @@ pub(crate) const RECORD_MAGIC: u8 = 0xd3;
 pub(crate) const RECORD_TRAILER: u8 = 0xb5;
 /// Length of a record's header, in bytes.
 pub(crate) const RECORD_HEADER_BYTES: usize = 36;
-/// Where the record header's checksum stands: it covers all bytes before it.
+/// Offset of the record header's checksum, which covers all bytes before it.
 pub(crate) const RECORD_CHECKSUM_AT: usize = 32;
-/// What a record adds to its payload: header and trailer, in bytes.
+/// Bytes of header and trailer, in addition to the payload.
 pub(crate) const RECORD_OVERHEAD_BYTES: usize = RECORD_HEADER_BYTES + 1;
 /// Longest payload, in bytes.
 pub(crate) const MAX_PAYLOAD_BYTES: u64 = u32::MAX as u64;
 
 /// Kind of a record that carries a batch (in a log) or an edit (in a manifest).
 pub(crate) const KIND_DATA: u8 = 1;
-/// Kind of the record that says "nothing follows in this file".
+/// Kind of the end marker: the file has no further records.
 pub(crate) const KIND_END: u8 = 2;
 /// Payload of an end marker: the number of the next log, or 0.
 pub(crate) const END_PAYLOAD_BYTES: usize = 8;
 
-/// A log with zeros ahead has a length that is a multiple of this, in bytes.
+/// The length of a log with preallocated zeros is a multiple of this, in bytes.
 pub(crate) const AHEAD_BYTES: u64 = 64 << 10;
 
-/// The unit in which a disk loses data, in bytes.
+/// Unit of data loss on a disk, in bytes.
 pub(crate) const SECTOR_BYTES: u64 = 512;
-/// Fewest non-zero bytes in a sector that lies wholly inside one record.
+/// Fewest non-zero bytes in a sector wholly inside one record.
 pub(crate) const SECTOR_MIN_NONZERO: usize = 8;

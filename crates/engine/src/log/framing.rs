@@ -1,13 +1,13 @@
-//! One file header and one record, as bytes: pure functions, total on whatever a disk returns.
+//! Encoding of one file header and one record: pure functions, total for any bytes.
 //!
 //! A record is `header | payload | trailer byte`. The header has a checksum of its own, so a
-//! flipped length is never mistaken for a file that ends early; it carries the checksum of the
-//! payload as stored and, as a field, that of the record before it. All checksums are bound to the
-//! file's random salt, the file's number and the record's offset: bytes of this or another log
-//! inside a value are no record.
+//! flipped length is never mistaken for a file that ends early. It holds the checksum of the
+//! payload as stored and that of the previous record. All checksums are bound to the file's random
+//! salt, the file's number and the record's offset, so bytes of this or another log inside a value
+//! never look like a record.
 //!
-//! Called by the writer, the reader and the search for records behind damage. The layout is
-//! `docs/format/log.md`.
+//! Called by the writer, the reader and the search for records after corruption. The layout is
+//! specified in `docs/format/log.md`.
 
 use trommel_base::codec::{put_u32, put_u64};
 use trommel_base::{Checksum, Decoder};
@@ -17,10 +17,10 @@ use super::format::{
     RECORD_CHECKSUM_AT, RECORD_HEADER_BYTES, RECORD_MAGIC, RECORD_OVERHEAD_BYTES,
 };
 
-/// Bytes of a record's offset, as its checksums are bound to it.
+/// Bytes of a record's offset in the input of its checksums.
 pub(super) const OFFSET_BYTES: usize = size_of::<u64>();
 
-/// Which of the two kinds of framed file this is.
+/// The two kinds of framed files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum FileKind {
     /// Batches.
@@ -39,7 +39,7 @@ impl FileKind {
     }
 }
 
-/// What the first 64 bytes of a log or manifest say.
+/// The contents of a file header, the first 64 bytes of a log or manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct FileHeader {
     /// Log or manifest.
@@ -54,17 +54,17 @@ pub(crate) struct FileHeader {
     pub(crate) previous: u64,
 }
 
-/// Why bytes are not the header of the file that was expected.
+/// Why bytes are not the expected file header.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum HeaderError {
-    /// They fail the checksum or say something no writer says.
+    /// They fail the checksum, or no writer writes them.
     Damaged(&'static str),
-    /// They are intact, and from a version that knows more.
+    /// They are intact, but use features of a later version.
     Unsupported(String),
 }
 
 impl FileHeader {
-    /// The header as it stands at the start of the file.
+    /// The header as stored.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::with_capacity(FILE_HEADER_BYTES);
         out.extend_from_slice(&self.kind.magic());
@@ -108,7 +108,7 @@ impl FileHeader {
         Ok(Self { kind, ..fields.header })
     }
 
-    /// The number that the header states, believed or not.
+    /// The number in the header, verified or not.
     pub(crate) fn number_in(bytes: &[u8]) -> Option<u64> {
         Self::fields(bytes).map(|fields| fields.header.number)
     }
@@ -132,18 +132,18 @@ impl FileHeader {
         Some(RawHeader { magic, version, features, reserved, header, checksum_holds })
     }
 
-    /// What the first record holds as its predecessor's checksum: that of the header.
+    /// The predecessor checksum of the first record: the header's checksum.
     pub(crate) fn chain_start(&self) -> u32 {
         file_checksum(&self.encode()[..FILE_CHECKSUM_AT])
     }
 }
 
-/// The checksum of a file header, whose other bytes are `covered`.
+/// The checksum of a file header with the bytes `covered`.
 pub(crate) fn file_checksum(covered: &[u8]) -> u32 {
     Checksum::bound_to(&[]).with(covered).value()
 }
 
-/// The fields of a file header before they are believed.
+/// The unverified fields of a file header.
 struct RawHeader {
     magic: [u8; 8],
     version: u32,
@@ -153,7 +153,7 @@ struct RawHeader {
     checksum_holds: bool,
 }
 
-/// What the checksums of one file are bound to.
+/// The values that the checksums of one file are bound to.
 #[derive(Debug, Clone)]
 pub(crate) struct Binding {
     salt: u64,
@@ -171,13 +171,12 @@ impl Binding {
         self.salt
     }
 
-    /// The checksum of what is in the record at `offset`, before any of it is added.
+    /// The initial checksum of the record at `offset`, before any of its bytes.
     pub(crate) fn at(&self, offset: u64) -> Checksum {
         self.base.clone().with(&offset.to_le_bytes())
     }
 
-    /// The checksum of bytes of a record, behind those of the record's offset: as [`Binding::at`],
-    /// in one go.
+    /// The checksum of a record's offset and bytes: as [`Binding::at`], in one call.
     pub(crate) fn checksum(&self, offset_and_bytes: &[u8]) -> u32 {
         self.base.clone().with(offset_and_bytes).value()
     }
@@ -195,8 +194,8 @@ pub(crate) struct RecordHeader {
     pub(crate) payload_bytes: u32,
     /// First sequence number of the batch; in a manifest, the ordinal of the edit.
     pub(crate) first_seqno: u64,
-    /// Bytes of this file known to be synced when the record was written, where all earlier files
-    /// were known to be synced or no longer needed; else 0.
+    /// Bytes of this file known to be synced when the record was written; 0 unless all earlier
+    /// files were known to be synced or no longer needed.
     pub(crate) durable_to: u64,
     /// Payload checksum of the record before this one.
     pub(crate) predecessor: u32,
@@ -205,7 +204,7 @@ pub(crate) struct RecordHeader {
 }
 
 impl RecordHeader {
-    /// The header as stored, of the record at `offset`.
+    /// The stored header of the record at `offset`.
     pub(crate) fn encode(&self, binding: &Binding, offset: u64) -> [u8; RECORD_HEADER_BYTES] {
         let mut bound = [0; OFFSET_BYTES + RECORD_CHECKSUM_AT];
         bound[..OFFSET_BYTES].copy_from_slice(&offset.to_le_bytes());
@@ -224,8 +223,8 @@ impl RecordHeader {
         stored
     }
 
-    /// The header at the start of `bytes`, which stand at `offset`, if they are one. Knows nothing
-    /// of the payload.
+    /// Decodes the header at the start of `bytes`, which are at `offset`; `None` if it is invalid.
+    /// Does not check the payload.
     pub(crate) fn decode(bytes: &[u8], binding: &Binding, offset: u64) -> Option<Self> {
         let (head, _) = bytes.split_first_chunk::<RECORD_HEADER_BYTES>()?;
         let covered = head.get(..RECORD_CHECKSUM_AT)?;

@@ -1,18 +1,17 @@
 //! The sector rule: no sector inside a record looks like one that the disk lost.
 //!
 //! A lost sector reads as zeros, and the reader takes a zeroed sector as proof of a torn write. So
-//! a payload that would fill an aligned sector with (almost) nothing but zeros is not stored as it
-//! is, but XORed with a keystream:
+//! a payload that would fill an aligned sector (almost) only with zeros is XORed with a keystream:
 //!
-//! 1. Look at each aligned 512-byte sector that begins behind the record's first byte and ends
-//!    within the record. (Any other sector that meets the record holds the record's first byte or
-//!    its last one, or is cut off by the end of the file behind the last one: both bytes have five
+//! 1. Check each aligned 512-byte sector that begins after the record's first byte and ends within
+//!    the record. (Any other sector that overlaps the record contains the record's first byte or
+//!    its last one, or is cut off by the end of the file after the last one: both bytes have five
 //!    bits set. A record shorter than 512 bytes has no such sector, so most records cost nothing.)
-//! 2. If every one has at least 8 non-zero payload bytes, the mask is 0: stored as it is.
-//! 3. Otherwise take mask 1, 2, 3, ... until the masked payload passes. The keystream is drawn from
-//!    the file's random salt, so the first mask passes unless someone who read the salt built the
-//!    payload against it; after 255 masks the last one stands, and such a payload has only made
-//!    damage to *itself* look like a torn write.
+//! 2. If each has at least 8 non-zero payload bytes, the mask is 0: the payload is stored as it is.
+//! 3. Otherwise take mask 1, 2, 3, ... until the masked payload passes. The keystream depends on
+//!    the file's random salt, so the first mask passes unless the payload was crafted against a
+//!    known salt. After 255 masks the last one is used; such a payload only makes corruption of
+//!    *itself* look like a torn write.
 //!
 //! The keystream of (salt, record offset, mask) is the SplitMix64 sequence (Steele, Lea and Flood,
 //! "Fast splittable pseudorandom number generators", 2014) from the seed
@@ -25,10 +24,10 @@ const MAX_MASK: u16 = 255;
 /// The increment of SplitMix64.
 const STEP: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Masks `payload`, of the record at `offset`, if the sector rule asks for it; returns the mask.
+/// Masks `payload`, of the record at `offset`, if the sector rule requires it. Returns the mask.
 #[inline]
 pub(crate) fn mask_if_needed(payload: &mut [u8], salt: u64, offset: u64) -> u16 {
-    // One byte of the record is no payload besides its header.
+    // In addition to its header, the trailer byte is not payload.
     let is_short = payload.len() + RECORD_HEADER_BYTES + 1 < SECTOR_BYTES as usize;
     if is_short || passes(payload, offset) { 0 } else { mask(payload, salt, offset) }
 }
@@ -45,8 +44,8 @@ fn mask(payload: &mut [u8], salt: u64, offset: u64) -> u16 {
     }
 }
 
-/// XORs `payload`, of the record at `offset`, with the keystream of `mask`; 0 changes nothing.
-/// Its own inverse.
+/// XORs `payload`, of the record at `offset`, with the keystream of `mask`; 0 changes nothing. Its
+/// own inverse.
 pub(crate) fn apply(payload: &mut [u8], salt: u64, offset: u64, mask: u16) {
     if mask == 0 {
         return;

@@ -1,17 +1,17 @@
-//! The write-ahead log: batches framed one by one, and the reader that tells a torn tail from
-//! damage.
+//! The write-ahead log: framed batches, and a reader that distinguishes a torn tail from
+//! corruption.
 //!
-//! * [`format`]: the constants; the page is `docs/format/log.md`.
+//! * [`format`]: the constants; `docs/format/log.md` specifies the bytes.
 //! * [`framing`]: one file header, one record; [`mask`]: the sector rule.
-//! * [`writer`]: appends groups of records, keeps the book of what is durable.
-//! * [`reader`]: the bytes of one file into records and a verdict.
-//! * [`behind`]: records that can still be verified behind damage.
-//! * [`stream`]: the same of a whole log, with one record at a time in memory.
-//! * [`ends`]: where logs end that have no end marker, as the manifest says.
-//! * [`recover`]: all logs that the manifest needs into what is replayed and what is dropped.
+//! * [`writer`]: appends groups of records and tracks what is durable.
+//! * [`reader`]: decodes one file into records and a verdict.
+//! * [`behind`]: records after corruption that can still be verified.
+//! * [`stream`]: decodes an intact log with one record in memory at a time.
+//! * [`ends`]: the ends of logs without an end marker, as recorded in the manifest.
+//! * [`recover`]: decides which records of all needed logs are replayed and which are dropped.
 //!
-//! The manifest is framed the same way and uses the writer and the reader of this module. Nothing
-//! here knows what a batch holds.
+//! The manifest has the same framing and uses the writer and the reader of this module. Nothing
+//! here knows the contents of a batch.
 
 pub(crate) mod behind;
 mod ends;
@@ -50,21 +50,21 @@ pub(crate) use framing::{FileHeader, FileKind};
 pub(crate) use recover::{DropReason, Dropped};
 pub(crate) use writer::LogWriter;
 
-/// No log and no manifest is longer: a log ends with the first batch that fills its memtable, which
-/// has at most 4 GiB, and a batch has little more than 1 GiB.
+/// Upper bound for the length of a log or a manifest: a log ends with the first batch that fills
+/// its memtable, which has at most 4 GiB, and a batch has little more than 1 GiB.
 const LONGEST_BYTES: u64 = 8 << 30;
 
-/// The whole of a log or manifest, its memory asked for and not demanded.
+/// Reads a whole log or manifest. Fails, rather than aborts, if memory is short.
 ///
 /// # Errors
-/// [`Error::Corruption`] if it is longer than any that was written; [`Error::Io`] if it cannot be
-/// read, or does not fit into memory.
+/// [`Error::Corruption`] if it is longer than any log or manifest can be; [`Error::Io`] if it
+/// cannot be read, or does not fit into memory.
 pub(crate) fn read_whole(vfs: &dyn Vfs, path: &Path) -> Result<Vec<u8>, Error> {
     let file = vfs.open(path, Access::Buffered).map_err(Error::on(path))?;
     read_all(&*file, path)
 }
 
-/// As [`read_whole`], of a file that is open.
+/// Like [`read_whole`], for an open file.
 pub(crate) fn read_all(file: &dyn ReadFile, path: &Path) -> Result<Vec<u8>, Error> {
     if file.bytes() > LONGEST_BYTES {
         let what = "it is longer than any log or manifest that was ever written";

@@ -1,51 +1,52 @@
-//! The bytes of one log or manifest into records and a verdict.
+//! Decodes the bytes of one log or manifest into records and a verdict.
 //!
 //! [`LogImage::decode`] verifies records from the front: header checksum, payload checksum,
 //! trailer, the predecessor's checksum, strictly increasing sequence numbers. It stops at the end
 //! of the file (`Clean`), at an end marker that is the last thing in it (`Ended`), or at the first
-//! offset X where no good record begins. There it must say what happened.
+//! offset X without a good record. There it must decide what happened.
 //!
-//! **Torn** is what a power cut does to bytes that were appended and not synced: the file is
-//! shorter, or any of the unsynced sectors (the unsynced part of one, where the synced bytes end
-//! inside it) reads as zeros. The verdict is `Torn` if and only if
+//! **Torn** is the effect of a power cut on bytes that were appended and not synced: the file is
+//! shorter, or any of the unsynced sectors (or the unsynced part of the sector in which the synced
+//! bytes end) reads as zeros. The verdict is `Torn` if and only if
 //!
-//! 1. the file ends inside the record at X: it is too short for the header (and its first byte is
-//!    a record's), or the header is good and the payload does not fit; or
-//! 2. for some aligned 512-byte sector that meets the record at X (its header only, where that is
-//!    bad and so the length unknown), all bytes from X or the sector's start, whichever is later,
-//!    to the sector's end or the file's are zero;
+//! 1. the file ends inside the record at X: it is too short for the header (and its first byte is a
+//!    record's), or the header is good and the payload does not fit; or
+//! 2. for some aligned 512-byte sector that overlaps the record at X (only its header, if that is
+//!    bad and the length therefore unknown), all bytes from X or the sector's start, whichever is
+//!    later, to the sector's end or the file's are zero;
 //!
-//! and no good record header anywhere behind X states `durable_to` > X.
+//! and no good record header after X states `durable_to` > X.
 //!
-//! *No legal tear is called damage.* The synced bytes end at S, which is a record's end, and all
-//! before S is good, so X >= S. The record at X is bad because the file was cut in it (case 1; what
-//! is left of its header is intact or zero, and zeros are case 2) or because a sector that meets it
-//! was zeroed from S or its own start on, which includes the bytes of case 2. (A sector may also
-//! have reached the disk between two appends: then its zeros begin at a record's end at or before
-//! X.) Where the header was hit, a sector that meets the header was. No record behind X can state
-//! `durable_to` > X, for the bytes at X were never synced while the writer lived.
+//! *No legal tear is reported as corruption.* The synced bytes end at S, the end of a record, and
+//! everything before S is good, so X >= S. The record at X is bad because the file was cut inside
+//! it (case 1; what is left of its header is intact or zero, and zeros are case 2) or because an
+//! overlapping sector was zeroed from S or its own start on, which includes the bytes of case 2. (A
+//! sector may also have reached the disk between two appends: its zeros then begin at the end of a
+//! record at or before X.) If the header was hit, a sector that overlaps the header was. No record
+//! after X can state `durable_to` > X, since the bytes at X were never synced while the writer
+//! lived.
 //!
-//! *No flipped bit is called a tear.* A file with one flipped bit has its old length, so case 1
-//! would need a true header whose payload does not fit, which was never written, or a cut header,
-//! likewise. Every run of case 2 holds, as written, a record's first byte (at X), or its last one,
-//! or a sector wholly inside the record with eight non-zero bytes ([`mask`](super::mask)): at least
-//! five set bits, which one flip does not clear. In general, four flipped bits in one record are
-//! always called damage, given that the checksum sees them.
+//! *No flipped bit is reported as a tear.* A file with one flipped bit has its old length, so case
+//! 1 would need a valid header whose payload does not fit, which was never written, or a cut
+//! header, likewise. Every zero run of case 2 contains, as written, the first byte of a record (at
+//! X), or its last one, or a sector wholly inside the record with eight non-zero bytes
+//! ([`mask`](super::mask)): at least five set bits, which one flip does not clear. In general, four
+//! flipped bits in one record are always reported as corruption, if the checksum detects them.
 //!
-//! *Zeros ahead*, which the [`writer`](super::writer) puts behind what is appended, are no part of
-//! a log: where its length is a multiple of 64 KiB, it is read as if it ended with its last byte
-//! that is not zero. That is the last byte of a record, or lies within one whose append was cut
-//! down, or where what was behind is lost: all of which a file without zeros ahead may also be left
-//! with. Nor does a flipped bit make a record's last byte zero.
+//! *Preallocated zeros*, which the [`writer`](super::writer) writes after the appended bytes, are
+//! not part of a log: if its length is a multiple of 64 KiB, it is read as if it ended with its
+//! last non-zero byte. That is the last byte of a record, or it lies in a record whose append was
+//! cut short, or after which bytes were lost: a file without preallocated zeros may be left in each
+//! of these states too. A flipped bit cannot make a record's last byte zero.
 //!
-//! *No I/O error is a tear*: the bytes are complete before anything is decided.
+//! *An I/O error is never a tear*: all bytes are read before anything is decided.
 //!
-//! A tear in the file header is told the same way: header and directory entry are durable before
+//! A tear in the file header follows the same rule: header and directory entry are durable before
 //! the first record is appended ([`writer`](super::writer)), so only a file of at most 64 bytes can
 //! be torn there.
 //!
-//! Everything else that is not a good record is damage. What follows from a verdict where several
-//! logs stand in a row is decided in [`recover`](super::recover).
+//! Everything else that is not a good record is corruption. [`recover`](super::recover) decides
+//! what a verdict means in a sequence of logs.
 
 use std::path::Path;
 use trommel_base::planted::{Bug, planted};
@@ -68,15 +69,15 @@ pub(crate) enum Verdict {
         /// The number of the next log.
         next: u64,
     },
-    /// At the end of a record: a process that was killed leaves this.
+    /// At the end of a record, as after a killed process.
     Clean,
-    /// Inside a record that a power cut tore.
+    /// Inside a record torn by a power cut.
     Torn(TearReason),
     /// In bytes that no power cut explains.
     Damaged(Corruption),
 }
 
-/// What proves a tear.
+/// The evidence of a tear.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum TearReason {
     /// The file ends inside a record's (or its own) header.
@@ -87,24 +88,24 @@ pub(crate) enum TearReason {
     ZeroSector,
 }
 
-/// What was learnt of one file.
+/// The result of decoding one file.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Summary {
     /// The file header, unless the file was torn in it.
     pub(crate) header: Option<FileHeader>,
-    /// Where the good records (and the end marker) end.
+    /// End of the good records (and the end marker).
     pub(crate) end: u64,
     /// Length of the file.
     pub(crate) file_bytes: u64,
-    /// Of that, zeros ahead at its end.
+    /// Of these, preallocated zeros at the end.
     pub(crate) zeros_ahead: u64,
-    /// Good records before `end`, the end marker not counted.
+    /// Good records before `end`, without the end marker.
     pub(crate) records: u64,
-    /// Sequence numbers of the first and the last of them.
+    /// First sequence numbers of the first and the last of them.
     pub(crate) seqnos: Option<(u64, u64)>,
-    /// Good record headers behind `end`.
+    /// Good record headers after `end`.
     pub(crate) records_behind: u64,
-    /// Whether some record, before or behind `end`, states that all earlier files are durable.
+    /// Whether any record, before or after `end`, states that all earlier files are durable.
     pub(crate) claims_durable: bool,
     /// How the file ends.
     pub(crate) verdict: Verdict,
@@ -113,11 +114,11 @@ pub(crate) struct Summary {
 /// One good record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Record<'a> {
-    /// Where it begins in its file.
+    /// Its offset in the file.
     pub(crate) offset: u64,
     /// Its first sequence number; in a manifest, its ordinal.
     pub(crate) first_seqno: u64,
-    /// What was appended.
+    /// The payload as appended.
     pub(crate) payload: &'a [u8],
 }
 
@@ -130,8 +131,8 @@ pub(crate) struct LogImage {
 }
 
 impl LogImage {
-    /// Verifies `bytes`, the whole of file `number` at `path`. The one error is `Unsupported`;
-    /// damage is a verdict.
+    /// Verifies `bytes`, the whole of file `number` at `path`. The only error is `Unsupported`;
+    /// corruption is a verdict.
     pub(crate) fn decode(
         mut bytes: Vec<u8>,
         path: &Path,
@@ -165,12 +166,12 @@ impl LogImage {
         Ok(scan.finish(header, verdict, file_bytes))
     }
 
-    /// What was learnt of it.
+    /// The result of decoding.
     pub(crate) fn summary(&self) -> &Summary {
         &self.summary
     }
 
-    /// The bytes behind the last good record, as they are stored, and where they begin.
+    /// The stored bytes after the last good record, and their offset.
     pub(super) fn rest(&self) -> (u64, &[u8]) {
         let rest = usize::try_from(self.summary.end).ok().and_then(|end| self.bytes.get(end..));
         (self.summary.end, rest.unwrap_or_default())
@@ -186,7 +187,7 @@ impl LogImage {
         })
     }
 
-    /// The verified record at `offset` and where the next one begins.
+    /// The verified record at `offset`, and the offset of the next one.
     fn record_at(&self, offset: usize) -> Option<(Record<'_>, usize)> {
         if offset as u64 >= self.summary.end {
             return None;
@@ -222,12 +223,12 @@ impl Summary {
         }
     }
 
-    /// Length of the file without zeros ahead.
+    /// Length of the file without preallocated zeros.
     pub(crate) fn written_bytes(&self) -> u64 {
         self.file_bytes - self.zeros_ahead
     }
 
-    /// Whether anything was ever appended behind the file header.
+    /// Whether the file has any bytes after its header.
     pub(crate) fn has_content(&self) -> bool {
         self.written_bytes() > FILE_HEADER_BYTES as u64
     }
@@ -247,7 +248,7 @@ fn tear_in_file_header(bytes: &[u8], kind: FileKind) -> Option<TearReason> {
     cut.then_some(TearReason::CutHeader)
 }
 
-/// Cuts zeros ahead off the bytes of a log with an intact file header.
+/// Removes preallocated zeros from the bytes of a log with an intact file header.
 fn cut_zeros_ahead(bytes: &mut Vec<u8>) {
     if (bytes.len() as u64).is_multiple_of(AHEAD_BYTES) {
         let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
@@ -260,19 +261,19 @@ enum Step {
     Stop(Verdict),
 }
 
-/// A walk over the records of one file.
+/// An iteration over the records of one file.
 struct Scan<'a> {
     bytes: Vec<u8>,
     path: &'a Path,
     binding: Binding,
-    /// Where the next record begins.
+    /// Offset of the next record.
     at: usize,
     progress: Progress,
 }
 
-/// What the good records so far say.
+/// State of the verification after the good records so far.
 pub(super) struct Progress {
-    /// What the next one must name as its predecessor's checksum.
+    /// The predecessor checksum expected in the next record.
     chain: u32,
     records: u64,
     seqnos: Option<(u64, u64)>,
@@ -280,12 +281,12 @@ pub(super) struct Progress {
 }
 
 impl Progress {
-    /// Of a file with this header.
+    /// The state at the start of a file with this header.
     pub(super) fn new(header: &FileHeader) -> Self {
         Self { chain: header.chain_start(), records: 0, seqnos: None, max_durable_to: 0 }
     }
 
-    /// Why the record at `offset`, which is intact, does not belong there, if it does not.
+    /// Why the intact record at `offset` does not fit its predecessors, if it does not.
     pub(super) fn refusal(&self, header: &RecordHeader, offset: u64) -> Option<&'static str> {
         if header.predecessor != self.chain {
             return Some("the record before this one was another");
@@ -298,7 +299,7 @@ impl Progress {
         is_late.then_some("the sequence numbers do not increase")
     }
 
-    /// Notes what a record says that belongs there.
+    /// Records the fields of a fitting record.
     pub(super) fn accept(&mut self, header: &RecordHeader) {
         self.max_durable_to = self.max_durable_to.max(header.durable_to);
         if header.kind == KIND_DATA {
@@ -309,7 +310,7 @@ impl Progress {
         }
     }
 
-    /// Of a file of `file_bytes` that is whole, and ends at `end` but for zeros ahead.
+    /// The summary of an intact file of `file_bytes`, whose records end at `end`.
     pub(super) fn summary(
         &self,
         header: FileHeader,
@@ -342,7 +343,7 @@ impl<'a> Scan<'a> {
         }
     }
 
-    /// Takes one good record, or says why there is none.
+    /// Accepts one good record, or decides why there is none.
     fn step(&mut self) -> Result<Step, Error> {
         let rest = &self.bytes[self.at..];
         if rest.is_empty() {
@@ -373,7 +374,7 @@ impl<'a> Scan<'a> {
         self.take(&header, payload_end)
     }
 
-    /// Believes the record at `self.at`, if it belongs there.
+    /// Accepts the verified record at `self.at`, if it fits its predecessors.
     fn take(&mut self, header: &RecordHeader, payload_end: usize) -> Result<Step, Error> {
         if let Some(what) = self.progress.refusal(header, self.at as u64) {
             return Ok(Step::Stop(self.damaged(what)));
@@ -421,7 +422,7 @@ impl<'a> Scan<'a> {
         Verdict::Damaged(Corruption::new(self.path, self.at as u64, what))
     }
 
-    /// Whether a power cut explains that no good header stands at `self.at`.
+    /// Whether a power cut explains the bad header at `self.at`.
     fn tear_in_header(&self) -> Option<TearReason> {
         if self.zero_sector(RECORD_HEADER_BYTES) {
             return Some(TearReason::ZeroSector);
@@ -431,8 +432,8 @@ impl<'a> Scan<'a> {
         cut.then_some(TearReason::CutHeader)
     }
 
-    /// Whether a sector that meets the `length` bytes at `self.at` is zero from there, or from its
-    /// start, to its end or the file's.
+    /// Whether a sector that overlaps the `length` bytes at `self.at` is zero, from there or from
+    /// its start to its end or the file's.
     fn zero_sector(&self, length: usize) -> bool {
         let sector_bytes = SECTOR_BYTES as usize;
         let end = (self.at + length).min(self.bytes.len());
@@ -448,7 +449,7 @@ impl<'a> Scan<'a> {
         false
     }
 
-    /// Looks for good record headers behind `self.at`, and finishes.
+    /// Searches for good record headers after `self.at`, and builds the result.
     fn finish(mut self, header: FileHeader, verdict: Verdict, file_bytes: u64) -> LogImage {
         let behind = match &verdict {
             Verdict::Clean | Verdict::Ended { .. } => Behind::default(),
@@ -497,7 +498,7 @@ impl<'a> Scan<'a> {
     }
 }
 
-/// What good record headers behind the last good record say.
+/// Fields of the good record headers after the last good record.
 #[derive(Debug, Default)]
 struct Behind {
     records: u64,

@@ -1,37 +1,37 @@
-//! All logs that the manifest needs, in order, into what is replayed and what is dropped.
+//! Decides which records of the needed logs are replayed, and which are dropped.
 //!
-//! The logs are read and verified before a single record is replayed ([`plan`]), so that an open
-//! that fails has changed nothing; [`Plan::replay`] then hands out the records.
+//! All logs are read and verified before any record is replayed ([`plan`]), so that a failed open
+//! has changed nothing; [`Plan::replay`] then passes the records on.
 //!
-//! 1. The oldest needed log must exist; each later one must name the one before it in its header,
-//!    and an end marker must name the one behind it. (A log is created durably before its
-//!    predecessor's end marker is written and before anything refers to it, so no power cut loses
-//!    one.) A missing log is `Corruption`.
-//! 2. The logs are walked oldest first. One that is `Ended` is complete. The first one that is
-//!    `Torn`, or ends without an end marker although a later one has content, is where the store
-//!    ends: the state is the prefix up to there.
-//! 3. What lies behind is dropped and reported, later logs whole. But if a record in a later log
-//!    states that all earlier logs were durable when it was written, the tear cannot be one:
-//!    `Corruption`.
-//! 4. A damaged log is `Corruption`, wherever it stands: no power cut leaves one. So is one whose
-//!    file header is gone, if the manifest or an end marker names it: the header was durable before
-//!    that. A log whose end the manifest states ([`ends`](super::ends)) ends there as with an end
-//!    marker, whatever stands behind. It was durable up to there, so in it no tear is legal. A log
-//!    that names none before it and is not the oldest repeats what others hold, for a manifest that
-//!    was never put in force: it is passed over.
+//! 1. The oldest needed log must exist; each later one must name its predecessor in its header, and
+//!    an end marker must name its successor. (A log is created durably before its predecessor's end
+//!    marker is written and before anything refers to it, so no power cut loses one.) A missing log
+//!    is `Corruption`.
+//! 2. The logs are checked oldest first. An `Ended` log is complete. The recovered state ends at
+//!    the first log that is `Torn`, or that ends without an end marker although a later one has
+//!    content: the state is the prefix up to there.
+//! 3. Everything after it is dropped and reported, including all later logs. But if a record in a
+//!    later log states that all earlier logs were durable when it was written, the tear is not
+//!    legal: `Corruption`.
+//! 4. A corrupt log is `Corruption`, wherever it is: no power cut leaves one. So is a log without a
+//!    file header, if the manifest or an end marker names it: the header was durable before that. A
+//!    log whose end the manifest records ([`ends`](super::ends)) ends there as with an end marker,
+//!    whatever follows. It was durable up to there, so no tear is legal in it. A log that names no
+//!    predecessor and is not the oldest is ignored: it repeats the contents of others, for a
+//!    manifest that was never installed.
 //! 5. Sequence numbers increase strictly over all replayed logs.
-//! 6. If the manifest says that the store was closed (`closed`), the last log ends in an end marker
-//!    that names no next one: that was durable before the manifest said so, and nothing was
-//!    appended since. So in a closed store no tear is legal. (A recovery that was cut down may have
-//!    left logs without content behind it.)
+//! 6. If the manifest records that the store was closed (`closed`), the last log ends in an end
+//!    marker without a successor: that was durable before the manifest recorded it, and nothing was
+//!    appended afterwards. So no tear is legal in a closed store. (An interrupted recovery may have
+//!    left logs without content after it.)
 //!
-//! With `salvage`, what would be `Corruption` ends the state as a tear does, and is reported with
-//! its cause; the prefix before the first damage is kept.
+//! With `salvage`, corruption ends the state as a tear does, and is reported with its cause; the
+//! prefix before the first corruption is kept.
 //!
-//! The same logs give the same plan however often recovery is started and cut down, because it
-//! writes nothing. The caller must see to it that no record is appended to a new log before the
-//! manifest either needs newer logs only, as what was replayed is in tables, or states where these
-//! end ([`Plan::ends`]).
+//! The same logs give the same plan however often recovery is started and interrupted, because it
+//! writes nothing. The caller must not append a record to a new log before the manifest either
+//! needs only newer logs, as the replayed records are in tables, or records the ends of these logs
+//! ([`Plan::ends`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -52,55 +52,55 @@ use super::stream;
 use crate::error::Error;
 use crate::names;
 
-/// Bytes of verified logs kept in memory between planning and replay; what does not fit is read
-/// twice, one record at a time where the log is whole.
+/// Bytes of verified logs kept in memory between planning and replay. Other logs are read twice, an
+/// intact one record by record.
 const KEPT_BYTES: u64 = 8 << 20;
 
-/// What the manifest and the directory say about logs.
+/// The state of the manifest and the directory concerning logs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Needed<'a> {
     /// The store's directory.
     pub(crate) dir: &'a Path,
-    /// The store's id, which every log names.
+    /// The store's id, which every log repeats.
     pub(crate) store_id: u64,
-    /// The oldest log that holds something no table holds; 0 where there is none, and all logs are
-    /// left alone.
+    /// The oldest log with entries that are in no table; 0 if there is none, and all logs are
+    /// ignored.
     pub(crate) oldest: u64,
     /// The logs in the directory, in any order, older ones included.
     pub(crate) present: &'a [u64],
-    /// Where logs without an end marker end, as the manifest says.
+    /// The ends of logs without an end marker, as recorded in the manifest.
     pub(crate) ends: &'a LogEnds,
-    /// Whether the manifest says that the store was closed.
+    /// Whether the manifest records that the store was closed.
     pub(crate) closed: bool,
-    /// Whether to keep what precedes damage instead of failing.
+    /// Whether to keep the prefix before corruption instead of failing.
     pub(crate) salvage: bool,
 }
 
-/// Bytes at the end of a file that recovery leaves out.
+/// Bytes at the end of a file that recovery drops.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Dropped {
     /// The file.
     pub(crate) file: PathBuf,
-    /// Where in the file they begin.
+    /// Their offset in the file.
     pub(crate) offset: u64,
-    /// How many there are; 0 where a file ends too early.
+    /// Their number; 0 if a file ends too early.
     pub(crate) bytes: u64,
-    /// Records among them whose header could still be read.
+    /// Records among them with a readable header.
     pub(crate) records: u64,
-    /// Why they are left out.
+    /// Why they are dropped.
     pub(crate) reason: DropReason,
 }
 
-/// Why recovery leaves bytes out.
+/// Why recovery drops bytes.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum DropReason {
-    /// They are what a power cut left of an append that was not synced.
+    /// They are the rest of an unsynced append after a power cut.
     Torn(TearReason),
-    /// The file ends without an end marker, although a later log exists that has content.
+    /// The file ends without an end marker, although a later log has content.
     NoEndMarker,
-    /// They were written after bytes that a power cut took from an earlier log.
+    /// They were written after bytes of an earlier log that a power cut lost.
     BehindTear,
-    /// They are damaged; only a salvage drops such bytes.
+    /// They are corrupt; only a salvage drops such bytes.
     Damaged(Corruption),
 }
 
@@ -132,13 +132,13 @@ impl fmt::Display for Dropped {
     }
 }
 
-/// What will be replayed.
+/// The logs to replay.
 #[derive(Debug)]
 pub(crate) struct Plan {
     replayed: Vec<Planned>,
     dropped: Vec<Dropped>,
     newest: u64,
-    /// The log and the offset of the first record that is not replayed, where it was cut.
+    /// The log and the offset of the first record that is not replayed, if the plan was cut.
     until: Option<(u64, u64)>,
 }
 
@@ -147,14 +147,14 @@ pub(crate) struct Plan {
 struct Planned {
     number: u64,
     path: PathBuf,
-    /// What was learnt of it, up to its stated end if there is one.
+    /// The result of decoding it, up to its recorded end if there is one.
     summary: Summary,
     stated: Option<LogEnd>,
-    /// The log itself, if it was kept.
+    /// The decoded log, if it was kept in memory.
     image: Option<LogImage>,
 }
 
-/// The first bytes of a file, as many as count.
+/// A file limited to its first bytes.
 #[derive(Debug)]
 struct Beginning {
     file: Arc<dyn ReadFile>,
@@ -172,14 +172,14 @@ impl ReadFile for Beginning {
 }
 
 impl Planned {
-    /// Whether the manifest says that log `number` follows, which names `previous` as the one
-    /// before it. That may be one that is passed over.
+    /// Whether log `number` is the recorded successor, given that its header names `previous` as
+    /// its predecessor. The predecessor may be an ignored log.
     fn is_followed_by(&self, number: u64, previous: u64) -> bool {
         let follows = self.stated.is_some_and(|stated| stated.next == number);
         follows && (self.number..number).contains(&previous)
     }
 
-    /// Hands its records to `take` until that breaks; whether it did.
+    /// Passes its records to `take` until that breaks. Returns whether it did.
     fn each_record(
         &self,
         vfs: &dyn Vfs,
@@ -226,7 +226,7 @@ impl Planned {
     }
 }
 
-/// Reads and verifies the needed logs, and decides what of them is replayed. Writes nothing.
+/// Reads and verifies the needed logs, and decides which records are replayed. Writes nothing.
 pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
     let mut logs = read_logs(vfs, needed)?;
     let newest = logs.last().map_or(needed.oldest, |log| log.number);
@@ -243,7 +243,7 @@ pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
 }
 
 impl Plan {
-    /// Hands every record to `take`, with its log's number, oldest first.
+    /// Passes every record to `take`, with its log's number, oldest first.
     pub(crate) fn replay(
         &self,
         vfs: &dyn Vfs,
@@ -265,8 +265,8 @@ impl Plan {
         Ok(())
     }
 
-    /// Ends it before the first record of which `is_good` says no; gives its log and where in it
-    /// that is.
+    /// Ends the plan before the first record rejected by `is_good`. Returns the record's log and
+    /// offset.
     pub(crate) fn cut(
         &mut self,
         vfs: &dyn Vfs,
@@ -290,7 +290,7 @@ impl Plan {
         Ok(None)
     }
 
-    /// What is left out, oldest first. Empty for a store that lost nothing.
+    /// The dropped bytes, oldest first. Empty for a store that lost nothing.
     pub(crate) fn dropped(&self) -> &[Dropped] {
         &self.dropped
     }
@@ -300,7 +300,7 @@ impl Plan {
         self.newest
     }
 
-    /// The logs that are replayed, oldest first, but for one that has not even a header.
+    /// The replayed logs, oldest first, except one without a header.
     pub(crate) fn logs(&self) -> impl DoubleEndedIterator<Item = u64> {
         self.headed().map(|log| log.number)
     }
@@ -309,8 +309,8 @@ impl Plan {
         self.replayed.iter().filter(|log| log.summary.header.is_some())
     }
 
-    /// What the manifest has to state, beyond what it does, where these logs stay needed and log
-    /// `next` follows them.
+    /// The ends that the manifest must record in addition if these logs stay needed and log `next`
+    /// follows them.
     pub(crate) fn ends(&self, next: u64) -> impl Iterator<Item = LogEnd> {
         let successors = self.logs().skip(1).chain([next]);
         let open = self
@@ -320,12 +320,12 @@ impl Plan {
         open.map(|(log, next)| LogEnd { number: log.number, end: log.summary.end, next })
     }
 
-    /// Bytes of the logs that are replayed.
+    /// Bytes of the replayed logs.
     pub(crate) fn bytes(&self) -> u64 {
         self.replayed.iter().map(|log| log.summary.end).sum()
     }
 
-    /// Records to be replayed.
+    /// Records to replay.
     pub(crate) fn records(&self) -> u64 {
         self.replayed.iter().map(|log| log.summary.records).sum()
     }
@@ -364,15 +364,15 @@ fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> 
     Ok(logs?.into_iter().filter(|log| !is_left_over(log)).collect())
 }
 
-/// The log at `path`, up to its stated end if there is one.
+/// Opens the log at `path`, limited to its recorded end if there is one.
 fn open(vfs: &dyn Vfs, path: &Path, stated: Option<LogEnd>) -> Result<Arc<dyn ReadFile>, Error> {
     let file = vfs.open(path, Access::Buffered).map_err(Error::on(path))?;
     let bytes = stated.map_or(u64::MAX, |stated| stated.end);
     Ok(if bytes < file.bytes() { Arc::new(Beginning { file, bytes }) } else { file })
 }
 
-/// `summary`, of the log at `path` up to its stated end if there is one: it then ends as an end
-/// marker there would have it. It was durable up to there before the manifest said so.
+/// Adjusts the summary of the log at `path` to its recorded end, if there is one: it ends there as
+/// with an end marker. It was durable up to there before the manifest recorded the end.
 fn as_stated(mut summary: Summary, stated: Option<LogEnd>, path: &Path) -> Summary {
     let Some(LogEnd { end, next, .. }) = stated else { return summary };
     summary.verdict = match summary.verdict {
@@ -388,9 +388,9 @@ fn as_stated(mut summary: Summary, stated: Option<LogEnd>, path: &Path) -> Summa
     summary
 }
 
-/// Where the replayed state ends before the last byte of the last log.
+/// The point where the replayed state ends early.
 struct Break {
-    /// How many logs are replayed, the last of them perhaps in part.
+    /// Number of logs that are replayed, the last of them perhaps in part.
     keep: usize,
     reason: DropReason,
 }
@@ -422,7 +422,7 @@ fn first_break(logs: &[Planned], needed: &Needed<'_>) -> Option<Break> {
     None
 }
 
-/// Whether the header of `log`, which stands behind `earlier`, says that it does not.
+/// Why the header of `log` contradicts its position after `earlier`, if it does.
 fn misplaced(earlier: &[Planned], log: &Planned, needed: &Needed<'_>) -> Option<Corruption> {
     let header = log.summary.header?;
     if header.store_id != needed.store_id {
@@ -452,7 +452,7 @@ fn missing(dir: &Path, number: u64) -> Corruption {
     Corruption::new(&dir.join(names::log(number)), 0, what)
 }
 
-/// Whether the state ends in the log at `index`, and why.
+/// Whether and why the state ends in the log at `index`.
 fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break> {
     let (log, later) = (&logs[index], &logs[index + 1..]);
     let keep = index + 1;
@@ -486,16 +486,16 @@ fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break
     Some(Break { keep, reason: contradiction.map_or(reason, DropReason::Damaged) })
 }
 
-/// Whether the manifest, or the end marker of the log before it, names the log at `index`. (The end
-/// marker of a closed store names none: what follows it is a log that was just being created.)
+/// Whether the manifest, or the end marker of its predecessor, names the log at `index`. (The end
+/// marker of a closed store names none: a log after it was only being created.)
 fn is_named(logs: &[Planned], index: usize) -> bool {
     let before = index.checked_sub(1).map(|before| &logs[before].summary.verdict);
     let number = logs[index].number;
     before.is_none_or(|verdict| matches!(verdict, Verdict::Ended { next } if *next == number))
 }
 
-/// What in the logs behind the one at `index` shows that its end is not torn but damaged; or what
-/// is wrong with those, and no power cut explains.
+/// Evidence in later logs that the end of the one at `index` is corrupt, not torn; or corruption of
+/// those logs that no power cut explains.
 fn contradiction(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Corruption> {
     let (log, later) = (&logs[index], index + 1..logs.len());
     if let Some(claim) = logs[later.clone()].iter().find(|log| log.summary.claims_durable) {
@@ -509,7 +509,7 @@ fn contradiction(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<
     })
 }
 
-/// What is left out because of `found`.
+/// The bytes dropped because of `found`.
 fn dropped(logs: &[Planned], found: &Break) -> Vec<Dropped> {
     let (kept, behind) = logs.split_at(found.keep);
     let reason = found.reason.clone();

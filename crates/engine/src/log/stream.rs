@@ -1,8 +1,8 @@
-//! A log of which one record at a time is in memory, for logs that are too large to be kept whole.
+//! Reads a log with one record in memory at a time, for logs too large to be kept in memory.
 //!
-//! Only a log that is whole can be read so: one that ends with its last record or with an end
-//! marker. What happened to any other is told by [`LogImage`](super::reader::LogImage), which looks
-//! at all bytes there are.
+//! This works only for an intact log, one that ends with its last record or with an end marker. For
+//! any other log, [`LogImage`](super::reader::LogImage) decides what happened, from all of its
+//! bytes.
 
 use std::ops::ControlFlow;
 use std::path::Path;
@@ -19,11 +19,11 @@ use super::reader::{Progress, Record, Summary, Verdict};
 use super::{LONGEST_BYTES, mask};
 use crate::error::Error;
 
-/// Bytes read at a time, unless a record has more.
+/// Bytes per read, unless a record is longer.
 const WINDOW_BYTES: u64 = 1 << 20;
 
-/// Hands the records of log `number`, which is `file` at `path`, to `take` until that breaks.
-/// Returns what was learnt of the log; none where it is not whole, or `take` has ended it.
+/// Passes the records of log `number`, in `file` at `path`, to `take` until that breaks. Returns
+/// the summary of the log; `None` if it is not intact, or if `take` broke.
 pub(super) fn walk(
     file: &dyn ReadFile,
     path: &Path,
@@ -88,17 +88,17 @@ pub(super) fn walk(
     Ok(Some(progress.summary(header, end, file_bytes, verdict)))
 }
 
-/// What of a file is in memory.
+/// The part of a file in memory.
 struct Window<'a> {
     file: &'a dyn ReadFile,
     path: &'a Path,
-    /// Where in the file it begins.
+    /// Its offset in the file.
     from: u64,
     bytes: Vec<u8>,
 }
 
 impl Window<'_> {
-    /// The `count` bytes from `at` on, which lie before `end`.
+    /// The `count` bytes from `at`, which end at or before `end`.
     fn get(&mut self, at: u64, count: u64, end: u64) -> Result<&mut [u8], Error> {
         let is_there = at >= self.from && at + count <= self.from + self.bytes.len() as u64;
         if !is_there {
@@ -114,7 +114,7 @@ impl Window<'_> {
         Ok(&mut self.bytes[start..start + count as usize])
     }
 
-    /// Where the zeros begin with which the file's `file_bytes` end.
+    /// The start of the trailing zeros of the file of `file_bytes` bytes.
     fn end_before_zeros(&mut self, file_bytes: u64) -> Result<u64, Error> {
         let mut end = file_bytes;
         while end > 0 {

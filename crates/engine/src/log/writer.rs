@@ -1,22 +1,21 @@
-//! Appends records to one file and keeps the book of what is durable.
+//! Appends records to one file and tracks what is durable.
 //!
 //! 1. [`LogWriter::create`] writes the file header and makes header and directory entry durable
-//!    *before* any record is appended. So a reader that finds a record's bytes, and no valid
-//!    header before them, knows that the file is damaged and not torn.
-//! 2. [`LogWriter::push`] encodes a record into a buffer that is reused, each part to where it
-//!    belongs; [`LogWriter::commit`] hands all pushed records to the file in one append: a group of
-//!    writers is one call.
-//! 3. Each record states how much of the file was synced when it was pushed
-//!    (`durable_to`), and so proves later that a tear before that point cannot be one.
-//! 4. Where little is appended between one sync and the next, [`LogWriter::sync`] puts zeros ahead
-//!    of a log. A sync that finds the file as long as it was need not have its new length written
-//!    to the device, which with most file systems is a write of its own. The reader knows these
-//!    zeros by the file's length.
+//!    *before* any record is appended. So a file with bytes of a record and no valid header is
+//!    corrupt, not torn.
+//! 2. [`LogWriter::push`] encodes a record in place into a reused buffer; [`LogWriter::commit`]
+//!    appends all pushed records to the file in one call, for a whole group of writers.
+//! 3. Each record states how much of the file was synced when it was pushed (`durable_to`), and so
+//!    proves later that a tear before that point is not legal.
+//! 4. If little is appended between syncs, [`LogWriter::sync`] preallocates zeros after the end of
+//!    a log. A sync of a file with an unchanged length need not write the length to the device,
+//!    which takes a separate write on most file systems. The reader recognizes these zeros by the
+//!    file's length.
 //! 5. [`LogWriter::finish`] appends the end marker, which names the next log. The order of a
 //!    rotation is: create the next log, finish this one, append to the next one.
 //!
-//! Invariant: after the first failed append or sync nothing is written or synced again; every
-//! later call returns that first error.
+//! Invariant: after the first failed append or sync nothing is written or synced again; every later
+//! call returns that first error.
 //!
 //! Called by the write path of the engine, and by the manifest's writer.
 
@@ -34,17 +33,17 @@ use super::framing::{Binding, FileHeader, FileKind, OFFSET_BYTES, RecordHeader};
 use super::mask::mask_if_needed;
 use crate::error::Error;
 
-/// Bytes of space that are set aside for a log at once: as many as it has, within these bounds.
+/// Bytes of space preallocated for a log at once: as many as it has, within these bounds.
 const LEAST_ASIDE: u64 = 64 << 10;
 const MOST_ASIDE: u64 = 4 << 20;
 
-/// Most bytes between two syncs, in small ones: zeros ahead then last for eight.
+/// Most bytes of a small sync: preallocated zeros last for eight of them.
 const SMALL_SYNC: u64 = AHEAD_BYTES / 8;
-/// Small syncs, one after the other, from which on zeros are written ahead. That of the file header
-/// is one.
+/// Number of consecutive small syncs after which zeros are preallocated. The sync of the file
+/// header counts as one.
 const STEADY: u32 = 4;
 
-/// Capacity that the buffer keeps between groups, in bytes.
+/// Capacity that the buffer retains between groups, in bytes.
 const KEPT_BUFFER_BYTES: usize = 4 << 20;
 
 /// Appends records to a new log or manifest.
@@ -56,11 +55,11 @@ pub(crate) struct LogWriter {
     group: Pending,
     /// Length of the file, in bytes.
     end: u64,
-    /// Length up to which there is space for it.
+    /// File length up to which space is preallocated.
     space_end: u64,
-    /// Length up to which there are zeros, or are not to be any.
+    /// File length up to which zeros were preallocated, or the maximum if none are wanted.
     zeros_end: u64,
-    /// Small syncs since the last one that was not.
+    /// Consecutive small syncs.
     small_syncs: u32,
     /// Payload checksum of the last record.
     chain: u32,
@@ -70,17 +69,17 @@ pub(crate) struct LogWriter {
     failed: Option<Error>,
 }
 
-/// Records pushed and not yet appended, in memory that is reused.
+/// Records pushed and not appended yet, in a reused buffer.
 #[derive(Debug, Default)]
 struct Pending {
-    /// They stand at its beginning; what stands behind them is to be overwritten.
+    /// The records, followed by stale bytes to be overwritten.
     buffer: Vec<u8>,
-    /// Their length, in bytes.
+    /// Length of the records, in bytes.
     len: usize,
 }
 
 impl Pending {
-    /// Room for so many bytes behind what there is, with anything in it.
+    /// A slice of `bytes` bytes after the current ones, with arbitrary contents.
     #[inline]
     fn room_for(&mut self, bytes: usize) -> &mut [u8] {
         let start = self.len;
@@ -120,8 +119,8 @@ impl LogWriter {
         Ok(writer)
     }
 
-    /// As [`LogWriter::create`], for a file that nothing refers to before the caller has synced it
-    /// and its directory.
+    /// Like [`LogWriter::create`], for a file that nothing refers to before the caller has synced
+    /// it and its directory.
     pub(crate) fn create_unsynced(
         vfs: &dyn Vfs,
         path: &Path,
@@ -147,8 +146,8 @@ impl LogWriter {
         })
     }
 
-    /// Says that every earlier log is synced or no longer needed. Until then records claim nothing
-    /// about what is durable, this file's own bytes included.
+    /// Records that every earlier log is synced or no longer needed. Until then records claim
+    /// nothing as durable, not even bytes of this file.
     pub(crate) fn set_previous_durable(&mut self) {
         self.previous_durable = true;
     }
@@ -180,8 +179,8 @@ impl LogWriter {
             left = behind;
         }
         let mask = mask_if_needed(payload, self.binding.salt(), offset);
-        // Where the header is to end, the offset stands for as long as both go through the
-        // checksum.
+        // The checksum covers offset and payload. The offset is placed before the payload, in the
+        // header's last bytes, until it is computed.
         let bound = &mut headed[RECORD_HEADER_BYTES - OFFSET_BYTES..];
         bound[..OFFSET_BYTES].copy_from_slice(&offset.to_le_bytes());
         let header = RecordHeader {
@@ -205,7 +204,7 @@ impl LogWriter {
         Error::on(&self.path)(io::Error::new(io::ErrorKind::InvalidInput, text))
     }
 
-    /// Appends the group to the file in one call. It survives a killed process from here on.
+    /// Appends the group to the file in one call. It then survives a killed process.
     pub(crate) fn commit(&mut self) -> Result<(), Error> {
         self.check()?;
         if self.group.len == 0 {
@@ -223,9 +222,8 @@ impl LogWriter {
     #[cold]
     fn set_space_aside(&mut self) {
         let more = self.group.len as u64 + self.end.clamp(LEAST_ASIDE, MOST_ASIDE);
-        // Whoever appends will be told if there is no room. It is asked for again as far on,
-        // whether it was there or not: on a disk that is nearly full each commit would else look
-        // for it, in vain.
+        // A failure is ignored: the append reports a full disk. The next attempt is made only after
+        // as many bytes again; otherwise each commit on a nearly full disk would try in vain.
         let _ = self.file.set_space_aside(more);
         self.space_end = self.end + more;
     }
@@ -236,7 +234,7 @@ impl LogWriter {
         self.commit()
     }
 
-    /// Makes all that was committed durable.
+    /// Makes all committed records durable.
     pub(crate) fn sync(&mut self) -> Result<(), Error> {
         self.check()?;
         let bytes = self.file.bytes();
@@ -259,24 +257,24 @@ impl LogWriter {
     #[cold]
     fn write_zeros_ahead(&mut self, bytes: u64) {
         self.zeros_end = (bytes + 1).next_multiple_of(AHEAD_BYTES);
-        // Where there is no room for them there is perhaps some for what is to come. It is tried
-        // again as far on.
+        // A failure is ignored: there may still be space for records. The next attempt is made
+        // after as many bytes again.
         let _ = self.file.write_zeros_ahead(self.zeros_end);
     }
 
     /// Appends the end marker, which names the `next` log, already created (0: there is none, the
-    /// store is being closed). Syncs nothing; nothing may be appended after it.
+    /// store is being closed). Does not sync. Nothing may be appended afterwards.
     pub(crate) fn finish(&mut self, next: u64) -> Result<(), Error> {
         self.push_kind(KIND_END, self.last_seqno, &[&next.to_le_bytes()])?;
         self.commit()?;
-        // It may lie there for long: until the store is opened, or while a full disk takes no
-        // table.
+        // The file may stay for long: until the store is opened, or while a full disk prevents
+        // flushes.
         self.file.give_space_back();
         self.zeros_end = u64::MAX;
         Ok(())
     }
 
-    /// What the next record states as `durable_to`.
+    /// The `durable_to` of the next record.
     pub(crate) fn durable_to(&self) -> u64 {
         if self.previous_durable { self.synced } else { 0 }
     }

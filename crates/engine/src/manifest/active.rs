@@ -1,4 +1,4 @@
-//! The manifest of an open store, and what it states. Only an installation adds to it, under the
+//! The manifest of an open store, and its contents. Only an installation appends to it, under the
 //! lock that guards it.
 
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::env;
 use crate::error::Result;
 use crate::version::Version;
 
-/// The manifest in force, and what it says.
+/// The current manifest, and its contents.
 #[derive(Debug)]
 pub(crate) struct Manifest {
     writer: ManifestWriter,
@@ -20,7 +20,7 @@ pub(crate) struct Manifest {
 }
 
 impl Manifest {
-    /// Writes manifest `number` with this state into `dir` and puts it in force there.
+    /// Writes manifest `number` with this state into `dir` and installs it there.
     pub(crate) fn create(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -42,29 +42,29 @@ impl Manifest {
         self.writer.bytes()
     }
 
-    /// The tables it names.
+    /// The tables in it.
     pub(crate) fn version(&self) -> &Version {
         &self.state.version
     }
 
-    /// What it says.
+    /// Its contents.
     pub(crate) fn state(&self) -> &ManifestState {
         &self.state
     }
 
-    /// Whether it has grown so long that a new one is to replace it.
+    /// Whether it has grown enough to be replaced by a new one.
     pub(crate) fn should_roll(&self) -> bool {
         self.writer.should_roll()
     }
 
-    /// Makes `edit` part of it, durably; `state` is what it states then.
+    /// Appends `edit` durably; `state` is the state after it.
     pub(crate) fn append(&mut self, edit: &VersionEdit, state: ManifestState) -> Result<()> {
         self.writer.append(edit)?;
         self.state = state;
         Ok(())
     }
 
-    /// Says durably that the store was closed.
+    /// Records durably that the store was closed.
     pub(crate) fn finish(&mut self) -> Result<()> {
         self.writer.finish()
     }

@@ -1,13 +1,13 @@
-//! `CURRENT`: the name of the manifest in force, and a checksum of that line.
+//! `CURRENT`: the name of the current manifest, and a checksum of that line.
 //!
 //! ```text
 //! MANIFEST-000007
 //! crc32 c6b0d538
 //! ```
 //!
-//! There is one text for each number, and a file that is not that text to the byte is damaged. It
-//! is written to `CURRENT.tmp`, synced, renamed over `CURRENT`, and the directory is synced, so a
-//! crash leaves the old text or the new one.
+//! The text for a number is unique, and a file that differs from it in any byte is corrupt. It is
+//! written to `CURRENT.tmp`, synced, renamed to `CURRENT`, and the directory is synced, so a crash
+//! leaves the old text or the new one.
 
 use std::io;
 use std::path::Path;
@@ -20,16 +20,16 @@ use crate::error::Error;
 use crate::log::format::FILE_HEADER_BYTES;
 use crate::names::{self, CURRENT, CURRENT_TMP, Numbered};
 
-/// Longer than any `CURRENT`, in bytes.
+/// Upper bound for the length of `CURRENT`, in bytes.
 const MAX_CURRENT_BYTES: u64 = 128;
 
-/// What a directory says about which manifest is in force.
+/// The current manifest, according to a directory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Current {
     /// The manifest with this number.
     Manifest(u64),
-    /// None ever was: there is no `CURRENT`, and nothing that a store leaves once it has one. (A
-    /// store whose creation was cut short is in this state.)
+    /// There never was one: the directory has no `CURRENT`, nor any file that a store with a
+    /// `CURRENT` leaves. (A store whose creation was interrupted is in this state.)
     Never,
 }
 
@@ -40,7 +40,7 @@ pub(crate) fn text(number: u64) -> String {
     format!("{line}crc32 {checksum:08x}\n")
 }
 
-/// Puts manifest `number`, itself durable, in force.
+/// Installs manifest `number`, which must be durable, as the current one.
 pub(crate) fn install(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(), Error> {
     let (path, temporary) = (dir.join(CURRENT), dir.join(CURRENT_TMP));
     match vfs.remove(&temporary) {
@@ -62,10 +62,10 @@ pub(crate) fn install(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(), Erro
     vfs.sync_dir(dir).map_err(Error::on(dir))
 }
 
-/// Which manifest is in force in `dir`, whose entries are `listing`.
+/// The current manifest of `dir`, whose entries are `listing`.
 ///
-/// A missing `CURRENT` is `Corruption` where the directory holds a table, or a log with anything
-/// in it: a store has a `CURRENT` before it writes either.
+/// A missing `CURRENT` is `Corruption` if the directory holds a table, or a log with content: a
+/// store has a `CURRENT` before it writes either.
 pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Current, Error> {
     let path = dir.join(CURRENT);
     if listing.iter().any(|entry| entry.name == CURRENT) {
@@ -94,7 +94,7 @@ const DAMAGED: &str = "it is not the name of a manifest with its checksum; the m
                        can tell";
 const MISSING: &str = "it is missing beside tables or logs";
 
-/// The number in `bytes`, if they are the text for it.
+/// The number in `bytes`, if they are exactly the text for it.
 pub(crate) fn parse(bytes: &[u8]) -> Option<u64> {
     let text_read = std::str::from_utf8(bytes).ok()?;
     let (name, _) = text_read.split_once('\n')?;

@@ -1,13 +1,13 @@
-//! One change to the store, as bytes: what a manifest's records hold.
+//! Version edits: the encoding of one change to the store, stored in the manifest's records.
 //!
-//! An edit is a run of fields, each `tag | length | bytes` with varint tag and length. A tag below
-//! 128 must be understood: one that is not gives a typed error, never a guess. A tag from 128 on
-//! may be skipped by a version that does not know it. Fields may stand in any order; `ADDED`,
-//! `REMOVED` and `LOG_END` repeat, the others stand at most once. The description of a table ends
-//! in fields of its own, under the same rule.
+//! An edit is a sequence of fields, each `tag | length | bytes` with varint tag and length. A tag
+//! below 128 must be understood: an unknown one is a typed error, never a guess. A tag from 128 on
+//! may be skipped by versions that do not know it. Fields may occur in any order; `ADDED`,
+//! `REMOVED` and `LOG_END` may repeat, the others occur at most once. The description of a table
+//! ends in fields of its own, under the same rule.
 //!
-//! Decoding is total: any bytes give an edit or an error, and memory is bounded by the bytes. The
-//! layout is `docs/format/manifest.md`.
+//! Decoding is total: any bytes give an edit or an error, and memory is bounded by their number.
+//! The layout is specified in `docs/format/manifest.md`.
 
 use trommel_base::codec::{put_bytes, put_u64, put_varint};
 use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
@@ -17,11 +17,11 @@ use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
 use crate::version::TableMeta;
 
-/// Tags from here on may be skipped by who does not know them.
+/// Unknown tags from this one on may be skipped.
 pub(crate) const FIRST_OPTIONAL_TAG: u64 = 128;
-/// A table that is part of the store from now on: level, description.
+/// A table added to the store: level, description.
 pub(crate) const TAG_ADDED: u64 = 1;
-/// A table that no longer is: level, number.
+/// A table removed from the store: level, number.
 pub(crate) const TAG_REMOVED: u64 = 2;
 /// No file has this number or a higher one.
 pub(crate) const TAG_NEXT_FILE_NUMBER: u64 = 3;
@@ -29,15 +29,15 @@ pub(crate) const TAG_NEXT_FILE_NUMBER: u64 = 3;
 pub(crate) const TAG_LAST_SEQNO: u64 = 4;
 /// The oldest log still needed, 0 for none.
 pub(crate) const TAG_LOG_NUMBER: u64 = 5;
-/// Where a needed log ends that has no end marker: number, length, number of the next log.
+/// The end of a needed log without an end marker: number, length, number of the next log.
 pub(crate) const TAG_LOG_END: u64 = 6;
-/// Reserved: the keyspace that the edit concerns. Without it: the only one there is, 0.
+/// Reserved: the keyspace of the edit. Without it: the only keyspace, 0.
 pub(crate) const TAG_KEYSPACE: u64 = 7;
 
-/// In a table's description: the sidecar file whose filter replaces the table's own.
+/// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
 
-/// One change to the store; applied whole or not at all.
+/// One change to the store, applied atomically.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VersionEdit {
     /// Tables added, with their levels. A table moved to another level is removed and added.
@@ -50,21 +50,21 @@ pub(crate) struct VersionEdit {
     pub(crate) last_seqno: Option<u64>,
     /// The oldest log still needed, 0 for none.
     pub(crate) log_number: Option<u64>,
-    /// Where logs end that stay needed without an end marker.
+    /// Ends of needed logs without an end marker.
     pub(crate) log_ends: Vec<LogEnd>,
 }
 
 /// Why bytes are not an edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum EditError {
-    /// No writer wrote them.
+    /// No writer writes them.
     Damaged(&'static str),
-    /// They are from a version that knows more.
+    /// They use features of a later version.
     Unsupported(String),
 }
 
 impl VersionEdit {
-    /// The edit as bytes.
+    /// The encoded edit.
     pub(crate) fn encode(&self) -> Vec<u8> {
         let mut out = Vec::new();
         let mut body = Vec::new();
@@ -98,7 +98,7 @@ impl VersionEdit {
         out
     }
 
-    /// The edit that `bytes` hold.
+    /// Decodes an edit.
     pub(crate) fn decode(bytes: &[u8]) -> Result<Self, EditError> {
         let mut edit = Self::default();
         let mut decoder = Decoder::new(bytes);

@@ -1,11 +1,10 @@
-//! Which files make up the store: a log of version edits, and `CURRENT`, which names it.
+//! The files of the store: a log of version edits, and `CURRENT`, which names that log.
 //!
-//! * [`edit`]: one change, as bytes; [`state`]: what changes add up to.
-//! * [`current`]: which manifest is in force; [`active`]: that one, in an open store; [`writer`]
-//!   and
-//!   [`reader`]: manifests.
+//! * [`edit`]: encoding of one change; [`state`]: the state that edits add up to.
+//! * [`current`]: the name of the current manifest; [`active`]: the manifest of an open store;
+//!   [`writer`] and [`reader`]: manifests on disk.
 //!
-//! The page is `docs/format/manifest.md`. Records are framed as in a log ([`crate::log`]).
+//! `docs/format/manifest.md` specifies the bytes. Records are framed as in a log ([`crate::log`]).
 
 pub(crate) mod active;
 pub(crate) mod current;

@@ -1,19 +1,18 @@
-//! From a directory to the state that its manifest holds.
+//! Recovers the state recorded in a directory's manifest.
 //!
-//! 1. `CURRENT` names the manifest in force ([`current`]); it must exist.
-//! 2. The manifest is read as a log is ([`LogImage`]): its first record, a snapshot, was synced
-//!    before `CURRENT` named it, so it must be whole; each later record is an edit.
-//! 3. Damage is `Corruption`, with file and offset. A torn tail is left out and reported, if what
-//!    is left can be true: every table, with its exact length, and the oldest needed log must
-//!    still exist. (Had the torn edit ever been durable, what it made obsolete might be gone.)
-//! 4. The same check is made without a tear: a table that the manifest lists and the directory
-//!    does not hold is `Corruption` at once and not at its first read.
-//! 5. The next file number is raised above every number in the directory, so that no number is
-//!    used twice, not even that of a file the manifest has never heard of.
+//! 1. `CURRENT` names the current manifest ([`current`]); it must exist.
+//! 2. The manifest is read as a log is ([`LogImage`]). Its first record, a snapshot, was synced
+//!    before `CURRENT` named it, so it must be intact; each later record is an edit.
+//! 3. Corruption is `Corruption`, with file and offset. A torn tail is dropped and reported, if the
+//!    rest can be true: every table, with its exact length, and the oldest needed log must still
+//!    exist. (Had the torn edit ever been durable, the files it made obsolete might be gone.)
+//! 4. The same check is made without a tear: a table in the manifest that is missing from the
+//!    directory is `Corruption` at once, not at its first read.
+//! 5. The next file number is raised above every number in the directory, so that no number is used
+//!    twice, not even that of a file unknown to the manifest.
 //!
-//! Writes nothing. An open for writing always goes on in a new manifest: the old one may end in a
-//! tear. After `tail_dropped` the caller deletes no orphan: what looks like one may belong to the
-//! edit that was lost.
+//! Writes nothing. An open for writing always continues with a new manifest, as the old one may end
+//! in a tear. After `tail_dropped` the caller deletes no orphans: they may belong to the lost edit.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
@@ -30,7 +29,7 @@ use crate::log::reader::{LogImage, Record, Verdict};
 use crate::log::{DropReason, Dropped, FileKind, read_whole};
 use crate::names::{self, MAX_FILE_NUMBER, Numbered};
 
-/// What a directory's manifest says.
+/// The state recovered from a directory's manifest.
 #[derive(Debug)]
 pub(crate) struct Recovered {
     /// The state, with `next_file_number` above every number in use.
@@ -39,17 +38,17 @@ pub(crate) struct Recovered {
     pub(crate) store_id: u64,
     /// The number of the manifest.
     pub(crate) number: u64,
-    /// What was left out at the manifest's end.
+    /// The dropped tail of the manifest.
     pub(crate) tail_dropped: Option<Dropped>,
-    /// Whether the store was closed: the manifest carries its end marker.
+    /// Whether the store was closed: the manifest has an end marker.
     pub(crate) closed: bool,
 }
 
-/// Reads the manifest in force in `dir`, whose entries are `listing`. `None` where there never was
-/// one: `dir` is not a store, or its creation was cut short.
+/// Reads the current manifest of `dir`, whose entries are `listing`. `None` if there never was one:
+/// `dir` is not a store, or its creation was interrupted.
 ///
-/// With `salvage`, damage behind the first record ends the manifest as a tear does, under the same
-/// condition.
+/// With `salvage`, corruption after the first record ends the manifest as a tear does, under the
+/// same condition.
 pub(crate) fn recover(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -90,7 +89,7 @@ pub(crate) fn recover(
     Ok(Some(Recovered { state, store_id: header.store_id, number, tail_dropped, closed }))
 }
 
-/// Why there is not even a snapshot.
+/// Why there is no snapshot.
 fn first_damage(image: &LogImage, path: &Path) -> Corruption {
     match &image.summary().verdict {
         Verdict::Damaged(corruption) => corruption.clone(),
@@ -101,7 +100,7 @@ fn first_damage(image: &LogImage, path: &Path) -> Corruption {
     }
 }
 
-/// The edit that a record holds.
+/// Decodes the edit in a record.
 pub(crate) fn decode_edit(record: Record<'_>, path: &Path) -> Result<VersionEdit, Error> {
     VersionEdit::decode(record.payload).map_err(|error| match error {
         EditError::Damaged(what) => Corruption::new(path, record.offset, what).into(),
@@ -109,7 +108,7 @@ pub(crate) fn decode_edit(record: Record<'_>, path: &Path) -> Result<VersionEdit
     })
 }
 
-/// The state after `edit`, which `record` holds and which must be number `ordinal`.
+/// The state after `edit`, decoded from `record`, which must have number `ordinal`.
 pub(crate) fn apply(
     state: &ManifestState,
     ordinal: u64,
@@ -141,7 +140,7 @@ fn tail_dropped(image: &LogImage, path: &Path, salvage: bool) -> Result<Option<D
     }))
 }
 
-/// Whether all that `state` needs exists.
+/// Checks that all files that `state` needs exist.
 fn check_files(
     state: &ManifestState,
     dir: &Path,
@@ -190,7 +189,7 @@ pub(crate) fn first_missing(
     None
 }
 
-/// A number above those of all files of ours in `listing`.
+/// A number above those of all our files in `listing`.
 fn above_all(listing: &[DirEntry]) -> u64 {
     let numbers = listing.iter().filter_map(|entry| Numbered::parse(&entry.name));
     numbers.map(|file| file.number() + 1).max().unwrap_or(1)

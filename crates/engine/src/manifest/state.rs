@@ -1,8 +1,8 @@
-//! What a run of edits adds up to, and how one edit changes it.
+//! The state that a sequence of edits adds up to, and the application of an edit.
 //!
-//! An edit is applied whole or not at all, and only if what comes out keeps the invariants of a
-//! [`Version`]. An edit read from a manifest that does not is damage; one that the engine is about
-//! to write is a fault of the engine, found before a byte of it is on disk.
+//! An edit is applied atomically, and only if the result keeps the invariants of a [`Version`]. An
+//! edit from a manifest that breaks them is corruption; a new edit that does is a bug of the
+//! engine, detected before a byte of it is on disk.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use crate::version::{TableFile, TableMeta, Version};
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct InvalidEdit(pub(crate) String);
 
-/// All that a manifest says.
+/// The contents of a manifest.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct ManifestState {
     /// The tables.
@@ -28,12 +28,12 @@ pub(crate) struct ManifestState {
     pub(crate) last_seqno: u64,
     /// The oldest log still needed, 0 for none.
     pub(crate) log_number: u64,
-    /// Where logs end that are still needed and have no end marker.
+    /// Ends of needed logs without an end marker.
     pub(crate) log_ends: LogEnds,
 }
 
 impl ManifestState {
-    /// Whether log `number` may hold writes that no table holds.
+    /// Whether log `number` may hold writes that are in no table.
     pub(crate) fn needs_log(&self, number: u64) -> bool {
         self.log_number != 0 && number >= self.log_number && !self.log_ends.pass_over(number)
     }
@@ -76,7 +76,7 @@ impl ManifestState {
         Ok(log_ends)
     }
 
-    /// The one edit that makes this state of nothing.
+    /// A single edit that creates this state.
     pub(crate) fn snapshot(&self) -> VersionEdit {
         let tables = self.version.tables();
         VersionEdit {
@@ -92,8 +92,8 @@ impl ManifestState {
 
 impl Version {
     /// The tables after `edit`. A table that is removed and added again (moved to another level)
-    /// stays the same [`TableFile`], with whatever was opened of it; one of which something else is
-    /// said then (another sidecar) gets a successor.
+    /// stays the same [`TableFile`], with its open reader. If its metadata changes too (another
+    /// sidecar), it gets a successor.
     pub(crate) fn apply(&self, edit: &VersionEdit) -> Result<Self, InvalidEdit> {
         let mut next = self.clone();
         let mut removed = HashMap::new();
@@ -152,7 +152,8 @@ fn invalid(what: &str) -> InvalidEdit {
     InvalidEdit(what.to_owned())
 }
 
-/// Newest first. Two tables that share keys must not interleave in time, or no order is right.
+/// Newest first. Two tables with common keys must not interleave in time, as no order of them would
+/// be right.
 fn order_level_zero(run: &mut [Arc<TableFile>]) -> Result<(), InvalidEdit> {
     run.sort_by_key(|table| std::cmp::Reverse((table.max_seqno, table.number)));
     let mut lowest = u64::MAX;

@@ -1,14 +1,15 @@
-//! Writes manifests: a new one when the store is opened or the old one has grown, and an edit at
+//! Writes manifests: a new one when the store is opened or the old one has grown, and an edit for
 //! each change.
 //!
 //! 1. A new manifest: header and a snapshot of the state, synced; the directory synced;
 //!    `CURRENT.tmp` written and synced, renamed, the directory synced ([`current`]). Only then is
-//!    it in force, and only then may the caller unlink the one before.
-//! 2. An edit: appended and synced. Only then may the caller unlink what it made obsolete, and
-//!    what it refers to was durable before: tables synced, logs created, the directory synced.
+//!    it the current one, and only then may the caller unlink its predecessor.
+//! 2. An edit: appended and synced. Only then may the caller unlink the files it made obsolete.
+//!    Everything it refers to was durable before: tables synced, logs created, the directory
+//!    synced.
 //!
-//! After a failure nothing more is written ([`LogWriter`]); the caller poisons the store, unlinks
-//! nothing, and the next open starts a new manifest.
+//! After a failure nothing more is written ([`LogWriter`]); the caller poisons the store and
+//! unlinks nothing, and the next open starts a new manifest.
 
 use std::path::Path;
 use trommel_base::planted::{Bug, planted};
@@ -25,7 +26,7 @@ use crate::names;
 /// Below this length a manifest is never rolled over, in bytes.
 const ROLL_BYTES: u64 = 1 << 20;
 
-/// The manifest in force, being appended to.
+/// The current manifest, open for appending.
 #[derive(Debug)]
 pub(crate) struct ManifestWriter {
     log: LogWriter,
@@ -36,10 +37,10 @@ pub(crate) struct ManifestWriter {
 }
 
 impl ManifestWriter {
-    /// Writes manifest `number`, which holds `state`, and puts it in force.
+    /// Writes manifest `number` with `state`, and installs it.
     ///
-    /// `salt` is fresh from the source of randomness; `number` is below `state.next_file_number`
-    /// and above every number in the directory.
+    /// `salt` must be fresh from the source of randomness; `number` must be below
+    /// `state.next_file_number` and above every number in the directory.
     pub(crate) fn create(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -73,7 +74,7 @@ impl ManifestWriter {
         self.log.sync()
     }
 
-    /// Says durably that nothing follows: the store is closed.
+    /// Records durably that nothing follows: the store is closed.
     pub(crate) fn finish(&mut self) -> Result<(), Error> {
         self.log.finish(0)?;
         self.log.sync()

@@ -1,15 +1,15 @@
-//! Where the key ranges of a version's tables begin and end, laid out to be searched.
+//! The bounds of the key ranges of a version's tables, laid out for searching.
 //!
-//! 1. A *run* is the tables of one level. What the first and the last keys of all its tables have
-//!    in common is its prefix, and is kept once; a key that does not begin with it is in no table.
-//! 2. Of each first and last key the next eight bytes are a word ([`first_word`]). A key is made
-//!    such a word, and compared with theirs: tables and their keys, each of which would be a cache
-//!    miss, are not looked at.
-//! 3. Where words are equal, the whole keys decide.
-//! 4. Beside the words stands where the table's filter lies, so that it can be asked for before the
-//!    table is looked at ([`FilterLines`]).
+//! 1. A *run* is the tables of one level. The common prefix of the first and last keys of all its
+//!    tables is stored once; a key without this prefix is in no table.
+//! 2. The next eight bytes of each first and last key are a word ([`first_word`]). A lookup
+//!    compares the key's word with these, and touches neither tables nor their keys, each of which
+//!    would be a cache miss.
+//! 3. Equal words are resolved by comparing the whole keys.
+//! 4. Each fence also holds the address of the table's filter, so that it can be prefetched before
+//!    the table is touched ([`FilterLines`]).
 //!
-//! Made once for each version, when it is put in force, and used by every lookup in it.
+//! Built once per version, when it is installed, and used by every lookup in it.
 
 use std::slice::Iter;
 use std::sync::Arc;
@@ -38,7 +38,7 @@ pub(crate) struct Run {
     fences: Box<[Fence]>,
 }
 
-/// A table, and what a lookup needs of it before it looks at it.
+/// A table, and the data that a lookup uses before it touches the table.
 #[derive(Debug)]
 pub(crate) struct Fence {
     /// The words of its first and last key.
@@ -50,13 +50,13 @@ pub(crate) struct Fence {
 }
 
 impl Fence {
-    /// Asks for what the table's filter looks at first, once that was [noted](Self::lines).
+    /// Prefetches the first lines of the table's filter, once they were [recorded](Self::lines).
     #[inline]
     pub(crate) fn prefetch(&self, hash: u64) {
         self.lines.prefetch(hash);
     }
 
-    /// Where the filter lies: to be noted whenever it was asked.
+    /// The filter's address, to be recorded whenever the filter was queried.
     #[inline]
     pub(crate) fn lines(&self) -> &FilterLines {
         &self.lines
@@ -70,7 +70,7 @@ impl Fences {
         Self { newest, deeper: runs.filter(|run| !run.fences.is_empty()).collect() }
     }
 
-    /// The sorted runs that have tables, of the upper levels first.
+    /// The sorted runs with tables, upper levels first.
     pub(crate) fn sorted_runs(&self) -> &[Run] {
         &self.deeper
     }
@@ -109,7 +109,7 @@ impl Run {
         Self { prefix: first[..shared].into(), largest, fences }
     }
 
-    /// The word of `key`; `None` if it lies outside of all tables.
+    /// The word of `key`; `None` if it is outside of all tables.
     #[inline]
     fn word(&self, key: &[u8]) -> Option<u64> {
         if self.fences.is_empty() {
@@ -118,7 +118,7 @@ impl Run {
         key_behind(key, &self.prefix).map(first_word)
     }
 
-    /// Of a sorted run, the one table whose key range holds `key`.
+    /// For a sorted run: the one table whose key range contains `key`.
     #[inline]
     fn table_for(&self, key: &[u8]) -> Option<&Fence> {
         let word = self.word(key)?;
@@ -132,12 +132,12 @@ impl Run {
         starts_before.then_some(fence)
     }
 
-    /// How many tables it has: at least one, of a run that is listed.
+    /// The number of tables: at least one for a listed run.
     pub(crate) fn len(&self) -> usize {
         self.fences.len()
     }
 
-    /// The level it is.
+    /// The level.
     pub(crate) fn level(&self) -> usize {
         self.fences.first().map_or(0, |fence| fence.level)
     }
@@ -148,7 +148,7 @@ impl Run {
         self.fences.get(at).map(|fence| &fence.file)
     }
 
-    /// Of a sorted run, how many tables end before `key`.
+    /// For a sorted run: the number of tables that end before `key`.
     pub(crate) fn ending_before(&self, key: &[u8]) -> usize {
         let Some(rest) = key_behind(key, &self.prefix) else {
             return if *key < *self.prefix { 0 } else { self.len() };
@@ -158,13 +158,14 @@ impl Run {
         if self.largest.get(at) == Some(&word) { at + self.tied(at, word, key) } else { at }
     }
 
-    /// Of a sorted run, how many tables begin before `key`.
+    /// For a sorted run: the number of tables that begin before `key`.
     pub(crate) fn beginning_before(&self, key: &[u8]) -> usize {
         let at = self.ending_before(key);
         at + usize::from(self.table(at).is_some_and(|table| *table.smallest < *key))
     }
 
-    /// How many tables from `at` on, among those whose last key has this word, end before `key`.
+    /// The number of tables from `at` on that end before `key`, among those whose last key has this
+    /// word.
     fn tied(&self, at: usize, word: u64, key: &[u8]) -> usize {
         let tied = self.largest[at..].partition_point(|largest| *largest == word);
         self.fences[at..at + tied].partition_point(|fence| *fence.file.largest < *key)
@@ -176,18 +177,18 @@ pub(crate) struct Candidates<'a> {
     key: &'a [u8],
     /// The key's word in level 0.
     word: u64,
-    /// Tables of level 0 that are still to be looked at; none where the key lies outside of all.
+    /// Tables of level 0 not checked yet; none if the key is outside of all.
     newest: Iter<'a, Fence>,
-    /// Deeper levels that are still to be looked at, but for the last.
+    /// Deeper levels not checked yet, except the last.
     between: Iter<'a, Run>,
-    /// The table of the last level, until it is its turn: most keys are there, and its filter is
-    /// the one that is farthest from the processor. So it is looked for first.
+    /// The table of the last level, until it is its turn. Most keys are there, and its filter is
+    /// the least likely to be cached by the processor, so it is located first.
     deepest: Option<&'a Fence>,
 }
 
 impl<'a> Candidates<'a> {
-    /// Asks for what the filter in the last level looks at first, if other tables are to be looked
-    /// for meanwhile.
+    /// Prefetches the first line of the filter in the last level, if other tables are checked
+    /// before it.
     #[inline]
     pub(crate) fn prefetch_deepest(&self, hash: u64) {
         if let Some(fence) = self.deepest
@@ -197,7 +198,7 @@ impl<'a> Candidates<'a> {
         }
     }
 
-    /// The next of them, as many as there are `places`; fewer if these are the last.
+    /// Fills `places` with the next candidates; returns fewer only at the end.
     pub(crate) fn next<'p>(
         &mut self,
         places: &'p mut [Option<&'a Fence>],
@@ -253,7 +254,7 @@ mod tests {
         }))
     }
 
-    /// Keys behind `prefix` in order, most of which differ in what a word does not show.
+    /// Keys with this prefix, in order, most of which differ after their first word.
     fn keys(prefix: &[u8]) -> Vec<Vec<u8>> {
         let ends: [&[u8]; 7] = [b"", b"\0", b"\0\0", b"a", b"b", b"ba", b"\xff"];
         let middles: [&[u8]; 4] =
@@ -265,12 +266,12 @@ mod tests {
         all
     }
 
-    /// Tables between these keys: runs that overlap in level 0, sorted runs in others.
+    /// Tables between these keys: overlapping ranges in level 0, sorted runs in deeper levels.
     fn version_of(keys: &[Vec<u8>], seed: usize) -> Version {
         let mut version = Version::default();
         let mut number = 0;
         for (level, tables) in version.levels.iter_mut().enumerate() {
-            // One in five has a few levels only, or none.
+            // One in five has only a few levels, or none.
             if seed % 5 == 4 && level >= seed / 5 % 4 {
                 break;
             }
@@ -298,8 +299,8 @@ mod tests {
         }
     }
 
-    /// Has `check` look at versions of many shapes, each with its seed and with keys within its
-    /// tables, beside them, and on their ends.
+    /// Calls `check` with versions of many shapes, each with its seed and with keys inside its
+    /// tables, outside them, and at their ends.
     fn with_versions(check: impl Fn(&Version, usize, &[Vec<u8>])) {
         for prefix in [b"".as_slice(), b"k", b"a long prefix"] {
             let keys = keys(prefix);

@@ -1,14 +1,14 @@
-//! Which tables make up the store at one moment: an immutable value, replaced as a whole.
+//! The set of tables that make up the store at one moment: an immutable value, replaced as a whole.
 //!
 //! Invariants:
-//! 1. Level 0 holds runs that may overlap, newest first; each deeper level is one sorted run of
+//! 1. Level 0 holds tables that may overlap, newest first; each deeper level is one sorted run of
 //!    tables that do not overlap, smallest key first.
-//! 2. All versions of one user key that lie in one level below 0 lie in one table.
-//! 3. Of any key, at any moment that a reader may see, the first place that holds a version holds
-//!    the newest: the tables of level 0 in their order, then each deeper level. What lies in an
-//!    upper level is newer than what lies in a deeper one, but where a merge goes on, or was given
-//!    up, of which [a part](crate::compaction_job::stretches) is in force: there the versions that
-//!    it kept lie deeper too.
+//! 2. All versions of one user key in one level below 0 are in one table.
+//! 3. For any key, in any version that a reader may see, the first table with the key holds its
+//!    newest version: the tables of level 0 in their order, then each deeper level. Entries in an
+//!    upper level are newer than those in a deeper one, except while a compaction of which [a
+//!    part](crate::compaction_job::stretches) was installed runs or after it was abandoned: the
+//!    versions that it kept are then in a deeper level too.
 
 mod fences;
 mod shared_files;
@@ -39,12 +39,12 @@ impl Version {
         self.levels.iter().enumerate().flat_map(|(level, run)| run.iter().map(move |t| (level, t)))
     }
 
-    /// Keys of all tables, each counted in every table that has it.
+    /// Keys of all tables, with duplicates across tables.
     pub(crate) fn keys(&self) -> u64 {
         self.tables().map(|(_, table)| table.keys).sum()
     }
 
-    /// The tables of `level` whose key range meets `smallest..=largest`, in the level's order.
+    /// The tables of `level` whose key range overlaps `smallest..=largest`, in the level's order.
     pub(crate) fn overlapping(
         &self,
         level: usize,
@@ -58,7 +58,8 @@ impl Version {
         self.levels[level][self.span(level, smallest, largest)].to_vec()
     }
 
-    /// Where the tables of a sorted `level` stand whose key range meets `smallest..=largest`.
+    /// The positions of the tables of a sorted `level` whose key range overlaps
+    /// `smallest..=largest`.
     pub(crate) fn span(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Range<usize> {
         let run = &self.levels[level];
         let from = run.partition_point(|table| *table.largest < *smallest);
@@ -67,8 +68,8 @@ impl Version {
     }
 }
 
-/// The number that reports and filter policies give to physical `level`, once a table is in it:
-/// 0, or 1 for the first level below that holds data, and so on; and whether it is the deepest.
+/// The number that reports and filter policies use for physical `level`, assuming it has a table:
+/// 0, or 1 for the first deeper level with data, and so on; and whether it is the deepest.
 pub(crate) fn logical_level(version: &Version, level: usize) -> (usize, bool) {
     if level == 0 {
         return (0, false);

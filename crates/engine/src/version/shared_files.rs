@@ -1,4 +1,4 @@
-//! The limit on open table files that several stores share.
+//! The limit on open table files, shared by several stores.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Weak};
@@ -6,7 +6,7 @@ use std::sync::{Arc, Weak};
 use super::table_cache::TableCache;
 use crate::sync::{Mutex, lock};
 
-/// How many table files the stores of an environment have open, and may have.
+/// The number of table files that the stores of an environment have open, and its limit.
 #[derive(Debug)]
 pub(crate) struct SharedFiles {
     most: usize,
@@ -23,7 +23,7 @@ impl SharedFiles {
         self.most
     }
 
-    /// Counts the open files.
+    /// The count of open files.
     pub(crate) fn open(&self) -> &Arc<AtomicUsize> {
         &self.open
     }
@@ -35,8 +35,8 @@ impl SharedFiles {
         stores.push(Arc::downgrade(tables));
     }
 
-    /// Closes tables until one more may be opened, of the stores that have the most of them; or
-    /// until none can be closed. For whoever holds no lock of a table cache.
+    /// Closes tables of the stores with the most open ones, until one more may be opened or none
+    /// can be closed. The caller must hold no lock of a table cache.
     pub(crate) fn make_room(&self) {
         while self.open.load(Ordering::Relaxed) >= self.most {
             let stores = lock(&self.stores);

@@ -1,9 +1,8 @@
-//! Readers of tables: opened at first use, and closed again when too many are open.
+//! The table cache: table readers, opened on first use and closed when too many are open.
 //!
-//! A reader hangs in its [`TableFile`], so finding it costs one load and no shared write. The
-//! cache only bounds how many are open: it keeps the open tables in a ring and, when one too many
-//! is opened, walks round it like a clock's hand, sparing once each table used since it last came
-//! by.
+//! A reader is stored in its [`TableFile`], so finding it costs one load and no shared write. The
+//! cache only bounds the number of open readers: it keeps the open tables in a ring and evicts by
+//! the clock algorithm, skipping once each table used since the hand last passed.
 
 use std::collections::{HashSet, VecDeque};
 use std::io;
@@ -29,17 +28,17 @@ use crate::read_mode::ReadMode;
 use crate::sync::{AtomicBool, Mutex, lock};
 use crate::user_filters::UserPolicy;
 
-/// A reader for the time of one call.
+/// A reader for the duration of one call.
 pub(crate) struct Reader(Guard<Option<Arc<OpenTable>>>);
 
 impl Reader {
-    /// The rule that made the prefixes in the table's filter, if the table says all of it.
+    /// The built-in prefix rule of the table's filter, if its stored name defines one.
     pub(crate) fn stored_prefix(&self) -> Option<&Prefix> {
         self.0.as_ref()?.stored_prefix.as_ref()
     }
 
-    /// What the table's filter of prefixes says of `prefix`, whose hash this is; `None` where
-    /// `extractor`, which made the prefix, is not the one that made the filter.
+    /// The verdict of the table's prefix filter on `prefix`, whose hash is `hash`; `None` if the
+    /// filter was not built with `extractor`.
     pub(crate) fn ask_prefix(
         &self,
         extractor: &Prefix,
@@ -62,24 +61,24 @@ impl Deref for Reader {
     }
 }
 
-/// An open table, and what it adds to the bytes that open tables hold.
+/// An open table, and its share of the memory of open tables.
 #[derive(Debug)]
 pub(crate) struct OpenTable {
     table: Arc<Table>,
     stored_prefix: Option<Prefix>,
-    /// First and last key of a table whose filter of prefixes a closure made.
+    /// First and last key of a table whose prefix filter was built with a closure.
     ends: Option<[Box<[u8]>; 2]>,
-    /// The closure whose prefixes of these the filter was last seen to hold, by [`Prefix::id`].
+    /// The [`Prefix::id`] of the closure whose prefixes of these keys the filter last confirmed.
     known_to: AtomicU64,
     bytes: u64,
     memory: Arc<MemoryShares>,
-    /// Counts its handle among those of all stores, where they share them.
+    /// Counts its handle among those of all stores, if they share a limit.
     _shared: Option<Beside>,
     /// Counts the handle of its sidecar, if it has one.
     _beside: Option<Beside>,
 }
 
-/// One of the sidecars that are open: they need file handles, too.
+/// An open sidecar, which takes a file handle as well.
 #[derive(Debug)]
 struct Beside(Arc<AtomicUsize>);
 
@@ -105,7 +104,7 @@ impl OpenTable {
         of_all: Option<&Arc<AtomicUsize>>,
     ) -> Self {
         let beside = table.filters().are_beside().then(|| Beside::new(sidecars));
-        // Filters are counted as they come: see `TableHost`.
+        // Filters are counted as they are loaded: see `TableHost`.
         let held = table.memory_bytes();
         let bytes = (held.index + held.other) as u64;
         let prefixes = table.filters().prefixes_part();
@@ -128,11 +127,11 @@ impl OpenTable {
         }
     }
 
-    /// Whether `extractor`, which bears the name of the filter's maker, may be it: the filter holds
-    /// what it makes of the table's first and last key. If not it is distrusted from now on. Asked
-    /// once a table, as long as it stays open, and extractor.
+    /// Whether `extractor`, whose name is stored with the filter, is the one it was built with: the
+    /// filter must hold its prefixes of the table's first and last key. If not, it is distrusted
+    /// from now on. Checked once per extractor while the table is open.
     fn is_known_to(&self, extractor: &Prefix) -> bool {
-        // A rule that is built in is all in its name.
+        // A built-in rule is fully defined by its name.
         let Some(ends) = &self.ends else { return true };
         if extractor.breach().is_some() {
             return false;
@@ -148,7 +147,7 @@ impl OpenTable {
             if !verdict.maybe {
                 extractor.distrust("it has changed: a table's filter denies its own key");
             }
-            // A filter that cannot be held now may be asked later.
+            // A filter that cannot be held now may be queried later.
             was_asked &= verdict != Verdict::UNFILTERED;
         }
         if extractor.breach().is_some() {
@@ -160,7 +159,7 @@ impl OpenTable {
         true
     }
 
-    /// The table's reader.
+    /// The table.
     pub(crate) fn table(&self) -> &Arc<Table> {
         &self.table
     }
@@ -168,13 +167,13 @@ impl OpenTable {
 
 impl Drop for OpenTable {
     fn drop(&mut self) {
-        // Opened again it has another number in the cache, and finds nothing of this one there.
+        // When reopened, the table gets another number in the cache and does not find these blocks.
         self.table.filters().evict();
         self.memory.remove_table(self.bytes);
     }
 }
 
-/// Tables with filters that cannot be used, as far as they were met.
+/// Tables with unusable filters, as far as they were found.
 #[derive(Debug, Default)]
 struct Unusable(Mutex<Vec<UnusableFilter>>);
 
@@ -201,7 +200,7 @@ impl Unusable {
     }
 }
 
-/// Lets the filters of one table have memory, and hears of those that cannot be used.
+/// Grants memory to the filters of one table, and records unusable ones.
 #[derive(Debug)]
 struct TableHost {
     number: u64,
@@ -252,24 +251,24 @@ impl FilterHost for TableHost {
     }
 }
 
-/// Handles that are left to logs, outputs and the rest of the process.
+/// Handles reserved for logs, outputs and the rest of the process.
 const SPARED_HANDLES: u64 = 32;
-/// Tables that may be open however few handles there are.
+/// Fewest tables that may be open, however few handles there are.
 const FEWEST_OPEN: u64 = 4;
 
-/// Tables that the process's limit on open files allows: half of what is not spared.
+/// Tables that the process's limit on open files allows: half of the handles not reserved.
 fn handle_share() -> usize {
     let limit = trommel_vfs::open_file_limit().unwrap_or(u64::MAX);
     let share = (limit.saturating_sub(SPARED_HANDLES) / 2).max(FEWEST_OPEN);
     usize::try_from(share).unwrap_or(usize::MAX)
 }
 
-/// The manifest names a table, so that it is not there is damage.
+/// The manifest names the table, so its absence is corruption.
 fn missing(path: &Path, what: &'static str) -> Error {
     trommel_base::Corruption::new(path, 0, what).into()
 }
 
-/// Opens tables and bounds how many are open.
+/// Opens tables and bounds the number of open ones.
 #[derive(Debug)]
 pub(crate) struct TableCache {
     dir: PathBuf,
@@ -277,16 +276,16 @@ pub(crate) struct TableCache {
     blocks: Arc<BlockCache>,
     read_mode: ReadMode,
     max_open: usize,
-    /// The open tables. Held while a file is opened, so no table is opened twice.
+    /// The open tables. Locked while a file is opened, so that no table is opened twice.
     ring: Mutex<VecDeque<Weak<TableFile>>>,
-    /// Sidecars that are open.
+    /// Number of open sidecars.
     sidecars: Arc<AtomicUsize>,
-    /// How often one was found to be of no use.
+    /// How often a sidecar was found unusable.
     losses: AtomicU64,
     memory: Arc<MemoryShares>,
     unusable_filters: Arc<Unusable>,
     user_filters: Option<UserPolicy>,
-    /// What bounds the open files of all stores, where they share them.
+    /// The shared limit on open files, if the stores share one.
     shared: Option<Arc<SharedFiles>>,
     closed: AtomicBool,
 }
@@ -318,7 +317,7 @@ impl TableCache {
         }
     }
 
-    /// As before, but within what bounds the open files of all stores, if anything does.
+    /// Sets the shared limit on open files, if there is one.
     pub(crate) fn sharing(self, shared: Option<Arc<SharedFiles>>) -> Self {
         let max_open =
             shared.as_ref().map_or(self.max_open, |files| files.most().min(handle_share()));
@@ -348,8 +347,8 @@ impl TableCache {
         reader.is_some().then_some(Reader(reader))
     }
 
-    /// Runs `operation`, which needs a file handle; where the process has none left, gives half of
-    /// ours back and runs it once more.
+    /// Runs `operation`, which needs a file handle. If the process has none left, releases half of
+    /// ours and retries once.
     pub(crate) fn with_handles<T>(&self, operation: impl Fn() -> io::Result<T>) -> io::Result<T> {
         match operation() {
             Err(error) if is_out_of_handles(&error) => {
@@ -360,13 +359,13 @@ impl TableCache {
         }
     }
 
-    /// Gives half of the file handles back.
+    /// Releases half of the file handles.
     pub(crate) fn release_handles(&self) {
         self.close_half(&mut lock(&self.ring));
     }
 
-    /// Notes that the store is closed: iterators that outlive it still read its files, but these
-    /// may be somebody else's, and a table that cannot be opened is no damage.
+    /// Marks the store as closed: iterators that outlive it still read its files, but these may
+    /// belong to another opener by then, and a table that cannot be opened is not corruption.
     pub(crate) fn close(&self) {
         self.closed.store(true, Ordering::Release);
     }
@@ -391,7 +390,7 @@ impl TableCache {
                 self.close_half(&mut ring);
                 self.open_table(file)?
             }
-            // The next owner of the directory may have removed it.
+            // The next opener of the directory may have removed it.
             Err(_) if self.closed.load(Ordering::Acquire) => return Err(Error::Closed),
             outcome => outcome?,
         };
@@ -440,14 +439,14 @@ impl TableCache {
         Ok(table)
     }
 
-    /// Has `table`, the reader of `file`, asked through sidecar `number`; where that cannot be
-    /// used, by its own filters.
+    /// Makes `table`, the reader of `file`, query sidecar `number`; its own filters are the
+    /// fallback if that is unusable.
     ///
     /// # Errors
-    /// Where there is no file handle left.
+    /// If there is no file handle left.
     fn open_sidecar(&self, table: &mut Table, file: &TableFile, number: u64) -> Result<()> {
         let path = sidecar_path(&self.dir, number);
-        // Filters are read into memory, so nothing is to be mapped.
+        // Filters are read into memory, so a map is useless.
         let access = match self.read_mode.access() {
             Access::Mapped => Access::Buffered,
             other => other,
@@ -471,15 +470,15 @@ impl TableCache {
         Ok(())
     }
 
-    /// Has `file` counted by the filters of the table itself.
+    /// Counts the table's own filters for `file`.
     fn lose_sidecar(&self, file: &TableFile, table: &Table) {
         if file.lose_sidecar(table.footer().filter_bytes) {
             self.losses.fetch_add(1, Ordering::AcqRel);
         }
     }
 
-    /// Has those tables of `version` counted by their own filters that were found to answer instead
-    /// of their sidecars. How often a sidecar was lost since the store was opened.
+    /// Finds the tables of `version` whose own filters have become the fallback for their sidecars,
+    /// and counts these for them. Returns how often a sidecar was lost since the store was opened.
     pub(crate) fn look_for_damage(&self, version: &Version) -> u64 {
         for (_, file) in version.tables().filter(|(_, file)| file.filter_sidecar.is_some()) {
             if let Some(open) = file.open_reader()
@@ -491,21 +490,21 @@ impl TableCache {
         self.losses.load(Ordering::Acquire)
     }
 
-    /// Closes an open table, one not used of late if there is one; whether there was any.
+    /// Closes an open table, preferably one not used recently. Returns whether there was one.
     pub(crate) fn close_any(&self) -> bool {
         self.close_one(&mut lock(&self.ring))
     }
 
     /// Closes half of the open tables.
     fn close_half(&self, ring: &mut VecDeque<Weak<TableFile>>) {
-        // A table that is gone has no handle to give.
+        // A dropped table has no handle to release.
         ring.retain(|file| file.strong_count() > 0);
         for _ in 0..ring.len().div_ceil(2) {
             self.close_one(ring);
         }
     }
 
-    /// Closes the next table of the ring that was not used of late; false if the ring is empty.
+    /// Closes the next table of the ring that was not used recently; false if the ring is empty.
     fn close_one(&self, ring: &mut VecDeque<Weak<TableFile>>) -> bool {
         for _ in 0..ring.len() * 2 {
             let Some(next) = ring.pop_front() else { return false };
@@ -522,8 +521,7 @@ impl TableCache {
         false
     }
 
-    /// The tables of `version` whose filter cannot be used, with the reason, as far as they were
-    /// met.
+    /// The tables of `version` with unusable filters, as far as they were found, with the reason.
     pub(crate) fn unusable_filters(&self, version: &Version) -> Vec<(u64, String)> {
         let known = lock(&self.unusable_filters.0);
         if known.is_empty() {
@@ -534,19 +532,20 @@ impl TableCache {
         current.map(|filter| (filter.table, filter.why.clone())).collect()
     }
 
-    /// Forgets what was wrong with the filters of table `number`: it has others.
+    /// Removes the record of unusable filters of table `number`, which has new ones.
     pub(crate) fn forget_unusable(&self, number: u64) {
         self.unusable_filters.forget(number);
     }
 
-    /// Notes that table `number` has no filter, as the user's policy failed to build it.
+    /// Records that table `number` has no filter because the user-defined policy failed to build
+    /// it.
     pub(crate) fn note_unbuilt(&self, number: u64, why: &str) {
         let why = format!("the policy failed to build it: {why}");
         self.unusable_filters.note(number, &why);
     }
 
-    /// Has the filters of `file` held and asked, or neither. An open table is closed if that is
-    /// news, so that its filters go; whoever reads in it goes on.
+    /// Sets whether the filters of `file` are held and queried. If that changes, closes an open
+    /// table, so that its filters are released; current users of the reader keep it.
     pub(crate) fn keep_filters(&self, file: &Arc<TableFile>, keeping: Keeping) {
         let before = file.keeping();
         if before == keeping {
@@ -563,21 +562,21 @@ impl TableCache {
         drop(closed);
     }
 
-    /// Closes open tables, those not used of late first, until `enough` or none is left; what they
-    /// held is read again when it is asked for.
+    /// Closes open tables, those not used recently first, until `enough` or none is left. Their
+    /// contents are read again on demand.
     pub(crate) fn close_until(&self, enough: impl Fn() -> bool) {
         let mut ring = lock(&self.ring);
         while !enough() && self.close_one(&mut ring) {}
     }
 
-    /// Tables that are open, hold their filters, and have left the version.
+    /// Open tables that hold their filters and have left the current version.
     pub(crate) fn retired(&self) -> Vec<Arc<TableFile>> {
         let ring = lock(&self.ring);
         let open = ring.iter().filter_map(Weak::upgrade);
         open.filter(|file| file.is_retired() && file.keeping() == Keeping::Held).collect()
     }
 
-    /// Tables that are open.
+    /// Number of open tables.
     pub(crate) fn open_tables(&self) -> usize {
         let mut ring = lock(&self.ring);
         ring.retain(|file| file.strong_count() > 0);

@@ -1,8 +1,8 @@
-//! One table of a version: what the manifest knows of it, its reader once it was opened, and its
-//! end: when no version holds it any more, its files are queued for removal.
+//! One table of a version: its metadata, its reader once opened, and its removal: when the last
+//! version that holds it is dropped, its obsolete files are queued for deletion.
 //!
-//! A table that gets another filter sidecar is another [`TableFile`] from then on, of the same
-//! file: that one is queued once the last of both is gone, the old sidecar with the old one.
+//! A table that gets another filter sidecar is replaced by a new [`TableFile`] for the same file.
+//! The file is queued when the last of both is dropped, the old sidecar with the old one.
 
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -15,19 +15,19 @@ use crate::files::graveyard::Graveyard;
 use crate::files::{sidecar_path, table_path};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, SwapOption};
 
-/// What the manifest records of a table.
+/// The manifest's record of a table.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableMeta {
     /// Its file number: the file is `<number>.sst`.
     pub number: u64,
-    /// The random id its blocks are bound to.
+    /// The random id that its blocks are bound to.
     pub table_id: u64,
     /// Exact length of the file.
     pub file_bytes: u64,
     /// Smallest user key.
     pub smallest: Box<[u8]>,
-    /// Largest user key, itself in the table.
+    /// Largest user key in the table.
     pub largest: Box<[u8]>,
     /// Lowest sequence number.
     pub min_seqno: u64,
@@ -35,20 +35,20 @@ pub struct TableMeta {
     pub max_seqno: u64,
     /// Entries, tombstones and older versions included.
     pub entries: u64,
-    /// Tombstones among them.
+    /// Of these, tombstones.
     pub deletions: u64,
     /// Distinct user keys.
     pub keys: u64,
-    /// Stored bytes of its filters: of those in its sidecar, if it has one.
+    /// Stored bytes of its filters, or of those in its sidecar if it has one.
     pub filter_bytes: u64,
-    /// Level that its filters were built for, which a trivial move does not change.
+    /// Level that its filters were built for; a trivial move does not change it.
     pub built_for: u8,
-    /// Number of the sidecar file whose filter replaces the table's own, if there is one.
+    /// Number of the sidecar that replaces the table's own filters, if there is one.
     pub filter_sidecar: Option<u64>,
 }
 
 impl TableMeta {
-    /// Whether some key between `smallest` and `largest`, both included, may be in the table.
+    /// Whether the table's key range overlaps `smallest..=largest`.
     pub(crate) fn overlaps(&self, smallest: &[u8], largest: &[u8]) -> bool {
         *self.smallest <= *largest && *smallest <= *self.largest
     }
@@ -58,20 +58,20 @@ impl TableMeta {
         self.filter_sidecar.map_or(0, |_| self.filter_bytes)
     }
 
-    /// Whether `key` lies in the table's key range.
+    /// Whether `key` is in the table's key range.
     #[inline]
     pub(crate) fn may_hold(&self, key: &[u8]) -> bool {
         *self.smallest <= *key && *key <= *self.largest
     }
 }
 
-/// Whether the filters of a table are held in memory and asked, and if not, why.
+/// Whether the filters of a table are held in memory and queried, or why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Keeping {
     Held,
-    /// It lies in the last level, whose filters are not wanted.
+    /// The table is in the last level, whose filters are disabled.
     NotInLastLevel,
-    /// They are worth less than others, and the budget is spent; or the table has left the version.
+    /// Other filters are more valuable and use up the budget; or the table has left the version.
     NotInBudget,
 }
 
@@ -83,34 +83,34 @@ impl Keeping {
 #[derive(Debug)]
 pub(crate) struct TableFile {
     meta: TableMeta,
-    /// The open reader; emptied when too many are open.
+    /// The open reader; removed when too many are open.
     pub(super) reader: SwapOption<OpenTable>,
-    /// Whether the reader was asked for since the table cache last looked.
+    /// Whether the reader was used since the table cache last checked.
     pub(super) used: AtomicBool,
     /// A [`Keeping`].
     keeping: AtomicUsize,
-    /// Stored bytes of the table's own filters where these stand in for a sidecar that is of no
-    /// use; [`NOTHING_LOST`] else.
+    /// Stored bytes of the table's own filters if these are the fallback for an unusable sidecar;
+    /// otherwise [`NOTHING_LOST`].
     instead: AtomicU64,
-    /// Whether small tables were merged into it, and others, that are no fewer.
+    /// Whether it results from a compaction of small tables that did not reduce their number.
     stays_small: AtomicBool,
-    /// Whether it has left the store, by itself or for another one of the same file.
+    /// Whether it has left the store, or was replaced by a successor for the same file.
     is_over: AtomicBool,
-    /// The table's file, shared with those that it took the place of, or that took its.
+    /// The table's file, shared with predecessors and successors.
     file: Arc<Remains>,
     /// Its sidecar.
     sidecar: Remains,
 }
 
-/// No table's filters take as many bytes.
+/// More than the filters of any table take.
 const NOTHING_LOST: u64 = u64::MAX;
 
-/// A file that may have to be removed once nobody holds it: where it lies and who removes it, set
-/// once the manifest has durably forgotten it.
+/// A file to be removed when its last owner is dropped. The path and the deletion queue are set
+/// once the manifest has durably dropped the file.
 #[derive(Debug, Default)]
 struct Remains(OnceLock<Grave>);
 
-/// Where a file is to be buried.
+/// The removal of a file.
 #[derive(Debug)]
 struct Grave {
     path: PathBuf,
@@ -120,7 +120,7 @@ struct Grave {
 }
 
 impl Remains {
-    /// Has the file buried there once nobody holds it.
+    /// Removes the file when its last owner is dropped.
     fn bury(&self, grave: Grave) {
         let graveyard = Arc::clone(&grave.graveyard);
         if self.0.set(grave).is_ok() {
@@ -141,7 +141,7 @@ impl Drop for Remains {
 }
 
 impl TableFile {
-    /// A table that nothing has been read from yet.
+    /// A table without a reader.
     pub(crate) fn new(meta: TableMeta) -> Self {
         Self {
             meta,
@@ -156,36 +156,35 @@ impl TableFile {
         }
     }
 
-    /// What takes its place where the manifest says something else of the same table.
+    /// The replacement for this table when the manifest records other metadata for the same file.
     pub(crate) fn successor(&self, meta: TableMeta) -> Self {
         let mut next = Self::new(meta);
         next.file = Arc::clone(&self.file);
         next
     }
 
-    /// What the manifest records of it.
+    /// The manifest's record of it.
     pub(crate) fn meta(&self) -> &TableMeta {
         &self.meta
     }
 
-    /// Its reader if it is open, without opening it.
+    /// Its reader, if it is open.
     pub(crate) fn open_reader(&self) -> Option<Arc<OpenTable>> {
         self.reader.load_full()
     }
 
-    /// Whether its filters are held and asked.
+    /// Whether its filters are held and queried.
     pub(crate) fn keeping(&self) -> Keeping {
         let number = self.keeping.load(Ordering::Acquire);
         Keeping::ALL.get(number).copied().unwrap_or(Keeping::Held)
     }
 
-    /// Says whether they are. The table must not be opened meanwhile.
+    /// Sets whether its filters are held. The table must not be opened concurrently.
     pub(super) fn set_keeping(&self, keeping: Keeping) {
         self.keeping.store(keeping as usize, Ordering::Release);
     }
 
-    /// Stored bytes of the filters that are asked: of the table's own, where its sidecar was found
-    /// to be of no use.
+    /// Stored bytes of the filters in use: the table's own, if its sidecar was found unusable.
     pub(crate) fn built_bytes(&self) -> u64 {
         match self.instead.load(Ordering::Acquire) {
             NOTHING_LOST => self.meta.filter_bytes,
@@ -193,29 +192,29 @@ impl TableFile {
         }
     }
 
-    /// Notes that its sidecar is of no use, and that `own` bytes of the table's own filters stand
-    /// in; whether that is news.
+    /// Records that its sidecar is unusable, and that `own` bytes of the table's own filters are
+    /// the fallback. Returns whether that is new.
     pub(super) fn lose_sidecar(&self, own: u64) -> bool {
         self.instead.swap(own, Ordering::AcqRel) != own
     }
 
-    /// Notes that its sidecar could be opened.
+    /// Records that its sidecar was opened.
     pub(super) fn find_sidecar(&self) {
         self.instead.store(NOTHING_LOST, Ordering::Release);
     }
 
-    /// Notes that it is small although tables were merged to be fewer.
+    /// Records that it is small even though tables were compacted to reduce their number.
     pub(crate) fn note_stays_small(&self) {
         self.stays_small.store(true, Ordering::Relaxed);
     }
 
-    /// Whether to merge it with its neighbours once more would be as much in vain.
+    /// Whether compacting it with its neighbours again would be futile.
     pub(crate) fn stays_small(&self) -> bool {
         self.stays_small.load(Ordering::Relaxed)
     }
 
-    /// Has its files, which lie in `dir`, removed once nobody holds the table. The manifest must
-    /// have durably forgotten it.
+    /// Removes its files in `dir` when the table is dropped. The manifest must have durably dropped
+    /// it.
     pub(crate) fn retire(&self, dir: &Path, graveyard: &Arc<Graveyard>) {
         let path = table_path(dir, self.number);
         if planted(Bug::TableRemovedUnderReader) {
@@ -226,8 +225,8 @@ impl TableFile {
         self.give_way(dir, graveyard);
     }
 
-    /// Has its sidecar, if it has one, removed once nobody holds it. In the manifest, another one
-    /// must durably have taken its place.
+    /// Removes its sidecar, if it has one, when that is no longer used. The manifest must durably
+    /// record its replacement.
     pub(crate) fn give_way(&self, dir: &Path, graveyard: &Arc<Graveyard>) {
         self.is_over.store(true, Ordering::Release);
         if let Some(number) = self.filter_sidecar {
@@ -236,12 +235,12 @@ impl TableFile {
         }
     }
 
-    /// Whether no version in force holds it any more.
+    /// Whether the current version no longer holds it.
     pub(super) fn is_retired(&self) -> bool {
         self.is_over.load(Ordering::Acquire)
     }
 
-    /// Notes that the reader is in use, writing only where that was not known.
+    /// Marks the reader as used, writing only if it was not marked.
     #[inline]
     pub(super) fn touch(&self) {
         if !self.used.load(Ordering::Relaxed) {
@@ -252,7 +251,7 @@ impl TableFile {
 
 impl Drop for TableFile {
     fn drop(&mut self) {
-        // Nobody will ask for it again: what it has in the block cache makes room at once.
+        // The table is not used again: frees its space in the block cache at once.
         if self.is_over.load(Ordering::Acquire)
             && let Some(open) = self.reader.swap(None)
         {

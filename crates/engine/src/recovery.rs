@@ -1,18 +1,18 @@
-//! Opening a store: from whatever a crash left to a state in which every acknowledged write is in
-//! a table or in memory.
+//! Recovery: opening a store, from whatever a crash left to a state in which every acknowledged
+//! write is in a table or in memory.
 //!
-//! 1. Take the lock. Read `CURRENT` and the manifest; every table it names must be there, whole.
-//! 2. Read and verify the logs that are still needed; decide what of them is replayed.
-//! 3. Replay into memtables, writing full ones out as tables of level 0. What short logs hold
-//!    stays in the memtable.
-//!    Without room for that all of it stays there, and the old logs stay needed (module [`kept`]).
-//! 4. Create a new log, with [what short logs hold](carried), then a new manifest that names the
-//!    new tables and the new log, and put it in force. This is the one moment at which anything
-//!    changes: a crash before it leaves the old state, to which the same recovery applies; a crash
-//!    after it leaves the new one.
+//! 1. Take the lock. Read `CURRENT` and the manifest; every table it names must exist, with its
+//!    exact length.
+//! 2. Read and verify the logs that are still needed; decide which records are replayed.
+//! 3. Replay them into memtables, flushing full ones to tables of level 0. The contents of short
+//!    logs stay in the memtable. Without disk space for tables everything stays in the memtable,
+//!    and the old logs stay needed (module [`kept`]).
+//! 4. Create a new log with the [batches of short logs](carried), then a new manifest that names
+//!    the new tables and the new log, and install it. This is the only commit point: after a crash
+//!    before it, the old state is recovered again; after a crash later, the new one.
 //! 5. Record the options that shape the store (module [`options_file`](crate::options_file)).
-//! 6. Remove what neither names. If bytes had to be dropped nothing is removed, so that what a
-//!    mistaken verdict would have cost is still there.
+//! 6. Remove the files that the new manifest does not name. If bytes were dropped, nothing is
+//!    removed, so that the victims of a wrong verdict are still there.
 //!
 //! A read-only open stops after step 3, keeps everything replayed in memory, and writes nothing.
 
@@ -74,29 +74,29 @@ use crate::version::{Fences, TableCache};
 use crate::view::{CurrentView, LoggedMemtable, View};
 use crate::write_queue::{Leader, WritePath};
 
-/// What the logs were replayed to.
+/// The result of replaying the logs.
 struct Replayed {
-    /// The tables; and the highest sequence number in them.
+    /// The tables, and the highest sequence number in them.
     state: ManifestState,
     /// The highest sequence number of all.
     last_seqno: SeqNo,
-    /// What stayed in the memtable, and is to be appended to the new log.
+    /// The batches that stayed in the memtable, to be appended to the new log.
     carried: Carried,
-    /// Whether the logs are kept: all that they hold stayed in the memtable.
+    /// Whether the logs are kept because all of their contents stayed in the memtable.
     keeps_logs: bool,
 }
 
-/// What the logs are replayed to.
+/// The destination of replayed records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Target {
-    /// To tables of level 0, unless they are short.
+    /// Tables of level 0, except for short logs.
     Tables,
-    /// To the memtable.
+    /// The memtable.
     Memory,
 }
 
 impl Engine {
-    /// Opens the store in `dir`; with `unfinished`, also one that a repair is filling.
+    /// Opens the store in `dir`; with `unfinished`, even one that a repair is filling.
     pub(crate) fn open(dir: &Path, options: Options, unfinished: bool) -> Result<Arc<Self>> {
         options.check()?;
         let room = Arc::new(Room::default());
@@ -106,8 +106,8 @@ impl Engine {
         let listing = list(&*vfs, dir)?;
         if !options.read_only {
             check_current_tmp(dir, &listing)?;
-            // A log that could not be begun may be there again: beside that of this opening it is
-            // damage.
+            // The directory entry of a log whose creation failed may reappear after a crash: beside
+            // the log of this open it would be corruption.
             vfs.sync_dir(dir).map_err(Error::on(dir))?;
         }
         let mut around = Around::default();
@@ -156,7 +156,8 @@ impl Engine {
         Ok(engine)
     }
 
-    /// What the manifest says; `around` gets what is wrong if that is no reason to fail.
+    /// Recovers the state of the manifest. A degraded open adds to `around` the corruption that
+    /// does not prevent it.
     fn recovered(
         dir: &Path,
         listing: &[DirEntry],
@@ -171,7 +172,7 @@ impl Engine {
         Ok(Some(recovered))
     }
 
-    /// Replays the logs. Tables that come of it are named by the returned state.
+    /// Replays the logs. The returned state includes the tables flushed in the process.
     fn replay(
         &self,
         plan: &recover::Plan,
@@ -197,7 +198,7 @@ impl Engine {
         if planted(Bug::SeqnoReused) {
             last_seqno = state.last_seqno;
         }
-        // Else no table has them, and the next opening finds them in the log.
+        // Otherwise no table has them, and the next open finds them in the log.
         if carried.is_empty() && to_tables {
             self.save_replayed(&mut state)?;
             state.last_seqno = last_seqno;
@@ -207,8 +208,8 @@ impl Engine {
         Ok(Replayed { state, last_seqno, carried, keeps_logs: !to_tables })
     }
 
-    /// Applies the batch of `record`, whose sequence numbers must lie behind `last_seqno`, that of
-    /// the batch before it. Gives its own last one.
+    /// Applies the batch of `record`, whose sequence numbers must be above `last_seqno`, that of
+    /// the previous batch. Returns its own last one.
     fn replay_batch(
         &self,
         log_number: u64,
@@ -222,7 +223,7 @@ impl Engine {
         let no_batch = || damaged("a record of the log is intact but does not hold a batch");
         let memtable = &self.view.load().active.memtable;
         let operations = Operations::decode(record.payload).ok_or_else(no_batch)?;
-        // Decoded in full before the first is applied: a batch counts whole or not at all.
+        // Decoded in full before the first operation is applied: a batch is atomic.
         let operations = operations.collect::<Option<Vec<_>>>().ok_or_else(no_batch)?;
         let first = record.first_seqno;
         let end = first.checked_add(operations.len() as u64).filter(|end| *end <= MAX_SEQNO + 1);
@@ -235,7 +236,7 @@ impl Engine {
         Ok(end - 1)
     }
 
-    /// Writes what was replayed so far to a table of level 0, and adds that to `state`.
+    /// Flushes the records replayed so far to a table of level 0, and adds that to `state`.
     fn save_replayed(&self, state: &mut ManifestState) -> Result<()> {
         let view = self.view.load_full();
         if view.active.memtable.is_empty() {
@@ -269,14 +270,14 @@ impl Engine {
         Ok(())
     }
 
-    /// Creates the log and the manifest of this opening, and puts them in force.
+    /// Creates the log and the manifest of this open, and installs them.
     fn put_in_force(&self, plan: &recover::Plan, replayed: Replayed) -> Result<()> {
         let Replayed { mut state, last_seqno, carried, keeps_logs } = replayed;
         let log_number = self.files.new_file_number();
         let manifest_number = self.files.new_file_number();
         let has_log = self.options.load().log;
-        // One that repeats what others hold follows none of them: until the manifest names it, it
-        // does not count.
+        // A log that repeats the contents of others names no predecessor: until the manifest names
+        // it, it is ignored.
         let previous = if carried.is_empty() { plan.newest() } else { 0 };
         let mut log = if has_log { Some(self.try_log(log_number, previous)?) } else { None };
         if let Some(log) = log.as_mut().filter(|_| !carried.is_empty()) {
@@ -296,7 +297,7 @@ impl Engine {
         let version = Arc::new(manifest.version().clone());
         self.note_backlog(&version);
         *lock(&self.files.manifest) = Some(manifest);
-        // It holds what no table does.
+        // The memtable may hold entries that are in no table.
         let memtable = Arc::clone(&self.view.load().active.memtable);
         let active = Arc::new(LoggedMemtable { memtable, log_number, earlier_logs });
         lock(&self.writes.leader).start(Arc::clone(&active), log, last_seqno);
@@ -319,7 +320,8 @@ fn plan_logs(
     options: &Options,
 ) -> Result<recover::Plan> {
     let log_number = |entry: &DirEntry| match Numbered::parse(&entry.name) {
-        // What is no file is no log: if one is needed there, it is missing.
+        // Only a regular file is a log; if a log is needed in place of another entry, it is
+        // missing.
         Some(Numbered::Log(number)) if entry.is_file => Some(number),
         _ => None,
     };
@@ -355,7 +357,7 @@ fn report(
     }
 }
 
-/// What reads see of a recovered state, with nothing replayed yet.
+/// The view of a recovered state before any replay.
 fn first_view(recovered: &Recovered, arenas: &Arc<ArenaPool>) -> View {
     let memtable = Arc::new(Memtable::new(arenas));
     View {
@@ -370,7 +372,7 @@ fn first_view(recovered: &Recovered, arenas: &Arc<ArenaPool>) -> View {
     }
 }
 
-/// An empty block cache, what shares the store's memory with it, and memory for memtables.
+/// An empty block cache, its share of the store's memory, and the arenas of memtables.
 fn first_memory(options: &Options) -> StoreMemory {
     let (blocks, shares) = match &options.environment {
         Some(environment) => {
@@ -380,8 +382,8 @@ fn first_memory(options: &Options) -> StoreMemory {
         }
         None => {
             let (limit, wanted) = (options.memory_limit, options.wanted_cache_bytes());
-            // The cache's shards are as many as fit what it may ever get, as a filter fills at most
-            // half of one.
+            // The number of shards suits the largest capacity that the cache may ever get, as a
+            // filter fills at most half of a shard.
             let blocks = BlockCache::new(wanted.min(limit.unwrap_or(u64::MAX)));
             (Arc::clone(&blocks), MemoryShares::new(blocks, limit, wanted))
         }
@@ -390,7 +392,7 @@ fn first_memory(options: &Options) -> StoreMemory {
     StoreMemory { blocks, shares, arenas: ArenaPool::new(options.arena_limit()) }
 }
 
-/// A table cache that holds nothing yet.
+/// An empty table cache.
 fn first_tables(
     dir: &Path,
     options: &Options,
@@ -414,7 +416,7 @@ fn first_tables(
     tables
 }
 
-/// An engine around a recovered state, with nothing replayed yet.
+/// An engine for a recovered state before any replay.
 fn assemble(
     dir: &Path,
     options: Options,

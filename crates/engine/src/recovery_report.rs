@@ -1,7 +1,7 @@
-//! What recovery reports: what it found in a store's files, what it replayed, and what it left out.
+//! The report of recovery: what it found in a store's files, what it replayed, and what it dropped.
 //!
-//! Returned by [`Db::recovery_report`](crate::Db::recovery_report). It knows neither recovery nor
-//! the engine, so that repair and verification can use its types.
+//! Returned by [`Db::recovery_report`](crate::Db::recovery_report). It depends neither on recovery
+//! nor on the engine, so that repair and verification can use its types.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -15,37 +15,37 @@ use crate::log::Dropped;
 pub struct RecoveryReport {
     /// Whether the store is new.
     pub created: bool,
-    /// Whether it had been closed in order.
+    /// Whether it had been closed cleanly.
     pub was_closed: bool,
     /// Batches replayed from the log.
     pub replayed_batches: u64,
-    /// Bytes left out: of writes that were never acknowledged as durable, or (in a salvage open
-    /// only) of damaged ones.
+    /// Bytes dropped: of writes that were never acknowledged as durable, or (only with salvage) of
+    /// corrupt ones.
     pub dropped: Vec<DroppedBytes>,
-    /// Files of a store that this one did not need when it was opened: left by a crash. They were
-    /// removed, unless the store was opened read-only or something was dropped.
+    /// Orphans: files that the store did not need when it was opened, left by a crash. They were
+    /// removed, unless the store was opened read-only or bytes were dropped.
     pub orphans: Vec<PathBuf>,
-    /// What is damaged or missing, as far as a degraded open saw it: it does not read tables.
+    /// Corrupt or missing files, as far as a degraded open detects them; it does not read tables.
     pub damage: Vec<Damage>,
-    /// Why nothing is certain, if writes of unknown keys are lost; in a degraded open only.
+    /// Why every read is in doubt, if writes of unknown keys are lost; only with a degraded open.
     pub doubt: Option<String>,
-    /// What was wrong with the file that records the store's options, if anything: it costs nothing
-    /// else. Unless the store was opened read-only a corrupt one was replaced by the options of
-    /// this opening; one of a newer version is left as it is.
+    /// The problem with the options file, if there is one; nothing else is affected. Unless the
+    /// store was opened read-only, a corrupt options file was replaced by the options of this open;
+    /// one of a newer version was left unchanged.
     pub options: Option<Damage>,
 }
 
-/// Bytes at the end of a file that recovery left out.
+/// Bytes at the end of a file that recovery dropped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct DroppedBytes {
     /// The file.
     pub file: PathBuf,
-    /// Where in the file they begin.
+    /// Their offset in the file.
     pub offset: u64,
-    /// How many there are.
+    /// Their number.
     pub bytes: u64,
-    /// Why they were left out, in words.
+    /// The reason, as text.
     pub reason: String,
 }
 

@@ -1,27 +1,27 @@
-//! Making a new store of what is left of a damaged one.
+//! Repair: makes a new store from the rest of a corrupt one.
 //!
-//! 1. The new directory must be empty, or not be there, and must not lie in the old store, whatever
-//!    paths or links lead there. The old store is locked for reading, so that nobody writes it;
-//!    nothing in it is ever changed. Where there is no lock to hold, or it was replaced, and
-//!    somebody came in the meantime, the repair fails; as it does where the process runs out of
-//!    file handles or memory, which is no damage.
-//! 2. A manifest is chosen ([`manifest`](crate::rescue::manifest)). Where it says all, the tables
-//!    are those that it names. Where it may not, or where there is none, they are all tables that
-//!    lie there.
-//! 3. Each table is read whole. Of a damaged one every intact block is kept that its index still
-//!    lists; the keys that a damaged block or a missing table may have held are noted, with the
-//!    newest sequence number it can have had. A table whose footer or top index is damaged is lost
-//!    as a whole, as nothing else says where its blocks begin. What a newer version wrote is no
-//!    damage: there the repair is refused.
-//! 4. The logs are read up to the first damage, or beyond it if that is asked for.
-//! 5. All entries that are left are walked in order ([`sources`](crate::rescue::sources)), and the
-//!    newest version of each key is written to the new store, unless it is a deletion. Nothing of
-//!    the old order of levels is needed for that, and nothing of it is carried over.
-//! 6. A version that a lost piece may have overridden is *doubtful*
-//!    ([`doubt`](crate::rescue::doubt)): it is counted, its keys are named, and it is left out if
-//!    only what is certain is wanted.
+//! 1. The new directory must be empty or not exist, and must not be inside the old store, by
+//!    whatever path or link. The old store is locked for reading, so that nobody writes it; nothing
+//!    in it is ever changed. If there is no lock file or it was replaced, and a writer may have
+//!    come meanwhile, the repair fails. It also fails if the process runs out of file handles or
+//!    memory, which is not corruption.
+//! 2. A manifest is chosen ([`manifest`](crate::rescue::manifest)). If it is complete, the tables
+//!    are those that it names. If it may be incomplete, or there is none, they are all tables in
+//!    the directory.
+//! 3. Each table is read in full. From a corrupt one every intact block is kept that its index
+//!    still lists. The possible keys of a corrupt block or a missing table are recorded, with its
+//!    highest possible sequence number. A table with a corrupt footer or top index is lost
+//!    entirely, as nothing else locates its blocks. A file of a newer version is not corrupt: the
+//!    repair is refused.
+//! 4. The logs are read up to the first corruption, or beyond it on request.
+//! 5. All remaining entries are iterated in order ([`sources`](crate::rescue::sources)), and the
+//!    newest version of each key is written to the new store, unless it is a deletion. The old
+//!    levels are neither needed nor preserved.
+//! 6. A version that a lost part may have overwritten is *doubtful*
+//!    ([`doubt`](crate::rescue::doubt)): it is counted, its key range is reported, and it is left
+//!    out if only certain entries are requested.
 //!
-//! Until the new store is whole its directory holds a file `UNFINISHED`, and cannot be opened.
+//! Until the new store is complete its directory holds a file `UNFINISHED`, and cannot be opened.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -48,10 +48,10 @@ use crate::rescue::watched::Watched;
 use crate::verify::{VerifyReport, hold, verify_dir};
 use crate::version::TableMeta;
 
-/// Bytes that are written to the new store at once.
+/// Bytes per write batch for the new store.
 const BATCH_BYTES: usize = 1 << 20;
 
-/// How [`Db::repair`](crate::Db::repair) goes about it.
+/// Options of [`Db::repair`](crate::Db::repair).
 #[derive(Debug, Clone, Copy, Default)]
 pub struct RepairOptions {
     dry_run: bool,
@@ -60,24 +60,24 @@ pub struct RepairOptions {
 }
 
 impl RepairOptions {
-    /// Whether only to report what would be saved, and to write nothing. Default: false.
+    /// Whether to report only what would be saved, and to write nothing. Default: false.
     #[must_use]
     pub fn dry_run(mut self, dry_run: bool) -> Self {
         self.dry_run = dry_run;
         self
     }
 
-    /// Whether to keep records of a log that stand behind what is lost of it. They may depend on
-    /// writes that are lost: the result is then no state that the store was ever in. Default:
-    /// false, the log ends where the damage begins.
+    /// Whether to keep records of a log after lost ones. They may depend on lost writes, so the
+    /// result may be a state that the store never had. Default: false, the log ends at the first
+    /// corruption.
     #[must_use]
     pub fn beyond_damage(mut self, beyond_damage: bool) -> Self {
         self.beyond_damage = beyond_damage;
         self
     }
 
-    /// Whether to leave out what is doubtful: of keys of which a newer version, or their deletion,
-    /// may be lost. Default: false, the newest version that is left is kept.
+    /// Whether to leave out doubtful entries: those whose key may have lost a newer version or a
+    /// deletion. Default: false, the newest remaining version is kept.
     #[must_use]
     pub fn only_certain(mut self, only_certain: bool) -> Self {
         self.only_certain = only_certain;
@@ -89,37 +89,36 @@ impl RepairOptions {
 #[derive(Debug, Clone, Default)]
 #[non_exhaustive]
 pub struct RepairReport {
-    /// The manifest that it went by; none where none could be read, and the tables were found by
-    /// themselves.
+    /// The manifest that was used; `None` if none was readable, and the tables were found by
+    /// listing the directory.
     pub manifest: Option<PathBuf>,
-    /// Tables of which something was read.
+    /// Tables that were readable at least in part.
     pub tables: u64,
-    /// Records of logs that were kept.
+    /// Log records that were kept.
     pub log_records: u64,
     /// Entries written to the new store (or that would be, in a dry run).
     pub entries: u64,
     /// Bytes of their keys and values.
     pub bytes: u64,
-    /// Entries that the tables held, by what the manifest states, in pieces that could not be read:
-    /// values, deletions, and older versions of them. At least so many are lost, for nobody counted
-    /// those of lost logs, and of tables that no manifest describes.
+    /// Entries of unreadable parts of tables, according to the manifest: values, deletions, and
+    /// older versions. A lower bound of the loss, as the entries of lost logs, and of tables that
+    /// no manifest describes, are not counted.
     pub unreadable: u64,
-    /// Keys whose newest version that is left is a deletion.
+    /// Keys whose newest remaining version is a deletion.
     pub deleted: u64,
-    /// Of the entries, those of which a newer version or a deletion may be lost; if only what is
-    /// certain was wanted, they were left out, and `entries` does not count them.
+    /// Entries that may have lost a newer version or a deletion. If only certain entries were
+    /// requested, these were left out, and `entries` does not include them.
     pub doubtful: u64,
-    /// All that is damaged or missing, and what it costs.
+    /// All corrupt and missing files, and their consequences.
     pub damage: Vec<Damage>,
-    /// The keys in which something may be missing, may be older than it was, or may show though it
-    /// was deleted: disjoint, in order.
+    /// Key ranges in which entries may be missing, outdated, or present though deleted: disjoint,
+    /// in order.
     pub in_doubt: Vec<KeySpan>,
     /// Why that holds for all keys, if it does.
     pub all_in_doubt: Option<String>,
-    /// Records of logs behind what is lost, that can be verified by themselves: kept only where
-    /// that was asked for.
+    /// Verifiable log records after lost ones: kept only on request.
     pub beyond_damage: Vec<RecordBeyond>,
-    /// Ends of files that a crash explains, and that opening the store would leave out too.
+    /// Ends of files that a crash explains, and that an open would drop too.
     pub incomplete: Vec<DroppedBytes>,
 }
 
@@ -133,17 +132,17 @@ impl RepairReport {
 }
 
 impl Db {
-    /// Makes a new store in `to`, which must not exist or be empty, of what is left of the store in
-    /// `from`, however damaged; nothing in `from` is changed. The report lists all that could not
-    /// be saved, by file and key, and the keys in which an older version, or one that was deleted,
-    /// may show because what was newer is lost. `options` are those of the new store.
+    /// Makes a new store in `to`, which must not exist or be empty, from the rest of the store in
+    /// `from`, however corrupt; nothing in `from` is changed. The report lists everything that
+    /// could not be saved, by file and key, and the key ranges in which an outdated or deleted
+    /// version may appear because a newer one is lost. `options` are those of the new store.
     ///
     /// # Errors
-    /// [`Error::Locked`] where somebody has `from` open for writing; [`Error::NotAStore`] where it
-    /// holds no file of a store; [`Error::InvalidOption`] where `to` is not empty, or lies in
-    /// `from`, by whatever path; [`Error::Unsupported`] where a newer version wrote a file, of
-    /// which nothing is lost; errors of the file system. A directory in which a repair did not end
-    /// holds a file `UNFINISHED` and cannot be opened: remove it and try again.
+    /// [`Error::Locked`] if `from` is open for writing; [`Error::NotAStore`] if it holds no file of
+    /// a store; [`Error::InvalidOption`] if `to` is not empty, or is inside `from`, by whatever
+    /// path; [`Error::Unsupported`] if a newer version wrote a file, in which case nothing is lost;
+    /// errors of the file system. The directory of an unfinished repair holds a file `UNFINISHED`
+    /// and cannot be opened: remove it and try again.
     ///
     /// ```
     /// # use trommel::{Db, Options, RepairOptions};
@@ -164,7 +163,7 @@ impl Db {
     }
 }
 
-/// Makes the store `to` of what is left of the store `from`.
+/// Makes the store `to` from the rest of the store `from`.
 fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Result<RepairReport> {
     let watched = Arc::new(Watched::new(&options.vfs));
     let vfs: Arc<dyn Vfs> = Arc::<Watched>::clone(&watched);
@@ -192,7 +191,7 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     Ok(report)
 }
 
-/// What is gathered of the old store.
+/// The data gathered from the old store.
 struct Work<'a> {
     vfs: Arc<dyn Vfs>,
     dir: &'a Path,
@@ -220,7 +219,7 @@ impl<'a> Work<'a> {
         Ok(Self { vfs, dir, listing, chosen, lost: Vec::new(), report })
     }
 
-    /// Reads all tables; those of which something is left.
+    /// Reads all tables. Returns those that are readable at least in part.
     fn tables(&mut self) -> Vec<TableLeft> {
         let mut known: Vec<(u64, Option<TableMeta>)> = Vec::new();
         for (_, file) in self.chosen.state.version.tables() {
@@ -256,13 +255,14 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// What is left of a table that the manifest describes.
+    /// The rest of a table that the manifest describes.
     fn listed_table(&mut self, meta: &TableMeta) -> Option<TableLeft> {
         let name = names::table(meta.number);
         let entry = self.listing.iter().find(|entry| entry.name == *name);
         let pieces = table::dissect(&*self.vfs, self.dir, meta, entry);
         self.report.unreadable += meta.entries.saturating_sub(pieces.entries());
-        // A leaf of the index costs the blocks that it lists, each of which is told by itself.
+        // A corrupt index leaf loses the blocks that it lists, each of which is reported on its
+        // own.
         let (costly, other): (Vec<Damage>, Vec<Damage>) =
             pieces.damage.into_iter().partition(|damage| damage.keys.is_some());
         for damage in costly {
@@ -272,7 +272,7 @@ impl<'a> Work<'a> {
         left(table_path(self.dir, meta.number), pieces.blocks)
     }
 
-    /// What is left of a table that no manifest describes.
+    /// The rest of a table that no manifest describes.
     fn found_table(&mut self, number: u64) -> Option<TableLeft> {
         let path = table_path(self.dir, number);
         let file = match self.vfs.open(&path, Access::Buffered) {
@@ -288,7 +288,7 @@ impl<'a> Work<'a> {
             table.info()
         });
         let first = checked.err();
-        // Where it begins and ends is not known: a block at an end of it may hold any key.
+        // Its key range is unknown: a lost block at either end may hold any key.
         let pieces = table::pieces(&file, &path, first.as_ref(), &KeySpan::default());
         for mut damage in pieces.damage {
             let is_open = |keys: &KeySpan| keys.first.is_empty() || keys.last.is_empty();
@@ -300,7 +300,7 @@ impl<'a> Work<'a> {
         left(path, pieces.blocks)
     }
 
-    /// An error where a newer version wrote what cannot be read: nothing of that is lost.
+    /// An error if a newer version wrote an unsupported file, in which nothing is lost.
     fn refuse_newer(&self) -> Result<()> {
         let is_newer = |damage: &&Damage| damage.remedy == Remedy::Upgrade;
         match self.report.damage.iter().find(is_newer) {
@@ -311,11 +311,11 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The writes of the logs that are kept.
+    /// The log entries to keep.
     fn logs(&mut self, how: RepairOptions) -> Result<Vec<LoggedEntry>> {
         let oldest = match self.chosen.doubt {
             None => self.chosen.state.log_number,
-            // Some that is needed may be older than the manifest at hand knows, or newer.
+            // A needed log may be older than the chosen manifest records, or newer.
             Some(_) => {
                 let log = |entry: &DirEntry| match Numbered::parse(&entry.name)? {
                     Numbered::Log(number) => Some(number),
@@ -344,7 +344,7 @@ impl<'a> Work<'a> {
         Ok(entries)
     }
 
-    /// Hands the newest version of each key to `put`.
+    /// Passes the newest version of each key to `put`.
     fn copy(
         mut self,
         mut everything: Everything,
@@ -391,11 +391,11 @@ impl<'a> Work<'a> {
     }
 }
 
-/// An error unless a new store can be made at `to`, and lies outside of `from`.
+/// An error unless a new store can be made at `to`, outside of `from`.
 fn check_target(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
     let is_in_from = match vfs.real_path(from) {
         Ok(real) => lies_in(vfs, &real, to)?,
-        // What is wrong with it is told by whoever reads it.
+        // The reader of `from` reports the error.
         Err(_) => false,
     };
     if is_in_from || to.starts_with(from) {
@@ -425,7 +425,7 @@ impl Target {
         let vfs = Arc::clone(&options.vfs);
         match vfs.create_dir(dir) {
             Ok(()) => {}
-            // It was empty a moment ago, or what comes next tells that it is no directory.
+            // It was empty a moment ago; if it is not a directory, the next call fails.
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
             Err(error) => return Err(Error::io(dir, "creating", error)),
         }
@@ -448,7 +448,7 @@ impl Target {
         self.db.write(std::mem::take(&mut self.batch)).map(drop)
     }
 
-    /// Writes the rest, reads all of it again, and lets it be opened.
+    /// Writes the rest, verifies everything, and removes the mark.
     fn finish(self) -> Result<()> {
         let Self { vfs, dir, db, batch } = self;
         db.write(batch)?;
@@ -470,7 +470,7 @@ impl Target {
 mod tests {
     use super::*;
 
-    /// What is harmless hid all that was listed behind it.
+    /// Harmless corruption used to hide everything listed after it.
     #[test]
     fn a_repair_is_complete_only_if_all_damage_is_harmless() {
         let damage = |remedies: &[Remedy]| {

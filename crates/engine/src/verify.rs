@@ -1,15 +1,15 @@
-//! Reading every byte of every file of a store.
+//! Verification: reads every byte of every file of a store.
 //!
 //! 1. Each table: every block's checksum, the order of its entries, its properties against the
-//!    manifest, and each of its keys against its filter, as each key's prefix against that of
-//!    prefixes, if who made them is known. Where it has a filter sidecar: every byte of that, and
-//!    each of the keys and prefixes against the filters in it.
-//! 2. `CURRENT`, the manifest, and the logs that are still needed: every record. On a live store
-//!    nothing is appended meanwhile, so the files must be exactly as long as their writers know
-//!    them to be, and nothing in them may look torn. On a store opened read-only, or one whose
-//!    writes have failed, an incomplete end is what opening it reports, and no error here.
+//!    manifest's record, each of its keys against its filter, and each key's prefix against its
+//!    prefix filter, if the extractor is known. For a filter sidecar: every byte, and each of the
+//!    keys and prefixes against its filters.
+//! 2. `CURRENT`, the manifest, and the needed logs: every record. In a live store appends are
+//!    blocked meanwhile, so the files must be exactly as long as their writers know, and none may
+//!    look torn. In a store that was opened read-only, or whose writes have failed, an incomplete
+//!    end is reported when it is opened and is not an error here.
 //!
-//! [`Engine::verify`] stops at the first damage, [`Engine::verify_all`] lists all of it, and
+//! [`Engine::verify`] stops at the first corruption, [`Engine::verify_all`] lists all of it, and
 //! [`directory`] does so for a store that cannot be opened.
 
 mod directory;
@@ -43,48 +43,47 @@ use crate::write_queue::Leader;
 
 pub(crate) use directory::{hold, verify_dir, verify_store};
 
-/// What [`Db::verify`](crate::Db::verify) and its sisters read and found.
+/// The result of [`Db::verify`](crate::Db::verify) and related functions.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct VerifyReport {
     /// Tables read.
     pub tables: u64,
-    /// Filter sidecars of tables read, and asked for every key of their table.
+    /// Filter sidecars read, and queried for every key of their table.
     pub sidecars: u64,
     /// Logs and manifests read.
     pub logs: u64,
-    /// Whether the store has a file that records its options; one that was last written by a
-    /// version before that has none.
+    /// Whether the store has an options file; a store last written before options files existed has
+    /// none.
     pub options_recorded: bool,
-    /// Bytes read of all of them, of `CURRENT`, and of `OPTIONS`.
+    /// Bytes read of all these files, `CURRENT` and `OPTIONS`.
     pub bytes: u64,
     /// Entries of the tables.
     pub entries: u64,
-    /// Distinct keys of the tables, each of which its table's filter let pass.
+    /// Distinct keys of the tables, each of which passed its table's filter.
     pub keys: u64,
-    /// Tables whose filter is intact, and is of a kind that this version does not know, or was made
-    /// by a user's policy that is not here or will not take it: their keys were not asked of it.
-    /// [`Stats::unusable_filters`](crate::Stats) says which.
+    /// Tables with an intact filter that was not queried for their keys, because this version does
+    /// not know its kind, or its user-defined policy is missing or rejects it.
+    /// [`Stats::unusable_filters`](crate::Stats) lists them.
     pub foreign_filters: u64,
-    /// What is damaged, by file and offset. [`Db::verify`](crate::Db::verify) returns the first as
+    /// All corruption, by file and offset. [`Db::verify`](crate::Db::verify) returns the first as
     /// an error instead.
     pub damage: Vec<Damage>,
-    /// Ends of files that a crash explains, and that opening the store leaves out.
+    /// Ends of files that a crash explains, and that an open drops.
     pub incomplete: Vec<DroppedBytes>,
-    /// Files of a store that this one does not need: left by a crash, removed when it is next
-    /// opened.
+    /// Orphans: files that the store does not need, left by a crash and removed by the next open.
     pub orphans: Vec<PathBuf>,
-    /// What is not the store's. It is never read, and never removed.
+    /// Foreign entries. They are never read, and never removed.
     pub foreign: Vec<PathBuf>,
 }
 
 impl VerifyReport {
-    /// Whether nothing is damaged.
+    /// Whether no corruption was found.
     pub fn is_sound(&self) -> bool {
         self.damage.is_empty()
     }
 
-    /// Counts a table that was read.
+    /// Counts a verified table.
     fn add(&mut self, verified: &Verified) {
         self.tables += 1;
         self.bytes += verified.bytes;
@@ -93,14 +92,14 @@ impl VerifyReport {
         self.foreign_filters += u64::from(verified.foreign_filter);
     }
 
-    /// Counts the record of the options, if it is there.
+    /// Counts the options file, if it exists.
     fn add_options(&mut self, listing: &[DirEntry]) {
         let record = listing.iter().find(|entry| entry.name == names::OPTIONS);
         self.options_recorded = record.is_some();
         self.bytes += record.map_or(0, |entry| entry.bytes);
     }
 
-    /// Counts a sidecar that was read, if there is one.
+    /// Counts a verified sidecar, if there is one.
     fn add_sidecar(&mut self, verified: Option<&VerifiedSidecar>) {
         let Some(verified) = verified else { return };
         self.sidecars += 1;
@@ -117,21 +116,21 @@ impl fmt::Display for VerifyReport {
     }
 }
 
-/// How a log or manifest may end.
+/// The permitted end of a log or manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum End {
-    /// With an end marker: it was rotated out.
+    /// An end marker: it was rotated out.
     Marker,
-    /// After this many bytes, at the end of a record: it is being written.
+    /// This many bytes, at the end of a record: it is being written.
     At(u64),
-    /// At the end of a record, of which the manifest says that it ends there: what stands behind
-    /// does not count.
+    /// This many bytes, at the end of a record, as recorded in the manifest: bytes after it are
+    /// ignored.
     Stated(u64),
-    /// In any way that a crash explains.
+    /// Any end that a crash explains.
     Any,
 }
 
-/// A log or manifest to be read.
+/// A log or manifest to verify.
 struct Needed {
     path: PathBuf,
     kind: FileKind,
@@ -139,23 +138,24 @@ struct Needed {
     end: End,
 }
 
-/// What is done with an error, of which all damage behind it can be had: another ends the reading.
+/// Handles an error, with a function that lists all corruption from there on. An error that it
+/// returns ends the verification.
 type Tell<'a> = dyn FnMut(&mut VerifyReport, Error, &dyn Fn() -> Vec<Damage>) -> Result<()> + 'a;
 
 impl Engine {
-    /// Reads every byte of every file, checks every checksum, every order, and every key against
-    /// its table's filter. The first damage is an error.
+    /// Reads every byte of every file; checks every checksum, the order of entries, and every key
+    /// against its table's filter. Returns the first corruption as an error.
     pub(crate) fn verify(&self) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         self.verify_files(&mut report, &mut |_, error, _| Err(error))?;
         Ok(report)
     }
 
-    /// As [`Engine::verify`], and goes on behind damage.
+    /// Like [`Engine::verify`], but goes on after corruption.
     pub(crate) fn verify_all(&self) -> Result<VerifyReport> {
         let mut report = VerifyReport::default();
         self.verify_files(&mut report, &mut |report, error, damage| {
-            // That says nothing about the file.
+            // A shortage says nothing about the file.
             if error.is_shortage() {
                 return Err(error);
             }
@@ -182,7 +182,7 @@ impl Engine {
             tell(report, error.clone(), &damage)?;
         }
         if self.options.load().read_only || self.access.poisoned().is_some() {
-            // A flush may still be at work, and lets go of a log once it is installed.
+            // A concurrent flush may remove a log once its table is installed.
             let manifest = lock(&self.files.manifest);
             let needed = self.logs_at_rest(manifest.as_ref(), report);
             return self.verify_needed(needed, report, tell);
@@ -190,11 +190,11 @@ impl Engine {
         self.verify_logs_in_use(report, tell)
     }
 
-    /// Verifies what is written while the store is in use, when nothing is appended.
+    /// Verifies the files that are appended to in a live store, while appends are blocked.
     fn verify_logs_in_use(&self, report: &mut VerifyReport, tell: &mut Tell<'_>) -> Result<()> {
         self.exclusively(|leader| {
             let manifest = lock(&self.files.manifest);
-            // Who came before in the queue, or installed a version, may have failed in an append.
+            // An earlier operation of the queue, or an installation, may have failed in an append.
             let needed = match self.access.poisoned() {
                 Some(_) => self.logs_at_rest(manifest.as_ref(), report),
                 None => self.logs_in_use(leader, manifest.as_ref(), report),
@@ -203,7 +203,7 @@ impl Engine {
         })
     }
 
-    /// Verifies the record of the options, if there is one; nobody changes them meanwhile.
+    /// Verifies the options file, if there is one, while changes are blocked.
     fn verify_options(&self, report: &mut VerifyReport) -> Result<()> {
         let _no_change = self.options.hold();
         let listing = self
@@ -219,7 +219,7 @@ impl Engine {
         vec![Damage::of(error, &self.files.dir, Remedy::RestoreOrSalvage)]
     }
 
-    /// What is wrong with a table of which `first` was found.
+    /// All corruption of a table in which `first` was found.
     fn damage_of(&self, file: &TableFile, first: &Error) -> Vec<Damage> {
         let path = table_path(&self.files.dir, file.number);
         let all = KeySpan::new(&file.smallest, &file.largest);
@@ -231,13 +231,13 @@ impl Engine {
 
     fn verify_table(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
         let path = table_path(&self.files.dir, file.number);
-        // What reads for long holds no filters, which may have to go meanwhile.
+        // A long scan holds no filters, which may have to be released meanwhile.
         let (opened, maker) = {
             let reader = self.files.tables.reader(file)?;
             let part = reader.filters().own().prefixes_part();
             (reader.without_filters(), part.map(|part| part.extractor.clone()))
         };
-        // The one that is set may be a closure of the name that the table bears.
+        // The configured one may be a closure with the name stored in the table.
         let maker = maker.as_deref();
         let set = self.options.load().prefix_extractor.clone();
         let set = set.filter(|prefix| maker == Some(prefix.name()));
@@ -252,7 +252,7 @@ impl Engine {
         if file.filter_sidecar.is_none() {
             return Ok(());
         }
-        // What is wrong with the table is told already.
+        // Corruption of the table was reported already.
         let opened = self.files.tables.reader(file).ok().map(|reader| reader.without_filters());
         let set = self.options.load().prefix_extractor.clone();
         let (vfs, dir) = (&*self.files.vfs, &*self.files.dir);
@@ -261,7 +261,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The manifest in force, by `CURRENT`, which is checked on the way.
+    /// The current manifest. Verifies `CURRENT` as well.
     fn current_manifest(&self, end: End, report: &mut VerifyReport) -> Result<Needed> {
         let listing = self
             .files
@@ -279,7 +279,7 @@ impl Engine {
         Ok(Needed { path, kind: FileKind::Manifest, number, end })
     }
 
-    /// The files of a store that is being written, and what their writers know of them.
+    /// The files of a live store, with the lengths that their writers know.
     fn logs_in_use(
         &self,
         leader: &Leader,
@@ -304,12 +304,12 @@ impl Engine {
         Ok(needed)
     }
 
-    /// Where logs end that have no end marker.
+    /// The recorded ends of logs without an end marker.
     fn log_ends_of<'a>(&'a self, manifest: Option<&'a Manifest>) -> &'a LogEnds {
         manifest.map_or(&self.files.log_ends, |manifest| &manifest.state().log_ends)
     }
 
-    /// The files of a store that nobody writes.
+    /// The files of a store without writers.
     fn logs_at_rest(
         &self,
         manifest: Option<&Manifest>,
@@ -389,7 +389,8 @@ mod tests {
     use super::*;
     use crate::{Db, Options};
 
-    /// A read of a filter that failed once made every later check call the sound table corrupt.
+    /// A single failed read of a filter used to make every later check report the intact table as
+    /// corrupt.
     #[test]
     fn a_filter_that_could_not_be_read_once_is_no_damage() {
         let disk = SimDisk::new();
@@ -411,7 +412,7 @@ mod tests {
         assert_eq!(refused, 1, "it is read again, and asked");
     }
 
-    /// A check that stood in the queue behind a write that failed called the log damaged.
+    /// A check that was queued after a failed write used to report the log as corrupt.
     #[test]
     fn what_failed_while_a_check_waited_is_no_damage() {
         let end_of = |name| Fault::new(Failure::NoSpace).on(OpKind::Append).named(name);
@@ -425,7 +426,7 @@ mod tests {
             let failed =
                 if name == ".log" { db.put("other", "value").map(drop) } else { db.flush() };
             assert!(failed.is_err() && disk.faults_fired() == 1, "{way:?}");
-            // As a check does that found the store sound before it had its turn.
+            // The state of a check that found the store healthy before its turn in the queue.
             let mut report = VerifyReport::default();
             let found = db.engine().verify_logs_in_use(&mut report, &mut |_, error, _| Err(error));
             found.unwrap_or_else(|error| panic!("{way:?}: {error}"));

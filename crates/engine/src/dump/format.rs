@@ -1,19 +1,19 @@
-//! The constants of dumps, which are [framed](crate::framed). The page is docs/format/dump.md.
+//! The constants of dumps, which are [framed](crate::framed), specified in docs/format/dump.md.
 
 use trommel_base::{MAX_KEY_BYTES, MAX_VALUE_BYTES};
 
 use crate::framed::Form;
 
-/// The first bytes of a dump. (High bit, name and line ends find transfers that change bytes.)
+/// The first bytes of a dump. (High bit, name and line ends detect transfers that change bytes.)
 pub const MAGIC: [u8; 8] = [0x89, b'T', b'R', b'D', b'M', b'P', 0x0d, 0x0a];
 /// The version that is written.
 pub(super) const VERSION: u32 = 1;
-/// What a dump is.
+/// The stream form of a dump.
 pub(super) const FORM: Form = Form { magic: MAGIC, version: VERSION, name: "dump" };
 /// A block.
 pub(super) const KIND_BLOCK: u32 = 1;
-/// A block is closed once its payload has so many bytes.
+/// A block is closed once its payload has this many bytes.
 pub(super) const BLOCK_BYTES: usize = 64 << 10;
-/// No payload has more: a nearly full block, and the longest entry.
+/// Longest payload: a nearly full block, and the longest entry.
 pub(super) const MAX_PAYLOAD_BYTES: u64 =
     (BLOCK_BYTES + MAX_KEY_BYTES + MAX_VALUE_BYTES + 16) as u64;

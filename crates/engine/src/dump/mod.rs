@@ -1,11 +1,11 @@
-//! Dumps: all entries of a range in one stream of bytes, to be carried to another store, another
-//! version or another machine. Every byte is under a checksum, and a stream that was cut or put
-//! together wrongly is told apart from a whole one. The format is docs/format/dump.md.
+//! Dumps: all entries of a range as one stream of bytes, to be transferred to another store,
+//! another version or another machine. Every byte is covered by a checksum, and a stream that was
+//! truncated or assembled wrongly is detected. The format is docs/format/dump.md.
 //!
 //! 1. A [`DumpWriter`] takes entries in key order, closes a block when it is large enough, and ends
-//!    the stream with the count of what is in it.
-//! 2. A [`DumpReader`] hands out a block's entries once the block has passed its checksum, and says
-//!    that there are no more only after it has seen the end and that nothing follows it.
+//!    the stream with the totals.
+//! 2. A [`DumpReader`] returns a block's entries after verifying the block's checksum, and reports
+//!    the end only after it has read the end of the stream and found that nothing follows.
 //!
 //! ```
 //! use trommel::dump::{DumpReader, DumpWriter};
@@ -39,7 +39,7 @@ pub use format::MAGIC;
 pub use reader::DumpReader;
 pub use writer::DumpWriter;
 
-/// What a dump holds.
+/// The totals of a dump.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct DumpTotals {

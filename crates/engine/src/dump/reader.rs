@@ -1,4 +1,4 @@
-//! Reads a dump, and believes nothing before its checksum.
+//! Reads a dump and verifies every checksum.
 
 use std::io::Read;
 use std::ops::Range;
@@ -15,11 +15,11 @@ use crate::framed::{FrameReader, Head, KIND_END};
 #[derive(Debug)]
 pub struct DumpReader<R> {
     frames: FrameReader<R>,
-    /// The payload of the block that is being handed out.
+    /// The payload of the current block.
     block: Vec<u8>,
-    /// Where keys and values lie in it.
+    /// The ranges of keys and values in it.
     entries: Vec<(Range<usize>, Range<usize>)>,
-    /// How many of them were handed out.
+    /// Entries of it returned so far.
     given: usize,
     /// Totals of the blocks read so far.
     totals: DumpTotals,
@@ -27,13 +27,13 @@ pub struct DumpReader<R> {
 }
 
 impl<R: Read> DumpReader<R> {
-    /// Begins to read a dump, which errors call `name`. A block takes three reads: give it a
-    /// buffered `input`.
+    /// Begins to read a dump; `name` is its name in errors. A block takes three reads, so `input`
+    /// should be buffered.
     ///
     /// # Errors
-    /// [`Error::Corruption`](crate::Error::Corruption) if it is no dump or its header is damaged;
-    /// [`Error::Unsupported`](crate::Error::Unsupported) if a newer version wrote it;
-    /// [`Error::Io`](crate::Error::Io) as `input` has them.
+    /// [`Error::Corruption`](crate::Error::Corruption) if it is not a dump or its header is
+    /// corrupt; [`Error::Unsupported`](crate::Error::Unsupported) if a newer version wrote it;
+    /// [`Error::Io`](crate::Error::Io) from `input`.
     pub fn new(input: R, name: impl Into<PathBuf>) -> Result<Self> {
         Ok(Self {
             frames: FrameReader::begin(input, name.into(), FORM)?,
@@ -45,11 +45,11 @@ impl<R: Read> DumpReader<R> {
         })
     }
 
-    /// The next entry, or none after the last one of a dump that has its end.
+    /// The next entry, or `None` after the last one of a complete dump.
     ///
     /// # Errors
-    /// [`Error::Corruption`](crate::Error::Corruption) with the offset in the dump; what was handed
-    /// out before is right all the same. After an error there is nothing more.
+    /// [`Error::Corruption`](crate::Error::Corruption) with the offset in the dump; entries
+    /// returned before are valid. After an error there are no more entries.
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
         if self.given == self.entries.len() && !self.done {
             let more = self.read_block();
@@ -64,12 +64,12 @@ impl<R: Read> DumpReader<R> {
         Ok(Some((&self.block[key.clone()], &self.block[value.clone()])))
     }
 
-    /// What the blocks hold that were read so far: everything, once there is no entry more.
+    /// The totals of the blocks read so far: of everything, after the last entry.
     pub fn totals(&self) -> DumpTotals {
         self.totals
     }
 
-    /// Reads the next block, all of which is then right; false at the end of the dump.
+    /// Reads and verifies the next block; false at the end of the dump.
     fn read_block(&mut self) -> Result<bool> {
         let (head, at) = self.frames.head()?;
         match head.kind {
@@ -99,8 +99,8 @@ impl<R: Read> DumpReader<R> {
     }
 }
 
-/// Where the entries of a payload lie: exactly `count`, their keys ascending from behind `last_key`
-/// on, and nothing else.
+/// The ranges of the entries of a payload, which must be exactly `count` entries with keys
+/// ascending after `last_key`.
 fn split(
     payload: &[u8],
     count: u64,

@@ -10,8 +10,8 @@ use super::format::{BLOCK_BYTES, FORM, KIND_BLOCK};
 use crate::env;
 use crate::framed::FrameWriter;
 
-/// Writes a dump; see [the module](super). Without [`DumpWriter::finish`] it has no end, and no
-/// reader takes it for whole.
+/// Writes a dump; see [the module](super). Without [`DumpWriter::finish`] it has no end, and
+/// readers report it as truncated.
 #[derive(Debug)]
 pub struct DumpWriter<W> {
     frames: FrameWriter<W>,
@@ -22,10 +22,10 @@ pub struct DumpWriter<W> {
 }
 
 impl<W: Write> DumpWriter<W> {
-    /// Begins a dump. It writes a block at a time; `out` needs no buffer of its own.
+    /// Begins a dump. Writes whole blocks; `out` needs no buffer of its own.
     ///
     /// # Errors
-    /// As `out` has them, in this and all other calls.
+    /// Those of `out`, in this and all other calls.
     pub fn new(out: W) -> io::Result<Self> {
         Self::with_id(out, env::random_u64())
     }
@@ -43,8 +43,8 @@ impl<W: Write> DumpWriter<W> {
     /// Adds an entry.
     ///
     /// # Errors
-    /// `InvalidInput` if the key is not larger than the one before, or if key or value are longer
-    /// than a store takes.
+    /// `InvalidInput` if the key is not larger than the previous one, or if key or value exceed the
+    /// limits of a store.
     pub fn append(&mut self, key: &[u8], value: &[u8]) -> io::Result<()> {
         let wrong = |what| Err(io::Error::new(io::ErrorKind::InvalidInput, what));
         if self.last_key.as_deref().is_some_and(|last| last >= key) {
@@ -67,13 +67,13 @@ impl<W: Write> DumpWriter<W> {
         self.totals.entries += self.block_entries;
         self.totals.bytes += self.block.len() as u64;
         self.block.clear();
-        // One huge value does not hold its memory to the end.
+        // One huge value does not hold its memory until the end.
         self.block.shrink_to(2 * BLOCK_BYTES);
         self.block_entries = 0;
         Ok(())
     }
 
-    /// Writes the end, flushes, and gives `out` back, with what the dump holds.
+    /// Writes the end, flushes, and returns `out` with the totals.
     pub fn finish(mut self) -> io::Result<(W, DumpTotals)> {
         if self.block_entries > 0 {
             self.write_block()?;

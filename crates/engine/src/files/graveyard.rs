@@ -1,20 +1,20 @@
-//! Files that nothing refers to any more, waiting to be removed, or to be written over.
+//! The deletion queue: obsolete files, waiting to be removed or recycled.
 //!
-//! 1. A table's last reader, which may be any thread, only queues it here; the removal itself is
+//! 1. The last reader of a table, on any thread, only queues the file here; removing it is
 //!    background work.
-//! 2. Where the file system writes new files over old ones ([`Vfs::create_over`]), some are kept
-//!    for new tables: tables and logs that this open store has written itself and given no second
-//!    name. Of others nobody knows who looks at them by another name.
-//! 3. What is kept gets a name of its own (`n.spare`), so that whoever has to do without a manifest
-//!    takes it neither for a log nor for a table.
-//! 4. What is queued or kept is removed when the store rests: when somebody waits for that, or a
-//!    background thread finds that nothing was done for a while. Also when it is closed, or finds
-//!    the disk full; then nothing more is kept until it rests.
-//! 5. Where the store's directory is not the one that was locked any more, what lies there is
-//!    another's: nothing is removed, renamed or written over, and what was queued is forgotten.
+//! 2. If the file system can overwrite old files with new ones ([`Vfs::create_over`]), some are
+//!    kept for new tables: tables and logs that this open store has written itself and not given a
+//!    second name. Other files may be in use under another name.
+//! 3. A kept file is renamed (`n.spare`), so that a reader without a manifest takes it neither for
+//!    a log nor for a table.
+//! 4. Queued and kept files are removed when the store rests: when a caller waits for that, or a
+//!    background thread finds that nothing was done for a while. They are also removed when the
+//!    store is closed, or when it finds the disk full; then nothing more is kept until it rests.
+//! 5. If the store's directory is no longer the one that was locked, the files in it belong to
+//!    others: nothing is removed, renamed or overwritten, and the queue is forgotten.
 //!
-//! After a crash these files lie there, perhaps under their old names, or under that of a table
-//! that was being written; the manifest names none of them, so they are removed when the store is
+//! After a crash these files remain, perhaps under their old names, or under that of a table that
+//! was being written. The manifest names none of them, so they are removed when the store is
 //! opened.
 
 use std::collections::{BTreeSet, VecDeque};
@@ -30,27 +30,27 @@ use crate::files::held::HeldLock;
 use crate::names;
 use crate::sync::{AtomicUsize, Mutex, lock};
 
-/// How long after the last job, and after the last file that came or was taken, the store is taken
-/// to rest: one that writes nothing any more needs none of them.
+/// Time after the last job, and after the last change of the queue, until the store is considered
+/// at rest: a store that no longer writes needs no recyclable files.
 const KEPT_FOR: Duration =
     if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(10) };
 
-/// Most files that are kept: small ones are not worth the time of finding and of removing them.
+/// Most files that are kept: small ones do not pay for the time to find and remove them.
 const MOST_KEPT: usize = 64;
 
-/// What is kept takes at most this part of what the store's tables take: of a small store the same
-/// files would be most of what lies on the disk, and there are few merges for them to serve.
+/// Kept files take at most this fraction of the bytes of the store's tables: 1/4. In a small store
+/// they would be most of the disk usage, and there are few compactions to reuse them.
 const PART_KEPT: u64 = 4;
 
-/// Files that nothing refers to any more.
+/// The deletion queue of a store.
 #[derive(Debug)]
 pub(crate) struct Graveyard {
     vfs: Arc<dyn Vfs>,
-    /// Files from this number on are this open store's own.
+    /// Files from this number on were written by this open store.
     own_from: u64,
-    /// Whether the directory is ours.
+    /// Whether the directory is still ours.
     lock: Arc<HeldLock>,
-    /// Files that are to come here once nobody holds them.
+    /// Files in use that will be queued when they are dropped.
     held: AtomicUsize,
     files: Mutex<Files>,
 }
@@ -59,28 +59,28 @@ pub(crate) struct Graveyard {
 struct Files {
     waiting: Vec<Unneeded>,
     spare: Spare,
-    /// The most bytes that may be kept.
+    /// Most bytes that may be kept.
     spare_limit: u64,
     /// Whether the disk was found full since the store last rested.
     is_full: bool,
-    /// When anything was last done here, unless the store has rested since.
+    /// Time of the last change, unless the store has rested since.
     used: Option<Instant>,
     /// Numbers of files that were given a second name.
     linked: BTreeSet<u64>,
 }
 
-/// A file that nothing refers to any more.
+/// An obsolete file.
 #[derive(Debug)]
 struct Unneeded {
     path: PathBuf,
-    /// Its number and its length, if it may be written over.
+    /// Its number and its length, if it may be recycled.
     spare: Option<(u64, u64)>,
 }
 
-/// Files that are kept to be written over.
+/// Files that are kept to be recycled.
 #[derive(Debug, Default)]
 struct Spare {
-    /// Each with its length, the last that came last.
+    /// Each with its length, the most recent one last.
     files: VecDeque<(PathBuf, u64)>,
     bytes: u64,
 }
@@ -91,15 +91,15 @@ impl Spare {
         self.files.push_back((path, bytes));
     }
 
-    /// The one that was kept last, whose bytes are most likely still in memory.
+    /// The most recent one, whose bytes are most likely still in the page cache.
     fn take(&mut self) -> Option<PathBuf> {
         let (path, bytes) = self.files.pop_back()?;
         self.bytes -= bytes;
         Some(path)
     }
 
-    /// Lets go of those that were kept first until there are at most so many bytes, and no more
-    /// files than may be.
+    /// Removes and returns the oldest files until at most `limit` bytes, and at most the permitted
+    /// number of files, are left.
     fn shrink(&mut self, limit: u64) -> Vec<PathBuf> {
         let mut gone = Vec::new();
         while (self.bytes > limit || self.files.len() > MOST_KEPT)
@@ -120,13 +120,12 @@ impl Files {
 }
 
 impl Graveyard {
-    /// For a store whose next file has the number `own_from`. It keeps nothing yet.
+    /// For a store whose next file has the number `own_from`. Keeps no files yet.
     pub(crate) fn new(vfs: Arc<dyn Vfs>, own_from: u64, lock: Arc<HeldLock>) -> Self {
         Self { vfs, own_from, lock, held: AtomicUsize::new(0), files: Mutex::default() }
     }
 
-    /// Changes how many bytes of files are kept to be written over, and removes those that are
-    /// more.
+    /// Changes how many bytes of files are kept, and removes the excess.
     pub(crate) fn set_spare_limit(&self, bytes: u64) {
         let limit = if self.vfs.writes_over() { bytes } else { 0 };
         let mut files = lock(&self.files);
@@ -136,12 +135,12 @@ impl Graveyard {
         self.remove(gone);
     }
 
-    /// Says that a file will be queued once nobody holds it.
+    /// Announces a file that will be queued when its last owner is dropped.
     pub(crate) fn expect(&self) {
         self.held.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Says that a file was queued that was expected.
+    /// Records that an announced file was queued.
     pub(crate) fn has_come(&self) {
         self.held.fetch_sub(1, Ordering::Relaxed);
     }
@@ -151,7 +150,7 @@ impl Graveyard {
         lock(&self.files).queue(Unneeded { path, spare: None });
     }
 
-    /// Queues the table or log `number` of so many bytes, as [`Graveyard::add`].
+    /// Queues the table or log `number` of `bytes` bytes, like [`Graveyard::add`].
     pub(crate) fn add_spare(&self, path: PathBuf, number: u64, bytes: u64) {
         let mut files = lock(&self.files);
         let is_linked = files.linked.remove(&number);
@@ -159,12 +158,12 @@ impl Graveyard {
         files.queue(Unneeded { path, spare });
     }
 
-    /// Says that file `number` is about to get a second name.
+    /// Records that file `number` is about to get a second name.
     pub(crate) fn will_link(&self, number: u64) {
         lock(&self.files).linked.insert(number);
     }
 
-    /// A file to be written over.
+    /// A file to be recycled.
     pub(crate) fn take_spare(&self) -> Option<PathBuf> {
         if lock(&self.files).spare_limit == 0 || !self.is_ours() {
             return None;
@@ -177,25 +176,25 @@ impl Graveyard {
         })
     }
 
-    /// When the store is to rest, or to look again, unless something is done before then. Who lets
-    /// a file go wakes nobody, as that may be anyone, with any lock: it is looked for whether files
-    /// have come.
+    /// Time at which the store is to rest, or to check again, unless something is done before then.
+    /// The thread that drops a file wakes no other, as it may be any thread, with any lock held.
+    /// Therefore the queue is checked periodically while files are in use.
     pub(crate) fn rests_at(&self) -> Option<Instant> {
         let used = lock(&self.files).used;
-        // Where time is replayed all of it would pass while somebody holds a file.
+        // With a replayed clock, all of its time would pass while a file is in use.
         let is_held = !cfg!(shuttle) && self.held.load(Ordering::Relaxed) > 0;
         let from = used.or_else(|| is_held.then(env::now))?;
         Some(from + KEPT_FOR)
     }
 
-    /// Bytes of the files that are kept to be written over.
+    /// Bytes of the files kept to be recycled.
     pub(crate) fn spare_bytes(&self) -> u64 {
         lock(&self.files).spare.bytes
     }
 
-    /// Removes what is queued, but for what is kept to be written over: no more than a quarter of
-    /// the `live` bytes that the store's tables take. A file that cannot be removed now is removed
-    /// when the store is next opened, so failures need no report.
+    /// Removes the queued files, except those kept to be recycled: at most a quarter of the `live`
+    /// bytes of the store's tables. A file that cannot be removed now is removed when the store is
+    /// next opened, so failures are not reported.
     pub(crate) fn sweep(&self, live: u64) {
         if !self.is_ours() {
             return;
@@ -225,13 +224,13 @@ impl Graveyard {
         self.remove(gone);
     }
 
-    /// Removes all that is queued, and all that is kept: the store rests.
+    /// Removes all queued and all kept files: the store rests.
     pub(crate) fn clear(&self) {
         self.clear_as(false);
     }
 
-    /// As [`Graveyard::clear`], and keeps nothing more until the store rests: the disk is full.
-    /// Whether anything was there.
+    /// Like [`Graveyard::clear`], but keeps nothing more until the store rests: the disk is full.
+    /// Returns whether there was any file.
     pub(crate) fn make_room(&self) -> bool {
         self.clear_as(true)
     }
@@ -257,7 +256,7 @@ impl Graveyard {
         }
     }
 
-    /// Whether what lies at the paths of these files is the store's; forgets them where it is not.
+    /// Whether the directory is still ours; forgets all files if it is not.
     fn is_ours(&self) -> bool {
         let is_ours = self.lock.is_held();
         if !is_ours {
@@ -281,7 +280,7 @@ mod tests {
     const SPARE: u64 = 64 << 10;
     const KEYS: u32 = 2_000;
 
-    /// Options of a store of small tables that does its work in the calls that make it necessary.
+    /// A store of small tables without background threads.
     fn small(vfs: impl Vfs + 'static) -> Options {
         Options::default()
             .vfs(Arc::new(vfs))
@@ -342,7 +341,7 @@ mod tests {
         assert!(removed[0] * 2 < removed[1], "{removed:?} files removed");
     }
 
-    /// Nobody waits for the store to rest, and nobody closes it.
+    /// No caller waits for the store to rest, and it is not closed.
     #[test]
     fn a_store_that_writes_nothing_more_keeps_nothing() {
         let disk = SimDisk::new();
@@ -360,7 +359,8 @@ mod tests {
         assert!((0..1_000).any(is_gone), "kept for ten seconds");
     }
 
-    /// A walk holds what merges have replaced; nothing is written once it is over.
+    /// An iterator holds tables that compactions have replaced; nothing is written after it is
+    /// dropped.
     #[test]
     fn what_a_reader_lets_go_of_does_not_wait_for_a_write() {
         let disk = SimDisk::new();
@@ -385,7 +385,7 @@ mod tests {
         assert!((0..1_000).any(is_gone), "kept for ten seconds");
     }
 
-    /// Where the disk was full nothing is kept until the store rests, which it does by itself.
+    /// After a full disk nothing is kept until the store rests, which it does on its own.
     #[test]
     fn a_full_disk_is_forgotten_by_a_store_that_rests() {
         let graveyard = Graveyard::new(Arc::new(SimDisk::new()), 1, HeldLock::of_nothing());
@@ -410,7 +410,7 @@ mod tests {
         }
         assert_eq!(graveyard.spare_bytes(), MOST_KEPT as u64);
         assert_eq!(disk.list(Path::new("")).unwrap().len(), MOST_KEPT);
-        // The first to go is the one that was kept first.
+        // The oldest ones were removed first.
         assert_eq!(graveyard.take_spare(), Some("000099.spare".into()));
     }
 
@@ -427,7 +427,8 @@ mod tests {
         check(&db, 1);
     }
 
-    /// A full disk: what is only kept goes before a write is refused, whoever finds it full.
+    /// On a full disk kept files are removed before a write fails, whichever operation finds it
+    /// full.
     #[test]
     fn a_full_disk_has_what_is_kept() {
         let disk = SimDisk::new();
@@ -435,7 +436,7 @@ mod tests {
         let put = |number: u32| db.put(number.to_le_bytes(), [7; 60]);
         for limit in 0..40 {
             fill(&db, limit);
-            // What is put next makes no memtable full.
+            // The next puts do not fill a memtable.
             db.flush().unwrap();
             let kept = db.stats().spare_file_bytes;
             if kept == 0 {
@@ -443,7 +444,7 @@ mod tests {
             }
             let room = u64::from(limit) * 20;
             disk.set_capacity(Some(disk.used_bytes() + room));
-            // More than there is room for, less than is kept.
+            // More than the free space, less than is kept.
             (0..1 + (room / 60) as u32).for_each(|number| {
                 put(number).unwrap();
             });

@@ -1,34 +1,34 @@
-//! The lock on a store's directory, for as long as the store is open.
+//! The lock on a store's directory, while the store is open.
 //!
-//! A directory that was moved away, with another in its place, may be another owner's by then.
-//! Nobody may change what lies there by its old path: the engine takes no more writes, and files
-//! that wait to be removed are left.
+//! If the directory was moved away and replaced by another, the files at the old path may belong to
+//! another owner. They must not be changed: the engine accepts no more writes, and queued files are
+//! not removed.
 
 use trommel_vfs::FileLock;
 
 use crate::sync::{Mutex, lock};
 
-/// The lock, until it is given back.
+/// The lock, until it is released.
 #[derive(Debug)]
 pub(crate) struct HeldLock(Mutex<Option<Box<dyn FileLock>>>);
 
 impl HeldLock {
-    /// None for a store that writes nothing.
+    /// `None` for a store that writes nothing.
     pub(crate) fn new(held: Option<Box<dyn FileLock>>) -> Self {
         Self(Mutex::new(held))
     }
 
-    /// Whether somebody removed or replaced what was locked.
+    /// Whether the lock file was removed or replaced.
     pub(crate) fn is_lost(&self) -> bool {
         lock(&self.0).as_ref().is_some_and(|held| !held.is_in_place())
     }
 
-    /// Whether the directory is this owner's to change: it was locked, is, and lies where it did.
+    /// Whether the directory is ours to change: the lock is held, and its file still in place.
     pub(crate) fn is_held(&self) -> bool {
         lock(&self.0).as_ref().is_some_and(|held| held.is_in_place())
     }
 
-    /// Lets others have the store.
+    /// Releases the lock.
     pub(crate) fn give_back(&self) {
         *lock(&self.0) = None;
     }
@@ -36,7 +36,7 @@ impl HeldLock {
 
 #[cfg(test)]
 impl HeldLock {
-    /// One that is never lost.
+    /// A lock that is never lost.
     pub(crate) fn of_nothing() -> std::sync::Arc<Self> {
         #[derive(Debug)]
         struct Nothing;

@@ -1,5 +1,4 @@
-//! Room on a full disk: what is kept for files to come is removed before anybody is told that there
-//! is none.
+//! Space on a full disk: recyclable files are removed before an operation fails.
 
 use std::io;
 use std::sync::{Arc, OnceLock, Weak};
@@ -9,17 +8,17 @@ use trommel_vfs::WriteFile;
 use super::graveyard::Graveyard;
 use crate::error::is_full;
 
-/// Where room can be made, once the store is open.
+/// Frees space, once the store is open.
 #[derive(Debug, Default)]
 pub(crate) struct Room(OnceLock<Weak<Graveyard>>);
 
 impl Room {
-    /// Says whose files may go.
+    /// Sets the deletion queue whose files may be removed.
     pub(crate) fn is_in(&self, graveyard: &Arc<Graveyard>) {
         let _ = self.0.set(Arc::downgrade(graveyard));
     }
 
-    /// Does `work`, and once more where that failed for want of room and some could be made.
+    /// Runs `work`, and retries once if it failed on a full disk and space could be freed.
     pub(crate) fn or_make<T>(&self, mut work: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         match work() {
             Err(error) if is_full(&error) && self.make() => work(),
@@ -27,13 +26,13 @@ impl Room {
         }
     }
 
-    /// Removes what is kept; whether there was anything.
+    /// Removes all kept files. Returns whether there were any.
     fn make(&self) -> bool {
         self.0.get().and_then(Weak::upgrade).is_some_and(|graveyard| graveyard.make_room())
     }
 }
 
-/// A file that has room made for it.
+/// A file whose appends free space on a full disk.
 #[derive(Debug)]
 pub(crate) struct RoomyFile {
     pub(crate) file: Box<dyn WriteFile>,
@@ -44,7 +43,7 @@ impl WriteFile for RoomyFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         let (start, file) = (self.file.bytes(), &mut self.file);
         let appended = file.append(bytes);
-        // What was appended in part stays so: a log's records rely on being in one piece.
+        // A partial append is not continued: a log record must be appended in one call.
         match appended {
             Err(error) if is_full(&error) && self.room.make() && file.bytes() == start => {
                 file.append(bytes)
@@ -88,8 +87,7 @@ mod tests {
     use super::*;
     use crate::files::held::HeldLock;
 
-    /// A disk on which a file waits to be removed, where room is made for it, and a file to write
-    /// to.
+    /// A disk with a kept file, its deletion queue, and a file to write to.
     fn full() -> (SimDisk, Arc<Graveyard>, RoomyFile) {
         let disk = SimDisk::new();
         let graveyard = Arc::new(Graveyard::new(Arc::new(disk.clone()), 1, HeldLock::of_nothing()));
@@ -112,7 +110,7 @@ mod tests {
         file.append(b"whole").unwrap();
         assert_eq!((graveyard.spare_bytes(), disk.faults_fired()), (0, 1));
         assert_eq!(disk.read(Path::new("new"), 100).unwrap(), b"whole");
-        // Until the store rests nothing more is kept.
+        // Nothing more is kept until the store rests.
         let keep = |number: u64| {
             let path = format!("{number:06}.sst");
             disk.create(Path::new(&path)).unwrap().append(b"old").unwrap();
@@ -123,13 +121,13 @@ mod tests {
         assert_eq!(keep(2), 0);
         graveyard.clear();
         assert_eq!(keep(3), 3);
-        // And there is none to be made where nothing is kept.
+        // No space can be freed if nothing is kept.
         graveyard.clear();
         disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append));
         file.append(b"!").unwrap_err();
     }
 
-    /// A record that lies in two appends could be torn in the middle of a sector.
+    /// A record written by two appends could be torn in the middle of a sector.
     #[test]
     fn what_was_written_in_part_is_not_carried_on() {
         let (disk, graveyard, mut file) = full();

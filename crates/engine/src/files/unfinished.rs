@@ -1,13 +1,13 @@
-//! `UNFINISHED`: the mark of a store that a repair is filling, with the store that it repairs.
+//! `UNFINISHED`: the mark of a store that a repair is filling, which names the store under repair.
 //!
 //! ```text
 //! repair of "/data/shop"
 //! crc32 c6b0d538
 //! ```
 //!
-//! It is durable before anything else is written there, and removed once all is whole. So a store
-//! whose repair was cut short has a valid mark; another file of that name is none of ours, and must
-//! not cost anybody a store.
+//! It is durable before anything else is written to the directory, and removed when everything is
+//! complete. So a store whose repair was interrupted has a valid mark; any other file of that name
+//! is foreign, and must not make a store unusable for good.
 
 use std::fmt;
 use std::path::Path;
@@ -18,16 +18,16 @@ use trommel_vfs::{DirEntry, Vfs};
 use super::UNFINISHED;
 use crate::error::{Error, Result};
 
-/// Longer than any mark that is believed, in bytes: a path has at most 4 KiB, and escapes take
-/// room.
+/// Upper bound for the length of a mark, in bytes: a path has at most 4 KiB, and escapes lengthen
+/// it.
 const MAX_BYTES: u64 = 64 << 10;
 
-/// What a file `UNFINISHED` says.
+/// The contents of a file `UNFINISHED`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// A repair of this store, which was cut short, or is under way.
+    /// A repair of this store, which was interrupted, or is running.
     Repair(String),
-    /// Something else stands there.
+    /// Something else is in its place.
     Foreign,
 }
 
@@ -54,7 +54,7 @@ impl fmt::Display for Mark {
     }
 }
 
-/// The text of the mark of a repair of `source`.
+/// The text of the mark for a repair of `source`.
 pub(crate) fn text(source: &Path) -> String {
     text_of(&format!("{source:?}"))
 }
@@ -68,7 +68,7 @@ fn text_of(source: &str) -> String {
 /// The mark in `dir`, whose entries are `listing`, if there is one.
 ///
 /// # Errors
-/// If there is a file that cannot be read.
+/// If the file cannot be read.
 pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Option<Mark>> {
     let Some(entry) = listing.iter().find(|entry| entry.name == UNFINISHED) else {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! What the files of a directory are.
+//! The roles of the files of a directory.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -14,13 +14,13 @@ use crate::manifest::state::ManifestState;
 use crate::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options_file;
 
-/// What a file is to a store.
+/// The role of a file in a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Role {
-    /// `LOCK`, which whoever has the store open holds.
+    /// `LOCK`, which is locked while the store is open.
     Lock,
-    /// `CURRENT`, which names the manifest in force.
+    /// `CURRENT`, which names the current manifest.
     Current,
     /// `OPTIONS`, which records the options that shape the store.
     Options,
@@ -32,13 +32,12 @@ pub enum Role {
     Table,
     /// `n.flt`.
     FilterSidecar,
-    /// `n.spare`: a log or a table that nothing needs any more, kept for a new table to be written
-    /// over.
+    /// `n.spare`: an obsolete log or table, kept to be recycled for a new table.
     Spare,
-    /// `CURRENT.tmp` or `OPTIONS.tmp`, left by a change of the manifest or the options that was cut
-    /// short.
+    /// `CURRENT.tmp` or `OPTIONS.tmp`, left by an interrupted change of the manifest or the
+    /// options.
     Temporary,
-    /// Nothing of a store's. It is never read and never removed.
+    /// A foreign entry. It is never read and never removed.
     Foreign,
 }
 
@@ -48,20 +47,20 @@ pub enum Role {
 pub struct LiveFile {
     /// The file.
     pub path: PathBuf,
-    /// What it is.
+    /// Its role.
     pub role: Role,
     /// Its length in bytes; none if it is missing.
     pub bytes: Option<u64>,
-    /// Whether the store needs it: the manifest in force refers to it.
+    /// Whether the store needs it: the current manifest refers to it.
     pub live: bool,
-    /// What is wrong with it as a file, if anything: missing, or of the wrong length. Only the
-    /// manifest and the record of the options are looked into.
+    /// The problem with it as a file, if any: it is missing, or has the wrong length. Only the
+    /// manifest and the options file are read.
     pub problem: Option<Error>,
 }
 
-/// Every file of the store in `dir`, by name, and those that its manifest names in vain.
+/// Every file of the store in `dir`, by name, including missing ones that its manifest names.
 ///
-/// In a store that is being written a file may come or go meanwhile.
+/// In a store that is being written files may appear or disappear meanwhile.
 ///
 /// # Errors
 /// As [`Manifest::in_force`] and [`Manifest::info`].
@@ -103,7 +102,7 @@ fn live_files_once(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
     Ok(files)
 }
 
-/// What lies in `dir`.
+/// The entries of `dir`.
 pub(super) fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<DirEntry>> {
     vfs.list(dir).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => {

@@ -1,13 +1,14 @@
-//! Where in a store a key is, and what each file on the way there says.
+//! Finds a key in the files of a store, with the verdict of each filter on the way.
 //!
-//! 1. The manifest in force is read.
-//! 2. The logs that it needs, newest first: what the memtables hold, or would after an open.
-//! 3. The tables whose key range covers the key, in the order in which a lookup asks them: level 0
-//!    newest first, then one of each deeper level. Each is asked for all versions, whatever its
-//!    filter says; the filter's word is noted beside what is true.
+//! 1. Read the current manifest.
+//! 2. Search the logs that it needs, newest first: the contents of the memtables, now or after an
+//!    open.
+//! 3. Search the tables whose key range contains the key, in the order of a lookup: level 0 newest
+//!    first, then one table of each deeper level. Each is searched for all versions, whatever its
+//!    filter says; the verdict of the filter is reported with the truth.
 //!
-//! A store that is being written may move a key from one file to another between two steps; so all
-//! is read again if the manifest is another one at the end.
+//! A store that is being written may move a key between files during the search, so everything is
+//! read again if the manifest has changed at the end.
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -30,44 +31,44 @@ use crate::prefix::Prefix;
 use crate::version::TableFile;
 use crate::version::logical_level;
 
-/// Where a key is.
+/// The search for a key.
 #[derive(Debug, Default)]
 #[non_exhaustive]
 pub struct Trace {
-    /// The logs that hold the key, and the tables whose key range covers it, in the order in which
-    /// a lookup meets them: newest first.
+    /// The logs that hold the key, and the tables whose key range contains it, in the order of a
+    /// lookup: newest first.
     pub sightings: Vec<Sighting>,
-    /// Files that should have been looked into and could not be, wholly.
+    /// Files that could not be searched, or not in full.
     pub problems: Vec<Error>,
 }
 
-/// One file that holds the key, or might have.
+/// A file that holds the key, or may hold it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Sighting {
     /// The file.
     pub path: PathBuf,
-    /// The level of a table as reports count; none for a log.
+    /// The level of a table, as numbered in reports; `None` for a log.
     pub level: Option<usize>,
-    /// What the table's filter says of the key.
+    /// The verdict of the table's filter on the key.
     pub filter: Answer,
-    /// Whether that is the filter of prefixes: lookups ask it where there is no other to ask.
+    /// Whether it is from the prefix filter, which lookups query if there is no other.
     pub by_prefix: bool,
-    /// Whether a lookup of the newest version comes here: nothing before it holds the key.
+    /// Whether a lookup of the newest version reaches this file: no file before it holds the key.
     pub reached: bool,
     /// The versions it holds, newest first.
     pub versions: Vec<VersionAt>,
 }
 
-/// What a filter says of a key.
+/// The verdict of a filter on a key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Answer {
-    /// There is none to ask: a log, or a table without one that can be used.
+    /// No filter was queried: the file is a log, or a table without a usable filter.
     NotAsked,
     /// The key is not in the table: the read is saved.
     No,
-    /// The key may be in the table: the read is made, and wasted if the key is not there.
+    /// The key may be in the table: it is read, in vain if the key is not there.
     Maybe,
 }
 
@@ -75,18 +76,18 @@ pub enum Answer {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct VersionAt {
-    /// When it was written.
+    /// Its sequence number.
     pub seqno: SeqNo,
     /// Whether it sets or deletes.
     pub kind: EntryKind,
     /// Length of its value in bytes.
     pub value_bytes: u64,
-    /// Where in the file the block or record that holds it begins.
+    /// Offset of its block or record in the file.
     pub offset: u64,
 }
 
 impl Sighting {
-    /// Whether a lookup of the newest version reads this file for nothing.
+    /// Whether a lookup of the newest version reads this file in vain.
     pub fn is_wasted(&self) -> bool {
         self.reached && self.versions.is_empty() && self.filter != Answer::No
     }
@@ -104,10 +105,10 @@ impl Trace {
     }
 }
 
-/// Every file of the store in `dir` that holds a version of `key`, or whose key range covers it.
+/// Every file of the store in `dir` that holds a version of `key`, or whose key range contains it.
 ///
 /// # Errors
-/// As [`Manifest::in_force`] and [`Manifest::info`]. What is wrong with a log or a table stands in
+/// As [`Manifest::in_force`] and [`Manifest::info`]. Errors of logs and tables are returned in
 /// [`Trace::problems`].
 pub fn find(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<Trace> {
     let (mut trace, _) = settled(vfs, dir, || find_once(vfs, dir, key), |(_, is_whole)| !is_whole)?;
@@ -115,8 +116,8 @@ pub fn find(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<Trace> {
     Ok(trace)
 }
 
-/// One try, and whether it saw one moment of the store: files are removed only after the manifest
-/// has changed.
+/// One attempt, and whether it saw a consistent state of the store: files are removed only after
+/// the manifest has changed.
 fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<(Trace, bool)> {
     let manifest = Manifest::in_force(vfs, dir)?;
     let state = manifest.state()?;
@@ -141,7 +142,7 @@ fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<(Trace, bool)> {
     Ok((trace, is_whole))
 }
 
-/// The logs that hold what no table holds, oldest first.
+/// The needed logs, oldest first.
 fn logs(vfs: &dyn Vfs, dir: &Path, state: &ManifestState) -> Result<Vec<u64>> {
     let listing = list(vfs, dir)?;
     let numbers = listing.iter().filter_map(|entry| match Numbered::parse(&entry.name) {
@@ -153,7 +154,7 @@ fn logs(vfs: &dyn Vfs, dir: &Path, state: &ManifestState) -> Result<Vec<u64>> {
     Ok(logs)
 }
 
-/// The versions in a log of which `counted` bytes count.
+/// The versions in the first `counted` bytes of a log.
 fn in_log(
     vfs: &dyn Vfs,
     path: &Path,
@@ -212,8 +213,8 @@ fn in_table(
     Ok(Sighting { path, level: Some(level), filter, by_prefix, reached: false, versions })
 }
 
-/// What the filters of a table say of `key`, as a lookup asks them, and whether that is the one of
-/// prefixes. What a closure made of the key is not known here.
+/// The verdict of a table's filters on `key`, queried as by a lookup, and whether it is from the
+/// prefix filter. Prefixes made by a closure are unknown here.
 fn ask(filters: &Filters, key: &[u8]) -> (Verdict, bool) {
     let verdict = filters.ask(key, trommel_filter::hash(key));
     if verdict != Verdict::UNFILTERED {

@@ -1,5 +1,5 @@
-//! One log: batches of operations, and how it ends. A manifest is framed the same way, so
-//! [`Ending`] and [`LogSpan`] serve both.
+//! One log: its batches of operations, and its end. A manifest has the same framing, so [`Ending`]
+//! and [`LogSpan`] serve both.
 
 use std::path::{Path, PathBuf};
 
@@ -21,7 +21,7 @@ pub struct Log {
     framed: Framed,
 }
 
-/// What a log says of itself.
+/// The metadata of a log.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LogInfo {
@@ -35,7 +35,7 @@ pub struct LogInfo {
     pub number: u64,
     /// Random; every checksum in the file is bound to it.
     pub salt: u64,
-    /// The random id of the store it belongs to.
+    /// The random id of its store.
     pub store_id: u64,
     /// The log written before this one; 0 for none.
     pub previous: u64,
@@ -57,27 +57,27 @@ pub struct LogInfo {
 pub enum Ending {
     /// With an end marker: it was finished in order.
     Marked {
-        /// The number of the log behind it, 0 for none.
+        /// The number of the next log, 0 for none.
         next: u64,
     },
     /// At the end of a record: it is being written, or its writer was killed.
     Open,
-    /// Inside a record that was not synced, as a power cut (or a write in progress) leaves it.
+    /// Inside a record that was not synced, as after a power cut (or during a write).
     Torn {
-        /// Where the last good record ends.
+        /// End of the last good record.
         offset: u64,
-        /// Bytes behind it, which an open of the store leaves out.
+        /// Bytes after it, which an open of the store drops.
         bytes: u64,
-        /// Record headers among them that can still be read.
+        /// Readable record headers among them.
         records: u64,
-        /// What shows that it was torn.
+        /// The evidence of the tear.
         what: String,
     },
     /// In bytes that no power cut explains.
     Damaged(Corruption),
 }
 
-/// What [`Log::check`] read and found in order.
+/// The result of [`Log::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LogCheck {
@@ -87,18 +87,18 @@ pub struct LogCheck {
     pub batches: u64,
     /// Operations in them.
     pub operations: u64,
-    /// How it ends: torn is no damage, for a crash explains it.
+    /// How it ends. A torn end is not corruption, as a crash explains it.
     pub ending: Ending,
 }
 
-/// A batch: what was written together.
+/// A batch: operations written atomically.
 #[derive(Debug, Clone, Copy)]
 pub struct LogBatch<'a> {
-    /// Where its record begins in the file.
+    /// Offset of its record in the file.
     pub offset: u64,
     /// Length of the record in bytes.
     pub bytes: u64,
-    /// Sequence number of its first operation; the others count on.
+    /// Sequence number of its first operation; the others follow consecutively.
     pub first_seqno: SeqNo,
     path: &'a Path,
     payload: &'a [u8],
@@ -117,20 +117,20 @@ pub struct LogOperation<'a> {
     pub value: &'a [u8],
 }
 
-/// One stretch of a log or manifest.
+/// One range of a log or manifest.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct LogSpan {
     /// Its first byte.
     pub offset: u64,
     /// Its length in bytes.
     pub bytes: u64,
-    /// What it is.
+    /// Its content.
     pub kind: LogSpanKind,
-    /// The first sequence number of a batch, the ordinal of an edit; else none.
+    /// The first sequence number of a batch, the ordinal of an edit; otherwise none.
     pub seqno: Option<u64>,
 }
 
-/// What a stretch of a log or manifest is.
+/// The content of a range of a log or manifest.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum LogSpanKind {
@@ -140,30 +140,29 @@ pub enum LogSpanKind {
     Record,
     /// The end marker.
     EndMarker,
-    /// What is left of an append that was not synced.
+    /// The rest of an unsynced append.
     Torn,
-    /// Bytes behind damage: what they were is not known.
+    /// Bytes after corruption, of unknown meaning.
     Damaged,
-    /// Zeros that a store which syncs often writes ahead of what it appends.
+    /// Zeros that a store with frequent syncs preallocates.
     ZerosAhead,
 }
 
 impl Log {
-    /// Reads the log at `path`, the whole of it, into memory.
+    /// Reads the whole log at `path` into memory.
     ///
     /// # Errors
     /// [`crate::Error::WrongFile`] for something else, [`crate::Error::Unsupported`] for a newer
-    /// format, [`crate::Error::Io`]. Damage is not an error here: see [`LogInfo::ending`].
+    /// format, [`crate::Error::Io`]. Corruption is not an error here: see [`LogInfo::ending`].
     pub fn open(vfs: &dyn Vfs, path: &Path) -> Result<Self> {
         let file = super::open(vfs, path, Role::Log)?;
         Ok(Self { framed: Framed::read(&*file, path, FileKind::Log)? })
     }
 
-    /// What the log says of itself.
+    /// The metadata of the log.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] if its header, or a batch behind a right checksum, makes no
-    /// sense.
+    /// [`crate::Error::Corruption`] if its header, or a batch with a valid checksum, is invalid.
     pub fn info(&self) -> Result<LogInfo> {
         let header = self.framed.header()?;
         let mut info = LogInfo {
@@ -196,10 +195,10 @@ impl Log {
     }
 
     /// Checks every byte: checksums, the chain of records, sequence numbers, every operation, and
-    /// that the file has the name it was created with, if it is named as a log is.
+    /// that a file with a log's name has the number it was created with.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] for the first thing that is wrong. A torn end is none.
+    /// [`crate::Error::Corruption`] for the first corruption found. A torn end is not an error.
     pub fn check(&self) -> Result<LogCheck> {
         self.framed.check()?;
         let (mut operations, mut expected) = (0, 0);
@@ -233,7 +232,7 @@ impl Log {
         })
     }
 
-    /// Every stretch of the file, in order and without gaps.
+    /// Every range of the file, in order and without gaps.
     pub fn layout(&self) -> Vec<LogSpan> {
         self.framed.layout()
     }
@@ -245,7 +244,7 @@ impl Log {
 }
 
 impl<'a> LogBatch<'a> {
-    /// The operations in the order in which they were written; ends behind the first error.
+    /// The operations in the order in which they were written; ends after the first error.
     pub fn operations(&self) -> Operations<'a> {
         Operations {
             decoded: batch::Operations::decode(self.payload),
@@ -299,7 +298,7 @@ pub(super) struct Framed {
 }
 
 impl Framed {
-    /// Reads and verifies `file`, under the number that its own header states.
+    /// Reads and verifies `file`, assuming the number in its own header.
     pub(super) fn read(file: &dyn ReadFile, path: &Path, kind: FileKind) -> Result<Self> {
         let bytes = read_all(file, path)?;
         let number = FileHeader::number_in(&bytes).or(super::number_of(path)).unwrap_or(0);
@@ -322,7 +321,7 @@ impl Framed {
         })
     }
 
-    /// What makes the file unfit, if anything.
+    /// The corruption of the file, if any.
     pub(super) fn check(&self) -> Result<()> {
         if let Verdict::Damaged(damage) = &self.summary().verdict {
             return Err(damage.clone().into());

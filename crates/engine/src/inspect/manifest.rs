@@ -1,4 +1,4 @@
-//! One manifest: the edits that made the store what it is.
+//! One manifest: the edits that produced the store's state.
 
 use std::path::{Path, PathBuf};
 
@@ -23,7 +23,7 @@ pub struct Manifest {
     framed: Framed,
 }
 
-/// What a manifest says.
+/// The contents of a manifest.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct ManifestInfo {
@@ -39,7 +39,7 @@ pub struct ManifestInfo {
     pub salt: u64,
     /// The random id of the store.
     pub store_id: u64,
-    /// Edits, the first one (which makes the state out of nothing) included.
+    /// Number of edits, including the first one, the snapshot.
     pub edits: u64,
     /// No file has this number or a higher one.
     pub next_file_number: u64,
@@ -57,16 +57,16 @@ pub struct ManifestInfo {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ListedTable {
-    /// Its level as reports and filter policies count: 0, or 1 for the first level below that
-    /// holds data, and so on.
+    /// Its level as numbered in reports and filter policies: 0, or 1 for the first deeper level
+    /// that holds data, and so on.
     pub level: usize,
-    /// Its level as the manifest stores it.
+    /// Its level as stored in the manifest.
     pub stored_level: usize,
-    /// What the manifest says of it.
+    /// The manifest's record.
     pub meta: TableMeta,
 }
 
-/// What [`Manifest::check`] read and found in order.
+/// The result of [`Manifest::check`].
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct ManifestCheck {
@@ -74,9 +74,9 @@ pub struct ManifestCheck {
     pub bytes: u64,
     /// Edits.
     pub edits: u64,
-    /// Tables that the store consists of behind the last one.
+    /// Tables of the store after the last edit.
     pub tables: u64,
-    /// How it ends: torn is no damage, for a crash explains it.
+    /// How it ends. A torn end is not corruption, as a crash explains it.
     pub ending: Ending,
 }
 
@@ -84,34 +84,33 @@ pub struct ManifestCheck {
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Edit {
-    /// Where its record begins in the file.
+    /// Offset of its record in the file.
     pub offset: u64,
     /// Length of the record in bytes.
     pub bytes: u64,
     /// 1 for the first edit, and so on.
     pub ordinal: u64,
-    /// Tables added, with their levels as stored. A table moved to another level is removed and
-    /// added.
+    /// Tables added, with their stored levels. A table moved to another level is removed and added.
     pub added: Vec<(u8, TableMeta)>,
-    /// Numbers of the tables removed, with their levels as stored.
+    /// Numbers of the tables removed, with their stored levels.
     pub removed: Vec<(u8, u64)>,
-    /// No file has this number or a higher one, if the edit says so.
+    /// No file has this number or a higher one, if the edit sets it.
     pub next_file_number: Option<u64>,
-    /// Highest sequence number in the tables, if the edit says so.
+    /// Highest sequence number in the tables, if the edit sets it.
     pub last_seqno: Option<u64>,
-    /// The oldest log still needed, 0 for none, if the edit says so.
+    /// The oldest log still needed, 0 for none, if the edit sets it.
     pub log_number: Option<u64>,
-    /// Where logs end that stay needed without an end marker.
+    /// Ends of needed logs without an end marker.
     pub log_ends: Vec<LogEnd>,
 }
 
-/// The store behind one edit.
+/// The state of the store after one edit.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Moment {
-    /// The edit that made it.
+    /// The edit.
     pub edit: Edit,
-    /// Tables of each level as stored.
+    /// Number of tables in each stored level.
     pub tables: Vec<u64>,
     /// Bytes of all tables.
     pub table_bytes: u64,
@@ -122,11 +121,11 @@ pub struct Moment {
 }
 
 impl Manifest {
-    /// Reads the manifest at `path`, the whole of it, into memory.
+    /// Reads the whole manifest at `path` into memory.
     ///
     /// # Errors
     /// [`Error::WrongFile`] for something else, [`Error::Unsupported`] for a newer format,
-    /// [`Error::Io`]. Damage is not an error here: see [`Manifest::check`].
+    /// [`Error::Io`]. Corruption is not an error here: see [`Manifest::check`].
     pub fn open(vfs: &dyn Vfs, path: &Path) -> Result<Self> {
         let file = super::open(vfs, path, Role::Manifest)?;
         Ok(Self { framed: Framed::read(&*file, path, FileKind::Manifest)? })
@@ -137,11 +136,11 @@ impl Manifest {
         &self.framed.path
     }
 
-    /// The manifest in force in `dir`: the one that `CURRENT` names.
+    /// The current manifest of `dir`: the one that `CURRENT` names.
     ///
     /// # Errors
-    /// [`Error::NotAStore`] if there is none; [`Error::Corruption`] if `CURRENT` is damaged or
-    /// missing beside tables; as [`Manifest::open`].
+    /// [`Error::NotAStore`] if there is none; [`Error::Corruption`] if `CURRENT` is corrupt, or
+    /// missing in a directory with tables; as [`Manifest::open`].
     pub fn in_force(vfs: &dyn Vfs, dir: &Path) -> Result<Self> {
         let listing = super::files::list(vfs, dir)?;
         match current::find(vfs, dir, &listing)? {
@@ -153,10 +152,10 @@ impl Manifest {
         }
     }
 
-    /// What the manifest says, behind its last good edit.
+    /// The contents of the manifest after its last good edit.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if its header, or an edit behind a right checksum, makes no sense;
+    /// [`Error::Corruption`] if its header, or an edit with a valid checksum, is invalid;
     /// [`Error::Unsupported`] for an edit of a newer version.
     pub fn info(&self) -> Result<ManifestInfo> {
         let header = self.framed.header()?;
@@ -177,12 +176,12 @@ impl Manifest {
         })
     }
 
-    /// Checks every byte and every edit, and that the file has the name it was created with, if it
-    /// is named as a manifest is.
+    /// Checks every byte and every edit, and that a file with a manifest's name has the number it
+    /// was created with.
     ///
     /// # Errors
-    /// The first thing that is wrong. A torn end is none, but a manifest without its first edit is:
-    /// that was synced before anything named the file.
+    /// The first corruption found. A torn end is not an error, but a manifest without its first
+    /// edit is: that was synced before anything named the file.
     pub fn check(&self) -> Result<ManifestCheck> {
         self.framed.check()?;
         let state = self.state()?;
@@ -199,12 +198,12 @@ impl Manifest {
         })
     }
 
-    /// The good edits, oldest first; ends behind the first that makes no sense.
+    /// The good edits, oldest first; ends after the first invalid one.
     pub fn scan(&self) -> impl Iterator<Item = Result<Edit>> {
         self.history().map(|moment| moment.map(|moment| moment.edit))
     }
 
-    /// The store behind each good edit, oldest first; ends behind the first that makes no sense.
+    /// The state after each good edit, oldest first; ends after the first invalid one.
     pub fn history(&self) -> impl Iterator<Item = Result<Moment>> {
         let mut state = Some(ManifestState::default());
         self.framed.image.records().enumerate().map_while(move |(index, record)| {
@@ -238,17 +237,17 @@ impl Manifest {
         })
     }
 
-    /// Every stretch of the file, in order and without gaps.
+    /// Every range of the file, in order and without gaps.
     pub fn layout(&self) -> Vec<LogSpan> {
         self.framed.layout()
     }
 
-    /// Whether the file has not changed since `earlier` was read.
+    /// Whether the file is unchanged since `earlier` was read.
     pub(super) fn is_as(&self, earlier: &Self) -> bool {
         self.framed.summary() == earlier.framed.summary()
     }
 
-    /// The state behind the last good edit.
+    /// The state after the last good edit.
     pub(super) fn state(&self) -> Result<ManifestState> {
         let mut state = ManifestState::default();
         for (index, record) in self.framed.image.records().enumerate() {

@@ -1,16 +1,16 @@
-//! Looking inside the files of a store: tables, logs, manifests, and what they say together.
+//! Inspection of a store's files: tables, logs, manifests, and their relations.
 //!
-//! * [`Table`], [`Sidecar`], [`Log`], [`Manifest`]: one file each, with `info` (what it says of
-//!   itself), `check` (every byte), `scan` (what it holds) and `layout` (what lies where).
-//! * [`find`]: every file of a store that holds a version of a key, and what each filter on the way
-//!   says; [`properties`]: every table with what it and the manifest say of it; [`live_files`]:
-//!   what each file of a directory is.
+//! * [`Table`], [`Sidecar`], [`Log`], [`Manifest`]: one file each, with `info` (its metadata),
+//!   `check` (every byte), `scan` (its contents) and `layout` (its byte ranges).
+//! * [`find`]: every file of a store that holds a version of a key, with the verdict of each filter
+//!   on the way; [`properties`]: every table with its own metadata and the manifest's record;
+//!   [`live_files`]: the role of each file of a directory.
 //!
-//! Everything here reads through a [`Vfs`] and nothing else: it takes no lock, writes nothing, and
-//! works on a store that is open elsewhere, was closed, was killed, or is damaged. A store that is
-//! being written may change between two reads; what is read of one file is always consistent.
-//! Bytes are decoded by the code that the store itself reads with, so a tool cannot see a file
-//! differently than the store does. Any bytes end in an answer or an [`Error`], never in a panic.
+//! Everything here reads through a [`Vfs`] only: it takes no lock, writes nothing, and works on a
+//! store that is open elsewhere, was closed, was killed, or is corrupt. A store that is being
+//! written may change between two reads; the data read from one file is always consistent. Bytes
+//! are decoded by the code that the store itself uses, so a tool cannot see a file differently than
+//! the store does. Any bytes lead to a result or an [`Error`], never to a panic.
 
 mod files;
 mod find;
@@ -56,13 +56,13 @@ use crate::error::{Error, Result};
 use crate::log::format::{LOG_MAGIC, MANIFEST_MAGIC};
 use crate::names::Numbered;
 
-/// So often at most a store is read again of which a file went away meanwhile.
+/// Most attempts at reading a store whose files disappear during the reading.
 const ATTEMPTS: usize = 10_000;
 
-/// What a file begins and ends with is enough to tell what it is; both are this long, in bytes.
+/// Length of the magic bytes at the start and the end of files, which identify their kind.
 const MAGIC_BYTES: usize = 8;
 
-/// Opens the file at `path`, which is to be a `wanted`.
+/// Opens the file at `path`, which should be a `wanted`.
 fn open(vfs: &dyn Vfs, path: &Path, wanted: Role) -> Result<Arc<dyn ReadFile>> {
     let file = vfs.open(path, Access::Buffered).map_err(|source| {
         if source.kind() == io::ErrorKind::InvalidInput {
@@ -99,10 +99,10 @@ fn wrong(path: &Path, wanted: Role, found: &'static str) -> Error {
     Error::WrongFile { file: path.to_path_buf(), wanted, found }
 }
 
-/// Reads several files of the store in `dir`, which may be written meanwhile. Where one that
-/// another names was missing (`is_torn` of what was read, or an error that says so), reads once
-/// more if the manifest has grown or changed since: only a file that is missing while the manifest
-/// stays as it is, is missing.
+/// Reads several files of the store in `dir`, which may be written meanwhile. If a file named by
+/// another one was missing (by `is_torn` of the result, or an error), and the manifest has changed
+/// in the meantime, reads again: a file is missing only if it is missing while the manifest stays
+/// the same.
 fn settled<T>(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -125,7 +125,7 @@ fn settled<T>(
     read()
 }
 
-/// The manifests in `dir` and their lengths, which change with every change of what is live.
+/// The manifests in `dir` and their lengths, which change with every change of the live files.
 fn manifests(vfs: &dyn Vfs, dir: &Path) -> Vec<(u64, u64)> {
     let listing = vfs.list(dir).unwrap_or_default();
     let manifest = |entry: &DirEntry| match Numbered::parse(&entry.name)? {
@@ -139,7 +139,7 @@ fn is_missing(error: &Error) -> bool {
     matches!(error, Error::Io { source, .. } if source.kind() == io::ErrorKind::NotFound)
 }
 
-/// A file that the manifest names and that is not there is no slip of the caller's but damage.
+/// A missing file that the manifest names is corruption, not a mistake of the caller.
 fn as_damage(error: Error) -> Error {
     match error {
         Error::Io { file, .. } if is_missing(&error) => {
@@ -149,14 +149,14 @@ fn as_damage(error: Error) -> Error {
     }
 }
 
-/// What a file must be by its name, whatever is left of its bytes: `000007.sst` is a table.
+/// The role of a file by its name, whatever its contents: `000007.sst` is a table.
 fn named(path: &Path) -> Option<Role> {
     match Numbered::parse(path.file_name()?)? {
         Numbered::Table(_) => Some(Role::Table),
         Numbered::Log(_) => Some(Role::Log),
         Numbered::Manifest(_) => Some(Role::Manifest),
         Numbered::FilterSidecar(_) => Some(Role::FilterSidecar),
-        // It is what its bytes say.
+        // Its contents decide.
         Numbered::Spare(_) => None,
     }
 }
@@ -166,7 +166,7 @@ fn number_of(path: &Path) -> Option<u64> {
     Some(Numbered::parse(path.file_name()?)?.number())
 }
 
-/// What a file is by its bytes.
+/// The role of a file by its contents.
 fn magic_of(file: &dyn ReadFile) -> io::Result<Option<Role>> {
     let mut bytes = [0; MAGIC_BYTES];
     let Some(last) = file.bytes().checked_sub(MAGIC_BYTES as u64) else { return Ok(None) };

@@ -1,4 +1,4 @@
-//! Every table of a store, with what the manifest and the table itself say of it.
+//! Every table of a store, with the manifest's record and its own metadata.
 
 use std::path::Path;
 
@@ -10,11 +10,11 @@ use super::{as_damage, is_missing, settled};
 use crate::error::Result;
 use crate::files::table_path;
 
-/// What is known of a store from its manifest and its tables.
+/// The manifest and the tables of a store.
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct StoreProperties {
-    /// The manifest in force.
+    /// The current manifest.
     pub manifest: ManifestInfo,
     /// The tables, in the manifest's order.
     pub tables: Vec<TableProperties>,
@@ -24,16 +24,16 @@ pub struct StoreProperties {
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct TableProperties {
-    /// What the manifest says of it.
+    /// The manifest's record.
     pub listed: ListedTable,
-    /// What it says of itself, or why it cannot be read.
+    /// The table's own metadata, or why it cannot be read.
     pub info: Result<TableInfo>,
 }
 
-/// Reads the manifest, and of each table the parts that speak of the whole: no data blocks.
+/// Reads the manifest, and the metadata of each table, but no data blocks.
 ///
 /// # Errors
-/// As [`Manifest::in_force`] and [`Manifest::info`]. What is wrong with a table stands in its
+/// As [`Manifest::in_force`] and [`Manifest::info`]. The error of a table is returned in its
 /// [`TableProperties::info`].
 pub fn properties(vfs: &dyn Vfs, dir: &Path) -> Result<StoreProperties> {
     let is_torn = |store: &StoreProperties| {

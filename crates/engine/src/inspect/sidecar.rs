@@ -9,14 +9,14 @@ use trommel_vfs::{ReadFile, Vfs};
 use super::files::Role;
 use crate::error::Result;
 
-/// A file with other filters of a table than the table itself: `n.flt`.
+/// A file with replacement filters for a table: `n.flt`.
 #[derive(Debug)]
 pub struct Sidecar {
     path: PathBuf,
     file: Arc<dyn ReadFile>,
 }
 
-/// What a sidecar says of itself.
+/// The metadata of a sidecar.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SidecarInfo {
@@ -24,17 +24,17 @@ pub struct SidecarInfo {
     pub path: PathBuf,
     /// Its length in bytes.
     pub file_bytes: u64,
-    /// The random id of the table that it is for.
+    /// The random id of its table.
     pub table_id: u64,
     /// Distinct keys of that table.
     pub keys: u64,
-    /// Its filters, as far as this version knows what they are.
+    /// Its filters, except those of kinds unknown to this version.
     pub filters: Vec<FilterPart>,
 }
 
 impl Sidecar {
-    /// Opens the sidecar at `path`. Reads nothing yet but, for a file that is not named as one is,
-    /// its first and last bytes.
+    /// Opens the sidecar at `path`. Reads nothing yet, except the first and last bytes of a file
+    /// without a sidecar's name.
     ///
     /// # Errors
     /// [`crate::Error::WrongFile`] for something else; [`crate::Error::Io`].
@@ -43,10 +43,10 @@ impl Sidecar {
         Ok(Self { path: path.to_path_buf(), file })
     }
 
-    /// What it says of itself.
+    /// Its metadata.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] if its end is damaged; [`crate::Error::Unsupported`] for a
+    /// [`crate::Error::Corruption`] if its end is corrupt; [`crate::Error::Unsupported`] for a
     /// newer format.
     pub fn info(&self) -> Result<SidecarInfo> {
         let opened = self.opened()?;
@@ -59,23 +59,23 @@ impl Sidecar {
         })
     }
 
-    /// Reads every byte and checks all that can be checked without the table.
+    /// Reads every byte and checks everything that can be checked without the table.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first corruption found.
     pub fn check(&self) -> Result<()> {
         Ok(self.opened()?.check()?)
     }
 
-    /// Every block in file order, damaged ones with the reason.
+    /// Every block in file order, corrupt ones with the reason.
     ///
     /// # Errors
-    /// If its end is damaged, for then nothing is known of the rest.
+    /// If its end is corrupt, so that the rest cannot be located.
     pub fn layout(&self) -> Result<Vec<BlockInfo>> {
         Ok(self.opened()?.layout())
     }
 
-    /// Has `table` asked through it.
+    /// Makes `table` query this sidecar.
     pub(super) fn stand_before(&self, table: &mut trommel_sstable::Table) -> Result<()> {
         Ok(table.take_sidecar(self.opened()?)?)
     }

@@ -19,7 +19,7 @@ use crate::error::Result;
 use crate::files::sidecar_path;
 use crate::prefix::Prefix;
 
-/// Bytes of blocks that one inspected table keeps: looking at a file is not worth more.
+/// Cache for the blocks of one inspected table.
 const CACHE_BYTES: u64 = 1 << 20;
 
 /// A table's file.
@@ -27,11 +27,11 @@ const CACHE_BYTES: u64 = 1 << 20;
 pub struct Table {
     path: PathBuf,
     file: Arc<dyn ReadFile>,
-    /// Its sidecar, opened, or why it cannot be.
+    /// Its open sidecar, or why it cannot be opened.
     sidecar: Option<std::result::Result<Sidecar, String>>,
 }
 
-/// What a table says of itself.
+/// The metadata of a table.
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct TableInfo {
@@ -41,9 +41,9 @@ pub struct TableInfo {
     pub file_bytes: u64,
     /// Version of the format.
     pub format_version: u16,
-    /// The table's random id, the bytes of each part of the file, what a reader must know.
+    /// The table's random id, the lengths of the regions, the required features.
     pub footer: Footer,
-    /// What is said of the entries.
+    /// The properties of its entries.
     pub properties: Properties,
     /// The filter.
     pub filter: FilterInfo,
@@ -53,21 +53,21 @@ pub struct TableInfo {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FilterInfo {
-    /// Whether it can be asked, and why not.
+    /// Whether it can be queried, and if not, why.
     pub state: FilterState,
-    /// Its kind; [`FilterKind::None`](crate::FilterKind::None) where it cannot be asked.
+    /// Its kind; [`FilterKind::None`](crate::FilterKind::None) if it cannot be queried.
     pub kind: FilterLabel,
-    /// Bits per key asked for.
+    /// Bits per key requested.
     pub bits_asked: f64,
     /// Bits per key stored.
     pub bits_stored: f64,
     /// Keys in it.
     pub keys: u64,
-    /// Bits that a positive answer looks at.
+    /// Bits read for a positive answer.
     pub probes: u32,
-    /// The rate of false positives that theory predicts; 1 where it cannot be asked.
+    /// The theoretical false-positive rate; 1 if it cannot be queried.
     pub expected_rate: f64,
-    /// The filter of prefixes, if there is one that can be asked.
+    /// The prefix filter, if there is one that can be queried.
     pub prefixes: Option<PrefixFilterInfo>,
 }
 
@@ -75,54 +75,54 @@ pub struct FilterInfo {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct PrefixFilterInfo {
-    /// The name of the extractor that made the prefixes; see [`Prefix`].
+    /// The name of the extractor of the prefixes; see [`Prefix`].
     pub extractor: String,
     /// Its kind.
     pub kind: FilterLabel,
-    /// Bits per prefix asked for.
+    /// Bits per prefix requested.
     pub bits_asked: f64,
     /// Prefixes in it.
     pub prefixes: u64,
     /// Its stored bytes.
     pub bytes: u64,
-    /// The rate of false positives that theory predicts.
+    /// The theoretical false-positive rate.
     pub expected_rate: f64,
 }
 
-/// What [`Table::check`] read and found in order.
+/// The result of [`Table::check`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TableCheck {
-    /// Bytes of the file: all of it.
+    /// Bytes of the file, all of which were read.
     pub bytes: u64,
     /// Entries.
     pub entries: u64,
-    /// Distinct keys, each of which the filter let pass.
+    /// Distinct keys, each of which passed the filter.
     pub keys: u64,
-    /// Whether there is a filter that was not asked: of a kind that this version does not know, or
-    /// made by a user's policy, which is never here.
+    /// Whether there is a filter that was not queried: of a kind that this version does not know,
+    /// or a user-defined one, whose policy is never available here.
     pub foreign_filter: bool,
 }
 
-/// The data blocks of a table added up. Lengths are in bytes.
+/// Sums over the data blocks of a table. Lengths are in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct BlockSums {
-    /// Data blocks that could be read.
+    /// Readable data blocks.
     pub blocks: u64,
-    /// Blocks of any kind that could not.
+    /// Unreadable blocks of any kind.
     pub damaged: u64,
-    /// Data blocks that are stored compressed.
+    /// Data blocks stored compressed.
     pub compressed: u64,
     /// The smallest data block as stored.
     pub smallest: u64,
     /// The largest data block as stored.
     pub largest: u64,
-    /// Data blocks as stored, frames included.
+    /// Data blocks as stored, with frames.
     pub stored_bytes: u64,
-    /// Data blocks decompressed.
+    /// Data blocks after decompression.
     pub raw_bytes: u64,
-    /// Keys, without what they share with others.
+    /// Keys, without shared prefixes.
     pub key_bytes: u64,
     /// Values.
     pub value_bytes: u64,
@@ -133,19 +133,19 @@ pub struct BlockSums {
 pub struct Entry {
     /// The key.
     pub key: Slice,
-    /// When it was written.
+    /// Its sequence number.
     pub seqno: SeqNo,
     /// Whether it sets or deletes.
     pub kind: EntryKind,
     /// The value; empty for a tombstone.
     pub value: Slice,
-    /// Where the block that holds it begins in the file.
+    /// Offset of its block in the file.
     pub block: u64,
 }
 
 impl Table {
-    /// Opens the table at `path`. Reads nothing yet but, for a file that is not named as a table
-    /// is, its first and last bytes.
+    /// Opens the table at `path`. Reads nothing yet, except the first and last bytes of a file
+    /// without a table's name.
     ///
     /// # Errors
     /// [`crate::Error::WrongFile`] for something else;
@@ -155,8 +155,8 @@ impl Table {
         Ok(Self { path: path.to_path_buf(), file, sidecar: None })
     }
 
-    /// The same table, asked through this filter sidecar beside it, as the store that lists it asks
-    /// it.
+    /// The same table, querying this filter sidecar of the same directory, as in the store that
+    /// lists it.
     #[must_use]
     pub(super) fn beside(self, vfs: &dyn Vfs, sidecar: Option<u64>) -> Self {
         let dir = self.path.parent().unwrap_or(Path::new(""));
@@ -164,11 +164,11 @@ impl Table {
         Self { sidecar: sidecar.map(|opened| opened.map_err(|error| error.to_string())), ..self }
     }
 
-    /// What the table says of itself: its footer, properties and filter.
+    /// The metadata of the table: its footer, properties and filter.
     ///
     /// # Errors
-    /// [`crate::Error::Corruption`] if one of these or the index is damaged, but
-    /// for the filter; [`crate::Error::Unsupported`] for a newer format.
+    /// [`crate::Error::Corruption`] if one of these, except the filter, or the index is corrupt;
+    /// [`crate::Error::Unsupported`] for a newer format.
     pub fn info(&self) -> Result<TableInfo> {
         let table = self.reader()?;
         Ok(TableInfo {
@@ -181,11 +181,11 @@ impl Table {
         })
     }
 
-    /// Reads every byte and checks all that can be: checksums, the order of entries, properties,
-    /// every key against the filter.
+    /// Reads every byte and checks everything that can be checked: checksums, the order of entries,
+    /// properties, every key against the filter.
     ///
     /// # Errors
-    /// The first thing that is wrong.
+    /// The first corruption found.
     pub fn check(&self) -> Result<TableCheck> {
         let table = self.reader()?;
         let prefixes = table.filters().own().prefixes_part();
@@ -202,7 +202,7 @@ impl Table {
     /// The entries between two keys, in order: keys ascending, versions of one key newest first.
     ///
     /// # Errors
-    /// As [`Table::info`]; a damaged block ends the scan with an error.
+    /// As [`Table::info`]; a corrupt block ends the scan with an error.
     pub fn scan(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Result<TableScan> {
         let options = ScanOptions { fill_cache: false, check_order: true, ..Default::default() };
         let mut cursor = self.reader()?.cursor(options);
@@ -219,15 +219,15 @@ impl Table {
         Ok(TableScan { cursor, to: to.map(<[u8]>::to_vec), started: false, done: false })
     }
 
-    /// Every block in file order, damaged ones with the reason.
+    /// Every block in file order, corrupt ones with the reason.
     ///
     /// # Errors
-    /// If the footer is damaged, for then nothing is known of the rest.
+    /// If the footer is corrupt, so that the rest cannot be located.
     pub fn layout(&self) -> Result<Vec<BlockInfo>> {
         Ok(layout(&self.file, &self.path)?)
     }
 
-    /// What the manifest says of the table, if it lies in a store that lists it.
+    /// The manifest's record of the table, if it is in a store that lists it.
     pub fn listed(&self, vfs: &dyn Vfs) -> Option<ListedTable> {
         let expected = Expected::of_file(&*self.file, &self.path).ok()?;
         let dir = self.path.parent().filter(|dir| !dir.as_os_str().is_empty());
@@ -282,7 +282,7 @@ impl FilterInfo {
 }
 
 impl BlockSums {
-    /// Adds up what [`Table::layout`] gave.
+    /// Sums up the result of [`Table::layout`].
     pub fn of(layout: &[BlockInfo]) -> Self {
         let mut sums = Self { smallest: u64::MAX, ..Self::default() };
         for block in layout {
@@ -306,7 +306,7 @@ impl BlockSums {
     }
 }
 
-/// Entries of a table, in order; ends behind the first error.
+/// Entries of a table, in order; ends after the first error.
 #[derive(Debug)]
 pub struct TableScan {
     cursor: TableCursor,

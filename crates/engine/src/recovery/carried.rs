@@ -1,10 +1,9 @@
-//! What a short log held, on its way into the log of this opening.
+//! Carrying the contents of short logs over to the log of this open.
 //!
-//! A program that opens a store for one write leaves a log of a few bytes. Were each of them
-//! written out as a table, so many runs would leave as many tables. So the batches of short logs
-//! are appended to the new log, made durable there before anything refers to it, and stay in the
-//! memtable. Only records that were verified come this far; they get the sequence numbers that they
-//! had.
+//! A program that opens a store for a single write leaves a log of a few bytes. If each were
+//! flushed to a table, a number of runs would leave as many tables. Instead, the batches of short
+//! logs are appended to the new log, made durable there before anything refers to it, and stay in
+//! the memtable. Only verified records are carried over; they keep their sequence numbers.
 //!
 //! Called while logs are replayed.
 
@@ -15,28 +14,28 @@ use crate::log::LogWriter;
 use crate::log::reader::Record;
 use crate::options::Options;
 
-/// Bytes of batches that are carried over at most: each opening writes them anew.
+/// Most bytes of batches carried over: each open rewrites them.
 const MOST_BYTES: u64 = 256 << 10;
-/// One in how many of a memtable's bytes they are at most.
+/// They are at most this fraction of a memtable's bytes: 1/4.
 const MEMTABLE_PART: u64 = 4;
 
-/// The batches replayed so far, unless they are too many.
+/// The batches replayed so far, unless they are too large.
 #[derive(Debug)]
 pub(super) struct Carried {
     /// Each with its first sequence number.
     batches: Vec<(SeqNo, Vec<u8>)>,
-    /// Bytes that there is room for; `None` once they were too many.
+    /// Remaining bytes; `None` once the limit was exceeded.
     room: Option<u64>,
 }
 
 impl Carried {
-    /// Nothing yet, under these options; and nothing at all unless it `is_wanted`.
+    /// No batches yet, with limits from these options; never any unless `is_wanted`.
     pub(super) fn new(options: &Options, is_wanted: bool) -> Self {
         let room = MOST_BYTES.min(options.memtable_limit() / MEMTABLE_PART);
         Self { batches: Vec::new(), room: (options.log && is_wanted).then_some(room) }
     }
 
-    /// Notes a batch that was replayed.
+    /// Adds a replayed batch.
     pub(super) fn take(&mut self, record: &Record<'_>) {
         let bytes = record.payload.len() as u64;
         match self.room.and_then(|room| room.checked_sub(bytes)) {
@@ -48,7 +47,7 @@ impl Carried {
         }
     }
 
-    /// Notes that what was replayed is, or is going to be, in tables.
+    /// Discards the batches: they are, or will be, in tables.
     pub(super) fn give_up(&mut self) {
         (self.batches, self.room) = (Vec::new(), None);
     }
@@ -58,7 +57,7 @@ impl Carried {
         self.batches.is_empty()
     }
 
-    /// Appends all to `log`, which is new, and makes them durable.
+    /// Appends all batches to `log`, which must be new, and makes them durable.
     pub(super) fn append_to(&self, log: &mut LogWriter) -> Result<()> {
         // No earlier log is needed once anything refers to this one.
         log.set_previous_durable();

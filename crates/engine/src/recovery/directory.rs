@@ -1,4 +1,4 @@
-//! The directory that a store is opened in: that it is there, may hold one, and is locked.
+//! Checks, creates and locks the directory of a store.
 
 use std::io;
 use std::path::Path;
@@ -17,10 +17,11 @@ use crate::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 use crate::options_file;
 
-/// An error where no `CURRENT.tmp` could be written, which would be met only once all else is.
+/// An error if `CURRENT.tmp` cannot be written, which would otherwise be detected only after
+/// everything else.
 pub(super) fn check_current_tmp(dir: &Path, listing: &[DirEntry]) -> Result<()> {
     match listing.iter().find(|entry| entry.name == CURRENT_TMP) {
-        // Anything but a directory is simply replaced.
+        // Anything but a directory is replaced.
         Some(entry) if entry.is_dir => {
             let what = "it is a directory, and nothing of the store is in it: remove it";
             let source = io::Error::new(io::ErrorKind::IsADirectory, what);
@@ -38,7 +39,7 @@ fn not_a_store(dir: &Path, what: &str) -> Error {
     Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() }
 }
 
-/// Sees to it that `dir` exists, and takes the lock.
+/// Creates `dir` if needed, and takes the lock.
 pub(super) fn prepare_dir(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -51,7 +52,7 @@ pub(super) fn prepare_dir(
                 return Err(not_a_store(dir, &mark.to_string()));
             }
         }
-        // Not even a lock is left in a directory that is none of ours.
+        // A foreign directory must not even get a lock file.
         Ok(listing) if !listing.iter().any(is_ours) => {
             may_become_store(vfs, dir, &listing, options)?;
         }
@@ -90,11 +91,12 @@ pub(super) fn prepare_dir(
     }
 }
 
-/// Makes the directory of a new store durable, whoever created it: a process that was killed
-/// right after that would leave a store which a power cut takes with everything in it.
+/// Makes the directory of a new store durable, whoever created it: otherwise a process that is
+/// killed right after creating it leaves a store that a power cut may remove with all of its
+/// contents.
 ///
-/// Where we may not read the directory above, whoever made ours must have seen to it. Those
-/// further above are synced if they can be.
+/// If we have no permission to read the parent directory, whoever created ours must have synced it.
+/// Directories further up are synced if possible.
 pub(super) fn sync_ancestors(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let Some(above) = parent(dir).filter(|above| *above != dir) else { return Ok(()) };
     if planted(Bug::CreationDirNotSynced) {
@@ -113,7 +115,7 @@ pub(super) fn sync_ancestors(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Creates `dir` and what is missing above it, durably.
+/// Creates `dir` and its missing parents, durably.
 fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let Some(parent) = parent(dir) else { return Ok(()) };
     match vfs.create_dir(dir) {
@@ -139,7 +141,7 @@ fn is_ours(entry: &DirEntry) -> bool {
     is_named || Numbered::parse(&entry.name).is_some()
 }
 
-/// Whether a new store may be created in `dir`, where there is none.
+/// Whether a new store may be created in `dir`, which has none.
 fn may_become_store(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -149,7 +151,7 @@ fn may_become_store(
     if options.read_only || !options.create_if_missing {
         return Err(not_a_store(dir, "it holds no CURRENT file, and no store is to be created"));
     }
-    // A disk that lost its CURRENT may have kept this.
+    // It may have survived the loss of CURRENT.
     let is_options =
         |entry: &DirEntry| entry.name == OPTIONS && options_file::read(vfs, dir, listing).is_ok();
     let foreign = listing.iter().find(|entry| {

@@ -1,19 +1,20 @@
-//! Opening where there is no room for what the logs hold: it stays in memory, and the logs stay
+//! Opening without disk space for the contents of the logs: they stay in memory, and the logs stay
 //! needed.
 //!
-//! 1. Files of this opening are removed, and what earlier ones left, which may be what takes the
-//!    room.
-//! 2. The logs are made durable. A process that was killed left them to the system, and the
-//!    manifest is about to say up to where they count.
-//! 3. They are replayed again, into one memtable, however large that becomes.
-//! 4. The new log and the new manifest are a few bytes. The manifest names the same oldest log as
-//!    before, and states where the logs end ([`LogEnd`](crate::log::LogEnd)), so that what was
-//!    dropped stays dropped.
+//! 1. Remove the files of this open and the orphans of earlier ones, which may be what fills the
+//!    disk.
+//! 2. Make the logs durable. A killed process left them in the page cache, and the manifest is
+//!    about to record their ends.
+//! 3. Replay them again, into a single memtable, however large it becomes.
+//! 4. Write the new log and the new manifest, which take a few bytes. The manifest names the same
+//!    oldest log as before, and records the ends of the logs ([`LogEnd`](crate::log::LogEnd)), so
+//!    that dropped bytes stay dropped.
 //!
-//! The flush of that memtable lets go of all these logs at once. Until then each opening replays
-//! them, and writes them to tables if it finds room.
+//! The flush of that memtable makes all these logs obsolete at once. Until then each open replays
+//! them, and flushes them to tables if it finds space.
 //!
-//! Not done in a salvage, which ends a log where damage begins, nor without a log to go on in.
+//! Not done with salvage, which ends a log at the first corruption, nor without a new log to
+//! continue in.
 
 use std::io;
 use std::sync::Arc;
@@ -30,8 +31,8 @@ use crate::manifest::reader::Recovered;
 use crate::sync::lock;
 
 impl Engine {
-    /// Replays the logs and puts what comes of that in force. `before` is what was in the
-    /// directory.
+    /// Replays the logs and installs the result. `before` is the listing of the directory from
+    /// before the open.
     pub(super) fn take_over(
         &self,
         plan: &Plan,
@@ -59,7 +60,7 @@ impl Engine {
             if room::may_be_in_force(&error, &self.files.dir) {
                 return error;
             }
-            // The files of this opening are removed before it is said how many bytes are free.
+            // Removes the files of this open before free space is reported.
             self.remove_new(before);
             let needed = match may_keep || !holds_any {
                 true => room::Needed::ForNewFiles(&recovered.state),
@@ -77,7 +78,7 @@ impl Engine {
         self.put_in_force(plan, replayed)
     }
 
-    /// Makes the logs durable; whether the file system can.
+    /// Makes the logs durable. Returns whether the file system supports that.
     fn sync_kept(&self, plan: &Plan) -> Result<bool> {
         for number in plan.logs() {
             let path = log_path(&self.files.dir, number);
@@ -89,7 +90,7 @@ impl Engine {
         Ok(true)
     }
 
-    /// Opens the store with its logs kept, for want of the room that `error` tells of.
+    /// Opens the store with its logs kept, for lack of the space that `error` reports.
     fn keep_logs(&self, plan: &Plan, recovered: &Recovered, error: &Error) -> Result<()> {
         if self.recovery.dropped.is_empty() {
             for orphan in &self.recovery.orphans {

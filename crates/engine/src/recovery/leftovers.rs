@@ -1,6 +1,6 @@
-//! Files that an opening finds or makes and the store does not need.
+//! Orphans: files that an open finds or makes and the store does not need.
 //!
-//! What the state in force does not name was left by a crash, or by an opening that failed.
+//! A file that the current manifest does not name was left by a crash or by a failed open.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use crate::manifest::reader::Recovered;
 use crate::names::{CURRENT_TMP, Numbered, OPTIONS_TMP};
 use crate::sync::lock;
 
-/// The files of ours that the recovered state does not name.
+/// Our files that the recovered state does not name.
 pub(super) fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -> Vec<PathBuf> {
     let state = &recovered.state;
     let is_orphan = |entry: &&DirEntry| match Numbered::parse(&entry.name) {
@@ -34,8 +34,8 @@ pub(super) fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -
 }
 
 impl Engine {
-    /// Removes what an opening that failed has made, which the state in force does not name:
-    /// another try would only add to it. `before` is what was there.
+    /// Removes the files of a failed open, which the current manifest does not name, so that
+    /// retries do not accumulate them. `before` is the listing from before the open.
     pub(super) fn remove_new(&self, before: &[DirEntry]) {
         if self.options.load().read_only {
             return;
@@ -50,7 +50,7 @@ impl Engine {
         }
     }
 
-    /// Removes the files of ours that the store does not need.
+    /// Removes our files that the store does not need.
     pub(super) fn remove_leftovers(&self, listing: &[DirEntry]) {
         let view = self.view.load();
         let tables: HashSet<u64> = view.version.tables().map(|(_, table)| table.number).collect();
@@ -76,7 +76,7 @@ impl Engine {
                 self.files.graveyard.add(self.files.dir.join(&entry.name));
             }
         }
-        // Nothing is kept yet, so there is nothing to rest from later.
+        // No file is recyclable yet, so the store is at rest.
         self.rest();
     }
 }

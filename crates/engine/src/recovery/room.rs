@@ -1,8 +1,8 @@
-//! Opening without room: how many bytes it needs, and how many there are.
+//! Opening without disk space: how many bytes it needs, and how many are free.
 //!
-//! What the log holds is written anew before the log is let go of
-//! (docs/decisions/0003-recovery-flushes.md), so that needs room for both. Without it the log is
-//! kept, where that can be ([`kept`](super::kept)), and an opening needs the few bytes of its new
+//! The contents of the log are rewritten before the log is removed
+//! (docs/decisions/0003-recovery-flushes.md), which needs space for both. Without it the log is
+//! kept, if possible ([`kept`](super::kept)), and an open needs only the few bytes of its new
 //! files.
 
 use std::io;
@@ -15,15 +15,15 @@ use crate::error::{Error, is_full};
 use crate::manifest::state::ManifestState;
 use crate::names::CURRENT;
 
-/// Bytes in which file systems give out space, most of them.
+/// Allocation unit of most file systems, in bytes.
 const BLOCK_BYTES: u64 = 4 << 10;
-/// How many ends of logs a manifest has room to state in what is reckoned for it.
+/// Ends of logs that the estimate for a manifest allows for.
 const LOG_ENDS: u64 = 32;
 
-/// What there was no room for.
+/// What needed the missing space.
 #[derive(Clone, Copy)]
 pub(super) enum Needed<'a> {
-    /// The contents of logs of so many bytes, which have to be written anew.
+    /// The contents of logs of this many bytes, which must be rewritten.
     ForLogs(u64),
     /// The new log and the new manifest of a store in this state.
     ForNewFiles(&'a ManifestState),
@@ -47,15 +47,15 @@ impl Needed<'_> {
     }
 }
 
-/// Whether `error` ended an opening of the store in `dir` for want of room, and before it changed
+/// Whether `error` ended the open of the store in `dir` for lack of space, before it changed
 /// anything.
 pub(super) fn is_short(error: &Error, dir: &Path) -> bool {
     let is_full = matches!(error, Error::Io { source, .. } if is_full(source));
     is_full && !may_be_in_force(error, dir)
 }
 
-/// `error`, which ended the opening of the store in `dir`. Where the disk was full it says how many
-/// bytes are `needed`, and how many are free now.
+/// Extends `error`, which ended the open of the store in `dir`: for a full disk, adds how many
+/// bytes are `needed` and how many are free now.
 pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, needed: Needed<'_>) -> Error {
     let Error::Io { file, doing, source } = error else { return error };
     if !is_full(&source) {
@@ -67,8 +67,8 @@ pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, needed: Needed<
     Error::Io { file, doing, source }
 }
 
-/// Whether what was about to be put in force in `dir` may be, in spite of `error`: once `CURRENT`
-/// is touched nobody knows.
+/// Whether the new manifest may be installed in `dir` in spite of `error`: after an error on
+/// `CURRENT` this is unknown.
 pub(super) fn may_be_in_force(error: &Error, dir: &Path) -> bool {
     matches!(error, Error::Io { file, .. } if *file == dir.join(CURRENT) || file == dir)
 }

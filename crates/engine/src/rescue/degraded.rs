@@ -1,20 +1,19 @@
-//! Reading around damage: a read-only open that fails for no damage but the lack of any manifest,
-//! and never answers from what the damage may hide. (What stands in the way before a file of the
-//! store is read, such as a lock that cannot be had or a repair that was cut short, stops it as any
-//! open.)
+//! Degraded opens: a read-only open that fails for no corruption except the lack of any manifest,
+//! and never answers from data that corruption may have made stale. (Obstacles before any file of
+//! the store is read, such as a held lock or an interrupted repair, fail it like any open.)
 //!
-//! 1. The manifest is chosen as a repair chooses it ([`manifest`](super::manifest)); without any
-//!    the store cannot be opened, and a repair is the way.
-//! 2. Tables that are missing, or of the wrong length, stay in the version: whatever read comes to
-//!    one fails there, and whatever read ends above it is as good as ever. So a key whose newest
-//!    version is newer than the damaged piece is answered, and one that may be in the piece is an
-//!    error. The same holds for damaged blocks, as in every open.
-//! 3. Logs are replayed up to the first damage. What stood behind it is newer than all else, and of
-//!    unknown keys: so is what a damaged manifest may not name. Then nothing is certain, and every
-//!    read is [`Error::InDoubt`], unless the user asks for the last intact state
-//!    ([`Degraded::LastIntact`]), which is a state that the store once was in.
+//! 1. The manifest is chosen as a repair chooses it ([`manifest`](super::manifest)). Without any,
+//!    the store cannot be opened and must be repaired.
+//! 2. Tables that are missing, or of the wrong length, stay in the version: a read that reaches one
+//!    fails, and a read that ends above it is correct. So a key whose newest version is newer than
+//!    the corrupt part is answered, and one that may be in that part is an error. The same holds
+//!    for corrupt blocks, as in every open.
+//! 3. Logs are replayed up to the first corruption. The records after it are newer than everything
+//!    else, and of unknown keys, as are tables that a corrupt manifest may have lost. Then nothing
+//!    is certain, and every read is [`Error::InDoubt`], unless the user requests the last intact
+//!    state ([`Degraded::LastIntact`]), which is a state that the store once had.
 //!
-//! What can be had of the entries is iterated by [`Healthy`](crate::Healthy).
+//! [`Healthy`](crate::Healthy) iterates over the readable entries.
 
 use std::path::Path;
 
@@ -29,18 +28,18 @@ use crate::log::recover::Plan;
 use crate::manifest::reader::Recovered;
 use crate::names;
 
-/// What a degraded open went around.
+/// The corruption that a degraded open ignored.
 #[derive(Debug, Default)]
 pub(crate) struct Around {
     pub(crate) damage: Vec<Damage>,
     /// Why writes of unknown keys may be lost, if they may.
     pub(crate) doubt: Option<String>,
-    /// What is wrong with the record of the options.
+    /// The problem with the options file.
     pub(crate) options: Option<Damage>,
     chosen: Chosen,
 }
 
-/// The state of the store in `dir` as far as a manifest tells it.
+/// The state of the store in `dir`, as far as a manifest records it.
 pub(crate) fn recover(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -82,7 +81,7 @@ pub(crate) fn recover(
     Ok((recovered, Around { damage, doubt: chosen.doubt.clone(), options: None, chosen }))
 }
 
-/// What of the logs is replayed.
+/// The plan for replaying the logs.
 pub(crate) fn plan_logs(
     vfs: &dyn Vfs,
     dir: &Path,

@@ -1,28 +1,28 @@
-//! Which keys a lost piece may hold, and so of which nobody knows the newest version any more.
+//! Doubt: which keys lost data may contain, so that their newest version is unknown.
 //!
-//! A version that is left is *certain* if every lost piece whose keys include its own holds only
-//! older versions: the piece's highest sequence number, where it is known, is below the version's.
+//! A remaining version is *certain* if every lost part whose key range contains its key holds only
+//! older versions: the highest sequence number of the part, if known, is below that of the version.
 //! Otherwise it is *doubtful*: a newer value or a deletion may be lost.
 
 use crate::damage::{Damage, KeySpan};
 
-/// A piece that is lost.
+/// A lost part of a store.
 #[derive(Debug, Clone)]
 pub(crate) struct Lost {
-    /// What is wrong with it; of all keys if it names none.
+    /// The corruption. It concerns all keys if it names none.
     pub(crate) damage: Damage,
-    /// No version in it is newer than this.
+    /// No version in the part is newer than this.
     pub(crate) max_seqno: u64,
 }
 
-/// All lost pieces, for keys that come in ascending order.
+/// All lost parts, queried for ascending keys.
 #[derive(Debug)]
 pub(crate) struct Doubt {
-    /// Those that are known to begin at a key behind the last one asked, the next one last.
+    /// Parts that begin after the last key queried, the next one last.
     ahead: Vec<(KeySpan, u64)>,
-    /// Those that hold the last key asked.
+    /// Parts that contain the last key queried.
     here: Vec<(KeySpan, u64)>,
-    /// The highest sequence number of pieces of unknown keys.
+    /// The highest sequence number of parts with unknown keys.
     everywhere: Option<u64>,
 }
 
@@ -40,8 +40,8 @@ impl Doubt {
         Self { ahead, here: Vec::new(), everywhere }
     }
 
-    /// Whether a newer version of `key` than the one of `seqno` may be lost. No key may be smaller
-    /// than the one asked before.
+    /// Whether a newer version of `key` than the one with `seqno` may be lost. Keys must not
+    /// descend between calls.
     pub(crate) fn is_doubtful(&mut self, key: &[u8], seqno: u64) -> bool {
         while let Some(next) = self.ahead.pop_if(|(keys, _)| *keys.first <= *key) {
             self.here.push(next);
@@ -52,7 +52,7 @@ impl Doubt {
     }
 }
 
-/// The keys of all pieces together: disjoint, ascending.
+/// The union of all key ranges: disjoint, ascending.
 pub(crate) fn spans<'a>(keys: impl Iterator<Item = &'a KeySpan>) -> Vec<KeySpan> {
     let mut keys: Vec<&KeySpan> = keys.collect();
     keys.sort();

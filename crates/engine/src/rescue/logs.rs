@@ -1,4 +1,4 @@
-//! What is left of the logs: what an opening would replay, and what stands behind damage.
+//! The rest of the logs: what an open would replay, and the records after corruption.
 
 use std::path::Path;
 
@@ -24,23 +24,23 @@ pub(crate) struct LoggedEntry {
     pub(crate) value: Vec<u8>,
 }
 
-/// What the logs that are needed still give.
+/// The usable contents of the needed logs.
 #[derive(Debug)]
 pub(crate) struct LogsLeft {
-    /// What can be replayed: all that stands before the first damage.
+    /// The plan for replaying everything before the first corruption.
     pub(crate) plan: Plan,
-    /// The logs that were looked at.
+    /// The logs that were read.
     pub(crate) present: Vec<u64>,
-    /// What is damaged or missing.
+    /// Corrupt and missing logs.
     pub(crate) damage: Vec<Damage>,
-    /// What a crash explains.
+    /// Dropped bytes that a crash explains.
     pub(crate) torn: Vec<Dropped>,
-    /// Where logs end, as the manifest says.
+    /// The ends of logs recorded in the manifest.
     ends: LogEnds,
 }
 
 impl LogsLeft {
-    /// Why writes may be missing of which nobody can know the keys, if they may.
+    /// Why writes of unknown keys may be missing, if they may.
     pub(crate) fn doubt(&self) -> Option<String> {
         let first = self.damage.first()?;
         Some(format!(
@@ -51,7 +51,7 @@ impl LogsLeft {
     }
 }
 
-/// The logs of `dir` from `oldest` on (0: none is needed).
+/// Reads the logs of `dir` from `oldest` on (0: none is needed).
 pub(crate) fn left(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -95,7 +95,7 @@ pub(crate) fn left(
                 else {
                     return Err(error);
                 };
-                // As good as missing.
+                // Treated as missing.
                 present.remove(at);
                 damage.push(found);
                 continue;
@@ -108,12 +108,12 @@ pub(crate) fn left(
     }
 }
 
-/// Adds to `damage` what the plan leaves out because of damage; what a crash explains.
+/// Adds to `damage` what the plan drops because of corruption; returns what a crash explains.
 fn sort_out(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
     let mut torn = Vec::new();
     for dropped in plan.dropped() {
         match &dropped.reason {
-            // What could not be read is as good as missing, and was told.
+            // An unreadable log is treated as missing, and was reported.
             DropReason::Damaged(missing)
                 if damage.iter().any(|known: &Damage| known.file == missing.file) => {}
             DropReason::Damaged(corruption) => {
@@ -133,7 +133,7 @@ fn sort_out(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
     torn
 }
 
-/// Ends the plan before the first record that an opening would refuse, and tells of it.
+/// Ends the plan before the first record that an open would reject, and reports that record.
 fn cut(vfs: &dyn Vfs, plan: &mut Plan, mut last_seqno: SeqNo) -> Result<Option<Damage>> {
     let cut = plan.cut(vfs, |record| {
         let entries = operations(record.first_seqno, record.payload);
@@ -148,13 +148,13 @@ fn cut(vfs: &dyn Vfs, plan: &mut Plan, mut last_seqno: SeqNo) -> Result<Option<D
     }))
 }
 
-/// A record that can be verified, behind what is lost.
+/// A verifiable record after lost ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RecordBeyond {
     /// The log.
     pub file: std::path::PathBuf,
-    /// Where in the file it begins.
+    /// Its offset in the file.
     pub offset: u64,
     /// Writes in it.
     pub operations: u64,
@@ -162,16 +162,16 @@ pub struct RecordBeyond {
     pub keys: KeySpan,
 }
 
-/// What the logs hold.
+/// The entries of the logs.
 #[derive(Debug, Default)]
 pub(crate) struct LogEntries {
-    /// What is replayed.
+    /// The replayed entries.
     pub(crate) entries: Vec<LoggedEntry>,
-    /// Records that are.
+    /// Number of replayed records.
     pub(crate) records: u64,
-    /// Records behind what is lost, with what they hold.
+    /// Verifiable records after lost ones, with their entries.
     pub(crate) beyond: Vec<(RecordBeyond, Vec<LoggedEntry>)>,
-    /// Records that hold no batch.
+    /// Records without a valid batch.
     pub(crate) damage: Vec<Damage>,
 }
 
@@ -219,7 +219,7 @@ pub(crate) fn entries(vfs: &dyn Vfs, dir: &Path, left: LogsLeft) -> Result<LogEn
     Ok(found)
 }
 
-/// The writes of a batch; none where the bytes are no batch.
+/// The operations of a batch; `None` if the bytes are not a batch.
 fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<Vec<LoggedEntry>> {
     let mut entries = Vec::new();
     for (nth, operation) in Operations::decode(payload)?.enumerate() {

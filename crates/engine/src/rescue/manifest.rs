@@ -1,15 +1,15 @@
-//! Which manifest to go by where `CURRENT`, or the manifest that it names, is not what it was.
+//! Choice of a manifest when `CURRENT`, or the manifest that it names, is corrupt.
 //!
-//! 1. The manifest that `CURRENT` names, if it is intact and all that it names is there. But if a
-//!    newer one is intact and was in force (it holds more than its first record, or was closed),
-//!    `CURRENT` is the stale one.
-//! 2. Otherwise the newest intact one whose files are all there. One that was written by a recovery
-//!    which did not get to put it in force says the same as the one before it.
-//! 3. Otherwise the newest of which anything can be read, up to its damage.
-//! 4. Otherwise there is none.
+//! 1. The manifest that `CURRENT` names, if it is intact and all its files exist. But if a newer
+//!    one is intact and was installed (it has more than its first record, or was closed), `CURRENT`
+//!    is stale and the newer one is chosen.
+//! 2. Otherwise the newest intact one whose files all exist. One that was written by a recovery
+//!    that did not get to install it has the same contents as its predecessor.
+//! 3. Otherwise the newest one that is partly readable, up to its corruption.
+//! 4. Otherwise none.
 //!
-//! Whether what it says may be older than what the store last was is told in [`Chosen::doubt`]:
-//! some writes may be in tables that it does not name, and nobody can say of which keys.
+//! [`Chosen::doubt`] reports whether its state may be older than the last state of the store: some
+//! writes may be in tables that it does not name, and their keys are unknown.
 
 use std::path::Path;
 
@@ -24,28 +24,28 @@ use crate::manifest::reader::{apply, decode_edit, first_missing};
 use crate::manifest::state::ManifestState;
 use crate::names::{self, CURRENT, Numbered};
 
-/// What is known of a store's tables and logs.
+/// The chosen manifest, and the state it records.
 #[derive(Debug, Default)]
 pub(crate) struct Chosen {
-    /// The state, empty where no manifest can be read.
+    /// The state, empty if no manifest is readable.
     pub(crate) state: ManifestState,
-    /// The manifest's number; none where none can be read.
+    /// The manifest's number; `None` if none is readable.
     pub(crate) number: Option<u64>,
-    /// The store's id, where a manifest says it.
+    /// The store's id, if a manifest has it.
     pub(crate) store_id: Option<u64>,
-    /// Whether it says that the store was closed.
+    /// Whether it records that the store was closed.
     pub(crate) closed: bool,
-    /// A torn end, which a crash explains.
+    /// A torn tail, as after a crash.
     pub(crate) torn: Option<Dropped>,
-    /// Why the state may be older than the store's last one; none where it is not.
+    /// Why the state may be older than the store's last one, if it may.
     pub(crate) doubt: Option<String>,
-    /// What is wrong with `CURRENT` and the manifests that matter.
+    /// Corruption of `CURRENT` and of the relevant manifests.
     pub(crate) damage: Vec<Damage>,
     /// Bytes of the manifest.
     pub(crate) bytes: u64,
 }
 
-/// A manifest, as far as it can be read.
+/// A manifest, as far as it is readable.
 struct Reading {
     number: u64,
     state: Option<ManifestState>,
@@ -55,7 +55,7 @@ struct Reading {
     torn: Option<Dropped>,
     damage: Option<Damage>,
     is_complete: bool,
-    /// Whether tables lie there that it does not name.
+    /// Whether there are tables that it does not name.
     has_orphans: bool,
     bytes: u64,
 }
@@ -65,13 +65,13 @@ impl Reading {
         self.state.is_some() && self.damage.is_none()
     }
 
-    /// Whether a recovery that was cut short while it wrote the manifest explains it.
+    /// Whether a recovery that was interrupted while it wrote the manifest explains it.
     fn was_never_finished(&self) -> bool {
         self.state.is_none() && self.torn.is_some()
     }
 }
 
-/// The manifest of `dir`, whose entries are `listing`, that says most of what can be believed.
+/// Chooses the most reliable manifest of `dir`, whose entries are `listing`.
 pub(crate) fn choose(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Chosen {
     let mut damage = Vec::new();
     let path = dir.join(CURRENT);
@@ -140,7 +140,7 @@ pub(crate) fn choose(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Chosen 
     })
 }
 
-/// Why the chosen manifest may not say all, if it may not.
+/// Why the chosen manifest may be incomplete, if it may.
 fn doubt(readings: &[Reading], chosen: Option<&Reading>, named: Option<u64>) -> Option<String> {
     let Some(chosen) = chosen else { return Some("no manifest can be read".to_owned()) };
     let name = names::manifest(chosen.number);
@@ -204,7 +204,7 @@ fn read(vfs: &dyn Vfs, dir: &Path, number: u64, listing: &[DirEntry]) -> Reading
     reading
 }
 
-/// Reads what can be read; an error is the damage behind it.
+/// Reads the manifest as far as possible. Returns the corruption after that part as an error.
 fn take(vfs: &dyn Vfs, path: &Path, reading: &mut Reading) -> Result<(), Error> {
     let image = LogImage::decode(read_whole(vfs, path)?, path, FileKind::Manifest, reading.number)?;
     let summary = image.summary();
@@ -232,7 +232,7 @@ fn take(vfs: &dyn Vfs, path: &Path, reading: &mut Reading) -> Result<(), Error> 
         Verdict::Damaged(damage) => return Err(damage.clone().into()),
     }
     if reading.state.is_none() && reading.torn.is_none() {
-        // Created, and nothing written: as torn as can be.
+        // Created, and nothing written: the extreme case of a torn manifest.
         reading.torn = Some(Dropped {
             file: path.to_path_buf(),
             offset: summary.end,

@@ -1,17 +1,17 @@
-//! What is left of a damaged store: which manifest can be believed, which parts of which tables can
-//! be read, and what nobody can know any more.
+//! Rescue of the rest of a corrupt store: which manifest to trust, which parts of which tables are
+//! readable, and what is unknowable.
 //!
-//! * [`manifest`]: the manifest to go by where `CURRENT`, or what it names, is not what it was.
-//! * [`table`]: everything that is wrong with one table, with the keys that it costs.
-//! * [`logs`]: what the logs still give, and what stands behind their damage.
-//! * [`degraded`]: an open that reads around damage.
-//! * [`doubt`]: of which keys a newer version may be lost.
-//! * [`sources`]: everything that is left, as one walk in order.
-//! * [`watched`]: that nothing is taken for lost because the process was short of something.
+//! * [`manifest`]: the choice of a manifest when `CURRENT`, or the one it names, is corrupt.
+//! * [`table`]: all corruption of one table, with the affected keys.
+//! * [`logs`]: the usable contents of the logs, and the records after corruption.
+//! * [`degraded`]: an open that tolerates corruption.
+//! * [`doubt`]: the keys whose newest version may be lost.
+//! * [`sources`]: one ordered iteration over everything that is left.
+//! * [`watched`]: prevents shortages of the process from being taken for lost files.
 //!
-//! Nothing here writes, or knows the engine. `verify` lists what is found, a degraded open reads
-//! around it, [`healthy`](crate::healthy) iterates over what can be had, and
-//! [`repair`](crate::repair) copies what is left to a new store.
+//! Nothing here writes, or depends on the engine. `verify` lists the corruption, a degraded open
+//! tolerates it, [`healthy`](crate::healthy) iterates over the readable entries, and
+//! [`repair`](crate::repair) copies the rest to a new store.
 
 pub(crate) mod degraded;
 pub(crate) mod doubt;

@@ -1,14 +1,13 @@
-//! Everything that is left of a store, as one walk: keys ascending, versions of one key newest
-//! first.
+//! Ordered iteration over everything that is left of a store: keys ascending, versions of one key
+//! newest first.
 //!
-//! Each version carries its sequence number, so it does not matter which level a table was in, or
-//! whether anybody knows: the newest version that is left of a key is the one with the highest
-//! number.
+//! Each version has its sequence number, so the level of a table does not matter and need not be
+//! known: the newest remaining version of a key is the one with the highest number.
 //!
-//! 1. The tables are laid into as few runs as their key ranges allow, each of tables that do not
-//!    overlap; a run has one table open at a time.
+//! 1. The tables are arranged in as few runs of disjoint tables as their key ranges allow; a run
+//!    has one table open at a time.
 //! 2. The writes of the logs are one more source.
-//! 3. The walk takes the first of what the sources stand on.
+//! 3. The iteration merges the sources.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;
@@ -24,12 +23,12 @@ use super::logs::LoggedEntry;
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
 
-/// A table of which good blocks are left.
+/// A table with at least one good block.
 #[derive(Debug)]
 pub(crate) struct TableLeft {
     pub(crate) path: PathBuf,
     pub(crate) blocks: Vec<BlockInfo>,
-    /// The keys of its good blocks.
+    /// The key range of its good blocks.
     pub(crate) keys: KeySpan,
 }
 
@@ -45,7 +44,7 @@ pub(crate) fn left(path: PathBuf, blocks: Vec<BlockInfo>) -> Option<TableLeft> {
     Some(TableLeft { path, blocks, keys })
 }
 
-/// Tables one behind the other.
+/// Disjoint tables, in order.
 #[derive(Debug)]
 struct Run {
     vfs: Arc<dyn Vfs>,
@@ -55,8 +54,8 @@ struct Run {
 }
 
 impl Run {
-    /// Moves to the next entry. A table whose entries are out of order, which no writer wrote, ends
-    /// there, and is told of.
+    /// Moves to the next entry. A table whose entries are out of order, which no writer writes,
+    /// ends there and is reported.
     fn advance(&mut self, damage: &mut Vec<Damage>) -> Result<()> {
         loop {
             let Some((path, table)) = &mut self.open else {
@@ -94,20 +93,20 @@ impl Run {
     }
 }
 
-/// The walk.
+/// The iterator over all sources.
 #[derive(Debug)]
 pub(crate) struct Everything {
     runs: Vec<Run>,
-    /// Ordered, the next one first.
+    /// In order, the next one first.
     logged: VecDeque<LoggedEntry>,
-    /// What was found out of order on the way.
+    /// Tables found out of order during the iteration.
     pub(crate) damage: Vec<Damage>,
-    /// Which source the current entry is of; the logs are behind all runs.
+    /// Source of the current entry; the logs come after all runs.
     at: Option<usize>,
 }
 
 impl Everything {
-    /// A walk over `tables` and `logged`, before the first entry.
+    /// An iterator over `tables` and `logged`, at the first entry.
     pub(crate) fn new(
         vfs: &Arc<dyn Vfs>,
         mut tables: Vec<TableLeft>,
@@ -139,7 +138,7 @@ impl Everything {
         Ok(walk)
     }
 
-    /// The source that stands on the first entry.
+    /// The source with the smallest current entry.
     fn first(&self) -> Result<Option<usize>> {
         let mut best: Option<(usize, EntryRef<'_>)> = None;
         for source in 0..=self.runs.len() {
@@ -166,7 +165,7 @@ impl Everything {
         }
     }
 
-    /// The entry that the walk stands on.
+    /// The current entry.
     pub(crate) fn entry(&self) -> Result<Option<EntryRef<'_>>> {
         self.at.map_or(Ok(None), |source| self.entry_of(source))
     }

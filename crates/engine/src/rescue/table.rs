@@ -1,13 +1,14 @@
-//! Everything that is wrong with one table, with the keys that it costs.
+//! All corruption of one table, with the affected keys.
 //!
-//! 1. The file must be there, of the length that the manifest states, and be the table it names.
-//! 2. It is read and checked as a whole. If that finds nothing, nothing is wrong.
-//! 3. Otherwise every block is looked at by itself, and each that cannot be used is one damage.
-//!    What lies in a data block that cannot be read lies between the keys of its good neighbours,
-//!    these included: older versions of them may be in it.
+//! 1. The file must exist, have the length recorded in the manifest, and be the table that it
+//!    names.
+//! 2. It is read and verified as a whole. If that finds nothing, the table is intact.
+//! 3. Otherwise every block is checked on its own, and each unusable one is reported. The keys of
+//!    an unreadable data block are between the keys of its good neighbours, these included: the
+//!    block may hold older versions of them.
 //!
-//! Who wants both the damage and what is left ([`dissect`]) has both of one reading: what cannot be
-//! read for a moment is then either left out and told of, or kept.
+//! [`dissect`] returns both the corruption and the good blocks from a single reading. A block that
+//! is unreadable for a moment is then either left out and reported, or kept.
 
 use std::io;
 use std::path::Path;
@@ -25,14 +26,14 @@ use crate::files::{sidecar_path, table_path};
 use crate::prefix::Prefix;
 use crate::version::TableMeta;
 
-/// What is said of a table that is not the one the manifest describes.
+/// Reported for a table that is not the one in the manifest.
 const DISAGREES: &str = "its properties are not those that the manifest states";
 
-/// Bytes of blocks that one table keeps while it is looked at: each is read once.
+/// Cache for one table during a check: each block is read once.
 const CACHE_BYTES: u64 = 1 << 20;
 
-/// All that is wrong with the table that `meta` describes, whose directory entry is `entry`; and
-/// what was read of it where nothing is.
+/// All corruption of the table described by `meta`, whose directory entry is `entry`; and the
+/// result of its verification if there is none.
 pub(crate) fn survey(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -52,8 +53,8 @@ pub(crate) fn survey(
     }
 }
 
-/// What is wrong with the sidecar of the table that `meta` describes, which costs no key; and what
-/// was read of it where nothing is.
+/// Corruption of the sidecar of the table described by `meta`, which affects no key; and the result
+/// of its verification if there is none.
 pub(crate) fn survey_sidecar(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -69,13 +70,13 @@ pub(crate) fn survey_sidecar(
     }
 }
 
-/// What `error`, met in the sidecar of the table that `meta` describes, is about.
+/// The damage for `error`, found in the sidecar of the table described by `meta`.
 pub(crate) fn damage_of_sidecar(error: &Error, dir: &Path, meta: &TableMeta) -> Damage {
     let path = sidecar_path(dir, meta.filter_sidecar.unwrap_or_default());
     Damage::of(error, &path, Remedy::Compact)
 }
 
-/// The table in `file`, to be read past every cache.
+/// Opens the table in `file` without shared caches.
 fn plain(file: &Arc<dyn ReadFile>, path: &Path, meta: &TableMeta) -> Result<Table> {
     let expected = Expected { file_bytes: meta.file_bytes, table_id: meta.table_id };
     let cache = BlockCache::new(CACHE_BYTES);
@@ -106,18 +107,18 @@ pub(crate) fn open(
     })
 }
 
-/// A table, piece by piece.
+/// A table, block by block.
 #[derive(Debug, Default)]
 pub(crate) struct Pieces {
-    /// Its blocks, good and bad; none where nobody can tell where they begin, or where they are not
-    /// those of the table.
+    /// Its blocks, good and bad; empty if their bounds are unknown, or if they belong to another
+    /// table.
     pub(crate) blocks: Vec<BlockInfo>,
-    /// What is wrong with them, and whatever else is wrong with the table.
+    /// Corruption of the blocks, and any other of the table.
     pub(crate) damage: Vec<Damage>,
 }
 
 impl Pieces {
-    /// Entries in the blocks that can be read.
+    /// Entries in the readable blocks.
     pub(crate) fn entries(&self) -> u64 {
         let is_data = |block: &&BlockInfo| block.kind == BlockKind::Data;
         let good = self.blocks.iter().filter(is_data).filter_map(|b| b.content.as_ref().ok());
@@ -125,7 +126,7 @@ impl Pieces {
     }
 }
 
-/// What is left of the table that `meta` describes, and all that is wrong with it.
+/// The rest of the table described by `meta`, and all of its corruption.
 pub(crate) fn dissect(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -154,7 +155,7 @@ pub(crate) fn dissect(
     pieces(&file, &path, first.as_ref(), &all)
 }
 
-/// Reads the table as a whole, and compares it with what the manifest states.
+/// Verifies the whole table, and compares it with the manifest's record.
 fn check(
     file: &Arc<dyn ReadFile>,
     path: &Path,
@@ -170,7 +171,7 @@ fn check(
     Ok(verified)
 }
 
-/// An error unless the table's properties are those that the manifest states.
+/// An error unless the table's properties match the manifest's record.
 pub(crate) fn agrees(table: &Table, meta: &TableMeta, path: &Path) -> Result<()> {
     let said = table.properties();
     let agrees = said.entries == meta.entries
@@ -185,7 +186,7 @@ pub(crate) fn agrees(table: &Table, meta: &TableMeta, path: &Path) -> Result<()>
     Err(trommel_base::Corruption::new(path, 0, DISAGREES).into())
 }
 
-/// What is wrong with the table's blocks, one by one; `first` where that finds nothing.
+/// The corruption of the table's blocks, one by one; `first` if there is none.
 pub(crate) fn damages(
     file: &Arc<dyn ReadFile>,
     path: &Path,
@@ -195,16 +196,16 @@ pub(crate) fn damages(
     pieces(file, path, Some(first), all).damage
 }
 
-/// The table's blocks, and what is wrong with them; `first`, which a check of the whole table
-/// found, where that is nothing.
+/// The table's blocks, and their corruption; if there is none, `first`, which a verification of the
+/// whole table found.
 pub(crate) fn pieces(
     file: &Arc<dyn ReadFile>,
     path: &Path,
     first: Option<&Error>,
     all: &KeySpan,
 ) -> Pieces {
-    // Where the entries are sound, what is wrong is a filter's: of anything else both would be
-    // told.
+    // If the entries are intact, the corruption is in a filter: any other would be reported by both
+    // checks.
     let is_of_filters = |error: &Error| {
         let is_of_manifest = matches!(error, Error::Corruption(damage) if damage.what == DISAGREES);
         matches!(error, Error::Corruption(_))
@@ -221,8 +222,8 @@ pub(crate) fn pieces(
         Ok(blocks) => blocks,
         Err(error) => {
             let error = Error::from(error);
-            // What was found first is what a read would be told; where there is no footer, both say
-            // so. But no damage of a filter says that all is lost.
+            // A read would return the first error; without a footer, both errors say so. But
+            // corruption of a filter must not be reported as the loss of everything.
             let told = first.filter(|_| matches!(error, Error::Corruption(_)));
             let damage = Damage::of(told.unwrap_or(&error), path, Remedy::RestoreOrRepair);
             return Pieces { blocks: Vec::new(), damage: vec![damage.costing(all.clone())] };
@@ -232,7 +233,7 @@ pub(crate) fn pieces(
     if let Some(first) = first.filter(|_| damage.is_empty()) {
         return Pieces { damage: whole(first), blocks };
     }
-    // Behind a filter that is damaged the entries were not looked at.
+    // The entries were not checked after a corrupt filter.
     if !damage.is_empty()
         && damage.iter().all(|found| found.remedy == Remedy::Compact)
         && let Err(error @ Error::Corruption(_)) = check_entries(file, path)
@@ -242,18 +243,18 @@ pub(crate) fn pieces(
     Pieces { blocks, damage }
 }
 
-/// What was read of a sidecar.
+/// The result of verifying a sidecar.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct VerifiedSidecar {
-    /// Bytes of it: all.
+    /// Bytes of the file, all of which were read.
     pub(crate) bytes: u64,
-    /// Whether there is a filter in it that nobody here can ask.
+    /// Whether it has a filter that cannot be queried here.
     pub(crate) has_foreign: bool,
 }
 
-/// Reads every byte of the sidecar of the table that `meta` describes, and asks every key of
-/// `table` of it, where that can be read; `None` where it has none. What is wrong with the table is
-/// no error here.
+/// Reads every byte of the sidecar of the table described by `meta`, and queries it for every key
+/// of `table`, if that is readable. `None` if there is no sidecar. Corruption of the table itself
+/// is not an error here.
 pub(crate) fn check_sidecar(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -289,7 +290,7 @@ pub(crate) fn check_sidecar(
     Ok(Some(VerifiedSidecar { bytes, has_foreign }))
 }
 
-/// Whether `error` is about `file`.
+/// Whether `error` concerns `file`.
 fn is_of(error: &trommel_sstable::Error, file: &Path) -> bool {
     use trommel_sstable::Error as Table;
     match error {
@@ -299,7 +300,7 @@ fn is_of(error: &trommel_sstable::Error, file: &Path) -> bool {
     }
 }
 
-/// Whether all is well with what the table holds, whatever is with its filters.
+/// Verifies the entries of the table, whatever the state of its filters.
 fn check_entries(file: &Arc<dyn ReadFile>, path: &Path) -> Result<()> {
     let expected = Expected::of_file(&**file, path)?;
     let cache = BlockCache::new(CACHE_BYTES);
@@ -309,7 +310,7 @@ fn check_entries(file: &Arc<dyn ReadFile>, path: &Path) -> Result<()> {
     Ok(())
 }
 
-/// A damage for each block that cannot be used.
+/// One damage per unusable block.
 fn of_blocks(path: &Path, blocks: &[BlockInfo], all: &KeySpan) -> Vec<Damage> {
     let damaged = |block: &BlockInfo, what: &str| {
         let kind = block.kind;
@@ -333,18 +334,18 @@ fn of_blocks(path: &Path, blocks: &[BlockInfo], all: &KeySpan) -> Vec<Damage> {
         let damage = damaged(block, what);
         found.push(match block.kind {
             BlockKind::Data => damage.costing(lost_span(blocks, at, all)),
-            // A table without a top index or properties is not opened at all.
+            // A table without a top index or properties cannot be opened at all.
             BlockKind::IndexTop | BlockKind::Properties | BlockKind::Footer => {
                 damage.costing(all.clone())
             }
-            // What a leaf lists stands as data blocks that nobody lists.
+            // The blocks of a corrupt index leaf are reported as unlisted data blocks.
             _ => damage,
         });
     }
     found
 }
 
-/// Between which keys the entries of data block `at`, which cannot be read, lie.
+/// The range of possible keys of data block `at`, which is unreadable.
 pub(crate) fn lost_span(blocks: &[BlockInfo], at: usize, all: &KeySpan) -> KeySpan {
     let good = |block: &BlockInfo| match (&block.kind, &block.content) {
         (BlockKind::Data, Ok(content)) => Some(content.clone()),

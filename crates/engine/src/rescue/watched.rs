@@ -1,9 +1,9 @@
-//! A file system that remembers whether it was short of something.
+//! A file system that records shortages of resources.
 //!
-//! Who looks at a damaged store takes a file that cannot be opened or read for lost, and goes on.
-//! But that the process has no file handle or no memory left says nothing about the file: what was
-//! lost that way would be there a moment later. So each such error is remembered, whoever swallowed
-//! it, and the whole work fails with it. Used by [`repair`](crate::repair) and `verify`.
+//! When a corrupt store is examined, a file that cannot be opened or read is taken for lost, and
+//! the work goes on. However, a lack of file handles or memory says nothing about the file, which
+//! would be readable a moment later. Therefore each such error is recorded, even if the caller
+//! ignores it, and fails the whole operation. Used by [`repair`](crate::repair) and `verify`.
 
 use std::io;
 use std::path::Path;
@@ -26,7 +26,7 @@ impl Watched {
         Self { vfs: Arc::clone(vfs), first: Mutex::default() }
     }
 
-    /// The first error that was no file's fault, if there was one.
+    /// The first shortage, if there was one.
     pub(crate) fn check(&self) -> Result<()> {
         lock(&self.first).clone().map_or(Ok(()), Err)
     }

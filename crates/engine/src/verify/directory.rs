@@ -1,15 +1,15 @@
-//! Everything that is wrong with the store in a directory, whether it can be opened or not.
+//! Verification of the store in a directory, whether or not it can be opened.
 //!
-//! 1. A shared lock is taken, if there is a lock file: nobody may write meanwhile. Where there is
-//!    none, nobody can be kept out; if one is there in the end, or another than was locked,
-//!    somebody came, and nothing is said.
-//! 2. `CURRENT` and all manifests are read; one is chosen to go by (see `rescue::manifest`).
-//! 3. Each table that it names is read whole. No two may be the same table, none may hold a
-//!    sequence number above the manifest's; that their key ranges are disjoint is checked as the
-//!    manifest is.
-//! 4. Each log that may be needed is read whole, and all of them together as an opening would.
-//! 5. The record of the options is read, if there is one.
-//! 6. What else lies there is listed: files of a store that this one does not need, and others.
+//! 1. Take a shared lock, if there is a lock file, so that nobody writes meanwhile. Without a lock
+//!    file, writers cannot be excluded; if there is one at the end, or another than the one that
+//!    was locked, the verification fails.
+//! 2. Read `CURRENT` and all manifests; choose one (see `rescue::manifest`).
+//! 3. Read each table that it names in full. No two may be the same table, and none may have a
+//!    sequence number above the manifest's. Reading the manifest checks that their key ranges are
+//!    disjoint.
+//! 4. Read each log that may be needed in full, and check all of them together as an open would.
+//! 5. Read the options file, if there is one.
+//! 6. List the other entries: orphans and foreign files.
 //!
 //! Writes nothing.
 
@@ -33,8 +33,8 @@ use crate::rescue::manifest::{Chosen, choose};
 use crate::rescue::table;
 use crate::rescue::watched::Watched;
 
-/// Reads every byte of every file of the store in `dir` and lists all damage; the mark of a repair
-/// that is not finished is damage too.
+/// Reads every byte of every file of the store in `dir` and lists all corruption, including the
+/// mark of an unfinished repair.
 pub(crate) fn verify_store(dir: &Path, options: &Options) -> Result<VerifyReport> {
     let mut report = verify_dir(dir, options)?;
     let vfs = &*options.vfs;
@@ -47,7 +47,7 @@ pub(crate) fn verify_store(dir: &Path, options: &Options) -> Result<VerifyReport
     Ok(report)
 }
 
-/// As [`verify_store`], of a store that a repair may still be filling.
+/// Like [`verify_store`], for a store that a repair may still be filling.
 pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> {
     let watched = Watched::new(&options.vfs);
     let vfs: &dyn Vfs = &watched;
@@ -58,7 +58,7 @@ pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> 
         let what = "it holds no file of a store".to_owned();
         return Err(Error::NotAStore { dir: dir.to_path_buf(), what });
     }
-    // Else a manifest, and what only it names, may be what is needed.
+    // Otherwise another manifest, and the files that only it names, may be needed.
     let is_certain = chosen.damage.is_empty() && chosen.doubt.is_none();
     report.damage.append(&mut chosen.damage);
     report.logs += u64::from(chosen.number.is_some());
@@ -83,17 +83,17 @@ fn is_numbered(entry: &DirEntry) -> bool {
     entry.name == CURRENT || Numbered::parse(&entry.name).is_some()
 }
 
-/// What keeps others from writing to a store that is looked at, if anything does.
+/// The protection of a store under examination from writers.
 #[derive(Debug)]
 pub(crate) struct Held {
     lock: Option<Box<dyn FileLock>>,
-    /// Whether something that is no file stood in the lock's place.
+    /// Whether the lock file's place is taken by something other than a file.
     stood_in_its_place: bool,
 }
 
 impl Held {
-    /// An error if somebody may have written meanwhile: where there was no lock file there is one
-    /// now, or the one that was locked is gone.
+    /// An error if there may have been a writer meanwhile: a lock file has appeared, or the locked
+    /// one is gone.
     pub(crate) fn check(&self, vfs: &dyn Vfs, dir: &Path) -> Result<()> {
         let somebody_came = match &self.lock {
             Some(lock) => !lock.is_in_place(),
@@ -107,9 +107,9 @@ impl Held {
     }
 }
 
-/// Takes the lock, so that nobody writes, and lists what is there. What is no regular file in the
-/// lock's place is damage, and no reason to stop: nobody can hold it. A lock that cannot be had for
-/// any other reason is an error, as the store may be in use.
+/// Takes the lock to exclude writers, and lists the directory. Anything but a regular file in the
+/// lock's place is reported as corruption and does not stop the examination, as nobody can hold it.
+/// Any other failure to lock is an error, as the store may be in use.
 pub(crate) fn hold(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -142,7 +142,7 @@ pub(crate) fn hold(
     Ok((Held { lock, stood_in_its_place }, list()?))
 }
 
-/// What is needed to look at the tables.
+/// The inputs for verifying tables.
 struct Tables<'a> {
     vfs: &'a dyn Vfs,
     dir: &'a Path,
@@ -185,7 +185,7 @@ impl Tables<'_> {
     }
 }
 
-/// Reads the logs that may be needed, one by one and as an opening would.
+/// Reads the logs that may be needed, one by one and as an open would.
 fn verify_logs(
     vfs: &dyn Vfs,
     dir: &Path,
@@ -243,7 +243,7 @@ fn verify_logs(
     }
 }
 
-/// Lists what the store does not need.
+/// Lists the entries that the store does not need.
 fn list_others(
     dir: &Path,
     listing: &[DirEntry],
@@ -257,7 +257,7 @@ fn list_others(
         let is_needed = match numbered {
             None => [LOCK, CURRENT, OPTIONS, UNFINISHED].iter().any(|name| entry.name == *name),
             Some(Numbered::Spare(_)) => false,
-            // Without a manifest that is intact nobody knows of others.
+            // Without an intact manifest, orphans cannot be identified.
             Some(_) if chosen.number.is_none() || !is_certain => true,
             Some(Numbered::Manifest(number)) => chosen.number == Some(number),
             Some(Numbered::Log(number)) => state.needs_log(number),

@@ -14,7 +14,7 @@ fn small() -> Entries {
     vec![entry(b"", b"of the empty key"), entry(b"\0\xff", b""), entry(b"k", &[7; 300])]
 }
 
-/// Two blocks and a bit.
+/// A little more than two blocks.
 fn large() -> Entries {
     (0..3000_u32).map(|n| (format!("{n:04}").into_bytes(), vec![n as u8; 40])).collect()
 }
@@ -29,7 +29,7 @@ fn written(entries: &Entries) -> Vec<u8> {
     bytes
 }
 
-/// The entries that are handed out, and how it ended.
+/// The entries returned, and the final result.
 fn read(bytes: &[u8]) -> (Entries, Result<DumpTotals>) {
     let mut entries = Vec::new();
     let mut reader = match DumpReader::new(bytes, "x.dump") {
@@ -144,7 +144,7 @@ fn a_claimed_size_takes_no_memory() {
     assert_eq!(offset_of_damage(read(&bytes).1), HEADER_BYTES as u64);
 }
 
-/// `TROMMEL_REFREEZE=1` writes the file anew, which is right only before the first release.
+/// `TROMMEL_REFREEZE=1` rewrites the file, which is allowed only before the first release.
 #[test]
 fn a_dump_of_the_first_version_is_read_and_written_as_ever() {
     let bytes = written(&small());

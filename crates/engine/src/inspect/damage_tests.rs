@@ -1,4 +1,4 @@
-//! Every inspector over files with one flipped byte: an error or a right answer, never a panic.
+//! Every inspector on files with one flipped byte: an error or a right answer, never a panic.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -109,7 +109,7 @@ fn a_flipped_byte_of_a_manifest_is_found_and_never_believed() {
     });
 }
 
-/// What goes over the whole store, with one byte of any of its files flipped.
+/// The operations on a whole store, with one byte of any of its files flipped.
 #[test]
 fn a_damaged_store_is_looked_into_without_a_panic() {
     let vfs = MemoryVfs::new();

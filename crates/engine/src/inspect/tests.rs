@@ -1,4 +1,4 @@
-//! What the inspectors say of stores whose contents are known.
+//! Inspection of stores with known contents.
 
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ fn key(i: u32) -> Vec<u8> {
     format!("key {i:04}").into_bytes()
 }
 
-/// A store with one table in a deeper level (keys 0 to 99 without the third ones), one in level 0
-/// (key 30 again, 31 deleted, 200), and in its log key 30 once more and 31 set again.
+/// A store with one table in a deeper level (keys 0 to 99 except every third), one in level 0 (key
+/// 30 again, 31 deleted, 200), and key 30 once more and 31 set again in its log.
 pub(super) fn store(vfs: &MemoryVfs, filters: &str) -> Db {
     let db = Db::open(DIR, options(vfs, filters)).unwrap();
     for i in (0..100).filter(|i| i % 3 != 0 || *i == 30) {
@@ -114,7 +114,7 @@ fn a_scan_of_a_table_keeps_to_its_bounds() {
     db.close().unwrap();
 }
 
-/// What lookups ask of a table is told: its filter of prefixes, where it has no other.
+/// The filter that lookups query is reported: the prefix filter, if the table has no other.
 #[test]
 fn a_filter_of_prefixes_answers_for_a_table_without_another() {
     let trace = |vfs: &MemoryVfs, key: &str| {
@@ -142,7 +142,7 @@ fn a_filter_of_prefixes_answers_for_a_table_without_another() {
             let is_wasted = filter != Answer::No;
             assert_eq!(trace(&vfs, key), [(filter, by_prefix, is_wasted)], "{key}");
         }
-        // A key without a prefix asks nothing of a filter of prefixes.
+        // A key without a prefix queries no prefix filter.
         let of_short = if whole_keys { Answer::Maybe } else { Answer::NotAsked };
         assert_eq!(trace(&vfs, "cc")[0].0, of_short);
         let stats = db.stats();
@@ -296,7 +296,7 @@ fn a_file_of_another_kind_is_refused_by_what_it_is() {
     assert!(Log::open(&vfs, &dir.join("copy")).unwrap().check().is_ok());
     assert!(matches!(Log::open(&vfs, &dir.join("text")), Err(Error::WrongFile { .. })));
     assert!(matches!(Table::open(&vfs, &dir.join("none")), Err(Error::Io { .. })));
-    // What is named as a table is a damaged one, whatever is left of it.
+    // A file with a table's name is a corrupt table, whatever is left of it.
     let named = dir.join("000901.sst");
     vfs.create(&named).unwrap().append(b"").unwrap();
     assert!(matches!(Table::open(&vfs, &named).unwrap().check(), Err(Error::Corruption(_))));

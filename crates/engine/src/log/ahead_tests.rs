@@ -1,4 +1,4 @@
-//! Zeros ahead of a log, as the store and its users meet them.
+//! Preallocated zeros of a log in an open store.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -15,7 +15,7 @@ fn options(vfs: Arc<dyn Vfs>) -> Options {
     Options::default().vfs(vfs).background_threads(0).durability(Durability::Sync)
 }
 
-/// A store whose log was synced behind each of its keys.
+/// A store whose log was synced after each of its keys.
 fn written(vfs: Arc<dyn Vfs>, dir: &Path) -> Db {
     let db = Db::open(dir, options(vfs)).unwrap();
     (0..KEYS).for_each(|n| {
@@ -24,8 +24,8 @@ fn written(vfs: Arc<dyn Vfs>, dir: &Path) -> Db {
     db
 }
 
-/// Opens the store, which has lost nothing but perhaps of an end marker, and says so; whether it
-/// was closed, and whether some of that is lost.
+/// Opens the store, which may have lost only part of an end marker, and must report just that.
+/// Returns whether it was closed, and whether any of that was lost.
 fn whole(vfs: Arc<dyn Vfs>, dir: &Path) -> (bool, bool) {
     let db = Db::open(dir, options(vfs)).unwrap();
     let report = db.recovery_report();
@@ -46,7 +46,7 @@ fn log(vfs: &dyn Vfs, dir: &Path) -> (PathBuf, u64) {
     (dir.join(&log.name), log.bytes)
 }
 
-/// What a power cut or a kill may leave now.
+/// The disks that a power cut or a kill may leave now.
 fn crashes(replay: &Replay) -> impl Iterator<Item = SimDisk> {
     let seeds = |policy: Policy| if policy.is_random() { 5 } else { 1 };
     let all = Policy::ALL
@@ -65,7 +65,7 @@ fn a_crash_behind_a_sync_loses_nothing_and_reports_nothing() {
         assert_eq!(log(&image, dir).1, AHEAD_BYTES);
         assert_eq!(whole(Arc::new(image), dir), (false, false));
     }
-    // Wherever it is cut down while it closes, the zeros are there, or are not.
+    // Wherever closing is interrupted, with the zeros and without them.
     let before = replay.position();
     db.close().unwrap();
     let mut replay = disk.replay();

@@ -1,5 +1,5 @@
-//! The format as it was frozen: a log of version 1 is read, and written, as it was on the first
-//! day. `TROMMEL_REFREEZE=1` writes the files anew, which is right only before the first release.
+//! The frozen format: a log of version 1 is read and written unchanged. `TROMMEL_REFREEZE=1`
+//! rewrites the files, which is allowed only before the first release.
 
 use std::path::Path;
 

@@ -1,4 +1,5 @@
-//! Several logs in a row: what a power cut, a missing file and a flipped bit make of them.
+//! Recovery of several consecutive logs after a power cut, with a missing file, and with a flipped
+//! bit.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,7 +17,7 @@ static NO_ENDS: LogEnds = LogEnds::new();
 type Batches = Vec<Vec<u8>>;
 type Files = BTreeMap<PathBuf, Vec<u8>>;
 
-/// Batch `index`: its index, and now and then many zeros.
+/// Batch `index`: its index, and sometimes many zeros.
 fn batch(index: usize) -> Vec<u8> {
     let mut bytes = vec![index as u8 + 1];
     bytes.resize([30, 700, 3, 400][index % 4], if index.is_multiple_of(3) { b'x' } else { 0 });
@@ -31,13 +32,13 @@ fn header(number: u64, previous: u64) -> FileHeader {
     FileHeader { kind: FileKind::Log, number, salt: number * 77, store_id: STORE, previous }
 }
 
-/// What is true from a call on.
+/// Facts that hold from a call on.
 #[derive(Debug, Clone, Copy, Default)]
 struct Moment {
     calls: usize,
     /// Batches acknowledged as synced.
     synced: usize,
-    /// Batches in tables, and the oldest log the manifest then needs.
+    /// Batches in tables, and the oldest log that the manifest then needs.
     flushed: usize,
     oldest: u64,
 }
@@ -119,7 +120,7 @@ impl Store {
         self.logs[before].1.finish(number).unwrap();
     }
 
-    /// Tables are durable, so whatever they hold is as good as synced.
+    /// Tables are durable, so their contents count as synced.
     fn flush_oldest(&mut self) {
         if self.logs.len() < 2 {
             return;
@@ -141,7 +142,7 @@ impl Store {
         (0..self.written).map(batch).collect()
     }
 
-    /// The files as a killed process leaves them.
+    /// The files that a killed process leaves.
     fn killed(&self) -> Files {
         let ops = self.vfs.ops();
         Crash::after(&ops, ops.len())
@@ -291,8 +292,8 @@ fn a_log_cut_at_any_length_gives_a_prefix_or_corruption() {
     }
 }
 
-/// The header of a log that the manifest or an end marker names was durable before. So a log that
-/// was emptied is damaged: taken for a tear, it cost everything that no table held.
+/// The header of a log that the manifest or an end marker names was durable before. So an empty log
+/// is corrupt: when it was taken for a tear, all entries that were in no table were lost.
 #[test]
 fn a_named_log_without_its_head_is_corruption() {
     let mut store = Store::new();
@@ -310,7 +311,7 @@ fn a_named_log_without_its_head_is_corruption() {
     }
 }
 
-/// The tear in an earlier log is disproved by what a later log knows.
+/// A later log proves that the tear in an earlier one is not legal.
 #[test]
 fn a_tear_before_something_synced_is_corruption() {
     let mut store = Store::new();
@@ -326,7 +327,7 @@ fn a_tear_before_something_synced_is_corruption() {
     }
 }
 
-/// A tear lets later logs be dropped, but damaged ones cannot be trusted to know nothing.
+/// A tear drops later logs, but corrupt ones may hold proof against it.
 #[test]
 fn damage_behind_a_tear_is_corruption() {
     let mut store = Store::new();
@@ -391,7 +392,7 @@ fn logs_that_are_not_of_this_row_are_corruption() {
     assert!(matches!(stranger(9, 4, STORE, 500), Err(Error::Corruption(_))), "its predecessor");
     assert!(matches!(stranger(9, 8, STORE, 500), Err(Error::Corruption(_))), "a missing one");
     assert!(matches!(stranger(1, 1, STORE, 500), Err(Error::Corruption(_))), "before itself");
-    // The last log was killed in: nothing may follow its records but a log without any.
+    // The last log has no end marker: its records may only be followed by a log without any.
     let followed = stranger(9, 7, STORE, 500).unwrap();
     assert_eq!(followed.dropped, [DropReason::NoEndMarker, DropReason::BehindTear]);
 
@@ -413,7 +414,7 @@ fn no_log_is_read_where_none_is_needed() {
     assert!(matches!(recover(&Files::new(), 5), Err(Error::Corruption(_))));
 }
 
-/// In a store that was closed nothing is a tear.
+/// In a closed store no tear is legal.
 #[test]
 fn logs_of_a_closed_store_cut_or_zeroed_anywhere_are_corruption() {
     let mut store = Store::new();
@@ -427,7 +428,7 @@ fn logs_of_a_closed_store_cut_or_zeroed_anywhere_are_corruption() {
     };
     for extra in [None, Some(9)] {
         if let Some(number) = extra {
-            // What a recovery of the closed store that was cut down leaves.
+            // The logs that an interrupted recovery of the closed store leaves.
             files.insert(path(number), header(number, 4).encode());
         }
         assert_eq!(closed(&files).unwrap().batches, store.batches());
@@ -450,7 +451,7 @@ fn logs_of_a_closed_store_cut_or_zeroed_anywhere_are_corruption() {
     }
 }
 
-/// A recovery that is cut down leaves a new log without records, or the torn beginning of one.
+/// An interrupted recovery leaves a new log without records, or the torn start of one.
 #[test]
 fn recovery_may_be_cut_down_and_started_again() {
     let mut store = Store::new();
@@ -485,8 +486,8 @@ fn a_log_that_cannot_be_read_is_an_error() {
     assert!(matches!(plan(&vfs, &needed), Err(Error::Io { .. })));
 }
 
-/// Two logs of a killed process, of which the second is torn, and the log of an opening that kept
-/// them; the ends that its manifest states, and the batches that count.
+/// Two logs of a killed process, the second of them torn, and the log of the open that kept them;
+/// the ends recorded in its manifest, and the valid batches.
 fn kept() -> (Files, LogEnds, Batches) {
     let mut store = Store::new();
     store.run("WWRWW");
@@ -512,15 +513,15 @@ fn kept() -> (Files, LogEnds, Batches) {
     (files, ends, batches)
 }
 
-/// What an opening dropped and an earlier log's writes came back, or the log that follows was taken
-/// for what a power cut leaves.
+/// Bytes that an open had dropped and writes of an earlier log used to reappear, or the next log
+/// was taken for the remains of a power cut.
 #[test]
 fn a_log_ends_where_the_manifest_says() {
     let (files, ends, batches) = kept();
     let found = |files: &Files| recover_with(files, Needed { ends: &ends, ..strict(1) });
     let whole = found(&files).unwrap();
     assert_eq!((whole.batches, whole.dropped, whole.newest), (batches.clone(), vec![], 9));
-    // Whatever stands behind that counts for nothing, be it records.
+    // Everything after that is ignored, even records.
     let end = ends.of(4).unwrap().end as usize;
     let mut store = Store::new();
     let longer = store.run("WWRWWWS").killed().remove(&path(4)).unwrap();
@@ -531,7 +532,7 @@ fn a_log_ends_where_the_manifest_says() {
         let found = found(&files.into_iter().flatten().collect()).unwrap();
         assert_eq!((found.batches, found.dropped), (batches.clone(), vec![]));
     }
-    // Without the statement it is a tear, and what follows is dropped.
+    // Without the recorded end it is a tear, and the following records are dropped.
     let torn = recover(&files, 1).unwrap();
     assert_eq!((&torn.batches[..], torn.dropped.len()), (&batches[..3], 2));
 }
@@ -554,7 +555,7 @@ fn a_log_cut_before_its_stated_end_is_corruption() {
     }
 }
 
-/// The log that follows one with a stated end was created before the manifest said so.
+/// The log that follows a recorded end was created before the manifest recorded it.
 #[test]
 fn a_log_that_a_stated_end_names_must_be_there() {
     let (mut files, ends, batches) = kept();
@@ -566,7 +567,8 @@ fn a_log_that_a_stated_end_names_must_be_there() {
     assert_eq!((&saved.batches[..], saved.dropped.len()), (&batches[..3], 1));
 }
 
-/// A log that an earlier opening dropped whole came back behind the end of the one before it.
+/// A log that an earlier open had dropped entirely used to reappear after the end of its
+/// predecessor.
 #[test]
 fn logs_between_a_stated_end_and_its_successor_count_for_nothing() {
     let mut store = Store::new();

@@ -1,4 +1,4 @@
-//! Logs that are too large to be kept are read a record at a time.
+//! Logs too large to be kept in memory are read one record at a time.
 #![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
 
 use std::io;
@@ -10,7 +10,7 @@ use trommel_vfs::{Access, DirectHandle, Layer, MemoryVfs, ReadFile, Vfs};
 
 use crate::{Compression, Db, Durability, Options};
 
-/// A file system in memory that notes how much of a log is read at once, at most.
+/// An in-memory file system that records the largest read of a log.
 #[derive(Debug, Default)]
 struct Noting {
     inner: MemoryVfs,
@@ -52,8 +52,8 @@ impl ReadFile for NotedFile {
     }
 }
 
-/// A log of 413 MiB took as much memory under a limit of 64 MiB, and twice as much where the store
-/// was only read.
+/// A log of 413 MiB used to take as much memory under a limit of 64 MiB, and twice as much for a
+/// read-only open.
 #[test]
 fn a_large_log_is_not_read_whole() {
     for durability in [Durability::Os, Durability::Sync] {
@@ -63,13 +63,13 @@ fn a_large_log_is_not_read_whole() {
             options.compression(Compression::None).durability(durability).background_threads(0)
         };
         let db = Db::open("db", options()).unwrap();
-        // Zeros, which are masked, and a record longer than what is read at a time.
+        // Zeros, which are masked, and a record longer than a read.
         for key in 0..24_u32 {
             let byte = (key % 2) as u8;
             let bytes = if key == 7 { 3 << 20 } else { 1 << 20 };
             db.put(key.to_be_bytes(), vec![byte; bytes]).unwrap();
         }
-        // Killed: it neither closes the store nor gives its lock back.
+        // Killed: it neither closes the store nor releases its lock.
         std::mem::forget(db);
         vfs.inner.remove(Path::new("db/LOCK")).unwrap();
         let check = |db: &Db| {

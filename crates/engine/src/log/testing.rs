@@ -1,5 +1,5 @@
-//! For tests: a file system that writes down what is asked of it, and every disk that a power cut
-//! could leave of that.
+//! For tests: a file system that records its calls, and every disk that a power cut could leave of
+//! them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -21,12 +21,12 @@ pub(crate) enum Op {
     SyncDir,
 }
 
-/// A file system in memory that records all changes, and fails one of them if asked to.
+/// An in-memory file system that records all changes, and fails one of them on request.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Recorder {
     inner: MemoryVfs,
     ops: Arc<Mutex<Vec<Op>>>,
-    /// Of which bytes it was said that space may be set aside; none where it was given back.
+    /// Bytes for which space was preallocated; none once it was released.
     pub(crate) aside: Arc<Mutex<Vec<Range<u64>>>>,
     /// The change, counted from 0, that fails.
     pub(crate) fail_at: Arc<Mutex<Option<usize>>>,
@@ -119,14 +119,14 @@ impl WriteFile for RecordedFile {
     }
 }
 
-/// One file when the power goes: its appends, and how much of it was synced.
+/// One file at a power cut: its appends, and the length of its synced part.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct FileAtCrash {
     pub(crate) bytes: Vec<u8>,
     pub(crate) synced: usize,
-    /// Lengths after each append that is not synced, the synced length first.
+    /// Lengths after each unsynced append, with the synced length first.
     pub(crate) versions: Vec<usize>,
-    /// Up to where there are zeros behind that: as it was when they were synced, and now.
+    /// The end of the preallocated zeros after that: at the last sync, and now.
     pub(crate) zeros: [usize; 2],
 }
 
@@ -145,8 +145,8 @@ impl FileAtCrash {
         self.zeros[0] = self.zeros[1];
     }
 
-    /// As [`image`](Self::image), with zeros ahead as they were synced, or as they are now. A file
-    /// that was longer than that already is cut nowhere.
+    /// Like [`image`](Self::image), with preallocated zeros as of the last sync, or as of now. A
+    /// longer file is not truncated.
     pub(crate) fn with_zeros(&self, choice: &[usize], length: usize, as_now: bool) -> Vec<u8> {
         let zeros = self.zeros[usize::from(as_now)];
         let is_cut = zeros <= length;
@@ -155,7 +155,7 @@ impl FileAtCrash {
         image
     }
 
-    /// The sectors that hold unsynced bytes: where each begins (behind the synced bytes) and ends.
+    /// The sectors with unsynced bytes: start (after the synced bytes) and end.
     pub(crate) fn sectors(&self) -> Vec<(usize, usize)> {
         let mut sectors = Vec::new();
         let mut from = self.synced;
@@ -167,7 +167,8 @@ impl FileAtCrash {
         sectors
     }
 
-    /// In how many states each sector may be found: as each append left it, or as it was synced.
+    /// The number of states in which each sector may be found: as of each append, or as of the
+    /// sync.
     pub(crate) fn states(&self) -> Vec<usize> {
         self.sectors().iter().map(|sector| self.lengths_of(*sector).len()).collect()
     }
@@ -179,7 +180,7 @@ impl FileAtCrash {
         lengths
     }
 
-    /// The file with each unsynced sector in the chosen state, and `length` bytes long.
+    /// The file with each unsynced sector in the chosen state, truncated to `length` bytes.
     pub(crate) fn image(&self, choice: &[usize], length: usize) -> Vec<u8> {
         let mut bytes = self.bytes.clone();
         for (sector, state) in self.sectors().into_iter().zip(choice) {
@@ -190,8 +191,8 @@ impl FileAtCrash {
         bytes
     }
 
-    /// Lengths at which the file may be found: all of it, what was synced, and around every
-    /// sector's and every append's end between them.
+    /// Lengths at which the file may be found: in full, the synced part, and around the ends of all
+    /// sectors and appends between them.
     pub(crate) fn lengths(&self) -> Vec<usize> {
         let ends = self.sectors().into_iter().map(|(_, end)| end);
         let marks = ends.chain(self.versions.iter().copied()).chain([self.synced]);
@@ -204,13 +205,13 @@ impl FileAtCrash {
     }
 }
 
-/// The files of a disk that loses power, and what its directory may hold.
+/// The files of a disk at a power cut, and the possible states of its directory.
 #[derive(Debug, Default)]
 pub(crate) struct Crash {
     /// All files ever created.
     pub(crate) files: Vec<FileAtCrash>,
-    /// Which names stand for which of them: one way for each set of directory changes since the
-    /// last sync of the directory that reached the disk. The last one has them all.
+    /// The possible mappings of names to files: one for each set of directory changes since the
+    /// last directory sync that reached the disk. The last one has all changes.
     pub(crate) directories: Vec<Names>,
 }
 
@@ -218,7 +219,7 @@ pub(crate) struct Crash {
 pub(crate) type Names = BTreeMap<PathBuf, usize>;
 
 impl Crash {
-    /// After the first `count` of `ops`.
+    /// The state after the first `count` of `ops`.
     pub(crate) fn after(ops: &[Op], count: usize) -> Self {
         let mut crash = Self::default();
         let (mut durable, mut live) = (Names::new(), Names::new());
@@ -260,14 +261,14 @@ impl Crash {
         crash
     }
 
-    /// The files by name, where all directory changes reached the disk.
+    /// The files by name, if all directory changes reached the disk.
     pub(crate) fn by_name(&self) -> BTreeMap<PathBuf, FileAtCrash> {
         let names = self.directories.last().unwrap().iter();
         names.map(|(path, file)| (path.clone(), self.files[*file].clone())).collect()
     }
 
-    /// The disks that may be left: every directory, up to `limit` states of the unsynced sectors
-    /// (all of them, where they are fewer), files whole and files cut in a few ways.
+    /// The possible disks: every directory, up to `limit` states of the unsynced sectors (or all,
+    /// if they are fewer), with files in full and cut in a few ways.
     pub(crate) fn images(&self, limit: usize) -> Vec<BTreeMap<PathBuf, Vec<u8>>> {
         let states: Vec<usize> = self.files.iter().flat_map(FileAtCrash::states).collect();
         let mut random = Random(states.iter().sum::<usize>() as u64);
@@ -310,7 +311,7 @@ fn change(names: &mut Names, op: &Op, file: usize) {
 }
 
 /// All ways to choose one of `states[i]` states for each i, or (if there are more than `limit`)
-/// `limit` of them drawn from a fixed sequence, the two extremes among them.
+/// `limit` of them from a fixed sequence, including the two extremes.
 pub(crate) fn choices(states: &[usize], limit: usize) -> Vec<Vec<usize>> {
     let total = states.iter().try_fold(1usize, |product, n| product.checked_mul(*n));
     if let Some(total) = total.filter(|total| *total <= limit) {
@@ -347,7 +348,7 @@ impl Random {
     }
 }
 
-/// A file system that holds these files.
+/// A file system with these files.
 pub(crate) fn disk<'a>(files: impl IntoIterator<Item = (&'a Path, &'a [u8])>) -> MemoryVfs {
     let vfs = MemoryVfs::new();
     for (path, bytes) in files {

@@ -1,4 +1,4 @@
-//! What a log promises, shown on logs small enough to try everything.
+//! The promises of a log, tested exhaustively on small logs.
 
 use std::io;
 use std::ops::Range;
@@ -31,7 +31,7 @@ fn create(vfs: &dyn Vfs) -> LogWriter {
 }
 
 /// A log with these payloads, numbered 10, 20, 30, ...; `ended` or not; synced after the records
-/// whose index `sync` holds.
+/// with an index in `sync`.
 fn build(payloads: &[Vec<u8>], sync: &[usize], ended: bool) -> Vec<u8> {
     let vfs = MemoryVfs::new();
     let mut writer = create(&vfs);
@@ -48,7 +48,7 @@ fn build(payloads: &[Vec<u8>], sync: &[usize], ended: bool) -> Vec<u8> {
     vfs.read(path(), u64::MAX).unwrap()
 }
 
-/// The payloads that come back, checked to be numbered as they were, and the summary.
+/// The payloads read back, with their numbers checked, and the summary.
 fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Summary) {
     let image = LogImage::decode(bytes.to_vec(), path(), FileKind::Log, NUMBER).unwrap();
     let mut payloads = Vec::new();
@@ -60,12 +60,12 @@ fn read(bytes: &[u8]) -> (Vec<Vec<u8>>, Summary) {
     (payloads, image.summary().clone())
 }
 
-/// Bytes with no zero among them, none of them a record's first byte.
+/// Bytes without zeros, and without the first byte of a record.
 fn text(length: usize) -> Vec<u8> {
     (0..length).map(|i| b'a' + (i % 26) as u8).collect()
 }
 
-/// Where the record after `payloads` begins.
+/// Offset of the record after `payloads`.
 fn end_of(payloads: &[Vec<u8>]) -> usize {
     let records = payloads.iter().map(|payload| payload.len() + RECORD_OVERHEAD_BYTES);
     FILE_HEADER_BYTES + records.sum::<usize>()
@@ -87,7 +87,7 @@ fn shapes() -> Vec<Vec<Vec<u8>>> {
     ]
 }
 
-/// Zeros, but for `ones` single bits in each 512 bytes.
+/// Zeros, except for `ones` single bits in each 512 bytes.
 fn sparse(ones: usize) -> Vec<u8> {
     (0..2100).map(|i| u8::from(i % 512 < ones)).collect()
 }
@@ -106,7 +106,7 @@ fn what_was_appended_comes_back() {
     }
 }
 
-/// Guards against what most logs do: treat a record that fails its checksum as the log's end.
+/// Guards against the usual mistake: to treat a record that fails its checksum as the log's end.
 #[test]
 fn every_flipped_bit_is_damage() {
     for payloads in shapes() {
@@ -119,7 +119,7 @@ fn every_flipped_bit_is_damage() {
     }
 }
 
-/// Zeros behind a record are no excuse for it.
+/// Zeros after a record do not excuse it.
 #[test]
 fn flipped_bits_are_damage_before_zeros_ahead() {
     for payloads in shapes() {
@@ -134,8 +134,8 @@ fn flipped_bits_are_damage_before_zeros_ahead() {
     }
 }
 
-/// The rules speak of sectors: all of the first 512 bytes shift a record of zeros, an end marker
-/// and a short tail over every sector boundary.
+/// The rules depend on sectors: each of the first 512 lengths shifts a record of zeros, an end
+/// marker and a short tail over every sector boundary.
 #[test]
 fn every_flipped_bit_is_damage_wherever_sectors_begin() {
     for shift in 0..512 {
@@ -185,7 +185,7 @@ fn a_file_cut_at_any_length_is_an_exact_prefix() {
     }
 }
 
-/// Also where an append is cut down within a sector, and zeros ahead lie behind it.
+/// Also if an append is cut within a sector, with preallocated zeros after it.
 #[test]
 fn an_append_cut_before_zeros_ahead_is_a_tear() {
     for payloads in shapes() {
@@ -202,8 +202,8 @@ fn an_append_cut_before_zeros_ahead_is_a_tear() {
     }
 }
 
-/// Every disk that a power cut can leave: at every call, every unsynced sector in every state it
-/// was in since the last sync, and the file at every interesting length.
+/// Every disk that a power cut can leave: at every call, with every unsynced sector in every state
+/// since the last sync, and the file at every interesting length.
 #[test]
 fn every_power_cut_leaves_a_prefix_past_the_synced_part() {
     let mut images = 0;
@@ -252,7 +252,7 @@ fn torn_shapes() -> Vec<(Vec<Vec<u8>>, Vec<usize>, bool)> {
         (vec![text(100), vec![0; 900], text(2000)], vec![0], true),
         (vec![text(100), vec![0; 1900], text(200)], vec![], false),
         (vec![vec![0; 600], vec![0; 600], vec![0; 600], vec![0; 600]], vec![1], true),
-        // With zeros ahead, and behind the end marker until a sync.
+        // With preallocated zeros, and after the end marker until a sync.
         (vec![text(100), vec![], vec![0; 900], text(700), vec![0; 600]], vec![0, 1, 2, 3], true),
         (vec![text(400), text(90), text(80), vec![0; 1900], text(200)], vec![0, 1, 2], false),
     ];
@@ -263,7 +263,7 @@ fn torn_shapes() -> Vec<(Vec<Vec<u8>>, Vec<usize>, bool)> {
     all
 }
 
-/// A lost sector in the part that was synced is not a torn append, and the record behind knows.
+/// A lost sector in the synced part is not a torn append, as the next record proves.
 #[test]
 fn a_zeroed_sector_that_was_synced_is_damage() {
     let payloads = vec![text(900), text(900), text(300)];
@@ -283,7 +283,7 @@ fn a_zeroed_sector_that_was_synced_is_damage() {
     }
 }
 
-/// Without knowing that earlier logs are durable, a record claims nothing.
+/// While earlier logs are not known to be durable, a record claims nothing.
 #[test]
 fn nothing_is_claimed_before_earlier_logs_are_durable() {
     let vfs = MemoryVfs::new();
@@ -301,7 +301,7 @@ fn nothing_is_claimed_before_earlier_logs_are_durable() {
     assert!(summary.claims_durable);
 }
 
-/// A user may store a log as a value. Behind a tear, its records must not count as ours.
+/// A user may store a log as a value. After a tear, its records must not count as ours.
 #[test]
 fn a_value_that_holds_log_bytes_is_no_record() {
     let inner = build(&vec![text(50); 40], &(0..40).collect::<Vec<_>>(), true);
@@ -336,7 +336,8 @@ fn a_log_of_another_number_salt_or_store_is_told_apart() {
     assert!(back.is_empty() && matches!(summary.verdict, Verdict::Damaged(_)));
 }
 
-/// Two files with one salt cannot be; their records, each good in its place, do not mix even so.
+/// Two files cannot have the same salt; even if they had, valid records of one would not fit the
+/// other.
 #[test]
 fn a_record_behind_another_one_than_it_was_written_behind_is_damage() {
     let one = build(&[text(100), text(50)], &[], true);
@@ -376,7 +377,7 @@ fn garbage_behind_the_last_record_is_damage() {
     }
 }
 
-/// Zeros ahead are neither records nor a loss: they are known by the length of the file.
+/// Preallocated zeros are neither records nor a loss: the length of the file identifies them.
 #[test]
 fn zeros_ahead_are_no_tear() {
     const AHEAD: usize = AHEAD_BYTES as usize;
@@ -427,7 +428,7 @@ fn zeros_ahead_are_no_tear() {
     assert!(matches!(image.summary().verdict, Verdict::Torn(_)), "{:?}", image.summary());
 }
 
-/// A log that is synced after little each time has zeros ahead, in few steps; no other has.
+/// Only a log with frequent small syncs gets preallocated zeros, in few steps.
 #[test]
 fn zeros_are_written_ahead_of_small_syncs() {
     let steps = |kind, payload: usize, appends_a_sync: u64| {
@@ -476,7 +477,7 @@ fn a_group_is_one_append() {
     assert_eq!(vfs.ops().len(), before + 2, "what is synced is not synced again");
 }
 
-/// Guards against a failed sync that is tried again and "succeeds".
+/// Guards against a failed sync that is retried and "succeeds".
 #[test]
 fn after_a_failure_nothing_is_written_or_synced() {
     for fail_at in 4..8 {
@@ -496,7 +497,7 @@ fn after_a_failure_nothing_is_written_or_synced() {
     }
 }
 
-/// A file whose length nobody believes.
+/// A file with an impossible length.
 #[derive(Debug)]
 struct Endless;
 
@@ -517,8 +518,8 @@ fn a_length_that_no_log_has_is_damage_and_asks_for_no_memory() {
     assert!(error.to_string().contains("longer than any log"), "{error}");
 }
 
-/// Space is set aside for a log before it is written, in few steps that grow with it, and given
-/// back at its end; a manifest has none.
+/// Space for a log is preallocated in few steps that grow with it, and released at its end; a
+/// manifest has none.
 #[test]
 fn space_is_set_aside_ahead_of_a_log() {
     for (kind, next) in [(FileKind::Log, 8), (FileKind::Log, 0), (FileKind::Manifest, 0)] {

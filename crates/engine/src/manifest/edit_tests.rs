@@ -1,4 +1,4 @@
-//! Edits as bytes, and what they do to a version.
+//! The encoding of edits, and their effect on a version.
 
 use std::sync::Arc;
 
@@ -75,7 +75,7 @@ fn any_bytes_are_an_edit_or_an_error() {
     }
 }
 
-/// A log that ends and is followed by itself, or by an older one, would be read without end.
+/// A log followed by itself, or by an older one, would be read in an endless loop.
 #[test]
 fn the_end_of_a_log_names_a_later_one() {
     let decoded = |body: &[u8]| VersionEdit::decode(&field(TAG_LOG_END, body));

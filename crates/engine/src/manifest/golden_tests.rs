@@ -1,6 +1,5 @@
-//! The format as it was frozen: a manifest of version 1, and its `CURRENT`, are read and written as
-//! they were on the first day. `TROMMEL_REFREEZE=1` writes the files anew, which is right only
-//! before the first release.
+//! The frozen format: a manifest of version 1, and its `CURRENT`, are read and written unchanged.
+//! `TROMMEL_REFREEZE=1` rewrites the files, which is allowed only before the first release.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What a manifest promises, shown on manifests small enough to try everything.
+//! The promises of a manifest, tested exhaustively on small manifests.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -25,7 +25,8 @@ fn manifest(number: u64) -> PathBuf {
     PathBuf::from(format!("MANIFEST-{number:06}"))
 }
 
-/// Edit `step` of a life in which each flush adds a table and each third replaces the two before.
+/// Edit `step` of a sequence in which each flush adds a table and each third edit replaces the two
+/// before.
 fn edit(step: u64) -> VersionEdit {
     let number = 10 + step;
     let added = |level| vec![(level, flushed(number))];
@@ -44,7 +45,7 @@ fn edit(step: u64) -> VersionEdit {
     }
 }
 
-/// A table whose keys are mostly zeros, so that masking is met.
+/// A table whose keys are mostly zeros, so that payloads are masked.
 fn flushed(number: u64) -> TableMeta {
     let smallest = format!("{number:04}{}", "\0".repeat(700 * (number % 3) as usize));
     let largest = format!("{smallest}z");
@@ -79,7 +80,7 @@ fn written(count: u64, closed: bool) -> Files {
     Crash::after(&ops, ops.len()).images(1).remove(0)
 }
 
-/// `files`, and the tables of `state`, as a file system.
+/// A file system with `files` and the tables of `state`.
 fn on_disk(files: &Files, state: &ManifestState) -> MemoryVfs {
     let vfs = disk(files.iter().map(|(path, bytes)| (&**path, &**bytes)));
     for (_, table) in state.version.tables() {
@@ -96,7 +97,7 @@ fn open(vfs: &dyn Vfs) -> Result<Option<Recovered>, Error> {
     recover(vfs, Path::new(DIR), &vfs.list(Path::new(DIR)).unwrap(), false)
 }
 
-/// Which of `states` was recovered.
+/// The index in `states` of the recovered state.
 fn which(states: &[ManifestState], found: &Recovered) -> usize {
     let snapshot =
         |state: &ManifestState| VersionEdit { next_file_number: None, ..state.snapshot() };
@@ -231,7 +232,7 @@ fn a_missing_log_is_named() {
     assert_eq!(open(&vfs).unwrap().unwrap().state.log_number, 8);
 }
 
-/// Guards against a number that is used again for a file the manifest has not heard of.
+/// Guards against reusing the number of a file that is unknown to the manifest.
 #[test]
 fn the_next_file_number_is_above_all_files() {
     for name in ["000123.log", "000123.sst", "000123.flt", "MANIFEST-000123"] {
@@ -245,7 +246,7 @@ fn the_next_file_number_is_above_all_files() {
     assert!(matches!(open(&vfs), Err(Error::Unsupported { .. })));
 }
 
-/// A life with two manifests, and every disk that a power cut leaves of it.
+/// A sequence with two manifests, and every disk that a power cut leaves of it.
 #[test]
 fn every_power_cut_leaves_a_state_at_or_past_the_last_synced_edit() {
     let states = states(7);
@@ -288,7 +289,7 @@ fn every_power_cut_leaves_a_state_at_or_past_the_last_synced_edit() {
     assert!(images > 1000 && dropped > 50, "{dropped} of {images}");
 }
 
-/// A torn edit is believed never to have been in force only while all it replaced is there.
+/// A torn edit counts as never installed only if all files that it replaced exist.
 #[test]
 fn a_torn_tail_is_disproved_by_a_missing_table() {
     let states = states(3);
@@ -334,7 +335,7 @@ fn salvage_keeps_what_precedes_damage_if_its_files_exist() {
     assert!(salvage(&on_disk(&files, &states[3])).is_err(), "not even the snapshot is left");
 }
 
-/// Well framed, and yet not what a writer writes.
+/// Correct framing, but contents that no writer writes.
 #[test]
 fn records_that_make_no_manifest_are_errors() {
     let with = |records: &[(u64, Vec<u8>)]| {

@@ -1,4 +1,4 @@
-//! A store whose log finds no room in tables is opened all the same.
+//! A store opens even without disk space to flush its log to tables.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,7 +8,7 @@ use trommel_vfs::{Layer, Policy, SimDisk, Vfs};
 
 use crate::{Compression, Db, Error, ErrorKind, Options, RepairOptions, WriteOptions};
 
-/// Bytes that are free where there is room for a log, a manifest and a few writes.
+/// Free bytes that suffice for a log, a manifest and a few writes.
 const LITTLE: u64 = 256 << 10;
 const KEYS: u32 = 1000;
 
@@ -25,7 +25,7 @@ fn key(number: u32) -> String {
     format!("{number:04}")
 }
 
-/// A disk, and the store on it, with a MB in its log.
+/// A disk, and a store on it with 1 MB in its log.
 fn filled() -> (SimDisk, Db) {
     let disk = SimDisk::new();
     let db = open(&disk);
@@ -35,12 +35,12 @@ fn filled() -> (SimDisk, Db) {
     (disk, db)
 }
 
-/// The disk of such a store that was killed; `LITTLE` is free.
+/// The disk of such a store after a kill, with `LITTLE` free.
 fn killed() -> SimDisk {
     cut(&filled().0)
 }
 
-/// The disk of a store that was killed now, with `LITTLE` room.
+/// The disk of a store killed now, with `LITTLE` free.
 fn cut(disk: &SimDisk) -> SimDisk {
     let disk = disk.crash(Policy::EVERYTHING, 1).disk();
     disk.set_capacity(Some(disk.used_bytes() + LITTLE));
@@ -63,7 +63,7 @@ fn holds_from(db: &Db, first: u32) {
     assert_eq!(db.get(key(KEYS - 1)).unwrap().unwrap(), [7; 1000][..]);
 }
 
-/// Opening to delete failed for want of the room that deleting was to make.
+/// Opening a store to delete data used to fail for lack of the space that deleting was to free.
 #[test]
 fn a_store_opens_without_room_for_its_log() {
     let disk = killed();
@@ -77,7 +77,7 @@ fn a_store_opens_without_room_for_its_log() {
     }
     holds_from(&db, KEYS / 2);
     db.close().unwrap();
-    // Without room as before, and with it.
+    // Without space, as before, and with it.
     let db = open(&disk);
     assert!(db.recovery_report().was_closed && db.recovery_report().dropped.is_empty());
     holds_from(&db, KEYS / 2);
@@ -91,7 +91,7 @@ fn a_store_opens_without_room_for_its_log() {
     db.verify().unwrap();
 }
 
-/// What is deleted is not written to the table, and the logs go with their last write.
+/// Deleted entries are not flushed, and the logs become obsolete with their last entry.
 #[test]
 fn a_flush_lets_go_of_the_logs_that_were_kept() {
     let disk = killed();
@@ -111,8 +111,8 @@ fn a_flush_lets_go_of_the_logs_that_were_kept() {
     holds_from(&db, KEYS * 9 / 10);
 }
 
-/// A memtable over its limit is frozen: its flush fails and is reported, costs nothing, and holds
-/// up no close.
+/// A memtable over its limit is frozen: its flush fails and is reported, loses nothing, and does
+/// not block closing.
 #[test]
 fn a_log_above_the_limit_of_a_memtable_is_kept_too() {
     for threads in [0, 2] {
@@ -123,7 +123,7 @@ fn a_log_above_the_limit_of_a_memtable_is_kept_too() {
         };
         let db = small();
         holds_from(&db, 0);
-        // Without threads whoever finds it full does the flush, and is told.
+        // Without threads, the writer that finds it full flushes it and gets the error.
         if threads == 0 {
             assert_eq!(db.delete(key(0)).unwrap_err().kind(), ErrorKind::Retry);
         }
@@ -159,12 +159,12 @@ fn replace(disk: &SimDisk, path: &Path, bytes: &[u8]) {
     disk.create(path).unwrap().append(bytes).unwrap();
 }
 
-/// All that reads the store without writing to it, and all that copies it.
+/// Every operation that reads or copies the store without writing to it.
 #[test]
 fn a_store_with_kept_logs_is_read_by_all_means() {
     let (filled, db) = filled();
     let disk = cut(&filled);
-    // What stands behind the end that is stated of the oldest log: a record, and no record.
+    // After the recorded end of the oldest log: a record, and other bytes.
     let end = filled.read(&oldest(&filled), 2 << 20).unwrap().len();
     db.put("later", "value").unwrap();
     let mut behind = filled.read(&oldest(&filled), 2 << 20).unwrap().split_off(end);
@@ -198,7 +198,8 @@ fn a_store_with_kept_logs_is_read_by_all_means() {
     holds_from(&Db::open("copy", options(&disk)).unwrap(), 1);
 }
 
-/// What an opening dropped is gone, however often the store is killed before it has room again.
+/// Bytes that an open dropped stay dropped, however often the store is killed before it has space
+/// again.
 #[test]
 fn a_torn_tail_that_was_dropped_stays_dropped() {
     let disk = SimDisk::new();
@@ -231,7 +232,7 @@ fn a_torn_tail_that_was_dropped_stays_dropped() {
             let policy = Policy::ALL[(seed + round) as usize % Policy::ALL.len()];
             disk = disk.crash(policy, seed ^ round).disk();
             disk.set_capacity(Some(disk.used_bytes() + LITTLE));
-            // It reports what is torn off of this round's writes.
+            // It reports the torn tail of this round's writes.
             assert_eq!(extra(&open(&disk)), found, "seed {seed}, round {round}");
         }
         disk.set_capacity(None);
@@ -242,8 +243,7 @@ fn a_torn_tail_that_was_dropped_stays_dropped() {
     assert!(torn > 5, "{torn} stores were torn");
 }
 
-/// Where not even the new files fit, the error says how many bytes they need, and that many are
-/// enough.
+/// If not even the new files fit, the error states how many bytes they need, and that many suffice.
 #[test]
 fn a_full_disk_is_told_with_the_bytes_that_are_needed() {
     let disk = killed();
@@ -262,8 +262,8 @@ fn a_full_disk_is_told_with_the_bytes_that_are_needed() {
     holds_from(&with_room(needed).unwrap(), 0);
 }
 
-/// A store that is opened without a log, or to be salvaged, has no log to go on in: there the whole
-/// log has to fit.
+/// A store that is opened without a log, or with salvage, has no log to continue in: the whole log
+/// must fit.
 #[test]
 fn without_a_log_or_in_a_salvage_the_whole_log_has_to_fit() {
     for change in [|options: Options| options.log(false), |options: Options| options.salvage(true)]
@@ -292,7 +292,7 @@ impl Layer for NoSync {
     }
 }
 
-/// A log that may be lost with the power cannot be kept.
+/// A log that a power cut may lose cannot be kept.
 #[test]
 fn where_no_file_can_be_synced_the_whole_log_has_to_fit() {
     let disk = killed();
@@ -312,7 +312,7 @@ fn number(error: &Error, words: &str) -> u64 {
     number.unwrap_or_else(|| panic!("{text}"))
 }
 
-/// A log that was kept is as durable as the manifest says: damage to it is reported.
+/// A kept log is as durable as the manifest records: corruption of it is reported.
 #[test]
 fn a_kept_log_that_is_cut_is_corruption() {
     let disk = killed();

@@ -139,7 +139,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_goes_with_its_directory() {
+    fn a_store_is_removed_with_its_directory() {
         let (vfs, options) = store();
         let report = Db::destroy("s", &options).unwrap();
         assert!(report.files >= 5 && report.bytes > 0 && report.left.is_empty(), "{report:?}");
@@ -147,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_the_store_s_is_left_and_named() {
+    fn foreign_files_are_left_and_reported() {
         let (vfs, options) = store();
         for name in ["s/notes.txt", "s/7.sst", "s/000099.log.bak"] {
             write(&vfs, name);
@@ -163,7 +163,7 @@ mod tests {
     }
 
     #[test]
-    fn an_open_store_and_what_is_no_store_are_refused() {
+    fn an_open_store_and_a_foreign_directory_are_rejected() {
         let (vfs, options) = store();
         let db = Db::open_read_only("s", options.clone()).unwrap();
         assert!(matches!(Db::destroy("s", &options), Err(Error::Locked { .. })));

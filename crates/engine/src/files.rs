@@ -1,6 +1,6 @@
 //! The files of a store: names, paths, and special files.
 
-pub(crate) mod graveyard;
+pub(crate) mod deletion_queue;
 pub(crate) mod held;
 pub(crate) mod room;
 pub(crate) mod unfinished;

@@ -18,11 +18,11 @@
 
 mod carried;
 mod directory;
+mod disk_space;
 mod kept;
 #[cfg(test)]
 mod kept_tests;
 mod leftovers;
-mod room;
 
 use std::path::Path;
 use std::sync::atomic::Ordering;
@@ -46,7 +46,7 @@ use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::files::graveyard::Graveyard;
+use crate::files::deletion_queue::DeletionQueue;
 use crate::files::held::HeldLock;
 use crate::files::log_path;
 use crate::files::room::Room;
@@ -63,7 +63,7 @@ use crate::options_record::OptionsRecord;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
 use crate::recovery_report::RecoveryReport;
-use crate::rescue::degraded::{self, Around};
+use crate::rescue::degraded::{self, Tolerated};
 use crate::snapshots::Snapshots;
 use crate::statistics::Statistics;
 use crate::store_files::StoreFiles;
@@ -110,8 +110,8 @@ impl Engine {
             // the log of this open it would be corruption.
             vfs.sync_dir(dir).map_err(Error::on(dir))?;
         }
-        let mut around = Around::default();
-        let recovered = match Self::recovered(dir, &listing, &options, &mut around)? {
+        let mut tolerated = Tolerated::default();
+        let recovered = match Self::recovered(dir, &listing, &options, &mut tolerated)? {
             Some(_) if options.error_if_exists => {
                 let dir = dir.display();
                 let what = format!("{dir} holds a store already, and error_if_exists is set");
@@ -126,10 +126,10 @@ impl Engine {
         };
         let plan = match options.degraded {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
-            Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut around)?,
+            Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut tolerated)?,
         };
-        let record = OptionsRecord::read(&*vfs, dir, &listing, &mut around.options);
-        let report = report(dir, &listing, &recovered, &plan, around);
+        let record = OptionsRecord::read(&*vfs, dir, &listing, &mut tolerated.options);
+        let report = report(dir, &listing, &recovered, &plan, tolerated);
         let doubt = report.doubt.clone().filter(|_| options.degraded == Some(Degraded::Certain));
         let engine = Arc::new_cyclic(|own| {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
@@ -156,19 +156,19 @@ impl Engine {
         Ok(engine)
     }
 
-    /// Recovers the state of the manifest. A degraded open adds to `around` the corruption that
+    /// Recovers the state of the manifest. A degraded open adds to `tolerated` the corruption that
     /// does not prevent it.
     fn recovered(
         dir: &Path,
         listing: &[DirEntry],
         options: &Options,
-        around: &mut Around,
+        tolerated: &mut Tolerated,
     ) -> Result<Option<Recovered>> {
         if options.degraded.is_none() {
             return reader::recover(&*options.vfs, dir, listing, options.salvage);
         }
         let (recovered, found) = degraded::recover(&*options.vfs, dir, listing)?;
-        *around = found;
+        *tolerated = found;
         Ok(Some(recovered))
     }
 
@@ -271,7 +271,7 @@ impl Engine {
     }
 
     /// Creates the log and the manifest of this open, and installs them.
-    fn put_in_force(&self, plan: &recover::Plan, replayed: Replayed) -> Result<()> {
+    fn install_opened(&self, plan: &recover::Plan, replayed: Replayed) -> Result<()> {
         let Replayed { mut state, last_seqno, carried, keeps_logs } = replayed;
         let log_number = self.files.new_file_number();
         let manifest_number = self.files.new_file_number();
@@ -343,7 +343,7 @@ fn report(
     listing: &[DirEntry],
     recovered: &Recovered,
     plan: &recover::Plan,
-    around: Around,
+    tolerated: Tolerated,
 ) -> RecoveryReport {
     RecoveryReport {
         created: recovered.number == 0,
@@ -351,9 +351,9 @@ fn report(
         replayed_batches: plan.records(),
         dropped: recovered.tail_dropped.iter().chain(plan.dropped()).map(Into::into).collect(),
         orphans: orphans(dir, listing, recovered),
-        damage: around.damage,
-        doubt: around.doubt,
-        options: around.options,
+        damage: tolerated.damage,
+        doubt: tolerated.doubt,
+        options: tolerated.options,
     }
 }
 
@@ -428,7 +428,7 @@ fn assemble(
     let lock = Arc::new(HeldLock::new(held));
     let access = Access::new(dir, Arc::clone(&lock), options.read_only);
     let next_file_number = recovered.state.next_file_number;
-    let graveyard = Graveyard::new(Arc::clone(&options.vfs), next_file_number, lock);
+    let queue = DeletionQueue::new(Arc::clone(&options.vfs), next_file_number, lock);
     let memory = first_memory(&options);
     let files = StoreFiles {
         dir: dir.to_path_buf(),
@@ -436,7 +436,7 @@ fn assemble(
         store_id: recovered.store_id,
         next_file_number: AtomicU64::new(next_file_number),
         tables: first_tables(dir, &options, &memory.blocks, &memory.shares),
-        graveyard: Arc::new(graveyard),
+        graveyard: Arc::new(queue),
         manifest: Mutex::default(),
         log_ends: recovered.state.log_ends.clone(),
     };

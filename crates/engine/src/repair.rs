@@ -259,17 +259,17 @@ impl<'a> Work<'a> {
     fn listed_table(&mut self, meta: &TableMeta) -> Option<TableLeft> {
         let name = names::table(meta.number);
         let entry = self.listing.iter().find(|entry| entry.name == *name);
-        let pieces = table::dissect(&*self.vfs, self.dir, meta, entry);
-        self.report.unreadable += meta.entries.saturating_sub(pieces.entries());
+        let dissected = table::dissect(&*self.vfs, self.dir, meta, entry);
+        self.report.unreadable += meta.entries.saturating_sub(dissected.entries());
         // A corrupt index leaf loses the blocks that it lists, each of which is reported on its
         // own.
         let (costly, other): (Vec<Damage>, Vec<Damage>) =
-            pieces.damage.into_iter().partition(|damage| damage.keys.is_some());
+            dissected.damage.into_iter().partition(|damage| damage.keys.is_some());
         for damage in costly {
             self.lose(damage, meta.max_seqno);
         }
         self.report.damage.extend(other);
-        left(table_path(self.dir, meta.number), pieces.blocks)
+        left(table_path(self.dir, meta.number), dissected.blocks)
     }
 
     /// The rest of a table that no manifest describes.
@@ -289,15 +289,15 @@ impl<'a> Work<'a> {
         });
         let first = checked.err();
         // Its key range is unknown: a lost block at either end may hold any key.
-        let pieces = table::pieces(&file, &path, first.as_ref(), &KeySpan::default());
-        for mut damage in pieces.damage {
+        let dissected = table::dissect_blocks(&file, &path, first.as_ref(), &KeySpan::default());
+        for mut damage in dissected.damage {
             let is_open = |keys: &KeySpan| keys.first.is_empty() || keys.last.is_empty();
             if damage.keys.as_ref().is_some_and(is_open) {
                 damage.keys = None;
             }
             self.lose(damage, MAX_SEQNO);
         }
-        left(path, pieces.blocks)
+        left(path, dissected.blocks)
     }
 
     /// An error if a newer version wrote an unsupported file, in which nothing is lost.

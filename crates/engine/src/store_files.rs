@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 
 use trommel_vfs::Vfs;
 
-use crate::files::graveyard::Graveyard;
+use crate::files::deletion_queue::DeletionQueue;
 use crate::log::LogEnds;
 use crate::manifest::active::Manifest;
 use crate::sync::{AtomicU64, Mutex};
@@ -23,7 +23,7 @@ pub(crate) struct StoreFiles {
     /// Open tables.
     pub(crate) tables: Arc<TableCache>,
     /// The deletion queue of obsolete files.
-    pub(crate) graveyard: Arc<Graveyard>,
+    pub(crate) graveyard: Arc<DeletionQueue>,
     /// None in a read-only store.
     pub(crate) manifest: Mutex<Option<Manifest>>,
     /// Ends of logs when the store was opened, as recorded in its manifest.

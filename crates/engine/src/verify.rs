@@ -131,7 +131,7 @@ enum End {
 }
 
 /// A log or manifest to verify.
-struct Needed {
+struct FileToVerify {
     path: PathBuf,
     kind: FileKind,
     number: u64,
@@ -140,7 +140,7 @@ struct Needed {
 
 /// Handles an error, with a function that lists all corruption from there on. An error that it
 /// returns ends the verification.
-type Tell<'a> = dyn FnMut(&mut VerifyReport, Error, &dyn Fn() -> Vec<Damage>) -> Result<()> + 'a;
+type OnError<'a> = dyn FnMut(&mut VerifyReport, Error, &dyn Fn() -> Vec<Damage>) -> Result<()> + 'a;
 
 impl Engine {
     /// Reads every byte of every file; checks every checksum, the order of entries, and every key
@@ -165,33 +165,37 @@ impl Engine {
         Ok(report)
     }
 
-    fn verify_files(&self, report: &mut VerifyReport, tell: &mut Tell<'_>) -> Result<()> {
+    fn verify_files(&self, report: &mut VerifyReport, on_error: &mut OnError<'_>) -> Result<()> {
         self.access.check_open()?;
         let version = self.version();
         for (_, file) in version.tables() {
             if let Err(error) = self.verify_table(file, report) {
-                tell(report, error.clone(), &|| self.damage_of(file, &error))?;
+                on_error(report, error.clone(), &|| self.damage_of(file, &error))?;
             }
             if let Err(error) = self.verify_sidecar(file, report) {
                 let damage = || vec![table::damage_of_sidecar(&error, &self.files.dir, file)];
-                tell(report, error.clone(), &damage)?;
+                on_error(report, error.clone(), &damage)?;
             }
         }
         if let Err(error) = self.verify_options(report) {
             let damage = || vec![options_file::damage(&error, &self.files.dir)];
-            tell(report, error.clone(), &damage)?;
+            on_error(report, error.clone(), &damage)?;
         }
         if self.options.load().read_only || self.access.poisoned().is_some() {
             // A concurrent flush may remove a log once its table is installed.
             let manifest = lock(&self.files.manifest);
             let needed = self.logs_at_rest(manifest.as_ref(), report);
-            return self.verify_needed(needed, report, tell);
+            return self.verify_needed(needed, report, on_error);
         }
-        self.verify_logs_in_use(report, tell)
+        self.verify_logs_in_use(report, on_error)
     }
 
     /// Verifies the files that are appended to in a live store, while appends are blocked.
-    fn verify_logs_in_use(&self, report: &mut VerifyReport, tell: &mut Tell<'_>) -> Result<()> {
+    fn verify_logs_in_use(
+        &self,
+        report: &mut VerifyReport,
+        on_error: &mut OnError<'_>,
+    ) -> Result<()> {
         self.exclusively(|leader| {
             let manifest = lock(&self.files.manifest);
             // An earlier operation of the queue, or an installation, may have failed in an append.
@@ -199,7 +203,7 @@ impl Engine {
                 Some(_) => self.logs_at_rest(manifest.as_ref(), report),
                 None => self.logs_in_use(leader, manifest.as_ref(), report),
             };
-            self.verify_needed(needed, report, tell)
+            self.verify_needed(needed, report, on_error)
         })
     }
 
@@ -262,7 +266,7 @@ impl Engine {
     }
 
     /// The current manifest. Verifies `CURRENT` as well.
-    fn current_manifest(&self, end: End, report: &mut VerifyReport) -> Result<Needed> {
+    fn current_manifest(&self, end: End, report: &mut VerifyReport) -> Result<FileToVerify> {
         let listing = self
             .files
             .vfs
@@ -276,7 +280,7 @@ impl Engine {
         let current = listing.iter().find(|entry| entry.name == names::CURRENT);
         report.bytes += current.map_or(0, |entry| entry.bytes);
         let path = self.files.dir.join(names::manifest(number));
-        Ok(Needed { path, kind: FileKind::Manifest, number, end })
+        Ok(FileToVerify { path, kind: FileKind::Manifest, number, end })
     }
 
     /// The files of a live store, with the lengths that their writers know.
@@ -285,14 +289,14 @@ impl Engine {
         leader: &Leader,
         manifest: Option<&Manifest>,
         report: &mut VerifyReport,
-    ) -> Result<Vec<Needed>> {
+    ) -> Result<Vec<FileToVerify>> {
         let bytes = manifest.map_or(0, Manifest::bytes);
         let mut needed = vec![self.current_manifest(End::At(bytes), report)?];
         let Some(log) = leader.log() else { return Ok(needed) };
         let view = self.view.load();
         let log_file = |number, end| {
             let path = log_path(&self.files.dir, number);
-            Needed { path, kind: FileKind::Log, number, end }
+            FileToVerify { path, kind: FileKind::Log, number, end }
         };
         needed.push(log_file(view.active.log_number, End::At(log.bytes())));
         needed.extend(view.frozen.iter().map(|frozen| log_file(frozen.log_number, End::Marker)));
@@ -314,7 +318,7 @@ impl Engine {
         &self,
         manifest: Option<&Manifest>,
         report: &mut VerifyReport,
-    ) -> Result<Vec<Needed>> {
+    ) -> Result<Vec<FileToVerify>> {
         let mut needed = vec![self.current_manifest(End::Any, report)?];
         let ends = self.log_ends_of(manifest);
         let oldest = self.view.load().memtables().map(|m| m.oldest_log()).min().unwrap_or(0);
@@ -327,11 +331,11 @@ impl Engine {
             if let Some(Numbered::Log(number)) = Numbered::parse(&entry.name)
                 && oldest != 0
                 && number >= oldest
-                && !ends.pass_over(number)
+                && !ends.ignores(number)
             {
                 let path = log_path(&self.files.dir, number);
                 let end = ends.of(number).map_or(End::Any, |stated| End::Stated(stated.end));
-                needed.push(Needed { path, kind: FileKind::Log, number, end });
+                needed.push(FileToVerify { path, kind: FileKind::Log, number, end });
             }
         }
         Ok(needed)
@@ -339,24 +343,24 @@ impl Engine {
 
     fn verify_needed(
         &self,
-        needed: Result<Vec<Needed>>,
+        needed: Result<Vec<FileToVerify>>,
         report: &mut VerifyReport,
-        tell: &mut Tell<'_>,
+        on_error: &mut OnError<'_>,
     ) -> Result<()> {
         let needed = match needed {
             Ok(needed) => needed,
-            Err(error) => return tell(report, error.clone(), &|| self.in_logs(&error)),
+            Err(error) => return on_error(report, error.clone(), &|| self.in_logs(&error)),
         };
         for needed in needed {
             if let Err(error) = self.verify_log(&needed, report) {
-                tell(report, error.clone(), &|| self.in_logs(&error))?;
+                on_error(report, error.clone(), &|| self.in_logs(&error))?;
             }
         }
         Ok(())
     }
 
-    fn verify_log(&self, needed: &Needed, report: &mut VerifyReport) -> Result<()> {
-        let Needed { path, kind, number, end } = needed;
+    fn verify_log(&self, needed: &FileToVerify, report: &mut VerifyReport) -> Result<()> {
+        let FileToVerify { path, kind, number, end } = needed;
         let mut bytes = read_whole(&*self.files.vfs, path)?;
         let length = bytes.len() as u64;
         report.bytes += length;
@@ -392,7 +396,7 @@ mod tests {
     /// A single failed read of a filter used to make every later check report the intact table as
     /// corrupt.
     #[test]
-    fn a_filter_that_could_not_be_read_once_is_no_damage() {
+    fn a_failed_read_of_a_filter_is_not_corruption() {
         let disk = SimDisk::new();
         let options = Options::default().vfs(Arc::new(disk.clone()));
         let db = Db::open("db", options).unwrap();
@@ -414,7 +418,7 @@ mod tests {
 
     /// A check that was queued after a failed write used to report the log as corrupt.
     #[test]
-    fn what_failed_while_a_check_waited_is_no_damage() {
+    fn a_write_that_fails_while_a_check_waits_is_not_corruption() {
         let end_of = |name| Fault::new(Failure::NoSpace).on(OpKind::Append).named(name);
         for (name, bytes) in [(".log", 1), (".log", 60), ("MANIFEST", 1), ("MANIFEST", 60)] {
             let disk = SimDisk::new();

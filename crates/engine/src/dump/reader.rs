@@ -20,7 +20,7 @@ pub struct DumpReader<R> {
     /// The ranges of keys and values in it.
     entries: Vec<(Range<usize>, Range<usize>)>,
     /// Entries of it returned so far.
-    given: usize,
+    returned: usize,
     /// Totals of the blocks read so far.
     totals: DumpTotals,
     done: bool,
@@ -39,7 +39,7 @@ impl<R: Read> DumpReader<R> {
             frames: FrameReader::begin(input, name.into(), FORM)?,
             block: Vec::new(),
             entries: Vec::new(),
-            given: 0,
+            returned: 0,
             totals: DumpTotals::default(),
             done: false,
         })
@@ -51,7 +51,7 @@ impl<R: Read> DumpReader<R> {
     /// [`Error::Corruption`](crate::Error::Corruption) with the offset in the dump; entries
     /// returned before are valid. After an error there are no more entries.
     pub fn next_entry(&mut self) -> Result<Option<(&[u8], &[u8])>> {
-        if self.given == self.entries.len() && !self.done {
+        if self.returned == self.entries.len() && !self.done {
             let more = self.read_block();
             self.done = !matches!(more, Ok(true));
             more?;
@@ -59,8 +59,8 @@ impl<R: Read> DumpReader<R> {
         if self.done {
             return Ok(None);
         }
-        let (key, value) = &self.entries[self.given];
-        self.given += 1;
+        let (key, value) = &self.entries[self.returned];
+        self.returned += 1;
         Ok(Some((&self.block[key.clone()], &self.block[value.clone()])))
     }
 
@@ -84,7 +84,7 @@ impl<R: Read> DumpReader<R> {
             return Err(self.frames.damage(at, what));
         };
         self.entries = entries;
-        self.given = 0;
+        self.returned = 0;
         self.totals.entries += head.entries;
         self.totals.bytes += head.bytes;
         Ok(true)

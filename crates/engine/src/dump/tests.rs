@@ -82,7 +82,7 @@ fn every_flipped_bit_is_found() {
 }
 
 #[test]
-fn every_cut_is_found() {
+fn every_truncation_is_found() {
     let bytes = written(&small());
     for end in 0..bytes.len() {
         assert!(offset_of_damage(read(&bytes[..end]).1) <= end as u64);
@@ -93,7 +93,7 @@ fn every_cut_is_found() {
 }
 
 #[test]
-fn blocks_belong_where_they_were_written() {
+fn moved_blocks_are_detected() {
     let entries = large();
     let bytes = written(&entries);
     let first = Head::decode(bytes[HEADER_BYTES..][..HEAD_BYTES].try_into().unwrap(), ID, 36);
@@ -124,7 +124,7 @@ fn entries_must_ascend() {
 }
 
 #[test]
-fn a_newer_version_is_no_damage() {
+fn a_newer_version_is_unsupported() {
     for (version, features) in [(VERSION + 1, 0), (VERSION, 1)] {
         let header = Header { version, features, id: ID }.encode(&MAGIC);
         assert!(matches!(read(&header).1, Err(Error::Unsupported { .. })));
@@ -146,7 +146,7 @@ fn a_claimed_size_takes_no_memory() {
 
 /// `TROMMEL_REFREEZE=1` rewrites the file, which is allowed only before the first release.
 #[test]
-fn a_dump_of_the_first_version_is_read_and_written_as_ever() {
+fn a_dump_of_version_1_is_read_and_written_unchanged() {
     let bytes = written(&small());
     if std::env::var_os("TROMMEL_REFREEZE").is_some() {
         let file = concat!(env!("CARGO_MANIFEST_DIR"), "/src/dump/testdata/v1.dump");

@@ -5,17 +5,17 @@ use std::sync::{Arc, OnceLock, Weak};
 
 use trommel_vfs::WriteFile;
 
-use super::graveyard::Graveyard;
+use super::deletion_queue::DeletionQueue;
 use crate::error::is_full;
 
 /// Frees space, once the store is open.
 #[derive(Debug, Default)]
-pub(crate) struct Room(OnceLock<Weak<Graveyard>>);
+pub(crate) struct Room(OnceLock<Weak<DeletionQueue>>);
 
 impl Room {
     /// Sets the deletion queue whose files may be removed.
-    pub(crate) fn is_in(&self, graveyard: &Arc<Graveyard>) {
-        let _ = self.0.set(Arc::downgrade(graveyard));
+    pub(crate) fn is_in(&self, queue: &Arc<DeletionQueue>) {
+        let _ = self.0.set(Arc::downgrade(queue));
     }
 
     /// Runs `work`, and retries once if it failed on a full disk and space could be freed.
@@ -28,7 +28,7 @@ impl Room {
 
     /// Removes all kept files. Returns whether there were any.
     fn make(&self) -> bool {
-        self.0.get().and_then(Weak::upgrade).is_some_and(|graveyard| graveyard.make_room())
+        self.0.get().and_then(Weak::upgrade).is_some_and(|queue| queue.make_room())
     }
 }
 
@@ -88,52 +88,52 @@ mod tests {
     use crate::files::held::HeldLock;
 
     /// A disk with a kept file, its deletion queue, and a file to write to.
-    fn full() -> (SimDisk, Arc<Graveyard>, RoomyFile) {
+    fn full() -> (SimDisk, Arc<DeletionQueue>, RoomyFile) {
         let disk = SimDisk::new();
-        let graveyard = Arc::new(Graveyard::new(Arc::new(disk.clone()), 1, HeldLock::of_nothing()));
-        graveyard.set_spare_limit(1 << 20);
+        let queue = Arc::new(DeletionQueue::new(Arc::new(disk.clone()), 1, HeldLock::of_nothing()));
+        queue.set_spare_limit(1 << 20);
         let mut old = disk.create(Path::new("000001.log")).unwrap();
         old.append(&[7; 1_000]).unwrap();
-        graveyard.add_spare("000001.log".into(), 1, 1_000);
-        graveyard.sweep(u64::MAX);
-        assert_eq!(graveyard.spare_bytes(), 1_000);
+        queue.add_spare("000001.log".into(), 1, 1_000);
+        queue.sweep(u64::MAX);
+        assert_eq!(queue.spare_bytes(), 1_000);
         let room = Arc::new(Room::default());
-        room.is_in(&graveyard);
+        room.is_in(&queue);
         let file = disk.create(Path::new("new")).unwrap();
-        (disk, graveyard, RoomyFile { file, room })
+        (disk, queue, RoomyFile { file, room })
     }
 
     #[test]
-    fn what_found_no_room_is_written_once_there_is_some() {
-        let (disk, graveyard, mut file) = full();
+    fn a_failed_append_is_retried_after_freeing_space() {
+        let (disk, queue, mut file) = full();
         disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append));
         file.append(b"whole").unwrap();
-        assert_eq!((graveyard.spare_bytes(), disk.faults_fired()), (0, 1));
+        assert_eq!((queue.spare_bytes(), disk.faults_fired()), (0, 1));
         assert_eq!(disk.read(Path::new("new"), 100).unwrap(), b"whole");
         // Nothing more is kept until the store rests.
         let keep = |number: u64| {
             let path = format!("{number:06}.sst");
             disk.create(Path::new(&path)).unwrap().append(b"old").unwrap();
-            graveyard.add_spare(path.into(), number, 3);
-            graveyard.sweep(u64::MAX);
-            graveyard.spare_bytes()
+            queue.add_spare(path.into(), number, 3);
+            queue.sweep(u64::MAX);
+            queue.spare_bytes()
         };
         assert_eq!(keep(2), 0);
-        graveyard.clear();
+        queue.clear();
         assert_eq!(keep(3), 3);
         // No space can be freed if nothing is kept.
-        graveyard.clear();
+        queue.clear();
         disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append));
         file.append(b"!").unwrap_err();
     }
 
     /// A record written by two appends could be torn in the middle of a sector.
     #[test]
-    fn what_was_written_in_part_is_not_carried_on() {
-        let (disk, graveyard, mut file) = full();
+    fn a_partial_append_is_not_continued() {
+        let (disk, queue, mut file) = full();
         disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append).writing_part(2));
         assert!(is_full(&file.append(b"whole").unwrap_err()));
-        assert_eq!((graveyard.spare_bytes(), file.bytes()), (0, 2));
+        assert_eq!((queue.spare_bytes(), file.bytes()), (0, 2));
         assert_eq!(disk.calls(OpKind::Append), 2);
     }
 }

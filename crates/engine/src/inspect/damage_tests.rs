@@ -42,7 +42,7 @@ fn entries(table: &Table) -> (Vec<Entry>, bool) {
 }
 
 #[test]
-fn a_flipped_byte_of_a_table_is_found_and_never_believed() {
+fn a_flipped_byte_of_a_table_is_found_and_never_used() {
     let vfs = MemoryVfs::new();
     store(&vfs, "paired:12").close().unwrap();
     for path in files(&vfs, Role::Table) {
@@ -65,7 +65,7 @@ fn a_flipped_byte_of_a_table_is_found_and_never_believed() {
 }
 
 #[test]
-fn a_flipped_byte_of_a_log_is_found_and_never_believed() {
+fn a_flipped_byte_of_a_log_is_found_and_never_used() {
     let vfs = MemoryVfs::new();
     store(&vfs, "none").close().unwrap();
     let path = files(&vfs, Role::Log).pop().unwrap();
@@ -88,7 +88,7 @@ fn a_flipped_byte_of_a_log_is_found_and_never_believed() {
 }
 
 #[test]
-fn a_flipped_byte_of_a_manifest_is_found_and_never_believed() {
+fn a_flipped_byte_of_a_manifest_is_found_and_never_used() {
     let vfs = MemoryVfs::new();
     store(&vfs, "none").close().unwrap();
     let path = files(&vfs, Role::Manifest).pop().unwrap();
@@ -111,7 +111,7 @@ fn a_flipped_byte_of_a_manifest_is_found_and_never_believed() {
 
 /// The operations on a whole store, with one byte of any of its files flipped.
 #[test]
-fn a_damaged_store_is_looked_into_without_a_panic() {
+fn a_corrupt_store_is_inspected_without_a_panic() {
     let vfs = MemoryVfs::new();
     store(&vfs, "blocked:12").close().unwrap();
     let dir = Path::new(DIR);

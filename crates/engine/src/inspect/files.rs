@@ -7,7 +7,7 @@ use trommel_base::Corruption;
 use trommel_vfs::{DirEntry, Vfs};
 
 use super::manifest::Manifest;
-use super::settled;
+use super::read_consistently;
 use crate::error::{Error, Result};
 use crate::files::LOCK;
 use crate::manifest::state::ManifestState;
@@ -66,7 +66,7 @@ pub struct LiveFile {
 /// As [`Manifest::in_force`] and [`Manifest::info`].
 pub fn live_files(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
     let is_torn = |files: &Vec<LiveFile>| files.iter().any(|f| f.live && f.bytes.is_none());
-    settled(vfs, dir, || live_files_once(vfs, dir), is_torn)
+    read_consistently(vfs, dir, || live_files_once(vfs, dir), is_torn)
 }
 
 fn live_files_once(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
@@ -74,7 +74,7 @@ fn live_files_once(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
     let (state, number) = (manifest.state()?, manifest.info()?.number);
     let listing = list(vfs, dir)?;
     let mut files: Vec<LiveFile> =
-        listing.iter().map(|entry| judge(dir, entry, &state, number)).collect();
+        listing.iter().map(|entry| live_file(dir, entry, &state, number)).collect();
     let mut needed: Vec<Numbered> = Vec::new();
     for (_, table) in state.version.tables() {
         needed.push(Numbered::Table(table.number));
@@ -117,7 +117,7 @@ pub(super) fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<DirEntry>> {
     })
 }
 
-fn judge(dir: &Path, entry: &DirEntry, state: &ManifestState, manifest: u64) -> LiveFile {
+fn live_file(dir: &Path, entry: &DirEntry, state: &ManifestState, manifest: u64) -> LiveFile {
     let path = dir.join(&entry.name);
     let bytes = entry.is_file.then_some(entry.bytes);
     let numbered = Numbered::parse(&entry.name).filter(|_| entry.is_file);

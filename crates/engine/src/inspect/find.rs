@@ -22,7 +22,7 @@ use super::files::list;
 use super::log::Log;
 use super::manifest::Manifest;
 use super::table::Table;
-use super::{as_damage, settled};
+use super::{as_damage, read_consistently};
 use crate::error::{Error, Result};
 use crate::files::{log_path, table_path};
 use crate::manifest::state::ManifestState;
@@ -111,7 +111,8 @@ impl Trace {
 /// As [`Manifest::in_force`] and [`Manifest::info`]. Errors of logs and tables are returned in
 /// [`Trace::problems`].
 pub fn find(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<Trace> {
-    let (mut trace, _) = settled(vfs, dir, || find_once(vfs, dir, key), |(_, is_whole)| !is_whole)?;
+    let (mut trace, _) =
+        read_consistently(vfs, dir, || find_once(vfs, dir, key), |(_, is_whole)| !is_whole)?;
     trace.problems = trace.problems.into_iter().map(as_damage).collect();
     Ok(trace)
 }
@@ -138,7 +139,7 @@ fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<(Trace, bool)> {
             Err(error) => trace.problems.push(error),
         }
     }
-    let is_whole = Manifest::in_force(vfs, dir)?.is_as(&manifest);
+    let is_whole = Manifest::in_force(vfs, dir)?.is_unchanged_since(&manifest);
     Ok((trace, is_whole))
 }
 
@@ -193,7 +194,7 @@ fn in_table(
     key: &[u8],
 ) -> Result<Sighting> {
     let path = table_path(dir, table.number);
-    let opened = Table::open(vfs, &path)?.beside(vfs, table.filter_sidecar);
+    let opened = Table::open(vfs, &path)?.with_sidecar(vfs, table.filter_sidecar);
     let (verdict, by_prefix) = ask(opened.reader()?.filters(), key);
     let filter = match verdict.kind {
         FilterLabel::Own(FilterKind::None) => Answer::NotAsked,

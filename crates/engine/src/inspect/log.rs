@@ -345,7 +345,7 @@ impl Framed {
             Verdict::Torn(reason) => Ending::Torn {
                 offset: summary.end,
                 bytes: summary.written_bytes() - summary.end,
-                records: summary.records_behind,
+                records: summary.later_records,
                 what: DropReason::Torn(*reason).to_string(),
             },
             Verdict::Damaged(damage) => Ending::Damaged(damage.clone()),

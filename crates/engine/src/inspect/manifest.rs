@@ -243,7 +243,7 @@ impl Manifest {
     }
 
     /// Whether the file is unchanged since `earlier` was read.
-    pub(super) fn is_as(&self, earlier: &Self) -> bool {
+    pub(super) fn is_unchanged_since(&self, earlier: &Self) -> bool {
         self.framed.summary() == earlier.framed.summary()
     }
 

@@ -103,7 +103,7 @@ fn wrong(path: &Path, wanted: Role, found: &'static str) -> Error {
 /// another one was missing (by `is_torn` of the result, or an error), and the manifest has changed
 /// in the meantime, reads again: a file is missing only if it is missing while the manifest stays
 /// the same.
-fn settled<T>(
+fn read_consistently<T>(
     vfs: &dyn Vfs,
     dir: &Path,
     read: impl Fn() -> Result<T>,

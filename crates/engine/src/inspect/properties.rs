@@ -6,7 +6,7 @@ use trommel_vfs::Vfs;
 
 use super::manifest::{ListedTable, Manifest, ManifestInfo};
 use super::table::{Table, TableInfo};
-use super::{as_damage, is_missing, settled};
+use super::{as_damage, is_missing, read_consistently};
 use crate::error::Result;
 use crate::files::table_path;
 
@@ -40,7 +40,7 @@ pub fn properties(vfs: &dyn Vfs, dir: &Path) -> Result<StoreProperties> {
         store.tables.iter().any(|table| table.info.as_ref().is_err_and(is_missing))
     };
     let StoreProperties { manifest, tables } =
-        settled(vfs, dir, || properties_once(vfs, dir), is_torn)?;
+        read_consistently(vfs, dir, || properties_once(vfs, dir), is_torn)?;
     let named = |TableProperties { listed, info }| TableProperties {
         listed,
         info: info.map_err(as_damage),
@@ -53,7 +53,8 @@ fn properties_once(vfs: &dyn Vfs, dir: &Path) -> Result<StoreProperties> {
     let tables = manifest.tables.iter().map(|listed| {
         let path = table_path(dir, listed.meta.number);
         let sidecar = listed.meta.filter_sidecar;
-        let info = Table::open(vfs, &path).and_then(|table| table.beside(vfs, sidecar).info());
+        let info =
+            Table::open(vfs, &path).and_then(|table| table.with_sidecar(vfs, sidecar).info());
         TableProperties { listed: listed.clone(), info }
     });
     let tables = tables.collect();

@@ -76,7 +76,7 @@ impl Sidecar {
     }
 
     /// Makes `table` query this sidecar.
-    pub(super) fn stand_before(&self, table: &mut trommel_sstable::Table) -> Result<()> {
+    pub(super) fn apply_to(&self, table: &mut trommel_sstable::Table) -> Result<()> {
         Ok(table.take_sidecar(self.opened()?)?)
     }
 

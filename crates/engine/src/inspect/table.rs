@@ -158,7 +158,7 @@ impl Table {
     /// The same table, querying this filter sidecar of the same directory, as in the store that
     /// lists it.
     #[must_use]
-    pub(super) fn beside(self, vfs: &dyn Vfs, sidecar: Option<u64>) -> Self {
+    pub(super) fn with_sidecar(self, vfs: &dyn Vfs, sidecar: Option<u64>) -> Self {
         let dir = self.path.parent().unwrap_or(Path::new(""));
         let sidecar = sidecar.map(|number| Sidecar::open(vfs, &sidecar_path(dir, number)));
         Self { sidecar: sidecar.map(|opened| opened.map_err(|error| error.to_string())), ..self }
@@ -243,9 +243,7 @@ impl Table {
         let mut table = trommel_sstable::Table::open(file, &self.path, expected, &config)?;
         let taken = match &self.sidecar {
             None => Ok(()),
-            Some(Ok(sidecar)) => {
-                sidecar.stand_before(&mut table).map_err(|error| error.to_string())
-            }
+            Some(Ok(sidecar)) => sidecar.apply_to(&mut table).map_err(|error| error.to_string()),
             Some(Err(why)) => Err(why.clone()),
         };
         if let Err(why) = taken {
@@ -328,13 +326,13 @@ impl Iterator for TableScan {
             self.done = true;
             return Some(Err(error.into()));
         }
-        let standing = self.cursor.entry().filter(|entry| match &self.to {
+        let current = self.cursor.entry().filter(|entry| match &self.to {
             Bound::Unbounded => true,
             Bound::Included(to) => entry.key <= &**to,
             Bound::Excluded(to) => entry.key < &**to,
         });
-        self.done = standing.is_none();
-        standing.map(|entry| {
+        self.done = current.is_none();
+        current.map(|entry| {
             Ok(Entry {
                 key: entry.key.into(),
                 seqno: entry.seqno,

@@ -57,7 +57,7 @@ pub(super) fn files(vfs: &dyn Vfs, role: Role) -> Vec<PathBuf> {
 }
 
 #[test]
-fn a_table_says_what_it_holds() {
+fn a_table_reports_its_contents() {
     let vfs = MemoryVfs::new();
     let db = store(&vfs, "paired:12");
     let store = properties(&vfs, Path::new(DIR)).unwrap();
@@ -116,7 +116,7 @@ fn a_scan_of_a_table_keeps_to_its_bounds() {
 
 /// The filter that lookups query is reported: the prefix filter, if the table has no other.
 #[test]
-fn a_filter_of_prefixes_answers_for_a_table_without_another() {
+fn a_prefix_filter_answers_for_a_table_without_another() {
     let trace = |vfs: &MemoryVfs, key: &str| {
         let trace = find(vfs, Path::new(DIR), key.as_bytes()).unwrap();
         let sightings = trace.sightings.iter().map(|s| (s.filter, s.by_prefix, s.is_wasted()));
@@ -152,7 +152,7 @@ fn a_filter_of_prefixes_answers_for_a_table_without_another() {
 }
 
 #[test]
-fn a_log_says_what_it_holds_and_how_it_ends() {
+fn a_log_reports_its_contents_and_its_end() {
     let vfs = MemoryVfs::new();
     let db = store(&vfs, "none");
     let path = files(&vfs, Role::Log).pop().unwrap();
@@ -181,7 +181,7 @@ fn a_log_says_what_it_holds_and_how_it_ends() {
 }
 
 #[test]
-fn a_manifest_tells_the_store_s_history() {
+fn a_manifest_holds_the_store_s_history() {
     let vfs = MemoryVfs::new();
     let db = store(&vfs, "none");
     let manifest = Manifest::in_force(&vfs, Path::new(DIR)).unwrap();
@@ -250,7 +250,7 @@ fn a_missing_key_shows_which_reads_its_filters_save() {
 }
 
 #[test]
-fn files_are_told_apart_and_missed() {
+fn roles_and_missing_files_are_reported() {
     let vfs = MemoryVfs::new();
     store(&vfs, "none").close().unwrap();
     let tables = files(&vfs, Role::Table);
@@ -277,7 +277,7 @@ fn files_are_told_apart_and_missed() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_refused_by_what_it_is() {
+fn a_file_of_another_kind_is_rejected_by_its_contents() {
     let vfs = MemoryVfs::new();
     store(&vfs, "none").close().unwrap();
     let dir = Path::new(DIR);
@@ -311,7 +311,7 @@ fn a_file_of_another_kind_is_refused_by_what_it_is() {
 }
 
 #[test]
-fn a_store_that_is_being_written_is_never_called_damaged() {
+fn a_store_that_is_being_written_is_never_reported_corrupt() {
     let vfs = MemoryVfs::new();
     let options = options(&vfs, "blocked:10").l0_trigger(2).table_bytes(2 << 10);
     let db = Db::open(DIR, options.base_level_bytes(4 << 10)).unwrap();

@@ -55,7 +55,7 @@ impl LogEnds {
 
     /// Whether log `number` lies between a log and its recorded successor, and is therefore
     /// ignored.
-    pub(crate) fn pass_over(&self, number: u64) -> bool {
+    pub(crate) fn ignores(&self, number: u64) -> bool {
         self.0.iter().any(|end| end.number < number && number < end.next)
     }
 

@@ -66,7 +66,7 @@ fn check(golden: &[u8], number: u64, previous: u64, next: Option<u64>) {
 }
 
 #[test]
-fn a_log_of_the_first_version_is_read_and_written_as_ever() {
+fn a_log_of_version_1_is_read_and_written_unchanged() {
     check(ENDED, 7, 0, Some(9));
     check(KILLED, 9, 7, None);
 }

@@ -5,7 +5,7 @@
 //! * [`framing`]: one file header, one record; [`mask`]: the sector rule.
 //! * [`writer`]: appends groups of records and tracks what is durable.
 //! * [`reader`]: decodes one file into records and a verdict.
-//! * [`behind`]: records after corruption that can still be verified.
+//! * [`later_records`]: records after corruption that can still be verified.
 //! * [`stream`]: decodes an intact log with one record in memory at a time.
 //! * [`ends`]: the ends of logs without an end marker, as recorded in the manifest.
 //! * [`recover`]: decides which records of all needed logs are replayed and which are dropped.
@@ -13,10 +13,10 @@
 //! The manifest has the same framing and uses the writer and the reader of this module. Nothing
 //! here knows the contents of a batch.
 
-pub(crate) mod behind;
 mod ends;
 pub(crate) mod format;
 pub(crate) mod framing;
+pub(crate) mod later_records;
 mod mask;
 pub(crate) mod reader;
 pub(crate) mod recover;

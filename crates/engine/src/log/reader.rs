@@ -104,7 +104,7 @@ pub(crate) struct Summary {
     /// First sequence numbers of the first and the last of them.
     pub(crate) seqnos: Option<(u64, u64)>,
     /// Good record headers after `end`.
-    pub(crate) records_behind: u64,
+    pub(crate) later_records: u64,
     /// Whether any record, before or after `end`, states that all earlier files are durable.
     pub(crate) claims_durable: bool,
     /// How the file ends.
@@ -154,7 +154,7 @@ impl LogImage {
         };
         let file_bytes = bytes.len() as u64;
         if kind == FileKind::Log {
-            cut_zeros_ahead(&mut bytes);
+            trim_zeros(&mut bytes);
         }
         let mut scan = Scan::new(bytes, path, &header);
         let verdict = loop {
@@ -217,7 +217,7 @@ impl Summary {
             zeros_ahead: 0,
             records: 0,
             seqnos: None,
-            records_behind: 0,
+            later_records: 0,
             claims_durable: false,
             verdict,
         }
@@ -249,7 +249,7 @@ fn tear_in_file_header(bytes: &[u8], kind: FileKind) -> Option<TearReason> {
 }
 
 /// Removes preallocated zeros from the bytes of a log with an intact file header.
-fn cut_zeros_ahead(bytes: &mut Vec<u8>) {
+fn trim_zeros(bytes: &mut Vec<u8>) {
     if (bytes.len() as u64).is_multiple_of(AHEAD_BYTES) {
         let zeros = bytes.iter().rev().take_while(|byte| **byte == 0).count();
         bytes.truncate((bytes.len() - zeros).max(FILE_HEADER_BYTES));
@@ -325,7 +325,7 @@ impl Progress {
             zeros_ahead: file_bytes - end,
             records: self.records,
             seqnos: self.seqnos,
-            records_behind: 0,
+            later_records: 0,
             claims_durable: self.max_durable_to > 0,
             verdict,
         }
@@ -452,7 +452,7 @@ impl<'a> Scan<'a> {
     /// Searches for good record headers after `self.at`, and builds the result.
     fn finish(mut self, header: FileHeader, verdict: Verdict, file_bytes: u64) -> LogImage {
         let behind = match &verdict {
-            Verdict::Clean | Verdict::Ended { .. } => Behind::default(),
+            Verdict::Clean | Verdict::Ended { .. } => LaterHeaders::default(),
             Verdict::Torn(_) | Verdict::Damaged(_) => self.search(),
         };
         let at = self.at as u64;
@@ -472,15 +472,15 @@ impl<'a> Scan<'a> {
         let whole = self.progress.summary(header, at, file_bytes, verdict);
         let summary = Summary {
             zeros_ahead: file_bytes - self.bytes.len() as u64,
-            records_behind: behind.records,
+            later_records: behind.records,
             claims_durable: whole.claims_durable || behind.max_durable_to > 0,
             ..whole
         };
         LogImage { bytes: std::mem::take(&mut self.bytes), summary }
     }
 
-    fn search(&self) -> Behind {
-        let mut behind = Behind::default();
+    fn search(&self) -> LaterHeaders {
+        let mut behind = LaterHeaders::default();
         let mut from = self.at + 1;
         while let Some(rest) = self.bytes.get(from..) {
             let Some(skip) = rest.iter().position(|byte| *byte == RECORD_MAGIC) else { break };
@@ -500,7 +500,7 @@ impl<'a> Scan<'a> {
 
 /// Fields of the good record headers after the last good record.
 #[derive(Debug, Default)]
-struct Behind {
+struct LaterHeaders {
     records: u64,
     max_durable_to: u64,
 }

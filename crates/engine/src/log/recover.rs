@@ -156,12 +156,12 @@ struct Planned {
 
 /// A file limited to its first bytes.
 #[derive(Debug)]
-struct Beginning {
+struct TruncatedFile {
     file: Arc<dyn ReadFile>,
     bytes: u64,
 }
 
-impl ReadFile for Beginning {
+impl ReadFile for TruncatedFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         self.file.read_at(offset, buffer)
     }
@@ -193,11 +193,12 @@ impl Planned {
         if self.image.is_none() && is_whole {
             let file = open(vfs, &self.path, self.stated)?;
             let mut ended = ControlFlow::Continue(());
-            let summary = stream::walk(&*file, &self.path, self.number, &mut |record| {
+            let summary = stream::read_records(&*file, &self.path, self.number, &mut |record| {
                 ended = take(record)?;
                 Ok(ended)
             })?;
-            let summary = summary.map(|summary| as_stated(summary, self.stated, &self.path));
+            let summary =
+                summary.map(|summary| with_recorded_end(summary, self.stated, &self.path));
             let is_same = ended.is_break() || summary.as_ref() == Some(&self.summary);
             return if is_same { Ok(ended) } else { changed() };
         }
@@ -214,7 +215,7 @@ impl Planned {
                 &read
             }
         };
-        if as_stated(image.summary().clone(), self.stated, &self.path) != self.summary {
+        if with_recorded_end(image.summary().clone(), self.stated, &self.path) != self.summary {
             return changed();
         }
         for record in image.records() {
@@ -334,7 +335,7 @@ impl Plan {
 fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> {
     let is_needed = |number: &u64| {
         let is_old = *number < needed.oldest && !planted(Bug::OldLogsReplayed);
-        needed.oldest != 0 && !is_old && !needed.ends.pass_over(*number)
+        needed.oldest != 0 && !is_old && !needed.ends.ignores(*number)
     };
     let numbers: BTreeSet<u64> = needed.present.iter().copied().filter(is_needed).collect();
     let mut kept = 0;
@@ -345,13 +346,13 @@ fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> 
         let is_kept = kept + file.bytes() <= KEPT_BYTES;
         if !is_kept {
             let none = &mut |_: Record<'_>| Ok(ControlFlow::Continue(()));
-            if let Some(summary) = stream::walk(&*file, &path, number, none)? {
-                let summary = as_stated(summary, stated, &path);
+            if let Some(summary) = stream::read_records(&*file, &path, number, none)? {
+                let summary = with_recorded_end(summary, stated, &path);
                 return Ok(Planned { number, path, summary, stated, image: None });
             }
         }
         let image = LogImage::decode(read_all(&*file, &path)?, &path, FileKind::Log, number)?;
-        let summary = as_stated(image.summary().clone(), stated, &path);
+        let summary = with_recorded_end(image.summary().clone(), stated, &path);
         kept += if is_kept { summary.file_bytes } else { 0 };
         Ok(Planned { number, path, summary, stated, image: is_kept.then_some(image) })
     };
@@ -368,12 +369,12 @@ fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> 
 fn open(vfs: &dyn Vfs, path: &Path, stated: Option<LogEnd>) -> Result<Arc<dyn ReadFile>, Error> {
     let file = vfs.open(path, Access::Buffered).map_err(Error::on(path))?;
     let bytes = stated.map_or(u64::MAX, |stated| stated.end);
-    Ok(if bytes < file.bytes() { Arc::new(Beginning { file, bytes }) } else { file })
+    Ok(if bytes < file.bytes() { Arc::new(TruncatedFile { file, bytes }) } else { file })
 }
 
 /// Adjusts the summary of the log at `path` to its recorded end, if there is one: it ends there as
 /// with an end marker. It was durable up to there before the manifest recorded the end.
-fn as_stated(mut summary: Summary, stated: Option<LogEnd>, path: &Path) -> Summary {
+fn with_recorded_end(mut summary: Summary, stated: Option<LogEnd>, path: &Path) -> Summary {
     let Some(LogEnd { end, next, .. }) = stated else { return summary };
     summary.verdict = match summary.verdict {
         Verdict::Clean | Verdict::Ended { .. } if summary.end == end => Verdict::Ended { next },
@@ -438,10 +439,10 @@ fn misplaced(earlier: &[Planned], log: &Planned, needed: &Needed<'_>) -> Option<
     if fits {
         return None;
     }
-    let stands_elsewhere = header.previous < needed.oldest
+    let is_out_of_order = header.previous < needed.oldest
         || header.previous >= log.number
         || earlier.iter().any(|before| before.number == header.previous);
-    Some(match stands_elsewhere {
+    Some(match is_out_of_order {
         true => Corruption::new(&log.path, 0, "the log was not written after the one before it"),
         false => missing(needed.dir, header.previous),
     })
@@ -524,7 +525,7 @@ fn dropped(logs: &[Planned], found: &Break) -> Vec<Dropped> {
             file: log.path.clone(),
             offset: log.summary.end,
             bytes: log.summary.written_bytes() - log.summary.end,
-            records: log.summary.records_behind,
+            records: log.summary.later_records,
             reason,
         });
     }
@@ -532,7 +533,7 @@ fn dropped(logs: &[Planned], found: &Break) -> Vec<Dropped> {
         file: log.path.clone(),
         offset: 0,
         bytes: log.summary.written_bytes(),
-        records: log.summary.records + log.summary.records_behind,
+        records: log.summary.records + log.summary.later_records,
         reason: DropReason::BehindTear,
     }));
     all

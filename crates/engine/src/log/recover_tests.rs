@@ -295,7 +295,7 @@ fn a_log_cut_at_any_length_gives_a_prefix_or_corruption() {
 /// The header of a log that the manifest or an end marker names was durable before. So an empty log
 /// is corrupt: when it was taken for a tear, all entries that were in no table were lost.
 #[test]
-fn a_named_log_without_its_head_is_corruption() {
+fn a_named_log_without_a_header_is_corruption() {
     let mut store = Store::new();
     store.run("WWRWW");
     let (files, oldest) = (store.killed(), store.now().oldest);
@@ -329,7 +329,7 @@ fn a_tear_before_something_synced_is_corruption() {
 
 /// A tear drops later logs, but corrupt ones may hold proof against it.
 #[test]
-fn damage_behind_a_tear_is_corruption() {
+fn corruption_after_a_tear_is_corruption() {
     let mut store = Store::new();
     store.run("WWRWRW");
     let mut files = store.killed();
@@ -371,7 +371,7 @@ fn a_missing_log_is_corruption() {
 }
 
 #[test]
-fn logs_that_are_not_of_this_row_are_corruption() {
+fn logs_of_another_sequence_are_corruption() {
     let mut store = Store::new();
     store.run("WRWRW");
     let good = store.killed();
@@ -406,7 +406,7 @@ fn logs_that_are_not_of_this_row_are_corruption() {
 }
 
 #[test]
-fn no_log_is_read_where_none_is_needed() {
+fn no_log_is_read_if_none_is_needed() {
     let mut files = Files::new();
     files.insert(path(5), vec![1, 2, 3]);
     let found = recover(&files, 0).unwrap();
@@ -453,7 +453,7 @@ fn logs_of_a_closed_store_cut_or_zeroed_anywhere_are_corruption() {
 
 /// An interrupted recovery leaves a new log without records, or the torn start of one.
 #[test]
-fn recovery_may_be_cut_down_and_started_again() {
+fn recovery_may_be_interrupted_and_repeated() {
     let mut store = Store::new();
     store.run("WWRW");
     let mut files = store.killed();
@@ -516,7 +516,7 @@ fn kept() -> (Files, LogEnds, Batches) {
 /// Bytes that an open had dropped and writes of an earlier log used to reappear, or the next log
 /// was taken for the remains of a power cut.
 #[test]
-fn a_log_ends_where_the_manifest_says() {
+fn a_log_ends_at_its_recorded_end() {
     let (files, ends, batches) = kept();
     let found = |files: &Files| recover_with(files, Needed { ends: &ends, ..strict(1) });
     let whole = found(&files).unwrap();
@@ -538,7 +538,7 @@ fn a_log_ends_where_the_manifest_says() {
 }
 
 #[test]
-fn a_log_cut_before_its_stated_end_is_corruption() {
+fn a_log_cut_before_its_recorded_end_is_corruption() {
     let (files, ends, _) = kept();
     let end = ends.of(4).unwrap().end as usize;
     for length in 0..end {
@@ -557,7 +557,7 @@ fn a_log_cut_before_its_stated_end_is_corruption() {
 
 /// The log that follows a recorded end was created before the manifest recorded it.
 #[test]
-fn a_log_that_a_stated_end_names_must_be_there() {
+fn the_recorded_successor_of_a_log_must_exist() {
     let (mut files, ends, batches) = kept();
     files.remove(&path(9));
     let needed = Needed { ends: &ends, ..strict(1) };
@@ -570,7 +570,7 @@ fn a_log_that_a_stated_end_names_must_be_there() {
 /// A log that an earlier open had dropped entirely used to reappear after the end of its
 /// predecessor.
 #[test]
-fn logs_between_a_stated_end_and_its_successor_count_for_nothing() {
+fn logs_between_a_recorded_end_and_its_successor_are_ignored() {
     let mut store = Store::new();
     store.run("WWRWW");
     let mut files = store.killed();
@@ -593,6 +593,6 @@ fn logs_between_a_stated_end_and_its_successor_count_for_nothing() {
         assert_eq!((found.batches, found.dropped), (batches.clone(), vec![]), "{is_there}");
         files.remove(&path(4));
     }
-    assert!(ends.pass_over(4) && !ends.pass_over(1) && !ends.pass_over(9));
+    assert!(ends.ignores(4) && !ends.ignores(1) && !ends.ignores(9));
     assert_eq!(ends.of(1).map(|end: LogEnd| end.next), Some(9));
 }

@@ -24,7 +24,7 @@ const WINDOW_BYTES: u64 = 1 << 20;
 
 /// Passes the records of log `number`, in `file` at `path`, to `take` until that breaks. Returns
 /// the summary of the log; `None` if it is not intact, or if `take` broke.
-pub(super) fn walk(
+pub(super) fn read_records(
     file: &dyn ReadFile,
     path: &Path,
     number: u64,

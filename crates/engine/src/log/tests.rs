@@ -108,7 +108,7 @@ fn what_was_appended_comes_back() {
 
 /// Guards against the usual mistake: to treat a record that fails its checksum as the log's end.
 #[test]
-fn every_flipped_bit_is_damage() {
+fn every_flipped_bit_is_corruption_not_a_tear() {
     for payloads in shapes() {
         for (sync, ended) in [(vec![], false), (vec![], true), (vec![0, 1], false)] {
             let good = build(&payloads, &sync, ended);
@@ -121,7 +121,7 @@ fn every_flipped_bit_is_damage() {
 
 /// Zeros after a record do not excuse it.
 #[test]
-fn flipped_bits_are_damage_before_zeros_ahead() {
+fn flipped_bits_before_preallocated_zeros_are_corruption() {
     for payloads in shapes() {
         for ended in [false, true] {
             let mut good = build(&payloads, &[0, 1], ended);
@@ -137,7 +137,7 @@ fn flipped_bits_are_damage_before_zeros_ahead() {
 /// The rules depend on sectors: each of the first 512 lengths shifts a record of zeros, an end
 /// marker and a short tail over every sector boundary.
 #[test]
-fn every_flipped_bit_is_damage_wherever_sectors_begin() {
+fn every_flipped_bit_is_corruption_at_every_sector_offset() {
     for shift in 0..512 {
         for (zeros, ended) in [(700, false), (0, true), (1, false), (470, false)] {
             let payloads = vec![text(shift), vec![0; zeros]];
@@ -265,7 +265,7 @@ fn torn_shapes() -> Vec<(Vec<Vec<u8>>, Vec<usize>, bool)> {
 
 /// A lost sector in the synced part is not a torn append, as the next record proves.
 #[test]
-fn a_zeroed_sector_that_was_synced_is_damage() {
+fn a_zeroed_sector_in_the_synced_part_is_corruption() {
     let payloads = vec![text(900), text(900), text(300)];
     for sync in [vec![1], vec![0, 1]] {
         let good = build(&payloads, &sync, false);
@@ -314,17 +314,17 @@ fn a_value_that_holds_log_bytes_is_no_record() {
         let (back, summary) = read(&torn);
         assert!(back.is_empty());
         assert_eq!(summary.verdict, Verdict::Torn(TearReason::ZeroSector));
-        assert!(summary.records_behind <= 2, "{summary:?}");
+        assert!(summary.later_records <= 2, "{summary:?}");
         let mut flipped = good;
         flipped[100] ^= 1;
         let (_, summary) = read(&flipped);
         assert!(matches!(summary.verdict, Verdict::Damaged(_)));
-        assert!(summary.records_behind == 2, "{summary:?}");
+        assert!(summary.later_records == 2, "{summary:?}");
     }
 }
 
 #[test]
-fn a_log_of_another_number_salt_or_store_is_told_apart() {
+fn a_log_of_another_number_salt_or_store_is_detected() {
     let good = build(&[text(10)], &[], true);
     let as_eight = LogImage::decode(good.clone(), path(), FileKind::Log, 8).unwrap();
     assert!(matches!(as_eight.summary().verdict, Verdict::Damaged(_)));
@@ -339,7 +339,7 @@ fn a_log_of_another_number_salt_or_store_is_told_apart() {
 /// Two files cannot have the same salt; even if they had, valid records of one would not fit the
 /// other.
 #[test]
-fn a_record_behind_another_one_than_it_was_written_behind_is_damage() {
+fn a_record_after_a_foreign_one_is_corruption() {
     let one = build(&[text(100), text(50)], &[], true);
     let other = build(&[vec![b'#'; 100], text(50)], &[], true);
     let second = end_of(&[text(100)]);
@@ -364,7 +364,7 @@ fn a_newer_format_is_a_typed_error() {
 
 /// Bytes that a legal tear cannot leave.
 #[test]
-fn garbage_behind_the_last_record_is_damage() {
+fn garbage_after_the_last_record_is_corruption() {
     for ended in [false, true] {
         let good = build(&[text(10)], &[], ended);
         for garbage in [vec![1], vec![RECORD_TRAILER; 3], vec![0x55; 36], vec![0x55; 2000]] {
@@ -430,7 +430,7 @@ fn zeros_ahead_are_no_tear() {
 
 /// Only a log with frequent small syncs gets preallocated zeros, in few steps.
 #[test]
-fn zeros_are_written_ahead_of_small_syncs() {
+fn zeros_are_preallocated_for_small_syncs() {
     let steps = |kind, payload: usize, appends_a_sync: u64| {
         let vfs = Recorder::default();
         let mut writer = LogWriter::create(&vfs, path(), &FileHeader { kind, ..header() }).unwrap();
@@ -521,7 +521,7 @@ fn a_length_that_no_log_has_is_damage_and_asks_for_no_memory() {
 /// Space for a log is preallocated in few steps that grow with it, and released at its end; a
 /// manifest has none.
 #[test]
-fn space_is_set_aside_ahead_of_a_log() {
+fn space_for_a_log_is_preallocated() {
     for (kind, next) in [(FileKind::Log, 8), (FileKind::Log, 0), (FileKind::Manifest, 0)] {
         let vfs = Recorder::default();
         let header = FileHeader { kind, ..header() };

@@ -34,8 +34,8 @@ use super::mask::mask_if_needed;
 use crate::error::Error;
 
 /// Bytes of space preallocated for a log at once: as many as it has, within these bounds.
-const LEAST_ASIDE: u64 = 64 << 10;
-const MOST_ASIDE: u64 = 4 << 20;
+const LEAST_SPACE: u64 = 64 << 10;
+const MOST_SPACE: u64 = 4 << 20;
 
 /// Most bytes of a small sync: preallocated zeros last for eight of them.
 const SMALL_SYNC: u64 = AHEAD_BYTES / 8;
@@ -211,7 +211,7 @@ impl LogWriter {
             return Ok(());
         }
         if self.bytes() > self.space_end {
-            self.set_space_aside();
+            self.preallocate();
         }
         let appended = self.file.append(self.group.records());
         self.end = self.file.bytes();
@@ -220,8 +220,8 @@ impl LogWriter {
     }
 
     #[cold]
-    fn set_space_aside(&mut self) {
-        let more = self.group.len as u64 + self.end.clamp(LEAST_ASIDE, MOST_ASIDE);
+    fn preallocate(&mut self) {
+        let more = self.group.len as u64 + self.end.clamp(LEAST_SPACE, MOST_SPACE);
         // A failure is ignored: the append reports a full disk. The next attempt is made only after
         // as many bytes again; otherwise each commit on a nearly full disk would try in vain.
         let _ = self.file.set_space_aside(more);

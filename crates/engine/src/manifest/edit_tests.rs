@@ -94,7 +94,7 @@ fn field(tag: u64, body: &[u8]) -> Vec<u8> {
 }
 
 #[test]
-fn unknown_fields_are_refused_or_skipped_by_their_tag() {
+fn unknown_fields_are_rejected_or_skipped_by_their_tag() {
     let unsupported = |bytes: &[u8]| matches!(VersionEdit::decode(bytes), Err(EditError::Unsupported(what)) if !what.is_empty());
     assert!(unsupported(&field(TAG_KEYSPACE, &[1])));
     assert!(unsupported(&field(FIRST_OPTIONAL_TAG - 1, b"")));
@@ -113,7 +113,7 @@ fn unknown_fields_are_refused_or_skipped_by_their_tag() {
 }
 
 #[test]
-fn what_no_writer_writes_is_damage() {
+fn invalid_edits_are_corruption() {
     let damaged = |edit: &VersionEdit| {
         matches!(VersionEdit::decode(&edit.encode()), Err(EditError::Damaged(_)))
     };
@@ -159,7 +159,7 @@ fn refusal<T>(result: Result<T, InvalidEdit>) -> String {
 }
 
 #[test]
-fn tables_take_their_places() {
+fn tables_are_ordered_in_their_levels() {
     let edit = adding(&[
         (0, table(5, ("a", "z"), (10, 19))),
         (0, table(4, ("a", "z"), (30, 39))),
@@ -186,7 +186,7 @@ fn tables_take_their_places() {
 }
 
 #[test]
-fn an_edit_that_breaks_a_version_is_refused() {
+fn an_edit_that_breaks_a_version_is_rejected() {
     let version = Version::default()
         .apply(&adding(&[(0, table(5, ("a", "m"), (10, 19))), (2, table(8, ("m", "p"), (1, 2)))]))
         .unwrap();
@@ -256,7 +256,7 @@ fn a_snapshot_makes_the_same_state() {
 }
 
 #[test]
-fn the_end_of_a_log_is_forgotten_with_the_log() {
+fn the_recorded_end_of_a_log_is_removed_with_the_log() {
     let ended = |number, next| LogEnd { number, end: 100, next };
     let edit = VersionEdit {
         next_file_number: Some(20),

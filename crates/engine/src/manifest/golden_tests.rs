@@ -57,7 +57,7 @@ fn golden(vfs: &dyn Vfs, name: &str, golden: &[u8]) {
 }
 
 #[test]
-fn a_manifest_of_the_first_version_is_read_and_written_as_ever() {
+fn a_manifest_of_version_1_is_read_and_written_unchanged() {
     let (before, edit, after) = states_and_edit();
     let (vfs, dir) = (MemoryVfs::new(), Path::new(""));
     let mut writer = ManifestWriter::create(&vfs, dir, 9, 0xa5a5, STORE, &before).unwrap();

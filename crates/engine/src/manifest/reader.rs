@@ -135,7 +135,7 @@ fn tail_dropped(image: &LogImage, path: &Path, salvage: bool) -> Result<Option<D
         file: path.to_path_buf(),
         offset: summary.end,
         bytes: summary.file_bytes - summary.end,
-        records: summary.records_behind,
+        records: summary.later_records,
         reason,
     }))
 }

@@ -35,7 +35,7 @@ pub(crate) struct ManifestState {
 impl ManifestState {
     /// Whether log `number` may hold writes that are in no table.
     pub(crate) fn needs_log(&self, number: u64) -> bool {
-        self.log_number != 0 && number >= self.log_number && !self.log_ends.pass_over(number)
+        self.log_number != 0 && number >= self.log_number && !self.log_ends.ignores(number)
     }
 
     /// The state after `edit`.

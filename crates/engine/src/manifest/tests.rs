@@ -204,7 +204,7 @@ fn a_missing_file_is_named() {
 }
 
 #[test]
-fn a_store_that_was_never_finished_is_none() {
+fn an_unfinished_creation_is_not_a_store() {
     let never = |files: &Files| open(&on_disk(files, &ManifestState::default()));
     assert!(never(&Files::new()).unwrap().is_none());
     let mut files = written(0, false);
@@ -319,7 +319,7 @@ fn a_zeroed_sector_that_was_synced_is_corruption() {
 }
 
 #[test]
-fn salvage_keeps_what_precedes_damage_if_its_files_exist() {
+fn salvage_keeps_the_prefix_before_corruption_if_its_files_exist() {
     let states = states(4);
     let mut files = written(4, false);
     let bytes = files.get_mut(&manifest(1)).unwrap();
@@ -337,7 +337,7 @@ fn salvage_keeps_what_precedes_damage_if_its_files_exist() {
 
 /// Correct framing, but contents that no writer writes.
 #[test]
-fn records_that_make_no_manifest_are_errors() {
+fn records_without_valid_edits_are_errors() {
     let with = |records: &[(u64, Vec<u8>)]| {
         let vfs = MemoryVfs::new();
         let header = FileHeader {
@@ -369,7 +369,7 @@ fn records_that_make_no_manifest_are_errors() {
 
 /// A failure anywhere leaves the state before or the one after, and stops the writer.
 #[test]
-fn a_failed_write_sync_or_rename_is_an_error_and_the_last() {
+fn a_failed_write_sync_or_rename_stops_the_writer() {
     let states = states(3);
     let calls = {
         let vfs = Recorder::default();

@@ -22,7 +22,7 @@ use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::DirEntry;
 
-use super::{Target, first_view, room};
+use super::{Target, disk_space, first_view};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::log_path;
@@ -46,7 +46,7 @@ impl Engine {
         if let Err(error) = &opened
             && may_keep
             && holds_any
-            && room::is_short(error, &self.files.dir)
+            && disk_space::is_short(error, &self.files.dir)
         {
             let error = error.clone();
             self.remove_new(before);
@@ -57,16 +57,16 @@ impl Engine {
             }
         }
         opened.map_err(|error| {
-            if room::may_be_in_force(&error, &self.files.dir) {
+            if disk_space::may_be_installed(&error, &self.files.dir) {
                 return error;
             }
             // Removes the files of this open before free space is reported.
             self.remove_new(before);
             let needed = match may_keep || !holds_any {
-                true => room::Needed::ForNewFiles(&recovered.state),
-                false => room::Needed::ForLogs(plan.bytes()),
+                true => disk_space::SpaceNeeded::ForNewFiles(&recovered.state),
+                false => disk_space::SpaceNeeded::ForLogs(plan.bytes()),
             };
-            room::with_room(error, &*self.files.vfs, &self.files.dir, needed)
+            disk_space::with_room(error, &*self.files.vfs, &self.files.dir, needed)
         })
     }
 
@@ -75,7 +75,7 @@ impl Engine {
         if planted(Bug::ReplayedLogsRemovedEarly) {
             let _ = self.files.vfs.remove(&log_path(&self.files.dir, plan.newest()));
         }
-        self.put_in_force(plan, replayed)
+        self.install_opened(plan, replayed)
     }
 
     /// Makes the logs durable. Returns whether the file system supports that.

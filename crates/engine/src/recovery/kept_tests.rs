@@ -93,7 +93,7 @@ fn a_store_opens_without_room_for_its_log() {
 
 /// Deleted entries are not flushed, and the logs become obsolete with their last entry.
 #[test]
-fn a_flush_lets_go_of_the_logs_that_were_kept() {
+fn a_flush_makes_kept_logs_obsolete() {
     let disk = killed();
     let db = open(&disk);
     for number in 0..KEYS * 9 / 10 {
@@ -161,7 +161,7 @@ fn replace(disk: &SimDisk, path: &Path, bytes: &[u8]) {
 
 /// Every operation that reads or copies the store without writing to it.
 #[test]
-fn a_store_with_kept_logs_is_read_by_all_means() {
+fn a_store_with_kept_logs_can_be_read_and_copied() {
     let (filled, db) = filled();
     let disk = cut(&filled);
     // After the recorded end of the oldest log: a record, and other bytes.
@@ -265,7 +265,7 @@ fn a_full_disk_is_told_with_the_bytes_that_are_needed() {
 /// A store that is opened without a log, or with salvage, has no log to continue in: the whole log
 /// must fit.
 #[test]
-fn without_a_log_or_in_a_salvage_the_whole_log_has_to_fit() {
+fn without_a_log_or_with_salvage_the_whole_log_must_fit() {
     for change in [|options: Options| options.log(false), |options: Options| options.salvage(true)]
     {
         let disk = killed();
@@ -294,7 +294,7 @@ impl Layer for NoSync {
 
 /// A log that a power cut may lose cannot be kept.
 #[test]
-fn where_no_file_can_be_synced_the_whole_log_has_to_fit() {
+fn without_file_syncs_the_whole_log_must_fit() {
     let disk = killed();
     let vfs = Arc::new(NoSync(disk.clone()));
     let error = Db::open("db", options(&disk).vfs(vfs)).map(drop).unwrap_err();

@@ -30,7 +30,7 @@ use crate::names;
 
 /// The corruption that a degraded open ignored.
 #[derive(Debug, Default)]
-pub(crate) struct Around {
+pub(crate) struct Tolerated {
     pub(crate) damage: Vec<Damage>,
     /// Why writes of unknown keys may be lost, if they may.
     pub(crate) doubt: Option<String>,
@@ -44,7 +44,7 @@ pub(crate) fn recover(
     vfs: &dyn Vfs,
     dir: &Path,
     listing: &[DirEntry],
-) -> Result<(Recovered, Around)> {
+) -> Result<(Recovered, Tolerated)> {
     let mut chosen = choose(vfs, dir, listing);
     let Some(number) = chosen.number else {
         return Err(match chosen.damage.first() {
@@ -78,7 +78,7 @@ pub(crate) fn recover(
         tail_dropped: chosen.torn.clone(),
         closed: chosen.closed,
     };
-    Ok((recovered, Around { damage, doubt: chosen.doubt.clone(), options: None, chosen }))
+    Ok((recovered, Tolerated { damage, doubt: chosen.doubt.clone(), options: None, chosen }))
 }
 
 /// The plan for replaying the logs.
@@ -86,11 +86,11 @@ pub(crate) fn plan_logs(
     vfs: &dyn Vfs,
     dir: &Path,
     listing: &[DirEntry],
-    around: &mut Around,
+    tolerated: &mut Tolerated,
 ) -> Result<Plan> {
-    let oldest = around.chosen.state.log_number;
-    let left = logs::left(vfs, dir, listing, &around.chosen, oldest)?;
-    around.doubt = around.doubt.take().or_else(|| left.doubt());
-    around.damage.extend(left.damage);
+    let oldest = tolerated.chosen.state.log_number;
+    let left = logs::left(vfs, dir, listing, &tolerated.chosen, oldest)?;
+    tolerated.doubt = tolerated.doubt.take().or_else(|| left.doubt());
+    tolerated.damage.extend(left.damage);
     Ok(left.plan)
 }

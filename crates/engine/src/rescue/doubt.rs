@@ -84,7 +84,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_newer_than_the_lost_piece_is_certain() {
+    fn versions_newer_than_the_lost_part_are_certain() {
         let pieces = [lost(Some(("b", "d")), 10), lost(Some(("c", "f")), 20)];
         let mut doubt = Doubt::new(&pieces);
         for (key, seqno, doubtful) in [

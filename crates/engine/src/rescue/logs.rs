@@ -61,7 +61,7 @@ pub(crate) fn left(
 ) -> Result<LogsLeft> {
     let log = |entry: &DirEntry| match Numbered::parse(&entry.name)? {
         Numbered::Log(number) if entry.is_file && oldest != 0 && number >= oldest => {
-            (!chosen.state.log_ends.pass_over(number)).then_some(number)
+            (!chosen.state.log_ends.ignores(number)).then_some(number)
         }
         _ => None,
     };
@@ -101,7 +101,7 @@ pub(crate) fn left(
                 continue;
             }
         };
-        let torn = sort_out(&plan, &mut damage);
+        let torn = classify_dropped(&plan, &mut damage);
         damage.extend(cut(vfs, &mut plan, chosen.state.last_seqno)?);
         let ends = chosen.state.log_ends.clone();
         return Ok(LogsLeft { plan, present, damage, torn, ends });
@@ -109,7 +109,7 @@ pub(crate) fn left(
 }
 
 /// Adds to `damage` what the plan drops because of corruption; returns what a crash explains.
-fn sort_out(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
+fn classify_dropped(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
     let mut torn = Vec::new();
     for dropped in plan.dropped() {
         match &dropped.reason {
@@ -202,7 +202,7 @@ pub(crate) fn entries(vfs: &dyn Vfs, dir: &Path, left: LogsLeft) -> Result<LogEn
         bytes.truncate(ends.counted_bytes(number));
         let image = LogImage::decode(bytes, &path, FileKind::Log, number)?;
         let good = image.records().map(|r| (r.offset, r.first_seqno, r.payload.to_vec()));
-        let behind = image.records_behind();
+        let behind = image.later_records();
         let behind = behind.into_iter().map(|r| (r.offset, r.first_seqno, r.payload));
         for (offset, first_seqno, payload) in good.chain(behind) {
             if replayed.contains(&(number, offset)) {

@@ -225,7 +225,7 @@ fn take(vfs: &dyn Vfs, path: &Path, reading: &mut Reading) -> Result<(), Error> 
                 file: path.to_path_buf(),
                 offset: summary.end,
                 bytes: summary.file_bytes - summary.end,
-                records: summary.records_behind,
+                records: summary.later_records,
                 reason: DropReason::Torn(*reason),
             });
         }

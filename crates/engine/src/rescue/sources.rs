@@ -125,17 +125,17 @@ impl Everything {
         }
         logged.sort_by(|a, b| compare_internal(&a.key, a.seqno, &b.key, b.seqno));
         let run = |tables| Run { vfs: Arc::clone(vfs), tables, open: None, last: None };
-        let mut walk = Self {
+        let mut everything = Self {
             runs: runs.into_iter().map(run).collect(),
             logged: logged.into(),
             damage: Vec::new(),
             at: None,
         };
-        for run in &mut walk.runs {
-            run.advance(&mut walk.damage)?;
+        for run in &mut everything.runs {
+            run.advance(&mut everything.damage)?;
         }
-        walk.at = walk.first()?;
-        Ok(walk)
+        everything.at = everything.first()?;
+        Ok(everything)
     }
 
     /// The source with the smallest current entry.

@@ -109,7 +109,7 @@ pub(crate) fn open(
 
 /// A table, block by block.
 #[derive(Debug, Default)]
-pub(crate) struct Pieces {
+pub(crate) struct DissectedTable {
     /// Its blocks, good and bad; empty if their bounds are unknown, or if they belong to another
     /// table.
     pub(crate) blocks: Vec<BlockInfo>,
@@ -117,7 +117,7 @@ pub(crate) struct Pieces {
     pub(crate) damage: Vec<Damage>,
 }
 
-impl Pieces {
+impl DissectedTable {
     /// Entries in the readable blocks.
     pub(crate) fn entries(&self) -> u64 {
         let is_data = |block: &&BlockInfo| block.kind == BlockKind::Data;
@@ -132,12 +132,12 @@ pub(crate) fn dissect(
     dir: &Path,
     meta: &TableMeta,
     entry: Option<&DirEntry>,
-) -> Pieces {
+) -> DissectedTable {
     let path = table_path(dir, meta.number);
     let all = KeySpan::new(&meta.smallest, &meta.largest);
     let lost = |damage: Damage| {
         let damage = vec![damage.costing(all.clone()).of_bytes(meta.file_bytes)];
-        Pieces { blocks: Vec::new(), damage }
+        DissectedTable { blocks: Vec::new(), damage }
     };
     let file = match open(vfs, &path, meta, entry) {
         Ok(file) => file,
@@ -152,7 +152,7 @@ pub(crate) fn dissect(
         Err(error) => return lost(Damage::of(&error.into(), &path, Remedy::RestoreOrRepair)),
     }
     let first = check(&file, &path, meta, None).err();
-    pieces(&file, &path, first.as_ref(), &all)
+    dissect_blocks(&file, &path, first.as_ref(), &all)
 }
 
 /// Verifies the whole table, and compares it with the manifest's record.
@@ -193,17 +193,17 @@ pub(crate) fn damages(
     first: &Error,
     all: &KeySpan,
 ) -> Vec<Damage> {
-    pieces(file, path, Some(first), all).damage
+    dissect_blocks(file, path, Some(first), all).damage
 }
 
 /// The table's blocks, and their corruption; if there is none, `first`, which a verification of the
 /// whole table found.
-pub(crate) fn pieces(
+pub(crate) fn dissect_blocks(
     file: &Arc<dyn ReadFile>,
     path: &Path,
     first: Option<&Error>,
     all: &KeySpan,
-) -> Pieces {
+) -> DissectedTable {
     // If the entries are intact, the corruption is in a filter: any other would be reported by both
     // checks.
     let is_of_filters = |error: &Error| {
@@ -226,12 +226,15 @@ pub(crate) fn pieces(
             // corruption of a filter must not be reported as the loss of everything.
             let told = first.filter(|_| matches!(error, Error::Corruption(_)));
             let damage = Damage::of(told.unwrap_or(&error), path, Remedy::RestoreOrRepair);
-            return Pieces { blocks: Vec::new(), damage: vec![damage.costing(all.clone())] };
+            return DissectedTable {
+                blocks: Vec::new(),
+                damage: vec![damage.costing(all.clone())],
+            };
         }
     };
     let mut damage = of_blocks(path, &blocks, all);
     if let Some(first) = first.filter(|_| damage.is_empty()) {
-        return Pieces { damage: whole(first), blocks };
+        return DissectedTable { damage: whole(first), blocks };
     }
     // The entries were not checked after a corrupt filter.
     if !damage.is_empty()
@@ -240,7 +243,7 @@ pub(crate) fn pieces(
     {
         damage.push(Damage::of(&error, path, Remedy::RestoreOrRepair).costing(all.clone()));
     }
-    Pieces { blocks, damage }
+    DissectedTable { blocks, damage }
 }
 
 /// The result of verifying a sidecar.

@@ -88,22 +88,22 @@ fn is_numbered(entry: &DirEntry) -> bool {
 pub(crate) struct Held {
     lock: Option<Box<dyn FileLock>>,
     /// Whether the lock file's place is taken by something other than a file.
-    stood_in_its_place: bool,
+    lock_is_no_file: bool,
 }
 
 impl Held {
     /// An error if there may have been a writer meanwhile: a lock file has appeared, or the locked
     /// one is gone.
     pub(crate) fn check(&self, vfs: &dyn Vfs, dir: &Path) -> Result<()> {
-        let somebody_came = match &self.lock {
+        let may_have_changed = match &self.lock {
             Some(lock) => !lock.is_in_place(),
-            None if self.stood_in_its_place => false,
+            None if self.lock_is_no_file => false,
             None => {
                 let now = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
                 now.iter().any(|entry| entry.name == LOCK)
             }
         };
-        if somebody_came { Err(Error::Locked { dir: dir.to_path_buf() }) } else { Ok(()) }
+        if may_have_changed { Err(Error::Locked { dir: dir.to_path_buf() }) } else { Ok(()) }
     }
 }
 
@@ -125,7 +125,7 @@ pub(crate) fn hold(
         })
     };
     let is_no_file = |entry: &DirEntry| entry.name == LOCK && !entry.is_file;
-    let stood_in_its_place = list()?.iter().any(is_no_file);
+    let lock_is_no_file = list()?.iter().any(is_no_file);
     let path = dir.join(LOCK);
     let lock = match vfs.lock_shared(&path) {
         Ok(held) => Some(held),
@@ -133,13 +133,13 @@ pub(crate) fn hold(
             return Err(Error::Locked { dir: dir.to_path_buf() });
         }
         Err(error) if error.kind() == io::ErrorKind::NotFound => None,
-        Err(_) if stood_in_its_place => {
+        Err(_) if lock_is_no_file => {
             report.damage.push(Damage::at(&path, 0, NO_FILE, Remedy::Remove));
             None
         }
         Err(error) => return Err(Error::io(&path, "locking", error)),
     };
-    Ok((Held { lock, stood_in_its_place }, list()?))
+    Ok((Held { lock, lock_is_no_file }, list()?))
 }
 
 /// The inputs for verifying tables.

@@ -330,7 +330,7 @@ mod tests {
     }
 
     #[test]
-    fn walks_begin_at_the_table_that_whole_keys_name() {
+    fn scans_begin_at_the_right_table() {
         with_versions(|version, seed, keys| {
             let fences = Fences::of(version);
             for run in fences.sorted_runs() {

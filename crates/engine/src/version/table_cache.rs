@@ -73,23 +73,23 @@ pub(crate) struct OpenTable {
     bytes: u64,
     memory: Arc<MemoryShares>,
     /// Counts its handle among those of all stores, if they share a limit.
-    _shared: Option<Beside>,
+    _shared: Option<OpenCount>,
     /// Counts the handle of its sidecar, if it has one.
-    _beside: Option<Beside>,
+    _sidecar: Option<OpenCount>,
 }
 
 /// An open sidecar, which takes a file handle as well.
 #[derive(Debug)]
-struct Beside(Arc<AtomicUsize>);
+struct OpenCount(Arc<AtomicUsize>);
 
-impl Beside {
+impl OpenCount {
     fn new(open: &Arc<AtomicUsize>) -> Self {
         open.fetch_add(1, Ordering::Relaxed);
         Self(Arc::clone(open))
     }
 }
 
-impl Drop for Beside {
+impl Drop for OpenCount {
     fn drop(&mut self) {
         self.0.fetch_sub(1, Ordering::Relaxed);
     }
@@ -103,7 +103,7 @@ impl OpenTable {
         sidecars: &Arc<AtomicUsize>,
         of_all: Option<&Arc<AtomicUsize>>,
     ) -> Self {
-        let beside = table.filters().are_beside().then(|| Beside::new(sidecars));
+        let sidecar_count = table.filters().are_beside().then(|| OpenCount::new(sidecars));
         // Filters are counted as they are loaded: see `TableHost`.
         let held = table.memory_bytes();
         let bytes = (held.index + held.other) as u64;
@@ -122,8 +122,8 @@ impl OpenTable {
             known_to,
             bytes,
             memory,
-            _shared: of_all.map(Beside::new),
-            _beside: beside,
+            _shared: of_all.map(OpenCount::new),
+            _sidecar: sidecar_count,
         }
     }
 
@@ -139,7 +139,7 @@ impl OpenTable {
         if self.known_to.load(Ordering::Relaxed) == extractor.id() {
             return true;
         }
-        let mut was_asked = true;
+        let mut was_queried = true;
         for key in ends {
             let Some(prefix) = extractor.believed(key) else { continue };
             let hash = trommel_filter::hash(prefix);
@@ -148,12 +148,12 @@ impl OpenTable {
                 extractor.distrust("it has changed: a table's filter denies its own key");
             }
             // A filter that cannot be held now may be queried later.
-            was_asked &= verdict != Verdict::UNFILTERED;
+            was_queried &= verdict != Verdict::UNFILTERED;
         }
         if extractor.breach().is_some() {
             return false;
         }
-        if was_asked {
+        if was_queried {
             self.known_to.store(extractor.id(), Ordering::Relaxed);
         }
         true

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 use trommel_base::planted::{Bug, planted};
 
 use super::table_cache::OpenTable;
-use crate::files::graveyard::Graveyard;
+use crate::files::deletion_queue::DeletionQueue;
 use crate::files::{sidecar_path, table_path};
 use crate::sync::{AtomicBool, AtomicU64, AtomicUsize, SwapOption};
 
@@ -91,15 +91,15 @@ pub(crate) struct TableFile {
     keeping: AtomicUsize,
     /// Stored bytes of the table's own filters if these are the fallback for an unusable sidecar;
     /// otherwise [`NOTHING_LOST`].
-    instead: AtomicU64,
+    fallback_bytes: AtomicU64,
     /// Whether it results from a compaction of small tables that did not reduce their number.
     stays_small: AtomicBool,
     /// Whether it has left the store, or was replaced by a successor for the same file.
-    is_over: AtomicBool,
+    is_obsolete: AtomicBool,
     /// The table's file, shared with predecessors and successors.
-    file: Arc<Remains>,
+    file: Arc<ObsoleteFile>,
     /// Its sidecar.
-    sidecar: Remains,
+    sidecar: ObsoleteFile,
 }
 
 /// More than the filters of any table take.
@@ -108,35 +108,35 @@ const NOTHING_LOST: u64 = u64::MAX;
 /// A file to be removed when its last owner is dropped. The path and the deletion queue are set
 /// once the manifest has durably dropped the file.
 #[derive(Debug, Default)]
-struct Remains(OnceLock<Grave>);
+struct ObsoleteFile(OnceLock<Removal>);
 
 /// The removal of a file.
 #[derive(Debug)]
-struct Grave {
+struct Removal {
     path: PathBuf,
     /// Its number and its length, if it is a table.
     table: Option<(u64, u64)>,
-    graveyard: Arc<Graveyard>,
+    graveyard: Arc<DeletionQueue>,
 }
 
-impl Remains {
+impl ObsoleteFile {
     /// Removes the file when its last owner is dropped.
-    fn bury(&self, grave: Grave) {
-        let graveyard = Arc::clone(&grave.graveyard);
-        if self.0.set(grave).is_ok() {
-            graveyard.expect();
+    fn remove_when_dropped(&self, removal: Removal) {
+        let graveyard = Arc::clone(&removal.graveyard);
+        if self.0.set(removal).is_ok() {
+            graveyard.announce();
         }
     }
 }
 
-impl Drop for Remains {
+impl Drop for ObsoleteFile {
     fn drop(&mut self) {
-        let Some(Grave { path, table, graveyard }) = self.0.take() else { return };
+        let Some(Removal { path, table, graveyard }) = self.0.take() else { return };
         match table {
             Some((number, bytes)) => graveyard.add_spare(path, number, bytes),
             None => graveyard.add(path),
         }
-        graveyard.has_come();
+        graveyard.arrived();
     }
 }
 
@@ -148,11 +148,11 @@ impl TableFile {
             reader: SwapOption::empty(),
             used: AtomicBool::new(false),
             keeping: AtomicUsize::new(Keeping::Held as usize),
-            instead: AtomicU64::new(NOTHING_LOST),
+            fallback_bytes: AtomicU64::new(NOTHING_LOST),
             stays_small: AtomicBool::new(false),
-            is_over: AtomicBool::new(false),
+            is_obsolete: AtomicBool::new(false),
             file: Arc::default(),
-            sidecar: Remains::default(),
+            sidecar: ObsoleteFile::default(),
         }
     }
 
@@ -186,7 +186,7 @@ impl TableFile {
 
     /// Stored bytes of the filters in use: the table's own, if its sidecar was found unusable.
     pub(crate) fn built_bytes(&self) -> u64 {
-        match self.instead.load(Ordering::Acquire) {
+        match self.fallback_bytes.load(Ordering::Acquire) {
             NOTHING_LOST => self.meta.filter_bytes,
             own => own,
         }
@@ -195,12 +195,12 @@ impl TableFile {
     /// Records that its sidecar is unusable, and that `own` bytes of the table's own filters are
     /// the fallback. Returns whether that is new.
     pub(super) fn lose_sidecar(&self, own: u64) -> bool {
-        self.instead.swap(own, Ordering::AcqRel) != own
+        self.fallback_bytes.swap(own, Ordering::AcqRel) != own
     }
 
     /// Records that its sidecar was opened.
     pub(super) fn find_sidecar(&self) {
-        self.instead.store(NOTHING_LOST, Ordering::Release);
+        self.fallback_bytes.store(NOTHING_LOST, Ordering::Release);
     }
 
     /// Records that it is small even though tables were compacted to reduce their number.
@@ -215,29 +215,29 @@ impl TableFile {
 
     /// Removes its files in `dir` when the table is dropped. The manifest must have durably dropped
     /// it.
-    pub(crate) fn retire(&self, dir: &Path, graveyard: &Arc<Graveyard>) {
+    pub(crate) fn retire(&self, dir: &Path, graveyard: &Arc<DeletionQueue>) {
         let path = table_path(dir, self.number);
         if planted(Bug::TableRemovedUnderReader) {
             graveyard.add(path.clone());
         }
         let table = Some((self.number, self.file_bytes));
-        self.file.bury(Grave { path, table, graveyard: Arc::clone(graveyard) });
+        self.file.remove_when_dropped(Removal { path, table, graveyard: Arc::clone(graveyard) });
         self.give_way(dir, graveyard);
     }
 
     /// Removes its sidecar, if it has one, when that is no longer used. The manifest must durably
     /// record its replacement.
-    pub(crate) fn give_way(&self, dir: &Path, graveyard: &Arc<Graveyard>) {
-        self.is_over.store(true, Ordering::Release);
+    pub(crate) fn give_way(&self, dir: &Path, graveyard: &Arc<DeletionQueue>) {
+        self.is_obsolete.store(true, Ordering::Release);
         if let Some(number) = self.filter_sidecar {
             let (path, graveyard) = (sidecar_path(dir, number), Arc::clone(graveyard));
-            self.sidecar.bury(Grave { path, table: None, graveyard });
+            self.sidecar.remove_when_dropped(Removal { path, table: None, graveyard });
         }
     }
 
     /// Whether the current version no longer holds it.
     pub(super) fn is_retired(&self) -> bool {
-        self.is_over.load(Ordering::Acquire)
+        self.is_obsolete.load(Ordering::Acquire)
     }
 
     /// Marks the reader as used, writing only if it was not marked.
@@ -252,7 +252,7 @@ impl TableFile {
 impl Drop for TableFile {
     fn drop(&mut self) {
         // The table is not used again: frees its space in the block cache at once.
-        if self.is_over.load(Ordering::Acquire)
+        if self.is_obsolete.load(Ordering::Acquire)
             && let Some(open) = self.reader.swap(None)
         {
             open.table().evict();

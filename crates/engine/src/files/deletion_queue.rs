@@ -44,7 +44,7 @@ const PART_KEPT: u64 = 4;
 
 /// The deletion queue of a store.
 #[derive(Debug)]
-pub(crate) struct Graveyard {
+pub(crate) struct DeletionQueue {
     vfs: Arc<dyn Vfs>,
     /// Files from this number on were written by this open store.
     own_from: u64,
@@ -57,7 +57,7 @@ pub(crate) struct Graveyard {
 
 #[derive(Debug, Default)]
 struct Files {
-    waiting: Vec<Unneeded>,
+    waiting: Vec<QueuedFile>,
     spare: Spare,
     /// Most bytes that may be kept.
     spare_limit: u64,
@@ -71,7 +71,7 @@ struct Files {
 
 /// An obsolete file.
 #[derive(Debug)]
-struct Unneeded {
+struct QueuedFile {
     path: PathBuf,
     /// Its number and its length, if it may be recycled.
     spare: Option<(u64, u64)>,
@@ -113,13 +113,13 @@ impl Spare {
 }
 
 impl Files {
-    fn queue(&mut self, file: Unneeded) {
+    fn queue(&mut self, file: QueuedFile) {
         self.waiting.push(file);
         self.used = Some(env::now());
     }
 }
 
-impl Graveyard {
+impl DeletionQueue {
     /// For a store whose next file has the number `own_from`. Keeps no files yet.
     pub(crate) fn new(vfs: Arc<dyn Vfs>, own_from: u64, lock: Arc<HeldLock>) -> Self {
         Self { vfs, own_from, lock, held: AtomicUsize::new(0), files: Mutex::default() }
@@ -136,26 +136,26 @@ impl Graveyard {
     }
 
     /// Announces a file that will be queued when its last owner is dropped.
-    pub(crate) fn expect(&self) {
+    pub(crate) fn announce(&self) {
         self.held.fetch_add(1, Ordering::Relaxed);
     }
 
     /// Records that an announced file was queued.
-    pub(crate) fn has_come(&self) {
+    pub(crate) fn arrived(&self) {
         self.held.fetch_sub(1, Ordering::Relaxed);
     }
 
     /// Queues a file. The manifest that no longer names it must be durable.
     pub(crate) fn add(&self, path: PathBuf) {
-        lock(&self.files).queue(Unneeded { path, spare: None });
+        lock(&self.files).queue(QueuedFile { path, spare: None });
     }
 
-    /// Queues the table or log `number` of `bytes` bytes, like [`Graveyard::add`].
+    /// Queues the table or log `number` of `bytes` bytes, like [`DeletionQueue::add`].
     pub(crate) fn add_spare(&self, path: PathBuf, number: u64, bytes: u64) {
         let mut files = lock(&self.files);
         let is_linked = files.linked.remove(&number);
         let spare = (number >= self.own_from && !is_linked).then_some((number, bytes));
-        files.queue(Unneeded { path, spare });
+        files.queue(QueuedFile { path, spare });
     }
 
     /// Records that file `number` is about to get a second name.
@@ -205,7 +205,7 @@ impl Graveyard {
         files.used = Some(env::now());
         drop(files);
         let (mut kept, mut gone) = (Vec::new(), Vec::new());
-        for Unneeded { path, spare } in waiting {
+        for QueuedFile { path, spare } in waiting {
             let renamed = spare.filter(|_| keeps).and_then(|(number, bytes)| {
                 let to = path.with_file_name(names::spare(number));
                 self.vfs.rename(&path, &to).ok()?;
@@ -229,8 +229,8 @@ impl Graveyard {
         self.clear_as(false);
     }
 
-    /// Like [`Graveyard::clear`], but keeps nothing more until the store rests: the disk is full.
-    /// Returns whether there was any file.
+    /// Like [`DeletionQueue::clear`], but keeps nothing more until the store rests, as the disk is
+    /// full. Returns whether there was any file.
     pub(crate) fn make_room(&self) -> bool {
         self.clear_as(true)
     }
@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn tables_are_written_over_old_ones_and_nothing_is_kept_at_rest() {
+    fn old_files_are_recycled_and_none_is_kept_at_rest() {
         let removed = [SPARE, 0].map(|limit| {
             let disk = SimDisk::new();
             let db = small(disk.clone()).spare_file_bytes(limit).open("db").unwrap();
@@ -343,7 +343,7 @@ mod tests {
 
     /// No caller waits for the store to rest, and it is not closed.
     #[test]
-    fn a_store_that_writes_nothing_more_keeps_nothing() {
+    fn a_store_without_writes_keeps_no_files() {
         let disk = SimDisk::new();
         let db = small(disk.clone()).background_threads(2).open("db").unwrap();
         let is_kept = |_| {
@@ -362,60 +362,60 @@ mod tests {
     /// An iterator holds tables that compactions have replaced; nothing is written after it is
     /// dropped.
     #[test]
-    fn what_a_reader_lets_go_of_does_not_wait_for_a_write() {
+    fn a_file_that_a_reader_drops_is_removed_without_a_write() {
         let disk = SimDisk::new();
         let db = small(disk.clone()).background_threads(2).open("db").unwrap();
         fill(&db, 0);
-        let mut walk = db.iter();
-        walk.next().unwrap().unwrap();
+        let mut iter = db.iter();
+        iter.next().unwrap().unwrap();
         fill(&db, 1);
         db.compact_all().unwrap();
         db.wait_idle().unwrap();
-        let unneeded = || {
+        let obsolete = || {
             let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
             disk.list(Path::new("db")).unwrap().len() as u64 - tables - 5
         };
         std::thread::sleep(3 * KEPT_FOR);
-        assert!(unneeded() > 0, "nothing was held");
-        drop(walk);
+        assert!(obsolete() > 0, "nothing was held");
+        drop(iter);
         let is_gone = |_| {
             std::thread::sleep(Duration::from_millis(10));
-            unneeded() == 0
+            obsolete() == 0
         };
         assert!((0..1_000).any(is_gone), "kept for ten seconds");
     }
 
     /// After a full disk nothing is kept until the store rests, which it does on its own.
     #[test]
-    fn a_full_disk_is_forgotten_by_a_store_that_rests() {
-        let graveyard = Graveyard::new(Arc::new(SimDisk::new()), 1, HeldLock::of_nothing());
-        graveyard.set_spare_limit(1 << 20);
-        assert_eq!(graveyard.rests_at(), None);
-        graveyard.make_room();
-        assert!(graveyard.rests_at().is_some());
-        graveyard.clear();
-        assert_eq!(graveyard.rests_at(), None);
+    fn a_store_at_rest_forgets_that_the_disk_was_full() {
+        let queue = DeletionQueue::new(Arc::new(SimDisk::new()), 1, HeldLock::of_nothing());
+        queue.set_spare_limit(1 << 20);
+        assert_eq!(queue.rests_at(), None);
+        queue.make_room();
+        assert!(queue.rests_at().is_some());
+        queue.clear();
+        assert_eq!(queue.rests_at(), None);
     }
 
     #[test]
-    fn no_more_files_are_kept_than_may_be() {
+    fn kept_files_are_limited_in_number() {
         let disk = SimDisk::new();
-        let graveyard = Graveyard::new(Arc::new(disk.clone()), 1, HeldLock::of_nothing());
-        graveyard.set_spare_limit(1 << 20);
+        let queue = DeletionQueue::new(Arc::new(disk.clone()), 1, HeldLock::of_nothing());
+        queue.set_spare_limit(1 << 20);
         for number in 1..100 {
             let path = format!("{number:06}.sst");
             disk.create(Path::new(&path)).unwrap();
-            graveyard.add_spare(path.into(), number, 1);
-            graveyard.sweep(u64::MAX);
+            queue.add_spare(path.into(), number, 1);
+            queue.sweep(u64::MAX);
         }
-        assert_eq!(graveyard.spare_bytes(), MOST_KEPT as u64);
+        assert_eq!(queue.spare_bytes(), MOST_KEPT as u64);
         assert_eq!(disk.list(Path::new("")).unwrap().len(), MOST_KEPT);
         // The oldest ones were removed first.
-        assert_eq!(graveyard.take_spare(), Some("000099.spare".into()));
+        assert_eq!(queue.take_spare(), Some("000099.spare".into()));
     }
 
     #[test]
-    fn fewer_are_kept_once_fewer_may_be() {
+    fn a_lower_limit_removes_kept_files() {
         let db = small(SimDisk::new()).open("db").unwrap();
         fill(&db, 0);
         assert!(db.stats().spare_file_bytes > 10 << 10);
@@ -430,7 +430,7 @@ mod tests {
     /// On a full disk kept files are removed before a write fails, whichever operation finds it
     /// full.
     #[test]
-    fn a_full_disk_has_what_is_kept() {
+    fn a_full_disk_gets_the_kept_files() {
         let disk = SimDisk::new();
         let db = small(disk.clone()).open("db").unwrap();
         let put = |number: u32| db.put(number.to_le_bytes(), [7; 60]);
@@ -455,7 +455,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_checkpoint_has_or_a_reader_holds_is_not_written_over() {
+    fn files_in_use_are_not_recycled() {
         for mode in ReadMode::ALL {
             let dir = tempfile::tempdir().unwrap();
             let options = small(DiskVfs).read_mode(mode);
@@ -465,15 +465,15 @@ mod tests {
             let held: Vec<_> = db.iter().map(|entry| entry.unwrap()).collect();
             let copy = dir.path().join("copy");
             db.checkpoint(&copy).unwrap();
-            let mut walk = db.iter();
-            let first = walk.next().unwrap().unwrap();
+            let mut iter = db.iter();
+            let first = iter.next().unwrap().unwrap();
             for round in 1..6 {
                 fill(&db, round);
                 db.compact_all().unwrap();
             }
             check(&db, 5);
             assert_eq!(first, held[0]);
-            assert!(walk.map(|entry| entry.unwrap()).eq(held[1..].iter().cloned()), "{mode}");
+            assert!(iter.map(|entry| entry.unwrap()).eq(held[1..].iter().cloned()), "{mode}");
             let held_still = held.iter().filter(|(found_key, found)| {
                 let number = (0..KEYS).find(|number| key(*number) == found_key[..]);
                 found[..] == value(0, number.unwrap())

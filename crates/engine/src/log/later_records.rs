@@ -14,7 +14,7 @@ use super::reader::LogImage;
 
 /// A record after corruption.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RecordBehind {
+pub(crate) struct LaterRecord {
     /// Its offset in the file.
     pub(crate) offset: u64,
     /// Its first sequence number.
@@ -25,7 +25,7 @@ pub(crate) struct RecordBehind {
 
 impl LogImage {
     /// The records after the last good one that can be verified on their own, in file order.
-    pub(crate) fn records_behind(&self) -> Vec<RecordBehind> {
+    pub(crate) fn later_records(&self) -> Vec<LaterRecord> {
         let Some(header) = self.summary().header else { return Vec::new() };
         let binding = Binding::new(&header);
         let (start, rest) = self.rest();
@@ -47,11 +47,7 @@ impl LogImage {
 }
 
 /// The data record at the start of `bytes`, which are at `offset`, if it is one, and its length.
-fn record_at(
-    bytes: &[u8],
-    binding: &Binding,
-    offset: u64,
-) -> Option<(Option<RecordBehind>, usize)> {
+fn record_at(bytes: &[u8], binding: &Binding, offset: u64) -> Option<(Option<LaterRecord>, usize)> {
     let header = RecordHeader::decode(bytes, binding, offset)?;
     let end = RECORD_HEADER_BYTES.checked_add(usize::try_from(header.payload_bytes).ok()?)?;
     let stored = bytes.get(RECORD_HEADER_BYTES..end)?;
@@ -63,7 +59,7 @@ fn record_at(
     let record = (header.kind == KIND_DATA).then(|| {
         let mut payload = stored.to_vec();
         mask::apply(&mut payload, binding.salt(), offset, header.mask);
-        RecordBehind { offset, first_seqno: header.first_seqno, payload }
+        LaterRecord { offset, first_seqno: header.first_seqno, payload }
     });
     Some((record, end + 1))
 }

@@ -22,14 +22,14 @@ const LOG_ENDS: u64 = 32;
 
 /// What needed the missing space.
 #[derive(Clone, Copy)]
-pub(super) enum Needed<'a> {
+pub(super) enum SpaceNeeded<'a> {
     /// The contents of logs of this many bytes, which must be rewritten.
     ForLogs(u64),
     /// The new log and the new manifest of a store in this state.
     ForNewFiles(&'a ManifestState),
 }
 
-impl Needed<'_> {
+impl SpaceNeeded<'_> {
     fn text(&self) -> String {
         match self {
             Self::ForLogs(bytes) => {
@@ -51,12 +51,12 @@ impl Needed<'_> {
 /// anything.
 pub(super) fn is_short(error: &Error, dir: &Path) -> bool {
     let is_full = matches!(error, Error::Io { source, .. } if is_full(source));
-    is_full && !may_be_in_force(error, dir)
+    is_full && !may_be_installed(error, dir)
 }
 
 /// Extends `error`, which ended the open of the store in `dir`: for a full disk, adds how many
 /// bytes are `needed` and how many are free now.
-pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, needed: Needed<'_>) -> Error {
+pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, needed: SpaceNeeded<'_>) -> Error {
     let Error::Io { file, doing, source } = error else { return error };
     if !is_full(&source) {
         return Error::Io { file, doing, source };
@@ -69,6 +69,6 @@ pub(super) fn with_room(error: Error, vfs: &dyn Vfs, dir: &Path, needed: Needed<
 
 /// Whether the new manifest may be installed in `dir` in spite of `error`: after an error on
 /// `CURRENT` this is unknown.
-pub(super) fn may_be_in_force(error: &Error, dir: &Path) -> bool {
+pub(super) fn may_be_installed(error: &Error, dir: &Path) -> bool {
     matches!(error, Error::Io { file, .. } if *file == dir.join(CURRENT) || file == dir)
 }

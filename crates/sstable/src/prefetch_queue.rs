@@ -77,8 +77,8 @@ impl<'a, const N: usize> PrefetchQueue<'a, N> {
         }
     }
 
-    /// The bytes to prefetch, with [`prefetch_to_second_level`], before the block of request `nth` is
-    /// verified, after that, and after it was searched.
+    /// The bytes to prefetch, with [`prefetch_to_second_level`], before the block of request `nth`
+    /// is verified, after that, and after it was searched.
     #[inline]
     pub(crate) fn steps(&mut self, nth: usize) -> [&'a [u8]; STEPS] {
         let blocks = self.blocks.get(self.passed..self.len).unwrap_or_default();

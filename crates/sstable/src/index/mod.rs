@@ -412,7 +412,7 @@ mod tests {
     /// Offsets above 4 GiB that were truncated to 32 bits made a database unreadable (redb PR 516).
     /// This test writes only the index of such a table.
     #[test]
-    fn blocks_after_4_gib_are_found() {
+    fn blocks_behind_4_gib_are_found() {
         let (blocks, length) = (40_u64, u32::MAX);
         let mut builder = IndexBuilder::default();
         for block in 0..blocks {

@@ -1,9 +1,9 @@
-//! Several writes that take effect together or not at all.
+//! Writes that take effect together or not at all.
 //!
-//! A batch is kept in the form in which the log stores it, so committing it copies bytes and
-//! decodes nothing: a count, then each operation as `kind, varint key length, [varint value
-//! length,] key, [value]`. The format is part of `docs/format/log.md`. A single operation is put
-//! into that form only in the log's own buffer, or where its writer has to wait.
+//! A batch is kept encoded as the log stores it, so committing it copies bytes and decodes nothing:
+//! a count, then each operation as `kind, varint key length, [varint value length,] key, [value]`.
+//! The format is part of `docs/format/log.md`. A single operation is encoded only into the log's
+//! own buffer, or when its writer has to wait.
 
 mod contents;
 
@@ -16,17 +16,16 @@ pub use contents::{BatchIter, BatchOp, RefusedOperation};
 
 use crate::error::{Error, Result};
 
-/// Largest encoded batch, in bytes: one value of the largest size and some more.
+/// Largest encoded batch, in bytes: one value of the largest size and some headroom.
 pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
 /// Bytes of the operation count at the head of an encoded batch.
 const COUNT_BYTES: usize = 4;
 
 /// Puts and deletes that become visible together, and durable together or not at all.
 ///
-/// Every operation counts, whatever its sizes: one beyond a bound is never left out, but makes the
-/// batch unwritable. [`WriteBatch::len`] counts it, [`WriteBatch::iter`] shows it,
-/// [`WriteBatch::check`] names it, and [`Db::write`](crate::Db::write) returns an error and writes
-/// nothing.
+/// An operation above a size limit is not dropped: it makes the whole batch unwritable.
+/// [`WriteBatch::len`] counts it, [`WriteBatch::iter`] yields it, [`WriteBatch::check`] names it,
+/// and [`Db::write`](crate::Db::write) returns an error and writes nothing.
 ///
 /// ```
 /// let mut batch = trommel::WriteBatch::new();
@@ -38,9 +37,10 @@ pub struct WriteBatch {
     encoded: Vec<u8>,
     /// Operations in `encoded`.
     count: u32,
-    /// Bytes of its keys and values.
+    /// Bytes of keys and values in `encoded`.
     user_bytes: u64,
-    /// Operations beyond a bound, whose bytes are not here; with any, the batch cannot be written.
+    /// Operations above a limit; their bytes are not stored. If there are any, the batch cannot be
+    /// written.
     refused: Vec<RefusedOperation>,
 }
 
@@ -65,14 +65,14 @@ impl WriteBatch {
 
     /// Sets `key` to `value`. Later operations of a batch win over earlier ones.
     ///
-    /// A key above 65,535 bytes, a value above 1 GiB, or what takes the batch beyond
-    /// [`MAX_BATCH_BYTES`] makes the write of the whole batch fail, before anything is changed;
-    /// [`WriteBatch::check`] reports it before.
+    /// A key above 65,535 bytes, a value above 1 GiB, or growth beyond [`MAX_BATCH_BYTES`] makes
+    /// the write of the whole batch fail before anything is changed; [`WriteBatch::check`] reports
+    /// it earlier.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.push(EntryKind::Put, key.as_ref(), value.as_ref())
     }
 
-    /// Deletes `key`, whether or not it is there.
+    /// Deletes `key`, whether or not it exists.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.push(EntryKind::Delete, key.as_ref(), &[])
     }
@@ -91,7 +91,7 @@ impl WriteBatch {
         self
     }
 
-    /// Adds an operation that cannot be written, whatever its index.
+    /// Adds an operation that cannot be written, and sets its index.
     #[cold]
     fn refuse(&mut self, refused: RefusedOperation) {
         let index = self.len();
@@ -103,7 +103,7 @@ impl WriteBatch {
         self.encoded[..COUNT_BYTES].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Adds all operations of `other` after its own, refused ones included.
+    /// Appends all operations of `other`, refused ones included.
     ///
     /// ```
     /// let (mut first, mut second) = (trommel::WriteBatch::new(), trommel::WriteBatch::new());
@@ -135,7 +135,7 @@ impl WriteBatch {
         }
     }
 
-    /// Forgets all operations, keeping the memory for those to come.
+    /// Removes all operations and keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.encoded.truncate(COUNT_BYTES);
         self.set_count(0);
@@ -143,18 +143,17 @@ impl WriteBatch {
         self.refused.clear();
     }
 
-    /// Operations that were added since the batch was made or cleared, those beyond a bound
-    /// included.
+    /// Number of operations added since the batch was created or cleared, refused ones included.
     pub fn len(&self) -> usize {
         self.count as usize + self.refused.len()
     }
 
-    /// Whether no operation was added.
+    /// Whether the batch has no operations.
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
-    /// Its encoded size in bytes: what it adds to the log, without the log's own framing.
+    /// Its encoded size in bytes, without the log's framing.
     pub fn encoded_bytes(&self) -> usize {
         self.encoded.len()
     }
@@ -197,15 +196,15 @@ fn check_sizes_of(key_bytes: usize, value_bytes: usize) -> Result<()> {
     Ok(())
 }
 
-/// Bytes that stand before an operation's key at most: its kind, and two varints of a length each.
+/// Most bytes before an operation's key: its kind and two varint lengths.
 const HEAD_BYTES_MAX: usize = 16;
 
-/// What is written together.
+/// Operations that are written together.
 #[derive(Debug)]
 pub(crate) enum Batch<'a> {
-    /// A single operation, still where the caller has it.
+    /// A single operation, borrowed from the caller.
     One(Operation<'a>),
-    /// Any number of them, as the log stores them.
+    /// Any number of operations, as the log stores them.
     Sealed(SealedBatch<'a>),
 }
 
@@ -217,7 +216,7 @@ impl<'a> Batch<'a> {
         Ok(Self::One(Operation { kind, key, value }))
     }
 
-    /// The same, for one who waits while others read it.
+    /// An owned copy, for a writer that waits while another thread reads the batch.
     pub(crate) fn into_owned(self) -> Batch<'static> {
         Batch::Sealed(match self {
             Self::One(operation) => SealedBatch::single(operation),
@@ -225,7 +224,7 @@ impl<'a> Batch<'a> {
         })
     }
 
-    /// Operations in it.
+    /// Number of operations.
     #[inline]
     pub(crate) fn count(&self) -> u32 {
         match self {
@@ -256,7 +255,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Calls `take` with each of the first of its operations, at most so many, in order.
+    /// Calls `take` with its first `most` operations, in order.
     #[inline]
     pub(crate) fn for_first(&self, most: usize, mut take: impl FnMut(Operation<'_>)) {
         match self {
@@ -265,7 +264,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Bytes of it as the log stores it.
+    /// Bytes of the batch as the log stores it.
     pub(crate) fn bytes(&self) -> usize {
         match self {
             Self::One(operation) => operation.sealed_bytes(),
@@ -273,7 +272,7 @@ impl<'a> Batch<'a> {
         }
     }
 
-    /// Hands it over as the log stores it, in pieces.
+    /// Passes the batch to `take` as the log stores it, in chunks.
     #[inline]
     pub(crate) fn encoded<T>(&self, take: impl FnOnce(&[&[u8]]) -> T) -> T {
         match self {
@@ -291,7 +290,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// A batch whose every size was checked, ready for the log.
+/// A batch whose sizes were all checked, ready for the log.
 #[derive(Debug)]
 pub(crate) struct SealedBatch<'a> {
     encoded: Cow<'a, [u8]>,
@@ -326,7 +325,7 @@ pub(crate) struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// What stands before the key, byte by byte.
+    /// Writes the bytes before the key.
     #[inline]
     fn put_head(&self, mut put: impl FnMut(u8)) {
         put(self.kind as u8);
@@ -348,7 +347,7 @@ impl Operation<'_> {
         (self.key.len() + self.value.len()) as u64
     }
 
-    /// Bytes of a batch of it alone.
+    /// Encoded bytes of a batch that holds only this operation.
     fn sealed_bytes(&self) -> usize {
         let mut head_bytes = 0;
         self.put_head(|_| head_bytes += 1);
@@ -356,8 +355,8 @@ impl Operation<'_> {
     }
 }
 
-/// The operations of an encoded batch, in order. Total: bytes from a log give operations or
-/// `None` where the batch cannot have been written by a [`WriteBatch`].
+/// The operations of an encoded batch, in order. Never panics on bytes from a log: yields `None`
+/// where the batch cannot have been written by a [`WriteBatch`].
 #[derive(Debug, Clone)]
 pub(crate) struct Operations<'a> {
     rest: Decoder<'a>,
@@ -372,7 +371,7 @@ impl<'a> Operations<'a> {
         Some(Self { rest, left })
     }
 
-    /// Those of our own encoding, where the count is there.
+    /// Operations of our own encoding, whose count is known.
     #[inline]
     fn written(encoded: &'a [u8], count: u32) -> Self {
         Self { rest: Decoder::new(&encoded[COUNT_BYTES..]), left: count }
@@ -393,7 +392,7 @@ impl<'a> Operations<'a> {
 }
 
 impl<'a> Iterator for Operations<'a> {
-    /// `None` inside means the bytes are not a batch.
+    /// The inner `None` means that the bytes are not a batch.
     type Item = Option<Operation<'a>>;
 
     #[inline]
@@ -457,7 +456,7 @@ mod tests {
         listed
     }
 
-    /// A log cannot tell a put from a batch of it alone, nor whether its writer had to wait.
+    /// A put and a batch of only that put have the same encoding, whether or not the writer waited.
     #[test]
     fn one_operation_is_encoded_as_a_batch_of_it_is() {
         let long = vec![7; 70_000];
@@ -484,7 +483,7 @@ mod tests {
         }
     }
 
-    /// Nobody touches the zeros, which take no memory then.
+    /// The zeros are never touched, so they take no memory.
     #[test]
     fn sizes_are_taken_up_to_their_bounds_and_not_beyond() {
         let (key, value) = (vec![0; MAX_KEY_BYTES + 1], vec![0; MAX_VALUE_BYTES + 1]);

@@ -27,15 +27,15 @@ use crate::stats::Stats;
 use crate::trace::{LookupTrace, TraceOptions};
 use crate::verify::{VerifyReport, verify_store};
 
-/// A handle to an open store, which clones share.
+/// A handle to an open store. Clones share the store.
 ///
-/// A [`Snapshot`], [`Range`] or [`DbCursor`] keeps the store open as a handle does: it is closed
-/// when the last of all these is dropped. [`Db::close`] closes it at once, whatever is held: from
-/// then on every read and write of any of them is [`Error::Closed`].
+/// A [`Snapshot`], [`Range`] or [`DbCursor`] keeps the store open like a handle: the store closes
+/// when the last of them is dropped. [`Db::close`] closes it at once, regardless of what is still
+/// held; every later read or write through any of them fails with [`Error::Closed`].
 ///
-/// It belongs to the process that opened it. In a forked child each call that can fail returns
-/// [`Error::Forked`] at once, the others return what an empty store would, and dropping it, or what
-/// was read from it, waits for nothing and touches no file.
+/// A store belongs to the process that opened it. In a forked child, fallible calls return
+/// [`Error::Forked`] at once and the others return what an empty store would. Dropping the handle,
+/// or anything read from it, neither blocks nor touches a file there.
 ///
 /// ```
 /// use trommel::{Db, Options};
@@ -57,10 +57,10 @@ pub struct Db {
 }
 
 impl Options {
-    /// Opens a store with these options; the same as [`Db::open`].
+    /// Opens a store with these options; same as [`Db::open`].
     ///
     /// # Errors
-    /// Those of [`Db::open`].
+    /// As [`Db::open`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -75,12 +75,12 @@ impl Options {
 
 impl Db {
     /// Opens the store in `dir`, creating it if the directory is missing or empty. The options that
-    /// shape it are recorded there, for programs that open it later: see [`Options::load_latest`].
+    /// shape the store are recorded there for later opens: see [`Options::load_latest`].
     ///
     /// # Errors
-    /// [`Error::Locked`] where it is open elsewhere; [`Error::NotAStore`] where the directory
-    /// holds other things; [`Error::Corruption`] where a file is damaged, which leaves the
-    /// directory untouched; [`Error::Unsupported`] where it was written by a newer version.
+    /// [`Error::Locked`] if it is already open elsewhere; [`Error::NotAStore`] if the directory holds
+    /// other files; [`Error::Corruption`] if a file is corrupt, which leaves the directory untouched;
+    /// [`Error::Unsupported`] if it was written by a newer version.
     ///
     /// ```
     /// use trommel::{Db, Options};
@@ -95,7 +95,7 @@ impl Db {
         Self::start(dir.as_ref(), options, false)
     }
 
-    /// As [`Db::open`], of a directory that a repair is filling.
+    /// As [`Db::open`], for a directory that a repair is filling.
     pub(crate) fn open_unfinished(dir: &Path, options: Options) -> Result<Self> {
         Self::start(dir, options, true)
     }
@@ -106,13 +106,14 @@ impl Db {
         Ok(Self { handle: Arc::new(Handle::new(engine)) })
     }
 
-    /// Opens the store in `dir` without writing anything. Several processes may do so at once,
-    /// but not beside one that writes: whoever comes second gets [`Error::Locked`]. To read beside
-    /// a writer, read a [`checkpoint`](Db::checkpoint) that it makes. What the log holds is read
-    /// into memory.
+    /// Opens the store in `dir` without writing anything. Several processes may open it read-only
+    /// at once, but not while another process has it open for writing: the second to open it gets
+    /// [`Error::Locked`]. To read while the store is being written, read a
+    /// [`checkpoint`](Db::checkpoint) made by the writer. The contents of the log are read into
+    /// memory.
     ///
     /// # Errors
-    /// As [`Db::open`]; [`Error::NotAStore`] also where the directory is missing or empty.
+    /// As [`Db::open`]; also [`Error::NotAStore`] if the directory is missing or empty.
     ///
     /// ```
     /// # use trommel::{Db, Error, Options};
@@ -127,14 +128,14 @@ impl Db {
         Self::open(dir, options.read_only(true))
     }
 
-    /// Opens the damaged store in `dir` to read what is healthy; see [`Options::degraded`]. What is
-    /// damaged stands in [`Db::recovery_report`].
+    /// Opens the corrupt store in `dir` to read its intact data; see [`Options::degraded`].
+    /// [`Db::recovery_report`] lists the corruption found.
     ///
     /// # Errors
-    /// As a read-only open, but for damage of tables and logs, and of a manifest behind its first
-    /// record. So where no manifest can be read at all ([`Error::Corruption`]: a repair needs
-    /// none), where `LOCK` is there and cannot be locked, and where a repair was cut short
-    /// ([`Error::NotAStore`]).
+    /// As [`Db::open_read_only`], except that corrupt tables and logs are accepted, and so is a manifest
+    /// that is corrupt after its first record. [`Error::Corruption`] if no manifest can be read (a repair
+    /// needs none); [`Error::Locked`] or [`Error::Io`] if `LOCK` exists and cannot be locked;
+    /// [`Error::NotAStore`] if a repair was interrupted.
     ///
     /// ```
     /// # use trommel::{Db, Degraded, Options};
@@ -155,12 +156,12 @@ impl Db {
         Self::open(dir, options.degraded(degraded))
     }
 
-    /// The entries whose keys lie in `range`, around all that is damaged: reads the tables of the
-    /// range once to find that, and then yields every entry that can be had. What is passed over is
-    /// told by [`Healthy::damage`] and [`Healthy::in_doubt`].
+    /// Returns the entries with keys in `range`, skipping all that is corrupt. Reads the tables of
+    /// the range once to find the corruption, and then yields every entry that can be read.
+    /// [`Healthy::damage`] and [`Healthy::in_doubt`] report what was skipped.
     ///
     /// # Errors
-    /// [`Error::InDoubt`] where nothing is certain; errors of the file system.
+    /// [`Error::InDoubt`] if nothing is certain; errors of the file system.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -175,12 +176,12 @@ impl Db {
         self.handle.healthy(&Bounds::of(range))
     }
 
-    /// Removes the store in `dir`, and `dir` itself unless other things lie in it. Of `options`
-    /// only the file system counts.
+    /// Removes the store in `dir`, and `dir` itself unless it holds other files. Only the file
+    /// system of `options` is used.
     ///
     /// # Errors
-    /// [`Error::Locked`] where it is open; [`Error::NotAStore`] where `dir` holds no file of a
-    /// store, is a symbolic link, or ends in `..` or is `.`. Nothing was removed then.
+    /// [`Error::Locked`] if it is open; [`Error::NotAStore`] if `dir` holds no file of a store, is a
+    /// symbolic link, or is `.` or ends in `..`. Nothing is removed in these cases.
     ///
     /// ```
     /// # use trommel::{Db, Options};
@@ -199,7 +200,7 @@ impl Db {
         &self.handle.engine
     }
 
-    /// The directory that the store was opened in, as it was given.
+    /// The store's directory, as passed to open.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -211,8 +212,8 @@ impl Db {
         &self.engine().files.dir
     }
 
-    /// The random number that the store was given when it was created. A checkpoint of it has
-    /// another one, for the two go their own ways.
+    /// The random number drawn when the store was created. A checkpoint has a different one,
+    /// because the two stores diverge.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -226,9 +227,9 @@ impl Db {
         self.engine().files.store_id
     }
 
-    /// The store's table files by name, each with the random number that was drawn when it was
-    /// written. A table is never changed, and its checksums are bound to that number, so two
-    /// files of the same number and length are the same table, wherever they lie.
+    /// The store's table files by name, each with the random number drawn when the table was
+    /// written. Tables are immutable and their checksums are bound to that number, so two files
+    /// with the same number and length are the same table, in any directory.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -258,16 +259,15 @@ impl Db {
         &self.engine().files.vfs
     }
 
-    /// Sets `key` to `value`. Returns the sequence number of the write: snapshots from then on have
-    /// a [`seqno`](Snapshot::seqno) that is not below it.
+    /// Sets `key` to `value`. Returns the sequence number of the write: every later snapshot has a
+    /// [`seqno`](Snapshot::seqno) at least as large.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB: nothing was
-    /// changed; nor with [`Error::ReadOnly`] and [`Error::Closed`], nor with [`Error::Stalled`],
-    /// where flushes or compactions that it waits for go on failing: see
-    /// [`Options::stall_timeout`]. After an error of the file system the write may or may not be
-    /// there once the store is opened again, and until then writes are refused:
-    /// [`Error::Poisoned`].
+    /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB,
+    /// [`Error::ReadOnly`], [`Error::Closed`], and [`Error::Stalled`] if the flushes or compactions that
+    /// the write waits for keep failing (see [`Options::stall_timeout`]): nothing was changed. After an
+    /// error of the file system, the write may or may not be there when the store is next opened; until
+    /// then further writes fail with [`Error::Poisoned`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -282,7 +282,7 @@ impl Db {
         self.put_with(key, value, WriteOptions::default())
     }
 
-    /// As [`Db::put`], with options of its own.
+    /// As [`Db::put`], with write options.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -304,7 +304,7 @@ impl Db {
         self.engine().write(batch, options)
     }
 
-    /// Deletes `key`, whether or not it is there. Returns the sequence number of the deletion.
+    /// Deletes `key`, whether or not it exists. Returns the sequence number of the deletion.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -322,7 +322,7 @@ impl Db {
         self.delete_with(key, WriteOptions::default())
     }
 
-    /// As [`Db::delete`], with options of its own.
+    /// As [`Db::delete`], with write options.
     ///
     /// # Errors
     /// As [`Db::put`].
@@ -340,14 +340,14 @@ impl Db {
         self.engine().write(batch, options)
     }
 
-    /// Writes a batch: all of it or nothing, for readers as for crashes. One that is lent can be
-    /// cleared and filled again. Returns the sequence number of its last operation; the others have
-    /// those right before it. An empty batch takes no number, and returns the last one that reads
-    /// see.
+    /// Writes a batch atomically, for readers and across crashes. A batch passed by reference can
+    /// be cleared and reused. Returns the sequence number of its last operation; the others have
+    /// the numbers right before it. An empty batch takes no number and returns the newest one
+    /// visible to reads.
     ///
     /// # Errors
-    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`]. Then nothing
-    /// of the batch is written; [`WriteBatch::check`] names the operation.
+    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`]. In these cases
+    /// nothing of the batch is written; [`WriteBatch::check`] names the operation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -367,7 +367,7 @@ impl Db {
         self.write_with(batch, WriteOptions::default())
     }
 
-    /// As [`Db::write`], with options of its own.
+    /// As [`Db::write`], with write options.
     ///
     /// # Errors
     /// As [`Db::write`].
@@ -390,15 +390,14 @@ impl Db {
         self.engine().write(Batch::Sealed(batch.as_ref().seal()?), options)
     }
 
-    /// The value of `key`. One above 30 bytes shares the memory of its block (4 KiB by default),
-    /// which stays for as long as the value is held: to keep values for long, keep
+    /// Returns the value of `key`. A value above 30 bytes shares the memory of its block (4 KiB by
+    /// default), which is held as long as the value is: for long-lived values use
     /// [`Slice::detached`] or a `Vec`.
     ///
     /// # Errors
-    /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] where a table that may hold
-    /// the key is damaged, cannot be read, or needs a newer version; [`Error::Closed`];
-    /// [`Error::InDoubt`] where the store was opened [degraded](Options::degraded) and nothing is
-    /// certain.
+    /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] if a table that may hold the key
+    /// is corrupt, cannot be read, or needs a newer version; [`Error::Closed`]; [`Error::InDoubt`] if the
+    /// store was opened [degraded](Options::degraded) and nothing is certain.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -415,8 +414,8 @@ impl Db {
         self.engine().get(key.as_ref(), None)
     }
 
-    /// Whether `key` has a value. Costs what [`Db::get`] costs up to the value, which is neither
-    /// looked at nor copied; its block is read, for one checksum covers it.
+    /// Whether `key` has a value. Costs as much as [`Db::get`] without decoding or copying the
+    /// value; its block is still read, because one checksum covers the whole block.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -432,8 +431,8 @@ impl Db {
         self.engine().contains(key.as_ref(), None)
     }
 
-    /// The values of `keys`, in their order, all at one moment. Filters are asked in batches, no
-    /// block is read twice, and where blocks come from the device their reads overlap.
+    /// Returns the values of `keys`, in their order, all as of one moment. Filters are probed in
+    /// batches, no block is read twice, and reads from the device overlap.
     ///
     /// # Errors
     /// As [`Db::get`], if any of the keys cannot be looked up.
@@ -453,7 +452,7 @@ impl Db {
         self.engine().multi_get(keys, None)
     }
 
-    /// Sets `key` to `value` unless it has a value; true if it was set. Atomic.
+    /// Sets `key` to `value` unless it has a value; returns whether it was set. Atomic.
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
@@ -470,7 +469,7 @@ impl Db {
         self.insert_if_absent_with(key, value, WriteOptions::default())
     }
 
-    /// As [`Db::insert_if_absent`], with options of its own.
+    /// As [`Db::insert_if_absent`], with write options.
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
@@ -492,9 +491,9 @@ impl Db {
         self.compare_and_set_with(key, None, Some(value.as_ref()), options)
     }
 
-    /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: if it has none);
-    /// true if it was. Atomic. Nobody else writes while it looks, so that it shares its commit, and
-    /// where it is to be durable its sync, with no other write.
+    /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: no value);
+    /// returns whether it was set. Atomic. No other write runs during the comparison, so the
+    /// commit, and the sync of a durable write, are shared with no other write.
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
@@ -518,8 +517,7 @@ impl Db {
         self.compare_and_set_with(key, expected, new, WriteOptions::default())
     }
 
-    /// As [`Db::compare_and_set`], with options of its own: what it sets is as durable as they ask.
-    /// Where nothing is set, nothing is synced.
+    /// As [`Db::compare_and_set`], with write options. If nothing is set, nothing is synced.
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
@@ -553,7 +551,7 @@ impl Db {
         })
     }
 
-    /// The store as it is now, kept readable for as long as the snapshot is held.
+    /// Takes a snapshot of the store, which stays readable as long as the snapshot is held.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -569,8 +567,8 @@ impl Db {
         Snapshot::take(&self.handle)
     }
 
-    /// All entries, in key order, as they are now. See [`Range`] for what keys and values cost that
-    /// are kept.
+    /// Iterates over all entries in key order, as of now. [`Range`] says what it costs to hold on
+    /// to keys and values.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -589,7 +587,7 @@ impl Db {
         self.handle.range(Bounds::all(), None)
     }
 
-    /// The entries whose keys lie in `range`, as they are now.
+    /// Iterates over the entries with keys in `range`, as of now.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -606,7 +604,7 @@ impl Db {
         self.handle.range(Bounds::of(range), None)
     }
 
-    /// The entries whose keys begin with `prefix`, as they are now.
+    /// Iterates over the entries with keys that begin with `prefix`, as of now.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -621,10 +619,10 @@ impl Db {
         self.handle.range(Bounds::prefix(prefix.as_ref()), None)
     }
 
-    /// A cursor over the entries as they are now, which can be moved anywhere.
+    /// Returns a cursor over all entries, as of now. It can be moved to any key.
     ///
     /// # Errors
-    /// As [`Db::get`]. What it reads later fails in the same ways.
+    /// As [`Db::get`]. Later reads of the cursor can fail in the same ways.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -642,10 +640,9 @@ impl Db {
         self.handle.cursor(Bounds::all(), None)
     }
 
-    /// A cursor over the entries whose keys lie in `range`, as they are now: whatever it is told,
-    /// it stays within. Where the range lies within one prefix of
-    /// [`Options::prefix_extractor`], it passes over tables that do not hold the prefix; seeks of a
-    /// cursor over all entries never do.
+    /// Returns a cursor over the entries with keys in `range`, as of now. It never leaves the
+    /// range. If the range lies within one prefix of [`Options::prefix_extractor`], tables without
+    /// the prefix are skipped; a cursor over all entries never skips tables.
     ///
     /// # Errors
     /// As [`Db::cursor`].
@@ -667,7 +664,7 @@ impl Db {
         self.handle.cursor(Bounds::of(range), None)
     }
 
-    /// As [`Db::cursor_in`], over the entries whose keys begin with `prefix`.
+    /// As [`Db::cursor_in`], for the entries with keys that begin with `prefix`.
     ///
     /// # Errors
     /// As [`Db::cursor`].
@@ -687,11 +684,11 @@ impl Db {
         self.handle.cursor(Bounds::prefix(prefix.as_ref()), None)
     }
 
-    /// Writes what is in memory out to tables, and waits until that is done.
+    /// Flushes the memtables to tables and waits for that to finish.
     ///
     /// # Errors
-    /// [`Error::ReadOnly`], [`Error::Closed`] or [`Error::Poisoned`]; errors of the file system, of
-    /// which [`Error::kind`] tells whether to try again or to open the store anew.
+    /// [`Error::ReadOnly`], [`Error::Closed`] or [`Error::Poisoned`]; errors of the file system,
+    /// whose [`Error::kind`] says whether to retry or to reopen the store.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -708,8 +705,8 @@ impl Db {
     /// Makes every write so far durable.
     ///
     /// # Errors
-    /// As [`Db::flush`]. Where the log cannot be made durable, writes are refused until the store
-    /// is opened again.
+    /// As [`Db::flush`]. If the log cannot be synced, writes are refused until the store is
+    /// reopened.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -724,12 +721,12 @@ impl Db {
         self.engine().sync()
     }
 
-    /// Compacts the keys in `range` down to the last level, as they were written so far, dropping
-    /// all that nobody can see any more; waits until that is done.
+    /// Compacts the keys in `range`, as written so far, down to the last level, and waits for that
+    /// to finish. Versions that no reader can see are dropped.
     ///
     /// # Errors
-    /// As [`Db::flush`], or what a compaction ended with: [`Error::Corruption`] where a table is
-    /// damaged. What was not compacted stays as it was.
+    /// As [`Db::flush`], or the error of a compaction: [`Error::Corruption`] if a table is corrupt. What
+    /// was not compacted stays as it was.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -762,19 +759,19 @@ impl Db {
         self.engine().compact(&[], None)
     }
 
-    /// Waits until no memtable waits to be written out, no compaction runs or is needed, and no
-    /// filter waits to be rebuilt. For compactions that are paused it does not wait. Memory that
-    /// was kept for memtables is given back.
+    /// Waits until all memtables are flushed, no compaction is running or needed, and no filter
+    /// rebuild is pending. Paused compactions are not waited for. Memory kept for future memtables
+    /// is freed.
     ///
-    /// While somebody waits and nothing else is to be done, runs of level 0 are merged from half of
-    /// [`Options::l0_trigger`](crate::Options::l0_trigger) on (two at least) if they find at most
-    /// five times their bytes in the base level, and otherwise from that many on. Who calls this
-    /// after each flush has up to six bytes written so for each that is moved down; who calls it
-    /// while others write may wait for as long as they do.
+    /// If there is nothing else to do while a caller waits, level 0 is compacted at half of
+    /// [`Options::l0_trigger`](crate::Options::l0_trigger) runs (at least two) instead of all of
+    /// it, provided that the overlapping tables of the base level hold at most five times the
+    /// bytes. Calling this after every flush can therefore cost up to six bytes written per byte
+    /// moved down. With concurrent writers, the call may wait as long as they write.
     ///
     /// # Errors
-    /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush, a compaction or a rebuild ended
-    /// with. A read-only store is idle.
+    /// [`Error::Closed`] or [`Error::Poisoned`], or the error of a flush, compaction or rebuild. A
+    /// read-only store is always idle.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -789,15 +786,15 @@ impl Db {
         self.engine().wait_idle()
     }
 
-    /// Lets no compaction start until [`Db::resume_compaction`] was called as often, nor rebuilds
-    /// of filters that nobody asked for (`fit-budget`); waits for those that run. Writers are not
-    /// held up by what then stays undone; who asks for a compaction ([`Db::compact_range`]) waits
-    /// until it may start. Memtables are written out all the same, [`Db::rebuild_filters`] does
-    /// what it is asked for, and [`Db::wait_idle`] has filters that are more than their budget
-    /// rebuilt, and waits for that.
+    /// Pauses compactions and automatic filter rebuilds (`fit-budget`), and waits for running ones
+    /// to finish. Calls nest: each needs its own [`Db::resume_compaction`].
+    ///
+    /// Writers are not stalled by the compactions left undone. [`Db::compact_range`] waits until
+    /// compactions are resumed. Flushes go on, [`Db::rebuild_filters`] still works, and
+    /// [`Db::wait_idle`] still rebuilds filters that exceed their budget, and waits for that.
     ///
     /// # Errors
-    /// [`Error::Closed`] or [`Error::Poisoned`], or what a flush ended with: then nothing is
+    /// [`Error::Closed`] or [`Error::Poisoned`], or the error of a flush; compactions are then not
     /// paused.
     ///
     /// ```
@@ -814,7 +811,7 @@ impl Db {
         self.engine().pause_compaction()
     }
 
-    /// Takes back one [`Db::pause_compaction`].
+    /// Undoes one [`Db::pause_compaction`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -829,11 +826,11 @@ impl Db {
         self.engine().resume_compaction();
     }
 
-    /// Reads every byte of every file, checks every checksum and order, and asks every table's
-    /// filter for every key of the table.
+    /// Reads every byte of every file, checks every checksum and the order of keys, and probes each
+    /// table's filter with every key of the table.
     ///
     /// # Errors
-    /// The first damage found: [`Error::Corruption`] names file and offset.
+    /// The first corruption found: [`Error::Corruption`] names the file and offset.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -848,12 +845,12 @@ impl Db {
         self.engine().verify()
     }
 
-    /// As [`Db::verify`], and goes on behind damage: all of it is listed in
+    /// As [`Db::verify`], but continues after corruption and lists all of it in
     /// [`VerifyReport::damage`].
     ///
     /// # Errors
-    /// [`Error::Closed`]; errors of the file system that say nothing about a file, as where file
-    /// handles are short.
+    /// [`Error::Closed`]; errors of the file system that do not concern a particular file, such as
+    /// running out of file handles.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -868,15 +865,15 @@ impl Db {
         self.engine().verify_all()
     }
 
-    /// Reads every byte of every file of the store in `dir`, which nobody may be writing, and lists
-    /// all that is damaged, whether or not it could be opened. Writes nothing, not even a lock
-    /// file: where there is none, nobody can be kept out meanwhile. Of `options` the file system
-    /// and the prefix extractor count.
+    /// Reads every byte of every file of the store in `dir`, which must not be open for writing,
+    /// and lists all corruption, even if the store could not be opened. Writes nothing, not even a
+    /// lock file: without a `LOCK` file, writers cannot be kept out during the check. Only the file
+    /// system and the prefix extractor of `options` are used.
     ///
     /// # Errors
-    /// [`Error::Locked`] where somebody writes it, or came to while it was read;
-    /// [`Error::NotAStore`]; [`Error::Io`] where the directory cannot be read, or the lock file is
-    /// there and cannot be locked. Damage is no error, but listed.
+    /// [`Error::Locked`] if the store is open for writing, or was opened during the check;
+    /// [`Error::NotAStore`]; [`Error::Io`] if the directory cannot be read, or the lock file exists and
+    /// cannot be locked. Corruption is reported, not returned as an error.
     ///
     /// ```
     /// # use trommel::{Db, Options};
@@ -890,12 +887,12 @@ impl Db {
         verify_store(dir.as_ref(), options)
     }
 
-    /// Makes `dir`, which is created, or is there and empty, a store of its own that holds what
-    /// this one holds now. Its tables are hard links where both lie on one file system.
+    /// Creates an independent copy of the store, as of now, in `dir`, which must be missing or
+    /// empty. Tables are hard-linked if both directories are on the same file system.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where `dir` is not empty, or the directory that it is to lie in is
-    /// missing; as [`Db::flush`]. What was begun is removed.
+    /// [`Error::InvalidOption`] if `dir` is not empty or its parent directory is missing; as
+    /// [`Db::flush`]. A partial copy is removed.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -914,7 +911,7 @@ impl Db {
         self.engine().checkpoint(dir.as_ref())
     }
 
-    /// About how many bytes of files hold the keys in `range`, without what is in memory.
+    /// Estimates the bytes of table files that hold the keys in `range`. Memtables are not counted.
     ///
     /// # Errors
     /// As [`Db::get`].
@@ -934,20 +931,19 @@ impl Db {
         self.engine().approximate_bytes(&Bounds::of(range))
     }
 
-    /// Changes options of the live store. What cannot change while it is open stays as it is,
-    /// whatever `change` says of it: [`vfs`](Options::vfs), [`environment`](Options::environment),
+    /// Changes options of the open store. Options that cannot change while it is open keep their
+    /// value, whatever `change` sets: [`vfs`](Options::vfs), [`environment`](Options::environment),
     /// [`read_mode`](Options::read_mode), [`log`](Options::log),
     /// [`background_threads`](Options::background_threads),
-    /// [`max_open_files`](Options::max_open_files), and how the store was opened
+    /// [`max_open_files`](Options::max_open_files), and the options for opening
     /// ([`create_if_missing`](Options::create_if_missing),
     /// [`error_if_exists`](Options::error_if_exists), [`read_only`](Options::read_only),
     /// [`salvage`](Options::salvage), [`degraded`](Options::degraded)).
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption), and nothing changes, where an option
-    /// is out of its bounds, or [`user_filters`](Options::user_filters) is another policy; errors
-    /// of the file system, and nothing changes, where an option that shapes the store
-    /// ([`Options::load_latest`]) cannot be recorded.
+    /// In all cases nothing changes. [`Error::InvalidOption`](crate::Error::InvalidOption) if an option is
+    /// out of bounds, or [`user_filters`](Options::user_filters) is a different policy; errors of the file
+    /// system if an option that shapes the store ([`Options::load_latest`]) cannot be recorded.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -959,8 +955,8 @@ impl Db {
         self.engine().set_options(change)
     }
 
-    /// Changes which filters new tables get; tables that exist keep theirs, until
-    /// [`Db::rebuild_filters`] gives them others.
+    /// Changes the filters of new tables. Existing tables keep theirs until
+    /// [`Db::rebuild_filters`].
     ///
     /// # Errors
     /// As [`Db::set_options`].
@@ -975,7 +971,7 @@ impl Db {
         self.set_options(|options| options.filters(filters))
     }
 
-    /// What [`Db::rebuild_filters`] would do now, and at which cost. Reads nothing but what opening
+    /// Returns what [`Db::rebuild_filters`] would do now, and its cost. Reads only what opening the
     /// tables reads.
     ///
     /// # Errors
@@ -993,21 +989,20 @@ impl Db {
         self.engine().rebuild_plan(options)
     }
 
-    /// Gives the tables that have other filters than the policy in force would build for them now
-    /// (or damaged ones) filters of that policy, and waits until that is done. Data is read, and
-    /// never written: the new filters lie in files of their own, which stand before those in the
-    /// tables, and go with their tables. What was there before serves until the new filter is in
-    /// force, after a crash too.
+    /// Rebuilds the filters of tables whose filters are corrupt or differ from what the current
+    /// policy would build for them now, and waits for that to finish. Data is read, never written:
+    /// the new filters go to sidecar files, which take precedence over the filters in the tables
+    /// and are removed with their tables. The old filter serves until the new one is installed,
+    /// also across a crash.
     ///
-    /// Done in the background, when nothing else is to be done there, within what
-    /// [`Options::memory_limit`] leaves for building, and not held to
-    /// [`Options::background_bytes_per_second`], as the caller waits; closing the store ends it,
-    /// between tables or within one. Tables in which filters are not used
-    /// ([`Options::filters_on_last_level`]) are left alone.
+    /// Runs in the background when there is no other work, within the memory that
+    /// [`Options::memory_limit`] leaves for building. [`Options::background_bytes_per_second`] does
+    /// not apply, because the caller waits. Closing the store stops it, between tables or within
+    /// one. Tables whose filters are not used ([`Options::filters_on_last_level`]) are skipped.
     ///
     /// # Errors
-    /// The first thing that went wrong with any table; what was done before stays. A damaged table
-    /// is an error of this call alone, and so is a full disk.
+    /// The first error of any table; tables finished before keep their new filters. A corrupt table or a
+    /// full disk fails only this call.
     ///
     /// ```
     /// # use trommel::{Db, RebuildOptions};
@@ -1026,10 +1021,10 @@ impl Db {
         self.engine().rebuild_filters(options)
     }
 
-    /// What the last rebuild of filters did since the store was opened: one that a caller asked
-    /// for, or the store's own, `fit-budget`, which makes filters fit their budget. Of the latter
-    /// also while it is under way: how often a table could not be read and waits to be tried again,
-    /// and which were given up. None where there was no rebuild.
+    /// Reports the last filter rebuild since the store was opened: one requested by a caller, or
+    /// the store's own `fit-budget`, which makes filters fit their budget. A `fit-budget` is also
+    /// reported while it runs: tables that could not be read, with their retries, and those given
+    /// up. `None` if there was no rebuild.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1044,7 +1039,7 @@ impl Db {
         self.engine().last_rebuild()
     }
 
-    /// The options in force.
+    /// The current options.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1058,9 +1053,9 @@ impl Db {
         (*self.engine().options.load_full()).clone()
     }
 
-    /// Why the file that records the store's options does not say those in force, if it does not:
-    /// it could not be written or read, or a newer version wrote it. No data depends on that; it is
-    /// written again when options change, and when the store is next opened.
+    /// Why the store's options file does not match the current options, if it does not: it could
+    /// not be written or read, or a newer version wrote it. No data depends on the file; it is
+    /// rewritten when options change, and when the store is next opened.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1072,7 +1067,7 @@ impl Db {
         self.engine().options_fault()
     }
 
-    /// What the store has done and what it holds.
+    /// Statistics of the store: what it has done and what it holds.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1088,7 +1083,8 @@ impl Db {
         self.engine().stats()
     }
 
-    /// What each level's filters did since the counters were reset, beside what theory predicts.
+    /// Reports what each level's filters did since the counters were reset, and what theory
+    /// predicts.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1103,11 +1099,11 @@ impl Db {
         self.engine().filter_report()
     }
 
-    /// Which filters the levels should have, by what the lookups since the counters were reset were
-    /// seen to do: for the bytes that the filters take now. There is none before so many as
-    /// [`LOOKUPS_FOR_ADVICE`](crate::LOOKUPS_FOR_ADVICE) came to tables; reset the counters after
-    /// the filters, the tree or the lookups have changed. Takes some milliseconds, and changes
-    /// nothing.
+    /// Recommends filters for each level, from the lookups since the counters were reset, for the
+    /// bytes that the filters take now. Needs at least
+    /// [`LOOKUPS_FOR_ADVICE`](crate::LOOKUPS_FOR_ADVICE) lookups that reached tables. Reset the
+    /// counters after the filters, the tree or the lookups have changed. Takes some milliseconds,
+    /// and changes nothing.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1128,16 +1124,16 @@ impl Db {
     /// ```
     ///
     /// # Errors
-    /// As [`Db::filter_advice_with`], for options that are sound.
+    /// As [`Db::filter_advice_with`], for valid options.
     pub fn filter_advice(&self) -> Result<FilterAdvice> {
         self.filter_advice_with(&AdviceOptions::default())
     }
 
-    /// The same for another budget or another share of misses.
+    /// As [`Db::filter_advice`], for another budget or another share of misses.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where the share of misses is not from 0 to 1, or a read's cost is
-    /// out of its bounds.
+    /// [`Error::InvalidOption`] if the share of misses is not from 0 to 1, or the cost of a read is
+    /// out of bounds.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1153,8 +1149,8 @@ impl Db {
         self.engine().filter_advice(options)
     }
 
-    /// Starts every counter of [`Db::stats`] anew: of lookups, writes, filters, flushes,
-    /// compactions and stalls.
+    /// Resets every counter of [`Db::stats`]: lookups, writes, filters, flushes, compactions and
+    /// stalls.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1170,14 +1166,13 @@ impl Db {
         }
     }
 
-    /// Records lookups (single ones and those of `multi_get`, of snapshots too) to a new file at
-    /// `path`, until the trace is finished: what [`trace`](crate::trace) is for. The file holds
-    /// their keys. Memory for it stays below a MiB, and whatever befalls the file, lookups go on.
+    /// Records lookups (single and `multi_get`, also through snapshots) to a new file at `path`
+    /// until the trace is finished; see [`trace`](crate::trace). The file contains the keys looked
+    /// up. Takes less than 1 MiB of memory. An error of the file never fails a lookup.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where another trace is being recorded, `path` lies in the store's
-    /// directory, or the sample is out of its bounds; [`Error::Io`] where the file is there or
-    /// cannot be created.
+    /// [`Error::InvalidOption`] if another trace is being recorded, `path` is in the store's directory,
+    /// or the sample is out of bounds; [`Error::Io`] if the file exists or cannot be created.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1197,7 +1192,7 @@ impl Db {
         self.engine().trace_lookups(path.as_ref(), options)
     }
 
-    /// What opening the store found and did.
+    /// Reports what opening the store found and did.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1210,14 +1205,14 @@ impl Db {
         &self.engine().recovery
     }
 
-    /// Closes the store, for all clones of the handle and all snapshots, ranges and cursors, and
-    /// returns what dropping the last of them would have to swallow. Everything written is then
-    /// durable. A flush that runs is finished first; compactions are given up, and done anew by
-    /// whoever opens the store: call [`Db::wait_idle`] before to have them done.
+    /// Closes the store for all clones of the handle and all snapshots, ranges and cursors, and
+    /// returns the errors that a drop would swallow. All writes are then durable. A running flush
+    /// is finished first; running compactions are abandoned and redone after the next open. Call
+    /// [`Db::wait_idle`] first to finish them.
     ///
     /// # Errors
-    /// [`Error::Poisoned`] where an earlier write failed, or a flush or compaction met a damaged
-    /// file; errors of the file system. The store is closed all the same.
+    /// [`Error::Poisoned`] if an earlier write failed, or a flush or compaction met a corrupt file;
+    /// errors of the file system. The store is closed in any case.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! What can go wrong, told by what the caller can do next.
+//! Errors, grouped by what the caller can do next.
 
 use std::fmt;
 use std::io;
@@ -17,13 +17,13 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum ErrorKind {
-    /// Try again, later or elsewhere: the store and its data are well.
+    /// Try again later or elsewhere: the store and its data are intact.
     Retry,
-    /// Mend the call: an argument or option is wrong, nothing was changed.
+    /// Fix the call: an argument or option is invalid; nothing was changed.
     Usage,
-    /// Close the store, mend what the text names (a full or failing disk), and open it again.
+    /// Close the store, fix what the message names (a full or failing disk), and open it again.
     Reopen,
-    /// A file is damaged: restore it from a backup, or salvage what can be read.
+    /// A file is corrupt: restore it from a backup, or salvage what can be read.
     RestoreData,
     /// The files were written by a newer version: use that one.
     Upgrade,
@@ -39,10 +39,10 @@ pub enum Error {
         file: PathBuf,
         /// What was being done.
         doing: &'static str,
-        /// What the system said.
+        /// The operating system's error.
         source: Arc<io::Error>,
     },
-    /// A file is damaged.
+    /// A file is corrupt.
     Corruption(Corruption),
     /// A file needs a feature that this version does not have.
     Unsupported {
@@ -56,25 +56,25 @@ pub enum Error {
         /// The store's directory.
         dir: PathBuf,
     },
-    /// The directory holds other things, and no store.
+    /// The directory holds other files, and no store.
     NotAStore {
         /// The directory.
         dir: PathBuf,
-        /// What was found or missed.
+        /// What was found, or is missing.
         what: String,
     },
-    /// A file is not what it was taken for.
+    /// A file is not of the expected kind.
     WrongFile {
         /// The file.
         file: PathBuf,
         /// What it should have been.
         wanted: &'static str,
-        /// What speaks against it.
+        /// What it is instead.
         found: &'static str,
     },
-    /// An option, or a place that was named for something new, cannot be used.
+    /// An option is invalid, or a path given for a new file or directory cannot be used.
     InvalidOption {
-        /// What is wrong with which one, and what would be right.
+        /// Which option is wrong, why, and what is allowed.
         what: String,
     },
     /// A key is longer than 65,535 bytes.
@@ -94,7 +94,7 @@ pub enum Error {
         /// The limit in bytes.
         limit: usize,
     },
-    /// Writes are lost of which nobody can know the keys, so nothing that is left is certain.
+    /// Some writes were lost and their keys are unknown, so any value may be stale.
     InDoubt {
         /// The store's directory.
         dir: PathBuf,
@@ -105,30 +105,31 @@ pub enum Error {
     ReadOnly,
     /// The store was closed.
     Closed,
-    /// The handle was opened by another process, of which this one is a fork: see
-    /// [`Db`](crate::Db). Nothing was done.
+    /// The handle was opened by another process and inherited by a fork: see [`Db`](crate::Db).
+    /// Nothing was done.
     Forked,
-    /// The write waited for flushes or compactions that go on failing, for as long as
-    /// [`Options::stall_timeout`](crate::Options::stall_timeout) allows. It was neither logged nor
-    /// made visible. They are tried again by themselves; once they succeed, writes go on.
+    /// The flushes or compactions that the write waited for kept failing for as long as
+    /// [`Options::stall_timeout`](crate::Options::stall_timeout) allows. The write was neither
+    /// logged nor made visible. The failed work is retried in the background; once it succeeds,
+    /// writes succeed again.
     Stalled {
         /// The work that it waited for.
         job: BackgroundJob,
-        /// Attempts in a row that have failed.
+        /// Consecutive failed attempts.
         failures: u64,
-        /// What the last of them failed with.
+        /// The error of the last attempt.
         source: Arc<Error>,
     },
-    /// Something that cannot happen, happened; the data on disk is as it was.
+    /// A bug: an invariant does not hold. The data on disk is unchanged.
     Internal {
-        /// What it is.
+        /// Which invariant.
         what: String,
     },
-    /// An earlier write failed, or a flush or compaction met a damaged file, so later writes are
-    /// refused; reads go on. Opening the store again clears it, unless a file has to be mended
-    /// first: [`Error::kind`] tells.
+    /// An earlier write failed, or a flush or compaction met a corrupt file. Later writes are
+    /// refused; reads still work. Reopening the store clears this, unless a file has to be repaired
+    /// first: see [`Error::kind`].
     Poisoned {
-        /// The failure that came first.
+        /// The first failure.
         first: Arc<Error>,
     },
 }
@@ -165,13 +166,13 @@ impl Error {
         Self::Io { file: file.to_path_buf(), doing, source: Arc::new(source) }
     }
 
-    /// For `map_err`, where the file layer's error says what was being done.
+    /// For `map_err`, where the file layer's error already names the operation.
     pub(crate) fn on(file: &Path) -> impl FnOnce(io::Error) -> Self + '_ {
         |source| Self::io(file, "reading or writing", source)
     }
 
-    /// `path`, which a caller named for something new, could not be created: for want of the
-    /// directory that it is to lie in, or for another reason.
+    /// The error for a new file or directory at `path` that could not be created: its parent
+    /// directory is missing, or another reason.
     pub(crate) fn creating(vfs: &dyn Vfs, path: &Path, source: io::Error) -> Self {
         let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
         let is_missing = |parent| {
@@ -187,7 +188,7 @@ impl Error {
         Self::io(path, "creating", source)
     }
 
-    /// `dir`, which a caller named for something new, holds something.
+    /// The error for a new directory `dir` that is not empty.
     pub(crate) fn not_empty(dir: &Path) -> Self {
         Self::option(format!("{} is not empty: name a new directory", dir.display()))
     }
@@ -200,17 +201,17 @@ impl Error {
         Self::InvalidOption { what: what.into() }
     }
 
-    /// Whether the process had no file handle left.
+    /// Whether the process ran out of file handles.
     pub(crate) fn is_out_of_handles(&self) -> bool {
         matches!(self, Self::Io { source, .. } if trommel_vfs::is_out_of_handles(source))
     }
 
-    /// Whether a file that was to be created is there, which is then nobody's but its maker's.
+    /// Whether a file that was to be created already exists, so that another writer owns it.
     pub(crate) fn is_already_there(&self) -> bool {
         matches!(self, Self::Io { source, .. } if source.kind() == io::ErrorKind::AlreadyExists)
     }
 
-    /// Whether something was short that may be there again later: room on the disk, file handles,
+    /// Whether a resource ran out that may become available again: disk space, file handles,
     /// address space.
     pub(crate) fn is_shortage(&self) -> bool {
         match self {
@@ -222,18 +223,17 @@ impl Error {
     }
 }
 
-/// Whether the file system had no room left, or none for this user.
+/// Whether the file system is full, or this user's quota is.
 pub(crate) fn is_full(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
 }
 
-/// Whether the process could have no more memory, as where a file was to be mapped or a thread to
-/// be started.
+/// Whether the process cannot get more memory, to map a file or to start a thread.
 fn is_out_of_memory(error: &io::Error) -> bool {
     matches!(error.kind(), io::ErrorKind::OutOfMemory | io::ErrorKind::WouldBlock)
 }
 
-/// What to do about an error of the file system, where that is plain.
+/// What to do about a file system error, if that is clear.
 fn remedy(error: &io::Error) -> &'static str {
     match error.kind() {
         _ if is_full(error) => {
@@ -255,7 +255,7 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-/// What to do about a damaged file. Files of one backup belong together.
+/// What to do about a corrupt file. Files of one backup belong together.
 fn rescue(file: &Path) -> &'static str {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("log") => {
@@ -277,13 +277,13 @@ fn rescue(file: &Path) -> &'static str {
     }
 }
 
-/// Whether a file, by its name, says what belongs to a store.
+/// Whether the file is, by its name, part of the manifest.
 fn is_manifest(file: &Path) -> bool {
     let name = file.file_name().and_then(|name| name.to_str()).unwrap_or_default();
     name == names::CURRENT || name.starts_with("MANIFEST-")
 }
 
-/// The text of an error of the file system.
+/// Formats a file system error.
 fn write_io(
     f: &mut fmt::Formatter<'_>,
     file: &Path,
@@ -411,9 +411,9 @@ impl From<std::convert::Infallible> for Error {
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub enum BackgroundJob {
-    /// Writing a memtable out to a table.
+    /// Writing a memtable to a table.
     Flush,
-    /// Merging tables, or moving one down.
+    /// Merging tables, or moving one to a deeper level.
     Compaction,
     /// Rebuilding filters to fit their budget.
     FilterRebuild,

@@ -1,4 +1,4 @@
-//! Trommel: an embedded, ordered key-value store whose every SSTable probe is gated by a filter.
+//! Trommel: an embedded, ordered key-value store with a filter in front of every SSTable.
 //!
 //! ```
 //! use trommel::{Db, Options, WriteBatch, WriteOptions};
@@ -24,44 +24,45 @@
 //! ```
 //!
 //! # Start here
-//! [`Db`] is the handle: [`Db::open`] opens or creates a store, [`Options`] says how, [`Db::close`]
-//! ends it. Keys and values are bytes, at most [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`] long; keys
-//! are ordered as bytes are.
+//! [`Db`] is the handle: [`Db::open`] opens or creates a store with [`Options`], and [`Db::close`]
+//! closes it. Keys and values are bytes, of at most [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`]; keys
+//! are ordered bytewise.
 //!
 //! # Reading
-//! [`Db::get`], [`Db::multi_get`] and [`Db::contains_key`] look keys up; [`Db::iter`],
-//! [`Db::range`] and [`Db::prefix`] return a [`Range`], an iterator from both ends, over any
-//! [`KeyRange`]; a [`DbCursor`] can be moved anywhere, and lends what it stands on. A [`Snapshot`]
-//! reads the store as it was at one moment. What is read is a [`Slice`], which shares the memory of
-//! its block: its page says what a kept one keeps.
+//! [`Db::get`], [`Db::multi_get`] and [`Db::contains_key`] look up keys. [`Db::iter`],
+//! [`Db::range`] and [`Db::prefix`] return a [`Range`], a double-ended iterator over a
+//! [`KeyRange`]. A [`DbCursor`] can be moved to any key and lends its current entry. A [`Snapshot`]
+//! reads the store as of one moment. Reads return a [`Slice`], which shares the memory of its
+//! block: its page says how much memory a long-lived one holds.
 //!
 //! # Writing
-//! [`Db::put`] and [`Db::delete`] write one key; a [`WriteBatch`] of [`BatchOp`]s is written as
-//! one, or not at all; a [`RefusedOperation`] is what keeps one from being written.
-//! [`Db::insert_if_absent`] and [`Db::compare_and_set`] look first. Writes return a [`SeqNo`], and
-//! last as [`Durability`] says, for the store or with [`WriteOptions`].
+//! [`Db::put`] and [`Db::delete`] write one key. A [`WriteBatch`] of [`BatchOp`]s is written
+//! atomically; a [`RefusedOperation`] is an operation that makes it unwritable.
+//! [`Db::insert_if_absent`] and [`Db::compare_and_set`] write conditionally. Writes return a
+//! [`SeqNo`]; their [`Durability`] is set for the store or by [`WriteOptions`].
 //!
 //! # Filters
-//! A [`FilterPolicy`] of [`FilterSpec`]s says which [`FilterKind`] each level gets, a
-//! [`FilterShape`] how it is cut, a [`FilterResidency`] where it is kept; a [`Prefix`] makes
-//! filters that scans use. A [`FilterReport`] says what they did, a [`BudgetReport`] what their
-//! bytes are worth, [`FilterAdvice`] what to have instead, and [`Db::rebuild_filters`] gives it to
-//! tables that exist. A [`UserFilterPolicy`] brings filters of your own, and [`Conformance`] tests
-//! them. The modules [`filter`] and [`tuning`] hold the filters and the arithmetic behind a budget.
+//! A [`FilterPolicy`] of [`FilterSpec`]s chooses the [`FilterKind`] of each level, [`FilterShape`]
+//! its partitioning, [`FilterResidency`] where it is held in memory; a [`Prefix`] makes filters for
+//! scans. A [`FilterReport`] shows what the filters did, a [`BudgetReport`] what their bytes are
+//! worth, and [`FilterAdvice`] which filters would serve better; [`Db::rebuild_filters`] applies a
+//! new policy to existing tables. A [`UserFilterPolicy`] provides filters of your own, and
+//! [`Conformance`] tests them. The modules [`filter`] and [`tuning`] hold the filters and the
+//! arithmetic of budgets.
 //!
 //! # Operations
 //! [`Stats`] counts; [`Db::checkpoint`] copies; [`VerifyReport`], [`RecoveryReport`],
-//! [`RepairReport`] and [`Damage`] say what was found; [`Degraded`] and [`Healthy`] read what is
-//! left of a damaged store. The modules [`inspect`], [`dump`] and [`trace`] read single files, move
-//! entries, and record lookups; [`vfs`] is the file system beneath.
+//! [`RepairReport`] and [`Damage`] report corruption; [`Degraded`] and [`Healthy`] read what is
+//! intact in a corrupt store. The modules [`inspect`], [`dump`] and [`trace`] read single files,
+//! move entries, and record lookups; [`vfs`] is the file system below.
 //!
 //! # Errors
 //! [`Error`] says what went wrong and where, [`Error::kind`] what to do about it.
 //!
 //! # Features
-//! None is on by default. `zstd`: blocks compressed with zstd, which compiles C. `tracing`: what
-//! happens in the background, and writers that have to wait, as events of the crate `tracing`.
-//! `serde`: [`Stats`] and its parts can be serialized.
+//! None is on by default. `zstd`: block compression with zstd, which compiles C. `tracing`:
+//! background work and write stalls as events of the crate `tracing`. `serde`: [`Stats`] and its
+//! parts can be serialized.
 
 #![forbid(unsafe_code)]
 
@@ -186,7 +187,7 @@ pub use trommel_vfs as vfs;
 pub use user_filters::{FilterChoice, FilterContext, FilterReason, PolicyReport, UserFilterPolicy};
 pub use verify::VerifyReport;
 
-/// The README's example, compiled and run with the other examples.
+/// The README's example, compiled and run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]
 struct Readme;

@@ -1,4 +1,4 @@
-//! Reading the operations of a [`WriteBatch`] back, the ones that it had to refuse included.
+//! Reads back the operations of a [`WriteBatch`], refused ones included.
 
 use std::fmt;
 use std::iter::Peekable;
@@ -25,13 +25,12 @@ pub enum BatchOp<'a> {
         /// The key.
         key: &'a [u8],
     },
-    /// An operation beyond a bound. Its bytes were not copied, and a batch that holds one cannot be
-    /// written.
+    /// An operation above a limit. Its bytes were not copied, and the batch cannot be written.
     Refused(RefusedOperation),
 }
 
-/// An operation for which a [`WriteBatch`] cannot be written, because its key, its value or the
-/// batch is beyond its bound.
+/// An operation that makes a [`WriteBatch`] unwritable: its key, its value or the batch is too
+/// long.
 ///
 /// ```
 /// use trommel::{Error, WriteBatch};
@@ -44,7 +43,7 @@ pub enum BatchOp<'a> {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct RefusedOperation {
-    /// How many operations of the batch come before it.
+    /// Number of operations before it in the batch.
     pub index: usize,
     /// Length of its key, in bytes.
     pub key_bytes: usize,
@@ -76,8 +75,7 @@ impl fmt::Display for RefusedOperation {
 
 impl std::error::Error for RefusedOperation {}
 
-/// The operations of a [`WriteBatch`], in the order in which they were added: see
-/// [`WriteBatch::iter`].
+/// The operations of a [`WriteBatch`] in the order they were added: see [`WriteBatch::iter`].
 #[derive(Debug, Clone)]
 pub struct BatchIter<'a> {
     written: Operations<'a>,
@@ -105,7 +103,7 @@ impl<'a> Iterator for BatchIter<'a> {
 }
 
 impl WriteBatch {
-    /// Its operations, in the order in which they were added: as many as [`WriteBatch::len`]
+    /// Iterates over the operations in the order they were added: as many as [`WriteBatch::len`]
     /// counts.
     ///
     /// ```
@@ -121,11 +119,11 @@ impl WriteBatch {
         BatchIter { written, refused: self.refused.iter().peekable(), index: 0 }
     }
 
-    /// Whether the batch can be written, as far as its own sizes go.
+    /// Whether the sizes of the batch allow writing it.
     ///
     /// # Errors
-    /// The first operation that is beyond a bound. [`Db::write`](crate::Db::write) refuses the
-    /// batch then, with the [`Error`] that the refusal converts into.
+    /// The first operation above a limit. [`Db::write`](crate::Db::write) then refuses the batch
+    /// with the [`Error`] that the refusal converts into.
     pub fn check(&self) -> Result<(), RefusedOperation> {
         self.refused.first().map_or(Ok(()), |refused| Err(*refused))
     }
@@ -156,7 +154,7 @@ mod tests {
         batch.iter().map(letter).collect()
     }
 
-    /// A put whose key was too long was left out of `len` and of what the batch held.
+    /// Regression: a put whose key was too long was left out of `len` and `iter`.
     #[test]
     fn no_operation_is_skipped_however_wrong_it_is() {
         let long = vec![7; MAX_KEY_BYTES + 1];
@@ -180,7 +178,7 @@ mod tests {
         assert_eq!((joined.len(), shape(&joined), joined.check()), (0, String::new(), Ok(())));
     }
 
-    /// The zeros take no memory, for nobody touches them.
+    /// The zeros are never touched, so they take no memory.
     #[test]
     fn what_no_longer_fits_is_counted_as_well() {
         let huge = vec![0; MAX_VALUE_BYTES];

@@ -1,22 +1,23 @@
-//! Which tables a walk over a range may pass over, because their filters of prefixes say so.
+//! Skips tables in a range scan by their prefix filters.
 //!
-//! 1. The range `from..to` lies within one prefix `p` if `from` has the prefix `p` and `to` is not
-//!    behind the end of `p`, the first key behind all that begin with `p`. Then each of its keys
-//!    begins with `p`: `p <= from <= key`, and `key` lies before the end of `p`. So by the third
-//!    clause of the extractor's contract each has the prefix `p`, and a table whose filter does
-//!    not hold `p` holds no key of the range, nor any version or tombstone of one.
-//! 2. Any other range is passed over nowhere. That is so of a range whose first key has no prefix,
-//!    whatever its other keys have, and of all without an upper end (but where `p` has none).
-//! 3. The extractor is the one that is set; where none is, each table's own, if its name says all
-//!    of it. A table whose filter another one made is not passed over, and is counted: by its
-//!    name, or because the filter denies the prefix of the table's own first or last key.
-//! 4. Each table is asked once in a walk. When the walk has looked for the first or the last key of
-//!    the range in a table that said "maybe", it is known whether that was true. Where a walk
-//!    begins in the middle it is not, and there a "no" is not counted either, or the rate that is
-//!    measured would be too low.
+//! 1. The range `from..to` is within one prefix `p` if `from` has the prefix `p` and `to` is not
+//!    after the end of `p`, the first key after all those that begin with `p`. Then each of its
+//!    keys begins with `p`: `p <= from <= key`, and `key` is before the end of `p`. So by the third
+//!    clause of the extractor's contract each has the prefix `p`, and a table whose filter does not
+//!    hold `p` holds no key of the range, nor any version or tombstone of one.
+//! 2. Any other range skips no table. That includes a range whose first key has no prefix, even if
+//!    its other keys do, and any range without an upper end (unless `p` has none).
+//! 3. The extractor is the configured one; without one, each table's own, if its name defines it
+//!    completely. A table whose filter was made by another extractor is not skipped, and is
+//!    counted: by its name, or because the filter denies the prefix of the table's own first or
+//!    last key.
+//! 4. Each table is probed once in a scan. Once the scan has searched a table that passed for the
+//!    first or the last key of the range, the positive is known to be true or false. For a scan
+//!    that begins in the middle it is not, and then a negative is not counted either, or the
+//!    measured rate would be too low.
 //!
-//! A walk with a gate yields all of its range, and of what lies outside any part: who walks must
-//! not look there.
+//! A gated scan yields all of its range, and an arbitrary part of what is outside; callers must not
+//! look there.
 
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
@@ -29,15 +30,15 @@ use crate::engine::Engine;
 use crate::prefix::Prefix;
 use crate::version::Reader;
 
-/// What all tables of one walk are asked.
+/// The probe that is common to all tables of one scan.
 pub(crate) struct RangeGate {
     engine: Arc<Engine>,
     bounds: SharedBounds,
-    /// The extractor that is set, and the prefix of the range by it.
+    /// The configured extractor, and the range's prefix by it.
     set: Option<(Prefix, Asked)>,
 }
 
-/// A prefix to ask filters for: the first bytes of the range's first key.
+/// A prefix to probe filters for: the first bytes of the range's first key.
 #[derive(Debug, Clone, Copy)]
 struct Asked {
     len: usize,
@@ -45,7 +46,7 @@ struct Asked {
 }
 
 impl RangeGate {
-    /// The gate of a walk over `bounds`; none where every table must be walked.
+    /// The gate of a scan over `bounds`; `None` if no table can be skipped.
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
         let set = match engine.options.load().prefix_extractor.clone() {
             Some(extractor) => {
@@ -58,7 +59,7 @@ impl RangeGate {
         Some(Arc::new(Self { engine: Arc::clone(engine), bounds: bounds.clone(), set }))
     }
 
-    /// What `table` says of the range; `None` where it cannot be asked.
+    /// Probes the prefix filter of `table`; `None` if it has none that can be used.
     fn ask(&self, table: &Reader) -> Option<Verdict> {
         table.filters().prefixes_part()?;
         let (extractor, Asked { len, hash }) = match &self.set {
@@ -89,7 +90,7 @@ impl RangeGate {
     }
 }
 
-/// The prefix of all keys within `bounds`, if they have one; step 1 of the module's head.
+/// The prefix of all keys within `bounds`, if they share one; step 1 of the module's head.
 fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<Asked> {
     let prefix = extractor.believed(&bounds.from)?;
     let inside = match (&bounds.to, Bounds::prefix(prefix).to) {
@@ -103,27 +104,28 @@ fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<Asked> {
 /// What is known of one table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Answer {
-    /// It was not asked.
+    /// Its filter was not probed.
     None,
-    /// It holds nothing of the range.
+    /// It holds no key of the range.
     No,
-    /// It may, and whether it does has yet to be seen; with the number of its newest entry.
+    /// It may hold keys of the range, not counted yet; with the sequence number of its newest
+    /// entry.
     Maybe(Verdict, SeqNo),
-    /// It may, and all is counted.
+    /// It may hold keys of the range, and everything is counted.
     Settled,
 }
 
-/// The gate before the tables of one source.
+/// The gate of one source's tables.
 pub(crate) struct TableGate {
     range: Arc<RangeGate>,
     level: usize,
     answers: Vec<Answer>,
-    /// What said no since the walk last came to stand in a table.
+    /// Negatives since the scan was last positioned in a table.
     refused: Vec<(Verdict, SeqNo)>,
 }
 
 impl TableGate {
-    /// A gate before so many tables of `level`.
+    /// A gate for `tables` tables of `level`.
     pub(crate) fn new(range: &Arc<RangeGate>, level: usize, tables: usize) -> Self {
         Self {
             range: Arc::clone(range),
@@ -133,12 +135,12 @@ impl TableGate {
         }
     }
 
-    /// Whether table `at` is known to hold nothing of the range.
+    /// Whether table `at` is known to hold no key of the range.
     pub(crate) fn has_refused(&self, at: usize) -> bool {
         self.answers.get(at) == Some(&Answer::No)
     }
 
-    /// Whether table `at`, whose newest entry has the number `newest`, may hold something of the
+    /// Whether table `at`, whose newest entry has sequence number `newest`, may hold keys of the
     /// range.
     pub(crate) fn admits(&mut self, at: usize, newest: SeqNo, table: &Reader) -> bool {
         let Some(answer) = self.answers.get_mut(at) else { return true };
@@ -155,8 +157,8 @@ impl TableGate {
         *answer != Answer::No
     }
 
-    /// Notes that a walk forward began at `key`, with versions up to `seqno`, and so stands on
-    /// `found` in table `at`; or in none.
+    /// Records that a forward scan began at `key`, with versions up to `seqno`, and is positioned
+    /// on `found` in table `at`, or off the end.
     pub(crate) fn found_from(
         &mut self,
         at: Option<usize>,
@@ -166,25 +168,26 @@ impl TableGate {
     ) {
         let range = Arc::clone(&self.range);
         let from = &*range.bounds.from;
-        // Else it may have begun behind newer versions of `key` itself.
+        // Otherwise it may have begun after newer versions of `key` itself.
         self.settle(at, found, |newest| *key < *from || *key == *from && newest <= seqno);
     }
 
-    /// Notes that a walk backward began before `key` and so stands on `found` in table `at`; or in
-    /// none.
+    /// Records that a backward scan began before `key` and is positioned on `found` in table `at`,
+    /// or off the end.
     pub(crate) fn found_before(&mut self, at: Option<usize>, key: &[u8], found: Option<&[u8]>) {
         let all = self.range.bounds.ends_before(key);
         self.settle(at, found, |_| all);
     }
 
-    /// Notes that a walk came to `found` in table `at`; or to the end.
+    /// Records that a scan moved to `found` in table `at`, or off the end.
     pub(crate) fn passed(&mut self, at: Option<usize>, found: Option<&[u8]>) {
         self.settle(at, found, |_| false);
     }
 
-    /// A key within the range makes the "maybe" of table `at` true; another, or none, makes it
-    /// false only if all of the range was looked at, of a table whose newest entry has such a
-    /// number. Nor does a "no" count else.
+    /// Counts the pending answers. A key within the range makes the positive of table `at` true.
+    /// Any other key, or none, makes it false only if the whole range was searched, which `all`
+    /// says for a table with this newest sequence number. The same condition holds for counting a
+    /// negative.
     fn settle(&mut self, at: Option<usize>, found: Option<&[u8]>, all: impl Fn(SeqNo) -> bool) {
         for (verdict, newest) in self.refused.drain(..) {
             if all(newest) {

@@ -1,5 +1,5 @@
-//! A walk over one sorted level: its tables one after the other, each opened when it is reached,
-//! and passed over where a gate knows that it holds nothing of the range walked.
+//! A cursor over one sorted level: opens each table when it is reached, and skips tables that a
+//! gate knows to hold no key of the range.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -11,24 +11,24 @@ use super::gate::TableGate;
 use crate::error::{Error, Result};
 use crate::version::{Fences, Run, TableCache, TableFile};
 
-/// Where to look for a table in place of one that is passed over.
+/// Where to continue after a skipped table.
 #[derive(Debug, Clone, Copy)]
 enum Direction {
     Forward,
     Backward,
 }
 
-/// The tables to walk over, sorted and disjoint.
+/// The tables to iterate over, sorted and disjoint.
 pub(crate) enum Tables {
-    /// These.
+    /// A list of tables.
     List(Vec<Arc<TableFile>>),
-    /// Some of a sorted run of a version, found by its fences.
+    /// Part of a sorted run of a version, found by its fences.
     Run {
-        /// Of the version.
+        /// The version's fences.
         fences: Arc<Fences>,
-        /// Which of its sorted runs.
+        /// Index of the sorted run.
         run: usize,
-        /// Which of its tables.
+        /// Indexes of its tables.
         range: Range<usize>,
     },
 }
@@ -38,7 +38,7 @@ impl Tables {
         fences.sorted_runs().get(run)
     }
 
-    /// How many there are.
+    /// Number of tables.
     pub(crate) fn len(&self) -> usize {
         match self {
             Self::List(tables) => tables.len(),
@@ -56,7 +56,7 @@ impl Tables {
         }
     }
 
-    /// How many tables end before `key`.
+    /// Number of tables that end before `key`.
     fn ending_before(&self, key: &[u8]) -> usize {
         match self {
             Self::List(tables) => tables.partition_point(|table| *table.largest < *key),
@@ -67,7 +67,7 @@ impl Tables {
         }
     }
 
-    /// How many tables begin before `key`.
+    /// Number of tables that begin before `key`.
     fn beginning_before(&self, key: &[u8]) -> usize {
         match self {
             Self::List(tables) => tables.partition_point(|table| *table.smallest < *key),
@@ -78,8 +78,8 @@ impl Tables {
         }
     }
 
-    /// Which table a seek goes to, and where to look if that is passed over; `None` if it goes
-    /// before the first.
+    /// The table that a seek goes to, and where to continue if it is skipped; `None` if the seek
+    /// goes before the first table.
     fn sought(&self, key: &[u8], aim: Aim) -> Option<(usize, Direction)> {
         match aim {
             Aim::From => Some((self.ending_before(key), Direction::Forward)),
@@ -94,9 +94,9 @@ pub(crate) struct LevelCursor {
     cache: Arc<TableCache>,
     scan: ScanOptions,
     gate: Option<TableGate>,
-    /// What was read of the tables that were left again.
+    /// Reads of the tables that the cursor has left.
     read: ReadStats,
-    /// Index of the table that `cursor` walks.
+    /// Index of the table that `cursor` iterates over.
     at: usize,
     cursor: Option<TableCursor>,
 }
@@ -107,13 +107,13 @@ impl LevelCursor {
         Self { tables, cache, scan, gate: None, read: ReadStats::default(), at: 0, cursor: None }
     }
 
-    /// The same, passing over tables that `gate` does not admit.
+    /// Adds a gate: tables that `gate` does not admit are skipped.
     pub(crate) fn with_gate(mut self, gate: TableGate) -> Self {
         self.gate = Some(gate);
         self
     }
 
-    /// What was read so far.
+    /// Reads so far.
     pub(crate) fn read_stats(&self) -> ReadStats {
         let mut read = self.read;
         if let Some(cursor) = &self.cursor {
@@ -122,7 +122,7 @@ impl LevelCursor {
         read
     }
 
-    /// The cursor over the table that it stands in.
+    /// The cursor over the current table.
     #[inline]
     pub(crate) fn table(&mut self) -> Option<&mut TableCursor> {
         self.cursor.as_mut()
@@ -133,8 +133,8 @@ impl LevelCursor {
         self.cursor = None;
     }
 
-    /// Makes `cursor` walk table `at`, or the next in this direction that the gate admits; nothing
-    /// if there is no such table.
+    /// Opens table `at`, or the next one in this direction that the gate admits; `None` if there is
+    /// none.
     fn open(&mut self, mut at: usize, direction: Direction) -> Result<Option<&mut TableCursor>> {
         while self.cursor.is_none() || self.at != at {
             self.leave();
@@ -156,15 +156,14 @@ impl LevelCursor {
         Ok(self.cursor.as_mut())
     }
 
-    /// Tells the gate in which table the cursor has come to stand, if in any, and on which key.
+    /// Reports to the gate in which table the cursor is positioned, if any, and on which key.
     fn tell_gate(&mut self, tell: impl FnOnce(&mut TableGate, Option<usize>, Option<&[u8]>)) {
         let Some(gate) = &mut self.gate else { return };
         let entry = self.cursor.as_ref().and_then(TableCursor::entry);
         tell(gate, self.cursor.as_ref().map(|_| self.at), entry.map(|entry| entry.key));
     }
 
-    /// Moves on to the first entry of the next table that has one, if the current one is at its
-    /// end.
+    /// Moves to the first entry of the next non-empty table, if the current one is at its end.
     fn skip_ends_forward(&mut self) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|cursor| !cursor.is_valid()) {
             if let Some(cursor) = self.open(self.at + 1, Direction::Forward)? {
@@ -189,7 +188,7 @@ impl LevelCursor {
         Ok(())
     }
 
-    /// Moves on from a table that has ended, or failed.
+    /// Continues after a table that has ended or failed.
     #[cold]
     fn leave_behind(
         &mut self,
@@ -291,14 +290,14 @@ impl Cursor for LevelCursor {
 
 impl CursorHints for LevelCursor {
     fn prefetch_seek(&mut self, key: &[u8], aim: Aim, stage: Stage) -> bool {
-        // A gate is asked once, by the seek; and where all of a block is copied nothing is to be
-        // asked for.
+        // A gate is probed once, by the seek. Where whole blocks are copied there is nothing to
+        // prefetch.
         if self.gate.is_some() || self.cache.read_mode().copies_for_walks() {
             return false;
         }
         if stage == Stage::Find {
             let Some((at, direction)) = self.tables.sought(key, aim) else { return false };
-            // What goes wrong here goes wrong in the seek.
+            // An error here recurs in the seek.
             let _ = self.open(at, direction);
         }
         self.cursor.as_mut().is_some_and(|cursor| cursor.prefetch_seek(key, aim, stage))

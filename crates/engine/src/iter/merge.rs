@@ -1,29 +1,29 @@
-//! Many sorted sources as one: a merge by insertion, in both directions.
+//! Merges many sorted sources into one by insertion, in both directions.
 //!
-//! 1. Before a seek all sources ask for what they will wait for. After it each source stands on its
-//!    first entry in the direction of travel, and the sources are sorted by these. The first has
-//!    the current entry; when it has moved it is put where it belongs then. A source rarely goes
-//!    far back, as one that holds a small part of the entries is rarely first, and what is compared
-//!    lies side by side: of up to some dozens of sources this takes fewer instructions than a tree
-//!    of losers.
-//! 2. What is compared is remembered of each source's entry: the first sixteen bytes of its key as
-//!    a number, the key's length, and the sequence number. Only long keys that begin alike are
-//!    looked at themselves.
-//! 3. As long as the first source's next entry comes before the second's, which in a long run of
-//!    one source it does, nothing is moved. A visitor is lent what the sources have decoded, while
-//!    nothing is moved at all (`merge/visit.rs`).
-//! 4. A change of direction moves every other source by one: in forward travel each stands behind
-//!    the current entry, so its previous entry stands before it, and the other way round.
+//! 1. Before a seek all sources prefetch what they will read. After it each source is positioned on
+//!    its first entry in the direction of travel, and the sources are sorted by these. The first
+//!    has the current entry; when it has moved, it is reinserted in order. A source rarely moves
+//!    far back, because one that holds a small part of the entries is rarely first, and the
+//!    compared heads are contiguous: up to some dozens of sources this takes fewer instructions
+//!    than a loser tree.
+//! 2. The head of each source's entry is kept for comparison: the first sixteen bytes of its key as
+//!    a number, the key's length, and the sequence number. Only long keys with a common start are
+//!    read themselves.
+//! 3. As long as the first source's next entry comes before the second's, as in a long run of one
+//!    source, the order does not change. A visitor is lent what the sources have decoded, while
+//!    nothing is reordered at all (`merge/visit.rs`).
+//! 4. A change of direction moves every other source by one: in forward travel each is after the
+//!    current entry, so its previous entry is before it, and the other way round.
 //!
-//! Invariants: while the cursor stands on an entry, each other source stands on its nearest entry
-//! in the direction of travel, or off the end if it has none. Where (key, sequence number) is the
-//! same in two sources, so is the entry (see [`crate::compaction_job::stretches`]): the earlier
-//! source's stands first.
+//! Invariants: while the cursor is on an entry, each other source is on its nearest entry in the
+//! direction of travel, or off the end if it has none. Where (key, sequence number) is the same in
+//! two sources, so is the entry (see [`crate::compaction_job::stretches`]); the earlier source's
+//! comes first.
 //!
-//! After an error the cursor stays in error, and repeats it, until it is sought anew: a source
-//! that failed is never taken for one that has ended.
+//! After an error the cursor stays failed and repeats the error until the next seek: a source that
+//! failed is never taken for one that has ended.
 //!
-//! Called by reads over memtables, tables and levels, and by merges.
+//! Called by reads over memtables, tables and levels, and by compactions.
 
 use std::cmp::Ordering;
 
@@ -35,43 +35,42 @@ mod visit;
 
 pub(crate) use visit::{Leaved, Offered};
 
-/// The entries of all its sources, in order.
+/// A cursor over the entries of all its sources, in order.
 #[derive(Debug)]
 pub(crate) struct MergeCursor<C: CursorHints> {
     sources: Vec<C>,
     heads: Vec<Head>,
-    /// All sources in the order in which their entries come. What the first one stands on is in its
-    /// head only.
+    /// All sources, sorted by their entries. The first source's entry is current only in its head.
     order: Vec<Place>,
-    /// The first of them, if it stands on an entry and nothing failed; or else [`NOBODY`].
+    /// The first source, if it is on an entry and nothing failed; otherwise [`NOBODY`].
     top: usize,
-    /// The rank of the second one.
+    /// The rank of the second source.
     challenge: u128,
     direction: Direction,
     failed: Option<C::Error>,
-    /// Entries that visits passed.
+    /// Entries that visits skipped.
     skipped: u64,
 }
 
-/// What is remembered of the entry that a source stands on.
+/// What is kept of the entry that a source is on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
-    /// The key's first sixteen bytes as a number that sorts as they do; shorter keys are filled
-    /// with zeros. Going backward, its complement: the smaller rank comes first in either
-    /// direction. The largest number where the source is off the end.
+    /// The key's first sixteen bytes as a number that sorts alike; shorter keys are padded with
+    /// zeros. Going backward, its complement: the smaller rank comes first in either direction. The
+    /// largest number if the source is off the end.
     rank: u128,
-    /// When the entry was written.
+    /// The entry's sequence number.
     pub(crate) seqno: SeqNo,
     /// Length of the key.
     len: u32,
-    /// What the entry says.
+    /// The entry's kind.
     pub(crate) kind: EntryKind,
-    /// Whether the source stands on an entry.
+    /// Whether the source is on an entry.
     live: bool,
 }
 
 impl Head {
-    /// What is remembered of an entry in this direction.
+    /// The head of an entry, for this direction.
     #[inline]
     fn new(head: KeyHead, direction: Direction) -> Self {
         let KeyHead { words, len, kind, seqno } = head;
@@ -79,13 +78,13 @@ impl Head {
         Self { rank, seqno, len, kind, live: true }
     }
 
-    /// The first bytes of the key, as a number, of what was remembered in this direction.
+    /// The first bytes of the key as a number, of a head made for this direction.
     #[inline]
     fn words(&self, direction: Direction) -> u128 {
         if direction == Direction::Forward { self.rank } else { !self.rank }
     }
 
-    /// The entry that was remembered in this direction.
+    /// The entry's head, of a head made for this direction.
     #[inline]
     fn entry(&self, direction: Direction) -> KeyHead {
         let Self { len, kind, seqno, .. } = *self;
@@ -93,30 +92,30 @@ impl Head {
     }
 }
 
-/// Of a source that is off the end.
+/// The head of a source that is off the end.
 const NO_HEAD: Head =
     Head { rank: u128::MAX, seqno: 0, len: 0, kind: EntryKind::Delete, live: false };
 
-/// A source among the others, with the rank of the entry it stands on.
+/// A source in the order, with the rank of its entry.
 #[derive(Debug, Clone, Copy)]
 struct Place {
     rank: u128,
     source: usize,
 }
 
-/// Places that a source is moved over one by one; the others are searched.
+/// Positions that a source is moved over one by one; beyond, the order is searched.
 const NEAR: usize = 16;
 
-/// Versions of one key that are passed one by one in one source, before a seek passes the others.
+/// Versions of one key that are stepped over in one source before a seek skips the rest.
 pub(crate) const STEPS_BEFORE_RESEEK: u32 = 8;
 
 /// No source.
 const NOBODY: usize = usize::MAX;
 
-/// Bytes of a key that its head shows.
+/// Key bytes that a head holds.
 const SHOWN_BYTES: u32 = 16;
 
-/// As much of a key as is remembered of it: two keys whose marks differ differ.
+/// A fingerprint of a key: two keys with different marks differ.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Mark {
     words: u128,
@@ -130,7 +129,7 @@ impl Mark {
         Self { words: head.words, len: head.len }
     }
 
-    /// Whether it is all of the key.
+    /// Whether it determines the key.
     #[inline]
     pub(crate) fn is_whole(self) -> bool {
         self.len <= SHOWN_BYTES
@@ -147,7 +146,7 @@ impl<C: CursorHints> MergeCursor<C>
 where
     C::Error: Clone,
 {
-    /// A merge of `sources`, standing off the end.
+    /// A merge of `sources`, off the end.
     pub(crate) fn new(sources: Vec<C>) -> Self {
         let heads = vec![NO_HEAD; sources.len()];
         let order = (0..sources.len()).map(|source| Place { rank: u128::MAX, source }).collect();
@@ -155,29 +154,29 @@ where
         Self { sources, heads, order, top: NOBODY, challenge, direction, failed: None, skipped: 0 }
     }
 
-    /// What is merged.
+    /// The merged sources.
     pub(crate) fn sources(&self) -> &[C] {
         &self.sources
     }
 
-    /// How many entries visits passed that came between those that were taken.
+    /// Number of entries that visits skipped between those they took.
     pub(crate) fn skipped_in_visits(&self) -> u64 {
         self.skipped
     }
 
-    /// What is remembered of the current entry.
+    /// The head of the current entry.
     #[inline]
     pub(crate) fn head(&self) -> Option<&Head> {
         self.heads.get(self.top)
     }
 
-    /// Which of the sources has the current entry.
+    /// Index of the source with the current entry.
     #[inline]
     pub(crate) fn current(&self) -> usize {
         self.top
     }
 
-    /// The source that stands on the current entry.
+    /// The source with the current entry.
     #[inline]
     fn source(&self) -> Option<&C> {
         self.sources.get(self.top)
@@ -189,19 +188,18 @@ where
         Mark { words: head.words(self.direction), len: head.len }
     }
 
-    /// Whether it is known without a movement that the entry before the current one has another
-    /// key.
+    /// Whether the entry before the current one is known, without a movement, to have another key.
     #[inline]
     pub(crate) fn begins_key(&self) -> bool {
-        // Going backward, what the others have of the same key they stand on, or have passed.
+        // Going backward, the other sources are on their versions of the same key, or have passed
+        // them.
         self.direction == Direction::Backward
             && self.head().is_some_and(|head| head.rank < self.challenge)
             && self.source().is_some_and(C::begins_key)
     }
 
-    /// Whether the entry that comes next, of another source, is a version of the same key that was
-    /// written after the current one and at `moment` at the latest. False where that is not known
-    /// at once.
+    /// Whether the next entry, of another source, is known to be a version of the same key that is
+    /// newer than the current one and not newer than `moment`. False if that is not known at once.
     #[inline]
     pub(crate) fn is_hidden_at(&self, moment: SeqNo) -> bool {
         let next = self.order.get(1).and_then(|place| self.heads.get(place.source));
@@ -218,7 +216,7 @@ where
         a.rank.cmp(&b.rank).then_with(|| self.decide(a.source, b.source))
     }
 
-    /// As `compare`, of sources of the same rank.
+    /// As `compare`, for sources of the same rank.
     #[inline(never)]
     fn decide(&self, a: usize, b: usize) -> Ordering {
         let (head_a, head_b) = (&self.heads[a], &self.heads[b]);
@@ -226,7 +224,7 @@ where
             return head_b.live.cmp(&head_a.live).then(a.cmp(&b));
         }
         let order = if head_a.len.min(head_b.len) <= SHOWN_BYTES {
-            // What the shorter one lacks is zeros, or comes behind.
+            // What the shorter one lacks is zeros, or comes after.
             head_a.len.cmp(&head_b.len)
         } else {
             let key = |i: usize| self.sources[i].internal_key().map(|internal| internal.key);
@@ -236,7 +234,7 @@ where
         if self.direction == Direction::Forward { order } else { order.reverse() }
     }
 
-    /// Remembers where source `i` stands.
+    /// Updates the head of source `i`.
     #[inline]
     fn remember(&mut self, i: usize) {
         let direction = self.direction;
@@ -244,7 +242,7 @@ where
         self.heads[i] = head.map_or(NO_HEAD, |head| Head::new(head, direction));
     }
 
-    /// Moves source `i` and remembers where it stands then.
+    /// Moves source `i` and updates its head.
     fn move_source(
         &mut self,
         i: usize,
@@ -264,18 +262,18 @@ where
         error
     }
 
-    /// Has all sources ask for what they will wait for, before any of them waits.
+    /// Lets all sources prefetch what a seek will read, before any of them waits for it.
     fn prefetch_seek_all(&mut self, key: &[u8], aim: Aim) {
         for stage in [Stage::Find, Stage::Reach, Stage::Prefetch] {
             let asked = self.sources.iter_mut().map(|source| source.prefetch_seek(key, aim, stage));
-            // One that asks alone waits for as long.
+            // A single prefetch overlaps with nothing.
             if asked.map(usize::from).sum::<usize>() < 2 {
                 return;
             }
         }
     }
 
-    /// Moves all sources and sorts them anew.
+    /// Moves all sources and sorts them again.
     fn seek_all(
         &mut self,
         direction: Direction,
@@ -290,7 +288,7 @@ where
         Ok(())
     }
 
-    /// Sorts all sources by where they stand.
+    /// Sorts all sources by their entries.
     fn sort_all(&mut self) {
         let mut order = std::mem::take(&mut self.order);
         for place in &mut order {
@@ -301,7 +299,7 @@ where
         self.crown();
     }
 
-    /// Makes the entry of the first source the current one, if it stands on one.
+    /// Makes the entry of the first source the current one, if it is on one.
     #[inline]
     fn crown(&mut self) {
         let first = self.order.first().map(|first| first.source);
@@ -309,7 +307,7 @@ where
         self.challenge = self.order.get(1).map_or(u128::MAX, |second| second.rank);
     }
 
-    /// Puts source `i`, which was the first and has moved, where it belongs.
+    /// Reinserts source `i`, which was the first and has moved.
     fn put_back(&mut self, i: usize) {
         let moved = Place { rank: self.heads[i].rank, source: i };
         let near = self.order.len().saturating_sub(1).min(NEAR);
@@ -329,7 +327,7 @@ where
         self.crown();
     }
 
-    /// As far as `moved` goes behind the nearest ones, which have moved up.
+    /// The position of `moved` after the nearest sources, which have moved up.
     #[cold]
     fn pass_far(&mut self, moved: Place) -> usize {
         let (_, far) = self.order.split_at(NEAR + 1);
@@ -338,7 +336,7 @@ where
         NEAR + passed
     }
 
-    /// Turns all sources but `current` round; see step 4 of the module's head.
+    /// Turns all sources except `current` around; see step 4 of the module's head.
     fn turn(&mut self, current: usize, direction: Direction) -> Result<(), C::Error> {
         self.direction = direction;
         for i in (0..self.sources.len()).filter(|i| *i != current) {
@@ -374,8 +372,8 @@ where
         Ok(())
     }
 
-    /// Moves one entry in `direction` by `movement` of the current source, if that has the next
-    /// entry at hand, and the current key is whole in its mark. Returns that, and the entry
+    /// Moves one entry in `direction` by `movement` of the current source, if that source has the
+    /// next entry at hand and the mark determines the current key. Returns the mark, and the entry
     /// reached; `None` if nothing has moved.
     #[inline]
     fn step_at_hand(
@@ -399,30 +397,30 @@ where
         Some((mark, reached.unwrap_or(next)))
     }
 
-    /// As [`next`](Cursor::next), if the next entry is at hand: the mark of the key left, which is
-    /// all of it, and the head of the entry reached. `None` if nothing has moved.
+    /// As [`next`](Cursor::next), if the next entry is at hand: the mark of the key left, which
+    /// determines it, and the head of the entry reached. `None` if nothing has moved.
     #[inline]
     pub(crate) fn pass_at_hand(&mut self) -> Option<(Mark, KeyHead)> {
         self.step_at_hand(Direction::Forward, C::next_at_hand)
     }
 
-    /// As [`prev`](Cursor::prev), in the same way.
+    /// As [`pass_at_hand`](Self::pass_at_hand), backward.
     #[inline]
     pub(crate) fn pass_back_at_hand(&mut self) -> Option<(Mark, KeyHead)> {
         self.step_at_hand(Direction::Backward, C::prev_at_hand)
     }
 
-    /// Going forward: the source that has the current entry to its first entry at or behind (`key`,
-    /// `seqno`), as by [`seek`](Cursor::seek). The other sources stay.
+    /// Going forward: moves the current source to its first entry at or after (`key`, `seqno`),
+    /// like [`seek`](Cursor::seek). The other sources stay.
     #[cold]
     pub(crate) fn skip_to(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), C::Error> {
         debug_assert_eq!(self.direction, Direction::Forward, "a scan does not turn to skip");
         self.step(Direction::Forward, |source| source.seek(key, seqno))
     }
 
-    /// Going backward, from a version of `key`: past all of its versions in its source. Returns
-    /// what that has at the moment `seen`, if one is given: kind and value of the newest version
-    /// there. The other sources stay.
+    /// Going backward, from a version of `key`: moves the current source past all of its versions.
+    /// If `seen` is given, returns the kind and value of the newest version in that source as of
+    /// `seen`. The other sources stay.
     #[cold]
     pub(crate) fn skip_back(
         &mut self,
@@ -442,7 +440,7 @@ where
         Ok(found)
     }
 
-    /// Off the end nothing moves, and an error stays.
+    /// Off the end nothing moves, and an error persists.
     #[cold]
     fn stay(&self) -> Result<(), C::Error> {
         self.failed.clone().map_or(Ok(()), Err)

@@ -1,4 +1,4 @@
-//! Cursors over cursors: the merge of all sources, and what is visible of it.
+//! Cursors over cursors: the merge of all sources, and the entries of it that are visible.
 
 pub(crate) mod gate;
 pub(crate) mod level;

@@ -1,5 +1,5 @@
-//! What users walk with: a [`Range`], an iterator from both ends, and a [`DbCursor`], which can be
-//! sent anywhere.
+//! The public iterators: a [`Range`], double-ended, and a [`DbCursor`], which can be moved
+//! anywhere.
 
 use std::ops::{self, Bound, Deref};
 use std::sync::Arc;
@@ -11,16 +11,16 @@ use super::visible::VisibleCursor;
 use crate::error::{Error, Result};
 use crate::fork::Opener;
 
-/// The smallest key and the bound behind the largest, both owned.
+/// A range of keys with owned bounds.
 #[derive(Debug, Clone)]
 pub(crate) struct Bounds {
-    /// The first key that may be yielded.
+    /// The first key in the range.
     pub(crate) from: Vec<u8>,
-    /// The first key that may not be, if there is one.
+    /// The first key after the range, if it has an end.
     pub(crate) to: Option<Vec<u8>>,
 }
 
-/// Bounds that what is made from one scan shares; those of all keys take no memory.
+/// Bounds shared by everything made for one scan; those of all keys take no memory.
 #[derive(Debug, Clone)]
 pub(crate) struct SharedBounds(Option<Arc<Bounds>>);
 
@@ -42,8 +42,8 @@ impl Deref for SharedBounds {
     }
 }
 
-/// A range of keys: any of Rust's ranges over anything that is bytes (`AsRef<[u8]>`), `..`
-/// included.
+/// A range of keys: any of Rust's ranges, `..` included, over any type that is bytes
+/// (`AsRef<[u8]>`).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -58,7 +58,7 @@ impl Deref for SharedBounds {
 /// # Ok::<(), trommel::Error>(())
 /// ```
 pub trait KeyRange {
-    /// Where it begins and where it ends.
+    /// The start and the end of the range.
     fn into_ends(self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>);
 }
 
@@ -103,7 +103,7 @@ impl Bounds {
         Self { from: Vec::new(), to: None }
     }
 
-    /// Whether all keys lie within.
+    /// Whether all keys are within.
     #[inline]
     pub(crate) fn are_all(&self) -> bool {
         self.from.is_empty() && self.to.is_none()
@@ -126,7 +126,7 @@ impl Bounds {
         Self { from, to }
     }
 
-    /// The first key behind `key`.
+    /// The first key after `key`.
     pub(crate) fn behind(key: &[u8]) -> Vec<u8> {
         successor(key)
     }
@@ -155,39 +155,37 @@ impl Bounds {
         Self { from: prefix.to_vec(), to }
     }
 
-    /// Whether `key` lies at the end or behind it.
+    /// Whether `key` is at the end or after it.
     pub(crate) fn ends_before(&self, key: &[u8]) -> bool {
         self.to.as_ref().is_some_and(|to| **to <= *key)
     }
 
-    /// Whether `key` lies within.
+    /// Whether `key` is within the range.
     pub(crate) fn holds(&self, key: &[u8]) -> bool {
         *self.from <= *key && !self.ends_before(key)
     }
 }
 
-/// How the two ends of a [`Range`] make their cursors.
+/// Makes the cursors of the two ends of a [`Range`].
 pub(crate) type MakeCursor = Box<dyn Fn() -> Result<VisibleCursor> + Send>;
 
-/// An end of a range: its cursor, made at the first use, standing on the entry yielded last.
+/// An end of a range: its cursor, created on first use, on the entry yielded last.
 type End = Option<VisibleCursor>;
 
-/// The entries of a range at one moment, in key order, from both ends.
+/// An iterator over the entries of a range as of one moment, in key order, from both ends.
 ///
-/// It owns what it reads from, so it may outlive the handle it came from and move to another
-/// thread; it sees the moment at which it was made, and keeps the files and memtables that it
-/// reads, and the store open, for as long as it lives. After an error it yields nothing more; once
-/// the store is closed by [`Db::close`](crate::Db::close), the next entry is
-/// [`Error::Closed`](crate::Error::Closed).
+/// It owns what it reads from, so it can outlive its handle and move to another thread. It sees the
+/// store as of its creation, and keeps the files and memtables that it reads, and the store, open
+/// until it is dropped. After an error it yields nothing more. Once the store is closed by
+/// [`Db::close`](crate::Db::close), the next entry is [`Error::Closed`](crate::Error::Closed).
 ///
-/// # What is copied, and what kept entries keep
-/// A key is put together from its block, so it is a copy; the memory of a key above 30 bytes is
-/// used again for the next one if the key was dropped by then. A value above 30 bytes is a window
-/// on its block. So a loop that looks at entries and drops them allocates nothing for each, while
-/// **every value that is kept keeps its block** (4 KiB by default) in memory, beyond the block
-/// cache's limit and uncounted by [`Stats`](crate::Stats): keep [`Slice::detached`] or a `Vec` of
-/// it. [`DbCursor::visit`] lends keys and values without copies or counts, and is the fastest way
-/// to look at many.
+/// # What is copied, and what kept entries keep A key is assembled from its block, so it is a copy;
+/// the memory of a key above 30 bytes is reused for the next one if the key was dropped by then. A
+/// value above 30 bytes is a slice of its block. So a loop that looks at entries and drops them
+/// allocates nothing for each, while **every value that is kept keeps its block** (4 KiB by
+/// default) in memory, beyond the block cache's limit and not counted by [`Stats`](crate::Stats):
+/// keep [`Slice::detached`] or a `Vec` instead. [`DbCursor::visit`] lends keys and values without
+/// copies or reference counts, and is the fastest way to scan many entries.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -206,7 +204,7 @@ pub struct Range {
     make_cursor: MakeCursor,
     front: End,
     back: End,
-    /// Where long keys are copied to, and values that cannot be shared.
+    /// Buffers for long keys, and for values that cannot be shared.
     keys: SliceBuffer,
     values: SliceBuffer,
     done: bool,
@@ -313,15 +311,14 @@ impl std::fmt::Debug for Range {
     }
 }
 
-/// A position among the entries of the store at one moment, which can be moved anywhere.
+/// A cursor over the entries of the store as of one moment, which can be moved anywhere.
 ///
-/// A fresh cursor stands off the end, where [`DbCursor::key`] is `None`. A movement that fails
-/// leaves it there, and so does one that leaves the range of a cursor that was made for one
+/// A new cursor is off the end, where [`DbCursor::key`] is `None`. So is a cursor after a movement
+/// that fails, or that leaves the range of a bounded cursor
 /// ([`Db::cursor_in`](crate::Db::cursor_in)).
 ///
-/// It keeps the store open for as long as it lives, as a [`Db`](crate::Db) does. Once the store is
-/// closed by [`Db::close`](crate::Db::close), every movement is
-/// [`Error::Closed`](crate::Error::Closed).
+/// It keeps the store open until it is dropped, like a [`Db`](crate::Db). Once the store is closed
+/// by [`Db::close`](crate::Db::close), every movement is [`Error::Closed`](crate::Error::Closed).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -344,7 +341,7 @@ pub struct DbCursor {
 }
 
 impl DbCursor {
-    /// A cursor within `bounds`, outside which `cursor` may not have all entries.
+    /// A cursor within `bounds`; `cursor` may lack entries outside them.
     pub(crate) fn new(cursor: VisibleCursor, bounds: SharedBounds) -> Self {
         let is_bounded = !bounds.are_all();
         Self { cursor, bounds, is_bounded }
@@ -381,7 +378,7 @@ impl DbCursor {
         self.stay_within()
     }
 
-    /// Moves to the next entry; off the end it does nothing.
+    /// Moves to the next entry; does nothing off the end.
     #[expect(clippy::should_implement_trait, reason = "a cursor moves, it does not yield")]
     #[inline]
     pub fn next(&mut self) -> Result<()> {
@@ -389,21 +386,20 @@ impl DbCursor {
         self.stay_within()
     }
 
-    /// Moves to the previous entry; off the end it does nothing.
+    /// Moves to the previous entry; does nothing off the end.
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         self.cursor.prev()?;
         self.stay_within()
     }
 
-    /// Lends the entries from the one it stands on to the last to `visit`, in key order, until that
-    /// says false; the cursor then stands on that entry, otherwise off the end. The cheapest way to
-    /// look at many entries: what lies side by side in one table is lent without a step of the
-    /// cursor.
+    /// Lends the entries from the current one to the last to `visit`, in key order, until it
+    /// returns false; the cursor is then on that entry, otherwise off the end. The cheapest way to
+    /// scan many entries: adjacent entries of one table are lent without a cursor step.
     ///
     /// # Errors
-    /// As [`DbCursor::next`]. What was visited before is right, and there is more. A store that is
-    /// closed meanwhile ends it at the end of a block.
+    /// As [`DbCursor::next`]. Entries visited before the error are valid, but not all. Closing the store
+    /// ends the visit at the end of a block.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -432,7 +428,7 @@ impl DbCursor {
         self.stay_within()
     }
 
-    /// As [`DbCursor::visit`], to the first entry, against the order of keys.
+    /// As [`DbCursor::visit`], in reverse key order to the first entry.
     ///
     /// # Errors
     /// As [`DbCursor::prev`].
@@ -454,19 +450,19 @@ impl DbCursor {
         Ok(())
     }
 
-    /// Whether the cursor stands on an entry.
+    /// Whether the cursor is on an entry.
     pub fn valid(&self) -> bool {
         self.cursor.key().is_some()
     }
 
-    /// The key the cursor stands on.
+    /// The current key.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.cursor.key()
     }
 
-    /// The key the cursor stands on and its value, both lent until it moves: nothing is copied or
-    /// counted. Over many entries [`DbCursor::visit`] is cheaper still.
+    /// The current key and value, both borrowed until the cursor moves: nothing is copied or
+    /// reference-counted. To scan many entries, [`DbCursor::visit`] is cheaper still.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -488,7 +484,7 @@ impl DbCursor {
         self.cursor.entry()
     }
 
-    /// The value of that key, which may be kept. A long one keeps its block in memory for as long:
+    /// The current value, which may be kept. A long one keeps its block in memory:
     /// [`Slice::detached`] copies it out.
     pub fn value(&self) -> Option<Slice> {
         self.valid().then(|| self.cursor.value())

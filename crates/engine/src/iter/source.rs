@@ -111,7 +111,7 @@ impl Leaved for Source {
 }
 
 impl Source {
-    /// What was read of tables so far.
+    /// Table reads so far.
     pub(crate) fn read_stats(&self) -> ReadStats {
         match self {
             Self::Memtable(_) => ReadStats::default(),

@@ -1,15 +1,14 @@
-//! From all versions of all keys to what a reader at one moment sees: of each key the newest
-//! version that is not newer than that moment, and nothing where that is a tombstone.
+//! Reduces all versions of all keys to what a reader sees as of one moment: for each key its newest
+//! version not newer than that, and nothing if it is a tombstone.
 //!
-//! 1. What is not yielded (tombstones, versions that are too new or hidden) is passed one by one,
-//!    as it is mostly little. After [`STEPS_BEFORE_RESEEK`] versions of one key in one source, that
-//!    source alone is sought anew: forward to the version that the reader sees, or past all of
-//!    them; backward to that version, and then before all of them. So a key costs a few steps and
-//!    two seeks a source, however often it was overwritten.
-//! 2. Where nothing is yielded, each new key is held against the bounds, so that nothing is read
-//!    beyond them only to find the next key.
-//! 3. Once the store is closed, every movement fails. A visit that is under way ends within a
-//!    block.
+//! 1. Entries that are not yielded (tombstones, and versions that are too new or hidden) are
+//!    stepped over one by one, because usually there are few. After [`STEPS_BEFORE_RESEEK`]
+//!    versions of one key in one source, that source alone seeks: forward, to the version that the
+//!    reader sees, or past all of them; backward, to that version, and then before all of them. So
+//!    a key costs a few steps and two seeks per source, however often it was overwritten.
+//! 2. While nothing is yielded, each new key is checked against the bounds, so that nothing beyond
+//!    them is read just to find the next key.
+//! 3. Once the store is closed, every movement fails. A running visit ends within a block.
 
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
@@ -27,18 +26,18 @@ use crate::fork::{Opener, leak};
 use crate::handle::Handle;
 use crate::view::View;
 
-/// Which way the merge stands relative to the current key.
+/// The position of the merge relative to the current key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Stand {
     /// Off the end.
     Nowhere,
-    /// The merge stands on the current entry, in either direction of travel.
+    /// The merge is on the current entry, in either direction of travel.
     On,
-    /// The merge stands before all versions of the current key, which is held in `key`, `value`.
+    /// The merge is before all versions of the current key, which is held in `key` and `value`.
     Before,
 }
 
-/// How many versions of one key were passed in one source without a break.
+/// Versions of one key that were stepped over in one source without a break.
 struct Run {
     source: usize,
     steps: u32,
@@ -47,8 +46,8 @@ struct Run {
 impl Run {
     const NONE: Self = Self { source: usize::MAX, steps: 0 };
 
-    /// Counts one more version, in this source; whether there were so many that the others are to
-    /// be passed by a seek, after which it begins anew.
+    /// Counts one more version in this source. Returns whether there were enough for the rest to be
+    /// skipped by a seek; the count then starts again.
     #[inline]
     fn is_long(&mut self, source: usize) -> bool {
         let steps = if source == self.source { self.steps + 1 } else { 1 };
@@ -58,7 +57,7 @@ impl Run {
     }
 }
 
-/// A walk over the keys and values that are visible at one moment.
+/// A cursor over the keys and values that are visible as of one moment.
 ///
 /// It keeps the memtables and tables of its view alive, so nothing that happens to the store
 /// changes what it yields.
@@ -69,19 +68,19 @@ pub(crate) struct VisibleCursor {
     /// Going forward: the key whose remaining versions are to be skipped, if it is longer than its
     /// mark. Where the merge stands before it: the current key.
     key: Vec<u8>,
-    /// Where the merge stands before the current key: its value.
+    /// If the merge is before the current key: its value.
     value: Slice,
-    /// Where keys are wanted: beyond, nothing is passed over to find the next key.
+    /// The range of interest: nothing beyond it is read to find the next key.
     bounds: SharedBounds,
-    /// Entries passed and not yielded.
+    /// Entries that were skipped, not yielded.
     skipped: u64,
-    /// Seeks that passed more of them.
+    /// Seeks that skipped the rest of a key's versions.
     reseeks: u64,
-    /// Where that value is copied to, if it cannot be shared.
+    /// The buffer for that value if it cannot be shared.
     values: SliceBuffer,
     opener: Opener,
     _view: Arc<View>,
-    /// Last: the view is released before the store may be closed.
+    /// Last field: the view must be dropped before the store may close.
     store: Arc<Handle>,
 }
 
@@ -134,7 +133,7 @@ impl VisibleCursor {
         }
     }
 
-    /// An error, off the end, if the store was closed, or opened by another process.
+    /// An error, off the end, if the store was closed or belongs to another process.
     #[inline]
     fn check_open(&mut self) -> Result<()> {
         if self.opener.is_closed() { self.refuse() } else { Ok(()) }
@@ -156,8 +155,7 @@ impl VisibleCursor {
         }
     }
 
-    /// The current key and its value, which is not copied. Always inlined: a call costs a tenth of
-    /// a step.
+    /// The current key and value, not copied. Always inlined: a call costs a tenth of a step.
     #[inline(always)]
     pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
         match self.stand {
@@ -177,7 +175,7 @@ impl VisibleCursor {
         }
     }
 
-    /// As `value`; what has to be copied goes into `buffer`.
+    /// As `value`, copying into `buffer` if it cannot be shared.
     #[inline]
     pub(crate) fn value_in(&self, buffer: &mut SliceBuffer) -> Slice {
         match self.stand {
@@ -201,7 +199,7 @@ impl VisibleCursor {
         self.settle_backward()
     }
 
-    /// Moves to the first visible key at or behind `key`.
+    /// Moves to the first visible key at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.check_open()?;
         self.stand = Stand::Nowhere;
@@ -217,7 +215,7 @@ impl VisibleCursor {
         self.settle_backward()
     }
 
-    /// Moves to the next visible key; off the end it does nothing.
+    /// Moves to the next visible key; does nothing off the end.
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
         self.check_open()?;
@@ -234,8 +232,8 @@ impl VisibleCursor {
         self.next_by_merge()
     }
 
-    /// Lends the entries from the current one on to `visit`, until that says no: of that entry the
-    /// cursor stands then.
+    /// Lends the entries from the current one on to `visit` until it returns false; the cursor is
+    /// then on that entry.
     #[inline]
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
@@ -288,8 +286,8 @@ impl VisibleCursor {
         Ok(())
     }
 
-    /// What a visit of the merge ended with. Where that has moved on, or failed, the cursor stands
-    /// nowhere.
+    /// The outcome of a visit of the merge. If the merge has moved on, or failed, the cursor is off
+    /// the end.
     #[inline]
     fn known(&mut self, left: Result<Option<Mark>>) -> Result<Option<Mark>> {
         if !matches!(left, Ok(None)) {
@@ -301,7 +299,7 @@ impl VisibleCursor {
         }
     }
 
-    /// As `next`, where the next entry is not at hand.
+    /// As `next`, if the next entry is not at hand.
     #[inline(never)]
     fn next_by_merge(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.stand, Stand::Nowhere) {
@@ -318,7 +316,8 @@ impl VisibleCursor {
         }
     }
 
-    /// As `next`, from off the front or from the key before: goes past all of the current's.
+    /// As `next`, from off the front or from the key before: goes past all versions of the current
+    /// key.
     #[cold]
     fn next_from_before(&mut self) -> Result<()> {
         self.key.push(0);
@@ -326,7 +325,7 @@ impl VisibleCursor {
         self.settle_forward(None)
     }
 
-    /// Moves to the previous visible key; off the end it does nothing.
+    /// Moves to the previous visible key; does nothing off the end.
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<()> {
         self.check_open()?;
@@ -346,13 +345,13 @@ impl VisibleCursor {
         self.prev_by_merge()
     }
 
-    /// As `prev`, where the entry before is not at hand.
+    /// As `prev`, if the previous entry is not at hand.
     #[inline(never)]
     fn prev_by_merge(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.stand, Stand::Nowhere) {
             Stand::Nowhere => Ok(()),
             Stand::On => {
-                // Newer versions of the current key stand before it.
+                // Newer versions of the current key come before it.
                 let current = self.remember_current_key();
                 self.merge.prev()?;
                 self.leave_backward(current)
@@ -361,7 +360,7 @@ impl VisibleCursor {
         }
     }
 
-    /// As `settle_backward`, behind what is left of the versions of the key that was remembered.
+    /// As `settle_backward`, after the remaining versions of the remembered key.
     fn leave_backward(&mut self, remembered: Option<Mark>) -> Result<()> {
         let mut run = Run::NONE;
         while self.is_of(remembered) {
@@ -370,8 +369,8 @@ impl VisibleCursor {
         self.settle_backward()
     }
 
-    /// Moves backward past one version of a key that is not wanted, or in a long run past all that
-    /// the source has.
+    /// Moves backward past one unwanted version of a key, or in a long run past all versions in the
+    /// source.
     #[inline]
     fn pass_back(&mut self, run: &mut Run) -> Result<()> {
         self.skipped += 1;
@@ -383,8 +382,8 @@ impl VisibleCursor {
         self.merge.prev()
     }
 
-    /// Moves forward past one version of a key, or in a long run past all that the source has, if
-    /// `all` are to be passed, and otherwise past those that are too new.
+    /// Moves forward past one version of a key, or in a long run by a seek: past all versions if
+    /// `all`, otherwise past those that are too new.
     #[inline]
     fn pass(&mut self, run: &mut Run, all: bool) -> Result<()> {
         self.skipped += 1;
@@ -401,14 +400,14 @@ impl VisibleCursor {
         if !all {
             return self.merge.skip_to(&self.key, self.seqno);
         }
-        // The next key that there may be: in a table, no block that has this one only is read.
+        // The next possible key: a seek there reads no block of a table that holds only this one.
         self.key.push(0);
         let outcome = self.merge.skip_to(&self.key, MAX_SEQNO);
         self.key.pop();
         outcome
     }
 
-    /// The mark of the key that the merge stands on; in `self.key` is the key, if that is longer.
+    /// The mark of the merge's current key; a key longer than its mark is copied to `self.key`.
     #[inline]
     fn remember_current_key(&mut self) -> Option<Mark> {
         let mark = self.merge.mark(self.merge.head()?);
@@ -425,7 +424,7 @@ impl VisibleCursor {
         }
     }
 
-    /// Whether the merge stands on a version of the key that was remembered with this mark.
+    /// Whether the merge is on a version of the key remembered with this mark.
     #[inline]
     fn is_of(&self, remembered: Option<Mark>) -> bool {
         let Some((mark, head)) = remembered.zip(self.merge.head()) else { return false };
@@ -434,10 +433,10 @@ impl VisibleCursor {
                 || self.merge.internal_key().is_some_and(|internal| *internal.key == *self.key))
     }
 
-    /// From where the merge stands, forward to the newest visible version of a key, passing
-    /// tombstones with all they hide, and the versions of the key that was remembered as `passed`.
+    /// Moves forward from the merge's position to the newest visible version of a key, skipping
+    /// tombstones with everything they hide, and versions of the remembered key `passed`.
     fn settle_forward(&mut self, passed: Option<Mark>) -> Result<()> {
-        // The key whose versions are being passed: all that are left, or those that are too new.
+        // The key whose versions are being skipped: all that are left, or those that are too new.
         let (mut current, mut is_done) = (passed, true);
         let mut run = Run::NONE;
         while let Some(head) = self.merge.head() {
@@ -461,14 +460,14 @@ impl VisibleCursor {
         Ok(())
     }
 
-    /// Whether the merge stands on a key at or behind the end of the range.
+    /// Whether the merge is on a key at or after the end of the range.
     #[inline]
     fn is_beyond(&self) -> bool {
         let Some(to) = &self.bounds.to else { return false };
         self.merge.internal_key().is_some_and(|internal| compare_keys(internal.key, to).is_ge())
     }
 
-    /// Whether the merge stands on a key before the range.
+    /// Whether the merge is on a key before the range.
     #[inline]
     fn is_below(&self) -> bool {
         let from = &*self.bounds.from;
@@ -476,7 +475,7 @@ impl VisibleCursor {
         !from.is_empty() && self.merge.internal_key().is_some_and(|internal| is_below(internal.key))
     }
 
-    /// From where the merge stands, backward over all versions of one key after another (oldest
+    /// Moves backward from the merge's position over all versions of one key after another (oldest
     /// first), until one has a visible version that is no tombstone, or the range has ended.
     fn settle_backward(&mut self) -> Result<()> {
         let mut run = Run::NONE;
@@ -492,8 +491,7 @@ impl VisibleCursor {
                     return Ok(());
                 }
             } else if self.sees(seqno) && kind == EntryKind::Put {
-                // The one version of its key: nothing has to be looked at to know that it is the
-                // newest.
+                // The only version of its key, so it is the newest.
                 self.stand = Stand::On;
                 return Ok(());
             } else {
@@ -512,8 +510,8 @@ impl VisibleCursor {
         sees(self.seqno, seqno)
     }
 
-    /// From where the merge stands, backward over all versions of one key; whether one of them is
-    /// visible and the newest such is no tombstone.
+    /// Moves backward over all versions of one key. Returns whether the newest visible one exists
+    /// and is no tombstone.
     fn settle_among_versions(&mut self) -> Result<bool> {
         let current = self.merge.head().map(|head| self.merge.mark(head));
         self.copy_current_key();
@@ -526,14 +524,14 @@ impl VisibleCursor {
             self.skipped += 1;
             let value = if run.is_long(self.merge.current()) {
                 self.reseeks += 1;
-                // Where this one is seen so is the newest that is to be found in its source.
+                // If this version is visible, so is the newest visible one in its source.
                 let found = self.merge.skip_back(&self.key, is_seen.then_some(self.seqno))?;
                 found.map(|found| {
                     kind = found.0;
                     found.1
                 })
             } else {
-                // Let go of first, so that its memory can be used again.
+                // Dropped first, so that its memory can be reused.
                 drop(newest_visible.take_if(|_| is_seen));
                 let (merge, values) = (&self.merge, &mut self.values);
                 let copied = || Some(values.copied(merge.entry()?.value));
@@ -554,15 +552,15 @@ impl VisibleCursor {
     }
 }
 
-/// Whether a walk backward at moment `now` sees what was written at `seqno`.
+/// Whether a backward scan as of `now` sees what was written at `seqno`.
 #[inline]
 fn sees(now: SeqNo, seqno: SeqNo) -> bool {
     let is_skipped = planted(Bug::ReverseSkipsVersion) && seqno == now;
     seqno <= now && !is_skipped
 }
 
-/// What becomes of an entry whose key has no other version that could be meant: it is taken if it
-/// is seen and a value, and is the last one where `visit` then says no.
+/// Offers an entry that is the only candidate of its key: it is taken if it is visible and a value,
+/// and is the last one if `visit` returns false.
 #[inline]
 fn offer(
     is_seen: bool,

@@ -11,24 +11,24 @@ use crate::trace::{Outcome, Place};
 use crate::view::View;
 
 impl Engine {
-    /// The value of `key` at the moment `at`, or now.
+    /// The value of `key` as of `at`, or now.
     ///
-    /// Memtables first, then the runs of level 0 newest first, then of each deeper level the one
-    /// table whose key range holds the key; the first version found is the newest.
+    /// Searches the memtables, then the runs of level 0 from newest to oldest, then in each deeper
+    /// level the one table whose key range holds the key. The first version found is the newest.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], at: Option<SeqNo>) -> Result<Option<Slice>> {
         self.look_up(key, at, Wants::Value)
     }
 
-    /// Whether `key` has a value at the moment `at`, or now.
+    /// Whether `key` has a value as of `at`, or now.
     pub(crate) fn contains(&self, key: &[u8], at: Option<SeqNo>) -> Result<bool> {
         Ok(self.look_up(key, at, Wants::Presence)?.is_some())
     }
 
-    /// As `get`; the value is empty where it is not wanted.
+    /// As `get`, with an empty value if only presence is wanted.
     fn look_up(&self, key: &[u8], at: Option<SeqNo>, wants: Wants) -> Result<Option<Slice>> {
         self.access.check_open()?;
-        // The view is pinned before the moment is read: see `Snapshots::visible`.
+        // The view must be pinned before the sequence number is read: see `Snapshots::visible`.
         let early = planted(Bug::MomentBeforeView).then(|| dawdling(self.snapshots.visible()));
         let view = self.view.load();
         let seqno = at.or(early).unwrap_or_else(|| self.snapshots.visible());
@@ -54,8 +54,8 @@ impl Engine {
         Ok(found.filter(|_| is_found).map(|found| found.value))
     }
 
-    /// Adds a lookup that has ended to the trace, if there is one. A level is that of the view's
-    /// version, as it is stored.
+    /// Adds a finished lookup to the trace, if one is being recorded. Levels are those of the
+    /// view's version, as stored.
     #[inline]
     pub(super) fn traced(&self, view: &View, key: &[u8], place: Place, found: bool) {
         if self.statistics.trace.is_on() {

@@ -1,16 +1,16 @@
-//! Looking up many keys at one moment: each table's filter is asked for all of its keys at once,
-//! and each block is read once.
+//! Batched lookups: each table's filter is probed for all of its keys at once, and each block is
+//! read once.
 //!
-//! 1. What the memtables answer is done with. The other keys are hashed, and sorted once: they stay
-//!    in order, so the keys of a table are one *stretch* of them.
-//! 2. Each level in turn, newest first, gives its tables with their stretches: a run of level 0 all
+//! 1. Keys that the memtables answer are finished. The others are hashed and sorted once; they stay
+//!    in order, so the keys of a table are one *span* of them.
+//! 2. Each level in turn, newest first, gives its tables with their spans: a run of level 0 all
 //!    keys in its range, a table of a deeper level its share. They are taken a few at a time, and
-//!    cache lines of their filters asked for ahead.
-//! 3. Of each the filter is asked for the whole stretch; the survivors are looked for in its
-//!    blocks, those of several tables of one sorted run together, so that they wait together. Keys
-//!    that a run decided are left out from then on.
+//!    cache lines of their filters are prefetched.
+//! 3. Each filter is probed for its whole span. The keys that pass are searched for in the table's
+//!    blocks; those of several tables of one sorted run are searched together, so that their reads
+//!    overlap. Keys that a run decides are left out from then on.
 //!
-//! The lists are made once a call and used again for each table.
+//! The lists are allocated once per call and reused for each table.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -25,57 +25,56 @@ use crate::levels::LEVELS;
 use crate::trace::Place;
 use crate::version::{Reader, TableFile};
 
-/// Tables that are opened, if they are not, and held before the first of them is asked.
+/// Tables that are opened, if necessary, and held before the first of them is probed.
 ///
-/// The first few take one of the slots in which a thread notes what it reads without a shared write
-/// (eight in `arc-swap`; the view takes another), the others count a reference.
+/// The first few take one of the slots in which a thread pins what it reads without a shared write
+/// (eight in `arc-swap`; the view takes another); the others count a reference.
 const TOGETHER: usize = 16;
 
-/// Cache lines of filters that are asked for ahead. A filter asks for as many by itself where it
-/// is given a longer stretch.
+/// Filter cache lines to prefetch. Given a longer span, a filter prefetches this many by itself.
 const LINES_AHEAD: usize = 32;
 
-/// The place of a key that is decided.
+/// The index of a key that is decided.
 const DECIDED: usize = usize::MAX;
 
-/// Keys still looked for, and what was found.
+/// The keys still searched for, and what was found.
 struct Batch<'a> {
     seqno: SeqNo,
     found: Vec<Option<Slice>>,
-    /// Where each was, if it was anywhere: for a trace, and empty without one.
+    /// Where each key was found, for a trace; empty without one.
     stops: Vec<Place>,
-    /// The keys that no source has answered yet, in order.
+    /// The keys that no source has answered yet, sorted.
     keys: Vec<&'a [u8]>,
     /// Their hashes.
     hashes: Vec<u64>,
-    /// Their places in `found`; [`DECIDED`] until they are left out.
+    /// Their indexes in `found`; [`DECIDED`] until they are left out.
     places: Vec<usize>,
     any_decided: bool,
     scratch: Scratch<'a>,
 }
 
-/// What is used again for each table.
+/// Buffers reused for each table.
 #[derive(Default)]
 struct Scratch<'a> {
-    /// What a table's filter says of its stretch.
+    /// The answers of a table's filter for its span.
     said: Answers,
     requests: Vec<Request<'a>>,
-    /// What is known of each of them.
+    /// What is known of each request.
     asked: Vec<Asked>,
 }
 
 /// A key that a table is searched for.
 struct Asked {
-    /// Its place among the pending ones.
+    /// Its index among the pending keys.
     at: usize,
-    /// What was said of it.
+    /// The filter's verdict.
     verdict: Verdict,
-    /// Whether a filter of whole keys said it, not one of prefixes.
+    /// Whether the verdict is of a whole-key filter, not of a prefix filter.
     is_of_keys: bool,
     is_found: bool,
 }
 
-/// A table that is about to be asked, and where its keys are among the pending ones.
+/// A table about to be probed, and its span of the pending keys.
 struct Stretch<'a> {
     file: &'a Arc<TableFile>,
     /// Its reader, if it was open.
@@ -84,7 +83,7 @@ struct Stretch<'a> {
 }
 
 impl Engine {
-    /// The values of `keys` at the moment `at`, or now; in the order of `keys`.
+    /// The values of `keys`, in their order, as of `at`, or now.
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
@@ -124,7 +123,7 @@ impl Engine {
         Ok(batch.found)
     }
 
-    /// Asks the tables of one level.
+    /// Searches the tables of one level.
     fn search_level(
         &self,
         level: usize,
@@ -136,7 +135,7 @@ impl Engine {
         while !batch.keys.is_empty() {
             let (mut taken, mut lines) = (0, 0);
             for stretch in &mut stretches {
-                // A run of level 0 is not asked for keys that those before it decide.
+                // Runs of level 0 are not probed for keys that earlier runs decide.
                 let is_enough = !walk.is_sorted && lines >= LINES_AHEAD;
                 let next = if is_enough { None } else { walk.next(batch) };
                 let Some((file, keys)) = next else { break };
@@ -149,7 +148,7 @@ impl Engine {
                 break;
             }
             let stretches = &mut stretches[..taken];
-            // A sorted level is walked by the keys' places, which must stay.
+            // A sorted level is iterated by the keys' indexes, which must not shift.
             if walk.is_sorted {
                 self.probe_run(level, stretches, batch)?;
                 continue;
@@ -163,9 +162,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Asks for what the filter of `file` looks at first for each of `keys`, but for no more than
-    /// `ahead` of them: of so many the filter does that as well by itself. Opens nothing: it may
-    /// not be needed.
+    /// Prefetches the first filter cache line of each of `keys`, but of at most `ahead`: for that
+    /// many the filter prefetches by itself. Opens no table, because it may not be needed.
     #[inline]
     fn prepare<'t>(
         &self,
@@ -185,7 +183,7 @@ impl Engine {
         Stretch { file, reader, keys }
     }
 
-    /// Asks tables of one sorted run, each for its stretch of keys.
+    /// Searches tables of one sorted run, each for its span of keys.
     fn probe_run(
         &self,
         level: usize,
@@ -215,7 +213,7 @@ impl Engine {
         }
     }
 
-    /// Searches the blocks of tables of one sorted run for what their filters left.
+    /// Searches the blocks of one sorted run for the keys that passed the filters.
     fn search_run(
         &self,
         level: usize,
@@ -257,9 +255,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes which of `keys` a table, given with its place in its run, must be searched for by what
-    /// its filter said of them, and counts those that it turned away. Where none of whole keys
-    /// could be asked, that of the prefixes is.
+    /// Requests the keys that passed the filter of a table, given by its index in the run, and
+    /// counts the negatives. Where no whole-key filter answered, the prefix filter is probed.
     fn take_survivors(&self, table: &TableOfRun<'_>, keys: Range<usize>, batch: &mut Batch<'_>) {
         let said = std::mem::take(&mut batch.scratch.said);
         for (run, verdict, maybe) in said.runs() {
@@ -283,7 +280,7 @@ impl Engine {
         batch.scratch.said = said;
     }
 
-    /// Notes whether a table must be searched for the pending key `at`, by its filter of prefixes.
+    /// Requests the pending key `at` from a table if it passes the prefix filter.
     fn take_by_prefix(&self, table: &TableOfRun<'_>, at: usize, batch: &mut Batch<'_>) {
         let verdict = self.ask_prefix(table.table, batch.keys[at]);
         if verdict.maybe {
@@ -294,9 +291,9 @@ impl Engine {
     }
 }
 
-/// A table that keys of a batch are looked for in.
+/// A table that is searched for keys of a batch.
 struct TableOfRun<'a> {
-    /// Its place in the run.
+    /// Its index in the run.
     number: usize,
     table: &'a Reader,
     level: usize,
@@ -312,7 +309,7 @@ impl Scratch<'_> {
 }
 
 impl<'a> Batch<'a> {
-    /// Looks for the keys at `places`, in order.
+    /// Searches for the keys at `places`, in order.
     fn new<K: AsRef<[u8]>>(
         keys: &'a [K],
         mut places: Vec<usize>,
@@ -333,7 +330,7 @@ impl<'a> Batch<'a> {
         Self { seqno, found, stops, keys, hashes, places, any_decided: false, scratch }
     }
 
-    /// How many of these keys are not decided.
+    /// Number of these keys that are not decided.
     fn pending_in(&self, keys: Range<usize>) -> u64 {
         let is_pending = |place: &&usize| **place != DECIDED;
         let count = match self.any_decided {
@@ -343,12 +340,12 @@ impl<'a> Batch<'a> {
         count as u64
     }
 
-    /// Notes that a table, by its place in its run, must be searched for the pending key `at`,
-    /// and whether a filter of whole keys said so.
+    /// Requests the pending key `at` from a table, given by its index in the run; `is_of_keys` if a
+    /// whole-key filter passed it.
     #[inline]
     fn request(&mut self, table: usize, at: usize, verdict: Verdict, is_of_keys: bool) {
         if self.scratch.requests.is_empty() {
-            // Room for all at once: most likely one is not the last.
+            // Reserved for all keys at once: one request is rarely the last.
             self.scratch.requests.reserve(self.keys.len());
             self.scratch.asked.reserve(self.keys.len());
         }
@@ -357,7 +354,7 @@ impl<'a> Batch<'a> {
         self.scratch.asked.push(Asked { at, verdict, is_of_keys, is_found: false });
     }
 
-    /// Takes the decided keys off the lists.
+    /// Removes the decided keys from the lists.
     fn leave_decided_out(&mut self) {
         if !std::mem::take(&mut self.any_decided) {
             return;
@@ -377,7 +374,7 @@ impl<'a> Batch<'a> {
     }
 }
 
-/// Notes where a key was, if anybody wants to know.
+/// Records where a key was found, if traced.
 #[inline]
 fn note_stop(stops: &mut [Place], at: usize, stop: Place) {
     if let Some(known) = stops.get_mut(at) {
@@ -385,18 +382,18 @@ fn note_stop(stops: &mut [Place], at: usize, stop: Place) {
     }
 }
 
-/// The tables of a level that pending keys lie in.
+/// Iterates over the tables of a level whose ranges hold pending keys.
 struct Walk<'a> {
-    /// Those still to come.
+    /// The tables still to come.
     tables: &'a [Arc<TableFile>],
-    /// Whether they are one sorted run; else each is a run of its own.
+    /// Whether they are one sorted run; otherwise each is a run of its own.
     is_sorted: bool,
-    /// In a sorted run, the first key that has not been given to a table.
+    /// In a sorted run, the first key that has not been assigned to a table.
     from: usize,
 }
 
 impl<'a> Walk<'a> {
-    /// The next table, and where its keys are among the pending ones.
+    /// The next table and its span of the pending keys.
     fn next(&mut self, batch: &Batch<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
         if self.is_sorted { self.next_of_run(batch) } else { self.next_run(batch) }
     }

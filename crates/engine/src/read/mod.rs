@@ -1,4 +1,5 @@
-//! The read path: pin a view, ask its sources newest first, and gate every table by its filter.
+//! The read path: pin a view, search its sources newest first, with a filter in front of every
+//! table.
 
 mod get;
 mod many;

@@ -1,4 +1,4 @@
-//! Asking one table for one key: its filter first, and its blocks only where that says "maybe".
+//! Searching one table for one key: its filter first, and its blocks only if the filter passes.
 
 use trommel_base::SeqNo;
 use trommel_sstable::FilterLabel;
@@ -9,14 +9,14 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::version::{Candidates, Fence, Reader, TableFile};
 
-/// Tables whose filters are asked for before the first of them is asked: so many misses overlap,
-/// about as many as a core can wait for.
+/// Tables whose filters are prefetched before the first is probed. This many misses overlap, about
+/// as many as a core can have outstanding.
 const TOGETHER: usize = 8;
 
-/// Of these, how many are asked for at first.
+/// Tables whose filters are prefetched at first.
 const FIRST_TOGETHER: usize = 4;
 
-/// A key on its way through the tables, hashed once.
+/// A lookup on its way through the tables; the key is hashed once.
 pub(super) struct Lookup<'a> {
     engine: &'a Engine,
     key: &'a [u8],
@@ -32,11 +32,11 @@ impl<'a> Lookup<'a> {
 
     /// The newest visible version of the key in the tables of `candidates`.
     ///
-    /// 1. The filter of the last level's table is asked for before other tables are looked for.
-    /// 2. A key that lies in the range of one table only is looked for there at once.
-    /// 3. Otherwise the filters of a few tables are asked for before the first of them is asked, so
-    ///    that they are on their way to the processor together: [`FIRST_TOGETHER`] at first, for
-    ///    the newest may have the key, then [`TOGETHER`] at a time.
+    /// 1. The filter of the last level's table is prefetched before the other tables are found.
+    /// 2. If the key is in the range of one table only, that table is searched at once.
+    /// 3. Otherwise the filters of a few tables are prefetched before the first is probed, so that
+    ///    their misses overlap: [`FIRST_TOGETHER`] at first, because the newest table may have the
+    ///    key, then [`TOGETHER`] at a time.
     #[inline]
     pub(super) fn search(
         &self,
@@ -65,11 +65,11 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// Finds the newest visible version of the key in a table: asks its filter, and searches it if
-    /// that says "maybe".
+    /// Finds the newest visible version of the key in a table: probes its filter, and searches the
+    /// table if the filter passes.
     ///
-    /// What is found is not returned: handing a result of that size on costs more than a filter
-    /// whose line is there.
+    /// The result goes to `found` rather than being returned: passing on a result of that size
+    /// costs more than probing a filter in cache.
     #[inline]
     fn probe(&self, fence: &Fence, tally: &mut Tally, found: &mut Option<Found>) -> Result<()> {
         let table = self.engine.files.tables.reader(&fence.file)?;
@@ -83,8 +83,8 @@ impl<'a> Lookup<'a> {
         Ok(())
     }
 
-    /// Notes that a filter turned the key away. Where its "maybe" could not have been called false,
-    /// its "no" is not counted either, or the rate that is measured would be too low.
+    /// Notes a negative. It is not counted if a positive could not have been classified as false,
+    /// or the measured rate would be too low.
     #[inline]
     fn refuse(&self, fence: &Fence, verdict: Verdict, tally: &mut Tally) {
         if is_decided(&fence.file, false, self.seqno) {
@@ -92,8 +92,7 @@ impl<'a> Lookup<'a> {
         }
     }
 
-    /// The newest visible version of the key in a table whose filter of whole keys, if it has one,
-    /// says "maybe".
+    /// The newest visible version of the key in a table whose whole-key filter, if any, passes.
     #[inline(never)]
     fn look_up(
         &self,
@@ -129,7 +128,7 @@ impl<'a> Lookup<'a> {
     }
 }
 
-/// What one lookup has to count: kept here, so that the thread's counts are looked up once.
+/// Counts of one lookup, collected here so that the thread's shard is looked up once.
 pub(super) struct Tally {
     refusals: [Refusal; REFUSALS],
     refused: usize,
@@ -138,7 +137,7 @@ pub(super) struct Tally {
     hit: Option<(usize, FilterLabel)>,
 }
 
-/// A filter that turned the key away.
+/// A filter that returned a negative.
 #[derive(Clone, Copy)]
 struct Refusal {
     expected: f64,
@@ -146,7 +145,7 @@ struct Refusal {
     level: u8,
 }
 
-/// Filters that turn a key away before they are counted.
+/// Negatives collected before they are added to the shard.
 const REFUSALS: usize = 8;
 
 impl Tally {
@@ -156,7 +155,7 @@ impl Tally {
         Self { refusals, refused: 0, reads: ReadStats::default(), hit: None }
     }
 
-    /// The level of the table that had the key, as it is stored, until it is counted.
+    /// The stored level of the table that had the key, until it is counted.
     #[inline]
     pub(super) fn level(&self) -> Option<usize> {
         self.hit.map(|(level, _)| level)
@@ -180,7 +179,7 @@ impl Tally {
         self.refused = 0;
     }
 
-    /// Adds everything to the thread's counts.
+    /// Adds everything to the thread's shard.
     #[inline]
     pub(super) fn count(&mut self, shard: &Shard) {
         self.count_refusals(shard);
@@ -191,16 +190,16 @@ impl Tally {
     }
 }
 
-/// Whether a filter's answer counts: a "maybe" must be known to be true or false, and where nothing
-/// was found, some version of the key might be in the table and be too new to be seen.
+/// Whether a filter's answer counts: a positive must be known to be true or false. If nothing was
+/// found, the table may hold a version of the key that is too new to be seen.
 #[inline]
 pub(super) fn is_decided(file: &TableFile, found: bool, seqno: SeqNo) -> bool {
     found || file.max_seqno <= seqno
 }
 
 impl Engine {
-    /// What a table without a filter of whole keys says of `key` by its filter of prefixes. Where
-    /// the prefix is there and the key is not, that counts as a false positive.
+    /// Probes the prefix filter of a table without a whole-key filter. If the prefix is there and
+    /// the key is not, that counts as a false positive.
     pub(super) fn ask_prefix(&self, table: &Reader, key: &[u8]) -> Verdict {
         if table.filters().prefixes_part().is_none() {
             return Verdict::UNFILTERED;
@@ -217,7 +216,7 @@ impl Engine {
         })
     }
 
-    /// Counts keys that a filter turned away.
+    /// Counts the negatives of a filter.
     #[inline]
     pub(super) fn count_negatives(&self, level: usize, verdict: Verdict, keys: u64) {
         self.statistics.counters.with(|shard| {

@@ -1,4 +1,4 @@
-//! Walking over entries in order.
+//! Scans and cursors.
 
 use std::sync::Arc;
 
@@ -16,13 +16,13 @@ use crate::version::TableFile;
 use crate::view::View;
 
 impl Handle {
-    /// A cursor over the entries within `bounds` at the moment `at`, or now.
+    /// A cursor over the entries within `bounds` as of `at`, or now.
     pub(crate) fn cursor(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Result<DbCursor> {
         let bounds = SharedBounds::new(bounds);
         Ok(DbCursor::new(self.pin(at)?.cursor(&bounds)?, bounds))
     }
 
-    /// The entries within `bounds` at the moment `at`, or now.
+    /// The entries within `bounds` as of `at`, or now.
     pub(crate) fn range(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Range {
         let bounds = SharedBounds::new(bounds);
         let within = bounds.clone();
@@ -48,17 +48,17 @@ impl Handle {
     }
 }
 
-/// What a scan reads, and keeps open.
+/// What a scan reads from and keeps open.
 struct Pinned {
     view: Arc<View>,
     seqno: SeqNo,
-    /// Last: the view is released before the store may be closed.
+    /// Last field: the view must be dropped before the store may close.
     store: Arc<Handle>,
 }
 
 impl Pinned {
-    /// A cursor over the memtables, each run of level 0 and each deeper level, newest first. Tables
-    /// without keys in `bounds` are left out, so it must not be used outside these bounds.
+    /// Merges the memtables, each run of level 0, and each deeper level, newest first. Tables
+    /// outside `bounds` are left out, so the cursor is not valid for keys outside them.
     fn cursor(&self, bounds: &SharedBounds) -> Result<VisibleCursor> {
         let (view, engine) = (&self.view, &self.store.engine);
         engine.access.check_open()?;
@@ -104,7 +104,7 @@ impl Pinned {
 }
 
 impl TableFile {
-    /// Whether the table's key range meets `bounds`.
+    /// Whether the table's key range overlaps `bounds`.
     fn meets(&self, bounds: &Bounds) -> bool {
         *self.largest >= *bounds.from && !bounds.ends_before(&self.smallest)
     }

@@ -1,57 +1,56 @@
-//! Visiting what a merge shows: one entry after the other is lent out of its table, with no step
-//! through the levels of cursors in between.
+//! Visits the entries of a merge: each is lent straight out of its table, without a step through
+//! the levels of cursors in between.
 //!
-//! 1. Each source that stands in a table hands out the cursor over it, its *leaf*. The entry that a
-//!    leaf stands on is known by a [`Rank`]; the least one comes next. When it was visited its leaf
-//!    moves by one, and nothing else changes.
-//! 2. Where a leaf is at the end of its table, its source makes the step; and a source that has no
-//!    leaf, as a memtable, is stepped entry by entry.
-//! 3. At most [`LEAVES`] sources take part: those that come first. What comes then of another one
-//!    ends that, and all are sorted anew.
-//! 4. Forward, versions of the key that was visited last are passed. Backward, an entry is visited
-//!    only where it is known that no other version of its key comes, and passed where it is known
-//!    that one comes that hides it. All that is not known so is left to the merge's steps, as are
+//! 1. Each source that is in a table hands out the cursor over that table, its *leaf*. The entry of
+//!    a leaf is known by its [`Rank`]; the least one comes next. After the visit its leaf moves by
+//!    one, and nothing else changes.
+//! 2. At the end of a leaf's table its source makes the step. A source without a leaf, such as a
+//!    memtable, is stepped entry by entry.
+//! 3. At most [`LEAVES`] sources take part: those that come first. When an entry of another source
+//!    comes next, the visit stops and all are sorted again.
+//! 4. Forward, versions of the last visited key are skipped. Backward, an entry is visited only if
+//!    it is known that no other version of its key follows, and skipped if a version that hides it
+//!    is known to follow. Everything that is not known is left to the steps of the merge, as are
 //!    keys of more than sixteen bytes, and a key of which [`STEPS_BEFORE_RESEEK`] versions were
-//!    passed: a seek passes the others.
+//!    skipped: a seek skips the others.
 //!
-//! Called by the walk over what is visible.
+//! Called by the cursor over visible entries.
 
 use trommel_base::{Cursor, CursorHints, EntryRef, KeyHead, MAX_SEQNO, SeqNo};
 
 use super::{Direction, Head, Mark, MergeCursor, NOBODY, Place, SHOWN_BYTES, STEPS_BEFORE_RESEEK};
 
-/// Most sources whose leaves take part at once: the least of their ranks is looked for among all of
-/// them.
+/// Most sources whose leaves take part at once: the least rank is searched for among all of them.
 const LEAVES: usize = 8;
 
-/// What became of an entry that was offered to whoever visits it.
+/// What became of an entry that was offered to the visitor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Offered {
-    /// It was taken; the next one is wanted too.
+    /// Taken; the next one is wanted too.
     Taken,
-    /// It was taken, and is the last one wanted.
+    /// Taken; the last one wanted.
     Last,
-    /// It was not taken: the cursor stands on it.
+    /// Not taken; the cursor stays on it.
     Left,
 }
 
-/// A cursor that stands in one of several tables.
+/// A cursor that is positioned in one of several tables.
 pub(crate) trait Leaved: CursorHints {
     /// A cursor over one table.
     type Leaf: CursorHints;
 
-    /// The cursor over the table that it stands in, which may be moved: where that is off its end
-    /// then, the next movement of the whole goes on behind that table; where it failed, the whole
-    /// must be sought anew. `None` where there is none.
+    /// The cursor over the current table. It may be moved: if it ends off its end, the next
+    /// movement of the whole cursor continues after that table; if it failed, the whole cursor must
+    /// seek. `None` if there is none.
     fn leaf(&mut self) -> Option<&mut Self::Leaf>;
 }
 
-/// Where an entry belongs among others: what is smaller comes first in the direction of travel.
-/// Long keys that begin alike may be ranked wrongly, but come at the right place among short ones.
+/// The order of entries: the smaller rank comes first in the direction of travel. Long keys with a
+/// common start may be ranked wrongly among themselves, but rightly among short ones.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Rank {
     words: u128,
-    /// The key's length, and then the sequence number.
+    /// The key's length, then the sequence number.
     tail: u64,
 }
 
@@ -71,19 +70,19 @@ impl Rank {
         }
     }
 
-    /// Whether this one comes first. Without a branch: which source is next nobody can foresee.
+    /// Whether this one comes first. Branch-free: the next source is unpredictable.
     #[inline]
     fn is_before(self, other: Self) -> bool {
         (self.words < other.words) | ((self.words == other.words) & (self.tail < other.tail))
     }
 
-    /// Whether it is of the same key, both being short ones.
+    /// Whether both are of the same key, if both keys are short.
     #[inline]
     fn has_key_of(self, other: Self) -> bool {
         (self.words == other.words) & ((self.tail ^ other.tail) >> SEQNO_BITS == 0)
     }
 
-    /// The mark of the key, which is a short one.
+    /// The mark of the key, which is short.
     fn mark(self, direction: Direction) -> Mark {
         let Self { words, tail } = self;
         let (words, tail) =
@@ -91,36 +90,36 @@ impl Rank {
         Mark { words, len: (tail >> SEQNO_BITS) as u32 }
     }
 
-    /// The sequence number, of a rank backward.
+    /// The sequence number of a backward rank.
     #[inline]
     fn seqno_back(self) -> SeqNo {
         MAX_SEQNO - (!self.tail & MAX_SEQNO)
     }
 }
 
-/// Why a visit of the leaves ended.
+/// Why a visit of the leaves stopped.
 enum Halt<E> {
-    /// This source stands on what was visited or passed, and has to make the next step itself.
+    /// This source is on an entry that was visited or skipped, and has to step itself.
     Step(usize),
-    /// The entry that this source stands on comes next, and the source has no leaf. Backward,
-    /// another source has a newer version of that sequence number.
+    /// The entry of this source comes next, and the source has no leaf. Backward, another source
+    /// has a newer version, with that sequence number.
     Alone(usize, Option<SeqNo>),
-    /// The next entry is of a source that takes no part.
+    /// The next entry is of a source that does not take part.
     Sort,
-    /// The visitor wants no more than what it took last.
+    /// The visitor wants no more entries.
     Last,
-    /// What comes next, if anything does, is not for the visitor.
+    /// The next entry, if any, is not for the visitor.
     Left,
     /// A leaf could not be moved.
     Failed(E),
 }
 
-/// What was passed.
+/// Entries that were skipped.
 struct Passed {
-    /// The rank of the last one, and how many of its key there were.
+    /// The rank of the last one, and the number skipped of its key.
     last: Rank,
     steps: u32,
-    /// All of them, without what the visit began on.
+    /// All of them, except the entry that the visit began on.
     skipped: u64,
 }
 
@@ -130,12 +129,12 @@ struct Leaves<'a, L> {
     ranks: [Rank; LEAVES],
     leaves: [Option<&'a mut L>; LEAVES],
     sources: [usize; LEAVES],
-    /// What comes first of the other sources.
+    /// The first rank of the other sources.
     limit: Option<Rank>,
 }
 
 impl<'a, L: CursorHints> Leaves<'a, L> {
-    /// Those of `sources` that stand on an entry: all of them, or the first ones in their `order`.
+    /// Those of `sources` that are on an entry: all, or the first in `order`.
     #[inline]
     fn new<C: Leaved<Leaf = L>>(
         sources: &'a mut [C],
@@ -160,7 +159,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
                 continue;
             }
             let leaf = source.leaf();
-            // It may have moved since the head was remembered.
+            // It may have moved since the head was kept.
             let here = leaf.as_ref().and_then(|leaf| leaf.head());
             all.ranks[all.count] =
                 here.map_or_else(|| rank(head), |here| Rank::new(&here, direction));
@@ -171,7 +170,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
         all
     }
 
-    /// The place of the one whose entry comes first.
+    /// The source whose entry comes first.
     #[inline]
     fn first(&self) -> (usize, Rank) {
         let (mut first, mut least) = (0, self.ranks[0]);
@@ -183,16 +182,16 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
         (first, least)
     }
 
-    /// What ends a visit before its first entry.
+    /// Why a visit stops before its first entry.
     #[inline]
     fn nothing(&self) -> Option<Halt<L::Error>> {
         let all_ended = if self.limit.is_some() { Halt::Sort } else { Halt::Left };
         (self.count == 0).then_some(all_ended)
     }
 
-    /// Visits one entry after the other, behind the one of rank `last`. Backward, a version of a
-    /// key is passed where a newer one `hides` it. Returns the rank of the last one visited too,
-    /// which stays in registers so.
+    /// Visits one entry after another, following that of rank `last`. Backward, a version of a key
+    /// is skipped if a newer one `hides` it. Also returns the rank of the last one visited, which
+    /// thus stays in registers.
     #[inline]
     fn visit(
         &mut self,
@@ -247,8 +246,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
         }
     }
 
-    /// The sequence number of a version of the key of this rank, on which the one at this place
-    /// stands, of another source.
+    /// The sequence number of a version of the same key that a source other than `place` is on.
     #[inline]
     fn newer_elsewhere(&self, place: usize, rank: Rank) -> Option<SeqNo> {
         for (other, of) in self.ranks.iter().enumerate().take(self.count) {
@@ -260,7 +258,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
     }
 }
 
-/// Moves `leaf` and returns where it stands then, if it stands on an entry.
+/// Moves `leaf` and returns the head of its entry, if it is on one.
 #[inline(never)]
 fn moved<L: CursorHints>(leaf: &mut L, direction: Direction) -> Result<Option<KeyHead>, L::Error> {
     step(leaf, direction)?;
@@ -276,9 +274,9 @@ fn step<C: Cursor>(cursor: &mut C, direction: Direction) -> Result<(), C::Error>
     }
 }
 
-/// Whether the entry of this rank, which comes next, is to be passed: forward a version of the key
-/// visited last, backward that entry itself, and one that a newer one hides. `None` where that is
-/// not known.
+/// Whether the next entry, of this rank, is to be skipped: forward, a version of the last visited
+/// key; backward, that entry itself, and an entry hidden by a newer one. `None` if that is not
+/// known.
 #[inline]
 fn is_passed(
     rank: Rank,
@@ -297,8 +295,7 @@ fn is_passed(
 
 impl Passed {
     /// Offers an entry of this rank to `visit`, unless it `is_passed`. Returns the rank of the last
-    /// one visited, or what the visit ends with. Inlined wherever it is called: as a function of
-    /// its own it costs a fifth of a visit.
+    /// one visited, or why the visit stops. Always inlined: a call costs a fifth of a visit.
     #[inline(always)]
     fn visit<E>(
         &mut self,
@@ -324,8 +321,8 @@ impl Passed {
         }
     }
 
-    /// Passes an entry of this rank, after one of rank `visited`; whether too many of its key were
-    /// passed. Apart, so that what visits entries stays small enough to be inlined.
+    /// Skips an entry of this rank, after that of rank `visited`; returns whether too many of its
+    /// key were skipped. Not inlined, so that the visiting code stays small enough to be.
     #[inline(never)]
     fn is_long(&mut self, rank: Rank, visited: Rank) -> bool {
         self.steps = if rank.has_key_of(self.last) { self.steps + 1 } else { 0 };
@@ -339,11 +336,11 @@ impl<C: Leaved> MergeCursor<C>
 where
     C::Error: Clone + From<<C::Leaf as Cursor>::Error>,
 {
-    /// Moves forward over entries with short keys, each of which is offered to `visit` if it has
-    /// another key than the one before it. Returns the mark of the last key that was taken, all of
-    /// it, if the merge has moved on behind that; `None` if it stands on the last one taken, or has
-    /// not moved. Whether it `ends` it asks wherever a block does. Should `visit` panic, the merge
-    /// is off the end.
+    /// Moves forward over entries with short keys, offering each to `visit` if its key differs from
+    /// the one before. If the merge has moved on past the last key that was taken, returns the mark
+    /// of that key, which determines it; `None` if the merge is on the last one taken, or has not
+    /// moved. Checks whether it `ends` at the end of each block. If `visit` panics, the merge is
+    /// off the end.
     ///
     /// # Errors
     ///
@@ -358,8 +355,8 @@ where
     }
 
     /// As [`visit_onward`](Self::visit_onward), backward, from the newest version of a key. An
-    /// entry is offered where it is known that no other version of its key comes, and passed where
-    /// one comes that `hides` it by its sequence number.
+    /// entry is offered if it is known that no other version of its key follows, and skipped if one
+    /// follows that `hides` it by its sequence number.
     ///
     /// # Errors
     ///
@@ -418,7 +415,7 @@ where
         (self.direction == direction).then_some(rank)
     }
 
-    /// Visits what `source` stands on, unless it is to be passed. Returns the rank of the last one
+    /// Visits the entry of `source`, unless it is to be skipped. Returns the rank of the last one
     /// visited.
     #[inline]
     fn visit_alone(
@@ -439,8 +436,7 @@ where
         passed.visit(rank, last, (head, entry), is_passed, visit)
     }
 
-    /// Does what goes on from there, behind the `last` one visited. Returns what the visit ends
-    /// with, if it ends.
+    /// Continues after the `last` one visited. Returns the outcome of the visit, if it ends.
     #[inline]
     fn go_on(
         &mut self,

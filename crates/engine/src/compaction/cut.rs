@@ -1,14 +1,15 @@
-//! Where one output table of a merge ends and the next begins.
+//! Where one output table of a compaction ends and the next begins.
 //!
 //! An output is closed
-//! 1. when it has reached the target size, in the last level, or the size that it was told, where a
-//!    part of a merge shares evenly what it writes; in others, when it has reached one and a half
-//!    times the target,
-//! 2. or, from half the target size on, where the key passes the end of a grandparent (a table of
-//!    the level below the output level): outputs that end where grandparents end overlap fewer of
-//!    them. That saves 15 of 100 bytes written by a random fill of 2000 runs, and tables come out
-//!    at 0.8 of the target on average;
-//! 3. when it overlaps so much of the grandparents that its own next merge would be too large.
+//! 1. in the last level, when it has reached the target size, or the size given for a slice or
+//!    subrange that divides its output evenly; in other levels, when it has reached one and a half
+//!    times the target;
+//! 2. from half the target size on, where the key passes the end of a grandparent (a table of the
+//!    level below the output level): outputs that end where grandparents end overlap fewer of them.
+//!    That saves 15 of 100 bytes written by a random fill of 2000 runs, and tables average 0.8 of
+//!    the target;
+//! 3. when it overlaps so many bytes of grandparents that its own next compaction would be too
+//!    large.
 //!
 //! Invariant: never between two versions of one user key. Two tables of a level that share a key
 //! could be moved apart, the newer version below the older (leveldb 320).
@@ -30,15 +31,16 @@ pub(crate) struct OutputCutter {
     at: usize,
     /// Bytes of the grandparents that the open output has passed.
     overlapped: u64,
-    /// Bytes of the open output at which it may end where a grandparent does, and at which it ends.
+    /// Bytes of the open output from which it may end at the end of a grandparent, and at which it
+    /// ends.
     half: u64,
     large: u64,
     max_overlap: u64,
 }
 
 impl OutputCutter {
-    /// A cutter for a merge with these grandparents, in key order. Where there are none, it may be
-    /// told how large outputs become that share evenly what it writes.
+    /// A cutter for a compaction with these grandparents, in key order. Without grandparents,
+    /// `even` may set the size of outputs that divides what is written evenly.
     pub(crate) fn new(
         grandparents: Vec<Grandparent>,
         options: &CompactionOptions,
@@ -55,7 +57,7 @@ impl OutputCutter {
 
     /// Whether the open output must be closed before an entry of `key` is written.
     ///
-    /// `last_key` is the last key of the open output, `None` where it is empty; `output_bytes` its
+    /// `last_key` is the last key of the open output, `None` if it is empty; `output_bytes` is its
     /// size so far. Keys ascend from call to call.
     pub(crate) fn cut_before(
         &mut self,
@@ -97,7 +99,7 @@ mod tests {
     use super::super::tests::tree;
     use super::*;
 
-    /// Writes entries of 10 bytes with these keys; gives the outputs back.
+    /// Writes entries of 10 bytes with these keys; returns the outputs.
     fn cut(keys: &str, grandparents: &[(usize, u64, &str, &str)], table_bytes: u64) -> String {
         let options = CompactionOptions { table_bytes, ..CompactionOptions::default() };
         let grandparents = tree(grandparents).levels[6].iter().map(Grandparent::of).collect();
@@ -136,7 +138,7 @@ mod tests {
     fn an_output_overlaps_no_more_than_its_next_merge_can_bear() {
         let names: Vec<String> = ('b'..='y').map(String::from).collect();
         let many: Vec<_> = names.iter().map(|name| (6, 1, &**name, &**name)).collect();
-        // Ten tables' worth of 22 bytes each are 22 grandparents of 10 bytes.
+        // Ten tables of 22 bytes each are 22 grandparents of 10 bytes.
         assert_eq!(cut("az", &many, 22), "a z");
         assert_eq!(cut("ay", &many, 22), "a y", "passing 23");
         assert_eq!(cut("ax", &many, 22), "ax", "passing 22");

@@ -1,16 +1,15 @@
-//! What goes down together: neighbours of one level that share a compaction.
+//! Which neighbours of one level share a compaction.
 //!
-//! 1. A level is a list of *units* by key: of level 0 the groups of runs that overlap one another,
-//!    of a deeper level its tables. Units overlap no others.
-//! 2. A plan begins with one unit, or several side by side, and takes its neighbours along, one by
-//!    one, first towards greater keys and then towards smaller ones, while [`Planner::may_join`]
-//!    agrees.
-//! 3. A neighbour that lies within the tables of the output level which are rewritten anyway costs
-//!    nothing more than itself, and joins while the job stays within its limit.
+//! 1. A level is a list of *units* by key: in level 0, groups of overlapping runs; in deeper
+//!    levels, tables. Units do not overlap each other.
+//! 2. A plan begins with one unit, or several adjacent ones, and adds its neighbours one by one,
+//!    first towards greater keys and then towards smaller ones, while [`Planner::may_join`] agrees.
+//! 3. A neighbour within the tables of the output level that are rewritten anyway costs only its
+//!    own bytes, and joins while the job stays within its limit.
 //! 4. Large runs of level 0 that overlap nothing are moved together, unread.
-//! 5. Small ones are merged into one table, with what lies between them in the output level where
-//!    that is little: moved one by one they would stay small tables for ever, each with its place
-//!    in the version.
+//! 5. Small ones are merged into one table, together with what is between them in the output level,
+//!    if that is little: moved one by one they would stay small tables for ever, each adding to the
+//!    version.
 //!
 //! A plan looks at each unit a bounded number of times; finding the groups of level 0 sorts it
 //! once.
@@ -35,7 +34,7 @@ pub(super) struct Group {
     pub(super) tables: Vec<Arc<TableFile>>,
     range: KeyRange,
     bytes: u64,
-    /// Where its oldest run stands in level 0.
+    /// Index of its oldest run in level 0.
     oldest: usize,
 }
 
@@ -79,14 +78,14 @@ impl Groups {
         &self.0[at]
     }
 
-    /// Where the groups stand, the one with the oldest run first.
+    /// Indexes of the groups, the one with the oldest run first.
     pub(super) fn oldest_first(&self) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.0.len()).collect();
         order.sort_by_key(|at| std::cmp::Reverse(self.0[*at].oldest));
         order
     }
 
-    /// The same, the one with the most runs first.
+    /// Indexes of the groups, the one with the most runs first.
     pub(super) fn largest_first(&self) -> Vec<usize> {
         let mut order = self.oldest_first();
         order.sort_by_key(|at| std::cmp::Reverse(self.0[*at].tables.len()));
@@ -99,7 +98,7 @@ impl Groups {
     }
 }
 
-/// Tables of a level that no others of it overlap.
+/// Tables of a level that no other table of the level overlaps.
 #[derive(Debug, Clone, Copy)]
 struct Unit<'a> {
     tables: &'a [Arc<TableFile>],
@@ -115,7 +114,7 @@ impl<'a> Unit<'a> {
     }
 }
 
-/// Units that go down together, and what they meet.
+/// Units that are compacted together, and the tables that they overlap.
 #[derive(Debug, Clone)]
 struct Gathered<'a> {
     units: Range<usize>,
@@ -125,13 +124,13 @@ struct Gathered<'a> {
     /// The tables of the output level that they overlap, from the first key to the last.
     lower: Range<usize>,
     lower_bytes: u64,
-    /// Whether they may go down unread, as far as they and the output level are concerned.
+    /// Whether the units and the output level allow moving them unread.
     moves: bool,
 }
 
 impl Planner<'_> {
-    /// The group at `seed` of level 0 into `output_level`, with neighbours, unless it would touch a
-    /// running plan.
+    /// Compacts the group at `seed` of level 0 into `output_level`, with neighbours, unless it
+    /// would conflict with a running plan.
     pub(super) fn down_from_0(
         &self,
         groups: &Groups,
@@ -141,7 +140,7 @@ impl Planner<'_> {
     ) -> Option<Plan> {
         let mut gathered = self.gather(0, |at| groups.unit(at), seed..seed + 1, output_level)?;
         if gathered.moves && reason == Reason::Range {
-            // Its neighbours may be newer than what was asked for.
+            // Its neighbours may be newer than the request.
             gathered = Gathered { units: seed..seed + 1, ..gathered };
         }
         let taken = &groups.0[gathered.units.clone()];
@@ -157,8 +156,8 @@ impl Planner<'_> {
         self.checked(self.inputs(0, upper, &gathered, output_level), reason)
     }
 
-    /// The tables at `seed`, side by side in `level`, which is not level 0, into `output_level`,
-    /// with neighbours, unless they would touch a running plan.
+    /// Compacts the adjacent tables at `seed` of `level`, which is not level 0, into
+    /// `output_level`, with neighbours, unless they would conflict with a running plan.
     pub(super) fn down_from(
         &self,
         level: usize,
@@ -173,8 +172,8 @@ impl Planner<'_> {
         };
         let unit = |at| run.get(at).map(Unit::of);
         let mut gathered = self.gather(level, unit, closed(&seed)?, output_level)?;
-        // What came along may share a key with its neighbour, though no version of ours has such
-        // tables.
+        // A neighbour that joined may share a key with the next one, though none of our versions
+        // has such tables.
         while let Some(wider) = closed(&gathered.units).filter(|all| *all != gathered.units) {
             gathered = self.gather(level, unit, wider, output_level)?;
         }
@@ -242,7 +241,7 @@ impl Planner<'_> {
             && !self.busy.writes_between(output_level, smallest, largest)
     }
 
-    /// Whether `next`, a neighbour of `all`, goes down with it, which it does from then on.
+    /// Whether `next`, a neighbour of `all`, joins it; if so, adds it.
     fn may_join<'a>(
         &self,
         level: usize,
@@ -256,7 +255,7 @@ impl Planner<'_> {
         let small = self.options.small_bytes();
         let (smallest, largest) = (all.smallest.min(next.smallest), all.largest.max(next.largest));
         let run = &self.version.levels[output_level];
-        // Only what lies beyond the tables that are there is looked for.
+        // Only the tables beyond those already included are searched for.
         let lower = self.closed(output_level, smallest, largest);
         let more = [
             &run[lower.start..all.lower.start.max(lower.start)],
@@ -300,8 +299,8 @@ impl Planner<'_> {
     }
 }
 
-/// Runs of level 0 as few sorted sequences of tables that do not overlap: a compaction opens one
-/// table of each at a time.
+/// Arranges runs of level 0 into as few sorted sequences of disjoint tables as possible: a
+/// compaction opens one table of each at a time.
 pub(crate) fn sequences(runs: &[Arc<TableFile>]) -> Vec<Vec<Arc<TableFile>>> {
     let mut by_key: Vec<&Arc<TableFile>> = runs.iter().collect();
     by_key.sort_by(|a, b| a.smallest.cmp(&b.smallest));

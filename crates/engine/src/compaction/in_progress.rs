@@ -1,9 +1,9 @@
-//! Which merges are running, and of which tables the filters are being rebuilt: what the planner
-//! must keep away from.
+//! The running compactions, and the tables whose filters are being rebuilt: what the planner must
+//! avoid.
 //!
 //! Invariants, checked whenever a job starts:
-//! 1. No table is an input of two running jobs, nor of one while another goes on that has written
-//!    it.
+//! 1. No table is an input of two running jobs, nor an input of one while another job that
+//!    installed it is still running.
 //! 2. No two running plans write overlapping key ranges into one level.
 
 use std::collections::HashSet;
@@ -12,14 +12,14 @@ use trommel_base::planted::{Bug, planted};
 use super::key_range::KeyRange;
 use super::plan::Plan;
 
-/// Names one running plan.
+/// The id of a running plan.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct JobId(u64);
 
-/// What it means for a running job that an edit is in force.
+/// What an installed edit means for the running job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum JobStep {
-    /// It goes on, and nobody else may take what the edit adds.
+    /// It continues, and no other job may take the tables that the edit adds.
     GoesOn(JobId),
     /// It has ended.
     Ends(JobId),
@@ -37,17 +37,17 @@ pub(crate) struct InProgress {
 #[derive(Debug)]
 struct Job {
     id: JobId,
-    /// File numbers of its inputs, and of what it has put in force.
+    /// File numbers of its inputs, and of the tables it has installed.
     tables: Vec<u64>,
-    /// Where a merge writes tables.
+    /// The level and range of its outputs, for a compaction.
     output: Option<(usize, KeyRange)>,
     /// Whether it only moves a table.
     is_move: bool,
 }
 
 impl InProgress {
-    /// Marks `plan` as running. `None`, and nothing changes, if it collides with a running plan:
-    /// it was made from an older state and must be made anew.
+    /// Marks `plan` as running. `None`, and nothing changes, if it conflicts with a running plan:
+    /// it was made from an older state and must be made again.
     pub(crate) fn start(&mut self, plan: &Plan) -> Option<JobId> {
         let shared = plan.tables().any(|table| self.is_busy(table.number));
         if shared || self.writes_into(plan.output_level, &plan.range) {
@@ -58,7 +58,7 @@ impl InProgress {
         Some(self.add(inputs, output, plan.trivial_move))
     }
 
-    /// Marks the table with this file number as one whose filters are rebuilt; `None` if a job has
+    /// Marks the table with this file number as having its filters rebuilt; `None` if a job holds
     /// it.
     pub(crate) fn start_rebuild(&mut self, number: u64) -> Option<JobId> {
         (!self.is_busy(number)).then(|| self.add(vec![number], None, false))
@@ -72,7 +72,7 @@ impl InProgress {
         id
     }
 
-    /// Keeps everyone away from what a job, which goes on, has put in force.
+    /// Keeps other jobs away from tables that a job has installed while it continues.
     pub(crate) fn keep(&mut self, id: JobId, numbers: impl Iterator<Item = u64>) {
         if let Some(job) = self.jobs.iter_mut().find(|job| job.id == id) {
             let before = job.tables.len();
@@ -81,8 +81,8 @@ impl InProgress {
         }
     }
 
-    /// Forgets a plan, whether it was installed or given up. Called in the same critical section
-    /// that installs its outputs, so that no planner sees one without the other.
+    /// Forgets a plan, installed or abandoned. Called in the critical section that installs its
+    /// outputs, so that no planner sees one without the other.
     pub(crate) fn finish(&mut self, id: JobId) {
         if let Some(at) = self.jobs.iter().position(|job| job.id == id) {
             for number in self.jobs.swap_remove(at).tables {
@@ -91,32 +91,32 @@ impl InProgress {
         }
     }
 
-    /// Whether no merge runs.
+    /// Whether no compaction runs.
     pub(crate) fn is_empty(&self) -> bool {
         self.outputs().next().is_none()
     }
 
-    /// How many merges and rebuilds of filters run.
+    /// Number of running compactions and filter rebuilds.
     pub(crate) fn working(&self) -> usize {
         self.jobs.iter().filter(|job| !job.is_move).count()
     }
 
-    /// Where merges write tables.
+    /// The levels and ranges that running compactions write to.
     fn outputs(&self) -> impl Iterator<Item = &(usize, KeyRange)> {
         self.jobs.iter().filter_map(|job| job.output.as_ref())
     }
 
-    /// Whether a running job has the table with this file number.
+    /// Whether a running job holds the table with this file number.
     pub(crate) fn is_busy(&self, number: u64) -> bool {
         self.busy.contains(&number) && !planted(Bug::SameTablesTwice)
     }
 
-    /// Whether a running plan will put tables into `level` that may meet `range`.
+    /// Whether a running plan writes tables into `level` that may overlap `range`.
     pub(crate) fn writes_into(&self, level: usize, range: &KeyRange) -> bool {
         self.writes_between(level, &range.smallest, &range.largest)
     }
 
-    /// The same of the keys from `smallest` to `largest`, both included.
+    /// As `writes_into`, for the keys from `smallest` to `largest`, both included.
     pub(crate) fn writes_between(&self, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
         let meets = |(into, other): &(usize, KeyRange)| {
             *into == level && *smallest <= *other.largest && *other.smallest <= *largest
@@ -124,7 +124,7 @@ impl InProgress {
         self.outputs().any(meets) && !planted(Bug::SameTablesTwice)
     }
 
-    /// Whether a running plan will put tables into `level`.
+    /// Whether a running plan writes tables into `level`.
     pub(crate) fn fills(&self, level: usize) -> bool {
         self.outputs().any(|(into, _)| *into == level)
     }

@@ -1,4 +1,4 @@
-//! A closed range of user keys, as tables and merges span them.
+//! A closed range of user keys, as tables and compactions span them.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ pub(crate) struct KeyRange {
 }
 
 impl KeyRange {
-    /// The smallest range that holds all `tables`; `None` without any.
+    /// The smallest range that holds all `tables`; `None` if there are none.
     pub(crate) fn hull<'a>(tables: impl IntoIterator<Item = &'a Arc<TableFile>>) -> Option<Self> {
         let mut tables = tables.into_iter();
         let first = tables.next()?;

@@ -1,24 +1,25 @@
-//! The drop rule: which versions of a key a merge keeps.
+//! The drop rule: which versions of a key a flush or compaction keeps.
 //!
-//! Live snapshots divide the versions of a key into stripes: two versions lie in one stripe if
+//! Live snapshots divide the versions of a key into stripes: two versions are in one stripe if
 //! every snapshot, and the present, sees both or neither. In steps, newest version first:
 //!
-//! 1. The newest version of each stripe is kept: some reader may see it. Those behind it in the
-//!    stripe are hidden from everyone.
+//! 1. The newest version of each stripe is kept: some reader may see it. The older versions of the
+//!    stripe are hidden from all readers.
 //! 2. A tombstone kept by rule 1 in the oldest stripe (at or below the oldest snapshot, or any if
-//!    there is none) is dropped all the same if nothing older can lie outside the merge: there is
-//!    nothing left for it to hide.
+//!    there is none) is dropped if nothing older can be outside the merge: there is nothing left
+//!    for it to hide.
 //!
-//! The snapshots must be read, under the lock under which snapshots register, after all inputs of
-//! the merge were visible: a snapshot that registers later then sees the newest version of all.
+//! The snapshots must be read after all inputs of the merge were visible, under the lock under
+//! which snapshots register: a snapshot that registers later then sees the newest version of every
+//! key.
 //!
-//! Called by flushes and merges, for each entry in the order of
+//! Called by flushes and compactions, for each entry in the order of
 //! [`compare_internal`](trommel_base::compare_internal).
 
 use trommel_base::planted::{Bug, planted};
 use trommel_base::{EntryKind, SeqNo, first_words};
 
-/// What becomes of an entry.
+/// The fate of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Verdict {
     /// It goes to the output.
@@ -29,30 +30,31 @@ pub(crate) enum Verdict {
     Spent,
 }
 
-/// Judges the entries of one merge.
+/// Decides which entries of one merge are kept.
 #[derive(Debug)]
 pub(crate) struct DropRule {
     /// Ascending.
     snapshots: Vec<SeqNo>,
-    /// The first words of the last key judged, its length, and all of it where it is longer than
+    /// The first words of the last key judged, its length, and the whole key if it is longer than
     /// they are.
     words: u128,
     len: usize,
     long: Vec<u8>,
-    /// The stripe of the last entry judged, if that had this key: how many snapshots do not see it.
+    /// The stripe of the last entry judged, if it had this key: the number of snapshots that do not
+    /// see it.
     stripe: Option<usize>,
 }
 
 impl DropRule {
-    /// The rule under these live snapshots, in any order.
+    /// The rule for these live snapshots, in any order.
     pub(crate) fn new(mut snapshots: Vec<SeqNo>) -> Self {
         snapshots.sort_unstable();
         snapshots.dedup();
         Self { snapshots, words: 0, len: 0, long: Vec::new(), stripe: None }
     }
 
-    /// Judges the next entry. `older_exists` is asked only about a tombstone that hangs on the
-    /// answer: may versions of this key older than the entry lie anywhere outside the merge?
+    /// Judges the next entry. `older_exists` is called only for a tombstone that depends on it: may
+    /// versions of this key that are older than the entry exist anywhere outside the merge?
     pub(crate) fn judge(
         &mut self,
         key: &[u8],
@@ -75,7 +77,7 @@ impl DropRule {
         Verdict::Keep
     }
 
-    /// Whether `key` is the last one judged, which it is from now on.
+    /// Whether `key` equals the last one judged; remembers it as the last.
     #[inline]
     fn is_last(&mut self, key: &[u8]) -> bool {
         let (words, len) = (first_words(key), key.len());
@@ -100,7 +102,7 @@ mod tests {
     const PUT: EntryKind = EntryKind::Put;
     const DELETE: EntryKind = EntryKind::Delete;
 
-    /// The seqnos kept of one key's `versions`, newest first.
+    /// The sequence numbers that are kept of one key's `versions`, newest first.
     fn kept(snapshots: &[SeqNo], versions: &[(SeqNo, EntryKind)], older: bool) -> Vec<SeqNo> {
         let mut rule = DropRule::new(snapshots.to_vec());
         let keep = |(seqno, kind): &&(SeqNo, EntryKind)| {
@@ -122,8 +124,8 @@ mod tests {
     }
 
     /// lsm-tree's issue 321 asks whether garbage collection drops the version that the oldest
-    /// snapshot needs: with the snapshot exactly at, just above and just below each version, not
-    /// here.
+    /// snapshot needs. Not here, with the snapshot exactly at, just above and just below each
+    /// version.
     #[test]
     fn the_version_that_the_oldest_snapshot_needs_stays() {
         let puts = [(30, PUT), (20, PUT), (10, PUT)];
@@ -159,7 +161,7 @@ mod tests {
         assert_eq!(rule.judge(b"a", 3, DELETE, || false), Verdict::Spent);
         assert_eq!(rule.judge(b"a", 2, DELETE, || false), Verdict::Hidden);
         assert_eq!(rule.judge(b"b", 3, PUT, || true), Verdict::Keep, "of the same stripe");
-        // The first sixteen bytes, or the first zeros, are not all of a key.
+        // The first sixteen bytes, or zeros after a short key, do not identify a key.
         let long = |last: &str| format!("{}{last}", "k".repeat(40)).into_bytes();
         for key in [&b"b\0"[..], b"b\0\0", &[0; 16], &[0; 17], &[0; 18], &long("a"), &long("b")] {
             assert_eq!(rule.judge(key, 9, PUT, || true), Verdict::Keep, "{key:?}");

@@ -1,16 +1,17 @@
-//! Compaction: which tables are merged when, what a merge may drop, where its outputs end, and
-//! how writers are slowed while it lags behind. Pure decisions; nothing here touches a file.
+//! Compaction policy: which tables are compacted when, what may be dropped, where outputs end, and
+//! how writers are slowed while compactions lag. Pure decisions; nothing here touches a file.
 //!
-//! * [`plan`]: the next merge for a version; [`gather`]: which neighbours share it; [`upkeep`]:
-//!   what is rewritten where no level needs one; [`range`]: the merges that compact one key range;
-//! * [`in_progress`]: the running merges, which plans keep away from;
+//! * [`plan`]: the next compaction of a version; [`gather`]: which neighbours share it; [`upkeep`]:
+//!   what is rewritten when no level needs a compaction; [`range`]: manual compaction of a key
+//!   range;
+//! * [`in_progress`]: the running compactions, which plans avoid;
 //! * [`shape`]: target sizes of the levels, scores, and the debt;
-//! * [`pressure`]: the debt's price for writers;
-//! * [`merge`]: which versions of a key a merge keeps; [`older`]: whether data older than a
-//!   tombstone exists outside the merge; [`cut`]: where one output ends and the next begins.
+//! * [`pressure`]: how the debt slows writers;
+//! * [`merge`]: which versions of a key are kept; [`older`]: whether data older than a tombstone
+//!   exists outside the inputs; [`cut`]: where one output ends and the next begins.
 //!
-//! There is no merge from level 0 into level 0, and no table is ever cut between two versions of
-//! one key: two kinds of misordering that other stores suffered from cannot be expressed.
+//! There is no compaction from level 0 into level 0, and no table is ever cut between two versions
+//! of one key: two kinds of misordering that other stores suffered from cannot be expressed.
 
 pub(crate) mod cut;
 pub(crate) mod gather;

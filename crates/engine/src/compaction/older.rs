@@ -1,15 +1,15 @@
-//! Whether a tombstone may still have something to hide: could data older than a merge's inputs
-//! lie outside it, below or beside?
+//! Whether a tombstone may still hide something: could data older than a compaction's inputs exist
+//! outside them?
 //!
 //! Plans leave nothing older at or above their output level, so only deeper levels should ever
-//! answer. All places that could be older are asked nevertheless: a deleted key that reappears is
-//! the classic bug of stores of this kind (leveldb 184, rocksdb 2722, badger 2143: level 0 merged
-//! past a skipped level). They are: runs of level 0 older than the newest input, and all tables of
-//! the start level and below, inputs excepted. Running merges need no place of their own, for
-//! their inputs stay in the version until their outputs replace them.
+//! match. Every place that could hold older data is checked nevertheless: a deleted key that
+//! reappears is the classic bug of LSM-trees (leveldb 184, rocksdb 2722, badger 2143: level 0
+//! merged past a skipped level). These are the runs of level 0 older than the newest input, and all
+//! tables of the start level and below, except the inputs. Running compactions need no check of
+//! their own, because their inputs stay in the version until their outputs replace them.
 //!
-//! Called by the worker, with the version current when a stretch of the merge begins, or when the
-//! worker begins to take part in it.
+//! Called by the worker, with the version that is current when a slice begins, or when a helper
+//! starts on a subrange.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::version::{TableFile, Version};
 
 use super::plan::Plan;
 
-/// The tables outside a merge that may hold data older than its inputs.
+/// The tables outside a compaction that may hold data older than its inputs.
 #[derive(Debug)]
 pub(crate) struct OlderData {
-    /// Runs of level 0, each on its own, and sorted runs of deeper levels.
+    /// Single runs of level 0, and sorted runs of deeper levels.
     runs: Vec<Run>,
 }
 
@@ -34,7 +34,7 @@ struct Run {
 }
 
 impl OlderData {
-    /// What lies outside `plan` in `version`.
+    /// The tables of `version` outside `plan`.
     pub(crate) fn new(version: &Version, plan: &Plan) -> Self {
         let inputs: HashSet<u64> = plan.tables().map(|table| table.number).collect();
         let is_outside = |table: &Arc<TableFile>| !inputs.contains(&table.number);
@@ -57,9 +57,10 @@ impl OlderData {
         Self { runs }
     }
 
-    /// Whether a table outside the merge may hold a version of `key`. Asked with ascending keys.
+    /// Whether a table outside the compaction may hold a version of `key`. Called with ascending
+    /// keys.
     ///
-    /// `may_contain` may rule a table out whose key range holds the key, by its filter; it must
+    /// `may_contain` may exclude, by its filter, a table whose key range holds the key; it must
     /// never deny a key that is there.
     pub(crate) fn may_exist(
         &mut self,
@@ -81,7 +82,7 @@ mod tests {
     use super::super::tests::tree;
     use super::*;
 
-    /// A plan for these tables, sound or not.
+    /// A plan for these tables, valid or not.
     fn plan(version: &Version, numbers: &[u64], level: usize, output_level: usize) -> Plan {
         let tables = version.tables().map(|(_, table)| table);
         let upper: Vec<_> = tables.filter(|t| numbers.contains(&t.number)).cloned().collect();

@@ -1,4 +1,4 @@
-//! Putting a group of batches into the log and the memtable.
+//! Writing groups of batches to the log and the memtable.
 
 use std::sync::Arc;
 use trommel_base::planted::{Bug, dawdling, planted};
@@ -16,16 +16,16 @@ use crate::sync::{MutexGuard, lock, look_out, panicking};
 use crate::view::LoggedMemtable;
 use crate::write_queue::{Group, Leader, Member, Place, Turn, Wanted, done, fail, hand_out};
 
-/// Operations of a batch, at most, whose memory is asked for before the batch is logged.
+/// Most operations of a batch whose memory is prefetched before the batch is logged.
 const PREFETCHED: usize = 16;
 
-/// Operations a follower, on average, up to which a leader inserts for all of them: to insert one
-/// takes a third of a microsecond, to wake a thread and to let it run several.
+/// Up to this many operations per follower, on average, the leader inserts for everyone: an insert
+/// takes a third of a microsecond, waking a thread and scheduling it takes several.
 const LEADER_INSERTS: u64 = 8;
 
 impl Engine {
-    /// Writes a batch: all of it or nothing. Returns the number of its last operation; of an empty
-    /// one, the last that reads see.
+    /// Writes a batch atomically. Returns the sequence number of its last operation; for an empty
+    /// batch, the newest one visible to reads.
     pub(crate) fn write(&self, batch: Batch<'_>, options: WriteOptions) -> Result<SeqNo> {
         // The queue must not be touched in a forked child; all else is checked by the leader.
         self.access.opener().check()?;
@@ -34,7 +34,7 @@ impl Engine {
             self.access.check_writable()?;
             let seqno = self.snapshots.visible();
             if sync {
-                // Durable is what was written before, too.
+                // An empty synced batch makes all earlier writes durable, too.
                 self.sync()?;
             }
             return Ok(seqno);
@@ -64,7 +64,7 @@ impl Engine {
         Ok(seqno)
     }
 
-    /// The same, where somebody leads.
+    /// As `write`, while another thread leads.
     fn write_behind(&self, wanted: Wanted<'_>) -> Result<SeqNo> {
         match self.writes.queue.join(wanted) {
             Place::First(own) => self.lead(&own),
@@ -80,25 +80,26 @@ impl Engine {
         }
     }
 
-    /// Where there is no log a synced write makes a table: it waits for merges, as flushes do,
-    /// before it is visible, so that it can still be refused.
+    /// Without a log, a synced write makes a table. Like a flush, it waits for compactions before
+    /// it is visible, while it can still be refused.
     fn wait_to_sync(&self) -> Result<()> {
         if self.options.load().log { Ok(()) } else { self.wait_for_merges() }
     }
 
-    /// Where there is no log, a table is what makes a write durable. It is visible by then, so
-    /// nothing may be acknowledged after a failure that could depend on it.
+    /// Without a log, a table makes the write durable. The write is visible by then, so after a
+    /// failure no write that could depend on it may be acknowledged.
     fn sync_without_log(&self) -> Result<()> {
         if self.options.load().log {
             return Ok(());
         }
         let is_due = self.write_out_now().map_err(|error| match error {
-            // Whoever closes the store writes out what is in memory, and hears of it if that fails.
+            // The thread that closes the store flushes the memtables, and gets the error if that
+            // fails.
             Error::Closed => error,
             error => self.poison(error),
         })?;
         if is_due {
-            // The write is durable by now: a merge that fails here is tried again, or has poisoned
+            // The write is durable by now: a compaction that fails here is retried, or has poisoned
             // the store.
             let _ = self.work_inline();
         }
@@ -113,8 +114,8 @@ impl Engine {
         }
     }
 
-    /// Leads the group that begins with the caller's `own` batch, the number of whose last
-    /// operation it returns.
+    /// Leads the group that begins with the caller's `own` batch; returns the sequence number of
+    /// that batch's last operation.
     fn lead(&self, own: &Wanted<'_>) -> Result<SeqNo> {
         let turnstile = Turnstile::new(self);
         let mut leader = lock(&self.writes.leader);
@@ -129,8 +130,8 @@ impl Engine {
         let first_seqno = leader.last_seqno + 1;
         self.log_in_turn(&mut leader, own, &[])?;
         if own.operations() <= LEADER_INSERTS && self.writes.queue.waiting() == 0 {
-            // Nobody would write to the log meanwhile, and whoever comes now does not wait for
-            // long: the lead need not be handed on before.
+            // The log would stay idle meanwhile, and a writer that comes now does not wait long, so
+            // the lead need not be handed on first.
             let active = early.as_ref().unwrap_or(&leader.active);
             self.insert_all(&active.memtable, own, &[], first_seqno);
             let is_full = leader.is_full();
@@ -149,8 +150,8 @@ impl Engine {
         Ok(own.last_seqno(first_seqno))
     }
 
-    /// The same where others wait. Of what it is given the `followers` are dropped last, so that
-    /// whom a panic fails is off the queue.
+    /// As `lead`, with followers. The `followers` are dropped last among the arguments, so that the
+    /// members that a panic fails are off the queue.
     fn lead_others<'a>(
         &'a self,
         mut followers: Followers<'a>,
@@ -184,7 +185,7 @@ impl Engine {
         Ok(own_last_seqno)
     }
 
-    /// Logs a group, then waits until the one before it has inserted. Always inlined: called, it
+    /// Logs a group, then waits until the group before it has inserted. Always inlined: a call
     /// costs a put without a log 7 of its 823 instructions.
     #[inline(always)]
     fn log_in_turn(
@@ -200,16 +201,15 @@ impl Engine {
             .or_else(|error| if planted(Bug::LogErrorDiscarded) { Ok(()) } else { Err(error) })
     }
 
-    /// Asks for the memory that inserting will look at, which then arrives while the log is
-    /// written.
+    /// Prefetches the memory that inserting will read while the log is written.
     fn prefetch(memtable: &Memtable, own: &Wanted<'_>) {
         if let Some(batch) = &own.batch {
             batch.for_first(PREFETCHED, |op| memtable.prefetch(op.key));
         }
     }
 
-    /// Numbers the group's operations and appends its batches to the log, durably if a member
-    /// asked for that.
+    /// Numbers the group's operations and appends its batches to the log, and syncs it if any
+    /// member requires that.
     fn log_group(
         &self,
         leader: &mut Leader,
@@ -256,7 +256,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds a member's batch to the log's group.
+    /// Adds a member's batch to the group's log record.
     #[inline]
     fn log_batch(&self, log: &mut LogWriter, one: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
         let Some(batch) = &one.batch else { return Ok(()) };
@@ -264,9 +264,9 @@ impl Engine {
         pushed.map_err(|error| self.poison(error))
     }
 
-    /// Inserts a member's batch; the last of the group makes all of it visible. The group is
-    /// logged, so that only a member that dies can fail it: what else poisons the store meanwhile
-    /// does not keep the others from making it visible, and none of them says that it failed.
+    /// Inserts a member's batch; the last member to insert makes the whole group visible. The group
+    /// is logged, so only a member that panics can fail it: if the store is poisoned by something
+    /// else meanwhile, the others still publish the group, and none returns an error.
     fn insert(&self, group: &Group, own: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
         let unless_done = PoisonOnUnwind { engine: self, group: Some(group) };
         self.insert_batch(&group.memtable, own, first_seqno);
@@ -282,7 +282,7 @@ impl Engine {
         self.wait_published_unless(group.last_seqno, || group.is_broken())
     }
 
-    /// Inserts the leader's `own` batch and those of its followers, and makes them visible.
+    /// Inserts the leader's `own` batch and its followers' batches, and makes them visible.
     #[inline]
     fn insert_all(
         &self,
@@ -324,15 +324,14 @@ impl Engine {
         }
     }
 
-    /// Waits until everything up to `seqno` is visible; an error where the store is poisoned
-    /// before.
+    /// Waits until everything up to `seqno` is visible; an error if the store is poisoned first.
     #[inline]
     pub(crate) fn wait_published(&self, seqno: SeqNo) -> Result<()> {
         self.wait_published_unless(seqno, || true)
     }
 
-    /// Waits until everything up to `seqno` is visible; an error where the store is poisoned
-    /// before, and that keeps it from becoming so.
+    /// As `wait_published`, but poisoning is an error only if `is_kept` says that it keeps `seqno`
+    /// from becoming visible.
     #[inline]
     fn wait_published_unless(&self, seqno: SeqNo, is_kept: impl Fn() -> bool) -> Result<()> {
         if self.snapshots.visible() >= seqno {
@@ -366,7 +365,7 @@ impl Engine {
         action: impl FnOnce(&mut Leader) -> Result<T>,
     ) -> Result<T> {
         self.access.opener().check()?;
-        // One without a batch is never part of another's group, so its turn is to lead.
+        // A member without a batch never joins another's group, so its turn is to lead.
         if let Place::Behind(member) = self.writes.queue.join(Wanted { batch: None, sync: false }) {
             member.wait();
         }
@@ -381,8 +380,8 @@ impl Engine {
         outcome
     }
 
-    /// Lets `decide` look at the store while nobody writes, and writes the batch it returns.
-    /// False if it returned none.
+    /// Calls `decide` while no write is in progress, and writes the batch it returns. False if it
+    /// returned none.
     pub(crate) fn write_if<'a>(
         &self,
         options: WriteOptions,
@@ -412,14 +411,14 @@ impl Engine {
     }
 }
 
-/// The leader's place at the head of the queue: dropped, it lets the next one lead. A leader that
-/// panics poisons the store first, for nobody knows how far it got.
+/// The leader's position at the head of the queue: on drop, the next writer leads. A leader that
+/// panics poisons the store first, because it is unknown how far it got.
 pub(super) struct Turnstile<'a> {
     engine: &'a Engine,
-    /// How many leave with the leader.
+    /// Followers that leave the queue with the leader.
     followers: usize,
-    /// Whether the thread unwound before, as in the drop of what owns a handle: nothing is wrong
-    /// then.
+    /// Whether the thread was unwinding before, as when a handle is dropped during a panic: then
+    /// this is not a failure of the leader.
     unwound_before: bool,
 }
 
@@ -439,24 +438,24 @@ impl Drop for Turnstile<'_> {
     }
 }
 
-/// Those whose batches a leader writes with its own. Dropped before they have heard anything, which
-/// only a panic does, it tells them that the store is poisoned.
+/// The members whose batches a leader writes with its own. If dropped before they were notified,
+/// which only a panic causes, it fails them with the error that poisoned the store.
 struct Followers<'a> {
     engine: &'a Engine,
     members: Vec<Arc<Member>>,
-    /// Whether they know what has become of their batches.
+    /// Whether the members were notified of their outcome.
     are_told: bool,
 }
 
 impl<'a> Followers<'a> {
-    /// Nobody, as yet.
+    /// No followers yet.
     fn new(engine: &'a Engine) -> Self {
         Self { engine, members: Vec::new(), are_told: false }
     }
 
-    /// Whether they have so much to insert that it is sooner done by all of them: each is then
-    /// woken once to insert, and once when the last of them has. Schedules try both for groups of
-    /// any size.
+    /// Whether the followers have enough to insert for all of them to insert in parallel: each is
+    /// then woken once to insert, and once when the last of them has. Schedule tests try both for
+    /// groups of any size.
     fn are_worth_waking(&self) -> bool {
         if cfg!(shuttle) {
             return !self.members.is_empty() && env::random_u64().is_multiple_of(2);
@@ -490,16 +489,16 @@ impl Drop for Followers<'_> {
     }
 }
 
-/// Operations in the batches of those who follow.
+/// Operations in the followers' batches.
 fn operations(followers: &[Arc<Member>]) -> u64 {
     followers.iter().map(|member| member.wanted.operations()).sum()
 }
 
-/// Dropped, it poisons the store; where all goes well it is forgotten. A member that dies between
-/// log and publication would leave the others waiting for ever.
+/// Poisons the store on drop; forgotten on success. Without it, a member that dies between log and
+/// publication would leave the others waiting for ever.
 struct PoisonOnUnwind<'a> {
     engine: &'a Engine,
-    /// Who waits for the caller, if each inserts for itself.
+    /// The group that waits for the caller, if each member inserts for itself.
     group: Option<&'a Group>,
 }
 
@@ -529,9 +528,9 @@ mod tests {
 
     const WRITERS: usize = 5;
 
-    /// Writers that come while somebody is alone in the store are one group, whether its leader
-    /// inserts for all or each for itself: all of it is there, in the order of the queue, and is
-    /// logged once; each is returned its own number.
+    /// Writers that queue while the store is held exclusively form one group, whether its leader
+    /// inserts for all or each for itself: everything is there in queue order, is logged once, and
+    /// each writer gets its own sequence number.
     #[test]
     fn who_waited_together_is_logged_together() {
         for (operations, sync) in [(1, true), (1, false), (LEADER_INSERTS as usize + 1, false)] {
@@ -593,8 +592,7 @@ mod tests {
         assert_eq!(db.put_with("g", "7", WriteOptions::sync()).unwrap(), 7);
     }
 
-    /// A batch of nothing that is to be synced makes durable what was written before, as any other
-    /// does.
+    /// An empty synced batch makes earlier writes durable, like any other synced batch.
     #[test]
     fn an_empty_batch_syncs_what_was_written_before() {
         for log in [true, false] {
@@ -616,8 +614,8 @@ mod tests {
         }
     }
 
-    /// What poisons the store while a group inserts does not fail the group, which is logged: it
-    /// becomes visible.
+    /// If the store is poisoned while a logged group inserts, the group does not fail: it becomes
+    /// visible.
     #[test]
     fn a_group_that_is_logged_does_not_fail() {
         let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
@@ -647,8 +645,8 @@ mod tests {
         }
     }
 
-    /// A leader that panics while it inserts for its group: nothing of the group becomes visible,
-    /// who followed is told, and the store takes no more writes.
+    /// If a leader panics while it inserts for its group, nothing of the group becomes visible, the
+    /// followers get an error, and the store takes no more writes.
     #[test]
     fn a_leader_that_panics_while_it_inserts_tells_its_group() {
         let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
@@ -667,7 +665,7 @@ mod tests {
             };
             let writers = engine
                 .exclusively(|leader| {
-                    // What the second one will insert is there, so inserting it panics.
+                    // The second write's entry already exists, so inserting it panics.
                     let seqno = leader.last_seqno + 2;
                     let view = engine.view.load();
                     view.active.memtable.insert(b"second", seqno, EntryKind::Put, b"v");

@@ -1,15 +1,14 @@
-//! Freezing a memtable that is full when no write comes that would.
+//! Freezes a full memtable when no further write does.
 //!
-//! A write freezes a full memtable before it adds to it. The last write, one large batch, or a
-//! limit that is lowered would leave one that is over its limit for as long as nobody writes. So
-//! whether it is full is looked at
-//! 1. after each group was inserted, and when a caller that led alone has ended;
-//! 2. after each background job, as writers may have been stopped before it;
-//! 3. when the options were changed, and by callers that wait until the store rests.
+//! A write freezes a full memtable before it adds to it. After the last write, one large batch, or
+//! a lowered limit, the memtable would stay over its limit until the next write. So it is checked
+//! 1. after each group was inserted, and when a caller that led alone is done;
+//! 2. after each background job, because writers may have been stopped until then;
+//! 3. when the options were changed, and by callers that wait until the store is idle.
 //!
-//! Whoever finds it so leads for a moment and freezes it. Where somebody else leads, that one makes
-//! room before it writes, or looks when it has written: nobody is waited for. While writers would
-//! be stopped, nothing is frozen.
+//! The thread that finds it full leads for a moment and freezes it. If another thread leads, that
+//! one makes room before it writes, or checks after it has written, so nothing waits. While writers
+//! would be stopped, nothing is frozen.
 
 use trommel_memtable::Memtable;
 
@@ -19,8 +18,8 @@ use crate::error::Result;
 use crate::sync::lock;
 
 impl Engine {
-    /// Freezes `memtable` if it has reached this limit, as [`Engine::freeze_full`] does, where it
-    /// is the active one.
+    /// Freezes the active memtable if `memtable` has reached `limit`, as by
+    /// [`Engine::freeze_full`].
     #[inline]
     pub(super) fn freeze_if_full(&self, memtable: &Memtable, limit: u64) {
         if memtable.memory_bytes() as u64 >= limit {
@@ -28,9 +27,9 @@ impl Engine {
         }
     }
 
-    /// Freezes the active memtable if it is full and nobody leads; whether it did. Its flush is
-    /// then due, and done where the store has no threads; how that ends is noted where others look
-    /// for it.
+    /// Freezes the active memtable if it is full and no thread leads; returns whether it did. Its
+    /// flush is then due, and runs here if the store has no threads; its outcome is recorded as for
+    /// any flush.
     #[cold]
     #[inline(never)]
     pub(crate) fn freeze_full(&self) -> bool {
@@ -39,18 +38,17 @@ impl Engine {
         if !is_full || self.access.check_writable().is_err() || !self.writes.queue.leads_at_once() {
             return false;
         }
-        // A failure leaves the memtable as it is, for the next write, or has poisoned the store.
+        // A failure leaves the memtable as it is for the next write, or has poisoned the store.
         let is_frozen = self.freeze_in_turn().unwrap_or(false);
         if is_frozen {
             self.background.note_full();
-            // Who wrote is not told of a flush that fails: it is tried again, or has poisoned the
-            // store.
+            // A failed flush is not the writer's error: it is retried, or has poisoned the store.
             let _ = self.work_inline();
         }
         is_frozen
     }
 
-    /// The same, by a caller at the head of the queue, which it leaves.
+    /// As `freeze_full`, by a caller at the head of the queue, which then leaves it.
     fn freeze_in_turn(&self) -> Result<bool> {
         let _turnstile = Turnstile::new(self);
         let mut leader = lock(&self.writes.leader);

@@ -1,4 +1,4 @@
-//! A memtable that is over its limit is written out though nobody writes any more.
+//! A memtable over its limit is flushed even when no further write comes.
 
 use std::sync::Arc;
 
@@ -13,7 +13,7 @@ fn open(change: impl FnOnce(Options) -> Options) -> Db {
     Db::open("db", change(options)).unwrap()
 }
 
-/// A batch of far more than the limit, of so many operations.
+/// A batch far above the limit, with this many operations.
 fn large(operations: u32) -> WriteBatch {
     batch(operations, 32 << 20)
 }
@@ -31,10 +31,10 @@ fn active(db: &Db) -> u64 {
     db.engine().view.load().active.memtable.memory_bytes() as u64
 }
 
-/// One batch of 200 MiB stayed in memory for as long as nobody wrote.
+/// Regression: one batch of 200 MiB stayed in memory until the next write.
 #[test]
 fn a_batch_beyond_the_limit_is_written_out() {
-    // The leader inserts alone, under the lead and behind it.
+    // The leader inserts while it leads, and after it has handed on the lead.
     for operations in [1, 4096] {
         for threads in [0, 1] {
             let db = open(|options| options.memory_limit(LIMIT).background_threads(threads));
@@ -70,8 +70,8 @@ fn a_limit_that_is_lowered_is_kept_at_once() {
     }
 }
 
-/// While one waits that may, a second one that is full is not frozen; it is when the first is
-/// written out.
+/// While one frozen memtable waits (the maximum), a second full one is not frozen; it is frozen
+/// once the first is flushed.
 #[test]
 fn what_became_full_behind_another_is_frozen_after_it() {
     let disk = SimDisk::new();

@@ -1,11 +1,12 @@
-//! The write path: a writer queues its batch; the one at the head of the queue leads: it makes
-//! room, and puts the whole group into the log. Where batches are small it then inserts all of them
-//! into the memtable and publishes the group; where they are large it hands every member its
-//! sequence numbers, members insert in parallel, and the last one publishes.
+//! The write path. A writer queues its batch; the writer at the head of the queue leads: it makes
+//! room, and appends the whole group to the log. If batches are small, the leader then inserts all
+//! of them into the memtable and publishes the group. If they are large, it hands each member its
+//! sequence numbers, the members insert in parallel, and the last one publishes.
 //!
 //! Invariants:
-//! 1. One leader at a time; sequence numbers and log records come in the order of the queue.
-//! 2. A group inserts only after the one before it is published, so moments come in order.
+//! 1. There is one leader at a time; sequence numbers and log records follow the queue's order.
+//! 2. A group inserts only after the one before it is published, so sequence numbers become visible
+//!    in order.
 //! 3. The memtable is frozen by a leader, between groups: all its writes are published.
 //! 4. Nothing is visible that is not in the log at its durability.
 //! 5. A failure in the log, or a panic while inserting, poisons the store; nothing later is

@@ -1,4 +1,4 @@
-//! Freezing the memtable, and with it its log; and making logs durable.
+//! Freezing the memtable together with its log, and making logs durable.
 
 use std::io;
 use std::path::Path;
@@ -16,11 +16,11 @@ use crate::view::{LoggedMemtable, View};
 use crate::write_queue::Leader;
 
 impl Engine {
-    /// Freezes the active memtable and starts a new one, with a new log. Does nothing where the
-    /// active one is empty.
+    /// Freezes the active memtable and starts a new one with a new log. Does nothing if the active
+    /// one is empty.
     pub(crate) fn rotate(&self, leader: &mut Leader) -> Result<()> {
-        // A rotation that failed while the caller waited for its turn has perhaps left a log, which
-        // names the predecessor that the next one would name, or the end marker of the old one.
+        // A rotation that failed while the caller queued may have left a log that names the
+        // predecessor which the next one would name, or the old log's end marker.
         self.access.check_writable()?;
         self.wait_published(leader.last_seqno)?;
         if leader.active.memtable.is_empty() {
@@ -33,7 +33,7 @@ impl Engine {
             old.finish(number).map_err(|error| self.poison(error))?;
             self.writes.rotated.add(old_number, std::mem::replace(old, fresh));
         }
-        // What is to come is most likely like what came.
+        // The next memtable will most likely be like the last.
         let memtable = Arc::new(Memtable::following(&self.memory.arenas, &leader.active.memtable));
         let active =
             Arc::new(LoggedMemtable { memtable, log_number: number, earlier_logs: Vec::new() });
@@ -52,8 +52,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Creates log `number`, the successor of log `previous`; a failure may leave what there is of
-    /// it.
+    /// Creates log `number`, the successor of log `previous`; a failure may leave a partial log.
     pub(crate) fn try_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
         self.check_lock()?;
         let path = log_path(&self.files.dir, number);
@@ -74,11 +73,11 @@ impl Engine {
         created
     }
 
-    /// Creates log `number`, the successor of log `previous`, in a store that is in use.
+    /// Creates log `number`, the successor of log `previous`, in an open store.
     fn create_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
         let path = log_path(&self.files.dir, number);
         match self.try_log(number, previous) {
-            // Nothing was written yet: the write is refused, and the store goes on as it was.
+            // Nothing was written yet: the write is refused, and the store stays usable.
             Err(error) if error.is_out_of_handles() => {
                 self.take_back_log(&path)?;
                 Err(error)
@@ -95,9 +94,9 @@ impl Engine {
         }
     }
 
-    /// Removes what there is of a log that could not be begun: behind the next one, which names the
-    /// same predecessor, it would be damage; and one that names it would be alone, should its entry
-    /// never become durable.
+    /// Removes a partial log. A later log naming the same predecessor would make it corruption; and
+    /// a log naming this one as its predecessor would have none if this directory entry never
+    /// became durable.
     fn take_back_log(&self, path: &Path) -> Result<()> {
         match self.files.vfs.remove(path) {
             Err(error) if error.kind() != io::ErrorKind::NotFound => {
@@ -107,7 +106,7 @@ impl Engine {
         }
     }
 
-    /// Makes everything in the logs durable.
+    /// Syncs all logs.
     pub(crate) fn sync_logs(&self, leader: &mut Leader) -> Result<()> {
         if !planted(Bug::RotatedLogNotSynced) {
             self.writes.rotated.sync().map_err(|error| self.poison(error))?;
@@ -120,8 +119,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes every write so far durable: through the log, or by writing the memtable out where
-    /// there is none.
+    /// Makes every write so far durable: by syncing the log, or without one by flushing the
+    /// memtable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.access.check_writable()?;
         if !self.options.load().log {
@@ -130,38 +129,38 @@ impl Engine {
         self.exclusively(|leader| self.sync_logs(leader))
     }
 
-    /// Writes the memtables out to tables, and waits until that is done.
+    /// Flushes the memtables and waits for that to finish.
     pub(crate) fn flush(&self) -> Result<()> {
         if !self.write_out()? {
             return Ok(());
         }
-        // Where nobody else will, the compaction that this has made necessary is done here. That
-        // there is no room for it is no failure of what was asked for; it is tried again, unless
-        // nothing is any more.
+        // If no worker will, the compaction that the flush has made necessary runs here. A lack of
+        // space for it does not fail the flush; the compaction is retried unless the store is
+        // poisoned.
         match self.work_inline() {
             Err(error) if !error.is_shortage() || self.access.poisoned().is_some() => Err(error),
             _ => Ok(()),
         }
     }
 
-    /// Writes the memtables out to tables, and waits until that is done; whether there were any. As
-    /// writers do, it waits first where there are too many runs in level 0, or too much is due:
-    /// each table is one run more.
+    /// Flushes the memtables and waits for that to finish; returns whether there were any. Like a
+    /// writer, it first waits if level 0 has too many runs or the debt is too large, because each
+    /// table adds a run.
     fn write_out(&self) -> Result<bool> {
         self.access.check_writable()?;
         self.wait_for_merges()?;
         self.write_out_now()
     }
 
-    /// As [`Engine::write_out`], whatever waits to be merged.
+    /// As [`Engine::write_out`], without waiting for compactions.
     pub(super) fn write_out_now(&self) -> Result<bool> {
         let awaited = self.background.limiter.awaits(AwaitedWork::Flushes);
         let newest = self.exclusively(|leader| {
             self.rotate(leader)?;
             Ok(self.view.load().frozen.first().map(|newest| newest.log_number))
         })?;
-        // Memtables are flushed oldest first; later ones are not waited for. Nor is one held that
-        // is waited for, as its memory is given back.
+        // Memtables are flushed oldest first; later ones are not waited for. Nor is this one kept
+        // alive while waiting, so that its memory is freed.
         let Some(newest) = newest else { return Ok(false) };
         self.wait_until(&awaited, |view| {
             view.frozen.iter().all(|frozen| frozen.log_number > newest)
@@ -169,9 +168,9 @@ impl Engine {
         Ok(true)
     }
 
-    /// Ends the log, durably, so that the next open knows it to be whole.
+    /// Ends the log durably, so that the next open knows it to be complete.
     pub(crate) fn finish_log(&self, leader: &mut Leader) -> Result<()> {
-        // Synced first, so that the end marker itself says that all before it is durable.
+        // Synced first, so that the end marker itself says that everything before it is durable.
         self.sync_logs(leader)?;
         if let Some(log) = &mut leader.log {
             log.finish(0).map_err(|error| self.poison(error))?;
@@ -192,8 +191,8 @@ mod tests {
     use super::*;
     use crate::{Db, Options, WriteOptions};
 
-    /// A flush that stood in the queue behind a rotation that failed rotated once more: two logs
-    /// named the same predecessor, and the store was damaged.
+    /// Regression: a flush queued after a failed rotation rotated once more. Two logs named the
+    /// same predecessor, and the store was corrupt.
     #[test]
     fn who_waited_behind_a_rotation_that_failed_does_not_rotate() {
         let of_log = |failure, kind| Fault::new(failure).on(kind).named(".log");
@@ -217,7 +216,7 @@ mod tests {
             db.put("key", "value").unwrap();
             disk.inject(way.clone());
             let engine = db.engine();
-            // As flushes do that found the store writable before they had their turn.
+            // Like a flush that found the store writable before it had its turn.
             let rotate = || engine.exclusively(|leader| engine.rotate(leader));
             rotate().unwrap_err();
             assert_eq!(disk.faults_fired(), 1, "{way:?}");
@@ -229,7 +228,7 @@ mod tests {
         }
     }
 
-    /// It ended the log that the rotation had left, and said that all was well.
+    /// Regression: close ended the log that the failed rotation had left, and reported success.
     #[test]
     fn a_close_that_waited_behind_a_rotation_that_failed_says_so() {
         let disk = SimDisk::new();
@@ -240,7 +239,7 @@ mod tests {
         std::thread::scope(|scope| {
             let closing = engine.exclusively(|leader| {
                 let closing = scope.spawn(|| engine.close());
-                // So that it asks whether all is well before all is not.
+                // Lets it check the store's health before the failure.
                 std::thread::sleep(Duration::from_millis(100));
                 disk.inject(Fault::new(Failure::Io).on(OpKind::Create).named(".log"));
                 engine.rotate(leader).unwrap_err();
@@ -253,12 +252,12 @@ mod tests {
         assert_eq!(Db::open("db", options()).unwrap().get("key").unwrap().unwrap(), b"value"[..]);
     }
 
-    /// Without a handle for the directory nothing was synced: it is tried again, and the store goes
-    /// on.
+    /// Without a file handle for the directory nothing was synced: the sync is retried, and the
+    /// store stays usable.
     #[test]
     fn a_directory_that_no_handle_is_left_for_is_synced_later() {
         let of_dir = || Fault::new(Failure::TooManyOpenFiles).on(OpKind::SyncDir);
-        // Of the new log, and of the table.
+        // The directory syncs of the new log and of the table.
         for calls in 0..2 {
             for is_lasting in [false, true] {
                 let disk = SimDisk::new();
@@ -278,7 +277,7 @@ mod tests {
         }
     }
 
-    /// Whoever closes a store hears how that ended, not only who comes first.
+    /// Every caller that closes a store gets its error, not only the first.
     #[test]
     fn all_who_close_hear_of_a_failure() {
         let disk = SimDisk::new();
@@ -295,7 +294,7 @@ mod tests {
         other.close().unwrap();
     }
 
-    /// Without a log what is in memory is lost where it cannot be written out.
+    /// Without a log, the memtable is lost if it cannot be flushed.
     #[test]
     fn a_store_that_lost_its_last_memtable_was_not_closed() {
         let disk = SimDisk::new();
@@ -315,8 +314,8 @@ mod tests {
         assert!(!was_closed().0);
     }
 
-    /// Merges that find no room: a write that is in a table is acknowledged all the same, and there
-    /// are never more runs in level 0 than stop writers, whoever makes them.
+    /// Compactions fail for lack of space: a write that is in a table is acknowledged all the same,
+    /// and level 0 never has more runs than stop writers, whichever call creates them.
     #[test]
     fn merges_without_room_fail_no_flush_and_are_waited_for() {
         const STOP: usize = 4;
@@ -329,14 +328,14 @@ mod tests {
             let runs = || db.engine().version().levels[0].len();
             let mut most = 0;
             for n in 0..20 {
-                // One table finds room: the flush's, or that of the merge that it waits for.
-                // Without a log there is no other way to make a write durable, so both do.
+                // There is space for one table: the flush's, or that of the compaction it waits
+                // for. Without a log there is no other way to make a write durable, so both do.
                 let stops = runs() >= STOP;
                 let tables = if stops && !log { 2 } else { 1 };
                 disk.clear_faults();
                 let full = Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst");
                 disk.inject(full.after(tables).lasting());
-                // Of keys on both sides of all others, so that no run can be moved.
+                // With keys on both sides of all others, so that no run can be moved.
                 db.put(format!("a{n}"), "value").unwrap();
                 db.put_with(format!("z{n}"), "value", WriteOptions::sync()).unwrap();
                 if log {

@@ -1,8 +1,8 @@
-//! Writing where memtables share their memory with those of other stores.
+//! Writes to stores whose memtables share one memory budget.
 //!
-//! 1. Where the active memtables of all stores take too much, the largest is frozen: at once where
-//!    nobody writes to its store, else by whoever writes there next, as a worker must not wait for
-//!    writers that may wait for it.
+//! 1. If the active memtables of all stores take too much, the largest is frozen: at once if
+//!    nothing writes to its store, otherwise by the next writer there, because a worker must not
+//!    wait for writers that may wait for it.
 //! 2. While all memtables take more than half of the ceiling, each write is slowed.
 
 use std::sync::atomic::Ordering;
@@ -15,12 +15,12 @@ use crate::error::Result;
 use crate::sync::lock;
 use crate::write_queue::{LONGEST_DELAY, Leader};
 
-/// What becomes of a memtable that is to be frozen for other stores.
+/// The outcome of freezing a memtable for the sake of other stores.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Freezing {
-    /// It was, or there is no need or no way to.
+    /// It was frozen, or cannot or need not be.
     Done,
-    /// Whoever writes next freezes it.
+    /// The next writer freezes it.
     Soon,
 }
 
@@ -30,7 +30,7 @@ impl Engine {
         self.view.load().active.memtable.memory_bytes() as u64
     }
 
-    /// Has the active memtable frozen for the sake of other stores. Waits for no writer.
+    /// Freezes the active memtable for the sake of other stores. Waits for no writer.
     pub(crate) fn freeze_for_others(&self) -> Freezing {
         if self.has_no_room_to_freeze() {
             return Freezing::Done;
@@ -43,7 +43,7 @@ impl Engine {
         if self.access.check_open().is_ok()
             && self.writes.freeze_soon.swap(false, Ordering::Relaxed)
         {
-            // What keeps it from being frozen keeps writers from writing, who are notified.
+            // An error that prevents freezing also stops the writers, which get it.
             let _ = self.rotate(&mut lock(&self.writes.leader));
         }
         Freezing::Done
@@ -53,12 +53,12 @@ impl Engine {
         self.view.load().frozen.len() >= self.options.load().max_frozen_memtables
     }
 
-    /// Whether a writer is to do something for other stores before it writes.
+    /// Whether a writer has to freeze or slow down for other stores before it writes.
     pub(super) fn is_in_the_way(&self) -> bool {
         self.writes.freeze_soon.load(Ordering::Relaxed) || self.memory.shares.memtables_are_heavy()
     }
 
-    /// Does it.
+    /// Freezes or slows down for other stores.
     pub(super) fn make_way(&self, leader: &mut Leader) -> Result<()> {
         if self.writes.freeze_soon.swap(false, Ordering::Relaxed) && !self.has_no_room_to_freeze() {
             self.rotate(leader)?;

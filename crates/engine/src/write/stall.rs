@@ -1,5 +1,5 @@
-//! Making room for a write: freezing a full memtable, and slowing or stopping writers while
-//! flushes and compactions lag behind.
+//! Making room for a write: freezes a full memtable, and slows or stops writers while flushes and
+//! compactions lag.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +14,7 @@ use crate::view::View;
 use crate::write_queue::Leader;
 
 impl Engine {
-    /// Returns once the active memtable can take a group of so many bytes; it stays the active one
+    /// Returns once the active memtable can take a group of `group_bytes`; it stays the active one
     /// while the caller leads.
     #[inline]
     pub(super) fn make_room(
@@ -48,12 +48,12 @@ impl Engine {
                 !active.is_empty() && active.memory_bytes() as u64 >= options.memtable_limit();
             match self.pressure(&view, &options) {
                 Pressure::Stop(cause) if full => {
-                    // They may change while it waits.
+                    // They may change during the wait.
                     drop(options);
                     self.wait_stopped(cause, &view)?;
                     continue;
                 }
-                // As slow as it gets, rather than fast up to the moment at which all stands still.
+                // Slows to the slowest rate rather than running fast into a full stop.
                 Pressure::Stop(cause) => {
                     let rate = options.compaction().slowest_rate;
                     self.slow_down(leader, &group_bytes, rate, cause);
@@ -72,7 +72,7 @@ impl Engine {
         }
     }
 
-    /// Returns once no writer would be stopped for what waits to be merged.
+    /// Waits while the compaction backlog would stop writers.
     pub(super) fn wait_for_merges(&self) -> Result<()> {
         loop {
             let view = self.view.load_full();
@@ -97,7 +97,7 @@ impl Engine {
 
     fn pressure(&self, view: &View, options: &Options) -> Pressure {
         let compaction = options.compaction();
-        // While compactions rest by request, waiting for them would last for ever.
+        // While compactions are paused, waiting for them would last for ever.
         let rests = self.compaction_rests(options);
         let backlog = Backlog {
             l0_runs: if rests { 0 } else { view.version.levels[0].len() },
@@ -129,7 +129,7 @@ impl Engine {
         debug_assert!(slept.is_ok(), "sleeping does not fail");
     }
 
-    /// Runs `wait`, adding its time to the stall of this cause; returns it.
+    /// Runs `wait`, adding its duration to the stalls of this cause; returns the duration.
     pub(super) fn stall(
         &self,
         cause: Cause,
@@ -161,7 +161,7 @@ mod tests {
         let value = vec![7; 4 << 20];
         let stalls_of = |write: &dyn Fn(&Db)| {
             let options = Options::default().max_frozen_memtables(1).write_buffer_bytes(64 << 20);
-            // Without a worker what is frozen waits until somebody asks for room.
+            // Without a worker, the frozen memtable waits until a write needs room.
             let options = options.background_threads(0).vfs(Arc::new(MemoryVfs::new()));
             let db = Db::open("db", options).unwrap();
             db.put("before", "it is not empty").unwrap();
@@ -186,7 +186,7 @@ mod tests {
         assert_eq!(stalls_of(&there), (0, 0));
     }
 
-    /// What a condition lets through is as durable as it was asked to be.
+    /// A conditional write is as durable as its options require.
     #[test]
     fn conditional_writes_choose_their_durability() {
         let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
@@ -206,7 +206,7 @@ mod tests {
         assert_eq!(syncs(), before + 2);
     }
 
-    /// An open store was not opened in another way because somebody says so.
+    /// How a store was opened cannot be changed while it is open.
     #[test]
     fn how_a_store_was_opened_stays() {
         let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
@@ -216,8 +216,7 @@ mod tests {
         assert_eq!(db.options().settings(), before);
     }
 
-    /// Whoever leads keeps what it looks at of the options: the next write goes by those that were
-    /// changed.
+    /// The leader caches the options it needs: the next write must see changed ones.
     #[test]
     fn options_that_are_changed_hold_for_the_next_write() {
         let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));

@@ -1,19 +1,18 @@
-//! Telling those who wait for what an atomic says, where hardly anybody ever waits.
+//! Wait and notify on an atomic, cheap when nothing waits.
 //!
-//! Whoever tells has stored the value before; a fence, then a look at whether somebody waits.
-//! Whoever waits says so; a fence, then a look at the value. One of the two fences comes first, so
-//! either the one is seen or the other: nobody sleeps through what it waits for, and a teller takes
-//! no lock where there is nobody (Dekker's handshake).
+//! The notifier stores the value; a fence, then it checks for waiters. The waiter registers; a
+//! fence, then it checks the value. One of the two fences comes first, so one side sees the other:
+//! no waiter misses the value, and a notifier takes no lock if nothing waits (Dekker's handshake).
 
 use std::sync::atomic::Ordering::Relaxed;
 
 use crate::sync::{AtomicUsize, Condvar, Mutex, fence, lock, wait};
 
-/// Those who wait until something is so.
+/// Threads that wait for a condition.
 #[derive(Debug)]
 pub(crate) struct Awaited {
     waiting: AtomicUsize,
-    /// Held by who looks whether to sleep.
+    /// Held while deciding whether to sleep.
     looking: Mutex<()>,
     told: Condvar,
 }
@@ -23,23 +22,23 @@ impl Awaited {
         Self { waiting: AtomicUsize::new(0), looking: Mutex::new(()), told: Condvar::new() }
     }
 
-    /// Has those who wait look again, after what they look at was stored.
+    /// Wakes the waiters to check their condition, after it was stored.
     #[inline]
     pub(crate) fn tell(&self) {
         fence();
-        // To wake is a system call, whether or not anyone waits.
+        // A wake-up is a system call, whether or not a thread waits.
         if self.waiting.load(Relaxed) > 0 {
             self.wake();
         }
     }
 
     fn wake(&self) {
-        // Who has looked in vain sleeps by the time it lets go of this.
+        // A waiter that checked before the store is asleep once it releases this.
         drop(lock(&self.looking));
         self.told.notify_all();
     }
 
-    /// Waits until `is_over`, which is looked at whenever somebody tells.
+    /// Waits until `is_over`, which is checked on every notification.
     pub(crate) fn wait_until(&self, mut is_over: impl FnMut() -> bool) {
         let mut looking = lock(&self.looking);
         self.waiting.fetch_add(1, Relaxed);

@@ -1,4 +1,4 @@
-//! What belongs to whoever leads the queue, and how fast it lets others write.
+//! The state of the queue's leader, and the pace of slowed writes.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -15,7 +15,7 @@ const SHORTEST_DELAY: Duration = Duration::from_millis(1);
 /// Longest sleep of one write, so that a change of pressure is noticed.
 pub(crate) const LONGEST_DELAY: Duration = Duration::from_millis(20);
 
-/// How far writers are ahead of the rate they are granted.
+/// How far writers are ahead of their granted rate.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     /// When the bytes written so far would have been written at the granted rate.
@@ -33,25 +33,26 @@ impl Pace {
     }
 }
 
-/// What only the leader of the write queue touches.
+/// State that only the leader of the write queue uses.
 #[derive(Debug)]
 pub(crate) struct Leader {
-    /// The active memtable, which is that of the view: only who leads replaces it, and recovery.
+    /// The active memtable, the same as the view's. Only a leader, or recovery, replaces it.
     pub(crate) active: Arc<LoggedMemtable>,
-    /// Its log; none where the store keeps no log.
+    /// Its log; `None` if the store keeps no log.
     pub(crate) log: Option<LogWriter>,
     /// The last sequence number given out.
     pub(crate) last_seqno: SeqNo,
-    /// What it looks at of the options.
+    /// The option values it needs.
     pub(crate) marks: Marks,
-    /// Where it counts.
+    /// Its shard of the counters.
     pub(crate) counts: Arc<Shard>,
-    /// What writers owe to the rate they are slowed to.
+    /// The pace of slowed writes.
     pub(crate) pace: Pace,
 }
 
 impl Leader {
-    /// The leader of a store whose last operation had this number, before it has a log.
+    /// The leader of a store whose last operation had sequence number `last_seqno`, without a log
+    /// yet.
     pub(crate) fn new(
         active: Arc<LoggedMemtable>,
         last_seqno: SeqNo,
@@ -62,17 +63,17 @@ impl Leader {
         Self { active, log: None, last_seqno, marks, counts: counters.claim(), pace }
     }
 
-    /// The log of the active memtable; none where the store keeps no log.
+    /// The log of the active memtable; `None` if the store keeps no log.
     pub(crate) fn log(&self) -> Option<&LogWriter> {
         self.log.as_ref()
     }
 
-    /// Has what is written go to this memtable, which is to be the active one.
+    /// Makes this the memtable that writes go to.
     pub(crate) fn write_to(&mut self, active: Arc<LoggedMemtable>) {
         self.active = active;
     }
 
-    /// Takes up what recovery has found and made.
+    /// Takes over the state that recovery has built.
     pub(crate) fn start(
         &mut self,
         active: Arc<LoggedMemtable>,

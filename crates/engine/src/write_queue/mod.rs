@@ -1,8 +1,8 @@
-//! The state of the write path: the queue of writers, what its leader alone touches, and the logs
-//! that were rotated out.
+//! The state of the write path: the queue of writers, the leader's state, and the logs that were
+//! rotated out.
 //!
-//! The engine holds it, and [`write`](crate::write) is what is done with it. It knows a memtable
-//! and a log, and neither the engine nor why writers are held up.
+//! The engine owns it, and [`write`](crate::write) operates on it. It knows a memtable and a log,
+//! but neither the engine nor why writers are stalled.
 
 mod awaited;
 mod leader;
@@ -19,20 +19,20 @@ pub(crate) use rotated::RotatedLogs;
 /// The state of the write path of an open store.
 #[derive(Debug)]
 pub(crate) struct WritePath {
-    /// The writers who wait for their turn.
+    /// The writers waiting for their turn.
     pub(crate) queue: Queue,
-    /// What the writer at the head of the queue alone touches.
+    /// State that only the queue's leader uses.
     pub(crate) leader: Mutex<Leader>,
     /// Logs that were rotated out and are still needed.
     pub(crate) rotated: RotatedLogs,
-    /// Those who wait for a moment to be visible, or for the end of all writes.
+    /// Waiters for a sequence number to become visible, or for all writes to end.
     pub(crate) publication: Awaited,
-    /// Whether the next writer is to freeze the memtable, for the sake of other stores.
+    /// Whether the next writer must freeze the memtable for the sake of other stores.
     pub(crate) freeze_soon: AtomicBool,
 }
 
 impl WritePath {
-    /// Nobody writes yet.
+    /// The state before any write.
     pub(crate) fn new(leader: Leader) -> Self {
         Self {
             queue: Queue::default(),

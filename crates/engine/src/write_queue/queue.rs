@@ -1,8 +1,8 @@
-//! The queue of writers: who leads, who waits, who inserts.
+//! The queue of writers: which one leads, which wait, which insert.
 //!
-//! A writer that finds nobody before it leads at once, and nothing is made for others to know it
-//! by: a lone writer takes no memory here and no lock, unless it is slowed, and changes one word
-//! when it comes and when it leaves.
+//! A writer that finds the queue empty leads at once, without allocating anything for others: a
+//! lone writer takes no memory here and no lock, unless it is slowed, and changes one word when it
+//! enters and when it leaves.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,33 +17,33 @@ use crate::sync::{
     AtomicUsize, Condvar, Mutex, SlowYields, lock, look_out, quiet, wait, yields_quickly,
 };
 
-/// Bytes of batches that one group takes at most (but always one batch).
+/// Most bytes of batches that one group takes (but always at least one batch).
 const GROUP_BYTES: usize = 1 << 20;
 
-/// Times that a leader lets others run before it syncs.
+/// Times that a leader yields to other threads before it syncs.
 const YIELDS_MAX: usize = 64;
 
-/// What a waiting writer is told.
+/// What a waiting writer is notified of.
 #[derive(Debug)]
 pub(crate) enum Turn {
-    /// Not yet anything.
+    /// Nothing yet.
     Wait,
-    /// It stands at the head of the queue.
+    /// It is at the head of the queue.
     Lead,
-    /// Its batch is in the log: insert it, its first operation having this number.
+    /// Its batch is in the log: insert it, with this number for its first operation.
     Insert(Arc<Group>, SeqNo),
-    /// Its batch is written, and visible; its last operation has this number.
+    /// Its batch is written and visible; its last operation has this number.
     Written(SeqNo),
     /// Its batch is not acknowledged. It may be in the log all the same.
     Failed(Error),
 }
 
-/// What a writer wants written.
+/// A writer's request.
 #[derive(Debug)]
 pub(crate) struct Wanted<'a> {
-    /// Its batch; none for one that wants to be alone.
+    /// Its batch; `None` to be alone.
     pub(crate) batch: Option<Batch<'a>>,
-    /// Whether the log must be durable before it returns.
+    /// Whether the log must be durable before the write returns.
     pub(crate) sync: bool,
 }
 
@@ -53,7 +53,7 @@ impl Wanted<'_> {
         self.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
     }
 
-    /// The number of the batch's last operation, where that of the first is `first`.
+    /// The sequence number of the batch's last operation, if the first has number `first`.
     #[inline]
     pub(crate) fn last_seqno(&self, first: SeqNo) -> SeqNo {
         first + self.operations() - 1
@@ -69,32 +69,32 @@ impl Wanted<'_> {
         self.batch.as_ref().map_or(0, Batch::bytes)
     }
 
-    /// The same, for one who waits while others read it.
+    /// An owned copy, for a writer that waits while another thread reads it.
     fn into_owned(self) -> Wanted<'static> {
         Wanted { batch: self.batch.map(Batch::into_owned), sync: self.sync }
     }
 }
 
-/// Where a writer stands that has joined the queue.
+/// A writer's position after joining the queue.
 #[derive(Debug)]
 pub(crate) enum Place<'a> {
     /// At the head: it leads.
     First(Wanted<'a>),
-    /// Behind others, until it is its turn.
+    /// After others, until its turn.
     Behind(Arc<Member>),
 }
 
-/// A writer that had to wait.
+/// A writer that has to wait.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) wanted: Wanted<'static>,
     told: Mutex<Told>,
     changed: Condvar,
-    /// Whether it was told anything: a hint, for one who looks before it sleeps.
+    /// Whether it was notified: a hint, checked before it sleeps.
     is_told: quiet::AtomicBool,
 }
 
-/// What a writer was told.
+/// A member's notification.
 #[derive(Debug)]
 struct Told {
     turn: Turn,
@@ -113,10 +113,10 @@ impl Member {
         let mut told = lock(&self.told);
         told.turn = turn;
         let sleeps = told.sleeps;
-        // What it would wait for as soon as it wakes.
+        // The member would block on it as soon as it wakes.
         drop(told);
         self.is_told.store(true, Ordering::Release);
-        // To wake is a system call, whether or not it sleeps.
+        // A wake-up is a system call, whether or not the member sleeps.
         if sleeps {
             self.changed.notify_one();
         }
@@ -141,7 +141,7 @@ impl Member {
 #[derive(Debug)]
 pub(crate) struct Group {
     pub(crate) memtable: Arc<Memtable>,
-    /// Bytes at which that is full.
+    /// Bytes at which the memtable is full.
     pub(crate) memtable_limit: u64,
     pub(crate) last_seqno: SeqNo,
     /// Members that have not inserted yet.
@@ -166,7 +166,7 @@ impl Group {
         self.remaining.fetch_sub(1, Ordering::AcqRel) == 1
     }
 
-    /// Says that a member will not insert; who waits for the group is to be told after that.
+    /// Marks that a member will not insert; waiters are to be notified after that.
     pub(crate) fn break_up(&self) {
         self.is_broken.store(true, Ordering::Release);
     }
@@ -176,39 +176,39 @@ impl Group {
     }
 }
 
-/// How a leader's wait for others ended.
+/// How a leader's wait for other writers ended.
 #[derive(Debug, PartialEq)]
 enum Gathered {
-    /// With nobody more, soon, or with as many as may be waited for.
+    /// No further writer came, quickly; or as many came as are waited for.
     Enough,
-    /// With nobody more, and late: threads run that are no writers.
+    /// No further writer came, slowly: other threads are running that do not write.
     SlowlyNobody,
 }
 
 /// Writers in the order in which they came.
 #[derive(Debug, Default)]
 pub(crate) struct Queue {
-    /// [`EMPTY`], [`LED`] or [`AWAITED`]. Only a writer that holds the line's lock takes it to
-    /// `AWAITED` or from there, so under the lock it says whether the line is empty.
+    /// [`EMPTY`], [`LED`] or [`AWAITED`]. It changes to or from `AWAITED` only under the line's
+    /// lock, so under the lock it says whether the line is empty.
     state: AtomicUsize,
     line: Mutex<Line>,
 }
 
-/// Nobody leads, so nobody waits.
+/// No leader, so no waiters.
 const EMPTY: usize = 0;
-/// One leads, and nobody waits behind it.
+/// A leader, and no waiters.
 const LED: usize = 1;
-/// One leads, and others wait behind it.
+/// A leader, and waiters.
 const AWAITED: usize = 2;
 
-/// Those that wait behind the one that leads.
+/// The writers waiting for the leader.
 #[derive(Debug, Default)]
 struct Line {
     waiting: VecDeque<Arc<Member>>,
 }
 
 impl Queue {
-    /// Joins the queue if nobody is in it: the caller then leads.
+    /// Joins the queue if it is empty: the caller then leads.
     #[inline]
     pub(crate) fn leads_at_once(&self) -> bool {
         self.changes(EMPTY, LED)
@@ -219,13 +219,13 @@ impl Queue {
         if self.leads_at_once() {
             return Place::First(wanted);
         }
-        // Made before the lock is taken, which whoever leads takes too.
+        // Allocated before the lock is taken, because the leader needs the lock.
         self.join_line(wanted.into_owned())
     }
 
     fn join_line(&self, wanted: Wanted<'static>) -> Place<'static> {
         let mut line = lock(&self.line);
-        // Who leads may leave at any time while nobody waits, and somebody else come.
+        // While none wait, the leader may leave at any time, and another may come.
         while self.state.load(Ordering::Acquire) != AWAITED && !self.changes(LED, AWAITED) {
             if self.changes(EMPTY, LED) {
                 return Place::First(wanted);
@@ -236,14 +236,14 @@ impl Queue {
         Place::Behind(member)
     }
 
-    /// Takes the state from one to another, if it is the one.
+    /// Changes the state from `from` to `to`; false if it is another.
     fn changes(&self, from: usize, to: usize) -> bool {
         self.state.compare_exchange(from, to, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
-    /// Lets others run for as long as that brings one of them to the queue: those of the group
-    /// before have just been woken and may come again. A sync takes far longer than this, and
-    /// without it they would find one under way that is a single writer's.
+    /// Yields for as long as each yield brings another writer to the queue: the members of the
+    /// group before have just been woken and may write again. A sync takes far longer than this.
+    /// Without it, they would arrive during the sync of a single writer.
     pub(crate) fn gather(&self) {
         static SLOW: SlowYields = SlowYields::none();
         if !SLOW.are_near() && self.gather_while(yields_quickly) == Gathered::SlowlyNobody {
@@ -251,7 +251,7 @@ impl Queue {
         }
     }
 
-    /// How many wait behind the leader.
+    /// Number of writers waiting for the leader.
     pub(crate) fn waiting(&self) -> usize {
         if self.state.load(Ordering::Acquire) != AWAITED {
             return 0;
@@ -272,7 +272,7 @@ impl Queue {
         Gathered::Enough
     }
 
-    /// Those behind the leader whose batches can be logged with its `own`.
+    /// The waiting writers whose batches can be logged with the leader's `own`.
     #[inline]
     pub(crate) fn followers(&self, own: &Wanted<'_>) -> Vec<Arc<Member>> {
         if self.state.load(Ordering::Acquire) != AWAITED {
@@ -281,14 +281,14 @@ impl Queue {
         lock(&self.line).following(own).cloned().collect()
     }
 
-    /// Bytes of the batches that the group of this leader would hold.
+    /// Bytes of the batches that the leader's group would hold.
     pub(crate) fn group_bytes(&self, own: &Wanted<'_>) -> u64 {
         let line = lock(&self.line);
         let followers = line.following(own).map(|member| member.wanted.bytes()).sum::<usize>();
         (own.bytes() + followers) as u64
     }
 
-    /// Takes the leader and as many `followers` off the queue, and lets the next one lead.
+    /// Takes the leader and `followers` more off the queue, and lets the next one lead.
     #[inline]
     pub(crate) fn leave(&self, followers: usize) {
         if !self.changes(LED, EMPTY) {
@@ -306,7 +306,7 @@ impl Queue {
             Some(_) => AWAITED,
         };
         self.state.store(state, Ordering::Release);
-        // Who is woken takes it soon, and so does whoever comes.
+        // The woken writer takes the lock soon, and so does the next to come.
         drop(line);
         if let Some(next) = next {
             next.tell(Turn::Lead);
@@ -325,7 +325,7 @@ impl Line {
     }
 }
 
-/// Tells the `followers` to insert, in the order of their numbers, the first of which is given.
+/// Notifies the `followers` to insert; `first_seqno` is the number of their first operation.
 pub(crate) fn hand_out(group: &Arc<Group>, followers: &[Arc<Member>], first_seqno: SeqNo) {
     let mut seqno = first_seqno;
     for member in followers {
@@ -334,8 +334,8 @@ pub(crate) fn hand_out(group: &Arc<Group>, followers: &[Arc<Member>], first_seqn
     }
 }
 
-/// Reports to the `followers` that all of the group is written; the first of their operations has
-/// the number `first_seqno`.
+/// Notifies the `followers` that the whole group is written; `first_seqno` is the number of their
+/// first operation.
 pub(crate) fn done(followers: &[Arc<Member>], first_seqno: SeqNo) {
     let mut seqno = first_seqno;
     for member in followers {
@@ -344,7 +344,7 @@ pub(crate) fn done(followers: &[Arc<Member>], first_seqno: SeqNo) {
     }
 }
 
-/// Tells the `followers` that nothing of the group is acknowledged.
+/// Notifies the `followers` that nothing of the group is acknowledged.
 pub(crate) fn fail(followers: &[Arc<Member>], error: &Error) {
     for member in followers {
         member.tell(Turn::Failed(error.clone()));
@@ -357,8 +357,8 @@ mod tests {
 
     const ALONE: Wanted<'static> = Wanted { batch: None, sync: true };
 
-    /// Of `coming` writers one joins each time the leader lets others run, quickly or not: how
-    /// often it does, and how that ends.
+    /// Lets one of `coming` writers join at each yield, quick or slow. Returns the number of yields
+    /// and how the wait ended.
     fn gathered(coming: usize, is_quick: bool) -> (usize, Gathered) {
         let queue = Queue::default();
         assert!(matches!(queue.join(ALONE), Place::First(_)));

@@ -1,11 +1,10 @@
-//! A merge in pieces, and which thread does which of them.
+//! A compaction divided into subranges, and which thread merges which of them.
 //!
-//! 1. Its owner goes through the pieces from the front; a thread that has nothing else to do takes
-//!    some from the back.
-//! 2. Whoever takes pieces must report how that ended. The owner waits for all of them.
+//! 1. Its owner goes through the subranges from the front; idle threads take some from the back.
+//! 2. A thread that takes subranges must report the outcome. The owner waits for all helpers.
 //!
-//! Here is the state that threads share, with the list of running jobs. What a piece is, and how it
-//! is merged: [`compaction_job`](crate::compaction_job).
+//! This is the state that threads share, listed with the running jobs. How a compaction is divided
+//! and merged: [`compaction_job`](crate::compaction_job).
 
 use std::ops::Range;
 use std::path::PathBuf;
@@ -18,44 +17,44 @@ use crate::purpose::Purpose;
 use crate::sync::{Condvar, Mutex, lock, wait};
 use crate::version::{TableMeta, Version};
 
-/// Most pieces that a helper takes at once: what it has begun nobody else can take.
+/// Most subranges that a helper takes at once: no other thread can take them back.
 const MOST_TAKEN: usize = 4;
 
-/// A part of a merge that is put in force by itself.
+/// A slice of a compaction, installed by itself.
 #[derive(Debug)]
 pub(crate) struct Stretch {
-    /// The merge, of whose output level only the tables of this stretch are left.
+    /// The plan, whose output-level tables are only those of this slice.
     pub(crate) plan: Plan,
-    /// The first key of the stretch; nothing where the merge begins.
+    /// The first key of the slice; `None` at the start of the compaction.
     pub(crate) from: Option<Box<[u8]>>,
-    /// The first key behind it; nothing in the last one.
+    /// The first key after the slice; `None` in the last one.
     pub(crate) to: Option<Box<[u8]>>,
-    /// The first keys of its pieces but the first, ascending.
+    /// The first keys of its subranges except the first, ascending.
     pub(crate) bounds: Vec<Box<[u8]>>,
-    /// Bytes at which its outputs end in the last level, where that is not what the options say.
+    /// Size of its outputs in the last level, if it differs from the options.
     pub(crate) table_bytes: Option<u64>,
 }
 
 impl Stretch {
-    /// All of a merge, in pieces that begin at `bounds`, but for the first one.
+    /// A whole compaction, whose subranges after the first begin at `bounds`.
     pub(crate) fn whole(plan: Plan, bounds: Vec<Box<[u8]>>) -> Self {
         Self { plan, from: None, to: None, bounds, table_bytes: None }
     }
 }
 
-/// A merge, and who does which of its pieces.
+/// A compaction, and the assignment of its subranges.
 #[derive(Debug)]
 pub(crate) struct SharedMerge {
     pub(crate) plan: Plan,
     pub(crate) purpose: Purpose,
-    /// What the tables join that are written.
+    /// The version that the outputs join.
     pub(crate) version: Arc<Version>,
-    /// Where it begins and where it ends, if it is a stretch of a larger one.
+    /// Its start and its end, if it is a slice of a larger one.
     from: Option<Box<[u8]>>,
     to: Option<Box<[u8]>>,
-    /// Bytes at which its outputs end, where that is not what the options say.
+    /// Size of its outputs, if it differs from the options.
     pub(crate) table_bytes: Option<u64>,
-    /// The first keys of all pieces but the first, ascending.
+    /// The first keys of all subranges except the first, ascending.
     bounds: Vec<Box<[u8]>>,
     progress: Mutex<Progress>,
     /// Signalled when a helper has ended.
@@ -64,42 +63,42 @@ pub(crate) struct SharedMerge {
 
 #[derive(Debug, Default)]
 struct Progress {
-    /// The piece that the owner is in.
+    /// The subrange that the owner is in.
     at: usize,
-    /// The first piece that was given away, or how many there are.
+    /// The first subrange that was given away, or the number of subranges.
     end: usize,
-    /// Helpers that have not ended.
+    /// Helpers that are still running.
     helping: usize,
-    /// No more pieces are given away.
+    /// No more subranges are given away.
     is_over: bool,
     merged: Vec<(usize, Merged)>,
     failure: Option<Error>,
 }
 
-/// Entries that a merge has read.
+/// Entries that a compaction has read.
 #[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Entries {
-    /// Of the tables that leave the output level.
+    /// From the tables that leave the output level.
     pub(crate) replaced: u64,
-    /// Of those above.
+    /// From the tables above.
     pub(crate) above: u64,
 }
 
 impl Entries {
-    /// Counts one.
+    /// Counts one entry.
     #[inline]
     pub(crate) fn count(&mut self, is_replaced: bool) {
         *(if is_replaced { &mut self.replaced } else { &mut self.above }) += 1;
     }
 
-    /// Counts those too that another read.
+    /// Adds the counts of another thread.
     pub(crate) fn add(&mut self, other: Self) {
         self.replaced += other.replaced;
         self.above += other.above;
     }
 }
 
-/// What came of some pieces.
+/// The outcome of some subranges.
 #[derive(Debug)]
 pub(crate) struct Merged {
     /// Entries that were read.
@@ -108,12 +107,12 @@ pub(crate) struct Merged {
     pub(crate) time: Duration,
     /// The tables, in key order, all durable.
     pub(crate) tables: Vec<TableMeta>,
-    /// Their files, which are to be removed unless the merge is installed.
+    /// Their files, which are removed unless the compaction is installed.
     pub(crate) created: Vec<PathBuf>,
 }
 
 impl SharedMerge {
-    /// The merge of a stretch, in which nobody takes part yet.
+    /// The merge of a slice, without helpers yet.
     pub(crate) fn new(stretch: Stretch, purpose: Purpose, version: Arc<Version>) -> Arc<Self> {
         let Stretch { plan, from, to, bounds, table_bytes } = stretch;
         let progress = Progress { end: bounds.len() + 1, ..Progress::default() };
@@ -130,8 +129,8 @@ impl SharedMerge {
         })
     }
 
-    /// Where this piece begins, and the one before it ends; nothing where the first of the whole
-    /// merge begins, or the last one ends.
+    /// The start of this subrange, which is the end of the one before; `None` at the start and the
+    /// end of the whole compaction.
     pub(crate) fn start(&self, piece: usize) -> Option<&[u8]> {
         let key = match piece.checked_sub(1) {
             None => self.from.as_ref(),
@@ -141,22 +140,22 @@ impl SharedMerge {
         key.map(|key| &**key)
     }
 
-    /// Whether nothing of the merge is left when this is in force.
+    /// Whether this completes the compaction.
     pub(crate) fn is_last(&self) -> bool {
         self.to.is_none()
     }
 
-    /// Whether there is a piece for another.
+    /// Whether there is more than one subrange.
     pub(crate) fn has_pieces(&self) -> bool {
         !self.bounds.is_empty()
     }
 
-    /// All pieces, for the owner.
+    /// All subranges, for the owner.
     pub(crate) fn whole(&self) -> Range<usize> {
         0..self.bounds.len() + 1
     }
 
-    /// Whether the owner, who has come to the end of piece `at`, is to go on with the next.
+    /// Whether the owner, at the end of subrange `at`, continues with the next.
     pub(crate) fn go_on(&self, at: usize) -> bool {
         let mut progress = lock(&self.progress);
         let goes_on = at + 1 < progress.end;
@@ -166,8 +165,8 @@ impl SharedMerge {
         goes_on
     }
 
-    /// Half of the pieces that nobody has begun, the last ones, for a helper; it must tell how that
-    /// [ended](Self::help_ended).
+    /// Takes half of the subranges that have not begun, the last ones, for a helper, which must
+    /// report the outcome to [`help_ended`](Self::help_ended).
     pub(crate) fn take(&self) -> Option<Range<usize>> {
         let mut progress = lock(&self.progress);
         let left = progress.end - (progress.at + 1);
@@ -180,7 +179,7 @@ impl SharedMerge {
         Some(progress.end..end)
     }
 
-    /// Notes how a helper ended that had taken the pieces from `first` on.
+    /// Records the outcome of a helper that had taken the subranges from `first` on.
     pub(crate) fn help_ended(&self, first: usize, outcome: Result<Merged>) {
         let mut progress = lock(&self.progress);
         progress.helping -= 1;
@@ -193,13 +192,13 @@ impl SharedMerge {
         self.changed.notify_all();
     }
 
-    /// Whether all who take part may stop, as one has failed.
+    /// An error if one of the threads has failed, so that the others stop.
     pub(crate) fn check(&self) -> Result<()> {
         lock(&self.progress).failure.clone().map_or(Ok(()), Err)
     }
 
-    /// Gives nothing away any more, waits for the helpers, and returns what they did in key order,
-    /// and the first failure, of which `own` is the owner's.
+    /// Gives no more subranges away, waits for the helpers, and returns their outcomes in key
+    /// order, and the first failure; `own` is the owner's.
     pub(crate) fn end(&self, own: Option<&Error>) -> (Vec<Merged>, Result<()>) {
         let mut progress = lock(&self.progress);
         progress.is_over = true;

@@ -29,7 +29,7 @@ pub(crate) enum JobStep {
 #[derive(Debug, Default)]
 pub(crate) struct InProgress {
     jobs: Vec<Job>,
-    /// File numbers of what all jobs have: their inputs, and what they have put in force.
+    /// File numbers of the tables that all jobs hold: their inputs, and what they have installed.
     busy: HashSet<u64>,
     next_id: u64,
 }

@@ -1,35 +1,36 @@
-//! Choosing the next merge: a pure function from a version to a plan. The worker that runs a plan
-//! makes no choices.
+//! Choosing the next compaction: a pure function from a version to a plan. The worker that runs a
+//! plan makes no choices.
 //!
-//! 1. Each level gets a score ([`Shape`]); levels from 1 on are tried, the highest score first.
-//! 2. Level 0 offers its groups of runs that overlap one another, the largest first: whoever is
-//!    moved down takes everything older beside it along. A deeper level offers its tables, the one
-//!    that overlaps the fewest bytes of the next level per byte of its own first: that moves most
-//!    bytes down per byte written (a random fill of 2000 runs writes each byte 13 times; 19 times
-//!    if tables are taken at random). Tombstones count double, for they free what they meet.
+//! 1. Each level gets a score ([`Shape`]); levels with a score of at least 1 are tried, the highest
+//!    first.
+//! 2. Level 0 offers its groups of overlapping runs, the largest first: a run that is moved down
+//!    takes every older run it overlaps along. A deeper level offers its tables, first the one that
+//!    overlaps the fewest bytes of the next level per byte of its own: that moves most bytes down
+//!    per byte written (a random fill of 2000 runs writes each byte 13 times; 19 times if tables
+//!    are picked at random). Tombstones count double, because they free what they overlap.
 //! 3. The offer is joined by all tables of the output level that it overlaps, and by tables of its
-//!    own level that cost no further output-level table.
-//! 4. Runs of level 0 that would fill the base level above its target go through it: with what they
-//!    overlap there, into the level below it. What would have to go on at once is written once, not
-//!    twice, and the base level is empty for the next runs. Only while that is a merge of bounded
-//!    size ([`CompactionOptions::max_through_bytes`]), which is so in stores of up to a few times
-//!    the base level's size and in small parts of the key space.
-//! 5. It is refused, and the next one tried, where it would touch a running plan.
-//! 6. Where somebody waits for the store to rest and nothing is left to do, a group of fewer runs
-//!    than the trigger says is merged too, if it finds little in the base level: lookups and walks
-//!    have to ask each of them, and the merge costs less per byte than any further down.
+//!    own level that add no output-level table.
+//! 4. Runs of level 0 that would fill the base level above its target go through it: with the
+//!    tables they overlap there, into the level below. Bytes that would have to move on at once are
+//!    written once, not twice, and the base level is empty for the next runs. This is limited to
+//!    compactions of bounded size ([`CompactionOptions::max_through_bytes`]), which occur in stores
+//!    of up to a few times the base level's size and in small parts of the key space.
+//! 5. An offer that would conflict with a running plan is refused, and the next one tried.
+//! 6. If a caller waits for the store to become idle and nothing is left to do, a group of fewer
+//!    runs than the trigger is compacted too, if it overlaps little of the base level: lookups and
+//!    scans have to search each run, and the compaction costs less per byte than any further down.
 //! 7. With nothing to merge it with, a table is moved without being read, unless it overlaps so
-//!    much of the level below the output that its next merge would be too large. Runs of level 0
-//!    that overlap nothing are moved together; small ones are merged into one table instead
+//!    much of the level below the output that its next compaction would be too large. Runs of level
+//!    0 that overlap nothing are moved together; small ones are merged into one table instead
 //!    ([`gather`](super::gather)).
-//! 8. Where nothing else is to be done, tables are rewritten in place that hold what no reader can
-//!    see any more, and small neighbours are merged ([`upkeep`](super::upkeep)).
+//! 8. If there is nothing else to do, tables with entries that no reader can see are rewritten in
+//!    place, and small neighbours are merged ([`upkeep`](super::upkeep)).
 //!
 //! Invariants of every plan:
 //! * It shares no table with a running plan, and no range with one that writes into its output
 //!   level.
-//! * Nothing older than any of its inputs stays in its key ranges at or above the output level:
-//!   not in level 0, not in the levels that it skips or goes through, not in the outputs of running
+//! * Nothing older than any of its inputs stays in its key ranges at or above the output level: not
+//!   in level 0, not in the levels that it skips or goes through, not in the outputs of running
 //!   plans.
 //! * A table of any level below 0 that shares a user key with an input of that level is an input.
 //!
@@ -59,44 +60,44 @@ pub(crate) enum Reason {
     Runs,
     /// The level holds more than its target.
     Bytes,
-    /// Somebody asked for the range to be compacted.
+    /// The range is being compacted on request.
     Range,
-    /// Its tables hold entries that no reader can see any more.
+    /// Its tables hold entries that no reader can see.
     Dead,
     /// Its tables are small neighbours.
     Small,
 }
 
-/// One merge, decided in full.
+/// One compaction, decided in full.
 #[derive(Debug, Clone)]
 pub(crate) struct Plan {
     /// The level the plan starts from.
     pub(crate) level: usize,
     /// Its tables in `level`, in the level's order (level 0: newest first). Never empty.
     pub(crate) upper: Vec<Arc<TableFile>>,
-    /// Its tables in the level above `output_level`, by key, where a plan of level 0 goes through
-    /// that; else empty.
+    /// Its tables in the level above `output_level`, by key, if a plan of level 0 goes through that
+    /// level; otherwise empty.
     pub(crate) through: Vec<Arc<TableFile>>,
-    /// Where the outputs go; `level` itself where a level is rewritten in place.
+    /// The level of the outputs; `level` itself if it is rewritten in place.
     pub(crate) output_level: usize,
-    /// Its tables in `output_level`, by key; empty where that is `level`.
+    /// Its tables in `output_level`, by key; empty if that is `level`.
     pub(crate) lower: Vec<Arc<TableFile>>,
-    /// Whether the tables of `upper` go to the output level as they are.
+    /// Whether the tables of `upper` are moved to the output level unchanged.
     pub(crate) trivial_move: bool,
     /// Why.
     pub(crate) reason: Reason,
-    /// The tables of the level below the output level that the inputs overlap, by key: where
-    /// outputs are best cut.
+    /// The tables of the level below the output level that the inputs overlap, by key: outputs are
+    /// best cut at their ends.
     pub(crate) grandparents: Vec<Grandparent>,
-    /// All keys of the inputs lie in here.
+    /// The keys of all inputs are in this range.
     pub(crate) range: KeyRange,
 }
 
-/// A table below the output level. Not the file: that leaves the disk when another merge replaces
-/// it.
+/// A table below the output level. It does not hold the file, which is deleted when another
+/// compaction replaces it.
 #[derive(Debug, Clone)]
 pub(crate) struct Grandparent {
-    /// What tests call it.
+    /// Its name in tests.
     #[cfg(test)]
     pub(crate) number: u64,
     pub(crate) file_bytes: u64,
@@ -127,7 +128,7 @@ impl Plan {
         if self.is_in_place() { &self.upper } else { &self.lower }
     }
 
-    /// The same, to be changed.
+    /// As `replaced`, mutable.
     pub(crate) fn replaced_mut(&mut self) -> &mut Vec<Arc<TableFile>> {
         if self.is_in_place() { &mut self.upper } else { &mut self.lower }
     }
@@ -148,8 +149,8 @@ impl Plan {
     }
 }
 
-/// The next merge that `version` needs and the running plans allow. What only moments before that
-/// of the `oldest` snapshot see is no longer needed; without snapshots that is
+/// The next compaction that `version` needs and the running plans allow. What only readers before
+/// the `oldest` snapshot could see is obsolete; without snapshots, `oldest` is
 /// [`MAX_SEQNO`](trommel_base::MAX_SEQNO).
 pub(crate) fn plan(
     version: &Version,
@@ -168,8 +169,8 @@ pub(super) fn next_plan(planner: &Planner<'_>, oldest: SeqNo) -> Option<Plan> {
         *score = shape.score(level, version, busy, options);
     }
     let mut levels: Vec<usize> = (0..LEVELS - 1).filter(|level| scores[*level] >= 1.0).collect();
-    // A level that is itself too full is no place to move tables to: relieve it first. Under a
-    // backlog that leaves fewer runs in level 0 for the same bytes written.
+    // A level that is itself too full is a bad target: relieve it first. Under a backlog that
+    // leaves fewer runs in level 0 for the same bytes written.
     let weight = |level: usize| {
         let below = if level == 0 { shape.base } else { level + 1 };
         scores[level] / f64::max(scores[below], 1.0)
@@ -190,16 +191,16 @@ pub(super) struct Inputs {
     pub(super) through: Vec<Arc<TableFile>>,
     pub(super) output_level: usize,
     pub(super) lower: Vec<Arc<TableFile>>,
-    /// Whether those of `upper` go down unread.
+    /// Whether the tables of `upper` are moved unread.
     pub(super) moves: bool,
 }
 
-/// What every choice looks at.
+/// The inputs of every choice.
 pub(super) struct Planner<'a> {
     pub(super) version: &'a Version,
     pub(super) busy: &'a InProgress,
     pub(super) options: &'a CompactionOptions,
-    /// How often it has looked at a table or a group, or compared two of them.
+    /// Number of tables and groups examined, and of comparisons.
     steps: Cell<u64>,
 }
 
@@ -223,8 +224,8 @@ impl Planner<'_> {
         self.steps.set(self.steps.get() + 1);
     }
 
-    /// A group of overlapping runs of level 0 into the base level or through it, the largest group
-    /// first.
+    /// Compacts a group of overlapping runs of level 0 into the base level or through it, the
+    /// largest group first.
     fn out_of_level_0(&self, shape: &Shape) -> Option<Plan> {
         let groups = Groups::of(self);
         groups.largest_first().into_iter().find_map(|at| {
@@ -233,8 +234,8 @@ impl Planner<'_> {
         })
     }
 
-    /// A group of few overlapping runs of level 0 into the base level, where no more are expected
-    /// and that is cheap.
+    /// Compacts a group of few overlapping runs of level 0 into the base level, if no more runs are
+    /// expected and it is cheap.
     fn few_runs(&self, shape: &Shape) -> Option<Plan> {
         let enough = self.options.few_runs()?;
         let groups = Groups::of(self);
@@ -245,13 +246,14 @@ impl Planner<'_> {
         })
     }
 
-    /// Whether what `plan` finds in the output level is little.
+    /// Whether `plan` overlaps little of the output level.
     pub(super) fn is_cheap(&self, plan: &Plan) -> bool {
         self.options.is_cheap(total_bytes(&plan.upper), total_bytes(&plan.lower))
     }
 
-    /// A group of overlapping runs of level 0, with what they overlap in the base level, into the
-    /// level below that: if the base level could not keep them, and the merge is not too large.
+    /// Compacts a group of overlapping runs of level 0, with what they overlap in the base level,
+    /// into the level below that, if the base level could not keep them and the compaction is not
+    /// too large.
     fn through_base(&self, group: &[Arc<TableFile>], shape: &Shape) -> Option<Plan> {
         let output_level = shape.base + 1;
         if output_level == LEVELS {
@@ -270,7 +272,7 @@ impl Planner<'_> {
         self.checked(inputs, Reason::Runs)
     }
 
-    /// A table of `level` into the next, the one with the smallest overlap ratio first.
+    /// Compacts a table of `level` into the next, the one with the smallest overlap ratio first.
     fn out_of_level(&self, level: usize) -> Option<Plan> {
         let tables = self.version.levels[level].iter().enumerate();
         let free = tables.filter(|(_, table)| !self.busy.is_busy(table.number));
@@ -295,7 +297,7 @@ impl Planner<'_> {
         total_bytes(overlapped) as f64 / weight
     }
 
-    /// The plan with these inputs, unless it would touch a running one or pass older data.
+    /// The plan with these inputs, unless it would conflict with a running one or pass older data.
     pub(super) fn checked(&self, inputs: Inputs, reason: Reason) -> Option<Plan> {
         let Inputs { level, upper, through, output_level, lower, moves } = inputs;
         let range = KeyRange::hull(upper.iter().chain(&through).chain(&lower))?;
@@ -316,7 +318,7 @@ impl Planner<'_> {
         (is_free && self.may_pass(&plan)).then_some(plan)
     }
 
-    /// Makes tables of a sorted `level` a plan that rewrites them in place, or refuses it.
+    /// A plan that rewrites tables of a sorted `level` in place, unless it would conflict.
     pub(super) fn in_place(
         &self,
         level: usize,
@@ -343,7 +345,7 @@ impl Planner<'_> {
         })
     }
 
-    /// The tables below `output_level` that meet `range`.
+    /// The tables below `output_level` that overlap `range`.
     fn grandparents(&self, output_level: usize, range: &KeyRange) -> Vec<Arc<TableFile>> {
         match output_level + 1 {
             LEVELS => Vec::new(),
@@ -351,8 +353,7 @@ impl Planner<'_> {
         }
     }
 
-    /// The tables of sorted `output_level` that those of `upper`, from the first key to the last,
-    /// overlap.
+    /// The tables of a sorted `output_level` that overlap the range of `upper`.
     fn below<'a>(
         &self,
         upper: impl IntoIterator<Item = &'a Arc<TableFile>>,
@@ -363,8 +364,8 @@ impl Planner<'_> {
         Some(self.version.levels[output_level][below].to_vec())
     }
 
-    /// Where the tables of a sorted `level` stand that meet `smallest..=largest`, with all that
-    /// share a key with these, and so on; normally none do.
+    /// Indexes of the tables of a sorted `level` that overlap `smallest..=largest`, with all tables
+    /// that share a key with these, and so on; normally there are none of the latter.
     pub(super) fn closed(&self, level: usize, smallest: &[u8], largest: &[u8]) -> Range<usize> {
         let run = &self.version.levels[level];
         let mut met = self.version.span(level, smallest, largest);
@@ -378,8 +379,8 @@ impl Planner<'_> {
         met
     }
 
-    /// Whether nothing that `plan` leaves between its levels, now or when the running plans are
-    /// done, lies in the way of what it takes down.
+    /// Whether nothing that stays between the levels of `plan`, now or after the running plans,
+    /// overlaps the tables that it moves down.
     fn may_pass(&self, plan: &Plan) -> bool {
         let Some(range) = KeyRange::hull(plan.upper.iter().chain(&plan.through)) else {
             return false;
@@ -393,7 +394,8 @@ impl Planner<'_> {
         })
     }
 
-    /// Whether `table` may go to `output_level` unread, with regard to the level below that.
+    /// Whether `table` may move to `output_level` unread, as far as the level below that is
+    /// concerned.
     pub(super) fn is_light(&self, table: &TableFile, output_level: usize) -> bool {
         let below = output_level + 1;
         below == LEVELS || {
@@ -415,8 +417,9 @@ mod tests {
         planner.down_from_0(&Groups::of(&planner), 0, output_level, Reason::Runs)
     }
 
-    /// Level 0 merged past a level that holds older data makes deleted keys reappear (leveldb 184,
-    /// rocksdb 2722, badger 2143). The base level alone should prevent it; this is the second lock.
+    /// Level 0 compacted past a level that holds older data makes deleted keys reappear (leveldb
+    /// 184, rocksdb 2722, badger 2143). The base level alone should prevent it; this is the second
+    /// lock.
     #[test]
     fn nothing_passes_older_data_on_its_way_down() {
         let busy = InProgress::default();
@@ -442,7 +445,7 @@ mod tests {
         assert!(complete(&version, &busy, 2).is_some(), "above it, the way is free");
     }
 
-    /// Two merges of the same tables write their contents twice (rocksdb 6.11).
+    /// Two compactions of the same tables write their contents twice (rocksdb 6.11).
     #[test]
     fn a_plan_made_from_an_older_state_does_not_start() {
         let version = tree(&[(0, 9, "a", "m"), (6, 1, "a", "z"), (5, 4, "x", "y")]);
@@ -455,7 +458,7 @@ mod tests {
         let planner = Planner::new(&version, &busy, &options);
         assert!(planner.in_place(6, &version.levels[6], Reason::Range).is_none());
         assert!(planner.in_place(5, &version.levels[5], Reason::Range).is_some());
-        // Nor one of what the first has put in force, as long as it goes on.
+        // Nor does a plan start with a table that the first has installed while it continues.
         let goes_on = tree(&[(0, 9, "a", "m"), (6, 10, "a", "c"), (6, 1, "d", "z")]);
         let into = |busy: &InProgress| {
             let planner = Planner::new(&goes_on, busy, &options);

@@ -1,22 +1,22 @@
-//! Back-pressure: how fast writers may go while flushes and merges lag behind.
+//! Back-pressure: how fast writes may go while flushes and compactions lag.
 //!
-//! Each kind of backlog is a mark between 0 (where slowing starts) and 1 (where writers stop). The
-//! highest mark sets the rate, falling geometrically from the fastest to the slowest slowed rate:
-//! whatever merges can keep up with, some mark in between matches it, so writers settle at that
-//! speed instead of running into the stop and out again.
+//! Each kind of backlog is a mark between 0 (slowing starts) and 1 (writes stop). The highest mark
+//! sets the rate, which falls geometrically from the fastest to the slowest slowed rate. Some mark
+//! in between matches whatever compactions can keep up with, so writers settle at that speed
+//! instead of running into the stop and out again.
 //!
-//! Called by the write path: each write asks whether anything lags behind.
+//! Called by the write path: each write checks whether anything lags.
 
 use crate::compaction_options::CompactionOptions;
 
-/// What waits to be flushed and merged.
+/// The work waiting to be flushed and compacted.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Backlog {
     /// Runs in level 0.
     pub(crate) l0_runs: usize,
     /// Bytes of compaction debt ([`debt`](super::shape::debt)).
     pub(crate) debt: u64,
-    /// Memtables that wait for their flush.
+    /// Memtables waiting to be flushed.
     pub(crate) frozen_memtables: usize,
     /// How full the active memtable is, 0 to 1.
     pub(crate) active_fill: f64,
@@ -29,31 +29,31 @@ pub(crate) enum Cause {
     Level0,
     /// Compaction debt.
     Debt,
-    /// Memtables waiting for their flush.
+    /// Memtables waiting to be flushed.
     Memtables,
 }
 
-/// What writers are asked.
+/// What writers must do.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Pressure {
     /// Nothing.
     None,
-    /// To write no more than so many bytes per second, all together.
+    /// Write no more than this rate, all together.
     Delay {
         /// Bytes per second; at least 1.
         rate: u64,
         /// Why.
         cause: Cause,
     },
-    /// To wait until the backlog is smaller.
+    /// Wait until the backlog is smaller.
     Stop(Cause),
 }
 
-/// Memtables up to which writers are never slowed: one is being flushed, and half of the next is
-/// full. Where few may wait, they would else be slowed while nothing lags behind.
+/// Writers are not slowed below this many memtables: one being flushed, and the next half full.
+/// With a small maximum they would otherwise be slowed while nothing lags.
 const SLOW_MEMTABLES_MIN: f64 = 1.5;
 
-/// The pressure that `backlog` calls for.
+/// The pressure for `backlog`.
 pub(crate) fn pressure(backlog: &Backlog, options: &CompactionOptions) -> Pressure {
     if is_idle(backlog, options) {
         return Pressure::None;
@@ -92,8 +92,8 @@ pub(crate) fn pressure(backlog: &Backlog, options: &CompactionOptions) -> Pressu
     Pressure::Delay { rate: (rate as u64).max(1), cause }
 }
 
-/// Whether no mark is above 0, whatever the fill of the active memtable: so it is for most writes,
-/// each of which asks.
+/// Whether no mark is above 0, whatever the fill of the active memtable. True for most writes, each
+/// of which checks it.
 #[inline]
 pub(crate) fn is_idle(backlog: &Backlog, options: &CompactionOptions) -> bool {
     (backlog.frozen_memtables == 0 || backlog.frozen_memtables + 2 <= options.max_frozen_memtables)
@@ -103,7 +103,7 @@ pub(crate) fn is_idle(backlog: &Backlog, options: &CompactionOptions) -> bool {
         && backlog.debt < options.stop_debt_bytes
 }
 
-/// Where `amount` lies between `slow` (0) and `stop` (1).
+/// The position of `amount` between `slow` (0) and `stop` (1).
 fn mark(amount: f64, slow: f64, stop: f64) -> f64 {
     if amount >= stop {
         return 1.0;

@@ -1,19 +1,18 @@
-//! Compacting a key range on request: everything in it goes down to the last level, and what lies
-//! there already is rewritten once.
+//! Manual compaction of a key range: everything in it moves to the last level, whose tables in the
+//! range are rewritten once.
 //!
-//! 1. The memtables are flushed (by the caller). Groups of overlapping runs of level 0 that meet
-//!    the range and hold something written before the request go to the base level.
-//! 2. Each deeper level is swept once, by ascending key, several tables a step.
+//! 1. The memtables are flushed (by the caller). Groups of overlapping runs of level 0 that overlap
+//!    the range and hold entries written before the request go to the base level.
+//! 2. Each deeper level is swept once, by ascending key, several tables per step.
 //! 3. The tables of the last level that are older than the request, or hold tombstones, are
-//!    rewritten in place, so that the tombstones and hidden versions that nobody needs any more
-//!    leave the disk.
+//!    rewritten in place, so that obsolete tombstones and hidden versions leave the disk.
 //!
-//! The sweep of a level begins when no merge runs in the range, so that nothing falls behind it.
-//! Writes that arrive meanwhile do not make it longer: each level is swept once, and runs of level
-//! 0 that hold only newer data are left alone.
+//! The sweep of a level begins when no compaction is running in the range, so that no output lands
+//! where the sweep has passed. Later writes do not prolong it: each level is swept once, and runs
+//! of level 0 that hold only newer data are skipped.
 //!
-//! Called by `compact_range`, which asks for a step, runs it, and asks again; several steps may
-//! run at once.
+//! Called by `compact_range`, which gets a step, runs it, and gets the next; several steps may run
+//! at once.
 
 use std::sync::Arc;
 
@@ -31,7 +30,7 @@ use crate::compaction_options::CompactionOptions;
 
 const LAST: usize = LEVELS - 1;
 
-/// How far the compaction of one key range has come.
+/// The progress of the compaction of one key range.
 #[derive(Debug)]
 pub(crate) struct RangeCompaction {
     from: Box<[u8]>,
@@ -39,31 +38,31 @@ pub(crate) struct RangeCompaction {
     through: SeqNo,
     before: u64,
     level: usize,
-    /// Tables of `level` that end at or before this key have had their step.
+    /// Tables of `level` that end at or before this key are done.
     swept: Option<Box<[u8]>>,
 }
 
 /// What to do next.
 #[derive(Debug)]
 pub(crate) enum Step {
-    /// Run this plan, and ask again.
+    /// Run this plan, then get the next step.
     Run(Box<Plan>),
-    /// A running merge is in the way: ask again when one has ended.
+    /// A running compaction is in the way: try again when one has ended.
     Wait,
     /// The range is compacted.
     Done,
 }
 
 impl RangeCompaction {
-    /// A compaction of all keys from `from` to `to` (to the last key, if `None`), both included,
-    /// as they were written up to the sequence number `through`. Tables whose numbers are below
-    /// `before`, the next free file number, are older than the request.
+    /// A compaction of all keys from `from` to `to` (to the last key, if `None`), both included, as
+    /// written up to the sequence number `through`. Tables whose numbers are below `before`, the
+    /// next free file number, are older than the request.
     pub(crate) fn new(from: &[u8], to: Option<&[u8]>, through: SeqNo, before: u64) -> Self {
         let (from, to) = (Box::from(from), to.map(Box::from));
         Self { from, to, through, before, level: 0, swept: None }
     }
 
-    /// What to do next, `version` being current and the plans `busy` running.
+    /// The next step, given the current `version` and the running plans `busy`.
     pub(crate) fn next_step(
         &mut self,
         version: &Version,
@@ -112,7 +111,7 @@ impl RangeCompaction {
         if blocked { Step::Wait } else { Step::Done }
     }
 
-    /// The tables of the level that still want their step, by key, and where they stand in it.
+    /// The tables of the level that are not done yet, by key, with their indexes.
     fn unswept<'a>(
         &'a self,
         version: &'a Version,
@@ -123,11 +122,12 @@ impl RangeCompaction {
         })
     }
 
-    /// The next tables of an inner level, as many as one job should take, into the next level.
+    /// Compacts the next tables of an inner level, as many as one job should take, into the next
+    /// level.
     fn sweep(&mut self, planner: &Planner<'_>) -> Step {
         let below = self.level + 1;
         let (mut offer, mut upper_bytes) = (0..0, 0_u64);
-        // What they overlap, from the first key to the last, of which no table begins before
+        // The tables that they overlap, from the first key to the last. No table begins before
         // another ends.
         let (mut lower, mut lower_bytes) = (0..0, 0_u64);
         for (at, table) in self.unswept(planner.version) {
@@ -155,12 +155,12 @@ impl RangeCompaction {
         }
     }
 
-    /// The next tables of the last level that are older than the request, or hold tombstones, in
-    /// place.
+    /// Rewrites the next tables of the last level that are older than the request, or hold
+    /// tombstones, in place.
     fn rewrite(&mut self, planner: &Planner<'_>) -> Step {
         let (mut offer, mut bytes): (Vec<Arc<TableFile>>, u64) = (Vec::new(), 0);
         for (_, table) in self.unswept(planner.version) {
-            // What was moved here may hold tombstones of what went meanwhile.
+            // Tables moved here may hold tombstones whose targets have since been dropped.
             let is_old = table.number < self.before || table.deletions > 0;
             bytes += table.file_bytes;
             if !offer.is_empty() && (!is_old || bytes > planner.options.max_job_bytes()) {

@@ -1,19 +1,20 @@
-//! The shape the tree should have, how far it is from it, and what getting there costs.
+//! The target shape of the tree, how far the tree is from it, and what getting there costs.
 //!
-//! The deepest level is always the last; levels above it are opened only as the data grows, so
-//! that a store of any size has all its levels but one full and about nine tenths of its data in
-//! the last ("dynamic level bytes" of RocksDB, which this follows). In steps:
+//! The deepest level is always the last; levels above it are opened only as the data grows. So a
+//! store of any size has all its levels except one full, and about nine tenths of its data in the
+//! last (RocksDB's "dynamic level bytes", which this follows). In steps:
 //!
-//! 1. Take all bytes below level 0 as if they lay in the last level.
-//! 2. While that is more than the base level may hold, open the level above with the ratio's part
-//!    of it as its target. No target is smaller than the base level's size: a level smaller than
-//!    what one merge of level 0 brings would be rewritten for nothing. The base level itself may
-//!    hold twice that before one is opened above it, unless it is the last: a fill writes up to
-//!    some 6 of 100 bytes more, and lookups and walks have a run less to ask.
-//! 3. The topmost level so opened is needed; level 0 is merged into it, or into a level above it
-//!    that still holds tables (or is about to), since newer data must not pass below older data.
-//! 4. Levels above the needed ones are drained. A level that holds tables is needed until the
-//!    bytes fall to half of what opened it, so that a store at the border does not swing.
+//! 1. Treat all bytes below level 0 as if they were in the last level.
+//! 2. While that is more than the base level may hold, open the level above, with a target smaller
+//!    by the level ratio. No target is smaller than the base level's size: a level smaller than
+//!    what one compaction of level 0 brings would be rewritten for nothing. The base level itself
+//!    may hold twice that before a level is opened above it, unless it is the last: a fill writes
+//!    up to 6 of 100 bytes more, and lookups and scans have one run less to search.
+//! 3. The topmost level opened this way is needed. Level 0 is compacted into it, or into a level
+//!    above it that still holds tables (or is about to), because newer data must not pass below
+//!    older data.
+//! 4. Levels above the needed ones are drained. A level that holds tables is needed until the bytes
+//!    fall to half of what opened it, so that a store at the threshold does not oscillate.
 //!
 //! Called by the planner, and by the write path for its debt.
 
@@ -28,18 +29,18 @@ use crate::compaction_options::CompactionOptions;
 
 const LAST: usize = LEVELS - 1;
 
-/// What each level should hold.
+/// The target size of each level.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Shape {
-    /// The level that level 0 is merged into, or through.
+    /// The level that level 0 is compacted into, or through.
     pub(crate) base: usize,
-    /// Bytes each level may hold: `u64::MAX` for the last, 0 for levels that are not needed.
-    /// Level 0 is counted in runs and has 0 here.
+    /// Target bytes of each level: `u64::MAX` for the last, 0 for levels that are not needed. Level
+    /// 0 is counted in runs and has 0 here.
     pub(crate) targets: [u64; LEVELS],
 }
 
 impl Shape {
-    /// The shape for `version` while the plans `busy` run.
+    /// The shape for `version` while the plans `busy` are running.
     pub(crate) fn of(version: &Version, busy: &InProgress, options: &CompactionOptions) -> Self {
         let holds = |level: &usize| !version.levels[*level].is_empty() || busy.fills(*level);
         let first_held = (1..LEVELS).find(holds).unwrap_or(LAST);
@@ -66,15 +67,14 @@ impl Shape {
         Self { base: needed.min(first_held), targets }
     }
 
-    /// Bytes that the level which level 0 is merged into may hold; 0 where that has no bound, or
-    /// none of its own.
+    /// Target bytes of the base level; 0 if it has no bound, or none of its own.
     fn base_target(&self) -> u64 {
         if self.base == LAST { 0 } else { self.targets[self.base] }
     }
 
-    /// How urgently `level` must give tables to the next: from 1 on it should.
+    /// How urgently `level` must be compacted into the next: at 1 or more it should be.
     ///
-    /// Only what no running plan takes away already is counted.
+    /// Tables that running plans take away are not counted.
     pub(crate) fn score(
         &self,
         level: usize,
@@ -96,10 +96,10 @@ impl Shape {
     }
 }
 
-/// Bytes that must be read and merged before every level is within its target, about.
+/// Approximate bytes that must be read and merged before every level is within its target.
 ///
-/// Each level's excess is merged with the ratio's part of the next level that it overlaps, and
-/// adds to the next level's excess.
+/// Each level's excess is merged with the overlapping part of the next level, larger by the level
+/// ratio, and adds to the next level's excess.
 pub(crate) fn debt(version: &Version, options: &CompactionOptions) -> u64 {
     let shape = Shape::of(version, &InProgress::default(), options);
     let bytes = |level: usize| total_bytes(&version.levels[level]);

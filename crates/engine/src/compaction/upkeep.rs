@@ -1,26 +1,26 @@
-//! What is done where no level needs a compaction: tables are rewritten in place to give space
-//! back, and small ones to become fewer.
+//! Maintenance when no level needs a compaction: tables are rewritten in place to free space, and
+//! small ones are merged.
 //!
 //! 1. *Dead entries.* A compaction keeps an older version of a key for as long as a snapshot sees
-//!    it, and nobody comes back for it: its table may stay where it is for ever. What the manifest
-//!    says of a table tells how many there are: as many as it has more entries than keys. Once the
-//!    oldest snapshot is as new as all of the table, a rewrite drops every one of them for certain.
-//!    After a reopening there are no snapshots.
-//! 2. So it drops the tombstones of a table below which nothing lies. Few of them are left alone,
-//!    as each rewrite costs as much as all of the table: they hide nothing any more.
-//! 3. *Small tables.* Four or more small tables side by side become one, unless one of them has
-//!    most of their bytes. So each rewrite at least doubles the table that a byte lies in, and of
-//!    tables that come one by one a number is left that grows with the logarithm of their bytes.
-//! 4. None of this goes on for ever: what is rewritten for its dead entries has none afterwards,
-//!    and small tables whose merge left as many, as may be where memory for filters is short, are
-//!    left alone ([`TableFile::stays_small`]).
+//!    it, and nothing revisits it: its table may stay for ever. The manifest's counts of entries
+//!    and keys say how many such versions a table has. Once the oldest snapshot is as new as the
+//!    whole table, a rewrite is certain to drop all of them. After a reopen there are no snapshots.
+//! 2. A rewrite also drops the tombstones of a table that overlaps no deeper table. If there are
+//!    few, they are left alone, because a rewrite costs as much as the whole table: they hide
+//!    nothing any more.
+//! 3. *Small tables.* Four or more adjacent small tables are merged into one, unless one of them
+//!    has most of their bytes. So each rewrite at least doubles the size of the table that holds a
+//!    byte, and of tables that arrive one by one, a number remains that grows with the logarithm of
+//!    their bytes.
+//! 4. None of this goes on for ever: a table rewritten for its dead entries has none afterwards,
+//!    and small tables whose merge left as many, which can happen when memory for filters is short,
+//!    are left alone ([`TableFile::stays_small`]).
 //!
-//! Both are rewrites of a bounded number of bytes, so that nothing that is needed meanwhile waits
-//! long.
+//! Both are rewrites of a bounded number of bytes, so that needed work does not wait long.
 //!
-//! Source of the first: the bottommost files of RocksDB that are marked for compaction.
+//! Source of the first: RocksDB's bottommost files marked for compaction.
 //!
-//! Called by the planner, and by the engine, which has it look when a snapshot goes.
+//! Called by the planner, and by the engine when a snapshot is released.
 
 use std::sync::Arc;
 
@@ -33,8 +33,7 @@ use super::gather::Groups;
 use super::key_range::total_bytes;
 use super::plan::{Plan, Planner, Reason};
 
-/// One in how many entries of a table are tombstones with nothing below them for a rewrite to be
-/// worth it.
+/// A rewrite is worth it if at least one in this many entries is a tombstone with nothing below.
 const TOMBSTONES_PART: u64 = 8;
 /// Fewest small tables that are merged.
 const FEWEST_SMALL: usize = 4;
@@ -53,16 +52,16 @@ fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
             && is_deepest()
 }
 
-/// How new the oldest snapshot must be for a table of `version` to hold what a rewrite drops;
-/// `None` where none does.
+/// The sequence number that the oldest snapshot must reach for a rewrite of some table of `version`
+/// to drop entries; `None` if no table has any.
 pub(crate) fn dead_from(version: &Version) -> Option<SeqNo> {
     let dead = version.tables().filter(|(level, table)| has_dead(version, *level, table));
     dead.map(|(_, table)| table.max_seqno).min()
 }
 
 impl Planner<'_> {
-    /// Tables that hold what no reader can see any more, in place; runs of level 0 into the `base`
-    /// level, where that is cheap.
+    /// Rewrites tables with entries that no reader can see in place; runs of level 0 are compacted
+    /// into the `base` level if that is cheap.
     pub(super) fn dead(&self, base: usize, oldest: SeqNo) -> Option<Plan> {
         let is_dead = |level: usize, table: &Arc<TableFile>| {
             self.count_step();
@@ -100,7 +99,7 @@ impl Planner<'_> {
         })
     }
 
-    /// Small tables of a level, side by side, into one.
+    /// Merges adjacent small tables of a level into one.
     pub(super) fn small_neighbours(&self) -> Option<Plan> {
         (1..LEVELS).find_map(|level| {
             let is_small = |table: &Arc<TableFile>| {
@@ -114,7 +113,7 @@ impl Planner<'_> {
         })
     }
 
-    /// The same of `run`, all of which are small if there are several.
+    /// As `small_neighbours`, among `run`, whose tables are all small if there are several.
     fn small_among(&self, level: usize, run: &[Arc<TableFile>]) -> Option<Plan> {
         let mut rest = run;
         while rest.len() >= FEWEST_SMALL {
@@ -132,7 +131,8 @@ impl Planner<'_> {
         None
     }
 
-    /// The same of tables that fit one together: all of them, or those on one side of the largest.
+    /// As `small_among`, for tables that fit into one: all of them, or those on one side of the
+    /// largest.
     fn evenly_small(&self, level: usize, tables: &[Arc<TableFile>]) -> Option<Plan> {
         if tables.len() < FEWEST_SMALL {
             return None;
@@ -142,14 +142,14 @@ impl Planner<'_> {
             tables[*at].file_bytes
         })?;
         if total_bytes(tables) / 2 < tables[at].file_bytes {
-            // Halves the bytes each time, so not deep.
+            // Each recursion halves the bytes, so it is shallow.
             return self
                 .evenly_small(level, &tables[..at])
                 .or_else(|| self.evenly_small(level, &tables[at + 1..]));
         }
         let plan = self.in_place(level, tables, Reason::Small)?;
         let below = plan.grandparents.iter().map(|table| table.file_bytes);
-        // Else their merge would be cut into as many.
+        // Otherwise the output would be cut into as many tables.
         (below.sum::<u64>() <= self.options.max_grandparent_bytes()).then_some(plan)
     }
 }

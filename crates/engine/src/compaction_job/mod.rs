@@ -1,8 +1,8 @@
-//! Running a compaction that was planned ([`crate::compaction`]). Nothing is decided here: the
-//! planner chose what to merge, [`DropRule`] says what to drop, and [`OutputCutter`] where to cut.
+//! Running a planned compaction ([`crate::compaction`]). Nothing is decided here: the planner chose
+//! the inputs, [`DropRule`] says what to drop, and [`OutputCutter`] where to cut.
 //!
-//! * [`share`]: which parts of one compaction idle workers take;
-//! * [`stretches`]: which part of a large compaction is installed before the rest.
+//! * [`share`]: which parts of a compaction idle workers take;
+//! * [`stretches`]: the slices in which a large compaction is installed.
 
 pub(crate) mod share;
 pub(crate) mod stretches;
@@ -36,46 +36,46 @@ use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
 use share::{Help, Offer};
 
-/// Bytes that a merge reads ahead.
+/// Read-ahead bytes of a compaction.
 struct ReadAhead {
-    /// Of all inputs together, if these are not so many that each has the least.
+    /// Of all inputs together, unless that would leave each less than the minimum.
     of_all: usize,
-    /// Of one at most.
+    /// Most for one input.
     of_one: usize,
 }
 
-/// Bytes that are read ahead of one input at least.
+/// Least for one input.
 const LEAST_READ_AHEAD: usize = 64 << 10;
-/// What lies in a processor's second cache: the system reads farther ahead by itself.
+/// Fits the second-level cache: the system reads farther ahead by itself.
 const READ_AHEAD: ReadAhead = ReadAhead { of_all: 1 << 20, of_one: 256 << 10 };
-/// The same where nothing but the merge reads ahead: each read waits for the device.
+/// Used when only the compaction reads ahead: each read waits for the device.
 const DIRECT_READ_AHEAD: ReadAhead = ReadAhead { of_all: 8 << 20, of_one: 1 << 20 };
 
 impl ReadAhead {
-    /// Bytes for each of so many inputs.
+    /// Bytes for each of `inputs` inputs.
     fn of_each(&self, inputs: usize) -> usize {
         (self.of_all / inputs.max(1)).clamp(LEAST_READ_AHEAD, self.of_one)
     }
 }
 
-/// Bytes of keys and values, and so many more for each entry, after which a merge looks whether the
-/// store is being closed, somebody else's part of it has failed, or a memtable waits.
+/// A compaction polls for shutdown, failed helpers and pending flushes after this many bytes of
+/// keys and values, plus an overhead per entry.
 const BETWEEN_LOOKS: usize = if cfg!(any(test, shuttle)) { 16 << 10 } else { 1 << 20 };
 const OF_AN_ENTRY: usize = 1 << 10;
 
-/// When a thread that merges looks about, and leaves the merge for a memtable.
+/// When a merging thread polls, and when it leaves the compaction to flush a memtable.
 #[derive(Debug, Default)]
 pub(crate) struct Looks {
-    /// What has been read since it last did.
+    /// Bytes read since the last poll.
     since: usize,
-    /// How long it was away for memtables.
+    /// Time spent on memtables.
     away: Duration,
-    /// Until when it is not away again.
+    /// It does not flush again before this.
     merges_until: Option<Instant>,
 }
 
 impl Looks {
-    /// Whether it may be away again: not before it has merged for as long as it was away.
+    /// Whether it may flush again: not before it has merged for as long as the last flush took.
     fn may_leave(&self, now: Instant) -> bool {
         self.merges_until.is_none_or(|until| until <= now)
     }
@@ -87,17 +87,17 @@ impl Looks {
     }
 }
 
-/// What is kept of a merge from stretch to stretch.
+/// The state of a compaction that is kept from slice to slice.
 #[derive(Debug)]
 struct Merging {
     id: JobId,
-    /// What is told of all its tables.
+    /// The purpose of all its tables.
     purpose: Purpose,
     /// Bytes of all inputs.
     input_bytes: u64,
-    /// Entries of those from levels above the output level.
+    /// Entries of the inputs above the output level.
     stated_above: u64,
-    /// What is in force of it: bytes read and written, and entries read from above.
+    /// Totals of the installed slices: bytes read and written, and entries read from above.
     read_bytes: u64,
     written_bytes: u64,
     read_above: u64,
@@ -107,23 +107,23 @@ struct Merging {
     looks: Looks,
 }
 
-/// What came of a merge that others may have taken part in.
+/// The outcome of a merge, with the parts of helpers.
 #[derive(Debug, Default)]
 pub(crate) struct Done {
     /// All tables, in key order.
     pub(crate) tables: Vec<TableMeta>,
     /// Entries that were read.
     read: Entries,
-    /// How often others took pieces.
+    /// How often helpers took subranges.
     pub(crate) takings: usize,
-    /// How long they took for these, added up.
+    /// The time that helpers took, summed.
     others_time: Duration,
-    /// How long the owner waited for them.
+    /// How long the owner waited for helpers.
     waited: Duration,
 }
 
 impl Engine {
-    /// Runs a plan and installs its outcome, stretch by stretch.
+    /// Runs a plan and installs its outcome, slice by slice.
     pub(crate) fn run_compaction(&self, plan: Plan, id: JobId) -> Result<()> {
         let start = crate::env::now();
         if plan.trivial_move {
@@ -137,7 +137,7 @@ impl Engine {
         for stretch in self.stretches(plan)? {
             self.check_merging()?;
             self.run_stretch(stretch, &mut merging)?;
-            // The next one may need the room.
+            // The next slice may need the space.
             self.sweep();
         }
         if small.is_some_and(|before| merging.outputs.len() >= before) {
@@ -149,7 +149,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Notes of small tables that took the place of no more of them, so that they are not merged
+    /// Marks small tables whose merge did not reduce their number, so that they are not merged
     /// again.
     fn note_in_vain(&self, numbers: &[u64]) {
         let version = self.version();
@@ -157,7 +157,7 @@ impl Engine {
         tables.for_each(|(_, table)| table.note_stays_small());
     }
 
-    /// What is kept of the merge of `plan`, of which nothing is in force.
+    /// The state of the compaction of `plan`, with nothing installed yet.
     fn merging(&self, plan: &Plan, id: JobId) -> Merging {
         Merging {
             id,
@@ -173,7 +173,7 @@ impl Engine {
         }
     }
 
-    /// Merges a stretch and puts it in force.
+    /// Merges a slice and installs it.
     fn run_stretch(&self, stretch: Stretch, merging: &mut Merging) -> Result<()> {
         let (start, away) = (crate::env::now(), merging.looks.away);
         let replaced = total_bytes(stretch.plan.replaced());
@@ -188,7 +188,7 @@ impl Engine {
         let written = done.tables.iter().map(|table| table.file_bytes).sum();
         merging.outputs.extend(done.tables.iter().map(|table| table.number));
         let step = if is_last { JobStep::Ends } else { JobStep::GoesOn };
-        // Merged in vain, or not: nothing is written any more.
+        // Once the store is poisoned, nothing is installed, even if the merge is complete.
         self.access.check_unpoisoned()?;
         self.install(edit(&merge.plan, is_last, done.tables), Some(step(merging.id)), None)?;
         outputs.keep();
@@ -207,8 +207,8 @@ impl Engine {
         Outputs::new(self, merge.plan.output_level, version, merge.purpose.clone())
     }
 
-    /// Merges all pieces, of which others may take some. What they write is among `outputs` then,
-    /// whatever the outcome.
+    /// Merges all subranges, of which helpers may take some. All tables written are in `outputs`
+    /// then, whatever the outcome.
     pub(crate) fn merge_with_helpers(
         &self,
         merge: &Arc<SharedMerge>,
@@ -237,7 +237,7 @@ impl Engine {
         Ok(done)
     }
 
-    /// Merges these pieces of another worker's merge.
+    /// Merges these subranges of another worker's compaction.
     pub(crate) fn help(&self, merge: &SharedMerge, pieces: Range<usize>) {
         let start = crate::env::now();
         let mut help = Help { merge, first: pieces.start, outcome: None };
@@ -251,7 +251,7 @@ impl Engine {
         }));
     }
 
-    /// What is told of the tables that `plan` writes: each gets its share of the inputs' keys.
+    /// The purpose of the tables that `plan` writes: each gets its share of the inputs' keys.
     pub(crate) fn purpose(&self, plan: &Plan) -> Purpose {
         let keys: u64 = plan.tables().map(|table| table.keys).sum();
         let bytes = plan.input_bytes().max(1) as f64;
@@ -267,8 +267,8 @@ impl Engine {
         }
     }
 
-    /// Merges pieces until their end, or until the next one is another's, where the worker is the
-    /// owner of the merge.
+    /// Merges subranges to their end. The owner also stops before a subrange that a helper has
+    /// taken.
     fn merge(
         &self,
         merge: &SharedMerge,
@@ -278,14 +278,14 @@ impl Engine {
         outputs: &mut Outputs<'_>,
     ) -> Result<Entries> {
         let plan = &merge.plan;
-        // The snapshots are listed before the inputs are read: one taken later sees, of every
-        // key, a version that is kept.
+        // The snapshots are listed before the inputs are read: a later snapshot sees, of every key,
+        // a version that is kept.
         let mut rule = DropRule::new(self.snapshots.live());
         let mut older = OlderData::new(&self.version(), plan);
         let options = self.options.load().compaction();
         let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options, merge.table_bytes);
         let inputs = self.inputs(plan)?;
-        // What lies deepest comes last.
+        // The deepest input is last.
         let replaced = if plan.replaced().is_empty() { usize::MAX } else { inputs.len() - 1 };
         let mut merged = MergeCursor::new(inputs);
         let begun = match merge.start(pieces.start) {
@@ -330,9 +330,9 @@ impl Engine {
         Ok(read)
     }
 
-    /// In the middle of a merge: an error if it is not to go on; and a memtable is written out that
-    /// waits while no worker is free. Half of the time is left for the merge: whoever waits for it
-    /// must not wait for as long as somebody writes.
+    /// Polls during a compaction. Fails if it must not continue; flushes a waiting memtable if no
+    /// worker is free. At least half of the time goes to the compaction, so that its waiters do not
+    /// wait for as long as writes go on.
     fn look_about(&self, merge: &SharedMerge, looks: &mut Looks) -> Result<()> {
         looks.since = 0;
         self.check_merging()?;
@@ -345,18 +345,17 @@ impl Engine {
         Ok(())
     }
 
-    /// An error where no more may be merged or put in force: the store is being closed, or
-    /// poisoned.
+    /// An error if nothing more may be merged or installed: the store is closing or poisoned.
     fn check_merging(&self) -> Result<()> {
         if self.background.is_closing() {
             return Err(Error::Closed);
         }
-        // Not whether the store is closed: until it is shut down a merge that fails is begun again
-        // at once.
+        // Does not check whether the store is closed: until it is shut down, a failed compaction is
+        // restarted at once.
         self.access.check_unpoisoned()
     }
 
-    /// The inputs of a plan: the runs of level 0 in as few sequences as can be, each deeper level
+    /// The inputs of a plan: the runs of level 0 in as few sequences as possible, each deeper level
     /// as one.
     fn inputs(&self, plan: &Plan) -> Result<Vec<Source>> {
         let deeper = [&plan.through, &plan.lower].into_iter().filter(|tables| !tables.is_empty());
@@ -397,7 +396,7 @@ impl Engine {
 fn may_hold(table: &TableFile, key: &[u8]) -> bool {
     let Some(open) = table.open_reader() else { return true };
     let verdict = open.table().filters().ask(key, trommel_filter::hash(key));
-    // A user's filter that is wrong costs a lookup its answer; it must not cost a tombstone.
+    // A wrong user filter costs a lookup its answer; it must not cost a tombstone.
     verdict.maybe || verdict.kind == FilterLabel::User
 }
 
@@ -405,13 +404,13 @@ fn metas(tables: &[Arc<TableFile>]) -> Vec<TableMeta> {
     tables.iter().map(|table| table.meta().clone()).collect()
 }
 
-/// Entries that are said to be in `tables`.
+/// Entries of `tables` by their metadata.
 fn entries<'a>(tables: impl IntoIterator<Item = &'a Arc<TableFile>>) -> u64 {
     tables.into_iter().map(|table| table.entries).sum()
 }
 
-/// An error if a merge did not read all entries: an input that ended early would otherwise be data
-/// lost without a word.
+/// An error if a compaction did not read all entries: an input that ended early would otherwise be
+/// silent data loss.
 fn check_entries(read: u64, stated: u64) -> Result<()> {
     if read == stated || planted(Bug::ReadErrorEndsCompaction) {
         return Ok(());
@@ -420,8 +419,8 @@ fn check_entries(read: u64, stated: u64) -> Result<()> {
     Err(Error::internal(what))
 }
 
-/// The edit by which `outputs` replace a plan's tables in its output level, and all other inputs
-/// too where nothing of the plan is left.
+/// The edit by which `outputs` replace a plan's tables in its output level, and if `is_last` all
+/// other inputs too.
 pub(crate) fn edit(plan: &Plan, is_last: bool, outputs: Vec<TableMeta>) -> VersionEdit {
     let upper = plan.upper.iter().map(|table| (plan.level as u8, table.number));
     let through = plan.through.iter().map(|table| (plan.output_level as u8 - 1, table.number));

@@ -1,21 +1,21 @@
-//! A merge that idle workers take part in.
+//! Subcompactions: idle workers take part in a compaction.
 //!
-//! 1. The keys of a merge (of one [stretch](super::stretches) of a large one) are divided into
-//!    *pieces* of about an output table each: where tables of its deepest sorted input begin, or,
-//!    where that divides more finely, by the index of its largest table. The worker whose merge it
-//!    is goes through the pieces from the front; one that has nothing else to do takes some from
-//!    the back, a few at a time, and merges them into tables of its own.
-//! 2. Pieces are given away only while somebody waits for the store to rest, or for a range to be
-//!    compacted: else a thread that is free for the next flush is worth more, and so is a core for
-//!    who writes.
-//! 3. The owner ends where the first piece begins that was given away, waits for the helpers, and
-//!    installs all tables together. Whatever fails fails the merge; tables that are not in force
-//!    are removed.
+//! 1. The keys of a compaction (or of one [slice](super::stretches) of a large one) are divided
+//!    into *subranges* of about an output table each: at the starts of the tables of its deepest
+//!    sorted input, or, if that divides more finely, by the index of its largest table. The worker
+//!    that owns the compaction goes through the subranges from the front. A worker without other
+//!    work takes some from the back, a few at a time, and merges them into tables of its own.
+//! 2. Subranges are given away only while a caller waits for the store to become idle, or for a
+//!    range to be compacted. Otherwise a thread that is free for the next flush is worth more, and
+//!    so is a core for writers.
+//! 3. The owner ends at the first subrange that was given away, waits for the helpers, and installs
+//!    all tables together. Any failure fails the compaction; tables that are not installed are
+//!    removed.
 //!
-//! Where nobody helps the owner's tables are those of a merge that cannot be shared. All versions
-//! of a key lie in one piece.
+//! Without helpers, the owner's tables are those of a compaction that cannot be shared. All
+//! versions of a key are in one subrange.
 //!
-//! Called by the worker that runs a plan, and by those that look for work.
+//! Called by the worker that runs a plan, and by workers that look for work.
 
 use std::sync::Arc;
 
@@ -29,12 +29,12 @@ use crate::version::TableFile;
 use crate::compaction::key_range::total_bytes;
 use crate::compaction::plan::Plan;
 
-/// Tables' worth of bytes from which on a merge is shared: a smaller one is soon done, and what is
-/// taken of it ends in tables that are smaller than they need be.
+/// A compaction is shared if its inputs have at least this many tables' worth of bytes: a smaller
+/// one is soon done, and helpers would leave tables that are smaller than necessary.
 const FEWEST_TABLES: u64 = 4;
 
 impl Engine {
-    /// Where the pieces of the merge of `plan` begin, but for the first one; nowhere if it is too
+    /// The starts of the subranges of `plan`'s compaction, except the first; empty if it is too
     /// small to be shared.
     pub(crate) fn piece_bounds(&self, plan: &Plan) -> Result<Vec<Box<[u8]>>> {
         let table_bytes = self.options.load().table_bytes.max(1);
@@ -46,7 +46,7 @@ impl Engine {
         let runs = [Some(&plan.lower), Some(&plan.through), is_sorted.then_some(&plan.upper)];
         let run = runs.into_iter().flatten().find(|run| run.len() > 1);
         let by_tables = run.map_or_else(Vec::new, |run| beginnings(run, pieces));
-        // With so many, no piece is much more than a table.
+        // With this many, no subrange is much more than a table.
         if by_tables.len() as u64 + 1 >= pieces / 2 {
             return Ok(by_tables);
         }
@@ -60,8 +60,8 @@ impl Engine {
     }
 }
 
-/// Where tables of a sorted run begin that divide it into so many pieces, at most, of about the
-/// same size.
+/// The starts of tables that divide a sorted run into at most `pieces` subranges of about the same
+/// size.
 pub(crate) fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> {
     let all = total_bytes(run);
     let each = all.div_ceil(pieces.max(1)).max(1);
@@ -77,7 +77,7 @@ pub(crate) fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> 
     begin
 }
 
-/// A merge that workers are told of as long as this lives.
+/// Offers a compaction to workers until it is dropped.
 pub(crate) struct Offer<'a> {
     background: &'a Background,
     merge: &'a Arc<SharedMerge>,
@@ -88,7 +88,7 @@ impl<'a> Offer<'a> {
         if merge.has_pieces() {
             let mut state = lock(&background.state);
             state.shared.push(Arc::clone(merge));
-            // Who comes to wait later wakes the workers too.
+            // A caller that starts to wait later wakes the workers too.
             if state.is_waited_for() {
                 background.notify();
             }
@@ -104,7 +104,7 @@ impl Drop for Offer<'_> {
     }
 }
 
-/// Tells of a helper that panicked, if this is dropped before its outcome is known.
+/// Reports that a helper panicked, if it is dropped without an outcome.
 pub(crate) struct Help<'a> {
     pub(crate) merge: &'a SharedMerge,
     pub(crate) first: usize,

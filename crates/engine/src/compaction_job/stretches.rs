@@ -1,24 +1,25 @@
-//! A large merge in *stretches* of its keys, each put in force as soon as it is merged.
+//! Incremental install: a large compaction in *slices* of its keys, each installed as soon as it is
+//! merged.
 //!
-//! 1. A merge is divided where tables of its output level begin, into stretches of some tables'
-//!    worth of inputs. What a stretch writes takes the place of the tables of the output level that
-//!    it has read, and those leave the disk before the next stretch begins.
-//! 2. The inputs from levels above stay until the last stretch is in force. Meanwhile they say once
-//!    more what the outputs say: the same entries with the same sequence numbers, in a level that
-//!    is asked first. So whoever reads, opens the store after a crash or merges them anew finds
-//!    what was there.
-//! 3. Nobody else may take the outputs of a merge that goes on
+//! 1. A compaction is divided at the starts of tables of its output level, into slices of some
+//!    tables' worth of inputs. The outputs of a slice replace the tables of the output level that
+//!    it has read, and those are deleted before the next slice begins.
+//! 2. The inputs from levels above stay until the last slice is installed. Meanwhile they duplicate
+//!    the outputs: the same entries with the same sequence numbers, in a level that is searched
+//!    first. So a reader, an open after a crash, or another compaction of them finds the same
+//!    entries.
+//! 3. No other job may take the outputs of an unfinished compaction
 //!    ([`in_progress`](crate::compaction::in_progress)).
 //!
-//! Where filters have a budget a merge is one stretch: those of outputs and of inputs that stay
-//! would not fit it together.
+//! If filters have a budget, a compaction is one slice: the filters of the outputs and of the
+//! remaining inputs together would exceed it.
 //!
-//! A stretch pins the version it begins with: what another merge replaces meanwhile leaves the disk
-//! when it ends.
+//! A slice pins the version it begins with: files that another compaction replaces meanwhile are
+//! deleted when the slice ends.
 //!
-//! Beside its inputs a merge needs room for what it brings down from above, and for a stretch; not
-//! for all that it writes. One that is given up leaves what it has put in force, and all that it
-//! was to bring down.
+//! Besides its inputs, a compaction needs space for what it brings down from above, and for one
+//! slice, not for its whole output. An abandoned compaction leaves the slices it has installed, and
+//! all inputs from above.
 //!
 //! Called by the worker that runs a plan.
 
@@ -31,41 +32,41 @@ use super::share::beginnings;
 use crate::compaction::key_range::total_bytes;
 use crate::compaction::plan::Plan;
 
-/// Tables' worth of inputs of a stretch, at least: each costs a sync of the manifest and of the
+/// Fewest tables' worth of inputs of a slice: each slice costs a sync of the manifest and of the
 /// directory.
 const STRETCH_TABLES: u64 = 2;
 
-/// Threads that find a table's worth of a stretch each, at most: with more of them large merges
-/// would be one.
+/// Most threads that are to find a table's worth of a slice each: with more, large compactions
+/// would not be divided.
 const MOST_SHARING: u64 = 4;
 
-/// Tables' worth of inputs from which on a merge is divided: each stretch ends a table early.
+/// A compaction is divided if its inputs have at least this many tables' worth of bytes: each slice
+/// ends in a partial table.
 const FEWEST_TABLES: u64 = 8;
 
-/// Most stretches of a merge: each of its inputs is sought in, and read ahead, once in each.
+/// Most slices of a compaction: each slice seeks in, and reads ahead, all inputs once.
 const MOST_STRETCHES: u64 = 64;
 
-/// How much larger than its share of a stretch a table may be: how many bytes there are is an
-/// estimate.
+/// How much larger than its even share of a slice a table may be: the slice's size is an estimate.
 const SLACK: f64 = 1.125;
 
-/// The size of tables that hold a stretch of so many bytes evenly, as near to `table_bytes` as can
-/// be: what is left over would make a small table at the end of each. From 0.75 to 1.7 times as
-/// much: what is merged into a small stretch may be far more than its share.
+/// The table size that divides a slice of `bytes` evenly, as near to `table_bytes` as possible: a
+/// remainder would make a small table at the end of each slice. From 0.75 to 1.7 times
+/// `table_bytes`: what is merged into a small slice may be far more than its share.
 pub(crate) fn even(bytes: f64, table_bytes: u64) -> u64 {
     let tables = (bytes / table_bytes as f64).round().max(1.0);
     ((bytes / tables * SLACK).ceil() as u64).max(table_bytes / 4 * 3)
 }
 
-/// Bytes of inputs of a stretch, at least: idle workers are to find something of it to do, and all
-/// inputs are read ahead anew in each.
+/// Least bytes of inputs of a slice: idle workers should find something to do in it, and all inputs
+/// are read ahead again in each.
 pub(crate) fn least_bytes(options: &Options) -> u64 {
     let threads = options.background_threads as u64;
     let tables = STRETCH_TABLES.max(threads.min(MOST_SHARING));
     options.table_bytes.saturating_mul(tables).max(options.write_buffer_bytes as u64 / 4)
 }
 
-/// Divides a merge into stretches with at least so many bytes of inputs each, by key.
+/// Divides a compaction by key into slices of at least `stretch_bytes` of inputs each.
 pub(crate) fn divide(
     mut plan: Plan,
     bounds: &[Box<[u8]>],
@@ -104,10 +105,10 @@ pub(crate) fn divide(
 }
 
 impl Engine {
-    /// The stretches of the merge of `plan`, by key.
+    /// The slices of the compaction of `plan`, by key.
     pub(crate) fn stretches(&self, plan: Plan) -> Result<Vec<Stretch>> {
         let options = self.options.load();
-        // Without a second thread there is nobody to share it with.
+        // Without a second thread it cannot be shared.
         let is_shared = options.background_threads > 1;
         let bounds = if is_shared { self.piece_bounds(&plan)? } else { Vec::new() };
         let is_small = plan.input_bytes() < options.table_bytes.saturating_mul(FEWEST_TABLES);

@@ -66,7 +66,7 @@ pub(crate) struct VisibleCursor {
     seqno: SeqNo,
     stand: Stand,
     /// Going forward: the key whose remaining versions are to be skipped, if it is longer than its
-    /// mark. Where the merge stands before it: the current key.
+    /// mark. If the merge is before it: the current key.
     key: Vec<u8>,
     /// If the merge is before the current key: its value.
     value: Slice,

@@ -1,7 +1,7 @@
-//! What runs in the background of an open store, what is requested of it, and how jobs have failed.
+//! Background work of an open store: what is running, what is requested, and how jobs have failed.
 //!
-//! The engine holds this state under one lock; those who change it notify workers and waiting
-//! callers. It knows no engine: which job is next, and how it is run, is in [`jobs`](crate::jobs).
+//! The engine holds this state under one lock; every change notifies workers and waiting callers.
+//! It does not know the engine: [`jobs`](crate::jobs) chooses and runs jobs.
 
 mod beside;
 mod trouble;
@@ -28,45 +28,46 @@ use beside::{Cores, Filling};
 pub use trouble::BackgroundError;
 pub(crate) use trouble::{LONGEST_RETRY, Trouble};
 
-/// What is running, and what is asked for.
+/// Running and requested work.
 #[derive(Debug, Default)]
 pub(crate) struct State {
     pub(crate) busy: InProgress,
     pub(crate) flushing: bool,
-    /// Jobs being run.
+    /// Running jobs.
     pub(crate) running: usize,
-    /// Callers that want no compaction to start.
+    /// Unmatched pauses of compactions.
     pub(crate) pauses: usize,
-    /// Callers that wait until the store rests, for whom filters are made to fit their budget
-    /// although there is a pause.
+    /// Callers waiting for the store to become idle; for them, filters are made to fit their budget
+    /// even during a pause.
     pub(crate) waiting_for_rest: usize,
-    /// Running merges that others may take part in.
+    /// Running compactions that helpers may take part in.
     pub(crate) shared: Vec<Arc<SharedMerge>>,
-    /// Range compactions being worked on, each with its ticket.
+    /// Requested range compactions, each with its ticket.
     pub(crate) ranges: Vec<(u64, RangeCompaction)>,
     next_ticket: u64,
-    /// Rebuilds of filters that are asked for.
+    /// Requested filter rebuilds.
     pub(crate) rebuilds: Vec<Rebuild>,
-    /// That of filters that are more than their budget.
+    /// The rebuild of filters that exceed their budget.
     pub(crate) fit_budget: Rebuild,
-    /// What the last one did, so far.
+    /// The report of the last rebuild, so far.
     pub(crate) last_rebuild: Option<FilterRebuildReport>,
     pub(crate) flushes: Trouble,
     pub(crate) compactions: Trouble,
     pub(crate) fits: Trouble,
     pub(crate) filling: Filling,
     pub(crate) cores: Cores,
-    /// Until when a merge is put off that would take a writer's core, if who looked last found one.
+    /// Until when a compaction that would take a writer's core is deferred, if the last look for
+    /// work found one.
     pub(crate) put_off_until: Option<Instant>,
     pub(crate) shutting_down: bool,
-    /// Whether somebody is about to close the store, so that no writer is to wait for room.
+    /// Whether a caller is about to close the store, so that no writer may wait for room.
     pub(crate) turns_writers_away: bool,
 }
 
-/// Which failures a waiter wants to hear of.
+/// The failures that a waiter must report.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Concern {
-    /// Those that end all work.
+    /// Those that poison the store.
     Poison,
     Flushes,
     /// Flushes and compactions.
@@ -75,7 +76,7 @@ pub(crate) enum Concern {
 }
 
 impl State {
-    /// Where failures of such a job are noted; none where who asked for it is told.
+    /// The failures of this kind of job; `None` if they are returned to the requester.
     pub(crate) fn trouble(&mut self, kind: Kind) -> Option<&mut Trouble> {
         match kind {
             Kind::Flush => Some(&mut self.flushes),
@@ -93,7 +94,7 @@ impl State {
         ]
     }
 
-    /// A job has ended, however it did.
+    /// Records the end of a job, successful or not.
     pub(crate) fn end(&mut self, kind: Kind) {
         if kind == Kind::Flush {
             self.flushing = false;
@@ -101,12 +102,12 @@ impl State {
         self.running -= 1;
     }
 
-    /// Whether somebody waits for the store to rest, or for a range to be compacted.
+    /// Whether a caller waits for the store to become idle, or for a range to be compacted.
     pub(crate) fn is_waited_for(&self) -> bool {
         self.waiting_for_rest > 0 || !self.ranges.is_empty()
     }
 
-    /// Pieces of a running merge to take part in, if somebody waits for merges.
+    /// Subranges of a running compaction to help with, if a caller waits for compactions.
     pub(crate) fn help(&self) -> Option<Job> {
         if !self.is_waited_for() {
             return None;
@@ -129,7 +130,7 @@ impl State {
         self.next_ticket
     }
 
-    /// Failures of concern since the store was opened.
+    /// Failures of `concern` since the store was opened.
     pub(crate) fn failures(&self, concern: Concern) -> u64 {
         let [flushes, compactions, fits] =
             [&self.flushes, &self.compactions, &self.fits].map(|trouble| trouble.failures);
@@ -141,7 +142,7 @@ impl State {
         }
     }
 
-    /// The last failure of concern, if one came after the first `seen` of them.
+    /// The last failure of `concern`, if there were more than `seen`.
     pub(crate) fn failures_since(&self, concern: Concern, seen: u64) -> Result<()> {
         if self.failures(concern) <= seen {
             return Ok(());
@@ -152,8 +153,8 @@ impl State {
         compactions.and(self.flushes.since(0)).and(fits)
     }
 
-    /// Notes how a rebuild for the budget ended; the pause before the next where it is tried again,
-    /// of which waiters are not told where it `may_pass`.
+    /// Records the end of a rebuild for the budget; returns the pause before a retry. Waiters do
+    /// not get a failure that `may_pass`.
     pub(crate) fn fit_ended(
         &mut self,
         failure: Option<&Error>,
@@ -173,48 +174,48 @@ impl State {
         }
     }
 
-    /// Why the last rebuild for the budget failed, if it waits to be tried again.
+    /// Why the last rebuild for the budget failed, if a retry is pending.
     pub(crate) fn fit_failure(&self) -> Option<&Error> {
         self.fits.last.as_ref().filter(|_| self.fits.retry.is_some() && !self.fit_budget.is_over())
     }
 }
 
-/// The workers' shared state.
+/// The state shared with the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
     pub(crate) state: Mutex<State>,
-    /// Whether someone paused compaction; a copy, for writers that look without the lock.
+    /// Whether compaction is paused; a copy for lock-free checks by writers.
     pub(crate) paused: AtomicBool,
-    /// Whether the store is being closed; a copy, for jobs that look without the lock.
+    /// Whether the store is closing; a copy for lock-free checks by jobs.
     closing: AtomicBool,
-    /// Signalled when something was done, for those who wait for it.
+    /// Signalled when something was done, for waiters.
     pub(crate) changed: Condvar,
-    /// The threads that do the work; none in a store without threads, or before it is open.
+    /// The workers' pool; unset in a store without threads, or before it is open.
     pub(crate) workers: OnceLock<Served>,
-    /// How fast they may write.
+    /// The rate limit of background writes.
     pub(crate) limiter: Arc<Limiter>,
 }
 
-/// One piece of work.
+/// One unit of work.
 pub(crate) enum Job {
     Flush(Arc<LoggedMemtable>),
     Compact(Box<Plan>, JobId),
-    /// Some pieces of another worker's merge.
+    /// Subranges of another worker's compaction.
     Help(Arc<SharedMerge>, Range<usize>),
     Rebuild(RebuildJob),
 }
 
-/// What kind of work a job is: by it failures are judged.
+/// The kind of a job, which decides how failures are handled.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Flush,
     Compaction,
-    /// Who asked for it is told how it ended.
+    /// Its outcome is returned to the requester.
     Other,
 }
 
 impl Kind {
-    /// What statistics and events call it.
+    /// Its name in statistics and events.
     pub(crate) fn reported(self) -> Option<BackgroundJob> {
         match self {
             Self::Flush => Some(BackgroundJob::Flush),
@@ -235,26 +236,26 @@ impl Job {
 }
 
 impl Background {
-    /// Notes that a memtable has become full.
+    /// Records that a memtable has become full.
     pub(crate) fn note_full(&self) {
         lock(&self.state).filling.note(env::now());
     }
 
-    /// From now on a writer that is stopped is told that the store is closed, rather than to wait
-    /// for room that may never come while whoever closes waits behind it.
+    /// From now on a stopped writer fails with a closed store instead of waiting for room, which
+    /// might never come while the closing caller is queued after it.
     pub(crate) fn begin_closing(&self) {
         lock(&self.state).turns_writers_away = true;
         self.notify();
     }
 
-    /// Has everyone look again: workers for work, waiters for progress.
+    /// Wakes workers to look for work, and waiters to check for progress.
     pub(crate) fn wake(&self) {
         let _state = lock(&self.state);
         self.notify();
     }
 
-    /// Has everyone look again: workers for work, waiters for progress. For whoever holds the
-    /// state, so that nobody is between a look and the wait for this.
+    /// As [`wake`](Self::wake), for a holder of the state lock, so that no thread is between its
+    /// check and its wait.
     pub(crate) fn notify(&self) {
         self.changed.notify_all();
         if let Some(served) = self.workers.get() {
@@ -262,19 +263,19 @@ impl Background {
         }
     }
 
-    /// Has a worker write out the largest active memtables of all stores; false where there are no
+    /// Makes a worker freeze the largest active memtables of all stores; false if there are no
     /// workers.
     pub(crate) fn relieve(&self) -> bool {
         self.workers.get().inspect(|served| served.relieve()).is_some()
     }
 
-    /// Whether no worker would do a job now.
+    /// Whether no worker would take a job now.
     pub(crate) fn is_busy(&self) -> bool {
         self.workers.get().is_some_and(Served::is_busy)
     }
 
-    /// Lets no more work start, and waits for what runs, in workers or in callers' own threads:
-    /// compactions give up, a flush is finished.
+    /// Starts no more work, and waits for running jobs, in workers or in callers' threads:
+    /// compactions stop, a flush is finished.
     pub(crate) fn shut_down(&self) {
         let mut state = lock(&self.state);
         state.shutting_down = true;
@@ -285,7 +286,7 @@ impl Background {
         }
     }
 
-    /// Whether the store is being closed, so that long work is not worth its time any more.
+    /// Whether the store is closing, so that long work should stop.
     pub(crate) fn is_closing(&self) -> bool {
         self.closing.load(Ordering::Relaxed)
     }

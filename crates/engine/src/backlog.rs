@@ -1,4 +1,4 @@
-//! What waits to be flushed and merged, as counts that every write looks at.
+//! The flush and compaction backlog, as counts that every write checks.
 //!
 //! They are set when a view or a version is installed, and read without a lock.
 
@@ -14,16 +14,16 @@ use crate::sync::AtomicU64;
 pub(crate) struct BacklogCounts {
     /// Runs in level 0.
     l0_runs: AtomicU64,
-    /// Memtables that wait for their flush.
+    /// Memtables waiting to be flushed.
     frozen_memtables: AtomicU64,
     /// Bytes of compaction debt.
     debt: AtomicU64,
-    /// How new the oldest snapshot must be for a table to hold what no reader can see.
+    /// The sequence number that the oldest snapshot must reach for some table to hold dead entries.
     dead_from: AtomicU64,
 }
 
 impl BacklogCounts {
-    /// Nothing waits.
+    /// An empty backlog.
     pub(crate) fn new() -> Self {
         Self {
             l0_runs: AtomicU64::new(0),
@@ -33,13 +33,13 @@ impl BacklogCounts {
         }
     }
 
-    /// Notes what a new view has.
+    /// Sets the counts of a new view.
     pub(crate) fn set_view(&self, frozen_memtables: usize, l0_runs: usize) {
         self.frozen_memtables.store(frozen_memtables as u64, Ordering::Relaxed);
         self.l0_runs.store(l0_runs as u64, Ordering::Relaxed);
     }
 
-    /// Notes bytes of compaction debt.
+    /// Sets the bytes of compaction debt.
     pub(crate) fn set_debt(&self, bytes: u64) {
         self.debt.store(bytes, Ordering::Relaxed);
     }
@@ -50,19 +50,20 @@ impl BacklogCounts {
         self.debt.load(Ordering::Relaxed)
     }
 
-    /// Notes how new the oldest snapshot must be for a table to hold what no reader can see.
+    /// Sets the sequence number that the oldest snapshot must reach for some table to hold dead
+    /// entries.
     pub(crate) fn set_dead_from(&self, seqno: Option<SeqNo>) {
         self.dead_from.store(seqno.unwrap_or(u64::MAX), Ordering::Relaxed);
     }
 
-    /// Whether a table holds what no reader can see, now that the oldest snapshot is `oldest`, and
-    /// held nothing of the kind while it was `before`.
+    /// Whether some table holds dead entries now that the oldest snapshot is `oldest`, and none did
+    /// while it was `before`.
     pub(crate) fn becomes_dead(&self, before: SeqNo, oldest: SeqNo) -> bool {
         let dead_from = self.dead_from.load(Ordering::Relaxed);
         before < dead_from && dead_from <= oldest
     }
 
-    /// All of it, without the active memtable.
+    /// All counts, without the active memtable.
     #[inline]
     pub(crate) fn load(&self) -> Backlog {
         Backlog {

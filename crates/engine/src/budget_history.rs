@@ -1,7 +1,7 @@
-//! What a budget of filters remembers between jobs: how much was built of what was planned, and how
-//! many sidecars were lost.
+//! What a filter budget remembers between jobs: the ratio of built to planned bytes, and the number
+//! of lost sidecars.
 //!
-//! The engine holds it. Jobs that write tables add to it, and [`budget`](crate::budget) plans by
+//! The engine holds it. Jobs that write tables update it, and [`budget`](crate::budget) plans with
 //! it.
 
 use trommel_filter::FilterSpec;
@@ -10,19 +10,19 @@ use trommel_tuning::bytes;
 use crate::sync::quiet::AtomicU64;
 use crate::sync::{Mutex, lock};
 
-/// Bytes of filters after which older ones count half in what is built beyond the plan.
+/// Decay of the ratio of built to planned bytes: after this many bytes, older ones count half.
 const MEMORY_OF_BUILT: f64 = (64 << 20) as f64;
 
 /// What the budget remembers between jobs.
 #[derive(Debug, Default)]
 pub(crate) struct BudgetHistory {
-    /// How many sidecars had been lost when filters were settled.
+    /// Lost sidecars when filters were last settled.
     pub(crate) losses: AtomicU64,
     built: Mutex<Built>,
 }
 
-/// Bytes that filters were planned to take, and that they took, as those of prefixes and what
-/// cutting costs come on top of the plan; and how large what is flushed was.
+/// Planned and built bytes of filters (prefix filters and the overhead of partitioning come on top
+/// of the plan), and the size of flushed runs.
 #[derive(Debug, Default)]
 struct Built {
     planned: f64,
@@ -32,8 +32,8 @@ struct Built {
 }
 
 impl BudgetHistory {
-    /// Notes that a filter of `spec` for `keys` keys was planned, and that all filters of its table
-    /// take `built` bytes.
+    /// Records that a filter of `spec` for `keys` keys was planned, and that all filters of its
+    /// table take `built` bytes.
     pub(crate) fn note_built(&self, spec: FilterSpec, keys: u64, built: u64) {
         let planned = bytes(spec, keys);
         if planned == 0 {
@@ -48,8 +48,8 @@ impl BudgetHistory {
         sums.built += built as f64;
     }
 
-    /// Notes that a run of so many keys is written to level 0. One that is much smaller than usual
-    /// says little of the next.
+    /// Records that a run of `keys` keys is written to level 0. One much smaller than usual says
+    /// little about the next.
     pub(crate) fn note_run(&self, keys: u64) {
         let mut known = lock(&self.built);
         known.run_keys = keys.max(known.run_keys / 4 * 3);
@@ -60,7 +60,7 @@ impl BudgetHistory {
         lock(&self.built).run_keys
     }
 
-    /// How many bytes are built for each that is planned.
+    /// Bytes built per byte planned.
     pub(crate) fn built_for_planned(&self) -> f64 {
         let sums = lock(&self.built);
         if sums.planned > 0.0 { (sums.built / sums.planned).clamp(0.1, 10.0) } else { 1.0 }

@@ -1,12 +1,11 @@
-//! The kinds of filters that are counted apart, and tables of a value for each of them on each
-//! level.
+//! The kinds of filters that are counted separately, and tables of a value per level and kind.
 
 use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
 
 use crate::levels::LEVELS;
 
-/// Filter kinds that are counted apart.
+/// Filter kinds that are counted separately.
 pub(crate) const KINDS: [FilterLabel; 6] = [
     FilterLabel::Own(FilterKind::None),
     FilterLabel::Own(FilterKind::Standard),
@@ -16,7 +15,7 @@ pub(crate) const KINDS: [FilterLabel; 6] = [
     FilterLabel::User,
 ];
 
-/// The place of `kind` in [`KINDS`].
+/// The index of `kind` in [`KINDS`].
 #[inline]
 pub(crate) fn kind_index(kind: FilterLabel) -> usize {
     match kind {

@@ -1,8 +1,8 @@
-//! Which filter the tables of which level get. The only place that knows both levels and filters.
+//! Which filter a table gets, by level. The only place that knows both levels and filters.
 //!
-//! Levels here, in reports and in table properties are counted from the top among levels that
-//! hold data: L0, then L1 is the base level whatever dynamic sizing calls it. `last` is the
-//! deepest level that holds data, and never L0.
+//! Levels here, in reports and in table properties are counted from the top among levels that hold
+//! data: L0, then L1 is the base level, whatever its physical number. `last` is the deepest level
+//! that holds data, and never L0.
 
 mod budget;
 
@@ -23,7 +23,7 @@ struct Rule {
     spec: FilterSpec,
 }
 
-/// Which levels are meant.
+/// The levels that a rule applies to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Levels {
     All,
@@ -32,7 +32,7 @@ pub(crate) enum Levels {
 }
 
 impl Levels {
-    /// Whether `level` is among them; `is_last` where no deeper level holds data.
+    /// Whether `level` is among them; `is_last` if no deeper level holds data.
     pub(crate) fn match_level(self, level: usize, is_last: bool) -> bool {
         match self {
             Self::All => true,
@@ -45,7 +45,7 @@ impl Levels {
 }
 
 impl fmt::Display for Levels {
-    /// What stands before a level's spec.
+    /// Writes the prefix of a level's spec.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::All => Ok(()),
@@ -57,9 +57,8 @@ impl fmt::Display for Levels {
     }
 }
 
-/// Which filter the tables of which level get: filter specs per level, of which the last rule that
-/// matches a level wins; or a budget, which is spent on all levels so that reads in vain are
-/// fewest.
+/// Which filter a table gets, by level: a list of filter specs for levels, of which the last one
+/// that matches wins; or a budget, which is spent over all levels to minimize wasted reads.
 ///
 /// ```
 /// let policy: trommel::FilterPolicy = "L0=paired:20,L1-3=blocked:12.5,L4-=standard:10,last=none"
@@ -101,13 +100,13 @@ impl FilterPolicy {
         named.map_or(FilterSpec::NONE, |rule| rule.spec)
     }
 
-    /// Bytes that the filters of all tables of a store with `keys` keys may take in memory, where
-    /// this is a budget. Keys are counted in each table that holds them.
+    /// Bytes that the filters of all tables of a store with `keys` keys may take in memory, if this
+    /// is a budget. A key counts once for each table that holds it.
     pub fn budget_bytes(&self, keys: u64) -> Option<u64> {
         self.budget().map(|budget| budget.budget().bytes(keys))
     }
 
-    /// The same with another budget, where this is one.
+    /// The same policy with another budget, if this is one.
     pub(crate) fn with_budget(&self, budget: Budget) -> Self {
         match &self.choice {
             Choice::Budget(old) => Self { choice: Choice::Budget(old.clone().of(budget)) },
@@ -115,7 +114,7 @@ impl FilterPolicy {
         }
     }
 
-    /// The budget, where this is one.
+    /// The budget, if this is one.
     pub(crate) fn budget(&self) -> Option<&FilterBudget> {
         match &self.choice {
             Choice::Budget(budget) => Some(budget),
@@ -164,7 +163,7 @@ impl FromStr for FilterPolicy {
     }
 }
 
-/// Reads one entry: a rule, or RocksDB's ribbon with a level from which on it is used.
+/// Parses one entry: a rule, or RocksDB's ribbon with its first level.
 fn parse_rules(part: &str) -> Result<Vec<Rule>, String> {
     match ribbon_from_level(part)? {
         Some(rules) => Ok(rules),
@@ -172,9 +171,9 @@ fn parse_rules(part: &str) -> Result<Vec<Rule>, String> {
     }
 }
 
-/// RocksDB's `ribbonfilter:BITS:LEVEL`: Bloom filters before that level, ribbons from it on. 0 is
-/// before all levels but what flushes write, which is all of level 0 here, -1 is no level, and the
-/// largest number is all of them.
+/// Parses RocksDB's `ribbonfilter:BITS:LEVEL`: Bloom filters above that level, ribbons from it on.
+/// 0 is all levels except flushes, which here are all of level 0; -1 is no level, and the largest
+/// number is all of them.
 fn ribbon_from_level(part: &str) -> Result<Option<Vec<Rule>>, String> {
     let words: Vec<&str> = part.split(':').collect();
     let ["ribbonfilter" | "rocksdb.RibbonFilter", bits, level] = words[..] else { return Ok(None) };
@@ -204,7 +203,7 @@ fn ribbon_from_level(part: &str) -> Result<Option<Vec<Rule>>, String> {
 }
 
 fn parse_rule(part: &str) -> Result<Rule, String> {
-    // `fpr=` belongs to a spec, so only what stands before the first ':' can hold a level's '='.
+    // `fpr=` belongs to a spec, so only the text before the first ':' can hold a level's '='.
     let level_end = part.find(':').unwrap_or(part.len());
     let (levels, spec) = match part[..level_end].find('=') {
         Some(at) => (parse_levels(&part[..at])?, &part[at + 1..]),
@@ -214,7 +213,7 @@ fn parse_rule(part: &str) -> Result<Rule, String> {
     Ok(Rule { levels, spec })
 }
 
-/// Reads `L0`, `L1-3`, `L4-` or `last`.
+/// Parses `L0`, `L1-3`, `L4-` or `last`.
 pub(crate) fn parse_levels(text: &str) -> Result<Levels, String> {
     let text = text.trim();
     if text.eq_ignore_ascii_case("last") {
@@ -276,7 +275,7 @@ mod tests {
         assert_eq!(partial.for_level(1, false), FilterSpec::NONE);
     }
 
-    /// RocksDB's own strings were refused.
+    /// Regression: RocksDB's own strings were refused.
     #[test]
     fn rocksdb_s_strings_are_understood() {
         for (text, means) in [

@@ -1,4 +1,4 @@
-//! Writing a frozen memtable out as a table of level 0.
+//! Flushing a frozen memtable to a table of level 0.
 
 use std::sync::Arc;
 use trommel_base::planted::{Bug, planted};
@@ -17,8 +17,8 @@ use crate::version::TableMeta;
 use crate::view::LoggedMemtable;
 
 impl Engine {
-    /// Writes `frozen`, the oldest frozen memtable, to a table, installs it, and lets go of the
-    /// logs that held its writes.
+    /// Flushes `frozen`, the oldest frozen memtable, to a table, installs it, and retires the logs
+    /// that held its writes.
     pub(crate) fn run_flush(&self, frozen: &Arc<LoggedMemtable>) -> Result<()> {
         let start = crate::env::now();
         if planted(Bug::LogForgottenEarly) {
@@ -40,7 +40,7 @@ impl Engine {
         }
         self.install(edit, None, Some(frozen))?;
         outputs.keep();
-        // Only now: whoever syncs a write meanwhile acknowledges what is in that log, too.
+        // Only now: a write synced meanwhile acknowledges that log's contents, too.
         let log_bytes = self.writes.rotated.forget(frozen.log_number);
         if oldest_log != 0 {
             self.remove_earlier_logs(frozen);
@@ -54,8 +54,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Removes the logs that `frozen`, which is a table now, was replayed from. If the opening
-    /// dropped bytes they stay until the next one, as everything does that held any.
+    /// Removes the logs that `frozen`, now a table, was replayed from. If recovery dropped bytes,
+    /// they stay until the next open, like every file that held any.
     fn remove_earlier_logs(&self, frozen: &LoggedMemtable) {
         if self.recovery.dropped.is_empty() {
             for number in &frozen.earlier_logs {
@@ -64,7 +64,8 @@ impl Engine {
         }
     }
 
-    /// Adds what readers may still see of `frozen` to `outputs`; returns its last sequence number.
+    /// Adds the entries of `frozen` that readers may still see to `outputs`; returns its last
+    /// sequence number.
     pub(crate) fn write_memtable(
         &self,
         frozen: &LoggedMemtable,
@@ -76,7 +77,7 @@ impl Engine {
         cursor.seek_to_first()?;
         while let Some(entry) = cursor.entry() {
             last_seqno = last_seqno.max(entry.seqno);
-            // Older versions may lie in any table: tombstones stay.
+            // Older versions may be in any table: tombstones stay.
             if rule.judge(entry.key, entry.seqno, entry.kind, || true) == Verdict::Keep {
                 outputs.add(entry)?;
             }
@@ -85,7 +86,7 @@ impl Engine {
         Ok(last_seqno)
     }
 
-    /// The oldest log that is needed once `frozen` is a table, 0 where the store keeps none.
+    /// The oldest log that is needed once `frozen` is a table; 0 if the store keeps no log.
     fn oldest_log_after(&self, frozen: &Arc<LoggedMemtable>) -> u64 {
         if !self.options.load().log {
             return 0;
@@ -110,7 +111,7 @@ mod tests {
 
     use crate::{Compression, Db, Options, WriteOptions};
 
-    /// A file system in memory that writes down which files' bytes will be synced, and which are.
+    /// An in-memory file system that records which files start write-back and which are synced.
     #[derive(Debug, Clone, Default)]
     struct Told {
         inner: MemoryVfs,
@@ -155,7 +156,7 @@ mod tests {
         }
     }
 
-    /// A file system in memory that asks a store what memory it keeps when its log is removed.
+    /// An in-memory file system that records the memory the store keeps when its log is removed.
     #[derive(Debug, Default)]
     struct Asking {
         inner: MemoryVfs,
@@ -206,13 +207,12 @@ mod tests {
         // The new log, the table of 3 MiB as it is written; then the syncs, the manifest's last.
         let expected = ["sync log", "start sst", "start sst", "start sst", "sync sst", "sync "];
         assert_eq!(said(), expected);
-        // Nor by a synced write: the log that it needs is its own.
+        // Nor is it synced by a later synced write, which needs only its own log.
         db.put_with("key", "value", WriteOptions::sync()).unwrap();
         assert_eq!(said(), ["sync log"]);
     }
 
-    /// Of a memtable that was written out as much is kept as the one that is being filled still
-    /// lacks.
+    /// Of a flushed memtable, only as much memory is kept as the active one still needs.
     #[test]
     fn what_is_kept_and_what_is_filled_are_one_memtable() {
         let db = filled(Arc::new(MemoryVfs::default()));

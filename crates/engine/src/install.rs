@@ -1,16 +1,16 @@
-//! Making the outcome of a job part of the store: the only place that replaces the version.
+//! Installing the outcome of a job: the only place that replaces the version.
 //!
-//! 1. The new version is computed from the current one, whose only changer is the holder of the
-//!    manifest lock.
-//! 2. The lock file must still be the one that was locked, or another process may have changed the
-//!    store: the store is poisoned.
+//! 1. The new version is computed from the current one, which only the holder of the manifest lock
+//!    changes.
+//! 2. The lock file must still be the one that was locked; otherwise another process may have
+//!    changed the store, and the store is poisoned.
 //! 3. The edit is appended to the manifest and synced. From here on the change has happened. If
-//!    this fails nobody can say whether it has: the store is poisoned and no file is removed.
-//! 4. The view is replaced, and the registry of running jobs with it under one lock, so that the
-//!    planner never sees one without the other.
-//! 5. Tables that left the version are retired: removed once the last reader is gone. So are filter
-//!    sidecars that others have replaced.
-//! 6. What filters may hold in memory is set anew, for the version that is in force now.
+//!    this fails, it is unknown whether it has: the store is poisoned and no file is removed.
+//! 4. The view and the registry of running jobs are replaced under one lock, so that the planner
+//!    never sees one without the other.
+//! 5. Tables that left the version become obsolete: they are removed once the last reader is gone.
+//!    So are filter sidecars that were replaced.
+//! 6. The filters that may be held in memory are determined again for the new version.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ use crate::version::{Fences, TableFile, Version};
 use crate::view::{LoggedMemtable, View};
 
 impl Engine {
-    /// Installs `edit`; with it a job takes a step, and the memtable `flushed` is replaced by the
+    /// Installs `edit`. A job takes a `step` with it, and the memtable `flushed` is replaced by the
     /// table that the edit adds.
     pub(crate) fn install(
         &self,
@@ -76,8 +76,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Makes `edit` part of the manifest, durably; returns the version that results. A manifest
-    /// that has grown long is replaced by a new one.
+    /// Makes `edit` durable in the manifest; returns the resulting version. A manifest that has
+    /// grown long is replaced by a new one.
     fn append_edit(&self, manifest: &mut Manifest, edit: &VersionEdit) -> Result<Version> {
         let state = manifest.state().apply(edit).map_err(|e| Error::internal(e.0))?;
         if manifest.should_roll() {
@@ -91,8 +91,7 @@ impl Engine {
                 if !error.is_out_of_handles() {
                     return Err(error);
                 }
-                // Under another number: the first may be in force already, or be what there is of
-                // it.
+                // With a new number: the first may have been installed already, or exist partially.
                 self.files.tables.release_handles();
                 begun()
             })?;
@@ -103,12 +102,12 @@ impl Engine {
         Ok(manifest.version().clone())
     }
 
-    /// Writes manifest `number` with this state and puts it in force.
+    /// Writes manifest `number` with this state and makes it current.
     pub(crate) fn create_manifest(&self, number: u64, state: ManifestState) -> Result<Manifest> {
         Manifest::create(&*self.files.vfs, &self.files.dir, number, self.files.store_id, state)
     }
 
-    /// Notes what is to be compacted of `version`, which is about to be the current one.
+    /// Records the backlog of `version`, which is about to become current.
     pub(crate) fn note_backlog(&self, version: &Version) {
         let debt = debt(version, &self.options.load().compaction());
         self.backlog.set_debt(debt);

@@ -1,14 +1,14 @@
-//! A rate limit that all background jobs share, and the rule that says when it holds.
+//! A write rate limit shared by all background jobs, and the rule that says when it applies.
 //!
-//! Nothing that a caller waits for is limited:
-//! 1. What recovery writes: whoever opens the store waits for it.
-//! 2. Every job of a store without background threads, as it runs inside a call.
+//! Work that a caller waits for is not limited:
+//! 1. Recovery: the caller that opens the store waits for it.
+//! 2. Every job of a store without background threads, because it runs inside a call.
 //! 3. A flush while any caller waits for background work.
 //! 4. Other jobs while a caller waits for more than flushes; and while one waits for a flush that
-//!    has not begun to write, as the worker that it needs may be at another job.
+//!    has not begun to write, because the worker that it needs may be at another job.
 //!
-//! Callers that wait hold a [`WaitingCaller`], without which no wait for background work can be
-//! written (`Engine::wait_for_state`). A job that the limit holds up goes on as soon as a caller
+//! Waiting callers hold a [`WaitingCaller`], without which no wait for background work can be
+//! written (`Engine::wait_for_state`). A job held up by the limit continues as soon as a caller
 //! waits for it.
 
 use std::sync::Arc;
@@ -21,27 +21,27 @@ use crate::env;
 use crate::sync::{AtomicU64, Condvar, Mutex, lock, wait_until};
 use crate::user_filters::FilterReason;
 
-/// Longest time that one append is held up, so that a limit that is raised or lifted is noticed.
+/// Longest delay of one append, so that a raised or lifted limit is noticed.
 const LONGEST_WAIT: Duration = Duration::from_secs(1);
 
-/// What a caller waits for.
+/// The work that a caller waits for.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum AwaitedWork {
-    /// Memtables written out.
+    /// Flushes.
     Flushes,
-    /// Whatever the background does.
+    /// All background work.
     All,
 }
 
-/// Callers that wait, files that are being written, and the bytes granted.
+/// Waiting callers, files being written, and the bytes granted.
 #[derive(Debug, Default)]
 pub(crate) struct Limiter {
-    /// The limit, in bytes a second; 0: none.
+    /// The limit in bytes per second; 0 for none.
     limit: AtomicU64,
     state: Mutex<State>,
-    /// Signalled when a caller begins to wait, and when no flush writes any more.
+    /// Signalled when a caller begins to wait, and when no flush is writing any more.
     changed: Condvar,
-    /// Bytes that the limit was applied to.
+    /// Bytes to which the limit was applied.
     limited_bytes: AtomicU64,
 }
 
@@ -49,16 +49,16 @@ pub(crate) struct Limiter {
 struct State {
     /// When the bytes granted so far will have been written at the granted rate.
     due: Option<Instant>,
-    /// Callers that wait for flushes only.
+    /// Callers waiting for flushes only.
     await_flushes: usize,
-    /// Callers that wait for more.
+    /// Callers waiting for more.
     await_all: usize,
-    /// Files that flushes are writing.
+    /// Files being written by flushes.
     flush_files: usize,
 }
 
 impl State {
-    /// Whether a caller waits for what is written for this `reason`: the rule at the head of this
+    /// Whether a caller waits for files written for this `reason`: the rule at the head of this
     /// file.
     fn is_awaited(&self, reason: FilterReason) -> bool {
         match reason {
@@ -77,7 +77,7 @@ impl State {
         }
     }
 
-    /// Books `bytes` at `bytes_per_second`; returns when they may be written.
+    /// Reserves `bytes` at `bytes_per_second`; returns when they may be written.
     fn book(&mut self, bytes: u64, bytes_per_second: u64, now: Instant) -> Instant {
         let cost = Duration::from_secs_f64(bytes as f64 / bytes_per_second as f64);
         let start = self.due.unwrap_or(now).max(now);
@@ -86,7 +86,7 @@ impl State {
     }
 }
 
-/// A caller that waits for background work, which is not limited until this is dropped.
+/// A caller waiting for background work, which is not limited until this is dropped.
 #[derive(Debug)]
 pub(crate) struct WaitingCaller<'a> {
     limiter: &'a Limiter,
@@ -100,35 +100,35 @@ impl Drop for WaitingCaller<'_> {
 }
 
 impl Limiter {
-    /// Limits background writes to so many bytes a second from now on.
+    /// Limits background writes to `bytes_per_second` from now on.
     pub(crate) fn set_limit(&self, bytes_per_second: Option<u64>) {
         self.limit.store(bytes_per_second.unwrap_or(0), Relaxed);
     }
 
-    /// The limit, in bytes a second.
+    /// The limit in bytes per second.
     fn limit(&self) -> Option<u64> {
         Some(self.limit.load(Relaxed)).filter(|limit| *limit > 0)
     }
 
-    /// Notes that the caller waits for this work. To be called before the work is made necessary,
-    /// as it may begin at once.
+    /// Registers a caller that waits for this work. Must be called before the work is requested,
+    /// because it may begin at once.
     pub(crate) fn awaits(&self, work: AwaitedWork) -> WaitingCaller<'_> {
         *lock(&self.state).callers(work) += 1;
         self.changed.notify_all();
         WaitingCaller { limiter: self, work }
     }
 
-    /// Bytes that the limit was applied to, since the store was opened.
+    /// Bytes to which the limit was applied since the store was opened.
     pub(crate) fn limited_bytes(&self) -> u64 {
         self.limited_bytes.load(Relaxed)
     }
 
-    /// Starts that count anew.
+    /// Resets that count.
     pub(crate) fn reset_limited_bytes(&self) {
         self.limited_bytes.store(0, Relaxed);
     }
 
-    /// Returns when `bytes` more may be written for this `reason`.
+    /// Waits until `bytes` more may be written for this `reason`.
     fn wait_for(&self, bytes: u64, bytes_per_second: u64, reason: FilterReason) {
         let mut state = lock(&self.state);
         if state.is_awaited(reason) {
@@ -149,17 +149,17 @@ impl Limiter {
     }
 }
 
-/// Bytes written to a limited file in one go, so that a limit is kept evenly: an eighth of a
-/// second's worth, within these bounds.
+/// Bytes written to a limited file at once, for an even rate: an eighth of a second's worth, within
+/// these bounds.
 const SMALLEST_PIECE: u64 = 512;
 const LARGEST_PIECE: u64 = 64 << 10;
 
-/// A file whose appends keep to the limit, whatever that is at the time.
+/// A file whose appends obey the current limit.
 #[derive(Debug)]
 pub(crate) struct LimitedFile {
     file: Box<dyn WriteFile>,
     limiter: Arc<Limiter>,
-    /// What is written to it.
+    /// Why it is written.
     reason: FilterReason,
 }
 

@@ -1,4 +1,4 @@
-//! Writing new tables: for flushes and compactions alike.
+//! Writing new tables, for flushes and compactions.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -28,21 +28,21 @@ struct Open {
     number: u64,
     table_id: u64,
     builder: TableBuilder,
-    /// What its filters and its index take.
+    /// Memory of its filters and index.
     memory: Construction,
-    /// Entries added, large keys counted as several, up to the next look at that memory.
+    /// Entries added since that memory was last checked; large keys count as several.
     unaccounted: usize,
-    /// Whether these take all the memory that they may.
+    /// Whether filters and index take all the memory that they may.
     is_full: bool,
 }
 
-/// Entries after which the memory of the open table is looked at.
+/// Entries between checks of the open table's memory.
 const ENTRIES_BETWEEN_LOOKS: usize = 64;
-/// Bytes of a key that count as an entry more: its separator in the index may be as long.
+/// This many bytes of a key count as another entry: its separator in the index may be as long.
 const LARGE_KEY_BYTES: usize = 1 << 10;
 
 impl Open {
-    /// Notes what filters and index take, and whether they may take more.
+    /// Updates the memory of filters and index, and whether it may grow.
     fn account(&mut self, engine: &Engine) {
         self.unaccounted = 0;
         let bytes = self.builder.filter_memory_bytes() + self.builder.index_memory_bytes();
@@ -52,14 +52,14 @@ impl Open {
     }
 }
 
-/// Tables that a job writes. They are removed again unless the job is installed.
+/// Tables that a job writes. They are removed unless the job is installed.
 pub(crate) struct Outputs<'a> {
     engine: &'a Engine,
-    /// The physical level they are for.
+    /// Their physical level.
     level: usize,
     version: Arc<Version>,
     purpose: Purpose,
-    /// What was chosen by which budget for all tables.
+    /// The policy and choice for all tables, under a budget.
     chosen: Option<(FilterPolicy, Choice)>,
     open: Option<Open>,
     done: Vec<TableMeta>,
@@ -68,7 +68,7 @@ pub(crate) struct Outputs<'a> {
 }
 
 impl<'a> Outputs<'a> {
-    /// Tables for `level`, where `version` is what they join.
+    /// Tables for `level` that will join `version`.
     pub(crate) fn new(
         engine: &'a Engine,
         level: usize,
@@ -93,8 +93,8 @@ impl<'a> Outputs<'a> {
         self.open.as_ref().and_then(|open| open.builder.last_key())
     }
 
-    /// Bytes of the open table so far; more than any table may have where its filters and index
-    /// take all the memory that they may, so that the table ends.
+    /// Bytes of the open table so far; `u64::MAX` if its filters and index take all the memory that
+    /// they may, so that the table ends.
     pub(crate) fn open_bytes(&self) -> u64 {
         let bytes = |open: &Open| match open.is_full {
             true => u64::MAX,
@@ -121,8 +121,7 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// The filters of whole keys that the next tables get, where the options in force have a
-    /// budget.
+    /// The whole-key filters of the next tables, if the current options have a budget.
     fn choose_by_budget(&mut self) -> Option<Choice> {
         let options = self.engine.options.load();
         let Some(budget) = options.filters.budget() else {
@@ -139,7 +138,7 @@ impl<'a> Outputs<'a> {
         Some(choice)
     }
 
-    /// Ends the open table; it is durable then, but for its directory entry.
+    /// Finishes the open table and syncs it, except its directory entry.
     pub(crate) fn close_table(&mut self) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
         open.account(self.engine);
@@ -179,7 +178,7 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// Ends the open table and makes all directory entries durable.
+    /// Finishes the open table and syncs all directory entries.
     pub(crate) fn finish(&mut self) -> Result<Vec<TableMeta>> {
         self.close_table()?;
         if !self.created.is_empty() && !planted(Bug::TableDirNotSynced) {
@@ -187,9 +186,9 @@ impl<'a> Outputs<'a> {
             let synced =
                 self.engine.files.tables.with_handles(|| self.engine.files.vfs.sync_dir(dir));
             synced.map_err(|error| match Error::io(dir, "making durable", error) {
-                // Nothing was tried.
+                // No sync was attempted.
                 error if error.is_out_of_handles() => error,
-                // Whatever the cause: what other jobs created may not be durable either.
+                // Poisons in any case: files created by other jobs may not be durable either.
                 error => self.engine.poison(error),
             })?;
         }
@@ -201,12 +200,12 @@ impl<'a> Outputs<'a> {
         self.installed = true;
     }
 
-    /// The files of the tables, which are another's to remove from now on.
+    /// The files of the tables; removing them becomes the caller's responsibility.
     pub(crate) fn hand_over(mut self) -> Vec<PathBuf> {
         std::mem::take(&mut self.created)
     }
 
-    /// Takes files over that were handed over elsewhere, to be removed with its own.
+    /// Takes over files from [`hand_over`](Self::hand_over), to be removed with its own.
     pub(crate) fn adopt(&mut self, created: Vec<PathBuf>) {
         self.created.extend(created);
     }
@@ -214,8 +213,8 @@ impl<'a> Outputs<'a> {
 
 impl Drop for Outputs<'_> {
     fn drop(&mut self) {
-        // After a failure whose effect on the manifest is unknown, nothing is removed: the next
-        // open knows what is referred to. A panic may have come out of the manifest's write.
+        // If it is unknown whether the manifest names them, nothing is removed: the next open knows
+        // which files are referenced. A panic may have come out of a manifest write.
         let stays = self.installed || self.engine.access.is_poisoned() || panicking();
         if stays || planted(Bug::PartialTableKept) {
             return;
@@ -227,12 +226,12 @@ impl Drop for Outputs<'_> {
     }
 }
 
-/// A user's policy, and what it builds for a table.
+/// A user's policy, and the builder of its filter for a table.
 pub(crate) type UserFilterBuild = (UserPolicy, Box<dyn UserFilterBuilder>);
 
-/// The filters of a table for `level`: what the options say, which a user's policy may change. The
-/// second is the filter of whole keys, where it is of the policy's own making. All that is built is
-/// decided here: for new tables, and for those whose filters are rebuilt.
+/// The filters of a table for `level`: as in the options, which a user's policy may change. The
+/// second result is the whole-key filter if the policy builds it. The only place that decides what
+/// is built, for new tables and for rebuilds.
 pub(crate) fn choose_filters(
     options: &Options,
     level: usize,
@@ -274,7 +273,7 @@ fn begin_table(
     let number = engine.files.new_file_number();
     let path = table_path(&engine.files.dir, number);
     let file = engine.files.tables.with_handles(|| match engine.files.graveyard.take_spare() {
-        // Where that fails, the old file may still be there.
+        // If creating over it fails, the old file may still be there.
         Some(old) => {
             let created = engine.files.vfs.create_over(&old, &path);
             created.inspect_err(|_| engine.files.graveyard.add(old))

@@ -1,14 +1,13 @@
-//! Requests for rebuilds, and the next table of one.
+//! Requests for filter rebuilds, and the next table of one.
 //!
-//! A request is over when no table of it waits and none is being rebuilt. Tables that are busy
-//! wait; those that have left the store meanwhile, or are to have smaller filters and have got
-//! others since, are counted and passed over.
+//! A request is complete when none of its tables is waiting or being rebuilt. Busy tables wait.
+//! Tables that have left the store, or have got other filters since they were found too large, are
+//! counted and skipped.
 //!
-//! One request is the store's own: *fit-budget*, which nobody waits for but `wait_idle`. It is
-//! there as long as more filters are built than the budget allows, and its tables are chosen anew
-//! with each version ([`budget`](crate::budget)). A table that fails waits again, as a compaction
-//! does: a read that fails may succeed the next time. Only after [`MOST_UNREAD`] failures in a row
-//! it is given up.
+//! One request is the store's own: *fit-budget*, which only `wait_idle` waits for. It exists as
+//! long as more filters are built than the budget allows; its tables are chosen again with each
+//! version ([`budget`](crate::budget)). A table that fails waits again, as a compaction does: a
+//! failed read may succeed the next time. After [`MOST_UNREAD`] failures in a row it is given up.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -19,62 +18,63 @@ use crate::compaction::in_progress::{InProgress, JobId};
 use crate::error::{Error, Result};
 use crate::version::{TableFile, Version};
 
-/// The ticket of the store's own request; callers' come after it.
+/// The ticket of the store's own request; callers' tickets are larger.
 const OF_BUDGET: u64 = 0;
 
 /// Failures in a row after which a table that cannot be read is given up.
 const MOST_UNREAD: u32 = 4;
 
-/// What a rebuild of filters did: [`Db::rebuild_filters`](crate::Db::rebuild_filters), or the
+/// The outcome of a filter rebuild: [`Db::rebuild_filters`](crate::Db::rebuild_filters), or the
 /// store's own `fit-budget`.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FilterRebuildReport {
     /// Tables that got a sidecar.
     pub rebuilt: u64,
-    /// Tables that gave theirs up, as their own filters are what is wanted.
+    /// Tables whose sidecar was dropped, because their own filters are the wanted ones.
     pub dropped: u64,
-    /// Tables that needed nothing any more when their turn came: merged away, or in order.
+    /// Tables that needed nothing any more at their turn: compacted away, or in order.
     pub needless: u64,
-    /// Distinct keys that were read.
+    /// Distinct keys read.
     pub keys: u64,
-    /// Bytes of tables that were read.
+    /// Bytes of tables read.
     pub bytes_read: u64,
-    /// Bytes of sidecars that were written.
+    /// Bytes of sidecars written.
     pub bytes_written: u64,
     /// Tables that keep what they had, by file number, and why: their filters would take more
     /// memory while they are built than the ceiling allows, or the user's policy failed.
     pub skipped: Vec<(u64, String)>,
-    /// Tables' turns that ended in an error. In the store's own rebuild, `fit-budget`, such a table
-    /// waits and has another turn.
+    /// Turns of tables that ended in an error. In the store's own `fit-budget`, such a table waits
+    /// for another turn.
     pub failed: u64,
-    /// Tables that have no other turn, by file number, and why. Those of `fit-budget` go without
-    /// filters: they could not be read four times in a row, or are damaged, or no smaller filters
-    /// can be built of them. Those of other rebuilds keep what they had.
+    /// Tables that get no other turn, by file number, and why. Those of `fit-budget` are left
+    /// without filters: they could not be read four times in a row, are corrupt, or have no smaller
+    /// filters. Those of other rebuilds keep their filters.
     pub given_up: Vec<(u64, String)>,
 }
 
-/// What a table's filters are rebuilt for.
+/// The purpose of rebuilding a table's filters.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) enum Aim {
-    /// To be what the policy in force would build.
+    /// To match what the current policy would build.
     Policy,
-    /// To be less: of whole keys `spec`.
+    /// To be smaller, with `spec` for the whole-key filter.
     Budget {
         spec: FilterSpec,
-        /// The sidecar of the filters that are too large. Once the table has another, this is done.
+        /// The sidecar of the filters that are too large. If the table has another one, this is
+        /// done.
         sidecar: Option<u64>,
     },
 }
 
 impl Aim {
-    /// Whether `table` has got other filters since they were found to be too large.
+    /// Whether `table` has got other filters since they were found too large.
     fn is_past(self, table: &TableFile) -> bool {
         matches!(self, Self::Budget { sidecar, .. } if sidecar != table.filter_sidecar)
     }
 }
 
-/// A table whose turn comes.
+/// A queued table.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Waiting {
     /// Its file number.
@@ -82,19 +82,19 @@ pub(crate) struct Waiting {
     pub(crate) aim: Aim,
 }
 
-/// A request. Default: the store's own, of no table yet.
+/// A request. Default: the store's own, without tables.
 #[derive(Debug, Default)]
 pub(crate) struct Rebuild {
     ticket: u64,
     waiting: VecDeque<Waiting>,
-    /// How often these have been chosen anew.
+    /// How often the queue was refilled.
     fillings: u64,
-    /// Tables that are being rebuilt.
+    /// Tables being rebuilt.
     running: u64,
     /// Failures in a row of tables that wait again.
     unread: HashMap<u64, u32>,
     report: FilterRebuildReport,
-    /// The first thing that went wrong.
+    /// The first error.
     failure: Option<Error>,
 }
 
@@ -104,27 +104,27 @@ pub(crate) struct RebuildJob {
     pub(crate) ticket: u64,
     pub(crate) id: JobId,
     pub(crate) table: Arc<TableFile>,
-    /// The physical level in which it lies, and stays while the job runs.
+    /// Its physical level, which does not change while the job is running.
     pub(crate) level: usize,
     pub(crate) aim: Aim,
-    /// The choice of tables that this is one of.
+    /// The refill that this table is from.
     filling: u64,
-    /// How often in a row the table could not be read.
+    /// Failed reads of the table in a row.
     unread: u32,
 }
 
-/// Whether a read failed, of which nobody knows that it would fail again.
+/// Whether a read failed in a way that may not recur.
 pub(crate) fn may_pass(error: &Error) -> bool {
     matches!(error, Error::Io { .. }) && !error.is_shortage()
 }
 
 impl RebuildJob {
-    /// Whether no caller asked for it.
+    /// Whether it is part of the store's own request.
     pub(crate) fn is_of_budget(&self) -> bool {
         self.ticket == OF_BUDGET
     }
 
-    /// Whether the table is not tried again if it cannot be read now either.
+    /// Whether the table is given up if it cannot be read this time either.
     pub(crate) fn is_last_try(&self) -> bool {
         self.unread + 1 >= MOST_UNREAD
     }
@@ -136,7 +136,7 @@ impl Rebuild {
         Self { ticket, waiting: waiting.collect(), ..Self::default() }
     }
 
-    /// Has these wait, and no others. What was done before is forgotten where all of it was.
+    /// Replaces the queue. If the request was complete, its report starts again.
     pub(crate) fn refill(&mut self, waiting: Vec<Waiting>) {
         if self.is_over() {
             (self.report, self.unread) = Default::default();
@@ -145,38 +145,38 @@ impl Rebuild {
         self.fillings += 1;
     }
 
-    /// Those that wait.
+    /// The queued tables.
     #[cfg(test)]
     pub(crate) fn waiting(&self) -> Vec<Waiting> {
         self.waiting.iter().copied().collect()
     }
 
-    /// Whether this is the request with that number.
+    /// Whether this is the request with that ticket.
     pub(crate) fn is(&self, ticket: u64) -> bool {
         self.ticket == ticket
     }
 
-    /// Whether all of it is done.
+    /// Whether it is complete.
     pub(crate) fn is_over(&self) -> bool {
         self.waiting.is_empty() && self.running == 0
     }
 
-    /// Tables that wait or are being rebuilt.
+    /// Tables that are queued or being rebuilt.
     pub(crate) fn tables(&self) -> u64 {
         self.waiting.len() as u64 + self.running
     }
 
-    /// What was done so far.
+    /// The report so far.
     pub(crate) fn report(&self) -> &FilterRebuildReport {
         &self.report
     }
 
-    /// What was done, or what went wrong.
+    /// The report, or the first error.
     pub(crate) fn outcome(self) -> Result<FilterRebuildReport> {
         self.failure.map_or(Ok(self.report), Err)
     }
 
-    /// Notes the end of a table's turn. After a `failure` that the other tables would meet as well,
+    /// Records the end of a table's turn. If the other tables would fail with `failure` as well,
     /// they are given up.
     pub(crate) fn ended(
         &mut self,
@@ -195,8 +195,8 @@ impl Rebuild {
         self.failure.get_or_insert(error);
     }
 
-    /// Notes the end of the turn of a table of the store's own request; one with a `failure` waits
-    /// again, unless tables were chosen anew meanwhile, it among them or not.
+    /// Records the end of a table's turn in the store's own request. A table with a `failure` waits
+    /// again, unless the queue was refilled meanwhile, with or without it.
     pub(crate) fn tried(
         &mut self,
         job: &RebuildJob,
@@ -219,12 +219,12 @@ impl Rebuild {
         }
     }
 
-    /// The next table that is there and free, with its level.
+    /// The next table that exists and is free, with its level.
     pub(crate) fn next(&mut self, busy: &mut InProgress, version: &Version) -> Option<RebuildJob> {
         let mut at = 0;
         while let Some(Waiting { table: number, aim }) = self.waiting.get(at).copied() {
-            // A version is seen before tables are chosen anew by it: one that was rebuilt in it may
-            // still wait here.
+            // A version becomes visible before the queue is refilled for it: a table rebuilt in it
+            // may still be queued.
             let found = version.tables().find(|(_, table)| table.number == number);
             let Some((level, table)) = found.filter(|(_, table)| !aim.is_past(table)) else {
                 self.waiting.remove(at);
@@ -245,7 +245,7 @@ impl Rebuild {
     }
 }
 
-/// The next table of any request whose turn it can be, marked as busy.
+/// The next available table of any request, marked as busy.
 pub(crate) fn next_rebuild(
     rebuilds: &mut [Rebuild],
     busy: &mut InProgress,

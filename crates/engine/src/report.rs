@@ -1,8 +1,8 @@
-//! What each level's filters did, beside what theory predicts.
+//! The filter report: what each level's filters did, and what theory predicts.
 //!
 //! For every probe of a table for a key that is not in it, the table's own exact expected rate is
-//! added up; dividing by the number of such probes gives the rate that theory predicts for just
-//! the probes that were made, however unequal the tables are.
+//! summed; divided by the number of such probes, the sum gives the rate that theory predicts for
+//! exactly these probes, however unequal the tables are.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -27,43 +27,43 @@ use crate::version::{Keeping, TableFile};
 pub struct FilterLevel {
     /// 0, or 1 for the first level below that holds data, and so on.
     pub level: usize,
-    /// Kind of the filters; [`FilterKind::None`] stands for tables without a usable one.
+    /// Kind of the filters; [`FilterKind::None`] for tables without a usable one.
     pub kind: FilterLabel,
     /// Tables with such filters now.
     pub tables: u64,
-    /// Distinct keys in those tables, each table counted on its own; prefixes where filters are of
-    /// these.
+    /// Distinct keys in those tables, counted separately for each table; prefixes for prefix
+    /// filters.
     pub keys: u64,
-    /// Tables among them whose filter is of prefixes. In a row of lookups these tables have no
-    /// filter of whole keys.
+    /// Tables among them with a prefix filter. In a row of lookups, these tables have no whole-key
+    /// filter.
     pub prefix_tables: u64,
-    /// Bits per key asked for, averaged over keys; none without filters, and for those of a user.
+    /// Bits per key configured, averaged over keys; `None` without filters, and for user filters.
     pub bits_asked: Option<f64>,
-    /// Bits per key stored, heads included: eight times [`filter_bytes`](Self::filter_bytes) by
-    /// [`keys`](Self::keys).
+    /// Bits per key stored, including headers: eight times [`filter_bytes`](Self::filter_bytes)
+    /// divided by [`keys`](Self::keys).
     pub bits_stored: f64,
-    /// Bytes of the filters in memory, were all tables open.
+    /// Bytes of the filters in memory if all tables were open.
     pub filter_bytes: u64,
-    /// Lookups that came to such a table since the counters were reset. Those at a snapshot, of
-    /// keys that it did not have, in a table with newer entries are left out: whether its "maybe"
-    /// was true cannot be told.
+    /// Lookups that probed such a table since the counters were reset. Lookups at a snapshot that
+    /// do not find the key in a table with newer entries are left out, because it is unknown
+    /// whether the positive was true.
     pub probes: u64,
-    /// Probes that the filter answered with "no": each a read saved.
+    /// Probes answered with a negative: each saves a read.
     pub negatives: u64,
-    /// Probes for a key that is not in the table, which the filter let pass: each a read wasted.
+    /// Probes for a key that is not in the table which the filter passed: each wastes a read.
     pub false_positives: u64,
     /// Probes for a key that is in the table.
     pub true_positives: u64,
-    /// False positives among the probes for keys not in the table.
+    /// Rate of false positives among the probes for keys not in the table.
     pub measured_rate: Option<f64>,
     /// 95% interval of the rate (Wilson's score interval).
     pub interval: Option<(f64, f64)>,
-    /// What theory predicts for the same probes.
+    /// The rate that theory predicts for the same probes.
     pub expected_rate: Option<f64>,
     /// Reads saved: the negatives.
     pub reads_saved: u64,
-    /// Whether the filters let no more distinct keys pass than they should; none of scans, and
-    /// while nothing was let pass.
+    /// Whether no more distinct keys passed the filters than expected; `None` for scans, and while
+    /// there were no false positives.
     pub conformance: Option<Conformance>,
 }
 
@@ -79,40 +79,40 @@ pub struct FilterReport {
     /// Where a scan begins in the middle of its range, that cannot be told, and only tables count
     /// in which it found some.
     pub prefixes: Vec<FilterLevel>,
-    /// Tables whose filter of prefixes is not used: it was made by an extractor that is not the
-    /// one in force.
+    /// Tables whose prefix filter is not used, because it was made by an extractor other than the
+    /// current one.
     pub unused_prefix_filters: u64,
-    /// Data blocks that a lookup of a missing key, anywhere in the range of the keys, is expected
-    /// to read in vain, by theory, for the tree as it is now.
+    /// Data blocks that a lookup of a missing key within the key range is expected to waste a read
+    /// on, by theory, for the current tree.
     pub expected_wasted_reads_per_miss: f64,
-    /// Bytes of all filters, were all tables open.
+    /// Bytes of all filters if all tables were open.
     pub filter_bytes: u64,
-    /// Tables whose stored filters are neither held nor asked, as they lie in the last level: see
-    /// [`Options::filters_on_last_level`](crate::Options::filters_on_last_level).
+    /// Tables whose stored filters are neither held nor probed because they are in the last level:
+    /// see [`Options::filters_on_last_level`](crate::Options::filters_on_last_level).
     pub spared_tables: u64,
     /// Bytes of those filters, as stored.
     pub spared_bytes: u64,
-    /// Filters that are [`FilterKind::Standard`] ones in place of a ribbon, since their keys have
-    /// none: see [`Stats::filter_fallbacks`](crate::Stats::filter_fallbacks). Those that are cut
+    /// Filters built as [`FilterKind::Standard`] instead of ribbon because their keys have no
+    /// ribbon: see [`Stats::filter_fallbacks`](crate::Stats::filter_fallbacks). Partitioned filters
     /// are not counted here.
     pub fallbacks: u64,
-    /// How the budget is kept, where [`Options::filters`](crate::Options::filters) is one.
+    /// The state of the budget, if [`Options::filters`](crate::Options::filters) is one.
     pub budget: Option<BudgetReport>,
-    /// The user's policy, where the store was opened with one.
+    /// The user's policy, if the store was opened with one.
     pub policy: Option<PolicyReport>,
 }
 
 impl FilterLevel {
-    /// The evidence, where these filters let more distinct keys pass than chance explains.
+    /// The evidence, if more distinct keys passed these filters than chance explains.
     pub fn alarm(&self) -> Option<&Conformance> {
         self.conformance.as_ref().filter(|conformance| conformance.is_alarming())
     }
 }
 
 impl FilterReport {
-    /// The filters that let more distinct keys pass than chance explains, with the evidence. They
-    /// are not what they say they are: damaged in memory, made by a broken policy, or told a wrong
-    /// rate.
+    /// The filters that more distinct keys passed than chance explains, with the evidence. These
+    /// filters are not what they claim to be: corrupted in memory, built by a broken policy, or
+    /// declared with a wrong rate.
     pub fn alarms(&self) -> impl Iterator<Item = (&FilterLevel, &Conformance)> {
         self.levels.iter().filter_map(|level| Some((level, level.alarm()?)))
     }
@@ -131,13 +131,13 @@ impl Engine {
         let (mut met, mut facts) = (Vec::new(), Vec::new());
         let (mut filter_bytes, mut unused, mut fallbacks) = (0, 0, 0);
         for ((physical, run), evidence) in version.levels.iter().enumerate().zip(evidence) {
-            // A level that has lost its data shares its number with the one that took its place,
-            // so what was counted for it joins that one's row.
+            // A level that has lost its data shares its number with the one that replaced it, so
+            // its counts join that one's row.
             let level = logical_level(&version, physical).0;
             for file in run {
                 let open = Opened::of(self, file, extractor.as_ref());
                 let reach = self.reach(&version, file);
-                // What cannot be held lets all through, whatever its rate would be.
+                // A filter that cannot be held passes every key, whatever its rate.
                 let fpr = if open.keys.is_held { open.keys.expected } else { 1.0 };
                 met.push((reach, fpr));
                 facts.push(open.keys);
@@ -178,12 +178,12 @@ impl Engine {
     }
 }
 
-/// What the filters of a table are.
+/// The filters of a table.
 struct Opened {
     keys: FilterFacts,
     prefixes: FilterFacts,
     prefixes_are_used: bool,
-    /// Bytes of all of them, were they loaded.
+    /// Bytes of all of them if they were loaded.
     bytes: u64,
 }
 
@@ -199,7 +199,7 @@ impl Opened {
         let in_force = extractor.or(table.stored_prefix());
         let believed = in_force.filter(|prefix| prefix.breach().is_none());
         let (keys, prefixes) = (filters.facts(), filters.prefix_facts());
-        // Without a filter of whole keys, that of prefixes stands in for it.
+        // Without a whole-key filter, the prefix filter answers for it.
         let keys_bytes = if filters.keys_part().is_some() { keys.bytes } else { 0 };
         Self {
             keys,
@@ -251,7 +251,7 @@ impl Rows {
     }
 }
 
-/// One row of the report: the tables of one kind on one level, and what their filters did.
+/// One row of the report: the tables of one kind on one level, and the counts of their filters.
 #[derive(Default)]
 struct Row {
     held: Vec<Held>,
@@ -306,7 +306,7 @@ pub fn wilson(hits: u64, trials: u64) -> (f64, f64) {
     let scale = 1.0 + z * z / n;
     let middle = (rate + z * z / (2.0 * n)) / scale;
     let half = z / scale * (rate * (1.0 - rate) / n + z * z / (4.0 * n * n)).sqrt();
-    // At the ends the interval touches them, but for rounding.
+    // At the ends the interval touches them, except for rounding.
     let low = if hits == 0 { 0.0 } else { (middle - half).max(0.0) };
     let high = if hits == trials { 1.0 } else { (middle + half).min(1.0) };
     (low, high)
@@ -379,7 +379,7 @@ impl fmt::Display for FilterReport {
 }
 
 impl fmt::Display for FilterLevel {
-    /// A line of the report's table.
+    /// Writes a line of the report's table.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| Reads(rate).to_string());
         let interval = self

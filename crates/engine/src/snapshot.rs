@@ -1,4 +1,4 @@
-//! The store as it was at one moment.
+//! Snapshots: the store as of one moment.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use crate::fork::leak;
 use crate::handle::Handle;
 use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
 
-/// The store as it was when the snapshot was taken, for as long as it is held.
+/// A read-only view of the store as of the moment it was taken.
 ///
-/// Compactions keep what a snapshot can see, so one that is held for long costs disk space. It
-/// keeps the store open too, as a [`Db`](crate::Db) does; once that is closed by
+/// Compactions keep what a snapshot can see, so a long-lived one costs disk space. It also keeps
+/// the store open, like a [`Db`](crate::Db); once the store is closed by
 /// [`Db::close`](crate::Db::close), every read is [`Error::Closed`](crate::Error::Closed). Cheap to
-/// take and to clone. Values that are read from it outlive it; each that is kept keeps its block in
-/// memory, as those of [`Db::get`](crate::Db::get) do.
+/// take and to clone. Values read from it outlive it; each that is kept keeps its block in memory,
+/// as with [`Db::get`](crate::Db::get).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();
@@ -37,19 +37,19 @@ impl Snapshot {
     pub(crate) fn take(store: &Arc<Handle>) -> Self {
         let snapshots = &store.engine.snapshots;
         let seqno = match store.engine.access.opener().is_forked() {
-            // Nothing can be read at it.
+            // No read is possible at it.
             true => snapshots.visible(),
             false => snapshots.take(),
         };
         Self { store: Arc::clone(store), seqno }
     }
 
-    /// The last sequence number it sees.
+    /// The newest sequence number visible to the snapshot.
     pub fn seqno(&self) -> SeqNo {
         self.seqno
     }
 
-    /// The value of `key`.
+    /// Returns the value of `key`.
     ///
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
@@ -65,7 +65,7 @@ impl Snapshot {
         self.store.engine.contains(key.as_ref(), Some(self.seqno))
     }
 
-    /// The values of `keys`, in their order.
+    /// Returns the values of `keys`, in their order.
     ///
     /// # Errors
     /// As [`Db::multi_get`](crate::Db::multi_get).
@@ -73,22 +73,22 @@ impl Snapshot {
         self.store.engine.multi_get(keys, Some(self.seqno))
     }
 
-    /// All entries, in key order.
+    /// Iterates over all entries in key order.
     pub fn iter(&self) -> Range {
         self.store.range(Bounds::all(), Some(self.seqno))
     }
 
-    /// The entries whose keys lie in `range`.
+    /// Iterates over the entries with keys in `range`.
     pub fn range(&self, range: impl KeyRange) -> Range {
         self.store.range(Bounds::of(range), Some(self.seqno))
     }
 
-    /// The entries whose keys begin with `prefix`.
+    /// Iterates over the entries with keys that begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         self.store.range(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
     }
 
-    /// A cursor that can be moved anywhere.
+    /// Returns a cursor over all entries.
     ///
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
@@ -96,7 +96,8 @@ impl Snapshot {
         self.store.cursor(Bounds::all(), Some(self.seqno))
     }
 
-    /// A cursor that stays within `range`; see [`Db::cursor_in`](crate::Db::cursor_in).
+    /// Returns a cursor over the entries with keys in `range`; see
+    /// [`Db::cursor_in`](crate::Db::cursor_in).
     ///
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
@@ -104,7 +105,7 @@ impl Snapshot {
         self.store.cursor(Bounds::of(range), Some(self.seqno))
     }
 
-    /// A cursor that stays among the keys that begin with `prefix`.
+    /// Returns a cursor over the entries with keys that begin with `prefix`.
     ///
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).

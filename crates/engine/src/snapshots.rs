@@ -1,4 +1,4 @@
-//! The moments that someone still reads at.
+//! The registry of live snapshots.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -8,27 +8,27 @@ use trommel_base::{MAX_SEQNO, SeqNo};
 
 use crate::sync::{AtomicU64, Mutex, lock};
 
-/// The live snapshots of a store, and the newest moment that reads may see.
+/// The live snapshots of a store, and the newest sequence number visible to reads.
 ///
-/// Both belong together: taking a snapshot reads the newest moment and registers it under the
-/// same lock under which a compaction lists what it must keep. Were the two steps apart, a
-/// compaction between them could drop a version that the snapshot needs.
+/// The two belong together: taking a snapshot reads the newest sequence number and registers it
+/// under the lock under which a compaction lists what it must keep. If these were two steps, a
+/// compaction in between could drop a version that the snapshot needs.
 #[derive(Debug, Default)]
 pub(crate) struct Snapshots {
-    /// The last sequence number whose group is wholly in the memtable.
+    /// The last sequence number whose group is completely in the memtable.
     visible: AtomicU64,
     live: Mutex<BTreeMap<SeqNo, usize>>,
 }
 
 impl Snapshots {
-    /// The newest moment that reads may see. Load the view *before* this: a version loaded later
-    /// may have dropped, in favour of newer ones, what is visible at this moment.
+    /// The newest sequence number visible to reads. Load the view *before* this: a version loaded
+    /// later may have dropped versions visible at it, in favour of newer ones.
     #[inline]
     pub(crate) fn visible(&self) -> SeqNo {
         self.visible.load(Ordering::Acquire)
     }
 
-    /// Lets reads see everything up to `seqno`. Called by one commit group at a time, in order.
+    /// Makes everything up to `seqno` visible. Called by one commit group at a time, in order.
     pub(crate) fn publish(&self, seqno: SeqNo) {
         if planted(Bug::HalfBatchVisible) {
             // By several at a time, and in no order.
@@ -39,7 +39,7 @@ impl Snapshots {
         self.visible.store(seqno, Ordering::Release);
     }
 
-    /// Registers the current moment.
+    /// Registers the current sequence number.
     pub(crate) fn take(&self) -> SeqNo {
         let early = planted(Bug::SnapshotNotAtomic).then(|| dawdling(self.visible()));
         let mut live = lock(&self.live);
@@ -48,14 +48,14 @@ impl Snapshots {
         seqno
     }
 
-    /// Registers a moment that is registered already.
+    /// Registers a sequence number that is already registered.
     pub(crate) fn take_again(&self, seqno: SeqNo) {
         let mut live = lock(&self.live);
         *live.entry(seqno).or_insert(0) += 1;
     }
 
-    /// Gives a registered moment back. If it was the oldest, and no other holder has it: the one
-    /// that is the oldest from then on, [`MAX_SEQNO`] if none is left.
+    /// Releases a registered sequence number. If it was the oldest, and this its last holder,
+    /// returns the new oldest one, [`MAX_SEQNO`] if none is left.
     pub(crate) fn release(&self, seqno: SeqNo) -> Option<SeqNo> {
         let mut live = lock(&self.live);
         let holders = live.get_mut(&seqno)?;
@@ -68,12 +68,12 @@ impl Snapshots {
         (oldest > seqno).then_some(oldest)
     }
 
-    /// The oldest registered moment; [`MAX_SEQNO`] without any.
+    /// The oldest registered sequence number; [`MAX_SEQNO`] if there is none.
     pub(crate) fn oldest(&self) -> SeqNo {
         lock(&self.live).keys().next().map_or(MAX_SEQNO, |oldest| *oldest)
     }
 
-    /// The registered moments, oldest first.
+    /// The registered sequence numbers, oldest first.
     pub(crate) fn live(&self) -> Vec<SeqNo> {
         lock(&self.live).keys().copied().collect()
     }

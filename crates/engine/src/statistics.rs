@@ -1,25 +1,25 @@
-//! What an open store counts and records of its own work.
+//! The statistics of an open store.
 
 use crate::budget_history::BudgetHistory;
 use crate::counters::Counters;
 use crate::job_counters::JobCounters;
 use crate::trace::TraceSlot;
 
-/// What an open store counts and records of its own work.
+/// The counters and records of an open store.
 #[derive(Debug)]
 pub(crate) struct Statistics {
-    /// Of reads and writes.
+    /// Counters of reads and writes.
     pub(crate) counters: Counters,
-    /// Of flushes, compactions and stalls.
+    /// Counters of flushes, compactions and stalls.
     pub(crate) jobs: JobCounters,
     /// The trace of lookups, while one is recorded.
     pub(crate) trace: TraceSlot,
-    /// What the filter budget was solved to.
+    /// Recent solutions of the filter budget.
     pub(crate) budget_history: BudgetHistory,
 }
 
 impl Statistics {
-    /// Nothing has happened yet.
+    /// All counters at zero.
     pub(crate) fn new() -> Self {
         Self {
             counters: Counters::new(),

@@ -1,4 +1,4 @@
-//! What a store has done and what it holds, at one moment.
+//! Statistics: what a store has done and what it holds.
 
 use std::fmt;
 use std::sync::atomic::Ordering::Relaxed;
@@ -22,9 +22,9 @@ pub struct LevelStats {
     pub level: usize,
     /// Its tables.
     pub tables: u64,
-    /// Bytes of its files, of sidecars without their heads and feet.
+    /// Bytes of its files; sidecars count without header and footer.
     pub bytes: u64,
-    /// Its entries, tombstones and older versions included.
+    /// Its entries, including tombstones and older versions.
     pub entries: u64,
     /// Tombstones among them.
     pub deletions: u64,
@@ -32,41 +32,40 @@ pub struct LevelStats {
     pub filter_bytes: u64,
 }
 
-/// Where the store's memory is, in bytes.
+/// Memory use of the store, in bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct MemoryStats {
-    /// Memtables, active and frozen, with their nodes.
+    /// Memtables, active and frozen, including their nodes.
     pub memtables: u64,
-    /// Memory of dropped memtables that is kept for the one that is being filled.
+    /// Memory of dropped memtables that is kept for the active one.
     pub idle_arenas: u64,
     /// Blocks in the cache.
     pub block_cache: u64,
     /// Filters pinned by open tables.
     pub filters: u64,
-    /// All filters in memory: pinned or in the block cache, and those of tables that only iterators
-    /// hold. Counted in the other parts, as far as the tables are current.
+    /// All filters in memory: pinned, in the block cache, or of tables held only by iterators.
+    /// Filters of current tables are also counted in the other parts.
     pub held_filters: u64,
-    /// Most bytes of filters that may be in memory, where
-    /// [`Options::filters`](crate::Options::filters) is a budget: never less than is held. One that
-    /// falls is in force once what is beyond it has left the memory, as lookups that were asking it
-    /// end.
+    /// Most bytes of filters that may be in memory if [`Options::filters`](crate::Options::filters)
+    /// is a budget: never less than is held. A lowered budget takes effect once the excess has left
+    /// memory, when the lookups probing it have ended.
     pub filter_budget: Option<u64>,
-    /// Filters in the block cache, and counted there.
+    /// Filters in the block cache; also counted there.
     pub cached_filters: u64,
-    /// Most bytes of filters that may be pinned, below level 0; none where there is no such limit.
+    /// Most bytes of filters that may be pinned, below level 0; `None` if there is no limit.
     pub pinned_filter_limit: Option<u64>,
     /// Indexes of open tables.
     pub index: u64,
-    /// What else open tables hold.
+    /// Other memory of open tables.
     pub other: u64,
-    /// Filters of tables that are being written, with the hashes they are built from, and indexes.
+    /// Filters, with the hashes they are built from, and indexes of tables being written.
     pub construction: u64,
 }
 
 impl MemoryStats {
-    /// All of it.
+    /// The sum of all parts.
     pub fn total(&self) -> u64 {
         self.memtables
             + self.idle_arenas
@@ -78,22 +77,22 @@ impl MemoryStats {
     }
 }
 
-/// What a store has done since it was opened (or since its counters were reset, for those that
-/// say so), and what it holds now.
+/// What a store has done since it was opened (or since its counters were reset, where stated), and
+/// what it holds now.
 #[derive(Debug, Clone, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stats {
     /// Levels that hold data, from the top.
     pub levels: Vec<LevelStats>,
-    /// Memory, part by part.
+    /// Memory use by component.
     pub memory: MemoryStats,
     /// Keys looked up since the reset.
     pub gets: u64,
     /// Keys found since the reset.
     pub found: u64,
-    /// Keys of which a memtable held a value or a tombstone since the reset: no table was asked for
-    /// them.
+    /// Keys for which a memtable held a value or a tombstone since the reset, so that no table was
+    /// searched.
     pub memtable_hits: u64,
     /// Data blocks that point lookups read from files since the reset.
     pub block_reads: u64,
@@ -113,15 +112,15 @@ pub struct Stats {
     /// Seeks since the reset by which scans passed all other versions of a key at once, after
     /// several of them one by one. Each scan is counted at its end.
     pub scan_reseeks: u64,
-    /// Filters of prefixes that scans and seeks asked since the reset, where it is known by now
-    /// whether they were right.
+    /// Prefix filters probed by scans and seeks since the reset whose answers are known to be right
+    /// or wrong.
     pub prefix_checked: u64,
-    /// Tables that were passed over since the reset because of what these said.
+    /// Tables skipped since the reset because of those answers.
     pub prefix_useful: u64,
-    /// Tables since the reset whose filter of prefixes could not be asked, because another
-    /// extractor made it.
+    /// Tables since the reset whose prefix filter could not be probed, because another extractor
+    /// made it.
     pub prefix_unused: u64,
-    /// How the prefix extractor was seen to break its contract, if it was: it is asked no more.
+    /// How the prefix extractor broke its contract, if it was seen to: it is not used any more.
     pub prefix_breach: Option<&'static str>,
     /// Operations written since the reset.
     pub writes: u64,
@@ -131,79 +130,79 @@ pub struct Stats {
     pub commits: u64,
     /// Bytes written to the log since the reset.
     pub log_bytes: u64,
-    /// Times writers had the log made durable since the reset.
+    /// Times the log was synced for writers since the reset.
     pub log_syncs: u64,
-    /// Memtables written out.
+    /// Memtables flushed.
     pub flushes: u64,
-    /// Bytes of the tables they became.
+    /// Bytes of the tables written by flushes.
     pub flush_bytes: u64,
-    /// Time that flushes took, added up.
+    /// Total time of flushes.
     pub flush_time: Duration,
     /// Compactions that merged tables.
     pub compactions: u64,
-    /// Those of them in which more than one background thread took part.
+    /// Those in which more than one background thread took part.
     pub shared_compactions: u64,
-    /// Compactions that only moved a table down.
+    /// Compactions that only moved a table to a deeper level.
     pub trivial_moves: u64,
     /// Bytes that compactions read.
     pub compaction_bytes_read: u64,
     /// Bytes that compactions wrote.
     pub compaction_bytes_written: u64,
-    /// Time that those which merged took, added up; several may run at once, and several threads
-    /// take part in one, each of whose time counts.
+    /// Total time of compactions that merged tables; several may run at once, and the time of every
+    /// thread that takes part counts.
     pub compaction_time: Duration,
-    /// Time within both in which filters were completed and written once their table had all of
-    /// its keys.
+    /// Time within flushes and compactions for completing and writing filters, once their table had
+    /// all its keys.
     pub filter_time: Duration,
     /// Tables whose filters were rebuilt: see [`Db::rebuild_filters`](crate::Db::rebuild_filters).
     pub filter_rebuilds: u64,
-    /// Bytes of tables that were read for that.
+    /// Bytes of tables read for that.
     pub filter_rebuild_bytes_read: u64,
-    /// Bytes of the sidecars that were written.
+    /// Bytes of sidecars written.
     pub filter_rebuild_bytes_written: u64,
-    /// Time that this took, added up; several may be rebuilt at once.
+    /// Total time of rebuilds; several may run at once.
     pub filter_rebuild_time: Duration,
-    /// Tables that wait for that, or are at it.
+    /// Tables whose rebuild is queued or running.
     pub filter_rebuilds_queued: u64,
-    /// Bytes of files that nothing needs any more and that are kept to be written over: see
+    /// Bytes of obsolete files that are kept for recycling: see
     /// [`Options::spare_file_bytes`](crate::Options::spare_file_bytes).
     pub spare_file_bytes: u64,
-    /// Bytes of compaction that the tree needs before it is in shape.
+    /// Bytes of compaction needed to bring the tree into shape.
     pub compaction_debt: u64,
-    /// Bytes of background writes that
-    /// [`Options::background_bytes_per_second`](crate::Options::background_bytes_per_second) was
-    /// applied to: those that no caller was waiting for.
+    /// Bytes of background writes limited by
+    /// [`Options::background_bytes_per_second`](crate::Options::background_bytes_per_second): those
+    /// that no caller was waiting for.
     pub rate_limited_bytes: u64,
-    /// Writers held up because memtables waited to be written out.
+    /// Write stalls because memtables were waiting to be flushed.
     pub stalled_by_memtables: Stall,
-    /// Writers held up because level 0 had too many runs.
+    /// Write stalls because level 0 had too many runs.
     pub stalled_by_level_0: Stall,
-    /// Writers held up because compaction lagged behind.
+    /// Write stalls because of compaction debt.
     pub stalled_by_debt: Stall,
     /// The last failure of a flush, a compaction or a rebuild of filters to fit their budget, if
     /// one has failed since the store was opened. While [`BackgroundError::is_current`], the work
-    /// goes on failing.
+    /// keeps failing.
     pub background_error: Option<BackgroundError>,
-    /// Tables that are open.
+    /// Open tables.
     pub open_tables: usize,
-    /// Filters of current tables that cannot be used (damaged, of a kind this version does not
-    /// know, or made by a policy that is not here): the table's file number and the reason. Such a
-    /// table answers "maybe" to every key.
+    /// Filters of current tables that cannot be used (corrupt, of a kind unknown to this version,
+    /// or built by a policy that is not configured): the table's file number and the reason. Such a
+    /// table passes every key.
     pub unusable_filters: Vec<(u64, String)>,
-    /// Filters, and pieces of filters, that were asked for and could be held nowhere: they might
-    /// not be pinned, and take more than half a shard of the block cache. In their place the
-    /// table answers "maybe". Each is counted once as long as its table stays open.
+    /// Filters and filter partitions that a lookup needed and that could not be held: they could
+    /// not be pinned, and take more than half a shard of the block cache. The table passes every
+    /// key instead. Each is counted once while its table stays open.
     pub filters_not_held: u64,
-    /// Filters, and pieces of cut ones, that were built as
-    /// [`FilterKind::Standard`](crate::FilterKind) since the store was opened, as their keys have
-    /// no ribbon within the bounds on its construction. Random keys have one: these were chosen.
+    /// Filters and filter partitions built as [`FilterKind::Standard`](crate::FilterKind) since the
+    /// store was opened, because their keys have no ribbon within the construction bounds. Random
+    /// keys have one: these keys were chosen to have none.
     pub filter_fallbacks: u64,
-    /// The last sequence number that reads see.
+    /// The newest sequence number visible to reads.
     pub last_seqno: u64,
 }
 
 impl Engine {
-    /// Starts every count of [`Stats`] anew.
+    /// Resets every counter of [`Stats`].
     pub(crate) fn reset_stats(&self) {
         self.statistics.counters.reset();
         self.statistics.jobs.reset();
@@ -287,7 +286,7 @@ impl Engine {
     }
 
     fn memory_stats(&self) -> MemoryStats {
-        // What is looked at outlives the look: the last reference to a table closes it.
+        // The references outlive the computation: the last reference to a table closes it.
         let (memory, _view, _readers) = self.memory.shares.at_one_moment(|| {
             let view = self.view.load_full();
             let (cache, filters) =
@@ -317,7 +316,7 @@ impl Engine {
     }
 }
 
-/// In MiB, on one line.
+/// One line, in MiB.
 impl fmt::Display for MemoryStats {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(
@@ -348,7 +347,7 @@ fn mib(bytes: u64) -> f64 {
 }
 
 impl Stats {
-    /// What scans did, where there is anything to say.
+    /// Writes what scans did, if there is anything to report.
     fn show_scans(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.prefix_checked + self.prefix_unused > 0 {
             writeln!(
@@ -455,7 +454,8 @@ mod tests {
     use super::Stats;
     use crate::{Db, Options};
 
-    /// The counts of lookups and writes began anew, and those of flushes and compactions went on.
+    /// Regression: the counters of lookups and writes were reset, those of flushes and compactions
+    /// not.
     #[test]
     fn a_reset_starts_every_count_anew() {
         let options = Options::default()

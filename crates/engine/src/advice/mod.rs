@@ -1,17 +1,17 @@
-//! Which filter each level should have, by what lookups were seen to do.
+//! Recommends a filter for each level from the lookups that were counted.
 //!
-//! 1. What was counted says of each level how many lookups come to it in vain, and how many find
-//!    their key in it (`seen`).
-//! 2. The budget, by default the bytes that the filters take now, is spent on one filter for each
-//!    level, for the tables that there are, each with its own size (`solve`).
+//! 1. The counters say for each level how many lookups reach it in vain, and how many find their
+//!    key in it (`seen`).
+//! 2. The budget, by default the bytes that the filters take now, is spent on one filter per level,
+//!    for the existing tables with their sizes (`solve`).
 //! 3. Bits that save next to nothing are left out again.
 //! 4. Each level gets a sentence that says why (`words`).
 //!
-//! Weights are measured, not modelled: a level that no lookup comes to in vain gets no filter,
+//! Weights are measured, not modelled: a level that no lookup reaches in vain gets no filter,
 //! however many keys it has. What a filter would do is theory.
 //!
-//! Invariants: a function of counts and options alone; nothing is changed in the store.
-//! Called by [`Db::filter_advice`](crate::Db::filter_advice).
+//! Invariants: a function of counters and options alone; nothing in the store changes. Called by
+//! [`Db::filter_advice`](crate::Db::filter_advice).
 
 mod seen;
 mod solve;
@@ -28,11 +28,11 @@ use crate::engine::Engine;
 use crate::error::Result;
 use crate::filter_policy::FilterPolicy;
 
-/// Lookups that must have come to tables before there is advice: of so many, a level that gets one
-/// in a hundred got it to within a tenth (one standard error).
+/// Lookups that must have reached tables before there is advice: with this many, the share of a
+/// level that gets one in a hundred is known to a tenth (one standard error).
 pub const LOOKUPS_FOR_ADVICE: u64 = 10_000;
 
-/// What filters are wanted for.
+/// Options of the advice.
 ///
 /// ```
 /// use trommel::AdviceOptions;
@@ -48,31 +48,31 @@ pub struct AdviceOptions {
 }
 
 impl AdviceOptions {
-    /// The bytes that the filters take now (10 bits a key where there are none), and the share of
-    /// misses that was measured.
+    /// The bytes that the filters take now (10 bits per key if there are none), and the measured
+    /// share of misses.
     #[must_use]
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// So much memory for all filters.
+    /// Sets the memory for all filters.
     #[must_use]
     pub fn budget(mut self, budget: Budget) -> Self {
         self.budget = Some(budget);
         self
     }
 
-    /// The share of lookups that will find nothing, 0 to 1, in place of the one that was measured.
+    /// Sets the share of lookups that will find nothing, 0 to 1, instead of the measured one.
     #[must_use]
     pub fn misses(mut self, misses: f64) -> Self {
         self.misses = Some(misses);
         self
     }
 
-    /// What a wasted read costs on `level` (0, or 1 for the first level below that holds data, and
-    /// so on), in any unit that all levels share: 0.1 where nine of ten are served by the block
-    /// cache, say. 0 to 1e12; 1 on levels that are not named. Of a level named twice the last
-    /// counts.
+    /// Sets the cost of a wasted read on `level` (0, or 1 for the first level below that holds
+    /// data, and so on), in any unit shared by all levels: 0.1 if nine of ten are served by the
+    /// block cache, say. 0 to 1e12; 1 on levels that are not named. If a level is named twice, the
+    /// last cost counts.
     #[must_use]
     pub fn read_cost(mut self, level: usize, cost: f64) -> Self {
         self.read_costs.push((level, cost));
@@ -80,13 +80,13 @@ impl AdviceOptions {
     }
 }
 
-/// What came of it.
+/// The outcome of the advice.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum AdviceVerdict {
     /// There are no tables, so there are no filters.
     NoTables,
-    /// Fewer lookups came to tables than [`LOOKUPS_FOR_ADVICE`].
+    /// Fewer lookups than [`LOOKUPS_FOR_ADVICE`] reached tables.
     TooFewLookups,
     /// Other filters would save less than a twentieth of the wasted reads and of the bytes.
     Keep,
@@ -95,7 +95,7 @@ pub enum AdviceVerdict {
 }
 
 impl AdviceVerdict {
-    /// Its name in results: promised.
+    /// Its name in results, which is stable.
     pub fn name(self) -> &'static str {
         match self {
             Self::NoTables => "no_tables",
@@ -106,17 +106,17 @@ impl AdviceVerdict {
     }
 }
 
-/// Filters of a level, or of all, and what they do for one lookup that comes to tables.
+/// Filters of a level, or of all, and what they do per lookup that reaches tables.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct FilterFigures {
-    /// Their bytes, without the hundred or so that each takes in memory beside its bits.
+    /// Their bytes, without the hundred or so of memory overhead of each.
     pub bytes: u64,
-    /// Reads in vain.
+    /// Wasted reads.
     pub wasted_reads: f64,
-    /// What they cost: as many, unless [`AdviceOptions::read_cost`] says otherwise.
+    /// Their cost: the same number, unless [`AdviceOptions::read_cost`] says otherwise.
     pub wasted_cost: f64,
-    /// Cache lines of filters that are touched: what asking costs the processor.
+    /// Cache lines of filters touched: the CPU cost of probing.
     pub lines: f64,
 }
 
@@ -129,7 +129,7 @@ impl FilterFigures {
     }
 }
 
-/// What is advised for one level.
+/// The advice for one level.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct LevelAdvice {
@@ -139,20 +139,20 @@ pub struct LevelAdvice {
     pub tables: u64,
     /// Their keys.
     pub keys: u64,
-    /// Tables here that one lookup comes to in vain, were there no filters.
+    /// Tables here that one lookup would reach in vain, without filters.
     pub in_vain: f64,
-    /// What a wasted read costs here.
+    /// Cost of a wasted read here.
     pub read_cost: f64,
-    /// Tables here that a lookup of a missing key comes to.
+    /// Tables here that a lookup of a missing key reaches.
     pub reach: f64,
     /// The share of lookups that find their key here.
     pub hits: f64,
-    /// The filters that are there: kind and bits per key, several where tables differ.
+    /// The current filters: kind and bits per key, several if tables differ.
     pub filter_now: String,
     /// What they do.
     pub now: FilterFigures,
-    /// The filter that tables here should get; where the verdict is to keep what is there, the best
-    /// one for as many bytes.
+    /// The recommended filter; if the verdict is to keep the current ones, the best one for the
+    /// same bytes.
     pub filter: FilterSpec,
     /// What it is expected to do.
     pub advised: FilterFigures,
@@ -160,32 +160,31 @@ pub struct LevelAdvice {
     pub reason: String,
 }
 
-/// Which filter each level should have. `Display` prints a table, the reasons and the policy.
+/// The recommended filter for each level. `Display` prints a table, the reasons and the policy.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FilterAdvice {
     /// What came of it.
     pub verdict: AdviceVerdict,
-    /// Lookups that came to tables since the counters were reset: what all this rests on.
+    /// Lookups that reached tables since the counters were reset, on which the advice is based.
     pub lookups: u64,
     /// The share of them that found nothing.
     pub measured_misses: Option<f64>,
     /// The share that is planned for.
     pub misses: f64,
-    /// Whether that was given: [`AdviceOptions::misses`].
+    /// Whether that share was given by [`AdviceOptions::misses`].
     pub are_misses_given: bool,
     /// Bytes that the filters may take.
     pub budget_bytes: u64,
-    /// From the top; empty where there is no advice.
+    /// From the top; empty if there is no advice.
     pub levels: Vec<LevelAdvice>,
     /// What all filters do now.
     pub now: FilterFigures,
-    /// What those that are advised are expected to do.
+    /// What the recommended ones are expected to do.
     pub advised: FilterFigures,
-    /// The advice as a policy for [`Db::set_filters`](crate::Db::set_filters), where it is to
-    /// change the filters. A budget stays a budget, of the bytes that were asked for: its tables
-    /// get the filters of today by [`Db::rebuild_filters`](crate::Db::rebuild_filters), or as they
-    /// are merged.
+    /// The advice as a policy for [`Db::set_filters`](crate::Db::set_filters), if the filters
+    /// should change. A budget stays a budget, of the bytes requested: its tables get the current
+    /// choice by [`Db::rebuild_filters`](crate::Db::rebuild_filters), or when they are compacted.
     pub policy: Option<FilterPolicy>,
 }
 

@@ -1,4 +1,4 @@
-//! The filters that are advised, and what they change.
+//! The recommended filters, and their effect.
 
 use trommel_filter::{FilterKind, FilterSpec};
 use trommel_tuning::{
@@ -12,14 +12,14 @@ use super::{
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 
-/// Wasted reads of a lookup, in all the tree, that are not worth bytes: one in 100,000 lookups.
+/// Wasted reads per lookup, over the whole tree, that are not worth bytes: one in 100,000 lookups.
 const NEGLIGIBLE: f64 = 1e-5;
-/// Bits for each key where there are no filters yet.
+/// Bits per key if there are no filters yet.
 const FIRST_BITS: f64 = 10.0;
-/// The part of the wasted reads or the bytes that must be saved for a change to be worth it.
+/// The share of the wasted reads or the bytes that must be saved for a change to be worth it.
 const WORTH: f64 = 0.05;
 
-/// The advice for what was seen.
+/// The advice for the counters.
 pub(super) fn advice(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice> {
     solved(seen, options).map_err(|error| Error::option(error.to_string()))
 }
@@ -65,7 +65,7 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
     Ok(advice)
 }
 
-/// Whether these are levels that a store may have, and costs.
+/// Checks that the levels and costs are valid.
 fn check_costs(costs: &[(usize, f64)]) -> Result<(), TuningError> {
     let mut workload = Workload::new(1.0)?;
     for &(level, cost) in costs {
@@ -74,11 +74,11 @@ fn check_costs(costs: &[(usize, f64)]) -> Result<(), TuningError> {
     Ok(())
 }
 
-/// The filter of each level: what the budget buys, without what saves next to nothing.
+/// The filter of each level: what the budget buys, without bits that save next to nothing.
 fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningError> {
     let mut rules = Rules::default();
     for level in &seen.levels {
-        // A kind was chosen for reasons that are not known here, so it stays.
+        // The kind was chosen for unknown reasons, so it stays.
         let kind = level.kind().unwrap_or(FilterKind::Paired);
         rules = rules.with_level(level.level, Rule::new(&[kind])?);
     }
@@ -90,8 +90,7 @@ fn choose(seen: &Seen, flows: &[Flow], budget: u64) -> Result<LevelPlan, TuningE
     Ok(if smaller.cost.filter_bytes < plan.cost.filter_bytes { smaller } else { plan })
 }
 
-/// What wasted reads of a lookup may cost without being worth bytes, on the level where they cost
-/// most.
+/// The cost of wasted reads per lookup that is not worth bytes, on the level where they cost most.
 fn negligible(flows: &[Flow]) -> f64 {
     NEGLIGIBLE * flows.iter().map(|flow| flow.read_cost).fold(0.0, f64::max)
 }
@@ -127,7 +126,7 @@ impl FilterAdvice {
         }
         if self.is_worth_it(negligible(flows)) {
             self.verdict = AdviceVerdict::Change;
-            // A budget stays one: filters by level would lift it.
+            // A budget stays a budget: filters by level would lift its limit.
             self.policy = match (&seen.budget, asked) {
                 (Some(policy), Some(budget)) => Some(policy.with_budget(budget)),
                 (Some(policy), None) => Some(policy.clone()),
@@ -137,8 +136,8 @@ impl FilterAdvice {
         self.give_reasons(seen);
     }
 
-    /// Whether the filters advised save enough, or those there are take too much. Bytes are not
-    /// saved at the cost of reads unless a budget asks for it.
+    /// Whether the recommended filters save enough, or the current ones take too much. Bytes are
+    /// not saved at the cost of reads unless a budget requires it.
     fn is_worth_it(&self, negligible: f64) -> bool {
         let saves = |now: f64, advised: f64| advised < now * (1.0 - WORTH);
         let cheaper = self.now.wasted_cost - self.advised.wasted_cost;
@@ -150,15 +149,15 @@ impl FilterAdvice {
     }
 }
 
-/// The advice as a policy. A level that is not there yet gets what the last has, or the one above
-/// it where the last has none: it will not be the last any more. Level 0, where it is empty, gets
-/// what the first level has that has any.
+/// The advice as a policy. A level that does not exist yet gets the last level's filter, or that of
+/// the level above if the last has none: it will not be the last any more. An empty level 0 gets
+/// the first filter of the levels below.
 fn policy(levels: &[LevelAdvice]) -> Option<FilterPolicy> {
     let (last, upper) = levels.split_last()?;
     let bare = last.level > 0 && last.filter == FilterSpec::NONE;
     let mut parts = Vec::new();
     if levels[0].level > 0 && !(bare && upper.is_empty()) {
-        // Nothing lies in level 0 now, where all that is written comes first.
+        // Level 0 is empty now, but all writes arrive there first.
         let built = levels.iter().map(|level| level.filter).find(|spec| *spec != FilterSpec::NONE);
         parts.push(match built {
             Some(spec) => format!("L0={spec}"),

@@ -1,4 +1,4 @@
-//! Why a level should have its filter, in a sentence.
+//! The reason for a level's filter, in a sentence.
 
 use std::fmt;
 
@@ -7,15 +7,15 @@ use trommel_filter::{FilterKind, FilterSpec};
 use super::seen::{Seen, SeenLevel};
 use super::{AdviceVerdict, FilterAdvice, LOOKUPS_FOR_ADVICE, LevelAdvice};
 
-/// Reads of a lookup below which a level is as good as never read in vain.
+/// Below this many wasted reads per lookup, a level counts as never read in vain.
 const NEVER: f64 = 1e-5;
-/// Reads of a lookup that nobody will see: one in a thousand million lookups.
+/// Reads per lookup that are not noticeable: one in a thousand million lookups.
 const UNSEEN: f64 = 1e-9;
-/// Bits that are not worth a word.
+/// Bits that are not worth mentioning.
 const ALIKE: f64 = 0.5;
 
 impl FilterAdvice {
-    /// What it comes to, in a few sentences.
+    /// The outcome, in a few sentences.
     pub fn summary(&self) -> String {
         match self.verdict {
             AdviceVerdict::NoTables => {
@@ -42,7 +42,7 @@ impl FilterAdvice {
         }
     }
 
-    /// What changes, for how many misses.
+    /// What changes, and for which share of misses.
     fn change(&self) -> String {
         let (now, advised) = (&self.now, &self.advised);
         let misses = 100.0 * self.misses;
@@ -69,7 +69,7 @@ impl FilterAdvice {
         )
     }
 
-    /// Gives each level its reason.
+    /// Sets the reason of each level.
     pub(super) fn give_reasons(&mut self, seen: &Seen) {
         let keys: u64 = self.levels.iter().map(|level| level.keys).sum();
         let weight = |level: &LevelAdvice| level.in_vain * level.read_cost;
@@ -94,7 +94,7 @@ impl FilterAdvice {
 }
 
 impl LevelAdvice {
-    /// Says what the advice does not reach.
+    /// Adds what the advice does not cover.
     fn note_exceptions(&mut self, seen: &SeenLevel, is_spared: bool) {
         if seen.has_foreign() {
             self.reason += "; filters of your own making are here, of which bytes and rate are what \
@@ -107,12 +107,12 @@ impl LevelAdvice {
     }
 }
 
-/// A level's part of all.
+/// A level's share of the total.
 struct Share {
     keys: f64,
-    /// Of what reads in vain cost.
+    /// Share of the cost of wasted reads.
     in_vain: f64,
-    /// Whether these cost the same everywhere.
+    /// Whether wasted reads cost the same everywhere.
     are_alike: bool,
 }
 
@@ -148,7 +148,7 @@ fn reason(level: &LevelAdvice, bits: f64, share: &Share, is_last: bool) -> Strin
     }
 }
 
-/// What other filters do, which waste so many reads less; more, if it is negative.
+/// The effect of other filters, which save `saved` wasted reads; negative if they cost some.
 fn effect(saved: f64) -> String {
     if saved.abs() < UNSEEN {
         return "make no difference that could be seen".to_owned();
@@ -157,7 +157,7 @@ fn effect(saved: f64) -> String {
     format!("{verb} {:.2e} reads a lookup", saved.abs())
 }
 
-/// Why there should be no filter, and for whom that is wrong.
+/// Why there should be no filter, and when that is wrong.
 fn unfiltered(level: &LevelAdvice, share: &Share, is_last: bool) -> String {
     let why = if level.in_vain < NEVER {
         let found = if level.hits > 0.0 {
@@ -183,7 +183,7 @@ fn unfiltered(level: &LevelAdvice, share: &Share, is_last: bool) -> String {
     format!("{no}: {why}; {wrong}")
 }
 
-/// So many bytes. What is less than a KiB is not rounded to it, or it would read as nothing.
+/// Formats a number of bytes. Less than a KiB is not rounded to KiB, or it would read as nothing.
 fn amount(bytes: u64) -> String {
     match bytes {
         0..1024 => format!("{bytes} bytes"),

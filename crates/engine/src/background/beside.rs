@@ -1,29 +1,30 @@
-//! How many merges run at once beside writers.
+//! Limits concurrent compactions while writers need the cores.
 //!
-//! 1. Where the store has at least as many threads as there are cores, a merge more takes the core
-//!    of whoever writes. While level 0 can wait that gains nothing: what is merged later is more at
-//!    once, and written fewer times.
-//! 2. So while memtables become full one after the other, no merge begins that would leave no core
-//!    to who fills them, unless level 0 comes near to where writers are slowed, or the bytes of all
-//!    merges that are due a quarter of the way to it. Nor, while a merge is put off, do filters get
-//!    smaller for the budget. To move a table, if that comes first, costs nothing.
-//! 3. When none became full for a while, or somebody waits for merges, all threads take part.
+//! 1. If the store has at least as many threads as there are cores, another compaction takes a
+//!    writer's core. While level 0 can wait that gains nothing: compacted later, more is compacted
+//!    at once, and written fewer times.
+//! 2. So while memtables fill one after the other, no compaction starts that would leave no core to
+//!    the writers, unless level 0 comes near the slowdown, or the debt reaches a quarter of its
+//!    slowdown. While a compaction is deferred, filters are not made smaller for the budget either.
+//!    A table move that comes first is free and not deferred.
+//! 3. If no memtable has become full for a while, or a caller waits for compactions, all threads
+//!    take part.
 //!
 //! What it gains: docs/performance.md, *A core for who writes*. Called by workers that look for a
-//! merge.
+//! compaction.
 
 use std::time::{Duration, Instant};
 
 use crate::compaction_options::CompactionOptions;
 use crate::env;
 
-/// A memtable that took longer than this to become full is filled by nobody who needs a core.
+/// If filling a memtable took longer than this, its writers do not need a core.
 const SLOWEST: Duration = Duration::from_secs(5);
-/// For so long at least the next one is taken to be filled; for twice the time that the last one
-/// took, if that is more.
+/// The next memtable is assumed to be filling for at least this long; for twice the last fill time,
+/// if that is more.
 const LEAST: Duration = Duration::from_secs(2);
 
-/// How many threads run at once.
+/// Threads that the machine runs at once.
 #[derive(Debug)]
 pub(crate) struct Cores(pub(crate) usize);
 
@@ -33,55 +34,55 @@ impl Default for Cores {
     }
 }
 
-/// How fast memtables become full.
+/// How fast memtables fill.
 #[derive(Debug, Default)]
 pub(crate) struct Filling {
-    /// When the last one did.
+    /// When the last one became full.
     last: Option<Instant>,
-    /// How long after the one before it.
+    /// Time since the one before.
     took: Option<Duration>,
 }
 
 impl Filling {
-    /// One became full now.
+    /// Records that a memtable became full now.
     pub(crate) fn note(&mut self, now: Instant) {
         self.took = self.last.map(|last| now.saturating_duration_since(last));
         self.last = Some(now);
     }
 
-    /// Until when another is taken to be filled, if it is now.
+    /// Until when another is assumed to be filling, if it is.
     pub(crate) fn until(&self, now: Instant) -> Option<Instant> {
         let took = self.took.filter(|took| *took <= SLOWEST)?;
         Some(self.last? + LEAST.max(took * 2)).filter(|end| *end > now)
     }
 }
 
-/// What decides whether one merge more may begin while much is written.
+/// The inputs that decide whether another compaction may start during heavy writes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Beside<'a> {
     /// Threads of the store.
     pub(crate) threads: usize,
     /// Cores of the machine.
     pub(crate) cores: usize,
-    /// Merges and rebuilds of filters that run.
+    /// Running compactions and filter rebuilds.
     pub(crate) running: usize,
     /// Runs of level 0.
     pub(crate) l0_runs: usize,
-    /// Bytes of merges that are due.
+    /// Bytes of compaction debt.
     pub(crate) debt: u64,
     pub(crate) options: &'a CompactionOptions,
 }
 
 impl Beside<'_> {
-    /// Whether it would leave no core to writers. The first of all jobs never does, whatever there
-    /// is of cores.
+    /// Whether another job would leave no core to writers. The first job never does, however few
+    /// cores there are.
     pub(crate) fn takes_a_core(&self) -> bool {
         self.threads >= self.cores && self.running >= self.cores.saturating_sub(1).max(1)
     }
 
-    /// Three quarters of the way from where merges begin to where writers are slowed by level 0, or
-    /// more; or a quarter of the way to where they are by debt, which a merge takes longer to bring
-    /// down.
+    /// Whether level 0 is at least three quarters of the way from the compaction trigger to the
+    /// slowdown, or the debt a quarter of the way to its slowdown, because a compaction takes
+    /// longer to bring the debt down.
     pub(crate) fn is_behind(&self) -> bool {
         let CompactionOptions { l0_trigger, slow_runs, slow_debt_bytes, .. } = *self.options;
         let far = slow_runs.saturating_sub(l0_trigger).saturating_mul(3) / 4;
@@ -160,7 +161,7 @@ mod tests {
             .table_bytes(32 << 10)
             .base_level_bytes(64 << 10)
             .level_ratio(2)
-            // Nothing is late, however many runs there are.
+            // Nothing lags, however many runs there are.
             .l0_slowdown(10_000)
             .l0_stop(10_000)
             .debt_stop_bytes(1 << 40)
@@ -178,17 +179,17 @@ mod tests {
         db.put(number.wrapping_mul(2_654_435_761).to_le_bytes(), [7; 100]).unwrap();
     }
 
-    /// Says that the last memtable became full at this moment, and soon after the one before it.
+    /// Pretends that the last memtable became full at this moment, soon after the one before it.
     fn became_full_at(db: &Db, moment: Instant) {
         state(db).filling = Filling { last: Some(moment), took: Some(Duration::from_millis(1)) };
     }
 
-    /// Later than any of this ends.
+    /// Later than the end of any test.
     fn much_later() -> Instant {
         env::now() + Duration::from_secs(1_000)
     }
 
-    /// Whether `is_so` comes true.
+    /// Whether `is_so` becomes true in time.
     fn comes_true(is_so: impl Fn() -> bool) -> bool {
         let end = env::now() + Duration::from_secs(20);
         while !is_so() && env::now() < end {
@@ -203,7 +204,7 @@ mod tests {
         let (mut most, mut puts_off) = (0, false);
         for number in 0..60_000 {
             put(&db, number);
-            // However long the test is held up.
+            // However long the test is delayed.
             became_full_at(&db, much_later());
             let state = state(&db);
             most = most.max(state.busy.working());
@@ -214,8 +215,8 @@ mod tests {
         assert!(db.stats().compactions > 3);
     }
 
-    /// Fills level 0 while another job seems to run, as if the last memtable had become full at
-    /// this moment.
+    /// Fills level 0 while another job seems to be running, as if the last memtable had become full
+    /// at this moment.
     fn put_off(db: &Db, full_at: Instant) {
         db.pause_compaction().unwrap();
         state(db).busy.start_rebuild(u64::MAX).unwrap();
@@ -236,7 +237,7 @@ mod tests {
         put_off(&db, end - LEAST);
         let begun_early = is_merged(&db) && env::now() < end;
         assert!(!begun_early, "not put off");
-        // Nobody is told of anything.
+        // Without any notification.
         assert!(comes_true(|| is_merged(&db)), "put off for ever");
         assert!(env::now() >= end, "not put off for long enough");
     }
@@ -250,7 +251,7 @@ mod tests {
         assert!(is_merged(&db));
     }
 
-    /// A worker that sleeps until a moment that has passed does not sleep.
+    /// A worker whose sleep ends at a time already past does not sleep.
     #[test]
     fn nothing_is_put_off_in_a_pause() {
         let db = open();

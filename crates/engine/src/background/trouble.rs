@@ -1,5 +1,5 @@
-//! What becomes of jobs that failed and are tried again: pauses that double, who is told, and what
-//! statistics report of it.
+//! Failed jobs that are retried: pauses that double, which waiters get the error, and what
+//! statistics report.
 
 use std::fmt;
 use std::sync::Arc;
@@ -9,31 +9,31 @@ use trommel_base::planted::{Bug, planted};
 
 use crate::error::{BackgroundJob, Error, Result};
 
-/// Pause after a failed attempt, doubled up to the longest.
+/// Pause after the first failed attempt; it doubles up to the longest.
 const FIRST_RETRY: Duration = Duration::from_millis(50);
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
-/// The last failure of a background job, and how jobs of its kind have fared since the store was
+/// The last failure of a background job, and the attempts at jobs of its kind since the store was
 /// opened: see [`Stats::background_error`](crate::Stats::background_error).
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct BackgroundError {
-    /// Which work failed.
+    /// The kind of work that failed.
     pub job: BackgroundJob,
-    /// What it failed with; serialized as its text.
+    /// Its error; serialized as text.
     #[cfg_attr(feature = "serde", serde(serialize_with = "as_text"))]
     pub error: Error,
-    /// How long ago it failed.
+    /// Time since the failure.
     pub age: Duration,
-    /// Attempts that have failed since the last that succeeded; 0 once one has.
+    /// Failed attempts since the last success; 0 once one has succeeded.
     pub failures_in_a_row: u64,
-    /// Attempts that have failed since the store was opened.
+    /// Failed attempts since the store was opened.
     pub failures: u64,
-    /// Attempts among all that came after a failed one.
+    /// Attempts that followed a failed one.
     pub retries: u64,
-    /// How long until the next attempt is due, zero where it is under way. `None` where there is
-    /// none to come: one has succeeded since, or the store refuses writes.
+    /// Time until the next attempt, zero if it is under way. `None` if none is pending: one has
+    /// succeeded since, or the store refuses writes.
     pub next_retry: Option<Duration>,
 }
 
@@ -46,13 +46,13 @@ fn as_text<S: serde::Serializer>(
 }
 
 impl BackgroundError {
-    /// Whether the work goes on failing.
+    /// Whether the work keeps failing.
     pub fn is_current(&self) -> bool {
         self.failures_in_a_row > 0
     }
 }
 
-/// On one line, without the error: "compaction has failed 3 times in a row, ...".
+/// One line, without the error: "compaction has failed 3 times in a row, ...".
 impl fmt::Display for BackgroundError {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Self { job, failures_in_a_row, failures, retries, .. } = self;
@@ -72,25 +72,25 @@ impl fmt::Display for BackgroundError {
     }
 }
 
-/// Failures of one kind of job that are tried again: a full disk, no more file handles.
+/// Failures of one kind of job that is retried: a full disk, no more file handles.
 #[derive(Debug, Default)]
 pub(crate) struct Trouble {
-    /// Failures since the store was opened. Waiters report one that came while they waited, and
-    /// leave older ones to those who waited then.
+    /// Failures since the store was opened. A waiter reports one that occurred during its wait, and
+    /// leaves older ones to earlier waiters.
     pub(crate) failures: u64,
     pub(crate) last: Option<Error>,
-    /// When the next attempt is due, and how long the pause before it is.
+    /// When the next attempt is due, and the length of the pause before it.
     pub(crate) retry: Option<(Instant, Duration)>,
     attempts: Attempts,
 }
 
-/// How attempts ended, for statistics and for writers that are held up.
+/// Outcomes of attempts, for statistics and for stalled writers.
 #[derive(Debug, Default)]
 struct Attempts {
     failed_in_a_row: u64,
     failed: u64,
     retries: u64,
-    /// When the first of those in a row failed.
+    /// When the first of the current failures in a row occurred.
     failing_since: Option<Instant>,
     last_failed: Option<Instant>,
 }
@@ -110,7 +110,7 @@ impl Attempts {
 }
 
 impl Trouble {
-    /// Notes an attempt that succeeded; how many before it had failed.
+    /// Records a successful attempt; returns how many had failed before it.
     pub(crate) fn succeeded(&mut self) -> u64 {
         self.retry = None;
         self.attempts.end_retry();
@@ -123,7 +123,7 @@ impl Trouble {
         self.postponed(error, now)
     }
 
-    /// Notes a failure that waiters are not told of, as it may pass while they wait.
+    /// Records a failure that waiters do not get, because it may pass while they wait.
     pub(crate) fn postponed(&mut self, error: Error, now: Instant) -> Duration {
         let pause = self.retry.map_or(FIRST_RETRY, |(_, last)| last * 2).min(LONGEST_RETRY);
         self.retry = Some((now + pause, pause));
@@ -132,9 +132,9 @@ impl Trouble {
         pause
     }
 
-    /// Notes a failure after which there is no other attempt.
+    /// Records a failure that is not retried.
     pub(crate) fn note(&mut self, error: Error, now: Instant) {
-        // Work that is given up as the store is closed has not failed.
+        // Work abandoned because the store is closing has not failed.
         if !matches!(error, Error::Closed) {
             self.attempts.fail(now);
         }
@@ -146,7 +146,7 @@ impl Trouble {
         self.retry.is_none_or(|(at, _)| at <= now && !planted(Bug::RetryNeverDue))
     }
 
-    /// The last failure, if it came after the first `seen` of them.
+    /// The last failure, if there were more than `seen`.
     pub(crate) fn since(&self, seen: u64) -> Result<()> {
         match &self.last {
             Some(error) if self.failures > seen => Err(error.clone()),
@@ -154,18 +154,18 @@ impl Trouble {
         }
     }
 
-    /// Attempts that have failed since the last that succeeded.
+    /// Failed attempts since the last success.
     pub(crate) fn failed_in_a_row(&self) -> u64 {
         self.attempts.failed_in_a_row
     }
 
-    /// Until when a writer waits for `job`, which goes on failing, where it waits `limit`; none
-    /// where it does not fail.
+    /// Until when a writer that waits at most `limit` waits for the failing job; `None` if it is
+    /// not failing.
     pub(crate) fn held_up_until(&self, limit: Duration) -> Option<Instant> {
         self.attempts.failing_since?.checked_add(limit)
     }
 
-    /// What a writer gets that was held up until `now` by `job`, where it waits `limit`.
+    /// The error of a writer that was stalled until `now` by `job` and waits at most `limit`.
     pub(crate) fn stalled(&self, job: BackgroundJob, limit: Duration, now: Instant) -> Result<()> {
         match (self.held_up_until(limit), &self.last) {
             (Some(until), Some(error)) if until <= now => Err(Error::Stalled {
@@ -177,7 +177,7 @@ impl Trouble {
         }
     }
 
-    /// What statistics report at `now` of the work `job`, if it ever failed, and when it last did.
+    /// What statistics report at `now` for `job`, and when it last failed, if it ever did.
     pub(crate) fn report(
         &self,
         job: BackgroundJob,

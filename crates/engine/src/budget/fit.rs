@@ -1,18 +1,18 @@
-//! Which filters are built anew, and smaller, so that all that are built fit the budget again.
+//! Chooses the filters that are rebuilt smaller, so that all built filters fit the budget again.
 //!
-//! 1. Each table is compared with what it would get at today's price, as the report has it. What it
-//!    has beyond that may go.
-//! 2. Where that is not enough, as tables that have less than planned stay as they are, the price
-//!    is raised until it is.
-//! 3. Where no price is enough, since the least that is allowed is too much, tables lose their
-//!    filters altogether, those of which they are worth least first. So there always is a way.
-//! 4. Of the tables that have too much, those are taken first that lose least for a byte; and no
-//!    more of them than are needed, with a little room for what comes next.
+//! 1. Each table is compared with its choice at the current price, as in the report. Its excess may
+//!    go.
+//! 2. If that is not enough, because tables with less than planned stay as they are, the price is
+//!    raised until it is.
+//! 3. If no price is enough, because the minimum allowed is too much, tables lose their filters
+//!    altogether, starting with those worth least. So there always is a way.
+//! 4. Among the tables with too much, those that lose least per byte are taken first, and no more
+//!    of them than necessary, with a little headroom.
 //!
-//! The tables wait in the queue of rebuilds that no caller asked for
-//! ([`rebuild_queue`](crate::rebuild_queue)), which is filled anew with each version. Each rebuild
-//! takes at least a part in 64 from its table's filters, or all of them (`rebuild/job.rs`): so they
-//! come to an end, whatever the sizes that were expected.
+//! The tables wait in the queue of the store's own rebuilds
+//! ([`rebuild_queue`](crate::rebuild_queue)), which is refilled with each version. Each rebuild
+//! takes at least one part in 64 from its table's filters, or all of them (`rebuild/job.rs`): so
+//! they come to an end, whatever the expected sizes.
 
 use std::sync::Arc;
 
@@ -26,20 +26,20 @@ use crate::rebuild_queue::{Aim, Waiting};
 use crate::version::logical_level;
 use crate::version::{TableFile, Version};
 
-/// A filter is not rebuilt to take less by this part of it alone, one in so many.
+/// A filter is not rebuilt to save only one part in this many.
 pub(crate) const LEAST_GAIN: u64 = 64;
-/// Part of the budget that is left free once rebuilds are necessary, one in so many.
+/// Once rebuilds are necessary, one part in this many of the budget is left free.
 const ROOM: u64 = 32;
 
-/// A table whose filters count, and what it is to have.
+/// A table whose filters count, and the choice for it.
 struct Candidate<'a> {
     level: usize,
     table: &'a Arc<TableFile>,
     held: Held,
-    /// Whether it is asked no more, for lack of room.
+    /// Whether its filters are no longer probed, for lack of room.
     is_dropped: bool,
     to: FilterSpec,
-    /// Bytes of memory that `to` takes, about; as many as now, if it stays.
+    /// Approximate bytes of memory that `to` takes; as many as now, if the filter stays.
     takes: u64,
 }
 
@@ -48,7 +48,7 @@ impl Candidate<'_> {
         self.takes == self.held.bytes
     }
 
-    /// Reads in vain that come with each byte that goes.
+    /// Wasted reads added per byte saved.
     fn loss(&self) -> f64 {
         let rate_now = if self.is_dropped { 1.0 } else { self.held.rate };
         let lost = self.held.weight * (rate(self.to, self.table.keys) - rate_now);
@@ -57,8 +57,8 @@ impl Candidate<'_> {
 }
 
 impl Engine {
-    /// The tables whose filters are to be built anew, so that all take at most `limit` bytes;
-    /// `held` are those of `version`, of which `dropped` are asked no more.
+    /// The tables whose filters are to be rebuilt so that all take at most `limit` bytes; `held`
+    /// are the filters of `version`, of which `dropped` are no longer probed.
     pub(super) fn to_fit(
         &self,
         version: &Version,
@@ -103,7 +103,7 @@ impl Engine {
     }
 }
 
-/// Has the candidate get what is worth most at `price`, if that is less than what it has.
+/// Sets the candidate to the best choice at `price`, if that is smaller than its filter.
 fn aim(it: &mut Candidate<'_>, solver: &Solver, price: Price, built_for_planned: f64) {
     let keys = it.table.keys;
     it.to = solver.choose_near(it.level, keys, it.held.weight, price);
@@ -115,7 +115,7 @@ fn aim(it: &mut Candidate<'_>, solver: &Solver, price: Price, built_for_planned:
     it.takes = if is_less { takes } else { it.held.bytes };
 }
 
-/// Those of the candidates that lose least for a byte, until `bytes` go.
+/// The candidates that lose least per byte, until `bytes` are saved.
 fn enough(mut candidates: Vec<Candidate<'_>>, bytes: u64) -> Vec<Waiting> {
     candidates.retain(|it| !it.stays());
     candidates.sort_by(|a, b| a.loss().total_cmp(&b.loss()));

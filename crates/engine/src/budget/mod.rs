@@ -1,36 +1,36 @@
-//! A budget of memory for filters: spent where a byte saves most, and kept.
+//! A memory budget for filters: spent where a byte saves most, and enforced.
 //!
-//! 1. Before a job writes tables, the tree is taken as it will be when the job is done, with its
-//!    upper levels full and level 0 half full ([`TreeShape`]), and the price of a byte is solved
-//!    for it. Each of its tables gets the filter that is worth most at that price: so tables
-//!    written one after the other, by whatever job, share the budget as if all had been chosen
-//!    together. Of tables that are alike some get more, as far as the bytes go ([`Offer`]).
-//! 2. Should what is then built be more than the budget, since tables that stay have filters that
-//!    were chosen for another tree, something has to give: the job pays a higher price, or others
-//!    are not held any more, whatever wastes fewer reads ([`Engine::choose_by_budget`]).
-//! 3. Whenever a version is installed, the most that filters may hold in memory is set anew. Where
-//!    all filters that are built are more than that, those worth least for their bytes are neither
-//!    held nor asked ([`Engine::settle_filters`]): their tables answer "maybe".
-//! 4. These, and others that are larger than they would be now, are then built anew, and smaller,
-//!    in the background ([`fit`]), until all that are built fit.
-//! 5. Filters of tables that have left the version are dropped as well: nobody will ask them again
-//!    but walks that are under way, which do without. A walk does not keep a table's filters.
+//! 1. Before a job writes tables, the price of a byte is solved for the tree as it will be after
+//!    the job, with its upper levels full and level 0 half full ([`TreeShape`]). Each table of the
+//!    job gets the filter that is worth most at that price. So tables written one after the other,
+//!    by any job, share the budget as if all had been chosen together. Among identical tables some
+//!    get more, as far as the bytes go ([`Offer`]).
+//! 2. Existing tables have filters that were chosen for an earlier tree, so the new total may
+//!    exceed the budget. Then either the job pays a higher price, or other filters are no longer
+//!    held, whichever wastes fewer reads ([`Engine::choose_by_budget`]).
+//! 3. Whenever a version is installed, the limit of filter memory is set again. If all built
+//!    filters exceed it, those worth least per byte are neither held nor probed
+//!    ([`Engine::settle_filters`]): their tables pass every key.
+//! 4. These filters, and others larger than they would be chosen now, are then rebuilt smaller in
+//!    the background ([`fit`]) until all built filters fit.
+//! 5. Filters of tables that have left the version are dropped as well: only scans still read those
+//!    tables, and they do without. A scan does not keep a table's filters.
 //!
-//! Invariant: of filters no more is held in memory, pinned and cached, than the budget in force,
-//! whatever is read ([`FilterMemory`](trommel_sstable::FilterMemory) counts before it allocates).
-//! Where the budget falls, as keys are merged away or options change, nothing beyond the new one is
-//! admitted from then on, and it is in force as soon as reads that were asking a dropped filter
-//! have ended; `set_options` and `wait_idle` wait for them. Who reads a table for long, as walks,
-//! merges, rebuilds and `verify` do, holds none of its filters. What is built may be more only
-//! while the rebuild that makes it fit is queued; `wait_idle` waits for it. The filters of a table
-//! whose sidecar is of no use are counted as those that stand in.
+//! Invariant: filters in memory, pinned and cached, never exceed the current budget, whatever is
+//! read ([`FilterMemory`](trommel_sstable::FilterMemory) counts before it allocates). If the budget
+//! falls, because keys are compacted away or options change, nothing beyond the new one is admitted
+//! from then on. It takes effect once the reads that were probing a dropped filter have ended;
+//! `set_options` and `wait_idle` wait for them. Long readers of a table (scans, compactions,
+//! rebuilds and `verify`) hold none of its filters. Built filters exceed the budget only while the
+//! rebuild that makes them fit is queued; `wait_idle` waits for it. If a table's sidecar is
+//! unusable, the filters that replace it are counted.
 //!
-//! What is too small is not built anew, only because there is room again: it costs reads, now, to
-//! save reads that may never come. Compactions and `rebuild_filters` do so;
-//! [`BudgetReport::tables`] lists it, with what each table should have.
+//! A filter that is too small is not rebuilt just because there is room again: that costs reads
+//! now, to save reads that may never come. Compactions and `rebuild_filters` do it;
+//! [`BudgetReport::tables`] lists what each table should have.
 //!
-//! What is not done: nothing here runs where a lookup runs. A price is solved in the thread of the
-//! job that needs it, of levels rather than tables, from menus that the process keeps.
+//! Nothing here runs in a lookup. A price is solved in the thread of the job that needs it, for
+//! levels rather than tables, from menus that the process keeps.
 //!
 //! Called by [`Outputs`](crate::output::Outputs), by `install`, `set_options` and the filter
 //! report.
@@ -67,18 +67,18 @@ use crate::sync::lock;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, Version};
 
-/// Lookups after which their misses are believed.
+/// Lookups before their miss rate is used.
 const ENOUGH_LOOKUPS: u64 = 10_000;
-/// The share of lookups that find nothing, until enough were seen.
+/// The assumed miss rate until enough lookups were seen.
 const USUAL_MISSES: f64 = 0.5;
 /// No fewer are planned for than this because of what was seen: a store that has only hit so far
 /// may miss tomorrow.
 const FEWEST_MISSES: f64 = 0.01;
-/// Part of the budget that is not planned for, one in so many, as what is built is never quite what
-/// was planned: to do without one filter costs far more reads than all filters being smaller by as
-/// much.
+/// One in this many bytes of the budget is held in reserve, because the size built is never exactly
+/// the size planned: doing without one filter costs far more reads than making all filters smaller
+/// by as much.
 const RESERVE: u64 = 200;
-/// How often a job's price is raised where its filters do not fit, at first by the 64th root of 2,
+/// Most times a job's price is raised if its filters do not fit: at first by the 64th root of 2,
 /// which takes a 50th of a bit from each key, then by ever more.
 const MOST_STEPS: i32 = 48;
 
@@ -86,19 +86,19 @@ const MOST_STEPS: i32 = 48;
 const LONGEST_FALL: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 
-/// What a budget has for each table, by file number.
+/// The budget's choice for each table, by file number.
 pub(crate) type Planned = HashMap<u64, FilterSpec>;
 
-/// Lookups that find nothing, as they are planned for.
+/// The miss rate that is planned for.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Misses {
     pub(crate) share: f64,
-    /// Lookups in which that was seen; none where it was given or is the usual.
+    /// Lookups in which it was measured; `None` if it was configured or assumed.
     pub(crate) seen_in: Option<u64>,
 }
 
 impl Engine {
-    /// The share of lookups that find nothing: as given, or as counted since the store was opened.
+    /// The miss rate: as configured, or as measured since the store was opened.
     pub(crate) fn misses(&self, budget: &FilterBudget) -> Misses {
         if let Some(share) = budget.misses() {
             return Misses { share, seen_in: None };
@@ -107,13 +107,13 @@ impl Engine {
         if gets < ENOUGH_LOOKUPS {
             return Misses { share: USUAL_MISSES, seen_in: None };
         }
-        // In hundredths, so that the price does not move with each lookup.
+        // Rounded to hundredths, so that the price does not move with each lookup.
         let share = gets.saturating_sub(found) as f64 / gets as f64;
         let share = ((share * 100.0).round() / 100.0).clamp(FEWEST_MISSES, 1.0);
         Misses { share, seen_in: Some(gets) }
     }
 
-    /// What is known of the tree beside its tables.
+    /// What is known of the tree in addition to its tables.
     fn outlook(&self, version: &Version) -> Outlook {
         let options = self.options.load();
         let (mut runs, mut full) = (0, [0; LEVELS]);
@@ -132,12 +132,12 @@ impl Engine {
         Outlook { filters_last, runs, run_keys, keys, full }
     }
 
-    /// What filters of a tree of this shape are chosen by.
+    /// The terms for choosing filters of a tree of this shape.
     fn terms(&self, budget: &FilterBudget, shape: &TreeShape) -> Result<Terms, TuningError> {
         self.terms_with(budget, shape, 0)
     }
 
-    /// As [`terms`](Self::terms), were the budget so many bytes larger.
+    /// As [`terms`](Self::terms), with a budget larger by `more` bytes.
     fn terms_with(
         &self,
         budget: &FilterBudget,
@@ -153,15 +153,15 @@ impl Engine {
         let in_filters = all.saturating_sub(beside) as f64;
         let planned = (in_filters / self.statistics.budget_history.built_for_planned()) as u64;
         let offer = match solver.offer(shape.tree(), &workload, planned) {
-            // The least that the floors allow, then.
+            // Use the minimum that the floors allow.
             Err(TuningError::BelowFloors { .. }) => Offer::flat(Price::new(f64::INFINITY)?),
             offer => offer?,
         };
         Ok(Terms { solver, workload, offer, misses })
     }
 
-    /// The filters of whole keys of the tables that a job writes to physical `level`, where
-    /// `version` is the one that they join.
+    /// Chooses the whole-key filters of the tables that a job writes to physical `level` of
+    /// `version`.
     pub(crate) fn choose_by_budget(
         &self,
         budget: &FilterBudget,
@@ -206,7 +206,7 @@ impl Engine {
         let stays = |(_, table): &(usize, &Arc<TableFile>)| !purpose.replaces(table);
         let staying = version.tables().filter(stays).zip(shape.weights(&workload));
         let held: Vec<Held> = staying.map(|((_, table), w)| held(budget, table, w)).collect();
-        // What a choice wastes, with what has to go for it.
+        // The reads wasted by a choice and by the filters dropped for it.
         let wasted = |spec: FilterSpec| {
             let Some(left) = limit.checked_sub(takes(spec)) else { return f64::INFINITY };
             let gone = to_drop(&held, left);
@@ -221,7 +221,7 @@ impl Engine {
             if wasted < best.0 {
                 best = (wasted, spec);
             }
-            // Nothing has to go for it: what is dearer wastes more.
+            // Nothing has to be dropped for it: higher prices waste more.
             if takes(spec) <= room {
                 break;
             }
@@ -229,10 +229,10 @@ impl Engine {
         Ok(Choice::same(best.1))
     }
 
-    /// Has the filters of `version` held and asked, or not: as the options say of the last level,
-    /// and as a budget allows; sets what all of them may hold, and has built anew what is too
-    /// large. Once the store is open the manifest's lock must be held, so that the last word is
-    /// said of the version in force.
+    /// Decides which filters of `version` are held and probed: by the options for the last level,
+    /// and by the budget. Sets the memory limit of filters, and queues rebuilds of those that are
+    /// too large. Once the store is open, the manifest lock must be held, so that the decision is
+    /// for the current version.
     pub(crate) fn settle_filters(&self, version: &Version) {
         let losses = self.files.tables.look_for_damage(version);
         self.statistics.budget_history.losses.store(losses, Relaxed);
@@ -257,11 +257,11 @@ impl Engine {
             }
         }
         if budget.is_some() {
-            // Those that left while there was no budget.
+            // Tables that left the version while there was no budget.
             self.files.tables.retired().iter().for_each(|table| self.forget_filters(table));
         }
-        // What takes more than its stored bytes (cut filters do) was counted with too little above,
-        // and pieces of tables closed since may lie in the cache.
+        // Partitioned filters take more than their stored bytes, so they were undercounted above,
+        // and partitions of tables closed since may be in the cache.
         self.files.tables.close_until(|| filters.is_kept());
         if !filters.is_kept() {
             self.memory.shares.empty_cache();
@@ -269,9 +269,9 @@ impl Engine {
         self.queue_to_fit(waiting);
     }
 
-    /// Waits until no more of filters is held than was set last: until the reads have ended that
-    /// were asking those that were dropped. One that takes longer than [`LONGEST_FALL`] is not
-    /// waited for, lest it wait for the caller; the limit comes into force when it ends.
+    /// Waits until the filters held are within the last limit, when the reads that were probing
+    /// dropped filters have ended. A read that takes longer than [`LONGEST_FALL`] is not waited
+    /// for, because it may be waiting for the caller; the limit then takes effect when it ends.
     pub(crate) fn wait_for_limit(&self) {
         let end = env::now() + LONGEST_FALL;
         while !self.memory.shares.filters().is_kept() && env::now() < end {
@@ -279,8 +279,8 @@ impl Engine {
         }
     }
 
-    /// Settles anew where filters of tables themselves were found to stand in for sidecars, and
-    /// take other bytes than these; whether they were.
+    /// Settles again if tables' own filters were found to replace lost sidecars, which have other
+    /// sizes; returns whether any were.
     pub(crate) fn settle_losses(&self) -> bool {
         if self.options.load().filters.budget().is_none()
             || self.files.tables.look_for_damage(&self.version())
@@ -293,7 +293,7 @@ impl Engine {
         true
     }
 
-    /// Has the filters of these tables built anew, and of no others, for the budget.
+    /// Replaces the tables queued to have their filters rebuilt for the budget.
     fn queue_to_fit(&self, waiting: Vec<Waiting>) {
         let is_refused = self.access.check_writable().is_err();
         let waiting = if is_refused { Vec::new() } else { waiting };
@@ -308,10 +308,10 @@ impl Engine {
         self.background.notify();
     }
 
-    /// Has the filters of a table that left the version go, where a budget counts them.
+    /// Drops the filters of a table that left the version, if a budget counts them.
     pub(crate) fn forget_filters(&self, table: &Arc<TableFile>) {
         if self.options.load().filters.budget().is_some() {
-            // Once it is closed nobody knows what the cache has of it.
+            // Once the table is closed, its entries in the cache cannot be found.
             if let Some(open) = table.open_reader() {
                 open.table().evict();
             }
@@ -319,7 +319,7 @@ impl Engine {
         }
     }
 
-    /// What of the filters of `version` is more than `limit`.
+    /// The filters of `version` that exceed `limit`.
     fn excess(&self, budget: &FilterBudget, version: &Version, limit: u64) -> Excess {
         let filters_last = self.options.load().filters_on_last_level;
         let counts = |level| filters_last || !logical_level(version, level).1;
@@ -348,8 +348,8 @@ impl Engine {
         Excess { dropped, waiting }
     }
 
-    /// What each table of `version` that is wanted, by level and file number, would get if it were
-    /// written again now; none without a budget.
+    /// The choice for each wanted table of `version`, by level and file number, if it were written
+    /// again now; `None` without a budget.
     pub(crate) fn planned_by_budget(
         &self,
         version: &Version,
@@ -371,12 +371,12 @@ impl Engine {
     }
 }
 
-/// What of built filters is more than the budget.
+/// The built filters that exceed the budget.
 #[derive(Default)]
 struct Excess {
     /// Tables whose filters are not held.
     dropped: HashSet<u64>,
-    /// Those that are to be built anew, so that all may be held again.
+    /// Tables to be rebuilt, so that all filters may be held again.
     waiting: Vec<Waiting>,
 }
 
@@ -385,12 +385,12 @@ fn raised(price: Price, step: i32) -> Result<Price, TuningError> {
     Price::new(price.per_byte() * (f64::from(step * step) / 64.0).exp2())
 }
 
-/// What the tables of a job get.
+/// The choice for the tables of a job.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Choice {
     offer: Offer,
     usual: FilterSpec,
-    /// Of those that are offered a lower price.
+    /// For the tables that are offered a lower price.
     larger: FilterSpec,
 }
 
@@ -405,7 +405,7 @@ impl Choice {
     }
 }
 
-/// What filters are chosen by.
+/// The terms of a choice of filters.
 struct Terms {
     solver: Solver,
     workload: Workload,
@@ -413,8 +413,8 @@ struct Terms {
     misses: Misses,
 }
 
-/// The filter of `table`, whose reads in vain would cost `weight` without it. The manifest does not
-/// say of what kind it is: how often it errs is taken from its bytes.
+/// The filter of `table`, whose wasted reads would cost `weight` without it. The manifest does not
+/// record its kind, so its rate is estimated from its bytes.
 fn held(budget: &FilterBudget, table: &TableFile, weight: f64) -> Held {
     let bits = table.built_bytes() as f64 * 8.0 / table.keys.max(1) as f64;
     let kind = budget.kinds().first().copied().unwrap_or(FilterKind::Paired);

@@ -1,10 +1,10 @@
-//! How a budget is kept, and how far each table is from what it should have today.
+//! The budget report: the state of the budget, and how far each table is from its choice today.
 //!
-//! 1. The price is solved for the tree as it is. What a table should have is what it would get if
-//!    it were written again now, in its place.
-//! 2. Its drift is what its filter has beyond that: bytes, and reads in vain.
-//! 3. The drift has a reason: the tables' filters are of another time, another level, another
-//!    policy.
+//! 1. The price is solved for the current tree. The choice for a table is what it would get if it
+//!    were written again now, in the same level.
+//! 2. Its drift is the excess of its filter over that: bytes, and wasted reads.
+//! 3. The drift has a reason: the filter was built at another time, for another level, or under
+//!    another policy.
 
 use std::fmt;
 
@@ -19,18 +19,19 @@ use crate::sync::lock;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, Version};
 
-/// Drift below this part of a filter is none: sizes are rounded, and keys were not known exactly.
+/// Drift below this part of a filter is ignored: sizes are rounded, and keys were not known
+/// exactly.
 const SLACK: f64 = 0.06;
-/// Bytes below which drift is none: a cache line, and the most that a header takes.
+/// Drift below this many bytes is ignored: a cache line, and the largest header.
 const SLACK_BYTES: u64 = 128;
-/// Bytes for which it is said what they would save.
+/// The bytes for which [`BudgetReport::saved_by_a_mib`] is computed.
 const MIB: u64 = 1 << 20;
 
-/// How a budget is kept. All bytes are of filters of whole keys and of prefixes together.
+/// The state of a budget. All bytes are of whole-key and prefix filters together.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct BudgetReport {
-    /// The budget, as [`Options::filters`](crate::Options::filters) has it.
+    /// The budget, as in [`Options::filters`](crate::Options::filters).
     pub spec: String,
     /// Bytes that filters may take in memory, for the keys that there are now. One that falls is in
     /// force once what is beyond it has left the memory, as lookups that were asking it end.
@@ -39,31 +40,31 @@ pub struct BudgetReport {
     /// is to have none. More than the budget only while tables are queued for a rebuild, below.
     pub built_bytes: u64,
     /// Bytes of filters in memory now, pinned and in the block cache: never more than the budget.
-    /// Less than what is built, where not all filters were asked yet.
+    /// Less than the built bytes while some filters have not been probed yet.
     pub resident_bytes: u64,
-    /// Tables whose filters are neither held nor asked, as others are worth more for their bytes.
+    /// Tables whose filters are neither held nor probed, because others are worth more per byte.
     pub dropped_tables: u64,
-    /// Bytes of those filters, as stored.
+    /// Stored bytes of those filters.
     pub dropped_bytes: u64,
-    /// Tables in the queue of the rebuild `fit-budget`, which makes filters smaller in the
-    /// background until all that are built fit: those waiting, and those being rebuilt.
+    /// Tables queued or running in the rebuild `fit-budget`, which makes filters smaller in the
+    /// background until all built filters fit.
     pub queued_rebuilds: u64,
-    /// Why such a rebuild failed, where it is to be tried again.
+    /// Why such a rebuild failed, if it is to be retried.
     pub rebuild_failure: Option<String>,
-    /// What a byte is worth: reads in vain that one more would save, of a lookup. 0 where all
-    /// filters are as large as they may be, infinite where the floors take more than there is. It
-    /// holds for few bytes only: see `saved_by_a_mib`.
+    /// The value of a byte: wasted reads per lookup that one more byte would save. 0 if all filters
+    /// are at their maximum, infinite if the floors exceed the budget. It is valid for a few bytes
+    /// only: see `saved_by_a_mib`.
     pub price: f64,
-    /// Reads in vain of a lookup that would be saved by a budget of 1 MiB more: the difference of
-    /// what is planned with either, so at most `planned_wasted_reads`.
+    /// Wasted reads per lookup that 1 MiB more of budget would save: the difference between the two
+    /// plans, so at most `planned_wasted_reads`.
     pub saved_by_a_mib: f64,
-    /// The share of lookups that find nothing, as planned for.
+    /// The planned share of lookups that find nothing.
     pub misses: f64,
-    /// In how many lookups that was seen; none where it was given, or not enough were seen.
+    /// Lookups in which that was measured; `None` if it was configured, or not enough were seen.
     pub misses_seen_in: Option<u64>,
-    /// Reads in vain that are expected of a lookup, of which `misses` find nothing, as filters are.
+    /// Expected wasted reads per lookup, at this share of `misses`, with the current filters.
     pub expected_wasted_reads: f64,
-    /// The same, if every table had what it should have.
+    /// The same, if every table had its planned filter.
     pub planned_wasted_reads: f64,
     /// Level by level.
     pub levels: Vec<LevelDrift>,
@@ -71,7 +72,7 @@ pub struct BudgetReport {
     pub tables: Vec<TableDrift>,
 }
 
-/// The tables of one level, beside what they should have.
+/// The tables of one level, compared with the plan.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct LevelDrift {
@@ -81,15 +82,15 @@ pub struct LevelDrift {
     pub tables: u64,
     /// Their keys.
     pub keys: u64,
-    /// Bytes of their filters, as stored.
+    /// Stored bytes of their filters.
     pub built_bytes: u64,
-    /// Bytes that they should have.
+    /// Planned bytes of their filters.
     pub planned_bytes: u64,
     /// Tables that are not as planned.
     pub drifted: u64,
     /// Tables whose filters are not held because of the budget.
     pub dropped: u64,
-    /// Reads in vain of a lookup beyond those planned; negative where there are fewer.
+    /// Wasted reads per lookup beyond the plan; negative if there are fewer.
     pub wasted_reads: f64,
 }
 
@@ -99,20 +100,20 @@ impl LevelDrift {
         bytes as f64 * 8.0 / self.keys.max(1) as f64
     }
 
-    /// Bits per key that are stored.
+    /// Bits per key stored.
     #[must_use]
     pub fn built_bits(&self) -> f64 {
         self.bits(self.built_bytes)
     }
 
-    /// Bits per key that are planned.
+    /// Bits per key planned.
     #[must_use]
     pub fn planned_bits(&self) -> f64 {
         self.bits(self.planned_bytes)
     }
 }
 
-/// One table, beside what it should have.
+/// One table, compared with the plan.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct TableDrift {
@@ -122,21 +123,21 @@ pub struct TableDrift {
     pub level: usize,
     /// Its keys.
     pub keys: u64,
-    /// Bytes of its filters, as stored.
+    /// Stored bytes of its filters.
     pub built_bytes: u64,
-    /// What it would get today.
+    /// The filter it would get today.
     pub planned: FilterSpec,
-    /// Bytes of that.
+    /// Planned bytes.
     pub planned_bytes: u64,
     /// Whether its filters are not held because of the budget.
     pub is_dropped: bool,
-    /// Reads in vain of a lookup beyond those planned; negative where there are fewer.
+    /// Wasted reads per lookup beyond the plan; negative if there are fewer.
     pub wasted_reads: f64,
-    /// Why it has what it has.
+    /// Why it has its current filter.
     pub reason: DriftReason,
 }
 
-/// Why a table's filter is not the one that it would get today.
+/// Why a table's filter differs from the one it would get today.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DriftReason {
@@ -150,13 +151,13 @@ pub enum DriftReason {
     },
     /// It has none, and should.
     Unfiltered,
-    /// It is of a kind that the budget is not to be spent on.
+    /// Its kind is not among those of the budget.
     OtherKind,
     /// It cannot be used: see [`Stats::unusable_filters`](crate::Stats::unusable_filters).
     Unusable,
-    /// A byte was worth more to others when it was built: it is smaller than it would be today.
+    /// A byte was worth more elsewhere when it was built: it is smaller than it would be today.
     WasDearer,
-    /// A byte was worth less to others when it was built: it is larger than it would be today.
+    /// A byte was worth less elsewhere when it was built: it is larger than it would be today.
     WasCheaper,
 }
 
@@ -184,7 +185,7 @@ impl Engine {
     ) -> Option<BudgetReport> {
         let filters = self.memory.shares.filters().seen();
         if filters.limit == u64::MAX && budget.budget().bytes(version.keys()) != u64::MAX {
-            // It was set just now, and is not in force yet.
+            // The limit was set just now, and is not in effect yet.
             return None;
         }
         let shape = TreeShape::of(version, self.outlook(version)).ok()?;
@@ -277,12 +278,12 @@ impl BudgetReport {
     }
 }
 
-/// The rate that is expected of a filter that is planned for `table`.
+/// The expected rate of a filter planned for `table`.
 fn planned_rate(planned: FilterSpec, table: &TableFile) -> f64 {
     if table.keys == 0 { 1.0 } else { rate(planned, table.keys) }
 }
 
-/// Why a table has what it has.
+/// Why a table has its current filter.
 fn reason(
     budget: &FilterBudget,
     table: &TableFile,
@@ -310,8 +311,7 @@ fn reason(
     }
 }
 
-/// Reads in vain of a lookup, for people: four digits, and a power of ten only where there would be
-/// many zeros.
+/// Formats wasted reads per lookup: four digits, and a power of ten only instead of many zeros.
 pub(crate) struct Reads(pub(crate) f64);
 
 impl fmt::Display for Reads {
@@ -384,7 +384,7 @@ impl fmt::Display for BudgetReport {
 }
 
 impl BudgetReport {
-    /// Why tables of `level` are not as planned, the most frequent reason first.
+    /// The reasons why tables of `level` differ from the plan, the most frequent first.
     fn reasons(&self, level: usize) -> String {
         let mut counts: Vec<(DriftReason, u64)> = Vec::new();
         let drifted = self.tables.iter().filter(|table| table.level == level);

@@ -1,17 +1,17 @@
-//! A version as the solver sees it: runs of tables that are alike.
+//! A version as the solver sees it: runs of similar tables.
 //!
-//! 1. A table's *reach*, how likely a lookup comes to it, is the share of keys that lie in its key
-//!    range. They are counted by the levels below 0, the *ruler*: whole tables, and of those that
-//!    lie partly in the range the part that the bytes of the keys make likely, as if keys lay
-//!    evenly between the table's first and last; no file is looked at.
-//! 2. Each level below 0 is one run of tables of average size, or of a few sizes where they are
-//!    small and differ, so that what is solved does not grow with the tables. So is each table of
-//!    level 0, where there are few.
-//! 3. What a job reads is left out, and what it will write put in.
-//! 4. Upper levels fill and empty, and their filters take more bits for a key than others; these
-//!    are not taken from tables that are there already. So level 0 is planned for half as full as
-//!    it gets before it is merged, with runs as the last one that was written, and each level above
-//!    the last as full as it may get: unless what is to come would make up much of the tree.
+//! 1. A table's *reach*, the probability that a lookup falls into its key range, is the share of
+//!    keys in that range. Keys are counted by the levels below 0, the *ruler*: whole tables, and
+//!    for tables partly in the range a fraction interpolated from the bytes of the keys, as if keys
+//!    were spread evenly between the table's first and last. No file is read.
+//! 2. Each level below 0 is one run of tables of average size, or of a few sizes if they are small
+//!    and differ, so that the problem does not grow with the number of tables. Each table of level
+//!    0 is solved by itself, if there are few.
+//! 3. The inputs of a job are left out, and its outputs put in.
+//! 4. Upper levels fill and empty, and their filters take more bits per key than others; these bits
+//!    must not be taken from existing tables. So level 0 is planned half as full as it gets before
+//!    it is compacted, with runs like the last one written, and each level above the last as full
+//!    as it may get, unless that would make up much of the tree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -23,21 +23,21 @@ use crate::levels::LEVELS;
 use crate::purpose::Purpose;
 use crate::version::{TableFile, Version};
 
-/// Runs of level 0 that are solved one by one; where there are more, neighbours are put together.
+/// Runs of level 0 that are solved individually; beyond this, neighbours are grouped.
 const MOST_NEWEST: usize = 16;
 
 /// Tables of so many keys and more are put together whatever their sizes: a cache line is nothing
 /// to their filters, so that all are worth as many bits for a key.
 const MANY_KEYS: u64 = 1 << 16;
 
-/// Tables differ where their keys are off the average by more than this part of it, one in so many,
-/// on average.
+/// Tables differ if their keys deviate from the average by more than one part in this many, on
+/// average.
 const UNLIKE: u64 = 4;
 
-/// Keys that are not there are planned for, in each level, up to this part of all: one in so many.
+/// Expected keys are planned for, in each level, up to one part in this many of all.
 const MOST_TO_COME: u64 = 8;
 
-/// Bytes of memory that the filters of a table take, at most, where they are not cut.
+/// Most bytes of memory that the filters of a table take if they are not partitioned.
 pub(super) fn held_bytes(table: &TableFile) -> u64 {
     match table.built_bytes() {
         0 => 0,
@@ -45,7 +45,7 @@ pub(super) fn held_bytes(table: &TableFile) -> u64 {
     }
 }
 
-/// What is known of a tree beside its tables.
+/// What is known of a tree in addition to its tables.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Outlook {
     /// Whether the tables of the last level have filters.
@@ -55,37 +55,36 @@ pub(crate) struct Outlook {
     pub(super) run_keys: u64,
     /// Keys of all tables.
     pub(super) keys: u64,
-    /// Keys that each physical level above the last may have; 0 where that is not to be planned
-    /// for.
+    /// Keys that each physical level above the last may have; 0 if that is not planned for.
     pub(super) full: [u64; LEVELS],
 }
 
-/// A tree for the solver, and what belongs to it.
+/// A tree for the solver, and its relation to the version.
 #[derive(Debug)]
 pub(crate) struct TreeShape {
     tree: Tree,
     /// The number of its last level.
     pub(super) last: usize,
-    /// Keys of all tables that are there, or are written by the job.
+    /// Keys of all tables that exist or are written by the job.
     pub(super) keys: u64,
-    /// The same, and tables, with the runs that are to come.
+    /// The same, and tables, including the expected runs.
     pub(super) planned_keys: u64,
     pub(super) planned_tables: u64,
-    /// Bytes of memory of the filters of tables that no job replaces, were all held.
+    /// Filter memory of the tables that no job replaces, if all were held.
     pub(super) bytes_that_stay: u64,
-    /// Where in the tree the job's tables are, and the number of their level.
+    /// The index of the job's tables in the tree, and their level.
     job: Option<(usize, usize)>,
-    /// Of each table of the version that stays: its place in the tree, and its reach.
+    /// For each table of the version that stays: its index in the tree, and its reach.
     places: Vec<(usize, f64)>,
 }
 
 impl TreeShape {
-    /// That of `version`.
+    /// The shape of `version`.
     pub(crate) fn of(version: &Version, outlook: Outlook) -> Result<Self, TuningError> {
         Self::build(version, None, outlook)
     }
 
-    /// That of `version` once a job has written its tables to physical `level`.
+    /// The shape of `version` after a job has written its tables to physical `level`.
     pub(crate) fn after(
         version: &Version,
         level: usize,
@@ -117,7 +116,7 @@ impl TreeShape {
             if level == 0 {
                 builder.add_newest(&run, writes, outlook);
             } else if run.is_empty() && writes.is_none() {
-                // It has no number yet, and is asked for filters as the next one is.
+                // It has no number yet; its filters are those of the next level.
                 builder.add_empty(number + 1, outlook.full[level].min(outlook.most_to_come()));
             } else {
                 number += 1;
@@ -154,14 +153,14 @@ impl TreeShape {
         &self.tree
     }
 
-    /// The level that the job writes to, and what its tables' reads in vain cost without filters,
-    /// each.
+    /// The level that the job writes to, and the cost of wasted reads of each of its tables without
+    /// filters.
     pub(super) fn job(&self, workload: &Workload) -> (usize, f64) {
         let Some((place, level)) = self.job else { return (0, 0.0) };
         (level, self.weights_of_places(workload).get(place).map_or(0.0, |(each, _)| *each))
     }
 
-    /// The same of each table of the version, in its order.
+    /// The same cost for each table of the version, in order.
     pub(super) fn weights(&self, workload: &Workload) -> Vec<f64> {
         let of_places = self.weights_of_places(workload);
         let weight = |(place, reach): &(usize, f64)| {
@@ -171,7 +170,7 @@ impl TreeShape {
         self.places.iter().map(weight).collect()
     }
 
-    /// Of each place of the tree: the weight of one of its tables, and their reach.
+    /// For each index of the tree: the weight of one of its tables, and their reach.
     fn weights_of_places(&self, workload: &Workload) -> Vec<(f64, f64)> {
         let visits = workload.visits(&self.tree);
         let weights = self.tree.tables().zip(visits.iter().map(Visits::weight));
@@ -179,7 +178,7 @@ impl TreeShape {
     }
 }
 
-/// Runs as they are put together.
+/// Builds the runs of a tree.
 struct Builder<'a> {
     ruler: Ruler<'a>,
     runs: Vec<Run>,
@@ -189,7 +188,7 @@ struct Builder<'a> {
     to_come: ToCome,
 }
 
-/// What is planned for and not there.
+/// Expected keys and tables, which do not exist yet.
 #[derive(Debug, Clone, Copy, Default)]
 struct ToCome {
     keys: u64,
@@ -203,7 +202,7 @@ impl Outlook {
 }
 
 impl Builder<'_> {
-    /// Level 0, newest first: what is to come before all, then what is written.
+    /// Adds level 0, newest first: expected runs, then what the job writes, then the tables.
     fn add_newest(
         &mut self,
         tables: &[&Arc<TableFile>],
@@ -236,15 +235,15 @@ impl Builder<'_> {
         self.to_come.tables += alike;
     }
 
-    /// A deeper level that is to have so many keys, and has none.
+    /// Adds a deeper level that is expected to have `keys` keys, and has none.
     fn add_empty(&mut self, level: usize, keys: u64) {
         if keys > 0 {
             self.add_group_to_come(level, keys, 1);
         }
     }
 
-    /// A deeper level, which may have `full` keys; at most so many are planned for beyond those
-    /// there.
+    /// Adds a deeper level, which may have `full` keys; at most `most_to_come` are planned for
+    /// beyond the existing ones.
     fn add_level(
         &mut self,
         level: usize,
@@ -256,7 +255,7 @@ impl Builder<'_> {
         if let Some(purpose) = writes {
             groups.push(self.group_of_job(level, purpose));
         }
-        // As if its tables were larger: they reach as far as these.
+        // As if its tables were larger: their reach is the same.
         let keys: u64 = groups.iter().map(|group| group.keys * group.alike).sum();
         let to_come = full.saturating_sub(keys).min(most_to_come);
         if keys > 0 {
@@ -267,7 +266,7 @@ impl Builder<'_> {
         self.runs.push(Run { level, tables: groups });
     }
 
-    /// The tables of a level, put together by their sizes. A lookup comes to one of them, at most.
+    /// The tables of a level, grouped by size. A lookup reaches at most one of them.
     fn groups_of_sizes(&mut self, tables: &[&Arc<TableFile>]) -> Vec<Table> {
         let reaches: Vec<f64> = tables.iter().map(|table| self.ruler.reach(table)).collect();
         let are_alike = are_alike(tables);
@@ -285,7 +284,7 @@ impl Builder<'_> {
         of_sizes.values().map(|some| self.group(some)).collect()
     }
 
-    /// Tables put together, with the reach of each.
+    /// A group of tables, with the reach of each.
     fn group(&mut self, tables: &[(&Arc<TableFile>, f64)]) -> Table {
         let count = tables.len().max(1) as u64;
         let reaches: f64 = tables.iter().map(|(_, reach)| reach).sum();
@@ -311,16 +310,16 @@ impl Builder<'_> {
     }
 }
 
-/// Whether tables have about as many keys each: all but a few do where they were cut by bytes.
+/// Whether tables have similar numbers of keys: almost all do if they were cut by bytes.
 fn are_alike(tables: &[&Arc<TableFile>]) -> bool {
     let all: u64 = tables.iter().map(|table| table.keys).sum();
     let count = tables.len() as u64;
-    // Off the average, each times as many as there are.
+    // Deviation from the average, each multiplied by the count.
     let off: u64 = tables.iter().map(|table| (table.keys * count).abs_diff(all)).sum();
     off <= all.saturating_mul(count) / UNLIKE
 }
 
-/// Tables of as many keys, about, are of one size: four sizes for each doubling.
+/// The size class of a table: four classes per doubling.
 fn size(keys: u64) -> u32 {
     let length = u64::BITS - keys.leading_zeros();
     match keys {
@@ -333,13 +332,13 @@ fn size(keys: u64) -> u32 {
 /// The levels by which key ranges are measured.
 struct Ruler<'a> {
     runs: Vec<RulerRun<'a>>,
-    /// Keys of all.
+    /// Keys of all levels.
     keys: f64,
 }
 
 struct RulerRun<'a> {
     tables: &'a [Arc<TableFile>],
-    /// Keys before each table, and at last all.
+    /// Keys before each table, and finally all keys.
     before: Vec<u64>,
 }
 
@@ -358,12 +357,12 @@ impl<'a> Ruler<'a> {
         Self { runs, keys }
     }
 
-    /// How likely a lookup comes to `table`.
+    /// The probability that a lookup falls into the range of `table`.
     fn reach(&self, table: &TableFile) -> f64 {
         self.share(&table.smallest, &table.largest, table.keys)
     }
 
-    /// The share of keys from `smallest` to `largest`, where a table has `own` of them.
+    /// The share of keys from `smallest` to `largest`, of a table with `own` keys.
     fn share(&self, smallest: &[u8], largest: &[u8], own: u64) -> f64 {
         let within = |run: &RulerRun<'_>| run.keys_before(largest) - run.keys_before(smallest);
         let inside: f64 = self.runs.iter().map(within).sum();
@@ -374,7 +373,7 @@ impl<'a> Ruler<'a> {
 }
 
 impl RulerRun<'_> {
-    /// How many of its keys are smaller than `key`, about.
+    /// Approximate number of its keys that are smaller than `key`.
     fn keys_before(&self, key: &[u8]) -> f64 {
         let nth = self.tables.partition_point(|table| *table.largest < *key);
         let before = self.before[nth] as f64;
@@ -384,12 +383,12 @@ impl RulerRun<'_> {
     }
 }
 
-/// What part of the way from `smallest` to `largest` lies before `key`, as their bytes have it.
+/// The fraction of the way from `smallest` to `largest` that is before `key`, by their bytes.
 fn part_before(smallest: &[u8], largest: &[u8], key: &[u8]) -> f64 {
     if key <= smallest || largest <= key {
         return if key <= smallest { 0.0 } else { 1.0 };
     }
-    // All keys between begin with it.
+    // All keys in between share it.
     let alike = smallest.iter().zip(largest).take_while(|(a, b)| a == b).count();
     let number = |key: &[u8]| {
         let mut bytes = [0; 8];
@@ -425,7 +424,7 @@ mod tests {
         }))
     }
 
-    /// Level 0 with so many runs of all keys, and levels of so many tables of 1,000 keys below.
+    /// Level 0 with `runs` runs over all keys, and levels of this many tables of 1,000 keys below.
     fn version(runs: u64, levels: &[u64]) -> Version {
         let mut version = Version::default();
         version.levels[0] = (0..runs).map(|n| table(1 + n, 0, (0, u64::MAX), 500)).collect();
@@ -452,7 +451,7 @@ mod tests {
         Purpose { reason: FilterReason::Compaction, keys, expected_keys: 1_000, inputs, span: None }
     }
 
-    /// What is solved for a job does not grow with the tables: runs of level 0, levels, the job.
+    /// The size of a job's problem does not grow with the tables: runs of level 0, levels, the job.
     #[test]
     fn ten_thousand_tables_are_as_many_groups_as_a_hundred() {
         for (levels, runs) in [([1, 9, 90], 3), ([9, 900, 9_000], 400)] {
@@ -461,7 +460,7 @@ mod tests {
             let inputs = (0..runs).map(|n| 1 + n).collect();
             let job = merge(&version, inputs);
             let shape = TreeShape::after(&version, LEVELS - 3, &job, outlook(&version, 2)).unwrap();
-            // The last level alone, two, one that is written to, and runs to come.
+            // The last level, two more, one that is written to, and expected runs.
             assert_eq!(shape.tree().tables().count(), 3 + 1 + 1, "{tables} tables");
             let whole = TreeShape::of(&version, outlook(&version, 2)).unwrap();
             let groups = whole.tree().tables().count() as u64;

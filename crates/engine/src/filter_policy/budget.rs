@@ -1,7 +1,7 @@
-//! What is asked of a budget: how much, for what, within what bounds; and the words for it.
+//! The parameters of a budget (how much, for what, within what bounds) and their text form.
 //!
-//! `budget=10/key,kinds=paired|blocked,misses=0.9,L0=8..24,last=..8`, in any order: 10 bits a key
-//! on average, in filters of two kinds, where nine lookups of ten find nothing, with 8 to 24 bits a
+//! `budget=10/key,kinds=paired|blocked,misses=0.9,L0=8..24,last=..8`, in any order: 10 bits per key
+//! on average, in filters of two kinds, if nine lookups of ten find nothing, with 8 to 24 bits per
 //! key in level 0 and at most 8 in the last.
 
 use std::fmt;
@@ -12,15 +12,15 @@ use trommel_tuning::{Budget, Rule, Rules, TuningError};
 use super::{Levels, parse_levels};
 use crate::levels::LEVELS;
 
-/// A budget of memory for filters, and how it is to be spent.
+/// A memory budget for filters, and how it is to be spent.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct FilterBudget {
     budget: Budget,
-    /// What may be chosen on any level.
+    /// The choices on any level.
     rule: Rule,
-    /// The share of lookups that find nothing; measured where it is not given.
+    /// The share of lookups that find nothing; measured if not given.
     misses: Option<f64>,
-    /// Bounds of levels; the last that matches counts.
+    /// Bounds for levels; the last that matches wins.
     bounds: Vec<Bounds>,
 }
 
@@ -34,12 +34,12 @@ const KINDS: [FilterKind; 4] =
     [FilterKind::Paired, FilterKind::Blocked, FilterKind::Ribbon, FilterKind::Standard];
 
 impl FilterBudget {
-    /// How much memory.
+    /// The amount of memory.
     pub(crate) fn budget(&self) -> Budget {
         self.budget
     }
 
-    /// The same with so much memory.
+    /// The same with another amount of memory.
     pub(crate) fn of(mut self, budget: Budget) -> Self {
         self.budget = budget;
         self
@@ -55,7 +55,7 @@ impl FilterBudget {
         self.rule.kinds()
     }
 
-    /// The rules for a tree whose last level has this number, where level 0 alone has 0; without
+    /// The rules for a tree whose last level has this number, 0 if there is only level 0; without
     /// `filters_last` that level gets no filters.
     pub(crate) fn rules(&self, last: usize, filters_last: bool) -> Rules {
         let mut rules = Rules::everywhere(self.rule.clone());
@@ -75,7 +75,7 @@ impl FilterBudget {
         rules
     }
 
-    /// Reads the entries of a policy of which one begins with `budget=`; the text of a failure says
+    /// Parses the entries of a policy that has one beginning with `budget=`; the error text says
     /// what is wrong.
     pub(crate) fn parse(parts: &[&str]) -> Result<Self, String> {
         let (mut budget, mut rule, mut misses) = (None, None, None);
@@ -147,7 +147,7 @@ fn parse_misses(text: &str) -> Result<f64, String> {
     })
 }
 
-/// Bits of a bound; `default` where it is left out.
+/// Parses the bits of a bound; `default` if it is empty.
 fn parse_bits(text: &str, default: f64) -> Result<f64, String> {
     if text.trim().is_empty() {
         return Ok(default);

@@ -1,26 +1,27 @@
-//! Work that nobody waits for: writing out memtables, compacting, removing files.
+//! Background work: flushes, compactions, filter rebuilds, removing obsolete files.
 //!
-//! 1. A worker takes what is most urgent: the oldest frozen memtable (one flush at a time), then
-//!    the next plan of the planner, or the next step of a requested range compaction, then the next
-//!    table whose filters are to be rebuilt. Where there is none of these and somebody waits for
-//!    merges, it takes part in one that runs.
-//! 2. It runs it without any lock, installs the outcome, and looks again. A merge may take long:
-//!    where all workers are at one and a memtable is frozen, one of them writes it out in between,
-//!    so that no more memtables wait than are filled in the time of a flush. Where cores are few,
-//!    merges rest while one is written out, and leave a core to writers
+//! 1. A worker takes the most urgent job: the oldest frozen memtable (one flush at a time), then
+//!    the next plan of the planner or the next step of a requested range compaction, then the next
+//!    table whose filters are to be rebuilt. If there is none of these and a caller waits for
+//!    compactions, it helps with a running one.
+//! 2. It runs the job without holding a lock, installs the outcome, and looks for the next. A
+//!    compaction may take long: if all workers are compacting and a memtable is frozen, one of them
+//!    flushes it in between, so that no more memtables wait than are filled during a flush. With
+//!    few cores, compactions pause during a flush, and leave a core to writers
 //!    ([`Beside`](crate::background::Beside)).
-//! 3. A job that fails because the disk is full, or because there are no file handles or no memory
-//!    left, is tried again later; nothing refers to its outputs yet, so they are removed and
-//!    nothing is lost. While it goes on failing, writers that it holds up wait no longer than
+//! 3. A job that fails for lack of disk space, file handles or memory is retried later; nothing
+//!    refers to its outputs yet, so they are removed and nothing is lost. While it keeps failing,
+//!    the writers that it stalls wait at most
 //!    [`Options::stall_timeout`](crate::Options::stall_timeout). Any other failure poisons the
-//!    store. A rebuild of filters is told of to who asked for it, and never tried again by itself;
-//!    one that the budget asked for is tried again later, whatever the failure, which poisons
-//!    nothing that writing does not. A table that could not be read is told of to nobody who waits
-//!    before it is given up.
-//! 4. While compaction is paused, what the store would do by itself rests but for flushes:
-//!    compactions, and rebuilds for the budget, which go on for whoever waits until all is done.
+//!    store. The error of a requested filter rebuild goes to its caller, and the rebuild is not
+//!    retried. A rebuild for the budget is retried after any failure, and only a failed write
+//!    poisons the store. A table that cannot be read is reported to waiters only once it is given
+//!    up.
+//! 4. While compaction is paused, automatic work except flushes rests: compactions, and rebuilds
+//!    for the budget unless a caller waits for the store to become idle.
 //!
-//! With no threads, the call that makes work necessary runs it, in the same way and order.
+//! Without background threads, the call that makes work necessary runs it, in the same way and
+//! order.
 
 mod serve;
 mod waiting;
@@ -42,8 +43,8 @@ use crate::sync::{lock, wait};
 use crate::view::View;
 
 impl Engine {
-    /// Does all pending work in the calling thread, where the store has no threads of its own;
-    /// true if there was some.
+    /// Runs all pending work in the calling thread, if the store has no threads of its own; returns
+    /// whether there was any.
     pub(crate) fn work_inline(&self) -> Result<bool> {
         if !self.callers_work() {
             return Ok(false);
@@ -61,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Takes the most urgent piece of work, if there is one.
+    /// Takes the most urgent job, if there is one.
     fn next_job(&self, state: &mut State, now: Instant) -> Option<Job> {
         state.put_off_until = None;
         if let Some(flush) = self.next_flush(state, now) {
@@ -90,25 +91,25 @@ impl Engine {
         state.next_flush(&self.view.load(), now)
     }
 
-    /// Sees to memtables before the merge that the caller is at: writes one out that waits while
-    /// all workers are at merges, and waits for one that another worker writes out where not each
-    /// has a core beside the writer's, as that one is what memory is held for. Whether there was
-    /// one. How that ended is noted where others look for it.
+    /// Flushes a waiting memtable in the middle of the caller's compaction if all workers are
+    /// compacting. If another worker is flushing one, waits for it, unless there are enough cores
+    /// for every worker and a writer: the memory is held for that memtable. Returns whether there
+    /// was one. The outcome is recorded as for any flush.
     pub(crate) fn flush_between(&self) -> bool {
         let threads = self.options.load().background_threads;
-        // Without threads, callers do the work that they make.
+        // Without threads, callers run the work that they cause.
         if threads == 0 || self.view.load().frozen.is_empty() || self.access.is_poisoned() {
             return false;
         }
         let mut state = lock(&self.background.state);
         if state.flushing && threads >= state.cores.0 {
-            // A flush that panics does not say that it has ended but by this.
+            // If a flush panics, poisoning is the only sign that it has ended.
             while state.flushing && !self.access.is_poisoned() {
                 state = wait(&self.background.changed, state);
             }
             return true;
         }
-        // Who is free has been woken.
+        // A free worker has been woken.
         if state.running < threads && !self.background.is_busy() || state.shutting_down {
             return false;
         }
@@ -125,13 +126,12 @@ impl Engine {
         let before = over(state);
         let mut job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
         let is_paused = state.pauses > 0 && state.waiting_for_rest == 0;
-        // What nobody asked for does not take the core that a merge which is put off leaves to
-        // writers.
+        // Automatic rebuilds do not take the core that a deferred compaction leaves to writers.
         let is_paused = is_paused || state.put_off_until.is_some();
         if job.is_none() && !is_paused && state.fits.is_due(now) {
             job = state.fit_budget.next(&mut state.busy, &view.version);
         }
-        // Looking for a table ends a request of which none is left.
+        // Searching for a table may end a request that has none left.
         if over(state) > before {
             self.background.notify();
         }
@@ -149,12 +149,12 @@ impl Engine {
         if state.put_off_until.is_some() {
             return None;
         }
-        // Planner and registry look at the same state under the same lock.
+        // The planner and the registry see the same state under the same lock.
         let id = state.busy.start(&plan)?;
         Some(Job::Compact(plan, id))
     }
 
-    /// Until when one merge more is put off, if it is.
+    /// Until when the next compaction is deferred, if it is.
     fn put_off_until(&self, state: &State, view: &View, now: Instant) -> Option<Instant> {
         let options = self.options.load();
         if options.background_threads == 0 || state.is_waited_for() {
@@ -193,14 +193,13 @@ impl Engine {
         if !options.auto_compaction || options.read_only {
             return None;
         }
-        // More runs need not come any more.
+        // While a caller waits for an idle store, no further runs are expected.
         let waits_for_runs = state.waiting_for_rest == 0;
         let compaction = CompactionOptions { waits_for_runs, ..options.compaction() };
         plan(&view.version, &state.busy, &compaction, self.snapshots.oldest()).map(Box::new)
     }
 
-    /// Gives the moment of a snapshot back. Where tables hold what it was the last to see, workers
-    /// look for work.
+    /// Releases a snapshot. If it was the last to see entries of some table, workers are woken.
     pub(crate) fn release_snapshot(&self, seqno: SeqNo) {
         let Some(oldest) = self.snapshots.release(seqno) else { return };
         if self.backlog.becomes_dead(seqno, oldest) {
@@ -211,13 +210,14 @@ impl Engine {
     fn run_job(&self, job: Job) -> Result<()> {
         let kind = job.kind();
         let unless_done = PoisonOnPanic { engine: self, job: Some(kind) };
-        // What the job held is let go of before files are removed, which takes long where they are
-        // large: a memtable's memory is that of the next one, and tables may be among the files.
+        // The job's references are dropped before files are removed, which takes long for large
+        // files: the memtable's memory is needed for the next one, and tables may be among the
+        // files.
         let outcome = self.do_job(job);
-        // Removing files is part of the job: a panic in it must be told too.
+        // Removing files is part of the job: a panic there must be reported too.
         self.sweep();
-        // Writers may have been stopped, so that a memtable became full that could not be frozen.
-        // Without threads whoever runs the job looks. Who waits for the job's end waits for this,
+        // While writers were stopped, a memtable may have become full without being frozen. Without
+        // threads, the caller that runs the job checks. Waiters for the job's end wait for this,
         // too.
         if self.options.load().background_threads > 0 {
             self.freeze_full();
@@ -235,7 +235,7 @@ impl Engine {
         };
         self.background.notify();
         drop(state);
-        // Who listens may call the store.
+        // A listener may call the store.
         match (&outcome, judged, kind.reported()) {
             (Err(error), Judged::Retried { pause, failures }, Some(job)) => {
                 crate::events::retrying(job, error, failures, pause);
@@ -270,8 +270,8 @@ impl Engine {
         }
     }
 
-    /// Whether a failed job is tried again later, was given up, or poisons the store, which it then
-    /// does.
+    /// Decides whether a failed job is retried, was abandoned, or poisons the store, and does the
+    /// latter.
     fn judge(&self, trouble: &mut Trouble, error: &Error) -> Judged {
         if matches!(error, Error::Closed) || self.access.is_poisoned() {
             trouble.note(error.clone(), env::now());
@@ -283,43 +283,42 @@ impl Engine {
         }
         trouble.note(error.clone(), env::now());
         let is_first = self.access.refuse_writes(error);
-        // They look at the poison too.
+        // Waiters for publication check for poisoning too.
         self.writes.publication.tell();
         if is_first { Judged::Poisons } else { Judged::Noted }
     }
 
-    /// Removes the files that nothing refers to any more, but for those that are kept to be written
-    /// over.
+    /// Removes the obsolete files, except those kept for recycling.
     pub(crate) fn sweep(&self) {
-        // The version is let go of first: it may be the last to hold some of them.
+        // The version is dropped first: it may be the last to hold some of them.
         let live = total_bytes(self.version().tables().map(|(_, table)| table));
         self.files.graveyard.sweep(live);
     }
 
-    /// Gives back what is kept for writes to come.
+    /// Frees the files and memory kept for future writes.
     pub(crate) fn rest(&self) {
         self.files.graveyard.clear();
         self.memory.arenas.release();
     }
 }
 
-/// What becomes of a store of which a job has failed.
+/// The consequence of a job's outcome.
 enum Judged {
-    /// Nothing more.
+    /// None.
     Noted,
-    /// The job is tried again, after this pause; so many attempts in a row have failed.
+    /// The job is retried after this pause; so far it has failed this many times in a row.
     Retried { pause: Duration, failures: u64 },
-    /// It has succeeded after so many failures in a row.
+    /// The job has succeeded after this many failures in a row.
     Recovered { failures: u64 },
-    /// It takes no more writes.
+    /// The store takes no more writes.
     Poisons,
 }
 
-/// A job that panics, or a thread between two of them, must not leave everyone waiting for its
-/// outcome: dropped, it says that one did.
+/// Poisons the store on drop, because waiters must not wait for a job, or a thread between two
+/// jobs, that panicked.
 struct PoisonOnPanic<'a> {
     engine: &'a Engine,
-    /// The job, if the thread was at one.
+    /// The kind of job, if one was running.
     job: Option<Kind>,
 }
 

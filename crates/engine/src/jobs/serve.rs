@@ -1,4 +1,4 @@
-//! A store as its workers see it: what there is to do in it, and who is to be notified.
+//! A store as its workers see it: the work to do, and the notifications.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use crate::workers::{Served, Task, Tenant, WorkerPool};
 use crate::write::Freezing;
 
 impl Engine {
-    /// Has workers do the store's work from now on, if it is to have any.
+    /// Registers the store with its workers, unless it is to have none.
     pub(crate) fn start_workers(&self) {
         let options = self.options.load_full();
         let threads = options.background_threads;
@@ -28,13 +28,13 @@ impl Engine {
         let is_at_rest = self.automatic_plan(&state, &self.view.load()).is_none()
             && state.fit_budget.is_over()
             && self.files.graveyard.rests_at().is_none();
-        // No thread is started for a store in which there is nothing to do.
+        // No thread is started for a store without work.
         if !is_at_rest {
             self.background.notify();
         }
     }
 
-    /// Has no worker look at the store any more, once no job runs.
+    /// Withdraws the store from its workers, once no job is running.
     pub(crate) fn end_workers(&self) {
         self.background.shut_down();
         if let Some(served) = self.background.workers.get() {
@@ -42,7 +42,7 @@ impl Engine {
         }
     }
 
-    /// Whether whoever needs work done does it: in a store without threads, and where none can be
+    /// Whether callers run the work that they need: in a store without threads, or if none can be
     /// started.
     pub(super) fn callers_work(&self) -> bool {
         let served = self.background.workers.get();
@@ -50,8 +50,7 @@ impl Engine {
             || served.is_some_and(Served::is_short_of_threads)
     }
 
-    /// Something to do, or nothing until the store is notified or a moment comes that the pool
-    /// knows.
+    /// The next task; `None` until the store is notified or the time given to the pool comes.
     fn look_for_work(&self, may_merge: bool) -> Option<Task<'_>> {
         let mut state = lock(&self.background.state);
         if state.shutting_down {
@@ -65,17 +64,17 @@ impl Engine {
         };
         if let Some(job) = job {
             let is_short = job.kind() == Kind::Flush;
-            // How it ends is noted where others look for it.
+            // The outcome is recorded where waiters look.
             let run = Box::new(move || drop(self.run_job(job)));
             return Some(Task { is_short, run });
         }
         let rests_at = self.files.graveyard.rests_at();
         if rests_at.is_some_and(|at| at <= now) {
-            // What is kept for writes to come is given back.
+            // Frees what is kept for future writes.
             return Some(Task { is_short: true, run: Box::new(|| self.rest()) });
         }
-        // Judged by the moment at which work was looked for: either a retry was not due then,
-        // and is waited for, or it was, and there is nothing to do.
+        // Compared with the time at which work was looked for: a retry that was not due then is
+        // waited for; one that was due found nothing to do.
         let due =
             |(_, trouble): (_, &Trouble)| trouble.retry.map(|(at, _)| at).filter(|at| *at > now);
         let retry = state.troubles().into_iter().filter_map(due).min();

@@ -1,7 +1,7 @@
-//! Callers that wait for what runs in the background, ask for it, or hold it back.
+//! Callers that wait for background work, request it, or pause it.
 //!
-//! Where the store has no threads, who waits does the work. Called by the store's own calls, and by
-//! writers that are stopped.
+//! In a store without threads, the waiting caller runs the work. Called by public calls, and by
+//! stopped writers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -22,7 +22,7 @@ use crate::sync::{lock, wait, wait_at_most};
 use crate::view::View;
 
 impl State {
-    /// The work that writers wait for which are stopped for `cause`, and how it has failed.
+    /// The work that writers stopped for `cause` wait for, and its failures.
     fn holding_up(&self, cause: Cause) -> (BackgroundJob, &Trouble) {
         match cause {
             Cause::Memtables => (BackgroundJob::Flush, &self.flushes),
@@ -32,9 +32,9 @@ impl State {
 }
 
 impl Engine {
-    /// Waits until something has changed that a writer which is stopped for `cause` may be waiting
-    /// for, unless it has already: the view is another than `seen`. An error where the work that it
-    /// waits for has failed for as long as [`Options::stall_timeout`].
+    /// Waits until something changes that a writer stopped for `cause` may be waiting for; returns
+    /// at once if the view is no longer `seen`. An error if the work has kept failing for
+    /// [`Options::stall_timeout`].
     pub(crate) fn wait_for_progress(
         &self,
         _awaited: &WaitingCaller<'_>,
@@ -43,7 +43,8 @@ impl Engine {
     ) -> Result<()> {
         let ran_some = self.work_inline()?;
         let state = lock(&self.background.state);
-        // What ends the wait is done, or signalled, under this lock: it has come, or will.
+        // Every event that ends the wait happens, or is signalled, under this lock, so none is
+        // missed.
         let goes_on = || !Arc::ptr_eq(&self.view.load(), seen) || !self.stops(seen);
         if ran_some || goes_on() {
             return self.check_background(&state, Concern::Poison, 0);
@@ -54,7 +55,7 @@ impl Engine {
         let most = ends.map_or(LONGEST_RETRY, |at| {
             at.saturating_duration_since(env::now()).min(LONGEST_RETRY)
         });
-        // One wake-up is enough: the writer judges the pressure anew.
+        // One wake-up is enough: the writer evaluates the pressure again.
         let state = wait_at_most(&self.background.changed, state, most);
         if goes_on() {
             return self.check_background(&state, Concern::Poison, 0);
@@ -62,8 +63,8 @@ impl Engine {
         self.check_stopped(&state, cause, limit)
     }
 
-    /// An error if a writer that is stopped for `cause` has nothing to wait for, or has waited as
-    /// long as it may.
+    /// An error if a writer stopped for `cause` has nothing to wait for, or has waited as long as
+    /// it may.
     fn check_stopped(&self, state: &State, cause: Cause, limit: Option<Duration>) -> Result<()> {
         self.check_background(state, Concern::Poison, 0)?;
         if state.turns_writers_away {
@@ -105,8 +106,8 @@ impl Engine {
         self.wait_for_state(awaited, Concern::Flushes, |engine, _| done(&engine.view.load()))
     }
 
-    /// Waits until `done` holds. An error where a job of concern has failed meanwhile, even if
-    /// another has succeeded since.
+    /// Waits until `done` holds. An error if a job of `concern` failed meanwhile, even if another
+    /// has succeeded since.
     pub(crate) fn wait_for_state(
         &self,
         _awaited: &WaitingCaller<'_>,
@@ -124,11 +125,11 @@ impl Engine {
             if is_done {
                 return Ok(());
             }
-            // Work may become possible while waiting for it: a pause is over, or what another
-            // caller ran is out of the way.
+            // Work may become possible during the wait: compactions are resumed, or another
+            // caller's job is out of the way.
             let inline = self.callers_work();
             if inline {
-                // Who waits here is the retry.
+                // The waiting caller is the retry.
                 (state.flushes.retry, state.compactions.retry) = (None, None);
                 if concern == Concern::All {
                     state.fits.retry = None;
@@ -168,7 +169,7 @@ impl Engine {
                     && (state.pauses > 0
                         || state.ranges.is_empty() && engine.automatic_plan(state, &view).is_none())
             })?;
-            // A memtable may be full that nobody froze. Jobs may have met sidecars that are lost.
+            // A full memtable may not have been frozen yet. Jobs may have found sidecars lost.
             if !self.freeze_full() && !self.settle_losses() {
                 break;
             }
@@ -178,7 +179,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Compacts everything between `from` and `to` (the end, if none), as it was written so far.
+    /// Compacts all keys between `from` and `to` (the end, if `None`), as written so far.
     pub(crate) fn compact(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.flush()?;
@@ -198,13 +199,13 @@ impl Engine {
         outcome
     }
 
-    /// Whether compactions are kept from starting, by these options, which are the current ones.
+    /// Whether compactions are paused, given the current options.
     pub(crate) fn compaction_rests(&self, options: &Options) -> bool {
         self.background.paused.load(Ordering::Relaxed) || !options.auto_compaction
     }
 
-    /// Lets no compaction start until as many resumes follow, nor filters be made to fit their
-    /// budget unless someone waits for that; waits for those that run.
+    /// Pauses compactions, and rebuilds for the budget unless a caller waits for an idle store;
+    /// waits for running ones. Calls nest.
     pub(crate) fn pause_compaction(&self) -> Result<()> {
         self.access.check_open()?;
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
@@ -212,7 +213,7 @@ impl Engine {
             let mut state = lock(&self.background.state);
             state.pauses += 1;
             self.background.paused.store(true, Ordering::Relaxed);
-            // Writers that wait for a compaction need not any more.
+            // Writers that wait for a compaction no longer need to.
             self.background.notify();
         }
         let rests =
@@ -223,7 +224,7 @@ impl Engine {
         rests
     }
 
-    /// Takes one pause back.
+    /// Undoes one pause.
     pub(crate) fn resume_compaction(&self) {
         if self.access.opener().is_forked() {
             return;
@@ -236,14 +237,15 @@ impl Engine {
     }
 }
 
-/// A caller who waits until the store rests.
+/// A caller waiting for the store to become idle.
 struct WaitingForRest<'a>(&'a Background);
 
 impl<'a> WaitingForRest<'a> {
     fn new(background: &'a Background) -> Self {
         let mut state = lock(&background.state);
         state.waiting_for_rest += 1;
-        // What rested may go on, pieces of merges may be taken, and no more runs are waited for.
+        // Paused work may resume, subranges of compactions may be taken, and no more runs are
+        // waited for.
         background.notify();
         Self(background)
     }

@@ -1,19 +1,17 @@
 //! Rebuilding the filters of one table.
 //!
-//! 1. What is to be done is decided anew: much may have happened since it was asked for.
+//! 1. The task is decided again: much may have happened since the request.
 //! 2. The sidecar is written and synced, then its directory.
-//! 3. The manifest's edit removes the table and adds it with its new sidecar, in one; the view
-//!    follows. What the table had before is removed when its last reader is gone
-//!    ([`Engine::install`]).
+//! 3. One manifest edit removes the table and adds it with its new sidecar; the view follows. The
+//!    old sidecar is removed when its last reader is gone ([`Engine::install`]).
 //!
-//! Nothing refers to a sidecar before its edit. So where writing fails for lack of room it is
-//! removed and nothing has happened; any other failure to write poisons the store. A failure to
-//! read the table does neither: what answered before does so still.
+//! Nothing refers to a sidecar before its edit. So if writing fails for lack of space, it is
+//! removed and nothing has happened; any other write failure poisons the store. A failure to read
+//! the table does neither: the old filters still answer.
 //!
-//! Where filters are rebuilt to fit a budget, they are to take less than before. If they do not, as
-//! those of prefixes or of a user's making are as large as they are, or if they cannot be built,
-//! the table gets a sidecar without filters: for that nothing is read, and what it gains is
-//! certain.
+//! Filters rebuilt to fit a budget must take less than before. If they do not, because prefix or
+//! user filters stay as large as they are, or if they cannot be built, the table gets a sidecar
+//! without filters: that reads nothing, and its gain is certain.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -39,25 +37,25 @@ use crate::user_filters::FilterReason;
 use crate::version::TableMeta;
 use crate::version::logical_level;
 
-/// How a table's turn ended.
+/// The outcome of a table's turn.
 enum Done {
     Kept,
     Dropped,
     Rebuilt(SidecarSummary),
     Skipped(String),
-    /// It goes without filters, for this reason.
+    /// It gets no filters, for this reason.
     LeftOut(String),
 }
 
-/// Why a sidecar is not written to its end.
+/// Why a sidecar was not completed.
 enum Stop {
     Failed(Error),
-    /// The table keeps what it has.
+    /// The table keeps its filters.
     Skip(String),
 }
 
 impl Stop {
-    /// Whether it is no matter of this moment, nor of what is written.
+    /// Whether the cause is the filters themselves, not a temporary condition or a failed write.
     fn is_of_filters(&self) -> bool {
         match self {
             Self::Skip(_) => true,
@@ -91,7 +89,7 @@ impl From<Error> for Stop {
     }
 }
 
-/// A sidecar that is removed again unless it is installed.
+/// A sidecar that is removed unless it is installed.
 struct Written<'a> {
     engine: &'a Engine,
     path: PathBuf,
@@ -100,7 +98,7 @@ struct Written<'a> {
 
 impl Drop for Written<'_> {
     fn drop(&mut self) {
-        // After a failure whose effect on the manifest is unknown nothing is removed.
+        // If it is unknown whether the manifest names it, nothing is removed.
         if !self.is_installed && !self.engine.access.is_poisoned() {
             let _ = self.engine.files.vfs.remove(&self.path);
         }
@@ -108,7 +106,7 @@ impl Drop for Written<'_> {
 }
 
 impl Engine {
-    /// Gives a table its turn, and tells the request how it ended.
+    /// Runs a table's turn, and reports the outcome to the request.
     pub(crate) fn run_rebuild(&self, job: &RebuildJob) {
         let (done, failure) = match self.rebuild_table(job) {
             Ok(done) => (Some(done), None),
@@ -119,7 +117,7 @@ impl Engine {
             done.into_iter().for_each(|done| count(report, number, done));
         };
         let mut state = lock(&self.background.state);
-        // Of one that was installed the registry has forgotten it already.
+        // If it was installed, the registry has forgotten it already.
         state.busy.finish(job.id);
         if !job.is_of_budget() {
             let mut asked = state.rebuilds.iter_mut();
@@ -178,8 +176,8 @@ impl Engine {
         crate::events::filters_rebuilt(number, summary.keys, summary.file_bytes, time);
     }
 
-    /// Writes a sidecar and puts it in force: for a budget, one without filters where these are of
-    /// no use, or the table could not be read time and again; why, then.
+    /// Writes a sidecar and installs it: for a budget, one without filters if these gain nothing or
+    /// the table repeatedly could not be read. Returns the reason in that case.
     fn write_or_leave_out(
         &self,
         job: &RebuildJob,
@@ -201,7 +199,7 @@ impl Engine {
         Ok((summary, Some(why)))
     }
 
-    /// Writes a sidecar and puts it in force.
+    /// Writes a sidecar and installs it.
     fn write_sidecar(
         &self,
         job: &RebuildJob,
@@ -211,7 +209,7 @@ impl Engine {
     ) -> std::result::Result<SidecarSummary, Stop> {
         let number = self.files.new_file_number();
         let path = sidecar_path(&self.files.dir, number);
-        // It reads for long: the filters that answer meanwhile may have to go.
+        // It reads for long: the current filters may have to be evicted meanwhile.
         let reader = self.files.tables.reader(&job.table)?.without_filters();
         let file = self.files.tables.with_handles(|| self.files.vfs.create(&path));
         let file =
@@ -251,7 +249,8 @@ impl Engine {
         Ok(summary)
     }
 
-    /// Whether filters that are being built may take so much memory, and go on at all.
+    /// Checks that the filters being built may take this much memory, and that the build may
+    /// continue.
     fn allow(&self, memory: &mut Construction, bytes: u64) -> std::result::Result<(), Stop> {
         if self.background.is_closing() {
             return Err(Stop::Failed(Error::Closed));
@@ -266,7 +265,7 @@ impl Engine {
         Ok(())
     }
 
-    /// What `error`, met while `path` was written, is: of a failed write, the end of all writes.
+    /// Classifies `error`, met while writing `path`: a failed write poisons the store.
     fn judge_write(&self, error: Error, path: &Path) -> Error {
         match &error {
             Error::Io { file, .. } if file == path && !error.is_shortage() => self.poison(error),
@@ -274,7 +273,7 @@ impl Engine {
         }
     }
 
-    /// Has the manifest say `meta` of the table, and the view with it.
+    /// Installs `meta` for the table.
     fn swap_filters(&self, job: &RebuildJob, meta: TableMeta) -> Result<()> {
         if planted(Bug::SidecarRemovedEarly)
             && let Some(old) = job.table.filter_sidecar

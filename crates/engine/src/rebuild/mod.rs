@@ -1,16 +1,16 @@
-//! Rebuilding filters without writing data: what that would cost, and the request for it.
+//! Rebuilding filters without rewriting data: the cost, and the request.
 //!
-//! 1. A table wants a rebuild if what answers for it is not what the policy in force would build
-//!    for its level now, or is damaged ([`Engine::rebuild_of`]). The decision about what would be
-//!    built is [`choose_filters`], as for new tables.
+//! 1. A table needs a rebuild if the filters that answer for it are not what the current policy
+//!    would build for its level now, or are corrupt ([`Engine::rebuild_of`]). [`choose_filters`]
+//!    decides what would be built, as for new tables.
 //! 2. If the table's own filters are what is wanted, its sidecar is dropped; otherwise one is
-//!    written ([`job`]), and an edit of the manifest names it.
-//! 3. A request is a queue of tables ([`rebuild_queue`](crate::rebuild_queue)), of which background
-//!    threads take one at a time when nothing else is to be done. A table that is being rebuilt is
-//!    kept from compactions, and the other way round.
+//!    written ([`job`]), and a manifest edit names it.
+//! 3. A request is a queue of tables ([`rebuild_queue`](crate::rebuild_queue)). Background threads
+//!    take one at a time when there is no other work. A table being rebuilt is kept from
+//!    compactions, and the other way round.
 //!
-//! Invariants: a table's data is never written. Whatever goes wrong, what answered before does so
-//! still. Called by `Db::rebuild_filters` and `Db::filter_rebuild_plan`.
+//! Invariants: a table's data is never written. After any failure, the old filters still answer.
+//! Called by `Db::rebuild_filters` and `Db::filter_rebuild_plan`.
 
 mod job;
 
@@ -39,13 +39,13 @@ use crate::user_filters::FilterReason;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, TableMeta, Version};
 
-/// Bytes of a sidecar beside its filters, about.
+/// Approximate bytes of a sidecar in addition to its filters.
 const SIDECAR_BYTES: u64 = 200;
 
-/// How far from what a budget would choose now the bits of a filter may be, as a share of them.
+/// Relative difference between a filter's bits and the budget's current choice that is tolerated.
 const NEAR: f64 = 0.1;
 
-/// Which tables [`Db::rebuild_filters`](crate::Db::rebuild_filters) looks at. Default: all.
+/// The tables that [`Db::rebuild_filters`](crate::Db::rebuild_filters) considers. Default: all.
 #[derive(Debug, Clone, Default)]
 pub struct RebuildOptions {
     levels: Option<BTreeSet<usize>>,
@@ -53,7 +53,7 @@ pub struct RebuildOptions {
 }
 
 impl RebuildOptions {
-    /// Only tables of these levels, as reports count them: 0, or 1 for the first level below that
+    /// Only tables of these levels, numbered as in reports: 0, or 1 for the first level below that
     /// holds data, and so on.
     #[must_use]
     pub fn levels(mut self, levels: impl IntoIterator<Item = usize>) -> Self {
@@ -74,23 +74,23 @@ impl RebuildOptions {
     }
 }
 
-/// What a rebuild of one table's filters costs.
+/// The cost of rebuilding one table's filters.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct TableRebuild {
     /// The table's file number.
     pub table: u64,
-    /// Its level as reports count: 0, or 1 for the first level below that holds data, and so on.
+    /// Its level as in reports: 0, or 1 for the first level below that holds data, and so on.
     pub level: usize,
-    /// What it has now, in words: the spec of each filter, or `none`.
+    /// Its current filters: the spec of each, or `none`.
     pub from: String,
-    /// What it gets.
+    /// Its new filters.
     pub to: String,
-    /// Distinct keys that are read; 0 where nothing has to be.
+    /// Distinct keys to be read; 0 if nothing has to be read.
     pub keys: u64,
-    /// Bytes of the table that are read for them.
+    /// Bytes of the table to be read for them.
     pub bytes_read: u64,
-    /// About how many bytes are written: of a user's filter nobody knows.
+    /// Approximate bytes to be written; the size of a user's filter is unknown.
     pub bytes_written: u64,
 }
 
@@ -98,28 +98,28 @@ pub struct TableRebuild {
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct FilterRebuildPlan {
-    /// The tables whose filters are not what the policy would give them.
+    /// The tables whose filters are not what the policy would build.
     pub tables: Vec<TableRebuild>,
-    /// Distinct keys that are read, each table counted on its own.
+    /// Distinct keys to be read, counted separately for each table.
     pub keys: u64,
-    /// Bytes that are read.
+    /// Bytes to be read.
     pub bytes_read: u64,
-    /// About how many bytes are written.
+    /// Approximate bytes to be written.
     pub bytes_written: u64,
 }
 
-/// What is to be done for a table.
+/// The task for a table.
 enum Task {
-    /// It has what it should have.
+    /// None: it has the wanted filters.
     Keep,
-    /// Its own filters are what it should have: its sidecar goes.
+    /// Drop its sidecar: its own filters are the wanted ones.
     Drop,
-    /// It gets a sidecar with these filters.
+    /// Build a sidecar with these filters.
     Build(FilterPlan, Option<UserFilterBuild>),
 }
 
 impl Engine {
-    /// What would be rebuilt, and at which cost.
+    /// What would be rebuilt, and the cost.
     pub(crate) fn rebuild_plan(&self, options: &RebuildOptions) -> Result<FilterRebuildPlan> {
         self.access.check_open()?;
         let version = self.version();
@@ -176,8 +176,8 @@ impl Engine {
         Ok(Some(cost))
     }
 
-    /// What is to be done for `table`, which lies in `physical` of `version`; `planned` is what a
-    /// budget has for it.
+    /// The task for `table` in level `physical` of `version`; `planned` is the budget's choice for
+    /// it.
     fn rebuild_of(
         &self,
         version: &Version,
@@ -199,7 +199,7 @@ impl Engine {
             return Ok(Task::Keep);
         }
         let is_dropped = table.keeping() == Keeping::NotInBudget;
-        // What it is cannot be seen, but how large: it is as good as what comes close to that.
+        // Its kind is not known, but its size is: close to the planned size is good enough.
         if let Some(spec) = planned.filter(|_| is_dropped)
             && near(table.built_bytes() as f64, trommel_tuning::bytes(spec, table.keys) as f64)
         {
@@ -224,8 +224,7 @@ impl Engine {
         Ok(task)
     }
 
-    /// What is to be done for `table`, so that all that is built fits the budget: of whole keys it
-    /// gets `spec`.
+    /// The task that makes `table` fit the budget, with `spec` for its whole-key filter.
     fn fit_of(
         &self,
         version: &Version,
@@ -244,13 +243,13 @@ impl Engine {
         Task::Build(wanted, user)
     }
 
-    /// Rebuilds the filters of the tables that want it, and waits until that is done.
+    /// Rebuilds the filters of the tables that need it, and waits for that to finish.
     pub(crate) fn rebuild_filters(&self, options: &RebuildOptions) -> Result<FilterRebuildReport> {
         self.access.check_writable()?;
         self.rebuild_tables(self.tables_to_rebuild(options))
     }
 
-    /// Gives these tables their turn, and waits until all had it.
+    /// Queues these tables, and waits until all are done.
     fn rebuild_tables(&self, tables: VecDeque<u64>) -> Result<FilterRebuildReport> {
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         let ticket = {
@@ -271,20 +270,20 @@ impl Engine {
         }
         drop(state);
         self.sweep();
-        // Who looks after what is kept.
+        // Wakes the worker that manages recycled files.
         self.background.wake();
         waited?;
         rebuild.map_or_else(|| Err(Error::internal("a rebuild was lost")), Rebuild::outcome)
     }
 
-    /// What the last rebuild did of which a table had its turn, or that was asked for.
+    /// The report of the last rebuild that was requested or processed a table.
     pub(crate) fn last_rebuild(&self) -> Option<FilterRebuildReport> {
         self.access.opener().check().ok()?;
         lock(&self.background.state).last_rebuild.clone()
     }
 
-    /// The numbers of the tables that want a rebuild, and of those that cannot be opened: what is
-    /// wrong with one is told when its turn comes, and keeps no other from its own.
+    /// The numbers of the tables that need a rebuild, and of those that cannot be opened: such a
+    /// table's error is reported when its turn comes, and does not keep others from theirs.
     fn tables_to_rebuild(&self, options: &RebuildOptions) -> VecDeque<u64> {
         let version = self.version();
         let planned = self.planned_by_budget(&version, |level, table| options.wants(level, table));
@@ -304,15 +303,15 @@ impl Engine {
         version.tables().filter(wants).map(|(_, table)| table.number).collect()
     }
 
-    /// Tables that wait for their filters to be rebuilt, or are at it.
+    /// Tables whose filter rebuilds are queued or running.
     pub(crate) fn queued_rebuilds(&self) -> u64 {
         let state = lock(&self.background.state);
         state.rebuilds.iter().chain([&state.fit_budget]).map(Rebuild::tables).sum()
     }
 }
 
-/// What a budget would choose is never quite what it chose before: a stored filter of whole keys
-/// that comes close to `spec` is as good.
+/// The budget's choice is never exactly the same twice: a stored whole-key filter close to `spec`
+/// is as good.
 fn as_it_is(spec: FilterSpec, filters: &Filters) -> FilterSpec {
     let stored = filters.stored_parts().find(|part| part.role == FilterRole::Keys);
     let stored = stored.and_then(|part| part.spec.parse::<FilterSpec>().ok());
@@ -342,18 +341,18 @@ fn is_like(wanted: &FilterPlan, user: Option<&UserFilterBuild>, filters: &Filter
     let Some((policy, _)) = user else { return wanted.would_build(filters.stored_parts()) };
     let is_users = |part: &&FilterPart| !part.policy.is_empty();
     let mut of_users = filters.stored_parts().filter(is_users);
-    // What a policy would make of the keys now nobody knows: what it has made stays.
+    // What a policy would build from the keys now is unknown, so what it has built stays.
     let is_its = of_users.next().is_some_and(|part| part.policy == policy.name());
     is_its && wanted.would_build(filters.stored_parts().filter(|part| !is_users(part)))
 }
 
-/// What `meta` says of the table once its filters take `filter_bytes` and lie in `sidecar`.
+/// The metadata of the table with filters of `bytes` bytes in `sidecar`.
 fn with_filters(meta: &TableMeta, level: usize, sidecar: Option<u64>, bytes: u64) -> TableMeta {
     let built_for = level as u8;
     TableMeta { filter_sidecar: sidecar, filter_bytes: bytes, built_for, ..meta.clone() }
 }
 
-/// Drops what a user's policy began and nobody ends.
+/// Drops a user's builder that will not be finished.
 fn give_up(user: Option<UserFilterBuild>) {
     let Some((policy, builder)) = user else { return };
     if let Err(why) = contained(|| drop(builder)) {
@@ -371,7 +370,7 @@ fn words<'a>(parts: impl Iterator<Item = &'a FilterPart>) -> String {
     joined(&parts.map(word).collect::<Vec<_>>())
 }
 
-/// The specs of filters that are to be built.
+/// The specs of filters to be built.
 fn words_of(plan: &FilterPlan, user: Option<&UserFilterBuild>) -> String {
     let shape = shape_word(plan.shape);
     let mut words: Vec<String> =

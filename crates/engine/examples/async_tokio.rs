@@ -1,10 +1,10 @@
 //! A store in an async program.
 //!
-//! Every call may wait: for the disk, for a lock, for compaction to catch up. A thread of an async
-//! runtime must not wait, as all its other tasks would wait with it. So work on the store goes to
-//! the threads that tokio keeps for just that, through `spawn_blocking`: a request's worth of it
-//! at a time, not call by call, since each hand-over costs some microseconds, more than most
-//! calls. Handles are cheap to clone and can be sent anywhere.
+//! Every call may block: on the disk, on a lock, on compactions that lag. A thread of an async
+//! runtime must not block, because all its other tasks would wait too. So work on the store goes to
+//! tokio's blocking threads, through `spawn_blocking`: a request's worth of it at a time, not call
+//! by call, because each hand-over costs some microseconds, more than most calls. Handles are cheap
+//! to clone and can be sent anywhere.
 //!
 //! `cargo run --example async_tokio` prints:
 //!
@@ -45,7 +45,7 @@ async fn main() -> Result<()> {
     Ok(())
 }
 
-/// A request's reads and writes, in one piece.
+/// A request's reads and writes, run together.
 async fn serve(db: Db, visitor: u32) -> Result<()> {
     let work = move || {
         let is_new = db.insert_if_absent(format!("visitor/{visitor}"), "")?;

@@ -24,7 +24,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     db.put("green", "00ff00")?;
     db.put("blue", "0000ff")?;
 
-    // Keys and values are bytes; a value that was found shares the store's memory.
+    // Keys and values are bytes; a value that was read shares the store's memory.
     if let Some(value) = db.get("red")? {
         println!("red is {}", value.escape_ascii());
     }
@@ -41,7 +41,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         println!("{} = {}", key.escape_ascii(), value.escape_ascii());
     }
 
-    // Dropping the handle closes the store too, but cannot say what went wrong.
+    // Dropping the handle closes the store too, but cannot report errors.
     db.close()?;
 
     let db = Db::open(dir.path(), Options::default())?;

@@ -1,4 +1,4 @@
-//! Gives each level filters of its own, looks up keys that are not there, and reads the report.
+//! Sets filters for each level, looks up missing keys, and reads the report.
 //!
 //! `cargo run --release --example filters_per_level` prints:
 //!
@@ -15,12 +15,12 @@
 //! 3304 reads of 900000 were left (933 of them of files)
 //! ```
 //!
-//! A level of the report is the keys its tables hold, the filters they have, and what became of the
-//! lookups that came to them: *negatives* are reads saved, *false* are reads of a block that turned
-//! out not to hold the key. The last columns set the measured rate, with the interval that its
-//! count allows, beside what theory predicts for just these filters. (Theory speaks of the average
-//! over all sets of keys: one filter of few keys may lie well off it.) The levels' rates add up to
-//! the reads that a lookup of a missing key wastes.
+//! A level of the report shows the keys of its tables, their filters, and the outcomes of the
+//! lookups that reached them: *negatives* are reads saved, *false* are reads of a block that did
+//! not hold the key. The last columns compare the measured rate, and its confidence interval, with
+//! what theory predicts for exactly these filters. (Theory gives the average over all sets of keys:
+//! a single filter of few keys may deviate a lot.) The sum of the levels' rates is the number of
+//! reads that a lookup of a missing key wastes.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -33,8 +33,9 @@ const MISSING: u32 = 300_000;
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
-    // Level 0 is asked most and has few keys: bits are cheap there. The last level has nearly all
-    // keys, and its bits are what memory goes to. `last` wins, as the last rule that matches.
+    // Level 0 is searched most and has few keys: bits are cheap there. The last level has nearly
+    // all keys, and most of the memory goes to its bits. `last` wins, as the last rule that
+    // matches.
     let options = Options::default()
         .filters("L0=paired:20,L1-=paired:14,last=blocked:10".parse()?)
         .write_buffer_bytes(256 << 10) // small, so that little data makes a tree of some levels
@@ -52,7 +53,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     }
     db.flush()?;
 
-    // Keys that are not there, but lie between those that are: every level has to be asked.
+    // Missing keys between the existing ones: every level has to be searched.
     db.reset_stats();
     for number in 0..MISSING {
         let absent = key(number % KEYS) + &format!("+{number}");
@@ -85,7 +86,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(db.close()?)
 }
 
-/// Of one length, in the order of the numbers.
+/// Keys of one length, in the order of the numbers.
 fn key(number: u32) -> String {
     format!("key{number:08}")
 }

@@ -1,4 +1,5 @@
-//! Two ways to write only if nobody else did: a name is given out once, and threads count together.
+//! Two ways to write only if no other writer did: a name is given out once, and threads count
+//! together.
 //!
 //! `cargo run --example insert_if_absent` prints:
 //!
@@ -19,8 +20,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let db = Db::open(dir.path(), Options::default())?;
 
-    // Looks and writes in one step: of all who try, one is told `true`. Where the key is new,
-    // which is the common case, filters answer and no table is read.
+    // Checks and writes in one step: only one caller gets `true`. If the key is new, which is the
+    // common case, filters answer and no table is read.
     println!("ada gets the name: {}", db.insert_if_absent("name:ada", "user 1")?);
     println!("another ada gets it: {}", db.insert_if_absent("name:ada", "user 2")?);
 
@@ -38,7 +39,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(db.close()?)
 }
 
-/// Reads, computes, and writes if nothing changed meanwhile; else again.
+/// Reads, computes, and writes if nothing changed meanwhile; otherwise retries.
 fn add_one(db: &Db, key: &str) -> trommel::Result<()> {
     loop {
         let old = db.get(key)?;
@@ -49,7 +50,7 @@ fn add_one(db: &Db, key: &str) -> trommel::Result<()> {
     }
 }
 
-/// 0 where there is none.
+/// The number in a value, 0 if there is none.
 fn number(value: Option<&[u8]>) -> u64 {
     value.and_then(|value| value.try_into().ok()).map_or(0, u64::from_le_bytes)
 }

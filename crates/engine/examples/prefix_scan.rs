@@ -1,4 +1,4 @@
-//! Keys made of parts: all of a user's events, the newest first, page by page.
+//! Composite keys: all of a user's events, the newest first, page by page.
 //!
 //! `cargo run --example prefix_scan` prints:
 //!
@@ -18,7 +18,7 @@ use std::error::Error;
 use trommel::{Db, Options, Prefix, Range};
 
 /// `event/USER/` and the number in 8 bytes, the most significant first, so that keys sort as
-/// numbers do. The `/` keeps `ada` apart from `adam`.
+/// numbers do. The `/` separates `ada` from `adam`.
 fn key(user: &str, number: u64) -> Vec<u8> {
     let mut key = format!("event/{user}/").into_bytes();
     key.extend_from_slice(&number.to_be_bytes());
@@ -27,7 +27,7 @@ fn key(user: &str, number: u64) -> Vec<u8> {
 
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
-    // Tables get filters of `event/USER/`, so that scans pass over tables without the user.
+    // Tables get filters of `event/USER/`, so that scans skip tables without the user.
     let options = Options::default().prefix_extractor(Prefix::until_nth("/", 2));
     let db = Db::open(dir.path(), options)?;
     for number in 1..=5 {
@@ -37,7 +37,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
     println!("ada has {} events", db.prefix("event/ada/").count());
 
-    // A range is read from either end; only what is taken is read.
+    // A range is read from either end; only the entries taken are read.
     let newest: Vec<_> = db.prefix("event/ada/").rev().take(2).collect::<Result<_, _>>()?;
     println!("newest: {}", values(newest.iter().map(|(_, value)| &**value)));
 
@@ -52,7 +52,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     let some: Vec<_> = some.collect::<Result<_, _>>()?;
     println!("from 2 to 3: {}", values(some.iter().map(|(_, value)| &**value)));
 
-    // In the middle of the table's keys, and not in its filter.
+    // Within the table's key range, but not in its filter.
     db.flush()?;
     let events = db.prefix("event/adal/").count();
     let passed_over = db.stats().prefix_useful;

@@ -16,11 +16,11 @@ use std::sync::{Mutex, PoisonError};
 
 use trommel::{Db, Options, WriteBatch};
 
-/// `user/ID` has the city and the name; `city/CITY/ID` has nothing: the key says it all.
+/// `user/ID` holds the city and the name; `city/CITY/ID` has an empty value: the key is the entry.
 struct Users {
     db: Db,
-    /// A batch is atomic, but what was read before it may have changed: whoever reads and then
-    /// writes keeps other writers out. Readers need no lock.
+    /// A batch is atomic, but what was read before it may have changed: a read followed by a write
+    /// must exclude other writers. Readers need no lock.
     writer: Mutex<()>,
 }
 
@@ -44,7 +44,7 @@ impl Users {
         Ok(Some((name.to_owned(), city.to_owned())))
     }
 
-    /// One moment for index and users, so that none is missed or met twice: a snapshot.
+    /// A snapshot for index and users, so that no user is missed or counted twice.
     fn names_in(&self, city: &str) -> Result<String, Box<dyn Error>> {
         let now = self.db.snapshot();
         let prefix = format!("city/{city}/");

@@ -1,4 +1,4 @@
-//! Reads the store as it was at one moment while it goes on changing.
+//! Reads the store as of one moment while it keeps changing.
 //!
 //! `cargo run --example snapshot` prints:
 //!
@@ -19,14 +19,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     db.put("stock:apples", "6")?;
     db.put("stock:pears", "4")?;
 
-    // Costs a number in a list. What it sees is kept by compactions until it is dropped, so hold
-    // it for as long as it is needed and no longer.
+    // Costs a number in a list. Compactions keep what it sees until it is dropped, so hold it only
+    // as long as needed.
     let before = db.snapshot();
 
     db.put("stock:apples", "1")?;
     db.put("stock:figs", "2")?;
 
-    // A range sees one moment too: that at which it was made.
+    // A range also sees one moment: the one at which it was made.
     let (sum, kinds) = in_stock(before.prefix("stock:"))?;
     println!("in the snapshot: {sum} in stock, of {kinds} kinds");
     let (sum, kinds) = in_stock(db.prefix("stock:"))?;

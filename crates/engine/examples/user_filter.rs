@@ -1,5 +1,5 @@
-//! Brings a filter of its own: for keys that are numbers in long runs, the runs are a filter that
-//! takes next to nothing and never errs.
+//! A custom filter: for keys that are numbers in long runs, the list of runs is a filter that takes
+//! almost no space and has no false positives.
 //!
 //! `cargo run --release --example user_filter` prints:
 //!
@@ -14,10 +14,10 @@
 //! it was made by the policy "runs of order numbers, v1", which is not here
 //! ```
 //!
-//! The policy is asked for each table before it is written. Tables that merges write get the runs;
-//! those of level 0, which are merged away soon, get what `Options::filters` says. A table that
-//! holds a filter of the policy's names it; opened without the policy, it still answers, only
-//! slower.
+//! The policy chooses for each table before it is written. Tables written by compactions get the
+//! runs; those of level 0, which are soon compacted away, get the filter of `Options::filters`. A
+//! table with a filter of the policy names it; opened without the policy, the table still answers,
+//! only slower.
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
@@ -57,8 +57,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     Ok(())
 }
 
-/// Data blocks that the lookups of numbers that are not taken read in a store that was opened
-/// without the policy, and what the store says of its filters.
+/// Data blocks read by lookups of numbers that are not taken, in a store opened without the policy,
+/// and the reason given for its filters.
 fn reads_without(path: &Path) -> Result<(u64, String), Box<dyn Error>> {
     let db = Db::open(path, options())?;
     for number in (0..60_000).filter(|number| number % 1000 >= 700) {
@@ -80,7 +80,7 @@ fn key(number: u64) -> String {
     format!("order{number:08}")
 }
 
-/// The number of a key, if it is one of `key`'s.
+/// The number of a key made by `key`, or `None`.
 fn number(key: &[u8]) -> Option<u64> {
     std::str::from_utf8(key).ok()?.strip_prefix("order")?.parse().ok()
 }
@@ -102,7 +102,7 @@ impl UserFilterPolicy for Runs {
     }
 
     fn open(&self, bytes: &[u8]) -> Result<Box<dyn UserFilter>, String> {
-        // The bytes are those that were written, but perhaps by another version of this program.
+        // The bytes are as written, but perhaps by another version of this program.
         let (numbers, rest) = bytes.as_chunks::<8>();
         let (runs, odd) = numbers.as_chunks::<2>();
         if !rest.is_empty() || !odd.is_empty() {
@@ -144,7 +144,7 @@ struct RunsFilter {
 
 impl UserFilter for RunsFilter {
     fn may_contain(&self, key: &[u8], _hash: u64) -> bool {
-        // Of what is no order number nothing was noted.
+        // Keys that are no order numbers were not recorded.
         let Some(number) = number(key) else { return true };
         let behind = self.runs.partition_point(|[first, _]| *first <= number);
         self.runs[..behind].last().is_some_and(|[_, last]| number <= *last)

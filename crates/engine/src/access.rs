@@ -1,11 +1,13 @@
 //! Whether an open store may be read and written.
 //!
-//! 1. Reads end when the store is closed, and in a degraded opening in which nothing is certain.
-//! 2. Writes end with the first failure after which something that was acknowledged may not be
+//! 1. Reads fail once the store is closed, and in a degraded store in which nothing is certain.
+//! 2. Writes fail after the first failure that may have left something acknowledged not durable:
+//!    the store is then *poisoned*, and stays readable.
+//! 3. A forked child may do neither, whatever the state.
 //!    durable: the store is *poisoned* then, and stays readable.
 //! 3. A forked child may do neither, whatever the state.
 //!
-//! Every call of a handle begins with one of the checks here.
+//! Every call of a handle begins with one of these checks.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -18,14 +20,14 @@ use crate::files::held::HeldLock;
 use crate::fork::Opener;
 use crate::sync::point;
 
-/// What decides whether a store may be read and written.
+/// The state that decides whether a store may be read and written.
 #[derive(Debug)]
 pub(crate) struct Access {
     opener: Opener,
-    /// What `opener` reads.
+    /// The flag that `opener` reads.
     open_flag: OpenFlag,
     read_only: bool,
-    /// What reads are refused with: the store was closed, or nothing in it is certain.
+    /// The error of refused reads: the store was closed, or nothing in it is certain.
     refusal: OnceLock<Error>,
     /// The failure after which writes are refused.
     poison: OnceLock<Arc<Error>>,
@@ -35,7 +37,7 @@ pub(crate) struct Access {
 }
 
 impl Access {
-    /// To the store in `dir`, which this process has just opened and locked.
+    /// Access to the store in `dir`, which this process has just opened and locked.
     pub(crate) fn new(dir: &Path, lock: Arc<HeldLock>, read_only: bool) -> Self {
         let open_flag = OpenFlag::new();
         Self {
@@ -55,7 +57,7 @@ impl Access {
         self.opener
     }
 
-    /// Why a write would be refused, if it would.
+    /// The error of a write, if it would be refused.
     #[inline]
     pub(crate) fn check_writable(&self) -> Result<()> {
         point();
@@ -75,7 +77,7 @@ impl Access {
         self.check_open()
     }
 
-    /// An error after a failure by which all writing ends.
+    /// An error if the store is poisoned.
     pub(crate) fn check_unpoisoned(&self) -> Result<()> {
         self.poisoned().map_or(Ok(()), |first| Err(Error::Poisoned { first }))
     }
@@ -86,8 +88,8 @@ impl Access {
         self.opener.is_closed()
     }
 
-    /// An error if the store was closed, if nothing that it holds is certain, or if another process
-    /// opened it.
+    /// An error if the store was closed, if nothing in it is certain, or if another process opened
+    /// it.
     #[inline]
     pub(crate) fn check_open(&self) -> Result<()> {
         point();
@@ -100,7 +102,7 @@ impl Access {
         self.refusal.get().map_or(Ok(()), |error| Err(error.clone()))
     }
 
-    /// Refuses reads from now on, with this error, if they are not refused already.
+    /// Refuses reads with this error from now on, unless they are already refused.
     pub(crate) fn refuse_reads(&self, error: Error) {
         let _ = self.refusal.set(error);
         self.open_flag.close();
@@ -117,21 +119,20 @@ impl Access {
         self.poison.get().cloned()
     }
 
-    /// Whether there was such a failure.
+    /// Whether the store is poisoned.
     #[inline]
     pub(crate) fn is_poisoned(&self) -> bool {
         self.poison.get().is_some()
     }
 
-    /// Refuses writes from now on, because of `error`; whether it was the first to do so.
+    /// Poisons the store with `error`; returns whether it was the first to do so.
     pub(crate) fn refuse_writes(&self, error: &Error) -> bool {
         point();
         self.poison.set(Arc::new(error.clone())).is_ok()
     }
 
-    /// An error if the lock file is no longer the one that was locked: somebody removed or replaced
-    /// it, so another process may write to the store too. Looks at the directory, so not for hot
-    /// paths.
+    /// An error if the lock file is no longer the one that was locked: it was removed or replaced,
+    /// so another process may write to the store too. Accesses the directory, so not for hot paths.
     pub(crate) fn check_lock(&self) -> Result<()> {
         if !self.lock.is_lost() {
             return Ok(());
@@ -142,7 +143,7 @@ impl Access {
         Err(Error::io(&self.lock_path, "keeping the lock on", source))
     }
 
-    /// Gives the lock back, at the end.
+    /// Releases the lock, at the end.
     pub(crate) fn release_lock(&self) {
         self.lock.give_back();
     }

@@ -1,11 +1,21 @@
-//! Whether filters let no more pass than they should, and an alarm where they do.
+//! Checks that filters pass no more keys than they should, and raises an alarm if they do.
 //!
-//! A rate above the expected one proves nothing by itself: one absent key that its filter happens
-//! to let pass, asked for a million times, makes any rate. What counts is how many *distinct* keys
-//! pass. So of each false positive, and of nothing else on the way of a lookup, the key's hash and
-//! the table are noted:
+//! A rate above the expected one proves nothing by itself: one absent key that is a false positive,
+//! looked up a million times, produces any rate. What counts is the number of *distinct* keys that
+//! pass. So for each false positive, and for nothing else in a lookup, the key's hash and the table
+//! are recorded:
 //!
-//! 1. For each level and kind of filter a *window* counts how often each key was let pass by each
+//! 1. For each level and kind of filter, a *window* counts how often each key passed each table. It
+//!    also holds what theory expected of all probes since the window began, repeated ones included
+//!    ([`FilterCell`](crate::counters::FilterCell)). A full window becomes the previous one, and
+//!    the next begins. Both are judged.
+//! 2. Which keys pass is chance: a key looked up `m` times adds `m` with probability `f`, its
+//!    filter's rate, so all keys together have the variance `sum m^2 f`. All the keys are not
+//!    known, but those that did pass are a sample of them, each drawn with probability `f`: the sum
+//!    of `m^2` over the sample estimates just that variance.
+//! 3. Filters of the same size differ by chance, too ([`spread`]). If a table has the share `p` of
+//!    all passes and its filters differ by `s`, that adds `(expected * p * s)^2`.
+//! 4. The alarm is raised if passes exceed the expectation by [`ALARM`] standard deviations.
 //!    table. Beside it stands what theory expected of all probes since the window began, repeated
 //!    ones included ([`FilterCell`](crate::counters::FilterCell)). A window that is full is kept as
 //!    the one before, and the next begins. What is judged are both.
@@ -17,18 +27,18 @@
 //!    was let pass by a table whose filters differ by `s`, that adds `(expected * p * s)^2`.
 //! 4. The alarm is raised where more passed than was expected by [`ALARM`] standard deviations.
 //!
-//! Of `d` distinct keys the sum is at most `sqrt(d)` deviations, whatever was expected, by step 2
-//! and the inequality of Cauchy and Schwarz. So no 36 keys raise an alarm, however hot they are.
+//! For `d` distinct keys the sum is at most `sqrt(d)` deviations, whatever was expected, by step 2
+//! and the Cauchy-Schwarz inequality. So no 36 keys raise an alarm, however hot they are.
 //!
-//! Only rates that are too high are looked for. One that is too low does no harm, and cannot be
-//! told from a hot key that is denied: what is denied is not noted.
+//! Only rates that are too high are detected. A rate that is too low is harmless, and cannot be
+//! distinguished from a hot key that is denied, because negatives are not recorded.
 //!
-//! Invariants: a lookup that no filter lets pass in vain takes no lock and notes nothing. At most
-//! [`MOST`] keys are noted for a level and kind in each of two windows: some 100 KiB, which the
-//! first that is noted takes; from then on none takes memory.
+//! Invariants: a lookup without a false positive takes no lock and records nothing. At most
+//! [`MOST`] keys are recorded for a level and kind in each of two windows: some 100 KiB, allocated
+//! by the first record; later ones allocate nothing.
 //!
-//! Called by lookups (`read`) through the [`Counters`](crate::counters::Counters), which gather
-//! what threads note ([`passed`](crate::passed)), and by the filter report.
+//! Called by lookups (`read`) through the [`Counters`](crate::counters::Counters), which collect
+//! the records of threads ([`passed`](crate::passed)), and by the filter report.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;
@@ -39,24 +49,24 @@ use trommel_sstable::{FilterFacts, FilterLabel};
 
 use crate::filter_kinds::{ByKind, kind_index};
 
-/// Standard deviations beyond what is expected at which an alarm is raised: chance goes beyond once
-/// in a thousand million windows.
+/// Standard deviations above the expectation at which an alarm is raised: chance exceeds it once in
+/// a thousand million windows.
 const ALARM: f64 = 6.0;
-/// Keys of a window, one for each table that let it pass. Of so many a rate 15% too high is seen;
-/// and they just fill a map of 2,048 places.
+/// Keys of a window, counted for each table that they passed. This many reveal a rate 15% too high,
+/// and just fill a map of 2,048 slots.
 const MOST: usize = 1792;
 
-/// How often each key was let pass by each table.
+/// How often each key passed each table.
 #[derive(Debug, Default)]
 struct Window {
     /// By the key's hash and the table's number.
     passed: HashMap<(u64, u64), u32>,
-    /// What theory had expected when it began, of all that was ever asked.
+    /// The expectation of all probes ever when the window began.
     began: f64,
 }
 
-/// The windows of one level and kind: the one before is empty if there is none. Both take their
-/// memory at once and keep it.
+/// The windows of one level and kind: the previous one is empty if there is none. Both are
+/// allocated at once and kept.
 #[derive(Debug, Default)]
 struct Watch {
     open: Window,
@@ -68,7 +78,7 @@ struct Watch {
 pub(crate) struct Watches(BTreeMap<(usize, usize), Watch>);
 
 impl Watches {
-    /// Begins anew; `expected` is what was expected since the store was opened.
+    /// Resets all windows; `expected` is the expectation since the store was opened.
     pub(crate) fn reset(&mut self, expected: &ByKind<f64>) {
         for (level, kinds) in expected.iter().enumerate() {
             for (kind, expected) in kinds.iter().enumerate() {
@@ -80,7 +90,7 @@ impl Watches {
         }
     }
 
-    /// Notes that `table` let an absent key pass. True if the window is full: then the next has to
+    /// Records that an absent key passed `table`. True if the window is full: then the next must
     /// [`begin`](Self::begin).
     pub(crate) fn note(&mut self, level: usize, kind: FilterLabel, hash: u64, table: u64) -> bool {
         let Watch { open, before } = self.0.entry((level, kind_index(kind))).or_default();
@@ -93,7 +103,7 @@ impl Watches {
         open.passed.len() >= MOST
     }
 
-    /// Begins the next window, if the open one is full still.
+    /// Begins the next window, if the open one is still full.
     pub(crate) fn begin(&mut self, level: usize, kind: FilterLabel, expected: &ByKind<f64>) {
         let kind = kind_index(kind);
         let Watch { open, before } = self.0.entry((level, kind)).or_default();
@@ -104,8 +114,8 @@ impl Watches {
         }
     }
 
-    /// What was noted of a level and the kind of this place; `expected` is what was expected
-    /// since the store was opened.
+    /// The evidence for a level and the kind with this index; `expected` is the expectation since
+    /// the store was opened.
     pub(crate) fn evidence(&self, level: usize, kind: usize, expected: &ByKind<f64>) -> Evidence {
         let Some(Watch { open, before }) = self.0.get(&(level, kind)) else {
             return Evidence::default();
@@ -122,7 +132,7 @@ impl Watches {
     }
 }
 
-/// What was let pass in vain.
+/// The recorded false positives.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Evidence {
     expected: f64,
@@ -131,7 +141,7 @@ pub(crate) struct Evidence {
     most_of_one: u64,
     /// The sum of the squares of how often each key passed.
     squares: f64,
-    /// How many distinct keys each table let pass.
+    /// Number of distinct keys that passed each table.
     tables: BTreeMap<u64, u64>,
 }
 
@@ -144,7 +154,7 @@ impl Evidence {
         *self.tables.entry(table).or_default() += 1;
     }
 
-    /// Adds what was noted of another level.
+    /// Adds the evidence of another level.
     pub(crate) fn join(&mut self, other: Self) {
         self.expected += other.expected;
         self.all += other.all;
@@ -156,8 +166,8 @@ impl Evidence {
         }
     }
 
-    /// What it comes to, where the tables that are there have these filters; none where nothing was
-    /// let pass, or no filters are left that could be blamed.
+    /// The verdict for tables with these filters; `None` if nothing passed, or no filters remain
+    /// that could be the cause.
     pub(crate) fn judge(&self, filters: &BTreeMap<u64, FilterFacts>) -> Option<Conformance> {
         let spreads = filters.values().map(spread_of);
         let widest = spreads.max_by(f64::total_cmp)?;
@@ -183,7 +193,7 @@ impl Evidence {
     }
 }
 
-/// How much filters like this one differ. Those of a user are taken to differ as standard ones do.
+/// How much filters like this one differ. User filters are assumed to differ like standard ones.
 fn spread_of(facts: &FilterFacts) -> f64 {
     let FilterFacts { kind, keys, bits_stored, .. } = *facts;
     match kind {
@@ -192,31 +202,32 @@ fn spread_of(facts: &FilterFacts) -> f64 {
     }
 }
 
-/// What distinct keys passed in vain the filters of one kind on one level, beside what was to be
-/// expected: of the last few thousand since the counters were reset.
+/// The distinct false positives of the filters of one kind on one level, and the expectation: of
+/// the last few thousand since the counters were reset.
 ///
-/// Only lookups of whole keys count.
+/// Only probes of whole-key filters count.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Conformance {
-    /// Absent keys that were let pass, each as often as it was.
+    /// False positives, counting repetitions.
     pub false_positives: u64,
-    /// Distinct ones among them, for each table that let them pass.
+    /// Distinct keys among them, counted for each table that they passed.
     pub distinct_keys: u64,
-    /// How often the hottest of them was let pass by one table.
+    /// How often the hottest of them passed one table.
     pub most_of_one_key: u64,
     /// What theory expected of the same probes.
     pub expected: f64,
-    /// One standard deviation: keys that repeat their luck, and filters that differ by chance.
+    /// One standard deviation: repeated keys, and filters that differ by chance.
     pub deviation: f64,
-    /// The table that let the most distinct keys pass.
+    /// The table that the most distinct keys passed.
     pub worst_table: u64,
-    /// How many it let pass.
+    /// Number of distinct keys that passed it.
     pub keys_of_worst_table: u64,
 }
 
 impl Conformance {
-    /// By how many standard deviations more passed than was expected; negative where fewer did.
+    /// By how many standard deviations the passes exceed the expectation; negative if there were
+    /// fewer.
     pub fn excess(&self) -> f64 {
         (self.false_positives as f64 - self.expected) / self.deviation
     }

@@ -1,10 +1,10 @@
-//! What happened, counted without slowing what happens.
+//! Counters that do not slow what they count.
 //!
 //! Every thread that uses a store gets a [`Shard`] of its own, and is the only one to write to it:
-//! an increment is a load, an add and a store of memory that no other core holds, with no locked
-//! instruction. A report adds the shards up. When a thread ends its shard keeps its counts and is
-//! handed to the next new thread. What is written is counted by whoever leads, in a shard of the
-//! leaders' own, which they hold one at a time.
+//! an increment is a load, an add and a store to memory that no other core holds, without a locked
+//! instruction. A report sums the shards. When a thread ends, its shard keeps its counts and is
+//! handed to the next new thread. Writes are counted by the leader, in a shard of the leaders' own,
+//! which they hold one at a time.
 
 use std::cell::RefCell;
 use std::sync::Arc;
@@ -49,28 +49,28 @@ impl Sum {
     }
 }
 
-/// What the filters of one kind on one level did.
+/// The outcomes of the filters of one kind on one level.
 #[derive(Debug, Default)]
 pub(crate) struct FilterCell {
-    /// Said no.
+    /// Negatives.
     pub(crate) negatives: Count,
-    /// Said maybe, and the table had no entry for the key.
+    /// Positives without an entry of the key in the table.
     pub(crate) false_positives: Count,
-    /// Said maybe, and the table had one.
+    /// Positives with an entry of the key in the table.
     pub(crate) true_positives: Count,
-    /// The filter's own expected rate, added at each probe for a key that was not there.
+    /// The sum of the filters' expected rates, over all probes for keys that were not there.
     pub(crate) expected: Sum,
 }
 
 impl FilterCell {
-    /// Counts so many times "no" of filters that expect to say "maybe" at this rate.
+    /// Counts negatives of filters with this expected rate.
     #[inline]
     pub(crate) fn count_negatives(&self, times: u64, expected: f64) {
         self.negatives.add(times);
         self.expected.add(expected * times as f64);
     }
 
-    /// Counts a "maybe" of such a filter that turned out to be true, or false.
+    /// Counts a positive of such a filter, true or false.
     #[inline]
     pub(crate) fn count_maybe(&self, is_true: bool, expected: f64) {
         if is_true {
@@ -136,7 +136,7 @@ shard! {
     gets,
     /// Keys found.
     found,
-    /// Keys of which a memtable held a value or a tombstone.
+    /// Keys for which a memtable held a value or a tombstone.
     memtable_hits,
     /// Data blocks read from files.
     block_reads,
@@ -148,13 +148,13 @@ shard! {
     scan_block_reads,
     /// Data blocks that scans found in the cache.
     scan_cache_hits,
-    /// Entries that scans moved over and did not yield.
+    /// Entries that scans stepped over without yielding them.
     scan_skipped,
-    /// Seeks by which scans moved over more versions of one key.
+    /// Seeks by which scans skipped further versions of one key.
     scan_reseeks,
-    /// Tables whose filter of prefixes could not be asked, as another extractor made it.
+    /// Tables whose prefix filter could not be probed, because another extractor made it.
     prefix_unused,
-    /// Operations written by users: those that are in the log, or in memory where there is none.
+    /// Operations written by users: those in the log, or in memory without a log.
     writes,
     /// Bytes of their keys and values.
     user_bytes,
@@ -162,23 +162,23 @@ shard! {
     commits,
     /// Bytes written to the log.
     log_bytes,
-    /// Times the log was made durable for a write.
+    /// Times the log was synced for a write.
     log_syncs,
 }
 
 impl Shard {
-    /// Makes the calling thread the one that counts here, if there is none.
+    /// Makes the calling thread the shard's owner, if it has none.
     pub(crate) fn claim(&self) -> bool {
-        // Acquire: what the last one counted is there to be added to.
+        // Acquire: the last owner's counts are visible and can be added to.
         !self.in_use.swap(true, Acquire)
     }
 
-    /// Lets another thread count here.
+    /// Releases the shard for another thread.
     pub(crate) fn hand_on(&self) {
         self.in_use.store(false, Release);
     }
 
-    /// Hands over the keys that passed in vain.
+    /// Hands over the false positives.
     fn hand_over(&self, watched: &mut Watched) {
         let expected = |level, kind| self.filter(level, kind).expected.get();
         watched.take_over(&mut lock(&self.passed), expected);
@@ -189,14 +189,14 @@ impl Shard {
         &self.filters[level][kind_index(kind)]
     }
 
-    /// What filters of prefixes said to scans.
+    /// The counters of prefix filters in scans.
     #[inline]
     pub(crate) fn prefix(&self, level: usize, kind: FilterLabel) -> &FilterCell {
         &self.prefixes[level][kind_index(kind)]
     }
 }
 
-/// What the filters of one kind on one level did, all threads together.
+/// The outcomes of the filters of one kind on one level, summed over threads.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct FilterTotals {
     pub(crate) negatives: u64,
@@ -268,8 +268,8 @@ impl Counters {
         }
     }
 
-    /// As [`Counters::with`], for what may be dropped while the thread ends, when what it counts by
-    /// is gone.
+    /// As [`Counters::with`], for values that may be dropped during thread exit, when the thread's
+    /// shards are gone.
     #[inline]
     pub(crate) fn with_at_the_end(&self, count: impl FnOnce(&Shard)) {
         let mut count = Some(count);
@@ -292,13 +292,13 @@ impl Counters {
 
     #[cold]
     fn adopt<'a>(&self, own: &'a mut OwnShards) -> &'a Shard {
-        // Stores that were closed left shards that nobody else holds.
+        // Shards of closed stores, which only this thread holds.
         own.0.retain(|(_, shard)| Arc::strong_count(shard) > 1);
         own.0.push((self.id, self.claim()));
         &own.0[own.0.len() - 1].1
     }
 
-    /// A shard for one that counts by itself: a thread, or whoever holds a lock.
+    /// A shard for a single writer: a thread, or the holder of a lock.
     pub(crate) fn claim(&self) -> Arc<Shard> {
         let mut shards = lock(&self.shards);
         let free = shards.iter().find(|shard| shard.claim());
@@ -318,9 +318,9 @@ impl Counters {
         totals
     }
 
-    /// What was counted since the last reset.
+    /// The counts since the last reset.
     pub(crate) fn totals(&self) -> Totals {
-        // Held over the sum: a reset in between would set a baseline above it.
+        // Held during the sum: a reset in between would set a baseline above it.
         let baseline = lock(&self.baseline);
         let mut totals = self.sum();
         totals.subtract(&baseline);
@@ -334,7 +334,7 @@ impl Counters {
         (sum(|shard| &shard.gets), sum(|shard| &shard.found))
     }
 
-    /// Starts counting anew.
+    /// Resets the counts.
     pub(crate) fn reset(&self) {
         let mut baseline = lock(&self.baseline);
         *baseline = self.sum();
@@ -343,8 +343,8 @@ impl Counters {
         watched.reset();
     }
 
-    /// Notes that the filter of `table`, asked for the key of this hash, let it pass in vain. The
-    /// lock that all threads share is taken for every [`BATCH`](crate::passed::BATCH)th only.
+    /// Records that the key with this hash was a false positive of the filter of `table`. The lock
+    /// shared by all threads is taken only for every [`BATCH`](crate::passed::BATCH)th.
     pub(crate) fn note_passed(&self, level: usize, kind: FilterLabel, hash: u64, table: u64) {
         if kind == FilterKind::None {
             return;
@@ -357,7 +357,7 @@ impl Counters {
         });
     }
 
-    /// What the filters let pass in vain on each level, by kind.
+    /// The recorded false positives of each level, by kind.
     pub(crate) fn evidence(&self) -> ByKind<Evidence> {
         let mut watched = lock(&self.watched);
         lock(&self.shards).iter().for_each(|shard| shard.hand_over(&mut watched));

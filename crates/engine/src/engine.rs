@@ -1,8 +1,8 @@
-//! The store itself: what all handles, snapshots and background threads share.
+//! The store itself: the state that handles, snapshots and background threads share.
 //!
 //! Locks, in the order in which they may be taken: `leader` (the head of the write queue),
-//! `manifest` (who installs a new version), `background.state` (what is running), that of the view
-//! (who replaces it). Readers take none of them.
+//! `manifest` (installing a version), `background.state` (running jobs), the view's lock (replacing
+//! the view). Readers take none of them.
 
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
@@ -21,10 +21,10 @@ use crate::version::Version;
 use crate::view::{CurrentView, LoggedMemtable, View};
 use crate::write_queue::WritePath;
 
-/// A store, opened.
+/// An open store.
 #[derive(Debug)]
 pub(crate) struct Engine {
-    // Never change after opening.
+    // Constant after opening.
     pub(crate) recovery: RecoveryReport,
     /// Itself, for the files it writes.
     pub(crate) own: Weak<Engine>,
@@ -44,16 +44,16 @@ pub(crate) struct Engine {
 }
 
 impl Engine {
-    /// An error, and the end of all writes, if another process may write to the store too: see
-    /// [`Access::check_lock`]. Asked before the manifest or a new log is written.
+    /// Poisons the store and fails if another process may write to the store too: see
+    /// [`Access::check_lock`]. Called before the manifest or a new log is written.
     pub(crate) fn check_lock(&self) -> Result<()> {
         self.access.check_lock().map_err(|error| self.poison(error))
     }
 
     /// Refuses all writes from now on, because of `error`, which is returned.
     ///
-    /// Called where something that was to be made durable may not be: nothing acknowledged later
-    /// may depend on it, so nothing is acknowledged later.
+    /// Called if something that was to be made durable may not be: nothing acknowledged later may
+    /// depend on it, so nothing is acknowledged later.
     pub(crate) fn poison(&self, error: Error) -> Error {
         if self.access.refuse_writes(&error) {
             crate::events::poisoned(&error);
@@ -63,7 +63,7 @@ impl Engine {
         error
     }
 
-    /// Replaces the view by what `change` makes of it.
+    /// Replaces the view by `change` applied to it.
     pub(crate) fn replace_view(&self, change: impl FnOnce(&View) -> View) {
         self.view.replace(change, |view| {
             self.backlog.set_view(view.frozen.len(), view.version.levels[0].len());
@@ -76,8 +76,8 @@ impl Engine {
         Arc::clone(&self.view.load().version)
     }
 
-    /// Tells the memory shares what memtables may take: the full ones, a whole active one and the
-    /// chunk by which it becomes full, and what is kept for the next.
+    /// Updates the memtables' share of memory: the frozen ones, a full active one with the chunk
+    /// that fills it, and the memory kept for the next one.
     pub(crate) fn account_memtables(&self) {
         let view = self.view.load();
         let held = |logged: &Arc<LoggedMemtable>| logged.memtable.memory_bytes() as u64;
@@ -88,20 +88,20 @@ impl Engine {
         let limit = self.options.load().memtable_limit();
         // A chunk is about as large as all chunks before it, up to the largest.
         let full = limit + limit.min(trommel_memtable::LARGEST_CHUNK as u64);
-        // Dropped memtables come back at any time, so what may be kept counts, not what is.
+        // Memory of dropped memtables comes back at any time, so the limit of what is kept counts.
         self.memory.shares.set_memtables(frozen + full.max(held(&view.active)) + limit, 0);
     }
 
-    /// As [`Engine::account_memtables`], under a ceiling that others share: the active one counts
-    /// with what it takes and with the chunk that it takes next, so that a store that is not
-    /// written to leaves the rest to others. Where the active ones of all stores are too much, the
-    /// largest is written out.
+    /// As [`Engine::account_memtables`], under a ceiling shared with other stores: the active
+    /// memtable counts with its current bytes and the next chunk, so that a store without writes
+    /// leaves the rest to others. If the active ones of all stores exceed their share, the largest
+    /// is frozen.
     fn account_shared(&self, frozen: u64, active: u64) {
         let next = active.min(trommel_memtable::LARGEST_CHUNK as u64);
         let kept = self.options.load().arena_limit() as u64;
         self.memory.shares.set_memtables(frozen + active + next + kept, active);
         if self.memory.shares.active_memtables_are_heavy() && !self.background.relieve() {
-            // A store without threads frees what is its own, unless that is too little to be a
+            // A store without threads freezes its own memtable, unless that is too small for a
             // table.
             let is_worth_it = active >= self.options.load().memtable_limit() / 4;
             self.writes.freeze_soon.store(is_worth_it, Ordering::Relaxed);

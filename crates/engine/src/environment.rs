@@ -1,9 +1,12 @@
-//! What several stores of a process share: threads, the block cache, one ceiling over memory, and
-//! open files.
+//! Resources shared by several stores of a process: threads, the block cache, one memory ceiling,
+//! and open files.
 //!
 //! 1. [Workers](WorkerPool) serve all stores in turn, a job at a time.
 //! 2. Each store has its own part of one [`BlockCache`], and holds memory under one [`Ceiling`].
-//! 3. Where the active memtables of all stores are too much for that ceiling, a worker has the
+//! 3. If the active memtables of all stores exceed their share of the ceiling, a worker has the
+//!    largest of them flushed.
+//! 4. If all stores together have too many tables open, a store that opens one more closes one of
+//!    the store with the most.
 //!    largest of them written out.
 //! 4. Of the tables that all stores have open, a store that opens one more closes one of the store
 //!    that has the most open.
@@ -20,12 +23,12 @@ use crate::memory::{Ceiling, Held, default_cache_bytes};
 use crate::version::SharedFiles;
 use crate::workers::WorkerPool;
 
-/// What several stores of a process share: background threads, the block cache, a ceiling over
-/// memory, and how many table files are open. Clones are the same environment; it lasts for as long
-/// as a clone of it or a store in it.
+/// Resources shared by several stores of a process: background threads, the block cache, a memory
+/// ceiling, and a limit of open table files. Clones are the same environment; it lives as long as a
+/// clone or a store in it.
 ///
-/// A store is in it that was opened with [`Options::environment`](crate::Options::environment).
-/// Without one each store has all of this to itself, and its threads only while it has work.
+/// A store joins it by [`Options::environment`](crate::Options::environment). Without one, each
+/// store has its own of all of this, and its threads only while it has work.
 ///
 /// ```
 /// use trommel::{Db, Environment, Options};
@@ -62,7 +65,7 @@ struct Shared {
 
 impl Drop for Shared {
     fn drop(&mut self) {
-        // Its threads are not there, and may have held its locks.
+        // Its threads do not exist here, and may have held its locks.
         if self.open_flag.get().is_forked() {
             return;
         }
@@ -70,7 +73,7 @@ impl Drop for Shared {
     }
 }
 
-/// How an [`Environment`] is made: a builder whose every setting has a default.
+/// A builder of an [`Environment`]; every setting has a default.
 #[derive(Debug, Clone)]
 pub struct EnvironmentBuilder {
     threads: usize,
@@ -80,12 +83,11 @@ pub struct EnvironmentBuilder {
 }
 
 impl EnvironmentBuilder {
-    /// Threads that do the background work of all stores at most, 1 to 256; they are started when
-    /// there is work, and end when there is none. Of several, one does nothing but flushes, so that
-    /// no store waits for another's compaction to have a memtable written out. A store takes as
-    /// many of them at once as its
-    /// [`Options::background_threads`](crate::Options::background_threads) says; one for which that
-    /// is 0 does its work itself. Default: as many as the machine has cores, two at least.
+    /// Most background threads for all stores, 1 to 256; they are started when there is work, and
+    /// end when there is none. If there are several, one runs only flushes, so that no store's
+    /// flush waits for another's compaction. A store uses at most
+    /// [`Options::background_threads`](crate::Options::background_threads) of them at once; if that
+    /// is 0, callers run its work. Default: as many as the machine has cores, at least two.
     #[must_use]
     pub fn threads(mut self, threads: usize) -> Self {
         self.threads = threads;
@@ -99,30 +101,29 @@ impl EnvironmentBuilder {
         self
     }
 
-    /// One ceiling, in bytes, over the memtables, indexes and filters of all stores and the block
-    /// cache, which gets what the others leave; 64 KiB or more. A memtable is full at a sixteenth
-    /// of it at most. Where the active memtables of all stores take more than an eighth of it, the
-    /// largest is written out; while all memtables take more than half of it, writers are slowed.
-    /// Default: none.
+    /// One ceiling, in bytes, for the memtables, indexes and filters of all stores and the block
+    /// cache, which gets what the others leave; at least 64 KiB. A memtable is full at a sixteenth
+    /// of it at most. If the active memtables of all stores exceed an eighth of it, the largest is
+    /// flushed; while all memtables exceed half of it, writers are slowed. Default: none.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Table files that all stores have open at most, 16 or more; never more than half of what the
-    /// process may have open (`ulimit -n`), less some for logs and new tables. Beside them each
-    /// store holds three files: its lock, its log and its manifest. Default: 1000.
+    /// Most table files that all stores have open, at least 16; never more than half of the
+    /// process's limit (`ulimit -n`), less some for logs and new tables. In addition, each store
+    /// holds three files open: its lock, its log and its manifest. Default: 1000.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Self {
         self.max_open_files = files;
         self
     }
 
-    /// The environment. It starts no thread yet.
+    /// Builds the environment. It starts no thread yet.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] where a setting is out of its bounds.
+    /// [`Error::InvalidOption`] if a setting is out of bounds.
     pub fn build(self) -> Result<Environment> {
         let Self { threads, cache_bytes, memory_limit, max_open_files } = self;
         if !(1..=256).contains(&threads) {
@@ -151,21 +152,21 @@ impl EnvironmentBuilder {
     }
 }
 
-/// What the stores of an environment hold together.
+/// Resources held by the stores of an environment.
 #[derive(Debug, Clone, Copy, Default)]
 #[non_exhaustive]
 pub struct EnvironmentStats {
-    /// Stores that are open in it, but for those that are read-only or have no background threads.
+    /// Open stores, except those that are read-only or have no background threads.
     pub stores: usize,
-    /// Threads that run, at work or waiting for it.
+    /// Running threads, busy or idle.
     pub threads: usize,
-    /// Table files that are open.
+    /// Open table files.
     pub open_tables: usize,
-    /// Bytes of memtables, and of what is kept for them.
+    /// Bytes of memtables, and of memory kept for them.
     pub memtables: u64,
     /// Bytes of indexes and pinned filters of open tables.
     pub tables: u64,
-    /// Bytes of filters and indexes of tables that are being written.
+    /// Bytes of filters and indexes of tables being written.
     pub construction: u64,
     /// Bytes in the block cache.
     pub block_cache: u64,
@@ -184,7 +185,7 @@ impl Environment {
         }
     }
 
-    /// What its stores hold together.
+    /// The resources that its stores hold.
     pub fn stats(&self) -> EnvironmentStats {
         let Held { memtables, tables, construction, cache, cache_capacity } =
             self.shared.ceiling.held();

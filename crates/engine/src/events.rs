@@ -1,5 +1,4 @@
-//! What happens in the background, told to `tracing` where that feature is on, and to nobody
-//! otherwise.
+//! Background events, reported to `tracing` if that feature is on.
 
 use std::fmt::Debug;
 use std::time::Duration;
@@ -13,13 +12,13 @@ macro_rules! tell {
     };
 }
 
-/// A memtable became a table.
+/// A memtable was flushed.
 pub(crate) fn flushed(bytes: u64, took: Duration) {
     tell!(info, bytes, ?took, "memtable flushed");
     let _ = (bytes, took);
 }
 
-/// All of a compaction is in force.
+/// A compaction was completely installed.
 pub(crate) fn compacted(
     reason: impl Debug,
     levels: (usize, usize),
@@ -37,50 +36,50 @@ pub(crate) fn filters_rebuilt(table: u64, keys: u64, written: u64, took: Duratio
     let _ = (table, keys, written, took);
 }
 
-/// More filters are built than the budget allows: those of so many tables are built anew.
+/// More filters are built than the budget allows: those of this many tables will be rebuilt.
 pub(crate) fn budget_exceeded(tables: usize) {
     tell!(info, tables, "filters exceed their budget, rebuilding them smaller");
     let _ = tables;
 }
 
-/// A rebuild for the budget failed and will be tried again.
+/// A rebuild for the budget failed and will be retried.
 pub(crate) fn retrying_rebuild(table: u64, error: &Error, pause: Duration) {
     tell!(warn, table, %error, ?pause, "filters could not be rebuilt to fit their budget, trying again later");
     let _ = (table, error, pause);
 }
 
-/// A table has no filters any more, as those that it was to get are of no use.
+/// A table has no filters any more, because its new ones would gain nothing.
 pub(crate) fn filters_left_out(table: u64, why: &str) {
     tell!(warn, table, why, "a table goes without filters, to fit the budget");
     let _ = (table, why);
 }
 
-/// A job failed for want of room, handles or memory, and will be tried again; so many attempts in a
-/// row have failed.
+/// A job failed for lack of disk space, file handles or memory, and will be retried; this many
+/// attempts in a row have failed.
 pub(crate) fn retrying(job: BackgroundJob, error: &Error, failures: u64, pause: Duration) {
     tell!(warn, %job, %error, failures, ?pause, "a background job failed, trying again later");
     let _ = (job, error, failures, pause);
 }
 
-/// A job has succeeded after so many attempts that failed.
+/// A job has succeeded after this many failed attempts.
 pub(crate) fn recovered(job: BackgroundJob, failures: u64) {
     tell!(info, %job, failures, "a background job has succeeded again");
     let _ = (job, failures);
 }
 
-/// Writers wait until flushes or compactions have caught up.
+/// Writers are stopped until flushes or compactions have caught up.
 pub(crate) fn stopped(cause: impl Debug) {
     tell!(warn, ?cause, "writers wait");
     let _ = cause;
 }
 
-/// They have, as far as one job goes.
+/// The stop has ended, as far as one job goes.
 pub(crate) fn resumed(cause: impl Debug, took: Duration) {
     tell!(info, ?cause, ?took, "writers waited");
     let _ = (cause, took);
 }
 
-/// A writer that waited is refused.
+/// A stopped writer is refused.
 pub(crate) fn refused(cause: impl Debug, error: &Error) {
     tell!(warn, ?cause, %error, "a writer that waited is refused");
     let _ = (cause, error);
@@ -98,7 +97,7 @@ pub(crate) fn policy_failed(name: &str, what: &str) {
     let _ = (name, what);
 }
 
-/// A table's filter cannot be used, for a reason that no other table gave yet.
+/// A table's filter cannot be used, for a reason not reported before.
 pub(crate) fn filter_unusable(table: u64, why: &str) {
     tell!(warn, table, why, "a filter cannot be used, its table answers maybe");
     let _ = (table, why);
@@ -110,7 +109,7 @@ pub(crate) fn opened(records: u64, dropped: usize) {
     let _ = (records, dropped);
 }
 
-/// Opening found no room to write logs to tables, and keeps them.
+/// There was no space to write logs to tables at open, so they are kept.
 pub(crate) fn logs_kept(bytes: u64, error: &Error) {
     tell!(warn, bytes, %error, "there is no room to write the log to tables, it is kept");
     let _ = (bytes, error);
@@ -122,7 +121,7 @@ pub(crate) fn options_not_recorded(error: &Error) {
     let _ = error;
 }
 
-/// A closure that makes prefixes broke its contract, and is asked no more.
+/// A custom prefix extractor broke its contract, and is not used any more.
 pub(crate) fn prefix_distrusted(name: &str, breach: &str) {
     tell!(warn, name, breach, "a prefix extractor broke its contract, it is asked no more");
     let _ = (name, breach);

@@ -92,8 +92,8 @@ impl FilterPolicy {
     }
 
     /// The filter of a table built for `level` (0, or 1 for the base level, and so on); `is_last`
-    /// where no deeper level holds data. Level 0 is never the last. [`FilterSpec::NONE`] of a
-    /// budget, which chooses for a table of a tree, and has no filter for a level.
+    /// if no deeper level holds data. Level 0 is never the last. [`FilterSpec::NONE`] for a budget,
+    /// which chooses for the tables of a tree and not by level.
     pub fn for_level(&self, level: usize, is_last: bool) -> FilterSpec {
         let Choice::Rules(rules) = &self.choice else { return FilterSpec::NONE };
         let named = rules.iter().rev().find(|rule| rule.levels.match_level(level, is_last));

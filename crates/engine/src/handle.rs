@@ -8,24 +8,24 @@ use crate::fork::leak;
 use crate::limiter::AwaitedWork;
 use crate::sync::{Mutex, lock};
 
-/// What all clones of a [`Db`](crate::Db) share, with all that reads at one moment; dropped, it
-/// closes the store.
+/// The state shared by all clones of a [`Db`](crate::Db) and everything that reads from it; its
+/// drop closes the store.
 #[derive(Debug)]
 pub(crate) struct Handle {
     pub(crate) engine: Arc<Engine>,
-    /// Held by whoever closes.
+    /// Held by the closing thread.
     closing: Mutex<()>,
-    /// How closing ended, for all who close.
+    /// The outcome of closing, for all callers that close.
     closed: OnceLock<Result<()>>,
 }
 
 impl Handle {
-    /// Of a store that has been opened.
+    /// A handle to an opened store.
     pub(crate) fn new(engine: Arc<Engine>) -> Self {
         Self { engine, closing: Mutex::default(), closed: OnceLock::new() }
     }
 
-    /// Closes the store, unless it is closed; how that ended.
+    /// Closes the store, unless it is closed; returns the outcome.
     pub(crate) fn close(&self) -> Result<()> {
         self.engine.access.opener().check()?;
         // Held throughout: a second closer must not end the work that the first one waits for.
@@ -33,7 +33,7 @@ impl Handle {
         if let Some(outcome) = self.closed.get() {
             return outcome.clone();
         }
-        // Jobs that run end before the store is closed.
+        // Running jobs end before the store is closed.
         let _awaited = self.engine.background.limiter.awaits(AwaitedWork::All);
         let closed = self.engine.close();
         self.engine.end_workers();
@@ -46,7 +46,7 @@ impl Handle {
 impl Drop for Handle {
     fn drop(&mut self) {
         if self.engine.access.opener().is_forked() {
-            // Its threads are not there, and may have held its locks.
+            // Its threads do not exist here, and may have held its locks.
             leak(&self.engine);
             return;
         }

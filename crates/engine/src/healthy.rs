@@ -1,12 +1,13 @@
-//! Iterating over the entries of a damaged store that can be had, around every piece that cannot.
+//! Iterating over the intact entries of a corrupt store.
 //!
-//! 1. All tables of the range are read once, to find what is damaged and which keys that may cost.
-//! 2. Where nothing is damaged the range is scanned.
-//! 3. Where a damaged piece may hold keys, each key of which any version is left is looked up,
+//! 1. All tables of the range are read once, to find the corruption and the keys it may affect.
+//! 2. Ranges without corruption are scanned.
+//! 3. In a range that corruption may affect, each key with any version left is looked up, because a
+//!    get knows which versions are above the corruption.
 //!    since a get knows which versions lie above the damage.
 //!
-//! Called by [`Db::healthy`](crate::Db::healthy). What is left of files is found in
-//! [`rescue`](crate::rescue).
+//! Called by [`Db::healthy`](crate::Db::healthy). [`rescue`](crate::rescue) finds what is left of
+//! files.
 
 use std::sync::Arc;
 
@@ -28,47 +29,47 @@ use crate::rescue::table;
 use crate::version::TableFile;
 use crate::view::View;
 
-/// All entries of a range that can be had, in key order, around what is damaged.
+/// An iterator over the intact entries of a range, in key order, skipping corruption.
 ///
-/// What [`Db::get`](crate::Db::get) gives is in it, and nothing else: a lost table of the lowest
-/// level hides no newer entry above it. Of the keys that a damaged piece may hold, each of which
-/// any version is left is looked up by itself, so a walk over these is slower than over others.
+/// It yields exactly what [`Db::get`](crate::Db::get) returns: a lost table of the lowest level
+/// hides no newer entry above it. In ranges that corruption may affect, each key with any version
+/// left is looked up individually, so they are slower to iterate than others.
 ///
-/// It keeps the store open, as a [`Range`] does. Made by [`Db::healthy`](crate::Db::healthy), which
-/// reads all tables of the range once to find what is damaged.
+/// It keeps the store open, like a [`Range`]. Created by [`Db::healthy`](crate::Db::healthy), which
+/// reads all tables of the range once to find the corruption.
 #[derive(Debug)]
 pub struct Healthy {
     bounds: Bounds,
-    /// The pieces still to come, the next one last.
+    /// The segments still to come, the next one last.
     pieces: Vec<Piece>,
     damage: Vec<Damage>,
     walk: Option<Range>,
     left: Option<KeysLeft>,
-    /// Last: what is read is released before the store may be closed.
+    /// Last field: readers must be dropped before the store may close.
     store: Arc<Handle>,
 }
 
 #[derive(Debug)]
 enum Piece {
-    /// Keys that no damage touches.
+    /// Keys not affected by corruption.
     Sound(Bounds),
-    /// Keys that damage may touch: some may be had all the same.
+    /// Keys that corruption may affect; some may be intact.
     Doubtful(KeySpan),
 }
 
 impl Healthy {
-    /// What is damaged, with the keys that it may cost.
+    /// The corruption found, with the keys that it may affect.
     pub fn damage(&self) -> &[Damage] {
         &self.damage
     }
 
-    /// The keys that damage may touch: disjoint, in order. Those of which nothing newer can be lost
-    /// are had all the same; the others are passed over.
+    /// The keys that corruption may affect: disjoint, in order. Those of which nothing newer can be
+    /// lost are yielded all the same; the others are skipped.
     pub fn in_doubt(&self) -> Vec<KeySpan> {
         spans(self.damage.iter().filter_map(|damage| damage.keys.as_ref()))
     }
 
-    /// In a forked child, keeps what it holds from being dropped.
+    /// In a forked child, leaks what it holds.
     fn leak_if_forked(&mut self) {
         if self.store.engine.access.opener().is_forked() {
             leak(&self.store);
@@ -94,7 +95,7 @@ impl Healthy {
                 };
                 match self.store.engine.get(&key, None) {
                     Ok(Some(value)) => return Ok(Some((Slice::from(&*key), value))),
-                    // In doubt, and told of: whatever is wrong with a file of the store.
+                    // In doubt, as reported: any error of a file of the store.
                     Ok(None)
                     | Err(Error::Corruption(_) | Error::Io { .. } | Error::Unsupported { .. }) => {}
                     Err(error) => return Err(error),
@@ -112,18 +113,18 @@ impl Healthy {
     }
 }
 
-/// The keys of which any version is left, in order.
+/// The keys with any version left, in order.
 #[derive(Debug)]
 struct KeysLeft {
     versions: Everything,
     keys: KeySpan,
     bounds: Bounds,
-    /// It keeps the files.
+    /// Keeps the files.
     _view: Arc<View>,
 }
 
 impl KeysLeft {
-    /// Those within `keys` and `bounds`: in memory, and in good blocks of tables.
+    /// The keys within `keys` and `bounds`: in memory, and in intact blocks of tables.
     fn new(engine: &Engine, keys: &KeySpan, bounds: &Bounds) -> Result<Self> {
         let view = engine.view.load_full();
         let mut logged = Vec::new();
@@ -146,7 +147,7 @@ impl KeysLeft {
             }
             let path = table_path(&engine.files.dir, file.number);
             let opened = engine.files.vfs.open(&path, Access::Buffered).ok()?;
-            // Where nobody can tell what is left of it, each key of its span ends in an error.
+            // If its layout is unknown, each key of its span ends in an error.
             let mut blocks = trommel_sstable::layout(&opened, &path).ok()?;
             blocks.retain(|block| match &block.content {
                 Ok(content) => content.first_key <= keys.last && keys.first <= content.last_key,
@@ -162,7 +163,7 @@ impl KeysLeft {
     fn step(&mut self) -> Result<Option<Vec<u8>>> {
         while let Some(entry) = self.versions.entry()? {
             let key = entry.key.to_vec();
-            // The other versions of it.
+            // Skips its other versions.
             while self.versions.entry()?.is_some_and(|entry| *entry.key == *key) {
                 self.versions.advance()?;
             }
@@ -178,7 +179,7 @@ impl Handle {
     pub(crate) fn healthy(self: &Arc<Self>, bounds: &Bounds) -> Result<Healthy> {
         let engine = &*self.engine;
         engine.access.check_open()?;
-        // Held from before the directory is listed: its tables are there until it is let go of.
+        // Held from before the directory is listed, so that its tables stay.
         let version = engine.version();
         let (vfs, dir) = (&*engine.files.vfs, &engine.files.dir);
         let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
@@ -201,7 +202,7 @@ impl Handle {
     }
 }
 
-/// The range, cut where damage is; the first piece last.
+/// The range, divided at corruption; the first segment last.
 fn pieces(bounds: &Bounds, damage: &[Damage]) -> Vec<Piece> {
     let mut from = bounds.from.clone();
     let mut pieces = Vec::new();

@@ -1,6 +1,5 @@
-//! Contents that no writer wrote under checksums that hold: what somebody makes who knows the
-//! format. Each ends in an error that names the file, without a panic, a hang, or a large
-//! allocation.
+//! Forged contents with valid checksums, as made by somebody who knows the format. Each ends in an
+//! error that names the file, without a panic, a hang, or a large allocation.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -30,7 +29,7 @@ fn writer(vfs: &MemoryVfs, kind: FileKind, number: u64) -> LogWriter {
     LogWriter::create(vfs, &path, &header).unwrap()
 }
 
-/// A store of a manifest with these records and a log with these.
+/// A store whose manifest has these edits and whose log has these batches.
 fn store(edits: &[Vec<u8>], batches: &[(u64, Vec<u8>)]) -> Arc<MemoryVfs> {
     let vfs = Arc::new(MemoryVfs::new());
     vfs.create_dir(Path::new(DIR)).unwrap();
@@ -56,7 +55,7 @@ fn plain_edit() -> Vec<u8> {
     .encode()
 }
 
-/// A batch that says that it has so many operations, and has these keys.
+/// A batch that claims `count` operations, and has these keys.
 fn batch(count: u32, keys: &[&str]) -> Vec<u8> {
     let mut out = Vec::new();
     put_u32(&mut out, count);
@@ -70,7 +69,7 @@ fn batch(count: u32, keys: &[&str]) -> Vec<u8> {
     out
 }
 
-/// Every way in: each an error or an answer.
+/// Opens and reads the store in every way: each gives an error or an answer.
 fn try_all(vfs: &Arc<MemoryVfs>, case: &str) -> Error {
     let options = Options::default().vfs(Arc::<MemoryVfs>::clone(vfs)).background_threads(0);
     let _ = Db::verify_dir(DIR, &options);
@@ -96,8 +95,8 @@ fn a_sound_store_of_this_making_opens() {
     assert_eq!(db.get("a").unwrap().as_deref(), Some(&b"v"[..]));
 }
 
-/// Two records whose sequence numbers overlap wrote one key at one number twice, and the memtable
-/// panicked.
+/// Regression: two records with overlapping sequence numbers wrote one key at one number twice, and
+/// the memtable panicked.
 #[test]
 fn records_of_a_log_whose_numbers_overlap_are_damage() {
     let vfs = store(&[plain_edit()], &[(1, batch(2, &["a", "a"])), (2, batch(1, &["a"]))]);
@@ -105,7 +104,7 @@ fn records_of_a_log_whose_numbers_overlap_are_damage() {
     assert!(matches!(&error, Error::Corruption(damage) if damage.offset > 64), "{error:?}");
 }
 
-/// A degraded open failed for what is intact and no batch.
+/// Regression: a degraded open failed on a record that is intact but no batch.
 #[test]
 fn a_degraded_open_stops_before_a_record_that_is_no_batch() {
     for bad in [(2, batch(1, &["b"])), (3, vec![9; 9])] {
@@ -141,8 +140,8 @@ fn batches_that_are_none_are_damage() {
     }
 }
 
-/// There are 2^56 sequence numbers. Who has used them all is told so, before a byte is written, and
-/// reads what is there as before.
+/// There are 2^56 sequence numbers. When all are used, writes fail before a byte is written, and
+/// reads still work.
 #[test]
 fn at_the_end_of_the_sequence_numbers_writes_are_refused_and_reads_go_on() {
     let edit = VersionEdit {
@@ -168,7 +167,7 @@ fn at_the_end_of_the_sequence_numbers_writes_are_refused_and_reads_go_on() {
     three.put("x", "").put("y", "").put("z", "");
     refused(db.write(three).map(drop));
     assert_eq!(bytes(), before, "a batch without numbers was logged");
-    // What has a number is taken, up to the very last one.
+    // Writes are accepted up to the very last number.
     db.put("a", "old").unwrap();
     db.put("a", "new").unwrap();
     assert_eq!(db.stats().last_seqno, MAX_SEQNO);
@@ -221,7 +220,7 @@ fn edits_that_are_none_are_errors() {
     for (case, bytes) in cases {
         let vfs = store(&[plain_edit(), bytes], &[]);
         if case == "no file numbers left" {
-            // The numbers that an opening takes are above what any file may have.
+            // The numbers that an open takes are above any file's number.
             let options = Options::default().vfs(vfs).background_threads(0);
             drop(Db::open(DIR, options));
             continue;
@@ -250,7 +249,7 @@ fn current_cannot_lead_elsewhere() {
     }
 }
 
-/// A `CURRENT` of any size is not read whole.
+/// A huge `CURRENT` is not read completely.
 #[test]
 fn a_huge_current_is_damage() {
     let vfs = store(&[plain_edit()], &[]);

@@ -1,14 +1,14 @@
-//! Counters of background jobs and of writers that were held up.
+//! Counters of background jobs and of write stalls.
 //!
 //! The engine holds them; jobs and writers add to them, and [`Stats`](crate::Stats) reads them.
-//! They know no job and no engine.
+//! They know neither jobs nor the engine.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::Duration;
 
 use crate::compaction::pressure::Cause;
 
-/// Background work and waiting writers, counted.
+/// Counters of background jobs and write stalls.
 #[derive(Debug, Default)]
 pub(crate) struct JobCounters {
     micros: [AtomicU64; 3],
@@ -47,22 +47,22 @@ impl JobCounters {
         self.trivial_moves.fetch_add(1, Relaxed);
     }
 
-    /// Time in which a table's filters were completed and written.
+    /// Adds the time for completing and writing a table's filters.
     pub(crate) fn count_filters(&self, time: Duration) {
         self.filter_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    /// Filters that were built of another kind than was chosen.
+    /// Adds filters that were built of another kind than chosen.
     pub(crate) fn count_fallbacks(&self, filters: u64) {
         self.filter_fallbacks.fetch_add(filters, Relaxed);
     }
 
-    /// Those, since the store was opened.
+    /// Their number since the store was opened.
     pub(crate) fn fallbacks(&self) -> u64 {
         self.filter_fallbacks.load(Relaxed)
     }
 
-    /// What a compaction has put in force, which may go on, and the threads' time that it took.
+    /// Adds an installed part of a compaction, with the time of its threads.
     pub(crate) fn count_merged(&self, read: u64, written: u64, time: Duration) {
         self.compaction_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
         self.compaction_bytes_read.fetch_add(read, Relaxed);
@@ -81,7 +81,7 @@ impl JobCounters {
         self.rebuild_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
     }
 
-    /// Starts all of them anew.
+    /// Resets all of them.
     pub(crate) fn reset(&self) {
         let Self {
             micros,
@@ -119,7 +119,7 @@ impl JobCounters {
         }
     }
 
-    /// How often, and for how long, writers were held up for this cause.
+    /// The number and total time of stalls for this cause.
     pub(crate) fn stall(&self, cause: Cause) -> Stall {
         let at = number(cause);
         Stall {
@@ -137,13 +137,13 @@ fn number(cause: Cause) -> usize {
     }
 }
 
-/// Writers that were slowed or stopped for one reason.
+/// Write stalls (slowed or stopped) for one cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]
 pub struct Stall {
-    /// How often.
+    /// Number of stalls.
     pub times: u64,
-    /// For how long in all.
+    /// Total time.
     pub total: Duration,
 }

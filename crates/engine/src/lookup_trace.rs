@@ -1,7 +1,7 @@
 //! Recording the lookups of an open store: the part of [`trace`](crate::trace) that knows the
 //! engine.
 //!
-//! What is recorded, and how it is written, is there; here it is handed the store. Called by
+//! That module defines what is recorded and how it is written; here it gets the store. Called by
 //! [`Db::trace_lookups`](crate::Db::trace_lookups).
 
 use std::path::Path;
@@ -53,12 +53,12 @@ impl Engine {
 }
 
 impl LookupTrace {
-    /// Goes on with `db`, which is the same store opened anew. The lookups of the earlier handle,
-    /// if that is still open, are recorded no longer.
+    /// Continues with `db`, which is the same store reopened. The lookups of the earlier handle, if
+    /// it is still open, are no longer recorded.
     ///
     /// # Errors
     /// [`Error::InvalidOption`](crate::Error::InvalidOption) if it is another store, or if a trace
-    /// of `db` is being recorded.
+    /// of `db` is already being recorded.
     pub fn go_on(&self, db: &Db) -> Result<()> {
         self.resume(&(Arc::clone(db.engine()) as Arc<dyn Traced>))
     }

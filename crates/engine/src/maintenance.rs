@@ -1,5 +1,4 @@
-//! What an operator asks of a store: a copy of it, how large a part of it is, other options, and to
-//! close it.
+//! Operations of an administrator: checkpoints, approximate sizes, changed options, and closing.
 
 use std::io;
 use std::path::Path;
@@ -25,8 +24,8 @@ use crate::sync::lock;
 use crate::version::{TableFile, TableMeta};
 
 impl Engine {
-    /// Makes `dir`, which must not exist, a store that holds what this one holds now. Tables are
-    /// hard links, so it costs next to nothing while both stores are on one file system.
+    /// Creates a store in `dir`, which must be missing or empty, with the current contents of this
+    /// one. Tables are hard-linked, which costs next to nothing on the same file system.
     pub(crate) fn checkpoint(&self, dir: &Path) -> Result<()> {
         let here = self.files.vfs.working_dir().map(|here| here.join(dir));
         let dir = here.as_deref().unwrap_or(dir);
@@ -44,7 +43,7 @@ impl Engine {
         outcome
     }
 
-    /// Creates `dir`, or takes an empty one.
+    /// Creates `dir`, or takes over an empty one.
     fn claim_empty_dir(&self, dir: &Path) -> Result<()> {
         match self.files.vfs.create_dir(dir) {
             Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {
@@ -67,7 +66,7 @@ impl Engine {
             self.link_or_copy(&from, &to)?;
         }
         let state = self.with_sidecars(dir, state)?;
-        // Without it whoever only reads the checkpoint would keep nobody out.
+        // Without a lock file, a read-only open of the checkpoint would keep no writer out.
         let lock = dir.join(LOCK);
         self.files.vfs.create(&lock).map_err(|source| Error::io(&lock, "creating", source))?;
         self.files.vfs.sync_dir(dir).map_err(|source| Error::io(dir, "making durable", source))?;
@@ -85,8 +84,8 @@ impl Engine {
             .map_err(|source| Error::io(parent, "making durable", source))
     }
 
-    /// Puts the sidecars of `state` into `dir`. One that is missing is not missed there: its table
-    /// does without, as it does here.
+    /// Puts the sidecars of `state` into `dir`. A missing one is left out: its table does without,
+    /// as it does here.
     fn with_sidecars(&self, dir: &Path, state: &ManifestState) -> Result<ManifestState> {
         let mut missing = Vec::new();
         for (level, table) in state.version.tables() {
@@ -113,7 +112,7 @@ impl Engine {
         state.apply(&edit).map_err(|error| Error::internal(error.0))
     }
 
-    /// Takes back what a checkpoint that failed has put into `dir`, which was empty.
+    /// Removes what a failed checkpoint has put into `dir`, which was empty.
     fn empty_checkpoint(&self, dir: &Path) {
         for entry in self.files.vfs.list(dir).unwrap_or_default() {
             let _ = self.files.vfs.remove(&dir.join(entry.name));
@@ -155,7 +154,7 @@ impl Engine {
         target.sync().map_err(|error| Error::io(to, "making durable", error))
     }
 
-    /// About how many bytes of table files hold the keys within `bounds`.
+    /// Approximate bytes of table files for the keys within `bounds`.
     pub(crate) fn approximate_bytes(&self, bounds: &Bounds) -> Result<u64> {
         self.access.check_open()?;
         let version = self.version();
@@ -186,7 +185,7 @@ impl Engine {
         Ok(to.saturating_sub(from))
     }
 
-    /// Takes over the options that can change on a live store.
+    /// Changes the options that can change on an open store.
     pub(crate) fn set_options(&self, change: impl FnOnce(Options) -> Options) -> Result<()> {
         self.access.opener().check()?;
         let one_at_a_time = self.options.hold();
@@ -240,8 +239,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Records the options that the store was opened with, and removes what a crash left of that. A
-    /// failure costs no more than the record, so it is noted, and opening goes on.
+    /// Records the options that the store was opened with, and removes the leftover of a crash. A
+    /// failure affects only the record, so it is noted, and opening continues.
     pub(crate) fn record_first_options(&self, listing: &[DirEntry]) {
         if listing.iter().any(|entry| entry.name == OPTIONS_TMP && entry.is_file) {
             let _ = self.files.vfs.remove(&self.files.dir.join(OPTIONS_TMP));
@@ -260,19 +259,19 @@ impl Engine {
         record.write(&*self.files.vfs, &self.files.dir, options)
     }
 
-    /// Writes the options in force to another directory, which has no options file.
+    /// Writes the current options to another directory, which has no options file.
     fn copy_options(&self, dir: &Path) -> Result<()> {
         let text = self.options.record().text_of(&self.options.load());
         options_file::install(&*self.files.vfs, dir, &text)
     }
 
-    /// Why the options file does not say what the store's options are, if it does not.
+    /// Why the options file does not match the store's options, if it does not.
     pub(crate) fn options_fault(&self) -> Option<Error> {
         self.options.record().fault()
     }
 
-    /// Ends the log, durably, and refuses everything from then on. What fails here cost nothing
-    /// that was acknowledged as durable.
+    /// Ends the log durably, and refuses all calls from then on. A failure here loses nothing that
+    /// was acknowledged as durable.
     pub(crate) fn close(&self) -> Result<()> {
         self.access.opener().check()?;
         if self.access.refuses_reads() {
@@ -287,31 +286,30 @@ impl Engine {
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.background.begin_closing();
         let ended = self.exclusively(|leader| {
-            // Whoever led before may have failed.
+            // An earlier leader may have failed.
             if let Some(first) = poison() {
                 return Err(Error::Poisoned { first });
             }
             if !options.log {
                 self.rotate(leader)?;
             }
-            // Set while nobody else leads: no write finds the store open and its log ended.
+            // Set while no other thread leads: no write finds the store open with its log ended.
             self.access.refuse_reads(Error::Closed);
             self.finish_log(leader)
         });
-        // Whatever failed: the lock is about to be given back.
+        // After any failure: the lock is about to be released.
         self.access.refuse_reads(Error::Closed);
         ended?;
         if options.log { Ok(()) } else { self.wait_until(&awaited, |view| view.frozen.is_empty()) }
     }
 
-    /// The last step of closing, once no background job runs any more. The manifest says that the
-    /// store was closed only where all of it `is_written`.
+    /// The last step of closing, when no background job is running any more. The manifest records a
+    /// clean close only if all of it `is_written`.
     pub(crate) fn finish_manifest(&self, is_written: bool) -> Result<()> {
         let locked = self.check_lock();
         self.files.graveyard.clear();
         self.files.tables.close();
-        // Whoever is recording options does it under the lock of the store; the next finds it
-        // closed.
+        // Options are recorded under this lock; the next caller finds the store closed.
         drop(self.options.record());
         if self.memory.shares.is_shared() {
             self.memory.blocks.forget_own();

@@ -1,17 +1,16 @@
-//! One ceiling over all memory: the block cache gets what memtables, indexes, filters and the
-//! building of new filters leave.
+//! One ceiling for all memory: the block cache gets what memtables, indexes, filters and the
+//! construction of new filters leave.
 //!
-//! What will be held is noted before it is held, what is no longer held after it has gone, and the
-//! cache's capacity follows under one lock: at no moment do all parts exceed the ceiling. One value
-//! of more than 256 KiB may, until its group is in the memtable; and where the ceiling is lowered
-//! to less than a 32nd of what the cache had, the places of its blocks may, until their tables are
-//! closed. Memtables that only cursors and ranges hold, since they were written out, are not
-//! counted.
+//! Memory is accounted before it is allocated and until after it is freed, and the cache's capacity
+//! follows under one lock, so at no moment do all parts exceed the ceiling. Two exceptions: a
+//! single value of more than 256 KiB, until its group is in the memtable; and, if the ceiling is
+//! lowered to less than a 32nd of the cache's bytes, the slots of its blocks, until their tables
+//! are closed. Memtables that only cursors and ranges still hold after their flush are not counted.
 //!
-//! Stores of one environment are under one ceiling. What each holds counts there too, and its
-//! memtables by what they take rather than by what they may come to take. Where the active ones
-//! take more than an eighth of the ceiling together, the largest is written out; while all take
-//! more than half, writers are slowed.
+//! The stores of an environment share one ceiling. Each store's memory counts there too, with its
+//! memtables by their current size rather than the size they may reach. If the active ones together
+//! exceed an eighth of the ceiling, the largest is flushed; while all memtables exceed half of it,
+//! writers are slowed.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
@@ -23,10 +22,10 @@ use crate::sync::{Mutex, lock};
 
 /// Largest default size of the block cache, in bytes.
 const LARGEST_DEFAULT_CACHE: u64 = 1 << 30;
-/// Its size where the machine does not say how much memory it has.
+/// Its size if the machine's memory is unknown.
 const SMALLEST_DEFAULT_CACHE: u64 = 64 << 20;
 
-/// Bytes of a block cache, where nobody says.
+/// Default bytes of a block cache.
 pub(crate) fn default_cache_bytes() -> u64 {
     trommel_vfs::usable_memory_bytes()
         .map_or(SMALLEST_DEFAULT_CACHE, |bytes| (bytes / 8).min(LARGEST_DEFAULT_CACHE))
@@ -35,46 +34,45 @@ pub(crate) fn default_cache_bytes() -> u64 {
 /// Most bytes of filters that may be pinned.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct PinnedLimits {
-    /// While the filter is of a table that was written for level 0.
+    /// For filters of tables that were written for level 0.
     pub(crate) level_0: u64,
-    /// While it is of another.
+    /// For filters of other tables.
     pub(crate) below: u64,
 }
 
-/// The part of the ceiling that filters may take while they are built: one in so many.
+/// One part in this many of the ceiling is for filters under construction.
 const CONSTRUCTION_PART: u64 = 8;
-/// The part of a shared ceiling beyond which the largest active memtable is written out: one in so
-/// many.
+/// If active memtables exceed one part in this many of a shared ceiling, the largest is frozen.
 const ACTIVE_PART: u64 = 8;
-/// Steps in which that is noted: one in so many of the ceiling, within these bounds.
+/// Step of accounting construction memory: one part in this many of the ceiling, within these
+/// bounds.
 const STEPS_OF_CEILING: u64 = 1024;
 const SMALLEST_STEP: u64 = 1 << 10;
 const LARGEST_STEP: u64 = 256 << 10;
 
-/// What all stores hold that share one ceiling, and the limit over it. A store by itself has one of
-/// its own.
+/// The memory of all stores that share one ceiling, and its limit. A standalone store has its own.
 #[derive(Debug)]
 pub(crate) struct Ceiling {
     blocks: Arc<BlockCache>,
-    /// The ceiling; `u64::MAX` where there is none.
+    /// The ceiling; `u64::MAX` if there is none.
     limit: AtomicU64,
-    /// What the cache gets where the ceiling allows it.
+    /// Bytes of the cache if the ceiling allows it.
     cache_bytes: AtomicU64,
-    /// Memtables, and what is kept for the next ones.
+    /// Memtables, and memory kept for the next ones.
     memtables: AtomicU64,
-    /// Active memtables among them, where stores share the ceiling.
+    /// Active memtables among them, if stores share the ceiling.
     active: AtomicU64,
-    /// Indexes, pinned filters and the rest of open tables.
+    /// Indexes, pinned filters and other memory of open tables.
     tables: AtomicU64,
-    /// Filters that are being built, with the hashes they are built from.
+    /// Filters under construction, with the hashes they are built from.
     construction: AtomicU64,
-    /// Held while a part changes and the cache's capacity with it: of two changes at a time the
-    /// older share must not be the one that stays.
+    /// Held while a part and the cache's capacity change: of two concurrent changes, the older
+    /// capacity must not win.
     changing: Mutex<()>,
 }
 
 impl Ceiling {
-    /// A ceiling under which nothing is held yet.
+    /// A ceiling with nothing held.
     pub(crate) fn new(blocks: Arc<BlockCache>, limit: Option<u64>, cache_bytes: u64) -> Arc<Self> {
         let ceiling = Self {
             blocks,
@@ -116,13 +114,13 @@ impl Ceiling {
         }
     }
 
-    /// Bytes by which active memtables together are more than they may be before the largest of
-    /// them is to be written out: an eighth of the ceiling.
+    /// Bytes by which the active memtables together exceed their share, an eighth of the ceiling,
+    /// at which the largest is frozen.
     pub(crate) fn excess_of_active(&self) -> u64 {
         self.active.load(Relaxed).saturating_sub(self.limit.load(Relaxed) / ACTIVE_PART)
     }
 
-    /// What is held now.
+    /// The memory held now.
     pub(crate) fn held(&self) -> Held {
         let _one_at_a_time = lock(&self.changing);
         let cache = self.blocks.stats();
@@ -136,7 +134,7 @@ impl Ceiling {
     }
 }
 
-/// Bytes that are held under a ceiling.
+/// Bytes held under a ceiling.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Held {
     pub(crate) memtables: u64,
@@ -146,37 +144,37 @@ pub(crate) struct Held {
     pub(crate) cache_capacity: u64,
 }
 
-/// What one store holds, and the ceiling that it holds it under.
+/// The memory of one store, and its ceiling.
 #[derive(Debug)]
 pub(crate) struct MemoryShares {
     blocks: Arc<BlockCache>,
     ceiling: Arc<Ceiling>,
-    /// Whether other stores may be under the ceiling.
+    /// Whether other stores may share the ceiling.
     is_shared: bool,
-    /// Memtables, and what is kept for the next ones.
+    /// Memtables, and memory kept for the next ones.
     memtables: AtomicU64,
-    /// The active memtable, where the ceiling is shared.
+    /// The active memtable, if the ceiling is shared.
     active: AtomicU64,
     /// Pinned filters.
     pinned_filters: AtomicU64,
-    /// Most bytes that filters may pin.
+    /// Most bytes of pinned filters.
     pinned_limit: AtomicU64,
-    /// The same for filters of level 0.
+    /// Most bytes of pinned filters of level 0.
     pinned_limit_of_level_0: AtomicU64,
-    /// Filters that are being built, with the hashes they are built from.
+    /// Filters under construction, with the hashes they are built from.
     construction: AtomicU64,
-    /// Filters and pieces of filters that found no place.
+    /// Filters and filter partitions that could not be held.
     filters_not_held: AtomicU64,
 }
 
 impl MemoryShares {
-    /// Shares of a store that has a ceiling of its own, with nothing taken yet.
+    /// Shares of a store with its own ceiling, all zero.
     pub(crate) fn new(blocks: Arc<BlockCache>, limit: Option<u64>, cache_bytes: u64) -> Arc<Self> {
         let ceiling = Ceiling::new(Arc::clone(&blocks), limit, cache_bytes);
         Self::under(ceiling, blocks, false)
     }
 
-    /// Shares of a store under a ceiling that others share.
+    /// Shares of a store under a shared ceiling.
     pub(crate) fn shared(ceiling: Arc<Ceiling>, blocks: Arc<BlockCache>) -> Arc<Self> {
         Self::under(ceiling, blocks, true)
     }
@@ -196,19 +194,19 @@ impl MemoryShares {
         })
     }
 
-    /// Changes the ceiling and what the cache would get without it, unless others share them.
+    /// Changes the ceiling, and the cache's size without it, unless they are shared.
     pub(crate) fn set_limits(&self, limit: Option<u64>, cache_bytes: u64) {
         if !self.is_shared {
             self.ceiling.set_limits(limit, cache_bytes);
         }
     }
 
-    /// Whether other stores may be under the ceiling.
+    /// Whether other stores may share the ceiling.
     pub(crate) fn is_shared(&self) -> bool {
         self.is_shared
     }
 
-    /// Notes what memtables may take, at most, and what the active one takes.
+    /// Sets the most bytes that memtables may take, and the bytes of the active one.
     pub(crate) fn set_memtables(&self, bytes: u64, active: u64) {
         if self.memtables.load(Relaxed) == bytes && self.active.load(Relaxed) == active {
             return;
@@ -223,47 +221,46 @@ impl MemoryShares {
         });
     }
 
-    /// Whether the largest of all active memtables is to be written out.
+    /// Whether the largest of all active memtables must be frozen.
     pub(crate) fn active_memtables_are_heavy(&self) -> bool {
         self.is_shared && self.ceiling.excess_of_active() > 0
     }
 
-    /// Bytes by which they take more than they may before the largest is written out.
+    /// Bytes by which the active memtables exceed their share.
     pub(crate) fn excess_of_active(&self) -> u64 {
         self.ceiling.excess_of_active()
     }
 
-    /// Whether memtables of all stores take so much that writers are slowed: more than half of the
-    /// ceiling.
+    /// Whether memtables of all stores exceed half of the ceiling, so that writers are slowed.
     #[inline]
     pub(crate) fn memtables_are_heavy(&self) -> bool {
         self.is_shared
             && self.ceiling.memtables.load(Relaxed) > self.ceiling.limit.load(Relaxed) / 2
     }
 
-    /// Notes that a table was opened, or that an open one takes more.
+    /// Accounts for a table that was opened, or grew.
     pub(crate) fn add_table(&self, bytes: u64) {
         self.ceiling.change(|| {
             self.ceiling.tables.fetch_add(bytes, Relaxed);
         });
     }
 
-    /// Notes that a table was closed, or takes less.
+    /// Accounts for a table that was closed, or shrank.
     pub(crate) fn remove_table(&self, bytes: u64) {
         self.ceiling.change(|| {
             self.ceiling.tables.fetch_sub(bytes, Relaxed);
         });
     }
 
-    /// Sets how much filters may pin; what is pinned already stays.
+    /// Sets the limits of pinned filters; filters already pinned stay.
     pub(crate) fn set_pinned_limits(&self, PinnedLimits { level_0, below }: PinnedLimits) {
         self.pinned_limit.store(below, Relaxed);
         self.pinned_limit_of_level_0.store(level_0, Relaxed);
     }
 
-    /// Whether `bytes` more of filters may be pinned: if neither their own limit is passed, nor
-    /// what all filters may hold, nor half of the ceiling by all that open tables hold. If so they
-    /// are noted.
+    /// Accounts for `bytes` more of pinned filters, if they exceed neither their own limit, nor the
+    /// filter memory, nor (with all memory of open tables) half of the ceiling; returns whether
+    /// they may be pinned.
     pub(crate) fn pin_filter(&self, bytes: u64, is_of_level_0: bool) -> bool {
         let limit = if is_of_level_0 { &self.pinned_limit_of_level_0 } else { &self.pinned_limit };
         let fits = || {
@@ -271,7 +268,7 @@ impl MemoryShares {
             sum(&self.pinned_filters) <= limit.load(Relaxed)
                 && sum(&self.ceiling.tables) <= self.ceiling.limit.load(Relaxed) / 2
         };
-        // A filter that does not fit asks at each of its uses: it must not meet others at the lock.
+        // A filter that does not fit tries at each use: it must not contend for the lock.
         if !fits() || !self.filters().admit(bytes) {
             return false;
         }
@@ -289,7 +286,7 @@ impl MemoryShares {
         pinned
     }
 
-    /// Notes that a pinned filter has gone.
+    /// Accounts for an unpinned filter.
     pub(crate) fn unpin_filter(&self, bytes: u64) {
         self.ceiling.change(|| {
             self.pinned_filters.fetch_sub(bytes, Relaxed);
@@ -298,62 +295,61 @@ impl MemoryShares {
         self.filters().give_back(bytes);
     }
 
-    /// What is held of filters, pinned and cached, and the most that may be.
+    /// The accounting of all filters, pinned and cached, and its limit.
     pub(crate) fn filters(&self) -> &FilterMemory {
         self.blocks.filters()
     }
 
-    /// Notes that a filter, or a piece of one, can be held nowhere.
+    /// Counts a filter, or partition, that could not be held.
     pub(crate) fn note_filter_not_held(&self) {
         self.filters_not_held.fetch_add(1, Relaxed);
     }
 
-    /// How often that was noted.
+    /// The number of those.
     pub(crate) fn filters_not_held(&self) -> u64 {
         self.filters_not_held.load(Relaxed)
     }
 
-    /// Most bytes that filters may pin, below level 0; none where only the ceiling stands against
-    /// it.
+    /// Most bytes of pinned filters, below level 0; `None` if only the ceiling limits them.
     pub(crate) fn pinned_limit(&self) -> Option<u64> {
         Some(self.pinned_limit.load(Relaxed)).filter(|limit| *limit != u64::MAX)
     }
 
-    /// Has the cache forget everything of this store.
+    /// Removes this store's blocks from the cache.
     pub(crate) fn empty_cache(&self) {
         self.blocks.forget_own();
     }
 
-    /// What filters and indexes of tables that are being written take.
+    /// Bytes of filters and indexes of tables being written.
     pub(crate) fn construction(&self) -> u64 {
         self.construction.load(Relaxed)
     }
 
-    /// What the filters and the index of one table may take while it is written, where `jobs` write
-    /// at once: an eighth of the ceiling for all of them.
+    /// Bytes that the filters and the index of one table may take while it is written, with `jobs`
+    /// concurrent writers: an eighth of the ceiling for all of them.
     pub(crate) fn construction_share(&self, jobs: usize) -> u64 {
         self.ceiling.limit.load(Relaxed) / CONSTRUCTION_PART / jobs.max(1) as u64
     }
 
-    /// Whether there is a ceiling at all.
+    /// Whether there is a ceiling.
     #[inline]
     pub(crate) fn has_ceiling(&self) -> bool {
         self.ceiling.has_limit()
     }
 
-    /// Whether open tables take so much that one should be closed: more than half of the ceiling.
+    /// Whether open tables exceed half of the ceiling, so that one should be closed.
     pub(crate) fn tables_are_heavy(&self) -> bool {
         self.ceiling.tables.load(Relaxed) > self.ceiling.limit.load(Relaxed) / 2
     }
 
-    /// Runs `read` while no part changes, so that what it adds up was true at one moment. It must
-    /// not drop the last reference to a table, which is a change.
+    /// Runs `read` while no part changes, so that its sums are consistent. It must not drop the
+    /// last reference to a table, which is a change.
     pub(crate) fn at_one_moment<T>(&self, read: impl FnOnce() -> T) -> T {
         let _one_at_a_time = lock(&self.ceiling.changing);
         read()
     }
 
-    /// Notes that filters that are being built take so much more, or less.
+    /// Changes the bytes of filters under construction.
     fn change_construction(&self, by: u64, change: impl Fn(&AtomicU64, u64, Ordering) -> u64) {
         self.ceiling.change(|| {
             change(&self.construction, by, Relaxed);
@@ -368,7 +364,7 @@ impl Drop for MemoryShares {
     }
 }
 
-/// Memory for the filters and the index of one table that is being written, noted in steps.
+/// Memory for the filters and the index of one table being written, accounted in steps.
 #[derive(Debug)]
 pub(crate) struct Construction {
     shares: Arc<MemoryShares>,
@@ -380,12 +376,12 @@ impl Construction {
         Self { shares: Arc::clone(shares), noted: 0 }
     }
 
-    /// Notes that `bytes` are held, or will be before the next call. They only grow.
+    /// Accounts for `bytes`, which are held, or will be before the next call. They only grow.
     pub(crate) fn grow_to(&mut self, bytes: u64) {
         if bytes <= self.noted {
             return;
         }
-        // Under a low ceiling, whole steps would be most of it.
+        // Under a low ceiling, a fixed step would be most of it.
         let ceiling = self.shares.ceiling.limit.load(Relaxed);
         let step = (ceiling / STEPS_OF_CEILING).clamp(SMALLEST_STEP, LARGEST_STEP);
         let wanted = bytes.saturating_add(step - 1) / step * step;
@@ -516,7 +512,7 @@ mod tests {
         let mut construction = Construction::new(&one);
         construction.grow_to(1 << 10);
         assert_eq!((one.construction(), other.construction()), (1 << 10, 0));
-        // The limits are those of the environment.
+        // The limits are the environment's.
         one.set_limits(None, 0);
         assert_eq!(ceiling.held().cache_capacity, 6 << 10);
         drop((construction, one, other));

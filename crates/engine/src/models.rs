@@ -1,4 +1,4 @@
-//! Models of the write path's smallest pieces, under loom: see docs/concurrency.md.
+//! Models of the write path's smallest parts, under loom: see docs/concurrency.md.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -11,7 +11,8 @@ use crate::snapshots::Snapshots;
 use crate::sync::{AtomicBool, AtomicU64};
 use crate::write_queue::{Awaited, Group, Place, Queue, Turn, Wanted};
 
-/// Two members insert, the last one publishes: whoever sees the moment sees both entries.
+/// Two members insert, the last one publishes: a reader that sees the sequence number sees both
+/// entries.
 #[test]
 fn who_sees_a_moment_sees_its_group() {
     let looks = Arc::new(std::sync::atomic::AtomicU64::new(0));
@@ -48,8 +49,8 @@ fn who_sees_a_moment_sees_its_group() {
     assert!(looks.load(Relaxed) > 0, "the reader always came too early");
 }
 
-/// A compaction whose input holds moment 2 drops what only moment 1 sees, unless that is taken. It
-/// was published before it could be written to a table.
+/// A compaction whose input holds version 2 drops a version visible only at 1, unless that is
+/// registered. Version 2 was published before it could be written to a table.
 #[test]
 fn no_snapshot_loses_what_it_sees() {
     check("no_snapshot_loses_what_it_sees", || {
@@ -76,8 +77,8 @@ fn no_snapshot_loses_what_it_sees() {
     });
 }
 
-/// Two wait for what a third stores and tells: neither sleeps through it, whatever the memory shows
-/// first.
+/// Two threads wait for a value that a third stores and notifies: neither misses it, under any
+/// memory order.
 #[test]
 fn who_waits_is_told() {
     check("who_waits_is_told", || {
@@ -99,7 +100,7 @@ fn who_waits_is_told() {
 }
 
 /// Writers that join a queue lead one after the other: none is forgotten, no two lead at once, and
-/// each sees what the one before it wrote.
+/// each sees the writes of the one before it.
 #[test]
 fn every_writer_leads_once() {
     check("every_writer_leads_once", || {
@@ -126,7 +127,7 @@ fn every_writer_leads_once() {
     });
 }
 
-/// A shard that goes from one thread to the next keeps what both counted.
+/// A shard that passes from one thread to the next keeps the counts of both.
 #[test]
 fn a_shard_that_is_handed_on_loses_no_count() {
     check("a_shard_that_is_handed_on_loses_no_count", || {

@@ -1,9 +1,16 @@
-//! Keys that filters let pass in vain, on their way from the threads that asked to the alarm.
+//! False positives, on their way from the threads of lookups to the alarm.
 //!
-//! A lookup that was let pass in vain must not wait for another one that was, or weak filters would
-//! make all threads take turns. So:
+//! A false positive must not wait for another thread's, or weak filters would serialize all
+//! threads. So:
 //!
-//! 1. Each thread keeps its own keys ([`Passed`]), under a lock that no other thread takes but for
+//! 1. Each thread keeps its own keys ([`Passed`]), under a lock that other threads take only for a
+//!    report.
+//! 2. When it has [`BATCH`] of them, or the first of a level and kind, it hands them over to the
+//!    windows of the alarm ([`Watched`]), under the one shared lock. A report, or a reset, collects
+//!    the keys of all threads.
+//! 3. The keys come with the expectation of the thread's probes since its last hand-over, each
+//!    key's part with the key. So whatever a thread still holds back, it holds back keys and
+//!    expectation together, and a window that begins in between gets consistent parts of both.
 //!    a report.
 //! 2. When it has [`BATCH`] of them, or the first of a level and kind, it hands them over to the
 //!    windows of the alarm ([`Watched`]), under the one lock that all share. A report, or a reset,
@@ -13,11 +20,10 @@
 //!    held back together, and a window that begins in between sees as much of the one as of the
 //!    other.
 //!
-//! Invariant: the sums that the windows are told are of just those probes whose keys they were
-//! told.
+//! Invariant: the expectation in the windows covers exactly the probes whose keys were handed over.
 //!
-//! Locks: `watched`, then the list of shards, then a shard's keys.
-//! Called by [`Counters`](crate::counters::Counters).
+//! Locks: `watched`, then the list of shards, then a shard's keys. Called by
+//! [`Counters`](crate::counters::Counters).
 
 use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
@@ -26,10 +32,10 @@ use crate::conformance::{Evidence, Watches};
 use crate::filter_kinds::{ByKind, KINDS, kind_index};
 use crate::levels::LEVELS;
 
-/// Keys that a thread keeps before it hands them over.
+/// Keys that a thread collects before it hands them over.
 pub(crate) const BATCH: usize = 64;
 
-/// A key that a filter let pass in vain.
+/// A false positive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct PassedKey {
     pub(crate) hash: u64,
@@ -45,7 +51,7 @@ pub(crate) struct Passed {
     count: usize,
     /// A bit for each kind of which a key was handed over, by level.
     known: [u8; LEVELS],
-    /// What theory had expected of the thread's probes when it last handed over.
+    /// The expectation of the thread's probes at its last hand-over.
     told: ByKind<f64>,
 }
 
@@ -58,9 +64,8 @@ impl Default for Passed {
 }
 
 impl Passed {
-    /// Adds a key; true if there is room for no other, so that all must be handed over, or if it is
-    /// the first of its level and kind: for these a window takes memory, once, and that is better
-    /// sooner.
+    /// Adds a key. True if there is room for no other, so that all must be handed over, or if it is
+    /// the first of its level and kind: its window is then allocated, once, and better early.
     #[inline]
     pub(crate) fn push(&mut self, key: PassedKey) -> bool {
         let (known, bit) = (&mut self.known[usize::from(key.level)], 1 << kind_index(key.kind));
@@ -74,7 +79,7 @@ impl Passed {
     }
 }
 
-/// The windows of the alarm, and what theory expected of the probes that they know of.
+/// The windows of the alarm, and the expectation of the probes that they cover.
 #[derive(Debug, Default)]
 pub(crate) struct Watched {
     watches: Watches,
@@ -82,8 +87,8 @@ pub(crate) struct Watched {
 }
 
 impl Watched {
-    /// Takes the keys of a thread over; `expected` is what theory expected of its probes, by level
-    /// and kind.
+    /// Takes over the keys of a thread; `expected` is the expectation of its probes, by level and
+    /// kind.
     pub(crate) fn take_over(
         &mut self,
         passed: &mut Passed,
@@ -115,12 +120,12 @@ impl Watched {
         }
     }
 
-    /// Begins anew, without what was handed over.
+    /// Resets the windows, without what was handed over.
     pub(crate) fn reset(&mut self) {
         self.watches.reset(&self.expected);
     }
 
-    /// What was handed over, of each level and kind.
+    /// The evidence handed over, by level and kind.
     pub(crate) fn evidence(&self) -> ByKind<Evidence> {
         let of = |level, kind| self.watches.evidence(level, kind, &self.expected);
         std::array::from_fn(|level| std::array::from_fn(|kind| of(level, kind)))
@@ -139,8 +144,7 @@ mod tests {
 
     const LEVEL: usize = 2;
 
-    /// What is told of tables 0 to 3: how many keys passed, and what was expected of the same
-    /// probes.
+    /// The verdict on tables 0 to 3: how many keys passed, and the expectation of the same probes.
     fn told(counters: &Counters) -> Option<(u64, f64)> {
         let facts = FilterFacts { keys: 1000, bits_stored: 10.0, ..FilterFacts::NONE };
         let filters: BTreeMap<u64, FilterFacts> = (0..4).map(|table| (table, facts)).collect();
@@ -149,9 +153,8 @@ mod tests {
         Some((judged.false_positives, judged.expected))
     }
 
-    /// Of each two probes one passes, as expected, in every thread: so whenever it is asked, and
-    /// however many windows have come and gone, as many passed as were expected, but for what
-    /// threads are about to note.
+    /// In every thread one of two probes passes, as expected. So at any time, however many windows
+    /// have come and gone, passes and expectation are equal, except for keys about to be recorded.
     #[test]
     fn keys_and_what_was_expected_of_them_stay_together() {
         let counters = Counters::new();
@@ -160,7 +163,7 @@ mod tests {
             let (passed, expected) = told(&counters).unwrap_or_default();
             assert!((passed as f64 - expected).abs() <= threads, "{passed}, {expected} expected");
         };
-        // So that windows do not begin where a batch does.
+        // So that windows do not begin with a batch.
         counters.with(|shard| shard.filter(LEVEL, kind).count_maybe(false, 1.0));
         counters.note_passed(LEVEL, kind, u64::MAX, 0);
         is_even(0.0);

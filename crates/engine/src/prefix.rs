@@ -1,9 +1,9 @@
-//! What the first part of a key is: for filters that hold these parts beside whole keys, or in
-//! their place.
+//! Prefix extractors: the first part of a key, for filters that hold these prefixes in addition to
+//! whole keys, or instead.
 //!
-//! A [`Prefix`] is known by its name, which is stored with every table whose filter it made. The
-//! names of the rules that are built in say all of them, so such a rule can be had back from a
-//! table; a closure cannot, and is only believed about tables that bear its name.
+//! A [`Prefix`] is identified by its name, which is stored with every table whose filter it made.
+//! The name of a built-in rule defines it completely, so it can be recreated from a table; a
+//! closure cannot, and is trusted only for tables with its name.
 //!
 //! ```text
 //! fixed:8        the first 8 bytes; shorter keys have none
@@ -12,9 +12,8 @@
 //! custom:NAME    what a closure says
 //! ```
 //!
-//! Why the delimiter belongs to the prefix: see the third clause of
-//! [`PrefixExtractor`]'s contract. After `ab/`, whatever follows, the prefix stays `ab/`; after
-//! `ab` it might not be `ab` yet.
+//! Why the delimiter belongs to the prefix: see the third clause of [`PrefixExtractor`]'s contract.
+//! After `ab/`, the prefix stays `ab/` whatever follows; after `ab` it might not be `ab` yet.
 
 use std::fmt;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -30,7 +29,7 @@ use crate::error::{Error, Result};
 /// Longest delimiter and longest name of a closure, in bytes.
 const MAX_TEXT_BYTES: usize = 255;
 
-/// Says which first bytes of a key are its prefix: see
+/// The rule for the prefix of a key: see
 /// [`Options::prefix_extractor`](crate::Options::prefix_extractor).
 ///
 /// ```
@@ -47,10 +46,10 @@ pub struct Prefix(Arc<Maker>);
 
 struct Maker {
     name: String,
-    /// Tells it from others of its name in this process; never 0.
+    /// Distinguishes it from others with its name in this process; never 0.
     id: u64,
     rule: Rule,
-    /// How it was seen to break its contract, if it was.
+    /// How it broke its contract, if it was seen to.
     breach: OnceLock<&'static str>,
 }
 
@@ -68,13 +67,14 @@ impl Prefix {
         Self::new(format!("fixed:{bytes}"), Rule::Fixed(bytes))
     }
 
-    /// All up to the first `delimiter` (1 to 255 bytes), itself included; a key without it has no
-    /// prefix.
+    /// Everything up to and including the first `delimiter` (1 to 255 bytes); a key without it has
+    /// no prefix.
     pub fn until(delimiter: impl AsRef<[u8]>) -> Self {
         Self::until_nth(delimiter, 1)
     }
 
-    /// All up to the `nth` `delimiter`, from 1; occurrences do not overlap.
+    /// Everything up to and including the `nth` `delimiter`, counted from 1; occurrences do not
+    /// overlap.
     pub fn until_nth(delimiter: impl AsRef<[u8]>, nth: usize) -> Self {
         let delimiter = delimiter.as_ref().to_vec();
         let mut name = format!("until:{}", escape(&delimiter));
@@ -84,24 +84,24 @@ impl Prefix {
         Self::new(name, Rule::Until { delimiter, nth })
     }
 
-    /// What `prefix_len` says: how many of a key's first bytes are its prefix, or none. Tables
-    /// remember `name` (1 to 255 bytes).
+    /// A custom rule: `prefix_len` returns the number of bytes of a key's prefix, or `None`. Tables
+    /// store `name` (1 to 255 bytes).
     ///
     /// # Contract
-    /// The same key always has the same prefix, in every process that gives this name; and if the
-    /// prefix of some key is `p`, then `p` is the prefix of every key that begins with `p`, of `p`
-    /// itself among them. Another rule must have another name.
+    /// The same key always has the same prefix, in every process that uses this name; and if the
+    /// prefix of some key is `p`, then `p` is the prefix of every key that begins with `p`,
+    /// including `p` itself. A different rule must have a different name.
     ///
-    /// A closure that breaks this makes scans pass over entries. Where that is seen (while tables
-    /// are built, in scans, by [`Db::verify`](crate::Db::verify)), or where it panics, it is asked
-    /// no more, [`Stats::prefix_breach`](crate::Stats::prefix_breach) says why, and the table being
-    /// built gets no filter of prefixes.
+    /// A closure that breaks the contract makes scans skip entries. If a breach is detected (while
+    /// tables are built, in scans, by [`Db::verify`](crate::Db::verify)), or the closure panics, it
+    /// is not called any more, [`Stats::prefix_breach`](crate::Stats::prefix_breach) says why, and
+    /// the table being built gets no prefix filter.
     ///
-    /// Before a table's filter of prefixes is first asked, it is asked for the prefixes of the
-    /// table's own first and last key: if it denies one, the closure has changed under its name,
-    /// and is distrusted as above. A change that those two keys do not show, because they have the
-    /// same prefixes as before, or none now, or a filter says "maybe" by chance, is seen by
-    /// `verify` alone, and scans may pass over entries until then.
+    /// Before a table's prefix filter is first used, it is probed for the prefixes of the table's
+    /// own first and last key: if it denies one, the closure has changed under its name, and is
+    /// distrusted as above. A change that those two keys do not reveal, because their prefixes are
+    /// unchanged, or missing now, or false positives, is detected only by `verify`, and scans may
+    /// skip entries until then.
     pub fn custom(
         name: impl AsRef<str>,
         prefix_len: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static,
@@ -115,7 +115,7 @@ impl Prefix {
         Self(Arc::new(Maker { name, id, rule, breach: OnceLock::new() }))
     }
 
-    /// Its name, as tables remember it.
+    /// Its name, as stored in tables.
     pub fn name(&self) -> &str {
         &self.0.name
     }
@@ -125,23 +125,23 @@ impl Prefix {
         prefix_of(&*self.0, key)
     }
 
-    /// Tells it from others of its name, whose closures may differ; never 0.
+    /// Distinguishes it from others with its name, whose closures may differ; never 0.
     pub(crate) fn id(&self) -> u64 {
         self.0.id
     }
 
-    /// Notes that it was seen to break its contract: it is asked no more.
+    /// Records a breach of the contract: it is not used any more.
     pub(crate) fn distrust(&self, breach: &'static str) {
         self.0.distrust(breach);
     }
 
-    /// How it was seen to break its contract, if it was.
+    /// How it broke its contract, if it was seen to.
     pub(crate) fn breach(&self) -> Option<&'static str> {
         self.0.breach.get().copied()
     }
 
-    /// The prefix of `key` where it may be believed: no breach was seen, and it says the same of
-    /// the prefix itself.
+    /// The prefix of `key` if it can be trusted: no breach was seen, and the prefix's own prefix is
+    /// itself.
     pub(crate) fn believed<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         let prefix = self.of(key)?;
         if matches!(self.0.rule, Rule::Custom(_)) {
@@ -156,12 +156,12 @@ impl Prefix {
         Some(prefix)
     }
 
-    /// As tables are built with it.
+    /// The extractor for building tables.
     pub(crate) fn extractor(&self) -> Arc<dyn PrefixExtractor> {
         Arc::<Maker>::clone(&self.0)
     }
 
-    /// The rule that a table's stored name says; none for a closure's.
+    /// The rule with a table's stored name; `None` for a closure's.
     pub(crate) fn stored(name: &str) -> Option<Self> {
         name.parse().ok().filter(|prefix: &Self| prefix.name() == name)
     }
@@ -204,7 +204,7 @@ impl PrefixExtractor for Maker {
                 Ok(len) => len,
                 Err(_) => {
                     self.distrust("it panicked");
-                    // Longer than any key: a breach, for whoever asks.
+                    // Longer than any key, which callers treat as a breach.
                     Some(usize::MAX)
                 }
             },
@@ -218,7 +218,7 @@ impl PrefixExtractor for Maker {
     }
 }
 
-/// Where the `nth` delimiter ends.
+/// The end of the `nth` delimiter.
 fn until(key: &[u8], delimiter: &[u8], nth: usize) -> Option<usize> {
     let mut end = 0;
     for _ in 0..nth {
@@ -233,7 +233,7 @@ fn until(key: &[u8], delimiter: &[u8], nth: usize) -> Option<usize> {
     Some(end)
 }
 
-/// Bytes as text without commas: what is not plain is `\xNN`, a backslash is doubled.
+/// Bytes as text without commas: non-printable bytes become `\xNN`, a backslash is doubled.
 fn escape(bytes: &[u8]) -> String {
     let mut text = String::new();
     for byte in bytes {

@@ -1,7 +1,7 @@
-//! What a job that writes tables knows of them before it has written the first.
+//! What a job that writes tables knows about them before it writes the first.
 //!
-//! Filters are chosen by it: [`output`](crate::output) hands it to users' policies, and
-//! [`budget`](crate::budget) plans by it.
+//! Filters are chosen by it: [`output`](crate::output) passes it to users' policies, and
+//! [`budget`](crate::budget) plans with it.
 
 use trommel_memtable::Memtable;
 
@@ -9,28 +9,28 @@ use crate::compaction::key_range::KeyRange;
 use crate::user_filters::FilterReason;
 use crate::version::TableFile;
 
-/// What a job tells of the tables that it writes.
+/// The expected outputs of a job.
 #[derive(Debug, Clone)]
 pub(crate) struct Purpose {
     pub(crate) reason: FilterReason,
-    /// Keys that all of them have, at most.
+    /// Most keys of all of them together.
     pub(crate) keys: u64,
-    /// Keys that each is expected to have.
+    /// Expected keys of each.
     pub(crate) expected_keys: u64,
-    /// The tables that they will replace, by number, sorted.
+    /// The tables that they replace, by number, sorted.
     pub(crate) inputs: Vec<u64>,
-    /// Their smallest and largest key, if that is known.
+    /// Their smallest and largest key, if known.
     pub(crate) span: Option<KeyRange>,
 }
 
 impl Purpose {
-    /// That of a table that is to hold `memtable`.
+    /// The purpose of a table for `memtable`.
     pub(crate) fn of_memtable(reason: FilterReason, memtable: &Memtable) -> Self {
         let keys = memtable.len() as u64;
         Self { reason, keys, expected_keys: keys, inputs: Vec::new(), span: None }
     }
 
-    /// How many tables to expect.
+    /// Expected number of tables.
     pub(crate) fn tables(&self) -> u64 {
         self.keys.div_ceil(self.expected_keys.max(1)).max(1)
     }
@@ -40,7 +40,7 @@ impl Purpose {
         self.inputs.binary_search(&table.number).is_ok()
     }
 
-    /// Keys of each, if they share them evenly.
+    /// Keys of each, if divided evenly.
     pub(crate) fn keys_each(&self) -> u64 {
         self.keys.div_ceil(self.tables())
     }

@@ -1,11 +1,11 @@
-//! How likely a lookup of a missing key comes to a table at all: the share of the store's keys
-//! that lie within the table's key range, keys being missed where keys are.
+//! The probability that a lookup of a missing key reaches a table: the share of the store's keys
+//! within the table's key range, if missing keys are distributed like existing ones.
 //!
-//! 1. Of each table that meets the range and lies wholly in it, all keys count.
-//! 2. Of one that lies partly in it, the part of its data blocks within the range.
+//! 1. All keys of a table within the range count.
+//! 2. Of a table partly in the range, the share of its data blocks within the range counts.
 //!
-//! A run that covers all keys is reached by every lookup; but a level that has just begun to fill
-//! covers only a part, and a missing key falls past it as often as not.
+//! A run that covers all keys is reached by every lookup; a level that has just begun to fill
+//! covers only a part, and many missing keys are outside it.
 //!
 //! Called by the filter report.
 
@@ -23,13 +23,13 @@ impl Engine {
         let all: u64 = version.tables().map(|(_, table)| table.keys).sum();
         let inside: f64 = (0..LEVELS)
             .flat_map(|level| version.overlapping(level, smallest, largest))
-            // One that cannot be read counts as if it lay inside.
+            // A table that cannot be read counts as inside.
             .map(|other| self.keys_within(&other, file).unwrap_or(other.keys as f64))
             .sum();
         if all == 0 { 0.0 } else { (inside / all as f64).min(1.0) }
     }
 
-    /// About how many keys of `file` lie in the key range of `other`, which it meets.
+    /// Approximate number of keys of `file` in the key range of `other`, which it overlaps.
     fn keys_within(&self, file: &Arc<TableFile>, other: &TableFile) -> Result<f64> {
         let starts_inside = other.smallest <= file.smallest;
         let ends_inside = file.largest <= other.largest;

@@ -41,8 +41,8 @@ pub struct FilterRebuildReport {
     pub bytes_read: u64,
     /// Bytes of sidecars written.
     pub bytes_written: u64,
-    /// Tables that keep what they had, by file number, and why: their filters would take more
-    /// memory while they are built than the ceiling allows, or the user's policy failed.
+    /// Tables that keep their filters, by file number, and why: building new ones would take more
+    /// memory than the ceiling allows, or the user's policy failed.
     pub skipped: Vec<(u64, String)>,
     /// Turns of tables that ended in an error. In the store's own `fit-budget`, such a table waits
     /// for another turn.

@@ -73,11 +73,11 @@ pub struct FilterLevel {
 pub struct FilterReport {
     /// By level, then by kind.
     pub levels: Vec<FilterLevel>,
-    /// What filters of prefixes did in scans and seeks, by level, then by kind, where there are
-    /// any: `keys` are prefixes, a probe is a table asked in one scan, a "no" is a table that the
-    /// scan passed over, and a false positive a table in which it then found nothing of its range.
-    /// Where a scan begins in the middle of its range, that cannot be told, and only tables count
-    /// in which it found some.
+    /// Prefix filters in scans and seeks, by level, then by kind, if there are any. `keys` are
+    /// prefixes, a probe is a table probed in one scan, a negative is a table that the scan
+    /// skipped, and a false positive a table that held nothing of the scan's range. For a scan that
+    /// begins in the middle of its range this is unknown, and only tables that held part of the
+    /// range count.
     pub prefixes: Vec<FilterLevel>,
     /// Tables whose prefix filter is not used, because it was made by an extractor other than the
     /// current one.

@@ -104,13 +104,13 @@ pub struct Stats {
     pub scan_block_reads: u64,
     /// Data blocks that scans found in the cache since the reset.
     pub scan_cache_hits: u64,
-    /// Entries that scans moved over one by one and did not yield since the reset: tombstones, and
-    /// versions of keys that are newer than the scan's moment or older than the one it sees. Many
-    /// for each entry yielded say that scans pass over what was deleted or overwritten. Each scan
-    /// is counted at its end.
+    /// Entries that scans stepped over without yielding them since the reset: tombstones, and
+    /// versions that are newer than the scan or hidden by a newer one. Many per entry yielded mean
+    /// that scans spend their time on deleted or overwritten entries. Counted at the end of each
+    /// scan.
     pub scan_entries_skipped: u64,
-    /// Seeks since the reset by which scans passed all other versions of a key at once, after
-    /// several of them one by one. Each scan is counted at its end.
+    /// Seeks by which scans since the reset skipped all remaining versions of a key, after stepping
+    /// over several. Counted at the end of each scan.
     pub scan_reseeks: u64,
     /// Prefix filters probed by scans and seeks since the reset whose answers are known to be right
     /// or wrong.

@@ -1,4 +1,4 @@
-//! What an open store holds in memory: blocks, memtables' chunks, and its share of the ceiling.
+//! The memory of an open store: blocks, memtable chunks, and its share of the ceiling.
 
 use std::sync::Arc;
 
@@ -7,12 +7,12 @@ use trommel_sstable::BlockCache;
 
 use crate::memory::MemoryShares;
 
-/// What an open store holds in memory.
+/// The memory of an open store.
 #[derive(Debug)]
 pub(crate) struct StoreMemory {
     pub(crate) blocks: Arc<BlockCache>,
-    /// Who holds how much of what the store may.
+    /// The accounting of the store's memory.
     pub(crate) shares: Arc<MemoryShares>,
-    /// Chunks of memtables that were dropped, for the next ones.
+    /// Chunks of dropped memtables, for the next ones.
     pub(crate) arenas: Arc<ArenaPool>,
 }

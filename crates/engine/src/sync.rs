@@ -1,6 +1,6 @@
-//! The engine's door to threads, locks and whatever they wait for: that of crate `base`, with
-//! threads, a swapped pointer and the clock's part in waiting behind it. In production all of it is
-//! the standard library's; see [`trommel_base::sync`] for what tests make of it.
+//! The engine's synchronization primitives: those of crate `base`, plus threads, a swapped pointer
+//! and timed waits. In production all of it is the standard library's; see [`trommel_base::sync`]
+//! for the test implementations.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ pub(crate) use trommel_base::sync::{
 
 use crate::env;
 
-/// Such a value, for as long as it is looked at.
+/// A loaded value, while it is in use.
 pub(crate) use arc_swap::Guard;
 /// A value that is replaced as a whole, and read without a lock.
 #[cfg(not(shuttle))]
@@ -25,28 +25,28 @@ pub(crate) use arc_swap::{ArcSwap as Swap, ArcSwapOption as SwapOption};
 #[cfg(shuttle)]
 pub(crate) use switching::{Swap, SwapOption};
 
-/// Waits on `condition` until someone signals it or the moment `due` has come.
+/// Waits on `condition` until it is signalled or `due` is reached.
 pub(crate) fn wait_until<'a, T>(
     condition: &Condvar,
     guard: MutexGuard<'a, T>,
     due: Instant,
 ) -> MutexGuard<'a, T> {
     if cfg!(shuttle) {
-        // Nobody else is known to come, so the moment may come first: it always does.
+        // No other thread may be coming, so the timeout may come first: it always does.
         env::sleep_until(due);
         return guard;
     }
     wait_at_most(condition, guard, due.saturating_duration_since(env::now()))
 }
 
-/// Looks for a short while whether `is_over`, which takes less than to sleep and be woken: first
-/// without a break, then letting others run in between, unless that has lately taken long. Under
-/// tests that try orders of threads not at all, as they would try nothing but looks.
+/// Polls `is_over` for a short while, which costs less than sleeping and being woken: first
+/// spinning, then yielding in between, unless yields have recently been slow. Does nothing under
+/// tests that explore schedules, which would explore only polls.
 #[inline]
 pub(crate) fn look_out(is_over: impl Fn() -> bool) {
-    /// Looks without a break: about a microsecond.
+    /// Polls without a break: about a microsecond.
     const LOOKS: usize = 32;
-    /// Looks with others run in between.
+    /// Polls with yields in between.
     const YIELDS: usize = 32;
 
     if cfg!(any(shuttle, trommel_loom)) {
@@ -70,13 +70,13 @@ pub(crate) fn look_out(is_over: impl Fn() -> bool) {
     }
 }
 
-/// Lets other threads run, and returns whether that was quick.
+/// Yields to other threads, and returns whether that was quick.
 ///
-/// Where a thread that computes shares the core, the system's scheduler (EEVDF, since Linux 6.6)
-/// takes a whole slice of some milliseconds from one that yields, but soon runs one that sleeps and
-/// is woken.
+/// If a computing thread shares the core, the system's scheduler (EEVDF, since Linux 6.6) takes a
+/// whole slice of some milliseconds from a thread that yields, but soon runs one that sleeps and is
+/// woken.
 pub(crate) fn yields_quickly() -> bool {
-    /// Two switches of threads and the short work of some dozens take less, a slice more.
+    /// Two context switches and the short work of some dozens of threads take less, a slice more.
     const QUICK: Duration = Duration::from_micros(500);
 
     if cfg!(any(shuttle, trommel_loom)) {
@@ -88,38 +88,38 @@ pub(crate) fn yields_quickly() -> bool {
     env::now() - start < QUICK
 }
 
-/// Whether yields at some place, of whatever thread, were slow of late: then the next ones are
-/// better left out.
+/// Whether yields at some place, of any thread, were slow recently, so that the next ones are
+/// better skipped.
 #[derive(Debug)]
 pub(crate) struct SlowYields {
     left_out: quiet::StaticU64,
 }
 
 impl SlowYields {
-    /// Yields that are left out behind a slow one, which so costs each of them a few microseconds.
+    /// Yields that are skipped after a slow one, which amortizes it to a few microseconds each.
     const LEFT_OUT: u64 = 256;
 
     pub(crate) const fn none() -> Self {
         Self { left_out: quiet::StaticU64::new(0) }
     }
 
-    /// Whether to leave the next one out, which is counted.
+    /// Whether to skip the next one, which is counted.
     pub(crate) fn are_near(&self) -> bool {
         let left = self.left_out.load(Ordering::Relaxed);
         if left > 0 {
-            // Where two threads count at once, one of them is not counted, which matters to nobody.
+            // If two threads count at once, one count is lost, which is harmless.
             self.left_out.store(left - 1, Ordering::Relaxed);
         }
         left > 0
     }
 
-    /// Notes one that was slow.
+    /// Records a slow yield.
     pub(crate) fn note(&self) {
         self.left_out.store(Self::LEFT_OUT, Ordering::Relaxed);
     }
 }
 
-/// Whether the calling thread unwinds.
+/// Whether the calling thread is unwinding.
 pub(crate) fn panicking() -> bool {
     thread::panicking() && is_the_one_that_may_panic()
 }
@@ -130,7 +130,7 @@ fn is_the_one_that_may_panic() -> bool {
 }
 
 /// Under shuttle all threads are one to the standard library, so while one unwinds all seem to. A
-/// scenario in which one does names it so.
+/// scenario with an unwinding thread names it so.
 #[cfg(shuttle)]
 fn is_the_one_that_may_panic() -> bool {
     thread::current().name() == Some("panics")
@@ -143,7 +143,7 @@ mod switching {
     use arc_swap::{ArcSwapAny, Guard, RefCnt};
     use trommel_base::sync::point;
 
-    /// As the production type, with a switch of threads before each step.
+    /// As the production type, with a possible thread switch before each step.
     #[derive(Debug)]
     pub(crate) struct SwapAny<T: RefCnt>(ArcSwapAny<T>);
 

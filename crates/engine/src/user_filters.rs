@@ -1,6 +1,12 @@
-//! Filter policies that a user brings.
+//! Custom filter policies.
 //!
-//! 1. Before a table is written, [`UserFilterPolicy::choose`] is told what table it is and chooses
+//! 1. Before a table is written, [`UserFilterPolicy::choose`] gets its description and chooses its
+//!    filter: a built-in one, none, or a custom one.
+//! 2. A custom filter is stored with the policy's name. Tables with that name are read by
+//!    [`UserFilterPolicy::open`]; in a store opened without a policy of that name, they pass every
+//!    key.
+//! 3. A policy's failures are counted, and the first is kept for the report. None is an error of
+//!    the store.
 //!    its filter: one of our own, none, or one of the user's own making.
 //! 2. A filter of the user's own is stored with the policy's name. Tables that name it are read by
 //!    [`UserFilterPolicy::open`]; in a store that was opened without a policy of that name, they
@@ -8,8 +14,8 @@
 //! 3. What a policy does wrong is counted, and the first of it kept for the report. Nothing it does
 //!    is an error of the store's.
 //!
-//! Invariants: the name is asked for once, when the policy is given. A filter of a user's gates
-//! lookups only: no compaction drops a tombstone because such a filter says "no".
+//! Invariants: the name is read once, when the policy is set. A custom filter gates lookups only:
+//! no compaction drops a tombstone because of its negative.
 //!
 //! Called by [`Outputs`](crate::output::Outputs), and by the readers of tables.
 
@@ -29,14 +35,15 @@ const MOST_NAME_BYTES: usize = 200;
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum FilterReason {
-    /// A full memtable becomes a table of level 0.
+    /// A full memtable is flushed to level 0.
     Flush,
-    /// Tables are merged.
+    /// A compaction.
     Compaction,
-    /// What a log held becomes a table when the store is opened.
+    /// A log is written to a table when the store is opened.
     Recovery,
-    /// A table that exists gets other filters: [`Db::rebuild_filters`](crate::Db::rebuild_filters).
-    /// Asked of each table that may need them, also where the one it has turns out to be kept.
+    /// An existing table gets other filters: [`Db::rebuild_filters`](crate::Db::rebuild_filters).
+    /// The policy is called for each table that may need them, even if the table then keeps its
+    /// filter.
     Rebuild,
 }
 
@@ -48,13 +55,13 @@ pub struct FilterContext {
     pub level: usize,
     /// Whether no deeper level holds data. Level 0 is never the last.
     pub is_last: bool,
-    /// Keys to expect, where that is known before they are read: no less than come, for a flush
-    /// (every version counts); for a merge what its inputs' keys let one expect of each output,
-    /// which may be off either way.
+    /// Expected number of keys, if known before they are read. For a flush, at least the actual
+    /// number (every version counts); for a compaction, an estimate for each output from the
+    /// inputs' keys, which may be off either way.
     pub expected_keys: Option<u64>,
     /// Why it is written.
     pub reason: FilterReason,
-    /// What [`Options::filters`](crate::Options::filters) says for it.
+    /// The filter for it by [`Options::filters`](crate::Options::filters).
     pub configured: FilterSpec,
 }
 
@@ -62,16 +69,16 @@ pub struct FilterContext {
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum FilterChoice {
-    /// One of our own; [`FilterSpec::NONE`] for none.
+    /// A built-in filter; [`FilterSpec::NONE`] for none.
     Spec(FilterSpec),
-    /// One of the policy's own making.
+    /// A custom filter.
     User(Box<dyn UserFilterBuilder>),
 }
 
-/// Chooses the filter of each table, and may bring filters of its own.
+/// Chooses the filter of each table, and may provide custom filters.
 ///
-/// A policy that only chooses among the filters of this store needs no more than
-/// [`name`](Self::name) and [`choose`](Self::choose):
+/// A policy that only chooses among built-in filters needs just [`name`](Self::name) and
+/// [`choose`](Self::choose):
 ///
 /// ```
 /// use std::sync::Arc;
@@ -103,36 +110,37 @@ pub enum FilterChoice {
 /// ```
 ///
 /// # Panics
-/// A panic in any of its calls is caught where panics unwind, and counted in
-/// [`FilterReport::policy`](crate::FilterReport::policy); so is one of the `Drop` of its builders
-/// and filters. That of the policy itself is not: it is dropped with the store's options.
+/// A panic in any of its calls is caught if panics unwind, and counted in
+/// [`FilterReport::policy`](crate::FilterReport::policy); so is a panic in the `Drop` of its
+/// builders and filters, but not in the `Drop` of the policy itself, which is dropped with the
+/// store's options.
 pub trait UserFilterPolicy: Send + Sync + fmt::Debug {
-    /// Its name: 1 to 200 bytes without control characters. Stored with each table that has a
-    /// filter of its making; a filter is only opened by the policy of that name, so one that makes
-    /// other bytes needs another name.
+    /// Its name: 1 to 200 bytes without control characters. Stored with each table that has one of
+    /// its custom filters. A filter is only opened by the policy with that name, so a policy with
+    /// another encoding needs another name.
     fn name(&self) -> &str;
 
-    /// The filter of a table that is about to be written.
+    /// Chooses the filter of a table that is about to be written.
     fn choose(&self, context: &FilterContext) -> FilterChoice;
 
-    /// Opens what one of its builders made. The bytes have the right checksum, and may still be
-    /// those of an older version of the policy.
+    /// Opens the output of one of its builders. The bytes have passed their checksum, but may be
+    /// from an older version of the policy.
     ///
     /// # Errors
-    /// What is wrong with them, in words: the table answers "maybe" then.
+    /// A description of what is wrong with them: the table then passes every key.
     fn open(&self, bytes: &[u8]) -> std::result::Result<Box<dyn UserFilter>, String> {
         Err(format!("this policy opens no filters, and there is one of {} bytes", bytes.len()))
     }
 }
 
-/// What the policy of a user did wrong.
+/// The failures of a user's policy.
 #[derive(Debug, Default)]
 struct Failures {
     count: AtomicU64,
     first: OnceLock<String>,
 }
 
-/// A policy as the store holds it.
+/// A policy with its name and failures.
 #[derive(Clone)]
 pub(crate) struct UserPolicy {
     name: Arc<str>,
@@ -141,17 +149,17 @@ pub(crate) struct UserPolicy {
 }
 
 impl UserPolicy {
-    /// Takes a policy, and asks for its name.
+    /// Takes a policy, and reads its name.
     pub(crate) fn new(policy: Arc<dyn UserFilterPolicy>) -> Self {
         Self { name: policy.name().into(), policy, failures: Arc::default() }
     }
 
-    /// Whether `other` is the same policy, not only one of that name.
+    /// Whether `other` is the same policy, not just one with the same name.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.policy, &other.policy)
     }
 
-    /// Checks what its doc says of its name.
+    /// Checks the documented bounds of its name.
     pub(crate) fn check(&self) -> Result<()> {
         let what = if self.name.is_empty() {
             "is empty: tables need a name to find their policy by"
@@ -165,12 +173,12 @@ impl UserPolicy {
         Err(Error::option(format!("user_filters: the policy's name {:?} {what}", self.name)))
     }
 
-    /// Its name, as settings show it.
+    /// Its name, as shown in settings.
     pub(crate) fn quoted(&self) -> String {
         format!("{:?}", self.name)
     }
 
-    /// What it chooses; what is configured, where it fails.
+    /// Its choice; the configured filter if it fails.
     pub(crate) fn choose(&self, context: &FilterContext) -> FilterChoice {
         contained(|| self.policy.choose(context)).unwrap_or_else(|why| {
             self.failed(&format!(
@@ -180,7 +188,7 @@ impl UserPolicy {
         })
     }
 
-    /// What the report says of it.
+    /// Its part of the filter report.
     pub(crate) fn report(&self) -> PolicyReport {
         PolicyReport {
             name: self.name.to_string(),
@@ -208,7 +216,7 @@ impl UserFilterReader for UserPolicy {
 }
 
 impl fmt::Debug for UserPolicy {
-    /// Its name: what the policy itself prints is not known to be short, or to end.
+    /// Writes its name: the policy's own output may be long or endless.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         fmt::Debug::fmt(&self.name, f)
     }
@@ -220,10 +228,10 @@ impl fmt::Debug for UserPolicy {
 pub struct PolicyReport {
     /// Its name.
     pub name: String,
-    /// Calls of its code that failed since it was given: panics, filters that it built and cannot
-    /// open, filters that deny their own keys.
+    /// Failed calls of its code since it was set: panics, filters it built and cannot open, filters
+    /// that deny their own keys.
     pub failures: u64,
-    /// What the first of them was.
+    /// The first failure.
     pub first_failure: Option<String>,
 }
 

@@ -1,4 +1,4 @@
-//! All that a read looks at, as one immutable value: the memtables and the version. It is replaced
+//! The view: the memtables and the version that a read uses, as one immutable value. It is replaced
 //! as a whole when a memtable is frozen or a version is installed; a reader that loaded it keeps
 //! what it needs alive.
 
@@ -16,7 +16,7 @@ pub(crate) struct LoggedMemtable {
     pub(crate) memtable: Arc<Memtable>,
     /// Number of the log that its writes go to.
     pub(crate) log_number: u64,
-    /// Earlier logs that hold writes of this memtable, oldest first: an opening had no room to
+    /// Earlier logs that hold writes of this memtable, oldest first: at open there was no space to
     /// write them to tables.
     pub(crate) earlier_logs: Vec<u64>,
 }
@@ -32,14 +32,14 @@ impl LoggedMemtable {
 #[derive(Debug, Clone)]
 pub(crate) struct View {
     pub(crate) active: Arc<LoggedMemtable>,
-    /// Full memtables that wait to be written out, newest first.
+    /// Full memtables waiting to be flushed, newest first.
     pub(crate) frozen: Vec<Arc<LoggedMemtable>>,
     pub(crate) version: Arc<Version>,
-    /// Those of `version`.
+    /// The fences of `version`.
     pub(crate) fences: Arc<Fences>,
 }
 
-/// The view that reads use now.
+/// The current view.
 #[derive(Debug)]
 pub(crate) struct CurrentView {
     current: Swap<View>,
@@ -58,12 +58,12 @@ impl CurrentView {
         self.current.load()
     }
 
-    /// The view, to keep.
+    /// The view, as an owned reference.
     pub(crate) fn load_full(&self) -> Arc<View> {
         self.current.load_full()
     }
 
-    /// Replaces the view by what `change` makes of it, and hands the new one to `installed` before
+    /// Replaces the view by `change` applied to it, and passes the new one to `installed` before
     /// another replaces it.
     pub(crate) fn replace(
         &self,

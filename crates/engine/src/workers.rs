@@ -1,6 +1,17 @@
-//! The threads that do the background work of one store, or of all stores of an environment.
+//! The background threads of one store, or of all stores of an environment.
 //!
 //! 1. A store that may have work is queued, once. A worker takes the first store of the queue,
+//!    takes one of its jobs, puts the store at the end of the queue, where another worker may look
+//!    for more, and runs the job: so stores take turns, a job at a time.
+//! 2. A store without work now says when to look again (a retry, files kept for a while), if ever.
+//!    The idle workers wait for the earliest of these times.
+//! 3. A thread is started when a store is queued and no thread is idle, up to the maximum. A thread
+//!    that found no work for [`IDLE_FOR`] ends, unless it is the last and a time is waited for.
+//! 4. If several threads serve several stores, one runs only flushes: writers wait for these, and
+//!    the compactions of other stores take long.
+//! 5. If the active memtables of stores that share a memory limit exceed their share, a worker has
+//!    the largest flushed.
+//! 6. If no thread can be started, callers do the work, as in a store without threads.
 //!    takes one job of it, puts the store at the end of the queue, where another worker may look
 //!    for more, and runs the job: so stores take turns, a job at a time.
 //! 2. A store that has nothing to do now says when to look again (a retry, files kept for a while),
@@ -17,6 +28,9 @@
 //! # Invariants
 //! * The lock here is the last to be taken, and nothing of a store is called or dropped while it is
 //!   held.
+//! * A worker holds a store only for its turn. Closing a store waits for those turns and no others.
+//! * A panic ends its thread; another is started for what is queued.
+//!   held.
 //! * A worker holds a store only for its turn. A store that is closed waits for those turns and no
 //!   others.
 //! * A panic ends its thread; another is started for what is queued.
@@ -30,28 +44,29 @@ use crate::env;
 use crate::sync::thread::Builder;
 use crate::sync::{Condvar, Mutex, MutexGuard, lock, wait, wait_until};
 
-/// How long a thread that has nothing to do waits for work before it ends: less than starting it
-/// costs a store that flushes often, and too short to be noticed in one that does not.
+/// How long an idle thread waits for work before it ends: less than starting it costs a store that
+/// flushes often, and too short to be noticed in one that does not.
 const IDLE_FOR: Duration =
     if cfg!(test) { Duration::from_millis(20) } else { Duration::from_secs(1) };
 
 /// A store whose background work a pool does.
 pub(crate) trait Tenant: Debug + Send + Sync {
-    /// What there is to do; only a flush, or something as short, unless compactions may run too.
+    /// The next task; only a flush, or something as short, unless `may_merge`.
     fn next_task(&self, may_merge: bool) -> Option<Task<'_>>;
 
     /// Bytes of the active memtable.
     fn active_bytes(&self) -> u64;
 
-    /// Bytes that the active memtables of all stores under the same memory limit take too much.
+    /// Bytes by which the active memtables of all stores under the same memory limit exceed their
+    /// share.
     fn excess_of_active(&self) -> u64;
 
-    /// Freezes the active memtable for the sake of other stores. True where the store's own writers
-    /// are going to.
+    /// Freezes the active memtable for the sake of other stores. True if the store's own writers
+    /// will do it.
     fn freeze_for_others(&self) -> bool;
 }
 
-/// Something that a worker is to do in a store.
+/// A task for a worker in a store.
 pub(crate) struct Task<'a> {
     /// Whether it is a flush or as short as one.
     pub(crate) is_short: bool,
@@ -61,12 +76,12 @@ pub(crate) struct Task<'a> {
 /// Threads for background work.
 #[derive(Debug)]
 pub(crate) struct WorkerPool {
-    /// The most there may be.
+    /// Most threads.
     most: usize,
-    /// The most that may be at other jobs than flushes.
+    /// Most threads at other jobs than flushes.
     most_merging: usize,
     state: Mutex<State>,
-    /// Signalled when a store was queued, or a new moment is to be waited for.
+    /// Signalled when a store was queued, or a new time is to be waited for.
     ready: Condvar,
     /// Signalled when a turn or a thread has ended.
     ended: Condvar,
@@ -86,11 +101,11 @@ struct State {
     idle: usize,
     /// Turns that may run other jobs than flushes.
     merging: usize,
-    /// Whether active memtables take too much.
+    /// Whether active memtables exceed their share.
     is_heavy: bool,
     /// Whether no thread could be started when there was none.
     is_short: bool,
-    /// Whether all threads are to end.
+    /// Whether all threads must end.
     is_over: bool,
 }
 
@@ -98,11 +113,11 @@ struct State {
 #[derive(Debug)]
 struct Store {
     tenant: Weak<dyn Tenant>,
-    /// The most workers that may be at it at once.
+    /// Most workers at it at once.
     most: usize,
     workers: usize,
     is_queued: bool,
-    /// Whether it was queued while as many workers were at it as may be.
+    /// Whether it was queued while it had the most workers.
     is_crowded: bool,
     due: Option<Instant>,
 }
@@ -123,7 +138,7 @@ impl State {
         self.due.extend(due.map(|at| (at, id)));
     }
 
-    /// Queues the stores whose moment has come.
+    /// Queues the stores whose time has come.
     fn enqueue_due(&mut self, now: Instant) {
         while let Some((at, id)) = self.due.first().copied().filter(|(at, _)| *at <= now) {
             self.due.remove(&(at, id));
@@ -157,12 +172,12 @@ impl State {
 }
 
 impl WorkerPool {
-    /// For one store, which shares its threads among its jobs as it likes.
+    /// A pool for one store, which divides its threads among its jobs as it likes.
     pub(crate) fn of_one(threads: usize) -> Arc<Self> {
         Self::new(threads, threads)
     }
 
-    /// For the stores of an environment.
+    /// A pool for the stores of an environment.
     pub(crate) fn of_many(threads: usize) -> Arc<Self> {
         Self::new(threads, threads.saturating_sub(1).max(1))
     }
@@ -172,12 +187,12 @@ impl WorkerPool {
         Arc::new(Self { most, most_merging, state: Mutex::default(), ready, ended })
     }
 
-    /// The most threads there may be.
+    /// Most threads.
     pub(crate) fn most(&self) -> usize {
         self.most
     }
 
-    /// Serves `tenant` from now on, with at most so many threads at once.
+    /// Serves `tenant` from now on, with at most `most` threads at once.
     pub(crate) fn serve(self: Arc<Self>, tenant: Weak<dyn Tenant>, most: usize) -> Served {
         let mut state = lock(&self.state);
         let store = state.next_store;
@@ -189,19 +204,19 @@ impl WorkerPool {
         Served { pool: self, store }
     }
 
-    /// Stores that are served, and threads that run.
+    /// The number of stores that are served, and of running threads.
     pub(crate) fn counts(&self) -> (usize, usize) {
         let state = lock(&self.state);
         (state.stores.len(), state.threads)
     }
 
-    /// Has the threads end as soon as they have nothing to do.
+    /// Makes the threads end as soon as they are idle.
     pub(crate) fn end(&self) {
         lock(&self.state).is_over = true;
         self.ready.notify_all();
     }
 
-    /// Has a worker look at the queue.
+    /// Wakes or starts a worker for the queue.
     fn call_worker(self: &Arc<Self>, state: &mut State) {
         if state.idle > 0 {
             self.ready.notify_one();
@@ -216,7 +231,7 @@ impl WorkerPool {
         }
     }
 
-    /// What a thread does.
+    /// The body of a thread.
     fn work(self: Arc<Self>) {
         let _thread = Thread(&self);
         while let Some(next) = self.next() {
@@ -227,7 +242,7 @@ impl WorkerPool {
         }
     }
 
-    /// Waits for something to do; none where the thread is to end.
+    /// Waits for something to do; `None` if the thread must end.
     fn next(self: &Arc<Self>) -> Option<Next<'_>> {
         let mut state = lock(&self.state);
         let mut idle_until = None;
@@ -254,7 +269,7 @@ impl WorkerPool {
         }
     }
 
-    /// Has the largest active memtables of all stores written out, until the others are few enough.
+    /// Freezes the largest active memtables of all stores, until the rest are within their share.
     fn relieve(&self) {
         let stores: Vec<_> =
             lock(&self.state).stores.values().map(|store| Weak::clone(&store.tenant)).collect();
@@ -269,15 +284,15 @@ impl WorkerPool {
             if tenant.excess_of_active() <= freed {
                 return;
             }
-            // One that its own writers are to freeze counts on until they have.
+            // A memtable that its own writers will freeze counts until they have.
             if tenant.freeze_for_others() {
                 freed += bytes;
             }
         }
     }
 
-    /// Waits until something may be to do, `until` at the latest; the last idle thread for as long
-    /// as a moment is waited for.
+    /// Waits for possible work, at most until `until`; the last idle thread as long as there is a
+    /// time to wait for.
     fn wait_idle<'a>(
         &'a self,
         mut state: MutexGuard<'a, State>,
@@ -300,19 +315,19 @@ impl WorkerPool {
 /// What a thread does next.
 enum Next<'a> {
     Turn(Turn<'a>),
-    /// Frees memory for memtables.
+    /// Frees memory of memtables.
     Relieve,
 }
 
-/// A thread of a pool, for as long as it runs.
+/// A running thread of a pool.
 struct Thread<'a>(&'a Arc<WorkerPool>);
 
 impl Drop for Thread<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.0.state);
         state.threads -= 1;
-        // After a panic something may be queued; and another may now be the last, for which more
-        // moments count.
+        // After a panic something may be queued; and another thread may now be the last, which
+        // waits for more times.
         if !state.queue.is_empty() || state.is_heavy {
             self.0.call_worker(&mut state);
         }
@@ -326,7 +341,7 @@ struct Turn<'a> {
     pool: &'a Arc<WorkerPool>,
     store: u64,
     tenant: Weak<dyn Tenant>,
-    /// Whether it counts among those that may run other jobs than flushes.
+    /// Whether it counts among the turns that may run other jobs than flushes.
     may_merge: bool,
 }
 
@@ -340,7 +355,7 @@ impl Turn<'_> {
             }
             None if !self.may_merge => {
                 let mut state = lock(&self.pool.state);
-                // A turn that may have ended meanwhile.
+                // A turn may have ended meanwhile.
                 if state.merging < self.pool.most_merging {
                     state.enqueue(self.store);
                 } else {
@@ -349,11 +364,11 @@ impl Turn<'_> {
             }
             None => {}
         }
-        // Let go of before the turn ends: whoever closes the store waits for that.
+        // Dropped before the turn ends, because closing the store waits for that.
         drop(tenant);
     }
 
-    /// Something was found: another worker may look for more.
+    /// A task was found: another worker may look for more.
     fn found(&mut self, is_short: bool) {
         let mut state = lock(&self.pool.state);
         if is_short && std::mem::take(&mut self.may_merge) {
@@ -383,7 +398,7 @@ impl Drop for Turn<'_> {
     }
 }
 
-/// A store's place in a pool.
+/// A store's registration in a pool.
 #[derive(Debug)]
 pub(crate) struct Served {
     pool: Arc<WorkerPool>,
@@ -391,14 +406,14 @@ pub(crate) struct Served {
 }
 
 impl Served {
-    /// Has a worker look at the store.
+    /// Makes a worker look at the store.
     pub(crate) fn wake(&self) {
         let mut state = lock(&self.pool.state);
         state.enqueue(self.store);
         self.pool.call_worker(&mut state);
     }
 
-    /// Has a worker see to active memtables, which take too much.
+    /// Makes a worker free memory of active memtables.
     pub(crate) fn relieve(&self) {
         let mut state = lock(&self.pool.state);
         if !std::mem::replace(&mut state.is_heavy, true) {
@@ -406,26 +421,26 @@ impl Served {
         }
     }
 
-    /// Has the store looked at again at this moment, and not at the one that was set before. For
-    /// whoever holds the state of the store, so that of two looks the later one counts.
+    /// Sets when to look at the store again, replacing the time set before. Called with the store's
+    /// state locked, so that the later of two looks wins.
     pub(crate) fn look_again_at(&self, due: Option<Instant>) {
         lock(&self.pool.state).set_due(self.store, due);
     }
 
-    /// Whether no thread of the pool would do a job now: all are at jobs, and no more may be
+    /// Whether no thread of the pool would take a job now: all are busy, and no more may be
     /// started.
     pub(crate) fn is_busy(&self) -> bool {
         let state = lock(&self.pool.state);
         state.idle == 0 && state.threads == self.pool.most
     }
 
-    /// Whether there are no threads, as none could be started.
+    /// Whether there are no threads because none could be started.
     pub(crate) fn is_short_of_threads(&self) -> bool {
         lock(&self.pool.state).is_short
     }
 
-    /// Has nobody look at the store any more, and waits for the workers that do. Ends the threads
-    /// of a pool of its own, and waits for that.
+    /// Withdraws the store, and waits for the workers at it. Ends the threads of a store's own
+    /// pool, and waits for that.
     pub(crate) fn leave(&self, is_own: bool) {
         let mut state = lock(&self.pool.state);
         state.set_due(self.store, None);

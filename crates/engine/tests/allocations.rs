@@ -1,6 +1,5 @@
-//! A lookup takes nothing from the heap but room for the value that it returns, a scan nothing for
-//! each entry, and a value that is kept holds its block at most: held against an allocator that
-//! counts.
+//! Checked with a counting allocator: a lookup allocates only the value that it returns, a scan
+//! allocates nothing per entry, and a value that is kept holds at most its block.
 
 #![allow(clippy::unwrap_used, reason = "a test's helpers may, as its tests do")]
 
@@ -20,7 +19,7 @@ use crate::allocator::{held, taken};
 const KEYS: u64 = 2_000;
 const RUNS: u64 = 10;
 const VALUE: [u8; 40] = [7; 40];
-/// The two counts in front of the bytes of an `Arc`.
+/// The two counts before the bytes of an `Arc`.
 const SHARED_BYTES: u64 = 16;
 
 /// Keys of odd numbers are never written.
@@ -35,7 +34,7 @@ fn key(number: u64) -> [u8; 11] {
     key
 }
 
-/// Small tables in a deep level, runs in level 0, or both: every key lies in one of them.
+/// Small tables in a deep level, runs in level 0, or both: every key is in one of them.
 fn tree(options: Options, is_deep: bool, has_runs: bool) -> Db {
     let options = options
         .vfs(Arc::new(MemoryVfs::new()))
@@ -64,8 +63,8 @@ fn trees(options: &Options) -> [Db; 3] {
         .map(|(is_deep, has_runs)| tree(options.clone(), is_deep, has_runs))
 }
 
-/// The most that one lookup took, of all keys that are there, or of as many that are not; once
-/// everything has been read that is kept.
+/// The most that one lookup allocated, over all existing keys, or as many missing ones, with
+/// everything cacheable already read.
 fn most(db: &Db, missing: bool) -> (u64, u64) {
     let keys = || (0..KEYS).map(|number| key(number * 2 + u64::from(missing)));
     for _ in 0..2 {
@@ -77,7 +76,7 @@ fn most(db: &Db, missing: bool) -> (u64, u64) {
     taken.fold((0, 0), |most, one| (most.0.max(one.0), most.1.max(one.1)))
 }
 
-/// Options by name: each kind of filter, each way to cut it, each place to keep it.
+/// Options by name: each kind of filter, partitioning and residency.
 fn shapes() -> Vec<(String, Options)> {
     let policies = ["paired:16", "blocked:12", "standard:10", "ribbon:10", "none"];
     let whole = policies
@@ -109,7 +108,7 @@ fn closure() -> Prefix {
     Prefix::custom("four", |key: &[u8]| (key.len() >= 4).then_some(4))
 }
 
-/// A filter that says "maybe" of every key.
+/// A filter that passes every key.
 #[derive(Debug)]
 struct Everything;
 
@@ -174,7 +173,7 @@ fn a_value_in_the_cache_is_shared_and_takes_no_memory() {
 #[test]
 fn many_keys_take_a_few_lists_however_many_tables_there_are() {
     const AT_ONCE: usize = 64;
-    /// The values, five lists of keys, what a filter said, and what is asked for.
+    /// The values, five lists of keys, a filter's answers, and the requests.
     const LISTS: u64 = 16;
     for (name, options) in shapes() {
         for (db, tree) in trees(&options).iter().zip(["deep", "runs", "both"]) {
@@ -220,13 +219,13 @@ fn long_key(number: u64) -> String {
     format!("a key of some forty bytes, number {number:08}")
 }
 
-/// Noise, which no compression makes smaller: 300 bytes.
+/// 300 bytes of incompressible noise.
 fn noise(number: u64) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(number);
     (0..300).map(|_| rng.u8(..)).collect()
 }
 
-/// In the last level, with a small cache.
+/// A store with all data in the last level, and a small cache.
 fn settled(options: Options) -> Db {
     let options = options.compression(Compression::None).cache_bytes(1 << 20);
     let db = Db::open("/store", options.vfs(Arc::new(MemoryVfs::new()))).unwrap();
@@ -237,7 +236,7 @@ fn settled(options: Options) -> Db {
     db
 }
 
-/// Each key above 22 bytes was copied to memory of its own.
+/// Regression: each key above 22 bytes was copied to memory of its own.
 #[test]
 fn a_scan_takes_no_memory_for_each_entry() {
     let settled = settled(Options::default());
@@ -256,7 +255,7 @@ fn a_scan_takes_no_memory_for_each_entry() {
     }
 }
 
-/// Values that a scan had read ahead held all that was read with them: 128 KiB each.
+/// Regression: values from a scan's read-ahead held all bytes read with them: 128 KiB each.
 #[test]
 fn a_value_that_is_kept_holds_its_block_at_most() {
     let db = settled(Options::default());
@@ -282,7 +281,7 @@ fn a_value_that_is_kept_holds_its_block_at_most() {
     }
 }
 
-/// It read the value, and copied it where it could not be shared.
+/// Regression: it read the value, and copied it if it could not be shared.
 #[test]
 fn a_key_is_looked_for_without_its_value() {
     let huge = vec![7; 1 << 20];

@@ -1,7 +1,7 @@
-//! Each example does what its head says it prints.
+//! Each example prints what its head says.
 //!
-//! `cargo test` builds the examples beside the tests and this runs them. What one prints is
-//! compared with the `text` block in the head of its source.
+//! `cargo test` builds the examples with the tests, and this runs them. The output is compared with
+//! the `text` block in the head of the source.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -17,7 +17,7 @@ fn sources() -> Vec<PathBuf> {
     found
 }
 
-/// The lines of the `text` block in the comment at the head of a source.
+/// The lines of the `text` block in the head of a source.
 fn promised(source: &str) -> Option<String> {
     let head = source.lines().map_while(|line| line.strip_prefix("//!"));
     let lines = head.map(|line| line.strip_prefix(' ').unwrap_or(line));
@@ -26,7 +26,7 @@ fn promised(source: &str) -> Option<String> {
     Some(block[..end].iter().map(|line| format!("{line}\n")).collect())
 }
 
-/// The program that was built of an example, in `examples/` beside the tests' own `deps/`.
+/// The program built from an example, in `examples/` next to the tests' own `deps/`.
 fn program(source: &Path) -> PathBuf {
     let tests = std::env::current_exe().expect("a test has a program");
     let name = source.file_stem().expect("a source has a name");

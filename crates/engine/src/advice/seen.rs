@@ -1,21 +1,21 @@
-//! What was counted, and the tables that it was counted of.
+//! The counters, and the tables they belong to.
 //!
-//! Of a level are counted the lookups that came to one of its tables in vain (`absent`), and those
-//! that found an entry there (`hits`). A lookup comes in vain if it misses everywhere, or finds its
-//! key deeper. So the number of a level's tables that such a lookup comes to is
+//! For each level, the counters hold the lookups that reached one of its tables in vain (`absent`),
+//! and those that found an entry there (`hits`). A lookup is in vain if it misses everywhere, or
+//! finds its key deeper. So the number of a level's tables that such a lookup reaches is
 //!
 //! ```text
 //! reach = absent / (missing + hits of all deeper levels)
 //! ```
 //!
-//! by the keys that were really asked for: at most 1 on a level whose tables do not meet, at most
-//! all tables on level 0. There a lookup may also come to newer tables in vain before it finds its
-//! key in an older one: what is counted beyond `reach`. With another share of misses than was
-//! measured, these stay.
+//! for the keys actually looked up: at most 1 on a level of disjoint tables, at most all tables on
+//! level 0. There a lookup may also reach newer tables in vain before it finds its key in an older
+//! one: the count beyond `reach`. These stay the same for another share of misses than the measured
+//! one.
 //!
-//! What comes to a level is shared out among its tables by how many keys of the store lie in the
-//! range of each; counts are not kept for each table. Where too little was counted, those shares
-//! stand for what was not.
+//! The lookups of a level are distributed over its tables by the share of the store's keys in the
+//! range of each; there are no counters per table. If too little was counted, those shares are used
+//! instead.
 
 use std::sync::Arc;
 
@@ -29,25 +29,25 @@ use crate::filter_policy::FilterPolicy;
 use crate::version::logical_level;
 use crate::version::{TableFile, Version};
 
-/// Lookups of a sort that must have been counted for the count to say where they go.
+/// Lookups of one sort that must have been counted for the count to be used.
 const ENOUGH: u64 = 1000;
 
-/// What was counted of all lookups.
+/// The counters of all lookups.
 #[derive(Debug, Clone)]
 pub(super) struct Seen {
-    /// From the top; only those with tables.
+    /// From the top; only levels with tables.
     pub(super) levels: Vec<SeenLevel>,
-    /// Lookups that came to tables.
+    /// Lookups that reached tables.
     pub(super) lookups: u64,
-    /// Of those, the ones that found nothing.
+    /// Those that found nothing.
     missing: u64,
-    /// Whether the last level goes without filters, whatever policies say.
+    /// Whether the last level has no filters, whatever the policy.
     pub(super) spares_last: bool,
-    /// The policy, where it is a budget, which chooses by itself.
+    /// The policy, if it is a budget, which chooses by itself.
     pub(super) budget: Option<FilterPolicy>,
 }
 
-/// A level, and what was counted of it.
+/// A level and its counters.
 #[derive(Debug, Clone, Default)]
 pub(super) struct SeenLevel {
     pub(super) level: usize,
@@ -60,21 +60,22 @@ pub(super) struct SeenLevel {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SeenTable {
     keys: u64,
-    /// How likely a missing key falls into its range, keys being missed where keys are.
+    /// The probability that a missing key falls into its range, if missing keys are distributed
+    /// like existing ones.
     reach: f64,
     facts: FilterFacts,
 }
 
-/// What comes to a level, of one lookup.
+/// What one lookup does on a level.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Flow {
-    /// Its tables that it comes to in vain, had they no filters.
+    /// Tables that it reaches in vain, without filters.
     pub(super) in_vain: f64,
-    /// Its tables that a lookup of a missing key comes to.
+    /// Tables that a lookup of a missing key reaches.
     pub(super) reach: f64,
     /// Lookups that find their key here.
     pub(super) hits: f64,
-    /// What a read costs that finds nothing.
+    /// The cost of a wasted read.
     pub(super) read_cost: f64,
 }
 
@@ -92,7 +93,7 @@ impl Seen {
             last.count(physical, &totals);
         }
         let hits: u64 = levels.iter().map(|level| level.hits).sum();
-        // Of what a memtable answers no table is asked: it is neither a hit nor a miss here.
+        // A lookup answered by a memtable reaches no table: it is neither a hit nor a miss here.
         let missing = totals.gets.saturating_sub(totals.memtable_hits + hits);
         let options = engine.options.load();
         let spares_last = !options.filters_on_last_level;
@@ -100,8 +101,7 @@ impl Seen {
         Self { levels, lookups: missing + hits, missing, spares_last, budget }.without_empty()
     }
 
-    /// Levels that hold no keys now have no filters to advise; their hits were hits of other
-    /// levels' keys, which have moved.
+    /// Levels without keys need no advice; their hits were of keys that have moved to other levels.
     fn without_empty(mut self) -> Self {
         self.levels.retain(|level| level.keys() > 0);
         self
@@ -112,9 +112,8 @@ impl Seen {
         (self.lookups > 0).then(|| self.missing as f64 / self.lookups as f64)
     }
 
-    /// What comes to each level, where the share `misses` of all lookups finds nothing, and the
-    /// others find keys where they did; `costs` says what a read in vain costs on levels that it
-    /// names.
+    /// The flow of each level, if the share `misses` of all lookups finds nothing and the others
+    /// find their keys where they did; `costs` holds the cost of a wasted read for some levels.
     pub(super) fn flows(&self, misses: f64, costs: &[(usize, f64)]) -> Vec<Flow> {
         let hits: u64 = self.levels.iter().map(|level| level.hits).sum();
         let keys: u64 = self.levels.iter().map(SeenLevel::keys).sum();
@@ -159,7 +158,7 @@ impl SeenLevel {
         self.tables.iter().map(SeenTable::filter_bytes).sum()
     }
 
-    /// Tables that one of `passing` lookups, which find nothing here, comes to.
+    /// Tables that one of the `passing` lookups, which find nothing here, reaches.
     fn reach(&self, passing: u64) -> f64 {
         let most = if self.level == 0 { self.tables.len() as f64 } else { 1.0 };
         let told = if passing >= ENOUGH {
@@ -170,8 +169,8 @@ impl SeenLevel {
         told.min(most)
     }
 
-    /// Tables of level 0 that a lookup comes to in vain before it finds its key in another one of
-    /// level 0. On other levels a key lies in one table's range.
+    /// Tables of level 0 that a lookup reaches in vain before it finds its key in another one of
+    /// level 0. On other levels a key is in the range of one table.
     fn again(&self, reach: f64, passing: u64) -> f64 {
         let others = self.tables.len().saturating_sub(1) as f64;
         if self.level > 0 {
@@ -185,7 +184,7 @@ impl SeenLevel {
         }
     }
 
-    /// What of `flow` comes to each table.
+    /// The part of `flow` that reaches each table.
     pub(super) fn visited(&self, flow: &Flow) -> impl Iterator<Item = Visited> {
         let reach: f64 = self.tables.iter().map(|table| table.reach).sum();
         let keys = self.keys().max(1) as f64;
@@ -199,7 +198,7 @@ impl SeenLevel {
         })
     }
 
-    /// What the filters that are there cost.
+    /// The cost of the current filters.
     pub(super) fn cost(&self, flow: &Flow) -> Cost {
         let mut all = Cost::default();
         for (table, visited) in self.tables.iter().zip(self.visited(flow)) {
@@ -208,7 +207,7 @@ impl SeenLevel {
         all
     }
 
-    /// The kind that most of its keys have, if that is one of ours.
+    /// The kind of filter that most of its keys have, if it is built in.
     pub(super) fn kind(&self) -> Option<FilterKind> {
         let specs = self.tables.iter().filter(|table| table.spec() != FilterSpec::NONE);
         let kinds = specs.map(|table| table.spec().kind());
@@ -219,18 +218,18 @@ impl SeenLevel {
         kinds.max_by_key(keys)
     }
 
-    /// Bits per key, averaged over its keys, of filters of ours.
+    /// Bits per key of built-in filters, averaged over its keys.
     pub(super) fn bits(&self) -> f64 {
         let bits = |table: &SeenTable| table.spec().bits_per_key() * table.keys as f64;
         self.tables.iter().map(bits).sum::<f64>() / self.keys().max(1) as f64
     }
 
-    /// Whether a user's policy made filters here.
+    /// Whether it has user filters.
     pub(super) fn has_foreign(&self) -> bool {
         self.tables.iter().any(|table| table.facts.kind == FilterLabel::User)
     }
 
-    /// The filters in words: each kind with the mean of its bits.
+    /// Describes the filters: each kind with the mean of its bits.
     pub(super) fn in_words(&self) -> String {
         let mut kinds: Vec<FilterLabel> =
             self.tables.iter().map(|table| table.facts.kind).collect();
@@ -258,14 +257,14 @@ impl SeenTable {
         Self { keys: file.keys, reach: engine.reach(version, file), facts }
     }
 
-    /// Its filter, if it is one of ours.
+    /// Its filter, if it is built in.
     fn spec(&self) -> FilterSpec {
         let FilterLabel::Own(kind) = self.facts.kind else { return FilterSpec::NONE };
         FilterSpec::new(kind, self.facts.bits_asked).unwrap_or(FilterSpec::NONE)
     }
 
-    /// Bytes of its filter: of one of ours those that a plan would count for it, so that the two
-    /// can be set side by side. In memory it takes some more, which are the same for all.
+    /// Bytes of its filter; for a built-in one, the bytes that a plan would count, so that the two
+    /// are comparable. In memory each takes some more.
     fn filter_bytes(&self) -> u64 {
         match self.spec() {
             FilterSpec::NONE => self.facts.bytes,
@@ -275,7 +274,7 @@ impl SeenTable {
         }
     }
 
-    /// What its filter costs. One that cannot be held lets all through, whatever its rate would be.
+    /// The cost of its filter. A filter that cannot be held passes every key, whatever its rate.
     fn cost(&self, visits: &Visits) -> Cost {
         let FilterFacts { expected, is_held, .. } = self.facts;
         let rate = if is_held { expected } else { 1.0 };

@@ -26,12 +26,12 @@ fn open(filters: &str) -> Db {
     Db::open("db", options).unwrap()
 }
 
-/// A key that is written, for even numbers.
+/// A key; even numbers are written.
 fn key(number: u64) -> String {
     format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// A store of several levels that has come to rest but for its last keys, which are in level 0.
+/// A store of several levels that was idle before its last keys, which are in level 0.
 fn grown(filters: &str) -> Db {
     let db = open(filters);
     let put = |numbers: std::ops::Range<u64>| {
@@ -42,7 +42,7 @@ fn grown(filters: &str) -> Db {
     };
     put(0..KEYS - 400);
     db.wait_idle().unwrap();
-    // A run more; who waited for rest again could have it merged.
+    // One more run; another wait for an idle store could compact it.
     put(KEYS - 400..KEYS);
     assert!(db.stats().levels.len() >= 3, "{}", db.stats());
     db
@@ -63,7 +63,7 @@ fn hits() -> impl Iterator<Item = u64> {
     (0..LOOKUPS).map(|number| 2 * (number % KEYS))
 }
 
-/// What holds of all advice.
+/// Checks the properties of all advice.
 fn check(db: &Db, advice: &FilterAdvice) {
     let text = advice.to_string();
     let changes = advice.verdict == AdviceVerdict::Change;
@@ -97,7 +97,7 @@ fn where_all_miss_upper_levels_get_more() {
     assert!(advice.levels.last().unwrap().reason.starts_with("fewer bits"), "{advice}");
     assert!(advice.levels[0].reason.starts_with("more bits"), "{advice}");
     assert!(advice.advised.wasted_reads < 0.8 * advice.now.wasted_reads, "{advice}");
-    // What is told of now is what was counted.
+    // The figures for the current filters match the counters.
     let report = db.filter_report();
     let counted: u64 = report.levels.iter().map(|level| level.false_positives).sum();
     let told = advice.now.wasted_reads * LOOKUPS as f64;
@@ -112,7 +112,7 @@ fn what_is_advised_is_as_good_as_it_is_told_to_be() {
     let advice = db.filter_advice().unwrap();
     // The same keys in the same order make the same tree.
     let other = grown(&advice.policy.clone().unwrap().to_string());
-    // Tables that were moved down without a merge have the filters of the level above.
+    // Tables that were moved down unread have the filters of the level above.
     other.rebuild_filters(&RebuildOptions::default()).unwrap();
     ask(&other, misses());
     let report = other.filter_report();
@@ -123,7 +123,7 @@ fn what_is_advised_is_as_good_as_it_is_told_to_be() {
     assert!((0.9..1.1).contains(&bytes), "{} bytes: {advice}", report.filter_bytes);
 }
 
-/// Filters by level, however good, would lift the ceiling that the budget is.
+/// Filters by level, however good, would lift the limit of the budget.
 #[test]
 fn a_budget_stays_a_budget() {
     let db = grown("budget=10/key,kinds=paired|blocked");
@@ -158,13 +158,13 @@ fn where_all_hit_the_last_level_needs_none() {
     assert!(reason.contains("wrong for whoever asks for missing keys"), "{reason}");
     assert!(advice.levels[0].filter.to_string().starts_with("blocked:"), "the kind stays");
     assert!(advice.advised.bytes < advice.now.bytes, "{advice}");
-    // For whoever will ask for missing keys it is otherwise.
+    // Not so for lookups of missing keys.
     let missing = db.filter_advice_with(&AdviceOptions::new().misses(1.0)).unwrap();
     assert!(missing.levels.last().unwrap().filter.bits_per_key() > 8.0, "{missing}");
     assert!(missing.to_string().contains("as given"), "{missing}");
 }
 
-/// No filter is asked for them. They were counted as missing keys, for which filters are made.
+/// Regression: keys answered by a memtable, which probe no filter, counted as missing keys.
 #[test]
 fn what_a_memtable_answers_is_no_miss() {
     let db = grown("paired:10");
@@ -185,7 +185,7 @@ fn what_a_memtable_answers_is_no_miss() {
     assert_eq!(advice.verdict, AdviceVerdict::TooFewLookups, "{advice}");
 }
 
-/// Writes some keys again, so that they are in the newest run of level 0.
+/// Overwrites some keys, so that they are in the newest run of level 0.
 fn renewed(db: &Db) -> u64 {
     let renewed = 50;
     loop {
@@ -199,8 +199,8 @@ fn renewed(db: &Db) -> u64 {
     }
 }
 
-/// Filters of a few keys are a cache line or two, whatever their bits: "0.0 KiB more" was to save
-/// reads.
+/// Regression: filters of a few keys are a cache line or two, whatever their bits, and the advice
+/// promised to save reads for "0.0 KiB more".
 #[test]
 fn nothing_is_not_told_as_something() {
     let db = grown("paired:10");
@@ -254,7 +254,7 @@ fn bytes_go_where_reads_are_dear() {
     );
     let text = alike.to_string();
     assert!(!text.contains("reads in vain cost") && !text.contains("which cost"), "{text}");
-    // What costs nothing needs no filter.
+    // Free reads need no filter.
     let free = AdviceOptions::new().read_cost(level, 0.0);
     let free = db.filter_advice_with(&free).unwrap();
     assert_eq!(free.levels[last].filter, FilterSpec::NONE, "{free}");
@@ -276,7 +276,8 @@ fn levels_that_nobody_comes_to_need_none() {
     assert!(advice.levels.last().unwrap().reason.contains("no lookup came here"), "{advice}");
 }
 
-/// Lookups that all find their key, in the oldest table of level 0, came to the newer ones in vain.
+/// Regression: lookups that all found their key in the oldest table of level 0 reached the newer
+/// ones in vain.
 #[test]
 fn hits_in_the_oldest_run_need_the_filters_of_the_newer_ones() {
     let db = open("paired:12");
@@ -309,7 +310,7 @@ fn skewed_hits_count_where_they_are() {
     ask(&db, one_in_five_misses(newest));
     let skewed = db.filter_advice().unwrap();
     check(&db, &skewed);
-    // Fewer lookups come down to the levels between, as the hits are found above them.
+    // Fewer lookups reach the levels between, because the hits are found above them.
     let between = |advice: &FilterAdvice| advice.levels[1].in_vain;
     assert!(between(&skewed) < 0.5 * between(&even), "{skewed}\n{even}");
     assert!(skewed.levels[0].hits > 0.7, "{skewed}");
@@ -359,8 +360,7 @@ fn of_one_level_nothing_can_be_moved_elsewhere() {
     }
 }
 
-/// Level 0 is empty once all is merged; the policy that was advised then had nothing for what is
-/// written next.
+/// Regression: with level 0 empty, the advised policy had no filters for what is written next.
 #[test]
 fn a_level_0_that_is_empty_is_advised_filters() {
     let db = open("paired:12");

@@ -71,8 +71,8 @@ use crate::version::{Keeping, TableFile, Version};
 const ENOUGH_LOOKUPS: u64 = 10_000;
 /// The assumed miss rate until enough lookups were seen.
 const USUAL_MISSES: f64 = 0.5;
-/// No fewer are planned for than this because of what was seen: a store that has only hit so far
-/// may miss tomorrow.
+/// The lowest miss rate planned for from measurements: a store with only hits so far may miss
+/// tomorrow.
 const FEWEST_MISSES: f64 = 0.01;
 /// One in this many bytes of the budget is held in reserve, because the size built is never exactly
 /// the size planned: doing without one filter costs far more reads than making all filters smaller
@@ -82,7 +82,7 @@ const RESERVE: u64 = 200;
 /// which takes a 50th of a bit from each key, then by ever more.
 const MOST_STEPS: i32 = 48;
 
-/// Longest wait for reads that are asking filters which have to go, and for how long nobody looks.
+/// Longest wait for reads that are probing dropped filters, and the polling interval.
 const LONGEST_FALL: Duration = Duration::from_secs(1);
 const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
 
@@ -238,7 +238,7 @@ impl Engine {
         self.statistics.budget_history.losses.store(losses, Relaxed);
         let options = self.options.load();
         let limit = options.filters.budget_bytes(version.keys()).unwrap_or(u64::MAX);
-        // From now on nothing beyond it is admitted: one that falls is in force once the rest has
+        // From now on nothing beyond it is admitted; a lower limit takes effect once the excess is
         // gone.
         let filters = self.memory.shares.filters();
         filters.set_limit(limit);

@@ -33,11 +33,11 @@ const MIB: u64 = 1 << 20;
 pub struct BudgetReport {
     /// The budget, as in [`Options::filters`](crate::Options::filters).
     pub spec: String,
-    /// Bytes that filters may take in memory, for the keys that there are now. One that falls is in
-    /// force once what is beyond it has left the memory, as lookups that were asking it end.
+    /// Bytes that filters may take in memory, for the current number of keys. A lowered budget
+    /// takes effect once the excess has left memory, when the lookups probing it have ended.
     pub budget_bytes: u64,
-    /// Bytes of the filters of all tables, as they are stored, but for those of a last level that
-    /// is to have none. More than the budget only while tables are queued for a rebuild, below.
+    /// Stored bytes of the filters of all tables, except those of a last level without filters.
+    /// More than the budget only while tables are queued for a rebuild, below.
     pub built_bytes: u64,
     /// Bytes of filters in memory now, pinned and in the block cache: never more than the budget.
     /// Less than the built bytes while some filters have not been probed yet.
@@ -141,10 +141,10 @@ pub struct TableDrift {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum DriftReason {
-    /// It is, but for rounding.
+    /// It does not, except for rounding.
     AsPlanned,
-    /// It is larger, as the table was built when it lay in a higher level: it moved down since
-    /// without being written again, or levels were opened above it.
+    /// It is larger, because the table was built for a higher level: since then the table was moved
+    /// down without being rewritten, or levels were opened above it.
     Moved {
         /// The level it was built for.
         from: usize,
@@ -176,7 +176,7 @@ impl fmt::Display for DriftReason {
 }
 
 impl Engine {
-    /// How `budget` is kept in `version`, of whose tables' filters these are the facts.
+    /// The state of `budget` in `version`, whose tables' filters have these `facts`.
     pub(crate) fn budget_report(
         &self,
         budget: &FilterBudget,
@@ -224,7 +224,7 @@ impl Engine {
             report.saved_by_a_mib +=
                 weight * (planned_rate(planned, table) - planned_rate(larger, table));
         }
-        // Of tables that are alike some get more than others: not the same ones with either.
+        // Among identical tables some get more than others, and not the same ones in both plans.
         report.saved_by_a_mib = report.saved_by_a_mib.max(0.0);
         Some(report)
     }

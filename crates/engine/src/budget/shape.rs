@@ -26,8 +26,8 @@ use crate::version::{TableFile, Version};
 /// Runs of level 0 that are solved individually; beyond this, neighbours are grouped.
 const MOST_NEWEST: usize = 16;
 
-/// Tables of so many keys and more are put together whatever their sizes: a cache line is nothing
-/// to their filters, so that all are worth as many bits for a key.
+/// Tables of at least this many keys are grouped whatever their sizes: a cache line is negligible
+/// for their filters, so all are worth the same bits per key.
 const MANY_KEYS: u64 = 1 << 16;
 
 /// Tables differ if their keys deviate from the average by more than one part in this many, on

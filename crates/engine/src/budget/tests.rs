@@ -1,4 +1,4 @@
-//! What is built comes back to the budget by itself, whatever stands in the way.
+//! Built filters return to the budget by themselves, whatever fails.
 
 mod drift;
 mod limit;
@@ -29,7 +29,7 @@ fn key(i: usize) -> String {
     format!("key {i:05}")
 }
 
-/// A store of about a dozen tables in its last level, of 4,000 keys with 16 bits each.
+/// A store with about a dozen tables in its last level, of 4,000 keys with 16 bits each.
 fn filled(vfs: &Arc<dyn Vfs>) -> Db {
     let db = Db::open(DIR, options(vfs, "paired:16")).unwrap();
     for i in 0..4_000 {
@@ -54,7 +54,8 @@ fn budget(db: &Db) -> BudgetReport {
     db.filter_report().budget.unwrap()
 }
 
-/// Every key is found, and no more is held than may be; reads in vain of as many missing keys.
+/// Checks that every key is found and that filters are within the limit; returns the wasted reads
+/// of as many missing keys.
 fn check(db: &Db) -> u64 {
     db.reset_stats();
     for i in 0..4_000 {
@@ -66,7 +67,7 @@ fn check(db: &Db) -> u64 {
     db.filter_report().levels.iter().map(|level| level.false_positives).sum()
 }
 
-/// Nothing is queued any more, and what is built fits.
+/// Checks that nothing is queued and the built filters fit.
 fn check_fits(db: &Db) {
     let report = budget(db);
     assert!(report.built_bytes <= report.budget_bytes, "{report}");
@@ -75,8 +76,7 @@ fn check_fits(db: &Db) {
     db.verify().unwrap();
 }
 
-/// A budget that is lowered on reopening: what is too large is built anew, by a job that has a
-/// name.
+/// A budget lowered on reopening: filters that are too large are rebuilt, by a job that has a name.
 #[test]
 fn what_is_too_large_is_rebuilt_until_it_fits() {
     for threads in [0, 2] {
@@ -104,13 +104,12 @@ fn what_is_too_large_is_rebuilt_until_it_fits() {
         check_fits(&db);
         let wasted = check(&db);
         let report = budget(&db);
-        // Filters of 500 keys come in steps of a cache line, and each table takes some memory
-        // besides.
+        // Filters of 500 keys are sized in cache lines, and each table has some memory overhead.
         assert!(report.resident_bytes * 10 > report.budget_bytes * 7, "it is used: {report}");
         assert!((20..1_600).contains(&wasted), "four bits a key err once in five: {wasted}");
         assert_eq!(names(&vfs, ".sst"), data, "data is never written");
         assert!(!names(&vfs, ".flt").is_empty());
-        // A rebuild that is asked for finds next to nothing to do.
+        // A requested rebuild finds almost nothing to do.
         db.rebuild_filters(&crate::RebuildOptions::default()).unwrap();
         db.wait_idle().unwrap();
         check_fits(&db);
@@ -118,8 +117,8 @@ fn what_is_too_large_is_rebuilt_until_it_fits() {
     }
 }
 
-/// Two workers at once: what one has rebuilt is seen by the other before the queue is filled anew.
-/// Its table is not taken a second time, in which nothing smaller could be built and all would go.
+/// Two workers at once: a table rebuilt by one is seen by the other before the queue is refilled.
+/// It is not taken again, when no smaller filter could be built and all would be dropped.
 #[test]
 fn what_was_rebuilt_meanwhile_keeps_its_filters() {
     let vfs = in_memory();
@@ -138,7 +137,7 @@ fn what_was_rebuilt_meanwhile_keeps_its_filters() {
     check(&db);
 }
 
-/// A pause is a pause for what the store does by itself: filters were rebuilt in it.
+/// Regression: filters were rebuilt automatically during a pause.
 #[test]
 fn filters_wait_for_the_end_of_a_pause() {
     for threads in [0, 1] {
@@ -157,7 +156,7 @@ fn filters_wait_for_the_end_of_a_pause() {
         let report = budget(&db);
         assert_eq!(names(&vfs, ".flt"), [""; 0], "{report}");
         assert!(report.queued_rebuilds > 0 && report.resident_bytes <= report.budget_bytes);
-        // Who waits until the store rests finds it within its budget, in a pause as well.
+        // A wait for an idle store brings it within its budget, during a pause as well.
         if threads == 0 {
             db.wait_idle().unwrap();
             check_fits(&db);
@@ -170,8 +169,8 @@ fn filters_wait_for_the_end_of_a_pause() {
     }
 }
 
-/// Budgets below the smallest filters, and below what floors allow: filters go altogether, and
-/// there is an end.
+/// Budgets below the smallest filters, and below the floors: filters are dropped altogether, and
+/// the rebuilds come to an end.
 #[test]
 fn any_budget_is_reached() {
     let by_prefix = |options: Options| {
@@ -203,8 +202,7 @@ fn any_budget_is_reached() {
     }
 }
 
-/// The floors of a budget may be more than it is. The budget is what is kept, and the report says
-/// why.
+/// The floors of a budget may exceed it. The budget is kept, and the report says why.
 #[test]
 fn floors_give_way_to_the_budget() {
     for filters in ["budget=6/key,L0-=8..", "budget=2KiB,L0-=10.."] {
@@ -223,7 +221,7 @@ fn floors_give_way_to_the_budget() {
     }
 }
 
-/// A full disk: told to who waits, tried again, and nobody else is stopped.
+/// A full disk: the error is returned to waiters, the rebuild is retried, and nothing else stops.
 #[test]
 fn a_full_disk_is_told_and_stops_no_writes() {
     for threads in [0, 1] {
@@ -238,7 +236,7 @@ fn a_full_disk_is_told_and_stops_no_writes() {
         assert!(report.queued_rebuilds > 0 && report.built_bytes > report.budget_bytes, "{report}");
         assert!(report.rebuild_failure.is_some(), "{report}");
         assert!(report.to_string().contains("tried again"), "{report}");
-        // Enough for some flushes and a merge.
+        // Enough for some flushes and a compaction.
         for i in 0..4_000 {
             db.put(key(i), format!("value of {i}")).unwrap();
             if i % 1_000 == 0 {
@@ -256,7 +254,7 @@ fn a_full_disk_is_told_and_stops_no_writes() {
     }
 }
 
-/// Reads that fail now and then cost no table its filter: it is tried again.
+/// Occasional read failures cost no table its filter: the rebuild is retried.
 #[test]
 fn a_read_that_fails_once_takes_no_filter_away() {
     for threads in [0, 1] {
@@ -280,8 +278,7 @@ fn a_read_that_fails_once_takes_no_filter_away() {
     }
 }
 
-/// Tables whose data cannot be read, time and again, lose their filters: for that nothing is read
-/// of them.
+/// Tables whose data repeatedly cannot be read lose their filters, which reads nothing of them.
 #[test]
 fn a_table_that_cannot_be_read_goes_without() {
     let disk = SimDisk::new();
@@ -299,7 +296,7 @@ fn a_table_that_cannot_be_read_goes_without() {
     let report = db.last_filter_rebuild().unwrap();
     let given_up: Vec<u64> = report.given_up.iter().map(|(table, _)| *table).collect();
     assert!(!given_up.is_empty(), "{report:?}");
-    // Which have to be smaller is chosen anew when one was given up: some failed less often.
+    // The tables are chosen again when one was given up, so some failed less often.
     assert!(report.failed >= 3 * given_up.len() as u64 && report.rebuilt == 0, "{report:?}");
     for table in &after.tables {
         assert_eq!(table.built_bytes == 0, given_up.contains(&table.number), "{before}\n{after}");
@@ -307,7 +304,7 @@ fn a_table_that_cannot_be_read_goes_without() {
     check(&db);
 }
 
-/// A failed sync poisons, as everywhere; and a policy without a budget ends the queue.
+/// A failed sync poisons the store; and a policy without a budget ends the queue.
 #[test]
 fn a_failed_sync_poisons_and_another_policy_ends_it() {
     let disk = SimDisk::new();
@@ -326,7 +323,7 @@ fn a_failed_sync_poisons_and_another_policy_ends_it() {
     check(&db);
 }
 
-/// Under a budget in bytes the tree grows: what was built while there was room gives way.
+/// The tree grows under a budget in bytes: filters built while there was room are made smaller.
 #[test]
 fn a_tree_that_grows_stays_within_its_bytes() {
     for threads in [0, 2] {
@@ -341,7 +338,7 @@ fn a_tree_that_grows_stays_within_its_bytes() {
                 check_fits(&db);
             }
         }
-        // Keys that only grow are never merged: only rebuilds could do it.
+        // Ascending keys are never merged: only rebuilds could do it.
         assert!(db.stats().filter_rebuilds > 0);
         check(&db);
         let report = budget(&db);

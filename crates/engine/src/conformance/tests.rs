@@ -45,7 +45,7 @@ fn two_levels(vfs: &Arc<MemoryVfs>) -> Db {
     db
 }
 
-/// Asks for so many absent keys, each so many times.
+/// Looks up `count` absent keys, each `times` times.
 fn ask(db: &Db, count: u64, times: u64) {
     for number in 0..count {
         for _ in 0..times {
@@ -54,7 +54,7 @@ fn ask(db: &Db, count: u64, times: u64) {
     }
 }
 
-/// Sets bits in the filters of the table, under checksums that hold.
+/// Sets bits in the table's filters and fixes their checksums.
 fn spoil(vfs: &MemoryVfs, number: u64, table_id: u64) {
     let path = table_path(Path::new("db"), number);
     let mut bytes = read_whole(vfs, &path).unwrap();
@@ -62,7 +62,7 @@ fn spoil(vfs: &MemoryVfs, number: u64, table_id: u64) {
     let blocks = u64::from_le_bytes(bytes[at + 16..at + 24].try_into().unwrap()) as usize;
     let end = at + 64 * (1 + blocks);
     for block in bytes[at + 64..end].chunks_mut(64) {
-        // Not the first byte, where the partner is named.
+        // Not the first byte, which names the partner.
         block[1..].iter_mut().step_by(2).for_each(|byte| *byte |= 0b0101_1010);
     }
     let mut sum = Xxh3::new();
@@ -121,8 +121,8 @@ fn a_filter_made_bad_is_flagged_and_the_good_one_is_not() {
     assert_eq!(db.filter_report().alarms().count(), 0, "what was counted is forgotten");
 }
 
-/// At a snapshot nobody can tell whether the "maybe" of a table with newer entries was false. Its
-/// "no" counted all the same, so that the rate was 0 and hid what a bad filter did.
+/// Regression: at a snapshot it is unknown whether a positive of a table with newer entries is
+/// false. Its negatives counted all the same, so that the rate was 0 and hid a bad filter.
 #[test]
 fn answers_that_cannot_be_judged_do_not_count() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -148,7 +148,7 @@ fn answers_that_cannot_be_judged_do_not_count() {
 fn hot_absent_keys_raise_no_alarm() {
     let vfs = Arc::new(MemoryVfs::new());
     let db = two_levels(&vfs);
-    // Of many absent keys those are asked for again and again that a filter lets pass.
+    // Of many absent keys, those that pass a filter are looked up repeatedly.
     let passed = |db: &Db| -> u64 {
         db.filter_report().levels.iter().map(|level| level.false_positives).sum()
     };
@@ -172,7 +172,7 @@ fn hot_absent_keys_raise_no_alarm() {
         }
     }
     let report = db.filter_report();
-    // What is measured is far beyond what was expected, and its interval would not say otherwise.
+    // The measured rate far exceeds the expected one, and its interval alone would raise an alarm.
     let worst = report.levels.iter().max_by_key(|level| level.false_positives).unwrap();
     let (low, _) = worst.interval.unwrap();
     assert!(low > 20.0 * worst.expected_rate.unwrap(), "{report}");
@@ -181,7 +181,7 @@ fn hot_absent_keys_raise_no_alarm() {
     assert!(evidence.most_of_one_key >= 1000 && evidence.distinct_keys < 100, "{evidence}");
 }
 
-/// A filter of every key's hash, of which only the low bits count, and which promises more.
+/// A filter of every key's hash that uses only the low bits, and claims a better rate.
 #[derive(Debug, Default)]
 struct Liar(Vec<u8>);
 
@@ -250,7 +250,7 @@ fn facts(keys: u64) -> FilterFacts {
     FilterFacts { kind: FilterKind::Paired.into(), keys, bits_stored, ..FilterFacts::NONE }
 }
 
-/// What is judged where keys were let pass so many times each, by tables in turn.
+/// The verdict if keys passed this many times each, by tables in turn.
 fn judged(expected: f64, tables: u64, times: impl IntoIterator<Item = u64>) -> Conformance {
     let mut evidence = Evidence { expected, ..Evidence::default() };
     for (nth, times) in times.into_iter().enumerate() {
@@ -273,7 +273,7 @@ fn few_keys_prove_nothing_however_hot() {
     assert!(judged(0.1, 3, [1; 60]).is_alarming(), "but so many do");
 }
 
-/// Keys of which a few are asked for most of the time. Each passes or does not, by chance.
+/// A few keys are looked up most of the time. Each passes or not, by chance.
 #[test]
 fn chance_raises_no_alarm_and_twice_the_rate_does() {
     let mut random = fastrand::Rng::with_seed(5);
@@ -290,14 +290,14 @@ fn chance_raises_no_alarm_and_twice_the_rate_does() {
         let fair = passing(*rate);
         assert!(!fair.is_alarming(), "round {round}, skew {skew}: {fair}");
         let foul = passing(2.0 * rate);
-        // Where a few keys are nearly all that is asked for, nothing is proven.
+        // If a few keys make up nearly all lookups, nothing is proven.
         if skew < 0.5 && *rate == 0.1 {
             assert!(foul.is_alarming(), "round {round}, skew {skew}: {foul}");
         }
     }
 }
 
-/// Of small filters one may be much worse than the mean by chance.
+/// A single small filter may be much worse than the mean by chance.
 #[test]
 fn filters_that_differ_by_chance_are_no_alarm() {
     let few = |keys: u64| {

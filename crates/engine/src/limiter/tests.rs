@@ -1,4 +1,4 @@
-//! What the limit is applied to, by the bytes that it was applied to; no time is measured.
+//! Which writes the limit applies to, by the number of limited bytes; no time is measured.
 #![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
 
 use trommel_vfs::{MemoryVfs, Policy, SimDisk, Vfs};
@@ -6,7 +6,7 @@ use trommel_vfs::{MemoryVfs, Policy, SimDisk, Vfs};
 use super::*;
 use crate::{Compression, Db, Options, RebuildOptions, WriteOptions};
 
-/// So low a limit that what is held to it does not end within a test.
+/// So low a limit that limited work does not end within a test.
 const LOW: u64 = 4 << 10;
 
 fn options(vfs: Arc<dyn Vfs>, limit: u64) -> Options {
@@ -22,9 +22,9 @@ fn open(change: impl FnOnce(Options) -> Options) -> Db {
     Db::open("db", change(options(Arc::new(MemoryVfs::new()), LOW))).unwrap()
 }
 
-/// Writes so many KiB, of the same keys each time.
+/// Writes `kib` KiB, with the same keys each time.
 fn fill(db: &Db, kib: u32) {
-    // Far from sorted, so that tables overlap.
+    // In scattered order, so that tables overlap.
     let key = |n: u32| n.wrapping_mul(2_654_435_761).to_be_bytes();
     (0..kib).for_each(|n| {
         db.put(key(n), [7; 1 << 10]).unwrap();
@@ -35,7 +35,7 @@ fn limited(db: &Db) -> u64 {
     db.stats().rate_limited_bytes
 }
 
-/// A store killed with 40 MiB in its log took 40 seconds to open at 1 MiB/s.
+/// Regression: a store killed with 40 MiB in its log took 40 seconds to open at 1 MiB/s.
 #[test]
 fn opening_is_not_limited() {
     let disk = SimDisk::new();
@@ -118,7 +118,7 @@ fn jobs_of_a_store_without_threads_are_not_limited() {
     assert_eq!(limited(&db), 0);
 }
 
-/// Writers that wait because memtables do, and because level 0 is full.
+/// Writers that wait for memtables to be flushed, and for a full level 0.
 #[test]
 fn what_stopped_writers_wait_for_is_not_limited() {
     let db = open(|options| options.write_buffer_bytes(64 << 10).max_frozen_memtables(1));
@@ -138,7 +138,7 @@ fn what_stopped_writers_wait_for_is_not_limited() {
     assert!(stats.rate_limited_bytes < written / 4, "{stats:?}");
 }
 
-/// The one worker is at a compaction that is limited: the flush does not wait for the rest of it.
+/// The only worker is at a limited compaction: the flush does not wait for the rest of it.
 #[test]
 fn a_flush_is_not_held_up_by_a_compaction_that_is() {
     let db = open(|options| options.l0_trigger(2));
@@ -157,7 +157,7 @@ fn a_flush_is_not_held_up_by_a_compaction_that_is() {
     assert!(stats.rate_limited_bytes < 1 << 20, "{}", stats.rate_limited_bytes);
 }
 
-/// Nor is a close by a flush that nobody waited for.
+/// Nor is a close delayed by a flush that no caller waited for.
 #[test]
 fn closing_is_not_limited() {
     let db = open(|options| options.write_buffer_bytes(1 << 20));

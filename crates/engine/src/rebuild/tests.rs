@@ -1,4 +1,4 @@
-//! Rebuilding filters, from the request to what a reader is told.
+//! Rebuilding filters, from the request to the reads.
 
 use std::sync::Arc;
 
@@ -68,7 +68,7 @@ fn wasted(db: &Db) -> u64 {
 fn rebuild(db: &Db, filters: &str) -> crate::FilterRebuildReport {
     db.set_filters(filters.parse().unwrap()).unwrap();
     let report = db.rebuild_filters(&RebuildOptions::default()).unwrap();
-    // What is not held any more is removed.
+    // Files that are no longer held are removed.
     db.wait_idle().unwrap();
     report
 }
@@ -120,7 +120,7 @@ fn a_sidecar_gives_way_to_the_next_and_to_the_tables_own_filter() {
     let second = names(&vfs, ".flt");
     assert!(second.len() as u64 == all && second.iter().all(|name| !first.contains(name)));
     check(&db);
-    // No filter at all is a sidecar, too, for which nothing is read.
+    // A sidecar without filters is a sidecar, too, for which nothing is read.
     let none = rebuild(&db, "none");
     assert_eq!((none.rebuilt, none.keys, none.bytes_read), (all, 0, 0));
     assert!(wasted(&db) > 1900, "all tables are searched");
@@ -144,7 +144,7 @@ fn a_compaction_ends_a_sidecar_with_its_table_and_a_move_keeps_it() {
     db.wait_idle().unwrap();
     assert_eq!(names(&vfs, ".flt"), [""; 0], "all were merged");
     check(&db);
-    // A table that goes down by itself keeps its own.
+    // A table that is moved down keeps its own.
     db.put("zzz", "last").unwrap();
     db.flush().unwrap();
     rebuild(&db, "standard:9");
@@ -173,8 +173,8 @@ fn only_what_was_asked_for_is_rebuilt() {
     assert_eq!(db.rebuild_filters(&absent).unwrap(), crate::FilterRebuildReport::default());
 }
 
-/// An iterator that began before keeps its files: those of tables whose sidecars are replaced and
-/// that are then merged away.
+/// An older iterator keeps its files: those of tables whose sidecars are replaced and that are then
+/// compacted away.
 #[test]
 fn who_reads_meanwhile_keeps_the_files() {
     let vfs = in_memory();
@@ -199,7 +199,8 @@ fn who_reads_meanwhile_keeps_the_files() {
     assert_eq!(names(&vfs, ".sst").len() as u64, tables(&db));
 }
 
-/// Missing, empty, of another table: the table's own filter answers, and it is told and mended.
+/// Missing, empty, or of another table: the table's own filter answers, and the loss is reported
+/// and repaired.
 #[test]
 fn a_sidecar_that_is_lost_costs_nothing_but_reads() {
     let vfs = in_memory();
@@ -303,7 +304,8 @@ fn a_read_only_store_and_a_closed_one_refuse() {
     assert!(matches!(db.rebuild_filters(&RebuildOptions::default()), Err(Error::ReadOnly)));
 }
 
-/// Tables that were merged away before their turn: the request ended, and nobody told who waited.
+/// Regression: if all tables were compacted away before their turn, the request ended without
+/// notifying the waiter.
 #[test]
 fn a_request_of_which_no_table_is_left_ends() {
     let vfs = in_memory();

@@ -1,5 +1,5 @@
-//! The constants of traces, which are [framed](crate::framed), and what lies in a block. The page
-//! is docs/format/trace.md.
+//! The constants of traces, which are [framed](crate::framed), and the contents of a block.
+//! Specified in docs/format/trace.md.
 
 use std::cmp::Ordering;
 
@@ -9,35 +9,36 @@ use trommel_base::{Decoder, MAX_KEY_BYTES};
 use super::{Outcome, Place, TraceInfo, TracedLookup};
 use crate::framed::Form;
 
-/// The first bytes of a trace. (High bit, name and line ends find transfers that change bytes.)
+/// The first bytes of a trace. (The high bit, name and line ends detect transfers that change
+/// bytes.)
 pub const MAGIC: [u8; 8] = [0x89, b'T', b'R', b'T', b'R', b'C', 0x0d, 0x0a];
-/// Most lookups that one entry stands for.
+/// Most lookups that one entry counts.
 pub const MAX_TIMES: u64 = 1 << 48;
-/// The version that is written.
+/// The current version.
 pub(super) const VERSION: u32 = 1;
-/// What a trace is.
+/// The framed form of a trace.
 pub(super) const FORM: Form = Form { magic: MAGIC, version: VERSION, name: "trace of lookups" };
 /// A block of lookups.
 pub(super) const KIND_LOOKUPS: u32 = 1;
-/// What the trace says of itself: the first frame.
+/// The trace's description: the first frame.
 pub(super) const KIND_ABOUT: u32 = 3;
 /// Bytes of that frame's payload.
 pub(super) const ABOUT_BYTES: usize = 16;
-/// A block is closed once it has gathered so many bytes of keys,
+/// A block is closed once it has this many bytes of keys,
 pub(super) const BLOCK_KEY_BYTES: usize = 256 << 10;
-/// or so many lookups.
+/// or this many lookups.
 pub(super) const BLOCK_LOOKUPS: usize = 16 << 10;
-/// No payload has more: a nearly full block of keys and the longest key, and 14 bytes beside each.
+/// Largest payload: a nearly full block of keys and the longest key, and 14 bytes for each.
 pub(super) const MAX_PAYLOAD_BYTES: u64 =
     (BLOCK_KEY_BYTES + MAX_KEY_BYTES + BLOCK_LOOKUPS * 14) as u64;
-/// One lookup of at most so many is recorded.
+/// Largest sampling interval.
 pub(super) const MAX_SAMPLE: u64 = 1 << 32;
 
-/// Where the outcomes of levels begin.
+/// The first outcome byte of a level.
 const FIRST_LEVEL: u8 = 2;
-/// The highest number of a level.
+/// The deepest level.
 const DEEPEST: u8 = 6;
-/// Set where the key has a value.
+/// Set if the key has a value.
 const FOUND: u8 = 0x80;
 
 impl TraceInfo {
@@ -56,7 +57,7 @@ impl TraceInfo {
 }
 
 impl Outcome {
-    /// Its byte; none for a level that no tree has.
+    /// Its byte; `None` for an impossible outcome or level.
     pub(super) fn encode(self) -> Option<u8> {
         let found = if self.found { FOUND } else { 0 };
         match self.place {
@@ -79,7 +80,7 @@ impl Outcome {
     }
 }
 
-/// Appends lookups of `key`, of which `last` is the one before in the block.
+/// Appends lookups of `key`; `last` is the previous key of the block.
 pub(super) fn put_lookup(out: &mut Vec<u8>, last: &[u8], key: &[u8], outcome: u8, times: u64) {
     let shared = last.iter().zip(key).take_while(|(a, b)| a == b).count();
     put_varint(out, shared as u64);
@@ -88,7 +89,7 @@ pub(super) fn put_lookup(out: &mut Vec<u8>, last: &[u8], key: &[u8], outcome: u8
     put_varint(out, times);
 }
 
-/// Walks through the payload of a block, which may be anything.
+/// Iterates over the payload of a block, which may be arbitrary bytes.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Walk {
     /// The last lookup's key, and its outcome's byte.
@@ -97,8 +98,8 @@ pub(super) struct Walk {
 }
 
 impl Walk {
-    /// The next lookup, which `rest` begins with; none if no writer wrote it. Reads no more than
-    /// the entry has, however long its key.
+    /// Decodes the next lookup from `rest`; `None` if no writer wrote it. Reads no more than the
+    /// entry, whatever length its key claims.
     pub(super) fn next(&mut self, rest: &mut Decoder<'_>) -> Option<TracedLookup<'_>> {
         let shared = rest.length(self.key.len())?;
         let suffix = rest.bytes(MAX_KEY_BYTES - shared)?;
@@ -117,14 +118,14 @@ impl Walk {
         Some(TracedLookup { key: &self.key, outcome, times })
     }
 
-    /// Goes back to before the first.
+    /// Restarts before the first lookup.
     pub(super) fn restart(&mut self) {
         self.key.clear();
         self.outcome = None;
     }
 }
 
-/// Whether a payload is a run of entries, in order, that stand for so many lookups together.
+/// Whether a payload is a run of entries, in order, whose counts sum to `lookups`.
 pub(super) fn is_whole(payload: &[u8], lookups: u64) -> bool {
     let (mut rest, mut walk) = (Decoder::new(payload), Walk::default());
     let mut sum = 0_u64;

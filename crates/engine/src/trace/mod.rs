@@ -1,9 +1,14 @@
 //! Traces: which keys were looked up, how often, and where each lookup ended.
 //!
-//! A trace and a store's own keys are all it takes to say what other filters would have done
-//! (`trommel tune replay`). The format, and why it holds what it holds, is docs/format/trace.md.
+//! A trace and the store's keys are enough to compute what other filters would have done (`trommel
+//! tune replay`). The format and its rationale are in docs/format/trace.md.
 //!
-//! 1. [`Db::trace_lookups`](crate::Db::trace_lookups) has lookups recorded, all or a sample of
+//! 1. [`Db::trace_lookups`](crate::Db::trace_lookups) records lookups, all or a sample of them,
+//!    until the [`LookupTrace`] is finished.
+//! 2. A [`TraceWriter`] collects lookups, sorts them by key when there are enough, and writes them
+//!    as a block in which equal ones are counted.
+//! 3. A [`TraceReader`] yields a block's lookups after the block has passed its checksum and its
+//!    contents were validated.
 //!    them, until the [`LookupTrace`] is finished.
 //! 2. A [`TraceWriter`] gathers lookups, sorts them by key when there are enough, and writes them
 //!    as a block in which equal ones are counted.
@@ -52,45 +57,45 @@ pub use writer::TraceWriter;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[non_exhaustive]
 pub enum Place {
-    /// Nowhere: it went through all tables that may hold the key.
+    /// Nowhere: all tables that may hold the key were searched.
     Nowhere,
-    /// In a memtable: no table was asked.
+    /// In a memtable: no table was searched.
     Memory,
-    /// In a table of this level, counted as reports do: 0, or 1 for the first level below that
+    /// In a table of this level, numbered as in reports: 0, or 1 for the first level below that
     /// holds data, and so on.
     Level(u8),
 }
 
-/// How a lookup ended.
+/// The outcome of a lookup.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Outcome {
-    /// Where.
+    /// Where it ended.
     pub place: Place,
     /// Whether the key has a value there; if not, and it ended somewhere, the key was deleted.
     pub found: bool,
 }
 
-/// Lookups that are alike, as a trace holds them.
+/// Equal lookups, as stored in a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TracedLookup<'a> {
     /// The key.
     pub key: &'a [u8],
-    /// How they ended.
+    /// Their outcome.
     pub outcome: Outcome,
-    /// How many there were, one at least. A key may come again in another block.
+    /// Their number, at least one. A key may recur in another block.
     pub times: u64,
 }
 
-/// What a trace says of itself.
+/// The description of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TraceInfo {
     /// [`Db::id`](crate::Db::id) of the store.
     pub store_id: u64,
-    /// One lookup of so many was recorded, drawn at random; 1: all of them.
+    /// The sampling interval: one lookup of this many was recorded, at random; 1: all of them.
     pub sample: u64,
 }
 
-/// What a trace holds.
+/// The contents of a trace.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TraceTotals {
@@ -100,7 +105,7 @@ pub struct TraceTotals {
     pub bytes: u64,
 }
 
-/// How lookups are recorded.
+/// Options for recording lookups.
 #[derive(Debug, Clone, Copy)]
 pub struct TraceOptions {
     sample: u64,
@@ -115,15 +120,15 @@ impl Default for TraceOptions {
 }
 
 impl TraceOptions {
-    /// Records one lookup of so many, each drawn at random and by itself (1 to 2^32; default 1:
-    /// all).
+    /// Records one lookup of `one_of`, each drawn at random and independently (1 to 2^32; default
+    /// 1: all).
     #[must_use]
     pub fn sample(mut self, one_of: u64) -> Self {
         self.sample = one_of;
         self
     }
 
-    /// Decides which lookups are drawn, where one thread looks up (default: random).
+    /// The seed of the sample, for lookups by a single thread (default: random).
     #[must_use]
     pub fn seed(mut self, seed: u64) -> Self {
         self.seed = Some(seed);

@@ -1,4 +1,4 @@
-//! Reads a trace, and believes nothing before its checksum.
+//! Reads a trace, trusting nothing before its checksum.
 
 use std::io::{BufReader, Read};
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use super::{TraceInfo, TraceTotals, TracedLookup};
 use crate::error::{Error, Result};
 use crate::framed::{FrameReader, Head, KIND_END};
 
-/// Bytes that are read from a file at once.
+/// Bytes read from a file at once.
 const READ_BYTES: usize = 256 << 10;
 
 /// Reads a trace; see [the module](super). Holds one block in memory, less than a MiB.
@@ -21,7 +21,7 @@ const READ_BYTES: usize = 256 << 10;
 pub struct TraceReader<R> {
     frames: FrameReader<R>,
     info: TraceInfo,
-    /// The payload of the block that is being handed out, and how much of it was.
+    /// The payload of the current block, and how much of it was yielded.
     block: Vec<u8>,
     given: usize,
     walk: Walk,
@@ -31,7 +31,7 @@ pub struct TraceReader<R> {
 }
 
 impl TraceReader<BufReader<FileInput>> {
-    /// Begins to read the trace in the file at `path`.
+    /// Opens the trace in the file at `path`.
     ///
     /// # Errors
     /// As [`TraceReader::new`].
@@ -43,12 +43,11 @@ impl TraceReader<BufReader<FileInput>> {
 }
 
 impl<R: Read> TraceReader<R> {
-    /// Begins to read a trace, which errors call `name`. A block takes three reads: give it a
-    /// buffered `input`.
+    /// Opens a trace, called `name` in errors. A block takes three reads: pass a buffered `input`.
     ///
     /// # Errors
-    /// [`Error::Corruption`] if it is no trace or its beginning is damaged;
-    /// [`Error::Unsupported`] if a newer version wrote it; [`Error::Io`] as `input` has them.
+    /// [`Error::Corruption`] if it is no trace or its beginning is corrupt; [`Error::Unsupported`]
+    /// if a newer version wrote it; [`Error::Io`] from `input`.
     pub fn new(input: R, name: impl Into<PathBuf>) -> Result<Self> {
         let mut frames = FrameReader::begin(input, name.into(), FORM)?;
         let (head, at) = frames.head()?;
@@ -72,17 +71,17 @@ impl<R: Read> TraceReader<R> {
         })
     }
 
-    /// What the trace says of itself.
+    /// The description of the trace.
     pub fn info(&self) -> TraceInfo {
         self.info
     }
 
-    /// The next lookup, or none after the last one of a trace that has its end. Within a block they
-    /// ascend by key.
+    /// The next lookup; `None` after the last one of a complete trace. Within a block they ascend
+    /// by key.
     ///
     /// # Errors
-    /// [`Error::Corruption`] with the offset in the file; what was handed out before is right all
-    /// the same. After an error there is nothing more.
+    /// [`Error::Corruption`] with the offset in the file; lookups yielded before are valid. After
+    /// an error there is nothing more.
     pub fn next_lookup(&mut self) -> Result<Option<TracedLookup<'_>>> {
         if self.given == self.block.len() && !self.done {
             let more = self.read_block();
@@ -95,22 +94,22 @@ impl<R: Read> TraceReader<R> {
         let mut rest = Decoder::new(&self.block[self.given..]);
         let lookup = self.walk.next(&mut rest);
         self.given = self.block.len() - rest.remaining();
-        // The block was walked through before.
+        // The block was validated before.
         lookup.map(Some).ok_or_else(|| Error::internal("a block that was checked has changed"))
     }
 
-    /// What the blocks hold that were read so far: everything, once there is no lookup more.
+    /// Totals of the blocks read so far: of the whole trace, after the last lookup.
     pub fn totals(&self) -> TraceTotals {
         self.totals
     }
 
-    /// Whether the error that ended the trace was that it ends where more should be, as one does
-    /// whose writer was killed: what was handed out is then all that it wrote but its last block.
+    /// Whether the error that ended the trace was a premature end, as after its writer was killed:
+    /// then all that it wrote except its last block was yielded.
     pub fn is_cut_off(&self) -> bool {
         self.frames.is_cut_off()
     }
 
-    /// Reads the next block, all of which is then right; false at the end of the trace.
+    /// Reads and validates the next block; false at the end of the trace.
     fn read_block(&mut self) -> Result<bool> {
         let (head, at) = self.frames.head()?;
         let bytes = 1..=MAX_PAYLOAD_BYTES;

@@ -1,6 +1,11 @@
 //! Records the lookups of an open store.
 //!
-//! 1. A [`TraceSlot`] of the engine is asked at the end of each lookup; without a trace that is one
+//! 1. Each lookup ends with a check of the engine's [`TraceSlot`]; without a trace that is one load
+//!    of a flag.
+//! 2. A sampled lookup is added to the writer under its lock. The thread that fills a block writes
+//!    it while others wait, so there is one block in memory.
+//! 3. The first error of the trace's file ends the recording. Lookups go on, and
+//!    [`LookupTrace::finish`] returns the error.
 //!    load of a flag.
 //! 2. A lookup that is drawn is added to the writer under its lock. Whoever fills a block writes it
 //!    while others wait, so memory stays that of one block.
@@ -8,7 +13,7 @@
 //!    [`LookupTrace::finish`] tells.
 //!
 //! The lock is a leaf: nothing else is taken while it is held. The file is written through the
-//! store's file system, and lies outside of its directory.
+//! store's file system, outside its directory.
 
 use std::fmt::Debug;
 use std::io::{self, Write};
@@ -29,13 +34,13 @@ use crate::sync::{Mutex, SwapOption, lock};
 use crate::version::Version;
 use crate::version::logical_level;
 
-/// Where an engine's lookups go, if they go anywhere.
+/// The destination of an engine's recorded lookups, if any.
 #[derive(Debug)]
 pub(crate) struct TraceSlot {
-    /// Whether there is a recorder: all that a lookup looks at.
+    /// Whether there is a recorder: the only thing a lookup checks.
     is_on: AtomicBool,
     recorder: SwapOption<Recorder>,
-    /// Held while a recorder comes or goes.
+    /// Held while a recorder is set or removed.
     change: Mutex<()>,
 }
 
@@ -54,7 +59,7 @@ impl TraceSlot {
         self.is_on.load(Relaxed)
     }
 
-    /// Adds a lookup, if it is drawn. A level is that of `version`, as it is stored.
+    /// Records a lookup, if it is sampled. Levels are those of `version`, as stored.
     #[cold]
     #[inline(never)]
     pub(crate) fn note(&self, version: &Version, key: &[u8], outcome: Outcome) {
@@ -69,7 +74,7 @@ impl TraceSlot {
         recorder.add(key, Outcome { place, ..outcome });
     }
 
-    /// Sends lookups to `recorder`.
+    /// Starts recording to `recorder`.
     fn begin(&self, recorder: &Arc<Recorder>) -> Result<()> {
         let _one_at_a_time = lock(&self.change);
         if self.recorder.load().is_some() {
@@ -81,7 +86,7 @@ impl TraceSlot {
         Ok(())
     }
 
-    /// Sends them to `recorder` no longer.
+    /// Stops recording to `recorder`.
     fn end(&self, recorder: &Arc<Recorder>) {
         let _one_at_a_time = lock(&self.change);
         if self.recorder.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, recorder)) {
@@ -93,13 +98,13 @@ impl TraceSlot {
 
 /// An open store whose lookups can be recorded.
 pub(crate) trait Traced: Debug + Send + Sync {
-    /// Where its lookups go.
+    /// The slot of its recorder.
     fn trace(&self) -> &TraceSlot;
-    /// The file system that it lies in.
+    /// Its file system.
     fn vfs(&self) -> &Arc<dyn Vfs>;
     /// Its directory.
     fn dir(&self) -> &Path;
-    /// Its number.
+    /// Its id.
     fn store_id(&self) -> u64;
     /// The process that opened it.
     fn opener(&self) -> Opener;
@@ -107,7 +112,7 @@ pub(crate) trait Traced: Debug + Send + Sync {
     fn check_open(&self) -> Result<()>;
 }
 
-/// Writes what is drawn to a file.
+/// Writes sampled lookups to a file.
 #[derive(Debug)]
 struct Recorder {
     path: PathBuf,
@@ -124,7 +129,7 @@ enum State {
     Ended,
 }
 
-/// A file of the seam, as what a writer writes to.
+/// A VFS file as an output stream.
 #[derive(Debug)]
 struct Sink(Box<dyn WriteFile>);
 
@@ -170,7 +175,7 @@ impl Recorder {
         }
     }
 
-    /// Writes the end, and makes all of it durable.
+    /// Writes the end of the trace, and syncs it.
     fn end(&self) -> Result<TraceTotals> {
         let state = std::mem::replace(&mut *lock(&self.state), State::Ended);
         let writer = match state {
@@ -197,13 +202,13 @@ impl TraceInfo {
     }
 }
 
-/// A trace that is being recorded: see [`Db::trace_lookups`](crate::Db::trace_lookups). Dropped, it
-/// is finished, and what went wrong is lost.
+/// A trace being recorded: see [`Db::trace_lookups`](crate::Db::trace_lookups). Dropping it
+/// finishes it, and errors are lost.
 #[derive(Debug)]
 #[must_use = "dropped, it records nothing more"]
 pub struct LookupTrace {
     recorder: Arc<Recorder>,
-    /// Whose lookups are recorded.
+    /// The store whose lookups are recorded.
     store: Mutex<Weak<dyn Traced>>,
     opener: Opener,
     is_finished: bool,
@@ -227,7 +232,7 @@ impl LookupTrace {
         Ok(Self { recorder, store, opener, is_finished: false })
     }
 
-    /// Goes on with `store`, and no longer with the one before.
+    /// Continues with `store` instead of the previous one.
     pub(crate) fn resume(&self, store: &Arc<dyn Traced>) -> Result<()> {
         self.opener.check()?;
         store.opener().check()?;
@@ -243,16 +248,16 @@ impl LookupTrace {
         Ok(())
     }
 
-    /// Where it is written.
+    /// The path of its file.
     pub fn path(&self) -> &Path {
         &self.recorder.path
     }
 
-    /// Ends the recording, and makes the trace durable.
+    /// Ends the recording, and syncs the trace.
     ///
     /// # Errors
-    /// The first that its file reported: then it has no end, and what was written before can be
-    /// read all the same.
+    /// The first error of its file: the trace then has no end, but what was written before it can
+    /// be read.
     pub fn finish(mut self) -> Result<TraceTotals> {
         self.end()
     }

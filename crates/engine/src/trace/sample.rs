@@ -1,8 +1,8 @@
-//! Which lookups are recorded: one of N, each drawn by itself.
+//! Sampling of lookups: one of N, each drawn independently.
 //!
-//! A thread draws how many lookups it passes over until the next, from the geometric distribution
-//! that independent draws come to, and then only counts down: nothing that another thread sees is
-//! written for a lookup that is passed over.
+//! A thread draws the number of lookups to skip until the next, from the geometric distribution of
+//! independent draws, and then only counts down: a skipped lookup writes nothing that another
+//! thread sees.
 
 use std::cell::Cell;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,7 +15,7 @@ static NEXT_ID: StaticU64 = StaticU64::new(1);
 /// Draws lookups.
 #[derive(Debug)]
 pub(super) struct Sampler {
-    /// Tells the draws of this one from those of another in a thread's memory.
+    /// Distinguishes its draws from those of another sampler in a thread's memory.
     id: u64,
     one_of: u64,
     seed: u64,
@@ -26,9 +26,9 @@ pub(super) struct Sampler {
 /// A thread's draws.
 #[derive(Debug, Clone, Copy)]
 struct Draws {
-    /// Whose they are.
+    /// The sampler they belong to.
     sampler: u64,
-    /// Lookups to pass over.
+    /// Lookups to skip.
     left: u64,
     state: u64,
 }
@@ -64,7 +64,7 @@ impl Sampler {
         is_drawn
     }
 
-    /// Draws how many lookups come before the next that is drawn.
+    /// Draws the number of lookups to skip.
     fn pass_over(&self, state: &mut u64) -> u64 {
         *state = state.wrapping_add(0x9e37_79b9_7f4a_7c15);
         // Above 0 and at most 1, to 53 bits.
@@ -84,7 +84,7 @@ fn mix(mut word: u64) -> u64 {
 mod tests {
     use super::*;
 
-    /// Passes so many lookups by, and gives the places of those that are drawn.
+    /// Makes `lookups` draws, and returns the indexes of those that were sampled.
     fn drawn(sampler: &Sampler, lookups: u64) -> Vec<u64> {
         (0..lookups).filter(|_| sampler.draws()).collect()
     }
@@ -99,11 +99,11 @@ mod tests {
             let deviation = (expected * (1.0 - rate)).sqrt();
             let off = (drawn.len() as f64 - expected).abs();
             assert!(off < 4.0 * deviation, "1 of {one_of}: {} of {expected}", drawn.len());
-            // Of a periodic pattern in the lookups no part is left out.
+            // A periodic pattern in the lookups is sampled evenly.
             let odd = drawn.iter().filter(|at| *at % 2 == 1).count() as f64;
             let off = (odd - expected / 2.0).abs();
             assert!(off < 4.0 * deviation, "1 of {one_of}: {odd} odd ones");
-            // Neighbours are drawn together as often as not: one pair in N of those drawn.
+            // Draws are independent: one pair of neighbours in N of those drawn.
             let pairs = drawn.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() as f64;
             let expected = expected * rate;
             assert!((pairs - expected).abs() < 5.0 * expected.sqrt() + 3.0, "{pairs} pairs");

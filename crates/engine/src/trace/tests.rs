@@ -26,8 +26,7 @@ fn at(place: Place, found: bool) -> Outcome {
     Outcome { place, found }
 }
 
-/// Every outcome there is, in an order that is not that of a block; keys that share their
-/// beginnings.
+/// Every possible outcome, in an order other than a block's; keys that share prefixes.
 fn small() -> Vec<Lookup> {
     let lookup = |key: &[u8], outcome, times| (key.to_vec(), outcome, times);
     vec![
@@ -41,7 +40,7 @@ fn small() -> Vec<Lookup> {
     ]
 }
 
-/// The same as a block has them.
+/// The same, in a block's order.
 fn small_sorted() -> Vec<Lookup> {
     let mut all = small();
     all.sort();
@@ -63,7 +62,7 @@ fn written(lookups: &[Lookup]) -> Vec<u8> {
     bytes
 }
 
-/// The lookups that are handed out, how it ended, and whether it was said to be cut off.
+/// The lookups that are yielded, the outcome, and whether the trace was reported as cut off.
 fn read(bytes: &[u8]) -> (Vec<Lookup>, Result<TraceTotals>, bool) {
     let mut lookups = Vec::new();
     let mut reader = match TraceReader::new(bytes, "x.trace") {
@@ -100,7 +99,7 @@ fn what_is_written_is_read_sorted_and_counted() {
     assert_eq!(found, small_sorted());
     assert_eq!(found.len(), 6, "two entries of one key and outcome are one");
     assert_eq!(end.unwrap().lookups, small().iter().map(|lookup| lookup.2).sum::<u64>());
-    // Blocks that are full of lookups, and of bytes; each sorted by itself.
+    // Blocks that are full of lookups, and of bytes; each sorted separately.
     let many: Vec<Lookup> = (0..40_000_u32)
         .map(|n| (n.wrapping_mul(0x9e37_79b9).to_le_bytes().to_vec(), NOWHERE, 1))
         .collect();
@@ -168,7 +167,7 @@ fn every_cut_is_found_and_told_from_damage() {
     assert_eq!(offset_of_damage(read(&longer).1), bytes.len() as u64);
 }
 
-/// A trace whose one block has this payload, behind right checksums.
+/// A trace whose one block has this payload, with valid checksums.
 fn forged(payload: &[u8], lookups: u64) -> Vec<u8> {
     let mut frames = FrameWriter::begin(Vec::new(), FORM, ID).unwrap();
     frames.frame(KIND_ABOUT, 0, &INFO.encode()).unwrap();
@@ -210,7 +209,7 @@ fn what_no_writer_writes_is_refused_behind_right_checksums() {
         assert!(matches!(end, Err(Error::Corruption(_))), "{payload:?}");
         assert_eq!(found, []);
     }
-    // Two blocks whose sum no 64 bits hold.
+    // Two blocks whose sum exceeds 64 bits.
     let (entries, mut block) = (40_000_u32, Vec::new());
     for n in 0..entries {
         let key = |n: u32| format!("{n:05}").into_bytes();
@@ -225,7 +224,7 @@ fn what_no_writer_writes_is_refused_behind_right_checksums() {
     }
     let (found, end, _) = read(&frames.end(0, 0).unwrap());
     assert!(matches!(end, Err(Error::Corruption(_))) && found.len() == entries as usize);
-    // Other frames where they do not belong, and an end that counts something else.
+    // Other frames in wrong positions, and an end with wrong counts.
     for (kind, entries) in [(KIND_ABOUT, 0), (KIND_LOOKUPS, 1), (4, 0)] {
         let mut frames = FrameWriter::begin(Vec::new(), FORM, ID).unwrap();
         if kind != KIND_ABOUT {
@@ -264,7 +263,7 @@ fn a_claimed_size_takes_no_memory() {
     }
 }
 
-/// `TROMMEL_REFREEZE=1` writes the file anew, which is right only before the first release.
+/// `TROMMEL_REFREEZE=1` rewrites the file, which is right only before the first release.
 #[test]
 fn a_trace_of_the_first_version_is_read_and_written_as_ever() {
     let bytes = written(&small());
@@ -304,7 +303,7 @@ fn open(vfs: Arc<dyn Vfs>) -> Db {
     Db::open("db", Options::default().vfs(vfs).background_threads(0)).unwrap()
 }
 
-/// What a trace holds, in order.
+/// The contents of a trace, in order.
 fn trace_of(vfs: &dyn Vfs, path: &str) -> Vec<Lookup> {
     let mut reader = TraceReader::open(vfs, Path::new(path)).unwrap();
     let mut lookups = Vec::new();
@@ -400,7 +399,7 @@ fn a_trace_is_refused_where_it_cannot_be() {
     assert!(matches!(begin("z.trace", all), Err(Error::Closed)));
 }
 
-/// Each call on the trace's file fails once; no lookup does, and the store goes on writing.
+/// Each call on the trace's file fails once; no lookup fails, and the store continues to write.
 #[test]
 fn an_error_of_the_trace_fails_no_lookup() {
     let lookups = 3 * BLOCK_LOOKUPS as u32;

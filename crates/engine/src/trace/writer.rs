@@ -13,11 +13,11 @@ use crate::env;
 use crate::framed::FrameWriter;
 
 /// Writes a trace; see [the module](super). Holds a block of lookups in memory, less than a MiB.
-/// Without [`TraceWriter::finish`] the last block is missing, and the end.
+/// Without [`TraceWriter::finish`] the last block and the end are missing.
 #[derive(Debug)]
 pub struct TraceWriter<W> {
     frames: FrameWriter<W>,
-    /// The keys gathered for the next block.
+    /// The keys collected for the next block.
     keys: Vec<u8>,
     gathered: Vec<Gathered>,
     block: Vec<u8>,
@@ -27,7 +27,7 @@ pub struct TraceWriter<W> {
 /// Lookups of one key.
 #[derive(Debug, Clone, Copy)]
 struct Gathered {
-    /// Where the key lies among the keys.
+    /// Offset of the key in `keys`.
     start: u32,
     bytes: u32,
     outcome: u8,
@@ -35,11 +35,10 @@ struct Gathered {
 }
 
 impl<W: Write> TraceWriter<W> {
-    /// Begins a trace. `out` needs no buffer of its own.
+    /// Begins a trace. `out` needs no buffering.
     ///
     /// # Errors
-    /// As `out` has them, in this and all other calls. `InvalidInput` if the sample is not from 1
-    /// to 2^32.
+    /// From `out`, in this and all other calls. `InvalidInput` if the sample is not from 1 to 2^32.
     pub fn new(out: W, info: TraceInfo) -> io::Result<Self> {
         Self::with_id(out, info, env::random_u64())
     }
@@ -59,11 +58,11 @@ impl<W: Write> TraceWriter<W> {
         })
     }
 
-    /// Adds so many lookups of `key` that ended alike, in any order; none if `times` is 0.
+    /// Adds `times` lookups of `key` with this outcome, in any order; none if `times` is 0.
     ///
     /// # Errors
-    /// `InvalidInput`, and nothing is added, if the key is longer than a store takes, if there are
-    /// more than [`MAX_TIMES`], if no tree has the level, or if a value was found nowhere.
+    /// `InvalidInput`, and nothing is added, if the key is longer than a store takes, if `times`
+    /// exceeds [`MAX_TIMES`], if the level does not exist, or if a value was found nowhere.
     pub fn add(&mut self, key: &[u8], outcome: Outcome, times: u64) -> io::Result<()> {
         if key.len() > MAX_KEY_BYTES {
             return Err(wrong("a key of a trace has at most 65535 bytes"));
@@ -84,7 +83,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes what is gathered, sorted, equal lookups as one.
+    /// Writes the collected lookups, sorted, equal ones combined.
     fn write_block(&mut self) -> io::Result<()> {
         let Self { keys, gathered, block, .. } = self;
         let key = |of: &Gathered| &keys[of.start as usize..(of.start + of.bytes) as usize];
@@ -93,7 +92,7 @@ impl<W: Write> TraceWriter<W> {
         let (mut last, mut lookups): (&[u8], u64) = (&[], 0);
         let alike = |a: &Gathered, b: &Gathered| a.outcome == b.outcome && key(a) == key(b);
         for alike in gathered.chunk_by(alike) {
-            // No sum of what is counted comes near either end.
+            // The sums of counts come nowhere near either limit.
             let times = alike.iter().fold(0, |sum: u64, one| sum.saturating_add(one.times));
             let times = times.min(MAX_TIMES);
             put_lookup(block, last, key(&alike[0]), alike[0].outcome, times);
@@ -108,7 +107,7 @@ impl<W: Write> TraceWriter<W> {
         Ok(())
     }
 
-    /// Writes the end, flushes, and gives `out` back, with what the trace holds.
+    /// Writes the end, flushes, and returns `out` with the totals.
     pub fn finish(mut self) -> io::Result<(W, TraceTotals)> {
         if !self.gathered.is_empty() {
             self.write_block()?;

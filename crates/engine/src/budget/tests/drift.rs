@@ -1,4 +1,4 @@
-//! Why a table has another filter than it would get today: each reason, where it is the one.
+//! The reasons for drift, each in a store where it is the only one.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use trommel_vfs::Vfs;
 use super::{DIR, budget, in_memory, key, options};
 use crate::{Db, DriftReason, Options};
 
-/// Options of tables large enough for their drift to be more than rounding.
+/// Options for tables large enough for their drift to exceed rounding.
 fn large(vfs: &Arc<dyn Vfs>, filters: &str) -> Options {
     options(vfs, filters).table_bytes(48 << 10)
 }
 
-/// A store whose tables were built under one policy, and that has another one now.
+/// A store whose tables were built under one policy and that now has another.
 fn changed(vfs: &Arc<dyn Vfs>, built: &str, now: &str) -> Db {
     let db = Db::open(DIR, large(vfs, built)).unwrap();
     for i in 0..4_000 {
@@ -24,7 +24,7 @@ fn changed(vfs: &Arc<dyn Vfs>, built: &str, now: &str) -> Db {
     db
 }
 
-/// All tables have this reason, and the report says it in these words.
+/// Checks that all tables have this reason, and that the report prints it in these words.
 fn check_all(db: &Db, reason: DriftReason, words: &str) {
     let report = budget(db);
     assert!(report.tables.len() > 1, "{report}");
@@ -81,7 +81,8 @@ fn what_is_damaged_cannot_be_used() {
     assert_eq!(db.stats().unusable_filters.len(), budget(&db).tables.len());
 }
 
-/// Tables that were written to level 0 and went down as they were, for there was nothing to merge.
+/// Tables that were written to level 0 and moved down unchanged, because there was nothing to
+/// merge.
 #[test]
 fn what_was_moved_has_the_filter_of_another_level() {
     let db = Db::open(DIR, large(&in_memory(), "paired:20").l0_trigger(1)).unwrap();

@@ -1,4 +1,4 @@
-//! The limit over filters holds while it falls, whoever is reading and whatever became of files.
+//! The limit of filter memory holds while it is lowered, during reads and after losses of files.
 
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -14,7 +14,7 @@ use crate::{
 
 const LONGEST: Duration = Duration::from_secs(60);
 
-/// A place at which one thread stops until it may go on.
+/// A point at which one thread stops until it may continue.
 #[derive(Debug)]
 struct Gate {
     is_shut: AtomicBool,
@@ -23,7 +23,7 @@ struct Gate {
 }
 
 impl Gate {
-    /// A gate that stands open, what hears of who arrives, and what lets that one go on.
+    /// An open gate, the channel that reports arrivals, and the channel that lets them continue.
     fn new() -> (Arc<Self>, Receiver<()>, Sender<()>) {
         let (reached, arrivals) = channel();
         let (opener, let_go) = channel();
@@ -44,8 +44,8 @@ impl Gate {
     }
 }
 
-/// Builds a filter of its own where `builds_for` is the reason, which passes a gate with each key
-/// that it is built of and with each question.
+/// Builds a user filter if `builds_for` is the reason; the filter passes a gate for each key added
+/// and for each probe.
 #[derive(Debug)]
 struct Gated {
     builds_for: FilterReason,
@@ -101,7 +101,7 @@ impl UserFilter for Slow {
     }
 }
 
-/// A store with a thread, whose one table has a filter that is held.
+/// A store with one thread, whose single table has a filter that is held.
 fn holding(builds_for: FilterReason) -> (Db, Arc<Gate>, Receiver<()>, Sender<()>) {
     let (gate, arrivals, opener) = Gate::new();
     let policy = Gated { builds_for, gate: Arc::clone(&gate) };
@@ -116,8 +116,7 @@ fn holding(builds_for: FilterReason) -> (Db, Arc<Gate>, Receiver<()>, Sender<()>
     (db, gate, arrivals, opener)
 }
 
-/// A rebuild reads its table for as long as it likes: the filter that the table has is not held for
-/// it.
+/// A rebuild reads its table for long: the table's current filter is not held for it.
 #[test]
 fn a_rebuild_holds_no_filter_that_has_no_room() {
     let (db, gate, arrivals, opener) = holding(FilterReason::Rebuild);
@@ -136,8 +135,8 @@ fn a_rebuild_holds_no_filter_that_has_no_room() {
     assert!(db.stats().memory.held_filters <= 100);
 }
 
-/// A lookup that is asking a filter while the budget falls: nobody sees more held than may be,
-/// nothing more comes, and the new budget is in force as the lookup ends.
+/// A lookup probes a filter while the budget falls: never is more held than allowed, nothing more
+/// is admitted, and the new budget takes effect when the lookup ends.
 #[test]
 fn a_lookup_that_asks_keeps_what_it_asks_and_no_more() {
     let (db, gate, arrivals, opener) = holding(FilterReason::Compaction);
@@ -169,8 +168,8 @@ fn a_lookup_that_asks_keeps_what_it_asks_and_no_more() {
     db.wait_idle().unwrap();
 }
 
-/// Sidecars that are gone or damaged: the tables' own filters, which take more, count in their
-/// place, and are made to fit.
+/// Missing or corrupt sidecars: the tables' own filters, which are larger, count instead, and are
+/// made to fit.
 #[test]
 fn filters_that_stand_in_for_lost_sidecars_are_counted() {
     let vfs = in_memory();
@@ -187,7 +186,7 @@ fn filters_that_stand_in_for_lost_sidecars_are_counted() {
         let mut bytes = vfs.read(&path(name), u64::MAX).unwrap();
         vfs.remove(&path(name)).unwrap();
         if nth % 2 == 0 {
-            // What a filter's bits are is seen when it is first asked.
+            // A filter's bits are checked when it is first probed.
             bytes[60] ^= 1;
             vfs.create(&path(name)).unwrap().append(&bytes).unwrap();
         }

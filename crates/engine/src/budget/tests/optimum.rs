@@ -1,6 +1,18 @@
-//! What the engine chooses under a budget, beside the best that there is for the same bytes.
+//! The engine's choice under a budget, compared with the optimum for the same bytes.
 //!
-//! 1. A tree is drawn: keys for each level, in the whole key space or a part of it, cut into
+//! 1. A tree is generated: keys for each level, in the whole key space or a part of it, divided
+//!    into tables of one size or of many. The engine gets its tables as a version.
+//! 2. The probability that a lookup reaches a table is counted from the keys themselves: the share
+//!    of all keys in its range. So the solver gets the exact tree, table by table, while the engine
+//!    solves levels and estimates ranges.
+//! 3. The engine chooses: for all tables at once, as for its report and its rebuilds
+//!    (`Engine::planned_by_budget`); and for one job after the other, as for flushes and
+//!    compactions (`Engine::choose_by_budget`), each of which writes a few tables while the others
+//!    stay.
+//! 4. The wasted reads of its filters are compared with those of the solver's own filters, within
+//!    the bytes that the engine's filters take: it may spend less than the budget, because it
+//!    reserves room for the memory overhead of filters, for rounding, and, with automatic
+//!    compaction, for runs and levels that fill.
 //!    tables, of one size or of many. The engine is shown its tables as a version has them.
 //! 2. How likely a lookup comes to a table is counted from the keys themselves: the share of all
 //!    keys that lie in its range. So the solver gets the tree as it is, table by table, where the
@@ -29,23 +41,23 @@ use crate::user_filters::FilterReason;
 use crate::version::logical_level;
 use crate::version::{TableFile, TableMeta, Version};
 
-/// How much more than the best the engine's choice may waste.
+/// How much more than the optimum the engine's choice may waste.
 const WITHIN: f64 = 1.05;
 
-/// Where the keys of a level lie, and in what tables.
+/// The keys of a level, and its tables.
 #[derive(Debug, Clone)]
 struct Level {
     keys: u64,
     /// Keys of a table, on average.
     of_table: u64,
-    /// Whether tables have from a fifth to nine fifths of that.
+    /// Whether tables have from one fifth to nine fifths of that.
     is_uneven: bool,
-    /// The part of the key space.
+    /// Its part of the key space.
     from: f64,
     to: f64,
 }
 
-/// A tree to be drawn: runs of level 0, the newest first, and levels.
+/// A tree to be generated: runs of level 0, newest first, and levels.
 #[derive(Debug, Clone)]
 struct Sketch {
     runs: Vec<Level>,
@@ -62,8 +74,8 @@ impl Sketch {
         Self { runs, levels: levels.iter().map(|&(keys, each)| whole(keys, each)).collect() }
     }
 
-    /// Any tree of one to four levels below level 0, and up to six runs there, of tables of a
-    /// thousand to thirty thousand keys where there are so many.
+    /// A random tree of one to four levels below level 0 and up to six runs, with tables of a
+    /// thousand to thirty thousand keys if it has that many.
     fn drawn(rng: &mut Rng) -> Self {
         let between = |rng: &mut Rng, low: f64, high: f64| low * (high / low).powf(rng.f64());
         let part = |rng: &mut Rng, level: Level| {
@@ -77,7 +89,7 @@ impl Sketch {
         let mut levels = Vec::new();
         for depth in 0..rng.usize(1..=4) {
             let level = whole(keys as u64, of_table.min(keys as u64));
-            // The last level has keys everywhere, as all come there in the end.
+            // The last level has keys everywhere, because all keys end there.
             levels.insert(0, if depth == 0 { level } else { part(rng, level) });
             keys /= between(rng, 2.0, 12.0);
             if keys < 1e3 {
@@ -105,7 +117,7 @@ impl Sketch {
     }
 }
 
-/// A version, and the tree that it is.
+/// A version, and the same tree for the solver.
 struct Grown {
     version: Version,
     tree: Tree,
@@ -170,7 +182,7 @@ impl Grown {
             table(number, level, keys)
         };
         for run in &runs {
-            // A run of level 0 is one table, however it was cut.
+            // A run of level 0 is one table.
             let keys: Vec<u64> = run.concat();
             version.levels[0].push(new(0, &keys));
             tree.push(Run { level: 0, tables: vec![as_it_is(&keys)] });
@@ -188,20 +200,19 @@ impl Grown {
     }
 }
 
-/// A store whose options have this budget, and nothing in it.
+/// An empty store with this budget.
 fn store(filters: &str, compacts: bool) -> Db {
     let options = options(&in_memory(), filters).auto_compaction(compacts);
     Db::open(super::DIR, options).unwrap()
 }
 
-/// What the engine plans for all tables, in the tree's order.
+/// The engine's plan for all tables, in the tree's order.
 fn planned(db: &Db, grown: &Grown) -> Vec<FilterSpec> {
     let planned = db.engine().planned_by_budget(&grown.version, |_, _| true).unwrap();
     grown.version.tables().map(|(_, table)| planned[&table.number]).collect()
 }
 
-/// What jobs choose that write all tables anew, three times over, up to `together` of a level at a
-/// time.
+/// The choices of jobs that rewrite all tables three times, up to `together` of a level at a time.
 fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
     let engine = db.engine();
     let options = engine.options.load();
@@ -238,7 +249,7 @@ fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
     grown.version.tables().map(|(_, table)| specs[&table.number]).collect()
 }
 
-/// The solver that the rules of `budget` make for this version, and the lookups it is for.
+/// The solver for the rules of `budget` and this version, and its workload.
 fn solver(db: &Db, budget: &FilterBudget, version: &Version) -> (Solver, Workload) {
     let deepest = (0..LEVELS).rev().find(|level| !version.levels[*level].is_empty()).unwrap();
     let last = logical_level(version, deepest).0;
@@ -246,12 +257,12 @@ fn solver(db: &Db, budget: &FilterBudget, version: &Version) -> (Solver, Workloa
     (Solver::new(budget.rules(last, true)), Workload::new(misses).unwrap())
 }
 
-/// How the filters of a tree compare.
+/// How the filters of a tree compare with the optimum.
 #[derive(Debug)]
 struct Compared {
-    /// Reads in vain beside those of the solver's filters within as many bytes.
+    /// Wasted reads relative to those of the solver's filters within the same bytes.
     excess: f64,
-    /// Bytes of memory of these filters, and of the budget.
+    /// Bytes of memory of these filters, and the budget.
     takes: u64,
     limit: u64,
 }
@@ -270,7 +281,7 @@ fn compare(db: &Db, grown: &Grown, filters: &[FilterSpec]) -> Compared {
     }
 }
 
-/// Budgets, and lookups, in turns.
+/// Budgets and workloads, used in turn.
 const BUDGETS: [&str; 8] = [
     "budget=10/key,misses=1",
     "budget=5/key,misses=0.3",
@@ -282,7 +293,7 @@ const BUDGETS: [&str; 8] = [
     "budget=7/key,misses=0.5,kinds=ribbon|paired",
 ];
 
-/// Trees that stores have, and some that are drawn.
+/// Typical trees, and some random ones.
 fn trees() -> Vec<Sketch> {
     let mut trees = vec![
         Sketch::even(&[], &[(100_000, 5_000)]),
@@ -297,14 +308,14 @@ fn trees() -> Vec<Sketch> {
     trees
 }
 
-/// Keys of a table, on average, from which on jobs that share a budget come as near to the best as
-/// a plan for all tables does. Of smaller ones a cache line more for each is soon more than the
-/// reserve, and what a job writes last pays for it: [`AMONG_SMALL`] is what was seen of tables of
-/// 1,300 keys.
+/// With at least this many keys per table, on average, jobs that share a budget come as near to the
+/// optimum as a plan for all tables. With smaller tables, one more cache line for each soon exceeds
+/// the reserve, at the expense of what a job writes last: [`AMONG_SMALL`] was measured with tables
+/// of 1,300 keys.
 const NOT_SMALL: u64 = 2_000;
 const AMONG_SMALL: f64 = 1.2;
-/// A step of a ribbon takes a bit for each key of its table, and few tables cannot share one
-/// evenly.
+/// A step of a ribbon filter is one bit per key of its table, and few tables cannot share such
+/// steps evenly.
 const OF_RIBBONS: f64 = 1.12;
 
 #[test]
@@ -327,7 +338,7 @@ fn what_is_planned_wastes_what_the_best_does() {
             assert!(at_once.excess <= of_kind, "{filters}: {at_once:?}, {sketch:?}");
             let most = if is_small { AMONG_SMALL } else { of_kind };
             assert!(by_jobs.excess <= most, "{filters}, job by job: {by_jobs:?}, {sketch:?}");
-            // To the part in so many that rounding takes of small tables.
+            // Except for the fraction that rounding takes in small tables.
             assert!(
                 by_jobs.takes * 99 <= by_jobs.limit * 100,
                 "{filters}: {by_jobs:?}, {sketch:?}"
@@ -337,7 +348,7 @@ fn what_is_planned_wastes_what_the_best_does() {
     println!("{worst:?} at most: at once, job by job, and that of small tables");
 }
 
-/// Sizes of filters that a table may get, with their rates: one for each number of cache lines.
+/// Possible filter sizes of a table, with their rates: one for each number of cache lines.
 fn sizes(solver: &Solver, level: usize, keys: u64) -> Vec<(u64, f64)> {
     let rule = solver.rules().of(level);
     let mut sizes = vec![(0, 1.0)];
@@ -356,7 +367,7 @@ fn sizes(solver: &Solver, level: usize, keys: u64) -> Vec<(u64, f64)> {
     sizes
 }
 
-/// The least that any choice of sizes wastes within `room` bytes.
+/// The fewest wasted reads of any choice of sizes within `room` bytes.
 fn brute_force(tables: &[(f64, Vec<(u64, f64)>)], room: u64) -> f64 {
     let ((weight, sizes), rest) = tables.split_first().unwrap();
     let fitting = &sizes[..sizes.partition_point(|(bytes, _)| *bytes <= room)];

@@ -1,4 +1,4 @@
-//! Memtables that are written out in the middle of a merge, as no other worker is free.
+//! Memtables flushed in the middle of a compaction, because no other worker is free.
 
 use std::path::Path;
 use std::sync::{Arc, Condvar, Mutex};
@@ -12,10 +12,10 @@ use super::share::{Content, assert_holds, open, options, write};
 use crate::sync::lock;
 use crate::{Db, Error, Result, env};
 
-/// How long anything is waited for.
+/// Timeout of every wait.
 const LONGEST: Duration = Duration::from_secs(20);
 
-/// A disk on which no more tables are created than it is told.
+/// A disk on which only a given number of tables can be created.
 #[derive(Debug, Clone)]
 struct Gated {
     disk: SimDisk,
@@ -26,7 +26,7 @@ struct Gated {
 struct Gate {
     open_for: u64,
     waiting: bool,
-    /// Whoever waits there panics.
+    /// A thread waiting here panics.
     broken: bool,
 }
 
@@ -36,7 +36,7 @@ impl Gated {
         Self { disk: disk.clone(), gate: Arc::new((Mutex::new(gate), Condvar::new())) }
     }
 
-    /// Lets so many pass.
+    /// Lets `tables` creations pass.
     fn open_for(&self, tables: u64) {
         self.gate.0.lock().unwrap().open_for = tables;
         self.gate.1.notify_all();
@@ -65,7 +65,7 @@ impl Layer for Gated {
             gate = self.gate.1.wait_while(gate, is_shut).unwrap();
             if gate.broken {
                 drop(gate);
-                // As a panic, but for the message.
+                // Like a panic, without the message.
                 std::panic::resume_unwind(Box::new("planned"));
             }
             gate.open_for -= 1;
@@ -83,8 +83,8 @@ fn wait_until(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// A store whose only worker has written one table of a merge and waits to create the second, while
-/// a memtable is frozen.
+/// A store whose only worker has written one table of a compaction and waits to create the second,
+/// while a memtable is frozen.
 struct Busy {
     disk: SimDisk,
     gated: Gated,
@@ -126,7 +126,7 @@ impl Busy {
         self.db.engine().view.load().frozen.len()
     }
 
-    /// Lets the merge go on to its end.
+    /// Lets the compaction finish.
     fn end_merge(&mut self) -> Result<()> {
         self.gated.open_for(u64::MAX);
         self.compactor.take().unwrap().join().unwrap()
@@ -136,7 +136,7 @@ impl Busy {
         assert_holds(&self.db, &self.content);
     }
 
-    /// Ends, and looks at what is on the disk.
+    /// Closes the store and checks what is on the disk.
     fn reopen(self) {
         drop(self.db);
         let db = open(&self.disk);
@@ -148,7 +148,7 @@ impl Busy {
 #[test]
 fn a_memtable_does_not_wait_for_the_end_of_a_merge() {
     let mut busy = Busy::new();
-    // The second table of the merge, and that of the memtable.
+    // The second table of the compaction, and that of the memtable.
     busy.gated.open_for(2);
     wait_until("the memtable is a table", || busy.frozen() == 0);
     wait_until("the merge wants its third table", || busy.gated.is_waited_at());
@@ -160,11 +160,11 @@ fn a_memtable_does_not_wait_for_the_end_of_a_merge() {
     busy.reopen();
 }
 
-/// The merge is none the worse for it, and the memtable is tried again.
+/// The compaction is not affected, and the flush is retried.
 #[test]
 fn a_flush_that_fails_there_is_tried_again() {
     let mut busy = Busy::whose_flush_fails(Failure::NoSpace);
-    // Who waits is told of any work that failed meanwhile.
+    // A waiter gets the error of any work that failed meanwhile.
     let _ = busy.end_merge();
     wait_until("the merge is done", || busy.db.stats().compactions > 0);
     assert_eq!(busy.disk.faults_fired(), 1);
@@ -174,7 +174,7 @@ fn a_flush_that_fails_there_is_tried_again() {
     busy.reopen();
 }
 
-/// Where writing fails for good there, the store takes no more, and nothing is merged in vain.
+/// If a write fails for good, the store refuses writes, and nothing more is compacted.
 #[test]
 fn a_flush_that_poisons_there_ends_the_merge() {
     let mut busy = Busy::whose_flush_fails(Failure::Io);
@@ -186,7 +186,7 @@ fn a_flush_that_poisons_there_ends_the_merge() {
     busy.reopen();
 }
 
-/// Where a log fails for good meanwhile, nothing more is put in force of what was merged.
+/// If a log fails for good meanwhile, the compaction installs nothing more.
 #[test]
 fn a_log_that_fails_meanwhile_ends_the_merge() {
     let mut busy = Busy::new();
@@ -207,8 +207,8 @@ fn a_log_that_fails_meanwhile_ends_the_merge() {
     busy.reopen();
 }
 
-/// The merge that waits for that flush would wait for ever, and whoever closes the store for the
-/// merge.
+/// Regression: the compaction waiting for that flush waited for ever, and the closing caller for
+/// the compaction.
 #[test]
 fn a_merge_does_not_wait_for_a_flush_that_panicked() {
     let disk = SimDisk::new();
@@ -233,8 +233,8 @@ fn a_merge_does_not_wait_for_a_flush_that_panicked() {
     wait_until("no job is left", || lock(&db.engine().background.state).running == 0);
 }
 
-/// What a merge does about a memtable that another worker writes out: it rests until that is done,
-/// unless each worker has a core beside the writer's.
+/// A compaction pauses while another worker flushes a memtable, unless each worker and a writer
+/// have a core.
 #[test]
 fn a_merge_rests_while_a_memtable_is_written_out() {
     for (threads, rests) in [(env::cores() - 1, false), (env::cores(), true)] {
@@ -249,7 +249,7 @@ fn a_merge_rests_while_a_memtable_is_written_out() {
             lock(&engine.background.state).flushing = flushing;
             engine.background.wake();
         };
-        // As if a worker were at it: none begins.
+        // As if a worker were flushing: none begins.
         set_flushing(true);
         let engine = Arc::clone(db.engine());
         engine.exclusively(|leader| engine.rotate(leader)).unwrap();

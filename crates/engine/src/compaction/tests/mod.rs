@@ -1,4 +1,4 @@
-//! The planner by transcripts, and the whole of compaction by random simulation.
+//! The planner by transcripts, and all of compaction by random simulation.
 
 mod between;
 mod share;
@@ -16,7 +16,7 @@ use crate::version::{TableFile, TableMeta, Version};
 
 use super::plan::Plan;
 
-/// A table of which only these things matter.
+/// A table of which only these properties matter.
 fn table(number: u64, smallest: &[u8], largest: &[u8], file_bytes: u64) -> TableMeta {
     TableMeta {
         number,
@@ -45,8 +45,8 @@ pub(super) fn tree(tables: &[(usize, u64, &str, &str)]) -> Version {
     version
 }
 
-/// `version` with the inputs of `plan` replaced by `outputs`: those of its output level only, where
-/// it goes on.
+/// `version` with the inputs of `plan` replaced by `outputs`; unless `is_last`, only those of its
+/// output level.
 fn install(version: &Version, plan: &Plan, is_last: bool, outputs: Vec<Arc<TableFile>>) -> Version {
     let mut next = version.clone();
     let replaced = || plan.replaced().iter().chain(plan.above().filter(|_| is_last));

@@ -1,4 +1,4 @@
-//! Merges that several threads share, against a map.
+//! Compactions shared by several threads, compared with a map.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -22,7 +22,7 @@ pub(super) fn open(disk: &SimDisk) -> Db {
     Db::open("db", options(Arc::new(disk.clone())).background_threads(0)).unwrap()
 }
 
-/// Of small tables and blocks; nothing is compacted that nobody asks for.
+/// Small tables and blocks; nothing is compacted automatically.
 pub(super) fn options(vfs: Arc<dyn Vfs>) -> Options {
     Options::default()
         .vfs(vfs)
@@ -35,7 +35,7 @@ pub(super) fn options(vfs: Arc<dyn Vfs>) -> Options {
         .l0_trigger(4)
 }
 
-/// Four runs of level 0 full of new versions of keys, some of which are deleted.
+/// Four runs of level 0 with new versions of keys, some of which are deleted.
 pub(super) fn write(db: &Db, rng: &mut Rng, content: &mut Content) {
     for _ in 0..4 {
         for _ in 0..KEYS / 2 {
@@ -53,13 +53,13 @@ pub(super) fn write(db: &Db, rng: &mut Rng, content: &mut Content) {
     }
 }
 
-/// The merge of all of a plan, in pieces that begin at these keys, but for the first one.
+/// The whole compaction of a plan, whose subranges after the first begin at these keys.
 fn merge_of(engine: &Engine, plan: &Plan, bounds: Vec<Box<[u8]>>) -> Arc<SharedMerge> {
     let stretch = Stretch::whole(plan.clone(), bounds);
     SharedMerge::new(stretch, engine.purpose(plan), engine.version())
 }
 
-/// The next merge of the store, in pieces.
+/// The next compaction of the store, in subranges.
 fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
     let options = engine.options.load().compaction();
     let plan: Plan =
@@ -74,7 +74,8 @@ pub(super) fn assert_holds(db: &Db, content: &Content) {
     assert!(entries.map(Result::unwrap).eq(content.clone()));
 }
 
-/// Runs the merge with a thread for each two takings of pieces; returns how many there were.
+/// Runs the compaction with a thread for each two takings of subranges; returns the number of
+/// takings.
 fn run_shared(engine: &Engine, merge: &Arc<SharedMerge>) -> crate::Result<usize> {
     let taken: Vec<_> = std::iter::from_fn(|| merge.take()).collect();
     let mut outputs = engine.outputs(merge);
@@ -188,7 +189,7 @@ fn pieces_are_about_a_table_each() {
     (0..4).for_each(|run| put(100 * run..100 * run + 400));
     let (count, tables) = pieces();
     assert!((tables / 2..=tables + 1).contains(&count), "{count} of {tables}");
-    // What lies below is at one end of all that comes.
+    // The existing data is at one end of the new data.
     db.compact_range(..).unwrap();
     put(1000..4000);
     (0..4).for_each(|run| put(run..run + 1));
@@ -196,7 +197,7 @@ fn pieces_are_about_a_table_each() {
     assert!((tables / 3..=tables + 1).contains(&count), "{count} of {tables}");
 }
 
-/// Through all of the way: the offer, the wake-up and the look for work.
+/// End to end: the offer, the wake-up and the look for work.
 #[test]
 fn idle_workers_take_part_while_somebody_waits() {
     let disk = SimDisk::new();
@@ -212,7 +213,7 @@ fn idle_workers_take_part_while_somebody_waits() {
     let db = Db::open("db", options).unwrap();
     let mut content = Content::new();
     let mut rng = Rng(11);
-    // Where the other thread comes too late there is another time.
+    // Retried if the other thread is too late.
     for _ in 0..100 {
         write(&db, &mut rng, &mut content);
         db.compact_range(..).unwrap();
@@ -247,8 +248,8 @@ fn a_helper_takes_half_of_what_nobody_has_begun() {
     assert!(takings(&over).is_empty(), "nothing is given away any more");
 }
 
-/// As many runs as start a merge, which bring little to the base level: one more is waited for, but
-/// not where somebody waits for the store to rest.
+/// With just enough runs for a compaction that adds little to the base level, one more is waited
+/// for, but not while a caller waits for an idle store.
 #[test]
 fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
     for threads in [0, 2] {
@@ -266,14 +267,14 @@ fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
     }
 }
 
-/// Half as many runs as start a merge are merged where somebody waits for the store to rest, but
-/// not where the base level, which is written anew, holds more than five times their bytes.
+/// Half the runs that trigger a compaction are compacted while a caller waits for an idle store,
+/// unless the base level, which is rewritten, holds more than five times their bytes.
 #[test]
 fn who_waits_for_rest_finds_few_runs_merged_where_that_is_cheap() {
     for threads in [0, 2] {
         let options = options(Arc::new(SimDisk::new())).background_threads(threads);
         let db = Db::open("db", options.auto_compaction(true).base_level_bytes(1 << 20)).unwrap();
-        // So many keys, over the same range however many they are.
+        // `keys` keys, over the same range for any number.
         let put = |keys: usize| {
             let numbers = (0..3000).step_by(3000 / keys);
             numbers.for_each(|number| {

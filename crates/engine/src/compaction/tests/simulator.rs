@@ -1,9 +1,10 @@
-//! Random trees, random merges, several at once; every read answered as before.
+//! Random trees, random compactions, several at once; every read must give the same answer as
+//! before.
 //!
-//! The tables hold real versions of keys, the merges really drop and cut, and the model is the
-//! plain list of all writes. After every change of the version: its invariants hold, and every key
-//! reads the same at the present and at every live snapshot, found as a reader finds it (the first
-//! table that holds a visible version answers).
+//! The tables hold real versions of keys, the compactions really drop and cut, and the model is the
+//! list of all writes. After every change of the version, its invariants hold, and every key reads
+//! the same at the present and at every live snapshot, found as a reader finds it (the first table
+//! with a visible version answers).
 
 use std::collections::{BTreeMap, BTreeSet, HashMap, VecDeque};
 use std::sync::Arc;
@@ -26,26 +27,26 @@ use crate::shared_merge::Stretch;
 
 const ENTRY_BYTES: u64 = 10;
 
-/// (key, inverted seqno) to kind: in the order of entries.
+/// (key, inverted sequence number) to kind: in the order of entries.
 type Entries = BTreeMap<(Vec<u8>, u64), EntryKind>;
 
-/// A merge, of which one stretch has been merged.
+/// A compaction with one merged slice that is not installed yet.
 struct Running {
     id: JobId,
     stretch: Stretch,
     outputs: Vec<Arc<TableFile>>,
-    /// The other ones.
+    /// The remaining slices.
     left: VecDeque<Stretch>,
 }
 
-/// A range being compacted on request.
+/// A requested range compaction.
 struct Manual {
     range: RangeCompaction,
     from: Vec<u8>,
     to: Option<Vec<u8>>,
     through: SeqNo,
     before: u64,
-    /// Whether a merge was given up since it began: then it owes nothing.
+    /// Whether a compaction was abandoned since it began: then nothing is guaranteed.
     disturbed: bool,
 }
 
@@ -63,9 +64,9 @@ struct World {
     running: Vec<Running>,
     snapshots: Vec<SeqNo>,
     manual: Option<Manual>,
-    /// Whether tables have come or gone since the last check.
+    /// Whether tables were added or removed since the last check.
     changed: bool,
-    /// What has happened at all, to know that the simulation simulates.
+    /// The events that occurred, to know that the simulation covers them.
     seen: BTreeSet<&'static str>,
 }
 
@@ -139,7 +140,7 @@ impl World {
         }
     }
 
-    /// The tables that a stretch leaves behind, as a worker would write them.
+    /// The tables that a worker would write for a slice.
     fn merge(&mut self, stretch: &Stretch) -> Vec<Arc<TableFile>> {
         let Stretch { plan, from, to, .. } = stretch;
         if plan.trivial_move {
@@ -222,14 +223,14 @@ impl World {
         self.go_on(id, stretches.into());
     }
 
-    /// Merges the next stretch of a merge; its outcome is not in force yet.
+    /// Merges the next slice of a compaction, without installing it.
     fn go_on(&mut self, id: JobId, mut left: VecDeque<Stretch>) {
         let Some(stretch) = left.pop_front() else { return self.busy.finish(id) };
         let outputs = self.merge(&stretch);
         self.running.push(Running { id, stretch, outputs, left });
     }
 
-    /// Installs a stretch of a running merge and goes on with the next.
+    /// Installs a slice of a running compaction and continues with the next.
     fn install(&mut self, running: Running) {
         let Running { id, stretch, outputs, left } = running;
         if !left.is_empty() {
@@ -241,7 +242,7 @@ impl World {
         self.go_on(id, left);
     }
 
-    /// Installs a stretch of a running merge, or now and then gives that up.
+    /// Installs a slice of a running compaction, or sometimes abandons the compaction.
     fn end_one(&mut self) {
         if self.running.is_empty() {
             return;
@@ -286,7 +287,7 @@ impl World {
         self.manual = Some(manual);
     }
 
-    /// What was written to the range before the request lies in the last level, rewritten.
+    /// Entries written to the range before the request are in the last level, rewritten.
     fn check_range(&self, manual: &Manual) {
         if manual.disturbed {
             return;
@@ -334,7 +335,7 @@ impl World {
         (found.0 == key).then_some((!found.1, *kind))
     }
 
-    /// What a reader finds, tombstones as nothing.
+    /// What a reader finds; nothing for a tombstone.
     fn read(&self, key: &[u8], snapshot: SeqNo) -> Option<SeqNo> {
         let in_table = |table: &Arc<TableFile>| {
             let holds = *table.smallest <= *key && *key <= *table.largest;
@@ -360,8 +361,8 @@ impl World {
         for (level, table) in self.version.tables() {
             for entry @ (key, inverted) in self.contents[&table.number].keys() {
                 let oldest_above = newest_above.entry(key).or_insert(SeqNo::MAX);
-                // What a part of a merge has put in force lies above too, or is hidden from
-                // everyone by now.
+                // An entry that an unfinished compaction has installed is also above, or is hidden
+                // from all readers by now.
                 let holds = !inverted < *oldest_above
                     || above.contains(entry)
                     || !moments()
@@ -382,7 +383,7 @@ impl World {
         }
     }
 
-    /// Ends all merges, settles the tree, compacts all of it: nothing superfluous is left.
+    /// Ends all compactions, settles the tree, compacts all of it: nothing superfluous is left.
     fn wind_up(&mut self, seed: u64) {
         self.manual = None;
         self.snapshots.clear();

@@ -1,4 +1,4 @@
-//! What planning costs: plans, and steps of the planner, for many runs and many tables.
+//! The cost of planning: plans, and steps of the planner, for many runs and many tables.
 
 use std::sync::Arc;
 
@@ -12,8 +12,8 @@ use super::super::plan::{Planner, next_plan};
 use super::{Rng, install, table};
 use crate::compaction_options::CompactionOptions;
 
-/// Runs, or tables of a level, of these bytes, the first key of which is every `span`th; every key
-/// lies in `deep` of them.
+/// Runs, or tables of a level, of these bytes, with consecutive first keys; every key is in `deep`
+/// of them.
 fn tables(count: u64, bytes: u64, deep: u64) -> Vec<Arc<TableFile>> {
     let key = |nth: u64| format!("{nth:08}").into_bytes();
     let mut order: Vec<u64> = (0..count).collect();
@@ -28,7 +28,7 @@ fn tables(count: u64, bytes: u64, deep: u64) -> Vec<Arc<TableFile>> {
     runs
 }
 
-/// The plans until nothing is left to do, and their steps.
+/// The number of plans until nothing is left to do, and their steps.
 fn settle(mut version: Version) -> (u64, u64) {
     let (mut plans, mut steps) = (0, 0);
     let busy = InProgress::default();
@@ -62,8 +62,8 @@ fn in_level(level: usize, tables: Vec<Arc<TableFile>>) -> Version {
     version
 }
 
-/// 1,000, 2,000 and 4,000 disjoint runs took 5.7, 35 and more than 100 s: each plan compared all
-/// with all, and took one of them.
+/// Regression: 1,000, 2,000 and 4,000 disjoint runs took 5.7, 35 and more than 100 s: each plan
+/// compared all with all, and took one of them.
 #[test]
 fn plans_for_many_runs_are_few_and_near_linear() {
     let small = 1 << 10;
@@ -76,7 +76,7 @@ fn plans_for_many_runs_are_few_and_near_linear() {
         for (plans, _) in found {
             assert!((1..=12).contains(&plans), "{what}");
         }
-        // Sorting them takes a logarithm more.
+        // Sorting adds a logarithmic factor.
         assert!(found[2].1 < found[0].1 * 6, "{what}");
         assert!(found[2].1 < 4_000 * 100, "{what}");
     }

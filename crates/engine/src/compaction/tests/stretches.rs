@@ -1,4 +1,4 @@
-//! Merges of which a part is in force before the rest.
+//! Compactions that are installed in slices.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -19,14 +19,14 @@ use crate::compaction_options::CompactionOptions;
 use crate::shared_merge::Stretch;
 use crate::{Db, DbCursor, Options, Range, Result, Slice, Snapshot};
 
-/// A store whose base level may hold so many bytes.
+/// A store whose base level may hold this many bytes.
 fn open(disk: &SimDisk, base_level_bytes: u64) -> Db {
     let options = options(Arc::new(disk.clone())).background_threads(0);
     let options = options.write_buffer_bytes(32 << 10);
     Db::open("db", options.base_level_bytes(base_level_bytes)).unwrap()
 }
 
-/// Fills a store with four runs of level 0 over tables of the last level, and returns what it held
+/// Fills a store with four runs of level 0 over tables of the last level; returns its contents
 /// before these runs.
 fn fill(db: &Db, content: &mut Content) -> (Snapshot, Content) {
     let mut rng = Rng(23);
@@ -37,7 +37,7 @@ fn fill(db: &Db, content: &mut Content) -> (Snapshot, Content) {
     before
 }
 
-/// The stretches of the merge of four runs over nine tables, each with its tables of the output
+/// The slices of the compaction of four runs over nine tables, each with its tables of the output
 /// level.
 fn stretches(stretch_bytes: u64, bounds: &[&str]) -> Vec<Stretch> {
     let runs = [(0, 34, "a", "z"), (0, 33, "a", "z"), (0, 32, "b", "y"), (0, 31, "a", "x")];
@@ -101,7 +101,7 @@ fn many_threads_leave_large_merges_divided() {
     assert_eq!(least_bytes(&options(2).write_buffer_bytes(4000)), 1000);
 }
 
-/// Another merge may replace these meanwhile, and they are to leave the disk.
+/// Another compaction may replace these meanwhile, and their files must be deleted.
 #[test]
 fn a_plan_does_not_hold_the_tables_below_its_outputs() {
     let runs = [(0, 34, "a", "z"), (0, 33, "a", "z"), (0, 32, "b", "y"), (0, 31, "a", "x")];
@@ -117,7 +117,7 @@ fn a_plan_does_not_hold_the_tables_below_its_outputs() {
     assert_eq!((holders(5), holders(6)), (Some(2), Some(1)));
 }
 
-/// Counts what lies on the disk in tables whenever one is created.
+/// Records the most bytes of tables on the disk whenever one is created.
 #[derive(Debug, Clone)]
 struct Watched {
     disk: SimDisk,
@@ -140,7 +140,7 @@ impl Layer for Watched {
     }
 }
 
-/// What a merge replaces leaves the disk while it goes on.
+/// Files that a compaction replaces are deleted while it continues.
 #[test]
 fn a_merge_needs_room_for_a_part_of_what_it_writes() {
     let disk = SimDisk::new();
@@ -165,15 +165,15 @@ fn a_merge_needs_room_for_a_part_of_what_it_writes() {
     db.compact_all().unwrap();
     let most = watched.most.load(Ordering::Relaxed);
     assert!(before > 40 * (4 << 10), "many tables: {before} bytes");
-    // Inputs, and a stretch, which may begin and end a table late.
+    // The inputs, and a slice, which may begin and end a table late.
     assert!(most > before && most <= before + 4 * (4 << 10), "{most} bytes, {before} before");
     assert!(bytes() <= before);
 }
 
-/// Whatever a merge is given up at: what it has put in force stays so, and nothing else is seen.
+/// An abandoned compaction keeps what it has installed, and exposes nothing else.
 #[test]
 fn a_merge_that_is_given_up_leaves_all_there_is() {
-    // Into the last level; into one above it, and on.
+    // Into the last level; and into one above it, and on.
     for base_level_bytes in [1 << 20, 16 << 10] {
         let steps = 0_u64..;
         let twice = steps.map_while(|tables| give_up_after(tables, base_level_bytes));
@@ -182,7 +182,7 @@ fn a_merge_that_is_given_up_leaves_all_there_is() {
     }
 }
 
-/// How many entries lie in two places of the tables.
+/// Number of entries that are in two tables.
 fn twice(db: &Db) -> usize {
     let engine = db.engine();
     let (mut all, mut count) = (HashSet::new(), 0);
@@ -199,8 +199,8 @@ fn twice(db: &Db) -> usize {
     count - all.len()
 }
 
-/// Compacts a store until a table cannot be created after so many; how many entries lie in two
-/// places then. `None` if all tables could be created.
+/// Compacts a store until a table cannot be created after `tables`; returns the number of entries
+/// in two tables then, `None` if all tables could be created.
 fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
     let (disk, mut content) = (SimDisk::new(), Content::new());
     let db = open(&disk, base_level_bytes);
@@ -228,7 +228,7 @@ fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
         open(&disk, base_level_bytes)
     };
     assert_holds(&db, &content);
-    // Anew, over what is in force.
+    // Again, over what is installed.
     db.compact_all().unwrap();
     assert_walks(|| db.range(..), db.cursor().unwrap(), &content);
     assert_eq!(db.engine().version().levels[0].len(), 0);
@@ -237,7 +237,7 @@ fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
     Some(left_twice)
 }
 
-/// Walks of all kinds, in both directions and with turns.
+/// Scans of all kinds, in both directions and with turns.
 fn assert_walks(range: impl Fn() -> Range, mut cursor: DbCursor, content: &Content) {
     let owned = |entry: Result<(Slice, Slice)>| {
         entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()

@@ -1,4 +1,4 @@
-//! Stores that are written a little at a time: what they hold stays in few tables.
+//! Stores written a little at a time: their data stays in few tables.
 #![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
 
 use std::sync::Arc;
@@ -19,8 +19,8 @@ fn bytes(db: &Db) -> u64 {
     db.stats().levels.iter().map(|level| level.bytes).sum()
 }
 
-/// They were moved one by one to the deepest level, and stayed there: 20,000 flushes left 20,000
-/// tables (perkeep 1008).
+/// Regression: tables were moved one by one to the deepest level, and stayed there: 20,000 flushes
+/// left 20,000 tables (perkeep 1008).
 #[test]
 fn tiny_flushes_leave_few_tables() {
     let orders: [fn(u32) -> u32; 3] = [|n| n, |n| 10_000 - n, |n| n.wrapping_mul(2_654_435_761)];
@@ -36,7 +36,7 @@ fn tiny_flushes_leave_few_tables() {
         db.wait_idle().unwrap();
         let (left, stats) = (tables(&db), db.stats());
         assert!(left <= 16, "{left} tables at rest, order {nth}");
-        // Each rewrite doubles the table that an entry lies in, or more.
+        // Each rewrite at least doubles the size of the table that holds an entry.
         let written = stats.compaction_bytes_written;
         assert!(written < 1_000 * 10_000, "{written} bytes written, order {nth}");
         for n in 0..1_000 {
@@ -47,8 +47,8 @@ fn tiny_flushes_leave_few_tables() {
     }
 }
 
-/// A store that is opened for each write, as the program does: each opening wrote a table (rocksdb
-/// 2686).
+/// Regression: a store that is opened for each write, as by the program, wrote a table at each open
+/// (rocksdb 2686).
 #[test]
 fn openings_for_one_write_each_leave_few_tables() {
     let vfs = Arc::default();
@@ -64,8 +64,8 @@ fn openings_for_one_write_each_leave_few_tables() {
     }
 }
 
-/// What is carried over from log to log is written anew by each opening: no more of it than is
-/// stated.
+/// Entries carried over from log to log are rewritten at each open: no more of them than
+/// documented.
 #[test]
 fn a_log_that_is_no_longer_short_becomes_a_table() {
     let vfs = Arc::default();

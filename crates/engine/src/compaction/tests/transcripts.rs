@@ -1,7 +1,7 @@
-//! Trees drawn as text, and what the planner makes of them: `testdata/*.txt`.
+//! Trees drawn as text, and the planner's answers: `testdata/*.txt`.
 //!
-//! A file is a list of cases, divided by blank lines. A case is a name, a tree, questions, and
-//! behind each question the answer, on lines that begin with `=`:
+//! A file is a list of cases, separated by blank lines. A case is a name, a tree, questions, and
+//! after each question the answer, on lines that begin with `=`:
 //!
 //! ```text
 //! # Comments stay as they are.
@@ -15,14 +15,14 @@
 //! ```
 //!
 //! A table is `number[smallest-largest]bytes`, with `:dN` for N percent of tombstones, `:hN` for N
-//! percent of hidden versions and `:sN` for its lowest sequence number (its number, if not given;
-//! the highest always is). Level 0 is drawn newest first. `running` names the inputs of a running
-//! merge, `snapshot` the oldest snapshot; with the option `rest=1` somebody waits for the store to
-//! rest. The questions are `plan` (one plan), `plans` (all that may run side by side), `settle`
-//! (each plan done at once, as one output table, until there is none), `range FROM TO THROUGH
-//! BEFORE` (the steps of a range's compaction, likewise), `shape`, `debt`.
+//! percent of hidden versions and `:sN` for its lowest sequence number (default: its number, which
+//! is always the highest). Level 0 is drawn newest first. `running` names the inputs of a running
+//! compaction, `snapshot` the oldest snapshot; with the option `rest=1` a caller waits for the
+//! store to become idle. The questions are `plan` (one plan), `plans` (all that may run
+//! concurrently), `settle` (each plan done at once, as one output table, until there is none),
+//! `range FROM TO THROUGH BEFORE` (the steps of a range compaction, likewise), `shape`, `debt`.
 //!
-//! `TROMMEL_REWRITE=1` writes the answers found into the files, to be read in the diff.
+//! `TROMMEL_REWRITE=1` writes the current answers into the files, to be reviewed in the diff.
 
 use std::fmt::Write;
 use std::path::Path;
@@ -49,7 +49,7 @@ struct Case {
     snapshot: Option<SeqNo>,
 }
 
-/// What a plan reads as.
+/// A plan as text.
 fn show(plan: &Plan) -> String {
     let numbers = |tables: &[Arc<TableFile>]| {
         tables.iter().map(|table| table.number.to_string()).collect::<Vec<_>>().join(" ")
@@ -146,7 +146,7 @@ impl Case {
         self.busy.start(&plan).unwrap();
     }
 
-    /// The outputs of `plan`, all in one table that is numbered on.
+    /// The outputs of `plan`, as one table with the next number.
     fn outputs(&self, plan: &Plan) -> Vec<Arc<TableFile>> {
         if plan.trivial_move {
             return plan.upper.clone();
@@ -246,7 +246,7 @@ impl Case {
     }
 }
 
-/// `transcript` with the answers that the code gives now.
+/// `transcript` with the current answers.
 fn replay(transcript: &str) -> String {
     let mut case = Case::default();
     let mut out = String::new();

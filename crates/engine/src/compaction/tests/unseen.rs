@@ -1,4 +1,4 @@
-//! What only a snapshot saw, once it is gone.
+//! Entries that only a snapshot saw, after its release.
 #![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
 
 use std::sync::Arc;
@@ -37,8 +37,8 @@ fn delete_all(db: &Db, count: u32) {
     });
 }
 
-/// 98 MiB that a snapshot alone had held stayed when it was dropped, through rest and 300,000 more
-/// puts (rocksdb pull request 3009).
+/// Regression: 98 MiB that only a snapshot had kept stayed after its drop, through a wait for idle
+/// and 300,000 more puts (rocksdb pull request 3009).
 #[test]
 fn what_a_snapshot_alone_held_goes_with_it() {
     let db = Db::open("db", options(&Arc::default())).unwrap();
@@ -55,7 +55,7 @@ fn what_a_snapshot_alone_held_goes_with_it() {
     assert_eq!((bytes(&db), entries(&db)), (0, 0), "bytes and entries when it is gone");
 }
 
-/// The same while another snapshot is left that sees none of it.
+/// The same while another snapshot remains that sees none of it.
 #[test]
 fn a_newer_snapshot_keeps_only_what_it_sees() {
     let db = Db::open("db", options(&Arc::default())).unwrap();
@@ -79,7 +79,7 @@ fn a_newer_snapshot_keeps_only_what_it_sees() {
     assert_eq!(db.stats().compactions, before, "what lost nothing is not rewritten again");
 }
 
-/// No snapshot survives the store that it is of.
+/// Snapshots do not survive closing the store.
 #[test]
 fn what_a_snapshot_alone_held_goes_after_a_reopening() {
     let vfs = Arc::default();
@@ -97,7 +97,7 @@ fn what_a_snapshot_alone_held_goes_after_a_reopening() {
     assert_eq!(db.get(key(3)).unwrap().unwrap(), [2; 100][..]);
 }
 
-/// Nobody has to wait for it.
+/// No caller has to wait for it.
 #[test]
 fn workers_look_when_a_snapshot_goes() {
     let db = Db::open("db", options(&Arc::default()).background_threads(1)).unwrap();
@@ -108,7 +108,7 @@ fn workers_look_when_a_snapshot_goes() {
     db.wait_idle().unwrap();
     assert_eq!(entries(&db), 10_000);
     drop(snapshot);
-    // As long as it takes, unless it takes for ever.
+    // As long as it takes, up to a timeout.
     let end = crate::env::now() + Duration::from_secs(60);
     while entries(&db) > 5_000 && crate::env::now() < end {
         std::thread::sleep(Duration::from_millis(5));
@@ -116,7 +116,8 @@ fn workers_look_when_a_snapshot_goes() {
     assert_eq!(entries(&db), 5_000);
 }
 
-/// 450,000 tombstones that were moved unread into the deepest level stayed there (pebble 838).
+/// Regression: 450,000 tombstones that were moved unread into the deepest level stayed there
+/// (pebble 838).
 #[test]
 fn tombstones_that_were_moved_to_the_deepest_level_go() {
     let db = Db::open("db", options(&Arc::default()).l0_trigger(1)).unwrap();

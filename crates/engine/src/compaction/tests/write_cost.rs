@@ -1,5 +1,5 @@
-//! What compaction costs: a tree of keys alone, filled at a thousandth of the default sizes, and
-//! the bytes that its merges write per byte that the user wrote.
+//! The cost of compaction: a tree of keys only, filled at a thousandth of the default sizes, and
+//! the bytes that compactions write per byte written by the user.
 //!
 //! `cargo test -p trommel write_cost -- --nocapture` shows the figures.
 
@@ -21,7 +21,7 @@ use super::{Rng, install, table};
 use crate::compaction_options::CompactionOptions;
 
 const ENTRY_BYTES: u64 = 100;
-/// Entries of a full table, and of a memtable where nothing else is said.
+/// Entries of a full table, and of a memtable by default.
 const RUN: usize = 640;
 
 struct Store {
@@ -41,17 +41,17 @@ struct Store {
 /// The figures of a filled store.
 #[derive(Debug, Clone, Copy)]
 struct Cost {
-    /// Bytes written by flushes and merges per byte written by the user.
+    /// Bytes written by flushes and compactions per byte written by the user.
     write: f64,
     /// Bytes in the tree per byte of distinct keys.
     space: f64,
     /// Mean size of a table below level 0, in target sizes.
     table: f64,
-    /// Bytes moved without being read, per byte written by the user.
+    /// Bytes moved unread per byte written by the user.
     moved: f64,
-    /// Bytes read by the widest merge, in target sizes.
+    /// Bytes read by the largest compaction, in target sizes.
     widest: f64,
-    /// Levels that hold tables, level 0 aside.
+    /// Levels with tables, except level 0.
     levels: usize,
 }
 
@@ -165,7 +165,7 @@ impl Store {
     }
 }
 
-/// Prints `cost` and holds it to what was measured, and a little.
+/// Prints `cost` and compares it with the measured figures plus a margin.
 fn hold(what: &str, cost: Cost, write: f64, space: f64) {
     println!("{what:40} {cost}");
     assert!(cost.write <= write, "{what}: {cost}");

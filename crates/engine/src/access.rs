@@ -4,8 +4,6 @@
 //! 2. Writes fail after the first failure that may have left something acknowledged not durable:
 //!    the store is then *poisoned*, and stays readable.
 //! 3. A forked child may do neither, whatever the state.
-//!    durable: the store is *poisoned* then, and stays readable.
-//! 3. A forked child may do neither, whatever the state.
 //!
 //! Every call of a handle begins with one of these checks.
 

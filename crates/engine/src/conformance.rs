@@ -16,16 +16,6 @@
 //! 3. Filters of the same size differ by chance, too ([`spread`]). If a table has the share `p` of
 //!    all passes and its filters differ by `s`, that adds `(expected * p * s)^2`.
 //! 4. The alarm is raised if passes exceed the expectation by [`ALARM`] standard deviations.
-//!    table. Beside it stands what theory expected of all probes since the window began, repeated
-//!    ones included ([`FilterCell`](crate::counters::FilterCell)). A window that is full is kept as
-//!    the one before, and the next begins. What is judged are both.
-//! 2. Which keys pass is chance: a key asked for `m` times adds `m` with the chance `f` of its
-//!    filter, so all keys together have the variance `sum m^2 f`. Which keys those are is not
-//!    known, but those that did pass are a sample of them, each drawn with the chance `f`: the sum
-//!    of `m^2` over these estimates just that variance.
-//! 3. Filters of the same size differ by chance, too ([`spread`]). If the share `p` of what passed
-//!    was let pass by a table whose filters differ by `s`, that adds `(expected * p * s)^2`.
-//! 4. The alarm is raised where more passed than was expected by [`ALARM`] standard deviations.
 //!
 //! For `d` distinct keys the sum is at most `sqrt(d)` deviations, whatever was expected, by step 2
 //! and the Cauchy-Schwarz inequality. So no 36 keys raise an alarm, however hot they are.

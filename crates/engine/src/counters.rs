@@ -140,7 +140,7 @@ shard! {
     memtable_hits,
     /// Data blocks read from files.
     block_reads,
-    /// Bytes of those.
+    /// Bytes of those blocks.
     block_read_bytes,
     /// Data blocks found in the cache.
     cache_hits,

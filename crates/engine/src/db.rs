@@ -503,7 +503,7 @@ impl Db {
     /// # let db = trommel::Db::open(dir.path(), Default::default())?;
     /// db.put("counter", "1")?;
     /// assert!(db.compare_and_set("counter", Some(b"1"), Some(b"2"))?);
-    /// assert!(!db.compare_and_set("counter", Some(b"1"), Some(b"3"))?); // somebody was faster
+    /// assert!(!db.compare_and_set("counter", Some(b"1"), Some(b"3"))?); // another writer was faster
     /// assert!(db.compare_and_set("counter", Some(b"2"), None)?); // deletes it
     /// assert_eq!(db.get("counter")?, None);
     /// # Ok::<(), trommel::Error>(())

@@ -7,9 +7,6 @@
 //!    largest of them flushed.
 //! 4. If all stores together have too many tables open, a store that opens one more closes one of
 //!    the store with the most.
-//!    largest of them written out.
-//! 4. Of the tables that all stores have open, a store that opens one more closes one of the store
-//!    that has the most open.
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,7 +4,6 @@
 //! 2. Ranges without corruption are scanned.
 //! 3. In a range that corruption may affect, each key with any version left is looked up, because a
 //!    get knows which versions are above the corruption.
-//!    since a get knows which versions lie above the damage.
 //!
 //! Called by [`Db::healthy`](crate::Db::healthy). [`rescue`](crate::rescue) finds what is left of
 //! files.

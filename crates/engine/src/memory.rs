@@ -305,7 +305,7 @@ impl MemoryShares {
         self.filters_not_held.fetch_add(1, Relaxed);
     }
 
-    /// The number of those.
+    /// The number of filters counted so.
     pub(crate) fn filters_not_held(&self) -> u64 {
         self.filters_not_held.load(Relaxed)
     }

@@ -11,14 +11,6 @@
 //! 3. The keys come with the expectation of the thread's probes since its last hand-over, each
 //!    key's part with the key. So whatever a thread still holds back, it holds back keys and
 //!    expectation together, and a window that begins in between gets consistent parts of both.
-//!    a report.
-//! 2. When it has [`BATCH`] of them, or the first of a level and kind, it hands them over to the
-//!    windows of the alarm ([`Watched`]), under the one lock that all share. A report, or a reset,
-//!    takes over what all threads have.
-//! 3. With the keys goes what theory expected of the thread's probes since it last handed over,
-//!    each key's part with the key. So whatever a thread still holds back, keys and expectation are
-//!    held back together, and a window that begins in between sees as much of the one as of the
-//!    other.
 //!
 //! Invariant: the expectation in the windows covers exactly the probes whose keys were handed over.
 //!

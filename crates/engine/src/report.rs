@@ -90,7 +90,7 @@ pub struct FilterReport {
     /// Tables whose stored filters are neither held nor probed because they are in the last level:
     /// see [`Options::filters_on_last_level`](crate::Options::filters_on_last_level).
     pub spared_tables: u64,
-    /// Bytes of those filters, as stored.
+    /// Stored bytes of those filters.
     pub spared_bytes: u64,
     /// Filters built as [`FilterKind::Standard`] instead of ribbon because their keys have no
     /// ribbon: see [`Stats::filter_fallbacks`](crate::Stats::filter_fallbacks). Partitioned filters

@@ -96,7 +96,7 @@ pub struct Stats {
     pub memtable_hits: u64,
     /// Data blocks that point lookups read from files since the reset.
     pub block_reads: u64,
-    /// Bytes of those.
+    /// Bytes of those blocks.
     pub block_read_bytes: u64,
     /// Data blocks that point lookups found in the cache since the reset.
     pub cache_hits: u64,
@@ -140,7 +140,7 @@ pub struct Stats {
     pub flush_time: Duration,
     /// Compactions that merged tables.
     pub compactions: u64,
-    /// Those in which more than one background thread took part.
+    /// Compactions in which more than one background thread took part.
     pub shared_compactions: u64,
     /// Compactions that only moved a table to a deeper level.
     pub trivial_moves: u64,
@@ -454,8 +454,7 @@ mod tests {
     use super::Stats;
     use crate::{Db, Options};
 
-    /// Regression: the counters of lookups and writes were reset, those of flushes and compactions
-    /// not.
+    /// Regression: a reset left out the counters of flushes and compactions.
     #[test]
     fn a_reset_starts_every_count_anew() {
         let options = Options::default()

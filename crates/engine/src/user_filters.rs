@@ -7,12 +7,6 @@
 //!    key.
 //! 3. A policy's failures are counted, and the first is kept for the report. None is an error of
 //!    the store.
-//!    its filter: one of our own, none, or one of the user's own making.
-//! 2. A filter of the user's own is stored with the policy's name. Tables that name it are read by
-//!    [`UserFilterPolicy::open`]; in a store that was opened without a policy of that name, they
-//!    answer "maybe".
-//! 3. What a policy does wrong is counted, and the first of it kept for the report. Nothing it does
-//!    is an error of the store's.
 //!
 //! Invariants: the name is read once, when the policy is set. A custom filter gates lookups only:
 //! no compaction drops a tombstone because of its negative.

@@ -12,27 +12,11 @@
 //! 5. If the active memtables of stores that share a memory limit exceed their share, a worker has
 //!    the largest flushed.
 //! 6. If no thread can be started, callers do the work, as in a store without threads.
-//!    takes one job of it, puts the store at the end of the queue, where another worker may look
-//!    for more, and runs the job: so stores take turns, a job at a time.
-//! 2. A store that has nothing to do now says when to look again (a retry, files kept for a while),
-//!    if ever. The idle workers wait for the earliest of these moments.
-//! 3. A thread is started when a store is queued and no thread is idle, up to the most there may
-//!    be. One that found nothing to do for [`IDLE_FOR`] ends, unless it is the last and a moment is
-//!    waited for.
-//! 4. Of several threads that serve several stores, one runs nothing but flushes: writers wait for
-//!    these, and the compactions of other stores take long.
-//! 5. Where the active memtables of stores that share a memory limit take too much, a worker has
-//!    the largest written out.
-//! 6. Where no thread can be started, callers do the work, as in a store without threads.
 //!
 //! # Invariants
 //! * The lock here is the last to be taken, and nothing of a store is called or dropped while it is
 //!   held.
 //! * A worker holds a store only for its turn. Closing a store waits for those turns and no others.
-//! * A panic ends its thread; another is started for what is queued.
-//!   held.
-//! * A worker holds a store only for its turn. A store that is closed waits for those turns and no
-//!   others.
 //! * A panic ends its thread; another is started for what is queued.
 
 use std::collections::{BTreeSet, HashMap, VecDeque};

@@ -164,7 +164,7 @@ pub struct LevelAdvice {
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct FilterAdvice {
-    /// What came of it.
+    /// The outcome.
     pub verdict: AdviceVerdict,
     /// Lookups that reached tables since the counters were reset, on which the advice is based.
     pub lookups: u64,

@@ -179,13 +179,14 @@ type End = Option<VisibleCursor>;
 /// until it is dropped. After an error it yields nothing more. Once the store is closed by
 /// [`Db::close`](crate::Db::close), the next entry is [`Error::Closed`](crate::Error::Closed).
 ///
-/// # What is copied, and what kept entries keep A key is assembled from its block, so it is a copy;
-/// the memory of a key above 30 bytes is reused for the next one if the key was dropped by then. A
-/// value above 30 bytes is a slice of its block. So a loop that looks at entries and drops them
-/// allocates nothing for each, while **every value that is kept keeps its block** (4 KiB by
-/// default) in memory, beyond the block cache's limit and not counted by [`Stats`](crate::Stats):
-/// keep [`Slice::detached`] or a `Vec` instead. [`DbCursor::visit`] lends keys and values without
-/// copies or reference counts, and is the fastest way to scan many entries.
+/// # What is copied, and what kept entries keep
+/// A key is assembled from its block, so it is a copy; the memory of a key above 30 bytes is reused
+/// for the next one if the key was dropped by then. A value above 30 bytes is a slice of its block.
+/// So a loop that looks at entries and drops them allocates nothing for each, while **every value
+/// that is kept keeps its block** (4 KiB by default) in memory, beyond the block cache's limit and
+/// not counted by [`Stats`](crate::Stats): keep [`Slice::detached`] or a `Vec` instead.
+/// [`DbCursor::visit`] lends keys and values without copies or reference counts, and is the fastest
+/// way to scan many entries.
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

@@ -1,7 +1,7 @@
 //! Traces: which keys were looked up, how often, and where each lookup ended.
 //!
-//! A trace and the store's keys are enough to compute what other filters would have done (`trommel
-//! tune replay`). The format and its rationale are in docs/format/trace.md.
+//! A trace and the store's keys are enough to compute what other filters would have done (see
+//! `trommel tune replay`). The format and its rationale are in docs/format/trace.md.
 //!
 //! 1. [`Db::trace_lookups`](crate::Db::trace_lookups) records lookups, all or a sample of them,
 //!    until the [`LookupTrace`] is finished.
@@ -9,11 +9,6 @@
 //!    as a block in which equal ones are counted.
 //! 3. A [`TraceReader`] yields a block's lookups after the block has passed its checksum and its
 //!    contents were validated.
-//!    them, until the [`LookupTrace`] is finished.
-//! 2. A [`TraceWriter`] gathers lookups, sorts them by key when there are enough, and writes them
-//!    as a block in which equal ones are counted.
-//! 3. A [`TraceReader`] hands a block's lookups out once the block has passed its checksum and was
-//!    found to hold what it should.
 //!
 //! ```
 //! use trommel::trace::{Outcome, Place, TraceOptions, TraceReader};

@@ -6,11 +6,6 @@
 //!    it while others wait, so there is one block in memory.
 //! 3. The first error of the trace's file ends the recording. Lookups go on, and
 //!    [`LookupTrace::finish`] returns the error.
-//!    load of a flag.
-//! 2. A lookup that is drawn is added to the writer under its lock. Whoever fills a block writes it
-//!    while others wait, so memory stays that of one block.
-//! 3. The first error of the trace's file ends the recording. Lookups go on, and
-//!    [`LookupTrace::finish`] tells.
 //!
 //! The lock is a leaf: nothing else is taken while it is held. The file is written through the
 //! store's file system, outside its directory.

@@ -103,7 +103,7 @@ mod tests {
             let odd = drawn.iter().filter(|at| *at % 2 == 1).count() as f64;
             let off = (odd - expected / 2.0).abs();
             assert!(off < 4.0 * deviation, "1 of {one_of}: {odd} odd ones");
-            // Draws are independent: one pair of neighbours in N of those drawn.
+            // Draws are independent: of the sampled lookups, one in N is followed by another.
             let pairs = drawn.windows(2).filter(|pair| pair[1] == pair[0] + 1).count() as f64;
             let expected = expected * rate;
             assert!((pairs - expected).abs() < 5.0 * expected.sqrt() + 3.0, "{pairs} pairs");

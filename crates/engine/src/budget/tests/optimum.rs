@@ -13,17 +13,6 @@
 //!    the bytes that the engine's filters take: it may spend less than the budget, because it
 //!    reserves room for the memory overhead of filters, for rounding, and, with automatic
 //!    compaction, for runs and levels that fill.
-//!    tables, of one size or of many. The engine is shown its tables as a version has them.
-//! 2. How likely a lookup comes to a table is counted from the keys themselves: the share of all
-//!    keys that lie in its range. So the solver gets the tree as it is, table by table, where the
-//!    engine solves levels and estimates ranges.
-//! 3. The engine chooses: for all tables at once, as its report and its rebuilds do
-//!    (`Engine::planned_by_budget`); and for one job after the other, as flushes and merges do
-//!    (`Engine::choose_by_budget`), each of which writes a few tables while the others stay.
-//! 4. The reads in vain that its filters make are compared with those of the solver's own filters,
-//!    within the bytes that the engine's take: it may spend less than the budget, as it keeps room
-//!    for what a filter takes in memory beside its bytes, for rounding, and, where compactions run
-//!    by themselves, for runs and levels that fill.
 
 use std::sync::Arc;
 

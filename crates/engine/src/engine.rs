@@ -26,7 +26,7 @@ use crate::write_queue::WritePath;
 pub(crate) struct Engine {
     // Constant after opening.
     pub(crate) recovery: RecoveryReport,
-    /// Itself, for the files it writes.
+    /// A weak reference to itself, for the files it writes.
     pub(crate) own: Weak<Engine>,
 
     // Replaced as a whole.

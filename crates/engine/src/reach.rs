@@ -17,7 +17,7 @@ use crate::levels::LEVELS;
 use crate::version::{TableFile, Version};
 
 impl Engine {
-    /// The share, 0 to 1, of the keys in `version`'s tables that lie in the key range of `file`.
+    /// The share, 0 to 1, of the keys in `version`'s tables that are in the key range of `file`.
     pub(crate) fn reach(&self, version: &Version, file: &TableFile) -> f64 {
         let (smallest, largest) = (&file.smallest, &file.largest);
         let all: u64 = version.tables().map(|(_, table)| table.keys).sum();

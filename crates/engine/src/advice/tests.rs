@@ -110,7 +110,7 @@ fn what_is_advised_is_as_good_as_it_is_told_to_be() {
     let db = grown("paired:10");
     ask(&db, misses());
     let advice = db.filter_advice().unwrap();
-    // The same keys in the same order make the same tree.
+    // The same keys in the same order build the same tree.
     let other = grown(&advice.policy.clone().unwrap().to_string());
     // Tables that were moved down unread have the filters of the level above.
     other.rebuild_filters(&RebuildOptions::default()).unwrap();

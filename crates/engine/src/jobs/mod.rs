@@ -62,7 +62,7 @@ impl Engine {
         }
     }
 
-    /// Takes the most urgent job, if there is one.
+    /// Takes the most urgent job, if there is any.
     fn next_job(&self, state: &mut State, now: Instant) -> Option<Job> {
         state.put_off_until = None;
         if let Some(flush) = self.next_flush(state, now) {

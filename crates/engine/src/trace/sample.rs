@@ -12,14 +12,14 @@ use crate::sync::quiet::{AtomicU64, StaticU64};
 
 static NEXT_ID: StaticU64 = StaticU64::new(1);
 
-/// Draws lookups.
+/// Samples lookups.
 #[derive(Debug)]
 pub(super) struct Sampler {
     /// Distinguishes its draws from those of another sampler in a thread's memory.
     id: u64,
     one_of: u64,
     seed: u64,
-    /// Threads that have drawn.
+    /// Threads that have sampled.
     threads: AtomicU64,
 }
 
@@ -47,7 +47,7 @@ impl Sampler {
         }
     }
 
-    /// Whether the next lookup of the calling thread is drawn.
+    /// Whether the next lookup of the calling thread is sampled.
     pub(super) fn draws(&self) -> bool {
         if self.one_of == 1 {
             return true;

@@ -1,4 +1,4 @@
-//! The merge against one sorted list that holds what all its sources hold.
+//! The merge, compared with one sorted list of the entries of all its sources.
 
 use std::collections::BTreeSet;
 
@@ -14,10 +14,10 @@ type Version = (Vec<u8>, SeqNo);
 #[derive(Debug, Default)]
 struct ListCursor {
     entries: Vec<Version>,
-    /// Where it stands: 0 is before the first entry, n on entry n - 1.
+    /// Its position: 0 is before the first entry, n on entry n - 1.
     at: Option<usize>,
     moves_until_failure: Option<usize>,
-    /// Whether it is moved itself where a merge is visited.
+    /// Whether it moves as a leaf when a merge is visited.
     is_leaf: bool,
 }
 
@@ -32,7 +32,7 @@ impl ListCursor {
         self.head()
     }
 
-    /// Whether it stands on the newest version of a key, or nowhere.
+    /// Whether it is on the newest version of a key, or off the end.
     fn begins(&self) -> bool {
         let key = |at: usize| self.entries.get(at).map(|version| &version.0);
         self.at.is_none_or(|at| at == 0 || key(at - 1) != key(at))
@@ -87,7 +87,7 @@ impl Cursor for ListCursor {
 }
 
 impl CursorHints for ListCursor {
-    /// Of short keys, as cursors over blocks do.
+    /// Only for short keys, like cursors over blocks.
     fn next_at_hand(&mut self) -> Option<KeyHead> {
         self.at_hand(self.at? + 1)
     }
@@ -96,7 +96,7 @@ impl CursorHints for ListCursor {
         self.at_hand(self.at?.checked_sub(1)?)
     }
 
-    /// Known of every other entry.
+    /// Known for every other entry.
     fn begins_key(&self) -> bool {
         self.at.is_some_and(|at| at % 2 == 0) && self.begins()
     }
@@ -122,7 +122,7 @@ impl Rng {
         ((z ^ (z >> 31)) % bound as u64) as usize
     }
 
-    /// A key: empty, short, with zeros at its end, or longer than the cached prefix.
+    /// A key: empty, short, with trailing zeros, or longer than the cached prefix.
     fn key(&mut self) -> Vec<u8> {
         let tail = [0, b'a', 0xff][self.below(3)];
         match self.below(4) {
@@ -134,7 +134,7 @@ impl Rng {
     }
 }
 
-/// Sources with unique versions, and all of them in order.
+/// Sources with unique versions, and all of their entries in order.
 fn random_sources(rng: &mut Rng) -> (Vec<ListCursor>, Vec<Version>) {
     let most = [4, 20, 60][rng.below(3)];
     let count = 1 + rng.below(most);
@@ -222,8 +222,8 @@ fn pass_to(list: &mut ListCursor, to: Option<KeyHead>, last: Option<KeyHead>, ba
     }
 }
 
-/// What a visitor is lent comes in order, one version of each key, and from the entry that the
-/// merge stands on then all goes on as if it had been stepped over.
+/// A visitor gets the entries in order, one version of each key, and the merge continues from its
+/// entry as if it had been stepped there.
 #[test]
 fn a_visitor_is_lent_what_steps_would_show() {
     let mut lent = [0; 2];
@@ -271,7 +271,7 @@ fn a_visitor_is_lent_what_steps_would_show() {
     assert!(lent.iter().all(|lent| *lent > 1_500), "{lent:?}");
 }
 
-/// Lists one after the other, some of them empty, as the tables of a level are.
+/// A sequence of lists, some of them empty, like the tables of a level.
 #[derive(Debug)]
 struct ChainCursor {
     lists: Vec<ListCursor>,
@@ -279,7 +279,7 @@ struct ChainCursor {
 }
 
 impl ChainCursor {
-    /// Goes on behind lists that have ended.
+    /// Continues after lists that have ended.
     fn skip_ends(&mut self, backward: bool) -> Result<(), &'static str> {
         while self.lists[self.at].at.is_none() {
             let next = if backward { self.at.checked_sub(1) } else { Some(self.at + 1) };
@@ -332,7 +332,7 @@ impl Cursor for ChainCursor {
 
 impl CursorHints for ChainCursor {
     fn begins_key(&self) -> bool {
-        // Of the first in a list that cannot be told.
+        // Unknown for the first entry in a list.
         self.lists[self.at].at != Some(0) && self.lists[self.at].begins_key()
     }
 }
@@ -345,7 +345,7 @@ impl Leaved for ChainCursor {
     }
 }
 
-/// Where a leaf has ended its source goes on behind it.
+/// After the end of a leaf, its source continues.
 #[test]
 fn a_visit_goes_on_behind_each_leaf() {
     for seed in 0..600 {
@@ -389,8 +389,8 @@ fn a_visit_goes_on_behind_each_leaf() {
     }
 }
 
-/// What was visited until then is a part of what there is, from its beginning on, and nothing is
-/// taken for the end.
+/// The entries visited before an error are a prefix of all entries, and the error is not taken for
+/// the end.
 #[test]
 fn a_visit_ends_in_the_error_of_a_source() {
     let mut failures = 0;
@@ -426,7 +426,7 @@ fn a_visit_ends_in_the_error_of_a_source() {
     assert!(failures > 60, "only {failures} of 900 visits met the failure");
 }
 
-/// Where it stands is then not known.
+/// The position is then unknown.
 #[test]
 fn a_visitor_that_panics_leaves_the_merge_off_the_end() {
     let keys = |keys: &[&str]| keys.iter().map(|key| (key.as_bytes().to_vec(), 7)).collect();
@@ -490,8 +490,8 @@ fn equal_versions_stand_in_the_order_of_their_sources() {
     }
 }
 
-/// A read error taken for the end of a source loses data in merges (RocksDB 8.7.0) and shows
-/// readers the rest without what lies behind the error (redb 4.3).
+/// A read error taken for the end of a source loses data in compactions (RocksDB 8.7.0) and hides
+/// entries after the error from readers (redb 4.3).
 #[test]
 fn an_error_is_never_the_end_and_stays_until_the_next_seek() {
     let mut failures = 0;

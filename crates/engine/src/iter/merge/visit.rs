@@ -246,7 +246,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
         }
     }
 
-    /// The sequence number of a version of the same key that a source other than `place` is on.
+    /// The sequence number of a version of the same key that another source than `place` is on.
     #[inline]
     fn newer_elsewhere(&self, place: usize, rank: Rank) -> Option<SeqNo> {
         for (other, of) in self.ranks.iter().enumerate().take(self.count) {

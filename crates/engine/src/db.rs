@@ -78,9 +78,9 @@ impl Db {
     /// shape the store are recorded there for later opens: see [`Options::load_latest`].
     ///
     /// # Errors
-    /// [`Error::Locked`] if it is already open elsewhere; [`Error::NotAStore`] if the directory holds
-    /// other files; [`Error::Corruption`] if a file is corrupt, which leaves the directory untouched;
-    /// [`Error::Unsupported`] if it was written by a newer version.
+    /// [`Error::Locked`] if it is already open elsewhere; [`Error::NotAStore`] if the directory
+    /// holds other files; [`Error::Corruption`] if a file is corrupt, which leaves the directory
+    /// untouched; [`Error::Unsupported`] if it was written by a newer version.
     ///
     /// ```
     /// use trommel::{Db, Options};
@@ -132,10 +132,10 @@ impl Db {
     /// [`Db::recovery_report`] lists the corruption found.
     ///
     /// # Errors
-    /// As [`Db::open_read_only`], except that corrupt tables and logs are accepted, and so is a manifest
-    /// that is corrupt after its first record. [`Error::Corruption`] if no manifest can be read (a repair
-    /// needs none); [`Error::Locked`] or [`Error::Io`] if `LOCK` exists and cannot be locked;
-    /// [`Error::NotAStore`] if a repair was interrupted.
+    /// As [`Db::open_read_only`], except that corrupt tables and logs are accepted, and so is a
+    /// manifest that is corrupt after its first record. [`Error::Corruption`] if no manifest can be
+    /// read (a repair needs none); [`Error::Locked`] or [`Error::Io`] if `LOCK` exists and cannot
+    /// be locked; [`Error::NotAStore`] if a repair was interrupted.
     ///
     /// ```
     /// # use trommel::{Db, Degraded, Options};
@@ -180,8 +180,8 @@ impl Db {
     /// system of `options` is used.
     ///
     /// # Errors
-    /// [`Error::Locked`] if it is open; [`Error::NotAStore`] if `dir` holds no file of a store, is a
-    /// symbolic link, or is `.` or ends in `..`. Nothing is removed in these cases.
+    /// [`Error::Locked`] if it is open; [`Error::NotAStore`] if `dir` holds no file of a store, is
+    /// a symbolic link, or is `.` or ends in `..`. Nothing is removed in these cases.
     ///
     /// ```
     /// # use trommel::{Db, Options};
@@ -264,10 +264,10 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB,
-    /// [`Error::ReadOnly`], [`Error::Closed`], and [`Error::Stalled`] if the flushes or compactions that
-    /// the write waits for keep failing (see [`Options::stall_timeout`]): nothing was changed. After an
-    /// error of the file system, the write may or may not be there when the store is next opened; until
-    /// then further writes fail with [`Error::Poisoned`].
+    /// [`Error::ReadOnly`], [`Error::Closed`], and [`Error::Stalled`] if the flushes or compactions
+    /// that the write waits for keep failing (see [`Options::stall_timeout`]): nothing was changed.
+    /// After an error of the file system, the write may or may not be there when the store is next
+    /// opened; until then further writes fail with [`Error::Poisoned`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -346,8 +346,8 @@ impl Db {
     /// visible to reads.
     ///
     /// # Errors
-    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`]. In these cases
-    /// nothing of the batch is written; [`WriteBatch::check`] names the operation.
+    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`]. In these
+    /// cases nothing of the batch is written; [`WriteBatch::check`] names the operation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -395,9 +395,10 @@ impl Db {
     /// [`Slice::detached`] or a `Vec`.
     ///
     /// # Errors
-    /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] if a table that may hold the key
-    /// is corrupt, cannot be read, or needs a newer version; [`Error::Closed`]; [`Error::InDoubt`] if the
-    /// store was opened [degraded](Options::degraded) and nothing is certain.
+    /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] if a table that may hold the
+    /// key is corrupt, cannot be read, or needs a newer version; [`Error::Closed`];
+    /// [`Error::InDoubt`] if the store was opened [degraded](Options::degraded) and nothing is
+    /// certain.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -503,7 +504,7 @@ impl Db {
     /// # let db = trommel::Db::open(dir.path(), Default::default())?;
     /// db.put("counter", "1")?;
     /// assert!(db.compare_and_set("counter", Some(b"1"), Some(b"2"))?);
-    /// assert!(!db.compare_and_set("counter", Some(b"1"), Some(b"3"))?); // another writer was faster
+    /// assert!(!db.compare_and_set("counter", Some(b"1"), Some(b"3"))?); // lost the race
     /// assert!(db.compare_and_set("counter", Some(b"2"), None)?); // deletes it
     /// assert_eq!(db.get("counter")?, None);
     /// # Ok::<(), trommel::Error>(())
@@ -725,8 +726,8 @@ impl Db {
     /// to finish. Versions that no reader can see are dropped.
     ///
     /// # Errors
-    /// As [`Db::flush`], or the error of a compaction: [`Error::Corruption`] if a table is corrupt. What
-    /// was not compacted stays as it was.
+    /// As [`Db::flush`], or the error of a compaction: [`Error::Corruption`] if a table is corrupt.
+    /// What was not compacted stays as it was.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -872,8 +873,8 @@ impl Db {
     ///
     /// # Errors
     /// [`Error::Locked`] if the store is open for writing, or was opened during the check;
-    /// [`Error::NotAStore`]; [`Error::Io`] if the directory cannot be read, or the lock file exists and
-    /// cannot be locked. Corruption is reported, not returned as an error.
+    /// [`Error::NotAStore`]; [`Error::Io`] if the directory cannot be read, or the lock file exists
+    /// and cannot be locked. Corruption is reported, not returned as an error.
     ///
     /// ```
     /// # use trommel::{Db, Options};
@@ -941,9 +942,10 @@ impl Db {
     /// [`salvage`](Options::salvage), [`degraded`](Options::degraded)).
     ///
     /// # Errors
-    /// In all cases nothing changes. [`Error::InvalidOption`](crate::Error::InvalidOption) if an option is
-    /// out of bounds, or [`user_filters`](Options::user_filters) is a different policy; errors of the file
-    /// system if an option that shapes the store ([`Options::load_latest`]) cannot be recorded.
+    /// In all cases nothing changes. [`Error::InvalidOption`](crate::Error::InvalidOption) if an
+    /// option is out of bounds, or [`user_filters`](Options::user_filters) is a different policy;
+    /// errors of the file system if an option that shapes the store ([`Options::load_latest`])
+    /// cannot be recorded.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -1001,8 +1003,8 @@ impl Db {
     /// one. Tables whose filters are not used ([`Options::filters_on_last_level`]) are skipped.
     ///
     /// # Errors
-    /// The first error of any table; tables finished before keep their new filters. A corrupt table or a
-    /// full disk fails only this call.
+    /// The first error of any table; tables finished before keep their new filters. A corrupt table
+    /// or a full disk fails only this call.
     ///
     /// ```
     /// # use trommel::{Db, RebuildOptions};
@@ -1171,8 +1173,9 @@ impl Db {
     /// up. Takes less than 1 MiB of memory. An error of the file never fails a lookup.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if another trace is being recorded, `path` is in the store's directory,
-    /// or the sample is out of bounds; [`Error::Io`] if the file exists or cannot be created.
+    /// [`Error::InvalidOption`] if another trace is being recorded, `path` is in the store's
+    /// directory, or the sample is out of bounds; [`Error::Io`] if the file exists or cannot be
+    /// created.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

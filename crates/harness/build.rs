@@ -1,4 +1,4 @@
-//! Tells the program which compiler and profile built it, for the records of its measurements.
+//! Records the compiler and the profile of the build, for the records of measurements.
 
 use std::env;
 use std::process::Command;

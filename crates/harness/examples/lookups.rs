@@ -1,15 +1,16 @@
-//! Nanoseconds a key of single gets and of multi-gets of 64, on trees in memory: one of many runs
-//! in level 0, and one of many small tables in the last level.
+//! Nanoseconds per key of single gets and of multi-gets of 64 keys, on two trees in memory: one
+//! with many runs in level 0, and one with many small tables in the last level.
 //!
 //! ```sh
 //! cargo run --release -p trommel-harness --example lookups -- [KEYS] [RUNS] [READS] [ROUNDS] [ONLY] \
 //!     [FILTERS]
 //! ```
-//! KEYS (default 2000000) are in each tree, those of even numbers, so that the others are missing;
-//! RUNS (default 12) are those of level 0; READS (default 1000000) are made in each of ROUNDS
-//! (default 5), of which the best counts; ONLY is the beginning of the names of the rows to
-//! measure, such as `deep` or `runs-missing`; FILTERS is a policy, if not the default. Both ways
-//! take turns in each round, so that their ratio holds although the machine's own speed moves.
+//! KEYS (default 2000000) is the number of keys in each tree; they have even numbers, so odd
+//! numbers are absent. RUNS (default 12) is the number of runs in level 0. READS (default 1000000)
+//! are made in each of ROUNDS (default 5); the best round counts. ONLY selects rows by the start of
+//! their name, such as `deep` or `runs-missing`. FILTERS is a filter policy other than the default.
+//! Each round measures both kinds of get, so that their ratio holds even if the machine's speed
+//! drifts.
 //!
 //! `benches/steps/run.sh` and `benches/claims/run.sh` count the instructions of [`gets`] and
 //! [`multi_gets`].
@@ -39,7 +40,7 @@ fn options(filters: &FilterPolicy) -> Options {
         .write_buffer_bytes(1 << 30)
 }
 
-/// All keys in `runs` runs of level 0.
+/// A store with all keys in `runs` runs of level 0.
 fn tree_of_runs(keys: u64, runs: u64, filters: &FilterPolicy) -> Db {
     let db = Db::open("/runs", options(filters)).unwrap();
     for run in 0..runs {
@@ -51,7 +52,7 @@ fn tree_of_runs(keys: u64, runs: u64, filters: &FilterPolicy) -> Db {
     db
 }
 
-/// All keys in the last level, in tables of 2 MiB.
+/// A store with all keys in the last level, in tables of 2 MiB.
 fn deep_tree(keys: u64, filters: &FilterPolicy) -> Db {
     let db = Db::open("/deep", options(filters).table_bytes(2 << 20)).unwrap();
     for number in 0..keys {
@@ -61,26 +62,27 @@ fn deep_tree(keys: u64, filters: &FilterPolicy) -> Db {
     db
 }
 
-/// Keys to look for: those that are there, or others.
+/// Random keys to look up, all present or all absent.
 fn drawn(keys: u64, reads: usize, missing: bool) -> Vec<[u8; 16]> {
     let draw = |i| scatter(i ^ 0x5eed << 40) % keys * 2 + u64::from(missing);
     (0..reads as u64).map(|i| key(draw(i))).collect()
 }
 
-/// How many of `keys` are found, one by one. Apart from all else, so that it can be told apart.
+/// Looks up `keys` one by one and returns how many are found. A function of its own, so that a
+/// profiler can attribute its instructions.
 #[inline(never)]
 fn gets(db: &Db, keys: &[[u8; 16]]) -> usize {
     keys.iter().filter(|key| db.get(key).unwrap().is_some()).count()
 }
 
-/// As [`gets`], many at once.
+/// As [`gets`], with multi-gets.
 #[inline(never)]
 fn multi_gets(db: &Db, keys: &[[u8; 16]]) -> usize {
     let found = keys.chunks(BATCH).map(|keys| db.multi_get(keys).unwrap());
     found.map(|values| values.iter().flatten().count()).sum()
 }
 
-/// Nanoseconds a key.
+/// Nanoseconds per key.
 fn timed(reads: usize, look_up: impl FnOnce() -> usize, expected: usize) -> f64 {
     let start = Instant::now();
     let found = look_up();
@@ -91,7 +93,7 @@ fn timed(reads: usize, look_up: impl FnOnce() -> usize, expected: usize) -> f64 
 
 fn measure(name: &str, db: &Db, keys: &[[u8; 16]], missing: bool, rounds: usize) {
     let expected = if missing { 0 } else { keys.len() };
-    // What is kept is read before anything counts.
+    // Warm the cache before measuring.
     let found = keys.iter().filter(|key| db.contains_key(key).unwrap()).count();
     assert_eq!(found, expected);
     let (mut single, mut many) = (f64::MAX, f64::MAX);

@@ -1,12 +1,12 @@
-//! Nanoseconds of a put at random into a memtable, with the log and without, one key at a time and
-//! in batches, on a file system in memory: what the store itself adds to the system's write.
+//! Nanoseconds per put of random keys into a memtable, with and without the log, singly and in
+//! batches, on a file system in memory: the cost that the store adds to the system's write.
 //!
 //! ```sh
 //! cargo run --release -p trommel-harness --example puts -- [KEYS] [ROUNDS] [MODE]
 //! ```
-//! KEYS (default 200000) of 16 bytes with values of 256 are put in each of ROUNDS (default 5) into
-//! a store of its own, behind as many that are not counted; MODE is `log` (default), `nolog` or
-//! `batch`, which is 100 keys in a write, with the log. Nothing is flushed or compacted.
+//! KEYS (default 200000) keys of 16 bytes with values of 256 bytes are put in each of ROUNDS
+//! (default 5) into a fresh store, after as many uncounted puts. MODE is `log` (default), `nolog`,
+//! or `batch`: 100 keys per write, with the log. Nothing is flushed or compacted.
 //!
 //! `benches/steps/run.sh` counts the instructions of the functions whose names end in `_puts`.
 

@@ -1,17 +1,16 @@
-//! Nanoseconds an entry of walks in both directions, and of seeks with ten steps, on trees in
-//! memory: one of many runs in level 0, and one of many small tables in the last level.
+//! Nanoseconds per entry of scans in both directions, and per seek with ten steps, on two trees in
+//! memory: one with many runs in level 0, and one with many small tables in the last level.
 //!
 //! ```sh
 //! cargo run --release -p trommel-harness --example walks -- [KEYS] [RUNS] [SEEKS] [ROUNDS] [ONLY] \
 //!     [MODE]
 //! ```
-//! KEYS (default 1000000) of 16 bytes with values of 256 are in each tree; RUNS (default 4) are
-//! those of level 0; SEEKS (default 100000) are made in each of ROUNDS (default 5), of which the
-//! best counts; ONLY is the name of the tree to measure, `runs` or `deep`; MODE is `cached`
-//! (default: all blocks are in the cache), `read` (none are, and there is room for none) or
-//! `mapped`.
+//! KEYS (default 1000000) keys of 16 bytes with values of 256 bytes are in each tree. RUNS (default
+//! 4) is the number of runs in level 0. SEEKS (default 100000) are made in each of ROUNDS (default
+//! 5); the best round counts. ONLY selects one tree, `runs` or `deep`. MODE is `cached` (default:
+//! all blocks are in the cache), `read` (the cache has no room for any) or `mapped`.
 //!
-//! Each entry's key and value is looked at, at the value's first and last byte.
+//! The loop reads each entry's key, and the first and last byte of its value.
 //! `benches/steps/run.sh` counts the instructions of the functions whose names end in `_walk`.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
@@ -30,7 +29,8 @@ const VALUE_BYTES: usize = 256;
 /// Steps after a seek.
 const STEPS: usize = 10;
 
-/// A store of `keys` keys: in `runs` runs of level 0, or (0) in the last level, in tables of 2 MiB.
+/// A store of `keys` keys: in `runs` runs of level 0, or, if 0, in the last level in tables of 2
+/// MiB.
 fn tree(keys: u64, runs: u64, mode: &str) -> Db {
     let read_mode = if mode == "mapped" { ReadMode::Mapped } else { ReadMode::Cached };
     let options = Options::default()
@@ -58,7 +58,7 @@ fn tree(keys: u64, runs: u64, mode: &str) -> Db {
     db
 }
 
-/// What looking at an entry comes to.
+/// A digest of an entry, so that the reads are not optimized away.
 fn seen(key: &[u8], value: &[u8]) -> u64 {
     u64::from(key[15]) + u64::from(value[0]) + u64::from(value[VALUE_BYTES - 1])
 }
@@ -68,8 +68,8 @@ fn seen_by(cursor: &DbCursor) -> Option<u64> {
     cursor.entry().map(|(key, value)| seen(key, value))
 }
 
-/// Entries and what looking at them came to; an empty function for each walk, so that it can be
-/// told apart from all else.
+/// The number of entries and the digest over them. Each scan is a function of its own, so that a
+/// profiler can attribute its instructions.
 type Walked = (u64, u64);
 
 #[inline(never)]
@@ -171,7 +171,7 @@ fn seek_backward_walk(db: &Db, keys: &[[u8; 16]]) -> Walked {
     walked
 }
 
-/// The least of `rounds` times, in nanoseconds an entry or a seek, after one that does not count.
+/// The least of `rounds` times, in nanoseconds per entry or seek, after an uncounted warm-up.
 fn measure(name: &str, rounds: usize, expected: u64, mut walk: impl FnMut() -> Walked) {
     let mut best = f64::MAX;
     for round in 0..=rounds {

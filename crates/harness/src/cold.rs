@@ -1,11 +1,11 @@
-//! Puts a store's files out of the page cache, so that reads come from the device.
+//! Evicts a store's files from the page cache, so that reads come from the device.
 //!
-//! 1. The store is closed, so that all it wrote is in its files.
-//! 2. Each file is synced: the kernel keeps pages that are not yet on the device.
-//! 3. Each file's pages are given back (`posix_fadvise`, `POSIX_FADV_DONTNEED`). This is advice:
-//!    a page that another process maps stays. No rights are needed beyond those to read the files.
+//! 1. The store is closed, so that all its data is in its files.
+//! 2. Each file is synced: the kernel keeps dirty pages.
+//! 3. Each file's pages are dropped (`posix_fadvise`, `POSIX_FADV_DONTNEED`). This is only advice:
+//!    a page that another process maps stays. Read permission on the files is enough.
 //!
-//! Files in memory (tmpfs, ramfs) have no other place to be, and stay.
+//! Files in memory (tmpfs, ramfs) cannot be evicted.
 
 use std::path::Path;
 #[cfg(target_os = "linux")]
@@ -16,18 +16,18 @@ use rustix::fs::{Advice, Mode, OFlags};
 
 use crate::error::Error;
 
-/// `f_type` of file systems that live in the page cache: see statfs(2).
+/// `f_type` of file systems that live in the page cache; see statfs(2).
 #[cfg(target_os = "linux")]
 const TMPFS: u64 = 0x0102_1994;
 #[cfg(target_os = "linux")]
 const RAMFS: u64 = 0x8584_58f6;
 
-/// What came of it.
+/// The result of an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// All pages were given back that could be.
+    /// All pages that could be dropped were.
     Dropped,
-    /// The files lie in memory.
+    /// The files are in memory.
     InMemory,
 }
 
@@ -51,7 +51,7 @@ pub(crate) fn drop_files(dir: &Path) -> Result<Outcome, Error> {
     Ok(Outcome::Dropped)
 }
 
-/// Drops nothing: this is known for Linux only.
+/// Always fails: implemented for Linux only.
 ///
 /// # Errors
 /// Always.

@@ -1,15 +1,15 @@
-//! Two sets of records side by side: what became faster or slower, and whether that is more than
-//! chance.
+//! Compares two sets of records: what became faster or slower, and whether chance explains it.
 //!
-//! 1. [`unequal`] lists what makes a comparison unfair: settings, machine or build that differ.
-//!    Whoever compares decides whether to go on.
-//! 2. Runs are what is sampled: where a side has several, each run is one sample, the median of its
-//!    repeats. Repeats share a process and a tree, so they hide what varies from run to run; only
-//!    where both sides have one run are they the samples, and the change says so.
-//! 3. A workload that a run does at several places counts as several, by its turn.
-//! 4. For throughput and each percentile, [`compare`] gives both geometric means, the change
-//!    between them, its 95% interval, and how likely chance alone explains it: both by Welch's test
-//!    of the logarithms. With one sample on a side nothing is known about chance.
+//! 1. [`unequal`] lists what makes a comparison unfair: differing settings, machine or build. The
+//!    caller decides whether to go on.
+//! 2. The samples are runs: where a side has several, each run is one sample, the median of its
+//!    repeats. Repeats share a process and a tree, so they hide the variation between runs. Only if
+//!    both sides have a single run are the repeats the samples, and the change says so.
+//! 3. A workload that occurs several times in a run counts as several, numbered by occurrence.
+//! 4. For throughput, the mean and each percentile of latency, [`compare`] returns both geometric
+//!    means, the change between them, its 95% interval, and the probability that chance alone
+//!    explains it; the last two from Welch's test on the logarithms. With one sample on a side
+//!    nothing is known about chance.
 //! 5. [`absent`] lists what could not be compared, [`failures`] what became too slow.
 //!
 //! Called by `trommel compare` and by the comparison with other stores.
@@ -21,13 +21,13 @@ use indexmap::IndexMap;
 use crate::record::{Record, plain, turns};
 use crate::statistics::{holm, welch};
 
-/// Chance explains a change if it does at least this often.
+/// The p-value from which on chance explains a change.
 const SIGNIFICANT: f64 = 0.05;
 
-/// What may differ because it is what is compared.
+/// Fields that may differ because they are the subject of the comparison.
 const MAY_BE_MEANT: [&str; 2] = ["environment.rustc", "environment.kernel"];
 
-/// What is compared of a workload.
+/// A figure of a workload to compare.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(missing_docs, reason = "the names say it")]
 pub enum Metric {
@@ -41,11 +41,11 @@ pub enum Metric {
 }
 
 impl Metric {
-    /// All, in the order in which to show them.
+    /// All metrics, in display order.
     pub const ALL: [Self; 7] =
         [Self::Throughput, Self::Mean, Self::P50, Self::P90, Self::P99, Self::P999, Self::Max];
 
-    /// Its name on the command line and in results.
+    /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
         match self {
             Self::Throughput => "throughput",
@@ -58,12 +58,12 @@ impl Metric {
         }
     }
 
-    /// What its values are counted in.
+    /// The unit of the values.
     pub fn unit(self) -> &'static str {
         if self == Self::Throughput { "ops/s" } else { "us" }
     }
 
-    /// Its value, if the record has one above zero.
+    /// The metric's value, if the record has one above zero.
     fn of(self, record: &Record) -> Option<f64> {
         let times = record.latency_ns.as_ref();
         let micros = |nanos: f64| nanos / 1000.0;
@@ -80,21 +80,21 @@ impl Metric {
     }
 }
 
-/// What is to be thought of a change.
+/// The assessment of a change.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Verdict {
-    /// Better, and not by chance.
+    /// Better, and chance does not explain it.
     Faster,
-    /// Worse, and not by chance.
+    /// Worse, and chance does not explain it.
     Slower,
     /// Chance explains it.
     Same,
-    /// There is one sample on a side, so nothing is known about chance.
+    /// One side has a single sample, so nothing is known about chance.
     Unknown,
 }
 
 impl Verdict {
-    /// One word.
+    /// The verdict in one word.
     pub fn name(self) -> &'static str {
         match self {
             Self::Faster => "faster",
@@ -110,37 +110,37 @@ impl Verdict {
 pub struct Change {
     /// The store, where the files hold several.
     pub store: Option<String>,
-    /// The workload; from its second turn in a run on with the turn: `readrandom#2`.
+    /// The workload, with a number from its second occurrence in a run on: `readrandom#2`.
     pub workload: String,
-    /// What is compared.
+    /// The metric compared.
     pub metric: Metric,
     /// Geometric mean of the base.
     pub base: f64,
     /// Geometric mean of the new records.
     pub new: f64,
-    /// Samples on both sides.
+    /// Number of samples on each side.
     pub samples: (usize, usize),
-    /// Whether samples are repeats within one run a side, and not runs.
+    /// Whether the samples are repeats within one run per side, instead of runs.
     pub within_run: bool,
-    /// New over base, less one: 0.05 is 5% more.
+    /// New over base, minus one: 0.05 is 5% more.
     pub change: f64,
-    /// 95% interval of that.
+    /// 95% interval of `change`.
     pub interval: Option<(f64, f64)>,
-    /// How likely chance alone makes such a difference.
+    /// Probability that chance alone makes such a difference.
     pub p: Option<f64>,
-    /// What is to be thought of it.
+    /// The assessment.
     pub verdict: Verdict,
 }
 
 impl Change {
-    /// How much worse it became, whichever way is worse: 0.05 is 5% less throughput, or 5% more
-    /// time. Below zero if it became better.
+    /// How much worse the metric became, in whichever direction is worse: 0.05 is 5% less
+    /// throughput, or 5% more time. Negative if it became better.
     pub fn slowdown(&self) -> f64 {
         if self.metric == Metric::Throughput { -self.change } else { self.change }
     }
 
-    /// Whether it became worse by more than `threshold`: all of its interval, where there is one,
-    /// and `p` (raised for what else is tested) says that it is not chance.
+    /// Whether the metric became worse by more than `threshold`: the whole interval, if there is
+    /// one, is beyond it, and `p` (adjusted for multiple tests) rules out chance.
     fn fails(&self, threshold: f64, p: Option<f64>) -> bool {
         let least = match self.interval {
             Some((_, high)) if self.metric == Metric::Throughput => -high,
@@ -151,8 +151,8 @@ impl Change {
     }
 }
 
-/// Those of `watched` that became worse by more than `threshold`. All that is watched is one
-/// family of tests (Holm). Without an interval the change itself decides.
+/// The changes of `watched` metrics that are worse by more than `threshold`. All watched changes
+/// form one family of tests (Holm). Without an interval the change itself decides.
 pub fn failures<'a>(changes: &'a [Change], watched: &[Metric], threshold: f64) -> Vec<&'a Change> {
     let watched = changes.iter().filter(|change| watched.contains(&change.metric));
     let (tested, untested): (Vec<&Change>, Vec<_>) = watched.partition(|c| c.p.is_some());
@@ -165,23 +165,23 @@ pub fn failures<'a>(changes: &'a [Change], watched: &[Metric], threshold: f64) -
 /// Why a workload could not be compared in full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Absence {
-    /// The base has it, the new records do not.
+    /// In the base, but not in the new records.
     Missing,
-    /// It was interrupted, or did nothing, in the new records: at least once.
+    /// Interrupted, or without operations, at least once in the new records.
     Interrupted,
-    /// The same in the base.
+    /// The same, in the base.
     BaseInterrupted,
-    /// Only the new records have it.
+    /// Only in the new records.
     OnlyNew,
 }
 
 impl Absence {
-    /// Whether the change may be to blame, so that a check must fail.
+    /// Whether the change under test may be the cause, so that a check must fail.
     pub fn fails(self) -> bool {
         matches!(self, Self::Missing | Self::Interrupted)
     }
 
-    /// In words.
+    /// The reason in words.
     pub fn name(self) -> &'static str {
         match self {
             Self::Missing => "missing in the new records",
@@ -192,7 +192,7 @@ impl Absence {
     }
 }
 
-/// Workloads, with their store and turn as in [`Change`], that could not be compared in full.
+/// Workloads, named with store and occurrence as in [`Change`], that could not be compared in full.
 pub fn absent(base: &[Record], new: &[Record]) -> Vec<(String, Absence)> {
     let (base, new) = (groups(base, new), groups(new, base));
     let broken = |records: &[&Record]| !records.iter().all(|record| is_whole(record));
@@ -210,7 +210,7 @@ pub fn absent(base: &[Record], new: &[Record]) -> Vec<(String, Absence)> {
     found
 }
 
-/// A workload as people read it.
+/// The display name of a workload.
 fn title(key: &Key) -> String {
     let store = key.0.as_ref().map_or(String::new(), |store| format!("{store} "));
     store + &with_turn(key)
@@ -220,20 +220,21 @@ fn with_turn((_, workload, turn): &Key) -> String {
     if *turn > 1 { format!("{workload}#{turn}") } else { workload.clone() }
 }
 
-/// Something that makes a comparison unfair.
+/// A difference that makes a comparison unfair.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Unequal {
-    /// What differs: the name of a setting, or a field of the record.
+    /// The name of a setting, or of a field of the record.
     pub what: String,
     /// All its values in the base.
     pub base: String,
     /// All its values in the new records.
     pub new: String,
-    /// Whether it may be just what is compared (a compiler, a kernel), so that a warning will do.
+    /// Whether the difference may be the subject of the comparison (a compiler, a kernel), so that
+    /// a warning is enough.
     pub may_be_meant: bool,
 }
 
-/// What differs between records that are going to be compared, or among those of one side.
+/// Differences between the two sets of records, or within one of them.
 pub fn unequal(base: &[Record], new: &[Record]) -> Vec<Unequal> {
     let (base, new) = (groups(base, new), groups(new, base));
     let mut found = Vec::new();
@@ -266,7 +267,7 @@ pub fn unequal(base: &[Record], new: &[Record]) -> Vec<Unequal> {
     found
 }
 
-/// Each setting, and whatever else must be equal, with all the values that it has in `records`.
+/// Each setting, and every other field that must be equal, with all its values in `records`.
 fn values(records: &[&Record]) -> IndexMap<String, Vec<String>> {
     let mut values: IndexMap<String, Vec<String>> = IndexMap::new();
     let mut add = |name: &str, value: String| {
@@ -298,10 +299,10 @@ fn values(records: &[&Record]) -> IndexMap<String, Vec<String>> {
     values
 }
 
-/// A workload of a store, and which turn of it in a run.
+/// A workload of a store, and its occurrence in a run.
 type Key = (Option<String>, String, u32);
 
-/// Records by what they are samples of. Stores are told apart if either side has several.
+/// Groups records by workload. Stores are distinguished if either side has several.
 fn groups<'a>(records: &'a [Record], others: &[Record]) -> BTreeMap<Key, Vec<&'a Record>> {
     let has_several = |records: &[Record]| {
         records.iter().any(|record| record.store.name != records[0].store.name)
@@ -315,8 +316,9 @@ fn groups<'a>(records: &'a [Record], others: &[Record]) -> BTreeMap<Key, Vec<&'a
     groups
 }
 
-/// How each workload that both sides have changed, in the order of the base. Records of workloads
-/// that were interrupted, or did nothing, are left out. Empty if nothing is shared.
+/// The changes of all workloads that both sides have, in the order of the base. Records of
+/// workloads that were interrupted, or did nothing, are left out. Empty if the sides share no
+/// workload.
 pub fn compare(base: &[Record], new: &[Record]) -> Vec<Change> {
     let (base_groups, new_groups) = (groups(base, new), groups(new, base));
     let mut order: Vec<(&Key, &Vec<&Record>)> = base_groups.iter().collect();
@@ -337,18 +339,18 @@ pub fn compare(base: &[Record], new: &[Record]) -> Vec<Change> {
     changes
 }
 
-/// Whether it was done to its end.
+/// Whether the workload ran to its end.
 fn is_whole(record: &Record) -> bool {
     !record.interrupted && record.operations > 0
 }
 
-/// How many runs there are among whole records.
+/// Number of runs among complete records.
 fn runs(records: &[&Record]) -> usize {
     let whole = records.iter().filter(|record| is_whole(record));
     whole.map(|record| record.run.as_str()).collect::<BTreeSet<_>>().len()
 }
 
-/// The values of whole records, or the median of those of each run.
+/// The values of complete records, or the median of each run.
 fn samples(metric: Metric, records: &[&Record], within_run: bool) -> Vec<f64> {
     let mut by_run: BTreeMap<&str, Vec<f64>> = BTreeMap::new();
     for record in records.iter().filter(|record| is_whole(record)) {
@@ -362,7 +364,7 @@ fn samples(metric: Metric, records: &[&Record], within_run: bool) -> Vec<f64> {
     by_run.into_values().map(median).collect()
 }
 
-/// The middle value, or the mean of both in the middle; there is at least one.
+/// The median; `values` must not be empty.
 fn median(mut values: Vec<f64>) -> f64 {
     values.sort_by(f64::total_cmp);
     let middle = values.len() / 2;
@@ -373,7 +375,7 @@ fn median(mut values: Vec<f64>) -> f64 {
     }
 }
 
-/// The change between two samples; none if one is empty.
+/// The change between two samples; none if either is empty.
 fn change(key: &Key, metric: Metric, base: &[f64], new: &[f64]) -> Option<Change> {
     if base.is_empty() || new.is_empty() {
         return None;
@@ -384,7 +386,7 @@ fn change(key: &Key, metric: Metric, base: &[f64], new: &[f64]) -> Option<Change
         _ => (logs(values).iter().sum::<f64>() / values.len() as f64).exp(),
     };
     let welch = welch(&logs(base), &logs(new));
-    // Equal values without any spread are no change; unequal ones leave their spread unknown.
+    // Equal values without any spread are no change; for unequal ones the spread is unknown.
     let all_equal = base.len().min(new.len()) > 1 && base.iter().chain(new).all(|v| *v == base[0]);
     let p = welch.map(|welch| welch.p).or(all_equal.then_some(1.0));
     let mut change = Change {
@@ -414,7 +416,7 @@ mod tests {
     use super::*;
     use crate::record::testing::full;
 
-    /// A record of so many operations a second.
+    /// A record of `operations` operations per second.
     fn record(workload: &str, repeat: u32, operations: u64) -> Record {
         let mut record = full();
         record.workload = workload.into();
@@ -542,7 +544,7 @@ mod tests {
         assert_eq!(compare(&base, &repeats("fillseq", &[1])), []);
     }
 
-    /// A run of so many operations a second in each of three repeats, nearly.
+    /// A run of three repeats with about `speed` operations per second each.
     fn run_of(id: &str, speed: u64) -> Vec<Record> {
         let mut records = repeats("readrandom", &[speed, speed + 1, speed + 2]);
         records.iter_mut().for_each(|record| record.run = id.into());

@@ -1,5 +1,5 @@
-//! What every [`Store`] must do, run on each of them, also on those that other packages drive: a
-//! figure counts only if the store that it stands for did what was asked.
+//! The conformance suite of [`Store`], run on every implementation, including those in other
+//! packages: a figure counts only if its store did the work.
 
 use std::sync::Arc;
 
@@ -24,10 +24,10 @@ fn keys_of(store: &dyn Store, start: Option<&[u8]>, direction: Direction) -> Vec
     keys
 }
 
-/// Checks `store`, which is empty, and closes it.
+/// Checks `store`, which must be empty, and closes it.
 ///
 /// # Panics
-/// If it breaks a promise, or fails.
+/// If the store breaks a promise, or fails.
 pub fn check(store: Arc<dyn Store>) {
     store.put(b"b", b"2").expect(WORKS);
     store.put(b"d", b"4").expect(WORKS);

@@ -1,4 +1,4 @@
-//! How a run is stopped from outside, and how it says how far it is.
+//! Stops a run from outside, and reports its progress.
 
 use std::panic::resume_unwind;
 use std::sync::Arc;
@@ -10,22 +10,22 @@ use std::time::{Duration, Instant};
 use crate::error::{Error, StoreError};
 use crate::store::Store;
 
-/// A request to stop, shared by whoever makes it and all loops that heed it.
+/// A request to stop, shared by its sender and every loop that honours it.
 #[derive(Debug, Clone, Default)]
 pub struct Stop(Arc<AtomicBool>);
 
 impl Stop {
-    /// Nothing is to be stopped yet.
+    /// A stop that is not set.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Makes every run that was given this stop end soon.
+    /// Makes every run with this stop end soon.
     pub fn set(&self) {
         self.0.store(true, Relaxed);
     }
 
-    /// Takes it back, for whatever is run next.
+    /// Clears the request, for the next run.
     pub fn clear(&self) {
         self.0.store(false, Relaxed);
     }
@@ -36,15 +36,15 @@ impl Stop {
         self.0.load(Relaxed)
     }
 
-    /// Runs `task` on a thread of its own and returns what it returns; or none as soon as the
-    /// stop is set, leaving the task to itself. For calls into a store that cannot be told to end.
+    /// Runs `task` on a thread of its own and returns its result, or none as soon as the stop is
+    /// set; the task is then abandoned. For calls into a store that cannot be cancelled.
     pub fn unless_set<T: Send + 'static>(
         &self,
         task: impl FnOnce() -> T + Send + 'static,
     ) -> Option<T> {
         let (sender, receiver) = channel();
         let thread = thread::spawn(move || {
-            // The receiver is gone only if the stop was set, and then nobody wants the result.
+            // The receiver is gone only if the stop was set, and then the result is unused.
             let _ = sender.send(task());
         });
         loop {
@@ -64,7 +64,7 @@ impl Stop {
     }
 }
 
-/// What the steps of a run are counted in.
+/// The unit of a run's progress.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unit {
@@ -80,26 +80,26 @@ pub enum Unit {
     Seconds,
 }
 
-/// Is told how far a run is. Called from the run's threads, a few times a second.
+/// Receives the progress of a run. Called from the run's threads, a few times a second.
 pub trait Progress: Sync {
-    /// A step begins: what it is, and how much there is to do (0: not known).
+    /// A step begins: its title, and its amount of work (0: unknown).
     fn begin(&self, what: &str, all: u64, unit: Unit);
 
-    /// So much more of it is done.
+    /// `done` more units are done.
     fn advance(&self, done: u64);
 
-    /// About ten times a second in workloads that do operations: so many are done, all threads
-    /// together, in this time since the workload's start. The last call is at its end.
+    /// Called about ten times a second in workloads that do operations, with the total of all
+    /// threads and the time since the workload's start. The last call is at its end.
     fn tick(&self, _elapsed: Duration, _operations: u64) {}
 
-    /// The step is over; results are printed next.
+    /// The step is over; its results are printed next.
     fn end(&self);
 
-    /// Something that is no result but should be known to whoever reads the results.
+    /// Receives a remark that is not a result, but that a reader of the results should know.
     fn say(&self, _what: &str) {}
 }
 
-/// Tells nobody.
+/// A [`Progress`] that ignores everything.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Silent;
 
@@ -109,18 +109,17 @@ impl Progress for Silent {
     fn end(&self) {}
 }
 
-/// What a run heeds and whom it tells.
+/// The stop of a run, and the receiver of its progress.
 #[derive(Clone, Copy)]
 pub struct Control<'a> {
     /// Set from outside to end the run.
     pub stop: &'a Stop,
-    /// Told how far the run is.
+    /// Receives the progress.
     pub progress: &'a dyn Progress,
 }
 
 impl Control<'_> {
-    /// A call into the store that may take long, timed; no result if it was left to itself
-    /// because of a stop.
+    /// Times a call into the store that may take long. No result if a stop abandoned it.
     pub(crate) fn call<S: Store + ?Sized + 'static, T: Send + 'static>(
         self,
         store: &Arc<S>,
@@ -136,7 +135,8 @@ impl Control<'_> {
         Ok((result.transpose()?, time))
     }
 
-    /// Closes the store; after a stop in the background, as closing may take a while.
+    /// Closes the store. After a stop it does so in the background, because closing may take a
+    /// while.
     pub(crate) fn close<S: Store + ?Sized + 'static>(self, store: Arc<S>) -> Result<(), Error> {
         self.progress.begin("closing", 0, Unit::Operations);
         let closed = self.stop.unless_set(move || store.close());

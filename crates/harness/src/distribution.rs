@@ -1,29 +1,29 @@
-//! How keys are drawn where not all are equally likely, and orders that name each key once.
+//! Skewed distributions of keys, and permutations that name each key once.
 //!
 //! 1. [`Zipfian`]: rank `r` (from 0) is drawn with a probability near `1 / (r + 1)^theta`, by the
 //!    inversion of Gray, Sundaresan, Englert, Baclawski and Weinberger, "Quickly Generating
-//!    Billion-Record Synthetic Databases", SIGMOD 1994, section 3. Ranks 0 and 1 are exact, those
-//!    behind them come from the integral.
+//!    Billion-Record Synthetic Databases", SIGMOD 1994, section 3. Ranks 0 and 1 are exact, later
+//!    ranks come from the integral.
 //! 2. [`ScrambledZipfian`], as in YCSB: a rank among 10,000,000,000 is hashed onto the items, so
-//!    that the popular ones lie all over the key space. Some items share what several ranks have.
-//! 3. [`Latest`], as in YCSB: a rank counted back from the newest item, among as many as there are.
-//! 4. [`Permutation`]: a Feistel network over the next power of four, walked until it lands inside;
-//!    so it needs no memory, and any thread can start anywhere.
+//!    that the popular ones are spread over the key space. Several ranks may hash to the same item.
+//! 3. [`Latest`], as in YCSB: a rank counted back from the newest item, among as many ranks as
+//!    there are items.
+//! 4. [`Permutation`]: a Feistel network over the next power of four, iterated until its output is
+//!    in range. So it needs no memory, and any thread can start anywhere.
 //!
-//! Invariant: a draw is below the number of items it was asked for.
-//! Called by the loops of `measure`.
+//! Invariant: a draw is below the given number of items. Called by the loops of `measure`.
 
 use fastrand::Rng;
 
-/// Skew of YCSB's workloads.
+/// Skew in YCSB's workloads.
 pub(crate) const THETA: f64 = 0.99;
-/// Ranks that YCSB scrambles, whatever the number of items.
+/// Number of ranks that YCSB scrambles, for any number of items.
 const SCRAMBLED_RANKS: u64 = 10_000_000_000;
 /// Terms of a zeta sum that are added one by one; the rest is an integral with corrections.
 const EXACT_TERMS: u64 = 1000;
 
-/// The sum of `1 / i^theta` for `i` from 1 to `items`: the first terms as they are, the others by
-/// the formula of Euler and Maclaurin up to the first derivative.
+/// The sum of `1 / i^theta` for `i` from 1 to `items`: the first terms exactly, the rest by the
+/// Euler–Maclaurin formula up to the first derivative.
 fn zeta(items: u64, theta: f64) -> f64 {
     let exact = items.min(EXACT_TERMS);
     let head: f64 = (1..=exact).map(|i| (i as f64).powf(-theta)).sum();
@@ -37,14 +37,14 @@ fn zeta(items: u64, theta: f64) -> f64 {
     head + integral + ends + slopes
 }
 
-/// Ranks with probabilities that fall as a power of the rank.
+/// Ranks whose probabilities follow a power law.
 #[derive(Debug, Clone)]
 pub(crate) struct Zipfian {
     items: f64,
     zeta: f64,
     alpha: f64,
     eta: f64,
-    /// Draws below this are rank 1, unless they are rank 0.
+    /// Draws below this, and not of rank 0, are of rank 1.
     second: f64,
 }
 
@@ -64,7 +64,7 @@ impl Zipfian {
         }
     }
 
-    /// The rank that a uniform draw from 0 to 1 comes to.
+    /// The rank of a uniform draw from 0 to 1.
     fn rank(&self, uniform: f64) -> u64 {
         let share = uniform * self.zeta;
         if share < 1.0 {
@@ -79,12 +79,12 @@ impl Zipfian {
 
     #[inline]
     pub(crate) fn draw(&self, rng: &mut Rng) -> u64 {
-        // One item has a second rank only on paper.
+        // With a single item rank 1 does not exist.
         self.rank(rng.f64()).min(self.items as u64 - 1)
     }
 }
 
-/// Items of which a few, scattered over all, are drawn most of the time.
+/// Items of which a few, scattered over the key space, are drawn most of the time.
 #[derive(Debug, Clone)]
 pub(crate) struct ScrambledZipfian {
     ranks: Zipfian,
@@ -92,14 +92,14 @@ pub(crate) struct ScrambledZipfian {
 }
 
 impl ScrambledZipfian {
-    /// Over `items` items. Ranks are scattered over this many for good: if it grew with the items,
-    /// each new one would make others the favoured ones.
+    /// Over `items` items. Ranks are always scattered over this many: if the number grew with the
+    /// items, each new item would change the popular ones.
     pub(crate) fn new(items: u64) -> Self {
         Self { ranks: Zipfian::new(SCRAMBLED_RANKS, THETA), items: items.max(1) }
     }
 
-    /// An item below `present`, which is at least 1: as in YCSB, one that is not there yet is drawn
-    /// again.
+    /// An item below `present`, which is at least 1. As in YCSB, an item that does not exist yet is
+    /// drawn again.
     #[inline]
     pub(crate) fn draw(&self, present: u64, rng: &mut Rng) -> u64 {
         loop {
@@ -132,11 +132,11 @@ impl Latest {
         Self { items, ranks: Zipfian::new(items, THETA) }
     }
 
-    /// An item below `items`, which may only grow.
+    /// An item below `items`, which must not decrease between calls.
     #[inline]
     pub(crate) fn draw(&mut self, items: u64, rng: &mut Rng) -> u64 {
-        // The skew of a hundredth more items is the same to three digits; a new sum for each new
-        // item would cost more than a lookup.
+        // The skew over 1% more items is the same to three digits; a new sum for each new item
+        // would cost more than a lookup.
         if items > self.items + self.items / 128 {
             *self = Self::new(items);
         }
@@ -144,7 +144,7 @@ impl Latest {
     }
 }
 
-/// All numbers below a limit, each once, in an order that looks drawn.
+/// All numbers below a limit, each once, in a pseudo-random order.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Permutation {
     len: u64,
@@ -199,7 +199,7 @@ mod tests {
             let (got, exact) = (zeta(items, THETA), exact_zeta(items, THETA));
             assert!((got / exact - 1.0).abs() < 1e-10, "{items}: {got} for {exact}");
         }
-        // The constant that YCSB carries for its scrambled draws.
+        // YCSB's constant for its scrambled draws.
         assert!((zeta(SCRAMBLED_RANKS, THETA) - 26.469_028_201_783_02).abs() < 1e-6);
     }
 
@@ -217,8 +217,8 @@ mod tests {
         }
     }
 
-    /// The inversion is exact at the ends and follows the sum between them: what lies below a rank
-    /// differs from the exact distribution by less than two hundredths.
+    /// The inversion is exact at the ends and follows the sum between them: the cumulative
+    /// probability differs from the exact one by less than two hundredths.
     #[test]
     fn all_ranks_follow_the_exact_distribution() {
         let items = 1000;
@@ -227,7 +227,7 @@ mod tests {
         let mut below = 0.0;
         for rank in 0..items {
             below += 1.0 / ((rank + 1) as f64).powf(THETA) / total;
-            // The share of draws that come to this rank or one below it, to six digits.
+            // The share of draws up to this rank, to six digits.
             let (mut low, mut high) = (0.0, 1.0);
             while high - low > 1e-7 {
                 let middle = (low + high) / 2.0;
@@ -269,14 +269,14 @@ mod tests {
         }
         let hottest = fnv(0) % items;
         let expected = draws as f64 / zeta(SCRAMBLED_RANKS, THETA);
-        // Other ranks fall on the same item too, a thousandth of them.
+        // Other ranks hash to the same item, a thousandth of them.
         let count = counts[hottest as usize] as f64;
         assert!(count > expected * 0.9 && count < expected * 1.2, "{count} for {expected}");
         let cold = counts[500..].iter().sum::<u64>() as f64 / draws as f64;
         assert!((0.35..0.65).contains(&cold), "no half of the space is left out: {cold}");
     }
 
-    /// Once the favoured items changed with every item that came in, and no skew was left.
+    /// The popular items used to change with every new item, and no skew was left.
     #[test]
     fn the_favoured_items_stay_so_while_others_come_in() {
         let (first, last, draws) = (100_000, 105_000, 100_000);

@@ -1,4 +1,4 @@
-//! Trommel itself as a [`Store`].
+//! Trommel as a [`Store`].
 
 use std::fs;
 use std::io;
@@ -15,24 +15,24 @@ use crate::record::{Product, State};
 use crate::store::{Direction, Level, Lookups, Opener, Operation, Store, Visit};
 use crate::units;
 
-/// A Trommel store that can be driven.
+/// A Trommel store behind the [`Store`] trait.
 pub struct EngineStore {
     db: Db,
 }
 
 impl EngineStore {
-    /// Drives `db`.
+    /// Wraps `db`.
     pub fn new(db: Db) -> Self {
         Self { db }
     }
 
-    /// The store driven.
+    /// The wrapped store.
     pub fn db(&self) -> &Db {
         &self.db
     }
 }
 
-/// Longest key shown whole, in bytes.
+/// Longest key displayed in full, in bytes.
 const KEY_SHOWN_BYTES: usize = 24;
 
 fn table_lines(tables: &[ListedTable]) -> String {
@@ -52,7 +52,7 @@ fn table_lines(tables: &[ListedTable]) -> String {
     text
 }
 
-/// A key as it can be printed, cut where it is long.
+/// A printable form of a key, truncated if it is long.
 fn shown(key: &[u8]) -> String {
     match key.get(..KEY_SHOWN_BYTES) {
         Some(start) if key.len() > start.len() => format!("{}...", start.escape_ascii()),
@@ -248,7 +248,7 @@ impl Store for EngineStore {
 
 /// Opens Trommel stores in one directory.
 ///
-/// A directory that holds anything is never emptied, unless this opener filled it.
+/// A non-empty directory is never emptied, unless this opener filled it.
 pub struct EngineOpener {
     dir: PathBuf,
     options: Options,
@@ -257,16 +257,16 @@ pub struct EngineOpener {
     trace: Option<Traced>,
 }
 
-/// Where the lookups of an opener's stores go.
+/// The trace of the lookups in an opener's stores.
 struct Traced {
     path: PathBuf,
     options: TraceOptions,
-    /// Begun with the first store.
+    /// Started with the first store.
     current: Mutex<Option<LookupTrace>>,
 }
 
 impl EngineOpener {
-    /// Stores in `dir`, opened with `options`; `settings` describe these to readers of results.
+    /// Stores in `dir`, opened with `options`; `settings` describe the options in results.
     pub fn new(
         dir: impl Into<PathBuf>,
         options: Options,
@@ -276,8 +276,8 @@ impl EngineOpener {
         Self { dir, options, settings, owns_content, trace: None }
     }
 
-    /// Records the lookups of the stores to a new file at `path`: those of the last one that was
-    /// opened fresh, and what was opened of it since.
+    /// Records the stores' lookups in a new file at `path`: those in the last store opened fresh,
+    /// including its reopenings.
     #[must_use]
     pub fn traced(mut self, path: impl Into<PathBuf>, options: TraceOptions) -> Self {
         self.trace = Some(Traced { path: path.into(), options, current: Mutex::default() });
@@ -287,14 +287,14 @@ impl EngineOpener {
     /// Ends the trace, if there is one.
     ///
     /// # Errors
-    /// The first that its file reported.
+    /// The first error of its file.
     pub fn finish_trace(&self) -> Result<Option<TraceTotals>, Error> {
         let Some(traced) = &self.trace else { return Ok(None) };
         let current = traced.current.lock().unwrap_or_else(PoisonError::into_inner).take();
         current.map(LookupTrace::finish).transpose().map_err(|error| Error::Store(error.into()))
     }
 
-    /// Opens the store and keeps its own type.
+    /// Opens the store as its concrete type.
     ///
     /// # Errors
     /// As [`Opener::open`].
@@ -310,7 +310,7 @@ impl EngineOpener {
         Ok(EngineStore::new(db))
     }
 
-    /// Leaves the directory missing or empty, or fails without touching it.
+    /// Makes sure that the directory is missing or empty, or fails without touching it.
     fn make_room(&self) -> Result<(), Error> {
         if self.owns_content.load(Relaxed) {
             match fs::remove_dir_all(&self.dir) {
@@ -333,8 +333,8 @@ impl EngineOpener {
 }
 
 impl Traced {
-    /// Records what `db` is asked for. The trace of a store that another took the place of is of no
-    /// use any more, and begins anew.
+    /// Records the lookups in `db`. If `db` is fresh, the trace of the store it replaces is
+    /// obsolete, and starts over.
     fn follow(&self, db: &Db, fresh: bool) -> trommel::Result<()> {
         let mut current = self.current.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(trace) = &*current

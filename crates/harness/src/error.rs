@@ -11,7 +11,7 @@ pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 #[derive(Debug)]
 #[non_exhaustive]
 pub enum Error {
-    /// The store refused something; its own error is inside.
+    /// The error of a store.
     Store(StoreError),
     /// A result could not be written.
     Output(io::Error),
@@ -19,14 +19,14 @@ pub enum Error {
     Io {
         /// The file or directory.
         file: PathBuf,
-        /// What was being done.
+        /// The operation that failed.
         doing: &'static str,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
-    /// The run cannot be done as asked; the text says what would be right.
+    /// The run is impossible as requested; the text describes a valid one.
     Usage(String),
-    /// [`Stop`](crate::Stop) was set; what was measured until then has been printed.
+    /// [`Stop`](crate::Stop) was set; the results up to then have been printed.
     Interrupted,
 }
 

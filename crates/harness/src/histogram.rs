@@ -1,22 +1,22 @@
-//! How long single operations took.
+//! Latencies of single operations.
 
 use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use hdrhistogram::Histogram;
 
-/// Longest time told apart; longer ones count as this. One hour.
+/// Longest distinct time: one hour. Longer ones count as this.
 const NANOS_MAX: u64 = 3_600_000_000_000;
-/// Decimal digits kept of each time.
+/// Significant digits of each time.
 const DIGITS: u8 = 3;
 const NANOS_PER_MICRO: f64 = 1000.0;
 
-/// Times of operations, each kept to three digits.
+/// A histogram of operation times, each to three significant digits.
 #[derive(Debug, Clone)]
 pub struct Latencies(Histogram<u64>);
 
 impl Latencies {
-    /// None yet.
+    /// An empty histogram.
     pub fn new() -> Self {
         Self(
             Histogram::new_with_bounds(1, NANOS_MAX, DIGITS)
@@ -24,35 +24,35 @@ impl Latencies {
         )
     }
 
-    /// Adds one.
+    /// Adds `time`.
     #[inline]
     pub fn record(&mut self, time: Duration) {
         let nanos = u64::try_from(time.as_nanos()).unwrap_or(NANOS_MAX);
         self.0.saturating_record(nanos);
     }
 
-    /// Adds all of another's.
+    /// Adds all times of `other`.
     pub fn merge(&mut self, other: &Self) {
         self.0.add(&other.0).expect("both have the same bounds");
     }
 
-    /// All of them, in nanoseconds.
+    /// The times in nanoseconds.
     pub(crate) fn histogram(&self) -> &Histogram<u64> {
         &self.0
     }
 
-    /// Number of times.
+    /// Number of times recorded.
     pub fn count(&self) -> u64 {
         self.0.len()
     }
 
-    /// The time, in microseconds, within which `percent` of all operations ended.
+    /// The percentile `percent` of the times, in microseconds.
     pub fn percentile(&self, percent: f64) -> f64 {
         self.0.value_at_percentile(percent) as f64 / NANOS_PER_MICRO
     }
 
-    /// Operations by time: (from, to, operations), in microseconds, empty bins left out; from is
-    /// exclusive but for the first bin.
+    /// Operations by time: (from, to, operations), in microseconds, without empty bins; `from` is
+    /// exclusive except in the first bin.
     fn bins(&self) -> Vec<(u64, u64, u64)> {
         let limits = bin_limits();
         let mut counts = vec![0; limits.len()];
@@ -79,8 +79,8 @@ impl Default for Latencies {
     }
 }
 
-/// Upper ends of the bins, in microseconds: each half as large again as the one before, cut to two
-/// digits so that they read well.
+/// Upper ends of the bins, in microseconds: each 1.5 times the one before, rounded down to two
+/// digits.
 fn bin_limits() -> Vec<u64> {
     let mut limits = vec![1, 2];
     let mut last = 2;
@@ -97,7 +97,7 @@ fn bin_limits() -> Vec<u64> {
     limits
 }
 
-/// db_bench's table: summary, percentiles and one line a bin, in microseconds.
+/// db_bench's table: summary, percentiles and one line per bin, in microseconds.
 impl fmt::Display for Latencies {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let count = self.count();

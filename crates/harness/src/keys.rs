@@ -1,13 +1,14 @@
-//! Which keys a run writes, and which it asks for in vain.
+//! The keys that a run writes, and absent keys to look up.
 //!
-//! 1. *Integers*, as db_bench has them: key `i` is `i` as 8 big-endian bytes, then `'0'` up to the
-//!    key size. *Lines*: the distinct non-empty lines of a file, sorted.
-//! 2. The missing counterpart of a key is that key with a tail appended, so it sorts right behind
-//!    it, inside the range of stored keys (but for those behind the greatest one), and every level
-//!    must ask its filters. An integer key with a tail is longer than every stored key; a line gets
-//!    a newline before its tail, which no line holds. So no counterpart is ever stored.
-//! 3. Tails are the caller's: random ones make missing keys distinct. A filter answers the same key
-//!    the same way each time, so a rate measured over repeated keys is known less well than the
+//! 1. *Integers*, as in db_bench: key `i` is `i` as 8 big-endian bytes, then `'0'` up to the key
+//!    size. *Lines*: the distinct non-empty lines of a file, sorted.
+//! 2. The missing counterpart of a key is that key with a tail appended. It sorts right after the
+//!    key, within the range of stored keys (except the counterparts of the greatest key), so every
+//!    level must query its filters. An integer key with a tail is longer than every stored key; a
+//!    line gets a newline before its tail, which no line contains. So no counterpart is ever
+//!    stored.
+//! 3. The caller supplies the tails: random ones make absent keys distinct. A filter always answers
+//!    the same for the same key, so a rate measured over repeated keys is less certain than the
 //!    number of lookups suggests.
 
 use std::io;
@@ -17,12 +18,12 @@ use crate::error::Error;
 
 /// Longest tail of a missing key, in bytes.
 pub(crate) const TAIL_BYTES_MAX: usize = 8;
-/// Longest key that leaves room for a newline and a tail below the store's limit of 65,535 bytes.
+/// Longest key that leaves room for a newline and a tail within the store's limit of 65,535 bytes.
 const KEY_BYTES_MAX: usize = 65_535 - 1 - TAIL_BYTES_MAX;
 /// Bytes of the integer in a key.
 const INTEGER_BYTES: usize = 8;
 
-/// The keys a run works on: key `i` for each `i` below [`KeySpace::len`], in key order.
+/// The keys of a run: key `i` for each `i` below [`KeySpace::len`], in key order.
 #[derive(Debug, Clone)]
 pub struct KeySpace {
     source: Source,
@@ -35,7 +36,7 @@ enum Source {
     Lines { text: Vec<u8>, spans: Vec<Span> },
 }
 
-/// Where a line lies in the text.
+/// The range of a line in the text.
 #[derive(Debug, Clone, Copy)]
 struct Span {
     start: usize,
@@ -70,8 +71,8 @@ impl KeySpace {
         Ok(Self { source: Source::Integers { key_bytes }, len: count })
     }
 
-    /// The distinct non-empty lines among the first `limit` lines of `text`, taken byte for byte
-    /// without the newline.
+    /// The distinct non-empty lines among the first `limit` lines of `text`, as bytes without the
+    /// newline.
     ///
     /// # Errors
     /// If there are none, or one is longer than 65,526 bytes.
@@ -104,7 +105,7 @@ impl KeySpace {
     /// [`KeySpace::lines`] of a file.
     ///
     /// # Errors
-    /// As for `lines`, and if the file cannot be read.
+    /// As `lines`, or if the file cannot be read.
     pub fn read_lines(file: &Path, limit: Option<u64>) -> Result<Self, Error> {
         let text = std::fs::read(file).map_err(|error| match error.kind() {
             io::ErrorKind::IsADirectory => {
@@ -125,7 +126,7 @@ impl KeySpace {
         self.len
     }
 
-    /// Bytes of a key, on average.
+    /// Average bytes in a key.
     pub fn key_bytes(&self) -> f64 {
         match &self.source {
             Source::Integers { key_bytes } => *key_bytes as f64,
@@ -135,27 +136,28 @@ impl KeySpace {
         }
     }
 
-    /// Whether there are prefixes of so many bytes that no key has, for each key one that is next
-    /// to its own: those of integers of more than eight bytes.
+    /// Whether each key has a neighbouring prefix of `prefix_bytes` bytes that no key has. True for
+    /// integer keys if the prefix is longer than eight bytes.
     pub fn has_missing_prefixes(&self, prefix_bytes: usize) -> bool {
         let Source::Integers { key_bytes } = self.source else { return false };
         (INTEGER_BYTES + 1..=key_bytes).contains(&prefix_bytes)
     }
 
-    /// Whether there are keys beyond those counted, so that some can be added in a run: integers
-    /// of 8 bytes have them.
+    /// Whether keys beyond [`KeySpace::len`] exist, so that a run can insert them. True for
+    /// integers of 8 bytes.
     pub fn can_grow(&self) -> bool {
         matches!(self.source, Source::Integers { key_bytes } if key_bytes >= INTEGER_BYTES)
     }
 
-    /// The number of the key for record `record`, such that records next to each other are not so
-    /// as keys; distinct for distinct records. Where the space cannot grow it is `record` itself.
+    /// The number of the key of record `record`: distinct for distinct records, and scattered, so
+    /// that neighbouring records are not neighbouring keys. If the space cannot grow it is `record`
+    /// itself.
     #[inline]
     pub(crate) fn scattered(&self, record: u64) -> u64 {
         if self.can_grow() { mix(record) } else { record }
     }
 
-    /// Something that makes keys one at a time, for one thread.
+    /// A maker of keys for one thread.
     pub fn maker(&self) -> KeyMaker<'_> {
         let buffer = match &self.source {
             Source::Integers { key_bytes } => vec![b'0'; key_bytes + TAIL_BYTES_MAX],
@@ -165,11 +167,11 @@ impl KeySpace {
     }
 }
 
-/// Makes keys of a [`KeySpace`] in a buffer of its own.
+/// Makes keys of a [`KeySpace`] in a buffer of its own, one at a time.
 #[derive(Debug)]
 pub struct KeyMaker<'a> {
     space: &'a KeySpace,
-    /// For integers: room for a key and a tail, `'0'` wherever an integer does not reach.
+    /// For integers: room for a key and a tail, `'0'` after the integer.
     buffer: Vec<u8>,
     /// A prefix that no key has.
     missing: Vec<u8>,
@@ -191,8 +193,8 @@ impl KeyMaker<'_> {
         }
     }
 
-    /// The prefix of so many bytes of key number `index` with another last byte, so that no key has
-    /// that prefix: an integer's prefix must be longer than the integer
+    /// The prefix of `prefix_bytes` bytes of key number `index`, with its last byte changed so that
+    /// no key has that prefix. The prefix of an integer must be longer than the integer
     /// ([`KeySpace::has_missing_prefixes`]).
     ///
     /// # Panics
@@ -231,7 +233,8 @@ impl KeyMaker<'_> {
     }
 }
 
-/// A bijection of all numbers in which each bit depends on all others: the finaliser of splitmix64.
+/// A bijection on 64-bit numbers in which each bit depends on all others: the finaliser of
+/// splitmix64.
 #[inline]
 pub(crate) fn mix(x: u64) -> u64 {
     let x = x.wrapping_add(0x9e37_79b9_7f4a_7c15);
@@ -240,7 +243,7 @@ pub(crate) fn mix(x: u64) -> u64 {
     x ^ (x >> 31)
 }
 
-/// Puts `integer` at the start of `key`; a shorter key holds its low bytes.
+/// Writes `integer` at the start of `key`; a shorter key holds its low bytes.
 #[inline]
 #[expect(clippy::big_endian_bytes, reason = "keys sort as their integers do; no file holds this")]
 fn write_integer(key: &mut [u8], integer: u64) {
@@ -257,7 +260,8 @@ mod tests {
 
     use super::*;
 
-    /// Every key is in order, and no counterpart is stored; all but the last lie in the range.
+    /// Checks that the keys are in order, and that no counterpart is stored; all but the last are
+    /// in range.
     fn check(space: &KeySpace) {
         let mut maker = space.maker();
         let stored: BTreeSet<Vec<u8>> =

@@ -1,17 +1,18 @@
-//! Drives a key-value store and says what it measured.
+//! Drives a key-value store and reports measurements.
 //!
-//! 1. [`Store`] is the seam: whatever implements it can be driven. [`MapStore`] (a map in memory)
-//!    is the baseline.
-//! 2. A [`KeySpace`] and [`Values`] say what is written and asked for; both cost the measured loop
-//!    next to nothing.
-//! 3. [`measure`] runs one [`Workload`] on a number of threads and returns a [`Measured`], all
-//!    threads' counts added up.
-//! 4. [`record`] is what a workload did, as a line of JSON; [`machine`] is where it ran.
-//! 5. [`bench`](bench::bench) strings workloads together and prints db_bench's lines.
+//! 1. [`Store`] is the interface to a store; any implementation can be driven. [`MapStore`] (a map
+//!    in memory) is the baseline.
+//! 2. A [`KeySpace`] and [`Values`] define the keys and values; both cost the measured loop next to
+//!    nothing.
+//! 3. [`measure`] runs one [`Workload`] on a number of threads and returns a [`Measured`], the sum
+//!    over all threads.
+//! 4. [`record`] writes the results of a workload as a line of JSON; [`machine`] describes the
+//!    machine.
+//! 5. [`bench`](bench::bench) runs a series of workloads and prints db_bench's lines.
 //!
-//! Invariants: nothing here writes to the standard streams (callers pass a writer), nothing but
-//! the caller's seed decides what is drawn, and every loop ends soon after [`Stop`] is set.
-//! Called by the `trommel` program and by tests.
+//! Invariants: nothing here writes to the standard streams (callers pass a writer), only the
+//! caller's seed determines what is drawn, and every loop ends soon after [`Stop`] is set. Called
+//! by the `trommel` program and by tests.
 #![forbid(unsafe_code)]
 
 pub mod bench;

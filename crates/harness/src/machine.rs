@@ -1,6 +1,7 @@
-//! The machine and the build that a measurement was made with.
+//! The machine and the build of a measurement.
 //!
-//! What the system does not say is none. Most of it is said by Linux only, in /proc and /sys.
+//! Values that the system does not report are none. Most come from /proc and /sys, which only Linux
+//! has.
 
 use std::fs;
 use std::path::Path;
@@ -9,52 +10,52 @@ use serde::{Deserialize, Serialize};
 
 use crate::units;
 
-/// Where a measurement was made.
+/// The environment of a measurement.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Environment {
-    /// Version of the program that measured.
+    /// Version of the measuring program.
     pub program: String,
-    /// The commit it was built from: the value that TROMMEL_COMMIT had when it was built.
+    /// The commit it was built from: the value of TROMMEL_COMMIT at build time.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub commit: Option<String>,
     /// The compiler.
     pub rustc: String,
-    /// The profile of the build, such as `release`.
+    /// The build profile, such as `release`.
     pub profile: String,
-    /// Whether the build checks its assertions, which slows it down.
+    /// Whether debug assertions are enabled, which slows the build down.
     pub debug_assertions: bool,
     /// Model of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
-    /// Those of its instruction sets that a store or a filter may make use of.
+    /// Its instruction set extensions that a store or a filter may use.
     pub cpu_flags: Vec<String>,
-    /// Threads that the process may run at once.
+    /// Number of threads that the process can run in parallel.
     pub cores: u64,
-    /// How the system chooses the processor's frequency.
+    /// The CPU frequency governor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub governor: Option<String>,
     /// The machine's memory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory_bytes: Option<u64>,
-    /// The operating system's kernel.
+    /// The operating system kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
     /// The store's directory.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub directory: Option<String>,
-    /// Kind of the file system that the directory is on.
+    /// Type of the directory's file system.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub file_system: Option<String>,
-    /// What the file system is on.
+    /// The file system's device.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub device: Option<String>,
-    /// Whether that is a spinning disk.
+    /// Whether the device is a spinning disk.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rotational: Option<bool>,
 }
 
 impl Environment {
-    /// This machine, and the file system of `directory`, if there is one.
+    /// This machine, and the file system of `directory`, if given.
     pub fn of(directory: Option<&Path>) -> Self {
         let mount = directory.and_then(mount_of);
         Self {
@@ -77,7 +78,7 @@ impl Environment {
     }
 }
 
-/// Processor time of this process so far.
+/// CPU time of this process so far.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct CpuSeconds {
     /// In user mode.
@@ -87,21 +88,21 @@ pub struct CpuSeconds {
 }
 
 impl CpuSeconds {
-    /// Of all threads of this process until now, to a hundredth of a second.
+    /// CPU time of all threads of this process until now, to a hundredth of a second.
     pub fn now() -> Option<Self> {
         Self::parse(&fs::read_to_string("/proc/self/stat").ok()?)
     }
 
-    /// What was spent since `before`.
+    /// CPU time spent since `before`.
     #[must_use]
     pub fn since(self, before: Self) -> Self {
         Self { user: self.user - before.user, system: self.system - before.system }
     }
 
     fn parse(stat: &str) -> Option<Self> {
-        // The second field is the program's name in parentheses and may hold anything.
+        // The second field is the program's name in parentheses and may contain anything.
         let mut fields = stat.rsplit_once(')')?.1.split_ascii_whitespace().skip(11);
-        // The kernel reports in hundredths on every machine that Rust runs on.
+        // The kernel's unit is a hundredth of a second on every platform of Rust.
         let mut seconds = || Some(fields.next()?.parse::<u64>().ok()? as f64 / 100.0);
         Some(Self { user: seconds()?, system: seconds()? })
     }
@@ -113,7 +114,7 @@ fn line_of(file: &str) -> Option<String> {
     text.lines().next().map(|line| line.trim().to_owned()).filter(|line| !line.is_empty())
 }
 
-/// The value of a line `name : value`.
+/// The value in a line `name : value` of a file.
 pub(crate) fn field_of(file: &str, name: &str) -> Option<String> {
     let text = fs::read_to_string(file).ok()?;
     text.lines().find_map(|line| {
@@ -122,16 +123,16 @@ pub(crate) fn field_of(file: &str, name: &str) -> Option<String> {
     })
 }
 
-/// A cache for data.
+/// A data cache of the processor.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cache {
     /// 1 for the smallest.
     pub level: u32,
-    /// How much it holds. Other cores may share it.
+    /// Its capacity. Other cores may share it.
     pub bytes: u64,
 }
 
-/// The caches for data of the first core, the smallest first; empty where the system does not say.
+/// The data caches of the first core, smallest first; empty if the system does not report them.
 pub fn data_caches() -> Vec<Cache> {
     caches_in(Path::new("/sys/devices/system/cpu/cpu0/cache"))
 }
@@ -149,7 +150,7 @@ fn caches_in(dir: &Path) -> Vec<Cache> {
     caches
 }
 
-/// The machine's memory, if the system says.
+/// The machine's memory, if the system reports it.
 pub(crate) fn memory_bytes() -> Option<u64> {
     let text = field_of("/proc/meminfo", "MemTotal")?;
     Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
@@ -196,13 +197,13 @@ fn cpu_flags() -> Vec<String> {
 /// One mounted file system.
 #[derive(Debug, PartialEq, Eq)]
 struct Mount {
-    /// Number of its device: major, colon, minor.
+    /// The device number: major, colon, minor.
     number: String,
     kind: String,
     source: String,
 }
 
-/// The file system that `dir` is on, or will be on once it is made.
+/// The file system of `dir`, or of its closest existing ancestor.
 fn mount_of(dir: &Path) -> Option<Mount> {
     let there = dir.ancestors().find_map(|dir| {
         // The empty ancestor of a relative path is the working directory.
@@ -212,11 +213,11 @@ fn mount_of(dir: &Path) -> Option<Mount> {
     find_mount(&fs::read_to_string("/proc/self/mountinfo").ok()?, &there)
 }
 
-/// The last mount whose place holds `path`, among those with the longest place.
+/// Of the mounts whose mount point is the longest that contains `path`, the last one.
 fn find_mount(mounts: &str, path: &Path) -> Option<Mount> {
     let mut best: Option<(usize, Mount)> = None;
     for line in mounts.lines() {
-        // id parent major:minor root place options [optional fields] - kind source options
+        // id parent major:minor root mountpoint options [optional fields] - type source options
         let Some((left, right)) = line.split_once(" - ") else { continue };
         let left: Vec<&str> = left.split(' ').collect();
         let right: Vec<&str> = right.split(' ').collect();
@@ -234,7 +235,7 @@ fn find_mount(mounts: &str, path: &Path) -> Option<Mount> {
 
 fn rotational(number: &str) -> Option<bool> {
     let device = Path::new("/sys/dev/block").join(number).canonicalize().ok()?;
-    // A partition has no queue of its own; its disk, one folder up, has.
+    // A partition has no queue directory; its disk, one directory up, has.
     let files = [device.join("queue/rotational"), device.parent()?.join("queue/rotational")];
     files.iter().find_map(|file| line_of(file.to_str()?)).map(|line| line == "1")
 }

@@ -1,4 +1,4 @@
-//! The simplest ordered store: a map behind a lock. It measures what the harness itself costs.
+//! The simplest ordered store: a map behind a lock. It measures the overhead of the harness itself.
 
 use std::collections::BTreeMap;
 use std::ops::Bound;
@@ -109,7 +109,7 @@ impl Store for MapStore {
     }
 }
 
-/// Opens [`MapStore`]s, and keeps the last one for whoever opens it again.
+/// Opens [`MapStore`]s, and retains the last one so that it can be reopened.
 #[derive(Debug, Default)]
 pub struct MapOpener {
     last: Mutex<Option<Arc<MapStore>>>,

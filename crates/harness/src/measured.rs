@@ -1,11 +1,11 @@
-//! What one workload did, and db_bench's line about it.
+//! The results of one workload, and its line in the style of db_bench.
 
 use std::time::Duration;
 
 use crate::histogram::Latencies;
 use crate::machine::CpuSeconds;
 
-/// What an operation is, as far as its time is kept apart from others'.
+/// The kinds of operations that are timed separately.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "`Kind::name` says it")]
@@ -24,7 +24,7 @@ pub enum Kind {
 impl Kind {
     const COUNT: usize = Self::Other as usize + 1;
 
-    /// What it is called in the title of a histogram.
+    /// The name in the title of a histogram.
     pub fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -40,7 +40,7 @@ impl Kind {
     }
 }
 
-/// How many operations of each kind were done.
+/// Number of operations of each kind.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Tally([u64; Kind::COUNT]);
 
@@ -57,54 +57,54 @@ impl Tally {
     }
 }
 
-/// What one workload did, all threads together.
+/// The results of one workload, of all threads together.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
     /// Operations done.
     pub operations: u64,
     /// Keys and values written, or found, in bytes.
     pub bytes: u64,
-    /// Keys found and keys asked for, of workloads that look keys up.
+    /// Keys found and keys looked up, of workloads that look up keys.
     pub found: Option<(u64, u64)>,
-    /// Time that threads spent, added up.
+    /// Sum of the time of all threads.
     pub thread_time: Duration,
     /// From the first thread's start to the last one's end.
     pub wall_time: Duration,
-    /// How long single operations took, all kinds together, if that was asked for.
+    /// Latencies of all kinds of operations together, if recorded.
     pub latencies: Option<Latencies>,
-    /// The same, each kind by itself.
+    /// Latencies of each kind.
     pub latencies_by_kind: Vec<(Kind, Latencies)>,
     /// Operations by kind.
     pub tally: Tally,
-    /// Operations over time: the end of each interval, in seconds since the start, and the
-    /// operations done in it.
+    /// Operations over time: the end of each interval, in seconds since the start, and the number
+    /// of operations in it.
     pub series: Vec<(f64, u64)>,
-    /// Processor time that the whole process used meanwhile, background threads included.
+    /// CPU time of the whole process during the workload, background threads included.
     pub processor: Option<CpuSeconds>,
-    /// What the line says in place of the keys found, where there is more to say.
+    /// The line's note in place of the keys found, if there is one.
     pub note: Option<String>,
-    /// What the thread beside those that were measured did, if there was one.
+    /// What the background thread did, if there was one.
     pub beside: Option<String>,
-    /// Operations of an open loop that were to begin before the end and did not: the rate asked for
-    /// was not held, and how long these waited is not among the latencies.
+    /// Operations of an open loop that were due before the end but did not start: the requested
+    /// rate was not sustained, and the latencies do not include the delay of these operations.
     pub overdue: u64,
-    /// Whether it was stopped before its end.
+    /// Whether the workload was stopped early.
     pub interrupted: bool,
 }
 
 impl Measured {
-    /// Microseconds an operation, as the thread that did it saw it.
+    /// Microseconds per operation, as seen by its thread.
     pub fn micros_per_operation(&self) -> f64 {
         self.thread_time.as_secs_f64() * 1e6 / self.operations.max(1) as f64
     }
 
-    /// Operations a second of all threads together.
+    /// Operations per second of all threads together.
     pub fn operations_per_second(&self) -> f64 {
-        // A clock that did not move must not make a rate infinite.
+        // If the clock did not advance, the rate must not be infinite.
         self.operations as f64 / self.wall_time.as_secs_f64().max(1e-9)
     }
 
-    /// Adds another thread's part. Times on the wall are left as they are.
+    /// Adds another thread's results, except the wall time.
     pub(crate) fn merge(&mut self, other: &Self) {
         self.operations += other.operations;
         self.bytes += other.bytes;
@@ -130,9 +130,9 @@ impl Measured {
         self.interrupted |= other.interrupted;
     }
 
-    /// db_bench's line: name, microseconds an operation, operations a second, seconds, operations,
-    /// MB/s (of 1,048,576 bytes) if bytes were moved, keys found if keys were asked for or what
-    /// else the workload counts.
+    /// The line in the style of db_bench: name, microseconds per operation, operations per second,
+    /// seconds, operations, MB/s (of 1,048,576 bytes) if there are bytes, and the keys found or the
+    /// workload's own note.
     pub fn line(&self, name: &str) -> String {
         let mut line = format!(
             "{name:<12} : {:11.3} micros/op {} ops/sec {:.3} seconds {} operations;",

@@ -1,14 +1,13 @@
-//! When an operation of an open loop is to begin.
+//! The pace of an open loop.
 //!
-//! A closed loop begins an operation when the one before has ended: while the store stands still,
-//! nothing is begun and nothing is measured. An open loop begins `rate` operations a second
-//! whatever the store does, and counts each one's time from when it was *meant* to begin, so that
-//! those which had to wait behind a slow one are seen ("coordinated omission" is the name of the
-//! mistake that this avoids).
+//! A closed loop starts an operation when the previous one has ended: while the store stalls,
+//! nothing starts and nothing is measured. An open loop starts `rate` operations per second
+//! whatever the store does, and measures each latency from the *intended* start, so that operations
+//! delayed by a slow one show it. This avoids "coordinated omission".
 
 use std::time::Duration;
 
-/// When each operation of one thread is meant to begin.
+/// The intended starts of one thread's operations.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Pace {
     first: f64,
@@ -16,18 +15,20 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// Thread `thread` of `threads`, which together begin `per_second` operations a second.
+    /// The pace of thread `thread` of `threads`, which together start `per_second` operations per
+    /// second.
     pub(crate) fn new(per_second: f64, thread: usize, threads: usize) -> Self {
         Self { first: thread as f64 / per_second, period: threads as f64 / per_second }
     }
 
-    /// When the thread's operation number `nth` (from 0) is meant to begin, since the start.
+    /// The intended start of the thread's operation number `nth` (from 0), relative to the loop's
+    /// start.
     #[inline]
     pub(crate) fn intended(&self, nth: u64) -> Duration {
         Duration::try_from_secs_f64(self.first + nth as f64 * self.period).unwrap_or(Duration::MAX)
     }
 
-    /// How many of the thread's operations are meant to have begun after `elapsed`.
+    /// Number of the thread's operations that are due after `elapsed`.
     pub(crate) fn due(&self, elapsed: Duration) -> u64 {
         (((elapsed.as_secs_f64() - self.first) / self.period).floor() + 1.0) as u64
     }

@@ -1,4 +1,4 @@
-//! A workload several times: how that is written, and what is printed about all runs together.
+//! Repeated workloads: their syntax, and the lines that summarise all runs.
 
 use std::fmt;
 use std::str::FromStr;
@@ -6,14 +6,14 @@ use std::str::FromStr;
 use crate::measured::Measured;
 use crate::workload::{UnknownWorkload, Workload};
 
-/// A workload, and how often: `readrandom`, `readrandom[X3]`, `readrandom[W1-X3]`.
+/// A workload and its number of runs: `readrandom`, `readrandom[X3]`, `readrandom[W1-X3]`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Step {
-    /// What is done.
+    /// The workload.
     pub workload: Workload,
-    /// Runs before those that count.
+    /// Uncounted runs before the others.
     pub warmups: u32,
-    /// Runs that count; at least 1.
+    /// Counted runs; at least 1.
     pub repeats: u32,
 }
 
@@ -23,12 +23,12 @@ impl From<Workload> for Step {
     }
 }
 
-/// The text names no step.
+/// The text is not a valid step.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum ParseStepError {
-    /// There is no such workload.
+    /// Unknown workload.
     Workload(UnknownWorkload),
-    /// What stands in the brackets cannot be understood.
+    /// The text in the brackets is invalid.
     Times(String),
 }
 
@@ -73,7 +73,7 @@ impl FromStr for Step {
 }
 
 impl Step {
-    /// The name of the workload, and what stands in brackets behind it, the closing one included.
+    /// The name of the workload, and the text after its opening bracket, including the closing one.
     pub fn split(text: &str) -> (&str, Option<&str>) {
         match text.split_once('[') {
             Some((name, times)) => (name, Some(times)),
@@ -82,7 +82,7 @@ impl Step {
     }
 }
 
-/// What all runs of a step came to.
+/// The results of all runs of a step.
 #[derive(Debug, Default)]
 pub(crate) struct Runs {
     operations_per_second: Vec<f64>,
@@ -100,9 +100,9 @@ impl Runs {
         }
     }
 
-    /// db_bench's lines about several runs, but in microseconds an operation, as in the line of
-    /// each run: its milliseconds with three decimals say 0.001 of all that is fast. `±` is half of
-    /// the interval that holds the true mean with 95% probability by Student's distribution, which
+    /// db_bench's lines about several runs, but in microseconds per operation, as in the line of
+    /// each run: with db_bench's milliseconds to three decimals everything fast would show 0.001.
+    /// `±` is half of the 95% confidence interval of the mean by Student's distribution, which
     /// suits few runs.
     pub(crate) fn lines(&self, name: &str, interval_only: bool) -> String {
         let runs = self.operations_per_second.len();
@@ -148,8 +148,8 @@ fn mean_and_half_interval(values: &[f64]) -> (f64, f64) {
     (mean, student(values.len() - 1) * deviation / count.sqrt())
 }
 
-/// The 97.5% point of Student's distribution with so many degrees of freedom; from 10 up within a
-/// hundredth.
+/// The 97.5% point of Student's distribution with this many degrees of freedom; accurate within a
+/// hundredth from 10 on.
 fn student(freedom: usize) -> f64 {
     const FIRST: [f64; 10] =
         [12.706, 4.303, 3.182, 2.776, 2.571, 2.447, 2.365, 2.306, 2.262, 2.228];

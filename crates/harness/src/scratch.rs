@@ -1,12 +1,13 @@
-//! A directory for one run, gone when the run is over.
+//! A directory for one run, removed when the run is over.
 //!
-//! A run that is killed leaves it. So whoever makes one removes those of dead runs beside it:
-//! 1. Each has a marker in it, which its process keeps locked as long as it lives. The lock ends
-//!    with the process, whoever ends that, and other than a process id it is never another's.
-//! 2. The marker's text is written once it is locked: one without the text may still be in the
-//!    making.
-//! 3. A directory goes if its name is one of ours, it is a directory and no symbolic link, it is
-//!    this user's, its marker is a file with the text, and nobody holds that.
+//! A killed run leaves its directory. So each run that creates one removes those of dead runs next
+//! to it:
+//! 1. Each directory contains a marker file, which its process keeps locked. The lock ends with the
+//!    process, however it dies, and unlike a process id it is never reused.
+//! 2. The marker's text is written after it is locked: a marker without the text may still be in
+//!    creation.
+//! 3. A directory is removed if its name has our form, it is a directory and not a symbolic link,
+//!    it belongs to this user, and its marker is a file with the text that no process has locked.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Read as _, Write as _};
@@ -17,30 +18,30 @@ use std::time::{Duration, Instant};
 
 use crate::error::Error;
 
-/// How long to go on removing a directory in which something still creates files.
+/// How long to retry removing a directory in which files are still being created.
 const REMOVE_FOR: Duration = Duration::from_secs(5);
 
-/// The file that shows whose the directory is, and by its lock whether the run goes on.
+/// The file that identifies the directory, and whose lock shows that the run is alive.
 const MARKER: &str = "trommel-scratch";
 const MARKER_TEXT: &[u8] = b"the scratch directory of a run of trommel\n";
 
-/// What is in use, beside the marker.
+/// The subdirectory for the run's files, next to the marker.
 const DATA: &str = "data";
 
-/// A new directory that is removed, with all that is in it, when this is dropped.
+/// A new directory that is removed with its contents when this is dropped.
 #[derive(Debug)]
 pub struct ScratchDir {
     outer: PathBuf,
     path: PathBuf,
-    /// Held as long as this lives; none where files cannot be locked.
+    /// The locked marker; none if files cannot be locked.
     _marker: Option<File>,
 }
 
 impl ScratchDir {
-    /// A new directory in `parent`, which must exist. Those of runs that were killed go.
+    /// Creates a directory in `parent`, which must exist, and removes those of killed runs.
     ///
     /// # Errors
-    /// If it cannot be created.
+    /// If the directory cannot be created.
     pub fn new(parent: &Path) -> Result<Self, Error> {
         remove_abandoned(parent);
         let process = std::process::id();
@@ -55,9 +56,10 @@ impl ScratchDir {
         unreachable!("some name below 2^64 is free")
     }
 
-    /// Makes a new directory recognisable, and that in it which is in use.
+    /// Creates the marker and the subdirectory for the run's files.
     fn mark(outer: PathBuf) -> Result<Self, Error> {
-        // Without a marker it is left for ever if the run is killed, which is no reason not to run.
+        // Without a marker the directory of a killed run stays forever, which is no reason not to
+        // run.
         let marked = File::create_new(outer.join(MARKER)).and_then(|mut marker| {
             marker.try_lock()?;
             marker.write_all(MARKER_TEXT)?;
@@ -69,24 +71,24 @@ impl ScratchDir {
         Ok(scratch)
     }
 
-    /// Where it is.
+    /// The directory's path.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Bytes that may still be written to the file system that holds it, if that can be told.
+    /// Free bytes of its file system, if known.
     pub fn free_bytes(&self) -> Option<u64> {
         let found = rustix::fs::statvfs(&self.path).ok()?;
         found.f_bavail.checked_mul(found.f_frsize)
     }
 
-    /// Removes it now, and reports if that fails.
+    /// Removes the directory now, and reports a failure.
     ///
-    /// A store that was left behind by a stop may still create files: removing is repeated for a
-    /// few seconds.
+    /// A store abandoned by a stop may still create files, so the removal is retried for a few
+    /// seconds.
     ///
     /// # Errors
-    /// If it is still there after that.
+    /// If the directory still exists after that.
     pub fn remove(self) -> Result<(), Error> {
         self.remove_in_place()
     }
@@ -108,12 +110,12 @@ impl ScratchDir {
 
 impl Drop for ScratchDir {
     fn drop(&mut self) {
-        // Whoever wants to know calls `remove`.
+        // Callers that need the result call `remove`.
         let _ = self.remove_in_place();
     }
 }
 
-/// Removes what killed runs left in `parent`. What cannot be removed stays: it is not this run's.
+/// Removes what killed runs left in `parent`. Directories that cannot be removed stay.
 fn remove_abandoned(parent: &Path) {
     let Ok(entries) = fs::read_dir(parent) else { return };
     for entry in entries.flatten() {
@@ -121,7 +123,7 @@ fn remove_abandoned(parent: &Path) {
         if is_named && is_dir_of_ours(&entry.path()) {
             let path = entry.path();
             if let Some(_held) = abandoned(&path.join(MARKER)) {
-                // This follows no symbolic link.
+                // This does not follow symbolic links.
                 let _ = fs::remove_dir_all(&path);
             }
         }
@@ -139,7 +141,7 @@ fn is_dir_of_ours(path: &Path) -> bool {
     found.is_ok_and(|found| found.is_dir() && found.uid() == rustix::process::geteuid().as_raw())
 }
 
-/// The marker at `path`, locked, if the process that made it is gone.
+/// The marker at `path`, locked, if the process that made it is dead.
 #[expect(clippy::disallowed_methods, reason = "a lock needs the file itself; it is no store's")]
 fn abandoned(path: &Path) -> Option<File> {
     let flags = rustix::fs::OFlags::NOFOLLOW | rustix::fs::OFlags::NONBLOCK;
@@ -179,7 +181,7 @@ mod tests {
         assert!(error.starts_with("creating directory /no/such/parent/trommel-"), "{error}");
     }
 
-    /// A killed run's directory once stayed for ever.
+    /// The directory of a killed run used to stay forever.
     #[test]
     fn what_dead_runs_left_goes_and_nothing_else() {
         let parent = ScratchDir::new(&std::env::temp_dir()).unwrap();

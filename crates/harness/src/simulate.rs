@@ -1,13 +1,12 @@
-//! What filters would cost and save in a store that is not there.
+//! The cost and benefit of filters in a hypothetical store.
 //!
-//! 1. [`Shape`] makes the tree: levels, tables, keys, by the engine's own rule for how large levels
-//!    are.
-//! 2. Each policy that is to be compared says which filter each level gets; a budget is solved for
-//!    that tree.
-//! 3. The model ([`Cost`]) sums what the filters take, let pass and are asked.
+//! 1. [`Shape`] determines the tree: levels, tables and keys, by the engine's own rule for level
+//!    sizes.
+//! 2. Each policy determines the filter of each level; a budget is solved for the tree.
+//! 3. The model ([`Cost`]) sums the filters' bytes, false positives and probes.
 //!
-//! Nothing is built and nothing measured, so [`Simulation::assumptions`] belong to the answer.
-//! Called by `trommel tune simulate`.
+//! Nothing is built or measured, so [`Simulation::assumptions`] are part of the result. Called by
+//! `trommel tune simulate`.
 
 use trommel::tuning::{Budget, Cost, Rules, Shape, Solver, Tree, TuningError, Workload};
 use trommel::{FilterKind, FilterPolicy, FilterSpec};
@@ -15,15 +14,15 @@ use trommel::{FilterKind, FilterPolicy, FilterSpec};
 use crate::error::Error;
 use crate::units;
 
-/// A tree, and what filters come to in it.
+/// A tree, and the cost of filter policies on it.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Simulation {
     /// The levels, from the top.
     pub levels: Vec<TreeLevel>,
-    /// What each policy comes to, in the order in which they were given.
+    /// The policies, in the given order.
     pub policies: Vec<Simulated>,
-    /// What the figures rest on, in sentences.
+    /// The assumptions behind the figures, in sentences.
     pub assumptions: Vec<String>,
 }
 
@@ -31,54 +30,54 @@ pub struct Simulation {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub struct TreeLevel {
-    /// 0, or 1 for the first level below that holds data, and so on.
+    /// 0, or 1 for the first level below level 0 that holds data, and so on.
     pub level: usize,
-    /// Its sorted runs: several in level 0, one below.
+    /// Number of sorted runs: several in level 0, one in every other level.
     pub runs: u64,
-    /// Its tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Keys of those.
+    /// Number of keys.
     pub keys: u64,
-    /// Bytes of their data.
+    /// Bytes of data.
     pub data_bytes: u64,
 }
 
-/// What one policy comes to.
+/// The cost of one policy.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct Simulated {
-    /// The policy, as it was given.
+    /// The policy's text, as given.
     pub policy: String,
-    /// Bits of filter for each key there is.
+    /// Bits of filters per key of the tree.
     pub bits_per_key: f64,
-    /// The whole tree, for one lookup.
+    /// The cost of one lookup in the whole tree.
     pub cost: Cost,
     /// Each level, from the top.
     pub levels: Vec<SimulatedLevel>,
 }
 
-/// What one policy comes to on one level.
+/// The cost of one policy on one level.
 #[derive(Debug, Clone, PartialEq)]
 #[non_exhaustive]
 pub struct SimulatedLevel {
     /// As [`TreeLevel::level`].
     pub level: usize,
-    /// The filter of its tables; where these differ, the mean of their bits.
+    /// The filter of the level's tables; if they differ, the mean of their bits.
     pub filter: String,
-    /// Bits of filter for each key, as they lie in memory.
+    /// Bits of filters per key, as stored in memory.
     pub bits_per_key: f64,
-    /// This level alone, for one lookup.
+    /// The cost of one lookup in this level.
     pub cost: Cost,
 }
 
-/// What `policies` come to in a store of this `shape`, of whose lookups the share `misses` finds
-/// nothing; a wasted read costs what `read_costs` says of its level, and 1 on levels that it does
-/// not name. A policy is what [`FilterPolicy`] reads, or a budget for [`Solver`], as in
-/// `budget=10/key` or `budget=64MiB`.
+/// Computes the cost of `policies` in a store of this `shape`, where the fraction `misses` of
+/// lookups finds nothing. The cost of a wasted read is that of its level in `read_costs`, or 1 on
+/// other levels. A policy is a [`FilterPolicy`], or a budget for [`Solver`], as in `budget=10/key`
+/// or `budget=64MiB`.
 ///
 /// # Errors
-/// [`Error::Usage`] if a number is out of its range, a level has a cost that the tree does not
-/// have, or a policy cannot be read.
+/// [`Error::Usage`] if a number is out of range, `read_costs` names a level that the tree does not
+/// have, or a policy is invalid.
 pub fn simulate(
     shape: &Shape,
     misses: f64,
@@ -128,7 +127,7 @@ fn levels_of(tree: &Tree) -> Vec<TreeLevel> {
     levels
 }
 
-/// The filter that the policy `text` has for each table of `tree`.
+/// The filter of each table of `tree` under the policy `text`.
 fn filters_of(text: &str, tree: &Tree, workload: &Workload) -> Result<Vec<FilterSpec>, Error> {
     let is_budget = |part: &str| {
         let name = part.split('=').next().unwrap_or_default().trim();
@@ -183,7 +182,8 @@ fn bits(bytes: u64, keys: u64) -> f64 {
     if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 }
 }
 
-/// The filter of tables with so many keys each: the one they share, or the mean of their bits.
+/// Describes the filters of tables, each with its number of keys: the filter that they share, or
+/// the mean of their bits.
 fn in_words(tables: &[(u64, FilterSpec)]) -> String {
     let all: u64 = tables.iter().map(|(keys, _)| keys).sum();
     let bits: f64 =
@@ -236,7 +236,7 @@ fn assumptions(shape: &Shape, misses: f64, read_costs: &[(usize, f64)]) -> Vec<S
 
 #[cfg(test)]
 mod tests {
-    /// A cost on a level that is not there changed nothing, without a word.
+    /// A cost on a level that does not exist used to be ignored silently.
     #[test]
     fn a_cost_on_a_level_that_is_not_there_is_refused() {
         let shape = Shape { keys: 100_000, ..Shape::default() };
@@ -270,13 +270,13 @@ mod tests {
         assert!((9.99..=10.01).contains(&even.bits_per_key), "{even:?}");
         assert!(solved.bits_per_key <= 10.0);
         assert!(solved.cost.wasted_reads < even.cost.wasted_reads / 2.0, "{solved:?}");
-        // An unfiltered last level costs a miss a read.
+        // An unfiltered last level costs one read per miss.
         assert!((1.0..1.1).contains(&bare.cost.wasted_reads), "{bare:?}");
         assert_eq!(bare.levels.last().unwrap().filter, "none");
         assert_eq!(even.levels[0].filter, "paired:10");
         let parts: f64 = solved.levels.iter().map(|level| level.cost.wasted_reads).sum();
         assert!((parts - solved.cost.wasted_reads).abs() < 1e-12);
-        // Of lookups that all hit, the last level's filter saves none.
+        // If all lookups hit, the last level's filter saves nothing.
         let hits = simulate(&shape, 0.0, &[], &policies).unwrap();
         assert!(hits.policies[1].cost.wasted_reads < hits.policies[0].cost.wasted_reads);
     }
@@ -326,8 +326,8 @@ mod tests {
         assert!(simulation.policies.iter().all(|policy| policy.cost == Cost::default()));
     }
 
-    /// The tree of a store that has got so many keys, each once, in random order, and has come to
-    /// rest.
+    /// The tree of a store that received all keys of `shape`, each once, in random order, after
+    /// compaction.
     fn grown(shape: &Shape) -> Vec<TreeLevel> {
         let scratch = ScratchDir::new(&env::temp_dir()).unwrap();
         let options = Options::default()
@@ -359,14 +359,14 @@ mod tests {
         levels
     }
 
-    /// Keys of the levels below 0 within 20%, of the last within 5%, tables within a quarter. The
-    /// topmost level empties and fills as merges come, so it may be off by half; level 0 has at
-    /// most what is said, as the last memtable was not full.
+    /// Keys of the levels below level 0 are within 20%, of the last within 5%, tables within a
+    /// quarter. The topmost level empties and fills with compactions, so it may be off by half.
+    /// Level 0 holds at most the predicted number, because the last memtable was not full.
     #[test]
     fn trees_are_those_of_real_stores() {
         let off = |told: u64, real: u64| (told as f64 / real as f64 - 1.0).abs();
-        // The second lies between what opens a third level and what did while the base level might
-        // not grow.
+        // The second number of keys is between the one that opens a third level, and the one that
+        // did while the base level could not grow.
         for keys in [20_000, 30_000, 100_000] {
             let shape = Shape {
                 keys,

@@ -1,14 +1,14 @@
-//! Whether two small samples differ by more than chance explains. Pure arithmetic.
+//! Tests whether two small samples differ by more than chance explains. Pure arithmetic.
 //!
-//! * [`welch`]: Welch's t test. It assumes that values are spread about normally, which logarithms
-//!   of times nearly are. Its interval and its p are of one kind: they never contradict.
-//! * [`holm`]: what many tests at once make of their p.
+//! * [`welch`]: Welch's t-test. It assumes normally distributed values, which logarithms of times
+//!   nearly are. Its interval and p-value are consistent with each other.
+//! * [`holm`]: adjusts the p-values of many tests made at once.
 //!
 //! Called by [`compare`](crate::compare) and [`filter_bench`](crate::filter_bench).
 
-/// Each p of several tests, raised so that the chance of any false alarm among all stays what it
-/// says: the smallest times their number, the next times one less, and so on, never falling
-/// (Holm's step-down method).
+/// Adjusts the p-values of several tests so that the probability of any false alarm among them
+/// stays at its nominal level: the smallest is multiplied by their number, the next by one less,
+/// and so on, without decreasing (Holm's step-down method).
 pub fn holm(ps: &[f64]) -> Vec<f64> {
     let mut order: Vec<usize> = (0..ps.len()).collect();
     order.sort_by(|a, b| ps[*a].total_cmp(&ps[*b]));
@@ -20,29 +20,29 @@ pub fn holm(ps: &[f64]) -> Vec<f64> {
     raised
 }
 
-/// What Welch's test says of the means of two samples.
+/// The result of Welch's test on the means of two samples.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Welch {
-    /// Mean of the second sample, less that of the first.
+    /// Mean of the second sample minus that of the first.
     pub difference: f64,
     /// Student's t.
     pub t: f64,
-    /// Its degrees of freedom.
+    /// The degrees of freedom.
     pub freedom: f64,
-    /// How likely a difference as large is, were both means equal.
+    /// Probability of a difference at least as large if the means were equal.
     pub p: f64,
     /// 95% interval of the difference.
     pub interval: (f64, f64),
 }
 
-/// The part of a mean that rounding may leave as a spread of equal values.
+/// Relative spread that rounding may cause among equal values.
 const ROUNDING: f64 = 1e-12;
 
-/// Welch's t test; none if a sample has fewer than two values, or neither has any spread.
+/// Welch's t-test; none if a sample has fewer than two values, or neither has any spread.
 pub fn welch(a: &[f64], b: &[f64]) -> Option<Welch> {
     let ((mean_a, error_a), (mean_b, error_b)) = (mean_and_error(a)?, mean_and_error(b)?);
     let error = error_a + error_b;
-    // What is left of equal values by rounding is no spread.
+    // Equal values may differ by rounding, which is no spread.
     if error.sqrt() <= ROUNDING * mean_a.abs().max(mean_b.abs()) {
         return None;
     }
@@ -71,12 +71,12 @@ pub(crate) fn mean_and_error(values: &[f64]) -> Option<(f64, f64)> {
     Some((mean, squares / (n - 1.0) / n))
 }
 
-/// The share of Student's distribution that is farther than `t` from its middle, on both sides.
+/// The two-sided tail probability of Student's distribution beyond `t`.
 fn student_tails(t: f64, freedom: f64) -> f64 {
     incomplete_beta(freedom / (freedom + t * t), freedom / 2.0, 0.5)
 }
 
-/// The t beyond which, on both sides, lies the share `tails`. Found by halving.
+/// The t whose two-sided tail probability is `tails`, found by bisection.
 pub(crate) fn student_quantile(tails: f64, freedom: f64) -> f64 {
     let (mut low, mut high) = (0.0, 1e6);
     for _ in 0..200 {
@@ -90,13 +90,13 @@ pub(crate) fn student_quantile(tails: f64, freedom: f64) -> f64 {
     (low + high) / 2.0
 }
 
-/// The regularised incomplete beta function, by its continued fraction, evaluated from the front
-/// (Lentz's method; Abramowitz and Stegun 26.5.8).
+/// The regularised incomplete beta function, by its continued fraction, evaluated forward (Lentz's
+/// method; Abramowitz and Stegun 26.5.8).
 fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     if x <= 0.0 || x >= 1.0 {
         return x.clamp(0.0, 1.0);
     }
-    // The fraction converges fast on this side only.
+    // The fraction converges fast only on this side.
     if x > (a + 1.0) / (a + b + 2.0) {
         return 1.0 - incomplete_beta(1.0 - x, b, a);
     }
@@ -122,8 +122,8 @@ fn incomplete_beta(x: f64, a: f64, b: f64) -> f64 {
     (log_front.exp() * fraction / a).clamp(0.0, 1.0)
 }
 
-/// The logarithm of the gamma function: Stirling's series, after the argument is raised above 20 by
-/// the recurrence (Abramowitz and Stegun 6.1.41 and 6.1.15).
+/// The logarithm of the gamma function: Stirling's series, after the recurrence has raised the
+/// argument above 20 (Abramowitz and Stegun 6.1.41 and 6.1.15).
 fn ln_gamma(x: f64) -> f64 {
     let (mut x, mut shift) = (x, 0.0);
     while x < 20.0 {
@@ -140,8 +140,8 @@ fn ln_gamma(x: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Times are kept to three digits, so that several runs often have one and the same; rounding
-    /// made a difference of it that was beyond all doubt, or none.
+    /// Times have three significant digits, so several runs are often equal; rounding errors used
+    /// to make a difference between them look certain, or absent.
     #[test]
     fn equal_values_have_no_spread() {
         for value in [1200.0_f64, 1440.0, 0.1, 7.3] {
@@ -194,7 +194,7 @@ mod tests {
             is_near(student_quantile(0.05, freedom), at_5, 3);
             is_near(student_quantile(0.01, freedom), at_1, 3);
         }
-        // With one degree of freedom it is Cauchy's: an arc tangent.
+        // With one degree of freedom it is the Cauchy distribution: an arc tangent.
         is_near(student_tails(1.0, 1.0), 0.5, 12);
         // With two it is algebraic.
         is_near(student_tails(3.0, 2.0), 1.0 - 3.0 / 11_f64.sqrt(), 12);
@@ -210,7 +210,7 @@ mod tests {
 
     #[test]
     fn welchs_test_has_its_published_values() {
-        // The first of Welch's examples as given by Ruxton's and others' texts: equal variances.
+        // The first of Welch's examples, as in Ruxton and other texts: equal variances.
         let a = [
             27.5, 21.0, 19.0, 23.6, 17.0, 17.9, 16.9, 20.1, 21.9, 22.6, 23.1, 19.6, 19.0, 21.7,
             21.4,
@@ -224,7 +224,7 @@ mod tests {
         is_near(found.freedom, 25.0, 1);
         is_near(found.p, 0.021, 3);
         assert!(found.interval.0 > 0.0 && found.interval.1 > found.difference);
-        // Another, with unequal variances and sizes.
+        // Another example, with unequal variances and sizes.
         let a = [17.2, 20.9, 22.6, 18.1, 21.7, 21.4, 23.5, 24.2, 14.7, 21.8];
         let b = [
             21.5, 22.8, 21.0, 23.0, 21.6, 23.6, 22.5, 20.7, 23.4, 21.8, 20.7, 21.7, 21.5, 22.5,

@@ -1,8 +1,8 @@
-//! Sizes, counts and times as people write and read them.
+//! Parses and formats sizes, counts and times for people.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// The text is no size or no count.
+/// The text is not a size or a count.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ParseUnitError {
     text: String,
@@ -44,10 +44,10 @@ pub fn parse_bytes(text: &str) -> Result<u64, ParseUnitError> {
 }
 
 /// A number of things: `1000000`, `1_000_000`, `1,000,000`, `500k`, `1M`, `2.5M`, `1e9`; units are
-/// powers of 1000. Commas part thousands, and nothing else.
+/// powers of 1000. Commas may only separate thousands.
 ///
 /// # Errors
-/// If the text is something else, is no whole number, or does not fit in 64 bits.
+/// If the text is something else, is not an integer, or does not fit in 64 bits.
 pub fn parse_count(text: &str) -> Result<u64, ParseUnitError> {
     let wants = "a count: write digits, or a number with K, M or G, such as 500K or 20M";
     let (number, unit) = split(text);
@@ -97,17 +97,17 @@ pub fn parse_time(text: &str) -> Result<Duration, ParseUnitError> {
 /// If the text is something else, or too large for a number.
 pub fn parse_decimal(text: &str) -> Result<f64, ParseUnitError> {
     let wants = "a number: write digits, such as 8, 8.5 or 1e-5";
-    // `inf` and `nan` are numbers to Rust, and to nobody who types a command line.
+    // `inf` and `nan` are numbers to Rust, but not on a command line.
     let is_plain = |c: char| c.is_ascii_digit() || "+-.eE".contains(c);
     let number = text.trim().chars().all(is_plain).then(|| text.trim().parse::<f64>().ok());
     let number = number.flatten().filter(|number| number.is_finite());
     number.ok_or_else(|| ParseUnitError { text: text.into(), wants })
 }
 
-/// A part of a whole, from 0 to 1: `0.9`, `90%` or `9/10`.
+/// A fraction from 0 to 1: `0.9`, `90%` or `9/10`.
 ///
 /// # Errors
-/// If the text is something else, or no number from 0 to 1.
+/// If the text is something else, or not from 0 to 1.
 ///
 /// ```
 /// use trommel_harness::units::parse_part;
@@ -131,7 +131,7 @@ pub fn parse_part(text: &str) -> Result<f64, ParseUnitError> {
 /// A percentage: `5`, `5%` or `0.5%`, as the number before the sign.
 ///
 /// # Errors
-/// If the text is something else, or below 0.
+/// If the text is something else, or negative.
 pub fn parse_percent(text: &str) -> Result<f64, ParseUnitError> {
     let wants = "a percentage: write 5 or 5%";
     let number = parse_decimal(text.strip_suffix('%').unwrap_or(text)).ok();
@@ -139,7 +139,7 @@ pub fn parse_percent(text: &str) -> Result<f64, ParseUnitError> {
     number.ok_or_else(|| ParseUnitError { text: text.into(), wants })
 }
 
-/// The number at the start of a text, and what follows it.
+/// The number at the start of a text, and the rest.
 fn split(text: &str) -> (&str, &str) {
     let text = text.trim();
     let end = text
@@ -148,14 +148,14 @@ fn split(text: &str) -> (&str, &str) {
     (&text[..end], text[end..].trim_start())
 }
 
-/// The power of ten that `e9` stands for.
+/// The power of ten in `e9`.
 fn exponent(unit: &str) -> Option<u64> {
     let digits = unit.strip_prefix(['e', 'E'])?;
     let is_plain = digits.bytes().all(|byte| byte.is_ascii_digit());
     10_u64.checked_pow(digits.parse().ok().filter(|_| is_plain)?)
 }
 
-/// `number` times `factor`, a power of ten, if that is whole.
+/// `number` times `factor`, a power of ten, if that is an integer.
 fn counted(number: &str, factor: u64) -> Option<u64> {
     let (whole, part) = number.split_once('.').unwrap_or((number, ""));
     if whole.is_empty() && part.is_empty() {
@@ -169,7 +169,7 @@ fn counted(number: &str, factor: u64) -> Option<u64> {
     whole.checked_mul(factor)?.checked_add(digits(part)?.checked_mul(parts)?)
 }
 
-/// The digits without their commas, if these part groups of three.
+/// The digits without their commas, if these separate groups of three.
 fn ungrouped(digits: &str) -> Option<String> {
     let groups: Vec<&str> = digits.split(',').collect();
     let are_thousands =
@@ -177,7 +177,7 @@ fn ungrouped(digits: &str) -> Option<String> {
     (groups.len() == 1 || are_thousands).then(|| groups.concat())
 }
 
-/// `number` times `factor`; exact for whole numbers.
+/// `number` times `factor`; exact for integers.
 fn scaled(number: &str, factor: u64) -> Option<u64> {
     if let Ok(whole) = number.parse::<u64>() {
         return whole.checked_mul(factor);
@@ -186,7 +186,7 @@ fn scaled(number: &str, factor: u64) -> Option<u64> {
     (value < u64::MAX as f64).then_some(value.round() as u64)
 }
 
-/// A number with a comma between thousands.
+/// An integer with commas between thousands.
 ///
 /// ```
 /// assert_eq!(trommel_harness::units::grouped(1_234_567), "1,234,567");
@@ -203,7 +203,7 @@ pub fn grouped(number: u64) -> String {
     text
 }
 
-/// A number of bytes in the unit that suits it, to a tenth.
+/// A number of bytes in a suitable unit, to a tenth.
 ///
 /// ```
 /// assert_eq!(trommel_harness::units::bytes(3 << 19), "1.5 MiB");
@@ -216,7 +216,7 @@ pub fn bytes(number: u64) -> String {
     }
     let mut unit = "B";
     for larger in ["KiB", "MiB", "GiB", "TiB"] {
-        // What would be shown as 1024.0 is shown as 1.0 of the next unit.
+        // A value that would display as 1024.0 is displayed as 1.0 of the next unit.
         if value < 1023.95 {
             break;
         }
@@ -235,8 +235,8 @@ pub fn duration(time: Duration) -> String {
     }
 }
 
-/// A time in UTC to the second, such as `2026-11-21T09:30:00Z`. Times before 1970 are shown as its
-/// beginning.
+/// A time in UTC to the second, such as `2026-11-21T09:30:00Z`. Times before 1970 are clamped to
+/// its beginning.
 pub fn utc(time: SystemTime) -> String {
     let seconds = time.duration_since(UNIX_EPOCH).unwrap_or_default().as_secs();
     let (mut days, second) = (seconds / 86_400, seconds % 86_400);
@@ -312,7 +312,7 @@ mod tests {
         for text in ["", "k", "-1", "1MiB", "20000000000G", "x1", "1e", "1e+9", "1e30", "e9"] {
             assert!(parse_count(text).is_err(), "{text}");
         }
-        // A comma was left out wherever it stood, and what is not whole was rounded.
+        // Commas used to be ignored anywhere, and fractions were rounded.
         for text in ["1,5M", ",100", "1,", "1,00", "1,0000", "1234,567", "1,,000", "1.000,000"] {
             assert!(parse_count(text).is_err(), "{text}");
         }

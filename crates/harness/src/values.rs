@@ -1,19 +1,19 @@
-//! Values that are ready before the clock starts.
+//! Values that are generated before the clock starts.
 
 use std::ops::Range;
 
 use fastrand::Rng;
 
-/// Bytes that values are cut from, if two of them are no longer.
+/// Size of the pool that values are slices of, or the size of two values if that is more.
 const POOL_BYTES: usize = 1 << 20;
-/// The run of bytes that is repeated within itself to make it compressible.
+/// Length of the pieces, each of which repeats itself to be compressible.
 const PIECE_BYTES: usize = 100;
 
-/// Values of one size, cut from a pool that compresses to about a given fraction.
+/// Values of one size, slices of a pool that compresses to about a given fraction.
 ///
 /// The pool is a sequence of pieces of 100 bytes; in each the first `ratio` x 100 bytes are random
-/// and then repeated to its end, as db_bench does it. A value costs the measured loop a pointer.
-/// Two that follow one another have no byte in common.
+/// and then repeated to its end, as in db_bench. A value costs the measured loop a pointer.
+/// Consecutive values do not overlap.
 #[derive(Debug, Clone)]
 pub struct Values {
     pool: Vec<u8>,
@@ -21,8 +21,8 @@ pub struct Values {
 }
 
 impl Values {
-    /// Values of `value_bytes` bytes that compress to about `ratio` (0 to 1) of that. Takes twice
-    /// their size in memory: callers bound it.
+    /// Values of `value_bytes` bytes that compress to about `ratio` (0 to 1) of that. Takes at
+    /// least twice their size in memory: callers bound it.
     pub fn new(value_bytes: usize, ratio: f64, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
         let random_bytes = (PIECE_BYTES as f64 * ratio.clamp(0.0, 1.0)).round().max(1.0) as usize;
@@ -41,13 +41,13 @@ impl Values {
         self.value_bytes
     }
 
-    /// The value at `position` of the pool; moves the position on to the next one.
+    /// The value at `position` of the pool; advances the position to the next one.
     #[inline]
     pub fn next(&self, position: &mut usize) -> &[u8] {
         self.at(self.next_place(position))
     }
 
-    /// As [`Values::next`], where the value lies.
+    /// As [`Values::next`], but returns the value's range.
     #[inline]
     pub(crate) fn next_place(&self, position: &mut usize) -> Range<usize> {
         let start = if *position + self.value_bytes > self.pool.len() { 0 } else { *position };
@@ -55,13 +55,13 @@ impl Values {
         start..*position
     }
 
-    /// The value that lies there.
+    /// The value in this range.
     #[inline]
     pub(crate) fn at(&self, place: Range<usize>) -> &[u8] {
         &self.pool[place]
     }
 
-    /// As [`Values::at`], to be changed.
+    /// As [`Values::at`], mutable.
     #[inline]
     pub(crate) fn at_mut(&mut self, place: Range<usize>) -> &mut [u8] {
         &mut self.pool[place]

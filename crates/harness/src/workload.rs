@@ -3,7 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
-/// One thing a bench can do with a store.
+/// An operation of a bench on a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 #[expect(missing_docs, reason = "`Workload::about` says it for readers of the help and of this")]
@@ -52,29 +52,29 @@ pub enum Workload {
     ResetStats,
 }
 
-/// What says how many operations a thread of a workload does.
+/// The parameter that determines the number of operations of a workload's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Counts {
     /// The number of writes.
     Writes,
-    /// A thousandth of it.
+    /// A thousandth of the number of writes.
     ThousandthOfWrites,
     /// The number of reads.
     Reads,
     /// The number of deletes.
     Deletes,
-    /// The larger of reads and writes, if either was given; else the number of keys.
+    /// The larger of reads and writes, if either is given; else the number of keys.
     Both,
-    /// A ten-thousandth of the number of keys, as LevelDB counts what is slow.
+    /// A ten-thousandth of the number of keys, which LevelDB uses for slow workloads.
     Opens,
-    /// Nothing: it is done once, or shows something.
+    /// None: the workload runs once, or prints something.
     Once,
 }
 
 struct Row {
     workload: Workload,
     name: &'static str,
-    /// Other names that db_bench has for it, or people.
+    /// Other names, from db_bench or in common use.
     aliases: &'static [&'static str],
     counts: Counts,
     about: &'static str,
@@ -90,7 +90,7 @@ const fn row(
     Row { workload, name, aliases, counts, about }
 }
 
-/// Every workload, in the order in which help lists them.
+/// Every workload, in the order of the help.
 const TABLE: &[Row] = {
     use Counts::{Both, Deletes, Once, Opens, Reads, ThousandthOfWrites, Writes};
     use Workload as W;
@@ -260,7 +260,7 @@ const TABLE: &[Row] = {
     ]
 };
 
-/// Workloads that db_bench has and this has not, and why.
+/// Workloads of db_bench that are missing here, with the reason.
 const ABSENT: &[(&str, &str)] = &[
     ("compact0", "one level cannot be compacted alone; compact merges all of them"),
     ("compact1", "one level cannot be compacted alone; compact merges all of them"),
@@ -282,7 +282,7 @@ const ABSENT: &[(&str, &str)] = &[
 ];
 
 impl Workload {
-    /// All workloads, in the order in which help lists them.
+    /// All workloads, in the order of the help.
     pub fn all() -> impl Iterator<Item = Self> {
         TABLE.iter().map(|row| row.workload)
     }
@@ -291,22 +291,22 @@ impl Workload {
         TABLE.iter().find(|row| row.workload == self).expect("every workload is listed")
     }
 
-    /// Its name on the command line and in results.
+    /// The name on the command line and in results.
     pub fn name(self) -> &'static str {
         self.row().name
     }
 
-    /// Other names that are understood on the command line.
+    /// Other names accepted on the command line.
     pub fn aliases(self) -> &'static [&'static str] {
         self.row().aliases
     }
 
-    /// What it does, in a few words.
+    /// A short description.
     pub fn about(self) -> &'static str {
         self.row().about
     }
 
-    /// Why there is no such workload here, if db_bench has one of this name.
+    /// The reason why a workload of db_bench is missing here, if `name` is one.
     pub fn why_absent(name: &str) -> Option<&'static str> {
         ABSENT.iter().find(|(absent, _)| *absent == name).map(|(_, why)| *why)
     }
@@ -315,7 +315,7 @@ impl Workload {
         self.row().counts
     }
 
-    /// Whether it needs an empty store to start from.
+    /// Whether it needs a store that is empty at the start.
     pub fn wants_fresh_store(self) -> bool {
         matches!(
             self,
@@ -337,12 +337,12 @@ impl Workload {
         )
     }
 
-    /// Whether it reads what is stored, so that it matters what of that is in memory.
+    /// Whether it reads stored data, so that caching matters.
     pub fn is_read(self) -> bool {
         matches!(self.counts(), Counts::Reads | Counts::Both)
     }
 
-    /// Whether it looks for keys that a store holds which was filled with the keys of the run.
+    /// Whether it looks up keys that exist in a store filled with the keys of the run.
     pub(crate) fn looks_for_what_is_there(self) -> bool {
         matches!(
             self,
@@ -362,8 +362,7 @@ impl Workload {
         )
     }
 
-    /// Whether it leaves a store that it works on just as it is, so that the store may be opened
-    /// read-only.
+    /// Whether it leaves the store unchanged, so that the store may be opened read-only.
     pub fn only_reads(self) -> bool {
         let writes_beside = matches!(self, Self::ReadWhileWriting | Self::SeekRandomWhileWriting);
         let shows = matches!(
@@ -380,23 +379,22 @@ impl Workload {
         is_read || shows || matches!(self, Self::YcsbC | Self::Open)
     }
 
-    /// Whether it writes entries, or waits for what becomes of them, so that compactions are part
-    /// of it.
+    /// Whether it writes entries, or waits for the results, so that compactions are part of it.
     pub fn needs_compaction(self) -> bool {
         !self.only_reads() && !matches!(self, Self::Flush | Self::Compact | Self::Checkpoint)
     }
 
-    /// Whether it mixes reads and writes, so that a limit of one of them is none of its own.
+    /// Whether it mixes reads and writes, so that a rate limit of either does not apply.
     pub fn is_mixed(self) -> bool {
         self.counts() == Counts::Both && self != Self::YcsbC
     }
 
-    /// Whether as many threads do it as are asked for.
+    /// Whether it uses the requested number of threads.
     pub(crate) fn has_threads(self) -> bool {
         !matches!(self.counts(), Counts::Once | Counts::Opens)
     }
 
-    /// Whether it does operations, many of them, rather than one thing.
+    /// Whether it does many operations, rather than one.
     pub fn is_counted(self) -> bool {
         self.counts() != Counts::Once
     }

@@ -1,26 +1,26 @@
-//! Whether a workload found what it should have: a bench of other keys than the store holds
-//! measures how fast nothing is found.
+//! Checks whether a workload found what it should have: a bench whose keys are not in the store
+//! only measures how fast nothing is found.
 //!
-//! What share of its keys a store holds is not known: a fill that draws them writes 63 of 100. So a
-//! store that was there before is doubted where fewer than half are found, and the run fails where
-//! none is. A fresh one is doubted where none is found.
+//! The share of its keys that a store holds is unknown: a fill that draws them at random writes 63
+//! of 100. So for an existing store a result is suspicious if fewer than half of the keys are
+//! found, and the run fails if none is. For a fresh store it is suspicious if none is found.
 
 use super::Plan;
 use crate::measured::Measured;
 use crate::store::{Direction, Store};
 use crate::workload::Workload;
 
-/// Keys that are looked up before a workload that writes to a store which was there before.
+/// Keys probed before a workload that writes to an existing store.
 const PROBES: u64 = 64;
 
-/// What is to be said of a workload's finds.
+/// The assessment of a workload's hits.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// Nothing.
+    /// Nothing to report.
     Fine,
-    /// Something is odd.
+    /// A suspicious result, worth a warning.
     Odd(String),
-    /// Nothing of what was measured is worth anything.
+    /// A result without any value.
     Worthless(String),
 }
 
@@ -64,7 +64,7 @@ pub(super) fn judge(plan: &Plan, workload: Workload, measured: &Measured) -> Ver
     if found == 0 { Verdict::Worthless(text) } else { Verdict::Odd(text) }
 }
 
-/// What the keys are, and what is probably wrong with them.
+/// Describes the plan's keys, and the probable mistake in them.
 fn asks(plan: &Plan) -> String {
     format!(
         "this run asks for {} keys of {} bytes; --num, --key-size and --keys-file must be those with which the \
@@ -74,14 +74,14 @@ fn asks(plan: &Plan) -> String {
     )
 }
 
-/// Whether the plan deletes something before it comes to `workload`.
+/// Whether a step before `workload` deletes entries.
 fn deletes_before(plan: &Plan, workload: Workload) -> bool {
     let before = plan.steps.iter().map(|step| step.workload).take_while(|other| *other != workload);
     before.into_iter().any(|other| matches!(other, Workload::DeleteSeq | Workload::DeleteRandom))
 }
 
-/// Why a workload that is to change what the store holds would not: none of some of its keys is
-/// there, and other entries are.
+/// Returns a warning if a workload that is to modify existing entries would not: none of a sample
+/// of its keys exists, but other entries do.
 pub(super) fn doubt(plan: &Plan, workload: Workload, store: &dyn Store) -> Option<String> {
     let changes =
         matches!(workload, Workload::Overwrite | Workload::DeleteSeq | Workload::DeleteRandom);
@@ -91,7 +91,7 @@ pub(super) fn doubt(plan: &Plan, workload: Workload, store: &dyn Store) -> Optio
     let mut maker = plan.keys.maker();
     let step = (plan.keys.len() / PROBES).max(1);
     let mut sample = (0..plan.keys.len()).step_by(usize::try_from(step).unwrap_or(usize::MAX));
-    // By scans, which no filter counts.
+    // Scans, because no filter counts them.
     let is_there = |index| {
         let (key, mut found) = (maker.key(index), false);
         let looked = store.scan(Some(key), Direction::Forward, &mut |entry, _| {

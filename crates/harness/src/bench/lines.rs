@@ -1,4 +1,4 @@
-//! What a bench prints beside the lines of its workloads.
+//! The lines that a bench prints in addition to those of its workloads.
 
 use std::io::Write;
 
@@ -6,7 +6,7 @@ use super::{Plan, WriteRate};
 use crate::error::Error;
 use crate::store::{Level, Opener};
 
-/// How the run is set up.
+/// Prints how the run is set up.
 pub(super) fn write_header(
     plan: &Plan,
     opener: &dyn Opener,

@@ -1,4 +1,4 @@
-//! What each workload of a plan works with.
+//! The load of each workload of a plan.
 
 use super::Plan;
 use crate::measure::{Load, Records};
@@ -7,22 +7,22 @@ use crate::workload::{Counts, Workload};
 
 /// Keys in one write of `fillbatch`.
 const FILL_BATCH: usize = 1000;
-/// Keys in one call of `multireadrandom`, where nothing says how many.
+/// Default number of keys in one call of `multireadrandom`.
 const MULTI_READ_BATCH: usize = 32;
-/// Bytes of a value of `fill100K`.
+/// Bytes in a value of `fill100K`.
 const LARGE_VALUE_BYTES: usize = 100_000;
 
-/// How fast a bench may write.
+/// The write rate limit of a bench.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum WriteRate {
-    /// Operations a second.
+    /// Operations per second.
     Operations(f64),
-    /// Bytes of keys and values a second.
+    /// Bytes of keys and values per second.
     Bytes(f64),
 }
 
 impl WriteRate {
-    /// Operations a second, where each writes so many bytes.
+    /// Operations per second, if each writes `bytes` bytes.
     pub fn operations(self, bytes: f64) -> f64 {
         match self {
             Self::Operations(rate) => rate,
@@ -31,7 +31,7 @@ impl WriteRate {
     }
 }
 
-/// The values of a workload that does not write the plan's.
+/// The values of a workload that does not write those of the plan.
 pub(super) fn own_values(plan: &Plan, workload: Workload) -> Option<Values> {
     (workload == Workload::Fill100K)
         .then(|| Values::new(LARGE_VALUE_BYTES, plan.compression_ratio, plan.seed))
@@ -42,7 +42,7 @@ pub(super) fn opens(plan: &Plan) -> u64 {
     (plan.keys.len() / 10_000).max(1)
 }
 
-/// What the plan's run number `nth`, of this workload, works with.
+/// The load of the plan's run number `nth`, a run of `workload`.
 pub(super) fn of<'a>(
     plan: &'a Plan,
     workload: Workload,
@@ -101,7 +101,7 @@ pub(super) fn of<'a>(
     }
 }
 
-/// Operations to expect of all threads together, for the progress; 0 if that is not known.
+/// Expected number of operations of all threads together, for the progress display; 0 if unknown.
 pub(super) fn expected(load: &Load<'_>, workload: Workload) -> u64 {
     match (load.operations, are_shared(workload)) {
         (u64::MAX, _) => 0,
@@ -110,12 +110,12 @@ pub(super) fn expected(load: &Load<'_>, workload: Workload) -> u64 {
     }
 }
 
-/// Whether the threads do the operations together rather than each all of them.
+/// Whether the threads share the operations, instead of each doing all.
 fn are_shared(workload: Workload) -> bool {
     matches!(workload, Workload::FillUniqueRandom | Workload::YcsbLoad)
 }
 
-/// Whether it goes through all keys once, so that time does not end it.
+/// Whether the workload covers all keys exactly once, so that a duration does not end it.
 fn has_an_end(workload: Workload) -> bool {
     are_shared(workload)
         || matches!(workload, Workload::FillSeq | Workload::FillBatch | Workload::DeleteSeq)

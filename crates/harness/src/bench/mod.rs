@@ -1,11 +1,11 @@
-//! Workloads one after another on one store, with a line about each, as db_bench prints them.
+//! Runs workloads one after another on one store and prints a line for each, as db_bench does.
 //!
-//! 1. The header says how the run is set up, so that it can be repeated.
-//! 2. Workloads that want a fresh store get one, each time they are run, unless the store was there
-//!    before the run: then they are skipped.
-//! 3. A step that is repeated prints a line for each run, and two about all of them.
+//! 1. The header states how the run is set up, so that it can be repeated.
+//! 2. A workload that needs a fresh store gets one each time it runs. On an existing store it is
+//!    skipped.
+//! 3. A repeated step prints a line for each run, and two that summarise them.
 //! 4. What a workload found is compared with what it should have found (`expectation`).
-//! 5. When stopped, the line of the workload that was running is still printed, marked as partial.
+//! 5. After a stop, the line of the interrupted workload is still printed, marked as partial.
 
 mod expectation;
 mod lines;
@@ -32,16 +32,16 @@ use crate::workload::Workload;
 use expectation::Verdict;
 pub use load::WriteRate;
 
-/// What a bench does.
+/// The plan of a bench.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The workloads, in order.
     pub steps: Vec<Step>,
-    /// The keys written and asked for.
+    /// The keys written and looked up.
     pub keys: KeySpace,
     /// The values written.
     pub values: Values,
-    /// What share of a value is left when it is compressed.
+    /// Compressed size of a value, as a fraction of its size.
     pub compression_ratio: f64,
     /// Operations of each thread that writes.
     pub writes: u64,
@@ -53,39 +53,40 @@ pub struct Plan {
     pub both: u64,
     /// Threads of each workload.
     pub threads: usize,
-    /// Ends each workload that draws its keys after this time, and not before: then it has no
-    /// number of operations.
+    /// If set, a workload that draws its keys runs for this long, whatever its number of
+    /// operations.
     pub duration: Option<Duration>,
-    /// Operations a second to begin, all threads together, whatever the store does.
+    /// Target operations per second of all threads together. The loop is open: operations are due
+    /// at this rate whatever the store does.
     pub rate: Option<f64>,
-    /// The same for workloads that only write, and for the thread that writes beside readers.
+    /// The same for workloads that only write, and for the writer thread of the mixed ones.
     pub write_rate: Option<WriteRate>,
     /// The same for workloads that only read.
     pub read_rate: Option<f64>,
-    /// Decides everything that is drawn.
+    /// Seed of everything random.
     pub seed: u64,
     /// Operations in one write, and keys in one multi-get.
     pub batch: usize,
-    /// Entries that a seek reads from its position.
+    /// Entries that a seek reads from its position on.
     pub seek_nexts: u64,
-    /// Whether it reads those before it.
+    /// Whether a seek reads backwards.
     pub backward: bool,
-    /// How seeks keep to prefixes, if they do.
+    /// How seeks use prefixes, if they do.
     pub prefixes: Option<PrefixSeeks>,
-    /// Reads among a hundred operations of `readrandomwriterandom`.
+    /// Percentage of reads in `readrandomwriterandom`.
     pub read_percent: u64,
-    /// Which part of the gets of `getthenput` asks for keys of the space, 0 to 1.
+    /// Fraction of the gets of `getthenput` that look up keys of the space, 0 to 1.
     pub hit_rate: f64,
-    /// Whether to keep and print the time of each operation.
+    /// Whether to record and print the latency of each operation.
     pub latencies: bool,
-    /// Whether the store was there before: it is used as it is, and fills are skipped.
+    /// Whether the store existed before the run: it is used as it is, and fills are skipped.
     pub existing: bool,
-    /// Whether to put the store's files out of the page cache, and open it anew, before each
-    /// workload that reads.
+    /// Whether to evict the store's files from the page cache, and reopen it, before each workload
+    /// that reads.
     pub cold: bool,
-    /// Whether to print everything the store counts at the end.
+    /// Whether to print all of the store's statistics at the end.
     pub statistics: bool,
-    /// Whether to print of repeated steps only the interval of their mean.
+    /// Whether to print only the interval of the mean of repeated steps.
     pub interval_only: bool,
 }
 
@@ -122,7 +123,7 @@ impl Plan {
         }
     }
 
-    /// Whether the steps can be done in this order on these keys.
+    /// Checks that the steps can run in this order on these keys.
     fn check(&self) -> Result<(), Error> {
         let mut are_records_there = self.existing;
         for Step { workload, .. } in &self.steps {
@@ -148,21 +149,20 @@ impl Plan {
     }
 }
 
-/// Where the records of a bench go.
+/// Where the records of a bench are written.
 pub struct Journal<'a> {
-    /// What they share.
+    /// The fields that all records share.
     pub run: record::Run,
-    /// Is given each as soon as its workload is done. Warm-ups have none, nor have workloads that
-    /// only show something.
+    /// Receives each record as soon as its workload is done. Warm-ups, and workloads that only
+    /// print something, have none.
     pub write: &'a mut dyn FnMut(Record) -> Result<(), Error>,
 }
 
-/// Does what the plan says and writes the results to `out`, and records of them to the journal.
+/// Runs the plan, writes the results to `out`, and writes their records to the journal.
 ///
 /// # Errors
-/// The first that the store or `out` reports; [`Error::Usage`] if the plan cannot be done, or a
-/// workload that looks for keys of a store that was there before found none; [`Error::Interrupted`]
-/// if stopped.
+/// The first that the store or `out` reports; [`Error::Usage`] if the plan cannot be run, or if a
+/// workload found none of its keys in an existing store; [`Error::Interrupted`] if stopped.
 pub fn bench(
     plan: &Plan,
     opener: &dyn Opener,
@@ -189,7 +189,7 @@ pub fn bench(
     result.and(closed)
 }
 
-/// A bench under way.
+/// A bench in progress.
 struct Run<'a, 'j> {
     plan: &'a Plan,
     opener: &'a dyn Opener,
@@ -197,11 +197,11 @@ struct Run<'a, 'j> {
     out: &'a mut dyn Write,
     journal: Option<&'a mut Journal<'j>>,
     store: Arc<dyn Store>,
-    /// Whether nothing was done with the store since it was opened fresh.
+    /// Whether the store is fresh and still unused.
     untouched: bool,
-    /// Those of YCSB's workloads, with what was inserted.
+    /// The records of YCSB's workloads, including those inserted.
     records: Records,
-    /// Runs of workloads so far, so that no two draw the same.
+    /// Number of workload runs so far; it varies the seed of each.
     nth: u64,
 }
 
@@ -245,7 +245,7 @@ impl Run<'_, '_> {
         Ok(self.out.flush()?)
     }
 
-    /// Runs a workload once, and records it as repeat number `repeat` if it has one.
+    /// Runs a workload once, and records it if it has a repeat number.
     fn run_once(
         &mut self,
         workload: Workload,
@@ -271,7 +271,7 @@ impl Run<'_, '_> {
         Ok(measured)
     }
 
-    /// What the store says about itself, if anybody wants to know.
+    /// The store's report on its state, if it will be used.
     fn state(&self) -> Option<State> {
         self.journal.is_some().then(|| self.store.state())
     }
@@ -315,7 +315,7 @@ impl Run<'_, '_> {
         Ok(None)
     }
 
-    /// Closes the store, does something where it was, and opens one there.
+    /// Closes the store, runs `between`, and opens a store in the same directory.
     fn reopen(
         &mut self,
         fresh: bool,
@@ -329,7 +329,7 @@ impl Run<'_, '_> {
         Ok(())
     }
 
-    /// Puts an empty store in place, if it is not there already.
+    /// Replaces the store with an empty one, unless it is fresh already.
     fn make_fresh(&mut self) -> Result<(), Error> {
         if !self.untouched {
             self.reopen(true, || Ok(()))?;
@@ -400,7 +400,7 @@ impl Run<'_, '_> {
         Ok(measured)
     }
 
-    /// Closes and opens the store several times.
+    /// Closes and reopens the store several times.
     fn open_again(&mut self) -> Result<Measured, Error> {
         let mut measured = Measured::default();
         let mut latencies = self.plan.latencies.then(crate::Latencies::new);
@@ -424,7 +424,7 @@ impl Run<'_, '_> {
         Ok(measured)
     }
 
-    /// Makes a checkpoint beside the store, and removes it.
+    /// Makes a checkpoint next to the store, and removes it.
     fn checkpoint(&mut self) -> Result<Option<Measured>, Error> {
         let Some(dir) = self.opener.dir().map(checkpoint_dir) else {
             writeln!(self.out, "checkpoint   : skipped (the store lies in no directory)")?;
@@ -468,7 +468,7 @@ impl Run<'_, '_> {
     }
 }
 
-/// What one call of the store came to that took `time`, unless it was left to itself.
+/// The measurement of one call into the store that took `time`; empty if the call was abandoned.
 fn one_operation(is_done: bool, time: Duration) -> Measured {
     Measured {
         operations: u64::from(is_done),
@@ -479,7 +479,7 @@ fn one_operation(is_done: bool, time: Duration) -> Measured {
     }
 }
 
-/// Where a checkpoint of the store in `dir` is made.
+/// Where the checkpoint of the store in `dir` is made.
 fn checkpoint_dir(dir: &Path) -> PathBuf {
     let mut path = dir.as_os_str().to_owned();
     path.push(".checkpoint");

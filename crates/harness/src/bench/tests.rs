@@ -20,7 +20,7 @@ fn output(plan: &Plan, stop: &Stop) -> (String, Result<(), Error>) {
     (String::from_utf8(out).unwrap(), result)
 }
 
-/// The text with every measured time replaced, so that it can be compared.
+/// The text with every measured time masked.
 fn without_times(text: &str) -> String {
     text.lines().map(without_time).fold(String::new(), |text, line| text + &line + "\n")
 }
@@ -70,7 +70,8 @@ Level Files Size(MB)
     assert_eq!(without_times(text.trim_end().trim_end_matches(verify)), expected);
 }
 
-/// Bytes a second were made operations by the plan's values, whatever values were written.
+/// A limit in bytes per second used to be converted with the size of the plan's values, even for
+/// workloads that write others.
 #[test]
 fn a_limit_of_bytes_is_of_what_each_workload_writes() {
     let mut plan = plan("fillseq");

@@ -1,12 +1,13 @@
-//! The main job: the scenario the store exists for, once for each of several filters.
+//! The demo: the store's core scenario, once for each of several filter policies.
 //!
-//! 1. Say what will be done, where, and how much disk it takes; stop if that much is not free.
+//! 1. Print what will be done, where, and how much disk space it takes; fail if that much is not
+//!    free.
 //! 2. For each filter policy, in a store of its own: write keys drawn with replacement, wait until
-//!    compaction is done, read keys drawn the same way, look up keys that are not there.
-//! 3. Set the filters side by side in one table.
+//!    compaction is done, read keys drawn the same way, look up absent keys.
+//! 3. Compare the filters in one table.
 //!
-//! Every figure comes from the run. Missing keys end in eight random bytes, so that no two are
-//! alike: each false positive is a draw of its own, and the interval of a rate is what it says.
+//! Every figure comes from the run. Absent keys end in eight random bytes, so that no two are
+//! alike: false positives are independent, and the confidence interval of a rate is valid.
 
 mod report;
 mod trial;
@@ -24,47 +25,47 @@ use crate::scratch::ScratchDir;
 use crate::units;
 use crate::values::Values;
 
-/// What the main job does.
+/// The plan of a demo.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The filters to compare, in the order of the table's columns.
     pub policies: Vec<FilterPolicy>,
     /// The keys drawn from.
     pub keys: KeySpace,
-    /// What the keys are, for the report: the path of their file, or none for integers.
+    /// The path of the file of keys, for the report; none for integers.
     pub keys_file: Option<PathBuf>,
     /// The values written.
     pub values: Values,
-    /// Writes.
+    /// Number of writes.
     pub writes: u64,
-    /// Lookups of keys drawn as for the writes.
+    /// Number of lookups of keys drawn as for the writes.
     pub reads: u64,
-    /// Lookups of keys that are not there.
+    /// Number of lookups of absent keys.
     pub missing: u64,
-    /// Threads that look up; one thread writes.
+    /// Threads that look up keys; one thread writes.
     pub threads: usize,
-    /// Decides everything that is drawn.
+    /// Seed of everything random.
     pub seed: u64,
-    /// Where the stores' directory is made.
+    /// The directory in which that of the stores is created.
     pub parent: PathBuf,
-    /// How the stores are opened.
+    /// The shape of the stores.
     pub tree: Tree,
 }
 
-/// Bytes that an entry takes besides its key and value, roughly.
+/// Approximate bytes of an entry besides its key and value.
 const ENTRY_BYTES: f64 = 16.0;
-/// Data for each byte of write buffer: enough to make several levels.
+/// Ratio of data to write buffer: large enough for several levels.
 const DATA_PER_WRITE_BUFFER: f64 = 32.0;
 const WRITE_BUFFER_BYTES_MIN: u64 = 64 << 10;
-/// Most that a store may have.
+/// Largest write buffer of a store.
 const WRITE_BUFFER_BYTES_MAX: u64 = 4 << 30;
 
-/// The shape of the stores.
+/// The shape of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Tree {
     /// Bytes of a memtable.
     pub write_buffer_bytes: u64,
-    /// Bytes of the smallest level below level 0.
+    /// Bytes of the smallest level after level 0.
     pub base_level_bytes: u64,
     /// Bytes of a table.
     pub table_bytes: u64,
@@ -75,8 +76,8 @@ pub struct Tree {
 }
 
 impl Tree {
-    /// Small for the data, so that it makes several levels and a lookup meets several filters:
-    /// the write buffer is the power of two nearest to 1/32 of what is written, and all else is in
+    /// A tree small enough that the data makes several levels and a lookup meets several filters:
+    /// the write buffer is the power of two nearest to 1/32 of the data, and the rest is in
     /// proportion. 4 MiB for a million entries of 116 bytes, and never more than 4 GiB.
     pub fn for_data(keys: &KeySpace, values: &Values, writes: u64) -> Self {
         let buffer = (data_bytes(keys, values, writes) / DATA_PER_WRITE_BUFFER).max(1.0);
@@ -97,19 +98,19 @@ fn data_bytes(keys: &KeySpace, values: &Values, writes: u64) -> f64 {
 }
 
 impl Plan {
-    /// Bytes of disk that one store takes at most, roughly: all that is written, and the tables
-    /// and logs that a compaction has not replaced yet.
+    /// Approximate upper bound of the disk space of one store: all data written, and the tables and
+    /// logs that compaction has not replaced yet.
     pub fn disk_bytes(&self) -> u64 {
         let written = data_bytes(&self.keys, &self.values, self.writes) as u64;
         written.saturating_add(16 * self.tree.write_buffer_bytes)
     }
 }
 
-/// Runs the main job and writes the results to `out`. Whatever it made is removed at the end, also
-/// after an error or a stop.
+/// Runs the demo and writes the results to `out`. Its files are removed at the end, also after an
+/// error or a stop.
 ///
 /// # Errors
-/// The first that a store or `out` reports; [`Error::Usage`] if the disk has too little room;
+/// The first that a store or `out` reports; [`Error::Usage`] if the disk has too little free space;
 /// [`Error::Interrupted`] if stopped.
 pub fn demo(plan: &Plan, control: Control<'_>, out: &mut dyn Write) -> Result<(), Error> {
     let start = Instant::now();
@@ -175,7 +176,7 @@ mod tests {
         assert_eq!(buffer(1), 64 << 10);
         assert_eq!(buffer(100_000), 512 << 10);
         assert_eq!(buffer(1_000_000), 4 << 20);
-        // It was as much as no store may have.
+        // It used to exceed the maximum of a store.
         for writes in [1_500_000_000, u64::MAX] {
             assert_eq!(buffer(writes), 4 << 30);
         }

@@ -1,4 +1,4 @@
-//! What the main job says before it starts, and the table it ends in.
+//! The introduction of the demo, and its final table.
 
 use std::io::Write;
 use std::path::Path;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::measured::Measured;
 use crate::units::{bytes, duration, grouped};
 
-/// Says what will be done, where, and how much disk it takes.
+/// Prints what will be done, where, and how much disk space it takes.
 pub(super) fn introduce(
     plan: &Plan,
     dir: &Path,
@@ -64,7 +64,7 @@ pub(super) fn introduce(
     Ok(out.flush()?)
 }
 
-/// How long all trials that are left will take, judged by those that are done, if any are.
+/// Estimates how long the remaining trials will take from those that are done, if any.
 pub(super) fn left(elapsed: Duration, done: usize, all: usize) -> String {
     match done {
         0 => String::new(),
@@ -116,7 +116,7 @@ fn micros(measured: &Measured) -> String {
     format!("{:.3}", measured.micros_per_operation())
 }
 
-/// Sets all filters side by side.
+/// Prints the comparison of all filters.
 pub(super) fn compare(plan: &Plan, trials: &[Trial], out: &mut dyn Write) -> Result<(), Error> {
     let mut table = Table::new();
     table.load_style(presets::ASCII_MARKDOWN);

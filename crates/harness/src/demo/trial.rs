@@ -1,4 +1,4 @@
-//! One filter policy's part of the main job.
+//! The demo's trial of one filter policy.
 
 use std::io::Write;
 use std::path::Path;
@@ -16,18 +16,18 @@ use crate::store::{Level, Lookups, Store};
 use crate::units;
 use crate::workload::Workload;
 
-/// What one filter policy came to.
+/// The result of one filter policy.
 #[derive(Debug)]
 pub(super) struct Trial {
     pub(super) policy: String,
     pub(super) fill: Measured,
     pub(super) present: Phase,
     pub(super) missing: Phase,
-    /// The filters' counts over the missing lookups alone.
+    /// The filters' counters over the missing lookups alone.
     pub(super) report: FilterReport,
 }
 
-/// Lookups of one sort.
+/// The lookups of one kind.
 #[derive(Debug)]
 pub(super) struct Phase {
     pub(super) measured: Measured,
@@ -35,12 +35,12 @@ pub(super) struct Phase {
 }
 
 impl Phase {
-    /// Data blocks looked into, per lookup.
+    /// Data blocks searched per lookup.
     pub(super) fn blocks(&self) -> f64 {
         self.blocks_from_files() + self.lookups.cache_hits as f64 / self.operations()
     }
 
-    /// Data blocks read from files, per lookup.
+    /// Data blocks read from files per lookup.
     pub(super) fn blocks_from_files(&self) -> f64 {
         self.lookups.block_reads as f64 / self.operations()
     }
@@ -56,24 +56,24 @@ impl Trial {
         self.report.levels.iter().map(|level| level.filter_bytes).sum()
     }
 
-    /// Bits a key of all filters, over the keys of all tables.
+    /// Bits per key of all filters, over the keys of all tables.
     pub(super) fn bits_per_key(&self) -> f64 {
         let keys: u64 = self.report.levels.iter().map(|level| level.keys).sum();
         self.filter_bytes() as f64 * 8.0 / keys.max(1) as f64
     }
 
-    /// How often a filter said maybe, of all missing lookups.
+    /// False positives of all missing lookups.
     pub(super) fn false_positives(&self) -> u64 {
         self.report.levels.iter().map(|level| level.false_positives).sum()
     }
 
-    /// False positives a missing lookup.
+    /// False positives per missing lookup.
     pub(super) fn measured_rate(&self) -> f64 {
         self.false_positives() as f64 / self.missing.operations()
     }
 
-    /// The range that holds the true rate with 95% probability: Wilson's, of the probes of absent
-    /// keys, as in the report of each level.
+    /// The 95% confidence interval of the rate: Wilson's, over the probes of absent keys, as in the
+    /// report of each level.
     pub(super) fn interval(&self) -> (f64, f64) {
         let levels = &self.report.levels;
         let probes: u64 = levels.iter().map(|level| level.negatives + level.false_positives).sum();
@@ -82,13 +82,13 @@ impl Trial {
         (low * for_lookup, high * for_lookup)
     }
 
-    /// One in how many filters that were asked for a missing key said maybe.
+    /// The inverse of the false-positive rate per filter query, rounded.
     pub(super) fn one_in(&self) -> Option<u64> {
         let one_in = self.probes() * self.missing.operations() / self.false_positives() as f64;
         one_in.is_finite().then_some(one_in.round() as u64)
     }
 
-    /// False positives a missing lookup that theory expects of the filters that were asked.
+    /// Expected false positives per missing lookup, by the theory of the filters queried.
     pub(super) fn expected_rate(&self) -> f64 {
         let expected: f64 = self
             .report
@@ -102,14 +102,14 @@ impl Trial {
         expected / self.missing.operations()
     }
 
-    /// Filters asked, per missing lookup.
+    /// Filters queried per missing lookup.
     pub(super) fn probes(&self) -> f64 {
         let probes: u64 = self.report.levels.iter().map(|level| level.probes).sum();
         probes as f64 / self.missing.operations()
     }
 }
 
-/// Fills a store in `dir` under `policy`, and looks keys up in it.
+/// Fills a store in `dir` under `policy`, and looks up keys in it.
 pub(super) fn run(
     plan: &Plan,
     policy: &FilterPolicy,
@@ -126,7 +126,7 @@ pub(super) fn run(
         .table_bytes(tree.table_bytes)
         .cache_bytes(tree.cache_bytes)
         .read_mode(tree.read_mode)
-        // The writer flushes and compacts, so that the trees of all trials come out alike.
+        // The writer thread flushes and compacts, so that the trees of all trials are alike.
         .background_threads(0);
     let store = Arc::new(EngineOpener::new(dir, options, Vec::new()).open_engine(true)?);
     let result = Steps { plan, policy, store: &store, control, out }.all();
@@ -136,7 +136,7 @@ pub(super) fn run(
     Ok(trial)
 }
 
-/// A trial under way.
+/// A trial in progress.
 struct Steps<'a> {
     plan: &'a Plan,
     policy: &'a FilterPolicy,
@@ -158,7 +158,7 @@ impl Steps<'_> {
         Ok(Trial { policy: self.policy.to_string(), fill, present, missing, report })
     }
 
-    /// Waits for compaction to be done, and says what the tree is then.
+    /// Waits for compaction to finish, and reports the tree.
     fn settle(&mut self) -> Result<(), Error> {
         let (done, time) = self.control.call(self.store, "settle", Store::settle)?;
         done.ok_or(Error::Interrupted)?;

@@ -1,100 +1,100 @@
-//! What was measured of one kind of filter.
+//! The measurements of one kind of filter.
 
 use serde::{Deserialize, Serialize};
 
 use super::{Access, Mix, Pattern, Rate};
 
-/// What a pattern cost, in nanoseconds a query.
+/// The cost of a pattern, in nanoseconds per query.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Timing {
-    /// What was done.
+    /// The pattern.
     #[serde(flatten)]
     pub pattern: Pattern,
-    /// All of it.
+    /// The whole loop.
     pub gross_ns: f64,
-    /// Without asking the filter.
+    /// The loop without the filter query.
     pub dry_ns: f64,
 }
 
 impl Timing {
-    /// The filter's own cost; none where it is lost in the noise, and would not be above 0.
+    /// The filter's own cost; none if noise hides it, and the difference is not above 0.
     pub fn net_ns(&self) -> Option<f64> {
         let net = self.gross_ns - self.dry_ns;
         (net > 0.0).then_some(net)
     }
 }
 
-/// What was measured of one kind of filter at one size.
+/// The measurements of one kind of filter at one size.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Cell {
     /// The filter, as a spec.
     pub spec: String,
     /// Its kind.
     pub kind: String,
-    /// Bits per key asked for.
+    /// Requested bits per key.
     pub bits: f64,
-    /// Keys of a filter asked for, on average.
+    /// Requested average number of keys in a filter.
     pub average_keys: u64,
-    /// Instructions the filters were asked with, if the kind has a choice.
+    /// Instruction set that queries used, if the kind has a choice.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// Whether huge pages were asked for under filters that are large enough. Not so in records
-    /// that are too old to tell.
+    /// Whether huge pages were requested for filters that are large enough. False in records from
+    /// before this field.
     #[serde(default)]
     pub huge_pages: bool,
     /// Bytes of a key, on average.
     pub key_bytes: u64,
-    /// Keys asked of one filter at once, in the batched patterns.
+    /// Keys in each batched query of one filter.
     pub batch: u64,
-    /// Queries of each pattern.
+    /// Queries in each pattern.
     pub queries: u64,
-    /// Whether hashing the key counts as the filter's cost.
+    /// Whether hashing the key counts as part of the filter's cost.
     pub net_includes_hashing: bool,
-    /// What decided all keys and the order of queries.
+    /// Seed of all keys and of the order of queries.
     pub seed: u64,
-    /// Filters built.
+    /// Number of filters built.
     pub filters: u64,
-    /// Their keys, all together.
+    /// Keys of all filters.
     pub keys: u64,
-    /// Their bytes in memory, all together.
+    /// Bytes in memory of all filters.
     pub memory_bytes: u64,
-    /// Bytes in memory of the first filter: the one that is asked alone.
+    /// Bytes in memory of the first filter, which is the one queried alone.
     pub single_bytes: u64,
     /// Bits per key as stored, without headers.
     pub stored_bits: f64,
-    /// Bits that a positive answer looks at, in the first filter.
+    /// Bits probed for a positive answer, in the first filter.
     pub probes: u32,
-    /// Nanoseconds a key to build, hashing included.
+    /// Nanoseconds per key to build, including hashing.
     pub build_ns: f64,
-    /// Bytes a key that building takes at its worst moment, beyond the finished filter
-    /// ([`peak_bytes`](trommel::filter::FilterBuilder::peak_bytes) less its bytes).
-    /// None in records that are too old to tell.
+    /// Peak bytes per key during construction, beyond the finished filter
+    /// ([`peak_bytes`](trommel::filter::FilterBuilder::peak_bytes) less its bytes). None in records
+    /// from before this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_bytes: Option<f64>,
-    /// How often they err. None if that was interrupted before it could be said.
+    /// The false-positive rate. None if a stop prevented the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
-    /// What they cost to ask.
+    /// The cost of queries.
     pub timings: Vec<Timing>,
-    /// Whether it was stopped before its end.
+    /// Whether the measurement was stopped early.
     #[serde(default)]
     pub interrupted: bool,
 }
 
 impl Cell {
-    /// Bits per key that the measured rate is worth: no filter can do with less. None without a
+    /// The information-theoretic lower bound of bits per key for the measured rate. None without a
     /// false positive.
     pub fn best_possible_bits(&self) -> Option<f64> {
         self.rate.filter(|rate| rate.false_positives > 0).map(|rate| -rate.measured.log2())
     }
 
-    /// Net nanoseconds a query of a pattern, if it was timed and is above the noise.
+    /// Net nanoseconds per query of a pattern, if it was timed and is above the noise.
     pub fn net_ns(&self, access: Access, mix: Mix) -> Option<f64> {
         let pattern = Pattern { access, mix };
         self.timings.iter().find(|timing| timing.pattern == pattern).and_then(Timing::net_ns)
     }
 
-    /// Keys of a filter, on average.
+    /// Average number of keys in a filter.
     pub fn keys_per_filter(&self) -> f64 {
         self.keys as f64 / self.filters.max(1) as f64
     }

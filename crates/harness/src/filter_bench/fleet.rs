@@ -1,4 +1,4 @@
-//! Many filters of one kind, with the keys that each of them holds.
+//! Many filters of one kind, and their keys.
 
 use std::time::{Duration, Instant};
 
@@ -15,10 +15,10 @@ use crate::{machine, units};
 
 /// Number of the first key that no filter holds.
 const ABSENT: u64 = 1 << 63;
-/// By how much a size and an address vary at most: bytes that are written behind the shortest key.
+/// Largest variation of a key's size or address: extra bytes written after the shortest key.
 const SLACK: usize = 8;
 
-/// Makes keys: the number of a filter, that of the key, and zeros.
+/// Makes keys: the filter's number, the key's number, and zeros.
 #[derive(Debug, Clone)]
 pub(super) struct Keys {
     shape: Shape,
@@ -35,7 +35,7 @@ impl Keys {
         let mut length = self.shape.bytes;
         if self.shape.varies_in_size() {
             let run = (number >> self.shape.vary_size_log2) as u32;
-            // A multiplication that spreads its argument over 32 bits, scaled to 0 to 4.
+            // A multiplicative hash to 32 bits, scaled to 0 to 4.
             let step = (u64::from(run.wrapping_mul(1_234_567_891)) * 5) >> 32;
             length = length + step as usize - 2;
         }
@@ -43,12 +43,12 @@ impl Keys {
         let key = &mut self.buffer[start..];
         key[..4].copy_from_slice(&(filter as u32).to_le_bytes());
         key[4..MIN_KEY_BYTES].copy_from_slice(&number.to_le_bytes());
-        // What a key that began further on has left.
+        // Clear what a key at a higher address left.
         key[MIN_KEY_BYTES..MIN_KEY_BYTES + 3].fill(0);
         &key[..length]
     }
 
-    /// A key of filter number `filter` that it does not hold.
+    /// A key that filter number `filter` does not hold.
     #[inline]
     pub(super) fn absent(&mut self, filter: usize, number: u64) -> &[u8] {
         self.key(filter, ABSENT | number)
@@ -65,7 +65,7 @@ pub(super) struct Fleet {
     keys: u64,
 }
 
-/// One filter, which holds the keys below `keys`.
+/// One filter, which holds the keys with numbers below `keys`.
 #[derive(Debug)]
 pub(super) struct Member {
     pub(super) filter: Filter,
@@ -106,11 +106,11 @@ impl Fleet {
         Ok(fleet)
     }
 
-    /// Builds one more filter; returns its bytes in memory.
+    /// Builds one more filter, and returns its bytes in memory.
     fn add(&mut self, plan: &Plan, keys: u64) -> Result<u64, Error> {
         let mut maker = Keys::new(plan.shape);
         let number = self.members.len();
-        // The tables of theory that it takes are made once in a process: no cost of one filter.
+        // The theory's tables, computed once per process, are not part of a filter's cost.
         plan.spec.expected_fpr(keys);
         let start = Instant::now();
         let mut builder = plan.spec.builder();
@@ -137,7 +137,7 @@ impl Fleet {
         Ok(memory)
     }
 
-    /// Whether every key that was added is found; false if that was stopped.
+    /// Whether every key added is found; false if stopped.
     pub(super) fn verify(&self, plan: &Plan, control: Control<'_>) -> Result<bool, Error> {
         control.progress.begin("verifying", self.keys, Unit::Keys);
         let mut maker = Keys::new(plan.shape);
@@ -159,7 +159,7 @@ impl Fleet {
         Ok(true)
     }
 
-    /// What is known of the filters without asking them.
+    /// The cell with all that is known without queries.
     pub(super) fn cell(&self, plan: &Plan) -> Cell {
         let filters = || self.members.iter().map(|member| &member.filter);
         let bits: f64 = filters().map(|filter| filter.bits_per_key() * filter.keys() as f64).sum();
@@ -189,7 +189,7 @@ impl Fleet {
     }
 }
 
-/// Refuses what cannot be done, and says why.
+/// Rejects a plan that cannot be run, with the reason.
 pub(super) fn check(plan: &Plan) -> Result<(), Error> {
     let varied = if plan.shape.varies_in_size() { 2 } else { 0 };
     let shortest = MIN_KEY_BYTES + varied;
@@ -221,12 +221,12 @@ pub(super) fn check(plan: &Plan) -> Result<(), Error> {
     Err(Error::Usage(what))
 }
 
-/// Refuses what would not fit a machine with so much memory.
+/// Rejects a plan whose filters exceed the machine's memory.
 pub(super) fn check_memory(plan: &Plan, machine: Option<u64>) -> Result<(), Error> {
     let Some(machine) = machine else { return Ok(()) };
     let most = (plan.keys as f64 * (1.0 + plan.vary)) as u64;
     let bytes_per_key = plan.spec.bits_per_key() / 8.0;
-    // The hashes of the keys, the filter as it is written, and as it is read.
+    // The hashes of the keys, the filter as built, and the filter as loaded.
     let one = (most as f64 * (8.0 + 2.0 * bytes_per_key)) as u64;
     let all = match plan.until {
         Until::Bytes(bytes) => bytes,

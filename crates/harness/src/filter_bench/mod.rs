@@ -1,15 +1,15 @@
-//! Filters by themselves: what they cost to build and to ask, and how often they err.
+//! Benchmarks filters by themselves: build cost, query cost and false-positive rate.
 //!
-//! 1. A fleet of filters is built, of about the same number of keys each, until they fill the
-//!    memory that was asked for; the tables of theory, which a process makes once, are there
-//!    before the clock starts. Filters lie on huge pages where the store would ask for them, if
-//!    that is not turned off. That every key added is found is checked.
-//! 2. Every filter is asked for keys that it does not hold, and its rate compared with the exact
-//!    one that it announces. The error of the mean comes from the variance *between* filters: one
-//!    filter of few keys differs from its expectation by some percent.
-//! 3. Each [`Pattern`] of queries is timed, then timed again with everything done but the question
-//!    itself (the *dry run*): the difference is the filter's own cost.
-//! 4. [`record`] is a measurement in a file; [`report`](crate::report) draws charts of many.
+//! 1. A fleet of filters, of about the same number of keys each, is built until it fills the
+//!    requested memory. The theory's tables, computed once per process, are ready before the clock
+//!    starts. Filters are on huge pages where the store would request them, unless that is turned
+//!    off. Every key added is checked to be found.
+//! 2. Every filter is queried for absent keys, and its rate is compared with the exact one that it
+//!    announces. The error of the mean comes from the variance *between* filters: one filter of few
+//!    keys differs from its expectation by some percent.
+//! 3. Each [`Pattern`] of queries is timed, then timed again without the filter query (the *dry
+//!    run*): the difference is the filter's own cost.
+//! 4. [`record`] stores a measurement in a file; [`report`](crate::report) draws charts of many.
 //!
 //! The modes are those of RocksDB's `filter_bench`. Called by the program.
 
@@ -31,39 +31,39 @@ pub use cell::{Cell, Timing};
 use fleet::Fleet;
 pub use rate::Rate;
 
-/// What is measured of one kind of filter.
+/// The plan of a measurement of one kind of filter.
 #[derive(Debug, Clone)]
 pub struct Plan {
     /// The filter.
     pub spec: FilterSpec,
-    /// Keys of a filter, on average; at least 1.
+    /// Average number of keys in a filter; at least 1.
     pub keys: u64,
-    /// By which part the number of keys varies up and down, 0 to 1 (exclusive).
+    /// Fraction by which the number of keys varies up and down, 0 to 1 (exclusive).
     pub vary: f64,
-    /// How keys look.
+    /// The shape of keys.
     pub shape: Shape,
-    /// How many filters are built; one at least.
+    /// When to stop building filters; at least one is built.
     pub until: Until,
-    /// Keys asked for that are not there, of all filters together, for the rate.
+    /// Queries for absent keys, over all filters together, that measure the rate.
     pub rate_queries: u64,
-    /// Queries of each pattern that is timed.
+    /// Queries in each timed pattern.
     pub queries: u64,
-    /// Keys asked of one filter at once, in the batched patterns; at least 1.
+    /// Keys in each batched query of one filter; at least 1.
     pub batch: usize,
-    /// Decides all keys and the order of queries.
+    /// Seed of all keys and of the order of queries.
     pub seed: u64,
-    /// The instructions to ask with, if not the best there are.
+    /// The instruction set for queries, if not the best available.
     pub kernel: Option<Kernel>,
-    /// Whether huge pages are asked for under large filters, as the store does.
+    /// Whether to request huge pages for large filters, as the store does.
     pub huge_pages: bool,
-    /// Whether the net time holds that of hashing the key.
+    /// Whether the net time includes hashing the key.
     pub net_includes_hashing: bool,
-    /// What is timed.
+    /// The patterns to time.
     pub patterns: Vec<Pattern>,
 }
 
 impl Plan {
-    /// Refuses what cannot be done here, and says why.
+    /// Rejects a plan that cannot be run here, with the reason.
     ///
     /// # Errors
     /// [`Error::Usage`].
@@ -72,29 +72,29 @@ impl Plan {
     }
 }
 
-/// Whether filters of this kind can be asked with more than one kind of instructions.
+/// Whether filters of this kind can be queried with more than one instruction set.
 pub fn has_kernels(kind: FilterKind) -> bool {
     matches!(kind, FilterKind::Blocked | FilterKind::Paired)
 }
 
-/// Where to end building filters.
+/// When to stop building filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Until {
-    /// When they take so many bytes of memory together.
+    /// When they use this many bytes of memory together.
     Bytes(u64),
-    /// When they hold so many keys together.
+    /// When they hold this many keys together.
     Keys(u64),
 }
 
-/// How keys look. Each has the number of its filter, its own, and zeros.
+/// The shape of keys. Each consists of its filter's number, its own number, and zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shape {
-    /// Bytes of a key, on average; [`MIN_KEY_BYTES`] to [`MAX_KEY_BYTES`], 2 more if it varies.
+    /// Average bytes in a key; [`MIN_KEY_BYTES`] to [`MAX_KEY_BYTES`], plus 2 if the size varies.
     pub bytes: usize,
-    /// Whether keys begin at all addresses, or at multiples of 4 only.
+    /// Whether keys start at any address, or at multiples of 4 only.
     pub vary_alignment: bool,
-    /// The size varies by up to 2 bytes, and changes after 2 to this number of keys; from 30 on it
-    /// never does.
+    /// The size varies by up to 2 bytes, and changes every 2 to the power of this number of keys.
+    /// From 30 on it never changes.
     pub vary_size_log2: u32,
 }
 
@@ -105,33 +105,33 @@ impl Shape {
     }
 }
 
-/// Shortest key: the number of its filter and its own.
+/// Shortest key: the filter's number and the key's.
 pub const MIN_KEY_BYTES: usize = 12;
 /// Longest key.
 pub const MAX_KEY_BYTES: usize = 1 << 16;
-/// Most keys in a batch.
+/// Largest number of keys in a batch.
 pub const MAX_BATCH: usize = 1 << 16;
 
-/// Which filters are asked, and how.
+/// The access pattern of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Access {
     /// One filter, one key at a time.
     Single,
-    /// A batch of keys to one filter, another filter for each batch; asked together.
+    /// A batch of keys to one filter, another filter for each batch; one batched query.
     BatchedPrepared,
-    /// The same, asked one by one.
+    /// The same, queried one by one.
     BatchedUnprepared,
     /// Another filter for each key.
     Random,
     /// Half of the keys to one filter of a hundred.
     SkewedHalfInOne,
-    /// Four of five keys to one filter of five.
+    /// 80% of the keys to 20% of the filters.
     SkewedEightyInTwenty,
 }
 
 impl Access {
-    /// Every way, in the order of reports.
+    /// All access patterns, in the order of reports.
     pub const ALL: [Self; 6] = [
         Self::Single,
         Self::BatchedPrepared,
@@ -146,7 +146,7 @@ impl Access {
         matches!(self, Self::BatchedPrepared | Self::BatchedUnprepared)
     }
 
-    /// As `filter_bench` calls it.
+    /// The name in `filter_bench`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Single => "Single filter",
@@ -159,23 +159,23 @@ impl Access {
     }
 }
 
-/// Which keys are asked for.
+/// The mix of present and absent keys in queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mix {
-    /// Half are there.
+    /// Half of the keys are present.
     Mixed,
-    /// 95% are there.
+    /// 95% are present.
     Inside,
-    /// 95% are not there.
+    /// 95% are absent.
     Outside,
 }
 
 impl Mix {
-    /// Every mix, in the order of reports.
+    /// All mixes, in the order of reports.
     pub const ALL: [Self; 3] = [Self::Mixed, Self::Inside, Self::Outside];
 
-    /// Of 256 keys, how many are there.
+    /// Number of present keys among 256.
     fn inside_of_256(self) -> u8 {
         match self {
             Self::Mixed => 128,
@@ -184,7 +184,7 @@ impl Mix {
         }
     }
 
-    /// As `filter_bench` calls it.
+    /// The name in `filter_bench`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Mixed => "Mixed inside/outside queries",
@@ -194,17 +194,17 @@ impl Mix {
     }
 }
 
-/// A way to ask and the keys asked for.
+/// An access pattern and a mix of keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pattern {
-    /// Which filters are asked, and how.
+    /// The access pattern.
     pub access: Access,
-    /// Which keys.
+    /// The mix of keys.
     pub mix: Mix,
 }
 
 impl Pattern {
-    /// Every pattern, mix by mix.
+    /// All patterns, mix by mix.
     pub fn all() -> Vec<Self> {
         let of = |mix| Access::ALL.map(|access| Self { access, mix });
         Mix::ALL.into_iter().flat_map(of).collect()
@@ -212,7 +212,7 @@ impl Pattern {
 }
 
 impl fmt::Display for Pattern {
-    /// In few words, for a progress bar.
+    /// A short form for a progress bar.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let mix = match self.mix {
             Mix::Mixed => "mixed",
@@ -231,23 +231,23 @@ impl fmt::Display for Pattern {
     }
 }
 
-/// What has just been measured.
+/// A partial result of a measurement.
 #[derive(Debug, Clone, Copy)]
 pub enum Told<'a> {
     /// The filters are built.
     Built(&'a Cell),
-    /// They deny no key of theirs, and how often they err is known.
+    /// Every filter finds its own keys, and the false-positive rate is measured.
     Rated(&'a Cell, &'a Rate),
     /// A pattern is timed.
     Timed(&'a Timing),
 }
 
-/// Builds filters as `plan` says and measures them; `tell` is told each part as it is known. If it
-/// is stopped once the filters are built, what is known until then is returned.
+/// Builds filters according to `plan` and measures them; `tell` receives each partial result. If
+/// stopped once the filters are built, returns the results up to then.
 ///
 /// # Errors
-/// [`Error::Usage`] if the plan cannot be done, [`Error::Interrupted`] if stopped while building,
-/// [`Error::Store`] if a filter denies a key that was added to it, and what `tell` returns.
+/// [`Error::Usage`] if the plan cannot be run, [`Error::Interrupted`] if stopped while building,
+/// [`Error::Store`] if a filter has a false negative, and any error of `tell`.
 pub fn measure(
     plan: &Plan,
     control: Control<'_>,
@@ -271,7 +271,7 @@ pub fn measure(
     Ok(cell)
 }
 
-/// Nanoseconds an operation.
+/// Nanoseconds per operation.
 fn nanoseconds(time: Duration, operations: u64) -> f64 {
     time.as_secs_f64() * 1e9 / operations.max(1) as f64
 }

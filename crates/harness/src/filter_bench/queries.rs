@@ -1,4 +1,4 @@
-//! Asking a fleet of filters: for the rate, and against the clock.
+//! Queries of a fleet of filters: untimed for the rate, and timed.
 
 use std::hint::black_box;
 use std::time::Instant;
@@ -9,11 +9,11 @@ use super::fleet::{Fleet, Keys};
 use super::{Access, Pattern, Plan, Rate, Timing, nanoseconds};
 use crate::control::{Control, Unit};
 
-/// Queries between two looks at the stop.
+/// Queries between two checks of the stop.
 const STRIDE: u64 = 1 << 16;
 
-/// Asks every filter for its share of keys that are not there. If it is stopped, the filters that
-/// were asked until then count; none if there are none.
+/// Queries every filter for its share of absent keys. If stopped, only the filters queried up to
+/// then count; none if there are none.
 pub(super) fn rate(fleet: &Fleet, plan: &Plan, control: Control<'_>) -> Option<Rate> {
     let share = plan.rate_queries.div_ceil(fleet.members.len() as u64);
     let mut keys = Keys::new(plan.shape);
@@ -46,11 +46,11 @@ pub(super) fn rate(fleet: &Fleet, plan: &Plan, control: Control<'_>) -> Option<R
     Rate::new(&each, expected / filters, plan.spec.bits_per_key(), held as f64 / filters)
 }
 
-/// Passes over a pattern's queries, with and without the filters in turn. The least time of each
-/// counts: whatever else the machine does only adds.
+/// Passes over a pattern's queries, alternating with and without the filters. The least time of
+/// each counts, because interference only adds.
 const PASSES: u64 = 3;
 
-/// Times `pattern`, with and without the filters; none if that is stopped.
+/// Times `pattern`, with and without the filters; none if stopped.
 pub(super) fn time(
     fleet: &Fleet,
     plan: &Plan,
@@ -74,15 +74,15 @@ pub(super) fn time(
     Some(Timing { pattern, gross_ns, dry_ns })
 }
 
-/// Whether the filters are asked, or all is done but that.
+/// Whether the filters are queried, or everything is done except that.
 #[derive(Clone, Copy, PartialEq)]
 enum Asked {
     Filters,
     Nothing,
 }
 
-/// Nanoseconds a query of one pass over those of a pattern. The same keys and filters are drawn in
-/// a dry run.
+/// Nanoseconds per query of one pass over a pattern's queries. A dry run draws the same keys and
+/// filters.
 fn run(fleet: &Fleet, plan: &Plan, pattern: Pattern, asked: Asked, control: Control<'_>) -> f64 {
     let mut rng = Rng::with_seed(plan.seed ^ 0x6173_6b65_6420_6b65);
     let mut keys = Keys::new(plan.shape);
@@ -130,7 +130,7 @@ fn run(fleet: &Fleet, plan: &Plan, pattern: Pattern, asked: Asked, control: Cont
     nanoseconds(elapsed, done)
 }
 
-/// The filter to ask next.
+/// The next filter to query.
 #[inline]
 fn choose(rng: &mut Rng, access: Access, filters: usize) -> usize {
     let skewed = |rng: &mut Rng, percent: u8, part: usize| {

@@ -1,54 +1,55 @@
-//! How often filters err, and how sure that is.
+//! The false-positive rate of filters, and its uncertainty.
 //!
-//! Filters of one kind and size differ: one of 1,000 keys lies some percent off the mean of all,
-//! for as long as it is asked. So the error of a mean comes from the variance *between* filters,
-//! which holds that of the count too. Below [`ENOUGH`] filters that variance says little, and an
-//! allowance for it takes its place: [`SPREAD`].
+//! Filters of one kind and size differ: one of 1,000 keys has a rate some percent off the mean of
+//! all, however many queries it gets. So the error of a mean comes from the variance *between*
+//! filters, which includes that of the count. With fewer than [`ENOUGH`] filters that variance says
+//! little, and an allowance replaces it: [`SPREAD`].
 
 use serde::{Deserialize, Serialize};
 use trommel::wilson;
 
 use crate::statistics::student_quantile;
 
-/// Filters from which on their variance is taken as they show it.
+/// Number of filters from which on their variance is used as measured.
 const ENOUGH: usize = 8;
-/// How far one filter lies off its expectation, for a bit per key, times the root of its keys.
-/// Paired filters show 0.11, blocked ones up to 0.25 (1,000 keys, 10 to 23.4 bits); this is more
-/// than either.
+/// Relative deviation of one filter from its expectation, per bit per key, times the square root of
+/// its number of keys. Paired filters show 0.11, blocked ones up to 0.25 (1,000 keys, 10 to 23.4
+/// bits); this is more than either.
 const SPREAD: f64 = 0.3;
-/// Standard errors, of a normal distribution, that are no chance.
+/// Standard errors of a normal distribution that chance does not explain.
 const SIGMAS: f64 = 4.0;
-/// The share of a normal distribution beyond [`SIGMAS`] on both sides.
+/// The probability mass of a normal distribution beyond [`SIGMAS`] on both sides.
 const TAILS: f64 = 6.334e-5;
 
-/// How often filters erred.
+/// A measured false-positive rate.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Rate {
-    /// Filters asked.
+    /// Number of filters queried.
     pub filters: u64,
-    /// Keys asked for that are not there.
+    /// Number of queries, all for absent keys.
     pub asked: u64,
-    /// Answers "maybe" to them.
+    /// Positive answers to them.
     pub false_positives: u64,
     /// The rate.
     pub measured: f64,
-    /// 95% interval of the mean over all filters there could be, from the variance between those
-    /// that there are (Student's t); never narrower than that of the count (Wilson's).
+    /// 95% confidence interval of the mean over all possible filters, from the variance between the
+    /// measured ones (Student's t); never narrower than that of the count (Wilson's).
     pub interval: (f64, f64),
-    /// One standard error, from the variance between filters. With fewer than 8 filters an
-    /// allowance for that.
+    /// One standard error, from the variance between filters. With fewer than 8 filters, an
+    /// allowance replaces the variance.
     pub standard_error: f64,
-    /// Of the filter that errs most often.
+    /// The highest rate of a filter.
     pub worst: f64,
-    /// Of the filter that errs most rarely.
+    /// The lowest rate of a filter.
     pub best: f64,
-    /// The exact rate that the filters announce, averaged over them.
+    /// The exact rate that the filters announce, averaged.
     pub expected: f64,
 }
 
 impl Rate {
-    /// The rate of filters, each with keys asked and false positives, that announce `expected` on
-    /// average, have `bits` bits per key and `keys` keys. None if nothing was asked.
+    /// The rate of filters with these counts of queries and false positives, which announce
+    /// `expected` on average, and have `bits` bits per key and `keys` keys each. None without a
+    /// query.
     pub(super) fn new(each: &[(u64, u64)], expected: f64, bits: f64, keys: f64) -> Option<Self> {
         let asked: u64 = each.iter().map(|(asked, _)| asked).sum();
         if asked == 0 {
@@ -81,15 +82,15 @@ impl Rate {
         })
     }
 
-    /// Standard errors between the rate measured and the one expected. Where hardly a false
-    /// positive is expected, the error is that of the expected count.
+    /// The difference between the measured and the expected rate, in standard errors. If hardly a
+    /// false positive is expected, the error is that of the expected count.
     pub fn deviation(&self) -> f64 {
         let counted = (self.expected / self.asked.max(1) as f64).sqrt();
         (self.measured - self.expected) / self.standard_error.max(counted).max(f64::MIN_POSITIVE)
     }
 
-    /// Whether the rate measured is worse than the one expected by more than chance explains: by
-    /// 2%, and by four standard errors (more, where few filters make the error itself uncertain).
+    /// Whether the measured rate exceeds the expected one by more than chance explains: by 2%, and
+    /// by four standard errors (more if few filters make the error itself uncertain).
     pub fn is_bad(&self) -> bool {
         let limit = if self.filters >= ENOUGH as u64 {
             student_quantile(TAILS, (self.filters - 1) as f64)
@@ -119,7 +120,8 @@ mod tests {
 
     #[test]
     fn the_interval_is_that_between_filters() {
-        // Ten filters of 1% and ten of 3%: the count alone would be far too sure of 2%.
+        // Ten filters of 1% and ten of 3%: the interval of the count alone would be far too narrow
+        // around 2%.
         let each: Vec<(u64, u64)> =
             (0..20).map(|nth| (1_000_000, 10_000 + nth % 2 * 20_000)).collect();
         let found = rate(&each, 0.02);
@@ -128,7 +130,7 @@ mod tests {
         assert!((found.standard_error / error - 1.0).abs() < 1e-9, "{found:?}");
         assert!((found.interval.0 - (0.02 - t * error)).abs() < 1e-9, "{found:?}");
         assert!((found.interval.1 - (0.02 + t * error)).abs() < 1e-9, "{found:?}");
-        // Without a hit there is no variance; the count still bounds the rate.
+        // Without a false positive there is no variance; the count still bounds the rate.
         let none: Vec<(u64, u64)> = (0..20).map(|_| (100_000, 0)).collect();
         let found = rate(&none, 1e-9);
         assert_eq!((found.measured, found.interval.0), (0.0, 0.0));
@@ -137,7 +139,7 @@ mod tests {
 
     #[test]
     fn one_small_filter_off_the_mean_is_no_fault() {
-        // 5% off, which a filter of a thousand keys often is, though the count leaves no doubt.
+        // 5% off: common for a filter of a thousand keys, though by the count alone it is certain.
         let one = |keys| Rate::new(&[(100_000_000, 1_050_000)], 0.01, 10.0, keys).unwrap();
         assert!(!one(1000.0).is_bad());
         assert!(one(10_000_000.0).is_bad());

@@ -1,8 +1,8 @@
-//! Measurements in files: one JSON object a line.
+//! Records of measurements in files: one JSON object per line.
 //!
-//! `docs/format/filter-bench-record.md` is the page for readers of such files; a test holds it and
-//! these types together. A reader ignores fields that it does not know and refuses a schema newer
-//! than [`SCHEMA`]. Of an older one it leaves out what has another meaning now.
+//! The format is specified in `docs/format/filter-bench-record.md`; a test keeps it and these types
+//! in step. A reader ignores unknown fields and rejects a schema newer than [`SCHEMA`]. From an
+//! older one it drops fields whose meaning has changed.
 
 use std::io::{self, Write};
 use std::time::SystemTime;
@@ -17,23 +17,23 @@ use crate::units;
 /// Version of [`Record`] as JSON.
 pub const SCHEMA: u32 = 2;
 
-/// The first schema whose `build_bytes` are those of the worst moment; before, they left out that
-/// of writing the filter.
+/// The first schema whose `build_bytes` are the peak; before, they did not include writing the
+/// filter.
 const SCHEMA_OF_PEAKS: u32 = 2;
 
-/// Where and when something was measured, which all cells of a run share.
+/// The place and time of a measurement, shared by all cells of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Place {
-    /// When the run began: UTC, as `2026-11-21T09:30:00Z`.
+    /// Start of the run: UTC, as `2026-11-21T09:30:00Z`.
     pub start: String,
     /// The machine and the build.
     pub environment: Environment,
-    /// The caches for data of the machine's first core, the smallest first.
+    /// The data caches of the machine's first core, smallest first.
     pub caches: Vec<Cache>,
 }
 
 impl Place {
-    /// Here and now.
+    /// This machine, now.
     pub fn new() -> Self {
         Self {
             start: units::utc(SystemTime::now()),
@@ -43,21 +43,21 @@ impl Place {
     }
 }
 
-/// A cell, where it was measured.
+/// A cell with its place.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// [`SCHEMA`], or that of the file it was read from.
+    /// [`SCHEMA`], or the schema of the file that the record was read from.
     pub schema: u32,
-    /// Where and when.
+    /// The place and time.
     #[serde(flatten)]
     pub place: Place,
-    /// What.
+    /// The measurements.
     #[serde(flatten)]
     pub cell: Cell,
 }
 
 impl Record {
-    /// `cell`, as it was measured at `place`.
+    /// `cell`, measured at `place`.
     pub fn new(place: &Place, cell: Cell) -> Self {
         Self { schema: SCHEMA, place: place.clone(), cell }
     }
@@ -66,18 +66,18 @@ impl Record {
 /// Writes `record` as one line.
 ///
 /// # Errors
-/// What `out` reports.
+/// Any error of `out`.
 pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     let mut line = serde_json::to_string(record)?;
     line.push('\n');
     out.write_all(line.as_bytes())
 }
 
-/// Reads the text of a file of records. Empty lines are passed over, fields that are not known are
-/// ignored, and records of schema 1 lose their `build_bytes`, which told something else.
+/// Parses a file of records. Empty lines and unknown fields are ignored, and records of schema 1
+/// lose their `build_bytes`, which had another meaning.
 ///
 /// # Errors
-/// The first line that is no record, or one of a newer schema; a file without any record.
+/// The first line that is not a record, or has a newer schema; a file without any record.
 pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
     let mut records: Vec<Record> = read_each(text, "a filter-bench", SCHEMA)?;
     for record in records.iter_mut().filter(|record| record.schema < SCHEMA_OF_PEAKS) {
@@ -130,7 +130,7 @@ mod tests {
         let record = serde_json::to_value(testing::record("paired", 10.0, 1000)).unwrap();
         let (mut fields, mut named) = (BTreeSet::new(), named_on(PAGE));
         paths_of(&record, "", &mut fields);
-        // Those of the machine are told on the page of the bench's records.
+        // The machine's fields are documented on the page of the bench's records.
         fields.retain(|field| !field.starts_with("environment."));
         assert!(named.remove("environment"));
         let missing: Vec<_> = fields.difference(&named).collect();

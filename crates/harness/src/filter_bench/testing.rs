@@ -1,4 +1,4 @@
-//! Records that nobody measured, for tests.
+//! Made-up records, for tests.
 #![cfg(test)]
 
 use trommel::filter::{FilterKind, FilterSpec};

@@ -1,4 +1,4 @@
-//! Filters are measured as they say they are, and what cannot be measured is refused.
+//! Filters are measured according to plan, and impossible plans are rejected.
 
 use super::fleet::{Fleet, Keys, check_memory};
 use super::*;
@@ -106,7 +106,7 @@ fn all_kernels_err_alike() {
     assert_eq!(run(&plan).unwrap().kernel, None, "it has no choice");
 }
 
-/// Times "to memory" were those of small pages, while a store has its filters on huge ones.
+/// Times on large filters used to be for small pages, while a store has its filters on huge ones.
 #[cfg(target_os = "linux")]
 #[test]
 fn large_filters_lie_on_the_pages_that_the_plan_says() {

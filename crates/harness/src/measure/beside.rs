@@ -1,4 +1,4 @@
-//! The thread that does something else while the others are measured.
+//! The background thread of a workload, which runs while the others are measured.
 
 use super::worker::Worker;
 use crate::error::StoreError;
@@ -6,7 +6,7 @@ use crate::measured::Kind;
 use crate::store::Direction;
 use crate::workload::Workload;
 
-/// Whether the workload has such a thread.
+/// Whether the workload has a background thread.
 pub(super) fn has_one(workload: Workload) -> bool {
     matches!(
         workload,
@@ -14,7 +14,7 @@ pub(super) fn has_one(workload: Workload) -> bool {
     )
 }
 
-/// Goes on until the threads that are measured are done.
+/// Runs until all measured threads are done.
 pub(super) fn run(worker: &mut Worker<'_>, workload: Workload) -> Result<(), StoreError> {
     if workload == Workload::ReadWhileScanning {
         return scan(worker);
@@ -38,7 +38,7 @@ fn scan(worker: &mut Worker<'_>) -> Result<(), StoreError> {
     Ok(())
 }
 
-/// What it did, for the workload's line.
+/// A summary of its operations, for the workload's line.
 pub(super) fn note(worker: &Worker<'_>, workload: Workload) -> String {
     match workload {
         Workload::ReadWhileScanning => {

@@ -1,11 +1,11 @@
-//! Where threads wait until all are there.
+//! A gate at which threads wait until all have arrived.
 //!
-//! A barrier would do, if all threads could be sure to come: when the system refuses one, those
-//! that wait are sent home.
+//! A barrier would do if every thread were certain to start: if the system cannot create one, the
+//! waiting ones must be released.
 
 use std::sync::{Condvar, Mutex, PoisonError};
 
-/// Where threads wait for a word.
+/// A gate that opens for a known number of threads, or releases them without a run.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
     state: Mutex<State>,
@@ -15,12 +15,12 @@ pub(super) struct Gate {
 #[derive(Debug, Default)]
 struct State {
     waiting: usize,
-    /// Whether those who wait may go on, once that is known.
+    /// Whether the waiting threads may go on, once decided.
     word: Option<bool>,
 }
 
 impl Gate {
-    /// Waits for the word; whether to go on.
+    /// Waits for the decision; returns whether to go on.
     pub(super) fn wait(&self) -> bool {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         state.waiting += 1;
@@ -32,7 +32,7 @@ impl Gate {
         state.word == Some(true)
     }
 
-    /// Waits until `count` threads wait, and lets them go on.
+    /// Waits until `count` threads have arrived, and lets them go on.
     pub(super) fn open(&self, count: usize) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let mut state = self
@@ -44,7 +44,7 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Sends home who waits or will.
+    /// Releases all threads, present and future, without a run.
     pub(super) fn send_home(&self) {
         self.state.lock().unwrap_or_else(PoisonError::into_inner).word = Some(false);
         self.changed.notify_all();

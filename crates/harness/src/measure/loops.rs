@@ -1,4 +1,4 @@
-//! The loops that do one thing over and over: fills, reads, scans, deletes.
+//! The loops that repeat a single operation: fills, reads, scans, deletes.
 
 use std::ops::Range;
 
@@ -11,24 +11,24 @@ use crate::measured::Kind;
 use crate::store::{Direction, Operation};
 use crate::workload::Workload;
 
-/// In what order keys are taken.
+/// The order of keys.
 #[derive(Debug, Clone, Copy)]
 pub(super) enum Order {
     Sequential,
     Random,
-    /// Each once, the threads taking turns.
+    /// Each key once; the threads take turns.
     Shuffled(Permutation),
-    /// As `Shuffled`, in the places where YCSB's records have their keys.
+    /// As `Shuffled`, over the keys of YCSB's records.
     Records,
 }
 
-/// What a write does.
+/// The kind of a write.
 #[derive(Debug, Clone, Copy)]
 struct Change {
     order: Order,
-    /// Puts, or else deletes.
+    /// Whether it puts; otherwise it deletes.
     puts: bool,
-    /// On the device before the next.
+    /// Whether it syncs.
     durable: bool,
 }
 
@@ -38,11 +38,11 @@ impl Change {
     }
 }
 
-/// A put that was prepared.
+/// A put prepared in advance.
 #[derive(Debug, Default)]
 struct Prepared {
     key: Vec<u8>,
-    /// Where its value lies.
+    /// Range of its value.
     value: Range<usize>,
 }
 
@@ -81,7 +81,7 @@ impl Worker<'_> {
         }
     }
 
-    /// The key of the thread's write number `nth`, or none if all are written.
+    /// The key of the thread's write number `nth`, or none after the last.
     #[inline]
     fn index(&mut self, order: Order, nth: u64) -> Option<u64> {
         let range = self.load.range;
@@ -112,7 +112,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Puts key after key, each prepared before the one ahead is put (see
+    /// Puts all keys. Each put is prepared before the previous one is applied (see
     /// [`Store::mark`](crate::Store::mark)).
     fn puts(&mut self, order: Order) -> Result<(), StoreError> {
         let (mut this, mut next) = (Prepared::default(), Prepared::default());
@@ -127,7 +127,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Makes `put` the thread's put number `nth`; whether there is one.
+    /// Prepares the thread's put number `nth` in `put`; returns false after the last.
     #[inline]
     fn prepare(&mut self, order: Order, nth: u64, put: &mut Prepared) -> bool {
         let Some(index) = self.index(order, nth) else { return false };
@@ -137,7 +137,7 @@ impl Worker<'_> {
         true
     }
 
-    /// Where the next value lies, which is to be that of `key`.
+    /// The range of the next value, which will be the value of `key`.
     #[inline]
     fn place_value(&mut self, key: &[u8]) -> Range<usize> {
         let place = self.load.values.next_place(&mut self.value_position);
@@ -147,7 +147,7 @@ impl Worker<'_> {
         place
     }
 
-    /// Puts the next value, uncounted.
+    /// Puts the next value, without counting it.
     #[inline]
     pub(super) fn put(&mut self, index: u64) -> Result<(), StoreError> {
         let value = self.value();
@@ -190,7 +190,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The next keys, as many as a batch holds and operations are left.
+    /// Fills the batch with the next keys: as many as fit and as operations are left.
     fn fill_batch(&mut self, batch: &mut KeyBatch, order: Order) {
         batch.clear();
         let len = (self.load.batch as u64).min(self.load.operations - self.done);
@@ -220,7 +220,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Looks up a key, or its missing counterpart with this tail, uncounted; whether it is there.
+    /// Looks up a key, or its missing counterpart with this tail, without counting it; returns
+    /// whether it is present.
     #[inline]
     pub(super) fn get(&mut self, index: u64, missing: Option<&[u8]>) -> Result<bool, StoreError> {
         let key = match missing {
@@ -259,7 +260,7 @@ impl Worker<'_> {
         let direction = if self.load.backward { Direction::Backward } else { Direction::Forward };
         while self.next() {
             let index = self.draw();
-            // The entry sought is looked at in any case.
+            // The target of the seek is read in any case.
             let limit = self.load.seek_nexts + 1;
             self.scan_from(index, self.load.prefixes, direction, limit)?;
             self.count(Kind::Seek, 1);
@@ -267,8 +268,9 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// Visits `limit` entries at most from a key on, uncounted; found if the key itself is there.
-    /// With `prefixes`, within the prefix of the key, or of one beside it that is not there.
+    /// Scans at most `limit` entries from a key on, without counting them. The result is found if
+    /// the key itself is present. With `prefixes`, the scan stays within the key's prefix, or
+    /// within a neighbouring prefix that no key has.
     #[inline]
     pub(super) fn scan_from(
         &mut self,
@@ -298,7 +300,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// One operation an entry, as db_bench counts a scan.
+    /// Every entry counts as one operation, as in db_bench.
     fn scan(&mut self, direction: Direction) -> Result<(), StoreError> {
         if !self.next() {
             return Ok(());
@@ -331,7 +333,7 @@ impl Worker<'_> {
     }
 }
 
-/// Some keys at once.
+/// The keys of one batch.
 #[derive(Debug, Default)]
 struct KeyBatch {
     bytes: Vec<u8>,

@@ -1,7 +1,8 @@
-//! How much is done, and when.
+//! Counts operations over time.
 //!
-//! Each thread stores its own count in a line of its own; one thread reads them all ten times a
-//! second. The series keeps at most a thousand points: when it is full, each two become one.
+//! Each thread keeps its own counter on its own cache line; one thread samples all of them ten
+//! times a second. The series keeps at most a thousand points: when it is full, pairs of points are
+//! merged.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Condvar, Mutex, PoisonError};
@@ -9,12 +10,12 @@ use std::time::{Duration, Instant};
 
 use crate::control::Progress;
 
-/// Time between two looks.
+/// Time between two samples.
 const TICK: Duration = Duration::from_millis(100);
-/// Points of the series at most; even.
+/// Maximum number of points in the series; even.
 const POINTS_MAX: usize = 1000;
 
-/// One thread's count, alone on its cache lines.
+/// One thread's counter, alone on its cache lines.
 #[derive(Debug, Default)]
 #[repr(align(128))]
 pub(super) struct Slot(AtomicU64);
@@ -26,7 +27,7 @@ impl Slot {
     }
 }
 
-/// The counts of all threads.
+/// The counters of all threads.
 #[derive(Debug)]
 pub(super) struct Meter {
     slots: Vec<Slot>,
@@ -54,8 +55,8 @@ impl Meter {
         self.wake.notify_all();
     }
 
-    /// Looks at the counts until [`Meter::finish`]; sets `halt` when `duration` is over. Returns
-    /// the end of each interval, in seconds from now, and the operations done in it.
+    /// Samples the counters until [`Meter::finish`]; sets `halt` after `duration`. Returns the end
+    /// of each interval, in seconds from now, and the number of operations in it.
     pub(super) fn sample(
         &self,
         progress: &dyn Progress,
@@ -78,12 +79,12 @@ impl Meter {
             if finished {
                 return series.points;
             }
-            // A machine that was busy elsewhere is not asked to catch up.
+            // Missed samples are not made up for.
             next = elapsed + if halt.load(Relaxed) { TICK / 10 } else { TICK };
         }
     }
 
-    /// Waits for so long at most; whether it is finished.
+    /// Waits for at most `time`; returns whether the meter is finished.
     fn wait(&self, time: Duration) -> bool {
         let finished = self.finished.lock().unwrap_or_else(PoisonError::into_inner);
         let (finished, _) = self
@@ -99,7 +100,7 @@ impl Meter {
 struct Series {
     points: Vec<(f64, u64)>,
     total: u64,
-    /// Looks that go into one point, and those that the last one has: 0 stands for 1.
+    /// Samples per point, and samples in the last point: 0 means 1.
     merged: usize,
     held: usize,
 }

@@ -1,4 +1,4 @@
-//! The loops that read and write in turn, and what is said about them.
+//! The loops that mix reads and writes, and the notes on their lines.
 
 use super::worker::Worker;
 use crate::error::StoreError;
@@ -15,7 +15,7 @@ impl Worker<'_> {
         }
     }
 
-    /// Of each hundred operations the first ones read and the others write, as in db_bench.
+    /// Of each hundred operations the first ones read and the rest write, as in db_bench.
     fn read_and_write(&mut self) -> Result<(), StoreError> {
         while self.next() {
             let index = self.draw();
@@ -30,7 +30,7 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// One operation is a get and a put of the same key.
+    /// Each operation is a get and a put of the same key.
     fn update(&mut self) -> Result<(), StoreError> {
         while self.next() {
             let index = self.draw();
@@ -41,9 +41,9 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// What a caller does who must not write a key twice: it asks for the key, and puts it if it
-    /// is not there. Keys of the space are hits if they are stored; the others are their missing
-    /// counterparts with a long random tail, so no two are the same.
+    /// The workload of a caller that must not write a key twice: it looks up the key, and puts it
+    /// if it is absent. Keys of the space hit if they are stored; the others are missing
+    /// counterparts with a long random tail, so that no two are the same.
     fn get_then_put(&mut self) -> Result<(), StoreError> {
         while self.next() {
             let index = self.draw();
@@ -67,7 +67,7 @@ impl Worker<'_> {
     }
 }
 
-/// What stands behind the line of a workload that does several things, instead of what it found.
+/// The note on the line of a workload of several operations, in place of the keys found.
 pub(super) fn note(workload: Workload, measured: &Measured) -> Option<String> {
     let of = |kind| measured.tally.of(kind);
     let (found, asked) = measured.found.unwrap_or_default();

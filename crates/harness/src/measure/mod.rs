@@ -1,18 +1,18 @@
-//! One workload on a number of threads.
+//! Runs one workload on a number of threads.
 //!
-//! 1. Every thread gets a random stream of its own, decided by the load's seed and stream number.
-//! 2. All start together at a gate; each does its operations until done, stopped or failed.
-//!    Workloads such as `readwhilewriting` have one thread more, which goes on until the others are
-//!    done and whose operations are not counted among theirs.
-//! 3. One more thread looks at the others' counts ten times a second: it tells the progress, keeps
-//!    the throughput over time, and ends the workload when its time is up.
-//! 4. Their counts are added up; the first error wins.
+//! 1. Every thread has its own random stream, derived from the load's seed and stream number.
+//! 2. All start together at a gate; each runs its operations until done, stopped or failed.
+//!    Workloads such as `readwhilewriting` have an additional background thread, which runs until
+//!    the others are done and whose operations are not counted with theirs.
+//! 3. A monitoring thread samples the counters ten times a second: it reports the progress, records
+//!    the throughput over time, and ends the workload when its duration is over.
+//! 4. The threads' results are added up; the first error wins.
 //!
-//! The loops read a clock for each operation only if latencies or a rate are asked for; else once
-//! before and once after. An operation costs, besides the store: a draw, eight bytes of a key, a
-//! pointer, and a store to a cache line that no other thread writes; a put of a fill, a copy of its
-//! key and what the store wants its values marked with ([`Store::mark`](crate::Store::mark))
-//! besides.
+//! The loops read a clock per operation only if latencies or a rate are requested; otherwise once
+//! before and once after. Besides the store, an operation costs: a random draw, eight bytes of a
+//! key, a pointer, and a store to a cache line that no other thread writes. A put of a fill also
+//! copies its key, and the mark that the store requests for its values
+//! ([`Store::mark`](crate::Store::mark)).
 
 mod beside;
 mod gate;
@@ -41,57 +41,58 @@ use meter::Meter;
 use worker::Worker;
 pub use ycsb::Records;
 
-/// What a workload works with.
+/// The load of a workload.
 #[derive(Debug, Clone)]
 pub struct Load<'a> {
-    /// The keys written and asked for.
+    /// The keys written and looked up.
     pub keys: &'a KeySpace,
     /// The values written.
     pub values: &'a Values,
-    /// Threads, at least 1.
+    /// Number of threads, at least 1.
     pub threads: usize,
-    /// Operations of each thread. A scan ends sooner if the store does.
+    /// Operations of each thread. A scan ends early at the end of the store.
     pub operations: u64,
-    /// Keys are drawn from those numbered below this; at most as many as there are.
+    /// Keys are drawn from the numbers below this; at most the number of keys.
     pub range: u64,
-    /// Ends the workload after this time, done or not.
+    /// Ends the workload after this time, finished or not.
     pub duration: Option<Duration>,
-    /// Operations that all threads together begin in a second; without, each begins when the one
-    /// before has ended.
+    /// Operations per second that all threads together start. Without a rate, each operation starts
+    /// when the previous one has ended.
     pub rate: Option<f64>,
-    /// Decides everything that is drawn, together with `stream`.
+    /// Seed of everything random, together with `stream`.
     pub seed: u64,
     /// Number of this workload in the run, so that no two draw the same.
     pub stream: u64,
     /// Operations in one write, and keys in one multi-get; at least 1.
     pub batch: usize,
-    /// Entries a seek reads from its position.
+    /// Entries that a seek reads from its position.
     pub seek_nexts: u64,
-    /// Whether these lie before the position rather than behind it.
+    /// Whether a seek reads backwards.
     pub backward: bool,
-    /// How seeks keep to prefixes, if they do.
+    /// How seeks use prefixes, if they do.
     pub prefixes: Option<PrefixSeeks>,
-    /// Random bytes behind a missing key, 1 to 8. One gives db_bench's key sizes; eight make
-    /// missing keys distinct, so that every lookup is a draw of its own.
+    /// Random bytes at the end of a missing key, 1 to 8. One matches db_bench's key sizes; eight
+    /// make missing keys distinct, so that every lookup is an independent draw.
     pub tail_bytes: usize,
-    /// Reads among a hundred operations of `readrandomwriterandom`.
+    /// Percentage of reads in `readrandomwriterandom`.
     pub read_percent: u64,
-    /// Which part of the gets of `getthenput` asks for keys of the space, 0 to 1.
+    /// Fraction of the gets of `getthenput` that look up keys of the space, 0 to 1.
     pub hit_rate: f64,
-    /// Writes a second of the thread that writes beside readers, at most.
+    /// Maximum writes per second of the background writer thread.
     pub beside_rate: Option<f64>,
-    /// The records of YCSB's workloads; without, as many as there are keys.
+    /// The records of YCSB's workloads; by default, as many as there are keys.
     pub records: Option<&'a Records>,
-    /// Whether to keep the time of each operation.
+    /// Whether to record the latency of each operation.
     pub latencies: bool,
 }
 
-/// Seeks that read no further than the prefix of the key that they begin at.
+/// Seeks that read no further than the prefix of their start key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixSeeks {
     /// Bytes of a prefix.
     pub bytes: usize,
-    /// Whether the prefixes are not there: of integers, behind the eight bytes of each.
+    /// Whether to seek prefixes that no key has: for integers, those that differ after their eight
+    /// bytes.
     pub missing: bool,
 }
 
@@ -122,11 +123,11 @@ impl<'a> Load<'a> {
     }
 }
 
-/// Runs `workload` on `store`. Only workloads that do operations on an open store are run here;
-/// others do nothing.
+/// Runs `workload` on `store`. Only workloads that do operations on an open store run here; others
+/// do nothing.
 ///
 /// # Errors
-/// The first that a thread met. A stop is none: the result says that it is partial.
+/// The first error of a thread. A stop is not an error: the result is marked as partial.
 pub fn measure(
     store: &dyn Store,
     workload: Workload,
@@ -153,33 +154,33 @@ pub fn measure(
     Ok(measured)
 }
 
-/// What the threads of one workload share.
+/// The state that the threads of one workload share.
 struct Team<'a> {
     store: &'a dyn Store,
     workload: Workload,
     load: &'a Load<'a>,
     control: Control<'a>,
-    /// Where all begin.
+    /// Where all threads start.
     gate: Gate,
     meter: Meter,
-    /// Set when a thread failed or the time is up.
+    /// Set when a thread has failed or the duration is over.
     halt: AtomicBool,
-    /// Threads whose operations are counted and that are not done yet.
+    /// Number of counted threads that are still running.
     working: AtomicUsize,
     total: Mutex<Total>,
 }
 
-/// What threads that are done came to.
+/// The sum of the finished threads' results.
 #[derive(Default)]
 struct Total {
     measured: Measured,
     span: Option<(Instant, Instant)>,
 }
 
-/// The end of each interval, in seconds since the start, and the operations done in it.
+/// The end of each interval, in seconds since the start, and the number of operations in it.
 type OverTime = Vec<(f64, u64)>;
 
-/// The threads that work, and the one that watches them.
+/// The workers, and the thread that monitors them.
 type Started<'s> =
     (Vec<ScopedJoinHandle<'s, Result<(), StoreError>>>, ScopedJoinHandle<'s, OverTime>);
 
@@ -205,7 +206,7 @@ impl<'a> Team<'a> {
         }
     }
 
-    /// All threads' results, and the throughput over time.
+    /// Returns all threads' results, and the throughput over time.
     fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Result<(Vec<Joined>, OverTime), Error> {
         let (handles, sampler) = self.start(scope).inspect_err(|_| self.gate.send_home())?;
         self.gate.open(handles.len() + 1);
@@ -282,7 +283,8 @@ impl<'a> Team<'a> {
     }
 }
 
-/// Counts a thread out, also if it panics: others may wait for that.
+/// Decrements the number of running threads when dropped, also in a panic, because other threads
+/// may wait for that.
 struct WhenDone<'a>(&'a AtomicUsize);
 
 impl Drop for WhenDone<'_> {
@@ -291,8 +293,8 @@ impl Drop for WhenDone<'_> {
     }
 }
 
-/// A seed that differs in about half its bits for any other thread, stream or seed ([`mix`]
-/// applied to each in turn).
+/// A seed that differs in about half its bits from that of any other seed, stream or thread
+/// ([`mix`] applied to each in turn).
 fn stream_seed(seed: u64, stream: u64, thread: u64) -> u64 {
     [stream, thread].into_iter().fold(mix(seed), |mixed, part| mix(mixed ^ part))
 }

@@ -54,7 +54,7 @@ fn seeks_keep_to_prefixes() {
             load.prefixes = Some(PrefixSeeks { bytes, missing });
         })
     };
-    // A prefix of a whole key has that key; one of seven bytes has 256 of them at most.
+    // The prefix of a whole key matches that key; one of seven bytes matches at most 256.
     for backward in [false, true] {
         let whole = seek(16, false, backward);
         assert_eq!((whole.found, whole.bytes), (Some((1000, 1000)), 116_000));
@@ -76,7 +76,7 @@ fn draws_are_with_replacement_and_streams_differ() {
     let store = MapStore::default();
     run(&store, Workload::FillRandom, |_| {});
     let stored = run(&store, Workload::ReadSeq, |_| {}).operations;
-    // 1000 draws of 1000 keys leave 1 - 1/e of them; sigma is about 10.
+    // 1000 draws of 1000 keys hit 1 - 1/e of them; sigma is about 10.
     assert!((580..=684).contains(&stored), "{stored}");
     let (found, asked) = run(&store, Workload::ReadRandom, |_| {}).found.unwrap();
     assert!(found < asked, "reads do not replay the writes' draws");
@@ -155,7 +155,7 @@ fn a_hot_range_and_iterators_are_read() {
     let back = run(&store, Workload::SeekRandom, |load| {
         (load.range, load.backward, load.seek_nexts) = (10, true, 1000);
     });
-    // From key n the n keys before it are read, and n itself: 5.5 on average.
+    // From key n the scan reads the n keys before it and n itself: 5.5 on average.
     assert!(back.bytes > 4 * 116_000 && back.bytes < 7 * 116_000, "{}", back.bytes);
 }
 
@@ -207,7 +207,7 @@ fn a_thread_beside_the_readers_is_not_counted_among_them() {
     ] {
         let store = HeldUp::default();
         run(&store, Workload::FillSeq, |load| load.operations = 500);
-        // Without that the readers may be done before the other thread has begun.
+        // Without `waits` the readers might finish before the other thread starts.
         store.waits.store(true, Relaxed);
         store.moved.store(false, Relaxed);
         let read = run(&store, workload, |load| (load.threads, load.operations) = (2, 1000));
@@ -265,21 +265,21 @@ fn scans_of_ycsb_are_of_one_to_a_hundred_entries() {
     run(&store, Workload::YcsbLoad, |_| {});
     let scans = run(&store, Workload::YcsbE, |_| {});
     let entries = (scans.bytes / 116).saturating_sub(scans.tally.of(Kind::Insert)) as f64;
-    // 50.5 on average; a few are cut by the end of the store.
+    // 50.5 on average; a few are cut off at the end of the store.
     let mean = entries / scans.tally.of(Kind::Scan) as f64;
     assert!((43.0..54.0).contains(&mean), "{mean}");
 }
 
-/// A store whose reads are held up.
+/// A store whose reads can be delayed.
 #[derive(Default)]
 struct HeldUp {
     inner: MapStore,
-    /// The next get takes long.
+    /// Makes the next get take long.
     is_slow: AtomicBool,
-    /// Gets and seeks wait until something was put, or scanned from the start.
+    /// Gets and seeks wait until an entry is put, or a scan starts at the first key.
     waits: AtomicBool,
     moved: AtomicBool,
-    /// Values are to begin with their keys.
+    /// The store requests values that begin with their keys.
     marks: bool,
     batches: AtomicU64,
 }
@@ -394,7 +394,7 @@ fn values_that_are_marked_ahead_stay_with_their_keys() {
     }
 }
 
-/// Gets that took at least half as long as the slow one, of 200.
+/// Gets, of 200, that took at least half as long as the slow one.
 fn slow_gets(rate: Option<f64>) -> u64 {
     let store = HeldUp { is_slow: true.into(), ..HeldUp::default() };
     let read = run(&store, Workload::ReadRandom, |load| {
@@ -411,8 +411,8 @@ fn slow_gets(rate: Option<f64>) -> u64 {
 
 #[test]
 fn an_open_loop_sees_all_that_waited_behind_a_slow_one() {
-    // A thousand a second: those meant to begin in the first 50 ms wait for 50 ms and more. How
-    // many more do depends on the machine; that fewer do is impossible.
+    // A thousand a second: the gets due in the first 50 ms wait for 50 ms or more. How many more do
+    // depends on the machine; fewer are impossible.
     assert!(slow_gets(Some(1000.0)) >= 50);
     assert!(slow_gets(None) < 50, "a closed loop sees the slow one, and few that were held up");
 }

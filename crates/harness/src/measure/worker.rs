@@ -1,4 +1,4 @@
-//! One thread of a workload: what it draws, what it counts, and when it goes on.
+//! One thread of a workload: its random draws, its counters and its pace.
 
 use std::num::NonZero;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,15 +15,15 @@ use crate::rate::Pace;
 use crate::store::{Mark, Store};
 use crate::values::Values;
 
-/// Longest sleep of a thread that waits for its turn: then it looks whether it is to stop.
+/// Longest sleep of a waiting thread, after which it checks for a stop.
 const NAP: Duration = Duration::from_millis(20);
-/// A turn this near is waited for awake, which takes less than to sleep and be woken.
+/// A due time this close is waited for by spinning, which takes less than a sleep and a wake-up.
 const NEAR: Duration = Duration::from_micros(60);
-/// How much longer than asked the system may let a thread sleep that has a pace, in nanoseconds;
-/// else 50,000.
+/// Timer slack of a thread with a pace, in nanoseconds: by how much the system may oversleep. The
+/// default is 50,000.
 const SLACK: Option<NonZero<u64>> = NonZero::new(1000);
 
-/// Entries of a scan between two looks at whether it is to go on.
+/// Entries of a scan between two checks for its end.
 const COUNTED_TOGETHER: u64 = 64;
 
 /// One thread of a workload.
@@ -36,11 +36,11 @@ pub(super) struct Worker<'a> {
     pub(super) rng: Rng,
     pub(super) keys: KeyMaker<'a>,
     pub(super) value_position: usize,
-    /// How the store has its values marked, if it does, and those that are.
+    /// The mark that the store requests for its values, if any, and the marked values.
     pub(super) marked: Option<(Mark, Values)>,
     pace: Option<Pace>,
     start: Instant,
-    /// End of the last operation when latencies are kept, or when the next one was to begin.
+    /// End of the last operation if latencies are recorded, or the due time of the next one.
     last: Instant,
     latencies: Vec<(Kind, Latencies)>,
     pub(super) tally: Tally,
@@ -58,13 +58,13 @@ impl<'a> Worker<'a> {
         slot: &'a Slot,
     ) -> Self {
         let (load, now) = (team.load, Instant::now());
-        // A thread beside the others has their pace to itself.
+        // A background thread has a pace of its own.
         let pace = rate.map(|rate| match thread.checked_sub(load.threads) {
             None => Pace::new(rate, thread, load.threads),
             Some(_) => Pace::new(rate, 0, 1),
         });
         if pace.is_some() {
-            // Where the system refuses, sleeps are less exact.
+            // If this fails, sleeps are less exact.
             let _ = rustix::thread::set_current_timer_slack(SLACK);
         }
         Self {
@@ -90,19 +90,19 @@ impl<'a> Worker<'a> {
     }
 
     pub(super) fn begin(&mut self) {
-        // Threads start at different places of the value pool, and of a draw.
+        // Threads start at different positions in the value pool, chosen at random.
         self.value_position = self.rng.usize(..=1 << 10) * self.load.values.value_bytes();
         self.start = Instant::now();
         self.last = self.start;
     }
 
-    /// Whether another operation is to be done; waits for its turn, if there are turns.
+    /// Returns whether there is another operation to do; waits until it is due, if there is a pace.
     #[inline]
     pub(super) fn next(&mut self) -> bool {
         self.done < self.load.operations && !self.halted() && self.take_turn()
     }
 
-    /// As [`Worker::next`], for a thread that goes on until the others are done.
+    /// As [`Worker::next`], for a thread that runs until the others are done.
     #[inline]
     pub(super) fn next_beside(&mut self) -> bool {
         self.team.working.load(Relaxed) > 0 && !self.halted() && self.take_turn()
@@ -118,7 +118,7 @@ impl<'a> Worker<'a> {
         self.team.control.stop.is_set()
     }
 
-    /// Waits until the next operation is to begin; whether it still is then.
+    /// Waits until the next operation is due; returns whether it still has to run then.
     #[inline]
     fn take_turn(&mut self) -> bool {
         match self.pace {
@@ -140,14 +140,14 @@ impl<'a> Worker<'a> {
             }
             match left.checked_sub(NEAR) {
                 Some(time) if !time.is_zero() => std::thread::sleep(time.min(NAP)),
-                // Not by letting others run: the system's scheduler takes a slice of milliseconds
-                // from one that yields beside another that computes, as a store's background does.
+                // Not by yielding: if another thread is busy, such as a background thread of the
+                // store, the scheduler takes milliseconds to return.
                 _ => std::hint::spin_loop(),
             }
         }
     }
 
-    /// Counts `operations` more as done, in one step of the store.
+    /// Counts `operations` more as done, in one operation of the store.
     #[inline]
     pub(super) fn count(&mut self, kind: Kind, operations: u64) {
         if self.load.latencies {
@@ -158,8 +158,8 @@ impl<'a> Worker<'a> {
         self.slot.set(self.done);
     }
 
-    /// How many of the operations to come may be counted in one: several, where no time is taken of
-    /// each and none has its turn.
+    /// How many of the next operations may be counted at once: more than one if there are no
+    /// latencies and no pace.
     pub(super) fn counted_together(&self) -> u64 {
         if self.load.latencies || self.pace.is_some() {
             return 1;
@@ -176,7 +176,7 @@ impl<'a> Worker<'a> {
             self.latencies.len() - 1
         });
         self.latencies[at].1.record(time);
-        // What the histogram itself took is nobody's.
+        // The histogram's own time belongs to no operation.
         self.last = Instant::now();
     }
 
@@ -191,7 +191,7 @@ impl<'a> Worker<'a> {
         self.load.values.next(&mut self.value_position)
     }
 
-    /// Those that fills write: marked, where the store wants them so.
+    /// The values of fills: marked, if the store requests it.
     #[inline]
     pub(super) fn values(&self) -> &Values {
         self.marked.as_ref().map_or(self.load.values, |(_, values)| values)
@@ -201,7 +201,7 @@ impl<'a> Worker<'a> {
         let end = Instant::now();
         let is_partial = self.stopped() && self.done < self.load.operations;
         let due = self.pace.map_or(0, |pace| pace.due(end - self.start));
-        // A thread beside the others, or one that was stopped, ends when it is told to.
+        // For a background or stopped thread nothing is overdue.
         let is_overdue = !is_partial && self.thread < self.load.threads;
         let due = if is_overdue { due.min(self.load.operations) } else { 0 };
         let measured = Measured {

@@ -1,14 +1,14 @@
 //! The core workloads A to F of the Yahoo! Cloud Serving Benchmark (Cooper et al., "Benchmarking
-//! Cloud Serving Systems with YCSB", SoCC 2010), with the distributions of its own programs.
+//! Cloud Serving Systems with YCSB", SoCC 2010), with the distributions of the original programs.
 //!
-//! 1. Record `n` has the key whose integer is a bijective hash of `n`, as YCSB hashes its numbers:
-//!    records next to each other in number are not next to each other in the store. Keys from a
-//!    file, and keys of less than 8 bytes, are taken in order, and then nothing can be inserted.
-//! 2. A, B, C, E and F draw records by a scrambled Zipfian distribution, D the latest ones.
-//! 3. An insert takes the next number. Others draw only below the first number whose insert is not
-//!    done: [`Records`] keeps that.
+//! 1. The key of record `n` is the integer of a bijective hash of `n`, as YCSB hashes its numbers:
+//!    neighbouring records are not neighbours in the store. Keys from a file, and keys of less than
+//!    8 bytes, are used in order, and then nothing can be inserted.
+//! 2. A, B, C, E and F draw records from a scrambled Zipfian distribution, D draws the latest ones.
+//! 3. An insert takes the next number. Other operations draw only below the first number whose
+//!    insert is not complete: [`Records`] tracks it.
 //! 4. An update writes the whole value: a key-value store has no fields. A read-modify-write is one
-//!    operation, and its time that of both parts.
+//!    operation, timed as a whole.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;
@@ -21,24 +21,24 @@ use crate::measured::Kind;
 use crate::store::Direction;
 use crate::workload::Workload;
 
-/// Entries of the longest scan.
+/// Maximum length of a scan, in entries.
 const SCAN_MAX: u64 = 100;
 
-/// How many records there are, inserts included.
+/// The number of records, inserts included.
 #[derive(Debug)]
 pub struct Records {
-    /// How many there were at first.
+    /// The initial number.
     initial: u64,
-    /// All below are stored.
+    /// All numbers below this are stored.
     stored: AtomicU64,
-    /// The number that the next insert takes.
+    /// The number of the next insert.
     next: AtomicU64,
-    /// Numbers at or above `stored` whose insert is done; never more than there are threads.
+    /// Completed inserts at or above `stored`; never more than there are threads.
     early: Mutex<Vec<u64>>,
 }
 
 impl Records {
-    /// Records numbered from 0 to `stored` are there.
+    /// Records numbered from 0 to `stored` (exclusive) exist.
     pub fn new(stored: u64) -> Self {
         Self {
             initial: stored,
@@ -56,7 +56,7 @@ impl Records {
         self.next.fetch_add(1, Relaxed)
     }
 
-    /// The insert of `record` is done.
+    /// Marks the insert of `record` as complete.
     fn done(&self, record: u64) {
         let mut early = self.early.lock().unwrap_or_else(PoisonError::into_inner);
         early.push(record);
@@ -69,7 +69,7 @@ impl Records {
     }
 }
 
-/// What a workload does to a record.
+/// An operation on a record.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Action {
     Read,
@@ -79,7 +79,7 @@ enum Action {
     ReadModifyWrite,
 }
 
-/// The more frequent action, its share in percent, and the other one.
+/// The more frequent action, its percentage, and the other one.
 fn mix_of(workload: Workload) -> Option<(Action, u64, Action)> {
     use Action::{Insert, Read, ReadModifyWrite, Scan, Update};
     match workload {
@@ -93,7 +93,7 @@ fn mix_of(workload: Workload) -> Option<(Action, u64, Action)> {
     }
 }
 
-/// Which records are drawn.
+/// The distribution of records.
 enum Choice {
     Zipfian(ScrambledZipfian),
     Latest(Latest),
@@ -126,8 +126,8 @@ impl Worker<'_> {
         Ok(())
     }
 
-    /// The records stored, and twice those that the workload will insert, as YCSB counts them.
-    /// Where time ends it, nobody knows how many: then as many again.
+    /// The records stored, plus twice the expected inserts, as in YCSB. If time ends the workload
+    /// their number is unknown, and the records stored count twice.
     fn records_to_come(&self, workload: Workload, records: &Records) -> u64 {
         let inserts = match mix_of(workload) {
             Some((_, percent, Action::Insert)) => {

@@ -1,26 +1,26 @@
-//! How a budget for filters was kept, as a workload left it.
+//! The state of a filter budget after a workload.
 
 use serde::{Deserialize, Serialize};
 use trommel::{BudgetReport, DriftReason};
 
-/// How a budget for filters is kept. All bytes are of filters of whole keys and of prefixes.
+/// The state of a filter budget. All byte counts cover filters of whole keys and of prefixes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct BudgetRecord {
-    /// The budget, as the filter policy has it.
+    /// The budget, as in the filter policy.
     pub spec: String,
-    /// Bytes that filters may take in memory.
+    /// Bytes of memory that filters may use.
     pub budget_bytes: u64,
     /// Bytes of the filters of all tables, as stored.
     pub built_bytes: u64,
     /// Bytes of filters in memory.
     pub resident_bytes: u64,
-    /// Tables whose filters are neither held nor asked, as others are worth more.
+    /// Tables whose filters are neither in memory nor queried, because others are worth more.
     pub dropped_tables: u64,
-    /// Tables whose filters are not what they would get now.
+    /// Tables whose filters differ from what they would get now.
     pub drifted_tables: u64,
-    /// Reads in vain that are expected of a lookup.
+    /// Expected unnecessary reads per lookup.
     pub expected_wasted_reads: f64,
-    /// The same, if every table had what it would get now.
+    /// The same, if every table had the filter that it would get now.
     pub planned_wasted_reads: f64,
 }
 

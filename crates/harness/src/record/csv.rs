@@ -1,8 +1,8 @@
-//! Records as comma-separated values: one row a workload, the same columns always, for
-//! spreadsheets and scripts. As RFC 4180 has them, with line feeds.
+//! Records as comma-separated values: one row per workload, always the same columns, for
+//! spreadsheets and scripts. The format is RFC 4180, with line feeds.
 //!
-//! A field is empty where a record does not have it. What varies from record to record (settings,
-//! levels, filters, memory) is JSON in one field each.
+//! A field is empty if the record does not have it. Parts whose fields vary between records
+//! (settings, levels, filters, memory) are one JSON field each.
 
 use std::io::{self, Write};
 
@@ -13,7 +13,7 @@ use super::{Io, Record, Times};
 /// The name of a column, and its text for a record.
 type Column = (&'static str, fn(&Record) -> String);
 
-/// A column is never renamed or moved; new ones come last.
+/// Columns are never renamed or reordered; new ones are appended.
 const COLUMNS: [Column; 64] = [
     ("schema", |r| r.schema.to_string()),
     ("run", |r| r.run.clone()),
@@ -103,10 +103,10 @@ fn json<T: Serialize>(value: &T) -> String {
     serde_json::to_string(value).unwrap_or_default()
 }
 
-/// Writes the line that names the columns.
+/// Writes the header line.
 ///
 /// # Errors
-/// What `out` reports.
+/// Any error of `out`.
 pub fn write_csv_header(out: &mut dyn Write) -> io::Result<()> {
     write_row(COLUMNS.iter().map(|(name, _)| (*name).to_owned()), out)
 }
@@ -114,7 +114,7 @@ pub fn write_csv_header(out: &mut dyn Write) -> io::Result<()> {
 /// Writes the line of a record.
 ///
 /// # Errors
-/// What `out` reports.
+/// Any error of `out`.
 pub fn write_csv(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     write_row(COLUMNS.iter().map(|(_, of)| of(record)), out)
 }
@@ -125,7 +125,7 @@ fn write_row(fields: impl Iterator<Item = String>, out: &mut dyn Write) -> io::R
     out.write_all(line.as_bytes())
 }
 
-/// The field, in quotes if it needs them.
+/// The field, quoted if necessary.
 pub(crate) fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
@@ -139,7 +139,7 @@ mod tests {
     use super::*;
     use crate::record::testing::full;
 
-    /// Splits a line as RFC 4180 says.
+    /// Splits a line according to RFC 4180.
     fn fields(line: &str) -> Vec<String> {
         let (mut fields, mut is_quoted) = (vec![String::new()], false);
         let mut chars = line.trim_end_matches('\n').chars().peekable();

@@ -1,4 +1,4 @@
-//! Files of records: one JSON object a line.
+//! Files of records: one JSON object per line.
 
 use std::fmt;
 use std::io::{self, Write};
@@ -8,12 +8,12 @@ use serde::de::DeserializeOwned;
 
 use super::{Record, SCHEMA};
 
-/// A line that holds no record that can be read.
+/// A line without a readable record.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ReadError {
-    /// Its number, from 1; 0 stands for the file as a whole.
+    /// The line's number, from 1; 0 means the file as a whole.
     pub line: usize,
-    /// What is wrong with it.
+    /// What is wrong.
     pub what: String,
 }
 
@@ -31,18 +31,17 @@ impl std::error::Error for ReadError {}
 /// Writes `record` as one line.
 ///
 /// # Errors
-/// What `out` reports.
+/// Any error of `out`.
 pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     let mut line = serde_json::to_string(record)?;
     line.push('\n');
     out.write_all(line.as_bytes())
 }
 
-/// Reads the text of a file of records. Empty lines are passed over, fields that are not known are
-/// ignored.
+/// Parses a file of records. Empty lines and unknown fields are ignored.
 ///
 /// # Errors
-/// The first line that is no record, or one of a newer schema; a file without any record.
+/// The first line that is not a record, or has a newer schema; a file without any record.
 pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
     let records: Vec<Record> = read_each(text, "a bench", SCHEMA)?;
     for (nth, record) in records.iter().enumerate() {
@@ -56,11 +55,11 @@ pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
     Ok(records)
 }
 
-/// Reads a file of records of `whose`, each a line, with a `schema` of up to `newest`. Empty lines
-/// are passed over.
+/// Parses a file of records of `whose`, one per line, with a `schema` of up to `newest`. Empty
+/// lines are ignored.
 ///
 /// # Errors
-/// As of [`read_lines`].
+/// As [`read_lines`].
 pub(crate) fn read_each<T: DeserializeOwned>(
     text: &str,
     whose: &str,
@@ -77,7 +76,7 @@ pub(crate) fn read_each<T: DeserializeOwned>(
     Ok(records)
 }
 
-/// All that is looked at before the schema is known to be one of ours.
+/// The only field read before the schema is known to be supported.
 #[derive(Deserialize)]
 struct Head {
     schema: u32,
@@ -99,7 +98,7 @@ fn read_line<T: DeserializeOwned>(line: &str, whose: &str, newest: u32) -> Resul
     serde_json::from_str(line).map_err(not_one)
 }
 
-/// serde_json's words without its line number, which is always 1 here.
+/// The message of serde_json without its line number, which is always 1 here.
 fn without_place(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.split(" at line ").next().unwrap_or_default().to_owned()

@@ -1,17 +1,17 @@
-//! What one workload did in a bench, as one line of JSON that other programs can read.
+//! The results of one workload of a bench as a line of JSON, for other programs.
 //!
-//! `docs/format/bench-record.md` is the page for readers of such files; a test holds it and these
-//! types together.
+//! The format is specified in `docs/format/bench-record.md`; a test keeps it and these types in
+//! step.
 //!
-//! 1. A [`Run`] is what all workloads of a bench share: which store, set up how, on what machine.
-//! 2. [`Record::new`] joins it with what was measured; the store's own counts are put into
-//!    [`Record::state`] if the store knows them.
+//! 1. A [`Run`] is what all workloads of a bench share: the store, its settings, and the machine.
+//! 2. [`Record::new`] joins it with the measurements; the store's own counters are added as
+//!    [`Record::state`] if the store has them.
 //! 3. [`write_line`] writes a record, [`read_lines`] reads a file of them.
 //!
-//! Invariants: what a store does not know is left out, never zero. A reader ignores fields it does
-//! not know and refuses a schema newer than [`SCHEMA`]; so a field that is added keeps the number,
-//! and a field whose meaning changes raises it.
-//! Called by the bench, by the comparison with other stores, by the report and by `compare`.
+//! Invariants: a value that a store does not know is left out, never zero. A reader ignores unknown
+//! fields and rejects a schema newer than [`SCHEMA`]; so a new field keeps the number, and a field
+//! whose meaning changes raises it. Called by the bench, by the comparison with other stores, by
+//! the report and by `compare`.
 
 mod budget;
 mod csv;
@@ -43,7 +43,7 @@ pub(crate) use page_tests::{named_on, paths as paths_of};
 pub use state::{Amplification, FilterRecord, Io, LevelRecord, State};
 pub use times::Times;
 
-/// Version of the record that this program writes, and the newest that it reads.
+/// Version of the records that this program writes, and the newest that it reads.
 pub const SCHEMA: u32 = 1;
 
 /// A kind of store, and its version.
@@ -51,26 +51,26 @@ pub const SCHEMA: u32 = 1;
 pub struct Product {
     /// Such as `trommel` or `rocksdb`.
     pub name: String,
-    /// As the store's own project counts.
+    /// In the numbering of the store's project.
     pub version: String,
 }
 
 /// What all workloads of a bench share.
 #[derive(Debug, Clone, Default)]
 pub struct Run {
-    /// Tells runs apart: the same in all records of a run, and in no other.
+    /// Identifies the run: the same in all records of a run, and in no other.
     pub id: String,
-    /// The store that was driven.
+    /// The store under test.
     pub store: Product,
-    /// Every option by its resolved value, defaults included, in the order in which to show them.
-    /// The directory is none of them: it is in the environment.
+    /// All options with their resolved values, defaults included, in display order. The directory
+    /// is part of the environment instead.
     pub settings: IndexMap<String, Value>,
-    /// Where it ran.
+    /// The environment of the run.
     pub environment: Environment,
 }
 
 impl Run {
-    /// A run that begins now.
+    /// A run that starts now.
     pub fn new(
         store: Product,
         settings: IndexMap<String, Value>,
@@ -82,65 +82,65 @@ impl Run {
     }
 }
 
-/// What one workload did, once.
+/// The results of one execution of a workload.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Record {
-    /// [`SCHEMA`] of the program that wrote it.
+    /// [`SCHEMA`] of the program that wrote the record.
     pub schema: u32,
     /// [`Run::id`].
     pub run: String,
-    /// The store that was driven.
+    /// The store under test.
     pub store: Product,
     /// Name of the workload.
     pub workload: String,
-    /// 1 for the first time the run does this workload in a row, 2 for the second, and so on.
+    /// 1 for the first of several executions of the workload in a row, 2 for the second, and so on.
     pub repeat: u32,
     /// [`Run::settings`].
     pub settings: IndexMap<String, Value>,
-    /// Where it ran.
+    /// The environment of the run.
     pub environment: Environment,
-    /// When it began: UTC, as `2026-11-21T09:30:00Z`.
+    /// Start of the workload: UTC, as `2026-11-21T09:30:00Z`.
     pub start: String,
-    /// Threads that did the operations.
+    /// Number of measured threads.
     pub threads: u64,
     /// Operations done, all threads together.
     pub operations: u64,
     /// Keys and values written, or found, in bytes.
     pub bytes: u64,
-    /// Keys found, of workloads that look keys up.
+    /// Keys found, of workloads that look up keys.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<u64>,
-    /// Keys asked for.
+    /// Keys looked up.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub asked: Option<u64>,
     /// From the first thread's start to the last one's end.
     pub wall_seconds: f64,
-    /// Time that threads spent, added up.
+    /// Sum of the time of all threads.
     pub thread_seconds: f64,
-    /// Processor time of the whole process in user mode, background threads included.
+    /// CPU time of the whole process in user mode, background threads included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub user_seconds: Option<f64>,
-    /// Processor time of the whole process in the kernel.
+    /// CPU time of the whole process in the kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub system_seconds: Option<f64>,
-    /// Whether it was stopped before its end.
+    /// Whether the workload was stopped early.
     #[serde(default)]
     pub interrupted: bool,
-    /// How long single operations took, in nanoseconds, if that was measured.
+    /// Latencies of operations in nanoseconds, if recorded.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub latency_ns: Option<Times>,
-    /// Operations over time: for each interval its end, in seconds since the start, and the
-    /// operations done in it. Empty if that was not kept.
+    /// Operations over time: for each interval its end, in seconds since the start, and the number
+    /// of operations in it. Empty if not recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<(f64, u64)>,
-    /// What the store says about itself.
+    /// The store's report on its state.
     #[serde(flatten)]
     pub state: State,
 }
 
 impl Record {
-    /// What `workload` measured in its `repeat`th repeat, begun at `start`, with `threads` threads.
-    /// The state is left for the caller to fill in.
+    /// The record of repeat number `repeat` of `workload`, started at `start` with `threads`
+    /// threads. The caller fills in the state.
     pub fn new(
         run: &Run,
         workload: &str,
@@ -174,19 +174,19 @@ impl Record {
         }
     }
 
-    /// Operations a second of all threads together.
+    /// Operations per second of all threads together.
     pub fn operations_per_second(&self) -> f64 {
-        // A clock that did not move must not make a rate infinite.
+        // If the clock did not advance, the rate must not be infinite.
         self.operations as f64 / self.wall_seconds.max(1e-9)
     }
 
-    /// Microseconds an operation, as the thread that did it saw it.
+    /// Microseconds per operation, as seen by its thread.
     pub fn micros_per_operation(&self) -> f64 {
         self.thread_seconds * 1e6 / self.operations.max(1) as f64
     }
 }
 
-/// A setting's value as people read it: texts without quotes, whole numbers without a point.
+/// The display form of a setting's value: strings without quotes, integers without a decimal point.
 pub(crate) fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
@@ -198,10 +198,10 @@ pub(crate) fn plain(value: &Value) -> String {
     }
 }
 
-/// For each record, which turn of its workload it belongs to: 1 for the first time that its run
-/// does the workload, with all repeats; 2 when it comes back to it later, and so on.
+/// For each record, the occurrence of its workload in the run: 1 for the first, with all repeats; 2
+/// if the workload occurs again later, and so on.
 pub(crate) fn turns(records: &[Record]) -> Vec<u32> {
-    // For each run, store and workload: the turn that is under way, and its last repeat.
+    // For each run, store and workload: the current occurrence, and its last repeat.
     let mut latest: HashMap<(&str, &str, &str), (u32, u32)> = HashMap::new();
     let mut turns = Vec::with_capacity(records.len());
     for record in records {

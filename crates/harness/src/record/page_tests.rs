@@ -9,9 +9,9 @@ use super::{SCHEMA, testing};
 
 const PAGE: &str = include_str!("../../../../docs/format/bench-record.md");
 
-/// Paths of all values in a JSON object: `a.b`, and `a[].b` for those in a list.
+/// Adds the paths of all values in a JSON object: `a.b`, and `a[].b` for those in a list.
 pub(crate) fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
-    // Their names are those of options and parts of memory, not fields of the record.
+    // Their keys are names of options and parts of memory, not fields of the record.
     let is_open = ["settings", "memory"].contains(&at);
     match value {
         Value::Object(fields) if !is_open => {
@@ -31,7 +31,7 @@ pub(crate) fn paths(value: &Value, at: &str, found: &mut BTreeSet<String>) {
     }
 }
 
-/// The first cells of a page's tables that are set as code.
+/// The code spans in the first cells of a page's tables.
 pub(crate) fn named_on(page: &str) -> BTreeSet<String> {
     let cells = page.lines().filter_map(|line| line.strip_prefix("| `"));
     cells.filter_map(|rest| rest.split_once('`')).map(|(name, _)| name.to_owned()).collect()
@@ -40,7 +40,7 @@ pub(crate) fn named_on(page: &str) -> BTreeSet<String> {
 #[test]
 fn the_page_names_every_field() {
     let mut record = testing::full();
-    // It has no alarm, for every page that is drawn of it would be one.
+    // `full` has no alarm, because every page drawn from it would show one.
     record.state.filters.iter_mut().flatten().for_each(|filter| filter.alarm = Some("so".into()));
     let record = serde_json::to_value(record).unwrap();
     let mut fields = BTreeSet::new();

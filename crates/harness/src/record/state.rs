@@ -1,4 +1,4 @@
-//! What a store says about itself after a workload, and what of that the workload did.
+//! A store's report on its state after a workload, and the part of it caused by the workload.
 
 use indexmap::IndexMap;
 use serde::{Deserialize, Serialize};
@@ -6,30 +6,30 @@ use trommel::{FilterLevel, FilterReport, Stats, wilson};
 
 use super::{BudgetRecord, Record};
 
-/// What a store says about itself. A part that it does not know is none.
+/// A store's report on its state. Parts that it does not know are none.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct State {
-    /// What was read and written in the workload.
+    /// Reads and writes during the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub io: Option<Io>,
-    /// Levels that hold data, from the top, as the workload left them.
+    /// Levels that hold data, from the top, after the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub levels: Option<Vec<LevelRecord>>,
-    /// What each level's filters are, and what they did in the workload.
+    /// The filters of each level, and what they did during the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filters: Option<Vec<FilterRecord>>,
-    /// How the budget for filters was kept, where there was one.
+    /// The state of the filter budget, if there is one.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub budget: Option<BudgetRecord>,
-    /// Bytes of memory by part, as the workload left them.
+    /// Bytes of memory by part, after the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub memory: Option<IndexMap<String, u64>>,
-    /// What the workload cost beyond what was asked.
+    /// The amplification factors of the workload.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub amplification: Option<Amplification>,
 }
 
-/// What was read and written, in counts and bytes.
+/// Reads and writes, in counts and bytes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Io {
     /// Keys looked up.
@@ -53,34 +53,34 @@ pub struct Io {
     /// Bytes written to the log.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_bytes: Option<u64>,
-    /// Times the log was made durable for a writer.
+    /// Syncs of the log on behalf of writers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_syncs: Option<u64>,
-    /// Memtables written out.
+    /// Memtables flushed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flushes: Option<u64>,
-    /// Bytes of the tables they became.
+    /// Bytes of the tables that flushes wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_bytes: Option<u64>,
-    /// Seconds that writing them out took, added up.
+    /// Total seconds of flushes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flush_seconds: Option<f64>,
     /// Compactions that merged tables.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compactions: Option<u64>,
-    /// Bytes they read.
+    /// Bytes that compactions read.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction_bytes_read: Option<u64>,
-    /// Bytes they wrote.
+    /// Bytes that compactions wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction_bytes_written: Option<u64>,
-    /// Seconds that they took, added up; several may run at once.
+    /// Total seconds of compactions; several may run at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub compaction_seconds: Option<f64>,
-    /// Seconds within both in which filters were completed and written.
+    /// Seconds of flushes and compactions spent on building and writing filters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter_seconds: Option<f64>,
-    /// Seconds for which writers were held up, added up.
+    /// Total seconds of write stalls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stall_seconds: Option<f64>,
 }
@@ -88,13 +88,13 @@ pub struct Io {
 /// One level that holds data.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct LevelRecord {
-    /// 0, or 1 for the first level below that holds data, and so on.
+    /// 0, or 1 for the first level below level 0 that holds data, and so on.
     pub level: u64,
-    /// Its tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Bytes of its files.
+    /// Bytes of the files.
     pub bytes: u64,
-    /// Its entries, tombstones and older versions included.
+    /// Number of entries, tombstones and older versions included.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub entries: Option<u64>,
     /// Tombstones among them.
@@ -105,60 +105,60 @@ pub struct LevelRecord {
 /// The filters of one kind on one level.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct FilterRecord {
-    /// 0, or 1 for the first level below that holds data, and so on.
+    /// 0, or 1 for the first level below level 0 that holds data, and so on.
     pub level: u64,
-    /// Kind of the filters; `none` stands for tables without a usable one.
+    /// Kind of the filters; `none` means tables without a usable one.
     pub kind: String,
     /// Tables with such filters.
     pub tables: u64,
-    /// Distinct keys in those tables, each table counted on its own.
+    /// Distinct keys in those tables, counted per table.
     pub keys: u64,
-    /// Bits per key asked for.
+    /// Requested bits per key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits_asked: Option<f64>,
-    /// Bits per key stored.
+    /// Stored bits per key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits_stored: Option<f64>,
-    /// Bytes of the filters in memory, were all tables open.
+    /// Bytes of the filters in memory if all tables were open.
     pub bytes: u64,
-    /// Lookups that came to such a table in the workload.
+    /// Lookups during the workload that reached such a table.
     pub probes: u64,
-    /// Probes that the filter answered with "no": each a read saved.
+    /// Probes with a negative answer: each saves a read.
     pub negatives: u64,
-    /// Probes for a key that is not in the table, which the filter let pass: each a read wasted.
+    /// False positives: each wastes a read.
     pub false_positives: u64,
     /// Probes for a key that is in the table.
     pub true_positives: u64,
-    /// False positives among the probes for keys not in the table.
+    /// False positives divided by probes for keys that are not in the table.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub measured_rate: Option<f64>,
-    /// 95% interval of the rate (Wilson's score interval): its ends.
+    /// 95% confidence interval of the rate (Wilson's score interval).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
-    /// What theory predicts for the same probes.
+    /// The rate that theory predicts for the same probes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub expected_rate: Option<f64>,
-    /// That more distinct keys were let pass than chance explains: the evidence in words.
+    /// Set if more distinct keys were false positives than chance explains: the evidence in words.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub alarm: Option<String>,
 }
 
-/// What a workload cost beyond what was asked.
+/// The amplification factors of a workload.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Amplification {
-    /// Bytes written to files for a byte that the user wrote.
+    /// Bytes written to files per byte that the user wrote.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub write: Option<f64>,
-    /// Bytes of files for a byte of keys and values that are there.
+    /// Bytes of files per byte of live keys and values.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub space: Option<f64>,
-    /// Data blocks looked at for a key looked up, from files or the cache.
+    /// Data blocks searched per lookup, from files or the cache.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub read: Option<f64>,
 }
 
 impl State {
-    /// What a Trommel store says, all counts since it was opened or its counts were reset.
+    /// The report of a Trommel store; its counters run from its opening or their last reset.
     pub fn of(stats: &Stats, filters: &FilterReport) -> Self {
         let io = Io::of(stats);
         Self {
@@ -171,8 +171,8 @@ impl State {
         }
     }
 
-    /// This state with what was counted since `before`. Where a count has gone down since then (it
-    /// was reset), all of it counts.
+    /// This state with only what was counted since `before`. A counter that has decreased since
+    /// then was reset, and counts in full.
     pub fn since(mut self, before: &Self) -> Self {
         if let (Some(io), Some(before)) = (&mut self.io, &before.io) {
             io.subtract(before);
@@ -304,8 +304,7 @@ impl FilterRecord {
         }
     }
 
-    /// The filters of all these records: what they did is added up, what they are is that of the
-    /// last.
+    /// The sum of these records' filters: counters are added up, the rest is from the last record.
     pub(crate) fn sum(records: &[&Record]) -> Vec<Self> {
         let mut sums: Vec<Self> = Vec::new();
         for filter in records.iter().filter_map(|record| record.state.filters.as_ref()).flatten() {
@@ -319,9 +318,9 @@ impl FilterRecord {
         sums
     }
 
-    /// This with the counts of another added; rates are those of both together.
+    /// `self` with the counters of `other` added, and rates over both together.
     fn plus(mut self, other: &Self) -> Self {
-        // Where nothing was probed in vain, nothing wrong was to be expected.
+        // Without probes of absent keys no false positive was to be expected.
         let expected = |filter: &Self| match filter.misses() {
             0 => Some(0.0),
             misses => filter.expected_rate.map(|rate| rate * misses as f64),
@@ -346,7 +345,7 @@ impl FilterRecord {
         self.negatives.saturating_add(self.false_positives)
     }
 
-    /// Takes off what was counted before; the expected rate becomes that of the probes since.
+    /// Subtracts the earlier counters; the expected rate becomes that of the probes since.
     fn subtract(&mut self, before: &Self) {
         let misses = self.misses();
         let counts = [
@@ -377,7 +376,7 @@ impl FilterRecord {
 }
 
 impl Amplification {
-    /// As far as these counts say it.
+    /// The factors that follow from `io`.
     fn of(io: &Io) -> Self {
         let ratio = |all: Option<u64>, of: Option<u64>| match (all, of) {
             (Some(all), Some(of)) if of > 0 => Some(all as f64 / of as f64),
@@ -427,7 +426,7 @@ mod tests {
         assert_eq!((filter.probes, filter.false_positives), (2000, 50));
         assert_eq!(filter.measured_rate, Some(0.025));
         assert_eq!(filter.interval, Some(wilson(50, 2000)));
-        // 60 expected in all, 10 of them before.
+        // 60 expected in total, 10 of them before.
         assert!((filter.expected_rate.unwrap() - 0.025).abs() < 1e-12);
         assert_eq!(since.amplification.unwrap().read, Some(225.0 / 300.0));
     }

@@ -11,7 +11,7 @@ use crate::histogram::Latencies;
 use crate::machine::Environment;
 use crate::measured::Measured;
 
-/// A record in which every part is there.
+/// A record with every part present.
 pub(crate) fn full() -> Record {
     let run = Run {
         id: "2026-11-21T09:30:00Z-0badcafe".into(),

@@ -1,4 +1,4 @@
-//! How long single operations took, in a form that can be written down and added up later.
+//! Latencies of operations in a form that can be stored and merged.
 
 use base64::Engine as _;
 use base64::prelude::BASE64_STANDARD;
@@ -8,42 +8,42 @@ use serde::{Deserialize, Serialize};
 
 use crate::histogram::Latencies;
 
-/// Times of operations, in nanoseconds.
+/// Latencies of operations, in nanoseconds.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Times {
-    /// Operations timed.
+    /// Number of operations timed.
     pub count: u64,
-    /// Shortest.
+    /// The minimum.
     pub min: u64,
-    /// Average.
+    /// The mean.
     pub mean: f64,
-    /// Half of all ended within this time.
+    /// The median.
     pub p50: u64,
-    /// 75% of all.
+    /// The 75th percentile.
     pub p75: u64,
-    /// 90% of all.
+    /// The 90th percentile.
     pub p90: u64,
-    /// 95% of all.
+    /// The 95th percentile.
     pub p95: u64,
-    /// 99% of all.
+    /// The 99th percentile.
     pub p99: u64,
-    /// 99.9% of all.
+    /// The 99.9th percentile.
     pub p999: u64,
-    /// 99.99% of all.
+    /// The 99.99th percentile.
     pub p9999: u64,
-    /// Longest.
+    /// The maximum.
     pub max: u64,
-    /// The whole HdrHistogram: its V2 encoding, not compressed, in base64.
+    /// The complete HdrHistogram: its V2 encoding, uncompressed, in base64.
     pub hdr: String,
 }
 
 impl Times {
-    /// Of these latencies.
+    /// Converts recorded latencies.
     pub fn new(latencies: &Latencies) -> Self {
         Self::of(latencies.histogram())
     }
 
-    /// Of this histogram of nanoseconds.
+    /// Converts a histogram of nanoseconds.
     pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
         let within = |percent| histogram.value_at_percentile(percent);
         let mut bytes = Vec::new();
@@ -66,10 +66,10 @@ impl Times {
         }
     }
 
-    /// The whole histogram, in nanoseconds.
+    /// The complete histogram, in nanoseconds.
     ///
     /// # Errors
-    /// If `hdr` holds none; the text says why.
+    /// If `hdr` is not valid; the text gives the reason.
     pub fn histogram(&self) -> Result<Histogram<u64>, String> {
         let bytes = BASE64_STANDARD.decode(&self.hdr).map_err(|error| error.to_string())?;
         Deserializer::new().deserialize(&mut bytes.as_slice()).map_err(|error| error.to_string())

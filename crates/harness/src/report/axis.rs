@@ -1,23 +1,22 @@
-//! Where an axis begins and ends, where its ticks are, and where a value lies on it.
+//! Axes: their range, their ticks, and the position of a value.
 
 use std::ops::Range;
 
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint, Ranged};
 
-/// An axis from one tick to another.
+/// An axis that starts and ends at a tick.
 #[derive(Debug, Clone)]
 pub(super) struct Axis {
-    /// Its ends.
+    /// The range.
     pub(super) range: Range<f64>,
-    /// Whether equal steps stand for equal factors.
+    /// Whether the scale is logarithmic.
     is_logarithmic: bool,
-    /// Its ticks, all between the ends.
+    /// The ticks, all within the range.
     pub(super) ticks: Vec<f64>,
 }
 
 impl Axis {
-    /// From zero to the first round number that is not below `max`, with at most about `count`
-    /// ticks.
+    /// From zero to the first round number not below `max`, with at most about `count` ticks.
     pub(super) fn linear(max: f64, count: usize) -> Self {
         let step = round_up(max.max(1e-12) / count.max(1) as f64);
         let last = (max / step - 1e-9).ceil().max(1.0);
@@ -48,7 +47,7 @@ impl Axis {
         Self { range: first.exp2()..last.exp2(), is_logarithmic: true, ticks }
     }
 
-    /// From the first to the last of these ticks, and as far beyond as `margin` says.
+    /// From the first to the last of these ticks, extended by `margin` on both sides.
     pub(super) fn between(ticks: Vec<f64>, margin: f64) -> Self {
         let (first, last) = (ticks.first().copied(), ticks.last().copied());
         let range = first.unwrap_or(0.0) - margin..last.unwrap_or(1.0) + margin;
@@ -63,14 +62,14 @@ impl Axis {
         axis
     }
 
-    /// For a logarithmic scale: between the nearest of 1, 2, 5, 10, 20, ... around all values, and
-    /// with ticks there; at powers of ten if there are more than two of these. A decade at least.
+    /// A logarithmic axis between the nearest of 1, 2, 5, 10, 20, ... around all values, with ticks
+    /// there; only at powers of ten if the axis holds more than two of these. At least a decade.
     pub(super) fn logarithmic(least: f64, most: f64) -> Self {
         let all: Vec<f64> = steps().collect();
         let mut first = all.iter().rposition(|step| *step <= least * 1.000_001).unwrap_or(0);
         let mut last = all.iter().position(|step| *step >= most * 0.999_999);
         let last = last.get_or_insert(all.len() - 1);
-        // Three steps are a decade; less than that shows little.
+        // Three steps are a decade; a shorter axis shows little.
         while *last < first + 3 {
             first = first.saturating_sub(1);
             *last = (*last + 1).min(all.len() - 1);
@@ -111,7 +110,7 @@ impl Ranged for Axis {
     }
 }
 
-/// 1, 2 and 5 times each power of ten that anything here is measured in.
+/// 1, 2 and 5 times each power of ten within the range of any figure here.
 fn steps() -> impl DoubleEndedIterator<Item = f64> {
     (-12..=15).flat_map(|power| [1.0, 2.0, 5.0].map(|digit| digit * 10_f64.powi(power)))
 }
@@ -127,7 +126,7 @@ fn round_up(value: f64) -> f64 {
 mod tests {
     use super::*;
 
-    /// Axes of bytes had ticks of 200 KB beside tables in KiB.
+    /// Axes of bytes used to have ticks of 200 KB next to tables in KiB.
     #[test]
     fn ticks_of_bytes_are_round_in_their_units() {
         const KIB: f64 = 1024.0;

@@ -1,19 +1,19 @@
-//! Bars and keys of colours, as plain HTML, so that their texts keep their size on any screen.
+//! Bars and colour legends as plain HTML, so that their text keeps its size on any screen.
 
 use super::html::escaped;
 use super::svg::Role;
 
-/// One bar: what it stands for, its colour, its length, and the words at its end.
+/// One bar: its label, its colour, its length, and the text at its end.
 pub(super) struct Bar {
     pub(super) label: String,
     pub(super) role: Role,
     pub(super) value: f64,
     pub(super) words: String,
-    /// More words, in small.
+    /// Additional text in small type.
     pub(super) note: String,
 }
 
-/// Bars under a heading, which says `what` they show; the longest as long as there is room.
+/// Bars under a heading, with `what` they show; the longest fills the available width.
 pub(super) fn bars(heading: &str, what: &str, bars: &[Bar]) -> String {
     let longest = bars.iter().map(|bar| bar.value).fold(0.0, f64::max);
     let mut html = format!(
@@ -37,8 +37,8 @@ pub(super) fn bars(heading: &str, what: &str, bars: &[Bar]) -> String {
     html + "</div>\n"
 }
 
-/// One bar of several parts: what it stands for, the parts with their words, and the words at its
-/// end. `longest` is what the whole width stands for.
+/// One bar of several parts: its label, the parts with their texts, and the text at its end.
+/// `longest` is the value of the full width.
 pub(super) fn stack(label: &str, parts: &[(Role, f64, String)], longest: f64, sum: &str) -> String {
     let pieces: String = parts
         .iter()
@@ -53,7 +53,7 @@ pub(super) fn stack(label: &str, parts: &[(Role, f64, String)], longest: f64, su
     )
 }
 
-/// A part of a whole in percent; never so small that it cannot be seen.
+/// A part of a whole in percent, at least large enough to be visible.
 fn share(value: f64, whole: f64) -> f64 {
     let share = 100.0 * value / whole;
     if share.is_finite() { share.clamp(0.2, 100.0) } else { 0.2 }
@@ -66,7 +66,7 @@ fn piece(role: Role, percent: f64, title: &str) -> String {
     format!("<i style=\"width:{percent:.2}%;background:{colour}\"{title}></i>")
 }
 
-/// Which colour stands for what. Nothing if there is only one.
+/// A legend of the colours. Empty if there is only one.
 pub(super) fn key<'a>(names: impl Iterator<Item = (Role, &'a str)>) -> String {
     let names: Vec<(Role, &str)> = names.collect();
     if names.len() < 2 {

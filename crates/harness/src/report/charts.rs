@@ -12,15 +12,15 @@ use super::html::{rate, short, tick_rate, time};
 use super::svg::{Area, Failed, Role, SCALE, axis_text, chart};
 use crate::record::{FilterRecord, Record};
 
-/// Nines after which a curve of percentiles ends: 99.999%.
+/// Number of nines at which a percentile curve ends: 99.999%.
 const NINES_MAX: f64 = 5.0;
-/// Points of a curve of percentiles.
+/// Points of a percentile curve.
 const CURVE_POINTS: usize = 120;
 
 /// A chart with its axes.
 pub(super) type Chart<'a> = ChartContext<'a, SVGBackend<'a>, Cartesian2d<Axis, Axis>>;
 
-/// Begins a chart: grid and texts of both axes, with ticks where these say.
+/// Starts a chart: the grid and the labels of both axes at the given ticks.
 pub(super) fn frame<'a>(
     area: &Area<'a>,
     (x, show_x): (Axis, &dyn Fn(&f64) -> String),
@@ -46,8 +46,8 @@ pub(super) fn frame<'a>(
     Ok(chart)
 }
 
-/// Operations a second over seconds: for each series, steps from interval to interval. None if
-/// there is no record with several intervals.
+/// Operations per second over time: for each series, a step curve over the intervals. None without
+/// a record of several intervals.
 pub(super) fn throughput(id: &str, title: &str, series: &[Vec<&Record>]) -> Option<String> {
     let lines: Vec<(usize, Vec<(f64, f64)>)> = series
         .iter()
@@ -71,7 +71,7 @@ pub(super) fn throughput(id: &str, title: &str, series: &[Vec<&Record>]) -> Opti
         let seconds = |seconds: &f64| format!("{} s", short(*seconds));
         let mut chart = frame(area, (x, &seconds), (y, &|speed| short(*speed)))?;
         for (nth, points) in lines {
-            // Repeats lie on one another.
+            // Repeats are drawn on top of each other.
             let style = match series[nth].len() {
                 1 => Role::Series(nth).line(18),
                 _ => Role::Series(nth).faint_line(16),
@@ -82,8 +82,8 @@ pub(super) fn throughput(id: &str, title: &str, series: &[Vec<&Record>]) -> Opti
     })
 }
 
-/// A record's operations a second: two points for each interval. A last interval that was cut short
-/// is joined with the one before it, as its speed would say little.
+/// A record's operations per second: two points for each interval. A truncated last interval is
+/// merged with the one before it, because its rate says little.
 fn steps(record: &Record) -> Vec<(f64, f64)> {
     let mut series = record.series.clone();
     if let [.., (start, _), (middle, _), (end, _)] = series[..]
@@ -104,8 +104,7 @@ fn steps(record: &Record) -> Vec<(f64, f64)> {
     points
 }
 
-/// Times by the share of operations that took no longer, which is drawn by its number of nines.
-/// None if no series has times.
+/// Latencies by percentile, on a scale of nines. None if no series has latencies.
 pub(super) fn latency(id: &str, title: &str, series: &[Option<Histogram<u64>>]) -> Option<String> {
     let curves: Vec<(usize, Vec<(f64, f64)>)> = series
         .iter()
@@ -139,7 +138,7 @@ pub(super) fn latency(id: &str, title: &str, series: &[Option<Histogram<u64>>]) 
     })
 }
 
-/// The share that has so many nines: 0%, 90%, 99%, 99.9%.
+/// The percentage with this many nines: 0%, 90%, 99%, 99.9%.
 fn percent(nines: f64) -> String {
     match nines.round() as usize {
         0 => "0%".into(),
@@ -149,12 +148,12 @@ fn percent(nines: f64) -> String {
     }
 }
 
-/// Points of a curve of percentiles: nines and nanoseconds.
+/// Points of a percentile curve: nines and nanoseconds.
 fn curve(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
     if histogram.is_empty() {
         return Vec::new();
     }
-    // Beyond this the curve would show one operation.
+    // Beyond this the curve would show a single operation.
     let end = (histogram.len() as f64).log10().clamp(1.0, NINES_MAX);
     (0..=CURVE_POINTS)
         .map(|at| {
@@ -165,9 +164,9 @@ fn curve(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
         .collect()
 }
 
-/// Rates of false positives: one column for each level, in it for each series (and each kind of
-/// filter, if a level has several) what was measured, with its interval, on a line that theory
-/// expects. None if there is no rate.
+/// False-positive rates: one column per level, and in it for each series (and each kind of filter,
+/// if a level has several) the measured rate with its interval, on a line at the expected rate.
+/// None without a rate.
 pub(super) fn rates(id: &str, title: &str, series: &[Vec<FilterRecord>]) -> Option<String> {
     let mut columns: BTreeMap<u64, Vec<(usize, &FilterRecord)>> = BTreeMap::new();
     for (nth, filters) in series.iter().enumerate() {
@@ -202,8 +201,8 @@ pub(super) fn rates(id: &str, title: &str, series: &[Vec<FilterRecord>]) -> Opti
     })
 }
 
-/// One rate: the line that theory expects, the interval, and the dot. What is not above zero has
-/// no place on the axis, and an interval that begins there begins at its end.
+/// One rate: a line at the expected rate, the interval, and the dot. Values that are not above zero
+/// cannot be drawn, and an interval that starts there is reduced to its end.
 fn draw_rate(
     chart: &mut Chart<'_>,
     middle: f64,

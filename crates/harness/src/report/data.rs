@@ -1,9 +1,9 @@
-//! Records sorted for a page: which belong to one line of a chart, and which stand side by side.
+//! Sorts records for a page into the lines of a chart and the columns of a comparison.
 //!
-//! 1. A *variant* is a store with its settings and the build that drove it. Each has a colour.
-//!    Where two files hold the same workload of one variant, each file is a variant of its own, so
-//!    that two runs can be seen side by side; the runs in one file are repeats.
-//! 2. A *group* is one workload, at one turn of the run, with the records of each variant.
+//! 1. A *variant* is a store with its settings and build. Each has a colour. If two files hold the
+//!    same workload of one variant, each file is a variant of its own, so that the runs can be
+//!    compared; the runs within one file are repeats.
+//! 2. A *group* is one workload, at one occurrence in the run, with the records of each variant.
 
 use std::collections::BTreeSet;
 
@@ -14,7 +14,7 @@ use crate::record::{Record, plain, turns};
 /// A file of records.
 #[derive(Debug, Clone, Default)]
 pub struct Source {
-    /// What to call it, if the page needs to tell files apart.
+    /// Its name, if the page must distinguish files.
     pub name: String,
     /// What it holds.
     pub records: Vec<Record>,
@@ -23,7 +23,7 @@ pub struct Source {
 /// A store with its settings.
 #[derive(Debug)]
 pub(super) struct Variant<'a> {
-    /// What tells it from the others.
+    /// The label that distinguishes it from the others.
     pub(super) label: String,
     /// Its records, in order.
     pub(super) records: Vec<&'a Record>,
@@ -33,9 +33,9 @@ pub(super) struct Variant<'a> {
 /// One workload.
 #[derive(Debug)]
 pub(super) struct Group<'a> {
-    /// Its name, from its second turn on with the turn.
+    /// Its name, with a number from its second occurrence on.
     pub(super) name: String,
-    /// For each variant, its repeats.
+    /// The repeats of each variant.
     pub(super) records: Vec<Vec<&'a Record>>,
 }
 
@@ -56,14 +56,14 @@ impl<'a> Data<'a> {
         data
     }
 
-    /// The cell of a table that names a variant, with its colour.
+    /// The table cell that names a variant, with its colour.
     pub(super) fn store_cell(&self, variant: usize) -> Cell {
         let colour = Role::Series(variant).variable();
         let label = escaped(&self.variants[variant].label);
         Cell::html(format!("<i class=\"dot\" style=\"background:{colour}\"></i>{label}"))
     }
 
-    /// A table, but without its column "Store" where there is only one.
+    /// A table, without its column "Store" if there is only one.
     pub(super) fn table(&self, head: &[&str], mut rows: Vec<Vec<Cell>>) -> String {
         let mut head = head.to_vec();
         let column = head.iter().position(|name| *name == "Store");
@@ -133,7 +133,7 @@ impl<'a> Data<'a> {
         })
     }
 
-    /// Adds to the names of variants whatever tells those of one name apart.
+    /// Extends the names of variants that have the same name by what distinguishes them.
     fn label(&mut self, sources: &[Source]) {
         let names: Vec<String> = self.variants.iter().map(|one| one.label.clone()).collect();
         let labels: Vec<String> = (0..names.len())
@@ -152,7 +152,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// What tells a variant from its namesakes.
+    /// What distinguishes a variant from others of the same name.
     fn marks(&self, at: usize, namesakes: &[usize], sources: &[Source]) -> Vec<String> {
         let mine = self.variants[at].records[0];
         let others = || namesakes.iter().map(|nth| self.variants[*nth].records[0]);

@@ -1,5 +1,5 @@
-//! The parts of a page that are not about a workload: the tree, its filters and memory, how it was
-//! set up and on what machine, and every figure there is.
+//! The parts of a page that are not about a workload: the tree, its filters and memory, the
+//! settings, the machine, and the list of all figures.
 
 use indexmap::IndexMap;
 use serde_json::Value;
@@ -14,7 +14,7 @@ use crate::machine::Environment;
 use crate::record::{FilterRecord, Record, plain};
 use crate::units;
 
-/// Rates of false positives of each workload that asked filters in vain: charts, and a table.
+/// False-positive rates of each workload that probed absent keys: charts, and a table.
 pub(super) fn filters(data: &Data<'_>) -> String {
     let (mut cards, mut rows) = (String::new(), Vec::new());
     for (nth, group) in data.groups.iter().enumerate() {
@@ -55,7 +55,7 @@ pub(super) fn filters(data: &Data<'_>) -> String {
     cards + &data.table(&head, rows)
 }
 
-/// How budgets for filters were kept, after each workload: a table.
+/// The state of filter budgets after each workload: a table.
 pub(super) fn budgets(data: &Data<'_>) -> String {
     let mut rows = Vec::new();
     for group in &data.groups {
@@ -112,7 +112,7 @@ fn filter_row(workload: &str, store: Cell, filter: &FilterRecord) -> Vec<Cell> {
     ]
 }
 
-/// Memory by part after each workload: a bar each, and a table.
+/// Memory by part after each workload: one bar each, and a table.
 pub(super) fn memory(data: &Data<'_>) -> String {
     let mut parts: Vec<&str> = Vec::new();
     let mut bars: Vec<(String, &IndexMap<String, u64>)> = Vec::new();
@@ -186,7 +186,7 @@ pub(super) fn levels(data: &Data<'_>) -> String {
     if html.is_empty() { html } else { format!("<div class=\"grid\">\n{html}</div>\n") }
 }
 
-/// Settings, or the machine: what all variants share, and what they differ in.
+/// Settings, or the machine: what all variants share, and where they differ.
 fn facts(data: &Data<'_>, of: impl Fn(&Record) -> IndexMap<String, String>) -> String {
     let facts: Vec<_> = data.variants.iter().map(|variant| of(variant.records[0])).collect();
     let mut names: Vec<&String> = Vec::new();
@@ -238,7 +238,7 @@ pub(super) fn environment(data: &Data<'_>) -> String {
     })
 }
 
-/// What there is to say of a machine and a build, by name.
+/// The properties of a machine and a build, by name.
 pub(super) fn environment_facts(environment: &Environment) -> IndexMap<String, String> {
     let Ok(Value::Object(fields)) = serde_json::to_value(environment) else {
         return IndexMap::new();
@@ -255,8 +255,8 @@ pub(super) fn environment_facts(environment: &Environment) -> IndexMap<String, S
     fields.iter().map(|(name, value)| (name.replace('_', " "), show(name, value))).collect()
 }
 
-/// Every figure of every record, by its name in the record; but settings and machine, which stand
-/// in tables of their own, and the histogram's bytes.
+/// Every figure of every record, by its name in the record; except settings and machine, which have
+/// tables of their own, and the encoded histogram.
 pub(super) fn everything(data: &Data<'_>) -> String {
     let mut html = String::new();
     for group in &data.groups {
@@ -293,7 +293,7 @@ fn collect(at: &str, value: &Value, rows: &mut Vec<Vec<Cell>>) {
     }
 }
 
-/// A word of warning for measurements that are worth little.
+/// Warnings about measurements of little value.
 pub(super) fn warnings(data: &Data<'_>) -> String {
     let records = || data.variants.iter().flat_map(|variant| &variant.records);
     let words = words_of_warning(
@@ -315,7 +315,7 @@ pub(super) fn warnings(data: &Data<'_>) -> String {
         .fold(words, |html, alarm| html + &format!("<p class=\"warning\">{}</p>\n", escaped(alarm)))
 }
 
-/// The same, where that is known.
+/// The warning for these two conditions.
 pub(super) fn words_of_warning(debug_assertions: bool, interrupted: bool) -> String {
     let mut html = String::new();
     if debug_assertions {
@@ -328,7 +328,7 @@ pub(super) fn words_of_warning(debug_assertions: bool, interrupted: bool) -> Str
     html
 }
 
-/// A number that stands for a whole run, in a few words.
+/// A short figure that represents a whole run.
 pub(super) fn headline(data: &Data<'_>) -> String {
     let records = || data.variants.iter().flat_map(|variant| &variant.records);
     let operations = sum(records().map(|record| record.operations));

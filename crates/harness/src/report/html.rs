@@ -1,8 +1,8 @@
-//! Pieces of HTML, and numbers as people read them.
+//! HTML fragments, and the display form of numbers.
 
 use crate::units;
 
-/// Text in which no character means anything to a browser.
+/// Text with all characters that are special in HTML escaped.
 pub(super) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for c in text.chars() {
@@ -11,7 +11,7 @@ pub(super) fn escaped(text: &str) -> String {
             '<' => safe.push_str("&lt;"),
             '>' => safe.push_str("&gt;"),
             '"' => safe.push_str("&quot;"),
-            // Nothing but these three may be in a document below the space.
+            // No other control characters are allowed in a document.
             c if c < ' ' && !matches!(c, '\n' | '\t' | '\r') => safe.push('\u{fffd}'),
             c => safe.push(c),
         }
@@ -19,7 +19,7 @@ pub(super) fn escaped(text: &str) -> String {
     safe
 }
 
-/// A cell of a table: HTML, and whether it holds a number.
+/// A table cell: HTML, and whether it holds a number.
 #[derive(Debug, Clone)]
 pub(super) struct Cell {
     html: String,
@@ -39,13 +39,13 @@ impl Cell {
         Self { html, is_number: false }
     }
 
-    /// A number, or a dash where there is none.
+    /// A number, or a dash if there is none.
     pub(super) fn maybe<T>(value: Option<T>, show: impl Fn(T) -> String) -> Self {
         Self::number(&value.map_or("–".into(), show))
     }
 }
 
-/// A table whose first column names its rows. Empty if it has no rows.
+/// A table whose first column names its rows. Empty without rows.
 pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<Cell>]) -> String {
     if rows.is_empty() {
         return String::new();
@@ -75,7 +75,7 @@ pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<Cell>]) -> String 
     html + "</tbody></table></div>\n"
 }
 
-/// What can be folded away. Nothing if there is nothing in it.
+/// A collapsible part. Empty without content.
 pub(super) fn details(summary: &str, content: &str) -> String {
     if content.is_empty() {
         return String::new();
@@ -83,7 +83,7 @@ pub(super) fn details(summary: &str, content: &str) -> String {
     format!("<details><summary>{}</summary>\n{content}</details>\n", escaped(summary))
 }
 
-/// A part of the page under its heading. Nothing if there is nothing in it.
+/// A section with its heading. Empty without content.
 pub(super) fn section(id: &str, heading: &str, lead: &str, content: &str) -> String {
     if content.is_empty() {
         return String::new();
@@ -96,17 +96,17 @@ pub(super) fn section(id: &str, heading: &str, lead: &str, content: &str) -> Str
     )
 }
 
-/// The sum of numbers that a file may have made up.
+/// A saturating sum: the numbers come from a file and may be invalid.
 pub(super) fn sum(numbers: impl Iterator<Item = u64>) -> u64 {
     numbers.fold(0, u64::saturating_add)
 }
 
-/// A whole number with a comma between thousands.
+/// An integer with commas between thousands.
 pub(super) fn count(number: u64) -> String {
     units::grouped(number)
 }
 
-/// Three digits of a number, or all digits before the point.
+/// A number to three digits, or to all digits of its integer part.
 pub(super) fn digits(number: f64) -> String {
     let size = number.abs();
     if size >= 100.0 {
@@ -117,7 +117,7 @@ pub(super) fn digits(number: f64) -> String {
     if size > 0.0 && size < 0.01 { exponent(number) } else { format!("{number:.decimals$}") }
 }
 
-/// Three digits of a number, without a power of ten down to a thousandth.
+/// A number to three digits, without a power of ten down to a thousandth.
 pub(super) fn small(number: f64) -> String {
     match number.abs() {
         size if (1e-3..1.0).contains(&size) => {
@@ -128,7 +128,7 @@ pub(super) fn small(number: f64) -> String {
     }
 }
 
-/// A rate of errors: three digits, in percent unless that would hide them behind zeros.
+/// A rate to three digits, in percent unless that would have many leading zeros.
 pub(super) fn rate(number: f64) -> String {
     match number * 100.0 {
         0.0 => "0%".into(),
@@ -140,7 +140,7 @@ pub(super) fn rate(number: f64) -> String {
     }
 }
 
-/// As a number from 1 to 10 and a power of ten.
+/// Scientific notation.
 fn exponent(number: f64) -> String {
     let text = format!("{number:.2e}");
     let (digits, power) = text.split_once('e').unwrap_or((&text, "0"));
@@ -154,8 +154,8 @@ fn exponent(number: f64) -> String {
     format!("{digits} × 10{}", power.chars().map(raised).collect::<String>())
 }
 
-/// A rate as a tick of an axis has it that goes down to `least`: round, in percent, or all of the
-/// axis as powers of ten where percents would be long.
+/// A rate as a tick label of an axis that starts at `least`: in percent, or, if that would be long,
+/// all ticks as powers of ten.
 pub(super) fn tick_rate(number: f64, least: f64) -> String {
     if number == 1.0 && least <= 9e-6 {
         return "1".into();
@@ -163,7 +163,7 @@ pub(super) fn tick_rate(number: f64, least: f64) -> String {
     if least > 9e-6 { format!("{}%", short_decimals(number * 100.0)) } else { tick_power(number) }
 }
 
-/// A number as a tick of an axis has it: round, as a power of ten where it is small.
+/// A number as a tick label, as a power of ten if it is small.
 pub(super) fn tick(number: f64) -> String {
     if number == 0.0 || number > 9e-4 { short_decimals(number) } else { tick_power(number) }
 }
@@ -183,7 +183,7 @@ fn tick_power(number: f64) -> String {
     }
 }
 
-/// Nanoseconds in the unit that suits them.
+/// Nanoseconds in a suitable unit.
 pub(super) fn time(nanos: f64) -> String {
     let (value, unit) = match nanos {
         n if n < 1e3 => (n, "ns"),
@@ -247,7 +247,7 @@ mod tests {
         for (number, text) in [(1.0, "100%"), (0.002, "0.2%"), (1e-5, "0.001%")] {
             assert_eq!(tick_rate(number, 1e-5), text);
         }
-        // One axis was written from 0.001% to 10⁻⁶.
+        // One axis used to have labels from 0.001% to 10⁻⁶.
         for (number, text) in
             [(1.0, "1"), (0.002, "2·10⁻³"), (1e-5, "10⁻⁵"), (1e-6, "10⁻⁶"), (5e-12, "5·10⁻¹²")]
         {

@@ -1,14 +1,14 @@
-//! A page about benches: one HTML file that needs nothing else, no network and no script.
+//! A page of benchmark results: one self-contained HTML file, without network or script.
 //!
-//! 1. `data` sorts the records: which are repeats, which stand side by side.
+//! 1. `data` sorts the records into repeats and variants.
 //! 2. `charts` draws, on `svg`; `html` and `bars` make tables and bars.
-//! 3. [`page()`] puts it together. Every figure of every record is in it, the last ones folded
-//!    away.
+//! 3. [`page()`] assembles the page. It contains every figure of every record, the details
+//!    collapsed.
 //!
-//! Invariants: nothing in a record is taken for markup; colours are variables of the style, so
-//! light and dark are one page; what a chart shows is in a table too. [`filters`] makes a page of
-//! what `trommel filter-bench` measured, [`tuning`] one of what `trommel tune run` did. Called by
-//! `trommel report`, `trommel bench --report` and the comparison with other stores.
+//! Invariants: nothing in a record is interpreted as markup; colours are variables of the style, so
+//! one page serves light and dark; every figure in a chart is also in a table. [`filters`] makes a
+//! page of the results of `trommel filter-bench`, [`tuning`] one of those of `trommel tune run`.
+//! Called by `trommel report`, `trommel bench --report` and the comparison with other stores.
 
 mod axis;
 mod bars;

@@ -1,4 +1,4 @@
-//! The page as a whole.
+//! Assembles the page.
 
 use super::data::{Data, Source};
 use super::html::{details, escaped, section};
@@ -20,8 +20,7 @@ const ABOUT_AMPLIFICATION: &str = "Write: bytes written to files for a byte that
                                    looked at for a key looked up.";
 const ABOUT_FIGURES: &str = "By its name in the records. The histograms’ bytes are left out.";
 
-/// The page about these records, under this title. It needs no other file, no network and no
-/// script.
+/// The page about `sources`. It needs no other file, no network and no script.
 pub fn page(title: &str, sources: &[Source]) -> String {
     let data = Data::new(sources);
     let sections = sections(&data);
@@ -30,7 +29,7 @@ pub fn page(title: &str, sources: &[Source]) -> String {
     document(title, &stores, &facts::headline(&data), &(facts::warnings(&data) + &sections))
 }
 
-/// A page under this title: what it is about, a line that stands for all, and its parts as HTML.
+/// A page from its title, its subject, its headline and its parts as HTML.
 pub(super) fn document(title: &str, about: &str, headline: &str, body: &str) -> String {
     let [title, about, headline] = [title, about, headline].map(escaped);
     format!(
@@ -49,7 +48,7 @@ pub(super) fn colours() -> &'static str {
     STYLE.split_once("* {").map_or("", |(colours, _)| colours)
 }
 
-/// All parts that there is something to say in.
+/// All sections with content.
 fn sections(data: &Data<'_>) -> String {
     let key = workloads::variants_key(data);
     let with_key = |content: String| match content.is_empty() {

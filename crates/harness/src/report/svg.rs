@@ -1,12 +1,12 @@
-//! Charts as SVG that takes its colours from the page, so that one drawing suits light and dark.
+//! Charts as SVG that takes its colours from the page, so that one drawing serves light and dark.
 //!
-//! 1. A chart is drawn by plotters in colours that stand for roles: ink, lines, each series.
-//! 2. Each of these colours is replaced by `var(--role)`; the page's style says what that is.
-//! 3. The fixed size is replaced by a view box, and words for those who cannot see the chart are
-//!    put in.
+//! 1. Plotters draws a chart in placeholder colours for roles: text, grid, each series.
+//! 2. Each of these colours is replaced by `var(--role)`; the page's style defines the variables.
+//! 3. The fixed size is replaced by a view box, and a title and description for screen readers are
+//!    added.
 //!
-//! Plotters places everything at whole units, so a chart is drawn at [`SCALE`] times the size that
-//! its view box is meant for.
+//! Plotters rounds all coordinates to integers, so a chart is drawn at [`SCALE`] times the size of
+//! its view box.
 
 use plotters::coord::Shift;
 use plotters::prelude::{DrawingArea, DrawingAreaErrorKind, IntoDrawingArea, RGBColor, SVGBackend};
@@ -15,33 +15,33 @@ use plotters::style::{Color as _, IntoFont as _, ShapeStyle, TextStyle};
 use super::html::escaped;
 use super::page::colours;
 
-/// Units of a drawing for one of the page.
+/// Units of a drawing per unit of the page.
 pub(super) const SCALE: i32 = 4;
-/// Size of a chart in units of the page, at which a text of [`TEXT`] is as large as those around.
+/// Size of a chart in units of the page, at which text of size [`TEXT`] matches the text around it.
 const SIZE: (u32, u32) = (400, 240);
 /// Height of the text of a chart in units of the page.
 const TEXT: f64 = 12.0;
-/// Series that have a colour of their own; more begin again from the first.
+/// Number of series with a colour of their own; further series reuse them from the first.
 pub(super) const COLOURS: usize = 8;
 
-/// All colours that plotters is given have these first two parts.
+/// The first two components of every placeholder colour.
 const MARK: (u8, u8) = (1, 2);
 
-/// What a colour is for.
+/// The role of a colour.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Texts at the axes.
+    /// Axis labels.
     Muted,
-    /// Lines of the grid.
+    /// Grid lines.
     Grid,
-    /// What theory says.
+    /// Theoretical values.
     Theory,
     /// The nth series.
     Series(usize),
 }
 
 impl Role {
-    /// The variable of the page's style that says what the colour is.
+    /// The CSS variable of the colour.
     pub(super) fn variable(self) -> String {
         match self {
             Self::Muted => "var(--muted)".into(),
@@ -51,7 +51,7 @@ impl Role {
         }
     }
 
-    /// The colour that stands for it while plotters draws.
+    /// The placeholder colour while plotters draws.
     pub(super) fn colour(self) -> RGBColor {
         let number = match self {
             Self::Muted => 0,
@@ -62,7 +62,7 @@ impl Role {
         RGBColor(MARK.0, MARK.1, number)
     }
 
-    /// The same, but what lies under it can be seen.
+    /// A translucent line in this colour.
     pub(super) fn faint_line(self, tenths: u32) -> ShapeStyle {
         self.colour().mix(0.6).stroke_width(tenths * SCALE as u32 / 10)
     }
@@ -72,27 +72,27 @@ impl Role {
         [Self::Muted, Self::Grid, Self::Theory].into_iter().chain(series)
     }
 
-    /// A line in this colour, so many tenths of a unit of the page wide.
+    /// A line in this colour, `tenths` tenths of a unit of the page wide.
     pub(super) fn line(self, tenths: u32) -> ShapeStyle {
         self.colour().stroke_width(tenths * SCALE as u32 / 10)
     }
 }
 
-/// The text at the axes of a chart.
+/// The style of axis labels.
 pub(super) fn axis_text() -> TextStyle<'static> {
-    // Plotters makes SVG's texts smaller by this factor.
+    // Plotters reduces SVG text by this factor.
     let size = TEXT * f64::from(SCALE) * 1.24;
     ("sans-serif", size).into_font().color(&Role::Muted.colour())
 }
 
-/// Whatever plotters says went wrong.
+/// An error of plotters.
 pub(super) type Failed = DrawingAreaErrorKind<std::io::Error>;
 
-/// What is drawn on.
+/// A drawing area.
 pub(super) type Area<'a> = DrawingArea<SVGBackend<'a>, Shift>;
 
-/// The chart that `draw` draws; none if it cannot be drawn. `id` is one of its own in the page;
-/// `title` and `description` are for those who cannot see it.
+/// The chart that `draw` draws; none if that fails. `id` is unique in the page; `title` and
+/// `description` are for screen readers.
 pub(super) fn chart(
     id: &str,
     title: &str,
@@ -120,7 +120,7 @@ pub(super) fn chart(
     ))
 }
 
-/// A text in lines of at most so many characters, if its words are not longer.
+/// Wraps a text into lines of at most `most` characters, unless a word is longer.
 fn lines(text: &str, most: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in text.split(' ') {
@@ -135,8 +135,8 @@ fn lines(text: &str, most: usize) -> Vec<String> {
     lines
 }
 
-/// A chart as a file of its own: with a heading, the key of its colours, and the colours themselves
-/// for light and dark. What does not fit beside its neighbour goes to the next line.
+/// A chart as a file of its own: with a heading, a legend, and the colours for light and dark.
+/// Legend entries that do not fit on one line wrap.
 pub(super) fn standalone(title: &str, what: &str, key: &[(Role, &str)], chart: &str) -> String {
     let (width, height) = (SIZE.0 * SCALE as u32, SIZE.1 * SCALE as u32);
     let text = TEXT * f64::from(SCALE);

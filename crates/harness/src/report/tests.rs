@@ -1,4 +1,4 @@
-//! Pages without a browser: are they whole, do they stand alone, is everything on them.
+//! Pages, tested without a browser: whether they are well-formed, self-contained and complete.
 
 use serde_json::Value;
 
@@ -10,7 +10,7 @@ fn source(name: &str, records: Vec<Record>) -> Source {
     Source { name: name.into(), records }
 }
 
-/// Fails unless every tag that is opened is closed, in order.
+/// Panics unless every tag is closed, in order.
 pub(super) fn check_tags(html: &str) {
     let without_end = ["meta", "link", "circle", "line", "polyline", "rect", "polygon"];
     let mut open = Vec::new();
@@ -29,7 +29,7 @@ pub(super) fn check_tags(html: &str) {
     assert!(open.is_empty(), "left open: {open:?}");
 }
 
-/// Fails if the page would ask anybody for anything, or run anything.
+/// Panics if the page would load or run anything.
 pub(super) fn check_alone(html: &str) {
     for part in ["http:", "https:", "//", "<script", "src=", "url(", "@import", "<iframe", "onload"]
     {
@@ -46,7 +46,7 @@ pub(super) fn check_alone(html: &str) {
     assert_eq!(ids.len(), distinct.len(), "no id is given twice");
 }
 
-/// All numbers and texts of a JSON value, but the histogram's bytes.
+/// Collects all numbers and texts of a JSON value, except the encoded histogram.
 fn leaves(value: &Value, found: &mut Vec<String>) {
     match value {
         Value::Object(fields) => {

@@ -1,5 +1,5 @@
-//! What a page says about each workload: the table of all, bars where there are several variants,
-//! and a card with charts for each.
+//! The page's parts about workloads: a table of all, bars if there are several variants, and a card
+//! with charts for each.
 
 use hdrhistogram::Histogram;
 
@@ -11,9 +11,9 @@ use super::svg::Role;
 use crate::record::{Record, Times};
 use crate::units;
 
-/// Repeats of a workload, summed up.
+/// A summary of a workload's repeats.
 struct Repeats {
-    /// Geometric mean of their operations a second, and the least and the most.
+    /// Geometric mean, minimum and maximum of their operations per second.
     speed: (f64, f64, f64),
     times: Option<Times>,
 }
@@ -39,7 +39,7 @@ impl Repeats {
     }
 }
 
-/// The times of all repeats in one histogram.
+/// The latencies of all repeats in one histogram.
 fn merged(records: &[&Record]) -> Option<Histogram<u64>> {
     let mut all: Option<Histogram<u64>> = None;
     for times in records.iter().filter_map(|record| record.latency_ns.as_ref()) {
@@ -52,7 +52,7 @@ fn merged(records: &[&Record]) -> Option<Histogram<u64>> {
     all
 }
 
-/// The table of all workloads: a row for each variant of each.
+/// A table of all workloads, with a row for each variant.
 pub(super) fn overview(data: &Data<'_>) -> String {
     let head = [
         "Workload",
@@ -122,15 +122,15 @@ fn cells(records: &[&Record]) -> Vec<Cell> {
     ]
 }
 
-/// Operations a second of all variants, side by side for each workload. Nothing if there is only
-/// one variant.
+/// Operations per second of all variants, compared for each workload. Empty if there is only one
+/// variant.
 pub(super) fn side_by_side(data: &Data<'_>) -> String {
     if data.variants.len() < 2 {
         return String::new();
     }
     let mut html = String::from("<div class=\"grid\">\n");
     for group in &data.groups {
-        // What is done once is shown by the time it took.
+        // Single operations are shown by their time.
         let is_once = group.records.iter().flatten().all(|record| record.operations <= 1);
         let what = if is_once { "seconds; shorter is better" } else { "" };
         let with_records = group.records.iter().enumerate().filter(|(_, all)| !all.is_empty());
@@ -158,13 +158,13 @@ fn bar(data: &Data<'_>, variant: usize, records: &[&Record], is_once: bool) -> B
     }
 }
 
-/// The key of colours of all variants.
+/// The colour legend of all variants.
 pub(super) fn variants_key(data: &Data<'_>) -> String {
     let names = data.variants.iter().enumerate();
     key(names.map(|(nth, variant)| (Role::Series(nth), variant.label.as_str())))
 }
 
-/// The charts of each workload that has any: throughput over time, and times by percentile.
+/// The charts of each workload that has any: throughput over time, and latency percentiles.
 pub(super) fn cards(data: &Data<'_>) -> String {
     let mut html = String::new();
     for (nth, group) in data.groups.iter().enumerate() {
@@ -183,7 +183,7 @@ pub(super) fn cards(data: &Data<'_>) -> String {
     if html.is_empty() { html } else { format!("<div class=\"grid\">\n{html}</div>\n") }
 }
 
-/// A chart under its heading, with what belongs to it.
+/// A chart under its heading, with `rest` below it.
 pub(super) fn card(name: &str, what: &str, chart: &str, rest: &str) -> String {
     format!(
         "<div class=\"card\"><h3>{} <small>{}</small></h3>\n{chart}\n{rest}</div>\n",
@@ -243,7 +243,8 @@ fn times_table(data: &Data<'_>, histograms: &[Option<Histogram<u64>>]) -> String
     data.table(&head, rows)
 }
 
-/// Bytes of a store's files after its last workload, and bytes written for a byte of the user's.
+/// Bytes of a store's files after its last workload, and bytes written per byte that the user
+/// wrote.
 pub(super) fn amplification(data: &Data<'_>) -> String {
     let mut rows = Vec::new();
     for group in &data.groups {

@@ -1,14 +1,15 @@
-//! Comparing what a store says with what it must say.
+//! Compares the store's answers with the expected state.
 //!
-//! 1. A [`Frame`] is taken before a view of the store is: what is settled by then is the least
-//!    that the view must hold. Under the locks of the blocks it is also the most; otherwise the
-//!    most is what is pending once a key was read.
-//! 2. [`scan`] reads a run of keys in one walk, in either direction, and judges every key there
-//!    is and every one that is missing.
+//! 1. A [`Frame`] is taken before a view of the store: the writes settled by then are the lower
+//!    bound for the view. Under the locks of the blocks they are also the upper bound; otherwise
+//!    the upper bound is what is pending after a key was read.
+//! 2. [`scan`] reads a run of keys in one iteration, in either direction, and checks every present
+//!    and every missing key.
 //! 3. A value of a batch names the batch's other writes: none of them may be older in the same
-//!    view. So half a batch is seen wherever one of its values is.
-//! 4. [`recovered`] runs before anybody writes. It judges, also by batch, what was pending when the
-//!    process died, and then settles it: from then on it is as certain as the rest.
+//!    view. So a partial batch is detected wherever one of its values is seen.
+//! 4. [`recovered`] runs before any writer. It checks, also batch by batch, the writes that were
+//!    pending when the process died, and then settles them: from then on they are as certain as the
+//!    rest.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,14 +21,14 @@ use super::expected::Expected;
 use super::records::{Found, Member, Records, Window};
 use crate::error::Error;
 
-/// Why the worker cannot go on.
+/// Why the worker must stop.
 #[derive(Debug)]
 pub(super) enum Trouble {
-    /// The store said what is not so.
+    /// The store returned a wrong answer.
     Lie(String),
-    /// The store refused what it must not.
+    /// The store returned an error that it must not return.
     Store(trommel::Error),
-    /// Something of our own failed.
+    /// An error of the harness itself.
     Own(Error),
 }
 
@@ -90,34 +91,34 @@ macro_rules! views {
 
 views!(Db, Snapshot);
 
-/// What a view must hold of a run of keys.
+/// The bounds for a view's contents in a run of keys.
 #[derive(Debug, Clone)]
 pub(super) struct Frame {
     keys: Span<u32>,
     lows: Vec<u32>,
-    /// Where the most that it may hold is known.
+    /// The upper bounds, if known.
     highs: Option<Vec<u32>>,
 }
 
 impl Frame {
-    /// Of a view that is taken after this, while others write.
+    /// The frame of a view that is taken later, while others write.
     pub(super) fn open(expected: &Expected, keys: Span<u32>) -> Self {
         let lows = keys.clone().map(|key| expected.state(key).settled).collect();
         Self { keys, lows, highs: None }
     }
 
-    /// Of a view that is taken while the caller holds the locks of the keys' blocks.
+    /// The frame of a view that is taken while the caller holds the locks of the keys' blocks.
     pub(super) fn closed(expected: &Expected, keys: Span<u32>) -> Self {
         let highs = keys.clone().map(|key| expected.state(key).window().high).collect();
         Self { highs: Some(highs), ..Self::open(expected, keys) }
     }
 
-    /// The keys it is about.
+    /// The run of keys.
     pub(super) fn keys(&self) -> Span<u32> {
         self.keys.clone()
     }
 
-    /// What may be read of a key, or may have been read just now.
+    /// The states of a key that the view may show, given that it has just been read.
     pub(super) fn window(&self, expected: &Expected, key: u32) -> Window {
         let at = (key - self.keys.start) as usize;
         let high = match &self.highs {
@@ -132,12 +133,12 @@ fn text(records: &Records, key: u32) -> String {
     format!("key {key} ({})", records.key(key).escape_ascii())
 }
 
-/// A write in words.
+/// Describes a write.
 fn shown(found: Option<u32>) -> String {
     found.map_or_else(|| "nothing".to_owned(), |generation| format!("write {generation}"))
 }
 
-/// Judges a value that was read of a key.
+/// Checks the value read for a key.
 pub(super) fn judge(
     expected: &Expected,
     key: u32,
@@ -181,7 +182,8 @@ fn parse(records: &Records, key: u32, value: &[u8], how: &str) -> Checked<Found>
     })
 }
 
-/// Judges the writes of a batch that a value names, by what the same view holds of them.
+/// Checks the writes of a batch that a value names against the state of their keys in the same
+/// view.
 pub(super) fn judge_member(
     records: &Records,
     of: u32,
@@ -206,7 +208,7 @@ pub(super) fn judge_member(
     )))
 }
 
-/// Reads the frame's keys in one walk and judges them all; what was found of each, 0 for nothing.
+/// Scans the frame's keys and checks them all; returns the generation found for each, 0 if missing.
 pub(super) fn scan(
     view: &dyn View,
     expected: &Expected,
@@ -221,7 +223,7 @@ pub(super) fn scan(
     walk(range, expected, frame, backward, how)
 }
 
-/// As [`scan`], of a range that holds the frame's keys and no others.
+/// As [`scan`], over a range that contains exactly the frame's keys.
 pub(super) fn walk(
     mut range: Range,
     expected: &Expected,
@@ -232,7 +234,7 @@ pub(super) fn walk(
     let (records, keys) = (&expected.records, frame.keys());
     let mut found = vec![0; keys.len()];
     let mut claims: Vec<(u32, Member)> = Vec::new();
-    // All keys between the last one found and this are missing.
+    // All keys between the last one found and this one are missing.
     let mut rest = keys.clone();
     while let Some(entry) = if backward { range.next_back() } else { range.next() } {
         let (key, value) = entry?;
@@ -251,7 +253,7 @@ pub(super) fn walk(
         let window = frame.window(expected, number);
         if let Some(read) = judge(expected, number, Some(&value), window, how)? {
             found[(number - keys.start) as usize] = read.generation;
-            // What is settled is judged by itself.
+            // Settled writes are checked on their own.
             let is_open = |(key, nth): &Member| {
                 keys.contains(key) && *nth > frame.lows[(key - keys.start) as usize]
             };
@@ -270,8 +272,8 @@ pub(super) fn walk(
     Ok(found)
 }
 
-/// Judges what a process left behind, and settles what was pending. `blocks` are read whole; none
-/// means all keys. Nobody writes meanwhile. Returns how many keys were read.
+/// Checks what a dead process left, and settles the pending writes. `blocks` are read whole; none
+/// means all keys. No other thread may write. Returns the number of keys read.
 pub(super) fn recovered(
     db: &Db,
     expected: &Expected,
@@ -308,7 +310,7 @@ pub(super) fn recovered(
         }
         verdicts.push((key, state, outcome));
     }
-    // All is judged before anything is settled, so that a kill in between hides nothing.
+    // Everything is checked before anything is settled, so that a kill in between hides nothing.
     for (key, state, outcome) in verdicts {
         let is_there = outcome != Outcome::Lost;
         expected.settle(key, if is_there { state.pending } else { state.settled })?;
@@ -317,12 +319,12 @@ pub(super) fn recovered(
     Ok(read)
 }
 
-/// What became of a pending write.
+/// The fate of a pending write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Outcome {
     There,
     Lost,
-    /// There was nothing before, and it would leave nothing.
+    /// Indistinguishable: the key is absent both before and after the write.
     Either,
 }
 
@@ -338,7 +340,7 @@ impl Outcome {
     }
 }
 
-/// What became of a batch: all of its writes are there, or none.
+/// The fate of a batch: all of its writes are present, or none.
 #[derive(Debug, Default)]
 struct Verdict {
     first: Option<(u32, Outcome)>,
@@ -396,7 +398,7 @@ mod tests {
     }
 
     impl Case {
-        /// Writes, and leaves it pending.
+        /// Issues a write and leaves it pending.
         fn write(&self, key: u32, generation: u32, batch: u32) {
             self.expected.begin(key, generation, batch).unwrap();
             self.put(key, generation, &[]);
@@ -432,7 +434,7 @@ mod tests {
         let settled = |key| case.expected.state(key).settled;
         assert_eq!((settled(there), settled(lost)), (2, 1));
         assert_eq!(case.expected.state(lost).begun, 2, "its number is used up");
-        // What was lost must not come back.
+        // A lost write must not reappear.
         case.put(lost, 2, &[]);
         assert!(told(case.recovered(Some(&[lost / 64]))).contains("holds write 2; expected is"));
     }

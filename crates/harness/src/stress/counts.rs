@@ -1,4 +1,4 @@
-//! What a worker has done, by name.
+//! A worker's counters, by name.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -6,19 +6,19 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Instant;
 
-/// Threads that count apart; more of them share.
+/// Number of shards; more threads share them.
 const SHARDS: usize = 16;
 
 type Map = BTreeMap<Cow<'static, str>, u64>;
 
-/// Counts that many threads add to. Names are nouns in the plural, with details after dots.
+/// Counters that many threads increment. Names are plural nouns, with details after dots.
 #[derive(Debug, Default)]
 pub(super) struct Counts {
     shards: [Mutex<Map>; SHARDS],
 }
 
 impl Counts {
-    /// Adds to a count.
+    /// Adds to a counter.
     pub(super) fn add(&self, name: impl Into<Cow<'static, str>>, count: u64) {
         *self.shard().entry(name.into()).or_default() += count;
     }
@@ -30,7 +30,7 @@ impl Counts {
         lock(&self.shards[OWN.with(|own| *own)])
     }
 
-    /// All counts, by name.
+    /// All counters, by name.
     pub(super) fn all(&self) -> Vec<(String, u64)> {
         let mut sum: BTreeMap<String, u64> = BTreeMap::new();
         for shard in &self.shards {
@@ -46,18 +46,18 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// What one thread is doing, for whoever watches that it comes to an end.
+/// One thread's current operation, for the watchdog.
 #[derive(Debug)]
 pub(super) struct Desk {
     born: Instant,
-    /// Since when, in microseconds after `born`, plus one; 0 between operations.
+    /// Start of the operation in microseconds after `born`, plus one; 0 between operations.
     since: AtomicU64,
     what: Mutex<&'static str>,
     longest: AtomicU64,
 }
 
 impl Desk {
-    /// Of a thread that does nothing yet.
+    /// For a thread without an operation.
     pub(super) fn new(born: Instant) -> Self {
         Self { born, since: AtomicU64::new(0), what: Mutex::new(""), longest: AtomicU64::new(0) }
     }
@@ -66,7 +66,7 @@ impl Desk {
         self.born.elapsed().as_micros() as u64 + 1
     }
 
-    /// Does something that is watched.
+    /// Runs a watched operation.
     pub(super) fn work<T>(&self, what: &'static str, work: impl FnOnce() -> T) -> T {
         *lock(&self.what) = what;
         let start = self.now();
@@ -77,12 +77,12 @@ impl Desk {
         done
     }
 
-    /// Microseconds of the operation that took longest, or that goes on.
+    /// Microseconds of the longest operation, including the current one.
     pub(super) fn longest(&self) -> u64 {
         self.longest.load(Relaxed).max(self.current().0)
     }
 
-    /// Microseconds since the operation that goes on began, and what it is.
+    /// Microseconds since the current operation began, and its name.
     pub(super) fn current(&self) -> (u64, &'static str) {
         match self.since.load(Relaxed) {
             0 => (0, ""),

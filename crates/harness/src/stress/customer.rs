@@ -10,14 +10,14 @@ use super::counts::Desk;
 use super::records::{Found, MAX_MEMBERS, Member, Records};
 use super::worker::Shop;
 
-/// Snapshots that one thread holds at most.
+/// Maximum number of snapshots that one thread holds.
 const HELD: usize = 4;
-/// Keys of a scan that others write in meanwhile, at most.
+/// Maximum number of keys in a scan during which other threads write.
 const WIDE_KEYS: u32 = 2_000;
-/// What no key ever holds.
+/// A value that no key ever has.
 const NEVER: &[u8] = b"never to be stored";
 
-/// What a thread does with a store.
+/// A thread's client of a store.
 pub(super) struct Customer<'a> {
     shop: &'a Shop,
     db: &'a Db,
@@ -32,7 +32,7 @@ impl<'a> Customer<'a> {
         Self { shop, db, rng, held: Vec::new() }
     }
 
-    /// What it does, and how often.
+    /// The operations, with their weights and names.
     const ACTS: [(u32, &'static str, Act<'a>); 12] = [
         (3000, "write", Self::write),
         (1000, "write_batch", Self::write_batch),
@@ -48,7 +48,7 @@ impl<'a> Customer<'a> {
         (3, "flush", |own| Ok(own.db.flush()?)),
     ];
 
-    /// Does one thing after the other until the store is to be closed.
+    /// Runs one operation after another until the store is to be closed.
     pub(super) fn serve(&mut self, desk: &Desk) {
         let total: u32 = Self::ACTS.iter().map(|(weight, ..)| weight).sum();
         while !self.shop.is_closing.load(Relaxed) {
@@ -79,7 +79,7 @@ impl<'a> Customer<'a> {
         &self.shop.expected.records
     }
 
-    /// A key; some are drawn far more often than others.
+    /// A random key; some are drawn far more often than others.
     fn key(&mut self) -> u32 {
         let part = if self.rng.bool() { self.rng.f64() } else { self.rng.f64().powi(4) };
         ((part * f64::from(self.records().keys)) as u32).min(self.records().keys - 1)
@@ -93,7 +93,7 @@ impl<'a> Customer<'a> {
         }
     }
 
-    /// The next write of the key, unless it has one that may be there or not.
+    /// The key's next write, unless one is pending.
     fn next(&self, key: u32) -> Option<u32> {
         let state = self.shop.expected.state(key);
         if state.pending == 0 { state.begun.checked_add(1) } else { None }
@@ -148,7 +148,7 @@ impl<'a> Customer<'a> {
         Ok(())
     }
 
-    /// The key's value, checked; the caller holds its lock.
+    /// Gets the key's value and checks it; the caller holds the key's lock.
     fn get_exactly(&self, key: u32) -> Checked<Option<Slice>> {
         let expected = &self.shop.expected;
         let value = self.db.get(self.records().key(key))?;
@@ -156,7 +156,7 @@ impl<'a> Customer<'a> {
         Ok(value)
     }
 
-    /// Some keys: near to each other or anywhere, in their order, none twice.
+    /// Distinct keys in order, close together or anywhere.
     fn some_keys(&mut self) -> Vec<u32> {
         let count = self.rng.usize(2..=MAX_MEMBERS);
         let first = self.key();
@@ -205,7 +205,7 @@ impl<'a> Customer<'a> {
         Ok(())
     }
 
-    /// Writes on a condition that does not hold: they must say so, and change nothing.
+    /// Conditional writes whose condition is false: they must report it, and change nothing.
     fn write_in_vain(&mut self) -> Checked {
         let number = self.key();
         let _lock = self.shop.expected.lock_all(&[number]);
@@ -248,7 +248,7 @@ impl<'a> Customer<'a> {
             let what = format!("contains_key says {is_there} of key {number}: {state:?}");
             return Err(Trouble::Lie(what));
         }
-        // A key that is none of ours, right beside one that is.
+        // A key outside the set, right after one that is in it.
         let mut beside = self.records().key(number);
         beside.push(b'!');
         if self.db.contains_key(&beside)? {
@@ -266,7 +266,7 @@ impl<'a> Customer<'a> {
         self.judge_batches(&keys, &found, "multi_get")
     }
 
-    /// Reads all keys at one moment and judges each by its frame.
+    /// Reads all keys at one point in time and checks each against its frame.
     fn read_all(
         &self,
         view: &dyn View,
@@ -285,7 +285,7 @@ impl<'a> Customer<'a> {
         judged.collect()
     }
 
-    /// Whether batches are whole in what was read at one moment.
+    /// Checks that batches are complete in a read at one point in time.
     fn judge_batches(&self, keys: &[u32], found: &[Option<Found>], how: &str) -> Checked {
         for read in found.iter().flatten() {
             for member in &read.members {
@@ -298,7 +298,7 @@ impl<'a> Customer<'a> {
         Ok(())
     }
 
-    /// A block under its lock, as a range or by its prefix, in both directions.
+    /// Scans a block under its lock, as a range or by its prefix, in both directions.
     fn scan_exactly(&mut self) -> Checked {
         let expected = &self.shop.expected;
         let block = self.rng.u32(..self.records().blocks());
@@ -325,7 +325,7 @@ impl<'a> Customer<'a> {
         scan(self.db, expected, &frame, backward, "range beside writers").map(drop)
     }
 
-    /// A cursor within a block under its lock, sent to and fro.
+    /// Moves an iterator back and forth within a block under its lock.
     fn cursor(&mut self) -> Checked {
         let (expected, records) = (&self.shop.expected, self.records());
         let block = self.rng.u32(..records.blocks());
@@ -339,7 +339,7 @@ impl<'a> Customer<'a> {
             true => self.db.prefix_cursor(records.prefix(block))?,
             false => self.db.cursor_in(records.key(keys.start)..=records.key(keys.end - 1))?,
         };
-        // Where it must stand among the keys that are there.
+        // Its expected position among the present keys.
         let mut at = None;
         for _ in 0..20 {
             let number = self.rng.u32(keys.clone());
@@ -383,7 +383,7 @@ impl<'a> Customer<'a> {
         Ok(())
     }
 
-    /// Takes a snapshot of which it knows exactly what it holds: of a block, or of a few keys.
+    /// Takes a snapshot with exactly known contents: of a block, or of a few keys.
     fn take_snapshot(&mut self) -> Checked {
         let expected = &self.shop.expected;
         let block = self.rng.u32(..self.records().blocks());
@@ -399,7 +399,7 @@ impl<'a> Customer<'a> {
         Ok(())
     }
 
-    /// Checks one that is held: it says what it said when it was taken.
+    /// Checks a held snapshot: it must return the same as when it was taken.
     fn check_snapshot(&mut self) -> Checked {
         let expected = &self.shop.expected;
         let Some((snapshot, frame)) = self.held.last() else { return Ok(()) };
@@ -430,7 +430,7 @@ impl<'a> Customer<'a> {
         Ok(())
     }
 
-    /// One value's batch must be whole in the snapshot, wherever its other keys lie.
+    /// The batch of one value must be complete in the snapshot, wherever its other keys are.
     fn judge_members_in(&self, snapshot: &Snapshot, found: &[Option<Found>]) -> Checked {
         let Some(read) = found.iter().flatten().find(|found| !found.members.is_empty()) else {
             return Ok(());

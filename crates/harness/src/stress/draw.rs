@@ -1,4 +1,4 @@
-//! Options by chance: every open of the store draws others.
+//! Random options: every open of the store draws new ones.
 
 use std::time::Duration;
 
@@ -8,37 +8,37 @@ use trommel::{
     Compression, Durability, FilterPolicy, FilterResidency, FilterShape, Options, Prefix, ReadMode,
 };
 
-/// How large everything is.
+/// The scale of a run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Profile {
-    /// A few thousand keys, buffers of kilobytes: much happens in little time.
+    /// A few thousand keys, buffers of kilobytes: many events in little time.
     Tiny,
-    /// A hundred thousand keys in buffers of a megabyte or so.
+    /// A hundred thousand keys, buffers of about a megabyte.
     Default,
-    /// Two million keys, and options near the defaults of the store.
+    /// Two million keys, and options near the store's defaults.
     Big,
 }
 
-/// What a profile means.
+/// The sizes of a profile.
 #[derive(Debug, Clone, Copy)]
 pub struct Sizes {
-    /// Keys.
+    /// Number of keys.
     pub keys: u32,
-    /// Bytes of values, at least and at most.
+    /// Minimum and maximum bytes of values.
     pub values: (u32, u32),
     /// [`Options::memory_limit`] of the store.
     pub memory_limit: u64,
-    /// Most bytes of a memtable.
+    /// Maximum bytes of a memtable.
     pub write_buffer: u64,
-    /// Most [`Options::max_open_files`].
+    /// Maximum of [`Options::max_open_files`].
     pub open_files: u64,
-    /// What one operation may take.
+    /// Time limit of one operation.
     pub longest: Duration,
 }
 
 impl Profile {
-    /// Its name.
+    /// The profile's name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Tiny => "tiny",
@@ -47,7 +47,7 @@ impl Profile {
         }
     }
 
-    /// How large everything is.
+    /// The profile's sizes.
     pub fn sizes(self) -> Sizes {
         let (keys, values, memory_limit, write_buffer, open_files, longest) = match self {
             Self::Tiny => (2_000, (16, 200), 8 << 20, 256 << 10, 64, 60),
@@ -73,7 +73,7 @@ const FILTERS: [&str; 12] = [
     "L0=blocked:10,L1-=ribbon:10,last=none",
     "L0=none,L1=standard:10,last=paired:8",
 ];
-/// Budgets: ample and scarce, in bits and in bytes.
+/// Budgets, generous and tight, in bits and in bytes.
 const BUDGETS: [&str; 5] = [
     "budget=12/key",
     "budget=6/key,kinds=paired|blocked,misses=0.8",
@@ -83,34 +83,34 @@ const BUDGETS: [&str; 5] = [
 ];
 const PREFIXES: [&str; 4] = ["until:/", "fixed:9", "fixed:6", "fixed:40"];
 
-/// One of a few.
+/// A random element.
 pub(super) fn pick<'a, T>(rng: &mut Rng, from: &'a [T]) -> &'a T {
     &from[rng.usize(..from.len())]
 }
 
-/// What options are drawn within.
+/// The bounds of random options.
 #[derive(Debug, Clone)]
 pub(super) struct Draw {
     pub(super) sizes: Sizes,
-    /// [`Options::memory_limit`], where one is set.
+    /// [`Options::memory_limit`], where the options set one.
     pub(super) memory_limit: u64,
-    /// The filters of every draw, where these are given.
+    /// The filters of every draw, if fixed.
     pub(super) filters: Option<FilterPolicy>,
 }
 
-/// One that is no budget.
+/// A random policy without a budget.
 fn specs(rng: &mut Rng) -> FilterPolicy {
     pick(rng, &FILTERS).parse().expect("the policies above are well formed")
 }
 
-/// A number between two by chance, any order of magnitude being as likely.
+/// A random number between `low` and `high`, uniform in magnitude.
 fn size(rng: &mut Rng, low: u64, high: u64) -> u64 {
     let (low, high) = (low as f64, high.max(low) as f64);
     (low * (high / low).powf(rng.f64())) as u64
 }
 
 impl Draw {
-    /// A filter policy by chance; one in four is a budget.
+    /// A random filter policy; one in four is a budget.
     pub(super) fn filters(&self, rng: &mut Rng) -> FilterPolicy {
         let drawn = if rng.u8(..4) == 0 {
             pick(rng, &BUDGETS).parse().expect("the budgets above are well formed")
@@ -120,7 +120,7 @@ impl Draw {
         self.filters.clone().unwrap_or(drawn)
     }
 
-    /// Changes what may be changed on a live store.
+    /// Changes options that can change on a live store.
     pub(super) fn change(&self, rng: &mut Rng, options: Options) -> Options {
         let (sizes, limit) = (self.sizes, self.memory_limit);
         let buffer = sizes.write_buffer;
@@ -163,22 +163,22 @@ impl Draw {
             .l0_trigger(trigger)
             .l0_slowdown(slowdown)
             .l0_stop(slowdown + rng.usize(4..12));
-        // Slow enough to be felt, not so slow that nothing gets done.
+        // Slow enough to matter, but fast enough for progress.
         let slow = (8 << 20).max(u64::from(sizes.keys) << 6);
         let rate = (rng.u8(..6) == 0).then(|| size(rng, slow, slow * 8));
         options.background_bytes_per_second(rate).block_align(rng.bool())
     }
 
-    /// How the store is opened next.
+    /// The options of the next open.
     pub(super) fn options(&self, rng: &mut Rng) -> Options {
         let options = self.change(rng, Options::default());
-        // Without threads of its own the store works in those of its callers.
+        // Without background threads the store works on its callers' threads.
         let threads = *pick(rng, &[0, 1, 2, 2, 3, 4]);
         let options = options
             .read_mode(*pick(rng, &ReadMode::ALL))
             .max_open_files(size(rng, 16, self.sizes.open_files) as usize)
             .background_threads(threads);
-        // A store without a limit must do as well; what it takes stays bounded by the cache.
+        // A store must also work without a limit; the cache still bounds its memory.
         if rng.u8(..4) > 0 { options.memory_limit(self.memory_limit) } else { options }
     }
 }

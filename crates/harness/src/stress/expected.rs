@@ -1,21 +1,22 @@
-//! What the store must hold, in a file outside it that outlives the worker.
+//! The expected state of the store, in a file outside it that survives the worker.
 //!
 //! ```text
 //! file   := head (512 bytes: a line of JSON, blanks) record*
 //! record := settled (4) pending (4) begun (4) batch (4)      little-endian; one for each key
 //! ```
 //!
-//! 1. Before a write is issued, its generation is written into `pending`, and into `batch` which
-//!    batch it belongs to. After it was acknowledged, it goes to `settled`. Each is one `pwrite` of
-//!    a record, which the page cache holds however the process dies. `begun` never falls: a write
-//!    that did not come to be is never made a second time, so it is seen if it appears later.
-//! 2. A write that fails stays pending: it may be there or not. Nobody writes the key again until
-//!    the store was opened anew and [`Expected::settle`] was told what is there.
-//! 3. Who writes holds the lock of the key's block, so a key has one writer at a time, and who
-//!    holds the lock knows exactly what a read must find. Others read between two looks at the
-//!    record, and get a [`Window`].
+//! 1. Before a write is issued, its generation is written to `pending` and the number of its batch
+//!    to `batch`. After its acknowledgement the generation is written to `settled`. Each step is
+//!    one `pwrite` of a record, which stays in the page cache however the process dies. `begun`
+//!    never decreases: a write that was lost is never issued again, so it is detected if it appears
+//!    later.
+//! 2. A write that fails stays pending: it may be present or not. Nobody writes the key again until
+//!    the store has been reopened and [`Expected::settle`] was called with what is present.
+//! 3. A writer holds the lock of the key's block, so a key has a single writer at a time, and the
+//!    holder of the lock knows exactly what a read must return. Other readers load the record
+//!    before and after their read, and get a [`Window`].
 //!
-//! It survives a killed process, not a power cut: nothing here is synced.
+//! The file survives a killed process, but not a power failure: it is never synced.
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{self, ErrorKind, Read as _, Write as _};
@@ -42,16 +43,16 @@ struct Head {
     records: Records,
 }
 
-/// One key's record.
+/// The record of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub(super) struct State {
-    /// The last write that was acknowledged, or found to be there.
+    /// The last write that was acknowledged, or found to be present.
     pub(super) settled: u32,
-    /// The write that may be there; 0 if there is none.
+    /// The write that may be present; 0 if there is none.
     pub(super) pending: u32,
-    /// The last write that was ever issued.
+    /// The last write ever issued.
     pub(super) begun: u32,
-    /// The batch of the pending one; 0 if it is none of a batch.
+    /// The batch of the pending write; 0 if it belongs to none.
     pub(super) batch: u32,
 }
 
@@ -66,37 +67,37 @@ impl State {
         [both(self.settled, self.pending), both(self.begun, self.batch)]
     }
 
-    /// What a read may find now.
+    /// The states that a read may return now.
     pub(super) fn window(self) -> Window {
         Window { low: self.settled, high: self.settled.max(self.pending) }
     }
 
-    /// Whether these numbers can have come about.
+    /// Whether these numbers are consistent.
     fn is_sound(self) -> bool {
         let is_pending_sound = self.pending == 0 || self.pending > self.settled;
         is_pending_sound && self.begun >= self.settled.max(self.pending)
     }
 }
 
-/// The file, and the same in memory.
+/// The file, with a copy in memory.
 #[derive(Debug)]
 pub(super) struct Expected {
     file: File,
     path: PathBuf,
     pub(super) records: Records,
-    /// Settled in the lower half, pending in the upper.
+    /// `settled` in the lower half, `pending` in the upper.
     words: Vec<AtomicU64>,
-    /// Begun in the lower half, batch in the upper.
+    /// `begun` in the lower half, `batch` in the upper.
     others: Vec<AtomicU64>,
     locks: Vec<Mutex<()>>,
     live_bytes: AtomicI64,
 }
 
 impl Expected {
-    /// Opens the file in `dir`, or makes one where there is none.
+    /// Opens the file in `dir`, or creates it.
     ///
     /// # Errors
-    /// Where it is damaged, of another version, or cannot be read and written.
+    /// If the file is corrupt, of another version, or cannot be read and written.
     pub(super) fn open(dir: &Path, wanted: Records) -> Result<Self, Error> {
         let path = dir.join(EXPECTED_FILE);
         let mut file = match open_file(&path, false) {
@@ -117,11 +118,11 @@ impl Expected {
         Ok(expected)
     }
 
-    /// Takes the file in `dir` for one run, making it where there is none: it is locked as long as
-    /// the handle lives. Returns also which records it is about.
+    /// Opens the file in `dir` for one run, or creates it, and locks it for the lifetime of the
+    /// handle. Also returns its description of the records.
     ///
     /// # Errors
-    /// As [`Expected::open`], and where another run has it.
+    /// As [`Expected::open`], or if another run holds the lock.
     pub(super) fn lease(dir: &Path, wanted: Records) -> Result<(File, Records), Error> {
         let records = Self::open(dir, wanted)?.records;
         let path = dir.join(EXPECTED_FILE);
@@ -136,24 +137,24 @@ impl Expected {
         }
     }
 
-    /// The record of a key as it is now.
+    /// The current record of a key.
     pub(super) fn state(&self, key: u32) -> State {
         let word = self.words[key as usize].load(Ordering::SeqCst);
         let other = self.others[key as usize].load(Ordering::SeqCst);
         State::of(word, other)
     }
 
-    /// Bytes of the keys and values that must be there, about.
+    /// Approximate bytes of the keys and values that must be present.
     pub(super) fn live_bytes(&self) -> u64 {
         self.live_bytes.load(Ordering::Relaxed).max(0) as u64
     }
 
-    /// The lock of a block of keys: who holds it is the one writer of its keys.
+    /// The lock of a block of keys; its holder is the only writer of these keys.
     pub(super) fn lock(&self, block: u32) -> MutexGuard<'_, ()> {
         self.locks[block as usize].lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The locks of the blocks of these keys, in an order that cannot deadlock.
+    /// The locks of these keys' blocks, in an order that cannot deadlock.
     pub(super) fn lock_all(&self, keys: &[u32]) -> Vec<MutexGuard<'_, ()>> {
         let mut blocks: Vec<u32> = keys.iter().map(|key| key / BLOCK_KEYS).collect();
         blocks.sort_unstable();
@@ -161,7 +162,8 @@ impl Expected {
         blocks.into_iter().map(|block| self.lock(block)).collect()
     }
 
-    /// A write of the key is about to be issued. The caller holds the lock of its block.
+    /// Records that a write of the key is about to be issued. The caller holds the lock of its
+    /// block.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -170,7 +172,7 @@ impl Expected {
         self.put(key, State { settled, pending: generation, begun: generation, batch })
     }
 
-    /// What is there is known: the write was acknowledged, or a read after recovery has told.
+    /// Records the key's state: the write was acknowledged, or a read after recovery has found it.
     ///
     /// # Errors
     /// If the file cannot be written.
@@ -195,7 +197,7 @@ impl Expected {
         Ok(())
     }
 
-    /// The keys whose last write may be there or not.
+    /// The keys with a pending write.
     pub(super) fn pending(&self) -> Vec<u32> {
         (0..self.records.keys).filter(|key| self.state(*key).pending != 0).collect()
     }
@@ -207,7 +209,8 @@ fn open_file(path: &Path, create: bool) -> io::Result<File> {
     options.read(true).write(true).create_new(create).mode(0o600).open(path)
 }
 
-/// Makes the file whole under another name first, so that a killed maker leaves none by halves.
+/// Creates the complete file under another name and renames it, so that a kill leaves no partial
+/// file.
 fn create(path: &Path, records: Records) -> Result<File, Error> {
     let failed = |error| Error::io(path, "creating", error);
     let head = Head { trommel_expected_state: VERSION, records };

@@ -1,4 +1,4 @@
-//! Where a run has its store and its expected state.
+//! The locations of a run's store and its expected state.
 
 use std::fs;
 use std::io::ErrorKind;
@@ -11,30 +11,30 @@ use super::upkeep::remove_dir;
 use crate::ScratchDir;
 use crate::error::Error;
 
-/// What the workers write on standard error, in the directory of the expected state.
+/// The file for the workers' standard error, in the directory of the expected state.
 pub(super) const LOG_FILE: &str = "worker.log";
-/// Where checkpoints are made, in the same directory.
+/// The directory of checkpoints, in the same directory.
 pub(super) const CHECKPOINTS: &str = "checkpoints";
 
 /// The directories of one run.
 #[derive(Debug)]
 pub struct Place {
-    /// The store's.
+    /// The directory of the store.
     pub(super) store: PathBuf,
-    /// That of the expected state.
+    /// The directory of the expected state.
     pub(super) expected: PathBuf,
-    /// Directories that were made here, the outer ones first.
+    /// Directories created here, outermost first.
     made: Vec<PathBuf>,
     scratch: Option<ScratchDir>,
 }
 
 impl Place {
-    /// In `dir`, which is made if it is not there and goes on if an earlier run was kept there; or
-    /// in a new directory in `temporary`. The expected state is in `dir` as well unless `expected`
-    /// says otherwise.
+    /// Uses `dir`, which is created if missing, and continues a run that was kept there. Without
+    /// `dir`, uses a new directory in `temporary`. The expected state is in the same directory
+    /// unless `expected` is given.
     ///
     /// # Errors
-    /// If a directory cannot be made, or there is a store of which nobody knows what it must hold.
+    /// If a directory cannot be created, or there is a store without an expected state.
     pub fn new(
         dir: Option<&Path>,
         expected: Option<&Path>,
@@ -68,7 +68,7 @@ impl Place {
         Ok(Self { store, expected, made, scratch })
     }
 
-    /// Removes all that the run made.
+    /// Removes everything that the run created.
     ///
     /// # Errors
     /// If something cannot be removed.
@@ -85,16 +85,17 @@ impl Place {
             }
         }
         for dir in self.made.iter().rev() {
-            // What somebody put there in the meantime stays.
+            // Other files in it, created in the meantime, stay.
             let _ = DiskVfs.remove_dir(dir);
         }
         self.scratch.map_or(Ok(()), ScratchDir::remove)
     }
 
-    /// Keeps all that the run made; returns where store and expected state are then.
+    /// Keeps everything that the run created; returns the final directories of the store and the
+    /// expected state.
     ///
     /// # Errors
-    /// If a temporary directory cannot be given a name that lasts.
+    /// If a temporary directory cannot be renamed to a permanent name.
     pub fn keep(self) -> Result<(PathBuf, PathBuf), Error> {
         let Some(scratch) = self.scratch else { return Ok((self.store, self.expected)) };
         let parent = scratch.path().parent().and_then(Path::parent).unwrap_or(Path::new("."));

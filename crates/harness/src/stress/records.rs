@@ -1,54 +1,54 @@
-//! What is stored: keys that sort as they are numbered, and values that prove themselves.
+//! The entries stored: keys in the order of their numbers, and self-verifying values.
 //!
-//! The nth write of a key is its *generation* n. The seed, the key and the generation decide
-//! everything about it: whether it is a delete, how long its value is, and what is in that. So a
-//! history needs no room but for its last number, and every byte of a value can be checked:
+//! The nth write of a key is its *generation* n. The seed, the key and the generation determine the
+//! write: whether it is a delete, and the length and contents of its value. So a key's history is
+//! its last generation, and every byte of a value can be checked:
 //!
 //! ```text
 //! value   := key (4) generation (4) members (1) member* filling
 //! member  := key (4) generation (4)        all writes of the batch, in their order
 //! ```
 //!
-//! A write of its own has no members. The filling is drawn, and half of it repeats. Whoever meets
-//! a value of a batch, wherever, can ask for the others: none of them may be older.
+//! A single write has no members. The filling is pseudo-random, and half of it repeats. A reader
+//! that finds one value of a batch can check the other members: none of them may be older.
 
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 
-/// Keys of one block: they share a prefix and a lock.
+/// Keys in one block, which share a prefix and a lock.
 pub(super) const BLOCK_KEYS: u32 = 64;
-/// Most writes of one batch.
+/// Maximum number of writes in one batch.
 pub(super) const MAX_MEMBERS: usize = 16;
 const HEAD_BYTES: usize = 9;
 const MEMBER_BYTES: usize = 8;
 
-/// A key by its number, and which of its writes.
+/// A key's number, and a generation.
 pub(super) type Member = (u32, u32);
 
-/// What decides all keys and values.
+/// The parameters of all keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct Records {
-    /// Keys that are ever written: their numbers lie below.
+    /// Number of keys ever written: their numbers are below this.
     pub(super) keys: u32,
-    /// Least bytes of a value; its head takes its room whatever this says.
+    /// Minimum bytes of a value; its head is never left out.
     pub(super) min_value: u32,
-    /// Most bytes of a value, but for the head.
+    /// Maximum bytes of a value, without the head.
     pub(super) max_value: u32,
-    /// Decides the rest.
+    /// Seed of everything else.
     pub(super) seed: u64,
 }
 
-/// A value, taken apart.
+/// A parsed value.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Found {
     pub(super) key: u32,
     pub(super) generation: u32,
-    /// Writes of its batch; empty if it was a write of its own.
+    /// Writes of its batch; empty for a single write.
     pub(super) members: Vec<Member>,
 }
 
 impl Records {
-    /// The key of this number. Longer numbers' keys are larger; some have a long tail.
+    /// The key of this number. Larger numbers have larger keys; some have a long tail.
     pub(super) fn key(&self, number: u32) -> Vec<u8> {
         let mut key = self.prefix(number / BLOCK_KEYS);
         key.extend_from_slice(format!("{:02}", number % BLOCK_KEYS).as_bytes());
@@ -62,12 +62,12 @@ impl Records {
         key
     }
 
-    /// What all keys of a block begin with, and no others.
+    /// The prefix of exactly the keys of a block.
     pub(super) fn prefix(&self, block: u32) -> Vec<u8> {
         format!("{block:08}/").into_bytes()
     }
 
-    /// The number of a key, if it is one of these.
+    /// The number of a key, if it is valid.
     pub(super) fn number(&self, key: &[u8]) -> Option<u32> {
         let text = str::from_utf8(key.get(..11)?).ok()?;
         let (block, rest) = text.split_once('/')?;
@@ -76,7 +76,7 @@ impl Records {
         (number < self.keys && self.key(number) == key).then_some(number)
     }
 
-    /// Blocks that the keys lie in; the last may be smaller.
+    /// Number of blocks; the last may be smaller.
     pub(super) fn blocks(&self) -> u32 {
         self.keys.div_ceil(BLOCK_KEYS)
     }
@@ -87,14 +87,14 @@ impl Records {
         start..(start.saturating_add(BLOCK_KEYS)).min(self.keys)
     }
 
-    /// Whether this write of the key deletes it. Before its first, 0, it is not there.
-    /// Some blocks are deleted from more than others.
+    /// Whether this write deletes the key. Generation 0, before the first write, counts as a
+    /// delete. Some blocks have more deletes than others.
     pub(super) fn is_delete(&self, key: u32, generation: u32) -> bool {
         let often = [1, 1, 2, 6][self.draw(key / BLOCK_KEYS, u32::MAX) as usize % 4];
         generation == 0 || self.draw(key, generation) % 8 < often
     }
 
-    /// Bytes of the key and the value that this write leaves, for a write of its own.
+    /// Bytes of the key and value after this write, as a single write.
     pub(super) fn bytes(&self, key: u32, generation: u32) -> u64 {
         if self.is_delete(key, generation) {
             return 0;
@@ -128,7 +128,7 @@ impl Records {
         value
     }
 
-    /// Takes a value apart; none if it is not, byte for byte, one that was ever made.
+    /// Parses a value; none unless every byte is as some write made it.
     pub(super) fn parse(&self, value: &[u8]) -> Option<Found> {
         let number = |at: usize| {
             let bytes = value.get(at..at + 4)?;
@@ -159,23 +159,23 @@ impl Records {
     }
 }
 
-/// What lies between what was certain before a read and what was under way after it.
+/// The range between the writes known before a read and those in flight after it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Window {
-    /// The write that was acknowledged before the read began.
+    /// The last write acknowledged before the read began.
     pub(super) low: u32,
-    /// The last that was begun before it ended.
+    /// The last write issued before the read ended.
     pub(super) high: u32,
 }
 
 impl Window {
-    /// Exactly one state is right.
+    /// A window of exactly one state.
     #[cfg(test)]
     fn exactly(generation: u32) -> Self {
         Self { low: generation, high: generation }
     }
 
-    /// Whether this may have been read: the write of this number, or nothing.
+    /// Whether the window permits this result: a write of this generation, or nothing.
     pub(super) fn admits(self, records: &Records, key: u32, found: Option<u32>) -> bool {
         match found {
             Some(generation) => (self.low..=self.high).contains(&generation),
@@ -221,7 +221,7 @@ mod tests {
                 flipped[bit / 8] ^= 1 << (bit % 8);
                 let parsed = RECORDS.parse(&flipped);
                 let is_told_apart = parsed.is_none_or(|found| {
-                    // A flip in the list of members is a value that could have been.
+                    // A flipped bit in the list of members gives another valid value.
                     (found.key, found.generation) == (key, generation) && bit / 8 > 8
                 });
                 assert!(is_told_apart, "bit {bit}");

@@ -1,55 +1,54 @@
-//! What a run did and found.
+//! The report of a run.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::Serialize;
 
-/// What was found wrong.
+/// A fault that was found.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Finding {
-    /// `mismatch`, `error`, `death`, `hang`, or the limit that was broken: `memory`, `handles`,
+    /// `mismatch`, `error`, `death`, `hang`, or the limit that was exceeded: `memory`, `handles`,
     /// `space`.
     pub kind: &'static str,
-    /// What was found, and what was expected.
+    /// A description of what was found, and what was expected.
     pub what: String,
 }
 
-/// The counters of a run: one object of JSON.
+/// The counters of a run: one JSON object.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Report {
-    /// What decided all that was drawn. Threads and kills come as they come all the same.
+    /// Seed of everything random. The timing of threads and kills is not reproducible.
     pub seed: u64,
-    /// How large everything was.
+    /// Name of the profile.
     pub profile: &'static str,
-    /// Threads that read and wrote.
+    /// Number of reading and writing threads.
     pub threads: u64,
-    /// Keys that could be written.
+    /// Number of keys.
     pub keys: u64,
-    /// Part of the calls to the disk that failed by request.
+    /// Fraction of the calls to the disk that failed on purpose.
     pub fault_rate: f64,
-    /// How long it took.
+    /// Duration of the run.
     pub seconds: f64,
-    /// Whether it was ended before its time.
+    /// Whether the run was stopped early.
     pub interrupted: bool,
-    /// Things read that could not be so.
+    /// Number of wrong answers.
     pub mismatches: u64,
-    /// What was found wrong, if anything.
+    /// The fault found, if any.
     pub finding: Option<Finding>,
-    /// What was done, by name. What a killed worker did in its last twentieth of a second is
-    /// missing.
+    /// Counters by name. Those of the last twentieth of a second of a killed worker are missing.
     pub counters: BTreeMap<String, u64>,
-    /// Most bytes of a worker's memory that are no file's.
+    /// Peak anonymous memory of a worker, in bytes.
     pub peak_memory_bytes: u64,
-    /// Most file handles of a worker.
+    /// Peak number of a worker's file handles.
     pub peak_handles: u64,
-    /// Most bytes of the store's files.
+    /// Peak bytes of the store's files.
     pub peak_disk_bytes: u64,
-    /// Bytes of the keys and values that the store held at the end.
+    /// Bytes of the live keys and values at the end.
     pub live_bytes: u64,
-    /// Bytes of its files at the end for each of those.
+    /// Bytes of its files at the end per byte of live data.
     pub space_amplification: f64,
-    /// The operation that took longest.
+    /// The longest operation.
     pub longest_operation_seconds: f64,
 }
 
@@ -64,7 +63,7 @@ impl Report {
         self.counters.get(name).copied().unwrap_or(0)
     }
 
-    /// How far it is, in a line.
+    /// The progress in one line.
     pub(super) fn progress(&self, time: Duration) -> String {
         format!(
             "{}: {} writes acknowledged, {} kills, {} opens, {} keys checked after opening",

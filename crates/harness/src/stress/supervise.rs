@@ -1,11 +1,11 @@
-//! The parent: starts workers, kills them, and holds them to their limits.
+//! The parent process: starts workers, kills them, and enforces their limits.
 //!
 //! 1. Each worker ends in one of three ways, drawn before it starts: killed from outside after a
 //!    random time, killed by itself at a random call to the disk, or in order. Most of the times
-//!    count from when it has opened and checked the store, some from its start, so that recovery is
-//!    killed as well.
-//! 2. While it runs its lines are read, its limits watched, and its silence timed.
-//! 3. A death that nobody asked for is a finding, as is whatever the worker finds.
+//!    count from the moment it has opened and checked the store, some from its start, so that
+//!    recovery is killed too.
+//! 2. While the worker runs, the parent reads its lines, checks its limits, and times its silence.
+//! 3. An unexpected death is a finding, as is everything that the worker reports.
 
 use std::fs::OpenOptions;
 use std::io::{BufRead as _, BufReader, Write as _};
@@ -31,65 +31,65 @@ use super::worker::exponential;
 use crate::control::{Control, Unit};
 use crate::error::Error;
 
-/// Time between two looks at a worker.
+/// Time between two checks of a worker.
 const LOOK: Duration = Duration::from_millis(20);
-/// Time between two measures of what it takes.
+/// Time between two measurements of its resources.
 const MEASURE: Duration = Duration::from_millis(200);
-/// Time between two lines on how far it is.
+/// Time between two progress lines.
 const TELL: Duration = Duration::from_secs(60);
-/// Where a worker that is to die at a call does not get there, it is killed after so many times
-/// the mean time between kills.
+/// A worker that does not reach the call at which it is to die is killed after this multiple of the
+/// mean time between kills.
 const PATIENCE: f64 = 4.0;
-/// Lines of the workers' standard error that are shown.
+/// Number of the last lines of the workers' standard error to show.
 const LAST_WORDS: usize = 20;
 
-/// What is run.
+/// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// How large everything is.
+    /// The scale of the run.
     pub profile: Profile,
-    /// Keys; those of an earlier run, where one goes on.
+    /// Number of keys; a continued run uses that of the earlier one.
     pub keys: u32,
-    /// Bytes of values, least and most.
+    /// Minimum and maximum bytes of values.
     pub value_size: (u32, u32),
-    /// Threads that read and write.
+    /// Number of reading and writing threads.
     pub threads: usize,
-    /// Decides what is drawn.
+    /// Seed of everything random.
     pub seed: u64,
-    /// How long.
+    /// Duration of the run.
     pub duration: Duration,
     /// Mean time between kills; 0 for none.
     pub kill_every: Duration,
     /// Mean time between opens of the store in one worker.
     pub reopen_every: Duration,
-    /// All keys are read after each so manyth start of a worker, some after the others.
+    /// All keys are read after every nth start of a worker, and some keys after the other starts.
     pub whole_check_every: u64,
-    /// Part of the calls to the disk that fail.
+    /// Fraction of the calls to the disk that fail.
     pub faults: f64,
-    /// The store's own limit of memory, which it has in most opens.
+    /// The store's own memory limit, which most opens set.
     pub memory_limit: u64,
-    /// The filters of every open; none: each draws its own.
+    /// The filters of every open; if none, each open draws its own.
     pub filters: Option<FilterPolicy>,
-    /// What a worker may take.
+    /// The limits of a worker.
     pub limits: Limits,
 }
 
-/// How a worker's life ends.
+/// The end of a worker.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Ending {
-    /// Killed after this time, from its start or from when it began to run.
+    /// Killed after this time, from its start or from the start of its operations.
     Kill { after: Duration, from_start: bool },
-    /// In order, after this time of running.
+    /// Ended in order, after this time of operations.
     InOrder { after: Duration },
 }
 
-/// Runs workers in `place` until the time is over, something is wrong, or it is stopped.
+/// Runs workers in `place` until the time is over, a fault is found, or it is stopped.
 ///
-/// `worker` makes the command that calls [`work`](super::work) with the store's directory and that
-/// of the expected state, its last two arguments, which are added here.
+/// `worker` makes the command that calls [`work`](super::work). Its last two arguments, the
+/// directories of the store and of the expected state, are added here.
 ///
 /// # Errors
-/// If something else than the store fails. What is wrong with the store is in the report.
+/// If anything other than the store fails. Faults of the store are in the report.
 pub fn stress(
     plan: &Plan,
     place: &Place,
@@ -142,17 +142,17 @@ struct Run<'a> {
     report: Report,
 }
 
-/// A worker that lives.
+/// A running worker.
 struct Worker {
     child: Child,
-    /// Dropped, it makes the worker end in order.
+    /// Dropping it makes the worker end in order.
     input: Option<ChildStdin>,
     lines: Receiver<Line>,
     tick: Tick,
     heard: Instant,
     running_since: Option<Instant>,
     is_done: bool,
-    /// Whether its death was asked for.
+    /// Whether the parent caused its death.
     is_condemned: bool,
     die_at: u64,
 }
@@ -168,7 +168,7 @@ impl Run<'_> {
             let draw = self.rng.u8(..16);
             let time = Duration::from_secs_f64(exponential(&mut self.rng, mean.max(0.05)));
             let (ending, die_at) = match draw {
-                // The time is far off: the end of the run comes first.
+                // The time is unreachable: the end of the run comes first.
                 _ if self.plan.kill_every.is_zero() => {
                     (Ending::InOrder { after: Duration::MAX }, 0)
                 }
@@ -190,13 +190,13 @@ impl Run<'_> {
                 filters: self.plan.filters.as_ref().map(ToString::to_string),
                 reopen_every: self.plan.reopen_every.as_secs_f64(),
                 faults: self.plan.faults,
-                // Once the time is over, all that is left to do is the last check.
+                // Once the time is over, only the final check is left.
                 die_at: if self.is_over() { 0 } else { die_at },
                 check_all: nth % self.plan.whole_check_every.max(1) == 0,
             };
             let mut worker = self.spawn(worker(), &task)?;
             let watched = self.watch(&mut worker, ending);
-            // Whatever happened, no process stays behind.
+            // No process may survive, whatever happened.
             let _ = worker.child.kill();
             let _ = worker.child.wait();
             let finding = watched?;
@@ -220,7 +220,7 @@ impl Run<'_> {
         let errors = opened.map_err(|error| Error::io(&log, "opening", error))?;
         command.arg(&self.place.store).arg(&self.place.expected);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(errors);
-        // A signal to the parent's group is the parent's to heed.
+        // The parent handles signals to its process group.
         command.process_group(0);
         let spawned = command.spawn();
         let mut child = spawned
@@ -229,7 +229,7 @@ impl Run<'_> {
         if let Some(output) = child.stdout.take() {
             thread::spawn(move || {
                 for line in BufReader::new(output).lines().map_while(Result::ok) {
-                    // The last line of a killed worker may be cut short.
+                    // The last line of a killed worker may be truncated.
                     let Ok(line) = serde_json::from_str(&line) else { continue };
                     if sender.send(line).is_err() {
                         return;
@@ -242,7 +242,7 @@ impl Run<'_> {
             let mut text =
                 serde_json::to_string(task).map_err(|error| Error::Output(error.into()))?;
             text.push('\n');
-            // A worker that is dead already is noticed by its end.
+            // The death of a worker is noticed by the end of its output.
             let _ = input.write_all(text.as_bytes());
         }
         self.report.add("workers", 1);
@@ -259,7 +259,7 @@ impl Run<'_> {
         })
     }
 
-    /// Follows a worker to its end. What was found wrong, if anything.
+    /// Follows a worker to its end; returns the fault found, if any.
     fn watch(&mut self, worker: &mut Worker, ending: Ending) -> Result<Option<Finding>, Error> {
         let born = Instant::now();
         let mut measured = born;
@@ -301,7 +301,7 @@ impl Run<'_> {
         }
     }
 
-    /// Ends a worker in the way that was drawn for it.
+    /// Ends a worker in the way drawn for it.
     fn end(&mut self, worker: &mut Worker, ending: Ending) {
         match ending {
             Ending::InOrder { .. } => worker.input = None,
@@ -314,7 +314,7 @@ impl Run<'_> {
                 };
                 self.report.add(phase, 1);
                 worker.is_condemned = true;
-                // It may be dead already, which its end tells.
+                // It may be dead already; the end of its output shows that.
                 let _ = worker.child.kill();
             }
         }
@@ -392,7 +392,7 @@ impl Worker {
     }
 }
 
-/// The end of what the workers wrote on standard error.
+/// The last lines of the workers' standard error.
 fn last_words(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);

@@ -1,4 +1,4 @@
-//! What is done to a store now and then, beside those who read and write: by time, not by count.
+//! Maintenance operations on a store, at random times while other threads read and write.
 
 use std::fs;
 use std::path::Path;
@@ -14,10 +14,10 @@ use super::counts::Desk;
 use super::worker::{Shop, exponential};
 use crate::error::Error;
 
-/// Mean seconds between two of them.
+/// Mean seconds between two operations.
 const EVERY: f64 = 0.1;
 
-/// The thread that does them.
+/// The maintenance thread.
 pub(super) struct Upkeep<'a> {
     shop: &'a Shop,
     db: &'a Db,
@@ -45,7 +45,7 @@ impl<'a> Upkeep<'a> {
         Self { shop, db, rng }
     }
 
-    /// Does one after the other, with pauses, until the store is to be closed.
+    /// Runs one operation after another, with pauses, until the store is to be closed.
     pub(super) fn serve(&mut self, desk: &Desk) {
         while self.waited() {
             let (what, act) = Self::ACTS[self.rng.usize(..Self::ACTS.len())];
@@ -56,7 +56,7 @@ impl<'a> Upkeep<'a> {
         }
     }
 
-    /// Waits a while; false if the store is to be closed.
+    /// Pauses; returns false if the store is to be closed.
     fn waited(&mut self) -> bool {
         let pause = Duration::from_secs_f64(exponential(&mut self.rng, EVERY));
         let end = Instant::now() + pause;
@@ -69,13 +69,13 @@ impl<'a> Upkeep<'a> {
     fn compact_range(&mut self) -> Checked {
         let records = &self.shop.expected.records;
         let (one, other) = (self.rng.u32(..records.keys), self.rng.u32(..records.keys));
-        // Not all of it each time: a tenth at most.
+        // At most a tenth of the keys.
         let end = other.clamp(one, one.saturating_add(records.keys / 10));
         Ok(self.db.compact_range(records.key(one)..=records.key(end))?)
     }
 
     fn compact_all(&mut self) -> Checked {
-        // It rewrites everything: seldom, then.
+        // It rewrites everything, so only rarely.
         if self.rng.u8(..5) == 0 { Ok(self.db.compact_all()?) } else { Ok(self.db.sync()?) }
     }
 
@@ -98,7 +98,7 @@ impl<'a> Upkeep<'a> {
         self.check_budget()
     }
 
-    /// Where filters have a budget, no more of them is in memory than that, whatever others do.
+    /// With a filter budget, filters in memory never exceed it, whatever other threads do.
     fn check_budget(&mut self) -> Checked {
         let memory = self.db.stats().memory;
         match memory.filter_budget {
@@ -118,11 +118,11 @@ impl<'a> Upkeep<'a> {
         Ok(())
     }
 
-    /// A checkpoint, opened as a store of its own and checked.
+    /// Makes a checkpoint, opens it as a store, and checks it.
     fn checkpoint(&mut self) -> Checked {
         let dir = self.shop.checkpoints.join(format!("{:016x}", self.rng.u64(..)));
         let made = self.make_and_check(&dir);
-        // Where a fault broke it off, its directory may be there in part.
+        // A fault may have left a partial directory.
         remove_dir(&dir)?;
         made
     }
@@ -147,7 +147,7 @@ impl<'a> Upkeep<'a> {
     }
 }
 
-/// Removes a directory, if there is one.
+/// Removes a directory, if it exists.
 pub(super) fn remove_dir(dir: &Path) -> Result<(), Error> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

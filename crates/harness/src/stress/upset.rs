@@ -1,14 +1,13 @@
-//! A disk that is upset: its calls fail at random, and at one of them the process dies.
+//! A disk with injected faults: its calls fail at random, and at one of them the process dies.
 //!
-//! 1. Every call that could change something, and every opening of a file, is counted. At the one
-//!    that was chosen the process kills itself: before the call, or, in an append, after a part of
-//!    it.
-//! 2. While faults are on, each call fails with a given chance: as a full disk (after a part of an
-//!    append), a device that fails, or for want of file handles. Reads of files fail too, but not
-//!    those through a map.
+//! 1. Every modifying call, and every open of a file, is counted. At the chosen call the process
+//!    kills itself: before the call, or, in an append, after a part of it.
+//! 2. While faults are on, each call fails with a given probability: because the disk is full
+//!    (after a part of an append), the device fails, or file handles run out. Reads of files fail
+//!    too, except those through a map.
 //!
-//! What a file system does not do is not made up here: a failed call was not made, or, an append,
-//! made in part.
+//! Only failures that occur on real file systems are injected: a failed call had no effect, or, for
+//! an append, a partial one.
 
 use std::io;
 use std::path::Path;
@@ -21,21 +20,21 @@ use trommel::vfs::{Access, DirEntry, DiskVfs, FileLock, ReadFile, SharedMap, Vfs
 
 use super::counts::Counts;
 
-/// The disk. Clones are one and the same.
+/// The disk. Clones share their state.
 #[derive(Debug, Clone)]
 pub(super) struct UpsetDisk(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
     disk: DiskVfs,
-    /// Of 2^32 calls so many fail.
+    /// Number of failures per 2^32 calls.
     rate: u64,
     are_faults_on: AtomicBool,
     calls_left: AtomicU64,
     counts: Arc<Counts>,
 }
 
-/// The errors of a call of one kind, with their names.
+/// The errors of one kind of call, with their names.
 type Errors = &'static [(Errno, &'static str)];
 
 const EIO: (Errno, &str) = (Errno::IO, "EIO");
@@ -46,8 +45,8 @@ const CREATING: Errors = &[(Errno::MFILE, "EMFILE"), ENOSPC, EIO];
 const ANY: Errors = &[EIO];
 
 impl UpsetDisk {
-    /// Faults come at `rate` (0 to 1) of the calls; the process dies at call `die_at`, counted
-    /// from 1, or not at 0.
+    /// Calls fail with probability `rate` (0 to 1); the process dies at call `die_at`, counted from
+    /// 1, or never if 0.
     pub(super) fn new(rate: f64, die_at: u64, counts: Arc<Counts>) -> Self {
         let rate = (rate.clamp(0.0, 1.0) * (1_u64 << 32) as f64) as u64;
         let calls_left = AtomicU64::new(die_at.checked_sub(1).unwrap_or(u64::MAX));
@@ -55,14 +54,14 @@ impl UpsetDisk {
         Self(Arc::new(Inner { disk: DiskVfs, rate, are_faults_on, calls_left, counts }))
     }
 
-    /// Turns the faults on or off. They are off at first.
+    /// Turns faults on or off; initially they are off.
     pub(super) fn set_faults(&self, on: bool) {
         self.0.are_faults_on.store(on, Relaxed);
     }
 }
 
 impl Inner {
-    /// Whether this call is the process's last.
+    /// Whether the process is to die at this call.
     fn is_last(&self) -> bool {
         let left = self.calls_left.fetch_update(Relaxed, Relaxed, |left| left.checked_sub(1));
         left.is_err()
@@ -80,7 +79,7 @@ impl Inner {
         Err(errno.into())
     }
 
-    /// A call that counts.
+    /// A counted call.
     fn call(&self, site: &'static str, errors: Errors) -> io::Result<()> {
         if self.is_last() {
             die();
@@ -89,9 +88,9 @@ impl Inner {
     }
 }
 
-/// Ends the process as nothing else does.
+/// Kills the process with SIGKILL.
 fn die() -> ! {
-    // The signal to oneself is delivered before the call returns, or soon after.
+    // A signal to the own process is delivered before the call returns, or soon after.
     let _ = kill_process(getpid(), Signal::KILL);
     loop {
         std::thread::park();

@@ -1,4 +1,4 @@
-//! What a worker takes, and whether it is too much.
+//! The resources that a worker uses, and their limits.
 
 use std::fs;
 use std::path::Path;
@@ -10,26 +10,26 @@ use super::report::{Finding, Report};
 use super::wire::{Phase, Tick};
 use crate::{machine, units};
 
-/// What checks of all keys may take, in longest operations.
+/// Time limit of a check of all keys, as a multiple of that of an operation.
 const CHECKS: u32 = 10;
 
-/// What a worker may take. 0, or a time of 0, is no limit.
+/// The limits of a worker. 0, or a time of 0, means no limit.
 #[derive(Debug, Clone, Copy)]
 pub struct Limits {
-    /// Bytes of its memory that are no file's.
+    /// Bytes of anonymous memory.
     pub memory: u64,
-    /// Open file handles.
+    /// Number of open file handles.
     pub handles: u64,
-    /// Bytes of the store's files for each byte of keys and values...
+    /// Bytes of the store's files per byte of keys and values...
     pub space: f64,
-    /// ...once these are exceeded.
+    /// ...if the files exceed this many bytes.
     pub space_free: u64,
     /// Time of one operation. Checks after opening and at the end may take ten times as long.
     pub longest: Duration,
 }
 
 impl Limits {
-    /// Takes the worker's measure; the limit that it breaks, if any.
+    /// Measures the worker; returns the limit that it exceeds, if any.
     pub(super) fn measure(
         &self,
         process: u32,
@@ -68,7 +68,7 @@ impl Limits {
         None
     }
 
-    /// Whether the worker hangs, having said nothing for so long, and this before.
+    /// Reports a hang if the worker has been silent, or in one operation, for too long.
     pub(super) fn hang(&self, silence: Duration, tick: &Tick) -> Option<Finding> {
         let may = match tick.phase {
             Phase::Running => self.longest,
@@ -92,7 +92,7 @@ fn finding(kind: &'static str, what: String) -> Option<Finding> {
     Some(Finding { kind, what })
 }
 
-/// Bytes of a process's memory that are no file's, where the system says.
+/// Bytes of a process's anonymous memory, if the system reports them.
 fn memory_of(process: u32) -> Option<u64> {
     let text = machine::field_of(&format!("/proc/{process}/status"), "RssAnon")?;
     Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
@@ -102,13 +102,13 @@ fn handles_of(process: u32) -> Option<u64> {
     Some(fs::read_dir(format!("/proc/{process}/fd")).ok()?.count() as u64)
 }
 
-/// Bytes of the files in a directory.
+/// Bytes of all files in a directory.
 pub(super) fn disk_bytes(dir: &Path) -> u64 {
     let entries = DiskVfs.list(dir).unwrap_or_default();
     entries.iter().map(|entry| entry.bytes).sum()
 }
 
-/// What each thread of a process is about, in the kernel's words: what is left of a hang.
+/// The state of each thread of a process according to the kernel, to diagnose a hang.
 pub(super) fn threads_of(process: u32) -> String {
     let Ok(threads) = fs::read_dir(format!("/proc/{process}/task")) else { return String::new() };
     let mut text = String::new();

@@ -1,9 +1,9 @@
-//! What the parent tells its worker, and what it is told: lines of JSON on the worker's standard
-//! input and output.
+//! The protocol between the parent and its worker: lines of JSON on the worker's standard input and
+//! output.
 //!
-//! 1. The first line down is the [`Task`]. The input then stays open: when it ends, the worker ends
-//!    in order, whether the parent asked for that or died.
-//! 2. Up goes a [`Line`] several times a second, whatever the worker does; silence is a hang.
+//! 1. The first line to the worker is the [`Task`]. Its input then stays open: at the end of input
+//!    the worker ends in order, whether the parent closed the pipe or died.
+//! 2. The worker sends a [`Line`] several times a second, whatever it does; silence is a hang.
 
 use std::collections::BTreeMap;
 
@@ -13,34 +13,34 @@ use super::draw::{Draw, Profile};
 use super::records::Records;
 use crate::error::Error;
 
-/// What one worker is to do.
+/// The task of one worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Task {
-    /// The keys, where the expected state does not say.
+    /// The keys, unless there is an expected state already.
     pub(super) records: Records,
     pub(super) profile: Profile,
     pub(super) threads: usize,
-    /// Decides what is drawn.
+    /// Seed of everything random.
     pub(super) seed: u64,
-    /// [`trommel::Options::memory_limit`], where one is set.
+    /// [`trommel::Options::memory_limit`], where the options set one.
     pub(super) memory_limit: u64,
-    /// The filter policy of every open; none where each draws its own.
+    /// The filter policy of every open; if none, each open draws its own.
     pub(super) filters: Option<String>,
     /// Mean seconds between two opens of the store.
     pub(super) reopen_every: f64,
-    /// Part of the calls to the disk that fail.
+    /// Fraction of the calls to the disk that fail.
     pub(super) faults: f64,
-    /// The call to the disk that is the process's last; 0 for none.
+    /// The call to the disk at which the process dies; 0 for none.
     pub(super) die_at: u64,
-    /// Whether all keys are read once the store is open.
+    /// Whether to read all keys once the store is open.
     pub(super) check_all: bool,
 }
 
 impl Task {
-    /// What options are drawn within.
+    /// The bounds of random options.
     ///
     /// # Errors
-    /// If the filter policy is none.
+    /// If the filter policy is invalid.
     pub(super) fn draw(&self) -> Result<Draw, Error> {
         let filters = self.filters.as_deref().map(str::parse).transpose();
         Ok(Draw {
@@ -51,42 +51,42 @@ impl Task {
     }
 }
 
-/// What the worker is about.
+/// The phase of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub(super) enum Phase {
-    /// The store is being opened.
+    /// Opening the store.
     #[default]
     Opening,
-    /// What the last process left is being checked.
+    /// Checking what the last process left.
     Checking,
     /// Threads read and write.
     Running,
-    /// The store is being closed, or checked for the last time.
+    /// Closing the store, or checking it for the last time.
     Closing,
 }
 
-/// How far the worker is.
+/// The progress of a worker.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Tick {
     pub(super) phase: Phase,
     pub(super) counts: BTreeMap<String, u64>,
     /// Microseconds of the longest operation so far.
     pub(super) longest: u64,
-    /// Microseconds of the one that goes on the longest now, and what it is.
+    /// Microseconds of the longest current operation, and its name.
     pub(super) current: (u64, String),
-    /// Bytes of the keys and values that the store must hold.
+    /// Bytes of the keys and values that must be present.
     pub(super) live_bytes: u64,
 }
 
-/// One line up.
+/// A message to the parent.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) enum Line {
-    /// It goes on.
+    /// The worker is alive.
     Tick(Tick),
-    /// The store said what is not so.
+    /// The store returned a wrong answer.
     Mismatch(String),
-    /// The store, or something of our own, failed.
+    /// An error of the store, or of the harness.
     Error(String),
-    /// All is checked and closed; the process ends next.
+    /// Everything is checked and closed; the process is about to end.
     Done(Tick),
 }

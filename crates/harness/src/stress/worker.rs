@@ -1,15 +1,15 @@
 //! The worker: a process that may be killed at any moment.
 //!
-//! 1. It opens the store with options by chance, checks what the last process left and settles what
-//!    was pending (see [`super::check`]).
-//! 2. Threads read and write for a random time (see [`super::customer`]), and one does what is rare
-//!    (see [`super::upkeep`]).
+//! 1. It opens the store with random options, checks what the last process left and settles the
+//!    pending writes (see [`super::check`]).
+//! 2. Threads read and write for a random time (see [`super::customer`]), and one runs maintenance
+//!    operations (see [`super::upkeep`]).
 //! 3. The store is closed, or just dropped; then, now and then, opened read-only and checked. All
-//!    of that again, until standard input ends.
-//! 4. At the end in order everything is checked once more.
+//!    of this repeats until standard input ends.
+//! 4. If it ends in order, everything is checked once more.
 //!
-//! Whatever is found wrong goes up as a line, and the thread that found it stops dead: the parent
-//! kills the process before it changes more.
+//! An error is sent to the parent, and its thread then blocks: the parent kills the process before
+//! it changes more.
 
 use std::io::{BufRead, Write};
 use std::path::{Path, PathBuf};
@@ -33,21 +33,21 @@ use super::wire::{Line, Phase, Task, Tick};
 use crate::control::Stop;
 use crate::error::Error;
 
-/// Time between two lines.
+/// Time between two status lines.
 const TICK: Duration = Duration::from_millis(50);
-/// Attempts to open a store on a disk with faults before the faults are turned off.
+/// Attempts to open a store on a faulty disk before the faults are turned off.
 const UPSET_OPENS: usize = 3;
-/// Blocks of keys that are read where not all are.
+/// Number of blocks of keys to read when not all are read.
 const SAMPLED_BLOCKS: usize = 200;
 
-/// What all threads of a worker share.
+/// The state that all threads of a worker share.
 pub(super) struct Shop {
     pub(super) task: Task,
     pub(super) draw: Draw,
     pub(super) expected: Expected,
     pub(super) counts: Arc<Counts>,
     pub(super) disk: UpsetDisk,
-    /// Where checkpoints are made.
+    /// The directory of checkpoints.
     pub(super) checkpoints: PathBuf,
     /// Set when the worker is to end.
     pub(super) stop: Stop,
@@ -59,13 +59,12 @@ pub(super) struct Shop {
     sessions: AtomicU64,
 }
 
-/// Does what the first line of `input` says with the store in `store`, until the input ends.
+/// Runs the task in the first line of `input` on the store in `store`, until the input ends.
 ///
-/// Meant to be all that its process does: what a panicking thread says is reported as an error of
-/// the process.
+/// It expects a process of its own: a panic in any thread is reported as an error of the process.
 ///
 /// # Errors
-/// If the task or the expected state cannot be read. What is wrong with the store goes to `output`.
+/// If the task or the expected state cannot be read. Faults of the store go to `output`.
 pub fn work(
     store: &Path,
     expected: &Path,
@@ -85,7 +84,7 @@ pub fn work(
         checkpoints: expected.join("checkpoints"),
         stop: Stop::new(),
         is_closing: AtomicBool::new(false),
-        // The last two are those of the upkeep and of this thread.
+        // The last two belong to the maintenance thread and to this one.
         desks: (0..task.threads + 2).map(|_| Desk::new(born)).collect(),
         phase: Mutex::default(),
         output: Mutex::new(Box::new(output)),
@@ -96,7 +95,7 @@ pub fn work(
     });
     let leash = shop.stop.clone();
     thread::spawn(move || {
-        // Nothing else comes: this returns at the end of the input.
+        // No more input is expected: this returns at the end of the input.
         let _ = std::io::copy(&mut input, &mut std::io::sink());
         leash.set();
     });
@@ -113,7 +112,7 @@ pub fn work(
     Ok(())
 }
 
-/// A thread that panics, wherever, is a failure of the run.
+/// Reports a panic in any thread as a failure of the run.
 fn report_panics(shop: &Arc<Shop>) {
     let shop = Arc::downgrade(shop);
     let before = std::panic::take_hook();
@@ -132,7 +131,7 @@ impl Shop {
         Tick {
             phase: *lock(&self.phase),
             counts: self.counts.all().into_iter().collect(),
-            // Checks of all keys take as long as they take.
+            // Without this thread, whose checks of all keys may take long.
             longest: own.iter().map(Desk::longest).max().unwrap_or_default(),
             current: (current.0, current.1.to_owned()),
             live_bytes: self.expected.live_bytes(),
@@ -142,12 +141,12 @@ impl Shop {
     fn say(&self, line: &Line) {
         let Ok(mut text) = serde_json::to_string(line) else { return };
         text.push('\n');
-        // A parent that is gone closed the input too: the worker ends by that.
+        // If the parent is gone, the input has ended too, and that ends the worker.
         let mut output = lock(&self.output);
         let _ = output.write_all(text.as_bytes()).and_then(|()| output.flush());
     }
 
-    /// Tells the parent, which ends this process, and does nothing more.
+    /// Reports to the parent, which kills this process, and blocks forever.
     pub(super) fn give_up(&self, trouble: &Trouble) -> ! {
         self.say(&match trouble {
             Trouble::Lie(what) => Line::Mismatch(what.clone()),
@@ -158,8 +157,8 @@ impl Shop {
         }
     }
 
-    /// The result, unless the store failed as it may while faults are made: then none, and the
-    /// store is opened anew soon.
+    /// The result, or none if the store failed as it may while faults are injected; the store is
+    /// then reopened soon.
     pub(super) fn tolerate<T>(&self, result: Checked<T>) -> Option<T> {
         match result {
             Ok(done) => Some(done),
@@ -291,7 +290,7 @@ impl Shop {
             while Instant::now() < end && !self.stop.is_set() && !self.is_closing.load(Relaxed) {
                 thread::sleep(Duration::from_millis(5));
             }
-            // After a failed write reads must go on: they do for a while.
+            // Reads must still work after a failed write, so they go on for a while.
             if self.is_closing.swap(false, Relaxed) {
                 thread::sleep(Duration::from_millis(rng.u64(..50)));
             }
@@ -306,7 +305,7 @@ impl Shop {
         Ok(db.close()?)
     }
 
-    /// All keys, and all bytes, of the store as it is left.
+    /// Checks all keys, and all bytes, of the store in its final state.
     fn last_check(&self, store: &Path, rng: &mut Rng) -> Checked {
         self.disk.set_faults(false);
         let db = Db::open(store, self.options(rng))?;
@@ -321,7 +320,7 @@ impl Shop {
     }
 }
 
-/// A time by chance, as far from the last event as events that do not know of each other are.
+/// A random time from an exponential distribution, as between independent events.
 pub(super) fn exponential(rng: &mut Rng, mean: f64) -> f64 {
     -mean * (1.0 - rng.f64()).ln()
 }

@@ -1,19 +1,19 @@
 //! Builds the store of a cell.
 //!
-//! A filled tree is built from the bottom, each level at the height where it is to stay:
-//! 1. The level's keys are written and flushed in two halves, with the filter that the policy gives
-//!    to the level it will be in the end: it is the topmost while it is built.
-//! 2. Merges are let go, with a ratio of 2 and a base level of such a size that just so many levels
-//!    are needed above the last: so level 0 is merged to just there, and no level is larger than
-//!    its target. Then they are stopped again.
-//! 3. The runs of level 0 come last, the oldest first, and stay.
+//! A filled tree is built from the bottom, each level at its final distance from the last:
+//! 1. The level's keys are written and flushed in two halves, with the filter that the policy has
+//!    for the level's final number: during construction it is the topmost.
+//! 2. Compactions are enabled, with a ratio of 2 and a base level of such a size that exactly the
+//!    required number of levels is needed above the last: so level 0 is compacted into the right
+//!    level, and no level exceeds its target. Then compactions are disabled again.
+//! 3. The runs of level 0 are written last, oldest first, and stay.
 //!
-//! A budget has no filter for a level: it is in force from the first key on, and what it comes to
-//! by the end is measured.
+//! A budget has no fixed filter for a level: it applies from the first key on, and its result at
+//! the end is measured.
 //!
-//! The writer flushes and merges itself, so that the same cell makes the same tree. Keys are
-//! numbers scattered over all there are, so that each run covers nearly all keys; another store of
-//! the cell has others. Record 0 is the oldest, and each is written once.
+//! The writer thread flushes and compacts, so that the same cell makes the same tree. Keys are
+//! numbers scattered over the whole range, so that each run covers nearly all of it; each store of
+//! a cell has different keys. Record 0 is the oldest, and each is written once.
 
 use std::ops::Range;
 use std::path::Path;
@@ -27,13 +27,13 @@ use crate::error::Error;
 use crate::keys::{KeySpace, mix};
 use crate::values::Values;
 
-/// Operations between two looks at the stop.
+/// Operations between two checks of the stop.
 pub(super) const STRIDE: u64 = 1024;
-/// Bytes of a memtable where nothing else asks for more.
+/// Bytes of a memtable, unless more is needed.
 const WRITE_BUFFER: u64 = 64 << 20;
-/// Least base level that a store takes.
+/// Smallest base level that a store accepts.
 const LEAST_BASE: u64 = 1 << 10;
-/// Most runs in level 0: more than there ever are, so that no writer waits.
+/// A limit of runs in level 0 that is never reached, so that no writer stalls.
 const NO_STALL: usize = 1 << 20;
 
 /// The keys of one store.
@@ -43,18 +43,18 @@ pub(super) struct Keys {
 }
 
 impl Keys {
-    /// Those of store number `nth` of the cell.
+    /// The keys of store number `nth` of the cell.
     pub(super) fn new(cell: &Cell, nth: u64) -> Result<Self, Error> {
         let space = KeySpace::integers(cell.tree.keys(), KEY_BYTES)?;
         Ok(Self { space, first: mix(mix(cell.seed) ^ nth) })
     }
 
-    /// The space that makes a key of a number.
+    /// The key space.
     pub(super) fn space(&self) -> &KeySpace {
         &self.space
     }
 
-    /// How many there are.
+    /// Number of keys.
     pub(super) fn len(&self) -> u64 {
         self.space.len()
     }
@@ -65,7 +65,7 @@ impl Keys {
     }
 }
 
-/// How stores of the cell are opened, to be filled or to be measured.
+/// The options of the cell's stores, for filling and for measuring.
 pub(super) fn options(cell: &Cell) -> Options {
     let tree = &cell.tree;
     Options::default()
@@ -82,7 +82,7 @@ pub(super) fn options(cell: &Cell) -> Options {
 /// Builds the store in `dir` and closes it.
 ///
 /// # Errors
-/// What the store reports, and [`Error::Interrupted`] if stopped.
+/// The store's errors, and [`Error::Interrupted`] if stopped.
 pub(super) fn build(
     cell: &Cell,
     policy: &FilterPolicy,
@@ -93,7 +93,7 @@ pub(super) fn build(
     let tree = &cell.tree;
     let buffer = match &tree.grown {
         Some(grown) => grown.write_buffer_bytes,
-        // Twice what it takes, for a run of level 0 is one table.
+        // Twice the size of a run of level 0, which is one table.
         None => tree.l0.iter().map(|keys| 2 * tree.memory_of(*keys)).fold(WRITE_BUFFER, u64::max),
     };
     let options = options(cell)
@@ -114,7 +114,7 @@ pub(super) fn build(
     db.close().map_err(store_error)
 }
 
-/// What the store refused, as an error of the run.
+/// Converts an error of the store.
 pub(super) fn store_error(error: trommel::Error) -> Error {
     Error::Store(error.into())
 }
@@ -148,7 +148,7 @@ impl Builder<'_> {
         Ok(())
     }
 
-    /// Gives new tables the filter that the policy has for a level.
+    /// Sets the filter of new tables to the policy's filter for a level.
     fn filter_for(&self, policy: &FilterPolicy, level: usize, is_last: bool) -> Result<(), Error> {
         if policy.to_string().contains("budget=") {
             return Ok(());
@@ -157,13 +157,13 @@ impl Builder<'_> {
         self.db.set_filters(FilterPolicy::uniform(spec)).map_err(store_error)
     }
 
-    /// Merges level 0 to the level so many above the last.
+    /// Compacts level 0 into the level at this distance from the last.
     fn merge(&self, height: usize) -> Result<(), Error> {
         let levels = self.db.stats().levels;
         let below: u64 = levels.iter().filter(|at| at.level > 0).map(|at| at.bytes).sum();
-        // With S bytes below, a base level of S / 2^(height + 1) bytes or more needs no further
-        // level above this one, and of less than S / 2^height it needs this one: the middle of
-        // both.
+        // With S bytes below, a base level of at least S / 2^(height + 1) bytes needs no further
+        // level above this one, and one of less than S / 2^height needs this one: take the middle
+        // of both.
         let base = ((below * 3) >> (height + 2)).max(LEAST_BASE);
         let steer = |options: Options| {
             options.auto_compaction(true).l0_trigger(1).level_ratio(2).base_level_bytes(base)

@@ -8,20 +8,20 @@ use trommel::ReadMode;
 
 use super::shape::Shape;
 
-/// Which keys are looked up; of those that are missing, beside which keys they lie.
+/// The distribution of the keys looked up; a missing key is next to one drawn from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Draw {
-    /// All alike.
+    /// All keys are equally likely.
     Uniform,
-    /// A few, all over the tree, most of the time: YCSB's scrambled Zipfian distribution.
+    /// Mostly a few keys, scattered over the tree: YCSB's scrambled Zipfian distribution.
     Zipfian,
-    /// Those written last, most of the time: YCSB's latest.
+    /// Mostly the keys written last: YCSB's latest distribution.
     Latest,
 }
 
 impl Draw {
-    /// Every distribution, with its name.
+    /// All distributions, with their names.
     pub const ALL: [(Self, &'static str); 3] =
         [(Self::Uniform, "uniform"), (Self::Zipfian, "zipfian"), (Self::Latest, "latest")];
 }
@@ -41,7 +41,7 @@ impl FromStr for Draw {
     }
 }
 
-/// The mode of this name.
+/// The read mode of this name.
 pub(super) fn read_mode(name: &str) -> Option<ReadMode> {
     ReadMode::ALL.into_iter().find(|mode| mode.to_string() == name)
 }
@@ -49,36 +49,37 @@ pub(super) fn read_mode(name: &str) -> Option<ReadMode> {
 /// One filter policy on one tree under one workload.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Cell {
-    /// The filters as the plan has them, before a budget is put in: what a line of a chart joins.
+    /// The filters as in the plan, before a budget is substituted: the cells that a line in a chart
+    /// joins.
     pub family: String,
-    /// The filters, as a policy.
+    /// The filter policy.
     pub filters: String,
-    /// The budget that was put in: bits per key, or whatever its filters have in that place.
+    /// The budget substituted into the filters, usually in bits per key.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub budget: Option<f64>,
     /// The tree.
     pub tree: Shape,
-    /// Share of the lookups whose key is not there.
+    /// Fraction of lookups whose key is absent.
     pub misses: f64,
-    /// Which keys are looked up.
+    /// The distribution of the keys looked up.
     pub draw: Draw,
     /// Name of a [`ReadMode`].
     pub read_mode: String,
     /// Bytes of the block cache.
     pub cache_bytes: u64,
-    /// Stores that are built, each with keys of its own.
+    /// Number of stores to build, each with different keys.
     pub stores: u64,
-    /// Lookups in each.
+    /// Number of lookups in each store.
     pub lookups: u64,
-    /// Lookups in each before those that count.
+    /// Number of uncounted lookups in each store before those.
     pub warmup: u64,
-    /// Decides all keys.
+    /// Seed of all keys.
     pub seed: u64,
 }
 
 impl Cell {
-    /// The same for cells whose results are the same but for chance, and for no others: 16
-    /// hexadecimal digits. What things are called does not matter.
+    /// A hash in 16 hexadecimal digits: equal exactly for cells whose results differ only by
+    /// chance. Names do not count.
     pub fn key(&self) -> String {
         let mut nameless = self.clone();
         nameless.family.clear();
@@ -87,7 +88,7 @@ impl Cell {
         format!("{:016x}", trommel::filter::hash(text.as_bytes()))
     }
 
-    /// The same for cells that differ in their filters alone, and for no others.
+    /// Equal exactly for cells that differ only in their filters.
     pub fn setting(&self) -> String {
         let mut bare = self.clone();
         bare.filters.clear();
@@ -95,12 +96,12 @@ impl Cell {
         bare.key()
     }
 
-    /// What to call it where it stands among others.
+    /// A name to distinguish it from other cells.
     pub fn name(&self) -> String {
         format!("{} on {}", self.filters, self.place())
     }
 
-    /// All but its filters, in words.
+    /// A description of everything except its filters.
     pub fn place(&self) -> String {
         let cache = crate::units::bytes(self.cache_bytes);
         let Self { tree, misses, draw, read_mode, .. } = self;
@@ -108,14 +109,14 @@ impl Cell {
         format!("{}, {misses}% misses, {draw}, {read_mode} {cache}", tree.name)
     }
 
-    /// What [`Cell::place`] leaves out, in words.
+    /// A description of what [`Cell::place`] leaves out.
     pub fn details(&self) -> String {
         let Self { tree, stores, lookups, seed, .. } = self;
         let keys = tree.keys();
         format!("{keys} keys, {lookups} lookups in each of {stores} stores, seed {seed}")
     }
 
-    /// Writes and lookups, of all stores.
+    /// Number of writes and lookups, over all stores.
     pub(super) fn operations(&self) -> u64 {
         let one = self.tree.keys().saturating_add(self.lookups).saturating_add(self.warmup);
         one.saturating_mul(self.stores)

@@ -1,5 +1,5 @@
-//! A disk that counts the reads of its files: what the store asks of the system, whatever it says
-//! itself. Bytes that are mapped are not read, and so not counted.
+//! A disk that counts the reads of its files: an independent count of the store's system calls.
+//! Mapped bytes are not read, and so not counted.
 
 use std::io;
 use std::path::Path;
@@ -8,12 +8,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use trommel::vfs::{Access, DiskVfs, Layer, ReadFile, SharedMap, Vfs};
 
-/// The disk. Clones are one and the same.
+/// The disk. Clones share the counter.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Counted(Arc<AtomicU64>);
 
 impl Counted {
-    /// Calls so far that read a part of an open file.
+    /// Number of calls so far that read a part of an open file.
     pub(super) fn reads(&self) -> u64 {
         self.0.load(Relaxed)
     }

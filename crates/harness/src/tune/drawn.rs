@@ -1,8 +1,8 @@
-//! Cells drawn by a seed: trees and filters that nobody chose.
+//! Random cells: trees and filters that a seed determines.
 //!
-//! Each has 1 to 4 levels that are filled by a half and more, 0 to 4 runs in level 0, a ratio from
-//! 2 to 12, and for every level a kind and size of filter of its own. Filters have few enough bits
-//! for their errors to be counted.
+//! Each has 1 to 4 levels that are at least half full, 0 to 4 runs in level 0, a ratio from 2 to
+//! 12, and for every level a kind and size of filter of its own. Filters have few enough bits that
+//! their false positives can be counted.
 
 use fastrand::Rng;
 use serde::Deserialize;
@@ -15,14 +15,14 @@ use super::toml_file::{File, Found};
 use crate::error::Error;
 
 const KINDS: [&str; 4] = ["standard", "blocked", "paired", "ribbon"];
-/// Bits per key of level 0, and of the others.
+/// Bits per key of level 0, and of the other levels.
 const BITS: (f64, f64) = (3.0, 10.0);
-/// Fewest keys of a run; with fewer the drawn tree is given up for the next.
+/// Fewest keys in a run; a random tree with fewer is dropped and drawn again.
 const FEWEST: u64 = 200;
-/// Draws until a tree has enough keys in each run.
+/// Maximum number of draws until a tree has enough keys in each run.
 const ATTEMPTS: usize = 100;
 
-/// The part of a plan that draws.
+/// The section of a plan for random cells.
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(super) struct RawDrawn {
@@ -32,10 +32,10 @@ pub(super) struct RawDrawn {
     cache: Option<Found>,
 }
 
-/// The cells that `found` asks for.
+/// The random cells that `found` specifies.
 ///
 /// # Errors
-/// With file and line.
+/// An invalid value, with file and line.
 pub(super) fn cells(
     file: &File<'_>,
     found: &Spanned<RawDrawn>,

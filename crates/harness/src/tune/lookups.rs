@@ -1,9 +1,9 @@
-//! Asks a store as its cell says.
+//! Runs the lookups of a cell.
 //!
-//! A lookup misses with the cell's probability. The key is that of a record drawn by the cell's
-//! distribution, or its missing counterpart with eight random bytes behind it: that lies beside the
-//! key, so that every run is asked, and is never the same twice. What is found is compared with
-//! what should be. (The harness's own workloads either hit or miss, all of them.)
+//! A lookup misses with the cell's probability. Its key is the key of a record drawn from the
+//! cell's distribution, or its missing counterpart with eight random bytes at the end: that is next
+//! to the key, so that every run is queried, and is never the same twice. Every result is checked.
+//! (The harness's own workloads either hit or miss with all lookups.)
 
 use std::time::{Duration, Instant};
 
@@ -16,7 +16,7 @@ use crate::control::Control;
 use crate::distribution::{Latest, ScrambledZipfian};
 use crate::error::Error;
 
-/// Draws records by a distribution.
+/// Draws records from a distribution.
 pub(super) enum Drawer {
     Uniform(u64),
     Zipfian(ScrambledZipfian, u64),
@@ -24,7 +24,7 @@ pub(super) enum Drawer {
 }
 
 impl Drawer {
-    /// Of so many records, at least one.
+    /// Draws among `records` records, at least one.
     pub(super) fn new(draw: Draw, records: u64) -> Self {
         match draw {
             Draw::Uniform => Self::Uniform(records),
@@ -42,11 +42,10 @@ impl Drawer {
     }
 }
 
-/// Does so many lookups, and says how long they took all together.
+/// Does `lookups` lookups, and returns their total time.
 ///
 /// # Errors
-/// What the store reports; [`Error::Store`] if it does not find what it holds, or finds what it
-/// does not; [`Error::Interrupted`] if stopped.
+/// Any error of the store; [`Error::Store`] for a wrong result; [`Error::Interrupted`] if stopped.
 pub(super) fn ask(
     db: &Db,
     cell: &Cell,

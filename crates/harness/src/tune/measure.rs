@@ -1,4 +1,4 @@
-//! Measures a cell: its stores one after the other, and the mean of what they came to.
+//! Measures a cell: its stores one after another, and the mean of their results.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -21,13 +21,14 @@ use crate::keys::mix;
 use crate::machine::Environment;
 use crate::units;
 
-/// Draws from which the share of the hits of each level is taken, where keys are not alike.
+/// Number of draws from which each level's share of the hits is estimated, if keys are not equally
+/// likely.
 const SHARE_DRAWS: u64 = 200_000;
 
 /// Builds the cell's stores below `parent`, and measures them.
 ///
 /// # Errors
-/// What a store reports; [`Error::Usage`] if the tree cannot be built; [`Error::Interrupted`].
+/// Any error of a store; [`Error::Usage`] if the tree cannot be built; [`Error::Interrupted`].
 pub(super) fn measure(
     cell: &Cell,
     parent: &Path,
@@ -42,7 +43,7 @@ pub(super) fn measure(
         let keys = Keys::new(cell, nth)?;
         let measured = build::build(cell, &policy, &keys, &dir, control)
             .and_then(|()| one(cell, &policy, &keys, nth, &dir, control));
-        // Also where it failed: the next store is made in the same place.
+        // Also after a failure: the next store uses the same directory.
         let removed = std::fs::remove_dir_all(&dir);
         stores.push(measured?);
         removed.map_err(|error| Error::io(&dir, "removing", error))?;
@@ -85,7 +86,7 @@ pub(super) fn measure(
     })
 }
 
-/// What one store came to; all counts are of one lookup.
+/// The results of one store; all counts are per lookup.
 struct One {
     cost: Cost,
     reported_per_miss: f64,
@@ -110,7 +111,7 @@ struct OneLevel {
     wasted: f64,
 }
 
-/// Opens the store in `dir` anew, asks it, and closes it.
+/// Reopens the store in `dir`, runs its lookups, and closes it.
 fn one(
     cell: &Cell,
     policy: &FilterPolicy,
@@ -147,7 +148,8 @@ fn one(
     })
 }
 
-/// What the tables of a store are, what the model says of them, and what its filters did.
+/// The properties of a store's tables, the model's prediction for them, and the counters of its
+/// filters.
 fn result(
     cell: &Cell,
     tables: &[TableProperties],
@@ -175,10 +177,10 @@ fn result(
         if !level.filters.contains(&name) {
             level.filters.push(name);
         }
-        // Each table of level 0 is a run of its own; the others of a level are one together.
+        // Each table of level 0 is a run of its own; those of any other level form one run.
         if number == 0 || numbers.last() != Some(&number) {
             level.runs += 1;
-            // The model is told the run for the level: hits are counted for each.
+            // The model identifies levels by run, because hits are counted per run.
             runs.push(Run { level: runs.len(), tables: Vec::new() });
             numbers.push(number);
         }
@@ -214,7 +216,7 @@ fn result(
     })
 }
 
-/// The filter that a table says it was built with; none where it cannot be asked.
+/// The filter that a table was built with; none if it is unusable.
 fn spec_of(table: &TableProperties) -> FilterSpec {
     let filter = table.info.as_ref().ok().map(|info| &info.filter);
     let spec = filter.and_then(|filter| {
@@ -223,14 +225,14 @@ fn spec_of(table: &TableProperties) -> FilterSpec {
     spec.unwrap_or(FilterSpec::NONE)
 }
 
-/// The number that a key begins with.
+/// The number at the start of a key.
 fn number_of(key: &[u8]) -> f64 {
     key.iter().take(8).fold(0_u64, |number, byte| number << 8 | u64::from(*byte)) as f64
 }
 
-/// The workload as the model has it, of runs numbered from the newest. Where the newest keys are
-/// looked up most, hits lie where the distribution has them, each run being older than the one
-/// before: so it is in filled trees, and nearly so in others.
+/// The workload for the model, over runs numbered from the newest. If the newest keys are looked up
+/// most, hits follow the distribution, on the assumption that each run is older than the one
+/// before: true in filled trees, and nearly true in others.
 fn workload(cell: &Cell, tree: &Tree) -> Result<Workload, TuningError> {
     let workload = Workload::new(cell.misses)?;
     if cell.draw != Draw::Latest {
@@ -258,7 +260,7 @@ fn workload(cell: &Cell, tree: &Tree) -> Result<Workload, TuningError> {
     workload.with_hits(&hits)
 }
 
-/// Whether a filled tree holds what it was to hold.
+/// Checks that a filled tree has the planned shape.
 fn check(cell: &Cell, one: &One) -> Result<(), Error> {
     if cell.tree.grown.is_some() {
         return Ok(());
@@ -286,7 +288,7 @@ fn check(cell: &Cell, one: &One) -> Result<(), Error> {
     )))
 }
 
-/// The levels of all stores, each the mean.
+/// The levels as means over all stores.
 fn levels(stores: &[One], counted: &dyn Fn(f64) -> f64) -> Vec<LevelRecord> {
     let numbers: std::collections::BTreeSet<usize> =
         stores.iter().flat_map(|one| one.levels.keys().copied()).collect();

@@ -1,21 +1,21 @@
-//! Experiments with filters: a grid of stores, built, asked, and set beside what was predicted.
+//! Experiments with filters: a grid of stores is built and queried, and compared with predictions.
 //!
-//! 1. [`Plan::read`] makes of a file a list of [`Cell`]s: one filter policy on one tree under one
-//!    workload. Each has a key made of all that decides its result, so that no cell is run twice.
-//! 2. [`run`] does the cells that have no result yet. Of each it builds several stores (`build`),
-//!    whose keys differ and whose trees are alike, opens each anew, asks it (`lookups`), and notes
-//!    what its filters let pass.
-//! 3. A [`Record`] is a cell with its result: the tree that was in fact measured, what the model
-//!    predicted for it ([`trommel::tuning::Cost`]), and what was measured, with its error.
+//! 1. [`Plan::read`] turns a file into a list of [`Cell`]s: one filter policy on one tree under one
+//!    workload. Each has a key derived from everything that determines its result, so that no cell
+//!    is run twice.
+//! 2. [`run`] runs the cells that have no result yet. For each it builds several stores (`build`)
+//!    with different keys and equal trees, reopens each, runs its lookups (`lookups`), and records
+//!    the false positives of its filters.
+//! 3. A [`Record`] is a cell with its result: the actual tree, the model's prediction for it
+//!    ([`trommel::tuning::Cost`]), and the measurement with its error.
 //! 4. [`merge`] joins the records of several machines.
 //!
 //! The error of a mean comes from the variance *between* stores: filters of one kind and size
-//! differ, and one of few keys lies some percent off the mean of all however often it is asked.
-//! Keys asked for in vain are all distinct.
+//! differ, and one of few keys has a rate some percent off the mean of all, however many queries it
+//! gets. Missing keys are all distinct.
 //!
-//! Invariants: nothing but the cell decides what is written and asked for; a result is told of only
-//! when its cell is done.
-//! Called by `trommel tune`.
+//! Invariants: only the cell determines what is written and looked up; a result is reported only
+//! when its cell is complete. Called by `trommel tune`.
 
 mod build;
 mod cell;
@@ -45,33 +45,33 @@ pub use plan::Plan;
 pub use record::{Estimate, LevelRecord, Record, merge};
 pub use shape::{Grown, Shape};
 
-/// A part of the cells, for one of several machines.
+/// A share of the cells, for one of several machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Shard {
-    /// Which part, from 1.
+    /// Its number, from 1.
     pub nth: u64,
-    /// How many parts there are.
+    /// Number of shares.
     pub of: u64,
 }
 
 impl Shard {
-    /// All of them.
+    /// All cells.
     pub const WHOLE: Self = Self { nth: 1, of: 1 };
 
-    /// Those of `cells` that are in this part: every `of`th, as neighbours take about as long.
+    /// The cells in this share: every `of`th, because neighbours take about the same time.
     pub fn of(self, cells: &[Cell]) -> Vec<&Cell> {
         let is_in = |nth: usize| nth as u64 % self.of.max(1) + 1 == self.nth;
         cells.iter().enumerate().filter(|(nth, _)| is_in(*nth)).map(|(_, cell)| cell).collect()
     }
 }
 
-/// Runs `cells`, each on stores of its own below `parent`, and gives each result to `keep` as soon
-/// as it is there. Stores are removed when their cell is done, also after an error or a stop. A
-/// cell that cannot be as it was asked for does not keep the others from being measured.
+/// Runs `cells`, each on stores of its own below `parent`, and passes each result to `keep` as soon
+/// as it is complete. Stores are removed when their cell is done, also after an error or a stop. A
+/// cell that cannot be built does not prevent the others from being measured.
 ///
 /// # Errors
-/// The first that a store or `keep` reports; [`Error::Interrupted`] if stopped; when all others are
-/// measured, [`Error::Usage`] with what is wrong with each cell that could not be.
+/// The first that a store or `keep` reports; [`Error::Interrupted`] if stopped; after all other
+/// cells are measured, [`Error::Usage`] with the reason for each cell that could not be built.
 pub fn run(
     cells: &[&Cell],
     parent: &Path,
@@ -115,7 +115,7 @@ pub fn run(
     Err(Error::Usage(format!("{count} of {of} cells cannot be measured:\n  {each}")))
 }
 
-/// A progress that is part of another, which is begun and ended elsewhere.
+/// The progress of a part; the whole is begun and ended elsewhere.
 struct Within<'a>(&'a dyn Progress);
 
 impl Progress for Within<'_> {

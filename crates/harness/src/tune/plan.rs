@@ -1,12 +1,10 @@
-//! A plan: what is in the file, and the cells that it stands for.
+//! A plan: its file, and the cells that it defines.
 //!
-//! 1. The file is TOML. Whatever is in it and not known is refused, with file and line, and so is
-//!    every value that is out of its bounds.
+//! 1. The file is TOML. Unknown fields and values out of bounds are rejected, with file and line.
 //! 2. The grid is every combination of its lists, trees outermost and filters innermost. `{budget}`
-//!    in a filter stands for each budget in turn, and `solved=10/key` for what the solver gives
-//!    each tree ([`solved`](super::solved)).
-//! 3. Cells that are drawn ([`drawn`](super::drawn)) come behind the grid. Of cells that are the
-//!    same the first is kept.
+//!    in a filter is replaced by each budget in turn, and `solved=10/key` by the solver's result
+//!    for each tree ([`solved`](super::solved)).
+//! 3. Random cells ([`drawn`](super::drawn)) come after the grid. Of equal cells the first is kept.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -22,24 +20,24 @@ use super::solved::{self, Budget};
 use super::toml_file::{File, Found};
 use crate::error::Error;
 
-/// What stands for a budget in a filter.
+/// The placeholder for a budget in a filter.
 const PLACE: &str = "{budget}";
-/// Most cells of a plan.
+/// Maximum number of cells in a plan.
 const MOST_CELLS: usize = 100_000;
-/// Most keys of a run, and lookups in a store.
+/// Maximum number of keys in a run, and of lookups in a store.
 pub(super) const MOST: u64 = 1 << 40;
-/// Most runs in level 0.
+/// Maximum number of runs in level 0.
 const MOST_RUNS: u64 = 1000;
 const TABLE_BYTES: (u64, u64) = (1 << 10, 1 << 40);
 
-/// What to measure.
+/// A set of cells to measure.
 #[derive(Debug, Clone)]
 pub struct Plan {
-    /// What it is called.
+    /// Its title.
     pub title: Option<String>,
-    /// The cells, each once.
+    /// The distinct cells.
     pub cells: Vec<Cell>,
-    /// Cells that were left out, as they were there already.
+    /// Number of duplicate cells that were dropped.
     pub repeated: usize,
 }
 
@@ -78,7 +76,7 @@ struct RawTree {
     block_bytes: Option<Found>,
 }
 
-/// What all cells of a plan share.
+/// The settings that all cells of a plan share.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Shared {
     pub(super) seed: u64,
@@ -87,7 +85,7 @@ pub(super) struct Shared {
     pub(super) warmup: u64,
 }
 
-/// Filters with their budget put in.
+/// Filters with their budget substituted.
 struct Filters<'a> {
     found: &'a Found,
     family: String,
@@ -124,14 +122,14 @@ impl Plan {
     /// Reads the plan in `path`.
     ///
     /// # Errors
-    /// [`Error::Io`] if it cannot be read, [`Error::Usage`] with file and line if it is no plan.
+    /// [`Error::Io`] if it cannot be read, [`Error::Usage`] with file and line if it is not a plan.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text =
             std::fs::read_to_string(path).map_err(|error| Error::io(path, "reading", error))?;
         Self::parse(path, &text)
     }
 
-    /// What `text` says, which is from `path`.
+    /// Parses `text`, which is from `path`.
     ///
     /// # Errors
     /// As [`Plan::read`].
@@ -171,7 +169,7 @@ fn shared(file: &File<'_>, raw: &Raw) -> Result<Shared, Error> {
     })
 }
 
-/// Every combination.
+/// All combinations.
 fn grid(file: &File<'_>, raw: &Raw, shared: Shared) -> Result<Vec<Cell>, Error> {
     let filters = filters(file, raw)?;
     let trees = raw.trees.iter().enumerate();
@@ -225,7 +223,7 @@ fn grid(file: &File<'_>, raw: &Raw, shared: Shared) -> Result<Vec<Cell>, Error> 
     Ok(cells)
 }
 
-/// What a list holds, or one default where there is no list. An empty list is one.
+/// The values of a list, or `default` alone if there is no list. An empty list stays empty.
 fn each<T>(
     list: &Option<Vec<Found>>,
     default: T,
@@ -273,7 +271,7 @@ fn policy(text: &str) -> Result<Policy, String> {
     Ok(Policy::Given(policy.to_string()))
 }
 
-/// The tree that a table of the plan describes.
+/// The tree in a table of the plan.
 fn shape(file: &File<'_>, found: &Spanned<RawTree>, nth: usize) -> Result<Shape, Error> {
     let raw = found.get_ref();
     let keys = file.count("keys", &raw.keys, (1, MOST))?;
@@ -362,7 +360,7 @@ fn filled(
         None => Vec::new(),
         Some(found) => match found.get_ref() {
             Value::Array(items) => {
-                // Its items' own lines are not kept: they are few.
+                // The items' own lines are not kept: they are few.
                 let items = items.iter().map(|item| Found::new(found.span(), item.clone()));
                 items.map(|item| share("l0")(&item)).collect::<Result<Vec<_>, Error>>()?
             }

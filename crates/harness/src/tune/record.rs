@@ -1,8 +1,7 @@
-//! Results in files: one JSON object a line.
+//! Records of results in files: one JSON object per line.
 //!
-//! `docs/format/tune-record.md` is the page for readers of such files; a test holds it and these
-//! types together. A reader ignores fields that it does not know and refuses a schema newer than
-//! [`SCHEMA`].
+//! The format is specified in `docs/format/tune-record.md`; a test keeps it and these types in
+//! step. A reader ignores unknown fields and rejects a schema newer than [`SCHEMA`].
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -17,15 +16,15 @@ use crate::statistics::{mean_and_error, student_quantile};
 /// Version of [`Record`] as JSON.
 pub const SCHEMA: u32 = 1;
 
-/// A mean over stores, and how sure it is.
+/// A mean over stores, with its error.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Estimate {
     /// The mean.
     pub mean: f64,
-    /// One standard error of it, from the variance between stores; never less than that of the
-    /// count.
+    /// The standard error of the mean, from the variance between stores; never less than that of
+    /// the count.
     pub standard_error: f64,
-    /// 95% interval (Student's t); never below 0.
+    /// 95% confidence interval (Student's t); never below 0.
     pub interval: (f64, f64),
 }
 
@@ -41,46 +40,46 @@ impl Estimate {
     }
 }
 
-/// What the model says of a tree, of one lookup on average.
+/// The model's prediction for a tree, per lookup on average.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Predicted {
-    /// Tables read that do not have the key.
+    /// Reads of tables that do not have the key.
     pub wasted_reads: f64,
     /// Bytes of all filters.
     pub filter_bytes: f64,
-    /// Filters asked.
+    /// Filters queried.
     pub filters_asked: f64,
-    /// Cache lines touched in them.
+    /// Cache lines touched in filters.
     pub cache_lines: f64,
 }
 
-/// One level, as it was measured: the mean over the stores.
+/// The measurements of one level, as means over the stores.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct LevelRecord {
-    /// 0, or 1 for the first level below that holds data, and so on.
+    /// 0, or 1 for the first level below level 0 that holds data, and so on.
     pub level: u64,
-    /// Sorted runs.
+    /// Number of sorted runs.
     pub runs: f64,
-    /// Tables.
+    /// Number of tables.
     pub tables: f64,
-    /// Keys, each table's on its own.
+    /// Number of keys, counted per table.
     pub keys: f64,
     /// Bytes of the tables.
     pub bytes: f64,
-    /// The filters that its tables were built with.
+    /// The filters of its tables.
     pub filters: Vec<String>,
-    /// Their bytes in memory.
+    /// Bytes of the filters in memory.
     pub filter_bytes: f64,
-    /// Reads a lookup wastes there, as the model predicts it from the tables.
+    /// Wasted reads per lookup on this level, predicted by the model from the tables.
     pub predicted: f64,
-    /// The same by theory, for just the probes that were made.
+    /// The same by theory, for exactly the probes that were made.
     pub expected: f64,
-    /// The same as measured.
+    /// The same, measured.
     pub wasted_reads: Estimate,
 }
 
 impl LevelRecord {
-    /// Bits of filter for a key.
+    /// Bits of filters per key.
     pub fn bits_per_key(&self) -> f64 {
         if self.keys > 0.0 { self.filter_bytes * 8.0 / self.keys } else { 0.0 }
     }
@@ -93,61 +92,61 @@ pub struct Record {
     pub schema: u32,
     /// [`Cell::key`].
     pub key: String,
-    /// What its plan is called, if it says so.
+    /// The title of the plan, if it has one.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub title: Option<String>,
-    /// What was measured.
+    /// The cell.
     pub cell: Cell,
-    /// When it began: UTC, as `2026-11-21T09:30:00Z`.
+    /// Start of the measurement: UTC, as `2026-11-21T09:30:00Z`.
     pub start: String,
-    /// How long it took.
+    /// Duration of the measurement.
     pub seconds: f64,
     /// The machine and the build.
     pub environment: Environment,
-    /// The tree that was measured, from the top.
+    /// The actual tree, from the top.
     pub levels: Vec<LevelRecord>,
     /// Bytes of all filters in memory.
     pub filter_bytes: f64,
-    /// Keys of all tables.
+    /// Number of keys in all tables, counted per table.
     pub keys: f64,
-    /// What the model says.
+    /// The model's prediction.
     pub predicted: Predicted,
-    /// Reads that a lookup of a missing key wastes, as the store's own report expects it.
+    /// Wasted reads per lookup of a missing key, as the store's own report expects.
     pub reported_per_miss: f64,
-    /// Reads that a lookup wastes, by theory, for just the probes that were made.
+    /// Wasted reads per lookup by theory, for exactly the probes that were made.
     pub expected: f64,
-    /// Reads that a lookup wasted.
+    /// Wasted reads per lookup, measured.
     pub wasted_reads: Estimate,
-    /// Microseconds of a lookup.
+    /// Microseconds per lookup.
     pub micros: Estimate,
-    /// Data blocks looked into, of one lookup.
+    /// Data blocks searched per lookup.
     pub blocks: f64,
-    /// Of those, read from files.
+    /// Data blocks read from files per lookup.
     pub block_reads: f64,
-    /// Reads of files as the disk counted them, of one lookup: none where files are mapped.
+    /// Reads of files per lookup, counted by the disk; 0 if files are mapped.
     #[serde(default)]
     pub file_reads: f64,
 }
 
 impl Record {
-    /// Bits of filter for a key.
+    /// Bits of filters per key.
     pub fn bits_per_key(&self) -> f64 {
         if self.keys > 0.0 { self.filter_bytes * 8.0 / self.keys } else { 0.0 }
     }
 
-    /// How far off the prediction is: what was measured less what was predicted, as a share of
-    /// that. None where nothing was wasted, or nothing predicted.
+    /// The deviation of the measurement from the prediction, as a fraction of the prediction. None
+    /// if nothing was wasted, or none was predicted.
     pub fn off(&self) -> Option<f64> {
         let measured = self.wasted_reads.mean;
         (measured > 0.0).then(|| self.off_by(measured)).filter(|share| share.is_finite())
     }
 
-    /// The same of another measured number of wasted reads.
+    /// The same for another measured number of wasted reads.
     pub(crate) fn off_by(&self, wasted_reads: f64) -> f64 {
         wasted_reads / self.predicted.wasted_reads - 1.0
     }
 
-    /// The result in a line.
+    /// The result in one line.
     pub(super) fn in_words(&self) -> String {
         let half = (self.wasted_reads.interval.1 - self.wasted_reads.interval.0) / 2.0;
         format!(
@@ -165,24 +164,23 @@ impl Record {
 /// Writes `record` as one line.
 ///
 /// # Errors
-/// What `out` reports.
+/// Any error of `out`.
 pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
     let mut line = serde_json::to_string(record)?;
     line.push('\n');
     out.write_all(line.as_bytes())
 }
 
-/// Reads the text of a file of records. Empty lines are passed over, fields that are not known are
-/// ignored.
+/// Parses a file of records. Empty lines and unknown fields are ignored.
 ///
 /// # Errors
-/// The first line that is no record, or one of a newer schema; a file without any record.
+/// The first line that is not a record, or has a newer schema; a file without any record.
 pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
     read_each(text, "an experiment", SCHEMA)
 }
 
-/// Records of several machines, each cell once, in the order of their first: of those of one cell
-/// that which was begun last. Also how many were left out.
+/// Merges the records of several machines. Each cell appears once, in the order of first
+/// occurrence, with the record that was started last. Also returns how many records were dropped.
 pub fn merge(records: Vec<Record>) -> (Vec<Record>, usize) {
     let all = records.len();
     let mut places: HashMap<String, usize> = HashMap::new();

@@ -1,33 +1,34 @@
-//! How the tree of a store comes to be.
+//! The shape of a store's tree.
 //!
-//! A tree is either *filled*, each run with so many keys, or *grown*, as a store's own merges leave
-//! it. Filled trees have the shape that was asked for to the key; grown ones are what users have.
+//! A tree is either *filled*, each run with a given number of keys, or *grown*, as a store's own
+//! compactions leave it. Filled trees have exactly the requested shape; grown ones are what users
+//! have.
 
 use serde::{Deserialize, Serialize};
 
-/// The deepest level that a store has.
+/// The deepest level of a store.
 pub(super) const DEEPEST: usize = 6;
-/// Fewest keys of a run below level 0: two tables must be merged to make it, for a single one is
-/// moved as it is, with the filter of level 0.
+/// Fewest keys in a run below level 0: it must be merged from two tables, because a single one is
+/// moved without a rewrite, with the filter of level 0.
 const FEWEST_IN_A_LEVEL: u64 = 2;
 /// Bytes of a key.
 pub(super) const KEY_BYTES: usize = 16;
-/// Bytes that an entry takes in memory beside its key and value, roughly.
+/// Approximate bytes of an entry in memory besides its key and value.
 const ENTRY_BYTES: u64 = 128;
 
 /// A tree to measure.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Shape {
-    /// What it is called.
+    /// Its name.
     pub name: String,
-    /// Keys of the runs of level 0, newest first.
+    /// Number of keys in each run of level 0, newest first.
     pub l0: Vec<u64>,
-    /// Keys of the levels below, from the top.
+    /// Number of keys in each level below, from the top.
     pub levels: Vec<u64>,
-    /// If it is left to grow instead.
+    /// Set if the tree is grown instead.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub grown: Option<Grown>,
-    /// Bytes at which a merge begins a new table.
+    /// Size at which a compaction starts a new table.
     pub table_bytes: u64,
     /// Bytes of a value.
     pub value_bytes: u64,
@@ -35,25 +36,25 @@ pub struct Shape {
     pub block_bytes: u64,
 }
 
-/// How a tree is left to grow.
+/// The parameters of a grown tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Grown {
-    /// Keys, each written once.
+    /// Number of keys, each written once.
     pub keys: u64,
     /// Bytes of a memtable.
     pub write_buffer_bytes: u64,
-    /// Bytes of the smallest level below level 0.
+    /// Bytes of the smallest level after level 0.
     pub base_level_bytes: u64,
-    /// How many times larger each level is than the one above.
+    /// Size ratio of each level to the one above.
     pub ratio: u32,
-    /// Runs in level 0 that start a merge.
+    /// Number of runs in level 0 that start a compaction.
     pub l0_trigger: u64,
 }
 
 impl Shape {
-    /// A tree whose levels are filled so far: `fills` are shares of full levels, from the top, of
-    /// which the last has `full` keys and each other `ratio` times fewer than the next; `l0` are
-    /// shares of what a full level above them would have. None if a run would have too few keys.
+    /// A partially filled tree: `fills` are fractions of full levels, from the top, of which the
+    /// last has `full` keys and each other `ratio` times fewer than the next; `l0` are fractions of
+    /// a full level above them. None if a run would have too few keys.
     pub(super) fn filled(
         full: u64,
         ratio: f64,
@@ -72,7 +73,7 @@ impl Shape {
         are_enough.then_some((l0, levels))
     }
 
-    /// Keys of all runs.
+    /// Number of keys in all runs.
     pub fn keys(&self) -> u64 {
         match &self.grown {
             Some(grown) => grown.keys,
@@ -80,7 +81,7 @@ impl Shape {
         }
     }
 
-    /// Bytes that so many keys take in a memtable, at most.
+    /// Upper bound of the bytes of `keys` keys in a memtable.
     pub(super) fn memory_of(&self, keys: u64) -> u64 {
         keys.saturating_mul(KEY_BYTES as u64 + ENTRY_BYTES + self.value_bytes)
     }

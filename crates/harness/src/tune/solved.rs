@@ -1,9 +1,9 @@
-//! `solved=10/key`: the filters that the solver gives a tree that is full as planned, by level.
-//! With a policy in place of the number, `solved=L0=paired:14,L1-=paired:10`, it has the bytes that
-//! the policy takes on that tree.
+//! `solved=10/key`: the solver's filters by level, for a tree that is filled as planned. With a
+//! policy in place of the number, `solved=L0=paired:14,L1-=paired:10`, the budget is the size of
+//! that policy's filters on the tree.
 //!
-//! It is what a budget comes to when it is spent at once on a tree that does not change any more;
-//! the engine's own `budget=10/key` spends it on tables as they come.
+//! This is the result of a budget that is spent at once on a tree that no longer changes; the
+//! engine's own `budget=10/key` spends it on tables as they are written.
 
 use trommel::tuning::{
     self, ByLevel, Cost, Rules, Run, Table, Tree, TuningError, Visited, Visits, Workload,
@@ -12,22 +12,22 @@ use trommel::{FilterPolicy, FilterSpec};
 
 use super::shape::{KEY_BYTES, Shape};
 
-/// Bytes of an entry in a table beside its key and value, roughly.
+/// Approximate bytes of an entry in a table besides its key and value.
 const ENTRY_BYTES: u64 = 8;
 
-/// What may be spent.
+/// A budget for filters.
 pub(super) enum Budget {
-    /// So many bits per key.
+    /// This many bits per key.
     Bits(f64),
-    /// What this policy takes.
+    /// The size of this policy's filters.
     As(FilterPolicy),
 }
 
 impl Budget {
-    /// That of `solved=...`; none for other texts.
+    /// Parses `solved=...`; none for other texts.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// If the budget is invalid; the text gives the reason.
     pub(super) fn parse(text: &str) -> Option<Result<Self, String>> {
         let budget = text.strip_prefix("solved=")?;
         if budget.contains('=') {
@@ -63,11 +63,11 @@ impl Budget {
     }
 }
 
-/// The policy of paired filters within a budget, on a filled tree of which `misses` of all lookups
-/// find nothing.
+/// The policy of paired filters within a budget, on a filled tree where the fraction `misses` of
+/// lookups finds nothing.
 ///
 /// # Errors
-/// The share of misses is not from 0 to 1.
+/// If `misses` is not from 0 to 1.
 pub(super) fn policy(tree: &Shape, misses: f64, budget: &Budget) -> Result<String, TuningError> {
     let runs = runs_of(tree)?;
     let mut tables = Vec::new();
@@ -79,21 +79,21 @@ pub(super) fn policy(tree: &Shape, misses: f64, budget: &Budget) -> Result<Strin
     }
     let plan = ByLevel::new(&Rules::default(), &tables).solve(budget.bytes(&runs))?;
     let entry = |(level, (spec, _)): (&usize, &(FilterSpec, Cost))| format!("L{level}={spec}");
-    // What is written comes to level 0 first, whether or not the tree has runs there.
+    // Flushes write to level 0 first, whether or not the tree has runs there.
     let first = plan.levels.first_key_value().filter(|(level, _)| **level > 0);
     let level_0 = first.map(|(_, (spec, _))| format!("L0={spec}"));
     let entries: Vec<String> = level_0.into_iter().chain(plan.levels.iter().map(entry)).collect();
     Ok(entries.join(","))
 }
 
-/// A filled tree as the solver has it.
+/// Converts a filled tree for the solver.
 fn runs_of(tree: &Shape) -> Result<Tree, TuningError> {
     let l0 = tree.l0.iter().map(|keys| Run::whole(0, *keys));
     let levels = (1..).zip(&tree.levels).map(|(level, keys)| level_of(tree, level, *keys));
     Tree::new(l0.chain(levels).collect())
 }
 
-/// A level as tables of the size that the tree's have.
+/// A level as tables of the tree's size.
 fn level_of(tree: &Shape, level: usize, keys: u64) -> Run {
     let bytes = keys.saturating_mul(KEY_BYTES as u64 + ENTRY_BYTES + tree.value_bytes);
     let tables = bytes.div_ceil(tree.table_bytes).clamp(1, keys.max(1));

@@ -5,7 +5,7 @@ use super::record::{Estimate, LevelRecord, Predicted, Record, SCHEMA};
 use super::shape::{Grown, Shape};
 use crate::machine::Environment;
 
-/// A cell with `bits` per key in all.
+/// A cell with `bits` bits per key in total.
 pub(crate) fn cell(family: &str, bits: f64) -> Cell {
     Cell {
         family: family.into(),
@@ -31,7 +31,7 @@ pub(crate) fn cell(family: &str, bits: f64) -> Cell {
     }
 }
 
-/// The same on a tree that grew.
+/// The same on a grown tree.
 pub(crate) fn grown(family: &str, bits: f64) -> Cell {
     let mut cell = cell(family, bits);
     (cell.tree.l0, cell.tree.levels) = (Vec::new(), Vec::new());
@@ -45,7 +45,7 @@ pub(crate) fn grown(family: &str, bits: f64) -> Cell {
     cell
 }
 
-/// The cell with a result in which every part is there.
+/// The cell with a result in which every part is present.
 pub(crate) fn record(cell: Cell) -> Record {
     let bits = cell.budget.unwrap_or(10.0);
     let wasted = 2.0 * 0.6_f64.powf(bits);

@@ -11,7 +11,7 @@ mod accuracy;
 
 const PAGE: &str = include_str!("../../../../docs/format/tune-record.md");
 
-/// A plan that is whole but for what is put in.
+/// A plan that is complete with `text` inserted.
 fn plan(text: &str) -> Result<Plan, Error> {
     Plan::parse(Path::new("plan.toml"), text)
 }
@@ -47,7 +47,7 @@ fn a_grid_is_every_combination() {
          caches = [0, \"1MiB\"]\nlookups = \"10K\"\n{TREE}{TREE}"
     );
     let plan = plan(&text).unwrap();
-    // The second tree is the first again.
+    // The second tree equals the first.
     assert_eq!((plan.cells.len(), plan.repeated), (3 * 2 * 3 * 2 * 2, 3 * 2 * 3 * 2 * 2));
     let first = &plan.cells[0];
     assert_eq!((&*first.family, &*first.filters), ("paired:{budget}", "paired:6"));
@@ -121,7 +121,7 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
     assert!(refusal(&text).contains("a plan may have 100000"));
 }
 
-/// Pieces of plans, put together at random: none may panic, and each refusal names the file.
+/// Random combinations of parts of plans: none may panic, and each error names the file.
 #[test]
 fn nonsense_is_refused_and_never_panics() {
     let pieces = [
@@ -172,8 +172,7 @@ fn nonsense_is_refused_and_never_panics() {
     }
 }
 
-/// The trees come out as planned (or the run refuses them), and the filters are those of the
-/// policy.
+/// The trees have the planned shape (or the run is rejected), and the policy's filters.
 #[test]
 fn trees_are_as_planned() {
     let records = measured(
@@ -218,7 +217,7 @@ fn trees_are_as_planned() {
     }
 }
 
-/// The model, the theory of the very probes, and the count agree, whatever is looked up.
+/// The model, the theory for the actual probes, and the count agree, for any distribution of keys.
 #[test]
 fn what_is_predicted_is_measured() {
     let records = measured(&format!(
@@ -237,7 +236,7 @@ fn what_is_predicted_is_measured() {
         assert!((sum / record.predicted.wasted_reads - 1.0).abs() < 1e-9);
         assert!(record.blocks > 0.0 && record.micros.mean > 0.0);
     }
-    // The trees are the same, so that levels can be compared. Their rates are not: filters of some
+    // The trees are equal, so their levels can be compared. Their rates are not: filters of some
     // 260 keys are rounded to whole pairs of cache lines.
     let share = |nth: usize, level: usize| {
         let [some, all] = [nth, 0].map(|nth| records[nth].levels[level].predicted);
@@ -249,7 +248,7 @@ fn what_is_predicted_is_measured() {
     assert!(newest < 0.9, "the newest keys lie above level 1: {newest}");
 }
 
-/// Past the cache, the disk counts what the store says it read; of maps it sees nothing.
+/// Without the cache, the disk counts as many reads as the store reports; it sees no reads of maps.
 #[test]
 fn reads_are_counted_below_the_store() {
     let records = measured(&format!(
@@ -258,7 +257,7 @@ fn reads_are_counted_below_the_store() {
     ));
     let (direct, mapped) = (&records[0], &records[1]);
     assert_eq!(direct.file_reads, direct.block_reads);
-    // Two runs without filters: a missing key costs a read in both, but at their very ends.
+    // Two runs without filters: a missing key costs a read in both, except at their very ends.
     assert!((1.9..=2.1).contains(&direct.file_reads), "{}", direct.file_reads);
     assert_eq!((mapped.file_reads, mapped.wasted_reads.mean), (0.0, direct.wasted_reads.mean));
 }
@@ -288,7 +287,7 @@ fn a_stop_leaves_nothing() {
     assert_eq!(std::fs::read_dir(parent.path()).unwrap().count(), 0);
 }
 
-/// Of three trees the first comes out otherwise than planned; the others are measured all the same.
+/// The first of three trees does not get its planned shape; the others are measured all the same.
 #[test]
 fn a_tree_that_cannot_be_costs_no_other() {
     let tree = |keys: u64, levels: &str| format!("[[trees]]\nkeys = {keys}\n{levels}\n");
@@ -356,7 +355,7 @@ fn the_page_names_every_field() {
     for cell in [cell("paired:{budget}", 8.0), grown("none", 0.0)] {
         paths_of(&serde_json::to_value(record(cell)).unwrap(), "", &mut fields);
     }
-    // Those of the machine are told on the page of the bench's records.
+    // The machine's fields are documented on the page of the bench's records.
     fields.retain(|field| !field.starts_with("environment."));
     assert!(named.remove("environment"));
     let missing: Vec<_> = fields.difference(&named).collect();
@@ -368,7 +367,7 @@ fn the_page_names_every_field() {
     assert!(PAGE.contains(&format!("schema {}", record::SCHEMA)));
 }
 
-/// The plans that come with the program can be read.
+/// The plans that come with the program are valid.
 #[test]
 fn the_plans_at_hand_are_plans() {
     let dir = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../benches/plans");

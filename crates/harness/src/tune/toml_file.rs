@@ -1,4 +1,4 @@
-//! Values of a plan, each with the line it stands on.
+//! Values of a plan, each with its line.
 
 use std::ops::Range;
 use std::path::Path;
@@ -9,17 +9,17 @@ use toml::{Spanned, Value};
 use crate::error::Error;
 use crate::units::{parse_bytes, parse_count};
 
-/// A plan's text, and where it is from.
+/// A plan's text, and its path.
 pub(super) struct File<'a> {
     pub(super) path: &'a Path,
     pub(super) text: &'a str,
 }
 
-/// A value, and where it stands.
+/// A value, and its position.
 pub(super) type Found = Spanned<Value>;
 
 impl File<'_> {
-    /// What the file says.
+    /// Parses the file.
     ///
     /// # Errors
     /// With file and line.
@@ -30,24 +30,24 @@ impl File<'_> {
         })
     }
 
-    /// That something is wrong with what stands there.
+    /// An error at a position.
     pub(super) fn fault(&self, span: Range<usize>, what: &str) -> Error {
         let before = self.text.as_bytes().get(..span.start).unwrap_or_default();
         let line = before.iter().filter(|byte| **byte == b'\n').count() + 1;
         Error::Usage(format!("{}:{line}: {}", self.path.display(), what.trim_end()))
     }
 
-    /// That something is wrong with the whole.
+    /// An error of the whole file.
     pub(super) fn fault_of_all(&self, what: &str) -> Error {
         Error::Usage(format!("{}: {}", self.path.display(), what.trim_end()))
     }
 
-    /// A text.
+    /// A string.
     pub(super) fn text_of<'a>(&self, name: &str, found: &'a Found) -> Result<&'a str, Error> {
         found.get_ref().as_str().ok_or_else(|| self.wrong(name, found, "a text in quotes"))
     }
 
-    /// A number between two others.
+    /// A number within bounds.
     pub(super) fn number(
         &self,
         name: &str,
@@ -63,7 +63,7 @@ impl File<'_> {
         fits.ok_or_else(|| self.wrong(name, found, &format!("a number from {least} to {most}")))
     }
 
-    /// A whole number, or a text such as `20K`, between two others.
+    /// An integer, or a string such as `20K`, within bounds.
     pub(super) fn count(
         &self,
         name: &str,
@@ -74,7 +74,7 @@ impl File<'_> {
         self.whole(name, found, (least, most), &what, |text| parse_count(text).ok())
     }
 
-    /// Bytes, or a text such as `64KiB`, between two others.
+    /// Bytes, or a string such as `64KiB`, within bounds.
     pub(super) fn bytes(
         &self,
         name: &str,
@@ -103,7 +103,7 @@ impl File<'_> {
         fits.ok_or_else(|| self.wrong(name, found, what))
     }
 
-    /// That a value should have been something else.
+    /// The error that a value should be something else.
     pub(super) fn wrong(&self, name: &str, found: &Found, wants: &str) -> Error {
         let shown = self.text.get(found.span()).unwrap_or_default();
         let shown: String = shown.chars().take(40).collect();

@@ -1,4 +1,4 @@
-//! The charts about filters.
+//! The charts of a page about filters.
 
 use plotters::element::{Circle, PathElement, Text};
 use plotters::style::Color as _;
@@ -14,19 +14,19 @@ use crate::report::html::{rate, short, tick_rate, time};
 use crate::report::svg::{Area, Failed, Role, SCALE, axis_text, chart};
 use crate::units;
 
-/// The lowest rate that an axis goes down to: no run counts so rare an error.
+/// The lowest rate on an axis: no run can measure one so rare.
 const LEAST_RATE: f64 = 1e-11;
-/// Points of a curve of theory.
+/// Points of a theoretical curve.
 const CURVE_POINTS: u32 = 160;
-/// Bits that are shown where many are there, all else equal.
+/// Bits per key to show if several are equally common.
 const USUAL_BITS: f64 = 10.0;
 
-/// A chart that is done.
+/// A finished chart.
 pub(super) struct Chart {
-    /// Its name, as a file and in the page.
+    /// Its name, in file names and in the page.
     pub(super) id: &'static str,
     pub(super) title: String,
-    /// What its axes show.
+    /// A description of its axes.
     pub(super) what: String,
     pub(super) svg: String,
 }
@@ -36,7 +36,7 @@ pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
     let rated: Vec<_> = cells.iter().filter_map(|cell| Some((*cell, cell.rate?))).collect();
     let bits = || rated.iter().map(|(cell, _)| cell.stored_bits).filter(|bits| bits.is_finite());
     let x = bits_axis(bits().reduce(f64::min)?, bits().reduce(f64::max)?);
-    // What is expected of filters that never erred would only lengthen the axis.
+    // The expected rate of filters without false positives would only lengthen the axis.
     let values = rated.iter().flat_map(|(_, rate)| match rate.false_positives {
         0 => [rate.interval.1; 3],
         _ => [rate.expected, rate.measured, rate.interval.1],
@@ -77,8 +77,8 @@ pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
     Some(Chart { id: "rates", title, what: "rate against bits per key stored".into(), svg })
 }
 
-/// One rate: its interval and the dot; or, if there was no error, a faint line below what it may
-/// be.
+/// One rate: its interval and the dot; or, without a false positive, a faint line below its upper
+/// bound.
 fn draw_rate(chart: &mut Frame<'_>, cell: &Cell, rate: &Rate) -> Result<(), Failed> {
     let (x, role) = (cell.stored_bits, role(&cell.kind));
     let range = chart.y_range();
@@ -96,13 +96,13 @@ fn draw_rate(chart: &mut Frame<'_>, cell: &Cell, rate: &Rate) -> Result<(), Fail
     Ok(())
 }
 
-/// What theory expects of a kind at so many bits, for many keys.
+/// The rate that theory expects of a kind with this many bits, for many keys.
 fn expected(kind: &str, bits: f64) -> Option<f64> {
     let spec: FilterSpec = format!("{kind}:{bits:.3}").parse().ok()?;
     (spec.kind() != FilterKind::None).then(|| theory::best_fpr(spec.kind(), spec.bits_per_key()))
 }
 
-/// From a round number of bits to another, with room for dots at both ends.
+/// An axis between round numbers of bits, with room for dots at both ends.
 fn bits_axis(least: f64, most: f64) -> Axis {
     let step = match most - least {
         span if span > 40.0 => 8.0,
@@ -110,17 +110,17 @@ fn bits_axis(least: f64, most: f64) -> Axis {
         span if span > 6.0 => 2.0,
         _ => 1.0,
     };
-    // A filter rounded up by a little is no reason for another tick.
+    // A slightly rounded-up filter does not need another tick.
     let (first, last) = ((least / step + 0.1).floor(), (most / step - 0.1).ceil().min(1e4));
     let last = last.max(first + 1.0);
     let ticks = (0..=(last - first) as u32).map(|nth| (first + f64::from(nth)) * step);
     Axis::between(ticks.collect(), step / 4.0)
 }
 
-/// Points of one kind, in the order of x.
+/// The points of one kind, ordered by x.
 type Line<'a> = (&'a str, Vec<(f64, f64)>);
 
-/// How a value is written.
+/// Formats a value.
 type Show<'a> = &'a dyn Fn(&f64) -> String;
 
 /// Lines with dots, one for each kind.
@@ -129,9 +129,9 @@ struct Lines<'a> {
     title: &'a str,
     what: String,
     lines: Vec<Line<'a>>,
-    /// How both values are written.
+    /// The format of both values.
     show: (Show<'a>, Show<'a>),
-    /// The highest value there is room for, at least.
+    /// The axis reaches at least this value.
     most: f64,
     marks: &'a [Cache],
 }
@@ -152,7 +152,7 @@ impl Lines<'_> {
                 format!("{kind}: {}.", points.iter().map(point).collect::<Vec<_>>().join(", "))
             })
             .collect();
-        // Marks have their words above the highest line.
+        // Marks have their labels above the highest line.
         let y = Axis::linear(most * if self.marks.is_empty() { 1.0 } else { 1.1 }, 5);
         let svg = chart(self.id, self.title, &described.join(" "), |area| self.on(area, x, y))?;
         Some(Chart { id: self.id, title: self.title.into(), what: self.what, svg })
@@ -183,8 +183,8 @@ impl Lines<'_> {
     }
 }
 
-/// Of each kind the cells of one number of bits: that which most cells have, or the nearest there
-/// is.
+/// The cells of each kind with the same number of bits: the one that most cells have, or the
+/// nearest to it.
 fn at_one_size<'a>(cells: &[&'a Cell]) -> (f64, Vec<(&'a str, Vec<&'a Cell>)>) {
     let times = |bits: f64| cells.iter().filter(|cell| cell.bits == bits).count();
     let far = |bits: f64, from: f64| (bits - from).abs();
@@ -206,22 +206,22 @@ fn at_one_size<'a>(cells: &[&'a Cell]) -> (f64, Vec<(&'a str, Vec<&'a Cell>)>) {
     (common, found)
 }
 
-/// Points in the order of x.
+/// Points ordered by x.
 fn sorted(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
     let mut points: Vec<_> = points.collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     points
 }
 
-/// Whether there is more than one number among these.
+/// Whether the numbers are not all equal.
 fn differ(numbers: impl Iterator<Item = u64>) -> bool {
     let mut numbers = numbers.peekable();
     let first = numbers.peek().copied();
     numbers.any(|number| Some(number) != first)
 }
 
-/// Times against the size of the filter, of keys that are not there and of keys that are; against
-/// bits where all filters have as many keys.
+/// Query times against the filter's size, for absent and for present keys; against bits if all
+/// filters have the same number of keys.
 pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
     let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
     let (bits, at_one) = at_one_size(cells);
@@ -265,7 +265,7 @@ pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
     [charts.next().flatten(), charts.next().flatten()]
 }
 
-/// The same word, as one that lives on.
+/// The static string of a kind's name.
 fn kind_name(kind: &str) -> &'static str {
     super::KINDS.into_iter().find(|known| *known == kind).unwrap_or("other")
 }
@@ -276,7 +276,7 @@ fn by_kind<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
     super::KINDS.into_iter().map(|kind| (kind, of(kind))).collect()
 }
 
-/// What building costs: time, and memory. Against keys where they differ, or else against bits.
+/// The cost of construction in time and memory: against keys if these differ, or else against bits.
 pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
     let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
     let (bits, at_one) = at_one_size(cells);

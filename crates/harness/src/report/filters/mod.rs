@@ -1,12 +1,11 @@
-//! A page, and charts, about filters measured by themselves.
+//! A page, and charts, of filter benchmarks.
 //!
-//! 1. `charts` draws rates against bits with the curves of theory, times against the filter's size
-//!    with the processor's caches, and what building costs.
-//! 2. [`page`] sets them beside tables of every figure; [`plots`] gives each as a file of its own,
-//!    which has its colours and their key in itself.
+//! 1. `charts` draws rates against bits with the theoretical curves, query times against the
+//!    filter's size with the processor's caches, and the cost of construction.
+//! 2. [`page`] combines them with tables of every figure; [`plots`] returns each as a
+//!    self-contained file, with its own colours and legend.
 //!
-//! A kind has the same colour everywhere.
-//! Called by `trommel filter-bench`.
+//! A kind has the same colour everywhere. Called by `trommel filter-bench`.
 
 mod charts;
 mod tables;
@@ -39,7 +38,7 @@ fn role(kind: &str) -> Role {
     Role::Series(KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len()))
 }
 
-/// The kinds of some cells, each with its colour.
+/// The kinds in `records`, each with its colour.
 fn kinds(records: &[Record]) -> Vec<(Role, &str)> {
     let is_there = |kind: &&str| records.iter().any(|record| record.cell.kind == *kind);
     KINDS.into_iter().filter(is_there).map(|kind| (role(kind), kind)).collect()
@@ -49,7 +48,7 @@ fn cells(records: &[Record]) -> Vec<&Cell> {
     records.iter().map(|record| &record.cell).collect()
 }
 
-/// All charts that there is something to draw in.
+/// All charts with data.
 fn all_charts(records: &[Record]) -> Vec<Chart> {
     let cells = cells(records);
     let caches = records.first().map_or(&[][..], |record| &record.place.caches);
@@ -61,15 +60,14 @@ fn all_charts(records: &[Record]) -> Vec<Chart> {
         .collect()
 }
 
-/// The charts as SVG files, each with its name. They suit light and dark.
+/// The charts as SVG files, each with its name, for light and dark backgrounds.
 pub fn plots(records: &[Record]) -> Vec<(&'static str, String)> {
     let kinds = kinds(records);
     let file = |chart: Chart| (chart.id, standalone(&chart.title, &chart.what, &kinds, &chart.svg));
     all_charts(records).into_iter().map(file).collect()
 }
 
-/// The page about these records, under this title. It needs no other file, no network and no
-/// script.
+/// The page about `records`. It needs no other file, no network and no script.
 pub fn page(title: &str, records: &[Record]) -> String {
     let key = key(kinds(records).into_iter());
     let charts = all_charts(records);
@@ -79,7 +77,7 @@ pub fn page(title: &str, records: &[Record]) -> String {
             chosen.map(|chart| card(&chart.title, &chart.what, &chart.svg, "")).collect();
         match cards.is_empty() {
             true => cards,
-            // A chart alone is not as wide as the page: its texts would be too large.
+            // A single chart is narrower than the page, or its text would be too large.
             false if wanted.len() == 1 => {
                 format!("{key}<div class=\"grid\" style=\"max-width:42rem\">\n{cards}</div>\n")
             }

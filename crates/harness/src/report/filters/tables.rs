@@ -1,4 +1,4 @@
-//! The tables about filters, and the words at the head of their page.
+//! The tables of the page about filters, and its subtitle.
 
 use crate::filter_bench::record::Record;
 use crate::filter_bench::{Access, Cell, Mix};
@@ -7,7 +7,7 @@ use crate::report::facts::environment_facts;
 use crate::report::html::{Cell as Html, count, details, digits, rate, table};
 use crate::units;
 
-/// The first columns of every row: the filter, and how many keys it has.
+/// The first columns of every row: the filter, and its number of keys.
 fn name(cell: &Cell) -> Vec<Html> {
     let mark = if cell.interrupted { " (interrupted)" } else { "" };
     vec![
@@ -116,7 +116,7 @@ pub(super) fn machine(environment: &Environment, cells: &[&Cell]) -> String {
     table("", &["", ""], &facts.iter().map(row).collect::<Vec<_>>())
 }
 
-/// Which kinds, and with which instructions.
+/// The kinds, and their instruction sets.
 pub(super) fn subtitle(records: &[Record]) -> String {
     let mut kinds: Vec<String> = Vec::new();
     for Record { cell, .. } in records {

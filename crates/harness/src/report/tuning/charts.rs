@@ -1,4 +1,4 @@
-//! The charts about experiments.
+//! The charts of the page about experiments.
 
 use plotters::element::{Circle, PathElement};
 use plotters::style::Color as _;
@@ -11,35 +11,35 @@ use crate::report::svg::{Failed, Role, SCALE, chart};
 use crate::tune::{Estimate, Record};
 use crate::units;
 
-/// The fewest wasted reads that an axis goes down to: no run counts so few.
+/// The lowest value of wasted reads on an axis: no run can measure one so rare.
 const LEAST_WASTE: f64 = 1e-11;
-/// More than any axis goes up to.
+/// Greater than any axis.
 const MOST: f64 = 1e15;
-/// How far a prediction may be off, as a share.
+/// Tolerated deviation of a prediction, as a fraction.
 const TOLERANCE: f64 = 0.05;
-/// The farthest off that the chart shows, as a share.
+/// Largest deviation that the chart shows, as a fraction.
 const FARTHEST: f64 = 0.5;
 
-/// A chart that is done.
+/// A finished chart.
 pub(super) struct Chart {
-    /// Its name among all charts of these records.
+    /// Its name, unique among the charts of these records.
     pub(super) name: String,
     pub(super) title: String,
-    /// What its axes show.
+    /// A description of its axes.
     pub(super) what: String,
     pub(super) svg: String,
 }
 
-/// What is drawn against the filters' bytes.
+/// A figure to draw against the filters' bytes.
 struct Cost {
-    /// Begins the chart's name.
+    /// The first part of the chart's name.
     name: &'static str,
     what: &'static str,
     of: fn(&Record) -> Estimate,
     is_logarithmic: bool,
 }
 
-/// For each group of several filters: wasted reads against bytes.
+/// Wasted reads against bytes, for each group of several filters.
 pub(super) fn waste(groups: &Groups<'_>) -> Vec<Chart> {
     let cost = Cost {
         name: "waste",
@@ -50,7 +50,7 @@ pub(super) fn waste(groups: &Groups<'_>) -> Vec<Chart> {
     fronts(groups, &cost)
 }
 
-/// The same with the time of a lookup.
+/// Lookup times against bytes, for each group of several filters.
 pub(super) fn times(groups: &Groups<'_>) -> Vec<Chart> {
     let cost = Cost {
         name: "time",
@@ -66,7 +66,7 @@ fn fronts(groups: &Groups<'_>, cost: &Cost) -> Vec<Chart> {
     several.filter_map(|(nth, group)| front(groups, group, nth, cost)).collect()
 }
 
-/// A size, as an axis has it.
+/// A size as an axis label.
 fn bytes(bytes: &f64) -> String {
     units::bytes(bytes.round() as u64)
 }
@@ -113,7 +113,7 @@ fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Opt
     Some(Chart { name, title, what: cost.what.into(), svg })
 }
 
-/// A mean with its interval, as far as there is room for it.
+/// A mean with its interval, clipped to the axis.
 fn dot(chart: &mut Frame<'_>, role: Role, x: f64, estimate: &Estimate) -> Result<(), Failed> {
     let range = chart.y_range();
     let inside = |value: f64| value.clamp(range.start, range.end);
@@ -126,7 +126,7 @@ fn dot(chart: &mut Frame<'_>, role: Role, x: f64, estimate: &Estimate) -> Result
     Ok(())
 }
 
-/// What was measured against what was predicted, and how far off that is.
+/// Measured against predicted values, and the deviations.
 pub(super) fn prediction(groups: &Groups<'_>) -> Vec<Chart> {
     let dots: Vec<(Role, &Record)> = groups
         .groups

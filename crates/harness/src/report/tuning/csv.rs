@@ -1,12 +1,12 @@
-//! Results as comma-separated values, as RFC 4180 has them, with line feeds: a row for each level
-//! of each cell, and one for all of it, whose level is `all`.
+//! Results as comma-separated values (RFC 4180, with line feeds): a row for each level of each
+//! cell, and one for the whole cell, with level `all`.
 
 use std::io::{self, Write};
 
 use crate::record::quoted;
 use crate::tune::{Estimate, LevelRecord, Record};
 
-/// The columns. One is never renamed or moved; new ones come last.
+/// The columns. They are never renamed or reordered; new ones are appended.
 const COLUMNS: [&str; 34] = [
     "key",
     "family",
@@ -44,7 +44,7 @@ const COLUMNS: [&str; 34] = [
     "file_reads",
 ];
 
-/// What differs between a level and all of them.
+/// The figures of a level, or of all levels.
 struct Part {
     level: String,
     runs: f64,
@@ -61,7 +61,7 @@ struct Part {
 /// Writes all records.
 ///
 /// # Errors
-/// What `out` reports.
+/// Any error of `out`.
 pub fn write_csv(records: &[Record], out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}", COLUMNS.join(","))?;
     for record in records {
@@ -104,7 +104,7 @@ fn parts(record: &Record) -> Vec<Part> {
 
 fn fields(record: &Record, part: &Part) -> [String; COLUMNS.len()] {
     let (cell, environment) = (&record.cell, &record.environment);
-    // Times and blocks are of a whole lookup.
+    // Times and blocks are known per lookup only, not per level.
     let whole = |value: f64| match part.level.as_str() {
         "all" => value.to_string(),
         _ => String::new(),

@@ -1,13 +1,13 @@
-//! Records sorted for a page.
+//! Groups records for a page.
 
 use crate::report::svg::Role;
 use crate::tune::Record;
 
-/// Cells that differ in their filters alone.
+/// Cells that differ only in their filters.
 pub(super) struct Group<'a> {
-    /// What they share, in words; no other group has the same.
+    /// A description of what they share, unique to the group.
     pub(super) place: String,
-    /// What they share, exactly.
+    /// The exact setting that they share.
     setting: String,
     /// In the order of the records.
     pub(super) records: Vec<&'a Record>,
@@ -36,7 +36,7 @@ impl<'a> Groups<'a> {
         sorted
     }
 
-    /// Begins the group of `record`, and tells it from those of the same name.
+    /// Starts the group of `record`, with a name that distinguishes it from other groups.
     fn begin(&mut self, record: &'a Record, setting: String) {
         let mut place = record.cell.place();
         if self.groups.iter().any(|group| group.place == place) {
@@ -68,7 +68,8 @@ impl<'a> Groups<'a> {
 }
 
 impl<'a> Group<'a> {
-    /// The records that no other beats both in bytes and in `cost`, by bytes.
+    /// The Pareto front by bytes and `cost`: the records that no other beats in both, ordered by
+    /// bytes.
     pub(super) fn front(&self, cost: impl Fn(&Record) -> f64) -> Vec<&'a Record> {
         let mut sorted = self.records.clone();
         sorted.sort_by(|a, b| {

@@ -1,14 +1,13 @@
 //! A page about experiments with filters on stores.
 //!
-//! 1. `groups` sorts the records: which cells differ in their filters alone, and which filters are
-//!    one family with several budgets.
-//! 2. `charts` draws fronts of filter bytes against what they save, and what was predicted against
-//!    what was measured; `tables` has every figure, and the bits of each level as bars.
-//! 3. [`page`] puts it together; [`plots`] gives each chart as a file of its own, [`write_csv`] the
-//!    figures for other programs.
+//! 1. `groups` sorts the records into groups of cells that differ only in their filters, and
+//!    filters into families that differ only in their budget.
+//! 2. `charts` draws Pareto fronts of filter bytes and savings, and measured against predicted
+//!    values; `tables` has every figure, and the bits of each level as bars.
+//! 3. [`page`] assembles them; [`plots`] returns each chart as a file of its own, [`write_csv`]
+//!    writes the figures for other programs.
 //!
-//! A family has the same colour everywhere.
-//! Called by `trommel tune report`.
+//! A family has the same colour everywhere. Called by `trommel tune report`.
 
 mod charts;
 mod csv;
@@ -40,7 +39,7 @@ const ABOUT_BITS: &str = "Bits of filter for a key of each level, as they are in
 const ABOUT_CELLS: &str = "Off: what was measured less what was predicted, as a share of that. Blocks are data \
                            blocks looked into; read are those that came from files.";
 
-/// The charts as SVG files, each with its name. They suit light and dark.
+/// The charts as SVG files, each with its name, for light and dark backgrounds.
 pub fn plots(records: &[Record]) -> Vec<(String, String)> {
     let groups = Groups::new(records);
     let families: Vec<(Role, &str)> = groups.families().collect();
@@ -52,8 +51,7 @@ pub fn plots(records: &[Record]) -> Vec<(String, String)> {
     charts.into_iter().flatten().map(file).collect()
 }
 
-/// The page about these records, under this title. It needs no other file, no network and no
-/// script.
+/// The page about `records`. It needs no other file, no network and no script.
 pub fn page(title: &str, records: &[Record]) -> String {
     let groups = Groups::new(records);
     let families = key(groups.families());
@@ -63,7 +61,7 @@ pub fn page(title: &str, records: &[Record]) -> String {
             charts.iter().map(|chart| card(&chart.title, &chart.what, &chart.svg, "")).collect();
         match (cards.is_empty(), alone) {
             (true, _) => cards,
-            // A chart alone is not as wide as the page: its texts would be too large.
+            // A single chart is narrower than the page, or its text would be too large.
             (_, true) => {
                 format!("{families}<div class=\"grid\" style=\"max-width:42rem\">\n{cards}</div>\n")
             }

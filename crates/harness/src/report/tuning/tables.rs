@@ -1,4 +1,4 @@
-//! The tables and bars about experiments, and the words at the head of their page.
+//! The tables and bars of the page about experiments, and its subtitle.
 
 use super::groups::{Group, Groups};
 use crate::machine::Environment;
@@ -9,12 +9,12 @@ use crate::report::svg::Role;
 use crate::tune::{Estimate, LevelRecord, Record};
 use crate::units;
 
-/// Cells of a group from which on their bars are folded away.
+/// Number of cells in a group from which on their bars are collapsed.
 const MANY: usize = 9;
-/// How far a prediction may be off, as a share.
+/// Tolerated deviation of a prediction, as a fraction.
 const TOLERANCE: f64 = 0.05;
 
-/// Half the width of an interval, as a table has it.
+/// Half the width of an interval, as a table cell.
 fn half(estimate: &Estimate) -> String {
     format!("± {}", small((estimate.interval.1 - estimate.interval.0) / 2.0))
 }
@@ -31,7 +31,7 @@ fn off(share: Option<f64>) -> Html {
     Html::maybe(share, |share| format!("{:+.1}%", share * 100.0))
 }
 
-/// Every cell, a table for each group.
+/// All cells, one table per group.
 pub(super) fn cells(groups: &Groups<'_>) -> String {
     let head = [
         "Filters",
@@ -109,12 +109,12 @@ pub(super) fn levels(groups: &Groups<'_>) -> String {
     groups.groups.iter().map(of).collect()
 }
 
-/// A mean of whole numbers: without decimals where it is one.
+/// A mean of integers: without decimals if it is one.
 fn decimals(mean: f64) -> String {
     if mean.fract() == 0.0 { count(mean as u64) } else { format!("{mean:.2}") }
 }
 
-/// Bits of each level, a block of bars for each cell.
+/// The bits of each level, a block of bars for each cell.
 pub(super) fn bits(groups: &Groups<'_>) -> String {
     let mut html = String::new();
     for group in &groups.groups {
@@ -145,7 +145,7 @@ fn bits_of(role: Role, record: &Record) -> String {
     bars(&record.cell.filters, &what, &levels)
 }
 
-/// How many predictions are near enough, in a sentence.
+/// A sentence on how many predictions are within the tolerance.
 pub(super) fn verdict(records: &[Record]) -> String {
     let shares: Vec<f64> = records.iter().filter_map(Record::off).map(f64::abs).collect();
     let Some(worst) = shares.iter().copied().reduce(f64::max) else { return String::new() };
@@ -158,7 +158,7 @@ pub(super) fn verdict(records: &[Record]) -> String {
     )
 }
 
-/// The machines and builds that measured, each once.
+/// The distinct machines and builds.
 fn environments(records: &[Record]) -> Vec<&Environment> {
     let mut found: Vec<&Environment> = Vec::new();
     for record in records {
@@ -170,7 +170,7 @@ fn environments(records: &[Record]) -> Vec<&Environment> {
     found
 }
 
-/// Whether times of the two can be compared: all is the same but the directory.
+/// Whether times on both can be compared: they are equal except for the directory.
 fn is_alike(a: &Environment, b: &Environment) -> bool {
     let placeless =
         |environment: &Environment| Environment { directory: None, ..environment.clone() };
@@ -186,7 +186,7 @@ pub(super) fn machines(records: &[Record]) -> String {
     environments(records).iter().map(of).collect()
 }
 
-/// A word of warning where several machines or builds measured.
+/// A warning if the records come from several machines or builds.
 pub(super) fn mixture(records: &[Record]) -> String {
     match environments(records).len() {
         0 | 1 => String::new(),

@@ -18,15 +18,14 @@ fn the_page_is_whole_and_stands_alone() {
     let html = page("Experiments", &many());
     check_tags(&html);
     check_alone(&html);
-    // One group has several filters: a chart of reads and one of times; and two of the prediction.
+    // One group has several filters: a chart of reads and one of times, and two of the prediction.
     assert_eq!(html.matches("<svg ").count(), 4);
     assert_eq!(html.matches("<svg ").count(), html.matches("</desc>").count());
     for text in [
         "<h1>Experiments</h1>",
         "two &lt;full&gt; levels, 90% misses, uniform, cached 8 MiB",
         "7 of 7 measurements are within 5% of what was predicted",
-        // The predictions are 2% above what was measured, and so is the chart's "measured less
-        // predicted".
+        // The predictions are 2% above the measurements, so "measured less predicted" is -2%.
         "-2.0%",
         "blocked:{budget}",
         "paired:6",
@@ -66,7 +65,8 @@ fn what_cannot_be_compared_is_told() {
     );
 }
 
-/// Trees of several plans may have one name, and one tree several seeds: none is taken for another.
+/// Trees of several plans may share a name, and one tree may have several seeds: none is mistaken
+/// for another.
 #[test]
 fn what_has_one_name_is_told_apart() {
     let mut records = many();
@@ -109,7 +109,8 @@ fn odd_numbers_do_no_harm() {
 fn the_front_is_what_no_other_beats() {
     let mut records = many();
     records.truncate(6);
-    // The blocked ones take as many bytes, and waste as much; but one wastes more, and one less.
+    // The blocked filters are as large and waste as many reads, except that one wastes more, and
+    // one fewer.
     records[3].wasted_reads.mean *= 2.0;
     records[4].wasted_reads.mean /= 2.0;
     let groups = Groups::new(&records);

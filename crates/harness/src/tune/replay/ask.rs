@@ -1,4 +1,4 @@
-//! Asks filters, table by table.
+//! Queries filters, table by table.
 
 use std::collections::{BTreeMap, HashMap};
 use std::ops::Bound;
@@ -14,19 +14,19 @@ use crate::control::Control;
 use crate::error::Error;
 use crate::tune::build::{STRIDE, store_error};
 
-/// A replay under way.
+/// A replay in progress.
 pub(super) struct Replayer<'a> {
     db: &'a Db,
     tables: &'a [ListedTable],
-    /// The names of their files, by id.
+    /// File names of the tables, by id.
     names: HashMap<u64, String>,
-    /// Each one's filter for each table.
+    /// Each candidate's filter for each table.
     candidates: &'a [Vec<FilterSpec>],
     control: Control<'a>,
     lookups: Lookups,
-    /// Lookups that ended on each level.
+    /// Number of lookups that ended on each level.
     ended: BTreeMap<usize, u64>,
-    /// By candidate, then by level; and by candidate, of all.
+    /// By candidate and level; and by candidate, over all levels.
     levels: Vec<BTreeMap<usize, Sums>>,
     all: Vec<Sums>,
 }
@@ -34,22 +34,22 @@ pub(super) struct Replayer<'a> {
 /// The lookups of a part, on their way through the tables.
 struct Round {
     part: Part,
-    /// Reads that one lookup of each key wasted, by candidate: on the level that is asked, and on
-    /// those above.
+    /// Wasted reads of one lookup of each key, by candidate: on the current level, and on those
+    /// above.
     level: Vec<Vec<u32>>,
     above: Vec<Vec<u32>>,
 }
 
-/// A table, and what comes to it.
+/// A table, and the lookups that reach it.
 struct Visited {
-    /// Its place among the tables.
+    /// Its index among the tables.
     nth: usize,
     level: usize,
     /// The hashes of its keys.
     hashes: Vec<u64>,
-    /// The lookups that come, by their place in the part.
+    /// The lookups that reach it, by index in the part.
     coming: Vec<usize>,
-    /// Which of these are for a key that the table has.
+    /// Whether the table has the key of each of these.
     is_there: Vec<bool>,
 }
 
@@ -73,7 +73,7 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// Takes the lookups of a part through all tables.
+    /// Runs the lookups of a part through all tables.
     pub(super) fn replay(&mut self, part: Part, is_first: bool) -> Result<(), Error> {
         let none = vec![vec![0; part.lookups.len()]; self.candidates.len()];
         let mut round = Round { part, level: none.clone(), above: none };
@@ -83,7 +83,7 @@ impl<'a> Replayer<'a> {
             let within = part.within(&table.meta.smallest, &table.meta.largest);
             let comes = |at: &usize| !part.lookups[*at].is_over && part.lookups[*at].asked > 0;
             let coming: Vec<usize> = within.filter(comes).collect();
-            // Its filters are counted once, whoever comes.
+            // On the first pass every table counts, also without lookups.
             if is_first || !coming.is_empty() {
                 let visited = self.visit(nth, coming, &round.part)?;
                 self.ask(&visited, &mut round, is_first)?;
@@ -103,7 +103,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Reads the table's keys, in order, beside those of the lookups that come to it.
+    /// Reads the table's keys in order, merged with those of the lookups that reach it.
     fn visit(&self, nth: usize, coming: Vec<usize>, part: &Part) -> Result<Visited, Error> {
         let ListedTable { level, meta, .. } = &self.tables[nth];
         let missing = || Error::Store("the store has changed while it was read".into());
@@ -135,7 +135,7 @@ impl<'a> Replayer<'a> {
         Ok(Visited { nth, level: *level, hashes, coming, is_there })
     }
 
-    /// Asks the table's filter of each candidate; those that have the same share it.
+    /// Queries the table's filter of each candidate; candidates with the same filter share it.
     fn ask(&mut self, visited: &Visited, round: &mut Round, is_first: bool) -> Result<(), Error> {
         let lookups = &round.part.lookups;
         let hashes: Vec<u64> = visited.coming.iter().map(|at| lookups[*at].hash).collect();
@@ -167,7 +167,7 @@ impl<'a> Replayer<'a> {
         Ok(())
     }
 
-    /// Counts what a candidate's filter said.
+    /// Counts the answers of a candidate's filter.
     fn count(
         &mut self,
         candidate: usize,
@@ -207,7 +207,7 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// Takes what each key wasted on a level over to the sums.
+    /// Adds each key's wasted reads on a level to the sums.
     fn end_level(&mut self, level: usize, round: &mut Round) {
         let Round { part, level: wasted, above } = round;
         for (nth, (wasted, above)) in wasted.iter_mut().zip(above).enumerate() {
@@ -221,7 +221,7 @@ impl<'a> Replayer<'a> {
         }
     }
 
-    /// What it all came to.
+    /// The totals.
     pub(super) fn report(&self, survey: &Survey, candidates: &[Candidate]) -> Replay {
         let sample = survey.info.sample;
         let report = |(nth, candidate): (usize, &Candidate)| {
@@ -249,7 +249,7 @@ impl<'a> Replayer<'a> {
                 found: survey.found,
                 in_memory: survey.in_memory,
                 is_cut_off: survey.is_cut_off,
-                // Each that ends elsewhere is missing in one place and one too many in another.
+                // Each lookup that ends elsewhere is missing on one level and surplus on another.
                 elsewhere: (off + nowhere) / 2,
             },
             specs: candidates.iter().enumerate().map(report).collect(),
@@ -257,7 +257,7 @@ impl<'a> Replayer<'a> {
     }
 }
 
-/// The filter that a table of keys with these hashes would get.
+/// The filter of a table whose keys have these hashes.
 fn build(spec: FilterSpec, hashes: &[u64]) -> Result<Option<Filter>, Error> {
     if spec == FilterSpec::NONE {
         return Ok(None);

@@ -1,4 +1,4 @@
-//! Filters that are to be asked.
+//! Candidate filters of a replay.
 
 use std::fmt;
 use std::str::FromStr;
@@ -10,16 +10,17 @@ use trommel::{FilterPolicy, FilterSpec};
 use super::load::{Part, Survey};
 use crate::error::Error;
 
-/// Bits per key that a filter may have at most.
+/// Maximum bits per key of a filter.
 const MOST_BITS: f64 = 64.0;
 
-/// Filters for a tree.
+/// A set of filters for a tree.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Candidate {
-    /// Those that a policy has for each level.
+    /// The filters of a policy.
     Policy(FilterPolicy),
-    /// `solved=10/key`: those of so many bits per key, on average, that waste least on the tree,
-    /// for lookups that miss and hit as those of the trace. Headers and rounding count as bits.
+    /// `solved=10/key`: the filters of this many bits per key on average that waste the fewest
+    /// reads on the tree, for lookups that miss and hit as in the trace. Headers and rounding count
+    /// as bits.
     Solved(f64),
 }
 
@@ -39,7 +40,7 @@ impl FromStr for Candidate {
     }
 }
 
-/// A budget has no filter for a level, so that it would be replayed as none at all.
+/// A budget has no filter for a level, so it would be replayed as no filters at all.
 fn refuse_budget(policy: &FilterPolicy) -> Result<(), String> {
     match policy.budget_bytes(0) {
         None => Ok(()),
@@ -60,7 +61,7 @@ impl fmt::Display for Candidate {
 }
 
 impl Candidate {
-    /// Its filter for each table, where it lies now.
+    /// The candidate's filter for each table, on its current level.
     pub(super) fn filters(
         &self,
         tables: &[ListedTable],
@@ -83,8 +84,8 @@ impl Candidate {
     }
 }
 
-/// What the solver gives the tables for `bits` per key. How likely a lookup comes to a table is
-/// taken from the part of the trace that is at hand, which is as good as any other.
+/// The solver's result for the tables at `bits` per key. The probability that a lookup reaches a
+/// table is estimated from the current part of the trace, which is a random sample like any other.
 fn solve(
     tables: &[ListedTable],
     survey: &Survey,
@@ -93,7 +94,7 @@ fn solve(
 ) -> Result<Vec<FilterSpec>, TuningError> {
     let mut runs: Vec<Run> = Vec::new();
     for ListedTable { level, meta, .. } in tables {
-        // Each table of level 0 is a run of its own; the others of a level are one together.
+        // Each table of level 0 is a run of its own; those of any other level form one run.
         if *level == 0 || runs.last().is_none_or(|run| run.level != *level) {
             runs.push(Run { level: *level, tables: Vec::new() });
         }

@@ -12,24 +12,24 @@ use crate::keys::mix;
 use crate::tune::build::store_error;
 use crate::units;
 
-/// Levels that a tree may have.
+/// Maximum number of levels of a tree.
 const LEVELS: usize = 7;
-/// Most parts of a replay: each walks over all keys of the store.
+/// Maximum number of parts of a replay: each part iterates over all keys of the store.
 pub(super) const MOST_PARTS: u64 = 1000;
-/// Entries of a trace between two looks at the stop.
+/// Entries of a trace between two checks of the stop.
 const STRIDE: usize = 1 << 16;
 
-/// What there is of a trace.
+/// The contents of a trace, in numbers.
 #[derive(Debug, Clone)]
 pub(super) struct Survey {
     pub(super) info: TraceInfo,
     pub(super) lookups: u64,
     pub(super) found: u64,
     pub(super) in_memory: u64,
-    /// Lookups that ended in a table of each level.
+    /// Number of lookups that ended in a table of each level.
     pub(super) ended: [u64; LEVELS],
     pub(super) is_cut_off: bool,
-    /// Entries, and the bytes of their keys.
+    /// Number of entries, and the bytes of their keys.
     entries: u64,
     key_bytes: u64,
 }
@@ -63,17 +63,17 @@ impl Survey {
         Ok(all)
     }
 
-    /// Of the lookups that asked tables, which share found nothing there.
+    /// Of the lookups that reached tables, the fraction that found nothing there.
     pub(super) fn misses(&self) -> f64 {
         let asked = self.lookups - self.in_memory;
         let ended: u64 = self.ended.iter().sum();
         (asked - ended) as f64 / asked.max(1) as f64
     }
 
-    /// In how many parts to replay it, of `memory` bytes each, beside so many candidates.
+    /// Number of parts of at most `memory` bytes each, for a replay with `candidates` candidates.
     ///
     /// # Errors
-    /// [`Error::Usage`] where there would be more than [`MOST_PARTS`].
+    /// [`Error::Usage`] if there would be more than [`MOST_PARTS`].
     pub(super) fn parts(&self, memory: u64, candidates: usize) -> Result<u64, Error> {
         let beside = size_of::<Lookup>() + 2 * candidates * size_of::<u32>();
         let bytes = self.entries.saturating_mul(beside as u64).saturating_add(self.key_bytes);
@@ -90,8 +90,8 @@ impl Survey {
     }
 }
 
-/// Gives each lookup of the trace to `visit`; also what the trace says of itself, and whether it is
-/// cut off.
+/// Calls `visit` for each lookup of the trace; returns the trace's header, and whether the trace is
+/// truncated.
 fn each_lookup(
     vfs: &dyn Vfs,
     trace: &Path,
@@ -117,18 +117,18 @@ fn each_lookup(
 /// All lookups of one key.
 #[derive(Debug, Clone)]
 pub(super) struct Lookup {
-    /// Where the key lies in the part's keys.
+    /// Offset of the key in the part's keys.
     start: usize,
     bytes: u32,
     /// Whether a table had the key.
     pub(super) is_over: bool,
     pub(super) hash: u64,
-    /// How many there are, and how many of them memory did not answer.
+    /// Number of lookups, and how many of them memory did not answer.
     pub(super) times: u64,
     pub(super) asked: u64,
 }
 
-/// Lookups of some keys, sorted by key.
+/// The lookups of some keys, sorted by key.
 #[derive(Debug, Default)]
 pub(super) struct Part {
     keys: Vec<u8>,
@@ -136,7 +136,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Loads part number `nth` of so many.
+    /// Loads part number `nth` of `parts`.
     pub(super) fn load(
         vfs: &dyn Vfs,
         trace: &Path,
@@ -171,7 +171,7 @@ impl Part {
         self.lookups.push(Lookup { start, bytes, is_over: false, hash, times, asked });
     }
 
-    /// Sorts by key, and takes together what is of one key.
+    /// Sorts by key, and merges the entries of one key.
     fn merge(&mut self) {
         let Self { keys, lookups } = self;
         let key = |of: &Lookup| &keys[of.start..of.start + of.bytes as usize];
@@ -190,7 +190,7 @@ impl Part {
         &self.keys[of.start..of.start + of.bytes as usize]
     }
 
-    /// Of the lookups that ask tables, which share has its key from `smallest` to `largest`.
+    /// Of the lookups that reach tables, the fraction whose key is from `smallest` to `largest`.
     pub(super) fn reach(&self, smallest: &[u8], largest: &[u8]) -> f64 {
         let asked = |lookups: &[Lookup]| lookups.iter().map(|one| one.asked as f64).sum::<f64>();
         let all = asked(&self.lookups);
@@ -198,7 +198,7 @@ impl Part {
         if all > 0.0 { within / all } else { 0.0 }
     }
 
-    /// Where the lookups of the keys from `smallest` to `largest` are, both included.
+    /// The range of the lookups of keys from `smallest` to `largest`, both inclusive.
     pub(super) fn within(&self, smallest: &[u8], largest: &[u8]) -> Range<usize> {
         let from = self.lookups.partition_point(|lookup| self.key(lookup) < smallest);
         let to = self.lookups.partition_point(|lookup| self.key(lookup) <= largest);

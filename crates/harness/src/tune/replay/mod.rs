@@ -1,26 +1,27 @@
-//! What other filters would have done: a trace of lookups, asked of filters built of a store's
-//! keys.
+//! What other filters would have done: replays a trace of lookups against filters built from a
+//! store's keys.
 //!
-//! 1. The trace is read once to see that it is whole, and how much there is of it. If that does not
-//!    fit the memory that it may take, it is replayed in parts: each has all lookups of its keys,
-//!    which are told apart by their hashes.
-//! 2. A part's lookups are sorted by key, those of one key together (`load`).
-//! 3. The tables are read one after the other, in the order in which a lookup asks them. A lookup
-//!    comes to a table if its key lies in the table's range and no newer table had it; the walk
-//!    over the table's keys tells which are there. Of the keys' hashes the filter of each spec is
-//!    built, as a flush or a merge would, and asked for those that come (`ask`).
-//! 4. Where a filter lets a key pass that is not there, the lookups of that key would have read in
-//!    vain. What that comes to is added up by spec and level, with its error (`sums`).
+//! 1. The trace is read once to check that it is complete, and to measure it. If it exceeds its
+//!    memory limit, it is replayed in parts: each part has all lookups of its keys, and keys are
+//!    assigned to parts by hash.
+//! 2. A part's lookups are sorted by key, and those of one key merged (`load`).
+//! 3. The tables are read one after another, in the order in which a lookup queries them. A lookup
+//!    reaches a table if its key is in the table's range and no newer table had it; iterating over
+//!    the table's keys shows which are present. From the keys' hashes each spec's filter is built,
+//!    as a flush or a compaction would, and queried for the lookups that reach it (`ask`).
+//! 4. If a filter has a false positive for a key, all lookups of that key waste a read. The wasted
+//!    reads are added up by spec and level, with their error (`sums`).
 //!
-//! So nothing is estimated: with all lookups in the trace, the counts are those of a store that has
-//! the same tables with such filters. They are of whole filters of whole keys.
+//! So nothing is estimated: if the trace has all lookups, the counts are those of a store that has
+//! the same tables with such filters. They are for whole filters of whole keys.
 //!
-//! The error is that of the mean over lookups, were they drawn anew from the same workload: from
-//! the variance between keys, since the lookups of one key all pass or none does. It is never less
-//! than the theory of the filters makes it, so that no count of zero passes for certainty.
+//! The error is that of the mean over lookups, if they were drawn anew from the same workload: from
+//! the variance between keys, since the lookups of one key are either all false positives or none.
+//! It is never less than theory predicts for the filters, so that a count of zero does not imply
+//! certainty.
 //!
-//! Memory: the part of the trace, the hashes of one table's keys, and one filter.
-//! Called by `trommel tune replay`.
+//! Memory: the part of the trace, the hashes of one table's keys, and one filter. Called by
+//! `trommel tune replay`.
 
 mod ask;
 mod candidate;
@@ -43,39 +44,39 @@ use super::record::Estimate;
 use crate::control::{Control, Unit};
 use crate::error::Error;
 
-/// What came of a replay.
+/// The result of a replay.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replay {
     /// The trace.
     pub trace: TraceRead,
-    /// What each spec comes to, in the order in which they were given.
+    /// The results of the specs, in the given order.
     pub specs: Vec<Replayed>,
 }
 
-/// A trace that was read. All counts are of what was recorded, not scaled.
+/// A trace that was read. All counts are of recorded lookups, not scaled.
 #[derive(Debug, Clone, PartialEq)]
 pub struct TraceRead {
-    /// What it says of itself.
+    /// The trace's header.
     pub info: TraceInfo,
-    /// Lookups in it.
+    /// Number of lookups.
     pub lookups: u64,
-    /// Distinct keys of these.
+    /// Number of distinct keys.
     pub keys: u64,
-    /// Lookups that found a value.
+    /// Number of lookups that found a value.
     pub found: u64,
-    /// Lookups that were answered in memory, and asked no table.
+    /// Number of lookups that memory answered, without reaching a table.
     pub in_memory: u64,
-    /// Whether it has no end, as its recording was not finished.
+    /// Whether the trace is truncated, because its recording was not finished.
     pub is_cut_off: bool,
-    /// Lookups that end on another level than they did when they were recorded, at least: where not
-    /// none, the store has changed since.
+    /// Lower bound of the lookups that now end on another level than when they were recorded. If
+    /// not 0, the store has changed since.
     pub elsewhere: u64,
 }
 
-/// One spec's filters.
+/// The results of one spec.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Replayed {
-    /// The filters, as they were asked for.
+    /// The filters, as requested.
     pub filters: String,
     /// All levels together.
     pub all: ReplayedLevel,
@@ -83,44 +84,43 @@ pub struct Replayed {
     pub levels: Vec<ReplayedLevel>,
 }
 
-/// What a spec's filters of a level come to. Counts are scaled to all lookups, where the trace is a
-/// sample.
+/// The results of a spec on a level. Counts are scaled to all lookups if the trace is a sample.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct ReplayedLevel {
-    /// 0, or 1 for the first level below that holds data, and so on; none for all together.
+    /// 0, or 1 for the first level below level 0 that holds data, and so on; none for all together.
     pub level: Option<usize>,
-    /// Its tables.
+    /// Number of tables.
     pub tables: u64,
-    /// Their keys, each table's counted on its own.
+    /// Number of keys, counted per table.
     pub keys: u64,
     /// Bytes of the filters in memory.
     pub filter_bytes: u64,
-    /// Lookups that came to such a table.
+    /// Lookups that reached such a table.
     pub probes: u64,
     /// Probes for a key that is in the table.
     pub true_positives: u64,
-    /// Probes for a key that is not there, which the filter let pass: each a read wasted.
+    /// False positives: each wastes a read.
     pub false_positives: u64,
-    /// Reads that a lookup wasted.
+    /// Wasted reads per lookup.
     pub wasted_reads: Estimate,
-    /// The same by theory, for just the probes that were made.
+    /// The same by theory, for exactly the probes that were made.
     pub expected: f64,
 }
 
 impl ReplayedLevel {
-    /// Bits of filter for a key.
+    /// Bits of filters per key.
     pub fn bits_per_key(&self) -> f64 {
         if self.keys > 0 { self.filter_bytes as f64 * 8.0 / self.keys as f64 } else { 0.0 }
     }
 }
 
-/// Asks the filters that `candidates` would give the tables of `db`, a store that nobody writes
-/// meanwhile, for the lookups of the trace in the file `trace`. `memory` bounds what is held of the
-/// trace, in bytes.
+/// Builds the filters that `candidates` give the tables of `db`, and queries them with the lookups
+/// of the trace in the file `trace`. Nobody may write to `db` meanwhile. `memory` bounds the bytes
+/// of the trace held in memory.
 ///
 /// # Errors
-/// What the store or the trace reports; [`Error::Usage`] for a candidate that has no filters for a
-/// tree as it is, and for so little memory that the store would be read more than a thousand times;
+/// Any error of the store or the trace; [`Error::Usage`] for a candidate that has no filters for
+/// the tree, or if `memory` is so small that the store would be read more than a thousand times;
 /// [`Error::Interrupted`] if stopped.
 pub fn replay(
     db: &Db,
@@ -147,7 +147,7 @@ pub fn replay(
     Ok(replayer.report(&survey, candidates))
 }
 
-/// The tables in the order in which a lookup asks them.
+/// The tables in the order in which a lookup queries them.
 fn tables(db: &Db) -> Result<Vec<ListedTable>, Error> {
     let manifest = Manifest::in_force(&**db.vfs(), db.dir()).and_then(|manifest| manifest.info());
     Ok(manifest.map_err(store_error)?.tables)

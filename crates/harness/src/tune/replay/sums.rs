@@ -1,20 +1,20 @@
-//! What a spec's filters came to, added up.
+//! The sums of a spec's results.
 
 use super::{Estimate, ReplayedLevel};
 use crate::statistics::student_quantile;
 
-/// All lookups, taken together by key.
+/// All lookups, clustered by key.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Lookups {
-    /// Keys.
+    /// Number of keys.
     keys: f64,
-    /// Lookups, and the sum over keys of their squares.
+    /// Number of lookups, and the sum of their squares over keys.
     times: f64,
     squares: f64,
 }
 
 impl Lookups {
-    /// Adds those of one key.
+    /// Adds the lookups of one key.
     pub(super) fn add(&mut self, times: u64) {
         let times = times as f64;
         self.keys += 1.0;
@@ -27,7 +27,7 @@ impl Lookups {
     }
 }
 
-/// What one spec's filters on one level, or on all, came to.
+/// The sums of one spec's filters on one level, or on all.
 #[derive(Debug, Clone, Copy, Default)]
 pub(super) struct Sums {
     pub(super) tables: u64,
@@ -36,22 +36,23 @@ pub(super) struct Sums {
     pub(super) probes: u64,
     pub(super) true_positives: u64,
     pub(super) false_positives: u64,
-    /// False positives by theory, and the variance of their count.
+    /// Expected false positives by theory, and the variance of their count.
     pub(super) expected: f64,
     pub(super) variance: f64,
-    /// The sums over keys of wasted reads: squared, and times the key's lookups.
+    /// Sums over keys: of the squared wasted reads, and of the wasted reads times the key's
+    /// lookups.
     squares: f64,
     products: f64,
 }
 
 impl Sums {
-    /// Adds what all lookups of one key wasted here: nothing is told of those that wasted nothing.
+    /// Adds the wasted reads of all lookups of one key; keys without any need not be added.
     pub(super) fn add_key(&mut self, wasted: f64, times: u64) {
         self.squares += wasted * wasted;
         self.products += wasted * times as f64;
     }
 
-    /// Adds another level, but for what [`Sums::add_key`] is told.
+    /// Adds another level, except for what [`Sums::add_key`] adds.
     pub(super) fn add_level(&mut self, level: &Self) {
         self.tables += level.tables;
         self.keys += level.keys;
@@ -63,7 +64,7 @@ impl Sums {
         self.variance += level.variance;
     }
 
-    /// The counts scaled to all lookups of which one of `sample` is here.
+    /// The counts scaled to all lookups, of which one in `sample` was recorded.
     pub(super) fn report(
         &self,
         level: Option<usize>,
@@ -85,7 +86,7 @@ impl Sums {
         }
     }
 
-    /// The mean over lookups, which are drawn in clusters, one a key (W. G. Cochran, "Sampling
+    /// The mean over lookups, which are drawn in clusters, one per key (W. G. Cochran, "Sampling
     /// Techniques", 1977, 9A.1: the ratio to size).
     fn wasted_reads(&self, lookups: Lookups) -> Estimate {
         let Lookups { keys, times, squares } = lookups;

@@ -14,7 +14,7 @@ use crate::tune::testing;
 
 const MUCH: u64 = 1 << 30;
 
-/// A store on three levels with overlapping runs, some keys of which are asked for.
+/// A store on three levels with overlapping runs, and lookups of some of its keys.
 fn cell(filters: &str, draw: Draw) -> Cell {
     let mut cell = testing::cell(filters, 0.0);
     cell.tree.l0 = vec![300, 500];
@@ -26,7 +26,7 @@ fn cell(filters: &str, draw: Draw) -> Cell {
     cell
 }
 
-/// A store in a place of its own, built as its cell says.
+/// A store in a directory of its own, built for its cell.
 struct Built {
     cell: Cell,
     keys: Keys,
@@ -57,7 +57,7 @@ impl Built {
         Db::open(self.dir(), build::options(&self.cell).read_only(read_only)).unwrap()
     }
 
-    /// Does the cell's lookups, recorded if that is wanted: what the store counted.
+    /// Runs the cell's lookups, recorded if `options` are given, and returns the store's counters.
     fn ask(&self, options: Option<TraceOptions>) -> FilterReport {
         let db = self.open(false);
         let trace: Option<LookupTrace> =
@@ -86,7 +86,7 @@ fn with_control<T>(act: impl FnOnce(Control<'_>) -> T) -> T {
     act(Control { stop: &Stop::new(), progress: &Silent })
 }
 
-/// What a store counted on a level: bytes, probes, true and false positives.
+/// A store's counters for a level: bytes, probes, true and false positives.
 fn counted(report: &FilterReport, level: usize) -> [u64; 4] {
     let rows = report.levels.iter().filter(|row| row.level == level);
     rows.fold([0; 4], |[bytes, probes, there, wasted], row| {
@@ -99,7 +99,7 @@ fn counted(report: &FilterReport, level: usize) -> [u64; 4] {
     })
 }
 
-/// The same as a replay has it.
+/// The same from a replay.
 fn replayed(level: &ReplayedLevel) -> [u64; 4] {
     [level.filter_bytes, level.probes, level.true_positives, level.false_positives]
 }
@@ -109,8 +109,8 @@ fn wasted(report: &FilterReport, lookups: u64) -> f64 {
     wasted as f64 / lookups as f64
 }
 
-/// The filters that the replay builds are those of the store, to the bit: so it counts what the
-/// store counted, on each level, whatever the kinds and however the keys are drawn.
+/// The filters that the replay builds equal the store's, bit by bit: so its counts equal the
+/// store's on each level, for any kind and any distribution of keys.
 #[test]
 fn a_replay_of_the_stores_own_filters_counts_what_the_store_counted() {
     let specs = ["paired:5", "L0=blocked:4,L1=standard:3,last=ribbon:5", "L0=none,L1-=paired:7"];
@@ -137,8 +137,8 @@ fn a_replay_of_the_stores_own_filters_counts_what_the_store_counted() {
     }
 }
 
-/// Another spec's store has other tables, for these are cut with their filters in them: so its
-/// filters err otherwise, and as often as is said.
+/// A store with another spec has other tables, because the size of filters affects where tables
+/// end. So its filters have other false positives, but at the predicted rate.
 #[test]
 fn a_replay_of_other_filters_agrees_with_a_store_that_has_them() {
     let specs = ["paired:6", "L0=blocked:8,L1-=standard:4", "none"];
@@ -150,7 +150,7 @@ fn a_replay_of_other_filters_agrees_with_a_store_that_has_them() {
         let report = other.ask(None);
         let measured = wasted(&report, other.cell.lookups);
         let Estimate { mean, standard_error, interval } = result.all.wasted_reads;
-        // Both err.
+        // Both have an error.
         let off = (mean - measured).abs() / (standard_error * 2_f64.sqrt());
         assert!(off < 3.0, "{spec}: {mean} is {off} errors off {measured}");
         assert!(interval.0 < mean && mean < interval.1 && interval.1 < 1.2 * mean, "{interval:?}");
@@ -197,8 +197,8 @@ fn a_budget_is_solved_for_the_tree_and_the_lookups_at_hand() {
     let [solved, uniform] = [solved, uniform].map(|of| of.all.wasted_reads.mean);
     assert!(solved < 0.8 * uniform, "{solved} {uniform}");
     assert_eq!(none.all.filter_bytes, 0);
-    // A third of the lookups hit, most on the last level; so it is asked least in vain for its
-    // keys.
+    // A third of the lookups hit, most on the last level; so that level has the fewest probes of
+    // absent keys in proportion.
     let bits: Vec<f64> = replay.specs[1].levels.iter().map(ReplayedLevel::bits_per_key).collect();
     assert!(bits[0] > bits[1] && bits[1] > bits[2], "{bits:?}");
 }
@@ -213,8 +213,7 @@ fn candidates_are_read_and_what_cannot_be_replayed_is_refused() {
     {
         assert!(text.parse::<Candidate>().is_err(), "{text}");
     }
-    // However it is written, and whoever made it: it has no filter for a level, and was none at
-    // all.
+    // In any notation: a budget has no filter for a level, and used to be replayed as no filters.
     for text in
         ["budget=8/key", "budget = 8/key", "misses=1,budget =64KiB", "kinds=blocked, budget=9/key"]
     {
@@ -246,7 +245,8 @@ fn parts_come_to_the_same() {
     }
 }
 
-/// With a byte of memory each lookup was a part of its own, and the store was read once for each.
+/// With a byte of memory each lookup used to be a part of its own, and the store was read once for
+/// each.
 #[test]
 fn memory_for_next_to_no_lookups_is_refused_with_what_is_enough() {
     let built = Built::new(cell("paired:5", Draw::Uniform));
@@ -269,7 +269,7 @@ fn key(n: u32) -> String {
     format!("{n:04}")
 }
 
-/// A small store, a trace of what is asked of it, and a replay.
+/// A small store, a trace of its lookups, and a replay.
 fn traced(act: impl FnOnce(&Db), later: impl FnOnce(&Db)) -> (Replay, ScratchDir) {
     let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
     let (dir, file) = (scratch.path().join("store"), scratch.path().join("t"));

@@ -1,23 +1,23 @@
-//! What the model predicts is what is measured, to within 5%: twenty trees with filters that were
-//! chosen, and ten cells that a seed drew.
+//! The model's predictions are accurate to within 5%: twenty trees with hand-picked filters, and
+//! ten random cells.
 //!
-//! Each cell is asked until its filters have erred 10,000 times and more, so that chance moves the
-//! count by 1% (one standard deviation): 5% is five of them. That filters of one size differ adds
-//! as much again, in stores of these sizes. On average over the cells both are next to nothing, so
-//! there the bound is 1%. `benches/plans/accuracy.toml` measures the same, longer and on larger
-//! trees.
+//! Each cell is queried until its filters have at least 10,000 false positives, so that chance
+//! moves the count by 1% (one standard deviation): 5% is five of them. The differences between
+//! filters of one size add as much again, in stores of these sizes. In the mean over the cells both
+//! nearly vanish, so the bound there is 1%. `benches/plans/accuracy.toml` measures the same, longer
+//! and on larger trees.
 
 use trommel::FilterPolicy;
 
 use super::*;
 
-/// False positives that a cell is to come to, in all its stores.
+/// Target number of false positives of a cell, in all its stores.
 const ERRORS: f64 = 12_000.0;
-/// Of these, what must have been counted.
+/// Required number of them.
 const FEWEST_ERRORS: f64 = 10_000.0;
-/// How far a prediction may be off.
+/// Tolerated deviation of a prediction.
 const BOUND: f64 = 0.05;
-/// How far all of them may be off on average.
+/// Tolerated mean deviation.
 const MEAN_BOUND: f64 = 0.01;
 
 const CHOSEN: &str = r#"
@@ -64,8 +64,8 @@ l0 = 8
 const DRAWN: &str =
     "seed = 7\nstores = 4\nwarmup = 0\n[drawn]\ncells = 10\nkeys = \"20K\"\nseed = 2026\n";
 
-/// Lookups in each store of the cell after which its filters have erred about [`ERRORS`] times: at
-/// least what misses alone come to.
+/// Lookups in each store of the cell until its filters have about [`ERRORS`] false positives; a
+/// lower bound that counts misses alone.
 fn enough(cell: &Cell) -> u64 {
     let policy: FilterPolicy = cell.filters.parse().unwrap();
     let last = cell.tree.levels.len();

@@ -1,6 +1,6 @@
 //! The command line.
 //!
-//! A flag may be written with dashes or, as db_bench has it, with underscores.
+//! A flag may be written with dashes or, as in db_bench, with underscores.
 
 use std::ffi::OsString;
 
@@ -91,7 +91,7 @@ pub(crate) enum Command {
 }
 
 impl Cli {
-    /// Reads arguments, program name first; ends the process on `--help` and wrong usage.
+    /// Parses the arguments, including the program name; exits on `--help` and on usage errors.
     pub(crate) fn read(arguments: impl Iterator<Item = OsString>) -> Self {
         let matches = Self::definition().get_matches_from(normalised(arguments));
         Self::from_arg_matches(&matches).unwrap_or_else(|error| error.exit())
@@ -103,7 +103,7 @@ impl Cli {
     }
 }
 
-/// The arguments as clap wants them, with the default command where there is none.
+/// Normalises the arguments for clap, and inserts the default command if there is none.
 fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<_> = arguments.collect();
     if all.len() <= 1 {
@@ -180,7 +180,7 @@ mod tests {
         assert_eq!((args.store.write_buffer_size, args.work.batch_size), (Some(1 << 20), 10));
     }
 
-    /// Wrong numbers were answered in the words of the parsers of the standard library.
+    /// Invalid numbers used to be reported in the words of the standard library's parsers.
     #[test]
     fn wrong_numbers_are_told_what_is_right() {
         fn visit(command: &clap::Command, path: &[String], wrong: &mut Vec<String>) {

@@ -1,7 +1,7 @@
-//! Escapes for bytes and letters that cannot be seen.
+//! Escapes for bytes and characters that are not visible.
 
-/// Escapes the letters of `text` that cannot be seen, so that a file name or a message from
-/// elsewhere cannot send control sequences to a terminal.
+/// Escapes the invisible characters of `text`, so that a file name or a message from elsewhere
+/// cannot send control sequences to a terminal.
 pub(crate) fn visible(text: &str) -> String {
     let mut seen = String::with_capacity(text.len());
     for letter in text.chars() {
@@ -15,7 +15,7 @@ pub(crate) fn visible(text: &str) -> String {
     seen
 }
 
-/// Whether a letter has no glyph of its own, or changes the glyphs around it.
+/// Whether a character has no glyph of its own, or changes the glyphs around it.
 pub(crate) fn is_unseen(letter: char) -> bool {
     letter.is_control()
         || matches!(letter, '\u{200b}'..='\u{200f}' | '\u{2028}'..='\u{202e}'

@@ -1,9 +1,9 @@
-//! Why a command failed, and the exit code that tells a script so.
+//! Failures of commands, and their exit codes.
 //!
-//! 0 done; 1 an error; 2 wrong usage; 3 the key, or the backup, is not there; 4 a file of the
-//! store, or of a backup, is damaged; 5 the store, or the repository of backups, is in use
-//! elsewhere; 6 the directory is no store (or no repository), or one of a newer version; 7 a check
-//! that was asked for did not pass; 130 interrupted. These are promised: scripts rely on them.
+//! 0 success; 1 an error; 2 wrong usage; 3 the key, or the backup, is not there; 4 a file of the
+//! store, or of a backup, is corrupt; 5 the store, or the repository of backups, is in use
+//! elsewhere; 6 the directory is not a store (or a repository), or has a newer version; 7 a
+//! requested check did not pass; 130 interrupted. The codes are promised: scripts rely on them.
 
 use std::fmt;
 use std::io::{self, Write as _};
@@ -25,34 +25,34 @@ pub(crate) const INTERRUPTED: u8 = 130;
 pub(crate) enum Failure {
     /// A run of the harness ended early.
     Run(trommel_harness::Error),
-    /// The store refused something.
+    /// An error of the store.
     Store(trommel::Error),
-    /// A repository of backups, or the store at its other end, refused something.
+    /// An error of a repository of backups, or of the store to back up or restore.
     Backup(trommel_backup::Error),
     /// The results could not be written.
     Output(io::Error),
-    /// The command cannot be done as asked; the text says what would be right.
+    /// The command is impossible as requested; the text describes a valid one.
     Usage(String),
-    /// A key that was asked for is not there.
+    /// A requested key is not there.
     NotFound,
-    /// Something else that was asked for is not there; the text says what.
+    /// Something else that was requested is not there; the text names it.
     NothingThere(String),
-    /// A check found what it looks for; the text says what.
+    /// A check found a fault; the text describes it.
     Check(String),
-    /// Damage was found, and told of in full; the text sums it up.
+    /// Corruption was found and reported in detail; the text is a summary.
     Damaged(String),
-    /// The user has ended it.
+    /// The user interrupted the command.
     Interrupted,
-    /// A failure, and what else there is to say about it.
+    /// A failure with additional text.
     And(Box<Failure>, String),
-    /// A failure that was told of already.
+    /// A failure that has already been reported.
     Told(Box<Failure>),
-    /// Anything else; the text says what was being done, to which file, and what the system said.
+    /// Any other error; the text has the operation, the file, and the system's error.
     Other(String),
 }
 
 impl Failure {
-    /// The exit code that tells a script what this is.
+    /// The exit code for scripts.
     pub(crate) fn code(&self) -> u8 {
         use trommel_harness::Error;
         match self {
@@ -70,27 +70,28 @@ impl Failure {
         }
     }
 
-    /// Whether nothing can come after it: nobody reads the results, or the user has ended it all.
+    /// Whether nothing more can be done: the reader of the results is gone, or the user interrupted
+    /// the command.
     pub(crate) fn is_final(&self) -> bool {
         matches!(self, Self::Output(_) | Self::Interrupted)
     }
 
-    /// The same failure, with more to say about it.
+    /// The same failure with additional text.
     pub(crate) fn with(self, what: impl Into<String>) -> Self {
         Self::And(Box::new(self), what.into())
     }
 
-    /// Whether a file of the store is damaged.
+    /// Whether a file of the store is corrupt.
     pub(crate) fn is_damage(&self) -> bool {
         self.code() == CORRUPTION
     }
 
-    /// Whether a directory is no store, or one of a newer version.
+    /// Whether a directory is not a store, or has a newer version.
     pub(crate) fn is_no_store(&self) -> bool {
         self.code() == NOT_A_STORE
     }
 
-    /// Says it on standard error. If even that is gone, the exit code has to do.
+    /// Prints the message to standard error. If that is closed too, the exit code must suffice.
     pub(crate) fn say(&self) {
         if let Some(message) = self.message() {
             let mut error = io::stderr().lock();
@@ -99,14 +100,14 @@ impl Failure {
         }
     }
 
-    /// What to say about it on standard error, if anything.
+    /// The message for standard error, if any.
     fn message(&self) -> Option<String> {
         let is_worth_saying = !matches!(self, Self::Told(_)) && self.code() != OK;
         is_worth_saying.then(|| self.to_string())
     }
 }
 
-/// Whoever reads the output may have seen enough: `trommel scan | head`.
+/// The reader of the output may have closed it on purpose: `trommel scan | head`.
 fn output_code(source: &io::Error) -> u8 {
     if source.kind() == io::ErrorKind::BrokenPipe { OK } else { FAILED }
 }
@@ -178,8 +179,8 @@ impl From<trommel_backup::Error> for Failure {
     }
 }
 
-/// Only writes of results are turned into failures by `?`; whoever reads or writes another file
-/// says which, with [`Failure::Other`].
+/// `?` converts only errors of writing results; for other files use [`Failure::Other`], which names
+/// the file.
 impl From<io::Error> for Failure {
     fn from(error: io::Error) -> Self {
         Self::Output(error)

@@ -1,8 +1,8 @@
-//! The commands in families, as `trommel help` lists them.
+//! Groups the commands into families for `trommel help`.
 
 use clap::Command;
 
-/// Families, in the order in which they are listed. What none of them names is listed last.
+/// The families, in display order. Commands in no family come last.
 const FAMILIES: [(&str, &[&str]); 5] = [
     (
         "Show and measure",
@@ -42,7 +42,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
     ("The program", &["completions", "man", "help"]),
 ];
 
-/// The definition of the program, with a help that lists its commands in families.
+/// The definition of the program, with a help that lists its commands by family.
 pub(crate) fn in_families(program: Command) -> Command {
     let commands: Vec<(String, String)> = program
         .get_subcommands()

@@ -1,4 +1,4 @@
-//! The `trommel` program: the main job, the bench, and tools to look inside a store.
+//! The `trommel` program: the demo, the benchmarks, and tools to inspect a store.
 //!
 //! Data goes to standard output; messages and progress go to standard error. Exit codes are listed
 //! in [`failure`].
@@ -64,7 +64,7 @@ fn run(command: Command, control: Control<'_>, out: &mut dyn Write) -> Result<()
     }
 }
 
-/// The first signal ends the run in order; a second one ends the process at once.
+/// The first signal stops the run in order; a second one kills the process at once.
 fn stop_on_signals(stop: &Stop) -> Result<(), Failure> {
     let stop = stop.clone();
     ctrlc::set_handler(move || {
@@ -76,7 +76,7 @@ fn stop_on_signals(stop: &Stop) -> Result<(), Failure> {
     .map_err(|error| Failure::Other(format!("signals cannot be handled: {error}")))
 }
 
-/// Says on standard error what went wrong, and gives the exit code for it.
+/// Prints the failure to standard error, and returns its exit code.
 fn report(failure: &Failure) -> ExitCode {
     failure.say();
     ExitCode::from(failure.code())

@@ -8,7 +8,7 @@ use std::time::Duration;
 use indicatif::{HumanCount, HumanDuration, ProgressBar, ProgressState, ProgressStyle};
 use trommel_harness::{Progress, Unit, units};
 
-/// A bar if someone can see it.
+/// A progress bar if standard error is a terminal.
 pub(crate) fn on_terminal() -> Box<dyn Progress> {
     if stderr().is_terminal() {
         Box::new(Bar { bar: Mutex::new(ProgressBar::hidden()) })
@@ -17,7 +17,7 @@ pub(crate) fn on_terminal() -> Box<dyn Progress> {
     }
 }
 
-/// Shows no progress, and says what has to be said.
+/// Shows no progress, only remarks.
 struct Plain;
 
 impl Progress for Plain {
@@ -26,7 +26,7 @@ impl Progress for Plain {
     fn end(&self) {}
 
     fn say(&self, what: &str) {
-        // If standard error is gone, nobody wants to know.
+        // If standard error is closed, the remark is lost.
         let _ = writeln!(stderr(), "{what}");
     }
 }
@@ -41,7 +41,7 @@ impl Bar {
     }
 }
 
-/// So much of something.
+/// A number of units, for display.
 fn amount(count: u64, unit: Unit) -> String {
     match unit {
         Unit::Bytes => units::bytes(count),
@@ -50,7 +50,7 @@ fn amount(count: u64, unit: Unit) -> String {
     }
 }
 
-/// How much of a step is done, how fast it goes, and how long it will take.
+/// The amount done of a step, its rate, and the remaining time.
 fn so_far(done: u64, all: u64, unit: Unit, a_second: f64, left: Duration) -> String {
     let of_what = match unit {
         Unit::Keys => " keys",
@@ -59,7 +59,7 @@ fn so_far(done: u64, all: u64, unit: Unit, a_second: f64, left: Duration) -> Str
         _ => " operations",
     };
     let mut text = format!("{} of {}{of_what}", amount(done, unit), amount(all, unit));
-    // Of nothing done, nothing follows.
+    // With nothing done there is no rate.
     if done > 0 {
         if unit != Unit::Seconds {
             text += &format!(", {} a second", amount(a_second as u64, unit));
@@ -76,7 +76,7 @@ fn style(all: u64, unit: Unit) -> ProgressStyle {
     };
     let style = ProgressStyle::with_template(template).expect("the templates are well formed");
     style.with_key("so_far", move |state: &ProgressState, text: &mut dyn fmt::Write| {
-        // A bar that cannot be written to is no reason to stop a run.
+        // A bar that cannot be written is no reason to stop a run.
         let (done, all) = (state.pos(), state.len().unwrap_or(all));
         let _ = text.write_str(&so_far(done, all, unit, state.per_sec(), state.eta()));
     })
@@ -118,7 +118,7 @@ mod tests {
         }
     }
 
-    /// A bar said "0 s left" before anything was done, and bytes were numbers like others.
+    /// A bar used to display "0 s left" before anything was done, and bytes as plain numbers.
     #[test]
     fn a_bar_says_what_is_counted_and_how_long_it_takes_once_that_is_known() {
         let left = Duration::from_secs(8);

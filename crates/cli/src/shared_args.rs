@@ -34,13 +34,13 @@ pub(crate) struct DataArgs {
 }
 
 impl DataArgs {
-    /// The seed, never 0. One that is taken from the clock is another at each call.
+    /// The seed, never 0. If it is taken from the clock, each call returns another one.
     pub(crate) fn seed(&self) -> u64 {
         let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         if self.seed == 0 { now().as_nanos() as u64 | 1 } else { self.seed }
     }
 
-    /// The keys that a command works on; `num` of them, or `default` where no file decides.
+    /// The keys of a command; `num` of them, or `default` unless a file determines them.
     pub(crate) fn keys(&self, num: Option<u64>, default: u64) -> Result<KeySpace, Failure> {
         Ok(match &self.keys_file {
             Some(file) => KeySpace::read_lines(file, num)?,
@@ -81,7 +81,7 @@ pub(crate) fn size(text: &str) -> Result<usize, String> {
     usize::try_from(bytes).map_err(|_| format!("{bytes} bytes are more than memory can hold"))
 }
 
-/// The size of a value, as large as the store takes it.
+/// The size of a value, up to the store's maximum.
 fn value_size(text: &str) -> Result<usize, String> {
     let bytes = size(text)?;
     if bytes > MAX_VALUE_BYTES {
@@ -90,13 +90,13 @@ fn value_size(text: &str) -> Result<usize, String> {
     Ok(bytes)
 }
 
-/// A whole number, written as a count: 10, 10.0, 1K.
+/// An integer in the syntax of a count: 10, 10.0, 1K.
 pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let number = parse_count(text).map_err(|error| error.to_string())?;
     T::try_from(number).map_err(|_| format!("{number} is more than this can be"))
 }
 
-/// A whole number within a range.
+/// An integer within a range.
 pub(crate) fn whole_in<T>(
     range: impl RangeBounds<T> + Clone + Send + Sync + 'static,
 ) -> impl Fn(&str) -> Result<T, String> + Clone + Send + Sync
@@ -119,7 +119,7 @@ where
     }
 }
 
-/// A whole number that may be below 0.
+/// An integer that may be negative.
 pub(crate) fn signed(text: &str) -> Result<i64, String> {
     match text.strip_prefix('-') {
         Some(digits) => whole::<i64>(digits).map(|number| -number),
@@ -136,7 +136,8 @@ pub(crate) fn threads(text: &str) -> Result<usize, String> {
 mod tests {
     use super::*;
 
-    /// The largest were made before the store was asked, and ended in a panic.
+    /// Values that are too large used to be generated before the store rejected them, and ended in
+    /// a panic.
     #[test]
     fn values_are_as_large_as_the_store_takes_them() {
         assert_eq!([value_size("0"), value_size("1G")], [Ok(0), Ok(MAX_VALUE_BYTES)]);

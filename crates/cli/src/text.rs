@@ -1,5 +1,5 @@
-//! Keys and values as text, both ways. Every byte string has a text in every form, and reading that
-//! text gives the bytes back.
+//! Text forms of keys and values. Every byte string has a text in every form, and parsing that text
+//! returns the same bytes.
 
 use std::ffi::OsStr;
 use std::fmt;
@@ -53,12 +53,12 @@ impl KeyForm {
         self.key_format.print(key)
     }
 
-    /// A key from text.
+    /// Parses a key.
     pub(crate) fn read(self, text: &[u8]) -> Result<Vec<u8>, TextError> {
         self.key_format.read(text)
     }
 
-    /// A key from the command line, where bytes that are no UTF-8 stand for themselves.
+    /// Parses a key from the command line, where bytes that are not UTF-8 are literal.
     pub(crate) fn of_argument(self, text: &OsStr) -> Result<Vec<u8>, Failure> {
         of_argument("key", "--key-format", self.key_format, text)
     }
@@ -70,7 +70,7 @@ impl ValueForm {
         self.value_format.print(value)
     }
 
-    /// A value from the command line.
+    /// Parses a value from the command line.
     pub(crate) fn of_argument(self, text: &OsStr) -> Result<Vec<u8>, Failure> {
         of_argument("value", "--value-format", self.value_format, text)
     }
@@ -84,10 +84,10 @@ fn of_argument(what: &str, flag: &str, form: TextForm, text: &OsStr) -> Result<V
     })
 }
 
-/// A text that stands for no bytes.
+/// A text that is not valid in its form.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct TextError {
-    /// Where in the text, in bytes.
+    /// The offset in the text, in bytes.
     at: usize,
     what: &'static str,
 }
@@ -124,10 +124,10 @@ impl TextForm {
         }
     }
 
-    /// The bytes that `text` stands for.
+    /// Parses `text`.
     ///
     /// # Errors
-    /// With the place in the text, and what would be right there.
+    /// With the position in the text, and what would be valid there.
     pub(crate) fn read(self, text: &[u8]) -> Result<Vec<u8>, TextError> {
         match self {
             Self::Utf8 | Self::Escape => read_escapes(text),
@@ -144,8 +144,8 @@ impl TextForm {
     }
 }
 
-/// A path as it is, or where letters of it would not be seen, or would move the cursor, with
-/// escapes: who named a file may mean the terminal.
+/// A path for display: invisible characters, and those that would move the cursor, are escaped,
+/// because a file's name may attack the terminal.
 pub(crate) fn print_path(path: &Path) -> String {
     match path.to_str() {
         Some(text) if !text.chars().any(is_unseen) => text.to_owned(),

@@ -1,5 +1,5 @@
-//! What an operator does to a store as a whole: `options`, `flush`, `compact`,
-//! `checkpoint` and `destroy`. (`verify` and `repair` have modules of their own.)
+//! Operations on a store as a whole: `options`, `flush`, `compact`, `checkpoint` and `destroy`.
+//! (`verify` and `repair` have modules of their own.)
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -123,7 +123,7 @@ pub(crate) struct DestroyArgs {
     output: OutputArgs,
 }
 
-/// Where `dir` is a symbolic link, the failure names what it points to.
+/// If `dir` is a symbolic link, adds its target to the failure.
 fn with_target(error: trommel::Error, dir: &Path) -> Failure {
     let dir: PathBuf = dir.components().collect();
     let failure = Failure::from(error);

@@ -1,4 +1,4 @@
-//! For tests: a store whose filters let far more pass than they promise.
+//! For tests: a store whose filters have far more false positives than they announce.
 
 use std::sync::Arc;
 
@@ -7,10 +7,10 @@ use trommel::{
     Db, FilterChoice, FilterContext, Options, UserFilter, UserFilterBuilder, UserFilterPolicy,
 };
 
-/// Absent keys that the store was asked for, each once.
+/// Number of distinct absent keys looked up in the store.
 pub(crate) const ASKED: u64 = 500;
 
-/// A store of one table in level 0 that was asked for so many keys that it does not have.
+/// A store of one table in level 0, after lookups of [`ASKED`] absent keys.
 pub(crate) fn store() -> Db {
     let options = Options::default().vfs(Arc::new(MemoryVfs::new())).background_threads(0);
     let db = Db::open("db", options.user_filters(Arc::new(Open))).unwrap();
@@ -24,7 +24,7 @@ pub(crate) fn store() -> Db {
     db
 }
 
-/// Filters that deny nothing, and promise to let pass one absent key of a hundred.
+/// Filters that answer "maybe" to everything, and announce a false-positive rate of 1%.
 #[derive(Debug)]
 struct Open;
 

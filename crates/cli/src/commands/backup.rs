@@ -184,10 +184,11 @@ impl std::str::FromStr for Id {
 }
 
 impl Id {
-    /// The number.
+    /// The backup's number.
     ///
     /// # Errors
-    /// If the latest backup is asked for and there is none, or of which store it is to be is open.
+    /// If there is no backup, or the latest is requested without naming a store where there are
+    /// several.
     fn find(self, repository: &Repository, store: &OfStore) -> Result<u64, Failure> {
         match self {
             Self::Number(number) => Ok(number),
@@ -201,7 +202,7 @@ impl Id {
     }
 }
 
-/// Tells the program's progress how far a backup is, and a backup that the user wants no more.
+/// Passes the progress of a backup to that of the program, and the user's interrupt to the backup.
 struct Told<'a>(Control<'a>);
 
 impl trommel_backup::Progress for Told<'_> {
@@ -241,7 +242,7 @@ fn create(args: &CreateArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
     let target = target_at(&args.repository.to)?;
     let created = args.store.write(session, |db| {
         refuse_nested(&*target, db.dir())?;
-        // Only for a store that is there does a repository come into being.
+        // A repository is created only for a store that exists.
         let repository = Repository::open_or_create(target)?;
         let progress = Told(session.control);
         Ok(match args.check {
@@ -359,7 +360,7 @@ pub(crate) fn restore(
 
 fn delete(args: &DeleteArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let repository = args.repository.open()?;
-    // All names mean what they mean now: the latest of what is left is another backup.
+    // All names are resolved first: after a deletion, `latest` would be another backup.
     let mut ids = BTreeSet::new();
     for id in &args.ids {
         ids.insert(id.find(&repository, &args.store)?);
@@ -384,7 +385,7 @@ fn delete(args: &DeleteArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
                 done.bytes += deleted.bytes;
                 done.kept_for = deleted.kept_for;
             }
-            // What is gone is told before what went wrong.
+            // Report the deleted backups before the error.
             Err(error) => {
                 write_deleted("backup-delete", done, &args.output, out)?;
                 return Err(error.into());
@@ -434,8 +435,8 @@ fn write_damages(name: &str, damages: &[Damage], output: &mut Output<'_>) -> Res
     Ok(())
 }
 
-/// The command has done what it could; of what it found in the way, the first is said on standard
-/// error, and the exit code says it to a script.
+/// The command did what it could. The first damage found is printed to standard error, and
+/// determines the exit code for scripts.
 fn refuse(damages: Vec<Damage>) -> Result<(), Failure> {
     match damages.into_iter().next() {
         None => Ok(()),

@@ -1,9 +1,8 @@
-//! The options that a command starts from: those that the store remembers, where it does, and the
-//! defaults.
+//! The options that a command starts from: those recorded in the store, if any, and the defaults.
 //!
-//! A command that is asked to look, or to do one thing, must not reshape a store by options that
-//! nobody gave. So what is not given is as the store has it, and each option that is given and that
-//! the store has otherwise is reported.
+//! A command that only reads, or does one operation, must not reshape a store by options that
+//! nobody gave. So an option without a flag has the store's recorded value, and each flag that
+//! differs from the recorded value is reported.
 
 use std::io::{self, Write as _};
 use std::path::Path;
@@ -13,23 +12,23 @@ use trommel::{Db, IgnoredOption, Options};
 use crate::escape::visible;
 use crate::failure::Failure;
 
-/// Where the options of a command come from.
+/// The starting options of a command.
 #[derive(Debug)]
 pub(crate) struct Base {
-    /// The defaults, with those in their place that the store remembers.
+    /// The defaults, overridden by the options recorded in the store.
     pub(crate) options: Options,
-    /// The names of these.
+    /// The names of the recorded options.
     pub(crate) remembered: Vec<&'static str>,
     ignored: Vec<IgnoredOption>,
-    /// What there is to say of the file that they are in.
+    /// The state of the file that records them.
     pub(crate) state: String,
-    /// Whether a store is there whose options are not known.
+    /// Whether there is a store whose options are unknown.
     is_unknown: bool,
 }
 
 impl Base {
-    /// What the store in `dir` remembers, beside `defaults`. Says on standard error if that cannot
-    /// be read.
+    /// The options recorded in the store in `dir`, over `defaults`. Prints a warning to standard
+    /// error if they cannot be read.
     pub(crate) fn of(dir: &Path, defaults: &Options) -> Self {
         let base = Self::look(dir, defaults);
         if base.is_unknown && base.state != MISSING {
@@ -54,13 +53,12 @@ impl Base {
         Self { options, remembered, ignored, state, is_unknown }
     }
 
-    /// The same beside the options of a store that is open.
+    /// The same over the options of an open store.
     pub(crate) fn with(self, options: Options) -> Self {
         Self { options, ..self }
     }
 
-    /// What a command that writes with the options `wanted` does otherwise than the store was last
-    /// written.
+    /// How the options `wanted` differ from those that the store was last written with.
     pub(crate) fn notes(&self, wanted: &Options) -> Vec<String> {
         let mut notes = Vec::new();
         if self.is_unknown && self.state == MISSING {
@@ -84,7 +82,7 @@ impl Base {
         notes
     }
 
-    /// What a command that only reads was given in vain.
+    /// Options that have no effect on a command that only reads.
     pub(crate) fn notes_of_a_reader(&self, wanted: &Options) -> Vec<String> {
         let is_remembered = |(name, _, _): &(&str, String, String)| self.remembered.contains(name);
         let given = wanted.differences(&self.options).into_iter().filter(is_remembered);
@@ -94,7 +92,7 @@ impl Base {
         given.map(note).collect()
     }
 
-    /// Opens the store for writing, and says what is otherwise than it was.
+    /// Opens the store for writing, and reports changed options.
     pub(crate) fn open(&self, dir: &Path, wanted: &Options) -> Result<Db, Failure> {
         let db = Db::open(dir, wanted.clone())?;
         self.report(wanted);
@@ -104,12 +102,12 @@ impl Base {
         Ok(db)
     }
 
-    /// Says these on standard error.
+    /// Prints these notes to standard error.
     pub(crate) fn report(&self, wanted: &Options) {
         self.notes(wanted).iter().for_each(|text| note(text));
     }
 
-    /// Where the value comes from that an option of this name has among `wanted`.
+    /// The source of the value of the option `name` in `wanted`.
     pub(crate) fn source(&self, name: &'static str, wanted: &Options) -> &'static str {
         match () {
             () if setting(wanted, name) != setting(&self.options, name) => "given",
@@ -121,13 +119,13 @@ impl Base {
 
 const MISSING: &str = "none";
 
-/// The value that an option of this name has, as text.
+/// The value of the option `name`, as text.
 pub(crate) fn setting(options: &Options, name: &str) -> Option<String> {
     let found = options.settings().into_iter().find(|(other, _)| *other == name);
     found.map(|(_, value)| value)
 }
 
-/// The number that an option of this name has.
+/// The number in the option `name`.
 pub(crate) fn number(options: &Options, name: &str) -> u64 {
     setting(options, name).and_then(|value| value.parse().ok()).unwrap_or_default()
 }

@@ -123,11 +123,11 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Failure
         );
     }
     let judge = |threshold| check(&changes, &absent, &args.watch, threshold);
-    // Also where nobody reads the table any more.
+    // Judge even if the reader of the table is gone.
     args.fail_on.map_or(Ok(()), judge).and(printed)
 }
 
-/// The names of the workloads that were finished.
+/// The names of the completed workloads.
 fn workloads(records: &[Record]) -> String {
     let whole = records.iter().filter(|record| !record.interrupted && record.operations > 0);
     let names: BTreeSet<&str> = whole.map(|record| record.workload.as_str()).collect();
@@ -137,7 +137,7 @@ fn workloads(records: &[Record]) -> String {
     }
 }
 
-/// Refuses, or with `force` only says, what differs.
+/// Rejects differences, or with `force` only prints them.
 fn check_equal(differences: &[Unequal], force: bool) -> Result<(), Failure> {
     let (meant, wrong): (Vec<_>, Vec<_>) =
         differences.iter().partition(|unequal| unequal.may_be_meant);
@@ -158,12 +158,12 @@ fn check_equal(differences: &[Unequal], force: bool) -> Result<(), Failure> {
     Err(Failure::Usage(text + "\nCompare like with like, or use --force"))
 }
 
-/// Words go to standard error, and a reader that is gone is no failure.
+/// Notes go to standard error, and a reader that is gone is not a failure.
 fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "note: {text}");
 }
 
-/// Columns of all formats but tables.
+/// The columns of all formats except tables.
 const COLUMNS: [&str; 13] = [
     "workload",
     "metric",
@@ -180,7 +180,7 @@ const COLUMNS: [&str; 13] = [
     "verdict",
 ];
 
-/// Those of tables, which have to fit a screen.
+/// The columns of tables, which have to fit a screen.
 const SHOWN: [&str; 7] = ["workload", "metric", "base", "new", "change", "95%_interval", "verdict"];
 
 fn print(args: &CompareArgs, changes: &[Change], out: &mut dyn Write) -> Result<(), Failure> {
@@ -237,7 +237,7 @@ fn shown(change: &Change) -> Vec<Value> {
     ]
 }
 
-/// Fails if anything watched became slower than the threshold allows, or is gone.
+/// Fails if any watched metric became slower than the threshold, or is missing.
 fn check(
     changes: &[Change],
     absent: &[(String, Absence)],

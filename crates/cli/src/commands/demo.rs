@@ -1,4 +1,4 @@
-//! `trommel demo`, the main job.
+//! `trommel demo`, the default command.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -32,7 +32,7 @@ const NUM: u64 = 1_000_000;
 const MISSING: u64 = 20_000_000;
 const QUICK_NUM: u64 = 100_000;
 const QUICK_MISSING: u64 = 2_000_000;
-/// What share of a value is left when it is compressed, as db_bench has it.
+/// Compressed size of a value, as a fraction of its size; db_bench's default.
 const COMPRESSION_RATIO: f64 = 0.5;
 
 #[derive(Debug, Args)]

@@ -62,13 +62,13 @@ pub(crate) fn run(
         let path = PathBuf::from(&args.file);
         let write = |db: &Db| write_file(args, db, session, over, &path);
         let entries = args.store.read_degraded(session, args.degraded, write)?;
-        // Words: what was asked for is in the file.
+        // Only information: the result is in the file.
         let _ = writeln!(io::stderr(), "{entries} entries in {}", path.display());
     }
     told_of(&passed_over, args.key_form)
 }
 
-/// Writes the whole file, durably, or none.
+/// Writes the complete file, durably, or none.
 fn write_file(
     args: &DumpArgs,
     db: &Db,
@@ -91,7 +91,7 @@ fn write_file(
         });
     let result = written.and_then(|entries| file.0.sync().map_err(failed).map(|()| entries));
     if result.is_err() {
-        // The first failure is the one to tell of.
+        // Report the first failure.
         let _ = DiskVfs.remove(path);
     }
     result

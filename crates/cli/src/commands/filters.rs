@@ -1,4 +1,4 @@
-//! `trommel filters`: what the filters of each level are, and how good.
+//! `trommel filters`: the filters of each level, and their quality.
 
 use std::io::Write;
 
@@ -24,11 +24,11 @@ With --filters=budget=10/key (or another budget) each level's filters stand besi
 have today, and --tables lists every table with the reason why it differs. Nothing is written: filters \
 change as tables are written under that policy.";
 
-/// Bytes appended to a key to make one that is not there.
+/// Bytes appended to a key to make an absent one.
 const TAIL_BYTES: usize = 4;
-/// Missing keys made from one key that is there.
+/// Absent keys made from one present key.
 const PER_KEY: u64 = 64;
-/// How often the range of keys is parted to draw one of them.
+/// Number of times that the range of keys is split to draw one of them.
 const PARTINGS: usize = 12;
 
 #[derive(Debug, Args)]
@@ -62,14 +62,14 @@ pub(crate) struct ProbeArgs {
 }
 
 impl ProbeArgs {
-    /// Asks for them, and shows how far it is.
+    /// Looks up the absent keys, with progress.
     pub(crate) fn ask(&self, db: &Db, session: Session<'_>) -> Result<(), Failure> {
         session.step("probing", (self.probe, Unit::Keys), || probe(db, self, session))
     }
 }
 
 impl FiltersArgs {
-    /// Refuses a policy that says nothing here.
+    /// Rejects a policy without a budget.
     fn check(&self, session: Session<'_>) -> Result<(), Failure> {
         if let Some(filters) = &self.filters {
             if session.open.is_some() {
@@ -109,7 +109,7 @@ pub(crate) fn run(
         let report = db.filter_report();
         let mut output = args.output.begin("filters", out);
         let wanted = |level: &&FilterLevel| args.level.is_none_or(|number| level.level == number);
-        // Said where it is not plain.
+        // Only if some level has filters of prefixes.
         let of_prefixes = report.levels.iter().any(|level| level.prefix_tables > 0);
         let columns: Vec<&'static str> =
             COLUMNS.into_iter().chain(of_prefixes.then_some("keys_are")).collect();
@@ -151,7 +151,7 @@ pub(crate) fn run(
     })
 }
 
-/// What filters let pass beyond chance, if any do.
+/// Prints the alarms of filters with more false positives than chance explains, if any.
 fn write_alarms(
     report: &FilterReport,
     wanted: impl Fn(&&FilterLevel) -> bool,
@@ -193,7 +193,7 @@ fn write_alarms(
     Ok(())
 }
 
-/// What the budget has for each level, and for each table if that is asked for.
+/// Prints the budget's filter for each level, and on request for each table.
 fn write_budget(
     budget: &BudgetReport,
     args: &FiltersArgs,
@@ -291,7 +291,7 @@ const COLUMNS: [&str; 14] = [
     "expected_rate",
 ];
 
-/// What the keys of a row are.
+/// The kind of the keys of a row.
 fn keys_are(level: &FilterLevel) -> &'static str {
     match level.prefix_tables {
         0 => "keys",
@@ -320,9 +320,8 @@ fn row(level: &FilterLevel) -> Vec<Value> {
     ]
 }
 
-/// Asks for keys that are not there: keys of the store with random bytes appended, several from
-/// each that is drawn. Where keys are dense such a key may be there; it is looked up all the same,
-/// and is then no false positive.
+/// Looks up absent keys: keys of the store with random bytes appended, several for each key drawn.
+/// If keys are dense such a key may be present; then its lookup is not a false positive.
 fn probe(db: &Db, args: &ProbeArgs, session: Session<'_>) -> Result<(), Failure> {
     let mut random = fastrand::Rng::with_seed(args.seed);
     let mut cursor = db.cursor()?;
@@ -348,11 +347,11 @@ fn probe(db: &Db, args: &ProbeArgs, session: Session<'_>) -> Result<(), Failure>
     Ok(())
 }
 
-/// A key of the store, about as likely as its share of the bytes in tables, however unevenly keys
-/// are spread.
+/// A random key of the store, with a probability of about its share of the bytes in tables, however
+/// unevenly keys are distributed.
 ///
-/// 1. A point between two keys is drawn; the keys next to it part the range in two.
-/// 2. One part is drawn, by the bytes of table files that lie in it, and parted again.
+/// 1. A point between two keys is drawn; the keys next to it split the range in two.
+/// 2. One half is drawn, weighted by its bytes in table files, and split again.
 fn draw_key(
     db: &Db,
     cursor: &mut DbCursor,
@@ -368,7 +367,7 @@ fn draw_key(
         cursor.next()?;
         let above = cursor.key().map(<[u8]>::to_vec).filter(|above| *above <= high);
         let Some(above) = above else { break };
-        // Without the upper end itself: what lies behind a table's last key is no data.
+        // Without the upper end itself: after a table's last key there is no data.
         let bytes_below = db.approximate_bytes(&low..&above)?;
         let bytes_above = db.approximate_bytes(&above..&high)?;
         let all = bytes_below + bytes_above;
@@ -381,8 +380,8 @@ fn draw_key(
     Ok(low)
 }
 
-/// A random point from the first key on, and hardly ever behind the last: what they have in common,
-/// and then a number between those that their next eight bytes make.
+/// A random point from the first key on, and rarely after the last: their common prefix, followed
+/// by a number between their next eight bytes.
 fn between(first: &[u8], last: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
     let common = first.iter().zip(last).take_while(|(a, b)| a == b).count();
     let number = |key: &[u8]| {

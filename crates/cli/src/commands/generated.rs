@@ -1,4 +1,5 @@
-//! `trommel completions` and `trommel man`: what is made from the definition of the command line.
+//! `trommel completions` and `trommel man`: output generated from the definition of the command
+//! line.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -27,7 +28,7 @@ pub(crate) fn run_completions(
     mut program: Command,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    // Into memory first: the generator does not take it well if nobody reads to the end.
+    // Into memory first: the generator panics if the reader is gone.
     let mut script = Vec::new();
     clap_complete::generate(args.shell, &mut program, "trommel", &mut script);
     out.write_all(&script)?;

@@ -11,7 +11,7 @@ use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
 use crate::text::{KeyForm, ValueForm};
 
-/// Keys that are looked up at once.
+/// Keys per lookup.
 const BATCH: usize = 1024;
 
 #[derive(Debug, Args)]
@@ -118,7 +118,7 @@ fn read_keys(input: &mut dyn BufRead, form: KeyForm) -> Result<Vec<Vec<u8>>, Fai
     Ok(keys)
 }
 
-/// Prints a row for each key; whether all of them are there.
+/// Prints a row for each key; returns whether all are present.
 fn look_up(
     db: &Db,
     keys: &[Vec<u8>],

@@ -1,4 +1,4 @@
-//! `trommel levels`, `trommel memory` and `trommel stats`: what a store holds, and where.
+//! `trommel levels`, `trommel memory` and `trommel stats`: the contents of a store.
 
 use std::io::{self, Write};
 use std::time::{Duration, Instant};
@@ -119,7 +119,7 @@ pub(crate) struct StatsArgs {
     output: OutputArgs,
 }
 
-/// A time to wait: a tenth of a second to a day.
+/// An interval: a tenth of a second to a day.
 fn seconds(text: &str) -> Result<Duration, String> {
     match parse_decimal(text) {
         Ok(seconds) if (0.1..=86_400.0).contains(&seconds) => Ok(Duration::from_secs_f64(seconds)),
@@ -188,7 +188,7 @@ fn none_if_empty(values: Vec<Value>) -> Value {
     if values.is_empty() { Value::Null } else { Value::List(values) }
 }
 
-/// What was done since the store was opened.
+/// The activity since the store was opened.
 fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
     let (stats, filters) = (db.stats(), db.filter_report());
     let alarms = filters

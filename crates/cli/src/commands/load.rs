@@ -1,11 +1,11 @@
 //! `trommel load`.
 //!
-//! 1. A file is read once to its end, so that a dump that is cut off or damaged, or a line that is
-//!    wrong, is found before anything is written.
-//! 2. Then its entries are written, in batches. No compaction starts until they are more than the
-//!    memtables that fill level 0: a few entries leave the tree as it is, and many are not left in
-//!    level 0. From a pipe they are written as they come, and whatever ends that early says how
-//!    many are in the store.
+//! 1. A file is read once to its end, so that a truncated or corrupt dump, or an invalid line, is
+//!    found before anything is written.
+//! 2. Then its entries are written, in batches. No compaction starts until they exceed the
+//!    memtables that fill level 0: a few entries leave the tree as it is, and many do not stay in
+//!    level 0. Entries from a pipe are written as they arrive, and after an early end the number of
+//!    entries in the store is reported.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -32,7 +32,7 @@ Examples:
   printf 'apple\\tred\\npear\\tgreen\\n' | trommel load --db data --create -
   trommel load --db data --as csv --value-format base64 table.csv";
 
-/// A batch is written once it has so many entries, or so many bytes.
+/// Maximum entries, or bytes, of a batch.
 const BATCH_ENTRIES: usize = 1000;
 const BATCH_BYTES: u64 = 1 << 20;
 
@@ -89,7 +89,7 @@ pub(crate) fn run(
     Ok(output.finish()?)
 }
 
-/// Reads all entries; how many there are.
+/// Reads all entries; returns their number.
 fn check(reader: &mut EntryReader, session: Session<'_>) -> Result<u64, Failure> {
     let mut entries = 0;
     while reader.next_entry()?.is_some() {
@@ -101,7 +101,7 @@ fn check(reader: &mut EntryReader, session: Session<'_>) -> Result<u64, Failure>
     Ok(entries)
 }
 
-/// Writes all entries; how many there were.
+/// Writes all entries; returns their number.
 fn load(reader: &mut EntryReader, db: &Db, session: Session<'_>) -> Result<u64, Failure> {
     let (mut loaded, mut bytes) = (0, 0);
     let options = db.options();
@@ -132,7 +132,7 @@ fn load(reader: &mut EntryReader, db: &Db, session: Session<'_>) -> Result<u64, 
     }
 }
 
-/// The next batch, and whether the input ended behind it, or how it failed there.
+/// The next batch, its size, and whether the input ended after it, or failed there.
 fn next_batch(reader: &mut EntryReader) -> (WriteBatch, u64, Result<bool, Failure>) {
     let mut batch = WriteBatch::new();
     let mut bytes = 0;

@@ -1,4 +1,4 @@
-//! One module a command, or a family of commands: its arguments, and what it does.
+//! The commands, one module for each or for a family: their arguments, and their implementation.
 
 pub(crate) mod admin;
 #[cfg(test)]

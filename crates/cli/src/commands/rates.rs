@@ -1,4 +1,4 @@
-//! `trommel rates`: what filters are expected to do, by theory alone.
+//! `trommel rates`: the expected false-positive rates of filters, by theory alone.
 
 use std::io::Write;
 
@@ -48,12 +48,12 @@ pub(crate) fn run(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> 
     }
 }
 
-/// Part of the bits asked for by which those stored may differ without a word.
+/// Relative difference between requested and stored bits that needs no note.
 const SLACK: f64 = 0.05;
 
-/// The rates of so many bits.
+/// Prints the rates of these numbers of bits.
 fn of_bits(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
-    // All that is asked for before anything is said: what is wrong with the last is no half of an
+    // Compute everything before printing anything, so that an error in the last leaves no partial
     // answer.
     let mut rows = Vec::new();
     for &bits in &args.bits {
@@ -84,7 +84,7 @@ fn of_bits(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(output.finish()?)
 }
 
-/// The filters that have such rates.
+/// Prints the filters with these rates.
 fn of_rates(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
     // As above.
     let mut rows = Vec::new();
@@ -118,11 +118,11 @@ fn of_rates(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
     Ok(output.finish()?)
 }
 
-/// The filter of so many keys that errs as rarely as `rate`; none where no filter of that kind
-/// does, of up to 64 bits a key.
+/// The smallest filter of `keys` keys whose rate is at most `rate`; none if no filter of that kind
+/// up to 64 bits per key has such a rate.
 ///
 /// # Errors
-/// What is asked for is no rate.
+/// If `rate` is invalid.
 fn size_for(kind: FilterKind, rate: f64, keys: u64) -> Result<Option<FilterSize>, Failure> {
     match FilterSpec::for_keys(kind, keys, rate) {
         Ok(spec) => Ok(Some(spec.size(keys))),
@@ -149,7 +149,7 @@ mod tests {
         KINDS.iter().map(|kind| row[kind.name()].as_f64().unwrap()).collect()
     }
 
-    /// `--keys` had no effect where `--fpr` was given.
+    /// `--keys` used to have no effect with `--fpr`.
     #[test]
     fn a_rate_takes_what_it_takes_for_so_many_keys() {
         for (rate, keys) in [(0.01, 100), (1e-4, 1000), (1e-5, 1_000_000)] {
@@ -169,13 +169,14 @@ mod tests {
         String::from_utf8(text).unwrap()
     }
 
-    /// Ten keys were said to need 0.5 bits for 1%, and to have 4 bits a key where they have 51.2.
+    /// For ten keys the output used to be 0.5 bits for 1%, and 4 bits per key, where they have
+    /// 51.2.
     #[test]
     fn what_few_keys_get_is_shown() {
         assert_eq!(bits_for(0.01, 10)[..3], [51.2; 3]);
         let text = text_of(vec![10.0], Vec::new(), 10);
         assert!(text.contains("51.20") && text.contains("153.6"), "{text}");
-        // Of many keys there is nothing to add.
+        // For many keys there is no note.
         assert!(!text_of(vec![10.0], Vec::new(), 1_000_000).contains("bits asked"));
         let text = text_of(Vec::new(), vec![0.01], 1_000_000);
         assert!(text.contains("9,593,344") && text.contains("1,199,232"), "{text}");
@@ -185,8 +186,8 @@ mod tests {
         }
     }
 
-    /// One kind that could not be as good left the others without an answer, and a document half
-    /// written.
+    /// One kind that cannot reach the rate used to suppress the answer for the others, and leave a
+    /// partial document.
     #[test]
     fn a_rate_that_some_kinds_cannot_reach_is_answered_for_the_others() {
         let rates = |fpr: Vec<f64>, text: &mut Vec<u8>| {

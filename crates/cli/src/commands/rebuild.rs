@@ -1,4 +1,4 @@
-//! `trommel rebuild-filters`: other filters for tables that exist, and what that costs.
+//! `trommel rebuild-filters`: replaces the filters of existing tables, and estimates the cost.
 
 use std::io::{self, Write};
 
@@ -47,10 +47,10 @@ impl RebuildFiltersArgs {
         options
     }
 
-    /// What is to be done; says so where it is nothing.
+    /// Plans the rebuild; prints a note if there is nothing to do.
     ///
     /// # Errors
-    /// Where the store has no table of a number that was given.
+    /// If the store has no table with a given number.
     fn plan(&self, db: &Db) -> Result<FilterRebuildPlan, Failure> {
         let tables = db.table_ids();
         let is_there = |number| tables.iter().any(|(name, _)| *name == format!("{number:06}.sst"));

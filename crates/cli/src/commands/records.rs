@@ -1,4 +1,4 @@
-//! Files of records, as several commands read them.
+//! Files of records, for several commands.
 
 use std::io::Read as _;
 use std::path::Path;
@@ -12,7 +12,7 @@ pub(crate) fn read(file: &Path) -> Result<Vec<Record>, Failure> {
     read_with(file, read_lines)
 }
 
-/// What `parse` makes of the text in `file`, or on standard input for `-`.
+/// The result of `parse` for the text in `file`, or on standard input for `-`.
 pub(crate) fn read_with<T>(
     file: &Path,
     parse: impl FnOnce(&str) -> Result<Vec<T>, ReadError>,

@@ -1,4 +1,4 @@
-//! `trommel repair`: a new store of what is left of a damaged one.
+//! `trommel repair`: makes a new store from the remains of a corrupt one.
 
 use std::io::Write;
 use std::path::PathBuf;

@@ -44,7 +44,7 @@ pub(crate) fn run(args: &ReportArgs, out: &mut dyn Write) -> Result<(), Failure>
     deliver(&page(&args.title, &sources), args.output.as_deref(), out)
 }
 
-/// Writes a page into a file, or to standard output.
+/// Writes a page to a file, or to standard output.
 pub(crate) fn deliver(page: &str, file: Option<&Path>, out: &mut dyn Write) -> Result<(), Failure> {
     match file {
         Some(file) => Ok(write(file, page.as_bytes())?),
@@ -55,7 +55,7 @@ pub(crate) fn deliver(page: &str, file: Option<&Path>, out: &mut dyn Write) -> R
     }
 }
 
-/// The name of a file without its folder and its ending.
+/// The name of a file without its directory and extension.
 fn name_of(file: &Path) -> String {
     file.file_stem().unwrap_or_default().to_string_lossy().into_owned()
 }

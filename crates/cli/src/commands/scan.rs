@@ -13,10 +13,10 @@ use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 use crate::text::{KeyForm, ValueForm};
 
-/// Entries between two looks at whether the user has had enough.
+/// Entries between two checks for an interrupt.
 const ENTRIES_PER_LOOK: u64 = 1024;
 
-/// The ends of a range, as the engine takes them.
+/// The bounds of a range, for the engine.
 type Ends = (Bound<Vec<u8>>, Bound<Vec<u8>>);
 
 /// The two ends of a range.
@@ -31,7 +31,7 @@ pub(crate) struct EndsArgs {
 }
 
 impl EndsArgs {
-    /// The range, as the engine takes it.
+    /// The bounds of the range.
     pub(crate) fn bounds(&self, form: KeyForm) -> Result<Ends, Failure> {
         let read = |text: &Option<OsString>| {
             text.as_deref().map(|text| form.of_argument(text)).transpose()
@@ -54,8 +54,8 @@ pub(crate) struct RangeArgs {
 }
 
 impl RangeArgs {
-    /// The entries of `db`, around damage if that is asked for: then `passed_over` gets the keys
-    /// that are in doubt.
+    /// The entries of `db`, on request skipping corruption: then the keys in doubt are added to
+    /// `passed_over`.
     pub(crate) fn walk(
         &self,
         db: &Db,
@@ -97,7 +97,7 @@ impl RangeArgs {
     }
 }
 
-/// Entries one after the other, perhaps around damage.
+/// An iterator over entries, which may skip corruption.
 pub(crate) enum Walk {
     All(Box<Range>),
     Around(Box<Healthy>),
@@ -120,7 +120,7 @@ impl Walk {
     }
 }
 
-/// A failure if keys were passed over, which it names on standard error.
+/// Fails if keys were skipped, and prints them to standard error.
 pub(crate) fn told_of(passed_over: &[KeySpan], form: KeyForm) -> Result<(), Failure> {
     for KeySpan { first, last } in passed_over {
         let (first, last) = (form.print(first), form.print(last));
@@ -196,7 +196,7 @@ pub(crate) fn run(
     told_of(&passed_over, args.key_form)
 }
 
-/// Calls `each` for the entries that were asked for, in order; how many there were.
+/// Calls `each` for the requested entries, in order; returns their number.
 fn visit(
     args: &ScanArgs,
     db: &Db,

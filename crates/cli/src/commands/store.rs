@@ -1,5 +1,5 @@
-//! The commands that work on one store: from the command line, and in the shell, where the store
-//! is open already.
+//! The commands on one store: on the command line, and in the shell, where the store is already
+//! open.
 
 use std::io::Write;
 

@@ -1,10 +1,10 @@
-//! Which store a command works on, and how it is opened.
+//! The store of a command, and the options that open it.
 //!
 //! A command that only reads opens the store read-only: it writes nothing, not even what recovery
-//! would, and shares the store with other readers. No command but those that make data creates a
-//! store. What flags do not say of options is as the store remembers it ([`Base`]), and no
-//! compaction starts by itself: a command does what it is asked for, and leaves the rest of the
-//! store as it is. In the shell all commands share the one store that is open.
+//! would, and shares the store with other readers. Only commands that write entries can create a
+//! store. Options without a flag have the values recorded in the store ([`Base`]), and no
+//! compaction starts by itself: a command does one operation, and leaves the rest of the store as
+//! it is. In the shell all commands share the one open store.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -17,25 +17,25 @@ use crate::commands::base::Base;
 use crate::escape::visible;
 use crate::failure::Failure;
 
-/// What a command runs in.
+/// The context of a command.
 #[derive(Clone, Copy)]
 pub(crate) struct Session<'a> {
-    /// Heeded and told by whatever takes long.
+    /// The stop and the progress of long operations.
     pub(crate) control: Control<'a>,
-    /// The store that the shell holds open.
+    /// The open store of the shell.
     pub(crate) open: Option<&'a Db>,
 }
 
 impl Session<'_> {
-    /// Whether the command is to go on.
+    /// Returns an error if the user has interrupted the command.
     ///
     /// # Errors
-    /// Once the user has interrupted it.
+    /// [`Failure::Interrupted`].
     pub(crate) fn go_on(&self) -> Result<(), Failure> {
         if self.control.stop.is_set() { Err(Failure::Interrupted) } else { Ok(()) }
     }
 
-    /// Does something that may take long, and shows how far it is of `all` (0: not known).
+    /// Runs a long step with a progress display of `all` units (0: unknown).
     pub(crate) fn step<T>(
         &self,
         what: &str,
@@ -48,8 +48,8 @@ impl Session<'_> {
         result
     }
 
-    /// A long call into the store that cannot be told to end: it is left to itself once the user
-    /// interrupts, which does the store no more harm than the end of the process.
+    /// Makes a long call into the store that cannot be cancelled: after an interrupt it is
+    /// abandoned, which is as safe for the store as the end of the process.
     pub(crate) fn call<T: Send + 'static>(
         &self,
         what: &str,
@@ -60,7 +60,7 @@ impl Session<'_> {
         self.wait(what, move || act(&db))
     }
 
-    /// As [`Session::call`], of what needs no open store.
+    /// As [`Session::call`], without an open store.
     pub(crate) fn wait<T: Send + 'static>(
         &self,
         what: &str,
@@ -72,7 +72,7 @@ impl Session<'_> {
         })
     }
 
-    /// Standard input, unless the shell reads its lines from there.
+    /// Standard input, unless the shell reads its lines from it.
     pub(crate) fn input(&self) -> Result<io::Stdin, Failure> {
         match self.open {
             None => Ok(io::stdin()),
@@ -96,7 +96,7 @@ impl StoreArgs {
     /// The store's directory.
     ///
     /// # Errors
-    /// If neither the flag nor the environment names one.
+    /// If neither the flag nor the environment sets it.
     pub(crate) fn dir(&self) -> Result<PathBuf, Failure> {
         let named = std::env::var_os("TROMMEL_DB").filter(|name| !name.is_empty());
         self.db.clone().or_else(|| named.map(PathBuf::from)).ok_or_else(|| {
@@ -104,7 +104,7 @@ impl StoreArgs {
         })
     }
 
-    /// As [`StoreArgs::read`], around damage if that is asked for; says what is damaged.
+    /// As [`StoreArgs::read`], on request skipping corruption, which is reported.
     pub(crate) fn read_degraded<T>(
         &self,
         session: Session<'_>,
@@ -136,7 +136,7 @@ impl StoreArgs {
         close_after(db, act)
     }
 
-    /// In the shell there is one store.
+    /// Rejects `--db` in the shell, which has one store.
     pub(crate) fn refuse_db(&self) -> Result<(), Failure> {
         match &self.db {
             None => Ok(()),
@@ -146,7 +146,7 @@ impl StoreArgs {
         }
     }
 
-    /// Does `act` on the store, opened read-only unless it is open already.
+    /// Calls `act` on the store, opened read-only unless it is already open.
     pub(crate) fn read<T>(
         &self,
         session: Session<'_>,
@@ -155,8 +155,7 @@ impl StoreArgs {
         self.read_with(session, |options| options, act)
     }
 
-    /// As [`StoreArgs::read`], with what `change` makes of the options where it is not open
-    /// already.
+    /// As [`StoreArgs::read`], with options changed by `change` if the store is not already open.
     pub(crate) fn read_with<T>(
         &self,
         session: Session<'_>,
@@ -174,8 +173,8 @@ impl StoreArgs {
         close_after(db, act)
     }
 
-    /// Does `act` on the store, opened for writing with the options that it remembers unless it is
-    /// open already, and closes it.
+    /// Calls `act` on the store, opened for writing with its recorded options unless it is already
+    /// open, and closes it.
     pub(crate) fn write<T>(
         &self,
         session: Session<'_>,
@@ -193,7 +192,7 @@ impl StoreArgs {
     }
 }
 
-/// The options of a command that the store does not remember: it does one thing, and starts no
+/// The options of a command that the store does not record: it does one operation, and starts no
 /// compaction.
 fn of_a_command(create: bool) -> Options {
     Options::default().create_if_missing(create).auto_compaction(false)
@@ -210,7 +209,7 @@ pub(crate) struct DegradedArgs {
 }
 
 impl DegradedArgs {
-    /// Whether it was asked for.
+    /// Whether the flag was given.
     pub(crate) fn is_wanted(self) -> bool {
         self.degraded.is_some()
     }
@@ -252,7 +251,7 @@ enum Compression {
 }
 
 impl WriteArgs {
-    /// Does `act` on the store, opened for writing unless it is open already, and closes it.
+    /// Calls `act` on the store, opened for writing unless it is already open, and closes it.
     pub(crate) fn write<T>(
         &self,
         session: Session<'_>,
@@ -261,8 +260,8 @@ impl WriteArgs {
         self.open_and(session, false, act)
     }
 
-    /// Does `act` on the store as if it were open for writing with these options: opened read-only
-    /// unless it is open already.
+    /// Calls `act` on the store as if it were open for writing with these options: opened read-only
+    /// unless it is already open.
     pub(crate) fn look<T>(
         &self,
         session: Session<'_>,
@@ -278,8 +277,8 @@ impl WriteArgs {
         close_after(db, act)
     }
 
-    /// The options of the store while a command runs: those in force where it is open already, else
-    /// those that it remembers, with what the flags say; and where they come from.
+    /// The options of the store during a command: the current ones if it is already open, else the
+    /// recorded ones with the flags applied; and their sources.
     pub(crate) fn in_force(&self, session: Session<'_>) -> Result<(Options, Base), Failure> {
         let base = match session.open {
             None => Base::of(&self.store.dir()?, &of_a_command(false)),
@@ -291,7 +290,7 @@ impl WriteArgs {
         Ok((self.apply(base.options.clone()), base))
     }
 
-    /// In the shell no store is opened.
+    /// Rejects flags for opening in the shell, whose store is open.
     fn refuse_opening(&self) -> Result<(), Failure> {
         self.store.refuse_db()?;
         if self.salvage {
@@ -327,8 +326,8 @@ impl WriteArgs {
         close_after(db, act)
     }
 
-    /// As [`WriteArgs::write`], for a command with the flag `--create`: where it is set, a missing
-    /// or empty directory becomes a store; where it is not, a failure for want of one names it.
+    /// As [`WriteArgs::write`], for a command with the flag `--create`: with it, a missing or empty
+    /// directory becomes a store; without it, the error for a missing store names the flag.
     pub(crate) fn make_and<T>(
         &self,
         session: Session<'_>,
@@ -346,7 +345,7 @@ impl WriteArgs {
         })
     }
 
-    /// The options, with what was asked for of new tables.
+    /// The options, with the flags for new tables applied.
     fn apply(&self, mut options: Options) -> Options {
         if let Some(filters) = &self.filters {
             options = options.filters(filters.clone());
@@ -362,15 +361,15 @@ impl WriteArgs {
     }
 }
 
-/// Says which ends of files the open left out, if any: what a crash left of writes that were never
-/// acknowledged as durable, or what was salvaged around.
+/// Prints which ends of files the open dropped, if any: writes that were lost in a crash before
+/// they were acknowledged as durable, or the corruption that was salvaged around.
 fn say_dropped(db: &Db, how: &str) {
     for dropped in &db.recovery_report().dropped {
         let _ = writeln!(io::stderr(), "{how} {}", visible(&dropped.to_string()));
     }
 }
 
-/// Whether a store may be made there.
+/// Whether a store may be created there.
 pub(crate) fn is_missing_or_empty(dir: &Path) -> bool {
     match std::fs::read_dir(dir) {
         Ok(mut entries) => entries.next().is_none(),
@@ -378,7 +377,7 @@ pub(crate) fn is_missing_or_empty(dir: &Path) -> bool {
     }
 }
 
-/// What `act` says comes first; but a store that cannot be closed in order is no success.
+/// An error of `act` comes first; but failing to close the store is an error too.
 fn close_after<T>(db: Db, act: impl FnOnce(&Db) -> Result<T, Failure>) -> Result<T, Failure> {
     let result = act(&db)?;
     db.close()?;

@@ -45,9 +45,9 @@ Examples:
   trommel stress --dir=/data/stress --keep && trommel stress --dir=/data/stress
       the second goes on with what the first left";
 
-/// What a worker is called by.
+/// The hidden command of a worker.
 pub(crate) const WORKER: &str = "stress-worker";
-/// Keys up to which all are read after each start of a worker.
+/// Largest number of keys that are all read after each start of a worker.
 const WHOLE_KEYS: u32 = 200_000;
 
 #[derive(Debug, Args)]
@@ -192,7 +192,7 @@ fn plan(args: &StressArgs) -> Result<Plan, Failure> {
     let keys = args.keys.unwrap_or(sizes.keys);
     let memory_limit = args.limits.memory_limit.unwrap_or(sizes.memory_limit);
     let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default().as_nanos();
-    // The expected state is in memory too, and a copy of it while a checkpoint is checked.
+    // The expected state is in memory too, and a copy of it during the check of a checkpoint.
     let memory = (256 << 20) + memory_limit.saturating_mul(2).saturating_add(u64::from(keys) * 64);
     let limits = Limits {
         memory: args.limits.max_memory.unwrap_or(memory),
@@ -206,7 +206,7 @@ fn plan(args: &StressArgs) -> Result<Plan, Failure> {
         keys,
         value_size: args.value_size.unwrap_or(sizes.values),
         threads: args.threads,
-        // A seed that can be typed again.
+        // A seed short enough to type.
         seed: if args.seed == 0 { (now() as u64 >> 10) % 1_000_000_000 + 1 } else { args.seed },
         duration: args.duration,
         kill_every: args.kill_every,
@@ -228,7 +228,7 @@ pub(crate) fn run(
         control.progress.say(&format!("note: {note}"));
     }
     let plan = plan(args)?;
-    // Opened before anything else: after three days it is too late to hear that it cannot be.
+    // Opened before the run: after three days it is too late to find that it cannot be.
     let counters = args.json.as_deref().map(counters_file).transpose()?;
     let program = std::env::current_exe()
         .map_err(|error| Failure::Other(format!("this program cannot be found: {error}")))?;
@@ -255,7 +255,7 @@ pub(crate) fn run(
         None if report.interrupted => Err(Failure::Interrupted),
         None => Ok(()),
     };
-    // Also where nobody reads the counters any more.
+    // Return the finding even if the reader of the counters is gone.
     found.and(printed)
 }
 
@@ -268,15 +268,14 @@ fn told(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> Failure
     Failure::Check(text.trim_end().to_owned())
 }
 
-/// Where the store and the expected state are kept.
+/// The directories of a store and of its expected state.
 type Kept = (PathBuf, PathBuf);
 
 fn told_kept((store, expected): &Kept) -> String {
     format!("kept: the store in {}, what it must hold in {}", store.display(), expected.display())
 }
 
-/// The flags of this run, as they were given (in quotes, where a shell needs them), but for the
-/// seed.
+/// The flags of this run as they were given, quoted for a shell, except for the seed.
 fn other_flags() -> String {
     let mut flags = Vec::new();
     let mut given = std::env::args_os().skip(2);
@@ -291,7 +290,7 @@ fn other_flags() -> String {
     flags.join(" ")
 }
 
-/// A word as it is written in a shell.
+/// A word quoted for a shell if necessary.
 fn quoted(word: &str) -> String {
     let is_plain = |c: char| c.is_ascii_alphanumeric() || "-_=+./:,@%".contains(c);
     match word.chars().all(is_plain) && !word.is_empty() {
@@ -300,7 +299,7 @@ fn quoted(word: &str) -> String {
     }
 }
 
-/// A file that the counters are appended to.
+/// A file to which the counters are appended.
 struct Counters {
     path: PathBuf,
     file: File,
@@ -321,7 +320,7 @@ fn print(report: &Report, counters: Option<Counters>, out: &mut dyn Write) -> Re
     let mut line = serde_json::to_string(report)
         .map_err(|error| Failure::Other(format!("the counters cannot be written: {error}")))?;
     line.push('\n');
-    // The file first: whoever reads the output may be gone.
+    // The file first: the reader of the output may be gone.
     if let Some(Counters { path, mut file }) = counters {
         file.write_all(line.as_bytes()).map_err(|error| not_written(&path, &error))?;
     }
@@ -329,9 +328,10 @@ fn print(report: &Report, counters: Option<Counters>, out: &mut dyn Write) -> Re
     Ok(out.flush()?)
 }
 
-/// The worker's part; not for people.
+/// The worker of a run; not meant for people.
 pub(crate) fn run_worker(args: &WorkerArgs) -> Result<(), Failure> {
-    // The program holds the lock of its standard output, and the worker's threads all write there.
+    // The program holds the lock of its standard output, to which all of the worker's threads
+    // write.
     let output = io::stdout().as_fd().try_clone_to_owned().map(File::from)?;
     Ok(work(&args.store, &args.expected, BufReader::new(io::stdin()), output)?)
 }

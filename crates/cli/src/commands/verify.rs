@@ -1,4 +1,4 @@
-//! `trommel verify`: everything that is wrong with a store, and what to do about it.
+//! `trommel verify`: reports everything that is wrong with a store, and the remedy.
 
 use std::collections::BTreeSet;
 use std::io::Write;
@@ -58,7 +58,7 @@ pub(crate) fn run(
             Err(Failure::Damaged(format!("{files} file{s} damaged, in {places}")))
         }
     };
-    // Also where nobody reads the list any more.
+    // Return the finding even if the reader of the list is gone.
     found.and(printed)
 }
 
@@ -106,7 +106,7 @@ pub(super) fn fields_of(damage: &Damage, form: KeyForm) -> Vec<(&'static str, Va
     ]
 }
 
-/// Writes a list of bytes that were left out, or would be.
+/// Writes a list of bytes that were dropped, or would be.
 pub(super) fn write_dropped(
     output: &mut Output<'_>,
     name: &str,

@@ -1,13 +1,13 @@
-//! Entries as a stream, out of one store and into another: four forms, each written and read.
+//! Streams of entries, from one store and into another, in four forms.
 //!
-//! * `jsonl`: a line that says what follows, an object a line, a line that counts them and has the
-//!   XXH3 (64 bits, 16 hexadecimal digits) of all bytes before it.
-//! * `text`: key, tab, value, a line each.
-//! * `csv`: a header with the columns `key` and `value`, then a record each.
-//! * `binary`: a checked dump ([`trommel::dump`]).
+//! * `jsonl`: a header line, one object per line, and a line with their number and the XXH3 (64
+//!   bits, 16 hexadecimal digits) of all bytes before it.
+//! * `text`: key, tab, value, one entry per line.
+//! * `csv`: a header with the columns `key` and `value`, then one entry per record.
+//! * `binary`: a checksummed dump ([`trommel::dump`]).
 //!
-//! The first three write keys and values as `--key-format` and `--value-format` say; jsonl says
-//! itself which. The first and the last can tell that they were cut off or damaged.
+//! The first three write keys and values according to `--key-format` and `--value-format`; jsonl
+//! records which. The first and the last detect truncation and corruption.
 
 mod reading;
 mod writing;
@@ -22,7 +22,7 @@ pub(crate) use writing::EntryWriter;
 
 use crate::text::TextForm;
 
-/// What a jsonl dump calls itself.
+/// The schema of a jsonl dump.
 const SCHEMA: &str = "trommel.dump.v1";
 
 /// The form of a stream of entries.
@@ -38,7 +38,7 @@ pub(crate) enum StreamForm {
     Binary,
 }
 
-/// How keys and values are written in a stream of text.
+/// The text forms of keys and values in a stream.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Forms {
     pub(crate) key: TextForm,

@@ -1,4 +1,4 @@
-//! Reading entries, from bytes that may be anything.
+//! Reads entries from untrusted bytes.
 
 use std::io::{self, BufRead, BufReader, Chain, Cursor, Read};
 use std::path::{Path, PathBuf};
@@ -14,7 +14,7 @@ use super::{Forms, SCHEMA, StreamForm};
 use crate::failure::Failure;
 use crate::text::TextForm;
 
-/// Where entries come from.
+/// The source of entries.
 #[derive(Debug)]
 pub(crate) enum Source {
     StandardInput(io::Stdin),
@@ -22,7 +22,7 @@ pub(crate) enum Source {
 }
 
 impl Source {
-    /// What errors call it.
+    /// Its name in errors.
     fn name(&self) -> &Path {
         match self {
             Self::StandardInput(_) => Path::new("standard input"),
@@ -47,7 +47,7 @@ impl Source {
     }
 }
 
-/// An input whose first bytes were looked at.
+/// An input whose first bytes have been read in advance.
 type Input = BufReader<Chain<Cursor<Vec<u8>>, Box<dyn Read>>>;
 
 /// A key and a value.
@@ -68,7 +68,7 @@ enum Reading {
 }
 
 impl EntryReader {
-    /// Begins to read `source`; without a form, in the one that its first bytes show.
+    /// Opens `source`; without a form, detects it from the first bytes.
     pub(crate) fn open(
         source: &Source,
         form: Option<StreamForm>,
@@ -152,15 +152,15 @@ impl Forms {
     }
 }
 
-/// Lines of an input, without their ends.
+/// The lines of an input, without their line feeds.
 struct Lines {
     input: Input,
-    /// Lines read so far.
+    /// Number of lines read so far.
     number: u64,
-    /// Where the next line begins.
+    /// Offset of the next line.
     offset: u64,
     line: Vec<u8>,
-    /// The checksum of all lines before the one that was read last, from the first that it is set.
+    /// The checksum of all lines before the last one read; none until the caller sets it.
     before: Option<Box<Xxh3>>,
 }
 
@@ -200,7 +200,7 @@ fn open_csv(input: Input, name: &Path) -> Result<Reading, Failure> {
     Ok(Reading::Csv { reader, key, value })
 }
 
-/// A line of jsonl: the head, an entry, or the count at the end.
+/// A line of jsonl: the header, an entry, or the count at the end.
 #[derive(Deserialize)]
 struct JsonLine {
     schema: Option<String>,
@@ -222,7 +222,7 @@ fn next_of_jsonl(
     let (number, offset) = (lines.number + 1, lines.offset);
     let damage = |what: &str| Failure::Store(Corruption::new(name, offset, what.to_owned()).into());
     let is_dump = *has_head;
-    // What was written by a dump is not the user's mistake.
+    // An invalid line in a dump is corruption, not a mistake of the user.
     let bad = |what: &str| match is_dump {
         true => damage(&format!("line {number}: {what}")),
         false => bad_line(name, number, what),
@@ -268,7 +268,7 @@ fn next_of_jsonl(
     }
 }
 
-/// Compares the checksum of a dump's last line with that of the lines before it.
+/// Compares the checksum in a dump's last line with that of the lines before it.
 fn check_sum(lines: &Lines, kept: Option<&str>) -> Result<(), &'static str> {
     let found = lines.before.as_ref().map(|before| format!("{:016x}", before.digest()));
     match kept {

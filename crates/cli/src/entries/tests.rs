@@ -14,7 +14,7 @@ const TEXT_FORMS: [TextForm; 4] =
     [TextForm::Utf8, TextForm::Escape, TextForm::Hex, TextForm::Base64];
 const UTF8: Forms = Forms { key: TextForm::Utf8, value: TextForm::Utf8 };
 
-/// A file that holds `bytes`.
+/// A file with these bytes.
 fn file(bytes: &[u8]) -> (ScratchDir, Source) {
     let dir = ScratchDir::new(&std::env::temp_dir()).unwrap();
     let path: PathBuf = dir.path().join("entries");
@@ -38,7 +38,7 @@ fn read(bytes: &[u8], form: Option<StreamForm>, forms: Forms) -> Result<Entries,
     std::iter::from_fn(|| reader.next_entry().transpose()).collect()
 }
 
-/// What is wrong with it, without the path before it.
+/// The exit code and the error, without the path in front.
 fn refusal(bytes: &[u8], form: Option<StreamForm>) -> (u8, String) {
     let failure = read(bytes, form, UTF8).unwrap_err();
     let text = failure.to_string();
@@ -78,7 +78,7 @@ proptest! {
 fn forms_are_told_apart_by_their_first_bytes() {
     let entries = vec![(b"k".to_vec(), b"v".to_vec())];
     let forms = Forms { key: TextForm::Hex, value: TextForm::Base64 };
-    // Jsonl says itself how keys and values are written.
+    // Jsonl records the forms of keys and values.
     let bytes = written(StreamForm::Jsonl, forms, &entries);
     assert_eq!(read(&bytes, None, UTF8).unwrap(), entries);
     for form in [StreamForm::Binary, StreamForm::Text] {
@@ -135,7 +135,7 @@ fn a_dump_in_lines_knows_that_it_is_whole() {
     assert_eq!(refusal(newer.as_bytes(), None).0, 6);
 }
 
-/// Without a checksum, a flip inside a value was loaded as if nothing had happened.
+/// Without a checksum, a flipped bit in a value used to be loaded silently.
 #[test]
 fn no_flip_in_a_dump_in_lines_goes_unseen() {
     let entries: Entries = vec![(b"a".to_vec(), b"one".to_vec()), (b"b".to_vec(), vec![0, 255])];
@@ -144,7 +144,7 @@ fn no_flip_in_a_dump_in_lines_goes_unseen() {
         let mut flipped = whole.clone();
         flipped[bit / 8] ^= 1 << (bit % 8);
         if let Ok(read) = read(&flipped, None, UTF8) {
-            // Only the end of the last line says nothing.
+            // Only the line feed at the very end may change.
             assert!(bit / 8 >= whole.len() - 1 && read == entries, "bit {bit}");
         }
     }

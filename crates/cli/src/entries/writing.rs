@@ -1,4 +1,4 @@
-//! Writing entries.
+//! Writes entries.
 
 use std::io::{self, Write};
 
@@ -63,7 +63,7 @@ impl<W: Write> EntryWriter<W> {
         }
     }
 
-    /// Writes the end and flushes; how many entries there were.
+    /// Writes the end and flushes; returns the number of entries.
     pub(crate) fn finish(self) -> io::Result<u64> {
         match self.sink {
             Sink::Jsonl(mut out) => {
@@ -80,7 +80,7 @@ impl<W: Write> EntryWriter<W> {
     }
 }
 
-/// An output of which the bytes so far have a checksum.
+/// An output that computes the checksum of its bytes.
 struct Hashed<W: Write> {
     out: W,
     hash: Xxh3,
@@ -98,7 +98,7 @@ impl<W: Write> Write for Hashed<W> {
     }
 }
 
-/// The error of the output as it was, so that a reader who goes away is told apart.
+/// The output's own error, so that a reader that is gone can be recognised.
 fn io_error(error: csv::Error) -> io::Error {
     match error.into_kind() {
         csv::ErrorKind::Io(error) => error,

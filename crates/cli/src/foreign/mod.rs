@@ -1,12 +1,12 @@
-//! The flags of RocksDB's programs that ours do not have, and what becomes of each.
+//! The flags of RocksDB's programs that ours lack, and how each is handled.
 //!
-//! 1. `flags.txt` lists the flags of db_bench, db_stress and filter_bench. Those that a command of
-//!    ours has, under that name or as an alias, are its own business; it accepts all others too,
-//!    hidden from its help, so that command lines written for the other program can be read.
-//! 2. `reasons.txt` has one entry for each of the others. A flag that changes nothing a user could
-//!    see here is accepted, with a note on standard error that says why it does nothing.
-//! 3. A flag that would change what is measured is accepted only with the value that says what is
-//!    done anyway. With any other value it is refused, and the reason given.
+//! 1. `flags.txt` lists the flags of db_bench, db_stress and filter_bench. A command of ours
+//!    handles those that it has itself, under that name or as an alias. It accepts all others too,
+//!    hidden from its help, so that command lines for the other program can be used.
+//! 2. `reasons.txt` has one entry for each of the others. A flag without a visible effect here is
+//!    accepted, with a note on standard error that gives the reason.
+//! 3. A flag that would change the measurement is accepted only with the value that matches our
+//!    behaviour. Any other value is rejected, with the reason.
 //!
 //! `bench` reads db_bench's flags, `stress` db_stress's and `filter-bench` filter_bench's.
 
@@ -22,7 +22,7 @@ use crate::failure::Failure;
 const FLAGS: &str = include_str!("flags.txt");
 const REASONS: &str = include_str!("reasons.txt");
 
-/// A program of RocksDB's.
+/// One of RocksDB's programs.
 pub(crate) trait Program {
     /// Its name in `flags.txt`.
     const NAME: &str;
@@ -53,22 +53,21 @@ programs! {
 #[derive(Debug)]
 struct Flag {
     program: &'static str,
-    /// As the program spells it, with underscores.
+    /// The name with underscores, as in the program.
     name: &'static str,
-    /// As the command line has it, with dashes.
+    /// The name with dashes, as on the command line.
     long: String,
-    /// How its value is found among the parsed arguments; no flag of a command's own has such an
-    /// id.
+    /// The id of its value among the parsed arguments; no flag of a command's own has such an id.
     id: String,
     is_switch: bool,
 }
 
-/// The lines of one of the files that are no comments.
+/// The lines of a file, without comments.
 fn lines(file: &'static str) -> impl Iterator<Item = &'static str> {
     file.lines().map(str::trim).filter(|line| !line.is_empty() && !line.starts_with('#'))
 }
 
-/// What stands in brackets, if that is all of a line.
+/// The text in brackets, if that is the whole line.
 fn bracketed(line: &'static str) -> Option<&'static str> {
     line.strip_prefix('[')?.strip_suffix(']')
 }
@@ -95,10 +94,10 @@ fn flags(program: &str) -> impl Iterator<Item = &'static Flag> {
     all.iter().filter(move |flag| flag.program == program)
 }
 
-/// Which values of a flag are accepted, and why no others.
+/// The accepted values of a flag, and the reason.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Answer {
-    /// `None`: every value, as the flag does nothing.
+    /// `None`: every value, because the flag has no effect.
     only: Option<Vec<&'static str>>,
     why: &'static str,
 }
@@ -135,7 +134,7 @@ fn answers() -> &'static Answers {
     })
 }
 
-/// A value of the table; `''` is the empty one.
+/// A value in the table; `''` is the empty one.
 fn unquoted(value: &'static str) -> &'static str {
     if value == "''" { "" } else { value }
 }
@@ -145,7 +144,7 @@ fn answer(program: &'static str, name: &'static str) -> Option<&'static Answer> 
     answers.get(&(program, name)).or_else(|| answers.get(&("", name)))
 }
 
-/// The flags of another program that were given to a command and that it does not have.
+/// The given flags of another program that the command does not have.
 #[derive(Debug)]
 pub(crate) struct ForeignFlags<P> {
     given: Vec<(&'static str, String)>,
@@ -153,7 +152,7 @@ pub(crate) struct ForeignFlags<P> {
 }
 
 impl<P: Program> clap::Args for ForeignFlags<P> {
-    /// Flattened last, so that the command has all flags of its own.
+    /// Flattened last, when the command has all flags of its own.
     fn augment_args(command: Command) -> Command {
         let is_own = |long: &str| {
             command.get_arguments().any(|arg| {
@@ -185,7 +184,7 @@ impl<P: Program> clap::Args for ForeignFlags<P> {
 
 impl<P: Program> clap::FromArgMatches for ForeignFlags<P> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
-        // The command does not know the ids of flags that are its own.
+        // The command has no ids of foreign flags with its own names.
         let value_of = |flag: &Flag| {
             let value = if flag.is_switch {
                 matches.try_get_one::<bool>(&flag.id).ok().flatten().map(bool::to_string)
@@ -208,10 +207,10 @@ impl<P: Program> ForeignFlags<P> {
         Self { given, program: PhantomData }
     }
 
-    /// Notes for the user about flags that do nothing here.
+    /// Notes for the user about flags without effect.
     ///
     /// # Errors
-    /// If flags were given that would have to change what is done, with all of them named.
+    /// If flags are given that would have to change the behaviour; it names all of them.
     pub(crate) fn judge(&self) -> Result<Vec<String>, Failure> {
         let (mut notes, mut refused) = (Vec::new(), Vec::new());
         for (name, value) in &self.given {
@@ -243,7 +242,8 @@ mod tests {
     const PROGRAMS: [(&str, &str); 3] =
         [("bench", "db_bench"), ("stress", "db_stress"), ("filter-bench", "filter_bench")];
 
-    /// 115 of 310 flags of db_bench, and all but five of db_stress, were "unexpected argument".
+    /// 115 of 310 flags of db_bench, and all but five of db_stress, used to be rejected as
+    /// unexpected arguments.
     #[test]
     fn every_flag_is_known_and_has_one_answer() {
         let cli = crate::args::Cli::command();
@@ -296,7 +296,7 @@ mod tests {
             "--compaction_style=1 cannot be done: there is one compaction style: leveled\n       \
              --merge_operator=put cannot be done: there are no merge operators"
         );
-        // A name of two programs, with an answer for each.
+        // A flag of two programs, with an answer for each.
         assert!(judge::<DbBench>(&[("charge_filter_construction", "true")]).is_ok());
         assert!(judge::<FilterBench>(&[("charge_filter_construction", "true")]).is_err());
     }

@@ -1,5 +1,4 @@
-//! Comma-separated values as RFC 4180 has them, with line feeds. Lists after the first are set off
-//! by an empty line.
+//! Comma-separated values (RFC 4180, with line feeds). Lists are separated by an empty line.
 
 use std::io;
 
@@ -61,7 +60,7 @@ fn field(value: &Value) -> String {
     quoted(&value.plain(), *value == Value::Null)
 }
 
-/// The text, in quotes where it needs them; an empty one too, unless it stands for nothing.
+/// The text, quoted if necessary; an empty text is quoted too, unless it means null.
 fn quoted(text: &str, is_nothing: bool) -> String {
     let needs = text.contains([',', '"', '\n', '\r'])
         || text.trim().len() != text.len()

@@ -1,4 +1,4 @@
-//! JSON: one document, or an object a line.
+//! JSON: one document, or one object per line.
 
 use std::io;
 
@@ -7,7 +7,8 @@ use serde::Serialize;
 use super::value::Object;
 use super::{Out, Sink, Value};
 
-/// One object that holds everything, a row a line, so that it can be read and compared by lines.
+/// A single object with everything, one row per line, so that it can be read and compared line by
+/// line.
 pub(super) struct DocumentSink {
     schema: String,
     columns: Vec<&'static str>,
@@ -21,7 +22,7 @@ impl DocumentSink {
         Self { schema, columns: Vec::new(), has_begun: false, has_rows: false }
     }
 
-    /// Writes the beginning of the document, once.
+    /// Writes the start of the document, once.
     fn begin(&mut self, out: Out<'_>) -> io::Result<()> {
         if std::mem::replace(&mut self.has_begun, true) {
             return Ok(());
@@ -81,7 +82,7 @@ impl Sink for DocumentSink {
     }
 }
 
-/// An object a line.
+/// One object per line.
 #[derive(Default)]
 pub(super) struct LinesSink {
     columns: Vec<&'static str>,

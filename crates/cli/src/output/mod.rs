@@ -1,21 +1,21 @@
-//! How results are printed: one way in which a command yields them, and four formats.
+//! The output of results: one interface for commands, and four formats.
 //!
-//! A command begins an [`Output`] and gives it *lists* (rows under named columns) and *records*
-//! (named values), in the order in which they are to be read:
+//! A command begins an [`Output`] and writes *lists* (rows under named columns) and *records*
+//! (named values) to it, in display order:
 //!
-//! * `table`: lists with aligned columns, records a name and a value a line; for people.
-//! * `json`: one document, an object with a `schema`, each list an array of objects in it.
-//! * `jsonl`: an object a line: the rows of lists, and records.
-//! * `csv`: the names of the columns, then a line a row; a record is a list of one row.
+//! * `table`: lists with aligned columns, records with one name and value per line; for people.
+//! * `json`: one document, an object with a `schema`, in which each list is an array of objects.
+//! * `jsonl`: one object per line: the rows of lists, and records.
+//! * `csv`: the names of the columns, then one line per row; a record is a list of one row.
 //!
-//! Rows are written as they come, so a scan may have any number of them; a table keeps the first
-//! ones back to fix the widths of its columns.
+//! Rows are written as they come, so a scan may have any number of them; a table buffers the first
+//! ones to determine the widths of its columns.
 //!
 //! Invariants:
-//! 1. Names are `snake_case`, and are promised once they are released: scripts rely on them. A
-//!    `schema` says which promise a document keeps.
-//! 2. There are no colour codes but on a terminal, or where they were asked for.
-//! 3. A reader that goes away is no failure of the command (see [`crate::failure`]).
+//! 1. Names are `snake_case`, and stable once released: scripts rely on them. The `schema` is the
+//!    version of a document.
+//! 2. There are colour codes only on a terminal, or on request.
+//! 3. A reader that closes the output is not a failure of the command (see [`crate::failure`]).
 
 mod csv;
 mod json;
@@ -67,7 +67,7 @@ pub(crate) struct OutputArgs {
 }
 
 impl OutputArgs {
-    /// Begins the results of `command`, whose JSON document is of version 1.
+    /// Begins the results of `command`, whose JSON document has version 1.
     pub(crate) fn begin<'a>(&self, command: &str, out: &'a mut dyn Write) -> Output<'a> {
         Output::new(self.format, is_styled(self.color), command, out)
     }
@@ -85,34 +85,34 @@ fn is_styled(color: ColorChoice) -> bool {
     }
 }
 
-/// One format: is told what comes, in order, and writes it.
+/// A format, which receives the results in order and writes them.
 trait Sink {
-    /// A list begins.
+    /// Begins a list.
     fn begin_list(&mut self, name: &str, columns: &[&'static str], out: Out<'_>) -> io::Result<()>;
-    /// The next row of the list, as many values as there are columns.
+    /// Writes the next row of the list, with one value per column.
     fn row(&mut self, values: Vec<Value>, out: Out<'_>) -> io::Result<()>;
-    /// The list is over.
+    /// Ends the list.
     fn end_list(&mut self, out: Out<'_>) -> io::Result<()>;
-    /// Named values; with an empty name, those of the document itself.
+    /// Writes named values; with an empty name, those of the document itself.
     fn record(
         &mut self,
         name: &str,
         fields: &[(&'static str, Value)],
         out: Out<'_>,
     ) -> io::Result<()>;
-    /// The one value that was asked for, with the name it has beside others.
+    /// Writes the single result, with the name that it would have among others.
     fn lone(&mut self, name: &'static str, value: Value, out: Out<'_>) -> io::Result<()> {
         self.record("", &[(name, value)], out)
     }
-    /// Whether it shows an item of many values as a record and not as a row.
+    /// Whether an item of many values is displayed as a record instead of a row.
     fn stacks_items(&self) -> bool {
         false
     }
-    /// The document is over.
+    /// Ends the document.
     fn finish(&mut self, out: Out<'_>) -> io::Result<()>;
 }
 
-/// Where sinks write.
+/// The destination of a sink.
 type Out<'a> = &'a mut dyn Write;
 
 /// The results of one command.
@@ -133,7 +133,7 @@ impl<'a> Output<'a> {
         Self { sink, out: BufWriter::with_capacity(64 << 10, out), in_list: false }
     }
 
-    /// Begins a list of rows, which lasts until the next list or record, or the end.
+    /// Begins a list of rows, up to the next list or record, or the end.
     pub(crate) fn list(&mut self, name: &str, columns: &[&'static str]) -> io::Result<()> {
         self.end_list()?;
         self.in_list = true;
@@ -146,8 +146,8 @@ impl<'a> Output<'a> {
         self.sink.row(values, &mut self.out)
     }
 
-    /// Writes a list whose rows are too long for a line: a table shows each as a record. All have
-    /// the same names.
+    /// Writes a list whose rows are too long for a line: a table displays each as a record. All
+    /// have the same names.
     pub(crate) fn items(
         &mut self,
         name: &str,
@@ -174,19 +174,19 @@ impl<'a> Output<'a> {
         self.sink.record(name, fields, &mut self.out)
     }
 
-    /// Writes the one value that the command was asked for. A table holds nothing but the value.
+    /// Writes the single result of the command. A table consists of only the value.
     pub(crate) fn lone(&mut self, name: &'static str, value: impl Into<Value>) -> io::Result<()> {
         self.end_list()?;
         self.sink.lone(name, value.into(), &mut self.out)
     }
 
-    /// Shows what there is so far, before something that takes long, or may fail.
+    /// Flushes the results so far, before an operation that takes long, or may fail.
     pub(crate) fn show(&mut self) -> io::Result<()> {
         self.end_list()?;
         self.out.flush()
     }
 
-    /// Ends the document. Everything is then with the operating system.
+    /// Ends the document, and passes everything to the operating system.
     pub(crate) fn finish(mut self) -> io::Result<()> {
         self.end_list()?;
         self.sink.finish(&mut self.out)?;

@@ -1,9 +1,10 @@
-//! Tables for people: columns set by spaces alone, a row a line, so that `grep` and `awk` read
-//! them too.
+//! Tables for people: columns aligned with spaces alone, one row per line, so that `grep` and `awk`
+//! can read them too.
 //!
-//! 1. The first rows of a list are kept back; they fix how wide each column is, up to a bound.
-//! 2. From then on a row is written as it comes. What is wider than its column pushes the rest of
-//!    its line, and nothing is cut or wrapped.
+//! 1. The first rows of a list are buffered; they determine the width of each column, up to a
+//!    bound.
+//! 2. From then on each row is written as it comes. A value wider than its column shifts the rest
+//!    of its line, and nothing is truncated or wrapped.
 
 use std::io;
 
@@ -11,11 +12,11 @@ use unicode_width::UnicodeWidthStr as _;
 
 use super::{Out, Sink, Value};
 
-/// Rows that are kept back at most.
+/// Maximum number of buffered rows.
 const PAGE_ROWS: usize = 1000;
-/// Bytes that are kept back at most, but for the last row.
+/// Maximum number of buffered bytes, without the last row.
 const PAGE_BYTES: usize = 1 << 20;
-/// A column is at most this wide, lest one long value sets all others far apart.
+/// Maximum width of a column, so that one long value does not spread all rows.
 const WIDEST: usize = 64;
 
 pub(super) struct TableSink {
@@ -23,12 +24,12 @@ pub(super) struct TableSink {
     columns: Vec<&'static str>,
     page: Vec<Vec<Cell>>,
     page_bytes: usize,
-    /// What the first page has fixed for each column.
+    /// The format of each column, once the first page has determined it.
     fixed: Option<Vec<Fixed>>,
     has_begun: bool,
 }
 
-/// A value as it is shown.
+/// A value in its display form.
 struct Cell {
     text: String,
     is_number: bool,
@@ -46,7 +47,7 @@ impl TableSink {
         Self { styled, columns, page, page_bytes: 0, fixed: None, has_begun: false }
     }
 
-    /// An empty line between one list or record and the next.
+    /// Writes an empty line between two lists or records.
     fn set_off(&mut self, out: Out<'_>) -> io::Result<()> {
         if std::mem::replace(&mut self.has_begun, true) {
             writeln!(out)?;
@@ -54,7 +55,7 @@ impl TableSink {
         Ok(())
     }
 
-    /// Fixes the columns by what is kept back, and writes the heading and all that.
+    /// Determines the columns from the buffered rows, and writes the heading and these rows.
     fn write_page(&mut self, out: Out<'_>) -> io::Result<()> {
         let page = std::mem::take(&mut self.page);
         let names: Vec<String> = self.columns.iter().map(|name| name.replace('_', " ")).collect();

@@ -105,7 +105,7 @@ fn headings_are_styled_only_where_that_was_asked_for() {
     assert_eq!(styled.matches('\x1b').count(), 2);
 }
 
-/// Writes are counted as they arrive below the buffer.
+/// Counts the writes that reach it through the buffer.
 struct Counted(std::rc::Rc<std::cell::Cell<usize>>);
 
 impl Write for Counted {
@@ -161,7 +161,7 @@ fn a_table_keeps_its_columns_after_the_first_page() {
     assert_eq!(lines[2], format!("{}       2", "x".repeat(100)));
 }
 
-/// Where a number of six places ends behind the widest column.
+/// The end column of a number of six digits after the widest column.
 const WIDEST_AND_GAP: usize = 64 + 2 + 5;
 
 #[test]
@@ -181,7 +181,7 @@ fn an_item_is_a_record_to_people_and_a_row_to_scripts() {
     );
 }
 
-/// Bytes that can be looked at while something writes them.
+/// A buffer that can be read while it is being written.
 #[derive(Clone, Default)]
 struct Shared(std::rc::Rc<std::cell::RefCell<Vec<u8>>>);
 

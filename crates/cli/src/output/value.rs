@@ -3,19 +3,19 @@
 use serde::ser::{Serialize, Serializer};
 use trommel_harness::units;
 
-/// A value. Tables show it to people; the other formats keep all of it.
+/// A value. Tables format it for people; the other formats keep full precision.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) enum Value {
-    /// Nothing is known, or there is nothing.
+    /// Unknown, or absent.
     Null,
     Bool(bool),
-    /// A number of a thing (a file, a byte offset), shown as it is typed.
+    /// A number that identifies (a file, a byte offset), displayed as it is typed.
     Integer(u64),
-    /// How many there are; a table shows a comma between thousands.
+    /// A count; a table displays commas between thousands.
     Count(u64),
-    /// How many bytes; a table shows it in the unit that suits.
+    /// A number of bytes; a table displays it in a suitable unit.
     Size(u64),
-    /// A measured number; a table shows four digits of it.
+    /// A measured number; a table displays four digits.
     Float(f64),
     Text(String),
     /// Several values.
@@ -26,12 +26,12 @@ pub(crate) enum Value {
 }
 
 impl Value {
-    /// Whether a column of such values is set flush right.
+    /// Whether a column of such values is right-aligned.
     pub(super) fn is_number(&self) -> bool {
         matches!(self, Self::Integer(_) | Self::Count(_) | Self::Size(_) | Self::Float(_))
     }
 
-    /// The value as a table shows it.
+    /// The value in a table.
     pub(super) fn shown(&self) -> String {
         match self {
             Self::Null => "-".into(),
@@ -50,7 +50,7 @@ impl Value {
         }
     }
 
-    /// The value as a field of CSV, unquoted; nested ones are JSON.
+    /// The value as a field of CSV, unquoted; nested values are JSON.
     pub(super) fn plain(&self) -> String {
         match self {
             Self::Null => String::new(),
@@ -60,7 +60,7 @@ impl Value {
     }
 }
 
-/// Four significant digits, with an exponent where zeros would hide them.
+/// Four significant digits, with an exponent for very small numbers.
 fn four_digits(number: f64) -> String {
     let size = number.abs();
     if size == 0.0 || !number.is_finite() {

@@ -1,4 +1,4 @@
-//! What is said of a store as a whole, and done to it.
+//! Commands on a store as a whole.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -28,7 +28,7 @@ fn files(dir: &Path, extension: &str) -> Vec<PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|other| other == extension)).collect()
 }
 
-/// What differs from run to run, taken out.
+/// The text with everything that differs from run to run masked.
 fn settled(text: &str, program: &Program) -> String {
     let mut text = text.replace(&program.path("db").display().to_string(), "DIR");
     for start in ["id ", "\"id\":\"", "cache_bytes "] {
@@ -82,12 +82,12 @@ fn measured_rates_stand_beside_the_expected_ones() {
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
     let level = &report["levels"][0];
     assert_eq!(report["schema"], "trommel.filters.v1");
-    // Keys are spread unevenly here; nearly all probes come to the table all the same.
+    // Keys are unevenly distributed here; nearly all probes reach the table all the same.
     assert!(level["probes"].as_u64().unwrap() > 180_000, "{level}");
     let number = |value: &serde_json::Value| value.as_f64().unwrap();
     let (low, high) = (number(&level["interval_95"][0]), number(&level["interval_95"][1]));
     let expected = number(&level["expected_rate"]);
-    // Far wider than 95%: with a fixed seed this holds or does not, for ever.
+    // Far wider than 95%: with a fixed seed the result is always the same.
     assert!(expected > low / 2.0 && expected < high * 2.0, "{low} {expected} {high}");
 }
 
@@ -109,9 +109,9 @@ fn damage_is_found_and_named() {
     assert_eq!(json.code, Some(4));
     assert_eq!(report["damage"][0]["remedy"], "restore_or_repair");
     assert_eq!(report["damage"][0]["file"], table.display().to_string());
-    // Scans come to it too.
+    // Scans find the corruption too.
     assert_eq!(program.run_on("scan --count").code, Some(4));
-    // Nor does it go unsaid where nobody reads what is printed.
+    // The exit code is the same if nobody reads the output.
     let mut unread = program.command_on("verify");
     let mut unread = unread.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     drop(unread.stdout.take());
@@ -154,7 +154,7 @@ fn a_store_is_destroyed_only_on_request_and_alone() {
     assert_eq!((ran.code, &*ran.out), (Some(6), ""));
 }
 
-/// Once every file of the store was removed before the link was found to be none of its own.
+/// Every file of the store used to be removed before the directory was found to be a link.
 #[cfg(unix)]
 #[test]
 fn a_store_behind_a_link_is_not_destroyed() {
@@ -198,7 +198,7 @@ fn a_locked_store_is_told_apart() {
     assert_eq!(program.run_on("put a 1").code, Some(0));
 }
 
-/// Only the library's option was named, which a user of the program cannot set.
+/// The error used to name only the library's option, which a user of the program cannot set.
 #[test]
 fn a_damaged_log_is_salvaged() {
     let program = with_many();
@@ -220,7 +220,7 @@ fn a_damaged_log_is_salvaged() {
     assert_eq!((ran.code, &*ran.err), (Some(0), "salvage: nothing had to be dropped\n"));
 }
 
-/// What a crash took was left out without a word.
+/// Writes lost in a crash used to be dropped silently.
 #[test]
 fn what_a_crash_left_out_is_told() {
     let program = Program::new();
@@ -246,7 +246,7 @@ fn what_a_crash_left_out_is_told() {
     assert_eq!(program.run_on("get early").err, "");
 }
 
-/// A policy that this program has never heard of: its filters let everything pass.
+/// A policy that this program does not know: its filters answer "maybe" to everything.
 #[derive(Debug)]
 struct Unheard;
 
@@ -332,7 +332,8 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
     entries.map(|path| (path.clone(), fs::read(path).unwrap())).collect()
 }
 
-/// A dry run opened the store for writing, and so recovered it, and was refused beside a reader.
+/// A dry run used to open the store for writing, so it recovered it, and was rejected if there was
+/// a reader.
 #[test]
 fn what_a_rebuild_costs_is_said_without_a_write() {
     let program = with_many();

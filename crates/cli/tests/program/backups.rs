@@ -99,7 +99,7 @@ fn damage_is_named_with_code_4_and_never_restored() {
     for entry in fs::read_dir(place.join("blobs")).unwrap() {
         let path = entry.unwrap().path();
         let mut bytes = fs::read(&path).unwrap();
-        // The one of the tables that backup 2 alone needs.
+        // The table that only backup 2 needs.
         if path.metadata().unwrap().len() > 300 && bad.is_none() {
             bytes[10] ^= 1;
             fs::write(&path, bytes).unwrap();

@@ -6,7 +6,7 @@ use trommel_harness::record::read_lines;
 
 use crate::support::{Program, Ran, check_snapshot};
 
-/// Runs a bench on the store `name` and expects it to end well.
+/// Runs a bench on the store `name` and expects success.
 fn bench(program: &Program, name: &str, line: &str) -> Ran {
     let ran = program.run(&format!("bench --db={} {line}", program.path(name).display()));
     assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
@@ -28,7 +28,7 @@ const READ_WHILE_WRITING: &str = "--benchmarks=readwhilewriting --disable_seek_c
     --max_bytes_for_level_base=536870912 --max_bytes_for_level_multiplier=8 \
     --writes_per_second=10000 --duration=1";
 
-/// The flags that RocksDB's benchmark.sh passes, but for those of what is not here.
+/// The flags that RocksDB's benchmark.sh passes, except for features that are missing here.
 const BENCHMARK_SH: &str = "--disable_auto_compactions=1 --sync=0 --num=2000 --num_levels=6 \
     --key_size=20 --value_size=400 --block_size=8192 --cache_size=1048576 \
     --cache_numshardbits=6 --compression_max_dict_bytes=0 --compression_ratio=0.5 \
@@ -115,14 +115,14 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
     assert_eq!(program.left_over(), [] as [PathBuf; 0]);
 }
 
-/// A limit of bytes counted values of --value-size, and fill100K writes others.
-/// Filters of prefixes were built for a benchmark, and none of its workloads asked them.
+/// A limit of bytes used to assume values of --value-size, but fill100K writes others. Filters of
+/// prefixes used to be built for a benchmark whose workloads never queried them.
 #[test]
 fn seeks_within_prefixes_ask_filters_of_prefixes() {
     let program = Program::new();
     let fill = "--num=5000 --write_buffer_size=64K --prefix_size=12 --filters=paired:12";
     let workloads = "--benchmarks=fillrandom,flush,resetstats,seekrandom,filterstats --reads=2000";
-    // Whether tables are passed over, as no key of theirs has the prefix.
+    // Whether tables are skipped because none of their keys has the prefix.
     let passed = |name: &str, flags: &str| -> (u64, u64) {
         let out = bench(&program, name, &format!("{workloads} {fill} {flags}")).out;
         let rows = out.lines().skip_while(|line| !line.starts_with("filters of prefixes"));
@@ -132,14 +132,14 @@ fn seeks_within_prefixes_ask_filters_of_prefixes() {
             .map(|line| line.split_whitespace().filter_map(|word| word.parse().ok()).collect())
             .collect();
         assert!(!rows.is_empty(), "{out}");
-        // Behind tables and keys: of probes and those that said no, which are whole numbers.
+        // The columns after the tables and keys: probes and negatives, which are integers.
         let line = |row: &Vec<u64>| (row[2], row[3]);
         rows.iter().map(line).fold((0, 0), |sum, row| (sum.0 + row.0, sum.1 + row.1))
     };
     let (probes, no) = passed("missing", "--seek_missing_prefix");
     assert!(probes >= 2000 && no * 100 > probes * 95, "{no} of {probes}");
     let (probes, no) = passed("there", "--prefix_same_as_start --seek_nexts=10");
-    // Where a scan begins within its prefix, only tables in which it found something count.
+    // If a scan starts within its prefix, only tables in which it found entries count.
     assert!(probes > 500 && no < probes, "{no} of {probes}");
     for (flags, why) in [
         ("--prefix_same_as_start", "--prefix_same_as_start needs prefixes: give --prefix_size too"),
@@ -161,7 +161,7 @@ fn a_limit_of_bytes_is_of_those_that_are_written() {
     assert!(seconds.parse::<f64>().unwrap() >= 0.2, "three values of a tenth: {ran:?}");
 }
 
-/// A limit for benchmarks that write had no effect on those that read too, without a word.
+/// A limit for benchmarks that write used to have no effect on those that also read, silently.
 #[test]
 fn limits_that_do_not_hold_are_named() {
     let program = Program::new();
@@ -349,7 +349,7 @@ fn the_seed_may_be_taken_from_the_clock() {
     assert!(seed.parse::<u64>().unwrap() > 42, "{seed}");
 }
 
-/// Refused before, as filters were said to hold whole keys always.
+/// Used to be rejected, on the grounds that filters always hold whole keys.
 #[test]
 fn filters_of_prefixes_can_be_the_only_ones() {
     let program = Program::new();

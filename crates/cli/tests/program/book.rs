@@ -1,17 +1,17 @@
-//! The book and the README say what is so.
+//! Checks the examples and the lists of the book and the README.
 //!
-//! A `console` block holds commands, `$ ` before each (a line that ends in `\` goes on in the
-//! next), and what they print. To check a page:
+//! A `console` block consists of commands, each after `$ ` (a line that ends in `\` is continued),
+//! and their output. A page is checked as follows:
 //! 1. All its commands are run by one `sh`, in order, in an empty directory, with the program in
-//!    `PATH`. So a page may `cd`, set variables, use pipes, and build on what it did before.
-//! 2. What each printed, on standard output and standard error, is compared with the page, where
-//!    `[..]` stands for anything within a line and a line `...` for any lines. Times in lines of
-//!    db_bench's form are replaced by `[..]` before.
+//!    `PATH`. So a page may `cd`, set variables, use pipes, and build on earlier commands.
+//! 2. The output of each, on standard output and standard error, is compared with the page, where
+//!    `[..]` matches anything within a line and a line `...` any lines. Times in lines of
+//!    db_bench's form are replaced by `[..]` first.
 //! 3. A command that fails must be followed by `echo $?`: a page never hides an exit code.
 //!
-//! `TROMMEL_BLESS=1` writes what was printed into the pages, with `[..]` where it still fits.
+//! `TROMMEL_BLESS=1` writes the actual output to the pages, with `[..]` where it still matches.
 //!
-//! Other tests here compare lists: all options, errors, exit codes and commands are described.
+//! Other tests here check that all options, errors, exit codes and commands are described.
 
 use std::fmt::Write as _;
 use std::fs;
@@ -25,7 +25,7 @@ use crate::support::Program;
 
 const OPEN: &str = "```console\n";
 const CLOSE: &str = "```\n";
-/// Ends what a command printed; its exit code follows.
+/// Marks the end of a command's output; its exit code follows.
 const MARK: &str = "--trommel-book-mark--";
 
 fn root() -> PathBuf {
@@ -54,7 +54,7 @@ fn page(name: &str) -> String {
     fs::read_to_string(root().join("docs/book").join(name)).unwrap()
 }
 
-/// Where the insides of the `console` blocks of a page lie.
+/// The ranges of the contents of a page's `console` blocks.
 fn console_blocks(page: &str) -> Vec<std::ops::Range<usize>> {
     let mut found = Vec::new();
     let mut at = 0;
@@ -67,7 +67,7 @@ fn console_blocks(page: &str) -> Vec<std::ops::Range<usize>> {
     found
 }
 
-/// The commands of a block, as they stand there.
+/// The commands of a block, verbatim.
 fn commands(block: &str) -> Vec<String> {
     let mut found: Vec<String> = Vec::new();
     let mut goes_on = false;
@@ -86,13 +86,13 @@ fn commands(block: &str) -> Vec<String> {
     found
 }
 
-/// What a command printed, and its exit code.
+/// The output of a command, and its exit code.
 struct Printed {
     text: String,
     code: i32,
 }
 
-/// Runs commands one after the other in one shell.
+/// Runs commands one after another in one shell.
 fn run(commands: &[String]) -> Vec<Printed> {
     let program = Program::new();
     let mut script = String::from("exec 2>&1\n");
@@ -123,7 +123,8 @@ fn run(commands: &[String]) -> Vec<Printed> {
     let mut rest = &*text;
     while let Some((before, after)) = rest.split_once(MARK) {
         let (code, next) = after.split_once('\n').unwrap_or((after, ""));
-        // The line break before the mark is ours, and so is the one the command left out.
+        // The line break before the mark is ours, and may stand in for one that the command left
+        // out.
         let text = before.strip_suffix('\n').unwrap_or(before);
         let text = text.lines().map(without_times).collect::<Vec<_>>().join("\n");
         printed.push(Printed { text, code: code.trim().parse().unwrap() });
@@ -133,7 +134,7 @@ fn run(commands: &[String]) -> Vec<Printed> {
     printed
 }
 
-/// A line in db_bench's form with `[..]` for each number that is a matter of time.
+/// A line in db_bench's form with `[..]` for each number that depends on time.
 fn without_times(line: &str) -> String {
     let units = ["micros/op", "ops/sec", "seconds", "MB/s"];
     let is_unit = |word: Option<&&str>| {
@@ -146,7 +147,7 @@ fn without_times(line: &str) -> String {
     let mut kept: Vec<&str> = Vec::new();
     for (at, word) in words.iter().enumerate() {
         if is_unit(words.get(at + 1)) {
-            // The number is as wide as it is; the blanks before it are part of it.
+            // The width of the number varies, and with it the blanks before it.
             let wide = kept.iter().rev().take_while(|word| word.is_empty()).count();
             kept.truncate(kept.len() - wide);
             kept.push("[..]");
@@ -157,8 +158,7 @@ fn without_times(line: &str) -> String {
     kept.join(" ")
 }
 
-/// A block as it would stand there had its commands just been run, with the patterns of `old`
-/// where they fit.
+/// The block with the actual output of its commands, with the patterns of `old` where they match.
 fn renewed(old: &str, commands: &[String], printed: &[Printed]) -> String {
     let mut new = String::new();
     for (command, printed) in commands.iter().zip(printed) {
@@ -172,7 +172,7 @@ fn renewed(old: &str, commands: &[String], printed: &[Printed]) -> String {
     normal.to_string()
 }
 
-/// The page as it would be had all its commands just been run; and what is wrong with it.
+/// The page with the actual output of all its commands; and the differences found.
 fn checked(page: &str) -> (String, Vec<String>) {
     let blocks = console_blocks(page);
     let each: Vec<Vec<String>> =
@@ -240,7 +240,7 @@ fn a_wrong_transcript_is_found() {
     assert!(faults[0].contains("ended with 1, and the page hides it"), "{faults:?}");
 }
 
-/// Words in backticks at the head of a line, or in a heading: what a page describes.
+/// Whether a page has `name` in backticks at the start of a line, or in a heading.
 fn describes(page: &str, name: &str) -> bool {
     page.lines().any(|line| {
         let line = line.trim_start_matches(['#', ' ', '|']);
@@ -282,7 +282,7 @@ fn every_option_is_described_with_its_default() {
     assert_eq!(sections, seen, "a section describes an option that there is not");
 }
 
-/// The number that `4 KiB` or `12` stands for.
+/// The number in `4 KiB` or `12`.
 fn plain_number(text: &str) -> Option<u64> {
     let (digits, unit) = text.split_once(' ').unwrap_or((text, ""));
     let shift = ["", "KiB", "MiB", "GiB"].iter().position(|known| *known == unit)?;

@@ -8,7 +8,7 @@ use trommel_harness::{Latencies, Measured};
 
 use crate::support::{Program, check_snapshot};
 
-/// Records of repeats of `readrandom` that took so many nanoseconds an operation.
+/// Records of repeats of `readrandom` with these nanoseconds per operation.
 fn records(filters: &str, nanos: &[u64]) -> Vec<Record> {
     let run = Run {
         id: format!("run of {filters}"),
@@ -45,7 +45,7 @@ fn write(program: &Program, name: &str, records: &[Record]) {
     fs::write(program.path(name), bytes).unwrap();
 }
 
-/// A program beside whose store lie records of a base, of a slower and of a noisy run.
+/// A program with the records of a base, of a slower and of a noisy run next to its store.
 fn program() -> Program {
     let program = Program::new();
     let base = records("paired:16", &[2000, 2020, 1980, 2010, 1990]);

@@ -41,7 +41,7 @@ fn a_bench_prints_lines_of_db_bench_and_leaves_nothing() {
         assert!(line.ends_with(" MB/s"), "{line}");
     }
     assert!(found("readmissing  : ").ends_with(" 4000 operations; (0 of 4000 found)"));
-    // Two threads draw 4,000 of 2,000 keys: 1 - 1/e^2 of them are there, 86.5%.
+    // Two threads draw 4,000 of 2,000 keys, and hit 1 - 1/e^2 of them: 86.5%.
     let line = found("readrandom   : ");
     let hits: u64 = line.split(['(', ' ']).rev().nth(3).unwrap().parse().unwrap();
     assert!((3300..3600).contains(&hits), "{line}");

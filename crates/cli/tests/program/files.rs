@@ -1,5 +1,5 @@
-//! `sst`, `log`, `manifest`, `find`, `properties` and `files`, on stores that an earlier version
-//! left (the golden ones of the format), so that every byte they print is known.
+//! `sst`, `log`, `manifest`, `find`, `properties` and `files`, on stores of an earlier version (the
+//! golden files of the format), so that every byte of their output is known.
 
 use std::fs;
 use std::io::Write as _;
@@ -10,7 +10,7 @@ use trommel::vfs::{DiskVfs, Vfs as _};
 
 use crate::support::{Program, Ran, check_snapshot};
 
-/// A program beside a copy of the golden store `name`, called `db`.
+/// A program with a copy of the golden store `name`, called `db`.
 fn beside(name: &str) -> Program {
     let program = Program::new();
     let golden = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/format/golden").join(name);
@@ -22,7 +22,7 @@ fn beside(name: &str) -> Program {
     program
 }
 
-/// Runs the program where `db` lies; a word of the line may be in quotes.
+/// Runs the program in the directory of `db`; words of the line may be quoted.
 fn run(program: &Program, line: &str) -> Ran {
     let mut command = program.command("");
     let words = line.split('\'').enumerate().flat_map(|(nth, part)| match nth % 2 {
@@ -33,7 +33,7 @@ fn run(program: &Program, line: &str) -> Ran {
     Ran::from(command.output().unwrap())
 }
 
-/// What each line prints, and its exit code where that is not 0.
+/// The output of each line, and its exit code if not 0.
 fn transcript(program: &Program, lines: &[&str]) -> String {
     let mut text = String::new();
     for line in lines {
@@ -228,7 +228,7 @@ fn a_table_cut_to_nothing_is_a_damaged_one() {
     }
 }
 
-/// Looking takes no lock, writes nothing, and waits for nobody.
+/// Inspection takes no lock, writes nothing, and does not wait.
 #[test]
 fn a_store_in_use_is_looked_into_and_left_as_it_is() {
     let program = beside("v1-closed-paired-lz4");
@@ -255,7 +255,7 @@ fn a_store_in_use_is_looked_into_and_left_as_it_is() {
     drop(held);
 }
 
-/// In the shell the store is open for writing, and its log is where the newest versions are.
+/// In the shell the store is open for writing, and the newest versions are in its log.
 #[test]
 fn the_shell_looks_into_its_own_store() {
     let program = beside("v1-closed-paired-lz4");
@@ -269,7 +269,7 @@ fn the_shell_looks_into_its_own_store() {
     let script = b"put fresh value\nfind fresh --format csv\nmanifest check --format csv\n";
     child.stdin.take().unwrap().write_all(script).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap());
-    // It was made before stores remembered their options.
+    // The store is older than the recording of options.
     let told = ran.err.starts_with("note: the store does not say which options");
     assert!(ran.code == Some(0) && told && ran.err.lines().count() == 1, "{ran:?}");
     let lines: Vec<&str> = ran.out.lines().collect();

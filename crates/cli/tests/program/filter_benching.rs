@@ -1,4 +1,4 @@
-//! `trommel filter-bench`: what it prints and writes, and what it refuses.
+//! `trommel filter-bench`: its output, its files, and what it rejects.
 
 use std::fs;
 
@@ -83,7 +83,7 @@ fn a_sweep_is_rows_in_every_format_and_its_records_can_be_read_again() {
     let lines = fs::read_to_string(&json).unwrap();
     assert_eq!(lines.lines().count(), 6);
     for line in lines.lines() {
-        // Gross and dry: on a machine that does something else they may leave nothing between them.
+        // Gross and dry time: under load on the machine there may be no difference.
         let record: Value = serde_json::from_str(line).unwrap();
         let timings = record["timings"].as_array().unwrap();
         let is_asked = |timing: &&Value| timing["access"] == "random" && timing["mix"] == "outside";
@@ -164,7 +164,7 @@ fn what_cannot_be_measured_is_refused_with_its_reason() {
     }
 }
 
-/// Flags were accepted and had no effect, without a word.
+/// Flags used to be accepted without effect, silently.
 #[test]
 fn with_records_to_show_each_flag_of_measuring_is_refused() {
     let program = Program::new();
@@ -225,7 +225,7 @@ fn a_flag_without_effect_says_so() {
     }
 }
 
-/// What came first was measured, for hours perhaps, before the rest was looked at.
+/// The first filters used to be measured, perhaps for hours, before the rest was checked.
 #[test]
 fn all_of_a_sweep_is_checked_before_any_is_measured() {
     let program = Program::new();

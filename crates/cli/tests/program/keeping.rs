@@ -1,4 +1,4 @@
-//! A command that is asked to look, or to do one thing, leaves the rest of a store as it is: its
+//! A command that only reads, or does one operation, leaves the rest of a store as it is: its
 //! tables, its levels and the options that shape it.
 
 use std::collections::BTreeMap;
@@ -9,23 +9,23 @@ use trommel_harness::KeySpace;
 
 use crate::support::{Program, Ran};
 
-/// What a command leaves as it was.
+/// What a command preserves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Keeps {
-    /// Every file, to the byte.
+    /// Every file, byte for byte.
     Everything,
-    /// Every table and the options; a log, a manifest and `CURRENT` of its own are an opening's.
+    /// Every table and the options; opening the store writes a new log, manifest and `CURRENT`.
     Tables,
-    /// Every table, beside which there are new ones of level 0.
+    /// Every table; there are new ones in level 0.
     OldTables,
-    /// The options only: tables are what it is for.
+    /// The options only: the command's purpose is to change tables.
     Record,
-    /// Every table; the options become those that are given.
+    /// Every table; the options change to the given ones.
     TablesNotOptions,
 }
 
-/// A store in levels that defaults would compact at once, of tables that they would write
-/// otherwise.
+/// A store with levels that the default options would compact at once, and tables that they would
+/// write differently.
 fn shaped() -> Options {
     Options::default()
         .filters("ribbon:10".parse().unwrap())
@@ -53,7 +53,7 @@ fn store(program: &Program, name: &str) {
     }
     db.wait_idle().unwrap();
     db.set_options(|options| options.auto_compaction(false)).unwrap();
-    // As many runs as the defaults' trigger, which would set theirs to work.
+    // As many runs as the defaults' trigger, so that they would start a compaction.
     for round in 0..6_u32 {
         db.put(format!("{round:016}"), "v").unwrap();
         db.flush().unwrap();
@@ -73,7 +73,7 @@ fn files(program: &Program, name: &str) -> Files {
         .collect()
 }
 
-/// Tables, and the level of each.
+/// The tables with their levels.
 fn tables(program: &Program, name: &str) -> (Vec<(u64, usize)>, Files) {
     let dir = program.path(name);
     let manifest = trommel::inspect::Manifest::in_force(&trommel::vfs::DiskVfs, &dir).unwrap();
@@ -119,7 +119,7 @@ fn check(program: &Program, line: &str, keeps: Keeps, act: impl FnOnce() -> Ran)
 const BENCH: &str = "bench --use-existing-db --num=100 --reads=100 --benchmarks=";
 
 /// Every command that opens a store, on one that the program's defaults would compact and write
-/// otherwise.
+/// differently.
 #[test]
 fn no_command_reshapes_a_store_beside_what_it_is_for() {
     let program = Program::new();
@@ -187,7 +187,7 @@ fn no_command_reshapes_a_store_beside_what_it_is_for() {
     assert_eq!(at_copy("mended").differences(&shaped()), []);
 }
 
-/// `load --filters=ribbon:10`, then `flush`, wrote paired:16.
+/// `load --filters=ribbon:10`, then `flush`, used to write paired:16.
 #[test]
 fn a_store_keeps_the_filters_that_it_was_given() {
     let program = Program::new();
@@ -225,7 +225,7 @@ fn every_option_that_the_store_has_otherwise_is_told() {
     assert_eq!(ran.err, "note: table_bytes: 1048576 given, store has 67108864\n");
 }
 
-/// Once remembered, neither could be taken back.
+/// Once recorded, neither could be switched off again.
 #[test]
 fn switches_that_a_store_remembers_can_be_taken_back() {
     let program = Program::new();
@@ -278,7 +278,7 @@ fn options_that_cannot_be_read_are_told() {
     assert_eq!(program.run_on("put d 4").err, "");
 }
 
-/// A fresh store that nothing was written to gave "0 of 1000 found", and nothing else.
+/// An empty fresh store used to give "0 of 1000 found" without a warning.
 #[test]
 fn reads_of_a_fresh_store_are_doubted() {
     let bench = |names: &str| {
@@ -297,8 +297,8 @@ fn reads_of_a_fresh_store_are_doubted() {
     assert_eq!((missing.code, &*missing.err), (Some(0), ""), "{missing:?}");
 }
 
-/// A wrong `--num` or `--key-size`, or an empty store, gave "0 of 1000 found" and millions of
-/// operations a second.
+/// A wrong `--num` or `--key-size`, or an empty store, used to give "0 of 1000 found" and millions
+/// of operations a second.
 #[test]
 fn a_bench_of_keys_that_are_not_there_says_so() {
     let program = Program::new();

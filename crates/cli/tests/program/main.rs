@@ -1,7 +1,7 @@
-//! The program as a user meets it: what it prints, where, and with which exit code.
+//! The program from a user's view: its output, its streams and its exit codes.
 //!
-//! Texts that are worth reading whole are kept in `tests/snapshots`; run the tests with
-//! `TROMMEL_BLESS=1` to write them anew after a wanted change, and read the difference.
+//! Outputs worth reading in full are kept in `tests/snapshots`; after an intended change, run the
+//! tests with `TROMMEL_BLESS=1` to rewrite them, and read the diff.
 #![expect(clippy::unwrap_used, reason = "a helper of a test may panic as the test may")]
 
 mod admin;

@@ -1,4 +1,4 @@
-//! Input that nobody hopes for: it is taken, or refused in words, and nothing panics.
+//! Unusual input: it is accepted, or rejected with a message, and nothing panics.
 
 use std::fs;
 use std::io::{BufRead as _, BufReader, Read as _};
@@ -61,7 +61,7 @@ fn names_and_keys_need_not_be_utf_8() {
     assert_eq!(run(&[b"get", b"k"]).code, Some(6));
 }
 
-/// Underscores in keys and values that begin with dashes became dashes.
+/// Underscores in keys and values that begin with dashes used to become dashes.
 #[test]
 fn what_only_looks_like_a_flag_stays_as_it_is() {
     let program = Program::new();
@@ -85,7 +85,7 @@ fn what_only_looks_like_a_flag_stays_as_it_is() {
     assert!(ran.code == Some(2) && ran.err.contains("'--no_such_flag'"), "{ran:?}");
 }
 
-/// A file's name went to the terminal as it is.
+/// A file's name used to be printed to the terminal verbatim.
 #[cfg(unix)]
 #[test]
 fn names_of_files_do_nothing_to_a_terminal() {

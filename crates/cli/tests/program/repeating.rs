@@ -1,8 +1,8 @@
-//! Runs of a bench that are repeated exactly.
+//! Exactly reproducible bench runs.
 
 use crate::support::Program;
 
-/// What distinguishes the workloads in which a tree grows: puts in any order, over again, deletes,
+/// The kinds of workloads in which a tree grows: puts in any order, overwrites, deletes,
 /// read-and-write.
 const WORKLOADS: [&str; 3] = [
     "fillrandom,waitforcompaction",
@@ -10,9 +10,8 @@ const WORKLOADS: [&str; 3] = [
     "fillrandom,compact,updaterandom",
 ];
 
-/// With one thread that does the work of the background too, the seed decides the tree: the same
-/// tables with the same numbers, sizes and key ranges in the same levels. Another seed makes
-/// another tree.
+/// Without background threads and with one writer, the seed determines the tree: the same tables
+/// with the same numbers, sizes and key ranges in the same levels. Another seed makes another tree.
 #[test]
 fn a_seed_without_background_threads_makes_the_same_tables() {
     let program = Program::new();
@@ -26,7 +25,7 @@ fn a_seed_without_background_threads_makes_the_same_tables() {
         assert_eq!(ran.code, Some(0), "{ran:?}");
         let listed = program.run(&format!("properties --db={} --format=csv", db.display()));
         let (store, tables) = listed.out.split_once("\n\n").expect("a store and its tables");
-        // The id of a store is drawn anew for each.
+        // The id of each store is random.
         let store = store.lines().last().and_then(|line| line.split_once(','));
         (store.expect("an id and more").1.to_owned(), tables.to_owned())
     };

@@ -4,7 +4,7 @@ use std::fs;
 
 use crate::support::{Program, check_snapshot};
 
-/// A program, a store of it, and a trace of lookups that find and that miss.
+/// A program, its store, and a trace of lookups that hit and miss.
 fn traced(flags: &str) -> Program {
     let program = Program::new();
     let file = program.path("lookups.trace").display().to_string();
@@ -31,14 +31,15 @@ fn what_a_bench_recorded_is_replayed() {
     assert_eq!(found["schema"], "trommel.tune-replay.v1");
     let trace = &found["trace"];
     assert_eq!((trace["lookups"].as_u64(), trace["sample"].as_u64()), (Some(40_000), Some(1)));
-    // fillrandom leaves 37% of the keys out, and readrandom asks for all of them alike.
+    // fillrandom leaves out 37% of the keys, and readrandom looks up all of them with equal
+    // probability.
     let misses = trace["misses"].as_f64().unwrap();
     assert!((misses - (1.0 + 0.368) / 2.0).abs() < 0.02, "{misses}");
     let rows = found["filters"].as_array().unwrap();
     assert_eq!(rows.len(), 6, "all and one level, three times: {}", ran.out);
     let of = |row: usize, name: &str| rows[row][name].as_f64().unwrap();
     assert_eq!((&rows[0]["filters"], &rows[0]["level"]), (&"paired:6".into(), &"all".into()));
-    // Without filters each miss reads the one level, but for keys beyond its last.
+    // Without filters each miss reads the one level, except for keys beyond its last.
     assert_eq!((of(4, "filter_bytes"), of(4, "expected")), (0.0, of(4, "wasted_reads")));
     assert!((misses - of(4, "expected")).abs() < 0.001, "{}", ran.out);
     assert!((of(0, "wasted_reads") / of(0, "expected") - 1.0).abs() < 0.1, "{}", ran.out);

@@ -1,4 +1,4 @@
-//! `trommel report`, and the page it makes, where there is a browser to open it with.
+//! `trommel report`, and its page in a browser, if there is one.
 
 use std::fs;
 use std::process::{Command, Stdio};
@@ -9,7 +9,7 @@ use trommel_harness::{Latencies, Measured};
 
 use crate::support::Program;
 
-/// A record of each of two workloads, with all that charts are drawn of.
+/// A record of each of two workloads, with everything that charts need.
 fn write_records(program: &Program, store: &str) -> String {
     let run = Run {
         id: store.into(),
@@ -89,7 +89,7 @@ fn a_bench_makes_the_page_of_its_records() {
     assert_eq!(program.run(&format!("report {}", json.display())).out, page);
 }
 
-/// The first browser of these that is there.
+/// The first of these browsers that is installed.
 fn browser() -> Option<&'static str> {
     ["chromium", "chromium-browser", "google-chrome"].into_iter().find(|name| {
         let mut command = Command::new(name);
@@ -98,8 +98,7 @@ fn browser() -> Option<&'static str> {
     })
 }
 
-/// Opens the page in a browser and gives back the document as the browser understood it, and what
-/// the browser had to complain of.
+/// Opens the page in a browser and returns the document as parsed, and the browser's complaints.
 fn open(browser: &str, program: &Program, page: &str, dark: bool) -> (String, Vec<String>) {
     let output = Command::new(browser)
         .args(["--headless", "--no-sandbox", "--disable-gpu", "--no-first-run"])
@@ -127,7 +126,7 @@ fn a_browser_finds_nothing_wrong_with_the_page() {
     let file = program.path("page.html");
     let page = file.display().to_string();
     assert_eq!(program.run(&format!("report {one} {two} -o {page}")).code, Some(0));
-    // A script of the test's own measures what the browser laid out.
+    // A script of the test measures the browser's layout.
     let probe = "<script>addEventListener('load', () => {
         const root = document.documentElement, style = name => getComputedStyle(name);
         const line = document.querySelector('svg polyline');

@@ -1,5 +1,4 @@
-//! `trommel repair`, `verify` and reading with `--degraded`: exit codes, what is written and what
-//! is not.
+//! `trommel repair`, `verify` and reading with `--degraded`: exit codes, and what is written.
 #![expect(clippy::disallowed_methods, reason = "these tests lose files as an outsider does")]
 
 use std::fs;
@@ -27,7 +26,7 @@ fn tables(dir: &Path) -> Vec<PathBuf> {
     entries.filter(|path| path.extension().is_some_and(|other| other == "sst")).collect()
 }
 
-/// Every file with what it holds.
+/// The names and bytes of all files.
 fn contents(dir: &Path) -> Vec<(PathBuf, Vec<u8>)> {
     let entries = fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path());
     let mut all: Vec<_> =

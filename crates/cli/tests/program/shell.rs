@@ -1,4 +1,4 @@
-//! `trommel shell`, from a pipe: what a prompt would do with a terminal needs one.
+//! `trommel shell`, from a pipe: its prompt needs a terminal.
 
 use crate::support::{Program, with_store};
 
@@ -60,7 +60,7 @@ fn the_first_line_that_fails_ends_a_script() {
     assert_eq!(ran.err.lines().count(), 2, "{}", ran.err);
 }
 
-/// A comment was split into words, and an apostrophe in it ended the script.
+/// A comment used to be split into words, so an apostrophe in it ended the script.
 #[test]
 fn comments_may_hold_anything() {
     let program = with_store(&[("a", "1")]);
@@ -68,7 +68,7 @@ fn comments_may_hold_anything() {
     assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "1\n", ""));
 }
 
-/// `options` showed those in force, whatever its flags were.
+/// `options` used to show the current ones, whatever its flags were.
 #[test]
 fn options_are_shown_as_a_line_with_these_flags_has_them() {
     let program = with_store(&[("a", "1")]);

@@ -58,8 +58,8 @@ fn what_cannot_be_simulated_is_refused_with_what_can() {
 #[test]
 fn advice_has_its_reasons() {
     let program = Program::new();
-    // So many keys that two deeper levels are left when level 0 has been merged, and the last flush
-    // is a third. Without background threads the tree is the same each time, and so is the advice.
+    // Enough keys that two deeper levels remain when level 0 has been compacted, and the last flush
+    // is a third. Without background threads the tree is always the same, and so is the advice.
     let fill = "bench --benchmarks=fillrandom,waitforcompaction,flush --num=40K --filters=paired:10 \
                 --write-buffer-size=64K --table-size=64K --base-level-size=128K \
                 --max-background-jobs=0";
@@ -82,7 +82,7 @@ fn advice_has_its_reasons() {
     assert!(last.starts_with("no filter") && last.contains("missing keys"), "{last}");
     assert!(all_hit["all"]["policy"].as_str().unwrap().ends_with("last=none"), "{all_hit}");
     assert!(number(&advise("--budget=5/key")["all"]["budget_bytes"]) < 20_000.0);
-    // What was not seen is said.
+    // The assumptions about what was not observed are listed.
     let assumed = advice["assumptions"].to_string();
     assert!(assumed.contains("20,000 lookups made for this (--probe)"), "{assumed}");
     assert!(assumed.contains("100 of 100 lookups find nothing (--misses)"), "{assumed}");

@@ -1,4 +1,4 @@
-//! `trommel stress`: it finds nothing where nothing is wrong, and what is wrong it finds.
+//! `trommel stress`: it reports nothing on a correct store, and finds planted faults.
 
 use std::fs;
 use std::io::Write as _;
@@ -20,12 +20,12 @@ fn count(report: &Value, name: &str) -> u64 {
     report["counters"][name].as_u64().unwrap_or(0)
 }
 
-/// What all lanes are asked by their environment.
+/// A parameter of the lane from the environment.
 fn asked(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
-/// Keeps the counters of a lane where the environment says so, as all lanes do.
+/// Writes the counters of a lane to the file that the environment names, as all lanes do.
 fn record(lane: &str, report: &Value) {
     let Some(file) = std::env::var_os("TROMMEL_LANES_JSON") else { return };
     let counters = serde_json::to_string(&report["counters"]).unwrap();
@@ -69,7 +69,7 @@ fn a_disk_that_fails_loses_nothing() {
     lane("faults", "--kill-every=2s --faults=0.003", &names);
 }
 
-/// Runs in a directory that is kept.
+/// A run in a directory that is kept.
 fn kept_run(program: &Program, dir: &Path, more: &str) -> Ran {
     let line = format!("stress --profile=tiny --duration=1s --kill-every=500ms {more}");
     Ran::from(program.command(&line).arg("--keep").arg("--dir").arg(dir).output().unwrap())
@@ -108,7 +108,7 @@ fn a_key_that_is_gone_is_found() {
 
 #[test]
 fn a_value_that_is_older_or_strange_is_found() {
-    // An older state may be one in which the key was not there, or was.
+    // In the older state the key may have been absent, or present.
     for (value, part) in [(None, "was never written"), (Some(()), "; expected is ")] {
         let program = Program::new();
         let dir = program.path("kept");
@@ -117,7 +117,7 @@ fn a_value_that_is_older_or_strange_is_found() {
         let db = open();
         let (key, before) = db.iter().next().unwrap().unwrap();
         match value {
-            // As it was before the second run, whatever that has written.
+            // The expected state from before the second run, whatever that wrote.
             Some(()) => {
                 db.close().unwrap();
                 let state = fs::read(dir.join("expected/expected-state")).unwrap();
@@ -190,7 +190,7 @@ fn an_interrupted_run_prints_its_counters_and_leaves_nothing() {
     assert_eq!(program.left_over(), [] as [PathBuf; 0]);
 }
 
-/// The run went its whole way, and only then failed.
+/// The run used to go to its end, and only then fail.
 #[test]
 fn a_file_for_the_counters_that_cannot_be_written_is_told_first() {
     let program = Program::new();
@@ -201,7 +201,7 @@ fn a_file_for_the_counters_that_cannot_be_written_is_told_first() {
     assert!(begun.elapsed() < Duration::from_secs(1800), "it ran");
 }
 
-/// Nearly all flags of db_stress were unexpected arguments.
+/// Nearly all flags of db_stress used to be unexpected arguments.
 #[test]
 fn command_lines_of_db_stress_are_understood() {
     let program = Program::new();

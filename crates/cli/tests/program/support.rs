@@ -1,4 +1,4 @@
-//! Running the program in a place of its own, and comparing what it prints.
+//! Runs the program in a directory of its own, and compares its output.
 
 use std::fs;
 use std::io::Write as _;
@@ -7,7 +7,7 @@ use std::process::{Command, Output, Stdio};
 
 use trommel_harness::ScratchDir;
 
-/// The program, run in a place of its own.
+/// The program, run in a directory of its own.
 pub(crate) struct Program {
     scratch: ScratchDir,
 }
@@ -17,7 +17,7 @@ impl Program {
         Self { scratch: ScratchDir::new(&std::env::temp_dir()).unwrap() }
     }
 
-    /// The program with these arguments, split at spaces, and nothing on standard input.
+    /// The program with these arguments, split at spaces, and empty standard input.
     pub(crate) fn command(&self, line: &str) -> Command {
         let mut command = Command::new(env!("CARGO_BIN_EXE_trommel"));
         command
@@ -36,7 +36,7 @@ impl Program {
         Ran::from(self.command(line).output().unwrap())
     }
 
-    /// As [`Program::command`], with `--db` and the path of the store `db` in its place.
+    /// As [`Program::command`], with `--db` and the path of the store `db`.
     pub(crate) fn command_on(&self, line: &str) -> Command {
         let mut command = self.command(line);
         command.arg("--db").arg(self.path("db"));
@@ -53,19 +53,19 @@ impl Program {
         feed(self.command_on(line), input)
     }
 
-    /// Where `name` lies in its place.
+    /// The path of `name` in the directory.
     pub(crate) fn path(&self, name: &str) -> PathBuf {
         self.scratch.path().join(name)
     }
 
-    /// What lies there.
+    /// The files in the directory.
     pub(crate) fn left_over(&self) -> Vec<PathBuf> {
         let entries = fs::read_dir(self.scratch.path()).unwrap();
         entries.map(|entry| entry.unwrap().path()).collect()
     }
 }
 
-/// What came of it.
+/// The result of a run.
 #[derive(Debug)]
 pub(crate) struct Ran {
     pub(crate) code: Option<i32>,
@@ -92,7 +92,7 @@ pub(crate) fn feed(mut command: Command, input: &[u8]) -> Ran {
     Ran::from(child.wait_with_output().unwrap())
 }
 
-/// Compares a text with the one kept in `tests/snapshots`, or keeps it with `TROMMEL_BLESS=1`.
+/// Compares a text with the one in `tests/snapshots`, or writes it there with `TROMMEL_BLESS=1`.
 pub(crate) fn check_snapshot(name: &str, text: &str) {
     let file = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("tests/snapshots")

@@ -15,7 +15,7 @@ keys = 600
 levels = [1, 1]
 ";
 
-/// A program, and the plan in its place.
+/// A program, and the plan in its directory.
 fn planned(text: &str) -> (Program, String) {
     let program = Program::new();
     let file = program.path("plan.toml");
@@ -49,7 +49,8 @@ fn what_is_there_is_not_measured_again() {
     assert!(again.err.starts_with("0 cells to measure, 3 done before; "), "{}", again.err);
     assert_eq!(fs::read_to_string(&results).unwrap(), first);
 
-    // A run that was killed while it wrote: its last line goes, and that cell is measured again.
+    // A run that was killed while it wrote: its last line is removed, and that cell is measured
+    // again.
     fs::write(&results, &first[..first.len() - 20]).unwrap();
     let ran = program.run(&line);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
@@ -60,13 +61,13 @@ fn what_is_there_is_not_measured_again() {
     );
     assert_eq!(keys(&fs::read_to_string(&results).unwrap()), keys(&first));
 
-    // What is no result stays as it is, and is told of.
+    // A file that holds no results is left unchanged, with an error.
     fs::write(&results, "hello\n").unwrap();
     let ran = program.run(&line);
     assert_eq!(ran.code, Some(1));
     assert!(ran.err.contains("results.jsonl: line 1: this is no record of an experiment"));
     assert_eq!(fs::read_to_string(&results).unwrap(), "hello\n");
-    // Also where its last line, or its only one, has no end.
+    // Also if its last line, or its only one, has no line feed.
     for text in ["hello", "hello\nand goodbye", "\nhello"] {
         fs::write(&results, text).unwrap();
         assert!(matches!(program.run(&line).code, Some(1 | 2)));

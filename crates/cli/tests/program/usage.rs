@@ -1,4 +1,4 @@
-//! Help, and what wrong usage is told.
+//! Help, and the errors for wrong usage.
 
 use std::path::PathBuf;
 

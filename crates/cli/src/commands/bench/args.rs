@@ -1,4 +1,4 @@
-//! The flags of the bench but those of its store.
+//! The flags of the bench, except those of its store.
 
 use std::path::PathBuf;
 
@@ -14,7 +14,7 @@ use super::store::{StoreArgs, StoreSwitches};
 use crate::foreign::{DbBench, ForeignFlags};
 use crate::shared_args::{DataArgs, threads};
 
-/// Defines flags that are on, off, or not given, as gflags has them.
+/// Defines boolean flags with an optional value, as in gflags.
 macro_rules! switches {
     ($(#[$outer:meta])* $name:ident { $($(#[$doc:meta])* $field:ident,)* }) => {
         #[derive(Debug, clap::Args)]
@@ -77,7 +77,7 @@ pub(crate) struct BenchArgs {
     pub(crate) foreign: ForeignFlags<DbBench>,
 }
 
-/// A number of operations, or -1: as many as something else says.
+/// A number of operations, or -1 for the default from another flag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Count(pub(crate) Option<u64>);
 
@@ -125,7 +125,7 @@ pub(crate) struct WorkArgs {
     pub(crate) get_then_put_hit_rate: f64,
 }
 
-/// A whole number of percent, up to 100.
+/// An integer percentage, up to 100.
 fn percent(text: &str) -> Result<u64, String> {
     match parse_percent(text) {
         Ok(percent) if percent <= 100.0 && percent.fract() == 0.0 => Ok(percent as u64),

@@ -1,10 +1,10 @@
-//! How a bench cuts its filters and where it holds them, in this program's own flags and in
+//! The partitioning and the residency of a bench's filters, in this program's own flags and in
 //! db_bench's.
 //!
-//! `--partition_index_and_filters` and `--cache_index_and_filter_blocks` speak of indexes too. The
-//! indexes here stay whole and in memory, which a note says. Of db_bench's flags that pin, those
-//! mean something here that pin the filters of all levels; and none does, as there, where filters
-//! are not in the cache to begin with.
+//! `--partition_index_and_filters` and `--cache_index_and_filter_blocks` also cover indexes.
+//! Indexes here always stay whole and in memory, which a note says. Of db_bench's pinning flags,
+//! only those that pin the filters of all levels have an effect here; and, as there, none has if
+//! filters are not in the cache to begin with.
 
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
@@ -81,10 +81,10 @@ enum Residency {
     CachedBelowLevel0,
 }
 
-/// What the flags come to.
+/// The resolved flags.
 #[derive(Debug)]
 pub(crate) struct Cuts {
-    /// None where it is as the store has it.
+    /// None if the store's value applies.
     shape: Option<FilterShape>,
     piece_bytes: Option<usize>,
     residency: Residency,
@@ -92,7 +92,7 @@ pub(crate) struct Cuts {
 }
 
 impl CutArgs {
-    /// What the flags come to, and what to tell the user of them.
+    /// Resolves the flags; also returns notes for the user.
     pub(crate) fn resolve(&self) -> Result<(Cuts, Vec<String>), Failure> {
         let mut notes = Vec::new();
         let mut shape = self.filter_shape;
@@ -145,7 +145,7 @@ const PARTITION: &str = "--partition_pinning";
 const LEVEL_0: &str = "--pin_l0_filter_and_index_blocks_in_cache";
 
 impl PinSwitches {
-    /// The flag that pins filters of this shape, whatever their level, if it is given.
+    /// The flag that is given and pins filters of this shape on all levels, if any.
     fn of_all_levels(&self, shape: FilterShape) -> Option<&'static str> {
         match shape {
             FilterShape::Whole => self.unpartitioned_pinning.then_some(UNPARTITIONED),
@@ -153,7 +153,7 @@ impl PinSwitches {
         }
     }
 
-    /// Why those that are given do nothing more than is done.
+    /// The reasons why given flags have no additional effect.
     fn notes(&self, shape: FilterShape, residency: Residency) -> Vec<String> {
         let is_whole = shape == FilterShape::Whole;
         let of_others = if is_whole { "filters are not cut" } else { "filters are cut" };
@@ -182,7 +182,7 @@ fn contradiction(switch: &str, flag: &str) -> Failure {
 }
 
 impl Cuts {
-    /// The options of the store, with these.
+    /// Applies the flags to the store's options.
     pub(crate) fn apply(&self, mut options: Options) -> Options {
         if let Some(shape) = self.shape {
             options = options.filter_shape(shape);
@@ -199,7 +199,7 @@ impl Cuts {
             .pinned_filter_bytes(self.pinned_bytes)
     }
 
-    /// For people, behind the filters: what is not as it is by default in these options.
+    /// The settings that differ from the defaults, for display after the filters.
     pub(crate) fn line(&self, options: &Options) -> String {
         let mut line = String::new();
         let pieces = units::bytes(number(options, "filter_piece_bytes"));

@@ -1,12 +1,12 @@
-//! Which filters a bench builds, however that is written.
+//! The filters of a bench, in each of their notations.
 //!
-//! `--filters` is this program's own way. `--filter_uri` and `--bloom_bits` are Speedb's and
-//! RocksDB's: a filter without bits gets those of `--bloom_bits`, and is refused without these, as
-//! it is by Speedb; bits without a filter are those of RocksDB's blocked one; 0 is none; a negative
-//! number is the default.
+//! `--filters` is this program's own notation. `--filter_uri` and `--bloom_bits` are Speedb's and
+//! RocksDB's: a filter without bits gets those of `--bloom_bits`, and is rejected without these, as
+//! in Speedb; bits without a filter are for RocksDB's blocked filter; 0 is none; a negative number
+//! is the default.
 //!
-//! `--use_ribbon_filter` is RocksDB's too. There the bits of a ribbon are those of the blocked
-//! filter whose rate it has, and it takes fewer: so does this.
+//! `--use_ribbon_filter` is RocksDB's too. There a ribbon gets the bits of the blocked filter with
+//! the same rate, and uses fewer; it does so here.
 
 use clap::Args;
 use clap::builder::BoolishValueParser;
@@ -36,13 +36,13 @@ pub(crate) struct FilterArgs {
 }
 
 impl FilterArgs {
-    /// Whether any were asked for: they are the store's own otherwise.
+    /// Whether any filters are requested; otherwise the store's own apply.
     pub(crate) fn are_given(&self) -> bool {
         let has_bits = self.bloom_bits.is_some_and(|bits| bits >= 0.0);
         self.use_ribbon_filter || self.filters.is_some() || self.filter_uri.is_some() || has_bits
     }
 
-    /// The filters asked for.
+    /// The requested filters.
     pub(crate) fn policy(&self) -> Result<FilterPolicy, Failure> {
         if self.use_ribbon_filter {
             return self.ribbon();
@@ -68,7 +68,7 @@ impl FilterArgs {
             ))),
             (false, Some(0.0)) => parse("none"),
             (false, Some(bits)) => parse(&format!("{uri}:{bits}")),
-            // Speedb refuses it, too; what is wrong with it is said as of any other filter.
+            // Speedb rejects it too; the message is that for any other filter.
             (false, None) => parse(uri),
         }
     }
@@ -134,7 +134,7 @@ mod tests {
         }
         let error = policy("speedb.pairedBloomFilter", Some(10.0)).unwrap_err();
         assert!(error.contains("speedb.PairedBloomFilter"), "{error}");
-        // Speedb refuses it, and so does --filters.
+        // Speedb rejects it, and so does --filters.
         assert!(
             policy("speedb.PairedBloomFilter", None)
                 .unwrap_err()

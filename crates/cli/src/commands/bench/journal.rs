@@ -1,8 +1,9 @@
-//! The files that records of a bench go to.
+//! The files for the records of a bench.
 //!
-//! Each file is written anew, whole, after each workload: so it is complete up to there whenever
-//! the bench ends, and small enough that this costs nothing. Lines of JSON come after what their
-//! file held before, so that one file may hold many runs; two benches at once need two files.
+//! Each file is rewritten as a whole after each workload: so it is complete up to there whenever
+//! the bench ends, and small enough that this costs nothing. Lines of JSON are appended to the
+//! previous contents of their file, so that one file may hold many runs; two benches at once need
+//! two files.
 
 use std::path::{Path, PathBuf};
 
@@ -12,13 +13,13 @@ use trommel_harness::report::{Source, page};
 
 use super::args::ReportArgs;
 
-/// What the page is called.
+/// The title of the page.
 const TITLE: &str = "Trommel bench";
 
-/// Where records go, and those so far.
+/// The files, and the records so far.
 pub(crate) struct Files {
     json: Option<PathBuf>,
-    /// What the file of JSON held before.
+    /// The previous contents of the JSON file.
     earlier: Vec<u8>,
     csv: Option<PathBuf>,
     page: Option<PathBuf>,
@@ -26,7 +27,7 @@ pub(crate) struct Files {
 }
 
 impl Files {
-    /// The files asked for, empty.
+    /// The requested files, without records.
     ///
     /// # Errors
     /// If one cannot be written.
@@ -42,7 +43,7 @@ impl Files {
         Ok(files)
     }
 
-    /// Whether any was asked for.
+    /// Whether any file was requested.
     pub(crate) fn are_wanted(&self) -> bool {
         self.json.is_some() || self.csv.is_some() || self.page.is_some()
     }
@@ -80,8 +81,8 @@ impl Files {
     }
 }
 
-/// What a file of records holds, in whole lines: nothing if it is not there, or is a pipe or a
-/// device.
+/// The contents of a file of records, in whole lines: nothing if it does not exist, or is a pipe or
+/// a device.
 pub(crate) fn earlier(file: &Path) -> Result<Vec<u8>, Error> {
     if !file.is_file() {
         return Ok(Vec::new());

@@ -60,7 +60,7 @@ Examples:
   trommel bench --filter_uri=speedb.PairedBloomFilter --bloom_bits=23.4 -num=1000000
       as Speedb writes it";
 
-/// Keys, if nothing says how many.
+/// Default number of keys.
 const DEFAULT_NUM: u64 = 1_000_000;
 
 pub(crate) fn run(
@@ -128,7 +128,7 @@ fn run_in(
         opener = opener.traced(file, options.seed(args.data.seed()));
     }
     let result = measure(dir, args, plan, &opener, settings, control, out);
-    // What was recorded until an error or a stop is of use too.
+    // The trace is useful even after an error or a stop.
     let traced = opener.finish_trace();
     result?;
     if let (Some(totals), Some(file)) = (traced?, &args.reports.trace) {
@@ -202,7 +202,7 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
     })
 }
 
-/// How seeks keep to prefixes.
+/// The prefix settings of seeks.
 fn prefixes(args: &BenchArgs, keys: &KeySpace) -> Result<Option<PrefixSeeks>, Failure> {
     let missing = args.switches.seek_missing_prefix;
     if !missing && !args.switches.prefix_same_as_start {
@@ -228,7 +228,7 @@ fn positive(rate: u64) -> Option<f64> {
     (rate > 0).then_some(rate as f64)
 }
 
-/// What to know of limits that do not hold for some of the benchmarks.
+/// Notes on rate limits that do not apply to some of the benchmarks.
 fn not_limited(plan: &Plan, pace: &PaceArgs) -> Vec<String> {
     let workloads = plan.steps.iter().map(|step| step.workload);
     let mut mixed: Vec<_> = workloads.filter(|w| w.is_mixed()).map(Workload::name).collect();
@@ -249,7 +249,7 @@ fn not_limited(plan: &Plan, pace: &PaceArgs) -> Vec<String> {
     .collect()
 }
 
-/// Every option by its resolved value, for the records.
+/// Every option with its resolved value, for the records.
 fn settings(
     args: &BenchArgs,
     plan: &Plan,

@@ -1,8 +1,8 @@
-//! How far a bench is, for those who asked to be told at intervals.
+//! Progress reports of a bench at requested intervals.
 //!
-//! It stands between the bench and the progress of the program: ten times a second it is told how
-//! many operations are done, and passes that on. A line is due at the first such moment at which
-//! an interval is over.
+//! A filter between the bench and the program's progress display: ten times a second it receives
+//! the number of operations done, and forwards it. A line is printed at the first call after the
+//! end of an interval.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
@@ -15,10 +15,10 @@ use crate::failure::Failure;
 
 const HEADER: &str = "secs_elapsed,interval_qps\n";
 
-/// Tells more than the progress that it passes on to.
+/// A progress that prints reports, and forwards to another one.
 pub(crate) struct Reports<'a> {
     inner: &'a dyn Progress,
-    /// Say something after each so many operations, or seconds.
+    /// Report after this many operations, or seconds.
     every_operations: u64,
     every: Option<Duration>,
     file: Option<ReportFile>,
@@ -28,16 +28,16 @@ pub(crate) struct Reports<'a> {
 #[derive(Default)]
 struct State {
     workload: String,
-    /// Time of the workloads before this one.
+    /// Time of the earlier workloads.
     earlier: Duration,
-    /// Of the workload that runs.
+    /// The current state of the running workload.
     now: Mark,
     said: Mark,
     filed: Mark,
     text: String,
 }
 
-/// A moment of a workload.
+/// A point in time of a workload.
 #[derive(Debug, Clone, Copy, Default)]
 struct Mark {
     elapsed: Duration,
@@ -57,7 +57,7 @@ struct ReportFile {
 }
 
 impl<'a> Reports<'a> {
-    /// What the flags ask for.
+    /// The reports that the flags request.
     ///
     /// # Errors
     /// If the file cannot be written.

@@ -1,15 +1,15 @@
-//! How db_bench's command lines are spelled (by gflags), as this program's own reads them.
+//! Translates the spelling of db_bench's command lines (gflags) to this program's own.
 //!
 //! 1. A flag may have one dash or two, and dashes or underscores in its name.
 //! 2. A switch is on by itself, off with `no` before its name (`--nohistogram`), or has a value
-//!    behind `=`.
-//! 3. What follows a flag that wants a value is that value, whatever it looks like.
+//!    after `=`.
+//! 3. The argument after a flag that takes a value is that value, whatever it looks like.
 
 use std::ffi::OsString;
 
 use clap::{Arg, Command};
 
-/// The arguments of `command` (none of them the command itself) as clap wants them.
+/// The arguments of `command` (without the command itself) in the form for clap.
 pub(crate) fn plain(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
     let mut plain = Vec::with_capacity(arguments.len());
     let mut arguments = arguments.into_iter();
@@ -33,7 +33,7 @@ pub(crate) fn plain(command: &Command, arguments: Vec<OsString>) -> Vec<OsString
     plain
 }
 
-/// A flag that a command has, as clap wants it.
+/// A flag of a command, in the form for clap.
 pub(crate) struct Flag {
     pub(crate) text: String,
     /// Whether its value is the next argument.
@@ -41,14 +41,14 @@ pub(crate) struct Flag {
 }
 
 impl Flag {
-    /// The flag in `text`, if it is one that the command has.
+    /// The flag in `text`, if the command has it.
     fn read(command: &Command, text: &str) -> Option<Self> {
         let body = text.strip_prefix("--").or_else(|| text.strip_prefix('-'))?;
         Self::named(command, body).or_else(|| Self::negated(command, body))
     }
 
-    /// The flag of which `body` is what stands behind the dashes, if the command has one of that
-    /// name, with dashes or underscores in it.
+    /// The flag with `body` after its dashes, if the command has one of that name, with dashes or
+    /// underscores.
     pub(crate) fn named(command: &Command, body: &str) -> Option<Self> {
         let (name, value) = match body.split_once('=') {
             Some((name, value)) => (name, Some(value)),
@@ -64,7 +64,7 @@ impl Flag {
         Some(Self { text, wants_value })
     }
 
-    /// As [`Flag::named`], of a switch with `no` before its name.
+    /// As [`Flag::named`], for a switch with `no` before its name.
     fn negated(command: &Command, body: &str) -> Option<Self> {
         let name = body.replace('_', "-");
         let positive = name.strip_prefix("no")?;
@@ -81,14 +81,14 @@ fn find<'a>(command: &'a Command, name: &str) -> Option<&'a Arg> {
     })
 }
 
-/// Whether the flag may stand without a value.
+/// Whether the flag can be used without a value.
 fn is_switch(arg: &Arg) -> bool {
     arg.is_require_equals_set()
 }
 
-/// The arguments (without the program) with dashes for underscores in the names of those flags that
-/// `command` has, or the one below it that they call. All else stays as it is: a key or a value may
-/// look like a flag.
+/// The arguments (without the program) with underscores replaced by dashes in the names of flags of
+/// `command`, or of the subcommand that they call. Everything else is unchanged: a key or a value
+/// may look like a flag.
 pub(crate) fn with_dashed_flags(command: &Command, arguments: Vec<OsString>) -> Vec<OsString> {
     let mut command = command;
     let mut dashed = Vec::with_capacity(arguments.len());

@@ -7,7 +7,7 @@ use clap::error::ErrorKind;
 use clap::{Arg, Command, Error};
 use trommel_harness::{Step, Workload};
 
-/// Reads one step; lists all workloads in help, and proposes a name for one that is not there.
+/// Parses one step; lists all workloads in the help, and suggests a name for an unknown one.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct StepParser;
 

@@ -1,4 +1,4 @@
-//! The store of a bench: its flags, and what they come to.
+//! The store of a bench: its flags, and their effect.
 
 use std::path::PathBuf;
 
@@ -15,7 +15,7 @@ use crate::commands::base::{Base, number, setting};
 use crate::failure::Failure;
 use crate::shared_args::{ReadMode, signed, size, whole, whole_in};
 
-/// Open files, where there is to be no limit but the system's.
+/// A number of open files above any limit of the system.
 const MANY_FILES: usize = 1 << 20;
 
 /// The store of a bench.
@@ -162,7 +162,7 @@ impl Compression {
     }
 }
 
-/// How the store is opened, and what results say about that.
+/// The options of the store, and their description in results.
 #[derive(Debug)]
 pub(crate) struct Setup {
     pub(crate) options: Options,
@@ -170,23 +170,23 @@ pub(crate) struct Setup {
     pub(crate) lines: Vec<(&'static str, String)>,
     /// Every setting, for programs.
     pub(crate) settings: Vec<(&'static str, Value)>,
-    /// What the flags have otherwise than the store that is there.
+    /// Where the flags differ from the existing store.
     pub(crate) notes: Vec<String>,
 }
 
-/// What a bench does with a store that was there before.
+/// The use of an existing store by a bench.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Use {
-    /// It only reads: the store is opened read-only.
+    /// Only reads: the store is opened read-only.
     Reads,
-    /// It writes what is in memory, or compacts, and does nothing that compactions go with.
+    /// Flushes or compacts, without any operation that starts compactions.
     Maintains,
-    /// It writes.
+    /// Writes.
     Writes,
 }
 
 impl Use {
-    /// What these workloads come to, on a store that is there: those that fill are passed over.
+    /// The use by these workloads; fills are skipped.
     pub(crate) fn of(workloads: impl Iterator<Item = Workload> + Clone) -> Self {
         let mut done = workloads.filter(|workload| !workload.wants_fresh_store());
         match () {
@@ -197,8 +197,7 @@ impl Use {
     }
 }
 
-/// What the flags of the store come to; a store that is there already is used as it is, but for
-/// what is given.
+/// Resolves the flags of the store; an existing store is used as it is, except for explicit flags.
 pub(crate) fn set_up(
     args: &StoreArgs,
     switches: &StoreSwitches,
@@ -240,7 +239,7 @@ pub(crate) fn set_up(
     })
 }
 
-/// Refuses a store without any filters where those of prefixes alone were asked for.
+/// Rejects a store without any filters if only filters of prefixes were requested.
 fn check_prefixes(args: &StoreArgs, options: &Options) -> Result<(), Failure> {
     if args.whole_key_filtering == Some(false) && prefix_bytes(options) == 0 {
         return Err(Failure::Usage(
@@ -252,7 +251,7 @@ fn check_prefixes(args: &StoreArgs, options: &Options) -> Result<(), Failure> {
     Ok(())
 }
 
-/// How many times larger each level is; RocksDB takes fractions, too.
+/// The size ratio of levels; RocksDB also accepts fractions.
 fn ratio(text: &str) -> Result<u32, String> {
     let is_fraction = parse_decimal(text).is_ok_and(|ratio| ratio.fract() != 0.0);
     whole(text).map_err(|error| match is_fraction {
@@ -261,7 +260,7 @@ fn ratio(text: &str) -> Result<u32, String> {
     })
 }
 
-/// What shapes the store of a bench that makes one.
+/// The default shape of a new store.
 fn of_a_new_store() -> Options {
     Options::default()
         .write_buffer_bytes(64 << 20)
@@ -276,7 +275,7 @@ fn of_a_new_store() -> Options {
         .debt_stop_bytes(256 << 30)
 }
 
-/// These options, with what was given of those that shape a store.
+/// `options` with the explicit flags that shape a store.
 fn given(args: &StoreArgs, filters: Option<&FilterPolicy>, mut options: Options) -> Options {
     macro_rules! set {
         ($($value:expr => $setter:ident;)*) => {
@@ -415,7 +414,7 @@ fn lines(
     lines
 }
 
-/// Bytes of a prefix, where it is the first bytes of a key.
+/// Bytes of a prefix, if prefixes are the first bytes of keys.
 fn prefix_bytes(options: &Options) -> u64 {
     let prefix = setting(options, "prefix_extractor").unwrap_or_default();
     prefix.strip_prefix("fixed:").and_then(|bytes| bytes.parse().ok()).unwrap_or_default()

@@ -1,4 +1,4 @@
-//! `trommel find`: where in a store a key is.
+//! `trommel find`: the locations of a key in a store.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -91,7 +91,7 @@ fn row(sighting: &Sighting, version: Option<&VersionAt>, lookup: &str) -> Vec<Va
     ]
 }
 
-/// What a lookup of the key does at this file.
+/// The step of a lookup of the key in this file.
 fn lookup(sighting: &Sighting) -> &'static str {
     match sighting.filter {
         _ if !sighting.reached => "answered before",

@@ -1,4 +1,4 @@
-//! `trommel files`: what the files of a directory are.
+//! `trommel files`: the files in a directory, and their kinds.
 
 use std::io::Write;
 
@@ -65,7 +65,7 @@ fn row(file: &LiveFile) -> Vec<Value> {
     ]
 }
 
-/// What is wrong, without the file, which stands beside it.
+/// The problem, without the file, which is in another column.
 fn problem(error: &trommel::Error) -> String {
     match error {
         trommel::Error::Corruption(damage) if damage.offset == 0 => damage.what.to_string(),

@@ -1,4 +1,4 @@
-//! `trommel manifest`: which tables make up the store, and how it came to that.
+//! `trommel manifest`: the tables of the store, and their history.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -68,7 +68,7 @@ struct KeyedArgs {
 }
 
 impl PlainArgs {
-    /// Does `act` for each manifest.
+    /// Calls `act` for each manifest.
     fn each(
         &self,
         session: Session<'_>,

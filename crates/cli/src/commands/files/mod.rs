@@ -1,9 +1,9 @@
-//! The commands that look into the files of a store, which may be open elsewhere, or damaged:
-//! `sst`, `log`, `manifest`, `find`, `properties`, `files`.
+//! The commands that inspect the files of a store, which may be open elsewhere, or corrupt: `sst`,
+//! `log`, `manifest`, `find`, `properties`, `files`.
 //!
-//! All is decoded by [`trommel::inspect`]; here it is laid out. A command that is given several
-//! files goes through all of them: what is wrong with one is said when it is met, and the exit code
-//! is that of damage, if there was any.
+//! [`trommel::inspect`] decodes the files; these modules format the result. A command on several
+//! files processes all of them: each error is printed when it occurs, and the exit code is that of
+//! corruption, if there is any.
 
 pub(crate) mod find;
 pub(crate) mod listing;
@@ -23,10 +23,10 @@ use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::Value;
 
-/// Where all files are.
+/// The file system of all files.
 const DISK: &DiskVfs = &DiskVfs;
 
-/// Entries between two looks at whether the user has had enough.
+/// Entries between two checks for an interrupt.
 const ENTRIES_PER_LOOK: u64 = 1024;
 
 /// How many entries to print.
@@ -43,7 +43,7 @@ impl LimitArgs {
     }
 }
 
-/// The files, and for each directory those in it that have this extension.
+/// The files, with each directory replaced by the files in it that have this extension.
 fn with_those_of_dirs(files: &[PathBuf], extension: &str) -> Result<Vec<PathBuf>, Failure> {
     let mut all = Vec::new();
     for path in files {
@@ -64,12 +64,12 @@ fn with_those_of_dirs(files: &[PathBuf], extension: &str) -> Result<Vec<PathBuf>
     Ok(all)
 }
 
-/// Several failures, of which one is the command's.
+/// Collects failures; the worst is the command's.
 #[derive(Debug, Default)]
 struct Failures(Option<Failure>);
 
 impl Failures {
-    /// Keeps the worse of two and says the other one.
+    /// Keeps the worse of two failures, and prints the other.
     fn add(&mut self, failure: impl Into<Failure>) {
         let failure = failure.into();
         match self.0.take() {
@@ -84,7 +84,7 @@ impl Failures {
         }
     }
 
-    /// Does `act` for each file, whatever comes of the others.
+    /// Calls `act` for each file, whatever happens to the others.
     fn each(
         files: &[PathBuf],
         session: Session<'_>,
@@ -108,7 +108,7 @@ impl Failures {
     }
 }
 
-/// The directory of the store: that of the shell's, or the one that is named.
+/// The directory of the store: that of the shell, or the one in the arguments.
 fn dir_of(store: &StoreArgs, session: Session<'_>) -> Result<PathBuf, Failure> {
     match session.open {
         Some(db) => {
@@ -124,7 +124,7 @@ fn id(id: u64) -> Value {
     format!("{id:016x}").into()
 }
 
-/// The last component of a path: whose file a row is about.
+/// The last component of a path, to identify the file of a row.
 fn name(path: &Path) -> Value {
     path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned().into()
 }
@@ -137,7 +137,7 @@ fn level(level: usize) -> Value {
     format!("L{level}").into()
 }
 
-/// How a log or manifest ends: in a word, and what to know beside.
+/// The end of a log or manifest: its kind, and details.
 fn ending(ending: &Ending) -> (Value, Value) {
     let (word, beside) = match ending {
         Ending::Marked { next: 0 } => ("closed", Some("an end marker".into())),

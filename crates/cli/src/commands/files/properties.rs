@@ -1,4 +1,4 @@
-//! `trommel properties`: a store as a whole, and table by table.
+//! `trommel properties`: the properties of a store, and of each of its tables.
 
 use std::io::Write;
 

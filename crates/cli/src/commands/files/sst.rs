@@ -134,7 +134,7 @@ fn info(args: &InfoArgs, session: Session<'_>, out: &mut dyn Write) -> Result<()
 
 type Fields = Vec<(&'static str, Value)>;
 
-/// What it is, and its entries.
+/// The table's identity, and its entries.
 fn of_file(table: &Table, info: &TableInfo, keys: KeyForm) -> Fields {
     let listed = table.listed(DISK);
     let said = &info.properties;
@@ -155,7 +155,7 @@ fn of_file(table: &Table, info: &TableInfo, keys: KeyForm) -> Fields {
     ]
 }
 
-/// Its bytes, part by part.
+/// The table's bytes by part.
 fn of_parts(info: &TableInfo, sums: &BlockSums) -> Fields {
     let footer = &info.footer;
     let before_footer =
@@ -208,7 +208,7 @@ fn of_prefixes(filter: &PrefixFilterInfo) -> Fields {
     ]
 }
 
-/// Whether a filter can be asked, in words.
+/// Whether a filter is usable, in words.
 pub(super) fn state(state: &FilterState) -> String {
     match state {
         FilterState::Loaded => "loaded".into(),
@@ -272,7 +272,7 @@ fn as_slice(bound: &Bound<Vec<u8>>) -> Bound<&[u8]> {
     bound.as_ref().map(|key| &**key)
 }
 
-/// What an entry does to its key.
+/// The operation of an entry on its key.
 pub(super) fn kind(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::Put => "put",

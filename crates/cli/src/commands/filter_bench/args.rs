@@ -1,4 +1,4 @@
-//! The flags, and the measurements that they ask for.
+//! The flags, and the measurements that they request.
 
 use std::path::PathBuf;
 
@@ -15,19 +15,19 @@ use crate::foreign::{FilterBench, ForeignFlags};
 use crate::output::OutputArgs;
 use crate::shared_args::whole;
 
-/// MiB that all filters take together, if nothing says how much.
+/// Default memory of all filters together, in MiB.
 const MEMORY_MB: f64 = 200.0;
-/// Millions of queries of each mode, if nothing says how many.
+/// Default number of queries of each mode, in millions.
 const M_QUERIES: f64 = 200.0;
 /// The same in a sweep.
 const M_QUERIES_SWEEP: f64 = 10.0;
-/// Bits per key, if nothing says how many.
+/// Default bits per key.
 const BITS_PER_KEY: f64 = 10.0;
-/// Keys in a batch, if nothing says how many.
+/// Default number of keys in a batch.
 const BATCH: usize = 8;
-/// Most measurements of one run.
+/// Maximum number of measurements in one run.
 const MOST_PLANS: u64 = 100_000;
-/// What has no effect where earlier records are shown.
+/// Flags without effect if earlier records are shown.
 const MEASURING: [&str; 23] = [
     "filters",
     "implementation",
@@ -188,15 +188,15 @@ impl From<KernelArg> for Kernel {
 }
 
 impl FilterBenchArgs {
-    /// Whether there is more than one filter and number of keys.
+    /// Whether there is more than one filter or number of keys.
     pub(super) fn is_sweep(&self) -> bool {
         self.specs().is_ok_and(|specs| specs.len() > 1) || self.average_keys_per_filter.len() > 1
     }
 
-    /// What to measure, in order.
+    /// The measurements, in order.
     ///
     /// # Errors
-    /// If something of it cannot be asked for.
+    /// If one is impossible.
     pub(super) fn plans(&self) -> Result<Vec<Plan>, Failure> {
         if let Some(kernel) = self.kernel.map(Kernel::from)
             && !Kernel::available().any(|known| known == kernel)
@@ -227,12 +227,12 @@ impl FilterBenchArgs {
                 }
             }
         }
-        // All of them, before hours go to the first.
+        // Check all of them before hours are spent on the first.
         plans.iter().try_for_each(Plan::check)?;
         Ok(plans)
     }
 
-    /// What to tell the user about flags that do nothing, for `plans` are what is measured.
+    /// Notes on flags that have no effect on `plans`.
     pub(super) fn notes(&self, plans: &[Plan]) -> Vec<String> {
         let Switches { quick, best_case, .. } = self.switches;
         let mut notes = Vec::new();
@@ -279,7 +279,7 @@ impl FilterBenchArgs {
 
     fn plan(&self, spec: FilterSpec, keys: u64, seed: u64) -> Result<Plan, Failure> {
         let Switches { quick, best_case, .. } = self.switches;
-        // The parts are filter_bench's.
+        // The fractions are filter_bench's.
         let part = if quick {
             7.0
         } else if best_case {
@@ -352,7 +352,7 @@ impl FilterBenchArgs {
     }
 }
 
-/// A number of millions, as a number.
+/// Converts a number of millions.
 fn millions(flag: &str, number: f64) -> Result<f64, Failure> {
     if number > 0.0 && number <= 1e9 {
         return Ok(number * 1e6);

@@ -1,7 +1,7 @@
-//! The files that measurements go to.
+//! The files for measurements.
 //!
-//! Each is written anew, whole, after each measurement: so it is complete up to there whenever the
-//! run ends. Lines of JSON come after what their file held before.
+//! Each is rewritten as a whole after each measurement: so it is complete up to there whenever the
+//! run ends. Lines of JSON are appended to the previous contents of their file.
 
 use std::path::Path;
 
@@ -13,20 +13,20 @@ use trommel_harness::report::filters;
 use super::args::FileArgs;
 use crate::commands::bench::journal::{earlier, write};
 
-/// What the page is called.
+/// The title of the page.
 const TITLE: &str = "Trommel filter-bench";
 
-/// Where measurements go, and those so far.
+/// The files, and the measurements so far.
 pub(super) struct Files<'a> {
     args: &'a FileArgs,
-    /// What the file of JSON held before.
+    /// The previous contents of the JSON file.
     earlier: Vec<u8>,
     place: Place,
     records: Vec<Record>,
 }
 
 impl<'a> Files<'a> {
-    /// The files asked for, with these records to begin with.
+    /// The requested files, with initial records.
     ///
     /// # Errors
     /// If one cannot be written.

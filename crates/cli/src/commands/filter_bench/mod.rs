@@ -1,11 +1,11 @@
-//! `trommel filter-bench`: filters by themselves, with the flags and modes of RocksDB's
-//! filter_bench.
+//! `trommel filter-bench`: benchmarks of filters by themselves, with the flags and modes of
+//! RocksDB's filter_bench.
 //!
-//! 1. [`args`] makes of the flags the list of what to measure; [`specs`] reads lists of filters,
-//!    [`foreign`](crate::foreign) knows filter_bench's flags that are not here.
-//! 2. One filter is shown in filter_bench's words ([`words`]), as it is measured; several are rows
-//!    ([`rows`]).
-//! 3. [`files`] keeps records, a page and charts up to date after each measurement.
+//! 1. [`args`] turns the flags into a list of measurements; [`specs`] parses lists of filters,
+//!    [`foreign`](crate::foreign) knows filter_bench's flags that are missing here.
+//! 2. The measurement of one filter is printed in filter_bench's format ([`words`]), as it
+//!    proceeds; several are rows ([`rows`]).
+//! 3. [`files`] updates records, a page and charts after each measurement.
 
 mod args;
 mod files;
@@ -86,11 +86,11 @@ pub(crate) fn run(
         })
     };
     let judged = if args.switches.allow_bad_rate { Ok(()) } else { verdict.pronounce() };
-    // Also where nobody reads the rows any more.
+    // Judge even if the reader of the rows is gone.
     judged.and(result)
 }
 
-/// Shows what was measured earlier.
+/// Shows earlier measurements.
 fn show(args: &FilterBenchArgs, control: Control<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut found = Vec::new();
     for file in &args.files.from {
@@ -112,7 +112,7 @@ fn show(args: &FilterBenchArgs, control: Control<'_>, out: &mut dyn Write) -> Re
     Ok(())
 }
 
-/// Takes what was measured.
+/// Receives a measurement.
 type Keep<'a> = &'a mut dyn FnMut(Cell) -> Result<(), Error>;
 
 fn in_words(
@@ -167,12 +167,12 @@ fn in_rows(
             }
         }
     }
-    // A document is ended even where the run is not.
+    // Complete the document even after an error.
     output.finish()?;
     Ok(result?)
 }
 
-/// A progress that says at which of several measurements it is.
+/// A progress that shows the number of the current measurement.
 struct Place<'a> {
     inner: &'a dyn Progress,
     nth: usize,
@@ -199,7 +199,7 @@ impl Progress for Place<'_> {
     }
 }
 
-/// What is wrong with the rates, if anything.
+/// The assessment of the rates.
 #[derive(Default)]
 struct Verdict {
     complaints: Vec<String>,

@@ -4,7 +4,7 @@ use trommel_harness::filter_bench::{Access, Cell, Mix, Rate};
 
 use crate::output::{Format, Output, Value};
 
-/// Columns for people: what fits a screen.
+/// Columns for people, to fit a screen.
 const SHORT: [&str; 15] = [
     "filter",
     "keys",

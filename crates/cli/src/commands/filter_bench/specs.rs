@@ -1,25 +1,24 @@
-//! Which filters a sweep goes over: lists of kinds and of bits.
+//! The filters of a sweep: lists of kinds and of bits.
 //!
 //! ```text
 //! filters = part { "," part }
 //! part    = kind ":" bits | kind ":fpr=" rate | bits        (bits alone: of the kind before)
 //! kind    = a kind of the specs, or "all": all four
-//! bits    = number | number ".." number [ "/" step ]        (both ends, to which the step must come; it is 4 if
-//!                                                           not given, or 1 where 4 does not come to the end)
+//! bits    = number | number ".." number [ "/" step ]        (both ends inclusive, a multiple of the step apart; it
+//!                                                           is 4 by default, or 1 if 4 does not reach the end)
 //! ```
 //!
-//! `--impl` and `--bits-per-key` are filter_bench's: every kind of the one with all bits of the
-//! other.
+//! `--impl` and `--bits-per-key` are filter_bench's: every kind of the former with all bits of the
+//! latter.
 
 use trommel::filter::{FilterKind, FilterSpec};
 use trommel_harness::units::parse_decimal;
 
-/// From one number of bits to the next, in a range that does not say: the first that comes to its
-/// end.
+/// Default steps of a range: the first that reaches its end.
 const STEPS: [f64; 2] = [4.0, 1.0];
-/// Most numbers in one range.
+/// Maximum number of values in one range.
 const LONGEST: f64 = 1000.0;
-/// What `all` stands for.
+/// The kinds that `all` means.
 pub(super) const KINDS: [FilterKind; 4] =
     [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
 
@@ -54,7 +53,7 @@ pub(super) fn bits(text: &str) -> Result<Bits, String> {
     if steps >= LONGEST {
         return Err(format!("`{text}` has more than {LONGEST} numbers: take a larger step"));
     }
-    // Rounded as specs are, so that 0.1 and 0.2 make 0.3.
+    // Rounded as in specs, so that 0.1 and 0.2 make 0.3.
     let nth = |nth: u32| ((first + f64::from(nth) * step) * 1000.0).round() / 1000.0;
     Ok(Bits((0..=steps as u32).map(nth).collect()))
 }
@@ -72,7 +71,8 @@ pub(super) fn specs(text: &str) -> Result<Specs, String> {
                 kind = word;
                 size
             }
-            // Without a kind before it, it is one itself, or nothing: the spec says what is wrong.
+            // Without a kind before it, it is a kind itself, or invalid: the spec's parser reports
+            // the error.
             None if kind.is_empty() => {
                 all.push(spec(part)?);
                 continue;
@@ -85,7 +85,7 @@ pub(super) fn specs(text: &str) -> Result<Specs, String> {
         };
         for kind in kinds {
             if size.contains("..") {
-                // An unknown kind is told before the range is looked at.
+                // Report an unknown kind before parsing the range.
                 spec(&format!("{kind}:10"))?;
                 for bits in bits(size)?.0 {
                     all.push(spec(&format!("{kind}:{bits}"))?);
@@ -105,9 +105,9 @@ fn spec(text: &str) -> Result<FilterSpec, String> {
 /// A value of `--impl`.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(super) enum Implementation {
-    /// Of --bits-per-key.
+    /// With the bits of --bits-per-key.
     Kind(FilterKind),
-    /// RocksDB's number 2: the ribbon that is as good as a blocked filter of --bits-per-key.
+    /// RocksDB's number 2: the ribbon with the rate of a blocked filter of --bits-per-key.
     RocksdbRibbon,
     /// With bits of its own.
     Spec(FilterSpec),
@@ -134,7 +134,7 @@ impl Implementation {
         matches!(self, Self::Spec(_))
     }
 
-    /// The filters of so many bits.
+    /// The filters with these bits.
     pub(super) fn specs(self, bits: &[f64]) -> Result<Vec<FilterSpec>, String> {
         let of = |bits: &f64| match self {
             Self::Kind(kind) => FilterSpec::new(kind, *bits),
@@ -173,7 +173,7 @@ mod tests {
             ),
             ("all:10", "standard:10 blocked:10 paired:10 ribbon:10"),
             ("bloom:9..10", "blocked:9 blocked:10"),
-            // Only its first was measured, without a word.
+            // Only the first used to be measured, silently.
             ("paired:8..11", "paired:8 paired:9 paired:10 paired:11"),
             ("paired:8..11/1.5", "paired:8 paired:9.5 paired:11"),
         ] {
@@ -214,7 +214,7 @@ mod tests {
         ] {
             assert_eq!(of(text, &[10.0, 12.0]).as_deref(), Ok(expected), "{text}");
         }
-        // As bench answers it.
+        // The same answer as in bench.
         let error = of("speedb.pairedbloomfilter", &[10.0]).unwrap_err();
         assert!(error.contains("did you mean `speedb.PairedBloomFilter`?"), "{error}");
         assert!(of("0", &[10.0]).unwrap_err().contains("legacy"));

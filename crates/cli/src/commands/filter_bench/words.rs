@@ -1,4 +1,5 @@
-//! What filter_bench prints, in its words, part by part as it is measured; and what the words mean.
+//! The output of filter_bench, in its format, printed as the measurement proceeds; and the
+//! explanation of its terms.
 
 use std::io::{self, Write};
 
@@ -27,10 +28,10 @@ pub(super) const LEGEND: &str = "\
 \"Skewed X% in Y%\"     X% of the keys go to Y% of the filters, the others to the rest
 ";
 
-/// Prints what is told.
+/// Prints partial results.
 pub(super) struct Words<'a> {
     out: &'a mut dyn Write,
-    /// Whether only the net time of a pattern is wanted.
+    /// Whether to print only the net time of a pattern.
     is_brief: bool,
     mix: Option<Mix>,
 }
@@ -51,7 +52,7 @@ impl<'a> Words<'a> {
     fn built(&mut self, cell: &Cell) -> io::Result<()> {
         let out = &mut *self.out;
         let bits = cell.stored_bits;
-        // RocksDB's own measure of what is still tolerable.
+        // RocksDB's own limit of tolerance.
         let tolerable = (-(bits - 1.0) / (1.4 + bits / 50.0)).exp2();
         match &cell.kernel {
             Some(kernel) => writeln!(out, "Filter: {}, asked with {kernel} code", cell.spec)?,
@@ -105,7 +106,7 @@ impl<'a> Words<'a> {
         writeln!(self.out, "  {access} net ns/op: {net}")
     }
 
-    /// The end, once everything was measured.
+    /// The end, once everything is measured.
     pub(super) fn finish(self, cell: &Cell) -> io::Result<()> {
         let Some(rate) = &cell.rate else { return Ok(()) };
         writeln!(self.out, "{RULE}")?;

@@ -1,8 +1,8 @@
-//! `trommel shell`: the commands on one store, which stays open from the first to the last.
+//! `trommel shell`: the commands on one store, which stays open for the whole session.
 //!
-//! On a terminal there is a prompt with a history, and an error ends nothing. From a pipe or a file
-//! there is no prompt, and the first line that fails ends the shell with its exit code, unless
-//! `--keep-going` was given; then the code of the first one is that of the shell.
+//! On a terminal there is a prompt with a history, and errors do not end the shell. From a pipe or
+//! a file there is no prompt, and the first line that fails ends the shell with its exit code. With
+//! `--keep-going` the shell continues, and ends with the exit code of the first failure.
 
 mod words;
 
@@ -72,7 +72,7 @@ enum LineCommand {
     Exit,
 }
 
-/// What a line came to.
+/// The effect of a line on the shell.
 enum Done {
     GoOn,
     Leave,
@@ -131,7 +131,7 @@ fn run_line(line: &[u8], session: Session<'_>, out: &mut dyn Write) -> Result<Do
     }
 }
 
-/// A word as the system has it; only on Unix it may be any bytes.
+/// A word as an OS string; only on Unix may it contain any bytes.
 #[cfg(unix)]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere it may fail")]
 fn os_string(word: Vec<u8>) -> Result<OsString, Failure> {
@@ -191,7 +191,7 @@ fn prompt(args: &ShellArgs, session: Session<'_>, out: &mut dyn Write) -> Result
             Err(ReadlineError::Eof) => break,
             Err(error) => return Err(broken(error)),
         }
-        // An interrupted command ends; the shell does not.
+        // An interrupt ends a command, not the shell.
         session.control.stop.clear();
         if let Some(file) = &history {
             let _ = editor.append_history(file);
@@ -200,8 +200,8 @@ fn prompt(args: &ShellArgs, session: Session<'_>, out: &mut dyn Write) -> Result
     Ok(())
 }
 
-/// Where lines are kept between shells: in the user's data directory, as the XDG base directory
-/// specification has it.
+/// The file of the history: in the user's data directory, according to the XDG base directory
+/// specification.
 fn history_file() -> Option<PathBuf> {
     let variable = |name| std::env::var_os(name).map(PathBuf::from).filter(|dir| dir.is_absolute());
     let data = variable("XDG_DATA_HOME")

@@ -1,10 +1,10 @@
-//! A line of the shell, split into words.
+//! Splits a line of the shell into words.
 //!
-//! Blanks part words. Quotes, single or double, keep blanks; what stands in single quotes is taken
-//! as it is. A backslash before a blank or a quote takes away its meaning; any other is left to the
-//! command, so that `\x00` and `\\` mean in the shell what they mean outside.
+//! Blanks separate words. Quotes, single or double, preserve blanks; text in single quotes is
+//! literal. A backslash escapes a blank or a quote; before any other character it is passed to the
+//! command, so that `\x00` and `\\` mean the same in the shell and outside.
 
-/// The words of a line, or what is wrong with it.
+/// The words of a line, or a description of the error.
 pub(super) fn split(line: &[u8]) -> Result<Vec<Vec<u8>>, String> {
     let mut words = Vec::new();
     let mut word: Option<Vec<u8>> = None;

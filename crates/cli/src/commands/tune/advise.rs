@@ -70,7 +70,7 @@ pub(crate) fn run(
         if let Some(last) = db.stats().levels.last() {
             args.costs.check(last.level)?;
         }
-        // Before the store is asked: a share that is none is refused at once.
+        // Check the fraction of misses before the lookups.
         db.filter_advice_with(&options)?;
         args.probes.ask(db, session)?;
         let advice = db.filter_advice_with(&options)?;
@@ -85,7 +85,7 @@ pub(crate) fn run(
     })
 }
 
-/// What the advice rests on, since the program that uses the store was not watched.
+/// The assumptions of the advice, because the use of the store was not observed.
 fn assumptions(args: &AdviseArgs) -> [String; 3] {
     let costs: Vec<String> =
         args.costs.levels().map(|(level, cost)| format!("{cost} on L{level}")).collect();
@@ -168,7 +168,7 @@ fn all(advice: &FilterAdvice, has_costs: bool) -> Vec<(&'static str, Value)> {
         ("cache_lines_per_lookup", now.lines.into()),
         ("advised_cache_lines_per_lookup", advised.lines.into()),
     ];
-    // Where they are not the reads themselves.
+    // Only if costs are not simply reads.
     if has_costs {
         fields.push(("wasted_cost_per_lookup", now.wasted_cost.into()));
         fields.push(("advised_wasted_cost_per_lookup", advised.wasted_cost.into()));

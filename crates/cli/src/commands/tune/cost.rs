@@ -1,4 +1,4 @@
-//! What a wasted read costs, level by level.
+//! The cost of a wasted read on each level.
 
 use std::str::FromStr;
 
@@ -16,15 +16,15 @@ pub(crate) struct CostArgs {
 }
 
 impl CostArgs {
-    /// Levels and costs, as they were given.
+    /// The given levels and costs.
     pub(crate) fn levels(&self) -> impl Iterator<Item = (usize, f64)> {
         self.read_cost.iter().map(|given| (given.level, given.cost))
     }
 
-    /// Whether all are given for levels that a tree with this deepest level has.
+    /// Checks that all given levels exist in a tree with this deepest level.
     ///
     /// # Errors
-    /// If one is not: it would change nothing.
+    /// If one does not: its cost would have no effect.
     pub(crate) fn check(&self, deepest: usize) -> Result<(), Failure> {
         match self.levels().find(|(level, _)| *level > deepest) {
             None => Ok(()),
@@ -34,13 +34,13 @@ impl CostArgs {
         }
     }
 
-    /// Whether there are any.
+    /// Whether any are given.
     pub(crate) fn are_given(&self) -> bool {
         !self.read_cost.is_empty()
     }
 }
 
-/// A level, and what a wasted read costs there.
+/// A level, and the cost of a wasted read there.
 #[derive(Debug, Clone, Copy)]
 struct ReadCost {
     level: usize,

@@ -1,8 +1,8 @@
-//! `trommel tune`: filters chosen by figures, and experiments that show them.
+//! `trommel tune`: computes filters for a store, and measures them in experiments.
 //!
-//! Each subcommand has a module: [`simulate`] is for a store that is not there, [`advise`] for one
-//! that is; [`run`](mod@run) measures what a plan says, [`report`] makes a page of the results;
-//! [`replay`] asks other filters what was asked of a store.
+//! Each subcommand has a module: [`simulate`] is for a hypothetical store, [`advise`] for an
+//! existing one; [`run`](mod@run) measures a plan, [`report`] makes a page of the results;
+//! [`replay`] replays a store's lookups against other filters.
 
 mod advise;
 mod cost;

@@ -72,7 +72,7 @@ pub(crate) fn run(
     })
 }
 
-/// What to know before the results are believed.
+/// Caveats of the results.
 fn notes(trace: &TraceRead, store: u64) -> Vec<String> {
     let mut notes = Vec::new();
     if trace.info.store_id != store {

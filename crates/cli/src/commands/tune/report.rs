@@ -79,7 +79,7 @@ pub(crate) fn run(
     deliver(&page(&title(args, &records), &records), args.output.as_deref(), out)
 }
 
-/// What the page is called: what the user says, or the titles of the plans.
+/// The title of the page: the user's, or the titles of the plans.
 fn title(args: &ReportArgs, records: &[Record]) -> String {
     let mut titles: Vec<&str> = Vec::new();
     for title in records.iter().filter_map(|record| record.title.as_deref()) {

@@ -1,8 +1,8 @@
 //! `trommel tune run`.
 //!
-//! 1. The plan becomes cells, of which this shard has a part.
-//! 2. Cells that the file of results holds are done. A last line that was cut off, by whoever
-//!    killed an earlier run, is taken away.
+//! 1. The plan becomes cells, of which this shard has a share.
+//! 2. Cells with a result in the file are done. A truncated last line, from an earlier run that was
+//!    killed, is removed.
 //! 3. Each result is appended as one line, in one write, when its cell is done.
 
 use std::collections::HashSet;
@@ -93,7 +93,7 @@ pub(crate) fn run(
     Ok(())
 }
 
-/// The plan's name, with the shard's.
+/// The plan's name, with the shard's number.
 fn default_output(plan: &Path, shard: Option<Shard>) -> PathBuf {
     let name = plan.file_stem().unwrap_or_default().to_string_lossy();
     match shard {
@@ -102,15 +102,15 @@ fn default_output(plan: &Path, shard: Option<Shard>) -> PathBuf {
     }
 }
 
-/// The keys of the cells whose results are in the file, whose last line is made whole or removed;
-/// and the file, which no other run may write to as long as this is held.
+/// The keys of the cells with a result in the file, whose last line is completed or removed; and
+/// the file, locked against other runs while it is held.
 fn earlier(file: &Path, control: Control<'_>) -> Result<(HashSet<String>, File), Failure> {
     let failed = |doing: &str, error: std::io::Error| {
         Failure::Other(format!("{doing} {} failed: {error}", file.display()))
     };
-    // This also finds out at once whether results can be written.
+    // This also fails early if results cannot be written.
     let results = opened(file).map_err(|error| failed("writing", error))?;
-    // A file system without locks has the user take care.
+    // Without support for locks, the user has to take care.
     if file.is_file() && matches!(results.try_lock(), Err(TryLockError::WouldBlock)) {
         return Err(Failure::Usage(format!(
             "another run writes to {}: wait for it, or give this one a file of its own with -o",
@@ -137,7 +137,7 @@ fn earlier(file: &Path, control: Control<'_>) -> Result<(HashSet<String>, File),
         _ => read_lines(&text)
             .map_err(|error| Failure::Other(format!("{}: {error}", file.display())))?,
     };
-    // Only of a file of results: what else it might be is somebody's.
+    // Only if it is a file of results: any other file must not change.
     if is_cut {
         let note = "note: the last line of the results was cut off, and is removed";
         control.progress.say(note);
@@ -146,7 +146,7 @@ fn earlier(file: &Path, control: Control<'_>) -> Result<(HashSet<String>, File),
     Ok((records.into_iter().map(|record| record.key).collect(), results))
 }
 
-/// The file of results, which is made if it is not there, to write behind what it holds.
+/// Opens the file of results for appending; creates it if it does not exist.
 #[expect(clippy::disallowed_methods, reason = "it is no store's file")]
 fn opened(file: &Path) -> std::io::Result<File> {
     OpenOptions::new().create(true).append(true).open(file)

@@ -28,7 +28,7 @@ Examples:
   trommel tune simulate --keys 1e9 --read-cost L0=0.1 --read-cost L1=0.1
   trommel tune simulate --keys 1e9 --filters L0=paired:14,L1-=paired:10,last=none --format json";
 
-/// Compared where no policies are given: even bits, the default, and the same bits as the first,
+/// The default policies to compare: even bits, the store's default, and the same bits as the first,
 /// solved.
 const POLICIES: [&str; 3] = ["paired:10", "L0=paired:16,L1-=paired:12", "budget=10/key"];
 
@@ -131,7 +131,7 @@ fn write_tree(simulation: &Simulation, output: &mut Output<'_>) -> Result<(), Fa
     Ok(())
 }
 
-/// Costs have columns of their own where they are not the reads themselves.
+/// Costs have columns of their own if they are not simply reads.
 fn write_policies(
     policies: &[Simulated],
     has_costs: bool,

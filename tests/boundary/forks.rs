@@ -1,9 +1,9 @@
-//! Handles in a forked child (leveldb 169, 455). A child hung when it dropped, closed or flushed a
-//! store of its parent; one that wrote made the parent's next write fail, and one that wrote more
-//! left a store that did not open.
+//! Handles in a forked child (leveldb 169, 455). A child used to hang when it dropped, closed or
+//! flushed a store of its parent; one that wrote made the parent's next write fail, and one that
+//! wrote more left a store that did not open.
 //!
 //! Each test runs in a process of its own, so that no other test holds a lock at the moment of a
-//! fork. A child that hangs is ended by an alarm.
+//! fork. An alarm ends a child that hangs.
 
 #![allow(unsafe_code, reason = "a process is forked by nothing else")]
 
@@ -21,10 +21,10 @@ use trommel::{
 
 use crate::common::home;
 
-/// Longer than this a child takes only if it hangs, in seconds.
+/// Time limit of a child in seconds, exceeded only if it hangs.
 const PATIENCE: u32 = 30;
 
-/// Runs `body` in a process that does nothing else: this test's, started again.
+/// Runs `body` in a process that does nothing else: this test's program, started again.
 fn alone(name: &str, body: impl FnOnce()) {
     const NAME: &str = "TROMMEL_FORKS";
     if std::env::var(NAME).is_ok_and(|asked| asked == name) {
@@ -38,16 +38,16 @@ fn alone(name: &str, body: impl FnOnce()) {
     assert!(output.status.success(), "{name}: {}\n{}\n{}", output.status, text[0], text[1]);
 }
 
-/// How a child is made.
+/// The way to fork.
 #[derive(Debug, Clone, Copy)]
 enum Fork {
-    /// By the C library, which calls handlers.
+    /// Through the C library, which calls fork handlers.
     Library,
-    /// By the system alone.
+    /// Through the system call alone.
     System,
 }
 
-/// Runs `body` in a forked child; fails unless that ends well, and in time.
+/// Runs `body` in a forked child; panics unless it succeeds, and in time.
 fn in_child(fork: Fork, body: impl FnOnce()) {
     // SAFETY: the child runs `body`, whose allocations the C library allows in a child, and ends
     // without unwinding into its parent's frames or running its exit handlers.
@@ -61,7 +61,7 @@ fn in_child(fork: Fork, body: impl FnOnce()) {
     };
     assert!(child >= 0, "a process");
     if child == 0 {
-        // SAFETY: as above; an alarm that nobody handles ends the process.
+        // SAFETY: as above; an unhandled alarm ends the process.
         unsafe {
             libc::alarm(PATIENCE);
             let failed = catch_unwind(AssertUnwindSafe(body)).is_err();
@@ -90,7 +90,7 @@ fn fill(db: &Db, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// Dropped, it stops those who look at it, also where a test fails.
+/// When dropped, stops the threads that check it, also if a test fails.
 struct Stops<'a>(&'a AtomicBool);
 
 impl Drop for Stops<'_> {
@@ -116,7 +116,7 @@ fn is_refused<T>(call: &str, outcome: Result<T>) {
     }
 }
 
-/// Every call on `db` that can fail.
+/// Makes every call on `db` that can fail, and expects an error.
 fn every_call_is_refused(db: &Db, elsewhere: &Path) {
     let sync = WriteOptions::sync;
     is_refused("get", db.get("a"));
@@ -152,8 +152,7 @@ fn every_call_is_refused(db: &Db, elsewhere: &Path) {
     is_refused("trace_lookups", db.trace_lookups(elsewhere, TraceOptions::default()));
 }
 
-/// Whoever forks holds whatever locks other threads have at that moment: these write, flush,
-/// compact and read.
+/// A fork may happen while other threads hold any locks: these write, flush, compact and read.
 #[test]
 fn a_child_is_refused_at_once_and_its_parent_goes_on() {
     alone("a_child_is_refused_at_once_and_its_parent_goes_on", || {
@@ -221,8 +220,8 @@ fn a_child_is_refused_at_once_and_its_parent_goes_on() {
     });
 }
 
-/// The last handle is dropped in the child, with what was read from it, and nothing changes on the
-/// disk. The parent still has the lock, and gives it back when it closes, whatever the child holds.
+/// The last handle is dropped in the child, with the values read from it, and nothing changes on
+/// disk. The parent still has the lock, and releases it when it closes, whatever the child holds.
 #[test]
 fn a_child_touches_no_file() {
     alone("a_child_touches_no_file", || {
@@ -237,7 +236,7 @@ fn a_child_touches_no_file() {
             for number in 0..100 {
                 db.get(key(number)).expect("reading");
             }
-            // What the range holds is for nobody else, and would be removed once it is gone.
+            // These tables are obsolete except for the range, and would be removed with it.
             db.compact_all().expect("merging");
             db.wait_idle().expect("resting");
             let (before, traced) = (files(&dir), files(home.path()));
@@ -268,7 +267,7 @@ fn a_child_touches_no_file() {
     });
 }
 
-/// A store that was opened in the child is the child's, and its own child's is not.
+/// A store opened in the child belongs to the child, but not to the child's own child.
 #[test]
 fn a_child_has_stores_of_its_own() {
     alone("a_child_has_stores_of_its_own", || {
@@ -297,7 +296,7 @@ fn a_child_has_stores_of_its_own() {
     });
 }
 
-/// A degraded read is refused as well, and so is what goes on with it.
+/// A degraded read is rejected too, and so are further reads from its iterator.
 #[test]
 fn a_child_reads_nothing_around_damage() {
     alone("a_child_reads_nothing_around_damage", || {

@@ -1,20 +1,19 @@
-//! Bugs of other stores at this boundary, as tests. By the lists of hostile input (I), locks and
-//! paths (J), and maps (K):
+//! Bugs of other stores at this boundary, as tests: hostile input, locks and paths, and maps.
 //!
-//! | bug | what happened there | here |
+//! | bug | effect there | test here |
 //! |---|---|---|
-//! | redb#1333, PR#888, #642 | repair panics, cycles, asks for terabytes | `rescue::repair` (whatever is hurt), `hostile_tests` of the engine |
+//! | redb#1333, PR#888, #642 | repair panics, loops, allocates terabytes | `rescue::repair` (any corruption), `hostile_tests` of the engine |
 //! | sled#1166, #1509, #1527, #1533 | cannot be opened after an unclean stop | lane `crash/killed`; `what_a_kill_leaves_opens` |
-//! | badger#1049 | opens with a damaged value log | `a_damaged_log_is_not_opened_over` |
-//! | RocksDB 6.0.0 | a damaged block of deletions brings deleted keys back | `a_damaged_deletion_brings_nothing_back` |
+//! | badger#1049 | opens with a corrupt value log | `a_damaged_log_is_not_opened_over` |
+//! | RocksDB 6.0.0 | a corrupt block of deletions makes deleted keys reappear | `a_damaged_deletion_brings_nothing_back` |
 //! | RocksDB 11.3.0 | an empty name accepted, data lost | `the_empty_key_is_a_key` |
-//! | lsm-tree#201 | a damaged file panics the reader | lane `damage`; `rescue::degraded` |
+//! | lsm-tree#201 | a corrupt file makes the reader panic | lane `damage`; `rescue::degraded` |
 //! | leveldb#126, rocksdb#1780 | a lock lost when another handle is closed; two owners in one process | `closing_another_handle_releases_nothing` |
-//! | fjall 2672632 | a lock file that others cannot open, or may | `paths::all_that_is_made_is_for_its_owner_only` |
+//! | fjall 2672632 | wrong permissions of a lock file | `paths::all_that_is_made_is_for_its_owner_only` |
 //! | fjall#176 | `._` files break recovery | `paths::what_is_not_the_stores_is_never_read_and_never_removed` |
 //! | influxdb#24508, rocksdb-js#481 | a map longer than its file | `a_table_that_is_too_short_is_not_mapped` |
-//! | RocksDB 5.15.0, 8.11.0 | damaged data returned from a map | `what_a_map_yields_is_checked_at_each_read` |
-//! | reth#24411, lmdb-go#40, systemd#27635 | truncation under a map ends the process | documented: the default reads are no maps ([`ReadMode`]) |
+//! | RocksDB 5.15.0, 8.11.0 | corrupt data returned from a map | `what_a_map_yields_is_checked_at_each_read` |
+//! | reth#24411, lmdb-go#40, systemd#27635 | truncation under a map ends the process | documented: maps are not the default ([`ReadMode`]) |
 
 use std::fs;
 
@@ -131,7 +130,7 @@ fn what_a_map_yields_is_checked_at_each_read() {
     fill(&dir);
     let db = Db::open_read_only(&dir, mapped()).expect("opening");
     assert_eq!(db.get("key001").expect("reading").map(|value| value.len()), Some(60));
-    // Somebody writes into the file, under the map.
+    // Another process writes to the file, under the map.
     let table = files(&dir, ".sst").remove(0);
     let mut file = fs::OpenOptions::new().write(true).open(&table).expect("opening");
     std::io::Write::write_all(&mut file, &[0xaa; 200]).expect("writing");

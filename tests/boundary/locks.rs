@@ -1,6 +1,6 @@
-//! What strangers do to the lock file and the directory of a store that is open: the owner must
-//! notice before it writes over what another one wrote, and nothing acknowledged may be lost by a
-//! move.
+//! Foreign changes to the lock file and the directory of an open store: the owner must notice
+//! before it overwrites another owner's data, and moving the store must not lose an acknowledged
+//! write.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use trommel::{Db, Error};
 
 use crate::common::{fill, home, small};
 
-/// Writes what makes the store write to its manifest.
+/// Makes the store write to its manifest.
 fn change(db: &Db, key: &str) -> Result<(), Error> {
     db.put(key, "1")?;
     db.flush()
@@ -20,7 +20,7 @@ fn is_told(result: Result<(), Error>, case: &str) {
     assert!(told.contains("LOCK") && told.contains("removed or replaced"), "{case}: {told}");
 }
 
-/// Two processes had one store open, and each removed the other's files.
+/// Two processes used to have one store open, and each removed the other's files.
 #[test]
 fn an_owner_whose_lock_was_replaced_writes_no_more() {
     let (_home, dir) = home();
@@ -70,7 +70,7 @@ fn each_way_to_lose_a_lock_is_noticed() {
     }
 }
 
-/// A lock file that is merely touched or written to is the same one.
+/// Touching a lock file, or writing to it, does not replace it.
 #[test]
 fn a_lock_file_that_is_written_to_is_still_the_lock() {
     let (_home, dir) = home();
@@ -83,8 +83,7 @@ fn a_lock_file_that_is_written_to_is_still_the_lock() {
     db.close().expect("closing");
 }
 
-/// A directory that is renamed takes the store's paths away: no write is acknowledged that is not
-/// in it.
+/// Renaming a directory invalidates the store's paths: no write is acknowledged that is not in it.
 #[test]
 fn a_store_that_is_renamed_while_open_loses_nothing_acknowledged() {
     let (home, dir) = home();
@@ -109,7 +108,7 @@ fn a_store_that_is_renamed_while_open_loses_nothing_acknowledged() {
     }
 }
 
-/// Another store in its place is not written to.
+/// Another store at its path is not written to.
 #[test]
 fn another_store_in_the_place_of_an_open_one_is_left_alone() {
     let (home, dir) = home();
@@ -131,8 +130,8 @@ fn another_store_in_the_place_of_an_open_one_is_left_alone() {
     assert_eq!(listing(), before);
 }
 
-/// A store holds, for a walk, tables that merges have replaced. It removed what lay at their paths
-/// once the walk was over, whoever's that was by then.
+/// An iterator keeps tables open that compactions have replaced. The store used to remove the files
+/// at their paths when the iterator was dropped, even if they belonged to another store by then.
 #[test]
 fn what_a_walk_held_is_not_removed_from_another_store() {
     let (home, dir) = home();

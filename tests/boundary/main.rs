@@ -1,11 +1,11 @@
-//! The boundary between a store and the system it lies on: modes, links, what is no file, names,
-//! working directories, locks; and what went wrong there in other stores.
+//! The boundary between a store and its system: permissions, links, special files, names, working
+//! directories, locks; and bugs of other stores there.
 //!
 //! * [`paths`]: directories and names of every kind.
 //! * [`locks`]: lock files that are removed or replaced under an open store, and stores that move.
-//! * [`names`]: the edges of paths and names.
-//! * [`strange`]: what stands in a file's place and is none.
-//! * [`forks`]: handles in a process that was forked from the one that opened the store.
+//! * [`names`]: extreme paths and names.
+//! * [`strange`]: special files in place of the store's.
+//! * [`forks`]: handles in a process forked from the owner.
 //! * [`historic`]: bugs of other stores at this boundary, by their numbers.
 
 #![allow(clippy::disallowed_methods, reason = "these tests do what strangers do")]
@@ -44,7 +44,7 @@ mod common {
         (home, dir)
     }
 
-    /// A closed store of tables, a log and deletions.
+    /// Makes a closed store with tables, a log and deletions.
     pub(crate) fn fill(dir: &Path) {
         let db = Db::open(dir, small()).expect("opening");
         for number in 0..100 {

@@ -1,5 +1,5 @@
-//! Paths and names at the edge: very long ones, loops of links, names in another case, and empty
-//! files that bear the store's own names.
+//! Extreme paths and names: very long ones, loops of links, names in another case, and empty files
+//! with the store's own names.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -48,7 +48,8 @@ fn a_loop_of_links_is_an_error_at_once() {
     assert!(fs::symlink_metadata(&one).expect("it is there").is_symlink());
 }
 
-/// Two stores whose names differ in case only are two, or one on a system that knows no case.
+/// Two stores whose names differ only in case are distinct, or one store on a case-insensitive
+/// system.
 #[test]
 fn names_in_another_case_are_not_the_stores() {
     let (_home, dir) = home();
@@ -68,7 +69,7 @@ fn names_in_another_case_are_not_the_stores() {
     assert_eq!(Db::verify_dir(&dir, &small()).expect("verifying").foreign.len(), names.len());
 }
 
-/// Whatever is emptied, no way in takes the store for a whole one.
+/// Whichever file is emptied, no call treats the store as intact.
 #[test]
 fn an_empty_file_in_the_place_of_a_full_one_is_damage() {
     for like in ["CURRENT", "MANIFEST", ".log", ".sst"] {
@@ -87,7 +88,7 @@ fn an_empty_file_in_the_place_of_a_full_one_is_damage() {
     }
 }
 
-/// An empty file that bears a name of the store's costs none of its data, whatever is made of it.
+/// An empty file with a name of the store's loses no data, whatever call reads it.
 #[test]
 fn an_empty_file_with_a_name_of_the_stores_costs_nothing() {
     for name in ["000777.sst", "MANIFEST-000777", "CURRENT.tmp", "000777.log"] {
@@ -101,7 +102,7 @@ fn an_empty_file_with_a_name_of_the_stores_costs_nothing() {
                 db.close().expect("closing");
                 &dir
             }
-            // It must be told which file is in the way; what it is beside can be had all the same.
+            // The error must name the file; everything else must still be readable.
             Err(error) => {
                 assert!(error.to_string().contains(name), "{name}: {error}");
                 &new

@@ -1,5 +1,5 @@
-//! Directories and names of every kind: what is made is for its owner only, what is not the store's
-//! is left alone, and it does not matter by which way the directory is come to.
+//! Directories and names of every kind: new files are accessible to the owner only, foreign files
+//! are left alone, and every path to the directory works.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -129,10 +129,11 @@ fn what_is_not_the_stores_is_never_read_and_never_removed() {
     assert!(all() && report.left.len() == names.len() + 2, "{:?}", report.left);
 }
 
-/// What tells the child that it is one, and where to work.
+/// The environment variable that identifies the child, and holds its directory.
 const CHILD: &str = "TROMMEL_BOUNDARY_CHILD";
 
-/// Not a test of its own: opens a store by a relative path, goes elsewhere, and works on.
+/// Not a test of its own: opens a store by a relative path, changes the working directory, and
+/// continues.
 #[test]
 fn wanderer() {
     let Some(home) = std::env::var_os(CHILD) else { return };

@@ -1,5 +1,5 @@
-//! What stands in a file's place and is none: a pipe, a socket, a directory, a link, a device. Each
-//! is an error at once, never a wait, and never followed out of the directory.
+//! Special files in place of the store's: a pipe, a socket, a directory, a link, a device. Each is
+//! an error at once, without waiting, and is never followed out of the directory.
 
 use std::fs;
 use std::os::unix::fs::symlink;
@@ -35,7 +35,7 @@ const ALL: [Strange; 6] = [
     Strange::Device,
 ];
 
-/// Puts it in the place of a file.
+/// Puts one in place of a file.
 fn stand_in(kind: Strange, path: &Path, aside: &Path) {
     match kind {
         Strange::LinkElsewhere => fs::rename(path, aside).expect("moving"),
@@ -48,18 +48,17 @@ fn stand_in(kind: Strange, path: &Path, aside: &Path) {
         }
         Strange::Socket => drop(UnixListener::bind(path).expect("a socket")),
         Strange::Directory => fs::create_dir(path).expect("a directory"),
-        // The very file, but outside the directory: a link may lead anywhere.
+        // The original file, moved out of the directory: a link may lead anywhere.
         Strange::LinkElsewhere => symlink(aside, path).expect("a link"),
         Strange::LinkToItself => symlink(path, path).expect("a link"),
         Strange::Device => symlink("/dev/zero", path).expect("a link"),
     }
 }
 
-/// A way into a store, and whether all was as it should be.
+/// A call on a store, and whether its result was as expected.
 type Way = (&'static str, Box<dyn FnOnce() -> bool + Send>);
 
-/// Runs every way in; whether each ended. The answers are errors, but where the piece is not
-/// needed.
+/// Runs every call; returns whether each succeeded. They fail, unless the file is not needed.
 fn every_way_in(dir: &Path, new: &Path) -> Vec<(&'static str, bool)> {
     let ways: Vec<Way> = vec![
         ("open", {
@@ -108,7 +107,7 @@ fn nothing_strange_is_waited_for_or_taken_for_a_file() {
             let file = files(&dir, like).pop().expect("such a file");
             stand_in(kind, &file, &home.path().join("aside"));
             for (way, is_fine) in every_way_in(&dir, &home.path().join("new")) {
-                // A degraded open goes around it, and may not need it.
+                // A degraded open skips the file, and may not need it.
                 assert!(!is_fine || way == "degraded", "{kind:?} as {like}: {way}");
             }
         }
@@ -125,7 +124,7 @@ fn a_lock_that_is_no_file_is_an_error_and_no_second_owner() {
         for (way, is_fine) in answers {
             assert!(!is_fine || way == "repair", "{kind:?}: {way}");
         }
-        // What is not locked can still be looked at and saved.
+        // A store that is not locked can still be verified and repaired.
         let report = Db::verify_dir(&dir, &small()).expect("verifying");
         assert_eq!(report.damage.len(), 1, "{kind:?}: {report}");
         assert!(report.keys > 50, "{report}");

@@ -1,9 +1,9 @@
-//! What the system sees: a store at work on the real disk, watched from outside by `strace`, asks
-//! for the same creations, syncs, renames, links and removals, of the same names in the same order,
-//! as it asks of the simulated disk on which the other lanes crash it. And where the system
-//! interrupts its calls, they are made again.
+//! The store's system calls: a store on the real disk, observed by `strace`, makes the same
+//! creations, syncs, renames, links and removals, of the same names in the same order, as on the
+//! simulated disk on which the other lanes crash it. Calls that the system interrupts are made
+//! again.
 //!
-//! Where `strace` is not installed, or may not trace, the tests say so on stderr and show nothing;
+//! If `strace` is not installed, or may not trace, the tests print so to stderr and check nothing;
 //! with `TROMMEL_DEMAND=strace` they fail.
 
 use std::path::Path;
@@ -17,10 +17,10 @@ use trommel_tests::counters::Counters;
 use crate::inspect::scan;
 use crate::workload::options;
 
-/// What tells the child that it is one, and where it works.
+/// The environment variable that identifies the child, and holds its directory.
 const CHILD: &str = "TROMMEL_CRASH_WATCHED";
 
-/// Everything that a store does with files, once or twice, without threads.
+/// Every file operation of a store, once or twice, without threads.
 fn work(vfs: &Arc<dyn Vfs>, base: &Path) {
     let dir = base.join("above/db");
     let open = || {
@@ -47,7 +47,7 @@ fn work(vfs: &Arc<dyn Vfs>, base: &Path) {
     db.close().expect("closing");
 }
 
-/// Not a test of its own: what `strace` watches.
+/// Not a test of its own: the process that `strace` observes.
 #[test]
 fn watched() {
     let Ok(base) = std::env::var(CHILD) else { return };
@@ -56,8 +56,8 @@ fn watched() {
     println!("all went well");
 }
 
-/// Runs [`watched`] in `base` under `strace` with these arguments; what `strace` wrote, or `None`
-/// where it cannot be used.
+/// Runs [`watched`] in `base` under `strace` with these arguments; returns the output of `strace`,
+/// or `None` if it cannot be used.
 fn strace(base: &Path, arguments: &[&str]) -> Option<String> {
     let report = base.join("report");
     let output = Command::new("strace")
@@ -78,14 +78,14 @@ fn strace(base: &Path, arguments: &[&str]) -> Option<String> {
     Some(std::fs::read_to_string(report).expect("strace wrote it"))
 }
 
-/// A line of `strace` as an operation of the simulated disk is told; `None` for anything else.
+/// A line of `strace` in the form of an operation of the simulated disk; `None` for anything else.
 fn seen(line: &str, base: &str) -> Option<String> {
     let call = line.split_once(' ')?.1.trim_start();
     if !call.contains(" = ") || call.contains(" = -1 ") {
         return None;
     }
     let (name, rest) = call.split_once('(')?;
-    // What is quoted, or a file handle's path.
+    // The quoted paths, or the path of a file handle.
     let mut paths: Vec<&str> = rest.split('"').skip(1).step_by(2).collect();
     if paths.is_empty() {
         paths.push(rest.split_once('<')?.1.split_once('>')?.0);
@@ -108,7 +108,7 @@ fn two(kind: &str, from: &str, to: &str) -> String {
     format!("{kind} {from} -> {to}")
 }
 
-/// What the same work asks of the simulated disk.
+/// The operations of the same work on the simulated disk.
 fn simulated() -> Vec<String> {
     let disk = SimDisk::new();
     let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
@@ -141,7 +141,7 @@ fn the_system_sees_what_the_simulated_disk_saw() {
     let mut seen: Vec<String> = report.lines().filter_map(|line| seen(line, &text)).collect();
     let mut wanted = simulated();
     let unsynced = |ops: &mut Vec<String>| ops.retain(|op| op != "SyncDir ");
-    // Directories above the one that both have are not there in the simulation.
+    // The simulation has no directories above the common one.
     let above = seen.iter().filter(|op| *op == "SyncDir ").count();
     assert!(above > 0, "the directory above a new store must be synced");
     unsynced(&mut seen);
@@ -157,7 +157,7 @@ fn the_system_sees_what_the_simulated_disk_saw() {
 fn interrupted_calls_are_made_again() {
     for call in ["pwrite64", "fdatasync", "pread64"] {
         let home = tempfile::tempdir().expect("a place for temporary files");
-        // The first ones are those of the loader, which gives up.
+        // The first calls are made by the loader, which gives up.
         let inject = format!("inject={call}:error=EINTR:when=13+3");
         let trace = format!("trace={call}");
         let Some(report) = strace(home.path(), &["-e", &trace, "-e", &inject]) else {

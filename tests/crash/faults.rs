@@ -1,13 +1,13 @@
-//! A disk that fails: each call of a workload, or of an open, fails in turn, once or from then on,
-//! in every way a disk has.
+//! A failing disk: each call of a workload, or of an open, fails in turn, once or from then on, in
+//! every way that a disk can fail.
 //!
 //! 1. The workload runs on a healthy disk, and its calls are counted.
-//! 2. It runs again with a fault planned for one of them. What is refused is refused with an
-//!    error that says so; nothing panics or hangs; a write that fails is not visible, and reads of
-//!    what was acknowledged go on.
-//! 3. The disk is mended, and the store opened again, twice over: as the process would find it, and
-//!    after a power cut. Nothing acknowledged is missing; a write that failed is there whole or not
-//!    at all.
+//! 2. It runs again with a fault planned for one of them. Failed operations return an error;
+//!    nothing panics or hangs; a failed write is not visible, and reads of acknowledged writes
+//!    still work.
+//! 3. The disk is repaired, and the store reopened in two ways: as the process would find it, and
+//!    after a power failure. No acknowledged write is missing; a failed write is complete or
+//!    absent.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -25,11 +25,11 @@ use crate::trouble::{CutDown, Trouble};
 use crate::workload::{Action, DIR, Profile, Run, checkpoint_dir, rebuild, write};
 use trommel_tests::watchdog;
 
-/// Runs of a workload with a fault.
+/// Number of workload runs with a fault.
 const RUNS: u64 = 4000;
-/// Opens with a fault.
+/// Number of opens with a fault.
 const OPENS: u64 = 4000;
-/// Workloads that share them.
+/// Number of distinct workloads among the runs.
 const WORKLOADS: u64 = 40;
 
 /// The ways in which a call can fail.
@@ -60,7 +60,7 @@ fn fault(way: u64, call: u64) -> Fault {
         20 => Fault::new(Failure::PermissionDenied).lasting(),
         _ => Fault::new(Failure::Interrupted),
     };
-    // Of fewer calls, fewer are let pass.
+    // These kinds of calls are rarer, so fewer are skipped.
     match way {
         6 | 7 | 11..=13 | 15 | 16 => fault.after(call / 4),
         8..=10 | 17 | 18 => fault.after(call / 12),
@@ -68,8 +68,8 @@ fn fault(way: u64, call: u64) -> Fault {
     }
 }
 
-/// A disk with an empty directory for the store. (Were it the store that creates it, and failed to
-/// make that durable, no later call could mend it, since a failed sync is forgotten.)
+/// A disk with an empty directory for the store. (If the store created it, and failed to sync it,
+/// no later call could make up for that, because a failed sync is never retried.)
 fn prepared_disk() -> SimDisk {
     let disk = SimDisk::new();
     for dir in ["above", DIR] {
@@ -89,7 +89,7 @@ pub(crate) fn count_faults(disk: &SimDisk, counters: &mut Counters) {
     }
 }
 
-/// What kind of file lies, or would lie, at `path`.
+/// The kind of the file at `path`, which need not exist.
 pub(crate) fn file_kind(path: &Path) -> &'static str {
     let name = path.file_name().unwrap_or_default().to_string_lossy();
     match &*name {
@@ -105,8 +105,8 @@ pub(crate) fn file_kind(path: &Path) -> &'static str {
     }
 }
 
-/// Whether a failure of this disk is one after which a file is damaged, for all that anybody can
-/// see: it ends before its time, or it is not there.
+/// Whether a failure of this disk looks like corruption to a reader: a file ends early, or is
+/// missing.
 fn looks_damaged(disk: &SimDisk) -> bool {
     disk.faults_by_path().keys().any(|(kind, _, failure)| match failure {
         Failure::EndOfFile => true,
@@ -115,18 +115,18 @@ fn looks_damaged(disk: &SimDisk) -> bool {
     })
 }
 
-/// A program that goes on as well as it can while its disk fails.
+/// A program that continues as well as it can while its disk fails.
 struct Program<'a> {
     profile: &'a Profile,
     disk: SimDisk,
-    /// What was acknowledged.
+    /// The acknowledged writes.
     history: History,
-    /// Writes that failed since the last that was acknowledged. At most one of them is there.
+    /// Writes that failed since the last acknowledged one. At most one of them is present.
     doubtful: Vec<Vec<Operation>>,
     bounds: Bounds,
     checkpoints: usize,
     errors: u64,
-    /// Power cuts after an error.
+    /// Number of power failures after an error.
     cuts: u64,
     rng: Rng,
 }
@@ -136,7 +136,7 @@ impl Program<'_> {
         Db::open(DIR, self.profile.options(Arc::new(self.disk.clone())))
     }
 
-    /// An open that must succeed sooner or later: the disk is mended if it does not.
+    /// Opens the store; if that fails, repairs the disk and must then succeed.
     fn open_or_mend(&mut self) -> Verdict<Db> {
         match self.open() {
             Ok(db) => return Ok(db),
@@ -151,12 +151,12 @@ impl Program<'_> {
         self.disk.set_capacity(None);
     }
 
-    /// Whether the error is one that a failing disk may cause.
+    /// Checks that the error is one that a failing disk may cause.
     fn accept(&mut self, error: &Error) -> Verdict<()> {
         self.errors += 1;
         let first = match error {
             Error::Poisoned { first } => &**first,
-            // A stopped write waits in vain for a flush or compaction.
+            // A stalled write waits for a flush or compaction that failed.
             Error::Stalled { source, .. } => &**source,
             error => error,
         };
@@ -192,7 +192,7 @@ impl Program<'_> {
                     }
                 }
             }
-            // The power may go at any time after that.
+            // After an error the power may fail at any time.
             if self.errors > 0 && self.rng.u8(..8) == 0 {
                 let policy = Policy::ALL[self.rng.usize(..Policy::ALL.len())];
                 let image = self.disk.crash(policy, self.rng.u64(..));
@@ -201,7 +201,8 @@ impl Program<'_> {
                 self.cuts += 1;
             }
         }
-        // Reads of what was acknowledged go on: right, or an error while the disk fails.
+        // Reads of acknowledged writes still work: they are right, or an error while the disk
+        // fails.
         match scan(&db) {
             Ok(state) => self.is_visible(&state)?,
             Err(_) => self.errors += 1,
@@ -217,7 +218,7 @@ impl Program<'_> {
         budget_fits(&db)
     }
 
-    /// Whether the open store shows what was acknowledged, and nothing else.
+    /// Checks that the open store shows the acknowledged writes, and nothing else.
     fn is_visible(&self, state: &State) -> Verdict<()> {
         // Without a log a write is visible before it fails to become durable.
         let doubtful = if self.profile.log { &[] } else { self.doubtful.as_slice() };
@@ -225,8 +226,8 @@ impl Program<'_> {
         self.find(state, doubtful, all).map(drop).map_err(|what| format!("still open: {what}"))
     }
 
-    /// The history, perhaps with one of the `doubtful` writes, that `state` is a prefix of, `low`
-    /// batches long or longer; and how long.
+    /// The history, perhaps followed by one of the `doubtful` writes, of which `state` is a prefix
+    /// of at least `low` batches; and the length of the prefix.
     fn find(
         &self,
         state: &State,
@@ -254,8 +255,8 @@ impl Program<'_> {
             }
             Err(error) => {
                 self.accept(&error)?;
-                // Refused for an earlier failure, it was not written. (But where there is no log,
-                // it may have waited for its table when that failure came.)
+                // Rejected because of an earlier failure, it was not written. (Without a log,
+                // though, it may have been waiting for its table at the time of that failure.)
                 if !self.profile.log || !matches!(error, Error::Poisoned { .. }) {
                     self.doubtful.push(batch.to_vec());
                 }
@@ -280,7 +281,7 @@ impl Program<'_> {
             Action::CompactRange(from, to) => db.compact_range(from..=to),
             Action::RebuildFilters(filters) => {
                 rebuild(db, filters)?;
-                // So that what a checkpoint does with a sidecar fails as often as the rest.
+                // So that sidecars in a checkpoint fail as often as the rest.
                 self.checkpoint(db)
             }
             Action::Checkpoint => self.checkpoint(db),
@@ -293,7 +294,7 @@ impl Program<'_> {
         db.checkpoint(checkpoint_dir(self.checkpoints))
     }
 
-    /// The process ends, in order or not, and starts again.
+    /// The process ends, in order or not, and restarts.
     fn reopen(&mut self, db: Db, close: bool) -> Verdict<Db> {
         if close {
             match db.close() {
@@ -315,9 +316,9 @@ impl Program<'_> {
         Ok(db)
     }
 
-    /// After an open: all that was acknowledged is there, and perhaps the write that failed.
+    /// After an open: all acknowledged writes are present, and perhaps the failed one.
     fn settle(&mut self, state: &State) -> Verdict<()> {
-        // Without a log what was not flushed may be gone with the process.
+        // Without a log, writes that were not flushed may be lost with the process.
         let low = if self.profile.log { self.history.len() } else { self.bounds.durable };
         let (history, count) = self.find(state, &self.doubtful, low)?;
         self.history = history;
@@ -327,7 +328,7 @@ impl Program<'_> {
         Ok(())
     }
 
-    /// Whether nothing is missing after a power cut that left this image.
+    /// Checks that nothing is missing after a power failure that left this image.
     fn survives(&self, image: &Image) -> Verdict<()> {
         let db = Db::open(DIR, self.profile.options(Arc::new(image.disk())));
         let db = db.map_err(failed("opening after faults and a power cut"))?;
@@ -338,8 +339,7 @@ impl Program<'_> {
     }
 }
 
-/// Changes the filters, and waits for what a budget makes of it: some that are built anew without
-/// being asked for.
+/// Changes the filters, and waits for the consequences of a budget, such as automatic rebuilds.
 fn set_filters(db: &Db, filters: &str) -> trommel::Result<()> {
     db.set_filters(filters.parse().expect("a filter policy"))?;
     db.wait_idle()
@@ -349,8 +349,8 @@ pub(crate) fn profile(seed: u64, threads: usize) -> Profile {
     Profile { actions: 40, threads, log: !seed.is_multiple_of(8), ..Profile::new(seed) }
 }
 
-/// Runs the workload of `seed` on a disk in `trouble`, and gives back the disk; a disk in none must
-/// be healthy. A failure is cut down.
+/// Runs the workload of `seed` on a disk with `trouble`, and returns the disk; without trouble the
+/// run must succeed. A failure is minimised.
 pub(crate) fn run(
     seed: u64,
     threads: usize,
@@ -370,7 +370,7 @@ pub(crate) fn run(
     })
 }
 
-/// As [`run`], of these actions and no others.
+/// As [`run`], with exactly these actions.
 fn once(
     profile: &Profile,
     actions: &[Action],
@@ -404,8 +404,8 @@ fn once(
     Ok(program.disk)
 }
 
-/// Spreads `runs` faults over the calls of the workloads, or runs the one asked for. Where
-/// `threads` run beside the workload, which call comes when is the system's affair.
+/// Spreads `runs` faults over the calls of the workloads, or runs the requested one. With
+/// background `threads` the system determines the order of calls.
 fn spread(
     test: &str,
     runs: u64,
@@ -442,7 +442,7 @@ fn spread(
     counters.finish();
 }
 
-/// Calls of a healthy run.
+/// Number of calls of a healthy run.
 fn calls(seed: u64) -> u64 {
     let disk = run(seed, 0, Trouble::None, &mut Counters::new("healthy")).expect("healthy");
     disk.all_calls()
@@ -469,7 +469,7 @@ fn a_disk_that_fails_beside_background_threads() {
     });
 }
 
-/// A store as a crash left it, and the digest of its state.
+/// A crashed store, and the digest of its state.
 pub(crate) fn crashed(seed: u64) -> Verdict<(Profile, Image, u64)> {
     let profile = Profile { log: true, ..profile(seed, 0) };
     let mut run = Run::on(SimDisk::new(), History::default(), 0);
@@ -500,7 +500,7 @@ fn a_disk_that_fails_while_the_store_opens() {
         let open = || Db::open(DIR, profile.options(Arc::new(disk.clone())));
         match open() {
             Ok(db) => {
-                // Reads are right or fail; a store that opened is the store.
+                // Reads are right or fail; an open that succeeds has the whole state.
                 if let Ok(state) = scan(&db)
                     && digest(&state) != wanted
                 {

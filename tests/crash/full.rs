@@ -1,9 +1,10 @@
-//! A full disk: nothing that was acknowledged is lost, what is refused is refused in words, and
-//! once there is room the store goes on.
+//! A full disk: no acknowledged write is lost, errors say what is wrong, and once there is space
+//! the store continues.
 //!
-//! 1. A workload runs on disks of every size from nothing to what it takes, in small steps; and a
-//!    store that was killed is opened on disks with any room left that this takes, byte by byte.
-//! 2. Where only a table did not fit, the same handle goes on.
+//! 1. A workload runs on disks of every size from nothing to what it needs, in small steps; and a
+//!    killed store is opened on disks with every amount of free space up to what the open needs,
+//!    byte by byte.
+//! 2. If only a table did not fit, the same handle continues.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,10 +23,10 @@ use crate::trouble::{CutDown, Trouble};
 use crate::workload::DIR;
 use trommel_tests::watchdog;
 
-/// Sizes of the disk that a workload is run with.
+/// Number of disk sizes for a workload.
 const SIZES: u64 = 300;
 
-/// The most bytes that the disk holds while the workload runs.
+/// Peak number of bytes on the disk during the workload.
 fn most_bytes(seed: u64) -> u64 {
     let mut counters = Counters::new("healthy");
     let disk = run(seed, 0, Trouble::None, &mut counters).expect("a healthy disk");
@@ -66,8 +67,8 @@ fn a_disk_full_at_every_level() {
     counters.finish();
 }
 
-/// Opens the crashed store of a seed with so much room, and again with all that it takes; says
-/// whether the room was enough.
+/// Opens the crashed store of a seed with `room` bytes free, and again with enough; returns whether
+/// the space was enough.
 fn open_full(seed: u64, room: u64, counters: &mut Counters) -> Verdict<bool> {
     watchdog::note([seed, room, 0, 0, 0]);
     let (profile, image, wanted) = crashed(seed)?;
@@ -108,7 +109,7 @@ fn a_disk_full_while_the_store_opens() {
     for seed in first_seed()..first_seed() + 4 * scale() {
         let enough = (0..).find(|&room| one([seed, room], &mut counters));
         assert!(enough > Some(0), "seed {seed}: an opening takes no room");
-        // More is enough, too, however far it goes towards a table.
+        // More is always enough too, wherever in a table the space ends.
         for more in 1..100 {
             let room = enough.map_or(0, |room| room + more * 41);
             assert!(one([seed, room], &mut counters), "seed {seed}, room {room}");
@@ -123,8 +124,8 @@ fn files(disk: &SimDisk) -> Vec<String> {
     listing.into_iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect()
 }
 
-/// The disk fills up while a table is written that nothing refers to yet: the table is removed, the
-/// flush says so, and once there is room the same handle goes on.
+/// The disk fills up while a new table is written that no version refers to: the table is removed,
+/// the flush returns an error, and once there is space the same handle continues.
 #[test]
 fn a_full_disk_under_a_table_poisons_nothing() {
     for kind in [OpKind::Create, OpKind::Append, OpKind::Sync] {
@@ -132,7 +133,7 @@ fn a_full_disk_under_a_table_poisons_nothing() {
             let profile = profile(3, threads);
             let disk = SimDisk::new();
             let options = profile.options(Arc::new(disk.clone()));
-            // Nothing is full, so nothing is written out before the flush.
+            // The memtable is not full, so nothing is written before the flush.
             let db = Db::open(DIR, options.write_buffer_bytes(1 << 20)).expect("opening");
             db.put("before", "1").expect("writing");
             disk.inject(Fault::new(Failure::NoSpace).on(kind).named(".sst").lasting());
@@ -159,9 +160,9 @@ fn a_full_disk_under_a_table_poisons_nothing() {
     }
 }
 
-/// A disk of a fixed size is filled until writes fail, again and again; after every refusal the
-/// store still holds all that it acknowledged. On the disk that is still full it opens with that,
-/// or says why not; with room again it opens.
+/// A disk of a fixed size is filled until writes fail, again and again; after every error the store
+/// still holds all acknowledged writes. On the full disk it opens with these, or returns an error;
+/// with space again it opens.
 #[test]
 fn a_disk_of_a_fixed_size() {
     for (size, seed) in (first_seed()..first_seed() + 20).enumerate() {
@@ -173,7 +174,7 @@ fn a_disk_of_a_fixed_size() {
         let mut rng = Rng::with_seed(seed);
         let mut db = open().expect("opening");
         for number in 0..400 {
-            // Nothing that would take less room compressed.
+            // Incompressible, so that the space needed is known.
             let value: String = (0..200).map(|_| rng.alphanumeric()).collect();
             let key = format!("key{number:04}");
             match db.put(&key, &value) {

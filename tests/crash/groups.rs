@@ -1,13 +1,13 @@
-//! Writers that share a group: whoever asked for durability has it once acknowledged, and before
-//! anybody can see the write, whether or not the group's leader asked for it too.
+//! Writers in one commit group: a writer that requests durability has it once acknowledged, and
+//! before any reader can see the write, whether or not the group's leader requested it too.
 //!
-//! 1. Some threads write and ask for nothing, others ask for each write to be synced, all at once.
-//! 2. In between, what the synced writers were told and what a reader sees of their writes is
-//!    noted, and then an image of the disk is made that holds nothing but what was synced.
-//! 3. The image is opened: of each synced writer everything noted is there, and its writes are a
-//!    prefix.
-//! 4. The same is looked at within each sync of a log, before anything is synced by it: so the
-//!    moment at which a write is in the log and not yet durable is met each time, not by chance.
+//! 1. Some threads write without syncing, others sync each write, all at once.
+//! 2. In between, the acknowledged and the visible writes of the synced writers are recorded, and
+//!    then an image of the disk is made that holds only what was synced.
+//! 3. The image is opened: for each synced writer everything recorded is present, and its writes
+//!    are a prefix.
+//! 4. The same is checked within each sync of a log, before it has synced anything: so the moment
+//!    at which a write is in the log and not yet durable is covered each time, not by chance.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
@@ -23,11 +23,11 @@ use crate::workload::{DIR, options};
 
 const SYNCED_WRITERS: usize = 3;
 const OTHER_WRITERS: usize = 3;
-/// Images at CI size.
+/// Number of images at CI size.
 const IMAGES: u64 = 4000;
-/// Writes of one thread before its store is begun anew.
+/// Writes of one thread before its store is replaced by a fresh one.
 const WRITES: u64 = 1500;
-/// Stores of which each sync is looked at, and the writes of each of their threads.
+/// Number of stores of which each sync is checked, and of writes of each of their threads.
 const STORES: u64 = 30;
 const SEEN_WRITES: u64 = 60;
 
@@ -35,7 +35,7 @@ fn key(writer: usize, number: u64) -> String {
     format!("{writer}/{number:06}")
 }
 
-/// Opens `image`, and compares it with what was acknowledged or seen before it was made.
+/// Opens `image`, and compares it with what was acknowledged or visible before it was made.
 fn check(image: &Image, known: &[u64], seed: u64) -> Verdict<()> {
     let disk: Arc<dyn Vfs> = Arc::new(image.disk());
     let db = Db::open(DIR, options(seed, disk).background_threads(0)).expect("a legal image");
@@ -59,10 +59,11 @@ fn check(image: &Image, known: &[u64], seed: u64) -> Verdict<()> {
     Ok(())
 }
 
-/// How many writes each synced writer knows to be durable, by what it was told.
+/// Number of acknowledged writes of each synced writer.
 type Acknowledged = [AtomicU64; SYNCED_WRITERS];
 
-/// How many writes of each synced writer are durable, by what it was told and what a reader sees.
+/// Number of durable writes of each synced writer, according to its acknowledgements and to a
+/// reader.
 fn known(db: &Db, acknowledged: &Acknowledged) -> [u64; SYNCED_WRITERS] {
     let mut known = acknowledged.each_ref().map(|count| count.load(Ordering::Acquire));
     for (writer, count) in known.iter_mut().enumerate() {
@@ -73,17 +74,17 @@ fn known(db: &Db, acknowledged: &Acknowledged) -> [u64; SYNCED_WRITERS] {
     known
 }
 
-/// A reader that looks whenever a log is about to be synced.
+/// A reader that runs whenever a log is about to be synced.
 #[derive(Debug)]
 struct Reader {
     seed: u64,
     disk: SimDisk,
-    /// The store it reads, while that is open.
+    /// The store, while it is open.
     db: Mutex<Option<Db>>,
     acknowledged: Acknowledged,
-    /// How often it looked, and saw that the sync had something to do.
+    /// Number of checks, and of syncs found to have something to do.
     looks: AtomicU64,
-    /// What was wrong first.
+    /// The first error found.
     wrong: Mutex<Option<String>>,
 }
 
@@ -99,7 +100,7 @@ impl Watcher for Reader {
     }
 }
 
-/// One store, written to and looked at until enough was written or `images` were made.
+/// Writes to one store and checks it until enough was written or `images` were made.
 fn one_store(seed: u64, images: u64) -> u64 {
     let disk = SimDisk::new();
     let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
@@ -152,7 +153,7 @@ fn a_follower_that_asked_for_it_is_durable() {
     counters.finish();
 }
 
-/// At the moment at which a log is synced for them, writes cannot be seen yet.
+/// While a log is being synced for them, writes are not yet visible.
 #[test]
 fn no_reader_sees_a_write_before_its_sync() {
     let mut counters = Counters::new("crash/seen");
@@ -170,7 +171,7 @@ fn no_reader_sees_a_write_before_its_sync() {
         let db = Db::open(DIR, options(seed, Arc::new(process)).log(true).background_threads(0))
             .expect("a healthy disk");
         *reader.db.lock().expect("no panic") = Some(db.clone());
-        // One writer alone never shares a sync; more of them do.
+        // A single writer never shares a sync; several do.
         let writers = 1 + seed as usize % SYNCED_WRITERS;
         std::thread::scope(|scope| {
             for writer in 0..writers {
@@ -194,7 +195,7 @@ fn no_reader_sees_a_write_before_its_sync() {
     counters.finish();
 }
 
-/// A write whose sync fails, wherever that is, is never seen, by whatever way of looking.
+/// A write whose sync fails, at any call, is never visible, to any kind of read.
 #[test]
 fn a_write_whose_sync_failed_is_never_seen() {
     for call in 0..20 {
@@ -209,8 +210,8 @@ fn a_write_whose_sync_failed_is_never_seen() {
             let written =
                 (0..100).find_map(|number| put(number).err().map(|error| (number, error)));
             let (written, error) = written.expect("the sync of a log was to fail");
-            // A log that is full is ended when the write before has returned: the next one learns
-            // of that.
+            // A full log is closed after its last write has returned: the next write gets the
+            // error.
             assert!(matches!(error, Error::Io { .. } | Error::Poisoned { .. }), "{error}");
             for _ in 0..2 {
                 assert_eq!(db.get(key(0, written)).expect("reading"), None, "call {call}");
@@ -218,7 +219,7 @@ fn a_write_whose_sync_failed_is_never_seen() {
                 assert_eq!(db.iter().rev().count() as u64, written, "call {call}");
                 let snapshot = db.snapshot();
                 assert_eq!(snapshot.get(key(0, written)).expect("reading"), None, "call {call}");
-                // Nor when the next write is refused.
+                // Nor after the next write is rejected.
                 assert!(matches!(put(written + 1), Err(Error::Poisoned { .. })), "call {call}");
             }
         }

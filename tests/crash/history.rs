@@ -1,31 +1,31 @@
-//! Bugs that other stores have had, and what would catch them here.
+//! Bugs of other stores, and the tests that would catch them here.
 //!
 //! Tests of this module show one of them each, as plainly as they can; the lanes named beside them
 //! meet the same by the thousand. Names without a module are of this one.
 //!
-//! | elsewhere | what it was | caught by |
+//! | bug | cause or effect there | caught by |
 //! |---|---|---|
 //! | leveldb#74 | CURRENT renamed and not synced: 16 zeros | `a_current_that_lost_its_bytes`, [`images`](crate::images) under P7 |
 //! | leveldb#189, leveldb PR#604 | a new manifest not synced | [`images`](crate::images) under P1, P7 |
-//! | leveldb#195 | the old removed before the rename is durable | [`images`](crate::images) under P9 |
+//! | leveldb#195 | the old file removed before the rename is durable | [`images`](crate::images) under P9 |
 //! | leveldb#333 | an empty table referred to | [`images`](crate::images) under P7, P9 |
 //! | rocksdb PR#10573, pebble#125, rocksdb#5287, PR#14780, mongo-rocks#35 | a directory not synced | [`images`](crate::images) under P1, P9; [`black_box`](crate::black_box) |
 //! | pebble PR#5915, badger#155 | CURRENT durable before its manifest | [`images`](crate::images) under P9; `images::new_manifests` |
 //! | rocksdb#4990, PR#5379 | a manifest's sync fails, and tables are removed | `a_manifest_that_cannot_be_synced_costs_no_table` |
 //! | cockroach#37102, rocksdb 5.6.0 | a sync fails, the next succeeds, and is believed | `a_failed_sync_is_not_tried_again` |
-//! | rocksdb PR#12448 | writing on behind a failed append to the log | `nothing_is_written_behind_a_failed_append` |
-//! | fjall#304, fjall#308 | half a batch left in the log, and a synced one behind it lost | `nothing_is_written_behind_a_failed_append`, [`faults`](crate::faults) |
-//! | redb PR#1177 | an error that passes, and recovery is skipped | [`faults`](crate::faults), [`sites`](crate::sites) |
-//! | leveldb#161 | a record of zeros amid the manifest | `a_manifest_with_zeros_in_the_middle_is_damaged` |
-//! | rocksdb#6316 | the disk full amid the manifest, which is then written on | `a_manifest_cut_short_by_a_full_disk_is_left_behind` |
-//! | rocksdb#7784, #919, #9762, redb#620, cockroach#32605 | a full disk that is never recovered from | [`full`](crate::full) |
-//! | fjall#311, pebble#453, rocksdb#12467 | damage amid a log taken for its end | `zeros_in_the_middle_of_a_log_are_damage`; the lanes of `tests/damage` |
-//! | rocksdb#6288 | an error of reading taken for the end of a log | `an_error_while_a_log_is_read_is_not_its_end`, [`sites`](crate::sites) |
-//! | rocksdb PR#7701 | holes behind a log that lost its end | [`images`](crate::images) under P4 to P7: a state is a prefix |
+//! | rocksdb PR#12448 | writes after a failed append to the log | `nothing_is_written_behind_a_failed_append` |
+//! | fjall#304, fjall#308 | half a batch left in the log, and a later synced one lost | `nothing_is_written_behind_a_failed_append`, [`faults`](crate::faults) |
+//! | redb PR#1177 | a transient error, and recovery is skipped | [`faults`](crate::faults), [`sites`](crate::sites) |
+//! | leveldb#161 | a record of zeros in the middle of the manifest | `a_manifest_with_zeros_in_the_middle_is_damaged` |
+//! | rocksdb#6316 | disk full while writing the manifest, which is then appended to | `a_manifest_cut_short_by_a_full_disk_is_left_behind` |
+//! | rocksdb#7784, #919, #9762, redb#620, cockroach#32605 | no recovery from a full disk | [`full`](crate::full) |
+//! | fjall#311, pebble#453, rocksdb#12467 | corruption in the middle of a log mistaken for its end | `zeros_in_the_middle_of_a_log_are_damage`; the lanes of `tests/damage` |
+//! | rocksdb#6288 | a read error mistaken for the end of a log | `an_error_while_a_log_is_read_is_not_its_end`, [`sites`](crate::sites) |
+//! | rocksdb PR#7701 | holes after a log that lost its end | [`images`](crate::images) under P4 to P7: a state is a prefix |
 //! | pebble#567, rocksdb PR#12918, leveldb#251 | old records of a log valid again | [`images`](crate::images) under P8 |
 //! | fjall#68 | a panic on a torn log | [`images`](crate::images) under P4 |
-//! | fjall PR#317 | what is written after a recovery is not found by the next | `what_is_written_after_a_recovery_is_found_by_the_next` |
-//! | rocksdb PR#7621, PR#6426 | a number used again after an edit that nobody saw | `a_number_is_not_used_again_after_an_edit_that_was_lost`, [`images`](crate::images) |
+//! | fjall PR#317 | writes after a recovery are lost in the next | `what_is_written_after_a_recovery_is_found_by_the_next` |
+//! | rocksdb PR#7621, PR#6426 | a number reused after a lost edit | `a_number_is_not_used_again_after_an_edit_that_was_lost`, [`images`](crate::images) |
 //! | rocksdb PR#9634, #9942 | a second crash, right after a recovery | [`recovering`](crate::recovering); `inspect` crashes each image again |
 //! | redb PR#1290, pebble#984, sled#893 | recovery that makes torn bytes valid | [`recovering`](crate::recovering) |
 //! | leveldb#779 | CURRENT with its contents doubled | `a_current_that_is_there_twice_is_damaged` |
@@ -42,7 +42,7 @@ use crate::inspect::scan;
 use crate::workload::{DIR, options};
 
 fn open(disk: &SimDisk) -> trommel::Result<Db> {
-    // Nothing is full before it is flushed.
+    // The memtable is never full before it is flushed.
     let options = options(1, Arc::new(disk.clone())).background_threads(0);
     Db::open(DIR, options.write_buffer_bytes(1 << 20))
 }
@@ -66,14 +66,14 @@ fn store() -> (SimDisk, Db) {
     (disk, db)
 }
 
-/// Files of the store whose name contains `part`, by name.
+/// The store's files whose name contains `part`, in order of name.
 fn files(disk: &SimDisk, part: &str) -> Vec<PathBuf> {
     let listing = disk.list(Path::new(DIR)).expect("it is there");
     let names = listing.into_iter().map(|entry| entry.name.to_string_lossy().into_owned());
     names.filter(|name| name.contains(part)).map(|name| Path::new(DIR).join(name)).collect()
 }
 
-/// Puts other bytes in the place of a file.
+/// Changes the bytes of a file.
 fn replace(disk: &SimDisk, path: &Path, change: impl FnOnce(&mut Vec<u8>)) {
     let mut bytes = disk.read(path, u64::MAX).expect("it is there");
     change(&mut bytes);
@@ -135,8 +135,8 @@ fn a_failed_sync_is_not_tried_again() {
     assert_eq!(entries(&left), 10);
 }
 
-/// Writes until something fails: logs, tables, edits, and keys so long that a new manifest takes
-/// over. Gives back the keys that were acknowledged, all of them durably.
+/// Writes until an error: logs, tables, edits, and keys so long that a new manifest is written.
+/// Returns the acknowledged keys, all of them durable.
 fn write_until_it_fails(db: &Db) -> (Vec<String>, Error) {
     let mut written = Vec::new();
     for number in 0..60 {
@@ -153,8 +153,8 @@ fn write_until_it_fails(db: &Db) -> (Vec<String>, Error) {
     panic!("nothing failed")
 }
 
-/// Each call on which durability hangs, failed at several of its places: nothing is written
-/// afterwards, reads go on, and an open makes the store whole.
+/// Every call that durability depends on fails at several of its occurrences: nothing is written
+/// afterwards, reads still work, and an open restores the store.
 #[test]
 fn whatever_fails_on_the_way_to_durability_poisons() {
     let grid = [
@@ -162,7 +162,8 @@ fn whatever_fails_on_the_way_to_durability_poisons() {
         (OpKind::Sync, ".log", vec![0, 1, 9]),
         (OpKind::Append, "MANIFEST-", vec![0, 1, 9]),
         (OpKind::Sync, "MANIFEST-", vec![0, 1, 9]),
-        // Of a new log, of a table, and so on in turn; then that of a new manifest and its CURRENT.
+        // The sync for a new log, for a table, and so on in turn; then that for a new manifest and
+        // its CURRENT.
         (OpKind::SyncDir, "db", vec![0, 1, 2, 3, 17]),
         (OpKind::Rename, "CURRENT", vec![0]),
         (OpKind::Create, "MANIFEST-", vec![0]),
@@ -174,7 +175,8 @@ fn whatever_fails_on_the_way_to_durability_poisons() {
             let at = format!("{failure} at {kind:?} {place} of {name}");
             let (disk, db) = store();
             let fault = Fault::new(failure).on(kind).named(name).after(place);
-            // A full disk stays so: once, files are removed that are kept for the next tables.
+            // A full disk stays full: after a single failure, files kept for recycling would be
+            // removed.
             let is_full = failure == Failure::NoSpace;
             disk.inject(if is_full { fault.lasting() } else { fault });
             let (written, error) = write_until_it_fails(&db);
@@ -209,7 +211,7 @@ fn nothing_is_written_behind_a_failed_append() {
     for part in [0, 1, 40, 299] {
         let (disk, db) = store();
         disk.inject(
-            // Also once files are removed that are kept for the next tables.
+            // Also after files kept for recycling are removed.
             Fault::new(Failure::NoSpace)
                 .on(OpKind::Append)
                 .named(".log")
@@ -317,7 +319,7 @@ fn a_number_is_not_used_again_after_an_edit_that_was_lost() {
     let (disk, db) = store();
     disk.inject(Fault::new(Failure::Io).on(OpKind::Append).named("MANIFEST-"));
     db.flush().expect_err("the manifest was not written");
-    // The table is there, and nobody has heard of it.
+    // The table exists, but no version refers to it.
     let orphans = files(&disk, ".sst");
     let killed = disk.crash(Policy::EVERYTHING, 0).disk();
     let db = open(&killed).expect("opening");

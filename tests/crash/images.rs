@@ -1,17 +1,17 @@
-//! What a power cut may leave, at every boundary between two operations of a workload: each image
-//! is opened and compared with the oracle.
+//! The possible results of a power failure, at every boundary between two operations of a workload:
+//! each image is opened and compared with the oracle.
 //!
 //! 1. A seeded workload runs on a simulated disk, in one to three lives with a crash between them.
 //! 2. The operation log is replayed ([`walk`](crate::walk)). At each boundary images are made: with
-//!    nothing but what was synced, with everything, and under two of the other policies, which take
-//!    turns, with seeds of their own; at one boundary in four also with stale bytes; and where few
-//!    decisions are open, at most six, all images that there are (where some more, now and then).
-//! 3. Each image not met before is opened; its state must be that after some prefix of the
-//!    batches, at or past the last acknowledged sync. Where everything is kept, a process was
-//!    killed: all acknowledged batches must be there.
-//! 4. Images that were met before are only compared with the bounds of the new boundary.
-//! 5. A failure is cut down: to the actions of the workload, and to the losses of the power cut,
-//!    that it takes; and printed as one line that runs it again.
+//!    only what was synced, with everything, and under two of the other policies, which alternate,
+//!    with seeds of their own; at one boundary in four also with stale bytes; and if at most six
+//!    decisions are open (sometimes more), all possible images.
+//! 3. Each new image is opened; its state must be that after some prefix of the batches, at or
+//!    after the last acknowledged sync. If everything is kept, as for a killed process, all
+//!    acknowledged batches must be present.
+//! 4. Images seen before are only compared with the bounds of the new boundary.
+//! 5. A failure is minimised to the necessary actions of the workload and losses of the power
+//!    failure, and printed as one line that reproduces it.
 
 use std::cell::RefCell;
 use std::collections::HashSet;
@@ -30,22 +30,22 @@ use crate::settings::{only, only_these, places};
 use crate::walk::{Case, EXHAUSTIVE, Failed, Flaw, Look, Walk, assert_exhaustive, make, policy};
 use crate::workload::{Action, DIR, Profile, Run};
 
-/// How often a failing life is run again to find out which of its actions it takes.
+/// Maximum number of reruns of a failing life to find its necessary actions.
 const TRIES: usize = 150;
 
-/// How a lane's workloads look.
+/// The workloads of a lane.
 struct Lane {
     name: &'static str,
-    /// Distinct images to be met.
+    /// Number of distinct images to cover.
     wanted: u64,
     /// The profile of one life of a workload.
     profile: fn(seed: u64, life: u64) -> Profile,
     lives: u64,
-    /// At one boundary in so many, images are made.
+    /// Images are made at one in this many boundaries.
     every: u64,
 }
 
-/// One life of a workload: where it begins, and what is done.
+/// One life of a workload: its initial state, and its actions.
 struct Life<'a> {
     lane: &'a Lane,
     seed: u64,
@@ -54,7 +54,7 @@ struct Life<'a> {
     start: Image,
     inherited: History,
     flaw: Option<Flaw>,
-    /// The images that were met in any life of the lane.
+    /// The images seen in any life of the lane.
     seen: &'a RefCell<HashSet<u64>>,
 }
 
@@ -76,7 +76,7 @@ impl Lane {
         counters.finish();
     }
 
-    /// All lives of one workload.
+    /// Runs all lives of one workload.
     fn workload(&self, seed: u64, seen: &RefCell<HashSet<u64>>, counters: &mut Counters) {
         counters.add("workloads", 1);
         let mut rng = Rng::with_seed(seed);
@@ -100,7 +100,7 @@ impl Lane {
 }
 
 impl Life<'_> {
-    /// Does all that is to be done, and looks at every boundary.
+    /// Runs all actions, and checks every boundary.
     fn all(&self, actions: &[Action], counters: &mut Counters) -> Result<Run, Box<Failed>> {
         let mut run = Run::on(self.start.disk(), self.inherited.clone(), self.number);
         run.all(&self.profile, actions).map_err(Failed::before_any_crash)?;
@@ -117,7 +117,7 @@ impl Life<'_> {
         Ok(run)
     }
 
-    /// Where images are made: everywhere, or where a printed line says.
+    /// Where to make images: at all boundaries, or where a printed line says.
     fn look(&self) -> Look {
         match only::<5>() {
             None => Look::Everywhere,
@@ -128,7 +128,7 @@ impl Life<'_> {
         }
     }
 
-    /// The places of the actions that the failure takes, and the failure that they make.
+    /// The indices of the actions necessary for the failure, and the failure that they cause.
     fn cut_down(&self, actions: &[Action], failed: Box<Failed>) -> (Vec<usize>, Box<Failed>) {
         let mut last = failed;
         if self.is_left_to_chance() {
@@ -142,12 +142,12 @@ impl Life<'_> {
         (places, last)
     }
 
-    /// Threads that nobody holds up make another run of it each time.
+    /// Free-running threads make another run each time.
     fn is_left_to_chance(&self) -> bool {
         self.profile.threads > 0 && !self.profile.stepped
     }
 
-    /// Cuts the failure down and tells of it.
+    /// Minimises the failure and reports it.
     fn fail(&self, actions: &[Action], failed: Box<Failed>) -> ! {
         let (places, last) = self.cut_down(actions, failed);
         let join =
@@ -176,7 +176,7 @@ impl Life<'_> {
     }
 }
 
-/// No file's number is used again while anything may remember it, through kills and reopens.
+/// No file number is reused while anything may remember it, through kills and reopens.
 fn count_files(disk: &SimDisk, counters: &mut Counters) {
     let replay = disk.replay();
     let created = replay.ops().iter().filter(|op| op.kind() == OpKind::Create);
@@ -190,7 +190,7 @@ fn count_files(disk: &SimDisk, counters: &mut Counters) {
     }
 }
 
-/// What some crash of `run` left, and of the history.
+/// The result of a crash of `run`, and the history.
 fn crash(run: &Run, profile: &Profile, rng: &mut Rng) -> Result<(Image, History), Box<Failed>> {
     let mut replay = run.disk.replay();
     replay.seek(rng.usize(..=replay.ops().len()));
@@ -212,14 +212,14 @@ fn crash(run: &Run, profile: &Profile, rng: &mut Rng) -> Result<(Image, History)
     Ok((image, history))
 }
 
-/// The call that makes a flush or a compaction necessary runs it: every run is the same.
+/// The call that makes a flush or a compaction necessary runs it, so every run is the same.
 #[test]
 fn one_thread() {
     let profile = |seed: u64, life: u64| Profile { life, actions: 60, ..Profile::new(seed) };
     Lane { name: "one_thread", wanted: 140_000, profile, lives: 3, every: 1 }.run();
 }
 
-/// Flushes and compactions run beside the writer.
+/// Flushes and compactions run in parallel with the writer.
 #[test]
 fn two_threads() {
     let profile =
@@ -227,7 +227,7 @@ fn two_threads() {
     Lane { name: "two_threads", wanted: 25_000, profile, lives: 3, every: 1 }.run();
 }
 
-/// A background thread flushes and compacts, and lags behind the writer as the seed has it.
+/// A background thread flushes and compacts, and lags behind the writer depending on the seed.
 #[test]
 fn a_thread_that_lags() {
     Lane { name: "a_thread_that_lags", wanted: 25_000, profile: lagging, lives: 3, every: 1 }.run();
@@ -237,8 +237,8 @@ fn lagging(seed: u64, life: u64) -> Profile {
     Profile { life, actions: 60, threads: 1, stepped: true, ..Profile::new(seed) }
 }
 
-/// What a failure takes is found again by its line: so the same seed must make the same run. Only
-/// where a process dies while two threads call its disk, which call is the last is left to chance.
+/// A failure's printed line reproduces it, so the same seed must make the same run. Only if a
+/// process dies while two threads call its disk is the last call undetermined.
 #[test]
 fn the_same_seed_makes_the_same_run() {
     let lagging = (0..24).map(|seed| lagging(seed, 0));
@@ -251,7 +251,8 @@ fn the_same_seed_makes_the_same_run() {
             let mut run = Run::on(SimDisk::new(), History::default(), 0);
             run.all(&profile, &actions).expect("a healthy disk");
             let replay = run.disk.replay();
-            // Which thread drops a table last, and so when its file goes, is left to chance.
+            // The thread that drops a table last, and with it the time at which its file is
+            // removed, is undetermined.
             let ops = replay.ops().iter().filter(|op| op.kind() != OpKind::Remove);
             let ops: Vec<String> = ops.map(ToString::to_string).collect();
             assert!(ops.len() > 100, "{}", ops.len());
@@ -264,8 +265,8 @@ fn the_same_seed_makes_the_same_run() {
     }
 }
 
-/// The machinery itself: of a life of many actions, and of a power cut that took many things, the
-/// few are found that a fault of the store takes; here, one that is only said to be there.
+/// Tests the minimiser: in a life of many actions, and a power failure with many losses, it finds
+/// the few that cause a failure; here a simulated one.
 #[test]
 fn a_failure_is_cut_down() {
     let flaw: Flaw = |state| match state.get(&b"key001"[..]) {
@@ -296,7 +297,8 @@ fn a_failure_is_cut_down() {
     assert_eq!(places, [20], "one write makes the state that is said to be wrong");
     assert!(failed.text.contains("this is wrong"), "{}", failed.text);
     assert_eq!(failed.losses, Some(Vec::new()), "nothing need be lost for that: {}", failed.text);
-    // The key that would make it right is written at once, and only a loss makes it wrong.
+    // The key that would make the state valid is written at once, so that only a loss makes it
+    // invalid.
     actions.truncate(20);
     actions.push(write(vec![put("key000")]));
     actions.push(write(vec![put("key001")]));
@@ -310,8 +312,8 @@ fn a_failure_is_cut_down() {
     assert_eq!(places, [20]);
 }
 
-/// The numbers that a failure prints lead to the same state on another run's disk, where all salts
-/// are others: for each kind of image, and for one among all of a boundary.
+/// The numbers that a failure prints lead to the same state on another run's disk, which has other
+/// salts: for each kind of image, and for one among all images of a boundary.
 #[test]
 fn the_numbers_of_a_failure_make_its_image_again() {
     let flaw: Flaw = |state| Err(format!("{:016x}", digest(state)));
@@ -349,7 +351,7 @@ fn the_numbers_of_a_failure_make_its_image_again() {
     assert!(unlike_what_was_synced > 0, "the first image of all would have done");
 }
 
-/// A store that keeps a log in some of its lives and none in others.
+/// A store that has a log in some of its lives and none in others.
 #[test]
 fn with_and_without_a_log() {
     let profile = |seed: u64, life: u64| {
@@ -359,8 +361,8 @@ fn with_and_without_a_log() {
     Lane { name: "with_and_without_a_log", wanted: 40_000, profile, lives: 4, every: 1 }.run();
 }
 
-/// Keys are so long that the manifest is full after some tables, and a new one takes its place
-/// while the store is open.
+/// Keys are so long that the manifest is full after some tables, and a new one replaces it while
+/// the store is open.
 #[test]
 fn new_manifests() {
     let profile =

@@ -1,4 +1,4 @@
-//! A store is opened and compared with the oracle.
+//! Opens a store and compares it with the oracle.
 
 use std::ops::Bound;
 use std::path::Path;
@@ -13,15 +13,15 @@ use crate::oracle::{Bounds, Checkpoint, History, State, digest};
 use crate::walk::Flaw;
 use crate::workload::{DIR, checkpoint_dir};
 
-/// What an inspection says: the digest of the state found, or what is wrong in words.
+/// The result of an inspection: the digest of the state, or a description of the error.
 pub(crate) type Verdict<T> = Result<T, String>;
 
-/// For `map_err`: says what failed.
+/// For `map_err`: adds the operation that failed.
 pub(crate) fn failed(what: &str) -> impl FnOnce(Error) -> String + '_ {
     move |error| format!("{what} failed: {error}")
 }
 
-/// All entries of the store, from first to last.
+/// All entries of the store, in order.
 pub(crate) fn scan(db: &Db) -> Verdict<State> {
     collect(db.iter()).map(|entries| entries.into_iter().collect())
 }
@@ -33,7 +33,7 @@ pub(crate) fn collect(
     entries.collect::<StoreResult<_>>().map_err(failed("a scan"))
 }
 
-/// Compares all other ways to read the store with `state`.
+/// Compares the results of all other kinds of reads with `state`.
 pub(crate) fn compare_reads(db: &Db, state: &State) -> Verdict<()> {
     let mut backwards = collect(db.iter().rev())?;
     backwards.reverse();
@@ -63,7 +63,7 @@ pub(crate) fn compare_reads(db: &Db, state: &State) -> Verdict<()> {
     Ok(())
 }
 
-/// A key just below `key`, as far as a short one can be.
+/// A short key just before `key`.
 fn before(key: &[u8]) -> Vec<u8> {
     match key.split_last() {
         Some((0, rest)) => rest.to_vec(),
@@ -72,7 +72,7 @@ fn before(key: &[u8]) -> Vec<u8> {
     }
 }
 
-/// Of a store that rests: its filters fit their budget, if they have one, and no rebuild is queued.
+/// Checks an idle store: its filters fit their budget, if there is one, and no rebuild is queued.
 pub(crate) fn budget_fits(db: &Db) -> Verdict<()> {
     let Some(report) = db.filter_report().budget else { return Ok(()) };
     let most = report.built_bytes.max(report.resident_bytes);
@@ -82,20 +82,20 @@ pub(crate) fn budget_fits(db: &Db) -> Verdict<()> {
     Err(format!("filters of a store that rests are beyond their budget: {report}"))
 }
 
-/// What is done with a store that was opened on an image.
+/// The checks of a store opened on an image.
 #[derive(Debug)]
 pub(crate) struct Inspection<'a> {
     pub(crate) history: &'a History,
     pub(crate) low: usize,
     pub(crate) high: usize,
-    /// Decides about all that is done only now and then.
+    /// Decides which of the occasional checks to run.
     pub(crate) rng: Rng,
     pub(crate) flaw: Option<Flaw>,
 }
 
 impl Inspection<'_> {
-    /// Opens the store on `image`, checks that its state is legal, and that it lasts. Returns its
-    /// digest.
+    /// Opens the store on `image`, checks that its state is legal, and that it is durable. Returns
+    /// its digest.
     pub(crate) fn inspect(
         &mut self,
         image: &Image,
@@ -126,7 +126,7 @@ impl Inspection<'_> {
                 drop(db);
                 does_not_grow(&disk, &open, found)?;
             }
-            // What was recovered must not be taken by a second crash, at once.
+            // A second crash right away must not lose recovered entries.
             5..8 => {
                 counters.add("then.crash", 1);
                 let again = disk.crash(Policy::SYNCED, 0).disk();
@@ -151,7 +151,7 @@ impl Inspection<'_> {
         Ok(found)
     }
 
-    /// Life goes on: a write that is synced survives the next crash, whatever that takes.
+    /// Continues writing: a synced write survives the next crash, whatever else is lost.
     fn write_on(
         &mut self,
         disk: &SimDisk,
@@ -169,7 +169,7 @@ impl Inspection<'_> {
     }
 }
 
-/// Opened and closed again and again, a store neither changes nor gathers files.
+/// Repeated opens and closes change nothing and accumulate no files.
 fn does_not_grow(
     disk: &SimDisk,
     open: &impl Fn(&SimDisk) -> StoreResult<Db>,
@@ -179,23 +179,22 @@ fn does_not_grow(
     for _ in 0..4 {
         let db = open(disk).map_err(failed("opening once more"))?;
         same(&db, wanted)?;
-        // Or a compaction that begins only now makes more tables than it takes.
+        // Otherwise a late compaction could increase the number of tables.
         db.wait_idle().map_err(failed("waiting"))?;
         budget_fits(&db)?;
         db.close().map_err(failed("closing"))?;
         let listing = disk.list(Path::new(DIR)).map_err(|error| error.to_string())?;
         files.push(listing.len());
     }
-    // The first open may have kept what it did not want to judge.
+    // The first open may have kept files that it could not judge.
     if files[1] < files[2] || files[2] < files[3] {
         return Err(format!("files pile up: {files:?}"));
     }
     Ok(())
 }
 
-/// A disk that may have put stale bytes in the place of those that were not synced: what the store
-/// shows is right, or it says that it is damaged, and has touched nothing; then a salvage finds
-/// all that was durable.
+/// A disk that may have stale bytes in place of unsynced ones: the store shows a legal state, or
+/// reports corruption and has changed nothing; then a salvage finds all durable entries.
 pub(crate) fn inspect_suspect(
     image: &Image,
     inspection: &mut Inspection<'_>,
@@ -234,7 +233,7 @@ pub(crate) fn inspect_suspect(
     }
 }
 
-/// Whether the state of the store has this digest.
+/// Checks that the store's state has this digest.
 pub(crate) fn same(db: &Db, wanted: u64) -> Verdict<()> {
     let state = scan(db)?;
     match digest(&state) == wanted {
@@ -243,7 +242,8 @@ pub(crate) fn same(db: &Db, wanted: u64) -> Verdict<()> {
     }
 }
 
-/// Whether each checkpoint holds what the store held when it was made, or is not there yet.
+/// Checks that each checkpoint holds the store's state from when it was made, or does not exist
+/// yet.
 pub(crate) fn inspect_checkpoints(
     image: &Image,
     history: &History,

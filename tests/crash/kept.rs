@@ -1,6 +1,6 @@
-//! A store is opened where there is no room for what its logs hold, and the logs are kept: crashed
-//! at any moment of that, and of what follows, it loses nothing that was acknowledged, and what an
-//! opening has dropped does not come back.
+//! A store is opened without enough space to flush its logs, so the logs are kept: a crash at any
+//! moment of that, and of what follows, loses no acknowledged write, and writes that an open has
+//! dropped do not reappear.
 
 use std::collections::HashSet;
 use std::path::Path;
@@ -18,7 +18,7 @@ use crate::process::Process;
 use crate::workload::DIR;
 use trommel_tests::watchdog;
 
-/// How many crashes follow one another.
+/// Maximum number of successive crashes.
 const DEEPEST: usize = 4;
 
 fn open(vfs: impl Vfs + 'static) -> Verdict<Db> {
@@ -27,14 +27,14 @@ fn open(vfs: impl Vfs + 'static) -> Verdict<Db> {
     Db::open(DIR, options).map_err(failed("opening"))
 }
 
-/// There is no room for a table from now on.
+/// Leaves no space for a table.
 fn fill(disk: &SimDisk) {
     disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append).named(".sst").lasting());
 }
 
 fn put(db: &Db, key: &str, value: &[u8], sync: bool) {
     let options = if sync { WriteOptions::sync() } else { WriteOptions::default() };
-    // Whoever finds the memtable full does its flush, and is told that there is no room.
+    // The writer that finds the memtable full flushes it, and gets the error.
     let first = db.put_with(key, value, options);
     first.or_else(|_| db.put_with(key, value, options)).expect("the log has room");
 }
@@ -53,8 +53,8 @@ struct Crashes {
 }
 
 impl Crashes {
-    /// Opens the store on `image`, which holds `wanted`, without room, writes to it, flushes it
-    /// with room, and crashes that at every boundary.
+    /// Opens the store on `image`, which holds `wanted`, without space, writes to it, flushes it
+    /// with space, and crashes it at every boundary.
     fn crash(&mut self, image: &Image, wanted: &State, depth: usize) -> Verdict<()> {
         let disk = image.disk();
         fill(&disk);
@@ -102,7 +102,7 @@ impl Crashes {
         }
     }
 
-    /// Opens the store on `image`, with room or without; what it holds.
+    /// Opens the store on `image`, with or without space, and checks its contents.
     fn check(
         &mut self,
         image: &Image,
@@ -167,8 +167,8 @@ fn an_opening_that_keeps_the_logs_is_crashed_anywhere() {
     counters.finish();
 }
 
-/// A process is killed, and its log never reached the disk. The next one keeps that log, and says
-/// that a write behind it is durable: then so is the log.
+/// A process is killed before its log reaches the disk. The next one keeps that log, and
+/// acknowledges a later write as durable: then the log must be durable too.
 #[test]
 fn a_log_that_is_kept_was_made_durable() {
     for number in 0..40 {

@@ -1,17 +1,17 @@
-//! Processes that die: a child writes to a store on the real disk, says over a pipe what was
-//! acknowledged, and is killed at random. The parent opens what is left.
+//! Processes that die: a child writes to a store on the real disk, reports its acknowledged writes
+//! over a pipe, and is killed at random. The parent opens the store afterwards.
 //!
-//! 1. The child is this very program, told by its environment to run [`child`] alone. Each of its
-//!    threads writes batches to keys of its own, one after the other, some synced and some not, and
-//!    prints a line for each as soon as it is acknowledged.
+//! 1. The child is this program, made to run only [`child`] by its environment. Each of its threads
+//!    writes batches to keys of its own, one after another, some of them synced, and prints a line
+//!    for each as soon as it is acknowledged.
 //! 2. The parent kills it after a random time, while it opens, writes, flushes, compacts or
-//!    recovers from the last kill. Then it opens the store: of each thread's batches a prefix is
-//!    there, with all that were acknowledged, and at most the one behind them.
-//! 3. The same directory goes on through the kills of a run, until it has grown long, and is
-//!    verified now and then.
+//!    recovers from the last kill. Then it opens the store: a prefix of each thread's batches is
+//!    present, with all acknowledged ones, and at most one more.
+//! 3. The same directory is used through all kills of a run, until it holds many batches, and is
+//!    verified occasionally.
 //!
-//! A kill before the child's first acknowledgement, most often while it opens the store, is
-//! counted apart as `kills.before_opening`.
+//! A kill before the child's first acknowledgement, most often while it opens the store, is counted
+//! separately as `kills.before_opening`.
 
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -29,16 +29,17 @@ use crate::oracle::{History, Operation, State};
 use crate::workload::{FILTERS, options_of, write};
 use trommel_tests::watchdog;
 
-/// What tells the child that it is one: directory, seed, and the batches each thread has written.
+/// The environment variable of the child: directory, seed, and the number of batches of each
+/// thread.
 const CHILD: &str = "TROMMEL_CRASH_CHILD";
-/// What its lines begin with, apart from what the test harness prints.
+/// The prefix of its lines, to distinguish them from the test harness's.
 pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
-/// Batches that a run may write before a fresh directory is taken, so that comparing stays cheap.
+/// Maximum batches of a run before a fresh directory is used, to bound the cost of comparisons.
 const BATCHES: usize = 20_000;
 
 pub(crate) fn store_options(seed: u64) -> Options {
     let vfs = std::sync::Arc::new(trommel::vfs::DiskVfs);
-    // Each child would compute the laws of pairs anew, for a tenth of a second.
+    // Otherwise each child would recompute the theory of paired filters, for a tenth of a second.
     let filters = FILTERS.map(|filters| match filters {
         "budget=6/key" => "budget=6/key,kinds=blocked|standard",
         "budget=400" => "budget=400,kinds=blocked|standard",
@@ -57,13 +58,13 @@ pub(crate) fn batch(seed: u64, thread: usize, number: usize) -> (Vec<Operation>,
         let value = format!("{number}.{}", "x".repeat(rng.usize(..300))).into_bytes();
         (key, (rng.u8(..6) > 0).then_some(value))
     };
-    // The counter makes each state unlike all others.
+    // The counter makes each state unique.
     let counter = (format!("{thread}/count").into_bytes(), Some(number.to_string().into_bytes()));
     let operations = (0..length).map(|_| operation(&mut rng)).chain([counter]).collect();
     (operations, rng.u8(..8) == 0)
 }
 
-/// Not a test of its own: what the child of the others runs.
+/// Not a test of its own: the child of the others runs this.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -80,7 +81,7 @@ fn child() {
                 for number in first.. {
                     let (operations, sync) = batch(seed as u64, thread, number);
                     write(db, &operations, sync).expect("writing");
-                    // One call, so that no line is half there.
+                    // One call, so that no line is partial.
                     let line = format!("{ACKNOWLEDGED} {thread} {number}\n");
                     let mut out = std::io::stdout().lock();
                     out.write_all(line.as_bytes()).expect("a parent that listens");
@@ -90,8 +91,8 @@ fn child() {
     });
 }
 
-/// Starts the child that runs this test, and tells it by its environment what to do, and how many
-/// batches each thread has written.
+/// Starts the child that runs this test, with its parameters and each thread's number of batches in
+/// its environment.
 pub(crate) fn spawn(test: &str, name: &str, mut told: String, started: &[usize]) -> Child {
     started.iter().for_each(|count| told.push_str(&format!("|{count}")));
     Command::new(std::env::current_exe().expect("this program"))
@@ -103,8 +104,8 @@ pub(crate) fn spawn(test: &str, name: &str, mut told: String, started: &[usize])
         .expect("a child")
 }
 
-/// Reads what a child says until it ends: the batches of each thread that are acknowledged, if so
-/// many were before.
+/// Reads a child's output until it ends; returns the number of acknowledged batches of each thread,
+/// starting from the given ones.
 fn read_acknowledged(out: impl Read, mut acknowledged: Vec<usize>) -> Vec<usize> {
     for line in BufReader::new(out).lines().map_while(Result::ok) {
         let Some(rest) = line.strip_prefix(ACKNOWLEDGED) else { continue };
@@ -116,20 +117,20 @@ fn read_acknowledged(out: impl Read, mut acknowledged: Vec<usize>) -> Vec<usize>
     acknowledged
 }
 
-/// What the threads of a run have written so far.
+/// The batches that the threads of a run have written so far.
 pub(crate) struct Threads {
     seed: u64,
     histories: Vec<History>,
 }
 
 impl Threads {
-    /// So many, before they have written anything.
+    /// Threads without batches.
     pub(crate) fn new(seed: u64, threads: usize) -> Self {
         Self { seed, histories: vec![History::default(); threads] }
     }
 
-    /// Listens to a child until it has ended: how many batches of each thread are acknowledged,
-    /// if so many were before; and whether it was killed.
+    /// Follows a child until it has ended; returns the number of acknowledged batches of each
+    /// thread, starting from the given ones, and whether it was killed.
     pub(crate) fn listen(
         &self,
         mut child: Child,
@@ -146,7 +147,7 @@ impl Threads {
         Err(format!("the child ended by itself ({status}): {said}"))
     }
 
-    /// The batches of each.
+    /// Number of batches of each thread.
     pub(crate) fn counts(&self) -> Vec<usize> {
         self.histories.iter().map(History::len).collect()
     }
@@ -155,7 +156,7 @@ impl Threads {
         self.counts().iter().sum()
     }
 
-    /// Lets a child run and kills it; returns how many batches of each thread it acknowledged.
+    /// Lets a child run and kills it; returns the number of acknowledged batches of each thread.
     fn run_and_kill(&self, dir: &Path, lifetime: Duration) -> Vec<usize> {
         let told = format!("{}|{}", dir.display(), self.seed);
         let mut child = spawn("killed::child", CHILD, told, &self.counts());
@@ -175,7 +176,7 @@ impl Threads {
         })
     }
 
-    /// Compares the store with what was acknowledged, and takes over what is there.
+    /// Compares the store with the acknowledged batches, and adopts those that are present.
     pub(crate) fn settle(&mut self, state: &State, acknowledged: &[usize]) -> Verdict<()> {
         let mut known = 0;
         for (thread, history) in self.histories.iter_mut().enumerate() {
@@ -200,12 +201,12 @@ impl Threads {
     }
 }
 
-/// A fresh directory on the disk that the build is on: a temporary one may well lie in memory.
+/// A fresh directory on the disk of the build: the temporary directory may be in memory.
 pub(crate) fn home_on_disk() -> tempfile::TempDir {
     tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("room beside the build")
 }
 
-/// Kills `kills` children of so many threads, all on one directory.
+/// Kills `kills` children with this many threads, all on one directory.
 fn kill_often(threads: usize, seed: u64, kills: u64, counters: &mut Counters) -> Verdict<usize> {
     let home = home_on_disk();
     let mut rng = Rng::with_seed(seed);
@@ -219,7 +220,7 @@ fn kill_often(threads: usize, seed: u64, kills: u64, counters: &mut Counters) ->
         let acknowledged = run.run_and_kill(&dir, lifetime);
         counters.add("kills", 1);
         counters.add("kills.before_opening", u64::from(acknowledged == before));
-        // Now and then the next child finds what the last one left, and is killed recovering.
+        // Sometimes the next child recovers what the last one left, and is killed while recovering.
         if rng.u8(..4) == 0 && acknowledged == run.counts() {
             continue;
         }

@@ -1,16 +1,16 @@
 //! Processes that are killed at every call to their disk: the first, the second, and so on, until
-//! one lives to the end of its work.
+//! one survives to the end of its work.
 //!
-//! 1. The child is this very program. It opens the store through a file system that counts its
-//!    calls and, in place of one call more than it was told, kills its own process: nothing is
-//!    closed, flushed or unwound. It writes, syncs, flushes, compacts, makes a checkpoint, closes
-//!    and opens again; each acknowledged batch is told over a pipe.
-//! 2. The parent opens what is left, after some kills only after the next one. Of each thread's
-//!    batches a prefix is there, with all that were acknowledged, and at most the one behind them.
-//! 3. The same directory goes on through all kills of a run: each child first recovers from the
-//!    last, and is killed one call later than that one.
+//! 1. The child is this program. It opens the store through a file system that counts its calls and
+//!    kills the process in place of the call after the given number: nothing is closed, flushed or
+//!    unwound. It writes, syncs, flushes, compacts, makes a checkpoint, closes and reopens; each
+//!    acknowledged batch is reported over a pipe.
+//! 2. The parent opens the store, after some kills only after the next one. A prefix of each
+//!    thread's batches is present, with all acknowledged ones, and at most one more.
+//! 3. The same directory is used through all kills of a run: each child first recovers from the
+//!    last, and is killed one call later than it.
 //!
-//! Directories lie in memory (`/dev/shm`) where that is to be had, and in one run on the disk.
+//! Directories are in memory (`/dev/shm`) where possible, and in one run on the disk.
 
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -31,10 +31,11 @@ use trommel_tests::watchdog;
 /// Batches that each thread of a child writes.
 const BATCHES: usize = 16;
 
-/// What tells the child that it is one: directory, seed, calls, and the batches of each thread.
+/// The environment variable of the child: directory, seed, calls, and the number of batches of each
+/// thread.
 const CHILD: &str = "TROMMEL_CRASH_CHILD_AT";
 
-/// Not a test of its own: what the child of the others runs.
+/// Not a test of its own: the child of the others runs this.
 #[test]
 fn child() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -65,12 +66,12 @@ fn child() {
     }
 }
 
-/// Writes these batches of a thread, and now and then makes the store tidy up.
+/// Writes these batches of a thread, with occasional flushes and compactions.
 fn work(db: &Db, seed: u64, thread: usize, numbers: std::ops::Range<usize>) {
     for number in numbers {
         let (operations, sync) = batch(seed, thread, number);
         write(db, &operations, sync).expect("writing");
-        // One call, so that no line is half there.
+        // One call, so that no line is partial.
         let line = format!("{ACKNOWLEDGED} {thread} {number}\n");
         std::io::stdout().lock().write_all(line.as_bytes()).expect("a parent that listens");
         match number % 8 {
@@ -82,7 +83,7 @@ fn work(db: &Db, seed: u64, thread: usize, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// Where the stores of a run lie.
+/// The directory for the stores of a run.
 fn home(in_memory: bool) -> tempfile::TempDir {
     let memory = Path::new("/dev/shm");
     if in_memory && memory.is_dir() {
@@ -91,7 +92,7 @@ fn home(in_memory: bool) -> tempfile::TempDir {
     home_on_disk()
 }
 
-/// Kills children at each call in turn, every `step`th.
+/// Kills children at every `step`th call in turn.
 fn kill_at_every_call(
     seed: u64,
     threads: usize,
@@ -116,7 +117,8 @@ fn kill_at_every_call(
         let at = |what| format!("killed in place of call {calls}: {what}");
         if killed {
             counters.add("kills", 1);
-            // Now and then the next child finds what the last one left, and is killed recovering.
+            // Sometimes the next child recovers what the last one left, and is killed while
+            // recovering.
             if rng.u8(..4) == 0 && low == run.counts() {
                 continue;
             }
@@ -147,12 +149,11 @@ fn sum(counts: &[usize]) -> u64 {
     counts.iter().sum::<usize>() as u64
 }
 
-/// No seed's work has fewer calls at which it is killed: less would be none.
+/// The work of every seed has at least this many calls; fewer would mean that no child was killed.
 const FEWEST: u64 = 20;
 
-/// Kills children at every `step`th call, with one seed after the other until `floor` calls were
-/// killed at, so many times as a lane is to be large: some seeds' stores have three times as much
-/// to do as others.
+/// Kills children at every `step`th call, for one seed after another until the scaled `floor` of
+/// calls is reached: some seeds make three times as many calls as others.
 fn lane(test: &str, threads: usize, in_memory: bool, step: usize, floor: u64) {
     let mut counters = Counters::new(format!("crash/{test}"));
     let chosen = only().map(|[seed]| seed);

@@ -1,12 +1,12 @@
-//! A disk that lies: the syncs of one file, or one sync of the store's directory, do nothing and
-//! report success, and then the power goes.
+//! A lying disk: the syncs of one file, or one sync of the store's directory, do nothing and report
+//! success, and then the power fails.
 //!
-//! No store can keep what such a disk takes. But it must not answer wrongly: what it shows is the
-//! state after some prefix of the batches, or an error that says `Corruption`; and it says what is
-//! missing, but for the one case in which nobody can tell, when a log ends cleanly, early. Then
-//! still nothing is missing that was acknowledged before that log was there. While the lie does not
-//! matter, before it and once the file is gone or the directory was synced again, nothing at all is
-//! missing or damaged.
+//! No store can keep what such a disk loses. But it must not return wrong answers: its state is
+//! that after some prefix of the batches, or it returns `Corruption`. It reports the loss, except
+//! in the one case that nobody can detect, when a log ends cleanly, early. Even then no write is
+//! missing that was acknowledged before that log existed. While the lie does not matter, before it
+//! and after the file is removed or the directory is synced again, nothing at all is missing or
+//! corrupt.
 
 use std::ops::Range;
 use std::path::Path;
@@ -26,15 +26,15 @@ use crate::walk::policy;
 use crate::workload::{DIR, Profile, Run};
 use trommel_tests::watchdog;
 
-/// Images of disks that have lied.
+/// Number of images of lying disks.
 const WANTED: u64 = 8000;
 
-/// What a disk lies about.
+/// The subject of a lie.
 #[derive(Debug)]
 enum Lie {
     /// All syncs of the file of this name.
     File(String),
-    /// The sync of this number, from 0, of the store's directory.
+    /// Sync number `.0`, from 0, of the store's directory.
     Directory(u64),
 }
 
@@ -43,7 +43,7 @@ fn is_sync_of_directory(op: &&Op) -> bool {
 }
 
 impl Lie {
-    /// All that there are in a healthy run.
+    /// All possible lies in a healthy run.
     fn all(healthy: &Replay) -> Vec<Self> {
         let ops = healthy.ops();
         let created = ops.iter().filter(|op| op.kind() == OpKind::Create);
@@ -73,7 +73,7 @@ impl Lie {
         }
     }
 
-    /// From which operation to which the lie may cost something.
+    /// The range of operations in which the lie may lose data.
     fn matters(&self, ops: &[Op]) -> Range<usize> {
         let nth = |number: usize, wanted: &dyn Fn(&&Op) -> bool| {
             let found = ops.iter().enumerate().filter(|(_, op)| wanted(op)).nth(number);
@@ -92,7 +92,7 @@ impl Lie {
     }
 }
 
-/// The workload of a seed on a disk that lies.
+/// The workload of a seed on a lying disk.
 fn run(profile: &Profile, lie: Option<&Lie>) -> Verdict<Run> {
     let mut run = Run::on(SimDisk::new(), History::default(), 0);
     lie.into_iter().for_each(|lie| run.disk.inject(lie.fault()));
@@ -107,7 +107,7 @@ fn bounds_at(replay: &mut Replay, at: usize) -> Bounds {
     bounds
 }
 
-/// Whether what is left after this power cut is right, or is said to be damaged.
+/// Checks that the state after this power failure is legal, or reported as corrupt.
 fn one(
     profile: &Profile,
     run: &Run,
@@ -118,7 +118,8 @@ fn one(
     let mut replay = run.disk.replay();
     let matters = lie.matters(replay.ops());
     let before = bounds_at(&mut run.disk.replay(), matters.start);
-    // What an older log lacks may be durable in a table that only the directory makes known.
+    // Batches missing from an older log may be durable in a table that only the directory refers
+    // to.
     let safe = match lie {
         Lie::File(_) => before.written,
         Lie::Directory(_) => before.durable,
@@ -170,7 +171,7 @@ fn a_disk_that_lies_about_one_file() {
     let mut counters = Counters::new("crash/a_disk_that_lies_about_one_file");
     let chosen = only::<5>();
     for seed in chosen.map_or(first_seed(), |[seed, ..]| seed).. {
-        // A thread that lags leaves several logs whose memtables are not in tables yet.
+        // A lagging thread leaves several logs whose memtables are not in tables yet.
         let lags = seed % 2 == 1;
         let threads = usize::from(lags);
         let profile = Profile { actions: 40, threads, stepped: lags, ..Profile::new(seed) };
@@ -184,7 +185,7 @@ fn a_disk_that_lies_about_one_file() {
             let replay = run.disk.replay();
             let (ops, matters) = (replay.ops().len() as u64, lie.matters(replay.ops()));
             for _ in 0..40 {
-                // Half of the cuts strike where the lie may cost something.
+                // Half of the power failures happen where the lie may lose data.
                 let at = match rng.bool() {
                     true => rng.u64(..=ops),
                     false => rng.u64(matters.start as u64..=matters.end as u64),

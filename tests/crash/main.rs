@@ -1,25 +1,25 @@
-//! The store after a crash, a failing disk, a killed process, a second owner.
+//! The store after a crash, with a failing disk, after a killed process, and with a second owner.
 //!
-//! * [`oracle`]: what was written and acknowledged, and which states that allows.
-//! * [`workload`]: seeded histories on a simulated disk, every acknowledgement noted in its
+//! * [`oracle`]: the written and acknowledged batches, and the states that they permit.
+//! * [`workload`]: seeded histories on a simulated disk, with every acknowledgement recorded in its
 //!   operation log.
 //! * [`process`]: a process that can be killed between two calls to its disk.
-//! * [`inspect`]: a store is opened and compared with the oracle.
+//! * [`inspect`]: opens a store and compares it with the oracle.
 //! * [`walk`]: a life of a store, crashed at every boundary between two operations.
-//! * [`minimise`]: what a failure does not take is left out; [`trouble`]: of what a disk does, too.
-//! * [`images`]: what a power cut may leave at every boundary between two operations.
+//! * [`minimise`]: reduces a failing workload; [`trouble`]: and the behaviour of its disk.
+//! * [`images`]: the possible results of a power failure at every boundary between two operations.
 //! * [`recovering`]: the same while a store recovers from the last one.
-//! * [`faults`]: calls to the disk that fail; [`sites`]: every one of them, in every way;
-//!   [`full`]: a disk that is full; [`lies`]: one that lies.
+//! * [`faults`]: calls to the disk that fail; [`sites`]: every one of them, in every way; [`full`]:
+//!   a full disk; [`lies`]: a lying disk.
 //! * [`groups`]: writers that share a sync.
 //! * [`killed`]: processes killed at random on the real disk; [`killed_at`]: at every call.
-//! * [`black_box`]: what the system sees of all that.
-//! * [`opening`]: locks, readers, leftovers, and directories that are no stores.
-//! * [`history`]: bugs that other stores have had, and what would catch them here.
+//! * [`black_box`]: the system calls of all that.
+//! * [`opening`]: locks, readers, leftovers, and directories that are not stores.
+//! * [`history`]: bugs of other stores, and the tests that would catch them here.
 //!
-//! A failure prints one line that runs its case again. The largest lanes take a quarter of the
-//! cases that are promised; `TROMMEL_SCALE=1` takes all, `TROMMEL_SCALE=20` twenty times as many,
-//! and `TROMMEL_FIRST_SEED=n` starts from another seed.
+//! A failure prints one line that reproduces it. The largest lanes run a quarter of the promised
+//! cases; `TROMMEL_SCALE=1` runs all, `TROMMEL_SCALE=20` twenty times as many, and
+//! `TROMMEL_FIRST_SEED=n` starts from another seed.
 
 #[cfg(test)]
 mod black_box;
@@ -62,7 +62,7 @@ mod walk;
 #[cfg(test)]
 mod workload;
 
-/// Stores in memory take and give back much of it, which this does in less time than the C library.
+/// Stores in memory allocate and free a lot, which is faster than with the C library's allocator.
 #[cfg(test)]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

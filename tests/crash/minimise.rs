@@ -1,15 +1,15 @@
-//! What a failure does not take is left out: delta debugging.
+//! Minimises failing inputs: delta debugging.
 //!
-//! 1. The list is cut into pieces; each is left out in turn. If what is left fails still, it is the
-//!    list from now on.
-//! 2. When no piece can be left out, pieces are made half as long, down to single items.
+//! 1. The list is split into chunks; each is left out in turn. If the rest still fails, it replaces
+//!    the list.
+//! 2. When no chunk can be left out, chunks are halved, down to single items.
 //!
-//! What comes out fails, and would not with any one item less, if there were tries enough.
+//! The result fails, and would not without any one of its items, if there were enough tries.
 //! (Zeller, Hildebrandt, "Simplifying and Isolating Failure-Inducing Input", 2002, in its simplest
 //! form.)
 
-/// The places in a list of `count` items that a failure takes; `fails` is told which are kept, and
-/// is asked `tries` times at most. All of them must fail.
+/// The indices of the items, of `count`, that are necessary for a failure. `fails` gets the
+/// retained indices, and is called at most `tries` times. The full list must fail.
 pub(crate) fn minimise(
     count: usize,
     mut tries: usize,
@@ -44,7 +44,8 @@ fn what_a_failure_does_not_take_is_left_out() {
     for needed in [&[][..], &[0], &[99], &[3, 57], &[0, 1, 2, 50, 98, 99]] {
         assert_eq!(minimise(100, 10_000, takes(needed)), needed);
     }
-    // Where no single item can go, pairs may have: nothing is asked twice until something changes.
+    // If no single item can be dropped, a pair may be: no list is tried twice until something
+    // changes.
     let odd = |kept: &[usize]| kept.iter().filter(|item| **item < 9).count() % 2 == 1;
     let left = minimise(11, 1000, odd);
     assert!(odd(&left) && left.len() <= 3, "{left:?}");

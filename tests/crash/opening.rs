@@ -1,5 +1,5 @@
-//! Who may open what: one owner at a time, a store or an empty directory, and readers that change
-//! nothing; and what an open does with files that it does not need.
+//! Permitted opens: one owner at a time, a store or an empty directory, and readers that change
+//! nothing; and the treatment of unneeded files by an open.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -16,7 +16,7 @@ use trommel::{Db, Error, Options, WriteOptions};
 use crate::inspect::scan;
 use crate::workload::options;
 
-/// What tells the child that it is one: the directory to open, and how.
+/// The environment variable of the child: the directory to open, and how.
 const CHILD: &str = "TROMMEL_CRASH_OPENER";
 
 fn small() -> Options {
@@ -38,8 +38,7 @@ fn filled(dir: &Path) {
     db.close().expect("closing");
 }
 
-/// Not a test of its own: opens a directory and says what came of it, for as long as it is asked
-/// to.
+/// Not a test of its own: opens a directory and prints the result, until its input ends.
 #[test]
 fn opener() {
     let Ok(told) = std::env::var(CHILD) else { return };
@@ -59,7 +58,7 @@ fn opener() {
     println!("{found}");
 }
 
-/// What another process says of opening `dir`.
+/// The result of opening `dir` in another process.
 fn elsewhere(how: &str, dir: &Path) -> String {
     let output = Command::new(std::env::current_exe().expect("this program"))
         .args(["opening::opener", "--exact", "--nocapture"])
@@ -88,7 +87,7 @@ fn a_store_has_one_owner() {
         assert!(elsewhere("write", path).starts_with("it is locked"));
         assert!(elsewhere("read", path).starts_with("it is locked"));
     }
-    // A failed attempt to take the lock must not have taken it from its owner.
+    // A failed attempt to take the lock must not release the owner's.
     assert!(is_locked(Db::open(&dir, small())));
     clone.put("still", "ours").expect("writing");
     drop(db);
@@ -113,7 +112,7 @@ fn readers_share_and_keep_writers_out() {
     assert_eq!(elsewhere("write", &dir), "it opened");
 }
 
-/// Everything below `dir`: what it is, its bytes, and when it was last changed.
+/// Everything below `dir`: mode, bytes, and time of last change.
 fn tree(dir: &Path) -> BTreeMap<PathBuf, (u32, i64, i64, Vec<u8>)> {
     let mut found = BTreeMap::new();
     let mut folders = vec![dir.to_path_buf()];
@@ -221,13 +220,13 @@ fn leftovers_go_and_what_is_not_ours_stays() {
     for name in foreign.iter().chain(&["lost+found", "000903.sst"]) {
         assert!(left.contains(&(*name).to_owned()), "{name} was removed: {left:?}");
     }
-    // No number of theirs is used again.
+    // None of their numbers is reused.
     let numbers = left.iter().filter_map(|name| name.strip_prefix("MANIFEST-"));
     let manifest: u64 = numbers.map(|digits| digits.parse().expect("a number")).max().expect("one");
     assert!(manifest > 902, "the number of a leftover may come back: {left:?}");
 }
 
-/// Stores do not gather files by being opened: not closed ones, nor killed ones.
+/// Opening a store does not accumulate files: not of closed ones, nor of killed ones.
 #[test]
 fn files_do_not_pile_up() {
     let (_home, dir) = home();
@@ -242,12 +241,12 @@ fn files_do_not_pile_up() {
         }
         let db = Db::open(&dir, small()).expect("opening");
         let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
-        // Beside the tables: LOCK, CURRENT, OPTIONS, a manifest and a log.
+        // In addition to the tables: LOCK, CURRENT, OPTIONS, a manifest and a log.
         assert_eq!(names(&dir).len() as u64, tables + 5, "{:?}", names(&dir));
     }
 }
 
-/// A lock is given back with the last handle, at once, however busy its threads were.
+/// The lock is released with the last handle, at once, however busy its threads were.
 #[test]
 fn a_closed_store_can_be_opened_at_once() {
     let (_home, dir) = home();

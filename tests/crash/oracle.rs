@@ -1,4 +1,4 @@
-//! What was written, how far it was acknowledged, and which states that allows after a crash.
+//! The written and acknowledged batches, and the states that they permit after a crash.
 //!
 //! A history is a list of batches in the order in which they were issued, by one writer. After a
 //! crash the state must be that after its first `k` batches, for some `k` within [`Bounds`].
@@ -17,7 +17,7 @@ pub(crate) type Operation = (Vec<u8>, Option<Vec<u8>>);
 pub(crate) struct History {
     batches: Vec<Vec<Operation>>,
     state: State,
-    /// Digest of the state after the first `k` batches, at place `k`.
+    /// Digest of the state after the first `k` batches, at index `k`.
     digests: Vec<u64>,
 }
 
@@ -28,12 +28,12 @@ impl Default for History {
 }
 
 impl History {
-    /// How many batches there are.
+    /// Number of batches.
     pub(crate) fn len(&self) -> usize {
         self.batches.len()
     }
 
-    /// What the key holds after all batches.
+    /// The value of a key after all batches.
     pub(crate) fn get(&self, key: &[u8]) -> Option<&Vec<u8>> {
         self.state.get(key)
     }
@@ -61,7 +61,7 @@ impl History {
         self.digests.push(digest);
     }
 
-    /// Forgets all but the first `count` batches: a crash took the others.
+    /// Drops all but the first `count` batches, because a crash lost the others.
     pub(crate) fn truncate(&mut self, count: usize) {
         if count == self.len() {
             return;
@@ -93,7 +93,7 @@ impl History {
         (low..=high).rev().find(|&count| self.digests.get(count) == Some(&digest))
     }
 
-    /// In words, what is wrong with a state that is no prefix within `low..=high`.
+    /// Describes what is wrong with a state that is not a prefix within `low..=high`.
     pub(crate) fn explain(&self, found: &State, low: usize, high: usize) -> String {
         if let Some(count) = self.prefix(digest(found), 0, self.len()) {
             let verb = if count < low { "acknowledged batches are lost" } else { "never issued" };
@@ -140,15 +140,15 @@ fn digest_entry(key: &[u8], value: &[u8]) -> u64 {
 /// A remark in the operation log.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Mark {
-    /// So many batches have been issued.
+    /// This many batches have been issued.
     Issued(usize),
-    /// So many batches are acknowledged: they survive the death of the process.
+    /// This many batches are acknowledged: they survive the death of the process.
     Written(usize),
-    /// So many batches are acknowledged as durable: they survive a power cut.
+    /// This many batches are acknowledged as durable: they survive a power failure.
     Durable(usize),
-    /// Checkpoint `.0` was asked for, with so many batches written.
+    /// Checkpoint `.0` was started, with `.1` batches written.
     CheckpointBegun(usize, usize),
-    /// Checkpoint `.0` is done.
+    /// Checkpoint `.0` is complete.
     CheckpointDone(usize),
 }
 
@@ -179,22 +179,22 @@ impl Mark {
     }
 }
 
-/// A copy of the store.
+/// A checkpoint of the store.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Checkpoint {
     pub(crate) id: usize,
-    /// The batches it holds.
+    /// Number of batches in it.
     pub(crate) count: usize,
-    /// Whether it was reported to be there.
+    /// Whether it was reported as complete.
     pub(crate) done: bool,
 }
 
-/// Which prefixes of a history are legal at a moment.
+/// The legal prefixes of a history at a moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Bounds {
-    /// Batches that a power cut must not take.
+    /// Batches that a power failure must not lose.
     pub(crate) durable: usize,
-    /// Batches that the death of the process must not take.
+    /// Batches that the death of the process must not lose.
     pub(crate) written: usize,
     /// Batches issued.
     pub(crate) issued: usize,
@@ -202,12 +202,12 @@ pub(crate) struct Bounds {
 }
 
 impl Bounds {
-    /// On a disk that starts with so many batches, all durable.
+    /// For a disk that starts with this many batches, all durable.
     pub(crate) fn starting_with(batches: usize) -> Self {
         Self { durable: batches, written: batches, issued: batches, checkpoints: Vec::new() }
     }
 
-    /// Takes note of a mark.
+    /// Updates the bounds at a mark.
     pub(crate) fn pass(&mut self, mark: u64) {
         match Mark::decode(mark) {
             Mark::Issued(count) => self.issued = count,

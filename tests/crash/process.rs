@@ -1,12 +1,12 @@
-//! A process that can be killed between two calls to its disk, and whose threads can be held up
+//! A process that can be killed between two calls to its disk, and whose threads can be blocked
 //! there.
 //!
-//! The disk never hears of the calls that come after: they did not fail, nobody made them. What the
-//! process had written and not synced is still with the system, and still not durable. A process
-//! of its own ([`Process::that_kills_itself`]) really ends there.
+//! Later calls never reach the disk: they did not fail, they were never made. Writes that the
+//! process had not synced are still in the page cache, and still not durable. A process of its own
+//! ([`Process::that_kills_itself`]) really ends there.
 //!
-//! With a [`Gate`] the threads that a store starts do nothing to the disk until they are let: so a
-//! test decides when a flush or a compaction happens, and the same seed makes the same run.
+//! With a [`Gate`] the threads of a store do nothing to the disk until released: so a test decides
+//! when a flush or a compaction happens, and the same seed makes the same run.
 
 use std::fmt::Debug;
 use std::io;
@@ -17,11 +17,11 @@ use std::thread::{self, ThreadId};
 
 use trommel::vfs::{Access, DirEntry, FileLock, ReadFile, Vfs, WriteFile};
 
-/// Holds up all threads but the one that made it when they create a table or a sidecar or write to
-/// a manifest, while it is closed.
+/// While closed, blocks all threads except its creator when they create a table or a sidecar or
+/// write to a manifest.
 ///
-/// Before that a flush syncs logs under a lock that writers need, and is not held up; the writer
-/// waits for it instead ([`Gate::meet`]), so that even so everything happens in one order.
+/// Before that a flush syncs logs under a lock that writers need, and is not blocked; the writer
+/// waits for it instead ([`Gate::meet`]), so that even then everything happens in one order.
 #[derive(Debug)]
 pub(crate) struct Gate {
     foreground: ThreadId,
@@ -32,16 +32,16 @@ pub(crate) struct Gate {
 #[derive(Debug)]
 struct GateState {
     open: bool,
-    /// Threads that stand before it.
+    /// Number of threads that wait at the gate.
     waiting: usize,
-    /// Whether the foreground has made work for another thread, which will come here with it.
+    /// Whether the foreground has created work for another thread, which will arrive here with it.
     expects_one: bool,
-    /// Whether the store is being opened, which gives no work to another thread.
+    /// Whether the store is being opened, which creates no work for another thread.
     opening: bool,
 }
 
 impl Gate {
-    /// An open one.
+    /// An open gate.
     pub(crate) fn new() -> Arc<Self> {
         let foreground = thread::current().id();
         let state = GateState { open: true, waiting: 0, expects_one: false, opening: false };
@@ -54,8 +54,8 @@ impl Gate {
         self.changed.notify_all();
     }
 
-    /// Waits until a thread that was given work stands before the closed gate: it chose its job,
-    /// and took a number for its file, before anything else happens.
+    /// Waits until a thread that was given work has arrived at the closed gate: so it chooses its
+    /// job, and takes a number for its file, before anything else happens.
     pub(crate) fn meet(&self) {
         let mut state = self.state();
         while state.expects_one && !state.open && state.waiting == 0 {
@@ -64,13 +64,13 @@ impl Gate {
         state.expects_one = false;
     }
 
-    /// Says whether the store is being opened.
+    /// Sets whether the store is being opened.
     pub(crate) fn set_opening(&self, opening: bool) {
         self.state().opening = opening;
     }
 
-    /// Whoever creates a log has frozen a memtable, which another thread will write out; but for
-    /// the log of an opening, into which what older logs held is written at once.
+    /// A new log means that a memtable was frozen, which another thread will flush; except for the
+    /// log of an open, into which the contents of older logs are written at once.
     fn notice_creation(&self, path: &Path) {
         if is(path, "log") && self.is_foreground() {
             let mut state = self.state();
@@ -78,7 +78,7 @@ impl Gate {
         }
     }
 
-    /// Nobody comes any more: the process is dead.
+    /// The process is dead: no thread will arrive any more.
     fn give_up(&self) {
         self.state().expects_one = false;
         self.changed.notify_all();
@@ -106,24 +106,24 @@ impl Gate {
     }
 }
 
-/// Whoever looks at what a process does, from within.
+/// Observes a process from within.
 pub(crate) trait Watcher: Debug + Send + Sync {
-    /// A log is about to be synced.
+    /// Called when a log is about to be synced.
     fn before_log_sync(&self);
 }
 
-/// A log that is so long holds no batch yet.
+/// Length of a log without batches.
 const LOG_HEAD_BYTES: u64 = 64;
 
-/// A file system as one process sees it. Clones are handles of the same process.
+/// The file system of one process. Clones are handles of the same process.
 #[derive(Debug, Clone)]
 pub(crate) struct Process {
     disk: Arc<dyn Vfs>,
-    /// Calls that it will still make.
+    /// Number of calls until it dies.
     calls_left: Arc<AtomicU64>,
     gate: Option<Arc<Gate>>,
     watcher: Option<Arc<dyn Watcher>>,
-    /// Whether this process itself ends when it makes no more calls.
+    /// Whether this very process is to end at that point.
     is_this_one: bool,
 }
 
@@ -133,7 +133,7 @@ impl Process {
         Self { disk: Arc::new(disk), calls_left, gate: None, watcher: None, is_this_one: false }
     }
 
-    /// The process that runs this, which kills itself instead of making one call more than so many.
+    /// The current process, which kills itself in place of the call after `calls` calls.
     pub(crate) fn that_kills_itself(disk: impl Vfs + 'static, calls: u64) -> Self {
         let process = Self { is_this_one: true, ..Self::new(disk) };
         process.die_after(calls);
@@ -148,7 +148,7 @@ impl Process {
         Self { watcher: Some(watcher), ..self }
     }
 
-    /// Is killed after so many more calls.
+    /// Dies after this many more calls.
     pub(crate) fn die_after(&self, calls: u64) {
         self.calls_left.store(calls, Ordering::SeqCst);
     }
@@ -157,7 +157,7 @@ impl Process {
         self.calls_left.load(Ordering::SeqCst) == 0
     }
 
-    /// Stands before the gate, if there is one that holds this call up.
+    /// Waits at the gate, if there is one and this call is blocked by it.
     fn pass_gate(&self, is_held_up: bool) {
         if let Some(gate) = self.gate.as_ref().filter(|_| is_held_up) {
             gate.pass();
@@ -178,7 +178,7 @@ impl Process {
             Err(_) if self.is_this_one => {
                 let own = rustix::process::getpid();
                 rustix::process::kill_process(own, rustix::process::Signal::KILL)?;
-                // The signal is on its way, and no other thread may get further than this one.
+                // The signal is pending, and no other thread may get further than this one.
                 loop {
                     thread::park();
                 }
@@ -205,7 +205,7 @@ fn is(path: &Path, kind: &str) -> bool {
 
 impl WriteFile for ProcessFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        // What comes behind its head is written after the log before it was given to a flush.
+        // The log before it was handed to a flush before anything was written after its head.
         if let Some(gate) = &self.process.gate
             && self.is_log
             && self.file.bytes() == LOG_HEAD_BYTES

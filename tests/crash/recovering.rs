@@ -1,10 +1,10 @@
-//! The crash that comes while the last one is being recovered from: whatever the moment, and even
-//! where a third (in a soak, a fourth) follows, the state found in the end is the same.
+//! A crash during recovery from the last one: at any moment, and even if a third (in a soak, a
+//! fourth) follows, the final state is the same.
 //!
-//! 1. A workload is crashed somewhere, and the store opened: what that open finds is the truth.
+//! 1. A workload is crashed somewhere, and the store opened: that state is the expected one.
 //! 2. The operations of that open are replayed, and images made at each boundary.
-//! 3. Each is opened and must hold the same; some of these opens are themselves crashed at every
-//!    boundary.
+//! 3. Each is opened and must have the same state; some of these opens are themselves crashed at
+//!    every boundary.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -22,9 +22,9 @@ use crate::settings::only;
 use crate::workload::{DIR, Profile, Run};
 use trommel_tests::watchdog;
 
-/// Distinct images taken while a store recovers.
+/// Number of distinct images during recovery.
 const WANTED: u64 = 30_000;
-/// Crashes of one workload that are recovered from.
+/// Number of crashes of one workload to recover from.
 const CRASHES: u64 = 6;
 
 struct Recoveries<'a> {
@@ -64,12 +64,12 @@ fn recovery_crashed_anywhere_ends_in_the_same_state() {
     counters.finish();
 }
 
-/// How many crashes follow one another at most, the first one included: one more in a soak.
+/// Maximum number of successive crashes, including the first; one more in a soak.
 fn deepest() -> usize {
     if scale() > 1 { 4 } else { 3 }
 }
 
-/// The crash of this number of the workload of this seed.
+/// Crash number `number` of the workload of `seed`.
 fn one(seed: u64, number: u64) -> Verdict<[u64; 5]> {
     let log = !seed.is_multiple_of(8);
     let profile = Profile { actions: 50, log, ..Profile::new(seed) };
@@ -94,7 +94,7 @@ fn one(seed: u64, number: u64) -> Verdict<[u64; 5]> {
 }
 
 impl Recoveries<'_> {
-    /// Opens the store on `image` and crashes that at every boundary.
+    /// Opens the store on `image` and crashes it at every boundary.
     fn crash(&mut self, image: &Image, wanted: u64, depth: usize, rng: &mut Rng) -> Verdict<()> {
         let disk = image.disk();
         let options = self.profile.options(Arc::new(disk.clone()));
@@ -131,8 +131,8 @@ impl Recoveries<'_> {
     }
 }
 
-/// A process is killed while it creates the store, and another goes on: what that one is told is
-/// durable must not hang on a directory entry that the first one meant to sync.
+/// A process is killed while it creates the store, and another continues: its durable writes must
+/// not depend on a directory entry that the first one had yet to sync.
 #[test]
 fn a_store_whose_creator_was_killed() {
     for calls in 0.. {
@@ -153,19 +153,19 @@ fn a_store_whose_creator_was_killed() {
     }
 }
 
-/// When the disk fails.
+/// The time of the disk's failure.
 #[derive(Debug, Clone, Copy)]
 enum When {
-    /// A store that was closed is opened.
+    /// While a closed store is opened.
     Opening,
-    /// A store is opened in which a write has failed.
+    /// While a store is opened in which a write has failed.
     OpeningAgain,
-    /// A memtable is written out.
+    /// While a memtable is flushed.
     Flushing,
 }
 
-/// The disk fails at one call of an open or a flush, an open succeeds, and the power is cut during
-/// or after that: what the first left behind, or took back, is not damage.
+/// The disk fails at one call of an open or a flush, an open succeeds, and the power fails during
+/// or after it: what the first left behind, or undid, is not corruption.
 #[test]
 fn a_failure_and_an_open_that_is_crashed() {
     let kinds = [OpKind::Create, OpKind::Append, OpKind::Sync, OpKind::SyncDir, OpKind::Rename];
@@ -179,7 +179,7 @@ fn a_failure_and_an_open_that_is_crashed() {
     assert!(failed > 40, "{failed} faults were met");
 }
 
-/// Whether `fault` was met.
+/// Whether `fault` occurred.
 fn fail_and_crash(fault: &Fault, when: When) -> bool {
     let disk = SimDisk::new();
     let open = |disk: &SimDisk| {

@@ -1,7 +1,7 @@
-//! The one case that a lane is to run again, as a failure printed it.
+//! The single case that a lane is to reproduce, as a failure printed it.
 //!
-//! `TROMMEL_CRASH_ONLY=7,0,133,5,99:3.8.12:0.4`: numbers that the lane understands; then, where a
-//! failure was cut down, the actions of the workload and the losses of the crash that it takes.
+//! `TROMMEL_CRASH_ONLY=7,0,133,5,99:3.8.12:0.4`: the lane's own numbers; then, if the failure was
+//! minimised, the necessary actions of the workload and losses of the crash.
 
 use std::str::FromStr;
 
@@ -16,21 +16,21 @@ fn parts() -> Option<(String, Vec<String>)> {
     Some((text, parts))
 }
 
-/// The numbers of the one case to be run.
+/// The numbers of the requested case.
 pub(crate) fn only<const N: usize>() -> Option<[u64; N]> {
     let (text, parts) = parts()?;
     let numbers = parts.first().and_then(|numbers| list(numbers, ',')?.try_into().ok());
     Some(numbers.unwrap_or_else(|| panic!("TROMMEL_CRASH_ONLY={text}: not {N} numbers")))
 }
 
-/// The places that the case has in this part (1: actions, 2: losses), if it says any.
+/// The indices in this part of the case (1: actions, 2: losses), if given.
 pub(crate) fn places(part: usize) -> Option<Vec<usize>> {
     let (text, parts) = parts()?;
     let places = parts.get(part)?;
     Some(list(places, '.').unwrap_or_else(|| panic!("TROMMEL_CRASH_ONLY={text}: not places")))
 }
 
-/// Of what the case has in this part, what it takes; all, if it does not say.
+/// The items of this part that the case needs; all, unless given.
 pub(crate) fn only_these<T: Clone>(part: usize, all: &[T]) -> Vec<T> {
     let Some(places) = places(part) else { return all.to_vec() };
     places.into_iter().filter_map(|place| all.get(place).cloned()).collect()

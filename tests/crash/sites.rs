@@ -1,9 +1,9 @@
-//! Every place at which a store calls its disk, and every way in which such a call can fail there.
+//! Every site at which a store calls its disk, and every way in which the call can fail there.
 //!
 //! A *site* is a kind of call on a kind of file: the sync of a log, the removal of a table. A
-//! healthy run shows which there are. Each is then made to fail with each error that can occur
-//! there, at several of its calls, once and for good, and counted; in the end none must have been
-//! hit less than three times.
+//! healthy run shows which sites exist. Each then fails with every error that can occur there, at
+//! several of its calls, once and permanently; in the end no combination may have occurred less
+//! than three times.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,12 +16,12 @@ use crate::settings::only;
 use crate::trouble::{CutDown, Trouble};
 use trommel_tests::watchdog;
 
-/// Workloads that are looked at, and made to fail.
+/// Number of workloads to observe, and to run with failures.
 const WORKLOADS: u64 = 8;
 
 type Site = (OpKind, &'static str);
 
-/// What the system may say; of the first three there are more runs.
+/// Possible errors of the system; the first three get more runs.
 const FAILURES: [Failure; 13] = [
     Failure::Io,
     Failure::NoSpace,
@@ -38,11 +38,11 @@ const FAILURES: [Failure; 13] = [
     Failure::ShortRead,
 ];
 const OFTEN: &[Failure] = &[Failure::Io, Failure::NoSpace, Failure::TooManyOpenFiles];
-/// What a read of a file may end with, having given some bytes or none.
+/// Possible results of a file read after some bytes or none.
 const ENDS: &[Failure] = &[Failure::EndOfFile, Failure::ShortRead];
 
-/// Whether a call of this kind can fail so: what opens a file needs a handle, and what changes
-/// something needs room.
+/// Whether a call of this kind can fail like this: opening a file needs a handle, and changes need
+/// space.
 fn can_occur(kind: OpKind, failure: Failure) -> bool {
     let opens = [OpKind::Create, OpKind::Open, OpKind::List, OpKind::SyncDir, OpKind::Lock];
     let names = [OpKind::Rename, OpKind::Remove, OpKind::HardLink, OpKind::CreateDir];
@@ -59,7 +59,7 @@ fn can_occur(kind: OpKind, failure: Failure) -> bool {
     }
 }
 
-/// What the names of such files have in common and no others' have.
+/// A part of the name that only files of this kind have.
 fn part_of_name(file: &str) -> &'static str {
     match file {
         "lock" => "LOCK",
@@ -74,7 +74,7 @@ fn part_of_name(file: &str) -> &'static str {
     }
 }
 
-/// The sites of a healthy run of this seed's workload, and how often each is called.
+/// The sites of a healthy run of this seed's workload, with their numbers of calls.
 fn sites(seed: u64) -> BTreeMap<Site, u64> {
     let mut counters = Counters::new("healthy");
     let disk = run(seed, 0, Trouble::None, &mut counters).expect("a healthy disk");
@@ -85,7 +85,7 @@ fn sites(seed: u64) -> BTreeMap<Site, u64> {
     sites
 }
 
-/// The fault of this number at a site.
+/// Fault number `number` at a site.
 fn fault((kind, file): Site, failure: Failure, calls: u64, number: u64) -> Fault {
     let fault = match failure {
         Failure::EndOfFile => Fault::end_of_file((number * 97) as usize),
@@ -93,26 +93,27 @@ fn fault((kind, file): Site, failure: Failure, calls: u64, number: u64) -> Fault
         _ => Fault::new(failure).on(kind),
     };
     let fault = fault.named(part_of_name(file));
-    // The first call, the last, and some between; every other time for good.
+    // The first call, the last, and some in between; every other fault is permanent.
     let call = match number / 2 {
         0 => 0,
         1 => calls - 1,
         more => (more * 7919) % calls,
     };
     let fault = fault.after(call);
-    // What of it happens nonetheless.
+    // The part of the call that takes effect.
     let fault = match number {
         4 => fault.after_the_fact(),
         5 => fault.writing_part(1 + call as usize % 300),
         6 => fault.writing_all_but(1),
         _ => fault,
     };
-    // A call that is made again is not interrupted for ever.
+    // A call that is retried is not interrupted forever.
     let once = number.is_multiple_of(2) || failure == Failure::Interrupted;
     if once { fault } else { fault.lasting() }
 }
 
-/// How often a site fails so, for each workload; appends also in part, and writes after the fact.
+/// Number of runs for each workload with this failure at a site; appends also fail after a partial
+/// write, and changes after they took effect.
 fn runs(kind: OpKind, failure: Failure) -> u64 {
     match kind {
         OpKind::Read if ENDS.contains(&failure) => 4,
@@ -123,12 +124,12 @@ fn runs(kind: OpKind, failure: Failure) -> u64 {
     }
 }
 
-/// What of the counters tells how often a site failed so.
+/// The name of the counter of this failure at a site.
 fn name_of((kind, file): Site, failure: Failure) -> String {
     format!("faults.{}.{file}.{failure}", format!("{kind:?}").to_lowercase())
 }
 
-/// Makes every site of this seed's workload fail that `wanted` names, in each of its ways.
+/// Makes every site of this seed's workload that `wanted` selects fail, in each of its ways.
 fn fail_at(seed: u64, sites: &BTreeMap<Site, u64>, wanted: Wanted<'_>, counters: &mut Counters) {
     let chosen = only::<3>();
     for (place, (&site, &calls)) in sites.iter().enumerate() {
@@ -156,10 +157,10 @@ fn fail_at(seed: u64, sites: &BTreeMap<Site, u64>, wanted: Wanted<'_>, counters:
     }
 }
 
-/// Whether the site and failure of this name in the counters are to be tried.
+/// Selects sites and failures by the name of their counter.
 type Wanted<'a> = &'a dyn Fn(&str) -> bool;
 
-/// What fails less often is not shown to be borne.
+/// Minimum number of occurrences of each failure.
 const LEAST: u64 = 3;
 
 #[test]
@@ -183,7 +184,8 @@ fn every_site_fails_in_every_way() {
         let names = ways.map(|(site, failure)| name_of(site, failure));
         names.filter(|name| counters.get(name) < LEAST).collect::<BTreeSet<_>>()
     };
-    // A site that few workloads have, as the link of a backup, is looked for in more of them.
+    // Sites that few workloads have, such as the link of a backup, are searched for in more
+    // workloads.
     for seed in (first_seed() + WORKLOADS..).take(8 * WORKLOADS as usize) {
         let seldom = seldom(&counters);
         if seldom.is_empty() {

@@ -1,9 +1,9 @@
-//! The trouble that a disk makes a workload, and what of it a failure takes.
+//! The failures of a workload's disk, and how much of them is necessary to reproduce an error.
 //!
 //! 1. Actions of the workload are left out, by [`minimise`].
-//! 2. A call, or a byte, comes earlier where less is done before it. So what is left runs with the
-//!    trouble at the same number, and then at numbers from there down to none; where one of them
-//!    fails, it is the trouble from now on.
+//! 2. With fewer actions a call, or a byte, occurs earlier. So the rest runs with the trouble at
+//!    the same number, and then at numbers from there down to zero; where one of them fails, it
+//!    replaces the trouble.
 
 use std::fmt;
 
@@ -14,23 +14,23 @@ use crate::minimise::minimise;
 use crate::settings::places;
 use crate::workload::Action;
 
-/// Runs of a workload that go into cutting a failure down.
+/// Maximum number of workload runs to minimise a failure.
 const RUNS: usize = 4000;
-/// Numbers at which the trouble is tried, for each choice of actions.
+/// Maximum number of positions of the trouble to try, for each choice of actions.
 const NUMBERS: u64 = 40;
 
-/// What ails a disk.
+/// The trouble of a disk.
 #[derive(Debug, Clone)]
 pub(crate) enum Trouble {
     None,
     /// A call fails.
     Fault(Fault),
-    /// It holds so many bytes.
+    /// The disk holds this many bytes.
     Capacity(u64),
 }
 
 impl Trouble {
-    /// The call at which it comes, or the bytes that there is room for.
+    /// The number of the call, or of bytes.
     fn number(&self) -> u64 {
         match self {
             Self::None => 0,
@@ -39,7 +39,7 @@ impl Trouble {
         }
     }
 
-    /// The same, at another number.
+    /// The same trouble at another number.
     fn at(&self, number: u64) -> Self {
         match self {
             Self::None => Self::None,
@@ -48,7 +48,7 @@ impl Trouble {
         }
     }
 
-    /// At the number that a printed line asks for, if it does.
+    /// At the number in the requested case, if there is one.
     pub(crate) fn at_what_was_asked(self) -> Self {
         let asked = places(2).and_then(|numbers| numbers.first().copied());
         match asked {
@@ -57,7 +57,8 @@ impl Trouble {
         }
     }
 
-    /// What of the `actions` and of the trouble it takes to fail as `what` says, or otherwise.
+    /// Minimises the `actions` and the trouble of the failure `what`; the result may fail
+    /// differently.
     pub(crate) fn cut_down(
         &self,
         what: String,
@@ -87,22 +88,22 @@ impl Trouble {
     }
 }
 
-/// `from`, and numbers from there down to none, evenly.
+/// `from`, and numbers from there down to zero, evenly spaced.
 fn numbers(from: u64) -> impl Iterator<Item = u64> {
     let count = NUMBERS.min(from + 1);
     (0..count).map(move |step| from - step * from / (count - 1).max(1))
 }
 
-/// A failure, and what it takes, for the line that runs it again.
+/// A failure, with what reproduces it for the printed line.
 #[derive(Debug)]
 pub(crate) struct CutDown {
     pub(crate) what: String,
-    /// Follows the numbers of the case; nothing where it was not cut down.
+    /// Appended to the numbers of the case; empty if it was not minimised.
     pub(crate) takes: String,
 }
 
 impl CutDown {
-    /// A failure that nobody can cut down.
+    /// A failure that cannot be minimised.
     pub(crate) fn not(what: String) -> Self {
         Self { what, takes: String::new() }
     }
@@ -129,13 +130,14 @@ fn numbers_go_from_the_last_to_the_first() {
     assert!(many.is_sorted_by(|a, b| a > b));
 }
 
-/// A failure of three actions and a call among hundreds is cut down to them.
+/// A failure that needs three actions and one call among hundreds is minimised to them.
 #[test]
 fn a_failure_of_a_disk_is_cut_down() {
     use trommel::vfs::Failure;
     let action = |at| if at % 9 == 0 { Action::Flush } else { Action::Sync };
     let actions: Vec<_> = (0..40).map(action).collect();
-    // It fails where a fault comes before as many calls as five for each flush, if there are three.
+    // It fails if the fault comes before the fifth call per flush, and there are at least three
+    // flushes.
     let run = |kept: &[Action], trouble: &Trouble| {
         let flushes = kept.iter().filter(|action| matches!(action, Action::Flush)).count() as u64;
         let fails = flushes >= 3 && trouble.number() < 5 * flushes;

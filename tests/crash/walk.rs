@@ -1,5 +1,5 @@
-//! One life of a store, walked from boundary to boundary; at each, images of what a power cut may
-//! leave are opened and compared with the oracle.
+//! One life of a store, replayed from boundary to boundary; at each, images of what a power failure
+//! may leave are opened and compared with the oracle.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
@@ -16,34 +16,34 @@ use crate::oracle::{Bounds, History, State};
 use crate::workload::Profile;
 use trommel_tests::watchdog;
 
-/// All policies, by the numbers under which failures name them: first those under which nothing
-/// durable may be missing, then those under which the store may find that it was damaged. The one
-/// behind them all is [`EXHAUSTIVE`].
+/// All policies, by the numbers with which failures name them: first those that lose nothing
+/// durable, then those after which the store may report corruption. The number after the last is
+/// [`EXHAUSTIVE`].
 pub(crate) fn policy(number: usize) -> Policy {
     let last = number.checked_sub(Policy::ALL.len());
     let stale = |number: usize| Policy::STALE.get(number).copied().unwrap_or(Policy::RANDOM);
     last.map_or_else(|| Policy::ALL[number], stale)
 }
 
-/// In place of a policy's number: one of all images that the boundary has, and in place of the seed
-/// its own number among them.
+/// In place of a policy's number: one of all images of the boundary, whose own number is in place
+/// of the seed.
 pub(crate) const EXHAUSTIVE: usize = Policy::ALL.len() + Policy::STALE.len();
 
-/// Up to so many open decisions, all images are made, at every boundary that is looked at.
+/// Up to this many open decisions, all images are made, at every boundary covered.
 const ALWAYS_DECISIONS: usize = 6;
-/// Up to so many, at some boundaries.
+/// Up to this many, at some boundaries.
 const EXHAUSTIVE_DECISIONS: usize = 12;
-/// At one of those in so many, or in so many more if the decisions are many.
+/// Exhaustive at one in this many of these boundaries, or a multiple if there are many decisions.
 const EXHAUSTIVE_EVERY: u64 = 12;
-/// Counts the boundaries at which so few decisions are open that all images are made.
+/// Counter of the boundaries with so few open decisions that all images are made.
 const FEW: &str = "boundaries_of_few_decisions";
-/// How often an image is made again to find out which of its losses a failure takes.
+/// Maximum number of reruns of an image to find the losses necessary for a failure.
 const TRIES: usize = 400;
 
-/// What else may be wrong with a state: for tests of this machinery.
+/// An additional check of a state, to test the minimiser.
 pub(crate) type Flaw = fn(&State) -> Verdict<()>;
 
-/// An image, as a failure names it within a life.
+/// An image of a life, as a failure names it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Case {
     pub(crate) boundary: u64,
@@ -52,37 +52,37 @@ pub(crate) struct Case {
     pub(crate) seed: u64,
 }
 
-/// Where a walk makes images.
+/// Where to make images.
 #[derive(Debug, Clone, Default)]
 pub(crate) enum Look {
     /// At all boundaries.
     #[default]
     Everywhere,
     Nowhere,
-    /// This one, with all checks; of what it lacks, perhaps, only some.
+    /// Only this one, with all checks; with all of its losses, or some of them.
     At(Case, Option<Vec<usize>>),
 }
 
-/// That at every boundary with few open decisions all images were made that there are.
+/// Asserts that all possible images were made at every boundary with few open decisions.
 ///
 /// # Panics
-/// Where it was not so, or there were no such boundaries.
+/// If it is not so, or there were no such boundaries.
 pub(crate) fn assert_exhaustive(counters: &Counters) {
     let made = |decisions: usize| counters.get(&format!("exhaustive.boundaries.{decisions:02}"));
     let all: u64 = (0..=ALWAYS_DECISIONS).map(made).sum();
     let few = counters.get(FEW);
     assert!(few > 0 && all == few, "of {few} boundaries of few decisions, all images of {all}");
-    // More than what was synced and what was written: decisions that are open, one by one.
+    // Not only with none and with all unsynced writes: with several open decisions.
     let numbers = (1..=ALWAYS_DECISIONS).filter(|decisions| made(*decisions) > 0).count();
     assert!(numbers > ALWAYS_DECISIONS / 2, "{counters:?}");
 }
 
-/// What was found, and where.
+/// A failure, and its image.
 #[derive(Debug, Default)]
 pub(crate) struct Failed {
     pub(crate) text: String,
     pub(crate) case: Case,
-    /// Of the losses of that image, those that the failure takes.
+    /// The losses of the image that are necessary for the failure.
     pub(crate) losses: Option<Vec<usize>>,
 }
 
@@ -92,27 +92,27 @@ impl Failed {
     }
 }
 
-/// One life of a store, and how it is looked at.
+/// One life of a store, and its checks.
 pub(crate) struct Walk<'a> {
     profile: &'a Profile,
     history: &'a History,
     bounds: Bounds,
     /// The digest of the state found on each image, by the image's hash.
     met: HashMap<u64, u64>,
-    /// Decides about all that is done only now and then.
+    /// Decides which of the occasional checks to run.
     pub(crate) seed: u64,
-    /// At one boundary in so many, images are made.
+    /// Images are made at one in this many boundaries.
     pub(crate) every: u64,
     pub(crate) look: Look,
-    /// Workload and life: what the watchdog is told, and what an image's checks depend on.
+    /// Workload and life: noted for the watchdog, and part of the seed of an image's checks.
     pub(crate) note: [u64; 2],
     pub(crate) flaw: Option<Flaw>,
-    /// The images that were met in any life of the lane.
+    /// The images seen in any life of the lane.
     seen: &'a RefCell<HashSet<u64>>,
 }
 
 impl<'a> Walk<'a> {
-    /// A walk through the life that made `history` of its first `inherited` batches.
+    /// Checks the life that made `history`, whose first `inherited` batches are from earlier lives.
     pub(crate) fn new(
         profile: &'a Profile,
         history: &'a History,
@@ -168,7 +168,7 @@ impl<'a> Walk<'a> {
         }
         counters.add("boundaries", 1);
         let mut cases = vec![(0, 0), (1, 0)];
-        // The others take turns, so that a workload of some length meets them all.
+        // The others alternate, so that a workload of some length uses all of them.
         let others = Policy::ALL.len() - 2;
         for turn in 0..2 {
             let other = (2 * boundary as usize + self.seed as usize + turn) % others;
@@ -202,7 +202,7 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Makes the image of this case, lacking only `losses` of what it lacks, and looks at it.
+    /// Makes the image of this case, with only the given `losses`, and checks it.
     fn one(
         &mut self,
         replay: &Replay,
@@ -249,7 +249,7 @@ impl<'a> Walk<'a> {
             counters.add("distinct", 1);
         }
         let mut rng = self.rng(case);
-        // Starting threads costs more than all the rest.
+        // Starting threads costs more than everything else.
         let threads = if rng.u8(..32) == 0 { self.profile.threads } else { 0 };
         let options = |vfs: Arc<dyn Vfs>| self.profile.options(vfs).background_threads(threads);
         let with_checkpoints = rng.u8(..4) == 0 || matches!(self.look, Look::At(..));
@@ -266,15 +266,15 @@ impl<'a> Walk<'a> {
         Ok(())
     }
 
-    /// Decides what is done with an image: by its case alone. (Its bytes hold salts, which are
-    /// others each time.)
+    /// Random choices for the checks of an image: they depend on its case alone. (Its bytes contain
+    /// salts, which vary.)
     fn rng(&self, case: Case) -> Rng {
         let mut hasher = DefaultHasher::new();
         (self.note, case.boundary, case.policy, case.seed).hash(&mut hasher);
         Rng::with_seed(hasher.finish())
     }
 
-    /// Cuts what the power cut took down to what the failure takes, and says all of it in words.
+    /// Minimises the losses of the power failure, and describes them.
     fn failed(&mut self, replay: &Replay, case: Case, what: &str) -> Box<Failed> {
         let at = replay.position();
         let mut text = what.to_owned();
@@ -303,7 +303,7 @@ impl<'a> Walk<'a> {
     }
 }
 
-/// What the image of this case lacks, where it has such parts.
+/// The losses in the image of this case, if it has any that are distinct.
 fn losses(replay: &Replay, case: Case) -> Option<Vec<Loss>> {
     if case.policy == EXHAUSTIVE {
         return None;
@@ -311,7 +311,7 @@ fn losses(replay: &Replay, case: Case) -> Option<Vec<Loss>> {
     replay.losses(policy(case.policy), case.seed)
 }
 
-/// The image of this case; of what it lacks it lacks but these, where they are given.
+/// The image of this case; if `kept` is given, with only these losses.
 pub(crate) fn make(replay: &Replay, case: Case, kept: Option<&[usize]>) -> Option<Image> {
     if case.policy == EXHAUSTIVE {
         let mut all = replay.images_exhaustive(EXHAUSTIVE_DECISIONS)?;

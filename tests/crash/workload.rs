@@ -1,8 +1,8 @@
-//! Seeded histories: what a program does with a store, from its first open to the moment at which
-//! the log of the disk ends.
+//! Seeded histories: the operations of a program on a store, from its first open to the end of the
+//! disk's operation log.
 //!
-//! The same seed gives the same actions. Without background threads it gives the same operations on
-//! the disk, too, but for the random salts and ids within the files.
+//! The same seed gives the same actions. Without background threads it also gives the same
+//! operations on the disk, except for the random salts and ids within the files.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -18,31 +18,31 @@ use crate::inspect::{Verdict, budget_fits, collect, failed, scan};
 use crate::oracle::{History, Mark, Operation, digest};
 use crate::process::{Gate, Process};
 
-/// Where the store lies on a simulated disk.
+/// The store's directory on a simulated disk.
 pub(crate) const DIR: &str = "above/db";
 
-/// What a program does.
+/// An action of the program.
 #[derive(Debug, Clone)]
 pub(crate) enum Action {
     Write {
         batch: Vec<Operation>,
         sync: bool,
     },
-    /// A write that looks at what is there first; it becomes of the key, or of nothing.
+    /// A conditional write; without effect if the condition is false.
     WriteIf {
         key: Vec<u8>,
         value: Option<Vec<u8>>,
     },
     Sync,
     Flush,
-    /// Takes a snapshot and keeps it.
+    /// Takes a snapshot and holds it.
     Hold,
-    /// Looks at the oldest snapshot that is kept, and gives it up.
+    /// Reads the oldest held snapshot, and drops it.
     Release,
-    /// Lets no compaction start until the next one of these: what was written piles up in level 0.
+    /// Disables compactions until the next action of this kind: flushes accumulate in level 0.
     Pause,
     SetFilters(&'static str),
-    /// Changes the filters, and gives the tables that exist what they would get now.
+    /// Changes the filters, and rebuilds those of the existing tables.
     RebuildFilters(&'static str),
     CompactAll,
     CompactRange(Vec<u8>, Vec<u8>),
@@ -50,14 +50,14 @@ pub(crate) enum Action {
     Reopen {
         close: bool,
     },
-    /// The process is killed after so many more calls to the disk, and starts again.
+    /// The process is killed after this many more calls to the disk, and restarts.
     Die {
         calls: u64,
     },
 }
 
 impl Action {
-    /// In a line.
+    /// A short form in one line.
     pub(crate) fn short(&self) -> String {
         let name = |key: &[u8]| String::from_utf8_lossy(&key[..key.len().min(24)]).into_owned();
         let operation = |(key, value): &Operation| match value {
@@ -80,18 +80,18 @@ impl Action {
     }
 }
 
-/// How a store is opened, and what is done with it.
+/// The options of a store, and the shape of its workload.
 #[derive(Debug, Clone)]
 pub(crate) struct Profile {
     pub(crate) seed: u64,
-    /// How often the store crashed before.
+    /// Number of earlier crashes of the store.
     pub(crate) life: u64,
     pub(crate) actions: usize,
     pub(crate) threads: usize,
     pub(crate) log: bool,
     /// Whether keys are so long that a few tables fill a manifest.
     pub(crate) long_keys: bool,
-    /// Whether a background thread works when the seed says so, and not before.
+    /// Whether a background thread works only when the seed says so.
     pub(crate) stepped: bool,
 }
 
@@ -115,14 +115,13 @@ impl Profile {
 
     pub(crate) fn options(&self, vfs: Arc<dyn Vfs>) -> Options {
         let options = options(self.life_seed(), vfs).background_threads(self.threads).log(self.log);
-        // A memtable has room for some keys.
+        // A memtable with space for some keys.
         let options = if self.long_keys { options.write_buffer_bytes(256 << 10) } else { options };
         if !self.stepped {
             return options;
         }
-        // Nobody may wait for a thread that is being held up. Of more runs some would be merged
-        // only while somebody waits, so that the moment would decide between a merge and a new
-        // filter.
+        // Nobody may wait for a thread that is blocked. More runs would be compacted only while
+        // somebody waits, so that timing would decide between a compaction and a filter rebuild.
         options.max_frozen_memtables(64).l0_trigger(1 + self.seed as usize % 2)
     }
 
@@ -133,14 +132,14 @@ impl Profile {
             keys.retain(|key| !key.is_empty());
             keys.iter_mut().for_each(|key| key.resize(60_000, b'.'));
         }
-        // How often a write is synced is itself up to the seed: never, now and then, always.
+        // The frequency of synced writes depends on the seed too: never, sometimes, always.
         let sync = [0.0, 0.05, 0.3, 1.0][rng.usize(..4)];
         (0..self.actions).map(|number| action(&mut rng, &keys, sync, number)).collect()
     }
 }
 
-/// Options for the store of a seed: everything tiny, so that flushes, compactions and rotations
-/// come by the dozen; no waiting.
+/// Options for the store of a seed: everything tiny, so that flushes, compactions and rotations are
+/// frequent; no stalls.
 pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
     options_of(seed, vfs, &FILTERS)
 }
@@ -174,8 +173,8 @@ pub(crate) fn options_of(seed: u64, vfs: Arc<dyn Vfs>, filters: &[&str]) -> Opti
         .max_open_files([16, 1000][rng.usize(..2)])
 }
 
-/// Under a budget tables get new filters, and lose theirs, without being asked: after flushes,
-/// compactions, other policies and opens.
+/// Under a budget tables get new filters, and lose theirs, automatically: after flushes,
+/// compactions, policy changes and opens.
 pub(crate) const FILTERS: [&str; 9] = [
     "paired:16",
     "standard:10",
@@ -233,7 +232,7 @@ fn action(rng: &mut Rng, keys: &[Vec<u8>], sync: f64, number: usize) -> Action {
     }
 }
 
-/// A value names its batch, so that no two states are alike by chance.
+/// A value names its batch, so that no two states are equal by chance.
 fn operation(rng: &mut Rng, keys: &[Vec<u8>], number: usize, at: usize) -> Operation {
     let key = rng.choice(keys).cloned().unwrap();
     if rng.u8(..5) == 0 {
@@ -241,7 +240,7 @@ fn operation(rng: &mut Rng, keys: &[Vec<u8>], number: usize, at: usize) -> Opera
     }
     let mut value = format!("{number}.{at}.").into_bytes();
     match rng.u8(..40) {
-        // Zeros, which a log must not mistake for sectors that a power cut has taken.
+        // Zeros, which a log must not mistake for sectors lost in a power failure.
         0 => value.resize(rng.usize(600..3000), 0),
         1..4 => value.extend((0..rng.usize(500..2500)).map(|_| rng.u8(..))),
         4..8 => value.clear(),
@@ -250,30 +249,30 @@ fn operation(rng: &mut Rng, keys: &[Vec<u8>], number: usize, at: usize) -> Opera
     (key, Some(value))
 }
 
-/// A disk on which a program has run, and what it did.
+/// A disk on which a program has run, and its history.
 #[derive(Debug)]
 pub(crate) struct Run {
     pub(crate) disk: SimDisk,
     pub(crate) history: History,
     /// The process that has the store open.
     process: Process,
-    /// Batches that survive the death of the process.
+    /// Number of batches that survive the death of the process.
     written: usize,
     /// The number of the next checkpoint.
     next_checkpoint: usize,
-    /// Snapshots, and the digest of the state that each shows.
+    /// Snapshots, and the digest of the state of each.
     held: Vec<(Snapshot, u64)>,
-    /// Whether compactions rest.
+    /// Whether compactions are disabled.
     paused: bool,
-    /// What holds the background thread up, and when it does not.
+    /// Blocks and releases the background thread.
     gate: Option<Arc<Gate>>,
     steps: Rng,
-    /// Whether the last action may have left the background thread at work.
+    /// Whether the last action may have left work for the background thread.
     waited: bool,
 }
 
 impl Run {
-    /// Before anything was done in this life of the store.
+    /// Before any action in this life of the store.
     pub(crate) fn on(disk: SimDisk, history: History, life: u64) -> Self {
         let next_checkpoint = life as usize * 1000;
         Self {
@@ -299,7 +298,7 @@ impl Run {
         db
     }
 
-    /// Carries out all of `actions` on a store of this profile, and drops it.
+    /// Runs all `actions` on a store of this profile, and drops it.
     pub(crate) fn all(&mut self, profile: &Profile, actions: &[Action]) -> Verdict<()> {
         self.gate = profile.stepped.then(Gate::new);
         self.steps = Rng::with_seed(profile.life_seed());
@@ -315,14 +314,14 @@ impl Run {
                 Action::Die { calls } => self.process.die_after(*calls),
                 Action::Reopen { close } => {
                     self.held.clear();
-                    // What they alone held is compacted.
+                    // Versions that only they retained are compacted.
                     let mut closed = self.settle(profile, &db);
                     if *close {
                         closed = closed.and(db.close());
                     } else {
                         drop(db);
                     }
-                    // A drop does not say that it failed because the process died.
+                    // A drop does not report that it failed because the process died.
                     if self.process.is_dead() {
                         db = self.start_again(profile)?;
                         continue;
@@ -335,7 +334,7 @@ impl Run {
                     let outcome =
                         self.one_by_one(profile, &db, action).map_err(failed("an action"));
                     let outcome = outcome.and_then(|()| self.look_back(action));
-                    // Perhaps only while it looked back, for which it opened a table.
+                    // Perhaps only while the snapshot was read, which opened a table.
                     if self.process.is_dead() {
                         self.bury(db);
                         db = self.start_again(profile)?;
@@ -358,7 +357,7 @@ impl Run {
         Ok(())
     }
 
-    /// Drops what a dead process had open.
+    /// Drops the handles of a dead process.
     fn bury(&mut self, db: Db) {
         self.gate.iter().for_each(|gate| gate.set_open(true));
         self.waited = true;
@@ -366,12 +365,13 @@ impl Run {
         drop(db);
     }
 
-    /// Decides whether the background thread does now all that there is to do. Before whatever
-    /// waits for it, or closes files beside it, it must; afterwards it may go on, and is waited
-    /// for, before the next action that waits for nothing.
+    /// Decides whether the background thread now does all pending work. It must do so before an
+    /// action that waits for it, or that closes files at the same time; otherwise the thread may be
+    /// released, and finishes before the next action that does not wait.
     fn step(&mut self, profile: &Profile, db: &Db, action: &Action) -> Verdict<()> {
         let Some(gate) = &self.gate else { return Ok(()) };
-        // What a released snapshot alone held is compacted, so a release is waited for, too.
+        // Versions that only a dropped snapshot retained are compacted, so a drop is waited for,
+        // too.
         let waits = !matches!(action, Action::Write { .. } | Action::WriteIf { .. } | Action::Hold)
             || !profile.log;
         if !self.process.is_dead() {
@@ -380,8 +380,8 @@ impl Run {
         if waits || self.waited || self.steps.u8(..10) == 0 {
             gate.set_open(true);
             let mut idle = db.wait_idle();
-            // These flush, and then number files while that flush has others compacted: so there
-            // is to be nothing left to flush.
+            // These flush, and then allocate file numbers while compactions caused by the flush may
+            // run: so nothing may be left to flush.
             let numbers_files = matches!(
                 action,
                 Action::CompactAll
@@ -406,10 +406,10 @@ impl Run {
         self.disk.mark(Mark::Durable(self.written).encode());
     }
 
-    /// The process was killed, the system was not: all that was acknowledged is there. What is not
-    /// there is taken back in the history, so that it goes on from the state that was found.
+    /// The process was killed, but not the system: all acknowledged batches are present. Batches
+    /// that are missing are removed from the history, which continues from the state found.
     fn start_again(&mut self, profile: &Profile) -> Verdict<Db> {
-        // What is compacted after an open begins after the marks, or would race them.
+        // Compactions after an open start after the marks, or would race with them.
         self.gate.iter().for_each(|gate| gate.set_open(false));
         let db = self.open(profile).map_err(failed("opening after a kill"));
         let found = db.as_ref().map_err(Clone::clone).and_then(|db| self.find_what_is_left(db));
@@ -446,7 +446,7 @@ impl Run {
                         self.written = all + 1;
                         self.disk.mark(Mark::Written(all + 1).encode());
                     }
-                    // Without a log nothing else survives but what was flushed.
+                    // Without a log only flushed batches survive.
                     (false, false) => {}
                 }
                 return Ok(());
@@ -486,7 +486,7 @@ impl Run {
         Ok(())
     }
 
-    /// Carries out an action; what is compacted for it begins after its mark, or would race it.
+    /// Runs an action; compactions caused by it start after its mark, or would race with it.
     fn one_by_one(&mut self, profile: &Profile, db: &Db, action: &Action) -> trommel::Result<()> {
         let beside_compactions = matches!(
             action,
@@ -505,7 +505,7 @@ impl Run {
         done
     }
 
-    /// Waits for what a background thread does by itself, where it would race what comes next.
+    /// Waits for automatic background work that would race with the next action.
     fn settle(&self, profile: &Profile, db: &Db) -> trommel::Result<()> {
         if profile.stepped { db.wait_idle() } else { Ok(()) }
     }
@@ -522,7 +522,7 @@ impl Run {
         Ok(())
     }
 
-    /// Inserts a value if there is none, or replaces the one that is there.
+    /// Inserts a value if the key is absent, or replaces the present one.
     fn write_if(
         &mut self,
         profile: &Profile,
@@ -554,7 +554,7 @@ impl Run {
         Ok(())
     }
 
-    /// Compares the oldest snapshot with what it must show, and gives it up.
+    /// Compares the oldest snapshot with its expected state, and drops it.
     fn look_back(&mut self, action: &Action) -> Verdict<()> {
         if !matches!(action, Action::Release) || self.held.is_empty() {
             return Ok(());
@@ -577,7 +577,7 @@ impl Run {
     }
 }
 
-/// A store that is dropped waits for its threads, so none may be held up then.
+/// A dropped store waits for its threads, so none may be blocked then.
 struct OpenInTheEnd(Option<Arc<Gate>>);
 
 impl Drop for OpenInTheEnd {
@@ -586,18 +586,18 @@ impl Drop for OpenInTheEnd {
     }
 }
 
-/// Where checkpoint `id` of the store lies.
+/// The directory of checkpoint `id`.
 pub(crate) fn checkpoint_dir(id: usize) -> PathBuf {
     Path::new("checkpoints").with_extension(id.to_string())
 }
 
-/// Changes the filters of the tables that exist.
+/// Changes the filters of the existing tables.
 pub(crate) fn rebuild(db: &Db, filters: &str) -> trommel::Result<()> {
     db.set_filters(filters.parse().expect("a filter policy"))?;
     db.rebuild_filters(&RebuildOptions::default()).map(drop)
 }
 
-/// Writes a batch, through the shorter calls where it has but one operation.
+/// Writes a batch, with a simpler call if it is a single operation.
 pub(crate) fn write(db: &Db, batch: &[Operation], sync: bool) -> trommel::Result<()> {
     let options = if sync { WriteOptions::sync() } else { WriteOptions::os() };
     match batch {

@@ -1,7 +1,6 @@
-//! Blocks of one table that changed places, or stand in each other's: each is whole, and its
-//! checksum holds where it was written. (Checksums that are not bound to their place let reads find
-//! other keys than they look for, which is how RocksDB before format 6 could serve a misplaced
-//! block.)
+//! Blocks of a table that are swapped, or overwritten with each other: each is intact, and its
+//! checksum is valid at its original offset. (With checksums that are not bound to the offset,
+//! reads can find wrong keys: RocksDB before format 6 could return a misplaced block.)
 
 use std::path::Path;
 

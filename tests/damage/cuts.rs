@@ -1,7 +1,7 @@
-//! Every file cut at every length: right answers or a typed error. Where a log of a killed store
-//! ends early, nobody can tell that from a power cut in every case: then what is left is exactly
-//! what stands before the cut, and the report says that something was dropped, unless the cut is
-//! at a record's end.
+//! Every file truncated at every length: right answers or a typed error. If a log of a killed store
+//! ends early, that cannot always be distinguished from a power failure: then exactly the batches
+//! before the end remain, and the report says that something was dropped, unless the end is a
+//! record boundary.
 
 use trommel::Compression;
 
@@ -17,7 +17,7 @@ fn cut_everything(filters: &str, compression: Compression, ending: Ending) {
     for (file, bytes) in &store.image {
         for left in 0..bytes.len() {
             let injury = Injury::Cut { bytes: left };
-            // Other lengths are opened in these ways in each round of a soak.
+            // Each round of a soak opens other lengths in these ways.
             let turn = left + turns(1).start;
             let how = How {
                 read_only: turn % 16 == 7,
@@ -36,7 +36,7 @@ fn cut_everything(filters: &str, compression: Compression, ending: Ending) {
     lane.finish();
 }
 
-/// What may come of `file` ending after `left` bytes.
+/// Checks the result of truncating `file` after `left` bytes.
 pub(crate) fn judge(
     store: &Store,
     file: &str,
@@ -60,7 +60,7 @@ pub(crate) fn judge(
     }
 }
 
-/// What stands before byte `left` of the log `file`, and nothing else.
+/// Checks that the store holds exactly what is before byte `left` of the log `file`.
 pub(crate) fn prefix_of_log(
     store: &Store,
     file: &str,
@@ -83,7 +83,7 @@ pub(crate) fn prefix_of_log(
     }
 }
 
-/// How many batches the store has once byte `at` of the log `file` and all behind it are gone.
+/// Number of batches in the store without byte `at` of the log `file` and everything after it.
 pub(crate) fn batches_before(store: &Store, file: &str, at: usize) -> usize {
     let stands = store
         .marks

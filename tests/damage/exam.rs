@@ -1,6 +1,6 @@
-//! A damaged store is opened, read in every way, verified, and compared with the states that it
-//! has been in. An answer is right, or it is a typed error that names a file; a refused open has
-//! changed nothing.
+//! Opens a corrupt store, reads it in every way, verifies it, and compares it with its earlier
+//! states. An answer is right, or it is a typed error that names a file; a failed open has changed
+//! nothing.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
@@ -12,39 +12,39 @@ use trommel::{Db, DroppedBytes, Error, ErrorKind, Options, ReadMode, Slice};
 
 use crate::stores::{DIR, Image, Model, Store, image_of, vfs_of};
 
-/// How the store is opened, and what else is tried.
+/// The options of the open, and additional checks.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct How {
     pub(crate) read_mode: ReadMode,
     pub(crate) read_only: bool,
     pub(crate) salvage: bool,
-    /// Whether to compact everything, close, open again and read again.
+    /// Whether to compact everything, close, reopen and read again.
     pub(crate) go_on: bool,
-    /// Whether the files lie on the real disk.
+    /// Whether the files are on the real disk.
     pub(crate) on_disk: bool,
 }
 
-/// What came of it.
+/// The result.
 #[derive(Debug, Default)]
 pub(crate) struct Found {
-    /// Why the store was not opened.
+    /// The error of the open.
     pub(crate) refused: Option<Error>,
-    /// What opening it left out.
+    /// The bytes that the open dropped.
     pub(crate) dropped: Vec<DroppedBytes>,
-    /// The states (as numbers of batches) that all answers agree with, newest first. Just one,
+    /// The states (as numbers of batches) that all answers agree with, newest first. Only one,
     /// unless reads failed.
     pub(crate) states: Vec<usize>,
     /// Errors of gets and scans.
     pub(crate) read_errors: Vec<Error>,
-    /// What `verify` said.
+    /// The error of `verify`.
     pub(crate) verify: Option<Error>,
-    /// Whether opening it reported its record of options.
+    /// Whether the open reported that the options file is invalid.
     pub(crate) odd_options: bool,
-    /// Whether the stats name an unusable filter.
+    /// Whether the stats report an unusable filter.
     pub(crate) unusable_filter: bool,
 }
 
-/// Opens and reads a store with these files. The error says which promise was broken.
+/// Opens and reads a store with these files. The error names the broken promise.
 pub(crate) fn examine(store: &Store, image: &Image, how: How) -> Result<Found, String> {
     let place = Place::new(image, how.on_disk);
     let unwound = catch_unwind(AssertUnwindSafe(|| place.examine(store, image, how)));
@@ -55,7 +55,7 @@ pub(crate) fn examine(store: &Store, image: &Image, how: How) -> Result<Found, S
     })
 }
 
-/// A directory in memory or on the disk.
+/// A directory in memory or on disk.
 struct Place {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
@@ -118,8 +118,8 @@ impl Place {
         Ok(found)
     }
 
-    /// Damage must not be made whole by what happens to a store: a compaction that reads it fails,
-    /// and an answer stays right or an error.
+    /// Normal operations must not hide corruption: a compaction that reads it fails, and an answer
+    /// stays right or an error.
     fn go_on(&self, db: Db, store: &Store, how: How, found: &mut Found) -> Result<(), String> {
         let state = found.states.iter().map(|batches| &store.states[*batches]);
         let agree = |db: &Db, when: &str| {
@@ -142,7 +142,7 @@ impl Place {
         db.close().map_err(|error| format!("close: {error}"))
     }
 
-    /// Whether an error is of a kind that damage may cause, and says which file it means.
+    /// Checks that an error is of a kind that corruption may cause, and names its file.
     fn proper(&self, error: &Error) -> Result<(), String> {
         let is_damage = matches!(error.kind(), ErrorKind::RestoreData | ErrorKind::Upgrade);
         let names_file = error.to_string().contains(&*self.dir.join("").to_string_lossy());
@@ -165,7 +165,7 @@ impl Place {
 
 type Entry = (Slice, Slice);
 
-/// Everything a store says.
+/// All answers of a store.
 struct Answers {
     forward: Vec<Entry>,
     forward_is_whole: bool,
@@ -218,7 +218,7 @@ impl Answers {
     }
 }
 
-/// What a scan yields before its end or its first error, and whether it came to its end.
+/// The entries of a scan before its end or its first error, and whether it reached its end.
 fn drain(
     mut scan: impl Iterator<Item = Result<Entry, Error>>,
     errors: &mut Vec<Error>,
@@ -251,7 +251,7 @@ fn possible_states(store: &Store, answers: &Answers) -> Result<Vec<usize>, Strin
     Ok(possible)
 }
 
-/// Leaves `image` in `dir`, for someone to look at.
+/// Writes `image` to `dir`, for inspection.
 pub(crate) fn leave(image: &Image, dir: &Path) {
     let _ = std::fs::create_dir_all(dir);
     for (name, bytes) in image {

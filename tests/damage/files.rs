@@ -1,18 +1,17 @@
-//! Whole files: deleted, emptied, made longer, swapped, replaced by what they were before; and
-//! sectors that read as zeros.
+//! Whole files: deleted, emptied, extended, swapped, replaced by an earlier version; and sectors
+//! that read as zeros.
 //!
-//! What each leads to, at open unless said otherwise:
-//!
-//! A record of options, `OPTIONS`, is reported wherever it is not whole, and costs nothing else;
-//! where it is missing, or was the store's once, there is nothing to report.
+//! An invalid options file, `OPTIONS`, is reported, and loses nothing else; if it is missing, or an
+//! earlier version, there is nothing to report. The result for other files, at open unless noted
+//! otherwise:
 //!
 //! | | `LOCK` | `CURRENT` | manifest | table | filter sidecar | log |
 //! |---|---|---|---|---|---|---|
 //! | deleted, emptied | nothing | refused | refused | refused | unusable filter | refused |
-//! | longer | nothing | refused | refused; after a kill it may look torn: whole | refused | unusable filter | refused; after a kill it may look torn: whole |
+//! | longer | nothing | refused | refused; after a kill it may look torn: intact | refused | unusable filter | refused; after a kill it may look torn: intact |
 //! | swapped | nothing | | | refused, or an error of reads and verify | unusable filter | refused |
-//! | as it was before | nothing | refused | refused, or whole | refused | | refused; after a kill: what it held then |
-//! | a sector of zeros | nothing | refused | refused; in a last edit that only named a sidecar: whole, and told | refused, or an error of reads and verify; an unusable filter | unusable filter | refused; after a kill, in bytes that were not synced: what stands before |
+//! | earlier version | nothing | refused | refused, or intact | refused | | refused; after a kill: its contents then |
+//! | a sector of zeros | nothing | refused | refused; in a last edit that only names a sidecar: intact, and reported | refused, or an error of reads and verify; an unusable filter | unusable filter | refused; after a kill, in unsynced bytes: everything before it |
 
 use trommel::Compression;
 
@@ -23,12 +22,12 @@ use crate::injury::{Injury, PAGE, SECTOR, kind_of};
 use crate::lane::Lane;
 use crate::stores::{Ending, Store, build};
 
-/// The store is refused.
+/// The open failed.
 fn refused(found: &Found) -> Result<&'static str, String> {
     if found.refused.is_some() { Ok("refused") } else { Err(format!("opened: {found:?}")) }
 }
 
-/// Nothing is lost, and somebody says that something is wrong.
+/// Nothing is lost, and the fault is reported.
 fn reported(store: &Store, found: &Found) -> Result<&'static str, String> {
     match whole(store, found)? {
         "unseen" => Err("nobody reports it".to_owned()),
@@ -36,7 +35,7 @@ fn reported(store: &Store, found: &Found) -> Result<&'static str, String> {
     }
 }
 
-/// Nothing is lost; what was added is reported, or the store refused.
+/// Nothing is lost; the additional bytes are reported, or the open fails.
 fn longer(store: &Store, found: &Found) -> Result<&'static str, String> {
     if found.refused.is_some() {
         return Ok("refused");
@@ -77,7 +76,7 @@ fn a_deleted_or_emptied_file_is_missed() {
             both_places(|how| {
                 lane.case(file, &injury, how, |found| match file {
                     "LOCK" => whole(store, found),
-                    // A store of an older version has none.
+                    // A store of an older version has no options file.
                     "OPTIONS" if matches!(injury, Injury::Delete) => whole(store, found),
                     "OPTIONS" => reported(store, found),
                     _ if kind_of(file) == "sidecar" => reported(store, found),
@@ -129,7 +128,7 @@ fn an_older_version_of_a_file_is_told_apart_or_was_true() {
             both_places(|how| {
                 lane.case(file, &Injury::Replace(older.clone()), how, |found| {
                     match kind_of(file) {
-                        // Options that the store once had, and no data depends on.
+                        // An earlier version of the store's options, on which no data depends.
                         "options" => whole(store, found),
                         _ => judge(store, file, older.len(), found),
                     }
@@ -139,7 +138,7 @@ fn an_older_version_of_a_file_is_told_apart_or_was_true() {
     });
 }
 
-/// Another store's file of the same name: whole, with right checksums, and not this store's.
+/// Another store's file of the same name: intact, with valid checksums, but not this store's.
 #[test]
 fn files_of_another_store_are_told_apart() {
     for ending in [Ending::Closed, Ending::Killed] {
@@ -174,9 +173,8 @@ fn a_sector_of_zeros_is_a_tear_only_where_nothing_was_synced() {
                     lane.case(file, &injury, how, |found| match kind_of(file) {
                         _ if found.refused.is_some() => Ok("refused"),
                         "log" => zeroed_log(store, file, from, unit, found),
-                        // An edit that did no more than name a sidecar leaves no trace but its
-                        // bytes: it may never have been synced. Its loss is that of a filter, and
-                        // is told.
+                        // An edit that only names a sidecar cannot be detected once it is lost: it
+                        // may never have been synced. Its loss costs a filter, and is reported.
                         "manifest" if !found.dropped.is_empty() => judge(store, file, from, found),
                         _ => reported(store, found),
                     });
@@ -186,8 +184,8 @@ fn a_sector_of_zeros_is_a_tear_only_where_nothing_was_synced() {
     });
 }
 
-/// A log with a zeroed sector or page was opened all the same: that sector may never have been
-/// synced, as far as the rest of the log can tell.
+/// A log with a zeroed sector or page may still open: as far as the rest of the log shows, that
+/// sector may never have been synced.
 fn zeroed_log(
     store: &Store,
     file: &str,

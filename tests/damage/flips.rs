@@ -12,12 +12,12 @@ use crate::injury::{Injury, kind_of};
 use crate::lane::Lane;
 use crate::stores::{Ending, Store, build};
 
-/// One case in so many is tried in another way as well.
+/// One case in this many is also opened in another way.
 const SAMPLE: usize = 16;
 
-/// What is done to the byte at `at`, one after the other: a bit flipped, and every bit flipped or
-/// all cleared; with `TROMMEL_SCALE` more bits, and both. Each round of a soak takes the next bit,
-/// so that eight of them flip all, and once it had both, another value.
+/// The changes to the byte at `at`, one after another: a bit flipped, and all bits flipped or
+/// cleared; with `TROMMEL_SCALE` more bits, and both. Each round of a soak uses the next bit, so
+/// that eight rounds flip all; after both it uses another value.
 fn injuries(at: usize, byte: u8, other: bool) -> impl Iterator<Item = Injury> {
     let bits = turns(8).map(move |turn| Injury::Flip { at, bit: ((at + at / 8 + turn) % 8) as u8 });
     let value = move |turn: usize| match turn {
@@ -29,8 +29,8 @@ fn injuries(at: usize, byte: u8, other: bool) -> impl Iterator<Item = Injury> {
     bits.chain(values.map(move |to| Injury::Set { at, to }))
 }
 
-/// Numbers of the variants of each case, of which `all` are tried at most: as many as
-/// `TROMMEL_SCALE` says, and others in each round of a soak.
+/// Indices of the variants of each case, out of `all`: as many as `TROMMEL_SCALE` sets, and others
+/// in each round of a soak.
 pub(crate) fn turns(all: u64) -> Range<usize> {
     let count = scale().min(all) as usize;
     let first = (rounds_before() % 1024) as usize * count;
@@ -62,13 +62,13 @@ fn flip_everything(filters: &str, compression: Compression, ending: Ending) {
         }
     }
     let unusable = lane.count("table", "unusable filter");
-    // What is lost or wrong is said first: it may be what keeps a filter from being told.
+    // Losses and wrong answers are reported first: they may prevent the report of a filter.
     lane.finish();
     assert_eq!(unusable > 0, store.has_filters, "{unusable} filters were told to be unusable");
 }
 
-/// A byte that was changed as a whole can end what was the last run of bytes that are not zero in
-/// a sector of the log: then nobody can tell it from a tear.
+/// A change of a whole byte can clear the last non-zero bytes in a sector of the log: then it
+/// cannot be distinguished from a torn write.
 fn worse(store: &Store, file: &str, at: usize, found: &Found) -> Result<&'static str, String> {
     match whole(store, found) {
         Err(_) if store.ending != Ending::Closed => prefix_of_log(store, file, at, found),
@@ -76,7 +76,7 @@ fn worse(store: &Store, file: &str, at: usize, found: &Found) -> Result<&'static
     }
 }
 
-/// The default way, and now and then another one too.
+/// The default way, and sometimes another one too.
 fn ways(case: usize, kind: &str) -> Vec<How> {
     let plain = How { go_on: kind == "table" && case.is_multiple_of(4), ..How::default() };
     let mut ways = vec![plain];
@@ -93,8 +93,7 @@ fn ways(case: usize, kind: &str) -> Vec<How> {
     ways
 }
 
-/// Nothing may be lost: the store is refused, or it holds everything, for as far as it can be
-/// read.
+/// Nothing may be lost: the open fails, or the store holds everything, as far as it can be read.
 pub(crate) fn whole(store: &Store, found: &Found) -> Result<&'static str, String> {
     if found.refused.is_some() {
         return Ok("refused");
@@ -117,7 +116,7 @@ pub(crate) fn whole(store: &Store, found: &Found) -> Result<&'static str, String
     }
 }
 
-/// Whether the byte belongs to an append that was cut short, and so means nothing.
+/// Whether the byte belongs to a torn append, and so has no meaning.
 fn in_torn_tail(store: &Store, file: &str, at: usize) -> bool {
     let end = store.marks.iter().rev().find(|mark| mark.log == file).map(|mark| mark.end as usize);
     store.ending == Ending::Torn && end.is_some_and(|end| at >= end)
@@ -132,8 +131,8 @@ macro_rules! flips {
     };
 }
 
-/// Two injuries at once, in files of their own or in one: what each would do alone is no longer
-/// certain, but nothing is wrong, and no change is unseen.
+/// Two changes at once, in different files or in one: the effect of each alone is no longer
+/// certain, but no answer is wrong, and no change is undetected.
 #[test]
 fn two_injuries_at_once() {
     for ending in [Ending::Closed, Ending::Killed] {
@@ -147,7 +146,7 @@ fn two_injuries_at_once() {
                 (file, rng.usize(..store.image[file].len()), rng.u8(..8))
             };
             let (a, mut b) = (one(&mut rng), one(&mut rng));
-            // The same bit twice is no injury.
+            // The same bit twice is no change.
             while a == b {
                 b = one(&mut rng);
             }

@@ -1,5 +1,5 @@
-//! A file system in memory whose disk can be full for tables, and for nothing else: memtables
-//! stay in memory, and their logs pile up.
+//! A file system in memory that can run out of space for tables only: memtables stay in memory, and
+//! their logs accumulate.
 
 use std::io;
 use std::path::Path;
@@ -16,7 +16,7 @@ pub(crate) struct GatedVfs {
 }
 
 impl GatedVfs {
-    /// From now on no table can be created.
+    /// Makes the creation of tables fail from now on.
     pub(crate) fn shut(&self) {
         self.shut.store(true, Ordering::Relaxed);
     }

@@ -1,13 +1,12 @@
-//! Contents that no writer wrote, behind right checksums: a byte is changed in every place of every
-//! file, and then every checksum is made right again. Nobody can tell such a store from a true one,
-//! so what it answers may be wrong; but it is an answer or a typed error, never a panic or a hang,
-//! and where `verify` finds nothing, all ways of asking agree. Only a manifest is believed when it
-//! says on which level a table lies: one that puts older versions above newer ones is not seen
-//! through, and then gets and scans may differ, and a compaction may drop the tombstone of a key
-//! whose older version lies above it.
+//! Forged contents with valid checksums: one byte at every offset of every file is changed, and
+//! then every checksum is recomputed. Such a store cannot be distinguished from a genuine one, so
+//! its answers may be wrong; but they are answers or typed errors, never a panic or a hang, and if
+//! `verify` finds nothing, all kinds of reads agree. Only a manifest is trusted about the levels of
+//! tables: one that places older versions above newer ones is not detected. Then gets and scans may
+//! differ, and a compaction may drop the tombstone of a key whose older version is above it.
 //!
-//! `tests/fuzz/` does the same led by coverage, with many changes at once; what it found stands
-//! here, each by itself.
+//! `tests/fuzz/` does the same, guided by coverage, with many changes at once; each of its findings
+//! has a test here.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -23,13 +22,13 @@ use crate::stores::{DIR, Ending, Image, Store, build, vfs_of};
 use trommel_tests::counters::Counters;
 use trommel_tests::watchdog::note;
 
-/// How it ends what is said of answers that do not agree.
+/// The end of an error about answers that do not agree.
 const DIFFER: &str = "differ";
-/// What is said where they did before a compaction and not after it.
+/// The error if they agree before a compaction and not after it.
 const CHANGED: &str = "a compaction changed an answer";
 
-/// Memory that a store of a few KiB may take, beyond its files: less than a block takes of which
-/// the highest byte of the length is set that the largest blocks may have.
+/// Memory that a store of a few KiB may use, beyond its files: less than a block whose length has
+/// the highest bit of the largest blocks.
 const MOST_BYTES: u64 = 8 << 20;
 
 fn make_right(image: &mut Image) {
@@ -44,7 +43,7 @@ fn make_right(image: &mut Image) {
     }
 }
 
-/// Opens the store, reads and compacts it. Says what came of it.
+/// Opens the store, reads and compacts it. Returns a name for the result.
 fn open(image: &Image) -> Result<&'static str, String> {
     let attempt = || {
         let options = Options::default()
@@ -80,7 +79,7 @@ fn open(image: &Image) -> Result<&'static str, String> {
     })
 }
 
-/// All entries, if all ways of asking for them agree.
+/// All entries, if all kinds of reads agree.
 fn answers(db: &Db) -> Result<Vec<(Slice, Slice)>, String> {
     let words = |error: trommel::Error| error.to_string();
     let forward: Vec<_> = db.iter().collect::<Result<_, _>>().map_err(words)?;
@@ -97,7 +96,7 @@ fn answers(db: &Db) -> Result<Vec<(Slice, Slice)>, String> {
     Ok(forward)
 }
 
-/// Which table lies on which level, as the manifest says.
+/// The level of each table according to the manifest.
 fn levels(image: &Image) -> Option<Vec<(usize, u64)>> {
     let vfs = vfs_of(image);
     let manifest = Manifest::in_force(&vfs, DIR.as_ref()).and_then(|manifest| manifest.info());
@@ -111,7 +110,7 @@ fn change_everything(filters: &str, compression: Compression, ending: Ending) {
     let mut failures = Vec::new();
     for (file, bytes) in &store.image {
         for (at, byte) in bytes.iter().enumerate() {
-            // After four rounds of a soak each had these, and others follow.
+            // These in the first four rounds of a soak, and others later.
             let value = |turn: usize| match turn {
                 0..4 => [byte ^ 1, byte ^ 0x80, 0xff, 0][(at + turn) % 4],
                 _ => byte.wrapping_add((turn - 3).wrapping_mul(37) as u8),
@@ -156,7 +155,7 @@ fn contents_of_a_killed_store_that_nobody_wrote() {
     change_everything("standard:10", Compression::None, Ending::Killed);
 }
 
-/// The killed store, with the sequence number of one record of its log set: the second, or the
+/// The killed store, with another sequence number in one record of its log: the second, or the
 /// last.
 fn renumbered(last: bool, number: impl Fn(u64) -> u64) -> Image {
     let Store { mut image, marks, .. } = build("none", Compression::None, Ending::Killed);
@@ -169,14 +168,14 @@ fn renumbered(last: bool, number: impl Fn(u64) -> u64) -> Image {
     image
 }
 
-/// A record began with a sequence number that the batch before it had used: it was taken, and where
-/// both wrote one key, opening the store panicked.
+/// A record that starts with a sequence number of the previous batch used to be accepted; if both
+/// wrote the same key, opening the store panicked.
 #[test]
 fn a_batch_with_numbers_of_the_one_before_it_is_refused() {
     assert_eq!(open(&renumbered(false, |seqno| seqno - 1)), Ok("refused"));
 }
 
-/// A batch reached beyond the last sequence number there is: opening the store panicked.
+/// A batch that extends beyond the last valid sequence number used to make opening the store panic.
 #[test]
 fn a_batch_with_numbers_beyond_the_last_is_refused() {
     for number in [1 << 56, u64::MAX] {

@@ -1,4 +1,4 @@
-//! What is done to one file of a store.
+//! Changes to one file of a store.
 
 use std::fmt;
 
@@ -9,29 +9,29 @@ pub(crate) const SECTOR: usize = 512;
 /// The unit in which a file system caches files, in bytes.
 pub(crate) const PAGE: usize = 4096;
 
-/// An injury.
+/// A change.
 #[derive(Clone)]
 pub(crate) enum Injury {
-    /// One bit is another.
+    /// One bit flipped.
     Flip { at: usize, bit: u8 },
-    /// A byte is this one.
+    /// A byte overwritten.
     Set { at: usize, to: u8 },
-    /// The file ends here.
+    /// The file truncated.
     Cut { bytes: usize },
-    /// The file is gone.
+    /// The file deleted.
     Delete,
-    /// The file goes on with this.
+    /// Bytes appended to the file.
     Extend(Vec<u8>),
-    /// The file is this instead.
+    /// The whole file replaced.
     Replace(Vec<u8>),
-    /// The file has changed places with another.
+    /// The file swapped with another.
     Swap { with: String },
-    /// So many bytes from here on, a sector or a page, are zeros.
+    /// This many bytes zeroed, a sector or a page.
     Zero { from: usize, bytes: usize },
 }
 
 impl Injury {
-    /// What such injuries are counted as.
+    /// The name of the counter of such changes.
     pub(crate) fn noun(&self) -> &'static str {
         match self {
             Self::Flip { .. } => "flips",
@@ -46,7 +46,7 @@ impl Injury {
         }
     }
 
-    /// Does it to `file` of `image`.
+    /// Applies the change to `file` of `image`.
     pub(crate) fn inflict(&self, image: &mut Image, file: &str) {
         if let Self::Delete = self {
             image.remove(file);
@@ -88,7 +88,7 @@ impl fmt::Display for Injury {
     }
 }
 
-/// What a file of a store is, by its name.
+/// The kind of a file of a store, by its name.
 pub(crate) fn kind_of(file: &str) -> &'static str {
     match file {
         "LOCK" => "LOCK",

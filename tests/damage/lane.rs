@@ -1,4 +1,4 @@
-//! One store through many injuries: what came of them, counted, and where a promise was broken.
+//! Runs one store through many changes: counts the results, and reports broken promises.
 
 use std::path::Path;
 
@@ -9,7 +9,7 @@ use crate::injury::{Injury, kind_of};
 use crate::stores::Store;
 use trommel_tests::watchdog::note;
 
-/// Failures after which a lane stops.
+/// Number of failures after which a lane stops.
 const ENOUGH: usize = 5;
 
 /// See the module.
@@ -17,7 +17,7 @@ pub(crate) struct Lane<'a> {
     name: &'static str,
     store: &'a Store,
     counters: Counters,
-    /// What the last case did: tried in another way it is no other injury.
+    /// The last change: another way of opening it does not count as a new change.
     last: String,
     failures: Vec<String>,
 }
@@ -28,9 +28,9 @@ impl<'a> Lane<'a> {
         Self { name, store, counters, last: String::new(), failures: Vec::new() }
     }
 
-    /// Injures `file` and examines the store. Counts the injury once, however many ways of opening
-    /// are tried in a row, and what came of each: `flips.table`, `outcomes.table.refused`. `judge`
-    /// names what came of it, or says which promise was broken.
+    /// Changes `file` and examines the store. Counts the change once, however many ways of opening
+    /// follow, and the result of each: `flips.table`, `outcomes.table.refused`. `judge` returns a
+    /// name for the result, or the broken promise.
     pub(crate) fn case(
         &mut self,
         file: &str,
@@ -41,8 +41,7 @@ impl<'a> Lane<'a> {
         self.injured(&[(file, injury)], how, judge);
     }
 
-    /// The same with several injuries at once, one after the other; it is counted under the kind
-    /// of the first file.
+    /// The same with several changes, one after another; counted under the kind of the first file.
     pub(crate) fn injured(
         &mut self,
         injuries: &[(&str, &Injury)],
@@ -79,12 +78,12 @@ impl<'a> Lane<'a> {
         }
     }
 
-    /// How often `verdict` was given on files of this kind.
+    /// Number of results `verdict` for files of this kind.
     pub(crate) fn count(&self, kind: &str, verdict: &str) -> u64 {
         self.counters.get(&format!("outcomes.{kind}.{verdict}"))
     }
 
-    /// Keeps the counts. Panics if a promise was broken.
+    /// Writes the counters. Panics if a promise was broken.
     pub(crate) fn finish(self) {
         assert!(self.failures.is_empty(), "\n{}", self.failures.join("\n"));
         self.counters.finish();

@@ -1,22 +1,22 @@
-//! Damaged files. One flipped bit, in any byte of any file, yields either every answer correct or
-//! a typed error: never a lost key, a wrong value, a panic, a hang.
+//! Corrupt files. One flipped bit, in any byte of any file, yields either every answer correct or a
+//! typed error: never a lost key, a wrong value, a panic, a hang.
 //!
-//! * [`stores`]: the small stores that are damaged, with what they held after every batch.
-//! * [`gate`]: a file system in memory that can refuse new tables, so that logs pile up.
-//! * [`injury`]: what is done to a file.
-//! * [`exam`]: a damaged store is opened, read, verified, and compared with the states it may be
-//!   in.
-//! * [`lane`]: one store through many injuries, its counts, and its failures.
+//! * [`stores`]: the small stores under test, with their contents after every batch.
+//! * [`gate`]: a file system in memory that can fail to create tables, so that logs accumulate.
+//! * [`injury`]: the changes to a file.
+//! * [`exam`]: opens a corrupt store, reads and verifies it, and compares it with its possible
+//!   states.
+//! * [`lane`]: runs one store through many changes, and counts results and failures.
 //! * [`flips`], [`cuts`], [`files`], [`blocks`], [`orphans`], [`salvage`]: the promises, by kind of
-//!   injury.
-//! * [`hostile`]: contents that nobody wrote, behind checksums that [`fix`] makes right.
-//! * [`trusted`]: tables that are damaged while they are read through maps.
+//!   change.
+//! * [`hostile`]: forged contents, with checksums recomputed by [`fix`].
+//! * [`trusted`]: tables that become corrupt while they are read through maps.
 //! * [`wrong_input`]: the wrong directory, the wrong file, too few handles.
 //! * [`format`](crate::format): whole stores of earlier versions.
 //!
-//! All injuries are enumerated, but for two at once, which are sampled. A failure names store, file
-//! and injury, and leaves the damaged directory in the target directory's `tmp`, to be opened
-//! again. The soak flips every bit of every byte, and keeps the counts:
+//! All changes are enumerated, except pairs, which are sampled. A failure names store, file and
+//! change, and leaves the corrupt directory in the target directory's `tmp` for inspection. The
+//! soak flips every bit of every byte, and writes its counters:
 //!
 //! ```text
 //! TROMMEL_SCALE=8 TROMMEL_LANES_JSON=$PWD/damage.jsonl cargo test -p trommel-tests --test damage

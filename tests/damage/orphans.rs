@@ -1,6 +1,6 @@
-//! Files that nothing names: they go when a store is opened, but not where bytes had to be dropped,
-//! for then they may be all that is left of what was (rocksdb 4990 removed tables that a lost edit
-//! of the manifest had named).
+//! Orphaned files are removed when a store is opened, except if the open dropped bytes, because
+//! then they may be the only copy of the data (rocksdb 4990 removed tables that a lost edit of the
+//! manifest had named).
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! A salvage open keeps what stands before the damage in a log, and reports what it drops.
+//! A salvage open keeps what is before the corruption in a log, and reports what it drops.
 
 use trommel::Compression;
 

@@ -1,5 +1,5 @@
-//! The stores that are damaged: a few KiB a file, several levels, and everything in them that has
-//! ever confused a reader of logs: long runs of zeros, values that hold log bytes, an empty key.
+//! The stores under test: a few KiB per file, several levels, and everything that has ever confused
+//! a reader of logs: long runs of zeros, values that contain log bytes, an empty key.
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
@@ -11,25 +11,25 @@ use trommel::{Compression, Db, Options, RebuildOptions, WriteBatch, WriteOptions
 
 use crate::gate::GatedVfs;
 
-/// Where every store lies in its file system.
+/// The directory of every store in its file system.
 pub(crate) const DIR: &str = "/store";
 
 /// The files of a directory by name.
 pub(crate) type Image = BTreeMap<String, Vec<u8>>;
 
-/// What a store holds.
+/// The entries of a store.
 pub(crate) type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// How a store was left.
+/// The final state of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Ending {
     /// Closed.
     Closed,
     /// Killed, with writes in one log.
     Killed,
-    /// Killed, with writes in two logs, of which the first has an end marker.
+    /// Killed, with writes in two logs, the first with an end marker.
     TwoLogs,
-    /// Killed inside an append: the last record is there by half.
+    /// Killed inside an append: the last record is torn.
     Torn,
 }
 
@@ -38,33 +38,33 @@ pub(crate) enum Ending {
 pub(crate) struct Mark {
     /// The log.
     pub(crate) log: String,
-    /// Where the record ends in it.
+    /// Offset of the record's end.
     pub(crate) end: u64,
-    /// How many batches the store has seen with it.
+    /// Number of batches in the store up to this one.
     pub(crate) batches: usize,
-    /// Whether all bytes up to here were synced when the store was left.
+    /// Whether all bytes up to here were synced at the end.
     pub(crate) synced: bool,
 }
 
-/// A store as it was left, and all that is known of it.
+/// A store in its final state, with its history.
 #[derive(Debug)]
 pub(crate) struct Store {
     pub(crate) name: String,
     pub(crate) ending: Ending,
     pub(crate) has_filters: bool,
     pub(crate) image: Image,
-    /// What it held after so many batches.
+    /// The entries after each number of batches.
     pub(crate) states: Vec<Model>,
-    /// How many batches are in tables.
+    /// Number of batches in tables.
     pub(crate) in_tables: usize,
     /// The records of the logs, in order.
     pub(crate) marks: Vec<Mark>,
-    /// What each file was before: every content it has ever had, but for the last.
+    /// All earlier contents of each file.
     pub(crate) older: BTreeMap<String, Vec<Vec<u8>>>,
 }
 
 impl Store {
-    /// How many batches the undamaged store holds.
+    /// Number of batches in the intact store.
     pub(crate) fn batches(&self) -> usize {
         let torn = usize::from(self.ending == Ending::Torn);
         self.states.len() - 1 - torn
@@ -80,8 +80,8 @@ impl Store {
     }
 }
 
-/// The files of `dir`. Where a store is at work there, a file that was listed may be gone when it
-/// is read: then all are listed anew.
+/// The files of `dir`. If a store is active there, a listed file may be removed before it is read:
+/// then all are listed again.
 pub(crate) fn image_of(vfs: &dyn Vfs, dir: &Path) -> Image {
     let read = |entry: DirEntry| {
         let name = entry.name.to_string_lossy().into_owned();
@@ -98,7 +98,7 @@ pub(crate) fn image_of(vfs: &dyn Vfs, dir: &Path) -> Image {
     }
 }
 
-/// A file system that holds `image` in `DIR`.
+/// A file system with `image` in `DIR`.
 pub(crate) fn vfs_of(image: &Image) -> MemoryVfs {
     let vfs = MemoryVfs::new();
     let dir = Path::new(DIR);
@@ -110,7 +110,7 @@ pub(crate) fn vfs_of(image: &Image) -> MemoryVfs {
     vfs
 }
 
-/// A store being built, beside a model of it.
+/// A store under construction, with its model.
 struct Building {
     db: Db,
     vfs: GatedVfs,
@@ -176,7 +176,7 @@ impl Building {
         }
     }
 
-    /// Writes the memtable out, after which no log is needed.
+    /// Flushes the memtable, after which no log is needed.
     fn flush(&mut self) {
         self.db.flush().expect("the disk is well");
         self.marks.clear();
@@ -194,7 +194,7 @@ impl Building {
         image
     }
 
-    /// Three levels and more: two tables in level 0 above what was merged before.
+    /// At least three levels: two tables in level 0 above what was compacted before.
     fn fill_tables(&mut self) {
         let text =
             |i: usize, round: usize| format!("round {round} of key {i} ").repeat(4).into_bytes();
@@ -224,7 +224,7 @@ impl Building {
         }
     }
 
-    /// Sidecars for the last level, where there are filters.
+    /// Sidecars for the last level, if there are filters.
     fn rebuild_filters(&mut self, filters: &str) {
         if filters == "none" {
             return;
@@ -239,7 +239,7 @@ impl Building {
         self.note_versions();
     }
 
-    /// Batches that no table holds.
+    /// Batches that are in no table.
     fn fill_log(&mut self, round: usize) {
         let value = |i: usize| format!("logged {round} {i} ").repeat(3).into_bytes();
         self.write(
@@ -260,7 +260,7 @@ impl Building {
 }
 
 /// Builds a store with these filters ("paired:16", or "partitioned paired:16") and this
-/// compression, and leaves it like that.
+/// compression, and ends it as given.
 pub(crate) fn build(filters: &str, compression: Compression, ending: Ending) -> Store {
     let mut building = Building::new(filters, compression, ending);
     building.fill_tables();

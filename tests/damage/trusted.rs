@@ -1,4 +1,4 @@
-//! Tables that are read through maps, and damaged while they are: who sees it.
+//! Tables that become corrupt while they are read through maps, and the reads that detect it.
 
 use std::path::Path;
 
@@ -10,7 +10,7 @@ fn key(i: usize) -> String {
     format!("key {i:05}")
 }
 
-/// A store of one table, and what is wrong with the file of that is seen through the map.
+/// A store of one table, whose file is then corrupted under the map.
 fn damaged_while_open(dir: &Path, mode: ReadMode, walked_before: bool) -> Db {
     let options = Options::default()
         .read_mode(mode)
@@ -34,12 +34,12 @@ fn damaged_while_open(dir: &Path, mode: ReadMode, walked_before: bool) -> Db {
     let wanted = format!("value {:050}", 77);
     let found = bytes.windows(wanted.len()).position(|window| *window == *wanted.as_bytes());
     bytes[found.expect("the value is there")] ^= 1;
-    // The same file, so that the map shows it.
+    // The same file, so that the map shows the change.
     std::fs::write(path, bytes).expect("room");
     db
 }
 
-/// How many entries are visited.
+/// Number of entries in a scan.
 fn visited(db: &Db, is_forward: bool) -> trommel::Result<usize> {
     let (mut cursor, mut count) = (db.cursor()?, 0);
     let mut note = |_: &[u8], _: &[u8]| {
@@ -56,9 +56,9 @@ fn visited(db: &Db, is_forward: bool) -> trommel::Result<usize> {
     Ok(count)
 }
 
-/// Iterators see it unless the mode has them trust what they verified before; a compaction and a
-/// verification of the whole store always do, and the compaction leaves the other entries where
-/// they were.
+/// Iterators detect it unless the mode makes them trust verified blocks; a compaction and a
+/// verification of the whole store always detect it, and the failed compaction leaves the other
+/// entries in place.
 #[test]
 fn damage_behind_a_map_is_seen_by_all_but_those_who_were_told_to_trust_it() {
     for mode in [ReadMode::Mapped, ReadMode::MappedOnce, ReadMode::MappedTrusted] {
@@ -77,7 +77,7 @@ fn damage_behind_a_map_is_seen_by_all_but_those_who_were_told_to_trust_it() {
             let error = db.verify().expect_err("a block is damaged");
             assert_eq!(error.kind(), ErrorKind::RestoreData, "{mode}");
             let found = db.get(key(77));
-            // An iterator's use counts for lookups only where iterators trust too.
+            // A verification by an iterator counts for lookups only if iterators trust too.
             match mode == ReadMode::MappedTrusted && walked_before {
                 true => assert!(found.expect("verified before").is_some(), "{mode}"),
                 false => assert!(found.is_err(), "{mode}"),

@@ -1,4 +1,4 @@
-//! What a user meets who gives the wrong thing: each error says what happened and what to do.
+//! Wrong input by a user: each error says what happened and what to do.
 
 use std::path::Path;
 use std::process::Command;
@@ -25,7 +25,7 @@ fn store_in(dir: &Path, tables: usize) {
     db.close().expect("room");
 }
 
-/// The error of an open, which says all of `parts`.
+/// The error of an open, which contains all `parts`.
 fn refusal(dir: &Path, options: Options, parts: &[&str]) -> Error {
     let error = Db::open(dir, options).err().unwrap_or_else(|| panic!("{parts:?} opened"));
     let text = error.to_string();
@@ -143,7 +143,7 @@ fn what_is_no_regular_file_is_never_waited_for() {
     }
 }
 
-/// More tables than the process may have files open, and an option that would open them all.
+/// More tables than the process can open files, and an option that would open them all.
 #[cfg(unix)]
 #[test]
 fn few_file_handles_are_enough() {
@@ -181,8 +181,8 @@ fn works_with_few_handles() {
     }
     db.verify().expect("handles for one table at a time");
     println!("{} keys", db.iter().filter(Result::is_ok).count());
-    // A store whose open tables had taken every handle could still read, but the next new log or
-    // table failed and poisoned it.
+    // A store whose open tables used all handles could still read, but the next new log or table
+    // used to fail and poison it.
     for key in 0..300 {
         assert!(db.get(format!("key {key:03}")).expect("a handle for one table").is_some());
         db.put("last key", "value").expect("no new handle is needed");

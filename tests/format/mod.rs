@@ -1,9 +1,8 @@
-//! Whole stores as an earlier version left them, which every later version must open, read and
-//! verify.
+//! Whole stores of earlier versions, which every later version must open, read and verify.
 //!
-//! `golden/` has one directory a store, and beside it what the store holds, as text. The
-//! formats are frozen: a change that makes a test here fail needs a new format version and keeps
-//! the old directories. New ones are written (and old ones left alone) by
+//! `golden/` has one directory per store, and next to it the store's contents as text. The formats
+//! are frozen: a change that makes a test here fail needs a new format version and keeps the old
+//! directories. Missing ones are written (and existing ones kept) by
 //!
 //! ```text
 //! cargo test -p trommel-tests --test damage -- --ignored write_missing_golden_stores
@@ -18,7 +17,7 @@ use trommel::{Compression, Db, Options};
 use crate::exam::leave;
 use crate::stores::{DIR, Ending, Image, Store, build, vfs_of};
 
-/// The stores: filters, compression, and how they were left.
+/// The stores: filters, compression, and final state.
 const STORES: [(&str, Compression, Ending); 9] = [
     ("none", Compression::None, Ending::Closed),
     ("none", Compression::Lz4, Ending::Killed),
@@ -36,7 +35,7 @@ fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("format/golden")
 }
 
-/// Bytes as text: one byte many times is written once.
+/// Bytes as text: a repeated byte is written once.
 fn text_of(bytes: &[u8]) -> String {
     match bytes.first() {
         Some(first) if bytes.len() > 16 && bytes.iter().all(|byte| byte == first) => {
@@ -46,7 +45,7 @@ fn text_of(bytes: &[u8]) -> String {
     }
 }
 
-/// What `store` holds, a line for each key it ever had.
+/// The contents of `store`, a line for each key that it ever had.
 fn expected(store: &Store) -> String {
     let state = &store.states[store.batches()];
     let mut text = String::new();
@@ -80,7 +79,7 @@ fn read(dir: &Path) -> Image {
     files.collect()
 }
 
-/// Compares every line of `expected` with what the store says.
+/// Compares every line of `expected` with the store.
 fn check(db: &Db, expected: &str, name: &str, has_old_filters: bool) {
     let mut held = String::new();
     for line in expected.lines() {
@@ -128,11 +127,10 @@ fn golden_stores_open_forever() {
             let db = db.unwrap_or_else(|error| panic!("{name}: {error}"));
             let torn = usize::from(name.contains("torn"));
             assert_eq!(db.recovery_report().dropped.len(), torn, "{name}");
-            // Filters of a version that is not read any more answer "maybe", until they are
-            // rebuilt.
+            // Filters of a version that is no longer read answer "maybe" until they are rebuilt.
             let has_old_filters = ["-blocked1-", "-paired1-"].iter().any(|old| name.contains(old));
             check(&db, &expected, &name, has_old_filters);
-            // (Where it may be written to, a compaction may end some.)
+            // (If it is writable, a compaction may remove some.)
             if read_only {
                 assert_eq!(db.verify().map_or(0, |it| it.sidecars), sidecars, "{name}");
             }

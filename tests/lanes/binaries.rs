@@ -1,5 +1,4 @@
-//! The test binaries that hold lanes, of this package and of the program: built, and asked for
-//! their tests.
+//! Builds the test binaries with lanes, of this package and of the program, and lists their tests.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -8,14 +7,14 @@ use serde_json::Value;
 
 use crate::job::scratch;
 
-/// Binaries that hold no lanes: what they check is the source, not the store.
+/// Binaries without lanes: they check the source, not the store.
 const NO_LANES: [&str; 1] = ["tidy"];
 
-/// Of the program's tests, those that are lanes: `trommel stress` kills real processes.
+/// The program's tests that are lanes: `trommel stress` kills real processes.
 const OF_THE_PROGRAM: (&str, &str) = ("program", "stressing::");
 
-/// Tests that are no lanes: what lanes start as processes of their own, and what replays a failure.
-/// They do nothing unless the environment asks, so that they passed says nothing.
+/// Tests that are not lanes: processes started by lanes, and replays of a failure. They do nothing
+/// unless the environment says so, so a pass means nothing.
 const NO_LANE: [&str; 7] = [
     "crash::killed::child",
     "crash::killed_at::child",
@@ -26,11 +25,11 @@ const NO_LANE: [&str; 7] = [
     "model::sequences::replay",
 ];
 
-/// What goes wrong is told in words.
+/// Errors are texts.
 pub(crate) type Outcome<T> = Result<T, String>;
 
-/// How the tests of this binary begin that are lanes, where it is not one of this package's, of
-/// which all are.
+/// The prefix of the tests of this binary that are lanes, if the binary is not one of this
+/// package's, where all are.
 pub(crate) fn lanes_of(binary: &str) -> Option<&'static str> {
     let (name, lanes) = OF_THE_PROGRAM;
     (binary == name).then_some(lanes)
@@ -53,7 +52,7 @@ pub(crate) struct Binary {
 /// One test of a binary.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Test {
-    /// The binary it is in.
+    /// The name of its binary.
     pub(crate) binary: String,
     pub(crate) path: PathBuf,
     /// Its name within the binary, for example `images::one_thread`.
@@ -61,13 +60,13 @@ pub(crate) struct Test {
 }
 
 impl Test {
-    /// How documents name it: `crash::images::one_thread`.
+    /// Its name in documents: `crash::images::one_thread`.
     pub(crate) fn id(&self) -> String {
         format!("{}::{}", self.binary, self.name)
     }
 }
 
-/// How the binaries are built.
+/// The build configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Build {
     /// As `cargo test` does.
@@ -104,7 +103,7 @@ pub(crate) fn build(how: Build) -> Outcome<Vec<Binary>> {
     binaries.into_iter().map(|binary| set_aside(binary, &dir)).collect()
 }
 
-/// A copy of `binary`: what is built meanwhile must not replace what is being run.
+/// A copy of `binary`, so that builds in the meantime do not replace it while it runs.
 fn set_aside(binary: Binary, dir: &Path) -> Outcome<Binary> {
     let path = dir.join(&binary.name);
     // Removed first: another runner's copy may be running.
@@ -114,13 +113,13 @@ fn set_aside(binary: Binary, dir: &Path) -> Outcome<Binary> {
     Ok(Binary { path, ..binary })
 }
 
-/// Where binaries with planted bugs are built: beside the others, which they must not replace.
+/// The target directory of binaries with planted bugs, so that they do not replace the others.
 pub(crate) fn planted_target() -> PathBuf {
     let target = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
     root().join(target.unwrap_or_else(|| "target".into())).join("planted")
 }
 
-/// The test binary that a message of cargo tells of.
+/// The test binary in a message of cargo.
 fn binary_in(message: &str) -> Option<Binary> {
     let message: Value = serde_json::from_str(message).ok()?;
     let target = message.get("target")?;

@@ -1,4 +1,4 @@
-//! One process, watched: it ends by itself, or it is killed with all that it started.
+//! A supervised process: it ends by itself, or is killed with its children.
 
 use std::fs::File;
 use std::io::{self, ErrorKind};
@@ -11,15 +11,15 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::binaries::{Outcome, Test, root};
 
-/// How long to sleep between two looks at a process.
+/// Time between two checks of a process.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 
-/// What became of a process.
+/// The result of a process.
 #[derive(Debug)]
 pub(crate) struct Ended {
     pub(crate) end: End,
     pub(crate) seconds: f64,
-    /// All that it printed, paths being below the root: what is kept names no machine.
+    /// Its output, with paths relative to the root: records must not identify the machine.
     pub(crate) output: String,
 }
 
@@ -28,18 +28,18 @@ pub(crate) struct Ended {
 pub(crate) enum End {
     Succeeded,
     Failed,
-    /// It was killed, for it took too long.
+    /// Killed at its time limit.
     TimedOut,
 }
 
-/// Runs `command` for at most `limit`, its output going to the file `log`.
+/// Runs `command` for at most `limit`, with its output in the file `log`.
 pub(crate) fn run(command: &mut Command, log: &Path, limit: Duration) -> Outcome<Ended> {
     let failed = |error: io::Error| format!("{}: {error}", log.display());
     let file = File::create(log).map_err(failed)?;
     command.stdout(file.try_clone().map_err(failed)?).stderr(file).stdin(io_null()?);
     let start = Instant::now();
     let name = command.get_program().to_string_lossy().into_owned();
-    // A group of its own, so that what it started is killed with it.
+    // A process group, so that its children are killed with it.
     let mut child = command.process_group(0).spawn().map_err(|error| format!("{name}: {error}"))?;
     let status = wait(&mut child, start, limit).map_err(|error| format!("{name}: {error}"))?;
     let end = match status {
@@ -52,7 +52,7 @@ pub(crate) fn run(command: &mut Command, log: &Path, limit: Duration) -> Outcome
     Ok(Ended { end, seconds: start.elapsed().as_secs_f64(), output })
 }
 
-/// `text` with the paths below `root` as seen from there.
+/// `text` with paths below `root` made relative.
 fn below(root: &Path, text: &str) -> String {
     text.replace(&format!("{}/", root.display()), "")
 }
@@ -61,7 +61,7 @@ fn io_null() -> Outcome<File> {
     File::open("/dev/null").map_err(|error| format!("/dev/null: {error}"))
 }
 
-/// Waits until `child` has ended; `None` where it had to be killed.
+/// Waits until `child` has ended; `None` if it had to be killed.
 fn wait(child: &mut Child, start: Instant, limit: Duration) -> io::Result<Option<ExitStatus>> {
     while start.elapsed() < limit {
         if let Some(status) = child.try_wait()? {
@@ -78,12 +78,12 @@ fn wait(child: &mut Child, start: Instant, limit: Duration) -> io::Result<Option
     Ok(None)
 }
 
-/// The command that runs `test` alone.
+/// The command that runs only `test`.
 pub(crate) fn command_of(test: &Test) -> Command {
     let mut command = Command::new(&test.path);
     command.args([&*test.name, "--exact", "--test-threads=1"]);
     command.current_dir(root().join("tests"));
-    // All cases that are promised, not the part that `cargo test` has time for.
+    // All promised cases, not the part that `cargo test` has time for.
     if std::env::var_os("TROMMEL_SCALE").is_none() {
         command.env("TROMMEL_SCALE", "1");
     }
@@ -97,8 +97,8 @@ pub(crate) fn scratch(name: &str) -> Outcome<PathBuf> {
     Ok(dir)
 }
 
-/// What a failed test said: the lines that play it again, then the last lines of its output, each
-/// cut to what a reader takes in. A backtrace says where a toolchain lies, and is left out.
+/// The relevant output of a failed test: the lines that reproduce it, then its last lines, each
+/// shortened. Backtraces are left out because they contain the toolchain's path.
 pub(crate) fn words_of(output: &str) -> String {
     let replay = output.lines().filter(|line| line.contains("TROMMEL_")).take(3);
     let lines = output.lines().take_while(|line| !line.starts_with("stack backtrace:"));
@@ -109,7 +109,7 @@ pub(crate) fn words_of(output: &str) -> String {
     replay.chain(said).map(|line| shortened(line.trim_end())).collect::<Vec<_>>().join("\n")
 }
 
-/// The line; of a long one that plays nothing again, its beginning.
+/// The line, truncated if it is long and does not reproduce a failure.
 fn shortened(line: &str) -> String {
     const LONGEST: usize = 400;
     if line.contains("TROMMEL_") || line.chars().count() <= LONGEST {

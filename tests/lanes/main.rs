@@ -1,16 +1,16 @@
-//! Runs the lanes, and writes down what they did.
+//! Runs the lanes, and records their results.
 //!
-//! A *lane* is a test that searches: crash images, failing disks, damaged files, random histories,
-//! schedules. `cargo test` runs them, the largest with a quarter of the cases that are promised.
-//! This program runs them and keeps what they counted, again and again with other seeds, or with a
-//! bug planted in the store.
+//! A *lane* is a test that searches: crash images, failing disks, corrupt files, random histories,
+//! schedules. `cargo test` runs them, the largest with a quarter of the promised cases. This
+//! program runs them and records their counters, repeatedly with other seeds, or with a bug planted
+//! in the store.
 //!
-//! * [`binaries`]: the test binaries of this package, built and listed.
-//! * [`job`]: one process, watched: its time, its output, its end.
+//! * [`binaries`]: builds and lists the test binaries of this package.
+//! * [`job`]: a supervised process: its time, its output, its end.
 //! * [`rounds`]: `ci` and `soak`: all lanes, once or until the time is over.
-//! * [`sums`]: what the lanes counted, added up.
-//! * [`planted`]: a bug at a time, until a test fails.
-//! * [`page`], [`record`]: the pages and the JSON that are kept in `docs`.
+//! * [`sums`]: the sums of the lanes' counters.
+//! * [`planted`]: one bug at a time, until a test fails.
+//! * [`page`], [`record`]: the pages in `docs`, and the records in JSON.
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program for the terminal")]
 #![allow(clippy::disallowed_methods, reason = "it writes no file of a store")]
@@ -27,9 +27,9 @@ use std::process::ExitCode;
 
 use clap::{Parser, Subcommand};
 
-/// Runs the lanes that show what the store promises, and writes down what they counted.
+/// Runs the lanes that test the store's promises, and records their counters.
 ///
-/// Run it anywhere in the repository. Words and progress go to stderr; what is kept goes to
+/// Run it anywhere in the repository. Messages and progress go to stderr; results go to
 /// docs/measurements.
 #[derive(Debug, Parser)]
 #[command(name = "lanes", version)]
@@ -42,19 +42,19 @@ struct Args {
 enum Command {
     /// Prints the lanes and the bugs that can be planted.
     List,
-    /// Runs every lane once, with all the cases that are promised.
+    /// Runs every lane once, with all promised cases.
     ///
-    /// Writes benches/records/lanes-ci.json and the page docs/measurements/lanes.md. Fails where
-    /// a lane fails, and where all together did less than a change must be tried with.
+    /// Writes benches/records/lanes-ci.json and the page docs/measurements/lanes.md. Fails if a
+    /// lane fails, or if all lanes together did less than the minimum for a change.
     Ci(rounds::CiArgs),
-    /// Runs the lanes with other seeds each time, until the time is over.
+    /// Runs the lanes with new seeds each time, until the time is over.
     ///
-    /// Writes benches/records/lanes-soak.json and the page docs/measurements/lanes.md. A lane
-    /// that fails is written down with the line that plays it again, and the soak goes on.
+    /// Writes benches/records/lanes-soak.json and the page docs/measurements/lanes.md. The failure
+    /// of a lane is recorded with the line that reproduces it, and the soak continues.
     Soak(rounds::SoakArgs),
-    /// Writes the page docs/measurements/lanes.md anew, from the records that are kept.
+    /// Rewrites the page docs/measurements/lanes.md from the existing records.
     Page,
-    /// Plants one bug after the other, and runs the lanes until one of them fails.
+    /// Plants one bug after another, and runs the lanes until one of them fails.
     ///
     /// Builds the tests a second time, in target/planted. Writes benches/records/planted.json and
     /// the page docs/planted-bugs.md.

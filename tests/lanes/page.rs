@@ -1,4 +1,4 @@
-//! The pages that are generated: docs/measurements/lanes.md and docs/planted-bugs.md.
+//! The generated pages: docs/measurements/lanes.md and docs/planted-bugs.md.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -12,7 +12,7 @@ use crate::planted::{Caught, is_definition};
 use crate::record;
 use crate::sums::Sums;
 
-/// Where a bug is planted: files below `crates`.
+/// The sites of a bug: files below `crates`.
 pub(crate) fn sites(bug: Bug) -> Vec<String> {
     let mut files = Vec::new();
     sources(&root().join("crates"), &mut files);
@@ -40,7 +40,7 @@ fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
     }
 }
 
-/// Writes the page of the planted bugs.
+/// Writes the page of planted bugs.
 pub(crate) fn write_planted(all: &[(Bug, Option<Caught>)]) -> Outcome<()> {
     let mut text = String::from(PLANTED_HEAD);
     for (bug, caught) in all {
@@ -78,7 +78,7 @@ only one that would; the seconds are those that it ran.
 |---|---|---|---|---|---:|
 ";
 
-/// Writes the page of the lanes, from the records that are there.
+/// Writes the page of the lanes, from the existing records.
 pub(crate) fn write_lanes() -> Outcome<()> {
     let mut text = String::from(LANES_HEAD);
     for (title, path) in [
@@ -108,7 +108,7 @@ A lane that finds anything panics and counts nothing; what it found is listed as
 line that plays it again.
 ";
 
-/// What is told of each noun that has details.
+/// The titles of counters with details.
 const DETAILED: [(&str, &str); 6] = [
     ("images", "Crash images, by what the power cut left"),
     ("faults", "Injected faults, by the call that failed and the error"),
@@ -168,7 +168,7 @@ fn write_table(text: &mut String, noun: &str, counts: &BTreeMap<String, u64>) {
     }
 }
 
-/// A number with a comma after each three digits.
+/// A number with commas between thousands.
 fn grouped(count: u64) -> String {
     let digits = count.to_string();
     let mut text = String::new();

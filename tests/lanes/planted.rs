@@ -1,13 +1,13 @@
 //! `lanes planted`: shows that the lanes find bugs, by planting some.
 //!
-//! 1. The test binaries are built once, with all bugs in them, none of which is chosen.
-//! 2. For each bug the tests run with it: first the one that was written for it, if there is one,
-//!    or that found it the last time, then the others, the quickest first as far as their times are
-//!    known. The first that fails has found the bug. A test that has to be killed has not: who
-//!    hangs must say so itself.
+//! 1. The test binaries are built once, with all bugs in them, none of them active.
+//! 2. For each bug the tests run with it: first the one written for it, if there is one, or the one
+//!    that found it the last time, then the others, the quickest first if their times are known.
+//!    The first that fails has found the bug. A test that has to be killed has not: it must detect
+//!    a hang itself.
 //! 3. The control: every test that found a bug runs once more without one, and must pass.
 //!
-//! A bug that no test finds is a lane that is too weak, or no bug.
+//! A bug that no test finds means that a lane is too weak, or that it is no bug.
 
 use std::collections::HashMap;
 use std::path::Path;
@@ -23,11 +23,10 @@ use crate::binaries::{Build, Outcome, Test, build, tests_of};
 use crate::job::{End, command_of, run as run_job, scratch, words_of};
 use crate::{page, record};
 
-/// Where what was found is kept, below the root.
+/// The file of the record, below the root.
 const RECORD: &str = "benches/records/planted.json";
 
-/// Tests that were written for one class of bug, and find it sooner than a lane does that comes
-/// upon it.
+/// Tests written for one class of bug, which find it sooner than a lane would by chance.
 const WRITTEN_FOR: [(Bug, &str); 10] = [
     (Bug::ReadErrorEndsScan, "model::read_errors::a_read_error_is_never_the_end_of_a_scan"),
     (Bug::PartialTableKept, "crash::full::a_full_disk_under_a_table_poisons_nothing"),
@@ -53,46 +52,46 @@ const WRITTEN_FOR: [(Bug, &str); 10] = [
     (Bug::LengthBelieved, "damage::hostile::contents_of_a_closed_store_that_nobody_wrote"),
 ];
 
-/// What `lanes planted` is asked.
+/// The arguments of `lanes planted`.
 #[derive(Debug, Args)]
 pub(crate) struct PlantedArgs {
-    /// Only this bug (see `lanes list`); may be given several times. Nothing is written down, but
-    /// with `--keep`.
+    /// Only this bug (see `lanes list`); may be given several times. Records nothing without
+    /// `--keep`.
     #[arg(long, value_name = "NAME")]
     bug: Vec<String>,
-    /// Writes down what was found of these bugs, and of the others what is known.
+    /// Records the results for these bugs, and keeps the record of the others.
     #[arg(long, requires = "bug")]
     keep: bool,
-    /// Only so many bugs, chosen by the commit: each commit has others. Nothing is written down.
+    /// Only this many bugs, selected by the commit: each commit selects others. Records nothing.
     #[arg(long, value_name = "COUNT", conflicts_with = "bug")]
     some: Option<usize>,
     /// Only the tests whose name contains this.
     #[arg(long, value_name = "TEXT")]
     test: Option<String>,
-    /// Processes at a time.
+    /// Number of parallel processes.
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     jobs: usize,
-    /// Longest time for one test, in seconds.
+    /// Time limit of one test, in seconds.
     #[arg(long, value_name = "SECONDS", default_value_t = 300)]
     limit: u64,
 }
 
-/// Who found a bug.
+/// The test that found a bug.
 #[derive(Debug, Clone)]
 pub(crate) struct Caught {
     /// The test that failed.
     pub(crate) test: String,
-    /// How long that took, the tests that passed before it not counted.
+    /// Seconds until it failed, without the tests that passed before.
     pub(crate) seconds: f64,
-    /// How long all tests up to it took.
+    /// Seconds for all tests up to and including it.
     pub(crate) searched: f64,
-    /// What it said.
+    /// Its output.
     pub(crate) said: String,
 }
 
-/// Bugs, and who found them.
+/// Bugs, and the tests that found them.
 type Finds = Vec<(Bug, Option<Caught>)>;
-/// Tests, and how many seconds they take without a bug.
+/// Tests, and their seconds without a bug.
 type Times = Vec<(String, f64)>;
 
 /// Prints the lanes' tests and the bugs.
@@ -108,7 +107,7 @@ pub(crate) fn list() -> Outcome<bool> {
     Ok(true)
 }
 
-/// Runs what was asked. Whether all bugs were found.
+/// Runs the requested bugs. Returns whether all were found.
 pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
     let bugs = chosen(args)?;
     let mut tests = Vec::new();
@@ -151,7 +150,7 @@ pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
     Ok(missed == 0)
 }
 
-/// The bugs that are to be planted.
+/// The bugs to plant.
 fn chosen(args: &PlantedArgs) -> Outcome<Vec<Bug>> {
     if let Some(count) = args.some {
         let commit = record::commit();
@@ -170,7 +169,7 @@ fn chosen(args: &PlantedArgs) -> Outcome<Vec<Bug>> {
     args.bug.iter().map(find).collect()
 }
 
-/// Runs the tests that found something without a bug. How many seconds each takes.
+/// Runs the tests that found a bug, without one. Returns the seconds of each.
 fn control(tests: &[Test], args: &PlantedArgs) -> Outcome<Vec<(String, f64)>> {
     eprintln!("control: {} tests without a bug", tests.len());
     in_parallel(args.jobs, tests, |test| {
@@ -184,7 +183,7 @@ fn control(tests: &[Test], args: &PlantedArgs) -> Outcome<Vec<(String, f64)>> {
     })
 }
 
-/// How many seconds tests take, by the control that was kept.
+/// The seconds of tests, from the control in the record.
 fn times(kept: &Value) -> HashMap<String, f64> {
     let tests = kept.pointer("/control").and_then(Value::as_object);
     let tests = tests.into_iter().flatten();
@@ -225,7 +224,7 @@ fn search(
     Ok(None)
 }
 
-/// Does `work` on each of `items`, some at a time; the results in their order.
+/// Calls `work` on each of `items`, `jobs` at a time; returns the results in their order.
 fn in_parallel<T: Sync, R: Send>(
     jobs: usize,
     items: &[T],
@@ -252,7 +251,7 @@ fn in_parallel<T: Sync, R: Send>(
     done.into_iter().map(|(_, result)| result).collect()
 }
 
-/// Which test found each bug, by what was kept.
+/// The test that found each bug, from the record.
 fn finders(kept: &Value) -> HashMap<String, String> {
     let text = |bug: &Value, key: &str| Some(bug.get(key)?.as_str()?.to_owned());
     let bugs = kept.get("bugs").and_then(Value::as_array).into_iter().flatten();
@@ -264,7 +263,7 @@ fn write(all: &[(Bug, Option<Caught>)], control: &[(String, f64)]) -> Outcome<()
     page::write_planted(all)
 }
 
-/// All bugs and all tests' times: those that were found now, and the others as they were kept.
+/// Merges new results with those in the record: of all bugs, and of all tests' times.
 fn beside_what_is_known(
     kept: &Value,
     found: &[(Bug, Option<Caught>)],
@@ -282,7 +281,7 @@ fn beside_what_is_known(
     (all.collect(), times)
 }
 
-/// Who found this bug, as it was kept.
+/// The test that found this bug, from the record.
 fn known(kept: &Value, bug: Bug) -> Option<Caught> {
     let bugs = kept.get("bugs")?.as_array()?;
     let line = bugs.iter().find(|line| line["bug"] == bug.name())?;

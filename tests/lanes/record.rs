@@ -1,4 +1,4 @@
-//! What is kept: JSON in docs/measurements, and what every record begins with.
+//! The records: JSON files, and the fields that all of them start with.
 
 use std::process::Command;
 
@@ -6,14 +6,14 @@ use serde_json::{Value, json};
 
 use crate::binaries::{Outcome, root};
 
-/// A record that was kept, `path` being below the root; null where there is none.
+/// The record at `path`, relative to the root; null if there is none.
 pub(crate) fn read(path: &str) -> Outcome<Value> {
     let path = root().join(path);
     let Ok(text) = std::fs::read_to_string(&path) else { return Ok(Value::Null) };
     serde_json::from_str(&text).map_err(|error| format!("{}: {error}", path.display()))
 }
 
-/// Keeps a record.
+/// Writes a record.
 pub(crate) fn write(path: &str, record: &Value) -> Outcome<()> {
     let text = serde_json::to_string_pretty(record).map_err(|error| error.to_string())?;
     write_text(path, &(text + "\n"))
@@ -32,19 +32,19 @@ pub(crate) fn rounded(seconds: f64) -> Value {
     json!((seconds * 10.0).round() / 10.0)
 }
 
-/// The commit that is checked out; empty where git cannot tell.
+/// The commit that is checked out; empty if git fails.
 pub(crate) fn commit() -> String {
     said_by("git", &["rev-parse", "HEAD"])
 }
 
-/// The first line that a program prints; empty where it cannot be run.
+/// The first line that a program prints; empty if it cannot be run.
 fn said_by(program: &str, args: &[&str]) -> String {
     let output = Command::new(program).args(args).current_dir(root()).output();
     let text = output.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
     text.unwrap_or_default().lines().next().unwrap_or_default().to_owned()
 }
 
-/// What every record begins with: the command, the commit, the day, the machine.
+/// The first fields of every record: the command, the commit, the day, the machine.
 pub(crate) fn head(command: &str) -> Outcome<Value> {
     let cpus = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let model = cpus.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));

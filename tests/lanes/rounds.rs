@@ -1,11 +1,11 @@
 //! `lanes ci` and `lanes soak`: all lanes, once or until the time is over.
 //!
-//! 1. The test binaries are built, and the scripts have built what they need. A *task* is one test
-//!    of a binary, or a script.
-//! 2. Tasks run some at a time. Each writes what it counted into one file; each has a log.
-//! 3. A soak begins anew when all tasks were run, each round with seeds of its own. When the time
-//!    is over nothing new begins, and what runs is waited for.
-//! 4. What failed is kept with what it said, the line that plays it again first.
+//! 1. The test binaries are built, and the scripts build what they need. A *task* is one test of a
+//!    binary, or a script.
+//! 2. Several tasks run in parallel. Each writes its counters to one file; each has a log.
+//! 3. A soak starts over when all tasks have run, each round with seeds of its own. When the time
+//!    is over no new task starts, and running ones are waited for.
+//! 4. A failure is recorded with its output, the line that reproduces it first.
 
 use std::path::PathBuf;
 use std::process::Command;
@@ -20,52 +20,52 @@ use crate::job::{End, command_of, run, scratch, words_of};
 use crate::sums::{Floor, Sums};
 use crate::{page, record};
 
-/// Scripts that run lanes which need a build of their own; `--build` makes that, and nothing else.
-/// And what a soak asks of them more: how long to fuzz each target.
+/// Scripts that run lanes with a build of their own; `--build` only makes that build. The last are
+/// their additional arguments in a soak: how long to fuzz each target.
 const SCRIPTS: [(&str, &str, &[&str]); 2] = [
     ("schedules", "tests/schedules/run.sh", &[]),
     ("fuzz", "tests/fuzz/run.sh", &["--seconds", "10"]),
 ];
 
-/// Longest time that all lanes may take together when a change is tried, on two cores, what they
-/// are built from being there.
+/// Time limit of all lanes together for a change, on two cores, with the dependencies already
+/// built.
 const LONGEST_CI: Duration = Duration::from_secs(15 * 60);
 
-/// Seeds between the first of one round and the first of the next: no lane uses as many.
+/// Distance between the first seeds of successive rounds: no lane uses as many.
 const SEEDS_A_ROUND: u64 = 1 << 24;
 
-/// What `lanes ci` is asked.
+/// The arguments of `lanes ci`.
 #[derive(Debug, Args)]
 pub(crate) struct CiArgs {
-    /// Only the lanes whose name contains this. Nothing is written down.
+    /// Only the lanes whose name contains this. Records nothing.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Lanes at a time.
+    /// Number of parallel lanes.
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     jobs: usize,
 }
 
-/// What `lanes soak` is asked.
+/// The arguments of `lanes soak`.
 #[derive(Debug, Args)]
 pub(crate) struct SoakArgs {
-    /// How long to begin new runs, in minutes.
+    /// Time during which new runs start, in minutes.
     #[arg(long, value_name = "MINUTES", default_value_t = 60.0)]
     minutes: f64,
-    /// The first seed of the first round; each round begins 2^24 seeds later.
+    /// The first seed of the first round; each round starts 2^24 seeds later.
     #[arg(long, value_name = "SEED", default_value_t = 1 + SEEDS_A_ROUND)]
     first_seed: u64,
-    /// Only the lanes whose name contains this. Nothing is written down.
+    /// Only the lanes whose name contains this. Records nothing.
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// Lanes at a time.
+    /// Number of parallel lanes.
     #[arg(long, value_name = "COUNT", default_value_t = 2)]
     jobs: usize,
 }
 
-/// Longest time of one task: a lane has watchdogs of its own, which say more.
+/// Time limit of one task; a lane has watchdogs of its own, with better reports.
 const LONGEST: Duration = Duration::from_secs(3600);
 
-/// What a whole run for a change must have counted at least.
+/// Minimum counts of a complete run for a change.
 const FLOORS: [Floor; 17] = [
     Floor { lanes: "model/", noun: "operations", least: 20_000_000 },
     Floor { lanes: "crash/", noun: "images", least: 200_000 },
@@ -86,11 +86,11 @@ const FLOORS: [Floor; 17] = [
     Floor { lanes: "stress/", noun: "kills", least: 1 },
 ];
 
-/// What runs as one process.
+/// A task, run as one process.
 #[derive(Debug, Clone)]
 enum Task {
     Test(Test),
-    /// Its name, the script below the root, and what it is asked.
+    /// Its name, the script below the root, and its arguments.
     Script(&'static str, &'static str, &'static [&'static str]),
 }
 
@@ -110,15 +110,15 @@ impl Task {
     }
 }
 
-/// What is done, and what was found.
+/// The progress of the rounds, and their failures.
 #[derive(Debug, Default)]
 struct Progress {
-    /// Tasks begun.
+    /// Number of tasks started.
     begun: usize,
-    /// Tasks that ended well.
+    /// Number of tasks that succeeded.
     passed: usize,
     failures: Vec<Value>,
-    /// The first of what went wrong with the runner itself.
+    /// The first error of the runner itself.
     broken: Option<String>,
 }
 
@@ -184,14 +184,14 @@ pub(crate) fn soak(args: &SoakArgs) -> Outcome<bool> {
     rounds.keep(&command, args.only.is_none().then_some("benches/records/lanes-soak.json"))
 }
 
-/// Runs of all tasks.
+/// Repeated runs of all tasks.
 struct Rounds {
     tasks: Vec<Task>,
     first_seed: u64,
-    /// When nothing new is begun; none for one round.
+    /// When to stop starting tasks; none for one round.
     time: Option<Duration>,
     start: Instant,
-    /// Where logs and counts go.
+    /// The directory of logs and counters.
     dir: PathBuf,
     progress: Mutex<Progress>,
 }
@@ -199,7 +199,7 @@ struct Rounds {
 impl Rounds {
     fn new(name: &str, tasks: Vec<Task>, first_seed: u64, time: Option<Duration>) -> Outcome<Self> {
         let dir = scratch(name)?;
-        // What an earlier run left would be counted, or taken for a failure of this one.
+        // Files of an earlier run would be counted, or mistaken for a failure of this one.
         for entry in std::fs::read_dir(&dir).into_iter().flatten().flatten() {
             let _ = std::fs::remove_file(entry.path());
         }
@@ -219,7 +219,7 @@ impl Rounds {
         });
     }
 
-    /// One after the other, until there is nothing more to begin.
+    /// Runs one task after another, until there is none to start.
     fn work(&self, worker: usize) {
         loop {
             let nth = {
@@ -267,14 +267,14 @@ impl Rounds {
         Ok(())
     }
 
-    /// What all runs so far counted.
+    /// The sum of all runs' counters so far.
     fn sums(&self) -> Sums {
         let mut sums = Sums::default();
         sums.add_file(&self.dir.join("counts.jsonl"));
         sums
     }
 
-    /// Writes the record into `path`, if there is one, and the page. Whether nothing failed.
+    /// Writes the record to `path`, if given, and the page. Returns whether nothing failed.
     fn keep(&self, command: &str, path: Option<&str>) -> Outcome<bool> {
         let mut progress = self.progress();
         if let Some(what) = progress.broken.take() {
@@ -305,8 +305,8 @@ impl Rounds {
     }
 }
 
-/// The command that runs a task again, by hand. A script says itself how what it found is played
-/// again; that its own build failed is seen by running it.
+/// The command that reruns a task by hand. A script prints how to reproduce its findings itself; a
+/// failed build of its own shows when it is run again.
 fn again(task: &Task, seed: u64, output: &str) -> String {
     match task {
         Task::Script(_, path, _) => {

@@ -1,4 +1,4 @@
-//! What the lanes counted, added up: a line of JSON a lane and run, as
+//! The sums of the lanes' counters: one line of JSON per lane and run, as
 //! `trommel_tests::counters::Counters` writes them.
 
 use std::collections::BTreeMap;
@@ -17,8 +17,8 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    /// The counters without their details. Where the plain name is counted (`images`), its details
-    /// (`images.P01`) count the same things once more; where it is not, their sum stands for it.
+    /// The counters without details. If the plain name is counted (`images`), its details
+    /// (`images.P01`) count the same things again; if not, it is the sum of its details.
     pub(crate) fn nouns(&self) -> BTreeMap<&str, u64> {
         let mut nouns = BTreeMap::new();
         for (name, count) in &self.counters {
@@ -31,7 +31,7 @@ impl Lane {
     }
 }
 
-/// The least that the lanes whose names begin alike must have counted under one noun.
+/// A lower bound for one counter, over all lanes whose names have a prefix.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Floor {
     pub(crate) lanes: &'static str,
@@ -46,8 +46,7 @@ pub(crate) struct Sums {
 }
 
 impl Sums {
-    /// Adds the lines of a file; one that is missing has none. A line that was cut short by a kill
-    /// is left out.
+    /// Adds the lines of a file; a missing file has none. A line truncated by a kill is skipped.
     pub(crate) fn add_file(&mut self, path: &Path) {
         let text = std::fs::read_to_string(path).unwrap_or_default();
         for line in text.lines() {
@@ -67,7 +66,7 @@ impl Sums {
         }
     }
 
-    /// What all lanes counted, by noun: see [`Lane::nouns`].
+    /// The totals over all lanes, by noun: see [`Lane::nouns`].
     pub(crate) fn totals(&self) -> BTreeMap<String, u64> {
         let mut totals = BTreeMap::new();
         for (noun, count) in self.lanes.values().flat_map(Lane::nouns) {
@@ -76,7 +75,7 @@ impl Sums {
         totals
     }
 
-    /// What was counted less often than it must be, in words.
+    /// Describes the totals that are too low.
     pub(crate) fn below(&self, floors: &[Floor]) -> Vec<String> {
         let short = |Floor { lanes, noun, least }: &Floor| {
             let theirs = self.lanes.iter().filter(|(name, _)| name.starts_with(lanes));
@@ -86,7 +85,8 @@ impl Sums {
         floors.iter().filter_map(short).collect()
     }
 
-    /// What all lanes counted under names that begin with `noun` and a dot, by what follows.
+    /// The totals over all lanes of counters that begin with `noun` and a dot, by the rest of the
+    /// name.
     pub(crate) fn details(&self, noun: &str) -> BTreeMap<String, u64> {
         let mut details = BTreeMap::new();
         for (name, count) in self.lanes.values().flat_map(|lane| &lane.counters) {
@@ -110,7 +110,7 @@ impl Sums {
         self.lanes.iter().map(lane).collect()
     }
 
-    /// The sums that a record holds.
+    /// The sums in a record.
     pub(crate) fn of_record(record: &Value) -> Self {
         let mut sums = Self::default();
         for line in record.get("lanes").and_then(Value::as_array).into_iter().flatten() {

@@ -1,5 +1,4 @@
-//! No file handle left: the scenario lowers its own `RLIMIT_NOFILE`, or takes all handles there
-//! are.
+//! No file handles left: the scenario lowers its own `RLIMIT_NOFILE`, or uses up all handles.
 
 use std::fs::File;
 use std::path::Path;
@@ -10,13 +9,13 @@ use trommel::{BackgroundJob, Db, Error, ErrorKind, Options, ReadMode};
 
 use crate::store::{Known, key, refusal, tiny, tried, value};
 
-/// The most handles that the scenario may have; it may lift the limit again.
+/// Sets the limit of the scenario's handles; it can be raised again.
 fn limit(handles: u64) {
     let maximum = getrlimit(Resource::Nofile).maximum;
     setrlimit(Resource::Nofile, Rlimit { current: Some(handles), maximum }).unwrap();
 }
 
-/// Takes all handles that are left, but for `few`.
+/// Uses up all remaining handles, except for `few`.
 fn take_all(few: usize) -> Vec<File> {
     let mut taken: Vec<File> = Vec::new();
     while let Ok(file) = File::open("/dev/null") {
@@ -26,7 +25,7 @@ fn take_all(few: usize) -> Vec<File> {
     taken
 }
 
-/// A store of many small tables of which hardly any is open.
+/// A store of many small tables, hardly any of them open.
 fn grown(dir: &Path, options: &Options) -> (Db, Known) {
     let db = Db::open(dir, options.clone().table_bytes(32 << 10)).unwrap();
     let mut known = Known::default();
@@ -36,7 +35,8 @@ fn grown(dir: &Path, options: &Options) -> (Db, Known) {
     (Db::open(dir, options.clone()).unwrap(), known)
 }
 
-/// Opens a store with ever more handles: each attempt opens it or is refused, and loses nothing.
+/// Opens a store with an increasing number of handles: each attempt opens it or returns an error,
+/// and loses nothing.
 fn to_open(dir: &Path) {
     let store = dir.join("store");
     let (db, mut known) = grown(&store, &tiny());
@@ -58,7 +58,7 @@ fn to_open(dir: &Path) {
     known.check_again(&store, tiny());
 }
 
-/// Does everything without a handle left, then with handles again.
+/// Uses the store without a handle left, then with handles again.
 fn live(dir: &Path, options: &Options, few: usize) {
     limit(200);
     let store = dir.join("store");
@@ -77,7 +77,7 @@ fn live(dir: &Path, options: &Options, few: usize) {
     }
     tried(&db.verify());
     tried(&db.checkpoint(dir.join("copy")));
-    // Refused or not, and again with handles: what is needed is only that nothing is lost.
+    // With or without errors, and again with handles: the only requirement is that nothing is lost.
     for _ in 0..20 {
         if known.fill(&db, known.written + 10).is_some() {
             break;
@@ -87,7 +87,7 @@ fn live(dir: &Path, options: &Options, few: usize) {
         tried(&db.flush());
         tried(&db.compact_all());
     }
-    // At least this needs a handle.
+    // This needs at least one handle.
     if let Err(error) = Db::open(dir.join("another"), tiny()) {
         refusal(&error);
     }
@@ -109,15 +109,15 @@ fn to_compact(dir: &Path) {
         refusal(&error);
     }
     drop(taken);
-    // It has waited for handles, or says that there were none; nothing else.
+    // It has waited for handles, or returns an error about them; nothing else.
     tried(&thread.join().unwrap());
     known.check(&db);
     drop(db);
     known.check_again(&store, tiny());
 }
 
-/// With six handles left memtables are written out, and level 0 cannot be merged: the store says
-/// so, and a writer that waits is refused instead of waiting for handles that may never come.
+/// With six handles left memtables are flushed, but level 0 cannot be compacted: the store reports
+/// it, and a stalled writer gets an error instead of waiting for handles that may never come.
 fn few(dir: &Path) {
     limit(200);
     let store = dir.join("store");

@@ -1,20 +1,20 @@
-//! A real system that runs out: of room on the disk, of file handles, of what a file may be large,
-//! of address space; and directories that may not be written.
+//! A real system whose resources run out: disk space, file handles, file sizes, address space; and
+//! read-only directories.
 //!
-//! Each scenario runs in a process of its own, so that its limits do not reach the others:
-//! [`stage`] starts it and judges what it says. In each, nothing that was acknowledged is lost,
-//! every refusal is an error with words (no panic, no abort, no signal, no hang), reads go on, and
-//! when the limit is lifted the store goes on, or does so once it is opened again.
+//! Each scenario runs in a process of its own, so that its limits do not affect the others:
+//! [`stage`] starts it and checks its output. In each, no acknowledged write is lost, every failure
+//! is an error (no panic, no abort, no signal, no hang), reads still work, and when the limit is
+//! lifted the store continues, or does so after a reopen.
 //!
 //! * [`room`]: file systems of a few MiB that fill up.
-//! * [`handles`]: no file handle left.
+//! * [`handles`]: no file handles left.
 //! * [`sizes`]: `RLIMIT_FSIZE` and `RLIMIT_AS`.
-//! * [`places`]: directories and mounts that refuse writes, users without rights.
+//! * [`places`]: directories and mounts that reject writes, users without permissions.
 //!
 //! Small file systems are mounted in a namespace of the scenario's own (`unshare`), which the
-//! system may refuse: the scenario then says so on stderr, and counts as skipped. Those of
-//! [`sizes`] stand in for it. With `TROMMEL_DEMAND=limits,users` it fails instead (`users`: what
-//! another user must run).
+//! system may not permit: the scenario then prints so to stderr, and counts as skipped. Those of
+//! [`sizes`] are a substitute. With `TROMMEL_DEMAND=limits,users` it fails instead (`users`:
+//! scenarios that another user must run).
 
 #![cfg(target_os = "linux")]
 #![allow(
@@ -25,7 +25,7 @@
     reason = "all of it is tests, and what they open are no files of a store"
 )]
 
-/// Tests, each of which is a scenario: its name, where it takes place, and what it does there.
+/// Defines tests that are scenarios: the name, the place, and the body.
 macro_rules! scenarios {
     ($($(#[$doc:meta])* $name:ident in $place:ident: $body:expr;)*) => {$(
         $(#[$doc])*

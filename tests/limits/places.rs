@@ -1,4 +1,4 @@
-//! Directories and mounts that refuse writes, and users that may not do what they ask.
+//! Directories and mounts that reject writes, and users without permissions.
 
 use std::fs::{Permissions, set_permissions};
 use std::os::unix::fs::PermissionsExt as _;
@@ -28,7 +28,7 @@ fn listed(dir: &Path) -> Vec<(String, u64)> {
     all
 }
 
-/// Refused with the system's words; read-only it opens, and changes nothing.
+/// Opening fails with the system's error; read-only it opens, and changes nothing.
 fn only_readable(store: &Path, known: Known) {
     let before = listed(store);
     match Db::open(store, tiny()).map(|_| ()) {
@@ -76,8 +76,8 @@ fn directory(dir: &Path) {
     known.check_again(&store, tiny());
 }
 
-/// A user that may start no more threads: callers do the work of the store, until there are threads
-/// again.
+/// A user at the limit of threads: callers do the store's background work, until threads can be
+/// started again.
 fn threads(dir: &Path) {
     let store = dir.join("store");
     let mut known = written(&store);

@@ -11,7 +11,7 @@ use trommel::{BackgroundJob, Db, Durability, Error, ErrorKind, Options, ReadMode
 use crate::stage::counted;
 use crate::store::{Known, key, refusal, tiny, tried, value};
 
-/// Bytes that are in the way until they are given back.
+/// A file that takes up space until it is removed.
 struct Ballast(PathBuf);
 
 impl Ballast {
@@ -21,7 +21,7 @@ impl Ballast {
         Self(path)
     }
 
-    /// As much as there is room for, to the last byte.
+    /// Fills all free space, to the last byte.
     fn all(dir: &Path) -> Self {
         let path = dir.join("ballast");
         let mut file = File::create(&path).unwrap();
@@ -35,8 +35,8 @@ impl Ballast {
     }
 }
 
-/// Writes until that is refused, or until writers wait for room that a table needs: then the
-/// ballast is given back, and the one that waits goes on.
+/// Writes until an error, or until writers wait for the space of a table: then the ballast is
+/// removed, and the waiting write succeeds.
 fn write_until_full(db: &Db, known: &mut Known, ballast: Ballast) {
     let (written, full) = (AtomicU64::new(0), AtomicBool::new(false));
     let waited = std::thread::scope(|scope| {
@@ -67,7 +67,7 @@ fn write_until_full(db: &Db, known: &mut Known, ballast: Ballast) {
     known.check(db);
 }
 
-/// Fills the file system, reads on, makes room, and opens the store again.
+/// Fills the file system, reads, frees space, and reopens the store.
 fn fill(dir: &Path, options: Options) {
     let ballast = Ballast::new(dir, 10 << 20);
     let store = dir.join("store");
@@ -80,7 +80,7 @@ fn fill(dir: &Path, options: Options) {
     known.check_again(&store, options);
 }
 
-/// Fills the disk without a log: what is in memory is written out once there is room.
+/// Fills the disk without a log: memtables are flushed once there is space.
 fn fill_without_a_log(dir: &Path) {
     let ballast = Ballast::new(dir, 10 << 20);
     let options = tiny().log(false).background_threads(1);
@@ -89,7 +89,7 @@ fn fill_without_a_log(dir: &Path) {
     let mut known = Known::default();
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {
-        // A table that finds no room is tried again until there is some. Who waits is told.
+        // A table without space is retried until there is some. A waiting caller gets the error.
         let room = scope.spawn(|| {
             while tried(&db.wait_idle()) && !done.load(Ordering::Relaxed) {
                 std::thread::yield_now();
@@ -113,7 +113,7 @@ fn no_room_to_compact(dir: &Path) {
     assert!(known.fill(&db, 3_000).is_none());
     db.flush().unwrap();
     let ballast = Ballast::all(dir);
-    // It is tried again by itself, but who asked for it is told.
+    // It is retried automatically, but an explicit caller gets the error.
     refusal(&db.compact_all().expect_err("there was no room"));
     known.check(&db);
     ballast.give_back();
@@ -159,7 +159,7 @@ fn no_room_to_flush(dir: &Path) {
     known.check_again(&store, options);
 }
 
-/// A writer that waits for a flush which has no room is refused, and told why.
+/// A writer that waits for a flush without space gets an error with the reason.
 fn no_room_in_the_background(dir: &Path) {
     let store = dir.join("store");
     let options = tiny().log(false).stall_timeout(Some(Duration::from_secs(1)));
@@ -203,7 +203,7 @@ fn no_room_for_a_batch(dir: &Path) {
     known.check(&db);
     ballast.give_back();
     drop(db);
-    // All of it or nothing, and all of it was never written.
+    // Everything or nothing, and not everything was written.
     known.check_again(&store, tiny());
 }
 
@@ -226,7 +226,7 @@ fn no_room_for_a_checkpoint(dir: &Path) {
     known.check_again(&store, tiny());
 }
 
-/// Full, and room again by deleting what was written, several times over.
+/// Full, and space again after deleting what was written, several times.
 fn full_again_and_again(dir: &Path) {
     let store = dir.join("store");
     for _ in 0..4 {
@@ -252,8 +252,8 @@ fn no_room_to_close(dir: &Path) {
     let db = Db::open(&store, tiny().write_buffer_bytes(4 << 20)).unwrap();
     assert!(known.fill(&db, 1_200).is_none());
     let ballast = Ballast::all(dir);
-    // What was set aside for the log, as much as it has, would be room for some more writes and to
-    // close.
+    // The space set aside for the log, as much as the log has, is enough for some more writes and
+    // to close.
     assert!(known.fill(&db, 4 * known.written).is_some(), "the log took more than was set aside");
     tried(&db.close());
     ballast.give_back();
@@ -268,7 +268,7 @@ fn no_more_files(dir: &Path) {
     assert!(known.fill(&db, 3_000).is_some(), "24 files were enough");
     known.check(&db);
     drop(db);
-    // The other files of the file system are those of the store: only reading is left.
+    // All other files of the file system belong to the store: only reading is possible.
     let db = Db::open_read_only(&store, tiny()).unwrap();
     known.check(&db);
 }

@@ -1,5 +1,5 @@
-//! Files that may not grow (`RLIMIT_FSIZE`, with the signal ignored: writes fail with `EFBIG`), and
-//! address space that is all used (`RLIMIT_AS`).
+//! Files at their maximum size (`RLIMIT_FSIZE`, with the signal ignored: writes fail with `EFBIG`),
+//! and exhausted address space (`RLIMIT_AS`).
 
 use std::path::Path;
 use std::time::Duration;
@@ -10,13 +10,13 @@ use trommel::{Compression, Db, Durability, Error, Options, ReadMode};
 use crate::stage::counted;
 use crate::store::{Known, key, refusal, tiny, tried};
 
-/// No file may be larger.
+/// Sets the maximum size of files.
 fn limit_files(bytes: Option<u64>) {
     let maximum = getrlimit(Resource::Fsize).maximum;
     setrlimit(Resource::Fsize, Rlimit { current: bytes, maximum }).unwrap();
 }
 
-/// Writes under the limit until it is refused; then without.
+/// Writes under the limit until an error; then without the limit.
 fn files(dir: &Path, options: Options, most_bytes: u64) {
     let store = dir.join("store");
     let db = Db::open(&store, options.clone()).unwrap();
@@ -33,14 +33,14 @@ fn files(dir: &Path, options: Options, most_bytes: u64) {
     known.check_again(&store, options);
 }
 
-/// A store that is opened under the limit: what is in its log goes to a table that is too large.
+/// A store that is opened under the limit: its log is flushed to a table that is too large.
 fn to_open(dir: &Path) {
     let store = dir.join("store");
     let options = tiny().write_buffer_bytes(1 << 20);
     let mut known = Known::default();
     let db = Db::open(&store, options.clone()).unwrap();
     assert!(known.fill(&db, 600).is_none());
-    // What a killed process leaves: a copy of the files as they are.
+    // As after a kill: a copy of the files as they are.
     let copy = dir.join("killed");
     std::fs::create_dir(&copy).unwrap();
     for entry in std::fs::read_dir(&store).unwrap() {
@@ -57,14 +57,14 @@ fn to_open(dir: &Path) {
     known.check_again(&copy, options);
 }
 
-/// Bytes of address space that the process uses now.
+/// Bytes of the process's address space in use.
 fn address_space() -> u64 {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let kib = status.lines().find_map(|line| line.strip_prefix("VmSize:")?.strip_suffix("kB"));
     kib.unwrap().trim().parse::<u64>().unwrap() << 10
 }
 
-/// Bytes of tables that the process has mapped.
+/// Bytes of the tables that the process has mapped.
 fn mapped_tables() -> u64 {
     let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
     let bytes = |line: &str| {
@@ -81,8 +81,8 @@ fn table_bytes(store: &Path) -> u64 {
     tables.map(|entry| entry.metadata().unwrap().len()).sum()
 }
 
-/// Flushes and merges without address space for their tables: the files are read instead of mapped,
-/// or whoever writes is told.
+/// Flushes and compactions without address space for their tables: the files are read instead of
+/// mapped, or the writer gets an error.
 fn maps_in_the_background(dir: &Path) {
     let store = dir.join("store");
     let options = tiny().read_mode(ReadMode::Mapped).stall_timeout(Some(Duration::from_secs(1)));
@@ -110,7 +110,7 @@ fn maps_in_the_background(dir: &Path) {
     known.check_again(&store, options);
 }
 
-/// Maps more tables than there is address space for: reads go another way, or are refused.
+/// Maps more tables than the address space permits: reads use another way, or return an error.
 fn maps(dir: &Path, threads: usize) {
     let store = dir.join("store");
     let options = Options::default()

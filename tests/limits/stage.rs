@@ -1,10 +1,10 @@
 //! Scenarios in processes of their own.
 //!
 //! 1. The test starts its own program again, for this one test, through `sh`, which prepares the
-//!    place: it mounts, or ignores signals.
-//! 2. The child finds its name in the environment, carries the scenario out and prints lines
-//!    `counted NAME NUMBER`.
-//! 3. The test demands that it ended well, in time, and adds up what it counted.
+//!    environment: it mounts, or ignores signals.
+//! 2. The child finds its name in the environment, runs the scenario and prints lines `counted NAME
+//!    NUMBER`.
+//! 3. The test checks that it succeeded, in time, and adds up its counters.
 
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
@@ -14,35 +14,35 @@ use std::time::{Duration, Instant};
 
 use trommel_tests::counters::Counters;
 
-/// Set for the process that is the scenario, to its name.
+/// The environment variable with the name of the scenario, in its process.
 const NAME: &str = "TROMMEL_LIMITED";
-/// Set for it to the directory it has to itself.
+/// The environment variable with the scenario's own directory.
 const DIR: &str = "TROMMEL_LIMITED_DIR";
-/// Longer than this no scenario takes unless it hangs.
+/// Time limit of a scenario, exceeded only by a hang.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// A user without rights.
+/// A user without permissions.
 const NOBODY: u32 = 65_534;
 
-/// What shows that a scenario met its limit: errors, writers that waited until there was room, maps
-/// that were not made, threads that were done without or counted.
+/// Counters that show that a scenario reached its limit: errors, writers that waited for space,
+/// maps that were not made, threads that were not started, or counted.
 const LIMITED: [&str; 5] =
     ["refusals", "waits", "maps_not_made", "threads_not_started", "threads_counted"];
 
-/// Where a scenario takes place.
+/// The environment of a scenario.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     /// A directory; writes beyond `RLIMIT_FSIZE` are errors, not signals.
     Directory,
     /// A file system of 16 MiB.
     Small,
-    /// A file system of 16 MiB that holds 24 files at most.
+    /// A file system of 16 MiB for at most 24 files.
     FewFiles,
     /// A directory, and a user that is not root.
     Nobody,
 }
 
 impl Place {
-    /// What `sh` does before it becomes the scenario. The options of a mount, where there is one.
+    /// The options of the mount that `sh` makes before it becomes the scenario, if any.
     fn mount(self) -> Option<&'static str> {
         match self {
             Self::Small => Some("size=16m"),
@@ -51,7 +51,7 @@ impl Place {
         }
     }
 
-    /// Why the scenario cannot be played here, if it cannot.
+    /// The reason why the scenario cannot run here, if it cannot.
     fn refusal(self) -> Option<&'static str> {
         static CAN_MOUNT: OnceLock<bool> = OnceLock::new();
         static CAN_BE_NOBODY: OnceLock<bool> = OnceLock::new();
@@ -79,7 +79,7 @@ impl Place {
     }
 }
 
-/// Plays a scenario: in this process if it was started for it, else in a new one.
+/// Runs a scenario: in this process if it was started for it, else in a new one.
 pub(crate) fn run(path: &'static str, place: Place, body: fn(&Path)) {
     let name = path.split_once("::").expect("tests lie in modules").1;
     if std::env::var(NAME).is_ok_and(|asked| asked == name) {
@@ -95,7 +95,7 @@ pub(crate) fn run(path: &'static str, place: Place, body: fn(&Path)) {
     assert!(output.status.success(), "{name}: {}\n{text}\n{errors}", output.status);
     counters.add("scenarios", 1);
     for line in text.lines() {
-        // The harness of tests does not end its own line before a test prints.
+        // The test harness may not have ended its own line before a test prints.
         let Some((_, counted)) = line.split_once("counted ") else { continue };
         let (what, count) = counted.split_once(' ').expect("a name and a number");
         counters.add(what, count.parse().expect("a number"));

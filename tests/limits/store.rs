@@ -1,4 +1,4 @@
-//! A store that a scenario fills, and what it knows of it.
+//! A store that a scenario fills, and its expected contents.
 
 use std::path::Path;
 
@@ -6,12 +6,13 @@ use trommel::{Db, Error, ErrorKind, Options, Result};
 
 use crate::stage::counted;
 
-/// Keys come in an order that is not theirs, so that tables overlap and compactions have work.
+/// Keys are written in another order than their own, so that tables overlap and there is work for
+/// compactions.
 pub(crate) fn key(number: u64) -> [u8; 8] {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes()
 }
 
-/// Values differ all over, so that none compresses.
+/// Incompressible values.
 pub(crate) fn value(number: u64) -> Vec<u8> {
     let mut word = number;
     let mut value = Vec::with_capacity(1008);
@@ -32,7 +33,7 @@ pub(crate) fn tiny() -> Options {
         .level_ratio(4)
 }
 
-/// Entries that were acknowledged, from number 0 on, and whether one more was asked for.
+/// The acknowledged entries, from number 0 on, and whether one more write was attempted.
 #[derive(Debug, Default, Clone, Copy)]
 pub(crate) struct Known {
     pub(crate) written: u64,
@@ -40,7 +41,7 @@ pub(crate) struct Known {
 }
 
 impl Known {
-    /// Writes until it is refused, or `most` entries are written; what it was refused with.
+    /// Writes until an error, or until `most` entries are written; returns the error.
     pub(crate) fn fill(&mut self, db: &Db, most: u64) -> Option<Error> {
         let before = self.written;
         let mut refused = None;
@@ -55,7 +56,8 @@ impl Known {
         refused.inspect(refusal)
     }
 
-    /// Everything acknowledged is there, and nothing else but, perhaps, the one write that failed.
+    /// Checks that everything acknowledged is present, and nothing else except, perhaps, the one
+    /// write that failed.
     pub(crate) fn check(&self, db: &Db) {
         for number in 0..self.written {
             let found = db.get(key(number)).unwrap_or_else(|error| panic!("{number}: {error}"));
@@ -75,12 +77,12 @@ impl Known {
         counted("entries.compared", entries);
     }
 
-    /// Opens the store with `options`, looks that all is there, writes more, and once again.
+    /// Opens the store with `options`, checks its contents, writes more, and repeats.
     pub(crate) fn check_again(&mut self, dir: &Path, options: Options) {
         let db = Db::open(dir, options.clone()).unwrap_or_else(|error| panic!("{error}"));
         self.check(&db);
         db.verify().unwrap_or_else(|error| panic!("{error}"));
-        // What may be there or not is from now on.
+        // The attempted write is certain from now on.
         db.put(key(self.written), value(self.written)).unwrap();
         self.written += 1;
         let more = self.written + 200;
@@ -95,7 +97,7 @@ impl Known {
     }
 }
 
-/// An error of a limit: it says what to do, and blames neither the caller nor the data.
+/// Checks an error of a limit: it says what to do, and blames neither the caller nor the data.
 pub(crate) fn refusal(error: &Error) {
     assert!(
         matches!(error.kind(), ErrorKind::Retry | ErrorKind::Reopen),
@@ -107,7 +109,7 @@ pub(crate) fn refusal(error: &Error) {
     counted("refusals", 1);
 }
 
-/// What was tried: it goes well, or is refused as a limit refuses.
+/// Checks that an operation succeeded, or failed because of a limit; returns whether it succeeded.
 pub(crate) fn tried<T>(outcome: &Result<T>) -> bool {
     outcome.as_ref().err().inspect(|error| refusal(error)).is_none()
 }

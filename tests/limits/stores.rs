@@ -1,5 +1,5 @@
-//! Many stores in one process: the threads and file handles that they take, with and without an
-//! environment that they share.
+//! Many stores in one process: the threads and file handles that they use, with and without a
+//! shared environment.
 
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -10,20 +10,20 @@ use trommel::{Db, Environment, Options};
 use crate::stage::counted;
 use crate::store::{Known, tiny};
 
-/// Longer than this no thread stays that has nothing to do.
+/// Longer than an idle thread lives.
 const PATIENCE: Duration = Duration::from_secs(60);
 
-/// Threads of the process.
+/// Number of threads in the process.
 fn threads() -> usize {
     std::fs::read_dir("/proc/self/task").unwrap().count()
 }
 
-/// File handles of the process, without the one that counts them.
+/// Number of the process's file handles, without the one that counts them.
 fn handles() -> usize {
     std::fs::read_dir("/proc/self/fd").unwrap().count() - 1
 }
 
-/// How many threads there are once there are no more than `least`, or once patience has ended.
+/// Number of threads once there are at most `least`, or after the time limit.
 fn threads_at_rest(least: usize) -> usize {
     let end = Instant::now() + PATIENCE;
     while threads() > least && Instant::now() < end {
@@ -36,8 +36,8 @@ fn open(dir: &Path, number: usize, options: &Options) -> Db {
     Db::open(dir.join(format!("{number}")), options.clone()).unwrap()
 }
 
-/// Each store has threads while it has work, and none at rest: neither when it was opened, nor
-/// after it was written.
+/// Each store has threads while it has work, and none while idle: neither after opening, nor after
+/// writes.
 fn stores_of_their_own(dir: &Path) {
     let before = threads();
     let options = tiny();
@@ -53,7 +53,7 @@ fn stores_of_their_own(dir: &Path) {
         db.wait_idle().unwrap();
     }
     assert_eq!(threads_at_rest(before), before, "threads of stores at rest");
-    // They come back for more.
+    // They are started again for more work.
     for (db, known) in stores.iter().zip(&mut known) {
         assert!(known.fill(db, 300).is_none());
         db.wait_idle().unwrap();
@@ -64,11 +64,11 @@ fn stores_of_their_own(dir: &Path) {
     counted("threads_counted", 1);
 }
 
-/// Files that each store holds beside its tables: lock, log and manifest.
+/// Open files of each store in addition to its tables: lock, log and manifest.
 const FILES_OF_A_STORE: usize = 3;
 
-/// Five hundred stores take the threads and the open tables of one environment, however many there
-/// are.
+/// Five hundred stores share the threads and the open tables of one environment, whose number does
+/// not depend on that of the stores.
 fn stores_of_an_environment(dir: &Path) {
     const STORES: usize = 500;
     const THREADS: usize = 3;

@@ -1,14 +1,13 @@
-//! Whether a filter before a memtable would pay: a get of a memtable beside a probe of a filter of
-//! its keys.
+//! Measures whether a filter in front of a memtable would pay: a get of a memtable, and a probe of
+//! a filter of its keys.
 //!
 //! ```sh
 //! cargo run --release -p trommel-tests --example memtable_filter -- [KEYS] [SPEC] [ROUNDS]
 //! ```
 //! KEYS (default 400000) 16-byte keys with values of 100 bytes are in a memtable, and in a filter
-//! of SPEC (default `blocked:10`). Each of ROUNDS (default 5) prints the nanoseconds a key of
-//! inserting into either, and of asking either for keys that are there and for others, in an order
-//! that is not that of the inserts. "Behind" is what a get takes with the filter before the
-//! memtable.
+//! of SPEC (default `blocked:10`). Each of ROUNDS (default 5) prints the nanoseconds per key of
+//! inserting into either, and of querying either for present and absent keys, in another order than
+//! that of the inserts. "Behind" is a get with the filter in front of the memtable.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 #![expect(clippy::unwrap_used, reason = "a measuring program")]
@@ -22,7 +21,7 @@ use trommel_memtable::{ArenaPool, Memtable};
 
 const VALUE: [u8; 100] = [b'v'; 100];
 
-/// A number without pattern for each `n` (the finishing steps of SplitMix64).
+/// A pseudo-random number for each `n` (the finaliser of SplitMix64).
 fn scattered(n: u64) -> u64 {
     let mut z = n.wrapping_mul(0x9e37_79b9_7f4a_7c15);
     z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
@@ -37,14 +36,14 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-/// So many keys from number `first` on, in an order of their own.
+/// `count` keys from number `first` on, in an order of their own.
 fn shuffled(first: u64, count: u64) -> Vec<[u8; 16]> {
     let mut numbers: Vec<u64> = (first..first + count).collect();
     numbers.sort_unstable_by_key(|number| scattered(!number));
     numbers.into_iter().map(key).collect()
 }
 
-/// Nanoseconds a key of `ask`, and how many it says yes to.
+/// Nanoseconds per key of `ask`, and the number of positive answers.
 fn asked(keys: &[[u8; 16]], ask: impl Fn(&[u8]) -> bool) -> (f64, usize) {
     let start = Instant::now();
     let yes = keys.iter().filter(|key| black_box(ask(&key[..]))).count();
@@ -69,7 +68,7 @@ fn main() {
     for _ in 0..rounds {
         let first = Memtable::new(&pool);
         written.iter().for_each(|key| first.insert(key, 0, EntryKind::Put, &VALUE));
-        // A store makes each for as many entries as the one before has.
+        // As in a store: each memtable is sized for as many entries as the one before.
         let memtable = Memtable::following(&pool, &first);
         drop(first);
         let start = Instant::now();

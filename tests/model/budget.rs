@@ -1,4 +1,4 @@
-//! A budget for filters: what it saves, and that it holds, whatever is kept open.
+//! Filter budgets: their benefit, and that they are never exceeded, whatever is kept open.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,10 +12,10 @@ use crate::report::key;
 use crate::rng::Rng;
 use crate::walks::{Check, ok};
 
-/// Numbers of keys from here on are never written.
+/// Keys from this number on are never written.
 const MISSING: u64 = 1 << 36;
 
-/// A store in memory that does its work in the calls that make it necessary.
+/// A store in memory that does its background work in the calls that make it necessary.
 fn options(filters: &str) -> Options {
     Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
@@ -25,7 +25,7 @@ fn options(filters: &str) -> Options {
         .filters(filters.parse().unwrap())
 }
 
-/// Options of a store of some levels, each ten times larger than the one above: tables of about
+/// Options of a store of several levels, each ten times larger than the one above: tables of about
 /// 5,000 keys, a base level of two.
 fn leveled(filters: &str) -> Options {
     options(filters)
@@ -49,7 +49,7 @@ fn budget(db: &Db) -> BudgetReport {
     db.filter_report().budget.expect("the policy is a budget")
 }
 
-/// Lookups of missing keys, and the tables that were searched for them in vain.
+/// Lookups of missing keys, and the tables that were searched for them unnecessarily.
 fn wasted(db: &Db, seed: u64, lookups: u64) -> u64 {
     db.reset_stats();
     for number in 0..lookups {
@@ -62,7 +62,7 @@ fn built(report: &FilterReport) -> u64 {
     report.levels.iter().map(|row| row.filter_bytes).sum()
 }
 
-/// Bytes of filters that are built and count, and tables that wait to get smaller ones.
+/// Bytes of filters that are built and count, and tables queued for smaller ones.
 fn built_and_queued(db: &Db, stats: &Stats) -> (u64, u64) {
     let last_has_some = db.options().settings().contains(&("filters_on_last_level", "true".into()));
     let last = stats.levels.iter().map(|level| level.level).max().unwrap_or(0);
@@ -72,11 +72,11 @@ fn built_and_queued(db: &Db, stats: &Stats) -> (u64, u64) {
     (built, stats.filter_rebuilds_queued)
 }
 
-/// Whether the store's filters have a budget; then no more of them is held than that, those of
-/// tables that only iterators hold included, and no more is built unless rebuilds are queued.
+/// Whether the store's filters have a budget; then no more than that is in memory, including
+/// filters of tables that only iterators hold, and no more is built unless rebuilds are queued.
 ///
 /// # Errors
-/// If more is held at any moment, whatever other threads do; or more is built.
+/// If more is in memory at any moment, whatever other threads do; or more is built.
 pub(crate) fn holds(db: &Db) -> Check<bool> {
     let stats = db.stats();
     is_within(&stats)?;
@@ -89,13 +89,12 @@ pub(crate) fn holds(db: &Db) -> Check<bool> {
         let what = format!("{built} bytes are built, {queued} tables queued, {:?}", stats.memory);
         return Err(format!("more filters are built than their budget: {what}"));
     }
-    // What is built and what is queued was read one after the other, while merges may have changed
-    // both.
+    // The two numbers were read one after another, and compactions may have changed both.
     ok("wait_idle", db.wait_idle())?;
     fits(db)
 }
 
-/// What is held of filters is counted, and no more than may be.
+/// Checks that the memory of filters is within the budget.
 fn is_within(stats: &Stats) -> Check {
     let memory = stats.memory;
     let is_sum = memory.filters + memory.cached_filters <= memory.held_filters;
@@ -105,11 +104,11 @@ fn is_within(stats: &Stats) -> Check {
     Err(format!("filters are beyond their budget, or not counted: {memory:?}"))
 }
 
-/// As [`holds`], of a store that rests: nothing is queued any more, and the budget that is in force
-/// is the one that was set.
+/// As [`holds`], for an idle store: nothing is queued, and the current budget is the one that was
+/// set.
 ///
 /// # Errors
-/// If more is held, or built.
+/// If more is in memory, or built.
 pub(crate) fn fits(db: &Db) -> Check<bool> {
     let stats = db.stats();
     is_within(&stats)?;
@@ -168,22 +167,22 @@ fn a_budget_wastes_fewer_reads_than_as_many_bits_everywhere() {
     counters.finish();
 }
 
-/// A key of eight bytes that look random.
+/// A pseudo-random key of eight bytes.
 fn short(seed: u64, number: u64) -> [u8; 8] {
     Rng::new(seed << 40 | number).u64().to_le_bytes()
 }
 
-/// Keys of a run of level 0 and of the levels below it. Ten bits for each come to whole cache lines
-/// in the upper ones, so that uniform bits are not more than that.
+/// Number of keys in a run of level 0 and in the levels below it. Ten bits per key give whole cache
+/// lines in the upper ones, so that rounding does not increase uniform bits.
 const FULL: [u64; 5] = [204, 2_048, 20_480, 204_800, 2_048_000];
 
 /// A store of five levels, each ten times larger than the one above and nearly full: one run of
-/// level 0, and four below, the last of two million keys; of the same keys whatever the filters.
+/// level 0, and four below, the last of two million keys; the keys do not depend on the filters.
 ///
-/// It is built from the bottom: each level in two runs, merged into a base level that may be as
-/// large as it is, so that nothing hangs on when a merge comes. The last is then written again with
-/// the base level that the store has in the end, as in one that has been in use for long: a budget
-/// knows what is to lie above it.
+/// It is built from the bottom: each level from two runs, compacted into a base level that is large
+/// enough, so that nothing depends on when a compaction runs. The last level is then rewritten with
+/// the final base level, as in a store that has been in use for long: a budget knows which levels
+/// are above it.
 fn five_levels(filters: &str, seed: u64) -> Db {
     let base = |level: usize| (48 << 10) * 10_u64.pow(level as u32 - 1);
     let db = open(
@@ -246,7 +245,7 @@ fn five_full_levels_waste_a_third_of_what_uniform_bits_waste() {
     counters.finish();
 }
 
-/// Small tables in several levels, with iterators held over them, under ever other budgets.
+/// Small tables in several levels, with iterators held over them, under changing budgets.
 #[test]
 fn no_more_is_held_than_may_be_whatever_is_kept_open() {
     let small = |filters| {
@@ -264,7 +263,7 @@ fn no_more_is_held_than_may_be_whatever_is_kept_open() {
             let mut model = BTreeMap::new();
             let (mut held, mut dropped) = (Vec::new(), 0);
             for round in 0..12_u64 {
-                // Every third time tables are written that have no budget.
+                // Every third time tables are written without a budget.
                 let is_free = round % 3 == 2;
                 if is_free {
                     db.set_filters("paired:16".parse().unwrap()).unwrap();
@@ -283,7 +282,7 @@ fn no_more_is_held_than_may_be_whatever_is_kept_open() {
                     dropped += budget(&db).dropped_tables;
                 }
                 check(&db);
-                // Walks that have begun hold the tables that they began with.
+                // Iterators that have started hold their tables.
                 let mut walk = db.iter();
                 walk.next().unwrap().unwrap();
                 held.push(walk);
@@ -355,7 +354,7 @@ fn a_policy_changed_on_a_live_store_counts_for_new_tables() {
     wasted(&db, 9, 1_000);
     check(&db);
 
-    // Written again they are what the budget has for them.
+    // Rewritten tables have the filters of the budget.
     fill(&db, 9, 20_000..21_000);
     db.compact_all().unwrap();
     let report = budget(&db);
@@ -364,7 +363,7 @@ fn a_policy_changed_on_a_live_store_counts_for_new_tables() {
     assert!((built_bits / planned - 1.0).abs() < 0.05, "{report}");
     assert!((4.0..6.0).contains(&report.levels[0].built_bits()), "{report}");
 
-    // Without a budget all filters are asked again.
+    // Without a budget all filters are queried again.
     db.set_filters("paired:12".parse().unwrap()).unwrap();
     assert_eq!(db.stats().memory.filter_budget, None);
     assert_eq!(db.filter_report().budget, None);

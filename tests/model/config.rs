@@ -1,5 +1,5 @@
-//! The options a sequence opens its store with: tiny, so that a few thousand operations fill many
-//! memtables, tables and levels, and different at every opening.
+//! The options with which a sequence opens its store: tiny, so that a few thousand operations fill
+//! many memtables, tables and levels, and different at every open.
 
 use std::sync::{Arc, LazyLock};
 
@@ -10,22 +10,22 @@ use trommel::{
 
 use crate::rng::Rng;
 
-/// Where the files lie.
+/// The location of the files.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Files {
     Memory,
     Disk,
-    /// On a disk that forgets what was not synced when the power fails.
+    /// On a disk that loses unsynced writes in a power failure.
     Simulated,
 }
 
-/// What a test fixes of its sequences' options.
+/// The options that a test fixes for its sequences.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Home {
     pub(crate) files: Files,
-    /// The read mode of three openings in four.
+    /// The read mode of three opens in four.
     pub(crate) read_mode: ReadMode,
-    /// The number of background threads of three openings in four.
+    /// The number of background threads of three opens in four.
     pub(crate) threads: usize,
 }
 
@@ -51,7 +51,7 @@ impl Home {
         }
     }
 
-    /// A word for it on a command line.
+    /// Its name on a command line.
     pub(crate) fn name(self) -> String {
         format!("{:?}-{:?}-{}", self.files, self.read_mode, self.threads).to_lowercase()
     }
@@ -72,7 +72,7 @@ impl Home {
     }
 }
 
-/// One spec of every kind, and policies that tell levels apart.
+/// One spec of every kind, and policies that differ by level.
 const FILTERS: [&str; 12] = [
     "none",
     "standard:10",
@@ -88,7 +88,7 @@ const FILTERS: [&str; 12] = [
     "L1-=paired:16",
 ];
 
-/// One of the policies. To find the bits for a rate takes long, so they are read but once.
+/// One of the policies. Finding the bits for a rate takes long, so they are parsed only once.
 pub(crate) fn policy(rng: &mut Rng) -> FilterPolicy {
     static ALL: LazyLock<Vec<FilterPolicy>> = LazyLock::new(|| {
         FILTERS.iter().map(|text| text.parse().expect("the policies are well formed")).collect()
@@ -96,7 +96,7 @@ pub(crate) fn policy(rng: &mut Rng) -> FilterPolicy {
     rng.pick(&ALL).clone()
 }
 
-/// Budgets: of bits and bytes, ample and scarce, of one kind and of several.
+/// Budgets in bits and bytes, generous and tight, of one kind and of several.
 const BUDGETS: [&str; 5] = [
     "budget=10/key",
     "budget=5/key,kinds=blocked|standard,misses=0.9",
@@ -105,7 +105,8 @@ const BUDGETS: [&str; 5] = [
     "budget=0",
 ];
 
-/// A budget, once in four; chosen beside the stream of numbers, which goes on as if it were not.
+/// A budget, once in four; drawn from a copy of the random stream, so that the stream does not
+/// depend on it.
 fn budget(rng: &Rng) -> Option<FilterPolicy> {
     static ALL: LazyLock<Vec<FilterPolicy>> = LazyLock::new(|| {
         BUDGETS.iter().map(|text| text.parse().expect("the budgets are well formed")).collect()
@@ -114,12 +115,13 @@ fn budget(rng: &Rng) -> Option<FilterPolicy> {
     aside.once_in(4).then(|| aside.pick(&ALL).clone())
 }
 
-/// Extractors of every kind, and none. The keys are of random bytes and of digits, some begin with
-/// long runs that they share, some with 0xff.
+/// Extractors of every kind, and none. Keys consist of random bytes and of digits; some begin with
+/// long shared runs, some with 0xff.
 fn extractor(rng: &mut Rng) -> Option<Prefix> {
     let text = match rng.below(8) {
         0 | 1 => return None,
-        // The first byte says how long the prefix is: all of it that decides stands in it.
+        // The first byte is the length of the prefix: everything that determines it is in the
+        // prefix.
         2 => {
             let by_first = |key: &[u8]| Some(usize::from(key.first()? % 4) + 1);
             let within = move |key: &[u8]| by_first(key).filter(|len| *len <= key.len());
@@ -154,7 +156,7 @@ pub(crate) fn options(rng: &mut Rng, home: Home, vfs: &Arc<dyn Vfs>) -> Options 
     live_options(rng, options)
 }
 
-/// Changes what may change on a live store.
+/// Changes options that can change on a live store.
 pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
     let trigger = rng.within(1, 4);
     let slowdown = trigger + rng.within(1, 8);

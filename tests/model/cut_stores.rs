@@ -1,5 +1,5 @@
-//! Stores with filters of keys and of prefixes, both cut, by key range or by data block: every way
-//! to look finds what is there, whole or with pieces lost, and all are counted alike.
+//! Stores with filters of keys and of prefixes, both partitioned, by key range or by data block:
+//! every kind of read finds what is present, also with lost partitions, and the counters are equal.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use crate::rng::Rng;
 
 const SHAPES: [FilterShape; 3] =
     [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
-/// Users that may have events; about two in three have some.
+/// Number of possible users; about two in three have events.
 const USERS: usize = 300;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
@@ -30,7 +30,7 @@ struct Store {
 
 impl Store {
     /// A deep tree and four runs above it. Users have one to thirty events, so that prefixes
-    /// straddle blocks, pieces and tables.
+    /// straddle blocks, partitions and tables.
     fn new(shape: FilterShape, whole_keys: bool, extractor: &str) -> Self {
         let vfs = Arc::new(MemoryVfs::new());
         let options = Options::default()
@@ -41,7 +41,7 @@ impl Store {
             .table_bytes(16 << 10)
             .filters("blocked:9".parse().unwrap())
             .prefix_extractor(extractor.parse::<Prefix>().unwrap())
-            // So many bits that a piece holds some thirty prefixes, and each table has several.
+            // So many bits that a partition holds some thirty prefixes, and each table has several.
             .prefix_filters(Some("blocked:64".parse().unwrap()))
             .whole_key_filters(whole_keys)
             .filter_shape(shape)
@@ -85,7 +85,7 @@ impl Store {
         tables
     }
 
-    /// Damages every third piece, and the tops of every third table.
+    /// Corrupts every third partition, and the top index of every third table.
     fn lose_pieces(&self) {
         let mut pieces = 0;
         for (nth, path) in self.tables().iter().enumerate() {
@@ -107,7 +107,7 @@ impl Store {
         assert!(pieces >= 6, "{pieces}");
     }
 
-    /// All keys, and as many that are absent, in no order.
+    /// All keys, and as many absent ones, shuffled.
     fn keys(&self) -> Vec<Vec<u8>> {
         let absent = |user| (0..31).step_by(3).map(move |number| event(user, number));
         let mut keys: Vec<Vec<u8>> = self.model.keys().cloned().collect();
@@ -121,7 +121,7 @@ impl Store {
     }
 }
 
-/// What the filters of each level and kind said, and how often they were expected to err.
+/// The answers of the filters of each level and kind, and the expected number of false positives.
 fn counts(report: &FilterReport) -> Vec<(usize, &'static str, [u64; 3], f64)> {
     let rows = report.levels.iter().filter(|row| row.probes > 0);
     rows.map(|row| {
@@ -170,7 +170,7 @@ fn many_keys_at_once_are_counted_as_one_by_one_whatever_is_lost() {
     }
 }
 
-/// Every user's events forward and backward, by ranges and by cursors that turn.
+/// Every user's events forward and backward, in ranges and with cursors that change direction.
 fn walk(db: &Db, model: &Model, context: &str) {
     for user in 0..USERS + 2 {
         let prefix = format!("{user:04}/").into_bytes();
@@ -181,7 +181,7 @@ fn walk(db: &Db, model: &Model, context: &str) {
         assert!(forward.iter().map(|key| &**key).eq(there.iter().copied()), "{context}: {user}");
         let backward: Vec<Slice> = db.prefix(&prefix).rev().map(keys).collect();
         assert!(backward.iter().rev().eq(&forward), "{context}: {user}");
-        // A part of the prefix: from the middle on, and up to there.
+        // A part of the prefix: from the middle on, and up to the middle.
         let middle = event(user, 15);
         let later = there.iter().filter(|key| ***key >= *middle).count();
         let upper = db.range(middle.clone()..event(user, 99)).count();
@@ -203,8 +203,8 @@ fn walk(db: &Db, model: &Model, context: &str) {
     }
 }
 
-/// What the filters of prefixes of level 0 said that was settled: refusals and false alarms, true
-/// alarms. Where deeper tables end depends on the bytes of their filters.
+/// Two sums over the filters of prefixes of level 0: negatives and false positives, true positives.
+/// The boundaries of deeper tables depend on the bytes of their filters.
 fn said_of_prefixes(db: &Db) -> [u64; 2] {
     let report = db.filter_report();
     let rows = report.prefixes.iter().filter(|row| row.level == 0);
@@ -215,8 +215,8 @@ fn said_of_prefixes(db: &Db) -> [u64; 2] {
 
 #[test]
 fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost() {
-    // Where the last digit of two users parts two blocks, a prefix of four bytes is what separates
-    // them, and a search for it arrives a piece too early.
+    // If the last digit of two users separates two blocks, a prefix of four bytes is the separator,
+    // and a search for it arrives one partition too early.
     for (whole_keys, extractor) in [(true, "until:/"), (true, "fixed:4"), (false, "fixed:4")] {
         let mut alike = Vec::new();
         for shape in SHAPES {
@@ -242,7 +242,7 @@ fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost
             assert!(!db.stats().unusable_filters.is_empty(), "{context}");
             assert!(db.verify().is_err(), "{context}");
         }
-        // Whether a table holds a prefix is a matter of the table, not of how its filter is cut.
+        // Whether a table holds a prefix depends on the table, not on the shape of its filter.
         for (said, context) in &alike[1..] {
             assert_eq!(*said, alike[0].0, "{context}, {}", alike[0].1);
         }
@@ -263,7 +263,7 @@ fn tables_that_compaction_removes_give_back_cache_and_pinned_bytes() {
             assert!(memory.block_cache > 0, "{shape}: {memory:?}");
             let filters = memory.filters + memory.cached_filters;
             assert!(filters > 0 && (memory.filters > 0) == pinned.is_none(), "{memory:?}");
-            // A version of some key in each table's range, so that none is moved as it is.
+            // A version of some key in each table's range, so that none is moved without a rewrite.
             db.put(event(0, 0), b"").unwrap();
             db.put(event(USERS, 0), b"").unwrap();
             db.compact_all().unwrap();

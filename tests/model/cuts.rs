@@ -1,5 +1,5 @@
-//! Filters that are cut, by key range or by data block: their rates are those of theory on every
-//! level, they deny no key, and no more of them is pinned than was allowed.
+//! Filters partitioned by key range or by data block: their rates are those of theory on every
+//! level, they have no false negatives, and pinned bytes stay within the limit.
 
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ fn no_more_is_pinned_than_allowed_however_many_tables_are_probed() {
     const MOST: u64 = 2_000;
     for shape in [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock] {
         let db = three_levels(7, &SHAPE, cut(shape).pinned_filter_bytes(Some(MOST)));
-        // Filters that are not pinned lie here.
+        // For filters that are not pinned.
         db.set_options(|options| options.cache_bytes(1 << 20)).unwrap();
         let mut most = 0;
         for number in (0..WRITTEN).step_by(7) {

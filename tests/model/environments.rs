@@ -1,4 +1,4 @@
-//! Stores that share an environment: each is right, whatever the others do, and memory goes to
+//! Stores that share an environment: each is correct, whatever the others do, and memory goes to
 //! those that need it.
 
 use std::io;
@@ -12,7 +12,7 @@ use trommel::{Db, Environment, Error, Options};
 
 use crate::liveness::{comes, noise, scattered};
 
-/// A disk on which threads of the store panic when they create a table.
+/// A disk on which the store's threads panic when they create a table.
 #[derive(Debug, Clone)]
 struct NoTables(SimDisk);
 
@@ -25,7 +25,7 @@ impl Layer for NoTables {
         let in_background =
             thread::current().name().is_some_and(|name| name.starts_with("trommel-"));
         if in_background && path.extension().is_some_and(|extension| extension == "sst") {
-            // As a panic, but for the message.
+            // Panics without a message.
             resume_unwind(Box::new("planned"));
         }
         self.0.create(path)
@@ -100,7 +100,7 @@ fn stores_of_one_environment_are_right_though_one_fails() {
     [1, 2, 4].into_iter().for_each(all_are_right);
 }
 
-/// Nobody writes to the store that has most in memory, and it makes room for the others.
+/// The store with the largest memtable is not written to, and makes space for the others.
 #[test]
 fn the_largest_memtable_is_written_out_for_others() {
     let environment = Environment::builder().threads(2).memory_limit(16 << 20).build().unwrap();
@@ -128,7 +128,7 @@ fn the_largest_memtable_is_written_out_for_others() {
     assert_eq!(large.iter().count(), 400);
 }
 
-/// A store that is closed waits for its own jobs, not for those of others.
+/// Closing a store waits for its own jobs, but not for those of others.
 #[test]
 fn a_store_is_closed_while_another_is_at_work() {
     let environment = environment(2);

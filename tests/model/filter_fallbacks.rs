@@ -1,4 +1,4 @@
-//! What filter reports say where filters are not what was asked for, or not of whole keys.
+//! Filter reports on filters that differ from the requested kind, or are not of whole keys.
 
 use std::sync::Arc;
 
@@ -13,20 +13,19 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
         .filters("ribbon:10".parse().unwrap())
 }
 
-/// Keys whose hashes lie in the lowest quarter, so that they come to one shard of a ribbon of
-/// several.
+/// Keys with hashes in the lowest quarter, so that all are in one shard of a ribbon of several.
 fn chosen_keys(count: usize) -> Vec<[u8; 8]> {
     let keys = (0_u64..).map(u64::to_le_bytes);
     keys.filter(|key| filter::hash(key) >> 62 == 0).take(count).collect()
 }
 
-/// A flush of such keys took seconds for 400,000 of them, and did not end for others; no report
-/// told of them.
+/// A flush of such keys used to take seconds for 400,000 of them, and not to end for others; no
+/// report mentioned them.
 #[test]
 fn a_filter_that_no_ribbon_could_be_made_of_is_counted_and_says_its_kind() {
     let keys = chosen_keys(40_000);
     for shape in [FilterShape::Whole, FilterShape::Partitioned] {
-        // The last piece of a cut one has the keys of a single shard, and a ribbon.
+        // The last partition has the keys of a single shard, and a ribbon.
         let is_whole = shape == FilterShape::Whole;
         let vfs = Arc::new(MemoryVfs::new());
         let options = || options(&vfs).filter_shape(shape).filter_piece_bytes(32 << 10);
@@ -39,7 +38,7 @@ fn a_filter_that_no_ribbon_could_be_made_of_is_counted_and_says_its_kind() {
         assert!(db.stats().to_string().contains("built as standard ones"));
         assert!(keys.iter().all(|key| db.contains_key(key).unwrap()));
         let report = db.filter_report();
-        // A filter that is cut says in its directory what was asked for, and the rate that it has.
+        // A partitioned filter records its requested kind in its directory, and its actual rate.
         let kind = if is_whole { FilterKind::Standard } else { FilterKind::Ribbon };
         let row = report.levels.iter().find(|row| row.tables > 0).unwrap();
         assert_eq!(row.kind, kind, "{report}");
@@ -47,7 +46,7 @@ fn a_filter_that_no_ribbon_could_be_made_of_is_counted_and_says_its_kind() {
         assert_eq!(report.to_string().contains("fallbacks: 1"), is_whole, "{report}");
         assert_eq!(db.verify().unwrap().keys, 40_000);
         db.close().unwrap();
-        // The report tells it of the tables that there are, whoever built them.
+        // The report covers existing tables, whichever process built them.
         let db = Db::open("/store", options()).unwrap();
         assert_eq!(db.filter_report().fallbacks, u64::from(is_whole));
         assert_eq!(db.stats().filter_fallbacks, 0);
@@ -68,7 +67,7 @@ fn a_ribbon_of_random_keys_is_no_fallback() {
     assert!(!report.to_string().contains("fallback"), "{report}");
 }
 
-/// The row of 2,000 prefixes had 10,000 keys.
+/// The row of 2,000 prefixes used to show 10,000 keys.
 #[test]
 fn a_row_of_prefixes_counts_prefixes_and_says_so() {
     for whole_keys in [true, false] {
@@ -92,7 +91,7 @@ fn a_row_of_prefixes_counts_prefixes_and_says_so() {
         let text = report.to_string();
         let lookups = text.lines().nth(1).unwrap();
         assert_eq!(lookups.ends_with("keys are prefixes"), !whole_keys, "{text}");
-        // The bits that are stored are those of the filter's own keys.
+        // The stored bits are per key of the filter.
         let stored = row.filter_bytes as f64 * 8.0 / row.keys as f64;
         assert!((stored / row.bits_stored - 1.0).abs() < 0.1, "{stored} {}", row.bits_stored);
         assert_eq!(report.prefixes[0].keys, 2_000);
@@ -101,11 +100,11 @@ fn a_row_of_prefixes_counts_prefixes_and_says_so() {
 }
 
 /// "A lookup is expected to waste 1.000e0 reads, a MiB more would save 2.01e1": the price of the
-/// next byte, a million times.
+/// next byte, times a million.
 #[test]
 fn a_mib_more_saves_no_more_than_is_wasted() {
     for budget in ["budget=10", "budget=1KiB", "budget=10KiB", "budget=64MiB", "budget=8/key"] {
-        // One that no table can have may be refused.
+        // A budget that no table can have may be rejected.
         let Ok(filters) = budget.parse() else { continue };
         let vfs = Arc::new(MemoryVfs::new());
         let db = Db::open("/store", options(&vfs).filters(filters)).unwrap();
@@ -117,7 +116,7 @@ fn a_mib_more_saves_no_more_than_is_wasted() {
         let report = db.filter_report().budget.unwrap();
         let (saved, wasted) = (report.saved_by_a_mib, report.planned_wasted_reads);
         assert!((0.0..=wasted).contains(&saved), "{text}");
-        // With a MiB more the one table has the best filter that there is.
+        // With a MiB more the one table has the best possible filter.
         assert!(wasted - saved < 5e-9, "{text}");
         assert!(!text.contains("e0"), "{text}");
     }

@@ -1,4 +1,4 @@
-//! What is held of a store keeps it open, and what `close` makes of it.
+//! Objects that keep a store open, and the effect of `close` on them.
 
 use std::sync::Arc;
 
@@ -25,7 +25,8 @@ fn says_closed<T: std::fmt::Debug>(outcome: trommel::Result<T>) {
     assert!(matches!(outcome, Err(Error::Closed)), "{outcome:?}");
 }
 
-/// A snapshot that outlived the last handle said that its store was closed, and a range did not.
+/// A snapshot that outlived the last handle used to report that its store was closed, but a range
+/// did not.
 #[test]
 fn whatever_is_held_keeps_the_store_open_and_the_last_closes_it() {
     type Hold = fn(&Db) -> Box<dyn Send>;
@@ -50,7 +51,7 @@ fn whatever_is_held_keeps_the_store_open_and_the_last_closes_it() {
         drop(db);
         let second = open(&vfs);
         assert!(matches!(second, Err(Error::Locked { .. })), "holder {nth}: the store was closed");
-        // Whoever is last may be in another thread.
+        // The last holder may be in another thread.
         std::thread::spawn(move || drop(held)).join().unwrap();
         let db = open(&vfs).unwrap();
         assert!(db.recovery_report().was_closed, "holder {nth}");
@@ -72,7 +73,7 @@ fn what_is_held_reads_on_when_the_last_handle_is_dropped() {
     assert_eq!(cursor.key(), Some(&b"01999"[..]));
 }
 
-/// A range that was made before went on after the store was closed, and so did a cursor.
+/// An existing range used to continue after the store was closed, and so did a cursor.
 #[test]
 fn close_ends_all_reads() {
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
@@ -130,12 +131,12 @@ fn close_ends_all_reads() {
     for (cursor, moved) in cursors.iter_mut().zip(moved) {
         says_closed(moved(cursor));
         assert!(!cursor.valid());
-        // Nor does it come back.
+        // Nor does it recover.
         says_closed(cursor.seek_to_first());
     }
 }
 
-/// It was closed by the visitor itself, and went on to the last of its entries.
+/// After its visitor had closed the store, a visit used to continue to its last entry.
 #[test]
 fn a_visit_ends_when_the_store_is_closed() {
     for in_tables in [false, true] {
@@ -155,7 +156,7 @@ fn a_visit_ends_when_the_store_is_closed() {
             true
         };
         says_closed(cursor.visit(visit));
-        // What is lent of a table goes on to the end of the block at most: some 300 entries.
+        // Entries borrowed from a table continue at most to the end of the block: some 300 entries.
         assert!((5..=500).contains(&visited), "{visited}");
     }
 }

@@ -1,6 +1,6 @@
 //! Keys and values that find mistakes: few hot keys, long shared prefixes, keys that are prefixes
-//! of each other, the empty key, runs of 0xff and of 0, keys of many KiB; values from nothing to
-//! more than a memtable holds.
+//! of each other, the empty key, runs of 0xff and of 0, keys of many KiB; values from empty to
+//! larger than a memtable.
 
 use std::ops::Bound;
 use std::rc::Rc;
@@ -16,7 +16,7 @@ pub(crate) type KeyBounds = (Bound<Bytes>, Bound<Bytes>);
 pub(crate) struct KeySpace {
     /// Keys that are written, looked up and used as bounds.
     pool: Vec<Bytes>,
-    /// Keys near those of the pool, which are never written.
+    /// Keys near those of the pool that are never written.
     strangers: Vec<Bytes>,
     longest_value: usize,
     block_bytes: usize,
@@ -92,7 +92,7 @@ impl KeySpace {
         Rc::clone(&self.pool[rng.below(end)])
     }
 
-    /// A key to look for or to bound a range by.
+    /// A key to look up or to use as a bound.
     pub(crate) fn any(&self, rng: &mut Rng) -> Bytes {
         if rng.once_in(3) { Rc::clone(rng.pick(&self.strangers)) } else { self.own(rng) }
     }
@@ -114,7 +114,7 @@ impl KeySpace {
             _ => Bound::Excluded(self.any(rng)),
         };
         let (from, to) = (bound(), bound());
-        // Bounds the wrong way round stay so one time in four: they are an empty range.
+        // Reversed bounds stay so one time in four: they are an empty range.
         if is_empty(&(from.clone(), to.clone())) && !rng.once_in(4) {
             (to, from)
         } else {
@@ -129,7 +129,7 @@ impl KeySpace {
     }
 }
 
-/// Whether no key can lie within `bounds`, as far as `BTreeMap::range` would panic at them.
+/// Whether no key can be within `bounds`; covers all cases in which `BTreeMap::range` would panic.
 pub(crate) fn is_empty(bounds: &KeyBounds) -> bool {
     let key = |bound: &Bound<Bytes>| match bound {
         Bound::Included(key) | Bound::Excluded(key) => Some(Rc::clone(key)),
@@ -140,7 +140,7 @@ pub(crate) fn is_empty(bounds: &KeyBounds) -> bool {
     from > to || (from == to && !both_included)
 }
 
-/// A key or value in few letters.
+/// A short display form of a key or value.
 pub(crate) fn show(bytes: &[u8]) -> String {
     let head: String = bytes[..bytes.len().min(24)].escape_ascii().to_string();
     if bytes.len() > 24 {

@@ -1,5 +1,5 @@
-//! Nobody waits for ever, and no promise about memory, handles or waiting is broken. Each test was
-//! red before the engine kept its promise.
+//! Nobody waits forever, and no promise about memory, handles or waiting is broken. Each test
+//! failed before the engine kept its promise.
 
 use std::cell::RefCell;
 use std::process::Command;
@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use trommel::vfs::{Failure, Fault, MemoryVfs, SimDisk};
 use trommel::{Compression, Db, DbCursor, Error, ErrorKind, Options};
 
-/// Fails if `work` has not ended after a time that is far longer than it needs.
+/// Panics if `work` has not ended after much longer than it needs.
 pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {
     let (done, waiting) = mpsc::channel();
     let worker = thread::spawn(move || {
@@ -84,7 +84,7 @@ fn a_flush_waits_for_its_own_memtables_only() {
         for _ in 0..20 {
             let before = db.stats().flushes;
             db.flush().unwrap();
-            // At most those that were frozen already, its own, and a few that came meanwhile.
+            // At most those already frozen, its own, and a few that were added meanwhile.
             let waited_for = db.stats().flushes - before;
             assert!(waited_for <= 16, "one flush waited for {waited_for} memtables");
         }
@@ -166,7 +166,8 @@ fn building_filters_stays_under_the_ceiling() {
             look();
         }
     }
-    // From here on memtables need nothing, and the cache is full: what is built takes from it.
+    // From here on memtables use little, and the cache is full: filters under construction take
+    // memory from it.
     db.flush().unwrap();
     db.set_options(|options| options.write_buffer_bytes(4 << 10)).unwrap();
     for i in 0..200_000 {
@@ -174,7 +175,7 @@ fn building_filters_stays_under_the_ceiling() {
     }
     let memory = db.stats().memory;
     assert!(memory.total() > limit - limit / 16, "{memory:?}");
-    // One merge of all keys: the hashes of a single table would be most of the ceiling.
+    // A single compaction of all keys: the hashes of one table would be most of the ceiling.
     let done = AtomicBool::new(false);
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -237,7 +238,7 @@ fn an_empty_checkpoint_directory_will_do() {
         assert_eq!(refused.kind(), ErrorKind::Usage, "nothing of the store is missing");
         assert!(refused.to_string().contains("not/there cannot be made"), "{refused}");
     }
-    // Whoever reads it first keeps writers out, who would remove its tables.
+    // The first reader locks out writers, which would remove its tables.
     let reader = Db::open_read_only(&copy, Options::default()).unwrap();
     assert!(matches!(Db::open(&copy, Options::default()), Err(Error::Locked { .. })));
     reader.close().unwrap();
@@ -249,8 +250,8 @@ thread_local! {
     static KEPT: RefCell<Option<DbCursor>> = const { RefCell::new(None) };
 }
 
-/// What a thread keeps may be dropped after all that the store keeps for the thread: the process
-/// would be aborted.
+/// A value in thread-local storage may be dropped after all of the store's thread-local data: the
+/// process used to abort.
 #[test]
 fn a_cursor_may_end_with_its_thread() {
     let dir = tempfile::tempdir().unwrap();
@@ -261,7 +262,7 @@ fn a_cursor_may_end_with_its_thread() {
     let before = reads();
     let of_thread = db.clone();
     let thread = thread::spawn(move || {
-        // Its place is older than that of what is counted, and so is dropped later.
+        // Its thread-local slot is older than that of the counters, and so is dropped later.
         KEPT.with_borrow_mut(|kept| *kept = None);
         of_thread.get("k").unwrap();
         let mut cursor = of_thread.cursor().unwrap();
@@ -272,7 +273,8 @@ fn a_cursor_may_end_with_its_thread() {
     assert_eq!(reads(), before + 1);
 }
 
-/// Whoever goes by the kind of error would else open the store again, and meet the same damage.
+/// A caller that acts on the kind of error would otherwise reopen the store, and find the same
+/// corruption.
 #[test]
 fn a_merge_that_meets_damage_says_that_opening_again_does_not_mend_it() {
     let dir = tempfile::tempdir().unwrap();
@@ -303,10 +305,11 @@ fn a_merge_that_meets_damage_says_that_opening_again_does_not_mend_it() {
     }
 }
 
-/// Set for the process that is short of file handles.
+/// The environment variable of the process that is short of file handles.
 const FEW_HANDLES: &str = "TROMMEL_FEW_HANDLES";
 
-/// Many tables, few handles: in a process of its own, for the limit holds for all of it.
+/// Many tables, few handles: in a process of its own, because the limit applies to the whole
+/// process.
 #[test]
 fn few_file_handles_are_enough() {
     if std::env::var_os(FEW_HANDLES).is_some() {
@@ -343,8 +346,8 @@ fn many_tables_are_written_and_read() {
     assert_eq!(db.iter().filter(Result::is_ok).count(), 20_000);
 }
 
-/// A store on a disk of `capacity` bytes is written to until nothing goes on; then there is room,
-/// and the same handle goes on. How often writers were told meanwhile.
+/// Writes to a store on a disk of `capacity` bytes until it stalls; then there is space, and the
+/// same handle continues. Returns the number of errors that writers got in between.
 fn fills_up(capacity: u64, options: Options) -> u64 {
     const ENTRIES: u32 = 3_000;
     let disk = SimDisk::new();
@@ -380,13 +383,13 @@ fn fills_up(capacity: u64, options: Options) -> u64 {
     told.into_inner()
 }
 
-/// A value that does not compress.
+/// An incompressible value.
 pub(crate) fn noise(i: u32) -> Vec<u8> {
     let mut rng = fastrand::Rng::with_seed(u64::from(i));
     (0..500).map(|_| rng.u8(..)).collect()
 }
 
-/// Waits until it is so, far longer than that needs; what `what` says never came otherwise.
+/// Waits for a condition, much longer than it needs; panics with `what` if it never holds.
 pub(crate) fn comes(what: &str, is_so: impl Fn() -> bool) {
     let start = Instant::now();
     while !is_so() {
@@ -395,14 +398,14 @@ pub(crate) fn comes(what: &str, is_so: impl Fn() -> bool) {
     }
 }
 
-/// Writes until a memtable was full, and a bit into the next one.
+/// Writes until a memtable is full, and a bit into the next one.
 fn fill_a_memtable(db: &Db) {
     for i in 0..150 {
         db.put(scattered(i), noise(i)).unwrap();
     }
 }
 
-/// A memtable is full, and nobody flushes, waits or writes on: it is flushed all the same.
+/// A memtable is full, and nobody flushes, waits or writes: it is flushed all the same.
 #[test]
 fn a_full_memtable_is_flushed_though_nobody_waits() {
     let disk = Arc::new(SimDisk::new());
@@ -412,7 +415,8 @@ fn a_full_memtable_is_flushed_though_nobody_waits() {
         .auto_compaction(false);
     let db = Db::open("/db", options.vfs(disk)).unwrap();
     for _ in 0..8 {
-        // The thread looks for work by itself when it starts, and after each job: it has to sleep.
+        // The thread looks for work by itself when it starts, and after each job: wait until it
+        // sleeps.
         thread::sleep(Duration::from_millis(25));
         let before = db.stats().flushes;
         fill_a_memtable(&db);
@@ -420,8 +424,8 @@ fn a_full_memtable_is_flushed_though_nobody_waits() {
     }
 }
 
-/// A flush fails for want of room, and nobody flushes, waits or writes on: it is tried again by
-/// itself once there is room.
+/// A flush fails for lack of space, and nobody flushes, waits or writes: it is retried
+/// automatically once there is space.
 #[test]
 fn what_failed_for_want_of_room_is_tried_again_though_nobody_waits() {
     let disk = SimDisk::new();
@@ -447,8 +451,7 @@ fn writers_are_told_of_a_full_disk_under_a_flush_and_go_on_when_it_has_room() {
     });
 }
 
-/// A store that is to be closed does not wait for a disk that stays full, with the writer that
-/// waits for it.
+/// Closing a store does not wait for a disk that stays full; it ends the wait of a stalled writer.
 #[test]
 fn closing_ends_the_wait_of_a_stopped_writer() {
     ends(|| {
@@ -457,12 +460,12 @@ fn closing_ends_the_wait_of_a_stopped_writer() {
         let db = Db::open("/db", options.vfs(Arc::new(disk.clone()))).unwrap();
         db.pause_compaction().unwrap();
         for i in 0..6 {
-            // Of which none can be moved as it is.
+            // So that none can be moved without a rewrite.
             db.put("first", noise(i)).unwrap();
             db.put("last", noise(i)).unwrap();
             db.flush().unwrap();
         }
-        // No memtable waits: it is merges alone that fail from now on.
+        // No memtable is queued: only compactions fail from now on.
         disk.inject(Fault::new(Failure::NoSpace).named(".sst").lasting());
         db.resume_compaction();
         let written = AtomicU64::new(0);
@@ -496,8 +499,8 @@ fn writers_wait_for_a_compaction_on_a_full_disk_and_go_on_when_it_has_room() {
     });
 }
 
-/// Of keys of 60 KiB that differ in their ends, a table's index holds as much as its keys: one
-/// table of 64 MiB had 64 MiB of it, under a ceiling of 16 MiB.
+/// With keys of 60 KiB that differ at their ends, a table's index is as large as its keys: one
+/// table of 64 MiB used to have 64 MiB of it, under a ceiling of 16 MiB.
 #[test]
 fn indexes_of_large_keys_stay_under_the_ceiling() {
     let limit = 16 << 20;

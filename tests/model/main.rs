@@ -1,29 +1,30 @@
 //! The store against a model, under threads, and its filter report against theory.
 //!
 //! * [`sequences`]: random operations, compared one by one with a `BTreeMap`.
-//! * [`lean`]: the same with cheaper steps and many more of them, kills and power cuts among them.
-//! * [`metamorphic`]: the same operations under sixteen sets of options, with the same answers.
+//! * [`lean`]: the same with cheaper steps and many more of them, including kills and power
+//!   failures.
+//! * [`metamorphic`]: the same operations under sixteen sets of options, with the same results.
 //! * [`threads`]: what writers and readers on real threads may see of each other.
-//! * [`many`]: many keys at once, against one by one.
-//! * [`liveness`]: nobody waits for ever, and memory and handles stay within their limits.
-//! * [`stalled`]: background work that goes on failing is reported, and writers do not wait for it
-//!   for ever.
-//! * [`held`]: what is held of a store keeps it open, and what is closed answers no more.
-//! * [`panics`]: a background thread panics, and everybody is told.
-//! * [`sizes`]: what is too large is refused before a byte is written.
-//! * [`read_errors`]: a read that fails is never the end of a scan.
-//! * [`skipping`]: tombstones and versions that scans have to skip take few steps.
-//! * [`prefixes`]: what filters of prefixes save, and that they never cost an entry.
-//! * [`user_filters`]: policies that users bring, and filters that are stored and not used.
-//! * [`cuts`]: filters in pieces, against theory and against the limit on what is pinned.
-//! * [`cut_stores`]: filters of keys and prefixes, both in pieces, some of them lost.
-//! * [`budget`]: filters within a budget, and what that saves.
-//! * [`regressions`]: what was found, here and in other stores, with the table of historic bugs.
-//! * [`report`]: what the filter report says, against what was asked and against theory.
+//! * [`many`]: multi-gets against single gets.
+//! * [`liveness`]: nobody waits forever, and memory and handles stay within their limits.
+//! * [`stalled`]: repeated failures of background work are reported, and writers do not wait
+//!   forever.
+//! * [`held`]: objects that keep a store open, and errors after it is closed.
+//! * [`panics`]: a background thread panics, and every caller gets an error.
+//! * [`sizes`]: inputs that are too large are rejected before a byte is written.
+//! * [`read_errors`]: a read error is never the end of a scan.
+//! * [`skipping`]: scans skip tombstones and old versions in few steps.
+//! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
+//! * [`user_filters`]: user-defined policies, and filters that are stored and not used.
+//! * [`cuts`]: partitioned filters, against theory and against the limit on pinned bytes.
+//! * [`cut_stores`]: partitioned filters of keys and prefixes, some partitions lost.
+//! * [`budget`]: filters within a budget, and its benefit.
+//! * [`regressions`]: bugs found here and in other stores, with the table of historic bugs.
+//! * [`report`]: the filter report, against the requested filters and against theory.
 //!
-//! A failing sequence prints the command that plays it again, and a shorter one that still fails.
-//! The longest runs take a quarter of the sequences that are promised; `TROMMEL_SCALE=n` takes n
-//! times as many as promised, `TROMMEL_FIRST_SEED=n` starts elsewhere.
+//! A failing sequence prints the command that reruns it, and a shorter one that still fails. The
+//! longest runs take a quarter of the promised sequences; `TROMMEL_SCALE=n` takes n times as many
+//! as promised, `TROMMEL_FIRST_SEED=n` starts from another seed.
 
 #![allow(
     clippy::print_stdout,
@@ -60,7 +61,7 @@ mod user_filters;
 mod walks;
 mod world;
 
-/// Stores in memory take and give back much of it, which this does in less time than the C library.
+/// Stores in memory allocate and free a lot, which is faster than with the C library's allocator.
 #[cfg(test)]
 #[global_allocator]
 static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;

@@ -1,6 +1,6 @@
-//! Many keys at once are answered as one by one, whatever the tree: more runs in level 0 than are
-//! asked together, small tables in deep levels, tables without filters, few open tables, old
-//! snapshots; and they are counted alike.
+//! A multi-get returns the same as single gets, whatever the tree: more runs in level 0 than are
+//! queried together, small tables in deep levels, tables without filters, few open tables, old
+//! snapshots; and the counters are equal.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::rng::Rng;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Keys that are written; as many lie between them.
+/// Number of keys written; as many are between them.
 const KEYS: usize = 3_000;
 /// More than two windows of tables.
 const RUNS: usize = 15;
@@ -36,7 +36,8 @@ fn change(db: &Db, model: &mut Model, rng: &mut Rng, count: usize) {
     }
 }
 
-/// A deep tree of small tables, then runs in level 0, then a memtable; and a snapshot amid them.
+/// A deep tree of small tables, then runs in level 0, then a memtable; with a snapshot taken in
+/// between.
 fn grown(filters: &str, options: Options, rng: &mut Rng) -> (Db, Model, Snapshot, Model) {
     let options = options
         .vfs(Arc::new(MemoryVfs::new()))
@@ -67,7 +68,7 @@ fn grown(filters: &str, options: Options, rng: &mut Rng) -> (Db, Model, Snapshot
     (db, model, snapshot, at_snapshot)
 }
 
-/// Keys in no order, some twice, about half of them missing, two beyond all tables.
+/// Keys in random order, some twice, about half of them missing, two beyond all tables.
 fn drawn(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
     let mut keys: Vec<Vec<u8>> = (0..count).map(|_| key(rng.below(KEYS * 2))).collect();
     keys.extend([Vec::new(), vec![0xff; 9]]);

@@ -1,11 +1,11 @@
-//! The same operations on sixteen stores whose options differ: the histories of what they answer
-//! are equal, byte by byte.
+//! The same operations on sixteen stores with different options: the histories of their results are
+//! equal, byte by byte.
 //!
-//! The stores are those of [`crate::lean`], so each answer is compared with the model as well; what
-//! is added here is that nothing of it hangs on an option. Every store takes each step before any
-//! takes the next, and the digests of all that was answered so far are compared after each step,
-//! so that a difference is found where it begins. Options that [`SETS`] does not name are drawn for
-//! each store and each of its openings alone.
+//! The stores are those of [`crate::lean`], so each result is compared with the model as well; in
+//! addition this shows that no result depends on an option. Every store takes each step before any
+//! takes the next, and the digests of all results so far are compared after each step, so that a
+//! difference is found where it begins. Options that [`SETS`] does not name are drawn separately
+//! for each store and each of its opens.
 
 use std::hash::Hasher;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ use crate::runner::{self, Play};
 use crate::walks::Check;
 use crate::world::Work;
 
-/// What one of the stores is made of, whatever else is drawn.
+/// The fixed options of one of the stores.
 #[derive(Debug, Clone, Copy)]
 struct Set {
     read_mode: ReadMode,
@@ -121,8 +121,8 @@ impl Play for Many {
     const EVENTFUL: u64 = 9;
 
     fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
-        // What a power cut leaves is not the same for all of them. What `set_options` draws is: it
-        // would make the sets alike.
+        // The result of a power failure differs between the stores. `set_options` would draw the
+        // same for all: it would make the sets alike.
         let mut weights = lean::weights(rng);
         weights.retain(|(kind, _)| !matches!(kind, Kind::PowerCut | Kind::SetOptions));
         weights
@@ -131,7 +131,7 @@ impl Play for Many {
     fn begin(seed: u64, home: Home) -> Check<Self> {
         let store = |(at, set): (usize, Set)| {
             let choose = move |rng: &mut Rng, home: Home, vfs: &Arc<dyn Vfs>| {
-                // Each draws the rest for itself.
+                // The other options are drawn for each store separately.
                 let mut own = Rng::new(rng.u64() ^ at as u64);
                 set.options(&mut own, home, vfs)
             };
@@ -163,7 +163,7 @@ impl Play for Many {
     }
 }
 
-/// Sequences in CI.
+/// Number of sequences in CI.
 const SEQUENCES: u64 = 26;
 
 const _: () = assert!(
@@ -178,7 +178,7 @@ fn no_option_changes_an_answer() {
     assert!(all.kills > 0, "{all:?}");
 }
 
-/// Plays the one sequence that the environment names; nothing otherwise.
+/// Runs the one sequence that the environment names; otherwise does nothing.
 #[test]
 fn replay() {
     runner::replay::<Many>();

@@ -1,7 +1,8 @@
-//! A background thread panics: the store says so to those who wait and to those who come, reads go
-//! on, nobody hangs, and nothing acknowledged is lost.
+//! A background thread panics: waiting and later callers get an error, reads still work, nobody
+//! hangs, and no acknowledged write is lost.
 //!
-//! The panic comes out of the file system, so each step of a flush and of a compaction can have it.
+//! The panic is raised in the file system, so it can happen at each step of a flush and of a
+//! compaction.
 
 use std::io;
 use std::panic::resume_unwind;
@@ -21,9 +22,9 @@ use crate::liveness::{comes, ends, noise, scattered};
 struct Trap {
     disk: SimDisk,
     kind: OpKind,
-    /// What the file's name holds.
+    /// A part of the file's name.
     named: &'static str,
-    /// The thread in the trap waits for it, so that writers can come to stand still behind it.
+    /// The trapped thread waits for this, so that writers can stall first.
     open: Arc<AtomicBool>,
     met: Arc<AtomicBool>,
 }
@@ -44,7 +45,7 @@ impl Trap {
         while !self.open.load(Ordering::SeqCst) {
             thread::sleep(Duration::from_millis(1));
         }
-        // As a panic, but for the message.
+        // Panics without a message.
         resume_unwind(Box::new("planned"));
     }
 }
@@ -111,7 +112,7 @@ fn is_poisoned<T>(outcome: &Result<T, Error>) -> bool {
     matches!(outcome, Err(Error::Poisoned { .. }))
 }
 
-/// Writes until an error comes, and counts what was acknowledged.
+/// Writes until an error, and counts the acknowledged writes.
 fn write_on(db: &Db, written: &AtomicU32) -> Error {
     for i in written.load(Ordering::SeqCst).. {
         if let Err(error) = db.put(scattered(i), noise(i)) {
@@ -127,11 +128,11 @@ fn all_is_there(db: &Db, written: u32) {
         assert!(db.get(scattered(i)).unwrap().as_deref() == Some(&noise(i)[..]), "entry {i}");
     }
     let seen = db.iter().map(Result::unwrap).count() as u32;
-    // The write that was refused may be there.
+    // The rejected write may be present.
     assert!(seen == written || seen == written + 1, "{seen} of {written}");
 }
 
-/// A thread panics at a call of this kind, behind which writers and a flush stand still.
+/// A thread panics at a call of this kind, while writers and a flush wait for it.
 fn a_thread_panics(kind: OpKind, named: &'static str, close: bool) {
     let trap = Trap::new(kind, named);
     let db = Db::open("/db", small().vfs(Arc::new(trap.clone()))).unwrap();
@@ -139,7 +140,7 @@ fn a_thread_panics(kind: OpKind, named: &'static str, close: bool) {
     thread::scope(|scope| {
         let writer = scope.spawn(|| write_on(&db, &written));
         comes("the trap", || trap.met.load(Ordering::SeqCst));
-        // With nobody to flush, the writer stops sooner or later.
+        // Without a flush, the writer stalls sooner or later.
         let mut before = u32::MAX;
         while before != written.load(Ordering::SeqCst) {
             before = written.load(Ordering::SeqCst);
@@ -172,7 +173,7 @@ fn a_thread_panics(kind: OpKind, named: &'static str, close: bool) {
     db.close().unwrap();
 }
 
-/// At every step of a flush: the table, the manifest, the log that is not needed any more.
+/// At every step of a flush: the table, the manifest, the obsolete log.
 #[test]
 fn who_waits_is_told_that_a_flush_panicked() {
     let steps = [
@@ -191,7 +192,7 @@ fn who_waits_is_told_that_a_flush_panicked() {
     }
 }
 
-/// The same where a compaction removes the tables that it has replaced.
+/// The same, including where a compaction removes obsolete tables.
 #[test]
 fn who_waits_is_told_that_a_compaction_panicked() {
     for close in [true, false] {

@@ -1,5 +1,5 @@
-//! Filters of prefixes: what they save, by the store's own counts, and that they never cost an
-//! entry, whatever extractor tables were built with and whatever range is asked for.
+//! Filters of prefixes: their benefit, by the store's own counters, and that they never hide an
+//! entry, whatever extractor tables were built with and whatever range is scanned.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterLevel, Options, Prefix, Slice};
 
-/// A store in memory, whose compactions wait to be asked for.
+/// A store in memory that compacts only on request.
 fn options(vfs: &Arc<MemoryVfs>) -> Options {
     Options::default()
         .vfs(Arc::<MemoryVfs>::clone(vfs))
@@ -23,7 +23,7 @@ fn prefix(text: &str) -> Prefix {
     text.parse().unwrap()
 }
 
-/// Even users in level 0, in one table for each; all multiples of four in a deeper level as well.
+/// Even users in level 0, each in one table; all multiples of four in a deeper level as well.
 fn fill(db: &Db) {
     let event = |user: u32, number: u32| format!("{user:04}/{number:02}");
     for user in (0..400).step_by(4) {
@@ -53,7 +53,7 @@ fn scans_within_a_prefix_pass_over_tables_without_it() {
         let db = Db::open("/store", options(&vfs).prefix_extractor(prefix(extractor))).unwrap();
         fill(&db);
         db.reset_stats();
-        // Odd users are nowhere: four tables of level 0, and at most one of the level below.
+        // Odd users are absent: four tables of level 0, and at most one of the level below.
         for user in (1..400).step_by(2) {
             assert_eq!(entries(db.prefix(format!("{user:04}/"))), []);
             assert_eq!(entries(db.prefix(format!("{user:04}/")).rev()), []);
@@ -63,7 +63,7 @@ fn scans_within_a_prefix_pass_over_tables_without_it() {
         assert!(stats.prefix_useful * 100 >= stats.prefix_checked * 99, "{extractor}: {stats:?}");
         assert!(stats.scan_block_reads + stats.scan_cache_hits <= 20, "{extractor}: {stats:?}");
 
-        // The same of a store that does without: each scan reads a block of each table.
+        // The same without the filters: each scan reads a block of each table.
         db.set_options(|options| options.prefix_extractor(prefix("fixed:40"))).unwrap();
         db.reset_stats();
         for user in (1..400).step_by(2) {
@@ -75,7 +75,7 @@ fn scans_within_a_prefix_pass_over_tables_without_it() {
     }
 }
 
-/// A filled store whose filters have two bits a prefix, so that many a "maybe" is false.
+/// A filled store whose filters have two bits per prefix, so that many positives are false.
 fn with_poor_filters() -> Db {
     let options = options(&Arc::new(MemoryVfs::new()))
         .prefix_extractor(Prefix::until("/"))
@@ -98,16 +98,16 @@ fn a_maybe_is_found_true_or_false_by_the_walk() {
     }
     let report = db.filter_report();
     let [top, below] = &report.prefixes[..] else { panic!("{report}") };
-    // A hundred users are in each of the four tables, and each is asked for twice.
+    // A hundred users are in each of the four tables, and each is queried twice.
     assert_eq!(top.true_positives, 100 * 4 * 2, "{report}");
-    // A user whose entries lie in two tables is in both filters, and a walk over all of them asks
-    // both.
+    // A user with entries in two tables is in both filters, and an iteration over all of them
+    // queries both.
     let parted = below.keys - 100;
     assert_eq!(below.true_positives, 100 * 2 + parted, "{report}");
-    // 198 users that are in none lie between its keys at least.
+    // At least 198 absent users are between its keys.
     assert!(top.negatives + top.false_positives >= 198 * 4 * 2, "{report}");
     let (low, high) = top.interval.unwrap();
-    // The same prefixes are asked twice, of filters that are alike: the interval says too little.
+    // The same prefixes are queried twice, in filters that are alike: the interval is too narrow.
     assert!(low / 2.0 <= top.expected_rate.unwrap(), "{report}");
     assert!(top.expected_rate.unwrap() <= high * 2.0, "{report}");
     assert!(top.false_positives > 100, "{report}");
@@ -116,8 +116,8 @@ fn a_maybe_is_found_true_or_false_by_the_walk() {
     assert_eq!(db.stats().prefix_checked, 0);
 }
 
-/// A walk that begins in the middle of its range cannot tell whether a "maybe" was false; a "no"
-/// counted all the same, so that the rate that was measured was 0.
+/// A scan that begins in the middle of its range cannot determine whether a positive was false; its
+/// negatives used to count all the same, so that the measured rate was 0.
 #[test]
 fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
     let db = with_poor_filters();
@@ -152,7 +152,7 @@ fn lookups_ask_prefixes_only_where_there_are_no_whole_keys() {
         fill(&db);
         db.reset_stats();
         let absent: Vec<String> = (1..399).step_by(2).map(|i| format!("{i:04}/00")).collect();
-        // One whose prefix is there, and one without a prefix.
+        // One with a present prefix, and one without a prefix.
         let others = ["0002/77".to_owned(), "0002".to_owned()];
         for key in absent.iter().chain(&others) {
             assert_eq!(db.get(key).unwrap(), None);
@@ -197,7 +197,7 @@ fn a_changed_extractor_is_not_used_and_counted() {
         db.stats()
     };
     assert!(ask(&db).prefix_useful > 1000);
-    // Tables say "custom:mine": no other rule may ask what their filters hold.
+    // Tables record "custom:mine": no other extractor may query their filters.
     for other in [prefix("fixed:2"), prefix("until:/"), Prefix::custom("all", |_| Some(0))] {
         db.set_options(|options| options.prefix_extractor(other.clone())).unwrap();
         let stats = ask(&db);
@@ -206,10 +206,10 @@ fn a_changed_extractor_is_not_used_and_counted() {
         let tables: u64 = stats.levels.iter().map(|level| level.tables).sum();
         assert_eq!(db.filter_report().unused_prefix_filters, tables, "{other}");
     }
-    // None set: a closure cannot be had back from its name.
+    // None set: a closure cannot be recovered from its name.
     db.set_options(|options| options.prefix_extractor(None)).unwrap();
     assert_eq!(ask(&db).prefix_checked, 0);
-    // New tables are built with the new one, beside old ones.
+    // New tables are built with the new one, next to old ones.
     db.set_options(|options| options.prefix_extractor(prefix("fixed:5"))).unwrap();
     db.put("0001/00", "new").unwrap();
     db.put("0399/00", "new").unwrap();
@@ -221,7 +221,7 @@ fn a_changed_extractor_is_not_used_and_counted() {
     let stats = db.stats();
     assert!(stats.prefix_useful >= 98 && stats.prefix_unused >= 4 * 98, "{stats:?}");
     db.close().unwrap();
-    // Opened again by one that sets nothing: a rule built in is had back from the tables.
+    // Reopened without an extractor: a built-in one is recovered from the tables.
     let db = Db::open("/store", options(&vfs)).unwrap();
     for user in (3..399).step_by(4) {
         assert_eq!(entries(db.prefix(format!("{user:04}/"))), []);
@@ -232,7 +232,7 @@ fn a_changed_extractor_is_not_used_and_counted() {
     assert_eq!(db.filter_report().prefixes, [], "it built none");
 }
 
-/// Keys at the edges of prefixes: empty, equal to one, right behind one, ending in 0xff.
+/// Keys at the edges of prefixes: empty, equal to one, right after one, ending in 0xff.
 fn edge_keys() -> Vec<Vec<u8>> {
     [
         &b""[..],
@@ -279,8 +279,8 @@ fn ranges_at_the_edges_of_a_prefix_are_whole() {
         let vfs = Arc::new(MemoryVfs::new());
         let options = options(&vfs).prefix_extractor(extractor.clone());
         let db = Db::open("/store", options).unwrap();
-        // One key in each table, between two that make its key range that of all, a third of them
-        // deep: each filter holds few prefixes, and nearly every wrong skip loses something.
+        // One key in each table, between two that extend its key range to that of all, a third of
+        // them deep: each filter holds few prefixes, and nearly every wrong skip loses an entry.
         for (turn, key) in keys.iter().enumerate().filter(|(turn, _)| turn % 3 > 0) {
             db.put(key, [turn as u8]).unwrap();
             db.put("", "").unwrap();
@@ -314,7 +314,7 @@ fn ranges_at_the_edges_of_a_prefix_are_whole() {
     }
 }
 
-/// Walks one range forward, backward, and with a cursor that turns at each entry.
+/// Scans one range forward, backward, and with a cursor that changes direction at each entry.
 fn check(db: &Db, all: &[Vec<u8>], bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>), by: &Prefix) {
     use std::ops::RangeBounds as _;
     let there: Vec<&[u8]> =
@@ -352,7 +352,7 @@ fn a_closure_changed_under_its_name_loses_nothing() {
         fill(&db);
         let all = entries(db.iter());
         db.close().unwrap();
-        // Under the same name, every filter is asked for what no filter holds.
+        // Under the same name, every filter is queried for prefixes that no filter holds.
         let changed = Prefix::custom("mine", first);
         let db = Db::open("/store", options().prefix_extractor(changed)).unwrap();
         if whole_keys {
@@ -363,7 +363,7 @@ fn a_closure_changed_under_its_name_loses_nothing() {
         let stats = db.stats();
         assert!(stats.prefix_breach.is_some() && stats.prefix_unused > 0, "{stats:?}");
         assert_eq!(stats.prefix_useful, 0);
-        // Live, too; and what was found of one closure is not held against another.
+        // On the live store, too; and findings about one closure do not apply to another.
         db.set_options(|options| options.prefix_extractor(before.clone())).unwrap();
         db.reset_stats();
         assert_eq!(entries(db.prefix("0003/")), []);
@@ -376,7 +376,7 @@ fn a_closure_changed_under_its_name_loses_nothing() {
 
 #[test]
 fn a_closure_that_breaks_its_word_is_dropped_and_named() {
-    // The delimiter is left out, so "ab" alone has no prefix though "ab/1" has the prefix "ab".
+    // The delimiter is excluded, so "ab" alone has no prefix though "ab/1" has the prefix "ab".
     let open = || Prefix::custom("open", |key| key.iter().position(|byte| *byte == b'/'));
     let vfs = Arc::new(MemoryVfs::new());
     let db = Db::open("/store", options(&vfs).prefix_extractor(open())).unwrap();
@@ -406,7 +406,7 @@ fn a_closure_that_breaks_its_word_is_dropped_and_named() {
     db.verify().unwrap();
 }
 
-/// Nothing but `verify` can see that a closure has changed under its name.
+/// Only `verify` can detect that a closure has changed under its name.
 #[test]
 fn verify_finds_a_closure_that_has_changed_under_its_name() {
     let vfs = Arc::new(MemoryVfs::new());

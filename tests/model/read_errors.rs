@@ -1,5 +1,5 @@
-//! A read that fails under a scan: the scan says so, whichever way it goes, and yields nothing
-//! more. It never ends as if there were no more entries.
+//! A read error during a scan: the scan returns it, in either direction, and yields nothing more.
+//! It never ends as if there were no more entries.
 //!
 //! Only scans read here: nothing is flushed or compacted while the disk fails.
 
@@ -12,7 +12,7 @@ const ENTRIES: u32 = 300;
 
 type Entry = (Slice, Slice);
 
-/// How a scan goes.
+/// The kind of a scan.
 #[derive(Debug, Clone, Copy)]
 enum Way {
     Forward,
@@ -53,7 +53,7 @@ fn filled() -> SimDisk {
     disk
 }
 
-/// What a scan yields, in the order of keys, and the error that ended it.
+/// The entries of a scan, in key order, and the error that ended it.
 fn scan(db: &Db, way: Way) -> (Vec<Entry>, Option<Error>) {
     let mut seen = Vec::new();
     let mut failed = None;
@@ -108,7 +108,7 @@ fn walk(db: &Db, is_back: bool, seen: &mut Vec<Entry>) -> trommel::Result<()> {
     Ok(())
 }
 
-/// Each read of a scan fails in turn, in each way that a read has.
+/// Each read of a scan fails in turn, in each way that a read can fail.
 #[test]
 fn a_read_error_is_never_the_end_of_a_scan() {
     let disk = filled();

@@ -1,5 +1,4 @@
-//! Rebuilds of filters: what every sequence checks of one, and stores whose filters are not only
-//! those that a spec makes.
+//! Filter rebuilds: the checks of every sequence, and stores with filters that no spec makes.
 
 use std::sync::Arc;
 
@@ -8,8 +7,8 @@ use trommel::{Db, FilterShape, Options, Prefix, RebuildOptions};
 
 use crate::walks::{Check, ok};
 
-/// What is said before a rebuild is what it does, and then there is nothing more to do. Where
-/// filters have a budget less may be done, as the store itself makes filters smaller meanwhile.
+/// A rebuild does what its plan announces, and then nothing is left to do. With a budget it may do
+/// less, because the store itself shrinks filters meanwhile.
 pub(crate) fn rebuild_filters(db: &Db) -> Check {
     let options = RebuildOptions::default();
     let plan = || ok("filter_rebuild_plan", db.filter_rebuild_plan(&options));
@@ -52,7 +51,7 @@ fn fill(db: &Db) {
     db.compact_all().unwrap();
 }
 
-/// Lookups and scans of what is there and of what is not; tables that scans passed over.
+/// Looks up and scans present and absent keys; returns the number of tables that scans skipped.
 fn check(db: &Db) -> u64 {
     db.reset_stats();
     for user in 0..600 {
@@ -67,7 +66,7 @@ fn check(db: &Db) -> u64 {
     db.stats().prefix_useful
 }
 
-/// Filters of prefixes come with a rebuild, and go with one; so do shapes.
+/// Filters of prefixes are added by a rebuild, and removed by one; shapes change too.
 #[test]
 fn prefixes_and_shapes_are_rebuilt() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -92,7 +91,8 @@ fn prefixes_and_shapes_are_rebuilt() {
     assert_eq!(check(&db), 0);
 }
 
-/// A closure that breaks its word has its filter left out, as in new tables; the others come.
+/// A closure that violates its contract has its filter left out, as in new tables; the others are
+/// built.
 #[test]
 fn an_extractor_that_breaks_its_word_costs_its_own_filter() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -112,7 +112,7 @@ fn an_extractor_that_breaks_its_word_costs_its_own_filter() {
     db.verify().unwrap();
 }
 
-/// Where the ceiling leaves too little memory to build a filter, the table keeps what it has.
+/// If the ceiling leaves too little memory to build a filter, the table keeps its filter.
 #[test]
 fn a_filter_that_the_ceiling_leaves_no_room_to_build_is_skipped() {
     let vfs = Arc::new(MemoryVfs::new());

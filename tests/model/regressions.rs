@@ -1,21 +1,20 @@
-//! What the sequences found, each cut down to the few steps it takes; and what was found in other
-//! stores.
+//! Bugs that the sequences found, each minimised to a few steps; and bugs of other stores.
 //!
 //! # Historic bugs, and the tests that would find them here
 //!
-//! `tests/tidy` checks that each test is there. Bugs that are also planted are in
-//! `docs/planted-bugs.md`, each with the test that did find it.
+//! `tests/tidy` checks that each test exists. Bugs that are also planted are in
+//! `docs/planted-bugs.md`, each with the test that finds it.
 //!
 //! **F: the order of versions, and compaction**
 //!
 //! | seen before in | test |
 //! |---|---|
 //! | leveldb#320: versions of one key in two tables of a level | 1 |
-//! | leveldb#184, rocksdb#2722, badger#2143: deleted keys are back | 2, 3, 4 |
+//! | leveldb#184, rocksdb#2722, badger#2143: deleted keys reappear | 2, 3, 4 |
 //! | lsm-tree#315: a table passes an older run | 3, 5 |
-//! | lsm-tree#321, pebble#1285: the version of the oldest snapshot is dropped | 6, 7 |
-//! | rocksdb 6.11: two merges of the same tables | 8 |
-//! | rocksdb 8.7.0: a read error ends a merge | 9 |
+//! | lsm-tree#321, pebble#1285: the oldest snapshot's version is dropped | 6, 7 |
+//! | rocksdb 6.11: two compactions of the same tables | 8 |
+//! | rocksdb 8.7.0: a read error ends a compaction | 9 |
 //! | rocksdb 6.6.0: the order within level 0 | 5, 10 |
 //! | fjall#112, fjall#230: lost inserts with several workers | 10, 11 |
 //! | fjall#241: `clear` is not in the log | there is no `clear` |
@@ -39,10 +38,10 @@
 //! |---|---|
 //! | rocksdb PR#9648: a snapshot between a flush's choice and its end | 7, 12 |
 //! | pebble PR#751: taking a snapshot is not atomic | 11, 12, 13 |
-//! | fjall#198, lsm-tree#180: half of a batch is seen | 13, 14 |
-//! | rocksdb PR#1813: a get beside a flush | 11, 15 |
+//! | fjall#198, lsm-tree#180: half of a batch is visible | 13, 14 |
+//! | rocksdb PR#1813: a get during a flush | 11, 15 |
 //! | sled#411: writes of several threads are lost at a restart | 14, 16 |
-//! | rocksdb#13429: a part of a batch, where inserting it fails | 13; inserting cannot fail |
+//! | rocksdb#13429: a partial batch after a failed insert | 13; inserts cannot fail |
 //! | rocksdb PR#14830, fjall#257: nobody flushes, all wait | 17, 18 |
 //! | fjall PR#319: a panic while locks are held | 19 |
 //!
@@ -61,10 +60,10 @@
 //!
 //! | seen before in | test |
 //! |---|---|
-//! | rocksdb 9.5.0, 6.20, 5.15: keys hidden at edges of pieces and prefixes | 20, 21, 22 |
-//! | lsm-tree 1bcca8b1: no filter where a table ends at a cut | 20, 23 |
+//! | rocksdb 9.5.0, 6.20, 5.15: keys hidden at the edges of partitions and prefixes | 20, 21, 22 |
+//! | lsm-tree 1bcca8b1: no filter if a table ends at a partition boundary | 20, 23 |
 //! | cqlite#1398: a flipped bit hides a key | 24 |
-//! | rocksdb PR#9342: a filter is spoilt in memory while it is built | 25: `verify` finds it |
+//! | rocksdb PR#9342: a filter is corrupted in memory while it is built | 25: `verify` finds it |
 //! | fjall 4b4d837: the filter policy is not applied | 26 |
 //!
 //! * 20: `model::cuts::cut_filters_meet_their_theory_and_deny_no_key`
@@ -73,8 +72,8 @@
 //! * 23: `sstable::table::filter_shapes::no_key_and_no_prefix_is_denied_in_any_shape_and_place`
 //! * 24: `damage::flips::flips_in_a_closed_store_with_paired_filters`
 //! * 25: `model::user_filters::a_filter_that_denies_its_keys_is_found_and_drops_no_tombstone`,
-//!   with a filter that denies its keys for another reason: nothing looks at a filter that was
-//!   spoilt before its checksum was taken until somebody asks for `verify`
+//!   with a filter that denies its keys for another reason: only `verify` detects a filter that was
+//!   corrupted before its checksum was computed
 //! * 26: `model::report::the_report_says_which_filter_each_level_was_given`
 //!
 //! **L: integers and sizes**
@@ -87,8 +86,8 @@
 //! | lsm-tree#211: keys without their prefix are compared wrongly | 30 |
 //!
 //! * 27: `sstable::index::blocks_behind_4_gib_are_found`. No test writes a file of more than
-//!   4 GiB: that takes more room and time than every run should. A log's record and a batch are
-//!   refused above 4 GiB; no test gets there
+//!   4 GiB: that takes too much space and time. A log's record and a batch are rejected above
+//!   4 GiB; no test gets there
 //! * 28: the case "sizes beyond 32 bits" of `debt.txt`, which
 //!   `engine::compaction::tests::transcripts::the_planner_answers_as_its_transcripts_say` plays,
 //!   and `engine::compaction::pressure::senseless_options_do_no_harm`
@@ -100,7 +99,7 @@
 //!
 //! | seen before in | test |
 //! |---|---|
-//! | crossbeam#1023: a key that is written again vanishes for a while | 31 |
+//! | crossbeam#1023: a key that is overwritten vanishes for a while | 31 |
 //!
 //! * 31: `memtable::tests::an_inserted_key_is_found_by_every_thread`,
 //!   `memtable::tests::a_second_entry_of_one_key_and_sequence_number_panics`; over a whole store,
@@ -117,7 +116,7 @@ use trommel::inspect::{Manifest, Table};
 use trommel::vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 use trommel::{Compression, Db, Error, Options, WriteOptions};
 
-/// Runs `test` in a thread of its own; fails where it does not come back.
+/// Runs `test` in a thread of its own; panics if it does not return.
 fn comes_back(what: &str, test: impl FnOnce() + Send + 'static) {
     let (done, outcome) = channel();
     let thread = std::thread::spawn(move || {
@@ -130,8 +129,8 @@ fn comes_back(what: &str, test: impl FnOnce() + Send + 'static) {
     thread.join().unwrap();
 }
 
-/// A store in which some tens of KiB already lie in three levels: the third is opened from four
-/// times the base level's size on, with a ratio of 2.
+/// A store that already has some tens of KiB in three levels: the third is created from four times
+/// the base level's size on, with a ratio of 2.
 fn tiny() -> Options {
     Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
@@ -144,9 +143,9 @@ fn tiny() -> Options {
         .l0_trigger(1)
 }
 
-/// A memtable that held but one key, of 50,000 bytes, gave all of it to its successor as the
-/// prefix to expect; the successor, though empty, was then larger than the write buffer, was
-/// "full", was not frozen because it was empty, and the writer looked again for ever.
+/// A memtable with a single key, of 50,000 bytes, used to pass all of it to its successor as the
+/// expected prefix; the successor, though empty, was then larger than the write buffer, so it was
+/// "full", was not frozen because it was empty, and the writer looped forever.
 #[test]
 fn one_giant_key_leaves_room_for_the_next_write() {
     comes_back("the write", || {
@@ -158,8 +157,8 @@ fn one_giant_key_leaves_room_for_the_next_write() {
     });
 }
 
-/// Without background threads a compaction that found compaction paused slept until another call
-/// happened to work; the end of the pause did not wake it.
+/// Without background threads a compaction that found compactions paused used to sleep until
+/// another call happened to work; the end of the pause did not wake it.
 #[test]
 fn a_compaction_goes_on_when_the_pause_is_over() {
     comes_back("compact_all", || {
@@ -178,7 +177,7 @@ fn a_compaction_goes_on_when_the_pause_is_over() {
     });
 }
 
-/// A read-only store whose tree wants compacting waited for ever for somebody to do it.
+/// A read-only store whose tree needs compaction used to wait forever for it.
 #[test]
 fn a_read_only_store_is_idle() {
     comes_back("wait_idle", || {
@@ -194,8 +193,8 @@ fn a_read_only_store_is_idle() {
     });
 }
 
-/// The second of two closers ended the background work at once, and with it the flush that the
-/// first one waited for: without a log, the last memtable was lost.
+/// The second of two closers used to end the background work at once, and with it the flush that
+/// the first one waited for: without a log, the last memtable was lost.
 #[test]
 fn two_may_close_at_once() {
     comes_back("closing", || {
@@ -214,9 +213,9 @@ fn two_may_close_at_once() {
     });
 }
 
-/// A synced write to a store without a log flushes once it is visible. Where somebody closed the
-/// store in between it poisoned it, for it was closed, and the memtable that the close had frozen
-/// was lost.
+/// A synced write to a store without a log flushes once it is visible. If the store was closed in
+/// between, the write used to poison it, because it was closed, and the memtable that the close had
+/// frozen was lost.
 #[test]
 fn a_synced_write_without_a_log_does_not_spoil_a_close() {
     comes_back("closing beside a synced write", || {
@@ -238,7 +237,7 @@ fn a_synced_write_without_a_log_does_not_spoil_a_close() {
     });
 }
 
-/// Whoever writes, or closes the store, in a drop while its thread unwinds for a reason of its own.
+/// Writes, or closes the store, when dropped while its thread unwinds.
 struct Owner {
     db: Option<Db>,
     writes: bool,
@@ -248,7 +247,7 @@ impl Drop for Owner {
     fn drop(&mut self) {
         let Some(db) = self.db.take() else { return };
         if self.writes {
-            // Each fills a memtable, which this thread writes out itself.
+            // Each fills a memtable, which this thread flushes itself.
             for n in 0..4 {
                 db.put(format!("last words {n}"), vec![7; 8 << 10]).unwrap();
             }
@@ -256,9 +255,9 @@ impl Drop for Owner {
     }
 }
 
-/// A write in the drop of a thread that unwound poisoned the store, though nothing of the store's
-/// had failed; a flush that the write did itself was counted as ended twice; and a store without a
-/// log whose last handle such a thread dropped lost what was in memory.
+/// A write in a destructor while its thread unwound used to poison the store, though nothing of the
+/// store's had failed; a flush by that write was counted as ended twice; and a store without a log
+/// whose last handle such a thread dropped lost its memtable.
 #[test]
 fn a_thread_that_unwinds_may_write_and_close() {
     for writes in [true, false] {
@@ -283,8 +282,8 @@ fn a_thread_that_unwinds_may_write_and_close() {
     }
 }
 
-/// A checkpoint of a store that was closed meanwhile said that the store was read-only; waiting
-/// for it to be idle, or pausing it, went well.
+/// A checkpoint of a closed store used to report that the store was read-only; waiting for it to be
+/// idle, or pausing it, succeeded.
 #[test]
 fn a_closed_store_says_so() {
     let db = Db::open("/store", tiny()).unwrap();
@@ -295,8 +294,8 @@ fn a_closed_store_says_so() {
     }
 }
 
-/// A level that had lost its data kept a row of its own in the filter report, under the number
-/// of the level that had taken its place: two rows said "L1".
+/// A level that had lost its data used to keep a row of its own in the filter report, under the
+/// number of the level that had replaced it: two rows were named "L1".
 #[test]
 fn the_report_has_one_row_for_each_level_and_kind() {
     let db = Db::open("/store", tiny().filters("paired:10".parse().unwrap())).unwrap();
@@ -314,9 +313,9 @@ fn the_report_has_one_row_for_each_level_and_kind() {
     assert!(report.levels.iter().all(|row| row.probes > 0), "{report}");
 }
 
-/// Without a file handle left a log was made, and its directory could not be synced. The write was
-/// refused and the log stayed. The next one named the same predecessor, and at the next opening the
-/// store was said to be damaged.
+/// Without a file handle left a log used to be created whose directory could not be synced. The
+/// write failed but the log stayed. The next log named the same predecessor, and at the next open
+/// the store was reported as corrupt.
 #[test]
 fn a_log_that_could_not_be_begun_is_taken_back() {
     comes_back("the store", || {
@@ -332,8 +331,8 @@ fn a_log_that_could_not_be_begun_is_taken_back() {
                 Err(_) => refused += 1,
             }
         }
-        // A log is begun behind the write that filled the memtable; where that fails, the next
-        // write tries.
+        // A new log is started after the write that filled the memtable; if that fails, the next
+        // write retries.
         assert_eq!((refused, written.len(), disk.faults_fired()), (0, 60, 2));
         drop(db);
         let db = Db::open("/store", options).unwrap();
@@ -344,7 +343,7 @@ fn a_log_that_could_not_be_begun_is_taken_back() {
 }
 
 /// Two tables of a level that shared a key were moved apart, and the older version was found first
-/// (leveldb 320). Snapshots keep so many versions here that one key is larger than a table.
+/// (leveldb 320). Snapshots retain so many versions here that one key is larger than a table.
 #[test]
 fn versions_of_one_key_never_lie_in_two_tables_of_a_level() {
     let db = Db::open("/store", tiny().compression(Compression::None)).unwrap();
@@ -362,7 +361,7 @@ fn versions_of_one_key_never_lie_in_two_tables_of_a_level() {
         let found = snapshot.get("wide").unwrap().unwrap();
         assert_eq!(found[..8], round.to_le_bytes());
     }
-    // The snapshots are held while the tables are looked at, so that nothing is dropped.
+    // The snapshots are held during the check, so that nothing is dropped.
     let vfs = db.vfs();
     let tables = Manifest::in_force(vfs.as_ref(), Path::new("/store")).unwrap().info().unwrap();
     let mut homes: BTreeMap<(usize, Vec<u8>), BTreeSet<u64>> = BTreeMap::new();
@@ -385,8 +384,8 @@ fn versions_of_one_key_never_lie_in_two_tables_of_a_level() {
     }
 }
 
-/// Level 0 was merged into the last level past one that held older data, and tombstones were
-/// dropped on the way: deleted keys were back (leveldb 184, rocksdb 2722, badger 2143).
+/// Level 0 was compacted into the last level past one that held older data, and tombstones were
+/// dropped on the way: deleted keys reappeared (leveldb 184, rocksdb 2722, badger 2143).
 #[test]
 fn deleted_keys_stay_away_though_levels_are_skipped() {
     let db = Db::open("/store", tiny()).unwrap();
@@ -397,7 +396,7 @@ fn deleted_keys_stay_away_though_levels_are_skipped() {
             db.put(key(number), [round as u8; 60]).unwrap();
             there.insert(key(number));
         }
-        // Now and then all goes to one level, so that those between are empty.
+        // Occasionally everything goes to one level, so that those in between are empty.
         match round % 4 {
             0 => db.compact_all().unwrap(),
             1 => db.compact_range(key(200)..key(400)).unwrap(),
@@ -421,9 +420,9 @@ fn deleted_keys_stay_away_though_levels_are_skipped() {
     assert_eq!(db.iter().count(), there.len());
 }
 
-/// A snapshot that was taken while a flush had already chosen what to keep found that its versions
-/// were dropped (rocksdb PR 9648); others lost the one of the oldest snapshot (lsm-tree 321,
-/// pebble 1285). Snapshots are taken all the time here while flushes and merges run beside them.
+/// A snapshot taken while a flush had already chosen what to keep found its versions dropped
+/// (rocksdb PR 9648); other stores lost the version of the oldest snapshot (lsm-tree 321, pebble
+/// 1285). Here snapshots are taken all the time while flushes and compactions run.
 #[test]
 fn each_snapshot_keeps_its_version_through_flush_and_merge() {
     comes_back("flushes and snapshots", || {
@@ -440,7 +439,7 @@ fn each_snapshot_keeps_its_version_through_flush_and_merge() {
                 if merging.is_finished() && round > 2_000 {
                     break;
                 }
-                // One key only, overwritten: each version is hidden at once by the next one.
+                // A single key, overwritten: each version is hidden at once by the next one.
                 db.put("k", [round.to_le_bytes().as_slice(), &[7; 120]].concat()).unwrap();
                 held.push((round, db.snapshot()));
                 if held.len() > 40 {

@@ -1,9 +1,10 @@
-//! The filter report of a store with three levels, against what was asked and against theory.
+//! The filter report of a store with three levels, against the requested filters and against
+//! theory.
 //!
-//! How a rate is compared: over distinct missing keys, with at least 2,000 expected false
-//! positives a level. The number of false positives scatters twice: by the keys that are asked
-//! for (binomial), and by the filters themselves, whose true rates differ from the mean that
-//! theory gives. Stores, keys and so filters follow from seeds: what passes once passes always.
+//! Rates are compared over distinct missing keys, with at least 2,000 expected false positives per
+//! level. The number of false positives varies in two ways: with the keys queried (binomial), and
+//! with the filters themselves, whose true rates differ from the theoretical mean. Stores, keys and
+//! so filters follow from seeds: a test that passes once always passes.
 
 use std::sync::Arc;
 
@@ -12,14 +13,14 @@ use trommel::{Db, FilterKind, FilterReport, Options, wilson};
 
 use crate::rng::Rng;
 
-/// Expected false positives that a level's rate is judged by.
+/// Expected false positives at which a level's rate is judged.
 pub(crate) const ENOUGH: f64 = 2_000.0;
-/// Relative variance of the rate of a filter of one key; that of n keys has an n-th part. Measured:
-/// 1,000 keys scatter by 3.5% at 10 bits and by 7.7% at 23.4.
+/// Relative variance of the rate of a filter of one key; for n keys it is 1/n of that. Measured:
+/// with 1,000 keys the deviation is 3.5% at 10 bits and 7.7% at 23.4.
 const SCATTER_AT_10_BITS: f64 = 0.035 * 0.035 * 1_000.0;
 const SCATTER_AT_23_BITS: f64 = 0.077 * 0.077 * 1_000.0;
 
-/// Key `number` of the store with this seed; those of different numbers differ, and all lie evenly.
+/// Key `number` of the store with this seed: distinct and evenly distributed.
 pub(crate) fn key(seed: u64, number: u64) -> [u8; 16] {
     let mixed = Rng::new(seed << 40 | number).u64();
     let mut key = [0; 16];
@@ -28,13 +29,13 @@ pub(crate) fn key(seed: u64, number: u64) -> [u8; 16] {
     key
 }
 
-/// Numbers from here on are never written.
+/// Keys from this number on are never written.
 const MISSING: u64 = 1 << 36;
 
 pub(crate) struct Shape {
-    /// Keys below level 0.
+    /// Number of keys below level 0.
     pub(crate) deep_keys: u64,
-    /// Keys of each of the three runs of level 0.
+    /// Number of keys in each of the three runs of level 0.
     pub(crate) run_keys: u64,
 }
 
@@ -76,7 +77,7 @@ fn look_for_missing(db: &Db, seed: u64, numbers: std::ops::Range<u64>) {
     }
 }
 
-/// What one level's filters did, all kinds together.
+/// The counters of one level's filters, all kinds together.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Level {
     keys: u64,
@@ -86,7 +87,7 @@ pub(crate) struct Level {
 }
 
 impl Level {
-    /// How far the rate is from theory, in standard deviations.
+    /// Deviation of the rate from theory, in standard deviations.
     pub(crate) fn deviation(&self, scatter: f64) -> f64 {
         (self.false_positives - self.expected) / self.variance(scatter).sqrt()
     }
@@ -113,7 +114,7 @@ fn by_level(report: &FilterReport) -> Vec<Level> {
     levels
 }
 
-/// All that must be so in every report, after `lookups` lookups that found nothing.
+/// Checks the invariants of every report, after `lookups` lookups that found nothing.
 fn check_sums(db: &Db, lookups: u64) {
     let (report, stats) = (db.filter_report(), db.stats());
     assert_eq!((stats.gets, stats.found), (lookups, 0));
@@ -141,7 +142,7 @@ fn check_sums(db: &Db, lookups: u64) {
     assert!(sigmas.abs() < 4.0, "{wasted} reads wasted, {sigmas} standard deviations: {report}");
 }
 
-/// Looks for missing keys until theory expects enough false positives on each level.
+/// Looks up missing keys until theory expects enough false positives on each level.
 pub(crate) fn measure(db: &Db, seed: u64) -> Vec<Level> {
     let step = 10_000;
     for round in 0.. {
@@ -162,11 +163,12 @@ const POLICIES: [&str; 3] = [
     "L0=paired:6.5,L1=standard:4,last=blocked:5.5",
 ];
 
-/// Stores of each policy.
+/// Number of stores for each policy.
 const STORES: u64 = 60;
-/// How far from theory a level's mean may be, in standard errors, which are taken from how stores
-/// differ. With nine means, each of sixty stores, one in six hundred changes to the shape of trees
-/// draws a worse one by chance (three errors of thirty stores, no sharper, were one in twenty).
+/// Maximum deviation of a level's mean from theory, in standard errors, which are estimated from
+/// the differences between stores. With nine means, each of sixty stores, one in six hundred
+/// changes to the shape of trees exceeds it by chance (three errors of thirty stores, which is no
+/// sharper, would be one in twenty).
 const FARTHEST: f64 = 4.0;
 
 /// Each level of each store agrees with theory, and so does, much more closely, each level's mean.
@@ -229,7 +231,7 @@ fn the_default_filters_meet_their_theory() {
         assert!((row.bits_stored / asked - 1.0).abs() < 0.03, "{report}");
         let bytes = row.bits_stored * row.keys as f64 / 8.0;
         assert!((bytes - row.filter_bytes as f64).abs() < 0.01, "{report}");
-        // These filters are so large that they scatter less than the lookups do.
+        // These filters are so large that they vary less than the lookups do.
         let ((low, high), expected) = (row.interval.unwrap(), row.expected_rate.unwrap());
         assert!(low <= expected && expected <= high, "{report}");
     }
@@ -257,7 +259,7 @@ fn the_report_says_which_filter_each_level_was_given() {
     assert_eq!(report.filter_bytes, bytes, "{report}");
 }
 
-/// Many keys at once are counted as if each had been looked up alone.
+/// A multi-get counts the same as single gets.
 #[test]
 fn multi_get_counts_like_get() {
     let shape = Shape { deep_keys: 12_000, run_keys: 1_000 };
@@ -302,7 +304,7 @@ fn without_filters_every_probe_reads() {
         assert_eq!((row.measured_rate, row.expected_rate), (Some(1.0), Some(1.0)), "{report}");
     }
     // Three runs in level 0, the deepest level, and as much of the keys as level 1 covers; a few
-    // fall between two tables.
+    // are between two tables.
     let probes: Vec<u64> = report.levels.iter().map(|row| row.probes).collect();
     assert!(probes[0] > 14_950 && probes[1] > 500 && probes[2] > 4_950, "{report}");
     assert!((4.1..=5.0).contains(&report.expected_wasted_reads_per_miss), "{report}");
@@ -324,7 +326,7 @@ fn a_key_outside_every_table_probes_none() {
     assert_eq!((stats.gets, stats.block_reads, stats.cache_hits), (4_000, 0, 0));
 }
 
-/// Filters of 150,000 bytes, and a lookup of a missing key that lies among the keys.
+/// Filters of 150,000 bytes, and a lookup of a missing key within the key range.
 fn with_large_filters(options: Options) -> Db {
     let options = options.vfs(Arc::new(MemoryVfs::new())).background_threads(0);
     let db = Db::open("/store", options.filters("paired:20".parse().unwrap())).unwrap();

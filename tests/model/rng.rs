@@ -1,6 +1,6 @@
-//! Small seeded randomness: splitmix64 (Steele, Lea, Flood, 2014).
+//! A small seeded random generator: splitmix64 (Steele, Lea, Flood, 2014).
 
-/// A stream of numbers that its seed decides.
+/// A stream of numbers determined by its seed.
 #[derive(Debug, Clone)]
 pub(crate) struct Rng(u64);
 
@@ -22,7 +22,7 @@ impl Rng {
         (self.u64() % end as u64) as usize
     }
 
-    /// A number from `low` to `high`, both included.
+    /// A number from `low` to `high`, both inclusive.
     pub(crate) fn within(&mut self, low: usize, high: usize) -> usize {
         low + self.below(high - low + 1)
     }
@@ -36,7 +36,7 @@ impl Rng {
         &from[self.below(from.len())]
     }
 
-    /// `length` bytes: of any kind, or of a few kinds, which compress.
+    /// `length` bytes: of any value, or of a few values, which compress.
     pub(crate) fn bytes(&mut self, length: usize) -> Vec<u8> {
         let mask = if self.once_in(2) { 0xff } else { 0x03 };
         let mut bytes = Vec::with_capacity(length + 8);

@@ -1,4 +1,4 @@
-//! Playing sequences: from a seed, with a limit on time, and cut down to what fails.
+//! Runs sequences: from a seed, with a time limit, and minimised if they fail.
 
 use std::fmt::Debug;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -13,34 +13,34 @@ use crate::rng::Rng;
 use crate::walks::Check;
 use crate::world::Work;
 
-/// A store (or several), its oracle, and what can be done to both.
+/// One or several stores, with an oracle, and the operations on them.
 pub(crate) trait Play: Sized {
-    /// What can be done. Each step picks its details from a seed of its own, so that leaving out
-    /// some steps changes nothing about the others.
+    /// A kind of operation. Each step draws its details from a seed of its own, so that leaving out
+    /// some steps does not change the others.
     type Kind: Copy + Debug + Send + 'static;
     /// The module of the lane, which has a test `replay`.
     const NAME: &'static str;
-    /// Steps of one sequence.
+    /// Number of steps in one sequence.
     const OPERATIONS: usize;
-    /// Of ten sequences, how many must make the store compact and open again many times.
+    /// Number of sequences, of ten, that must compact and reopen the store many times.
     const EVENTFUL: u64;
 
-    /// How often each kind comes, in one of several moods.
+    /// The weights of the kinds, in one of several moods.
     fn weights(rng: &mut Rng) -> Vec<(Self::Kind, usize)>;
-    /// A new store, as the seed has it.
+    /// A new store, determined by the seed.
     fn begin(seed: u64, home: Home) -> Check<Self>;
-    /// Carries out one step and compares what it answers.
+    /// Runs one step and compares its result.
     fn apply(&mut self, kind: Self::Kind, seed: u64) -> Check;
-    /// The last comparisons.
+    /// The final comparisons.
     fn finish(self) -> Check<Work>;
 }
 
-/// Longer than this no sequence takes unless it hangs.
+/// Time limit of a sequence, exceeded only by a hang.
 const PATIENCE: Duration = Duration::from_secs(120);
-/// Time spent on making a failing sequence shorter.
+/// Time limit for minimising a failing sequence.
 const SHRINK_TIME: Duration = Duration::from_secs(40);
 
-/// One operation, its place in the whole sequence, and the seed of its details.
+/// One operation, its index in the whole sequence, and the seed of its details.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Step<K> {
     place: usize,
@@ -64,7 +64,7 @@ fn steps<P: Play>(seed: u64) -> Vec<Step<P::Kind>> {
     (0..P::OPERATIONS).map(|place| Step { place, kind: kind(rng), seed: rng.u64() }).collect()
 }
 
-/// Plays `steps` on a new store. What the engine panics with is an error like others.
+/// Runs `steps` on a new store. A panic of the engine is an error like any other.
 fn play<P: Play>(seed: u64, home: Home, steps: &[Step<P::Kind>], trace: bool) -> Check<Work> {
     let played = catch_unwind(AssertUnwindSafe(|| {
         let mut world = P::begin(seed, home)?;
@@ -85,7 +85,7 @@ fn play<P: Play>(seed: u64, home: Home, steps: &[Step<P::Kind>], trace: bool) ->
     })
 }
 
-/// [`play`] in a thread of its own, which is given up when it hangs.
+/// [`play`] in a thread of its own, which is abandoned if it hangs.
 fn play_in_time<P: Play>(seed: u64, home: Home, steps: Vec<Step<P::Kind>>) -> Check<Work> {
     let (done, outcome) = channel();
     let thread = std::thread::spawn(move || {
@@ -103,7 +103,7 @@ fn play_in_time<P: Play>(seed: u64, home: Home, steps: Vec<Step<P::Kind>>) -> Ch
     }
 }
 
-/// Leaves out ever smaller parts while what is left still fails.
+/// Leaves out ever smaller parts while the rest still fails.
 fn shrink<P: Play>(seed: u64, home: Home, mut steps: Vec<Step<P::Kind>>) -> Vec<Step<P::Kind>> {
     let start = Instant::now();
     let mut chunk = steps.len() / 2;
@@ -140,7 +140,7 @@ fn replay_line<P: Play>(seed: u64, home: Home, steps: &[Step<P::Kind>]) -> Strin
     )
 }
 
-/// Plays the sequence of `seed`; panics with the way to play it again where it fails.
+/// Runs the sequence of `seed`; if it fails, panics with the command to rerun it.
 pub(crate) fn run<P: Play>(seed: u64, home: Home) -> Work {
     let all = steps::<P>(seed);
     let fault = match play_in_time::<P>(seed, home, all.clone()) {
@@ -157,9 +157,9 @@ pub(crate) fn run<P: Play>(seed: u64, home: Home) -> Work {
     panic!("the sequence of seed {seed} failed: {fault}");
 }
 
-/// Plays `sequences` sequences from the first seed on, each `share` with seeds of its own, and
-/// counts them. Of ten, at least [`Play::EVENTFUL`] open their store again three times and compact
-/// five times.
+/// Runs `sequences` sequences from the first seed on, each `share` with seeds of its own, and
+/// counts them. Of ten, at least [`Play::EVENTFUL`] reopen their store three times and compact five
+/// times.
 pub(crate) fn run_all<P: Play>(lane: &str, share: u64, home: Home, sequences: u64) -> Work {
     let mut counters = Counters::new(format!("model/{}/{lane}", P::NAME));
     let (mut all, mut eventful) = (Work::default(), 0);
@@ -179,7 +179,7 @@ pub(crate) fn run_all<P: Play>(lane: &str, share: u64, home: Home, sequences: u6
     all
 }
 
-/// Plays what the environment asks for, printing every step.
+/// Runs the sequence that the environment names, and prints every step.
 pub(crate) fn replay<P: Play>() {
     let Ok(seed) = std::env::var("TROMMEL_SEED") else { return };
     let seed = seed.parse().expect("TROMMEL_SEED is a whole number");

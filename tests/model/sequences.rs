@@ -1,6 +1,6 @@
-//! Random operations of every kind there is, compared one by one with a `BTreeMap`: at least a
-//! million in all, in sequences that flush, compact and reopen many times, in every read mode, with
-//! every kind of filter, with and without background threads. Module [`crate::lean`] plays more.
+//! Random operations of every kind, compared one by one with a `BTreeMap`: at least a million in
+//! all, in sequences that flush, compact and reopen many times, in every read mode, with every kind
+//! of filter, with and without background threads. Module [`crate::lean`] runs more.
 
 use trommel::ReadMode;
 use trommel_tests::settings::cases;
@@ -72,7 +72,8 @@ impl Play for World {
     }
 }
 
-/// What each test plays, with the number of its sequences. The disk syncs, so it gets fewer.
+/// The configurations of the tests, with their numbers of sequences. The disk syncs, so it gets
+/// fewer.
 const SHARES: [(Home, u64); 7] = [
     (Home::memory(ReadMode::Cached, 0), 78),
     (Home::memory(ReadMode::Direct, 1), 78),
@@ -92,7 +93,7 @@ const _: () = {
     assert!(sequences * World::OPERATIONS as u64 >= 1_000_000, "a million operations are promised");
 };
 
-/// Plays one of the shares.
+/// Runs one of the configurations.
 fn play(share: usize) {
     let (home, sequences) = SHARES[share];
     let all = runner::run_all::<World>(&home.name(), share as u64, home, cases(sequences));
@@ -135,7 +136,7 @@ fn in_memory_trusting_what_was_verified() {
     play(6);
 }
 
-/// Plays the one sequence that the environment names; nothing otherwise.
+/// Runs the one sequence that the environment names; otherwise does nothing.
 #[test]
 fn replay() {
     runner::replay::<World>();

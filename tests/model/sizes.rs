@@ -1,7 +1,7 @@
-//! What is too large is refused before a byte is written, whichever way it comes in, and the store
-//! goes on as if nobody had asked.
+//! Inputs that are too large are rejected before a byte is written, in every call, and leave the
+//! store unaffected.
 //!
-//! The values are pages of zeros that nobody touches: a size is judged before a byte is copied.
+//! The values are pages of zeros that are never touched: a size is checked before a byte is copied.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use trommel::{
     WriteBatch, WriteOptions,
 };
 
-/// Fills the batch so far that a value of the largest size has no room beside it.
+/// A value of the largest size no longer fits in a batch with this many bytes.
 const TOO_MUCH_BESIDE: usize = MAX_BATCH_BYTES - MAX_VALUE_BYTES;
 
 struct Stage {
@@ -28,8 +28,8 @@ impl Stage {
         Self { disk, db }
     }
 
-    /// What the call is refused with. Neither it nor the refusal changed anything, on the disk or
-    /// for readers, and what is not too large is taken after it.
+    /// The error of the call. Neither the call nor the error changes anything, on disk or for
+    /// readers, and valid input is accepted afterwards.
     fn refused<T>(&self, way: &str, call: impl FnOnce(&Db) -> Result<T>) -> Error {
         let appends = |disk: &SimDisk| disk.calls(OpKind::Append);
         let before = (self.disk.hash(), self.disk.used_bytes(), appends(&self.disk));
@@ -45,7 +45,7 @@ impl Stage {
         error
     }
 
-    /// As the next process finds it.
+    /// The store as the next process opens it.
     fn reopened(self) {
         let Self { disk, db } = self;
         drop(db);
@@ -56,7 +56,7 @@ impl Stage {
     }
 }
 
-/// A batch that `fill` adds to, between two operations that are fine.
+/// A batch that `fill` extends, between two valid operations.
 fn batch(fill: impl FnOnce(&mut WriteBatch) -> &mut WriteBatch) -> WriteBatch {
     let mut batch = WriteBatch::new();
     batch.put("k", "half of a batch");
@@ -103,7 +103,7 @@ fn a_key_that_is_too_long_is_refused_before_a_byte_is_written() {
     stage.reopened();
 }
 
-/// Of the last value only its length is looked at, so that the batch takes little memory.
+/// Only the length of the last value is checked, so that the batch uses little memory.
 #[test]
 fn a_batch_that_is_too_large_is_refused_before_a_byte_is_written() {
     let stage = Stage::new();

@@ -1,4 +1,4 @@
-//! What scans have to skip: how many steps that takes, and that nothing is lost by it.
+//! What scans skip: the number of steps, and that no entry is lost.
 
 use std::collections::BTreeMap;
 
@@ -8,10 +8,11 @@ use crate::rng::Rng;
 
 /// Entries beyond a bound, or versions of a key.
 const MANY: u64 = 3_000;
-/// Most entries that a scan may skip for each key and source that it comes to, and seeks besides.
+/// Maximum number of entries that a scan may skip for each key and source that it reaches,
+/// including seeks.
 const FEW: u64 = 20;
 
-/// Where the entries lie.
+/// The location of the entries.
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Place {
     Memtable,
@@ -23,7 +24,7 @@ enum Place {
 const PLACES: [Place; 3] = [Place::Memtable, Place::Tables, Place::Both];
 
 impl Place {
-    /// Writes what has come so far to a table, if this round is to lie there.
+    /// Flushes the entries so far, if those of this round belong in a table.
     fn settle(self, db: &Db, round: u64) {
         let is_flushed = match self {
             Self::Memtable => false,
@@ -40,7 +41,7 @@ fn open(dir: &std::path::Path) -> Db {
     Db::open(dir, Options::default().auto_compaction(false).background_threads(0)).unwrap()
 }
 
-/// What `scan` skips, with the seeks that it needs for that.
+/// The number of entries that `scan` skips, plus its seeks.
 fn skipped(db: &Db, scan: impl FnOnce()) -> u64 {
     let count = || {
         let stats = db.stats();
@@ -51,7 +52,7 @@ fn skipped(db: &Db, scan: impl FnOnce()) -> u64 {
     count() - before
 }
 
-/// How many entries the cursor visits.
+/// The number of entries that the cursor visits.
 fn visited(mut cursor: DbCursor, forward: bool) -> usize {
     let mut seen = 0;
     let count = |_: &[u8], _: &[u8]| {
@@ -68,7 +69,7 @@ fn visited(mut cursor: DbCursor, forward: bool) -> usize {
     seen
 }
 
-/// The scans of `b/`, forward or backward, each of which yields so many entries.
+/// The scans of `b/`, forward or backward, each of which yields `entries` entries.
 fn scans_of_b(db: &Db, at: Option<&Snapshot>, entries: usize) -> Vec<(&'static str, u64)> {
     let range = || at.map_or_else(|| db.prefix("b/"), |at| at.prefix("b/"));
     let cursor = || at.map_or_else(|| db.prefix_cursor("b/"), |at| at.prefix_cursor("b/")).unwrap();
@@ -113,7 +114,7 @@ fn scans_of_b(db: &Db, at: Option<&Snapshot>, entries: usize) -> Vec<(&'static s
     ]
 }
 
-/// A scan backward knew no lower bound: below `b/` it went through all tombstones of `a/`.
+/// A backward scan used to have no lower bound: below `b/` it went through all tombstones of `a/`.
 #[test]
 fn no_tombstone_beyond_a_bound_is_skipped() {
     for place in PLACES {
@@ -141,8 +142,8 @@ fn no_tombstone_beyond_a_bound_is_skipped() {
     }
 }
 
-/// A bound was looked at on visible tombstones only: a snapshot went through all that was written
-/// beyond it later.
+/// A bound used to be checked on visible tombstones only: a snapshot went through everything
+/// written beyond it later.
 #[test]
 fn nothing_newer_than_the_snapshot_is_skipped_beyond_a_bound() {
     for place in PLACES {
@@ -165,13 +166,13 @@ fn nothing_newer_than_the_snapshot_is_skipped_beyond_a_bound() {
     }
 }
 
-/// Keys of a length that a merge compares as numbers, and longer ones that begin alike.
+/// Keys of a length that a merge compares as numbers, and longer ones with a common prefix.
 const OVERWRITTEN: [[&str; 3]; 2] = [
     ["b/1", "b/2", "b/3"],
     ["b/a key of many bytes: 1", "b/a key of many bytes: 2", "b/a key of many bytes: 3"],
 ];
 
-/// Each version of a key was skipped one by one: three keys took millions of steps.
+/// Each version of a key used to be skipped one by one: three keys took millions of steps.
 #[test]
 fn versions_of_a_key_cost_a_bounded_number_of_steps() {
     for (place, keys) in PLACES.into_iter().flat_map(|place| OVERWRITTEN.map(|keys| (place, keys)))
@@ -179,7 +180,7 @@ fn versions_of_a_key_cost_a_bounded_number_of_steps() {
         let dir = tempfile::tempdir().unwrap();
         let db = open(dir.path());
         let mut moments = Vec::new();
-        // Each version is kept, in tables too, by a snapshot that sees it.
+        // Each version is retained, in tables too, by a snapshot that sees it.
         for round in 0..MANY {
             for key in &keys {
                 db.put(key, round.to_le_bytes()).unwrap();
@@ -197,7 +198,7 @@ fn versions_of_a_key_cost_a_bounded_number_of_steps() {
             let back: Vec<_> = snapshot.prefix("b/").rev().map(Result::unwrap).collect();
             back.iter().for_each(|entry| assert_eq!(*entry.1, (at as u64).to_le_bytes()));
             for (scan, steps) in scans_of_b(&db, Some(snapshot), 3) {
-                // Of three keys, in up to four sources.
+                // For three keys, in up to four sources.
                 let most = 3 * 4 * FEW;
                 assert!(steps <= most, "{scan} at {at} takes {steps} steps, {place:?} {keys:?}");
             }
@@ -226,7 +227,7 @@ fn versions_under_a_tombstone_cost_a_bounded_number_of_steps() {
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Moves a cursor and its model at random, and compares where they stand.
+/// Moves a cursor and its model at random, and compares their positions.
 fn walk_beside(model: &Model, mut cursor: DbCursor, keys: &[Vec<u8>], rng: &mut Rng) {
     let mut at: Option<Vec<u8>> = None;
     for _ in 0..60 {
@@ -288,7 +289,7 @@ fn few_keys_with_many_versions_are_as_their_model() {
         let keys: Vec<_> = (0..6).map(name).collect();
         let (mut model, mut moments) = (Model::new(), Vec::new());
         for round in 0..1_500_u64 {
-            // Long runs of one key, and others in between.
+            // Long runs of one key, with others in between.
             let often = round as usize / 300;
             let key = &keys[if rng.once_in(10) { rng.below(6) } else { often }];
             if rng.once_in(4) {

@@ -1,6 +1,6 @@
-//! Background work that goes on failing: statistics report it, and writers that wait for it are
-//! refused after a bound. In rust-rocksdb 818, and here, a put waited for as long as there were no
-//! file handles for a compaction, and nothing said why.
+//! Repeated failures of background work: statistics report them, and writers that wait for it get
+//! an error after a time limit. In rust-rocksdb 818, and here, a put used to wait as long as there
+//! were no file handles for a compaction, and nothing gave the reason.
 
 use std::sync::Arc;
 use std::thread;
@@ -11,7 +11,7 @@ use trommel::{BackgroundError, BackgroundJob, Db, Error, ErrorKind, Options, Wri
 
 use crate::liveness::{comes, ends, noise, scattered};
 
-/// What a system runs out of.
+/// Resources that a system runs out of.
 const SHORT_OF: [Failure; 4] =
     [Failure::NoSpace, Failure::TooManyOpenFiles, Failure::NoMemory, Failure::QuotaExceeded];
 
@@ -22,18 +22,18 @@ fn options(disk: &SimDisk) -> Options {
         .l0_trigger(4)
         .l0_slowdown(5)
         .l0_stop(6)
-        // Old files that a new table is written over are not created.
+        // Without recycled files, which need not be created.
         .spare_file_bytes(0)
         .vfs(Arc::new(disk.clone()))
 }
 
-/// A store whose writers wait for a compaction that fails for want of something, and whose flushes
+/// A store whose writers wait for a compaction that fails for lack of a resource, and whose flushes
 /// have nothing to do.
 fn held_up(disk: &SimDisk, options: Options, short_of: Failure) -> Db {
     let db = Db::open("/db", options).unwrap();
     db.pause_compaction().unwrap();
     for i in 0..6 {
-        // Tables of which none can be moved as it is.
+        // Tables that cannot be moved without a rewrite.
         db.put("first", noise(i)).unwrap();
         db.put("last", noise(i)).unwrap();
         db.flush().unwrap();
@@ -49,7 +49,7 @@ fn last_error(db: &Db) -> BackgroundError {
     db.stats().background_error.expect("a job has failed")
 }
 
-/// Writes entries from the first on until one is refused: which it is, and why.
+/// Writes entries from the first on until one is rejected; returns its number and the error.
 fn refused(db: &Db) -> (u32, Error) {
     (0..).find_map(|i| db.put(scattered(i), noise(i)).err().map(|error| (i, error))).unwrap()
 }
@@ -68,7 +68,7 @@ fn a_writer_that_waits_for_compactions_that_go_on_failing_is_refused() {
             assert!(*failures > 1, "{error}");
             assert!(matches!(**source, Error::Io { .. }) && source.kind() == ErrorKind::Retry);
             assert!(error.to_string().contains(&source.to_string()), "{error}");
-            // Whoever comes later does not wait anew.
+            // Later writers do not wait again.
             let (waits, all) = (db.stats().stalled_by_level_0.times, 20);
             for _ in 0..all {
                 assert!(matches!(db.put("later", "1"), Err(Error::Stalled { .. })));
@@ -130,7 +130,7 @@ fn a_writer_that_waits_for_flushes_that_go_on_failing_is_refused() {
     });
 }
 
-/// Whoever sets no bound waits until there is room again.
+/// Without a time limit, writers wait until there is space again.
 #[test]
 fn without_a_bound_writers_wait_for_as_long_as_it_takes() {
     ends(|| {
@@ -151,7 +151,7 @@ fn without_a_bound_writers_wait_for_as_long_as_it_takes() {
     });
 }
 
-/// Without a log a synced write makes a table: it was visible by the time it was refused, and the
+/// Without a log a synced write flushes: it used to be visible by the time it was rejected, and the
 /// store was poisoned.
 #[test]
 fn a_synced_write_without_a_log_is_refused_before_it_is_visible() {

@@ -1,4 +1,4 @@
-//! Filter policies that users bring: stored with tables, read where they are known, contained where
+//! User-defined filter policies: stored with tables, read where they are known, contained where
 //! they fail; and filters of the last level that are stored and not used.
 
 mod faults;
@@ -16,7 +16,7 @@ use trommel::{
     FilterSpec, Options, UserFilter, UserFilterBuilder, UserFilterPolicy, wilson,
 };
 
-/// What the policy does wrong.
+/// The fault of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Fault {
     Nothing,
@@ -36,12 +36,12 @@ enum Fault {
     StatesNothing,
 }
 
-/// Keeps the first sixteen bits of each key's hash: its rate is the share of those that are taken.
+/// Stores the first sixteen bits of each key's hash: its rate is the fraction of values in use.
 #[derive(Debug)]
 struct Prints {
     name: &'static str,
     fault: Fault,
-    /// Turned on once filters are built: they deny every key from then on.
+    /// Set once filters are built: from then on they deny every key.
     lies: Arc<AtomicBool>,
     asked: Mutex<Vec<FilterContext>>,
 }
@@ -104,12 +104,12 @@ impl UserFilterBuilder for PrintsBuilder {
 
 impl Drop for PrintsBuilder {
     fn drop(&mut self) {
-        // A panic beside another one, of `finish`, would end the process.
+        // A second panic while `finish` unwinds would abort the process.
         assert!(self.fault != Fault::PanicsBuiltAndDropped || thread::panicking(), "as planned");
     }
 }
 
-/// What is said of bytes in memory.
+/// The stated bytes in memory.
 fn stated(fault: Fault, bytes: usize) -> usize {
     match fault {
         Fault::StatesNonsense => usize::MAX,
@@ -192,7 +192,7 @@ fn check_all(db: &Db) {
     assert_eq!(db.iter().filter(Result::is_ok).count() as u64, KEYS);
 }
 
-/// Tables by the kind of their filters.
+/// Number of tables by the kind of their filters.
 fn tables(report: &FilterReport, name: &str) -> u64 {
     report.levels.iter().filter(|row| row.kind.name() == name).map(|row| row.tables).sum()
 }
@@ -283,7 +283,7 @@ fn what_a_policy_does_wrong_costs_filters_and_nothing_else() {
         let report = db.filter_report();
         assert_eq!(tables(&report, kind), 1, "{fault:?}: {report}");
         let said = report.policy.as_ref().unwrap();
-        // What is stated is taken as far as it can be.
+        // Stated sizes are accepted as far as possible.
         let is_taken = matches!(fault, StatesNonsense | StatesNothing);
         assert_eq!(said.failures == 0, is_taken, "{fault:?}: {report}");
         assert!(report.levels.iter().all(|row| row.expected_rate.unwrap_or(0.0) <= 1.0));
@@ -292,13 +292,13 @@ fn what_a_policy_does_wrong_costs_filters_and_nothing_else() {
         assert_eq!(first.contains("panic"), panics, "{fault:?}: {first}");
         db.verify().unwrap();
         drop(db);
-        // What was stored is sound: without the policy, and with one that does its work.
+        // The stored data is valid: without the policy, and with one that works.
         check_all(&Db::open(DIR, options(&vfs)).unwrap());
         check_all(&open(&vfs, &prints("wrong", Nothing)));
     }
 }
 
-/// Under a ceiling no policy takes more memory by saying so, or by saying nothing.
+/// Under a ceiling a policy gets no more memory by stating a wrong size, or none.
 #[test]
 fn sizes_that_a_policy_makes_up_keep_to_the_ceiling() {
     for fault in [Fault::StatesNonsense, Fault::StatesNothing] {
@@ -339,7 +339,8 @@ fn a_filter_that_denies_its_keys_is_found_and_drops_no_tombstone() {
     };
     let options = small(options(&vfs)).user_filters(Arc::clone(&policy) as _);
     let db = Db::open(DIR, options).unwrap();
-    // In an order that spreads each table over all keys, so that they sink by merges.
+    // In an order in which each table covers the whole key range, so that tables are moved down by
+    // merging.
     for number in 0..KEYS {
         db.put(key(number * 1_237 % KEYS * 2), b"value").unwrap();
         if number % 200 == 199 {
@@ -380,7 +381,7 @@ fn unusable_filters_are_those_of_tables_that_are_there() {
     assert_eq!(db.stats().unusable_filters, [], "the table that had it is gone");
 }
 
-/// The only table of a store with few keys and a user's filter, and the store's files.
+/// The only table of a store with few keys and a user-defined filter, and the store's files.
 fn small_store(policy: &Arc<Prints>) -> (Arc<MemoryVfs>, PathBuf) {
     let vfs = Arc::new(MemoryVfs::new());
     let db = Db::open(DIR, options(&vfs).block_bytes(256).user_filters(Arc::clone(policy) as _));
@@ -398,7 +399,7 @@ fn small_store(policy: &Arc<Prints>) -> (Arc<MemoryVfs>, PathBuf) {
 
 const SMALL_KEYS: u64 = 40;
 
-/// The files of `vfs`, one of them with other bytes.
+/// The files of `vfs`, with other bytes in one of them.
 fn with_file(vfs: &MemoryVfs, changed: &Path, bytes: &[u8]) -> Arc<MemoryVfs> {
     let copy = Arc::new(MemoryVfs::new());
     copy.create_dir(Path::new(DIR)).unwrap();
@@ -476,7 +477,7 @@ fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
     let (negatives, spared, held, report) = misses(&db);
     assert!(negatives > KEYS && spared == 0 && held > 0, "level 0 is never the last: {report}");
 
-    // A trivial move takes the table, and its filter, to the last level.
+    // A trivial move takes the table, with its filter, to the last level.
     db.set_options(|options| options.l0_trigger(1)).unwrap();
     db.wait_idle().unwrap();
     assert_eq!((db.stats().trivial_moves, db.stats().levels[0].level), (1, 1), "{}", db.stats());
@@ -495,23 +496,23 @@ fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
     let db = Db::open(DIR, options(&vfs).filters_on_last_level(false)).unwrap();
     assert_eq!(misses(&db).0, 0, "from the start");
 
-    // What is built for the last level has none.
+    // New tables of the last level have none.
     db.compact_all().unwrap();
     let (negatives, spared, held, report) = misses(&db);
     assert_eq!((negatives, spared, held), (0, 0, 0), "{report}");
     assert_eq!(db.stats().levels[0].filter_bytes, 0);
 }
 
-/// Tables become the last when what lies below them goes, and are so no more when some of them
-/// sink: each is spared as long as it lies in the last level, and no longer, whoever made its
-/// filter.
+/// Tables become part of the last level when the levels below them disappear, and leave it when
+/// some of them move down: the filter of each is unused exactly as long as it is in the last level,
+/// whichever policy made it.
 #[test]
 fn a_table_that_lies_last_no_more_is_asked_again() {
     let vfs = Arc::new(MemoryVfs::new());
     let policy = prints("prints", Fault::Nothing);
     let open = || {
         let options = options(&vfs).base_level_bytes(16 << 10).level_ratio(100).l0_trigger(1);
-        // Tables of a hundred entries are not so small that they are merged with their neighbours.
+        // Tables of a hundred entries are large enough not to be merged with their neighbours.
         let options = options
             .filters_on_last_level(false)
             .auto_compaction(false)
@@ -523,7 +524,7 @@ fn a_table_that_lies_last_no_more_is_asked_again() {
     fill(&db);
     db.compact_all().unwrap();
     let tables = db.stats().levels[0].tables;
-    // Three tables behind the keys of the last level, in the level above it.
+    // Three tables after the keys of the last level, in the level above it.
     let start = KEYS * 2;
     db.set_options(|options| options.auto_compaction(true)).unwrap();
     for number in start..start + 300 {
@@ -534,8 +535,8 @@ fn a_table_that_lies_last_no_more_is_asked_again() {
     }
     db.wait_idle().unwrap();
     db.set_options(|options| options.auto_compaction(false)).unwrap();
-    // The level, the kind of filter and the number of tables of each row of the report, when keys
-    // among those of the three tables, and some that are not there, have been looked up.
+    // The level, the kind of filter and the number of tables in each row of the report, after
+    // lookups of keys in the range of the three tables, some of them absent.
     let look = |db: &Db| {
         db.reset_stats();
         for number in start..start + 300 {
@@ -549,7 +550,7 @@ fn a_table_that_lies_last_no_more_is_asked_again() {
         });
         (rows.collect::<Vec<_>>(), report.spared_tables)
     };
-    // What was built for the last level has no filter to spare.
+    // Tables built for the last level have no filter that could be unused.
     assert_eq!(look(&db), (vec![(1, "user", 3), (2, "none", tables)], 0));
     for number in 0..KEYS {
         db.delete(key(number * 2)).unwrap();

@@ -10,10 +10,10 @@ use crate::keys::{Bytes, KeyBounds, KeySpace, is_empty, show};
 use crate::rng::Rng;
 
 pub(crate) type Model = BTreeMap<Bytes, Bytes>;
-/// What went wrong, in words.
+/// An error as text.
 pub(crate) type Check<T = ()> = Result<T, String>;
 
-/// The store as it is now, or as a snapshot has it.
+/// The live store, or a snapshot.
 #[derive(Clone, Copy)]
 pub(crate) enum Reader<'a> {
     Live(&'a Db),
@@ -45,7 +45,7 @@ forward! {
     prefix_cursor(prefix: &[u8]) -> trommel::Result<DbCursor>;
 }
 
-/// Says where and why the store refused.
+/// Adds the failed operation to the store's error.
 pub(crate) fn ok<T>(what: &str, outcome: trommel::Result<T>) -> Check<T> {
     outcome.map_err(|error| format!("{what}: {error}"))
 }
@@ -61,16 +61,16 @@ fn same(what: &str, real: Option<(&[u8], &[u8])>, model: Option<(&[u8], &[u8])>)
     Err(format!("{what}: got {}, should be {}", show_entry(real), show_entry(model)))
 }
 
-/// A range that is walked from both ends, and what it has yet to yield.
+/// A range that is iterated from both ends, and the entries still to come.
 pub(crate) struct RangeWalk {
     real: Range,
     rest: VecDeque<(Bytes, Bytes)>,
-    /// Of eight steps, how many are taken from the back.
+    /// Number of steps, of eight, that are taken from the back.
     back: usize,
 }
 
 impl RangeWalk {
-    /// A range of one of three kinds, walked forward, backward or from both ends.
+    /// A range of one of three kinds, iterated forward, backward or from both ends.
     pub(crate) fn begin(reader: Reader<'_>, model: &Model, keys: &KeySpace, rng: &mut Rng) -> Self {
         let entry = |(key, value): (&Bytes, &Bytes)| (Rc::clone(key), Rc::clone(value));
         let (real, rest) = match rng.below(6) {
@@ -90,7 +90,7 @@ impl RangeWalk {
         Self { real, rest, back: *rng.pick(&[0, 0, 8, 8, 4, 1, 7]) }
     }
 
-    /// Takes up to `steps` steps; at the end, looks that it stays the end from both sides.
+    /// Takes up to `steps` steps; at the end, checks that it remains at the end from both sides.
     pub(crate) fn walk(&mut self, steps: usize, rng: &mut Rng) -> Check {
         for _ in 0..steps {
             let from_back = rng.below(8) < self.back;
@@ -133,7 +133,7 @@ impl RangeWalk {
     }
 }
 
-/// A cursor that is sent here and there, and where it should stand.
+/// A cursor that is moved around, and its expected position.
 pub(crate) struct CursorWalk {
     real: DbCursor,
     model: Rc<Model>,
@@ -141,7 +141,7 @@ pub(crate) struct CursorWalk {
 }
 
 impl CursorWalk {
-    /// A cursor over all, over a range or over a prefix.
+    /// A cursor over everything, over a range or over a prefix.
     pub(crate) fn begin(
         reader: Reader<'_>,
         model: &Rc<Model>,
@@ -169,7 +169,7 @@ impl CursorWalk {
         Ok(walk)
     }
 
-    /// Makes `moves` moves. Steps mostly go on in the direction of the last one.
+    /// Makes `moves` moves. Steps mostly keep the direction of the last one.
     pub(crate) fn walk(&mut self, moves: usize, keys: &KeySpace, rng: &mut Rng) -> Check {
         let mut forward = rng.once_in(2);
         for _ in 0..moves {
@@ -188,7 +188,7 @@ impl CursorWalk {
         Ok(())
     }
 
-    /// After the store was closed: no movement leads anywhere.
+    /// After the store was closed: every movement fails.
     pub(crate) fn says_closed(mut self, rng: &mut Rng) -> Check {
         let moved = match rng.below(4) {
             0 => self.real.next(),
@@ -239,7 +239,7 @@ impl CursorWalk {
         self.look("cursor prev")
     }
 
-    /// Visits so many entries, or all that are left.
+    /// Visits `wanted` entries, or all that are left.
     fn visit(&mut self, forward: bool, wanted: usize) -> Check {
         let mut seen = Vec::new();
         let visit = |key: &[u8], value: &[u8]| {

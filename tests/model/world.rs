@@ -1,4 +1,4 @@
-//! A store and its model, and every operation done to both.
+//! A store and its model; every operation is applied to both.
 
 use std::path::PathBuf;
 use std::rc::Rc;
@@ -15,7 +15,7 @@ use crate::rebuilds::rebuild_filters;
 use crate::rng::Rng;
 use crate::walks::{Check, CursorWalk, Model, RangeWalk, Reader, compare_all, ok};
 
-/// What can be done.
+/// The kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Put,
@@ -52,7 +52,7 @@ pub(crate) enum Kind {
     Reopen,
 }
 
-/// What a sequence made the store do, over all its openings.
+/// The store's work in a sequence, over all its opens.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Work {
     pub(crate) operations: u64,
@@ -60,16 +60,16 @@ pub(crate) struct Work {
     pub(crate) compactions: u64,
     pub(crate) moves: u64,
     pub(crate) reopens: u64,
-    /// Stores opened again on what a killed process left, all of it.
+    /// Reopens after a kill, with everything written.
     pub(crate) kills: u64,
-    /// Stores opened again on what a power cut left.
+    /// Reopens after a power failure.
     pub(crate) power_cuts: u64,
     pub(crate) deepest: usize,
-    /// Tables that scans passed over, by the counts that were not reset.
+    /// Tables that scans skipped, by the counters that were not reset.
     pub(crate) passed_over: u64,
-    /// Times that the filters held were compared with their budget.
+    /// Number of comparisons of the filters in memory with their budget.
     pub(crate) budget_checks: u64,
-    /// Tables that were given other filters.
+    /// Tables whose filters were rebuilt.
     pub(crate) rebuilt: u64,
 }
 
@@ -88,7 +88,7 @@ impl Work {
         self.rebuilt += other.rebuilt;
     }
 
-    /// What a store did since it was opened.
+    /// Adds a store's counters since its open.
     pub(crate) fn note(&mut self, stats: &Stats) {
         self.flushes += stats.flushes;
         self.compactions += stats.compactions;
@@ -119,7 +119,7 @@ enum Held {
     Cursor(Box<CursorWalk>),
 }
 
-/// A store, its model, and what is held of both.
+/// A store, its model, and the snapshots and iterators of both.
 pub(crate) struct World {
     db: Option<Db>,
     model: Rc<Model>,
@@ -130,7 +130,7 @@ pub(crate) struct World {
     snapshots: Vec<(Snapshot, Rc<Model>)>,
     held: Vec<Held>,
     pauses: usize,
-    /// Lookups since the store was opened or its counters were reset, and how many found a value.
+    /// Lookups since the store was opened or its counters were reset, and the number of hits.
     gets: u64,
     found: u64,
     checkpoints: u64,
@@ -254,7 +254,7 @@ impl World {
                 let bounds = self.keys.bounds(rng);
                 let all = ok("approximate_bytes", self.db().approximate_bytes(..))?;
                 let part = ok("approximate_bytes", self.db().approximate_bytes(bounds))?;
-                // A compaction in between may shrink the whole, never the order of magnitude.
+                // A compaction in between may shrink the whole, but not its order of magnitude.
                 let sane = part <= all * 8 + (1 << 20);
                 if sane { Ok(()) } else { Err(format!("a part has {part} bytes, all have {all}")) }
             }
@@ -421,7 +421,7 @@ impl World {
             return Ok(());
         }
         let (snapshot, model) = self.snapshots.swap_remove(rng.below(self.snapshots.len()));
-        // A clone keeps what the first handle gives back.
+        // A clone still holds what the first handle releases.
         let second = snapshot.clone();
         drop(snapshot);
         compare_all(Reader::Past(&second), &model).map_err(|fault| format!("a snapshot: {fault}"))
@@ -434,7 +434,7 @@ impl World {
     }
 
     fn compact_range(&mut self, rng: &mut Rng) -> Check {
-        // While compactions rest it would wait for ever.
+        // While compactions are paused it would wait forever.
         self.resume_all();
         let bounds = self.keys.bounds(rng);
         if rng.once_in(4) {
@@ -451,7 +451,7 @@ impl World {
         let options = options(rng, self.home, &self.vfs);
         let copy = if rng.once_in(2) {
             let copy = ok("opening a checkpoint", Db::open(&dir, options))?;
-            // Writing to the copy must not reach the original.
+            // Writes to the checkpoint must not affect the original.
             ok("put into a checkpoint", copy.put(b"only in the copy", b"1"))?;
             ok("delete in a checkpoint", copy.delete(b"only in the copy"))?;
             ok("flush of a checkpoint", copy.flush())?;
@@ -518,7 +518,7 @@ impl World {
         Ok(())
     }
 
-    /// What is refused must change nothing.
+    /// Rejected input must not change anything.
     fn bad_input(&mut self, rng: &mut Rng) -> Check {
         let (key, value) = (self.keys.own(rng), self.keys.value(rng));
         let too_long = vec![7; 65_536];
@@ -559,14 +559,14 @@ impl World {
         Ok(())
     }
 
-    /// Closes the store, or only drops it, and opens it with other options. What is held of it
-    /// is used once more in between, and goes before the next opening.
+    /// Closes the store, or only drops it, and opens it with other options. Snapshots and iterators
+    /// are used once more in between, and dropped before the next open.
     fn reopen(&mut self, rng: &mut Rng) -> Check {
         self.shut(rng.once_in(3))?;
         if rng.once_in(3) {
             self.read_only(rng)?;
         }
-        // What a closed store left hinders nobody who opens it again.
+        // Objects of a closed store do not prevent a reopen.
         if !rng.once_in(8) {
             self.snapshots.clear();
         }
@@ -586,7 +586,7 @@ impl World {
         let mut rng = Rng::new(self.work.operations);
         if only_drop {
             drop(db);
-            // As long as any of it is held the store is open.
+            // As long as any of them is held the store is open.
             for (snapshot, model) in &self.snapshots {
                 compare_all(Reader::Past(snapshot), model)
                     .map_err(|fault| format!("a snapshot without a handle: {fault}"))?;
@@ -648,7 +648,7 @@ impl World {
         self.work.note(&stats);
     }
 
-    /// Compares everything, live and held, then closes, opens and compares once more.
+    /// Compares everything, live and held, then closes, reopens and compares once more.
     pub(crate) fn compare_at_the_end(&mut self) -> Check {
         compare_all(Reader::Live(self.db()), &self.model)?;
         ok("verify at the end", self.db().verify())?;

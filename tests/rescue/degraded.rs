@@ -1,5 +1,5 @@
-//! A degraded open serves all that is healthy and errs for the rest: never a value that is not the
-//! key's, never a silent "not there".
+//! A degraded open serves everything intact and returns errors for the rest: never a wrong value,
+//! never a silent "not there".
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -18,13 +18,13 @@ fn is_typed(error: &Error) -> bool {
     matches!(error, Error::Corruption(_) | Error::InDoubt { .. } | Error::NotAStore { .. })
 }
 
-/// Every answer of the store, and what it may be.
+/// All answers of the store, with the permitted ones.
 struct Exam<'a> {
     store: &'a Store,
     db: &'a Db,
     case: String,
-    /// Whether older values are right too: the last intact state was asked for, or a crash explains
-    /// that writes are missing.
+    /// Whether older values are right too: in the last-intact mode, or if a crash explains missing
+    /// writes.
     older: bool,
 }
 
@@ -34,7 +34,7 @@ impl Exam<'_> {
         got == truth || (self.older && self.store.was_ever(key, got))
     }
 
-    /// Asks for every key; answers, and errors.
+    /// Looks up every key; returns the numbers of answers and errors.
     fn gets(&self) -> (u64, u64) {
         let (mut answers, mut errors) = (0, 0);
         for key in self.store.keys() {
@@ -53,7 +53,7 @@ impl Exam<'_> {
         (answers, errors)
     }
 
-    /// Walks over all, from both ends: what comes is right, and nothing is left out without an
+    /// Scans everything, from both ends: every entry is right, and nothing is left out without an
     /// error.
     fn scans(&self) {
         for backward in [false, true] {
@@ -76,7 +76,7 @@ impl Exam<'_> {
         }
     }
 
-    /// What is healthy comes; what does not is named.
+    /// Iterates over everything intact; the rest is named.
     fn walk(&self) -> u64 {
         let Ok(mut healthy) = self.db.healthy(..) else { return 0 };
         let mut seen = std::collections::BTreeSet::new();
@@ -142,7 +142,7 @@ fn each_answer_is_right_or_an_error() {
     counters.finish();
 }
 
-/// A table that is missing costs its keys, not the store; and a newer version elsewhere is served.
+/// A missing table loses its keys, not the store; and a newer version elsewhere is served.
 #[test]
 fn a_missing_table_costs_only_what_it_may_hold() {
     let store = Store::filled(Left::Closed);
@@ -161,7 +161,8 @@ fn a_missing_table_costs_only_what_it_may_hold() {
     }
 }
 
-/// The walk passed over every key of a lost table, though newer versions of them lay above it.
+/// The iteration used to skip every key of a lost table, even if newer versions of them were above
+/// it.
 #[test]
 fn what_lies_above_a_lost_table_is_walked_over() {
     let vfs = Arc::new(MemoryVfs::new());
@@ -194,7 +195,7 @@ fn what_lies_above_a_lost_table_is_walked_over() {
     assert_eq!(walk((Bound::Included("key010"), Bound::Excluded("key020"))).len(), 5);
 }
 
-/// Behind the damage of a log anything may have been written: nothing is certain.
+/// After corruption in a log anything may have been written: nothing is certain.
 #[test]
 fn a_damaged_log_puts_everything_in_doubt() {
     let store = Store::filled(Left::Killed);

@@ -1,5 +1,5 @@
-//! Each call on the disk fails once, at repair, at verify, and under a degraded open: the result is
-//! an error, or names what it cost, or is the same as without the fault. Never a silent loss.
+//! Each call to the disk fails once, during repair, verify, and a degraded open: the result is an
+//! error, or names the loss, or is the same as without the fault. Never a silent loss.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -21,7 +21,7 @@ fn disk_of(files: &Files) -> Arc<SimDisk> {
     disk
 }
 
-/// Whole stores, and one without the manifest that says which tables are its own.
+/// Intact stores, and one without the manifest that lists its tables.
 fn stores() -> Vec<(&'static str, Store)> {
     let mut without = Store::filled(Left::Closed);
     without.files.retain(|(name, _)| !name.to_string_lossy().starts_with("MANIFEST"));
@@ -76,7 +76,7 @@ fn no_failed_call_makes_a_repair_lose_silently() {
     counters.finish();
 }
 
-/// A table that cannot be read at all costs its keys, and says so.
+/// An unreadable table loses its keys, which is reported.
 #[test]
 fn a_table_that_cannot_be_read_is_named() {
     for (name, store) in stores() {

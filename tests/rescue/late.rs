@@ -1,5 +1,5 @@
-//! What happens to a store while `verify` or `repair` reads it: somebody opens it who could not be
-//! kept out, and the process runs out of file handles.
+//! Events during `verify` or `repair`: another process opens a store that could not be locked, and
+//! file handles run out.
 
 use std::io;
 use std::path::Path;
@@ -39,7 +39,7 @@ fn meddled() -> Arc<Meddled> {
     Arc::new(Meddled { disk, done: AtomicBool::new(false) })
 }
 
-/// A repair went on beside a writer, and called what it had copied complete.
+/// A repair used to continue during writes by another process, and call its copy complete.
 #[test]
 fn who_comes_late_is_noticed() {
     let disk = meddled();
@@ -68,7 +68,8 @@ fn failing() -> Arc<SimDisk> {
     disk
 }
 
-/// Each table, log or manifest that could not be opened for want of a handle was counted as lost.
+/// Each table, log or manifest that could not be opened for lack of a handle used to be counted as
+/// lost.
 #[test]
 fn what_cannot_be_opened_for_want_of_handles_is_not_lost() {
     let failures = [Failure::TooManyOpenFiles, Failure::TooManySystemFiles, Failure::NoMemory];
@@ -103,7 +104,8 @@ fn what_cannot_be_opened_for_want_of_handles_is_not_lost() {
     }
 }
 
-/// A table of an open store that could not be opened for want of a handle was listed as damaged.
+/// A table of an open store that could not be opened for lack of a handle used to be listed as
+/// corrupt.
 #[test]
 fn want_of_handles_is_no_damage_of_an_open_store() {
     let disk = failing();
@@ -115,7 +117,7 @@ fn want_of_handles_is_no_damage_of_an_open_store() {
     assert!(db.verify_all().expect("verifying").is_sound());
 }
 
-/// The count left `CURRENT` out.
+/// The count used to leave out `CURRENT`.
 #[test]
 fn verify_counts_the_bytes_of_all_that_it_reads() {
     let store = Store::filled(Left::Closed);

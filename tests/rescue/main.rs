@@ -1,14 +1,14 @@
-//! What users need when things went wrong: all damage listed, what is healthy still read, and what
-//! can be saved saved; and never an answer that is not true.
+//! Recovery from corruption: all corruption is listed, intact entries are still readable,
+//! everything recoverable is saved; and no answer is ever wrong.
 //!
-//! * [`stores`]: small stores of every shape, what was ever written to them, and ways to hurt them.
-//! * [`verify`]: every damage is listed, by file, whether or not the store can be opened.
-//! * [`degraded`]: an open that serves what is healthy, and errs for the rest.
-//! * [`obstacles`]: what stands in the way of an open, and is no damage.
-//! * [`late`]: who comes while a store is looked at, and what runs short then.
+//! * [`stores`]: small stores of every shape, their history, and ways to corrupt them.
+//! * [`verify`]: all corruption is listed, by file, whether or not the store can be opened.
+//! * [`degraded`]: an open that serves what is intact, and returns errors for the rest.
+//! * [`obstacles`]: obstacles to an open that are not corruption.
+//! * [`late`]: other processes, and shortages, during a verification.
 //! * [`faults`]: the same while the disk fails, at every call.
-//! * [`odd`]: links, places that cannot be read, tables of newer versions.
-//! * [`repair`]: whatever is hurt, each key of the new store is right or named.
+//! * [`odd`]: links, unreadable sectors, tables of newer versions.
+//! * [`repair`]: after any corruption, each key of the new store is right or named.
 
 #[cfg(test)]
 mod degraded;

@@ -1,5 +1,5 @@
-//! What stands in the way of an open without being damage of the data: each is named, with what to
-//! do, and costs nothing that it need not.
+//! Obstacles to an open that are not corruption of the data: each is reported, with advice, and
+//! loses nothing unnecessarily.
 
 use std::ffi::OsString;
 use std::path::Path;
@@ -20,7 +20,7 @@ fn failing() -> (SimDisk, Options) {
     (disk, options)
 }
 
-/// Verify and repair took the store for one that nobody has open, and advised to remove its lock.
+/// Verify and repair used to assume that nobody had the store open, and advised to remove its lock.
 #[test]
 fn a_lock_that_cannot_be_had_is_no_damage() {
     for failure in [Failure::PermissionDenied, Failure::Io, Failure::TooManyOpenFiles] {
@@ -35,7 +35,7 @@ fn a_lock_that_cannot_be_had_is_no_damage() {
     }
 }
 
-/// Nobody can be kept out of a store without a lock file; but that somebody came is seen.
+/// A store without a lock file cannot be locked; but another process is detected.
 #[test]
 fn a_store_without_a_lock_file_is_verified() {
     let store = Store::filled(Left::Closed);
@@ -50,7 +50,7 @@ fn names(vfs: &MemoryVfs) -> Vec<String> {
     listing.iter().map(|entry| entry.name.to_string_lossy().into_owned()).collect()
 }
 
-/// Each such open left a table, a log and a manifest behind, and no advice.
+/// Each such open used to leave a table, a log and a manifest behind, without advice.
 #[test]
 fn a_directory_in_the_place_of_current_tmp_is_named_before_anything_is_written() {
     for left in [Left::Closed, Left::Killed] {
@@ -71,8 +71,7 @@ fn a_directory_in_the_place_of_current_tmp_is_named_before_anything_is_written()
     }
 }
 
-/// Whatever else fails while an open writes: another try finds the disk as full as it was, not
-/// fuller.
+/// Any other failure of an open while it writes: the next attempt finds no more files on the disk.
 #[test]
 fn an_open_that_failed_leaves_nothing_behind() {
     let (disk, options) = failing();
@@ -100,7 +99,7 @@ fn an_open_that_failed_leaves_nothing_behind() {
     assert_eq!(db.get("b").expect("reading").as_deref(), Some(&b"2"[..]));
 }
 
-/// An empty file of that name was enough to have a good store thrown away.
+/// An empty file of that name used to be enough for a good store to be thrown away.
 #[test]
 fn only_the_mark_of_a_repair_condemns_a_directory() {
     let store = Store::filled(Left::Closed);
@@ -138,7 +137,7 @@ fn a_repair_that_was_cut_short_is_told_by_verify_and_by_an_open() {
     assert!(report.damage.iter().any(|d| d.remedy == Remedy::RepairAgain), "{report}");
 }
 
-/// What is no file is no log, unless a log is needed there.
+/// A directory is not a log, unless a log is needed there.
 #[test]
 fn a_directory_named_like_a_log_is_not_the_stores() {
     for left in [Left::Closed, Left::Killed] {
@@ -159,7 +158,7 @@ fn a_directory_named_like_a_log_is_not_the_stores() {
     }
 }
 
-/// The manifest in force was listed among what the next opening removes.
+/// The current manifest used to be listed among the files that the next open removes.
 #[test]
 fn no_manifest_of_a_damaged_store_is_an_orphan() {
     let store = Store::filled(Left::Killed);

@@ -1,4 +1,4 @@
-//! What a repair must not do by mistake: write into the old store, take what is newer for lost, or
+//! Mistakes that a repair must not make: write to the old store, treat newer tables as lost, or
 //! lose more than the disk did.
 
 use std::ffi::OsString;
@@ -12,7 +12,7 @@ use trommel::{Db, Degraded, Error, Options, RepairOptions};
 use crate::repair::{examine, is_named};
 use crate::stores::{DIR, Injury, Left, Store, disk_of, path, small};
 
-/// A disk on which one place of one file cannot be read.
+/// A disk with an unreadable range in one file.
 #[derive(Debug)]
 struct BadPlace {
     below: Arc<MemoryVfs>,
@@ -61,8 +61,8 @@ fn table_of(store: &Store) -> (OsString, Vec<u8>) {
     tables.max_by_key(|(_, bytes)| bytes.len()).cloned().expect("a table")
 }
 
-/// A place that cannot be read costs what a flipped bit there costs: to a repair, to verify, and to
-/// a walk over what is healthy.
+/// An unreadable range loses as much as a flipped bit there: for repair, for verify, and for an
+/// iteration over what is intact.
 #[test]
 fn a_bad_place_costs_one_block() {
     let store = Store::filled(Left::Closed);
@@ -94,7 +94,7 @@ fn a_bad_place_costs_one_block() {
     assert!((1..store.history.len() / 4).contains(&lost), "{lost}: {spans:?}");
 }
 
-/// How much is lost is told: at least as many entries as the keys that are missing.
+/// The loss is counted: at least as many entries as there are missing keys.
 #[test]
 fn what_is_lost_is_counted() {
     let store = Store::filled(Left::Closed);
@@ -112,8 +112,8 @@ fn what_is_lost_is_counted() {
     assert_eq!(sound.expect("repairing").unreadable, 0);
 }
 
-/// A table of a newer version is whole: a repair would lose it, and is refused. Without it a key
-/// that it deletes came back, and was called certain.
+/// A table of a newer version is intact: a repair would lose it, and returns an error. Before, a
+/// key that it deletes reappeared, and was called certain.
 #[test]
 fn what_is_newer_is_not_repaired() {
     for with_manifest in [true, false] {
@@ -137,7 +137,7 @@ fn what_is_newer_is_not_repaired() {
     }
 }
 
-/// A log that cannot be read is told of once.
+/// An unreadable log is reported once.
 #[test]
 fn a_log_is_told_of_once() {
     let store = Store::filled(Left::Killed);
@@ -152,7 +152,7 @@ fn a_log_is_told_of_once() {
     }
 }
 
-/// A directory that is taken is refused before anything of the old store is read.
+/// An existing target directory is rejected before anything of the old store is read.
 #[test]
 fn the_new_place_is_looked_at_first() {
     let store = Store::filled(Left::Closed);
@@ -167,7 +167,7 @@ fn the_new_place_is_looked_at_first() {
     }
 }
 
-/// No path and no link leads a repair into the store that it repairs.
+/// No path and no link makes a repair write to the store that it repairs.
 #[cfg(unix)]
 #[test]
 fn no_way_leads_into_the_old_store() {

@@ -1,5 +1,5 @@
-//! `Db::repair` saves what can be saved, makes nothing up, and names every key whose newest value
-//! it may have lost.
+//! `Db::repair` saves everything recoverable, invents nothing, and names every key whose newest
+//! value it may have lost.
 
 use std::ffi::OsString;
 use std::sync::Arc;
@@ -16,12 +16,12 @@ fn repaired(vfs: &Arc<MemoryVfs>, how: RepairOptions) -> RepairReport {
     Db::repair(DIR, NEW, small(vfs), how).expect("repairing")
 }
 
-/// Whether the report names `key` as one that may be missing, old, or back.
+/// Whether the report names `key` as one that may be missing, old, or undeleted.
 pub(crate) fn is_named(report: &RepairReport, key: &[u8]) -> bool {
     report.all_in_doubt.is_some() || report.in_doubt.iter().any(|keys| keys.holds(key))
 }
 
-/// What became of all keys.
+/// The fate of all keys.
 #[derive(Default)]
 pub(crate) struct Kept {
     pub(crate) right: u64,
@@ -39,7 +39,7 @@ pub(crate) fn examine<V: Vfs + 'static>(
     examine_but(store, vfs, report, case, false)
 }
 
-/// As [`examine`]; a `silent` loss is one that nobody can see.
+/// As [`examine`]; a `silent` loss is undetectable.
 fn examine_but<V: Vfs + 'static>(
     store: &Store,
     vfs: &Arc<V>,
@@ -73,8 +73,8 @@ fn examine_but<V: Vfs + 'static>(
     kept
 }
 
-/// Whether a loss of which the report does not name the keys is as it must be: what a crash leaves
-/// at the end of a file, and what nobody can see. Nothing else may be called an incomplete end.
+/// Whether a loss of unnamed keys is acceptable: at the end of a file after a crash, or
+/// undetectable. Nothing else may be reported as an incomplete end.
 fn is_excused(
     left: Left,
     name: &OsString,
@@ -87,7 +87,7 @@ fn is_excused(
     !report.incomplete.is_empty() || Store::is_silent(left, name, injury)
 }
 
-/// Every single file, hurt in every way: each key is right or named.
+/// Every single file, corrupted in every way: each key is right or named.
 #[test]
 fn whatever_is_hurt_each_key_is_right_or_named() {
     let mut counters = Counters::new("rescue/repair");
@@ -113,7 +113,7 @@ fn whatever_is_hurt_each_key_is_right_or_named() {
     counters.finish();
 }
 
-/// With only what is certain nothing is old or back, but for what a torn end took.
+/// With only certain entries nothing is old or undeleted, except for the effect of a torn end.
 #[test]
 fn what_is_certain_is_right() {
     for left in [Left::Closed, Left::Killed] {
@@ -131,7 +131,7 @@ fn what_is_certain_is_right() {
     }
 }
 
-/// Without `CURRENT`, or with it naming what is gone, the newest manifest says all.
+/// Without `CURRENT`, or if it names a missing manifest, the newest manifest has everything.
 #[test]
 fn without_current_nothing_is_lost() {
     let store = Store::filled(Left::Closed);
@@ -145,8 +145,8 @@ fn without_current_nothing_is_lost() {
     }
 }
 
-/// Without any manifest the tables are found by themselves: all that is there is saved, and all is
-/// in doubt, as nobody knows which tables were obsolete, or are gone.
+/// Without any manifest the tables are found by name: everything present is saved, and everything
+/// is in doubt, because it is unknown which tables were obsolete, or are missing.
 #[test]
 fn without_a_manifest_the_tables_are_found() {
     let store = Store::filled(Left::Closed);
@@ -159,7 +159,7 @@ fn without_a_manifest_the_tables_are_found() {
     assert_eq!(kept.right, store.keys().len() as u64, "the store had no obsolete files");
 }
 
-/// The records behind the damage of a log are counted, and kept only if that is asked for.
+/// The records after the corruption of a log are counted, and kept only on request.
 #[test]
 fn records_beyond_damage_are_reported_and_kept_on_request() {
     let store = Store::filled(Left::Killed);
@@ -194,7 +194,7 @@ fn vfs_has_no_new(vfs: &MemoryVfs) -> bool {
     vfs.list(std::path::Path::new(NEW)).is_err()
 }
 
-/// A sound store is copied whole.
+/// An intact store is copied completely.
 #[test]
 fn nothing_is_lost_of_a_sound_store() {
     for left in [Left::Closed, Left::Killed] {

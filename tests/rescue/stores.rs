@@ -1,4 +1,4 @@
-//! Small stores of every shape, what was ever written to them, and ways to hurt them.
+//! Small stores of every shape, their history, and ways to corrupt them.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -12,26 +12,26 @@ use trommel_tests::settings::scale;
 /// A key's values, oldest first; none for a deletion.
 pub(crate) type History = BTreeMap<Vec<u8>, Vec<Option<Vec<u8>>>>;
 
-/// Files by name, with what they hold.
+/// Files by name, with their bytes.
 pub(crate) type Files = Vec<(OsString, Vec<u8>)>;
 
-/// Where the store lies on its disk.
+/// The store's directory on its disk.
 pub(crate) const DIR: &str = "db";
 
-/// A store that nobody has open, and all that was written to it.
+/// A store that nobody has open, and everything that was written to it.
 pub(crate) struct Store {
     pub(crate) files: Files,
     pub(crate) history: History,
 }
 
-/// How a store was left.
+/// The final state of a store.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Left {
     Closed,
     Killed,
 }
 
-/// Options of a store whose tables are small, on this disk.
+/// Options of a store with small tables, on this disk.
 pub(crate) fn small<V: Vfs + 'static>(vfs: &Arc<V>) -> Options {
     Options::default()
         .vfs(Arc::<V>::clone(vfs))
@@ -47,7 +47,7 @@ pub(crate) fn small<V: Vfs + 'static>(vfs: &Arc<V>) -> Options {
 impl Store {
     /// A store with tables in several levels, and writes that only the logs hold.
     pub(crate) fn filled(left: Left) -> Self {
-        // As on a disk, some files are kept to be written over.
+        // As on a real disk, some files are kept for recycling.
         let vfs = Arc::new(SimDisk::new());
         let mut history = History::new();
         let db = Db::open(DIR, small(&vfs)).expect("opening");
@@ -85,7 +85,7 @@ impl Store {
         disk_of(&self.files)
     }
 
-    /// The store on a disk of its own, with one file hurt; none if that changed nothing.
+    /// The store on a disk of its own, with one file corrupted; none if that changed nothing.
     pub(crate) fn hurt(&self, name: &OsString, injury: Injury) -> Option<Arc<MemoryVfs>> {
         let mut files = self.files.clone();
         let at = files.iter().position(|(other, _)| other == name)?;
@@ -102,9 +102,9 @@ impl Store {
         Some(vfs)
     }
 
-    /// Every file but the lock, hurt in every way, one after the other. A byte is hurt at every
-    /// `step`th place of a table and three times as often elsewhere; with `TROMMEL_SCALE=n` n times
-    /// as often.
+    /// Every file except the lock, corrupted in every way, one after another. Changes at an offset
+    /// are made at every `step`th byte of a table and three times as often elsewhere; with
+    /// `TROMMEL_SCALE=n` n times as often.
     pub(crate) fn each_injury(
         &self,
         step: usize,
@@ -121,25 +121,25 @@ impl Store {
         }
     }
 
-    /// Whether nobody can see that anything is gone: the log of a killed store that ends between
-    /// two records looks as if the later ones had not been written yet. And nothing needs a file
-    /// that is kept to be written over.
+    /// Whether the loss is undetectable: if the log of a killed store ends between two records, the
+    /// later ones look as if they had not been written yet. And a file kept for recycling is not
+    /// needed.
     pub(crate) fn is_silent(left: Left, name: &OsString, injury: Injury) -> bool {
         let name = name.to_string_lossy();
         let is_cut_log = name.ends_with(".log") && matches!(injury, Injury::Cut(_));
-        // A store that an older version wrote has no record of its options.
+        // A store of an older version has no record of its options.
         let is_old = name == "OPTIONS" && matches!(injury, Injury::Deleted);
         is_old || left == Left::Killed && (is_cut_log || name.ends_with(".spare"))
     }
 
-    /// Whether a crash may have left a file of this store so: it ends too early, or holds zeros
-    /// where something was to be written. A bit that is another, what was added, and a file that is
-    /// gone are damage, in a killed store as in a closed one.
+    /// Whether a crash may have left a file of this store like this: it ends too early, or has
+    /// zeros in place of unwritten data. A flipped bit, added bytes, and a missing file are
+    /// corruption, in a killed store as in a closed one.
     pub(crate) fn may_be_torn(injury: Injury) -> bool {
         matches!(injury, Injury::Emptied | Injury::Cut(_) | Injury::Zeroed(_))
     }
 
-    /// The value that `key` has.
+    /// The value of `key`.
     pub(crate) fn truth(&self, key: &[u8]) -> Option<&Vec<u8>> {
         self.history.get(key)?.last()?.as_ref()
     }
@@ -175,7 +175,7 @@ pub(crate) fn write(vfs: &dyn Vfs, name: impl AsRef<Path>, bytes: &[u8]) {
     vfs.create(&path(name)).expect("creating").append(bytes).expect("writing");
 }
 
-/// All files of `dir` with what they hold.
+/// All files of `dir` with their bytes.
 pub(crate) fn contents(vfs: &dyn Vfs, dir: &str) -> Files {
     let listing = vfs.list(Path::new(dir)).expect("listing");
     let read = |name: &OsString| vfs.read(&Path::new(dir).join(name), u64::MAX).expect("reading");
@@ -183,24 +183,24 @@ pub(crate) fn contents(vfs: &dyn Vfs, dir: &str) -> Files {
     files.map(|entry| (entry.name.clone(), read(&entry.name))).collect()
 }
 
-/// What happens to a file.
+/// A change to a file.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Injury {
     Deleted,
     Emptied,
-    /// So many bytes are left.
+    /// Truncated to this many bytes.
     Cut(usize),
-    /// One bit of this byte is another.
+    /// One bit of this byte flipped.
     Flipped(usize),
-    /// The 512 bytes from here on are zero.
+    /// The 512 bytes from this offset on zeroed.
     Zeroed(usize),
     Grown,
-    /// Something else of its name stands there.
+    /// Replaced by something else of its name.
     Directory,
 }
 
 impl Injury {
-    /// Injuries of a file of `bytes` bytes: those at a place, every `step` bytes.
+    /// Changes to a file of `bytes` bytes; those at an offset, every `step` bytes.
     pub(crate) fn all(bytes: usize, step: usize) -> Vec<Self> {
         let mut all = vec![Self::Deleted, Self::Emptied, Self::Grown, Self::Directory];
         all.extend((1..bytes).step_by(if bytes > 8192 { step * 5 } else { step }).map(Self::Cut));
@@ -209,7 +209,7 @@ impl Injury {
         all
     }
 
-    /// What is left of the file's bytes, if it is a file.
+    /// The file's bytes after the change, if it is still a file.
     fn inflict(self, before: &[u8]) -> Option<Vec<u8>> {
         let mut bytes = before.to_vec();
         match self {

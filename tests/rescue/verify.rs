@@ -1,5 +1,5 @@
-//! `Db::verify_dir` lists every damage by its file, also of a store that cannot be opened, and
-//! calls nothing damage that a crash explains, or that is not the store's.
+//! `Db::verify_dir` lists all corruption by file, also of a store that cannot be opened, and does
+//! not report the effects of a crash, or foreign files, as corruption.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -30,10 +30,9 @@ fn a_sound_store_has_no_damage_and_stays_as_it_is() {
     }
 }
 
-/// Whatever happens to whatever file: it is named. (All of a log's last record may be torn: that is
-/// told as an incomplete end, and the store opens. But no flipped bit is ever called so.) Each kind
-/// of injury is done to each file; of the places, every 37th of a table and every 13th of the
-/// others.
+/// Any change to any file is reported. (All of a log's last record may be torn: that is reported as
+/// an incomplete end, and the store opens. But no flipped bit is ever reported as one.) Each kind
+/// of change is made to each file; offsets are every 37th of a table and every 13th of the others.
 #[test]
 fn every_injury_of_every_file_is_listed() {
     let (mut injuries, mut incomplete) = (0, 0);
@@ -49,13 +48,13 @@ fn every_injury_of_every_file_is_listed() {
                 "{left:?} {name:?} {injury:?} is called an incomplete end: {report}"
             );
             // A manifest that ends between two records looks like that of a killed store, until a
-            // file is missing that it should not need any more.
+            // file is missing that such a store would still need.
             let cut = name.to_string_lossy().starts_with("MANIFEST") && !report.is_sound();
             let silent = Store::is_silent(left, name, injury);
             assert!(named || torn || cut || silent, "{left:?} {name:?} {injury:?}: {report}");
             if report.is_sound() {
-                // Of a closed store only the end of the manifest may be gone without harm, and the
-                // options.
+                // In a closed store only the end of the manifest may be missing without harm, and
+                // the options.
                 let may_end = left == Left::Killed
                     || silent
                     || name.to_string_lossy().starts_with("MANIFEST");
@@ -69,7 +68,7 @@ fn every_injury_of_every_file_is_listed() {
     assert!(injuries > 1000 && incomplete > 0, "{injuries}, {incomplete}");
 }
 
-/// `Db::verify` used to stop at the first damage, and could not be had without opening the store.
+/// `Db::verify` used to stop at the first corruption, and required opening the store.
 #[test]
 fn all_damage_is_listed_at_once() {
     let mut store = Store::filled(Left::Killed);

@@ -1,5 +1,5 @@
-//! A budget for filters while others read, write and change it: what is held and built, and that
-//! nothing is lost or left to be done.
+//! A filter budget while others read, write and change it: filters in memory and on disk, and that
+//! nothing is lost or left pending.
 
 use shuttle::thread::spawn;
 use trommel::vfs::{Policy, SimDisk};
@@ -8,7 +8,7 @@ use trommel::{Db, FilterPolicy, Options};
 use crate::lane::lane;
 use crate::store::{number, open, options};
 
-/// Tables of level 0, of [`KEYS`] keys each.
+/// Number of tables in level 0, with [`KEYS`] keys each.
 const TABLES: u64 = 4;
 const KEYS: u64 = 40;
 
@@ -32,15 +32,15 @@ fn look(db: &Db, table: u64) {
     assert_eq!(db.get(format!("k{table}-missing")).unwrap(), None);
 }
 
-/// Filters of a store that rests fit, and nothing is left to be done.
+/// Checks that the filters of an idle store fit, and that nothing is pending.
 fn fits(db: &Db) {
     let report = db.filter_report().budget.expect("the policy is a budget");
     let most = report.built_bytes.max(report.resident_bytes);
     assert!(most <= report.budget_bytes && report.queued_rebuilds == 0, "{report}");
 }
 
-/// A budget falls to a fraction while a thread looks keys up and another one flushes; the store's
-/// own thread builds smaller filters beside them. A caller's rebuild meets these.
+/// A budget drops to a fraction while a thread looks up keys and another one flushes; the store's
+/// own thread builds smaller filters at the same time. A caller's rebuild runs into these.
 fn falls(rebuild: bool) {
     let disk = SimDisk::new();
     let quiet = |options: Options| options.write_buffer_bytes(64 << 10).auto_compaction(false);

@@ -13,7 +13,7 @@ const WRITERS: u64 = 3;
 const ROUNDS: u64 = 2;
 
 /// Every batch sets both halves of a writer's pair to its round. The first ones are so small that a
-/// leader inserts them for its group, the others so large that each inserts its own.
+/// leader inserts them for its group, the others so large that each writer inserts its own.
 fn write(db: &Db, writer: u64, round: u64, options: WriteOptions) {
     let mut batch = WriteBatch::new();
     if round > 1 {
@@ -24,7 +24,7 @@ fn write(db: &Db, writer: u64, round: u64, options: WriteOptions) {
     db.write_with(batch, options).unwrap();
 }
 
-/// The rounds that both halves say, which must agree.
+/// The rounds in both halves, which must agree.
 fn pairs(db: &Db) -> Vec<u64> {
     let snapshot = db.snapshot();
     let found = |half: char, writer: u64| number(snapshot.get(format!("{half}{writer}")).unwrap());
@@ -36,8 +36,8 @@ fn pairs(db: &Db) -> Vec<u64> {
     (0..WRITERS).map(pair).collect()
 }
 
-/// Batches become visible whole and in order, an acknowledged one at once; what was acknowledged
-/// with a sync is durable by then, whoever led.
+/// Batches become visible whole and in order, acknowledged ones at once; a batch acknowledged with
+/// a sync is durable by then, whichever writer led.
 fn group_commit() {
     let disk = SimDisk::new();
     let db = open(options(&disk).background_threads(0).write_buffer_bytes(1 << 20));
@@ -62,7 +62,7 @@ fn group_commit() {
     });
     let writers: Vec<_> = writers.collect();
     let seen = pairs(&db);
-    // Nobody comes in between these two.
+    // No other thread runs between these two.
     let promised = durable.lock().unwrap().clone();
     let left = after_power_cut(&disk);
     let kept = pairs(&left);

@@ -1,5 +1,5 @@
-//! Ends of a store: closed while it is used, poisoned while a group commits, copied, stopped and
-//! started.
+//! The end of a store's life: closed while it is used, poisoned during a group commit, copied,
+//! stopped and started.
 
 use shuttle::thread::spawn;
 use trommel::vfs::{Failure, Fault, OpKind, SimDisk};
@@ -8,7 +8,7 @@ use trommel::{Db, Error, WriteOptions};
 use crate::lane::lane;
 use crate::store::{after_power_cut, number, open, options};
 
-/// Whoever meets a closed store is told so; what was acknowledged before is there.
+/// Every user of a closed store gets an error; earlier acknowledged writes are present.
 fn close_against_all() {
     let disk = SimDisk::new();
     let db = open(options(&disk).l0_trigger(2));
@@ -62,10 +62,11 @@ fn close_against_all() {
     db.verify().unwrap();
 }
 
-/// One sync of a log fails: of the group that waited for it nobody is acknowledged, nor is anybody
-/// later; readers go on, and what was acknowledged before is there after a power cut. Who was
-/// refused wrote nothing, also where others in its group were to insert while the next group's sync
-/// failed. Of three writers those from `first_synced` on ask for a sync, of which so many succeed.
+/// One sync of a log fails: no write of the group that waited for it is acknowledged, nor any later
+/// one; readers continue, and earlier acknowledged writes are present after a power failure.
+/// Rejected writes have no effect, also if other writers of the group were to insert while the next
+/// group's sync failed. Of three writers those from `first_synced` on sync; `synced` of these syncs
+/// succeed.
 fn poisoning(first_synced: u64, synced: u64) {
     let disk = SimDisk::new();
     let db = open(options(&disk).write_buffer_bytes(1 << 20));
@@ -108,11 +109,11 @@ fn poisoning(first_synced: u64, synced: u64) {
 }
 
 /// One call on a log fails while others wait for their turn to rotate, to write or to check: none
-/// of them writes behind what it left, nobody calls that damage, and the store opens with all that
-/// was acknowledged.
+/// of them writes after the partial record, nothing is reported as corrupt, and the store opens
+/// with all acknowledged writes.
 fn fail_before_others(fault: Fault) {
     let disk = SimDisk::new();
-    // Nothing is full, so the first flush ends a log.
+    // The memtable is never full, so the first flush ends a log.
     let db = open(options(&disk).write_buffer_bytes(1 << 20));
     db.put_with("k0", 7u64.to_le_bytes(), WriteOptions::sync()).unwrap();
     disk.inject(fault.named(".log"));
@@ -149,8 +150,8 @@ fn fail_appending() {
     fail_before_others(Fault::new(Failure::NoSpace).on(OpKind::Append).writing_part(3));
 }
 
-/// A checkpoint that is taken while two write holds one moment of each, and all that was
-/// acknowledged before it began.
+/// A checkpoint taken during the writes of two threads holds a consistent state of each, and
+/// everything acknowledged before it began.
 fn checkpoint_against_writers() {
     let disk = SimDisk::new();
     let db = open(options(&disk).l0_trigger(2));
@@ -181,8 +182,8 @@ fn checkpoint_against_writers() {
     copy.close().unwrap();
 }
 
-/// Writers that are stopped until a flush and a compaction have made room: every wake-up comes, as
-/// one that is lost would leave all threads waiting.
+/// Writers stall until a flush and a compaction have made space: every wake-up arrives, since a
+/// lost one would leave all threads waiting.
 fn stall() {
     let disk = SimDisk::new();
     let narrow = options(&disk).max_frozen_memtables(1).l0_trigger(1).l0_slowdown(1).l0_stop(2);
@@ -215,7 +216,7 @@ fn stall() {
     db.close().unwrap();
 }
 
-/// A writer is stopped until a compaction has made room, and compactions are paused: it goes on.
+/// A writer stalls until a compaction has made space, while compactions are paused: it continues.
 fn stall_and_pause() {
     let disk = SimDisk::new();
     let db = open(options(&disk).l0_trigger(1).l0_slowdown(1).l0_stop(1));
@@ -235,7 +236,7 @@ fn stall_and_pause() {
     db.close().unwrap();
 }
 
-/// A stall that ends in a poisoned store: who is stopped hears of it.
+/// A stall that ends with a poisoned store: the stalled writer gets the error.
 fn stall_and_poison() {
     let disk = SimDisk::new();
     let db = open(options(&disk).max_frozen_memtables(1));
@@ -260,7 +261,7 @@ fn stall_and_poison() {
     assert!(db.close().is_err());
 }
 
-/// A full disk while a table is written: tried again, and nobody is left waiting.
+/// A full disk while a table is written: the write is retried, and no thread is left waiting.
 fn stall_and_shortage() {
     let disk = SimDisk::new();
     let db = open(options(&disk).max_frozen_memtables(1));

@@ -1,5 +1,5 @@
 //! Stores that share an environment: its threads serve them in turn, end when there is nothing to
-//! do, and are started when there is.
+//! do, and are started again when there is.
 
 use shuttle::thread::spawn;
 use trommel::vfs::SimDisk;
@@ -16,7 +16,7 @@ fn write_and_flush(db: &Db, rounds: u8) {
     }
 }
 
-/// One store is written, flushed and closed while the other is.
+/// One store is written, flushed and closed while the other is too.
 fn two_stores(threads: usize) {
     let builder = Environment::builder().threads(threads).cache_bytes(64 << 10);
     let environment = builder.memory_limit(1 << 20).build().unwrap();

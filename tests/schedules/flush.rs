@@ -1,4 +1,4 @@
-//! Flushes, compactions and rotations against those who read and write meanwhile.
+//! Flushes, compactions and rotations during reads and writes.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
@@ -10,7 +10,7 @@ use trommel::{Db, Error, ErrorKind, WriteBatch, WriteOptions};
 use crate::lane::lane;
 use crate::store::{after_power_cut, number, open, options};
 
-/// Keys that share a sum.
+/// Number of keys that share a sum.
 const ACCOUNTS: u64 = 3;
 const SUM: u64 = 300;
 
@@ -36,19 +36,19 @@ fn transfer(db: &Db, from: u64, to: u64) {
     db.write(batch).unwrap();
 }
 
-/// What all accounts hold, each looked up at one moment.
+/// The sum of all accounts, each looked up at another point in time.
 fn sum_of_gets(db: &Db) -> u64 {
     let snapshot = db.snapshot();
     (0..ACCOUNTS).map(|n| number(snapshot.get(account(n)).unwrap())).sum()
 }
 
-/// What all accounts hold, by one walk.
+/// The sum of all accounts, from one scan.
 fn sum_of_walk(db: &Db) -> u64 {
     db.prefix("account").map(|entry| number(Some(entry.unwrap().1))).sum()
 }
 
-/// Three writers that fill a memtable with each write: every write rotates, and meets others that
-/// wait for that. All that was acknowledged is there, and durable with what was synced behind it.
+/// Three writers that fill a memtable with each write: every write rotates, while others wait for a
+/// rotation. All acknowledged writes are present, and durable if a later write was synced.
 fn rotation() {
     let disk = SimDisk::new();
     let db = open(options(&disk).max_frozen_memtables(2));
@@ -84,7 +84,7 @@ fn rotation() {
     assert_eq!(db.iter().count(), 6);
 }
 
-/// A sum is the same at every moment, whatever becomes of memtables and tables under it.
+/// A sum is the same at every point in time, whatever happens to memtables and tables.
 fn flush_against_readers() {
     let disk = SimDisk::new();
     let db = open(options(&disk).auto_compaction(false));
@@ -149,7 +149,8 @@ fn compaction_against_readers() {
     db.close().unwrap();
 }
 
-/// A moment that is taken while another is published and a compaction lists what it must keep.
+/// A snapshot is taken while a write is published and a compaction determines which versions to
+/// retain.
 fn snapshots_against_the_drop_rule() {
     let disk = SimDisk::new();
     let db = open(options(&disk).auto_compaction(false).background_threads(1));
@@ -204,16 +205,16 @@ fn compacts_against_readers() {
     lane("compacts_against_readers", 3_000, compaction_against_readers);
 }
 
-/// Keys of a store whose merge has a dozen tables' worth.
+/// Number of keys in a store whose compaction has a dozen tables' worth.
 const MERGED_KEYS: u64 = 48;
 
-/// Schedules in which a merge was shared.
+/// Number of schedules in which a compaction was shared.
 static SHARED: AtomicU64 = AtomicU64::new(0);
 
-/// Schedules in which a memtable was written out in the middle of a merge.
+/// Number of schedules in which a memtable was flushed in the middle of a compaction.
 static BETWEEN: AtomicU64 = AtomicU64::new(0);
 
-/// Two runs of level 0, and so many workers.
+/// A store with two runs of level 0, and this many workers.
 fn two_runs(disk: &SimDisk, workers: usize) -> Db {
     let small = options(disk).write_buffer_bytes(1 << 20).block_bytes(64).table_bytes(1 << 10);
     let small = small.spare_file_bytes(0);
@@ -229,7 +230,7 @@ fn two_runs(disk: &SimDisk, workers: usize) -> Db {
     db
 }
 
-/// That a walk sees all of it.
+/// Asserts that a scan sees everything.
 fn assert_sees_all(db: &Db) {
     let entries: Vec<_> = db.iter().map(|entry| entry.unwrap()).collect();
     assert_eq!(entries.len() as u64, MERGED_KEYS);
@@ -239,8 +240,8 @@ fn assert_sees_all(db: &Db) {
     }
 }
 
-/// While whoever asked for a merge waits for it, the other worker takes pieces of it, wherever the
-/// first one is. Nothing is lost or seen twice, by those who read meanwhile either.
+/// While a caller waits for its compaction, the other worker takes subcompactions, wherever the
+/// first one is. Nothing is lost or duplicated, for concurrent readers either.
 fn shared_merge() {
     let disk = SimDisk::new();
     let db = two_runs(&disk, 2);
@@ -278,8 +279,8 @@ fn shared_merge_that_is_given_up() {
     assert_sees_all(&after_power_cut(&disk));
 }
 
-/// The only worker merges when a memtable is frozen: who waits for that is not left to wait for the
-/// merge.
+/// The only worker is compacting when a memtable is frozen: a writer that waits for the flush does
+/// not have to wait for the compaction.
 fn flush_in_a_merge() {
     let disk = SimDisk::new();
     let db = two_runs(&disk, 1);
@@ -316,7 +317,7 @@ fn flushes_in_the_middle_of_a_merge() {
 #[test]
 fn shares_a_merge_with_an_idle_worker() {
     lane("shares_a_merge_with_an_idle_worker", 2_000, shared_merge);
-    // One schedule by itself may be one in which nobody was idle.
+    // In a single schedule there may be no idle worker.
     let is_replay = std::env::var_os("TROMMEL_SCHEDULE").is_some();
     assert!(is_replay || SHARED.load(Relaxed) > 0, "nobody took part in any merge");
 }

@@ -10,7 +10,7 @@ use trommel_tests::settings::{first_seed, scale};
 
 use crate::scheduler::Seeded;
 
-/// More steps than any scenario takes: what goes on for longer goes round in a circle.
+/// More steps than any scenario takes: a longer run is an endless loop.
 const MOST_STEPS: usize = 200_000;
 /// Bytes of a thread's stack.
 const STACK: usize = 512 << 10;
@@ -24,14 +24,14 @@ fn config() -> Config {
     config
 }
 
-/// Runs `scenario` under schedules `first` to `first + count`, the current one noted in `running`.
+/// Runs `scenario` under schedules `first` to `first + count`, with the current one in `running`.
 pub(crate) fn run(first: u64, count: u64, running: &Arc<AtomicU64>, scenario: fn()) -> usize {
     let scheduler = Seeded::new(first, count, Arc::clone(running));
     Runner::new(scheduler, config()).run(scenario)
 }
 
-/// Runs `scenario` under `count` schedules, as many times as many in a soak, or under the one that
-/// `TROMMEL_SCHEDULE` names. A schedule that fails prints the line that runs it again.
+/// Runs `scenario` under `count` schedules, scaled in a soak, or under the one that
+/// `TROMMEL_SCHEDULE` names. A failing schedule prints the line that reruns it.
 #[allow(clippy::print_stderr, reason = "the line that replays a failure")]
 pub(crate) fn lane(name: &str, count: u64, scenario: fn()) {
     let one = std::env::var("TROMMEL_SCHEDULE").ok();

@@ -12,8 +12,8 @@ use trommel::{Error, WriteOptions};
 use crate::lane::lane;
 use crate::store::{after_power_cut, number, open, options};
 
-/// The name of the thread that panics. It also tells the engine who unwinds, as all threads here
-/// are one to the standard library.
+/// The name of the panicking thread. It also identifies it to the engine, because the standard
+/// library sees all threads here as one.
 const PANICS: &str = "panics";
 
 /// A disk on which the thread of that name panics when it appends to a log.
@@ -29,7 +29,7 @@ struct TrapFile {
 impl WriteFile for TrapFile {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.is_log && current().name() == Some(PANICS) {
-            // As a panic, but for the message.
+            // Panics without a message.
             resume_unwind(Box::new("planned"));
         }
         self.file.append(bytes)
@@ -55,9 +55,9 @@ impl Layer for Trap {
     }
 }
 
-/// A thread panics while it leads, others in its group and in the queue behind it: the store is
-/// poisoned, nobody is left waiting or acknowledged wrongly, and what was is there after a power
-/// cut. Where another led the thread's batch, nobody panics.
+/// A thread panics while it leads, with others in its group and in the queue after it: the store is
+/// poisoned, no thread is left waiting or acknowledged wrongly, and earlier writes are present
+/// after a power failure. If another thread led its batch, nobody panics.
 fn panic_while_leading() {
     let disk = SimDisk::new();
     let trap = Arc::new(Trap(disk.clone()));

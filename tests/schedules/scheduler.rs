@@ -1,11 +1,11 @@
-//! Who runs next: all of it follows from one number.
+//! Chooses the next thread to run, as a function of one number.
 //!
-//! 1. Half of the schedules let chance choose at every step, some with a bias for who runs already:
-//!    long stretches of one thread are rare otherwise.
+//! 1. Half of the schedules choose at random at every step, some with a bias for the running
+//!    thread: long runs of one thread are rare otherwise.
 //! 2. The other half follow *probabilistic concurrency testing* (Burckhardt and others, ASPLOS
-//!    2010): threads have random priorities, the highest that can run does, and at a few random
-//!    steps the one that runs falls behind all others. Whatever needs only d such falls to go wrong
-//!    is found with a probability that does not vanish with the length of the run.
+//!    2010): threads have random priorities, the highest runnable one runs, and at a few random
+//!    steps the running one gets the lowest priority. A bug that needs only d such changes is found
+//!    with a probability that does not vanish with the length of the run.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use fastrand::Rng;
 use shuttle::scheduler::{Schedule, Scheduler, Task, TaskId};
 
-/// Runs schedules one after the other, and says which one is running.
+/// Runs schedules one after another, and records the current one.
 #[derive(Debug)]
 pub(crate) struct Seeded {
     next: u64,
@@ -25,7 +25,7 @@ pub(crate) struct Seeded {
 
 #[derive(Debug)]
 enum Way {
-    /// Of 16 steps, `stay` are not chosen anew.
+    /// At `stay` of 16 steps the choice stays the same.
     Random {
         stay: u8,
     },
@@ -34,9 +34,9 @@ enum Way {
 
 #[derive(Debug, Default)]
 struct Priorities {
-    /// By task; the highest runs.
+    /// The priority of each task; the highest runs.
     of: Vec<i64>,
-    /// Steps at which the running task falls behind, and how many there were.
+    /// Steps at which the running task gets the lowest priority, and the number of steps so far.
     falls: Vec<u64>,
     step: u64,
     lowest: i64,
@@ -44,7 +44,7 @@ struct Priorities {
 
 impl Priorities {
     fn new(rng: &mut Rng) -> Self {
-        // How long a run is nobody knows beforehand, and most mistakes lie near something.
+        // The length of a run is unknown in advance, and most bugs are close to some event.
         let length = 1 << rng.u64(5..=11);
         let falls = (0..rng.u64(1..=5)).map(|_| rng.u64(0..length)).collect();
         Self { falls, ..Self::default() }
@@ -55,7 +55,7 @@ impl Priorities {
         while self.of.len() <= known {
             self.of.push(rng.i64(1..1 << 40));
         }
-        // A step without a choice counts for nothing.
+        // Steps without a choice do not count.
         if runnable.len() > 1 {
             if self.falls.contains(&self.step) {
                 self.fall(current);
@@ -74,7 +74,7 @@ impl Priorities {
 }
 
 impl Seeded {
-    /// Schedules `first` to `first + count`; each is noted in `running` before it begins.
+    /// Schedules `first` to `first + count`; each is stored in `running` before it begins.
     pub(crate) fn new(first: u64, count: u64, running: Arc<AtomicU64>) -> Self {
         let way = Way::Random { stay: 0 };
         Self { next: first, end: first.saturating_add(count), running, rng: Rng::with_seed(0), way }

@@ -7,7 +7,7 @@ use trommel::{Db, Options, Slice};
 
 const DIR: &str = "/store";
 
-/// A store on `disk` whose memtable is full after one write.
+/// Options of a store on `disk` whose memtable is full after one write.
 pub(crate) fn options(disk: &SimDisk) -> Options {
     Options::new()
         .vfs(Arc::new(disk.clone()))
@@ -20,14 +20,14 @@ pub(crate) fn open(options: Options) -> Db {
     Db::open(DIR, options).unwrap()
 }
 
-/// The store after a power cut now that keeps nothing but what was synced. Nobody else comes in
-/// before the disk is copied.
+/// The store after a power failure at this point that keeps only what was synced. No other thread
+/// runs before the disk is copied.
 pub(crate) fn after_power_cut(disk: &SimDisk) -> Db {
     let left = disk.crash(Policy::SYNCED, 0).disk();
     open(options(&left).background_threads(0))
 }
 
-/// The number that a value holds; 0 where there is none.
+/// The number in a value; 0 if there is none.
 pub(crate) fn number(value: Option<Slice>) -> u64 {
     value.map_or(0, |value| u64::from_le_bytes(value[..8].try_into().unwrap()))
 }

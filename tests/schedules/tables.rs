@@ -1,5 +1,4 @@
-//! Readers of tables: filters that are read once by whoever comes first, tables that are closed
-//! while others read in them.
+//! Readers of tables: filters loaded by their first user, and tables that are closed during reads.
 
 use shuttle::thread::spawn;
 use trommel::vfs::{OpKind, SimDisk};
@@ -8,13 +7,13 @@ use trommel::{Db, FilterPolicy, Options};
 use crate::lane::lane;
 use crate::store::{number, open, options};
 
-/// Nothing happens by itself.
+/// Without automatic background work.
 fn quiet(disk: &SimDisk) -> Options {
     options(disk).background_threads(0).auto_compaction(false)
 }
 
-/// A store with `tables` tables of level 0, each with one key, closed and opened again, so that
-/// nothing of them is in memory.
+/// A store with `tables` tables of level 0, each with one key, closed and reopened, so that nothing
+/// of them is in memory.
 fn tables(disk: &SimDisk, tables: u64, with: impl Fn(Options) -> Options) -> Db {
     let db = open(with(quiet(disk)));
     for n in 1..=tables {
@@ -29,8 +28,7 @@ fn look(db: &Db, n: u64) {
     assert_eq!(number(db.get(format!("k{n:02}")).unwrap()), n);
 }
 
-/// Three threads ask one table's filter at once: nobody is left waiting for a turn, and it is read
-/// once.
+/// Three threads query one table's filter at once: no thread is left waiting, and it is read once.
 fn filters() {
     let disk = SimDisk::new();
     let filters = FilterPolicy::uniform("blocked:10".parse().unwrap());
@@ -44,7 +42,7 @@ fn filters() {
     db.close().unwrap();
     let db = open(quiet(&disk).filters(filters));
     let at_once = reads(&db, &ask_at_once);
-    // The data block is read by all three, if none finds it in the cache; the filter by one.
+    // All three may read the data block, if none finds it in the cache; one reads the filter.
     assert!(at_once <= alone + 2, "{at_once} reads, {alone} alone");
     assert!(db.stats().unusable_filters.is_empty());
     db.close().unwrap();

@@ -1,4 +1,4 @@
-//! That the lanes find what they look for, and find it again: scenarios with a mistake in them.
+//! Tests of the lanes themselves: they find bugs, reproducibly, in scenarios with planted ones.
 
 use std::panic::catch_unwind;
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use shuttle::thread::spawn;
 
 use crate::lane::run;
 
-/// Looks, lets go of the lock, and then waits: the signal may come in between.
+/// Checks the condition, releases the lock, and then waits: the signal may come in between.
 fn lost_wake_up() {
     let shared = Arc::new((Mutex::new(false), Condvar::new()));
     let signaller = spawn({
@@ -26,7 +26,7 @@ fn lost_wake_up() {
     signaller.join().unwrap();
 }
 
-/// Adds in two steps.
+/// A non-atomic increment.
 fn lost_addition() {
     let sum = Arc::new(Mutex::new(0));
     let add = |sum: &Mutex<u64>| {

@@ -1,4 +1,4 @@
-//! What a lane has done, counted: printed, and kept where the environment says so.
+//! Counters of a lane: printed, and recorded on request of the environment.
 
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
@@ -9,9 +9,9 @@ use crate::settings::demanded;
 
 /// The counters of one run of a lane.
 ///
-/// [`Counters::finish`] prints them and, where `TROMMEL_LANES_JSON` names a file, adds one line of
-/// JSON to it: `{"lane": "crash/one_thread", "seconds": 1.5, "counters": {"images": 60000}}`.
-/// A lane that fails panics before that, so a line means that nothing was found.
+/// [`Counters::finish`] prints them and, if `TROMMEL_LANES_JSON` names a file, appends one line of
+/// JSON to it: `{"lane": "crash/one_thread", "seconds": 1.5, "counters": {"images": 60000}}`. A
+/// lane that fails panics before that, so a line means that nothing was found.
 #[derive(Debug)]
 pub struct Counters {
     lane: String,
@@ -20,7 +20,7 @@ pub struct Counters {
 }
 
 impl Counters {
-    /// The counters of the lane of this name, which begins now. Names are paths: the test binary,
+    /// The counters of the lane of this name, which starts now. Names are paths: the test binary,
     /// then the test, for example `crash/one_thread`.
     pub fn new(lane: impl Into<String>) -> Self {
         Self { lane: lane.into(), start: Instant::now(), counts: BTreeMap::new() }
@@ -32,37 +32,37 @@ impl Counters {
         *self.counts.entry(name.into()).or_default() += count;
     }
 
-    /// The count of this name; 0 if nothing was added.
+    /// The value of this counter; 0 if nothing was added.
     pub fn get(&self, name: &str) -> u64 {
         self.counts.get(name).copied().unwrap_or(0)
     }
 
-    /// All counts whose name begins with `prefix`.
+    /// All counters whose name begins with `prefix`.
     pub fn under(&self, prefix: &str) -> impl Iterator<Item = (&str, u64)> {
         let all = self.counts.iter().map(|(name, count)| (name.as_str(), *count));
         all.filter(move |(name, _)| name.starts_with(prefix))
     }
 
-    /// Says on stderr, past the harness of tests, that the lane cannot run here, and counts it as
-    /// skipped. `needs` is what it needs of the system: `limits`, `users`, `strace`.
+    /// Prints to stderr, bypassing the test harness, that the lane cannot run here, and counts it
+    /// as skipped. `needs` names its requirement: `limits`, `users`, `strace`.
     ///
     /// # Panics
     ///
-    /// Where `TROMMEL_DEMAND` names what it needs, and as [`Counters::finish`] does.
+    /// If `TROMMEL_DEMAND` lists the requirement, and as [`Counters::finish`].
     pub fn skip(mut self, needs: &str, why: &str) {
         let line = format!("SKIPPED: {}: {why}\n", self.lane);
         assert!(!demanded(needs), "{line}which TROMMEL_DEMAND demands");
-        // Not `eprintln`, which the harness shows for tests that fail only.
+        // Not `eprintln`, which the test harness shows only for failing tests.
         let _ = std::io::stderr().write_all(line.as_bytes());
         self.add("skipped", 1);
         self.finish();
     }
 
-    /// Prints the counters and keeps them.
+    /// Prints the counters and records them.
     ///
     /// # Panics
     ///
-    /// Where the file that `TROMMEL_LANES_JSON` names cannot be written.
+    /// If the file that `TROMMEL_LANES_JSON` names cannot be written.
     #[allow(clippy::print_stdout, reason = "tests print what they counted")]
     pub fn finish(self) {
         let counts = self.counts.iter().map(|(name, count)| format!("\"{name}\": {count}"));

@@ -1,10 +1,11 @@
-//! Shared pieces of the test binaries, and the Rust of the book: compiled and run as doc tests.
+//! Shared code of the test binaries, and the Rust examples of the book, compiled and run as doc
+//! tests.
 
 pub mod counters;
 pub mod settings;
 pub mod watchdog;
 
-/// The pages that hold Rust; a test of the program compares this list with the book.
+/// The pages with Rust code; a test of the program compares this list with the book.
 #[cfg(doctest)]
 mod book {
     #[doc = include_str!("../../docs/book/quick-start.md")]

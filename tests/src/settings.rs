@@ -1,4 +1,4 @@
-//! What the environment asks of every lane.
+//! Settings of all lanes in the environment.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -11,14 +11,13 @@ where
     Some(text.parse().unwrap_or_else(|error| panic!("{name}={text}: {error}")))
 }
 
-/// How many times as large as they were promised the lanes are: `TROMMEL_SCALE`, 1 if it is not
-/// set.
+/// The size of lanes as a multiple of what is promised: `TROMMEL_SCALE`, 1 by default.
 pub fn scale() -> u64 {
     number("TROMMEL_SCALE").unwrap_or(1)
 }
 
-/// How many of the `full` cases that are promised a lane goes through: `TROMMEL_SCALE` times as
-/// many, or, where it is not set, a quarter, so that `cargo test` stays short. `lanes ci` sets it.
+/// The number of cases to run out of `full`, the promised number: multiplied by `TROMMEL_SCALE`, or
+/// a quarter if it is not set, so that `cargo test` stays short. `lanes ci` sets it.
 pub fn cases(full: u64) -> u64 {
     match number::<u64>("TROMMEL_SCALE") {
         Some(scale) => full * scale,
@@ -26,21 +25,21 @@ pub fn cases(full: u64) -> u64 {
     }
 }
 
-/// How many rounds of a soak went before, whose first seeds are 2^24 apart: lanes that enumerate
-/// take up there where those left off. Seeds that are chosen by hand count as rounds, too.
+/// Number of earlier rounds of a soak, whose first seeds are 2^24 apart: lanes that enumerate
+/// continue where those stopped. Seeds chosen by hand count as rounds, too.
 pub fn rounds_before() -> u64 {
     let seed = first_seed();
     (seed >> 24).wrapping_add(seed.wrapping_sub(1) & 0xff_ffff)
 }
 
-/// Where the lanes' seeds begin: `TROMMEL_FIRST_SEED`, 1 if it is not set. A soak that goes on
-/// begins elsewhere each time.
+/// The first seed of the lanes: `TROMMEL_FIRST_SEED`, 1 by default. A continued soak starts
+/// elsewhere each time.
 pub fn first_seed() -> u64 {
     number("TROMMEL_FIRST_SEED").unwrap_or(1)
 }
 
-/// Whether what needs this of the system must not be skipped where it is missing: `TROMMEL_DEMAND`
-/// lists such needs, with commas between.
+/// Whether a test with this requirement must fail instead of being skipped: `TROMMEL_DEMAND` lists
+/// requirements, separated by commas.
 pub fn demanded(needs: &str) -> bool {
     let list = std::env::var("TROMMEL_DEMAND").unwrap_or_default();
     list.split(',').any(|demand| demand.trim() == needs)

@@ -1,12 +1,12 @@
-//! A hang must say where: each case notes what it is before it begins, and a case that lasts far
-//! too long ends the process with that note.
+//! A watchdog that reports where a test hangs: each case registers before it begins, and a case
+//! that takes far too long ends the process with a message.
 
 use std::cell::OnceCell;
 use std::fmt::Debug;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-/// No case lasts as long, on however busy a machine.
+/// Longer than any case takes, on however busy a machine.
 const LONGEST: Duration = Duration::from_secs(100);
 
 type Note = Arc<Mutex<Option<(Box<dyn Debug + Send>, Instant)>>>;
@@ -15,7 +15,7 @@ thread_local! {
     static NOTE: OnceCell<Note> = const { OnceCell::new() };
 }
 
-/// The calling test begins this case.
+/// Registers the case that the calling test begins.
 pub fn note(case: impl Debug + Send + 'static) {
     NOTE.with(|note| {
         let note = note.get_or_init(watch);
@@ -24,7 +24,7 @@ pub fn note(case: impl Debug + Send + 'static) {
     });
 }
 
-/// Watches the calling thread for as long as it lives.
+/// Watches the calling thread until it ends.
 fn watch() -> Note {
     let note = Note::default();
     let watched = Arc::clone(&note);

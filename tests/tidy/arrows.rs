@@ -1,10 +1,10 @@
-//! Which crate may depend on which, dev-dependencies included: the only walls that hold are those
-//! between crates.
+//! The permitted dependencies between crates, including dev-dependencies: only crate boundaries are
+//! enforced by the compiler.
 
 use crate::source::files;
 
-/// The arrows of docs/architecture.md. What is not here is forbidden. (`tests` and `benches` may
-/// use anything.)
+/// The arrows of docs/architecture.md. All others are forbidden. (`tests` and `benches` may use
+/// anything.)
 const ARROWS: [(&str, &[&str]); 10] = [
     ("base", &[]),
     ("vfs", &[]),
@@ -28,10 +28,10 @@ const ARROWS: [(&str, &[&str]); 10] = [
     ("cli", &["trommel", "trommel-backup", "trommel-harness"]),
 ];
 
-/// Arrows that are there and should not be; this list only gets shorter.
+/// Existing arrows that should be removed; this list only gets shorter.
 const NOT_YET_GONE: [(&str, &str); 1] = [("cli", "trommel")];
 
-/// The crates of this workspace that a manifest names as dependencies.
+/// The crates of this workspace among a manifest's dependencies.
 fn dependencies(manifest: &str) -> Vec<String> {
     let mut section = "";
     let mut found = Vec::new();

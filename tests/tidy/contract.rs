@@ -1,4 +1,4 @@
-//! Every promise of docs/contract.md names its tests, and every test that it names is there.
+//! Every promise of docs/contract.md names its tests, and every test that it names exists.
 
 use std::path::{Path, PathBuf};
 
@@ -7,7 +7,7 @@ use trommel_base::planted::Bug;
 
 use crate::source::root;
 
-/// The promises that must be there: the headline, C1 to C30 and the ten rules.
+/// The required promises: the headline, C1 to C30 and the ten rules.
 fn promises() -> Vec<String> {
     let points = (1..=30).map(|number| format!("C{number}"));
     let rules = (1..=10).map(|number| format!("R{number}"));
@@ -24,7 +24,7 @@ fn is_path(code: &str) -> bool {
     first && code.chars().all(|c| c.is_ascii_lowercase() || c.is_ascii_digit() || "_:".contains(c))
 }
 
-/// The files in which the test may be, by the path it is named by.
+/// The files that may contain the test, according to its path.
 fn files_of(test: &str) -> Vec<PathBuf> {
     let mut parts: Vec<&str> = test.split("::").collect();
     parts.pop();
@@ -36,8 +36,8 @@ fn files_of(test: &str) -> Vec<PathBuf> {
     homes.iter().flat_map(|home| modules(home, rest)).collect()
 }
 
-/// The files that hold the module of this path below `home`; its last part may be a module within
-/// the file of the one before it.
+/// The files that may contain the module of this path below `home`; its last part may be a module
+/// within the file of its parent.
 fn modules(home: &Path, parts: &[&str]) -> Vec<PathBuf> {
     let whole = home.join(parts.join("/"));
     let mut found = vec![whole.with_extension("rs"), whole.join("mod.rs"), whole.join("main.rs")];
@@ -48,7 +48,7 @@ fn modules(home: &Path, parts: &[&str]) -> Vec<PathBuf> {
 }
 
 /// Whether `text` has a test of this name: a function under `#[test]`, or a line of a macro that
-/// makes such functions.
+/// defines such functions.
 fn has_test(text: &str, name: &str) -> bool {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     let is_function = |at: usize| {
@@ -56,7 +56,7 @@ fn has_test(text: &str, name: &str) -> bool {
         let above = lines[..at].iter().rev().take_while(|line| line.starts_with('#'));
         begins && above.into_iter().any(|line| *line == "#[test]")
     };
-    // `name: …` where the macro stands in this file, `name in Place: …` where in the one above.
+    // `name: …` if the macro is in this file, `name in Place: …` if it is in the parent.
     let is_row = |line: &&str| line.starts_with(&format!("{name}: "));
     let is_scenario = |line: &&str| {
         let rest = line.strip_prefix(name).and_then(|rest| rest.strip_prefix(" in "));

@@ -1,4 +1,4 @@
-//! Every public method of a handle shows how it is used.
+//! Every public method of a handle has an example.
 
 use crate::source::files;
 

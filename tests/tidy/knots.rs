@@ -1,16 +1,17 @@
-//! How many modules of a crate reach each other: inside a crate nothing but this count keeps the
-//! arrows between its top-level modules one-way.
+//! Cycles between the modules of a crate: within a crate only this count keeps the dependencies
+//! between its top-level modules acyclic.
 //!
-//! 1. A module is a file below `src`, or a folder; only its first name counts. Tests are left out.
-//! 2. It depends on another if its code names that: by a path from `crate` or `super`, or by an
-//!    item of it that the root re-exports.
+//! 1. A module is a file below `src`, or a directory; only the first component of its path counts.
+//!    Tests are left out.
+//! 2. It depends on another if its code names it: by a path from `crate` or `super`, or by an item
+//!    of it that the root re-exports.
 //! 3. The largest set in which each module reaches each other one is the knot of the crate.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::source::{code_of, files, is_test, without_tests};
 
-/// The largest knot that a crate may have; 1: none. These only become smaller.
+/// The largest permitted knot of each crate; 1: none. The numbers only decrease.
 const LARGEST: [(&str, usize); 10] = [
     ("backup", 1),
     ("base", 1),
@@ -49,7 +50,7 @@ fn modules(name: &str) -> Graph {
                 None => &[][..],
                 Some(up) => &path[..path.len().saturating_sub(up)],
             };
-            // What lies in the same top-level module is no arrow.
+            // A path within the same top-level module is not a dependency.
             if !base.is_empty() {
                 continue;
             }
@@ -64,7 +65,7 @@ fn modules(name: &str) -> Graph {
     graph
 }
 
-/// The modules that names of the root come from.
+/// The modules of the names that the root re-exports.
 fn re_exports(code: &str) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for statement in code.split(';') {
@@ -79,7 +80,7 @@ fn re_exports(code: &str) -> BTreeMap<String, String> {
     found
 }
 
-/// The first names of all paths from the crate's root (`None`), or from so many modules above.
+/// The first names of all paths from the crate's root (`None`), or from this many modules above.
 fn paths(code: &str) -> Vec<(Option<usize>, String)> {
     let mut found = Vec::new();
     for (start, word) in [("crate::", None), ("super::", Some(1))] {
@@ -99,7 +100,7 @@ fn paths(code: &str) -> Vec<(Option<usize>, String)> {
     found
 }
 
-/// The names that a path, or a tree of paths in braces, begins with.
+/// The first names of a path, or of a tree of paths in braces.
 fn heads(path: &str) -> Vec<String> {
     let word = |text: &str| -> String {
         text.trim_start().chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect()
@@ -122,7 +123,7 @@ fn heads(path: &str) -> Vec<String> {
     found
 }
 
-/// All that `from` reaches.
+/// All modules that `from` reaches.
 fn reached<'a>(graph: &'a Graph, from: &'a str) -> BTreeSet<&'a str> {
     let (mut seen, mut open) = (BTreeSet::new(), vec![from]);
     while let Some(module) = open.pop() {

@@ -1,12 +1,12 @@
-//! What nobody should find: notes to oneself, code in comments, files that no module names,
-//! `unsafe` outside its fences, links that lead nowhere.
+//! Leftovers: notes to oneself, code in comments, files without a module, `unsafe` outside the
+//! permitted files, dead links.
 
 use std::collections::BTreeSet;
 use std::path::Path;
 
 use crate::source::{File, code_of, files, root, words};
 
-/// The files that may hold `unsafe`, each block with its argument.
+/// The files that may contain `unsafe`, each block with its argument.
 const FENCED: [&str; 22] = [
     "benches/compare/src/flips/stores.rs",
     "benches/compare/src/stores/lmdb.rs",
@@ -71,7 +71,7 @@ fn no_code_lies_in_comments() {
     report("delete it: the history keeps it", &found);
 }
 
-/// Whether a comment reads like a statement. Prose ends otherwise.
+/// Whether a comment looks like a statement. Prose ends differently.
 fn is_code(comment: &str) -> bool {
     let starts = ["let ", "use ", "pub ", "fn ", "if ", "for ", "match ", "return ", "self.", "#["];
     let calls = |(at, _)| comment[..at].ends_with(|c: char| c.is_alphanumeric() || c == '!');
@@ -123,7 +123,7 @@ fn every_file_belongs_to_a_module() {
     report("no module names these", &lost.map(|file| file.path.clone()).collect::<Vec<_>>());
 }
 
-/// Notes `path` and all files that its `mod` lines lead to.
+/// Collects `path` and all files that its `mod` lines lead to.
 fn reach(sources: &[File], path: &str, reached: &mut BTreeSet<String>) {
     let Some(file) = sources.iter().find(|file| file.path == path) else { return };
     if !reached.insert(path.to_owned()) {
@@ -160,7 +160,7 @@ fn given_path(line: &str) -> Option<&str> {
     line.strip_prefix("#[path = \"")?.strip_suffix("\"]")
 }
 
-/// A path with `x/..` taken out, with forward slashes.
+/// A path without `x/..`, with forward slashes.
 fn normal(path: &Path) -> String {
     let mut parts: Vec<String> = Vec::new();
     for part in path.components() {

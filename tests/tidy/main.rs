@@ -1,16 +1,16 @@
-//! The style of this project, as far as a machine can see it.
+//! The style of this project, as far as a machine can check it.
 //!
-//! * [`source`]: the files, and Rust source without its comments and texts.
-//! * [`arrows`]: which crate may know which.
+//! * [`source`]: the files, and Rust source without its comments and string literals.
+//! * [`arrows`]: dependencies between crates.
 //! * [`knots`]: modules of a crate that reach each other.
 //! * [`sizes`]: long functions and long files.
-//! * [`unsafe_list`]: docs/unsafe.md beside the sources.
-//! * [`leavings`]: what was left lying about: notes to oneself, dead code, dead files, dead links.
+//! * [`unsafe_list`]: docs/unsafe.md against the sources.
+//! * [`leavings`]: leftovers: notes to oneself, dead code, dead files, dead links.
 //! * [`public_enums`]: enums that could not get another variant.
-//! * [`examples`]: methods of the library that nobody shows in use.
-//! * [`contract`]: promises without a test, and tests that are not there.
+//! * [`examples`]: methods of the library without an example.
+//! * [`contract`]: promises without a test, and missing tests.
 //!
-//! A rule that must give way is listed by name beside it; the list may only get shorter.
+//! Exceptions to a rule are listed by name next to it; the list may only get shorter.
 
 #[cfg(test)]
 mod arrows;

@@ -1,9 +1,9 @@
-//! Public enums of the library that could not grow: adding a variant to one without
+//! Public enums of the library that cannot grow: adding a variant to one without
 //! `#[non_exhaustive]` breaks each program that matches on it.
 
 use crate::source::{code_of, files};
 
-/// Enums that stay as they are, each with its reason.
+/// Enums that stay closed, each with its reason.
 const CLOSED: [(&str, &str); 7] = [
     ("EntryKind", "a kind of its own is another file format"),
     ("Aim", "of cursors of this project only: not exported by the library"),
@@ -14,7 +14,7 @@ const CLOSED: [(&str, &str); 7] = [
     ("Wants", "of lookups in one table: not exported by the library"),
 ];
 
-/// Each public enum that says neither that it may grow nor, in [`CLOSED`], why it does not.
+/// Public enums that are neither `#[non_exhaustive]` nor listed in [`CLOSED`].
 fn closed_enums(code: &str) -> Vec<String> {
     let mut found = Vec::new();
     let mut may_grow = false;

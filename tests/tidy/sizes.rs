@@ -24,7 +24,7 @@ fn functions_fit_a_screen() {
     assert!(long.is_empty(), "above {LONGEST_FUNCTION} lines:\n{}", long.join("\n"));
 }
 
-/// Where in a line of code a function begins.
+/// The column at which a function begins in a line of code.
 fn function_at(line: &str) -> Option<usize> {
     let at = line.find("fn ")?;
     let before = line[..at].trim_end();
@@ -43,7 +43,7 @@ fn comments_fit_a_hundred_columns() {
     assert!(wide.is_empty(), "above {WIDEST_COMMENT} columns:\n{}", wide.join("\n"));
 }
 
-/// Lines of comments that are too wide, but for tables and what is fenced as code.
+/// Comment lines that are too wide, except for tables and code blocks.
 fn wide_comments(text: &str) -> Vec<usize> {
     let (mut wide, mut is_fenced) = (Vec::new(), false);
     for (number, line) in text.lines().enumerate() {
@@ -81,7 +81,7 @@ fn files_hold_one_concept() {
     assert!(long.is_empty(), "above {LONGEST_FILE} lines of code:\n{}", long.join("\n"));
 }
 
-/// Lines with code on them, without the modules that are compiled for tests only.
+/// Number of lines with code, without modules that are compiled for tests only.
 fn code_lines(code: &str) -> usize {
     without_tests(code).lines().filter(|line| !line.trim().is_empty()).count()
 }

@@ -1,4 +1,4 @@
-//! The files of the repository, and Rust source reduced to what the compiler acts on.
+//! The files of the repository, and Rust source reduced to its code.
 
 use std::path::{Path, PathBuf};
 
@@ -42,7 +42,7 @@ fn collect(dir: &Path, recurse: bool, extension: &str, found: &mut Vec<PathBuf>)
     }
 }
 
-/// Rust source with comments and the insides of texts blanked out, line for line.
+/// Rust source with comments and the contents of string literals blanked out, line by line.
 pub(crate) fn code_of(text: &str) -> String {
     let chars: Vec<char> = text.chars().collect();
     let mut code = String::with_capacity(text.len());
@@ -60,7 +60,7 @@ pub(crate) fn code_of(text: &str) -> String {
     code
 }
 
-/// Where the comment or text that begins at `at` ends; `at` if none begins there.
+/// The end of the comment or string literal that begins at `at`; `at` if none begins there.
 fn blank_end(chars: &[char], at: usize) -> usize {
     let next = chars.get(at + 1);
     match chars[at] {
@@ -81,7 +81,7 @@ fn find(chars: &[char], from: usize, is_it: impl Fn(char) -> bool) -> usize {
     (from..chars.len()).find(|i| is_it(chars[*i])).unwrap_or(chars.len())
 }
 
-/// Whether a word goes on at `at`.
+/// Whether a word continues at `at`.
 fn is_word(chars: &[char], at: usize) -> bool {
     at > 0 && (chars[at - 1].is_alphanumeric() || chars[at - 1] == '_') && chars[at - 1] != 'b'
 }
@@ -104,7 +104,7 @@ fn raw_end(chars: &[char], at: usize) -> usize {
     (at + 2 + hashes..chars.len()).find(closes).map_or(chars.len(), |i| i + 1 + hashes)
 }
 
-/// The words of `code`, each with the line (from 0) it stands on.
+/// The words of `code`, each with its line (from 0).
 pub(crate) fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     code.lines().enumerate().flat_map(|(number, line)| {
         let ends = |c: char| !c.is_alphanumeric() && c != '_';
@@ -112,8 +112,8 @@ pub(crate) fn words(code: &str) -> impl Iterator<Item = (usize, &str)> {
     })
 }
 
-/// Where the braces that open first at or behind line `from` close again, unless a `;` comes
-/// before them.
+/// The line in which the first braces opened at or after line `from` are closed again, unless a `;`
+/// comes before them.
 pub(crate) fn block_end(lines: &[&str], from: usize, column: usize) -> Option<usize> {
     let mut depth = 0;
     for (number, line) in lines.iter().enumerate().skip(from) {
@@ -151,7 +151,7 @@ pub(crate) fn without_tests(code: &str) -> String {
     kept
 }
 
-/// Whether all of a file is test code.
+/// Whether a file contains only test code.
 pub(crate) fn is_test(path: &str) -> bool {
     path.split('/').any(|part| part == "tests" || part == "testing.rs" || part == "testing")
         || path.ends_with("tests.rs")

@@ -1,13 +1,13 @@
-//! `docs/unsafe.md` lists every `unsafe`: by file, by the item it stands in, how often, and why.
+//! `docs/unsafe.md` lists every `unsafe`: by file, by item, with its number and its reason.
 
 use std::collections::BTreeMap;
 
 use crate::source::{code_of, files, root, words};
 
-/// File, item, and how often the word stands there.
+/// File, item, and number of occurrences.
 type Sites = BTreeMap<(String, String), usize>;
 
-/// Where the sources say `unsafe`.
+/// The occurrences of `unsafe` in the sources.
 fn in_sources() -> Sites {
     let mut sites = Sites::new();
     for file in files(&["crates", "tests", "benches"], "rs") {
@@ -20,8 +20,8 @@ fn in_sources() -> Sites {
     sites
 }
 
-/// The item that line `number` belongs to: itself, if it begins one; else the function that began
-/// last before it.
+/// The item of line `number`: itself, if it begins one; else the last function that began before
+/// it.
 fn item_at(lines: &[&str], number: usize) -> String {
     let line = lines[number];
     let begins = ["impl ", "struct ", "trait "].iter().filter_map(|word| line.find(word));
@@ -42,7 +42,7 @@ fn function_of(line: &str) -> Option<&str> {
     (end > 0).then_some(&rest[..end])
 }
 
-/// What the page lists, and the rows that give no reason.
+/// The entries of the page, and the rows without a reason.
 fn on_page() -> (Sites, Vec<String>) {
     let page = root().join("docs/unsafe.md");
     let text = std::fs::read_to_string(&page).expect("docs/unsafe.md");

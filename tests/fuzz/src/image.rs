@@ -1,4 +1,4 @@
-//! Files in memory, and the stores that inputs are made from.
+//! Files in memory, and the stores from which inputs are made.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 
 use trommel_vfs::{MemoryVfs, ReadFile, Vfs};
 
-/// Where a store lies in its file system.
+/// The directory of a store in its file system.
 pub(crate) const DIR: &str = "/store";
 
 /// The files of a directory by name.
 pub(crate) type Image = BTreeMap<String, Vec<u8>>;
 
-/// What kind of file a name is.
+/// The kind of a file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Table,
@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// What the file of this name is.
+/// The kind of the file of this name.
 pub(crate) fn kind_of(name: &str) -> Kind {
     match name {
         "CURRENT" => Kind::Current,
@@ -35,7 +35,7 @@ pub(crate) fn kind_of(name: &str) -> Kind {
     }
 }
 
-/// The file system that holds `image` in [`DIR`].
+/// A file system with `image` in [`DIR`].
 pub(crate) fn vfs_of(image: &Image) -> MemoryVfs {
     let vfs = MemoryVfs::new();
     let dir = Path::new(DIR);
@@ -47,7 +47,7 @@ pub(crate) fn vfs_of(image: &Image) -> MemoryVfs {
     vfs
 }
 
-/// A folder of the repository.
+/// A directory of the repository.
 fn repository(folder: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").join(folder)
 }
@@ -63,7 +63,7 @@ fn read(path: &Path) -> Vec<u8> {
     std::fs::read(path).expect("a file of the repository")
 }
 
-/// The golden files with this extension in a folder of the repository.
+/// The golden files with this extension in a directory of the repository.
 pub(crate) fn golden(folder: &str, extension: &str) -> Vec<Vec<u8>> {
     let paths = children(&repository(folder)).into_iter();
     paths
@@ -82,7 +82,7 @@ pub(crate) fn golden_stores() -> Vec<Image> {
     stores.filter(|path| path.is_dir()).map(image).collect()
 }
 
-/// A finished file whose bytes are at hand, both ways of reading it.
+/// A finished file in memory, with both ways of reading it.
 #[derive(Debug)]
 pub(crate) struct Bytes {
     pub(crate) bytes: Vec<u8>,

@@ -1,14 +1,14 @@
-//! Trommel under libFuzzer: every decoder, and whole stores, behind right checksums.
+//! Trommel under libFuzzer: every decoder, and whole stores, with valid checksums.
 //!
-//! One program holds all targets, since linking one is quicker than linking twenty. What it does is
-//! said by the environment, because libFuzzer owns the arguments:
+//! One program holds all targets, since linking one is quicker than linking twenty. The environment
+//! selects its action, because libFuzzer uses the arguments:
 //!
-//! 1. `TROMMEL_FUZZ_TARGET` names the target that runs. `list` prints their names.
-//! 2. `TROMMEL_FUZZ_SEEDS=DIR` writes the target's first inputs into `DIR` and ends.
+//! 1. `TROMMEL_FUZZ_TARGET` names the target to run. `list` prints their names.
+//! 2. `TROMMEL_FUZZ_SEEDS=DIR` writes the target's initial inputs to `DIR` and exits.
 //!
-//! Invariants of every target, whatever the input: no panic (overflow and debug assertions are
-//! on), no hang (libFuzzer's `-timeout`), no more than [`MEMORY_BYTES`] beyond the input's size;
-//! and what verifies answers alike whichever way it is asked.
+//! Invariants of every target, whatever the input: no panic (overflow and debug assertions are on),
+//! no hang (libFuzzer's `-timeout`), and at most [`MEMORY_BYTES`] beyond the input's size; and a
+//! file that verifies gives the same answers in every kind of read.
 #![no_main]
 #![allow(clippy::disallowed_methods, reason = "libFuzzer's macro opens a file, of no store")]
 
@@ -25,7 +25,7 @@ use libfuzzer_sys::fuzz_target;
 
 use crate::targets::{ALL, Target};
 
-/// Most memory that an input may cost beyond its own size, in bytes.
+/// Maximum memory for an input beyond its own size, in bytes.
 const MEMORY_BYTES: u64 = 64 << 20;
 
 static TARGET: OnceLock<Target> = OnceLock::new();

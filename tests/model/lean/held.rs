@@ -1,4 +1,4 @@
-//! The keys, the values and the state of a lean model, and iterators that walk along it.
+//! The keys, values and state of a lean model, and iterators that are compared with it.
 
 use std::rc::Rc;
 
@@ -8,13 +8,13 @@ use crate::keys::{Bytes, KeySpace, show};
 use crate::rng::Rng;
 use crate::walks::{Check, ok};
 
-/// A stamp for each key: the number of the write that set it, 0 where it has no value.
+/// A stamp for each key: the number of the write that set it, 0 if it has no value.
 pub(crate) type State = Vec<u32>;
 
-/// Longest value but for a rare large one, in bytes.
+/// Longest value except for a rare large one, in bytes.
 const NOISE_BYTES: usize = 16 << 10;
 
-/// Keys in order, and what values are made of.
+/// The keys in order, and the bytes of values.
 pub(crate) struct Alphabet {
     pub(crate) keys: Vec<Bytes>,
     noise: Vec<u8>,
@@ -38,21 +38,21 @@ impl Alphabet {
         Self { keys, noise, longest: *rng.pick(&[8, 30, 60, 120, 400]) }
     }
 
-    /// A key that may be looked for.
+    /// A key to look up.
     pub(crate) fn any(&self, rng: &mut Rng) -> usize {
         let hot = self.keys.len().min(8);
         let end = if rng.once_in(4) { hot } else { self.keys.len() };
         rng.below(end)
     }
 
-    /// A key that may be written: one in five never is.
+    /// A key to write: one in five never is.
     pub(crate) fn own(&self, rng: &mut Rng) -> usize {
         let at = self.any(rng);
         if at % 5 == 3 { at - 1 } else { at }
     }
 
-    /// Where the part of the noise lies that value `stamp` has behind its stamp. Some are longer
-    /// than blocks and memtables.
+    /// The part of the noise that follows the stamp in value `stamp`. Some are longer than blocks
+    /// and memtables.
     fn tail(&self, stamp: u32) -> &[u8] {
         let mixed = Rng::new(u64::from(stamp)).u64();
         let longest = if mixed.is_multiple_of(500) { NOISE_BYTES / 2 } else { self.longest };
@@ -68,7 +68,7 @@ impl Alphabet {
         buffer
     }
 
-    /// Whether the value is the one of `stamp`; none for 0.
+    /// Whether the value is that of `stamp`; none for 0.
     pub(crate) fn is_value(&self, found: Option<&[u8]>, stamp: u32) -> bool {
         match found.map(|found| found.split_at_checked(4)) {
             None => stamp == 0,
@@ -87,7 +87,7 @@ impl Alphabet {
         Err(format!("{what} of key {at} ({}): {found} is not {stamp}", show(&self.keys[at])))
     }
 
-    /// An entry must be that of key `at`, or none where `at` is none.
+    /// Checks that an entry is that of key `at`, or none if `at` is none.
     fn check_entry(
         &self,
         what: &str,
@@ -108,7 +108,7 @@ impl Alphabet {
         }
     }
 
-    /// The number of the first key that is not below `key`.
+    /// The index of the first key that is not below `key`.
     pub(crate) fn place(&self, key: &[u8]) -> usize {
         self.keys.partition_point(|other| **other < *key)
     }
@@ -121,7 +121,7 @@ impl Alphabet {
         Ok(())
     }
 
-    /// The same backward.
+    /// Compares all entries of an iterator, backward.
     pub(crate) fn check_all_backward(&self, range: Range, state: &Rc<State>) -> Check {
         let (low, high) = (0, self.keys.len());
         let mut walk = RangeWalk { range, state: Rc::clone(state), low, high };
@@ -134,11 +134,11 @@ fn pair(entry: &Option<(Slice, Slice)>) -> Option<(&[u8], &[u8])> {
     entry.as_ref().map(|(key, value)| (&**key, &**value))
 }
 
-/// A range that is walked from both ends.
+/// A range that is iterated from both ends.
 pub(crate) struct RangeWalk {
     pub(crate) range: Range,
     pub(crate) state: Rc<State>,
-    /// Keys that it has yet to pass, from `low` to before `high`.
+    /// The keys still to come, from `low` to before `high`.
     pub(crate) low: usize,
     pub(crate) high: usize,
 }
@@ -164,7 +164,7 @@ impl RangeWalk {
     }
 }
 
-/// A cursor over all keys, and where it should stand.
+/// A cursor over all keys, and its expected position.
 pub(crate) struct CursorWalk {
     pub(crate) cursor: DbCursor,
     pub(crate) state: Rc<State>,
@@ -188,7 +188,7 @@ impl CursorWalk {
         self.state[..place].iter().rposition(|stamp| *stamp != 0)
     }
 
-    /// A seek of one of four kinds. Some keys are no keys of the store, but lie between two.
+    /// A seek of one of four kinds. Some targets are not keys of the store, but between two.
     pub(crate) fn seek(&mut self, alphabet: &Alphabet, rng: &mut Rng) -> Check {
         let mut key = alphabet.keys[alphabet.any(rng)].to_vec();
         if rng.once_in(4) {

@@ -1,4 +1,4 @@
-//! The ends and beginnings of a store's lives: closed, dropped, killed, without power.
+//! Restarts of a store: after closing, dropping, a kill, a power failure.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -24,7 +24,7 @@ impl Lean {
         Ok(())
     }
 
-    /// Notes what the store did, and takes its handle. What is held of it is let go.
+    /// Records the store's counters, and takes its handle. Snapshots and iterators are dropped.
     fn take(&mut self) -> Db {
         self.ranges.clear();
         self.cursors.clear();
@@ -50,8 +50,7 @@ impl Lean {
         self.compare_all()
     }
 
-    /// The process dies: all that was acknowledged is there, or, without a log, all that was
-    /// flushed.
+    /// The process dies: all acknowledged writes are present, or, without a log, all flushed ones.
     pub(super) fn kill(&mut self, rng: &mut Rng) -> Check {
         if !self.log {
             self.make_durable(false)?;
@@ -65,8 +64,8 @@ impl Lean {
         self.compare_all().map_err(|fault| format!("after a kill: {fault}"))
     }
 
-    /// The power fails: what is left is the state after some prefix of the writes, at or past the
-    /// last sync.
+    /// The power fails: the state is that after some prefix of the writes, at or after the last
+    /// sync.
     pub(super) fn power_cut(&mut self, rng: &mut Rng) -> Check {
         let Some(disk) = self.disk.clone() else { return self.kill(rng) };
         let policy = *rng.pick(&Policy::ALL);
@@ -91,7 +90,7 @@ impl Lean {
         self.compare_all().map_err(after)
     }
 
-    /// The old store's last words go to the disk that nobody will see again.
+    /// The old store's last writes go to a disk that is not read again.
     fn go_on_from(&mut self, image: &Image) {
         drop(self.take());
         let disk: SimDisk = image.disk();
@@ -99,7 +98,7 @@ impl Lean {
         self.disk = Some(disk);
     }
 
-    /// The last comparisons: everything, closed and opened once more.
+    /// The final comparisons: everything, closed and reopened.
     pub(crate) fn end(&mut self) -> Check {
         self.compare_all()?;
         for (snapshot, state) in &self.snapshots {
@@ -114,7 +113,7 @@ impl Lean {
     }
 }
 
-/// The state that the store is in: each entry names its write.
+/// The store's state: each entry names its write.
 fn read_state(db: &Db, alphabet: &Alphabet) -> Check<State> {
     let mut state = vec![0; alphabet.keys.len()];
     for entry in db.iter() {

@@ -1,20 +1,20 @@
-//! Twenty million operations, each cheap to carry out and to compare, and each compared.
+//! Twenty million operations, each cheap to run and to compare, and each compared.
 //!
 //! # Algorithm
-//! 1. A sequence has a fixed list of keys in order. The model is one stamp for each of them: 0
-//!    where the key has no value, else the number of the write, from which the value follows. A
-//!    copy of the model, which is what a snapshot or an iterator is compared with, is some KiB.
-//! 2. A step is one call of the store, or a few steps of an iterator or cursor that is held. What
-//!    it answers is compared at once; nothing is taken on trust but `set_options`, `flush`, `sync`,
-//!    `wait_idle` and compactions, after which everything that is read must be as before.
-//! 3. *Reopen* closes the store or drops it. *Kill* takes what a killed process leaves behind (all
-//!    that was written, synced or not) and opens that: every acknowledged write is there. *Power
-//!    cut* takes what a power cut may leave, of fifteen kinds: the store then holds the state after
-//!    some prefix of the writes, at or past the last sync. After each all keys are compared, in
-//!    both directions.
-//! 4. Options differ at every opening, as in [`crate::sequences`].
+//! 1. A sequence has a fixed list of keys in order. The model is one stamp for each of them: 0 if
+//!    the key has no value, else the number of the write, which determines the value. A copy of the
+//!    model, for comparison with a snapshot or an iterator, is some KiB.
+//! 2. A step is one call of the store, or a few steps of a held iterator or cursor. Its result is
+//!    compared at once, except for `set_options`, `flush`, `sync`, `wait_idle` and compactions,
+//!    after which all reads must be as before.
+//! 3. *Reopen* closes the store or drops it. *Kill* opens what a killed process leaves (everything
+//!    written, synced or not): every acknowledged write is present. *Power cut* opens what a power
+//!    failure may leave, of fifteen kinds: the store then has the state after some prefix of the
+//!    writes, at or after the last sync. After each of these all keys are compared, in both
+//!    directions.
+//! 4. Options differ at every open, as in [`crate::sequences`].
 //!
-//! What counts as an operation: each step. Opening the store again and comparing all of it is one.
+//! Every step counts as an operation. Reopening the store and comparing all of it is one.
 
 mod held;
 mod lives;
@@ -89,7 +89,7 @@ pub(crate) fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
     ]
 }
 
-/// What each test plays, with the number of its sequences.
+/// The configurations of the tests, with their numbers of sequences.
 const SHARES: [(Home, u64); 4] = [
     (Home::memory(ReadMode::Cached, 0), 1_600),
     (Home::memory(ReadMode::Mapped, 0), 1_200),
@@ -138,7 +138,7 @@ fn on_a_simulated_disk_with_a_thread() {
     play(3);
 }
 
-/// Plays the one sequence that the environment names; nothing otherwise.
+/// Runs the one sequence that the environment names; otherwise does nothing.
 #[test]
 fn replay() {
     runner::replay::<Lean>();

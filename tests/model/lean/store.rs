@@ -1,4 +1,4 @@
-//! A store, its lean model, and every step done to both.
+//! A store and its lean model; every step is applied to both.
 
 use std::hash::{DefaultHasher, Hasher};
 use std::path::PathBuf;
@@ -16,7 +16,7 @@ use crate::rng::Rng;
 use crate::walks::{Check, Reader, ok};
 use crate::world::Work;
 
-/// What can be done.
+/// The kinds of steps.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Put,
@@ -48,14 +48,14 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// Whether a flush, a merge or other options come of it for certain; they may of all writes.
+    /// Whether it certainly causes a flush, a compaction or a change of options; any write may.
     fn may_change_the_tree(self) -> bool {
         use Kind::*;
         matches!(self, Flush | CompactRange | WaitIdle | SetOptions | CompareAll | Reopen | Kill)
     }
 }
 
-/// How a store is opened.
+/// Chooses the options of an open.
 pub(super) type Choose = Box<dyn Fn(&mut Rng, Home, &Arc<dyn Vfs>) -> Options>;
 
 /// A store and its model.
@@ -63,11 +63,11 @@ pub(crate) struct Lean {
     pub(super) db: Option<Db>,
     pub(super) home: Home,
     pub(super) vfs: Arc<dyn Vfs>,
-    /// The same file system, where it is simulated.
+    /// The same file system, if it is simulated.
     pub(super) disk: Option<SimDisk>,
     pub(super) dir: PathBuf,
     pub(super) choose: Choose,
-    /// Whether the store has a log as it is open now.
+    /// Whether the open store has a log.
     pub(super) log: bool,
     /// Whether it syncs every write.
     pub(super) syncs: bool,
@@ -75,26 +75,26 @@ pub(crate) struct Lean {
     pub(super) state: Rc<State>,
     /// The number of the last write.
     pub(super) stamp: u32,
-    /// The state that a power cut must not fall behind, and the writes after it.
+    /// The lower bound of the state after a power failure, and the writes after it.
     pub(super) durable: Rc<State>,
     pub(super) since: Vec<Vec<(usize, u32)>>,
     pub(super) snapshots: Vec<(Snapshot, Rc<State>)>,
     pub(super) ranges: Vec<RangeWalk>,
     pub(super) cursors: Vec<CursorWalk>,
     buffer: Vec<u8>,
-    /// Digest of all answers so far.
+    /// Digest of all results so far.
     pub(crate) history: DefaultHasher,
     pub(crate) work: Work,
     _temporary: Option<tempfile::TempDir>,
 }
 
-/// The model says the same of every file system; only what a power cut does is told to it.
+/// The model is the same for every file system; only power failures depend on it.
 impl Lean {
     pub(crate) fn new(seed: u64, home: Home) -> Check<Self> {
         Self::with(seed, home, Box::new(options))
     }
 
-    /// A store whose options `choose` gives at every opening.
+    /// A store opened with options from `choose` each time.
     pub(crate) fn with(seed: u64, home: Home, choose: Choose) -> Check<Self> {
         let mut rng = Rng::new(seed);
         let alphabet = Rc::new(Alphabet::new(&mut rng));
@@ -140,7 +140,7 @@ impl Lean {
     pub(crate) fn step(&mut self, kind: Kind, seed: u64) -> Check {
         self.act(kind, &mut Rng::new(seed))?;
         self.work.operations += 1;
-        // After each that may change the tree, and now and then.
+        // After each step that may change the tree, and occasionally.
         if kind.may_change_the_tree() || seed.is_multiple_of(64) {
             self.work.budget_checks += u64::from(budget::holds(self.db())?);
         }
@@ -191,7 +191,7 @@ impl Lean {
         }
     }
 
-    /// Notes a batch that was acknowledged.
+    /// Records an acknowledged batch.
     fn wrote(&mut self, batch: Vec<(usize, u32)>) {
         let state = Rc::make_mut(&mut self.state);
         for (at, stamp) in &batch {
@@ -248,7 +248,7 @@ impl Lean {
         let at = self.alphabet.own(rng);
         let current = self.state[at];
         let stamp = if insert || !rng.once_in(4) { self.next_stamp() } else { 0 };
-        // What is expected is the current value, none, or one that never was.
+        // The expected value is the current one, none, or one that never was.
         let expected = match rng.below(4) {
             _ if insert => 0,
             0 => 0,
@@ -273,7 +273,7 @@ impl Lean {
         Ok(())
     }
 
-    /// Most often the live store, else a snapshot; with its model.
+    /// Usually the live store, else a snapshot; with its model.
     fn reader(&self, rng: &mut Rng) -> (Reader<'_>, &Rc<State>) {
         if self.snapshots.is_empty() || !rng.once_in(5) {
             return (Reader::Live(self.db()), &self.state);
@@ -349,7 +349,7 @@ impl Lean {
         Ok(())
     }
 
-    /// A few steps of something held.
+    /// A few steps of a held iterator.
     fn walk(&mut self, kind: Kind, rng: &mut Rng) -> Check {
         let alphabet = Rc::clone(&self.alphabet);
         if kind == Kind::StepRange {

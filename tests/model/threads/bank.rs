@@ -1,12 +1,12 @@
 //! A bank: several threads move money between accounts that all of them share, in batches, and
-//! whoever looks, in whatever way and whenever, finds the same sum.
+//! every reader, in any way and at any time, finds the same sum.
 //!
-//! Half a batch, a batch at two moments, two transfers that read the same balance, and a batch that
-//! an opening or a checkpoint loses or takes half of: each changes the sum.
+//! A partial batch, a batch that becomes visible in two steps, two transfers that read the same
+//! balance, and a batch that an open or a checkpoint loses or takes in part: each changes the sum.
 //!
-//! Those who transfer keep others off their accounts by mutexes outside the store in one store, and
-//! in the next by locks inside it: keys that a `compare_and_set` makes, and that the transfer's own
-//! batch removes. A lock is left, or goes early, where a batch is not whole.
+//! Transfers lock their accounts by mutexes outside the store in one store, and in the next by
+//! locks inside it: keys that a `compare_and_set` creates, and that the transfer's own batch
+//! deletes. If a batch is not atomic, a lock is left over or released early.
 
 use std::collections::VecDeque;
 use std::fmt::Write as _;
@@ -26,37 +26,37 @@ use crate::rng::Rng;
 const ACCOUNTS: usize = 96;
 const BALANCE: u64 = 1_000;
 const STRIPES: usize = 12;
-/// What is done at least between two openings of a store.
+/// Minimum number of transfers between two opens of a store.
 const TRANSFERS: u64 = 10_000;
 const AUDITS: u64 = 40;
 const CHECKPOINTS: u64 = 6;
-/// Openings of one store.
+/// Number of opens of one store.
 const LIVES: u64 = 4;
 
 fn account(at: usize) -> String {
     format!("account/{at:04}")
 }
 
-/// A transfer: accounts with what they held before and after it.
+/// A transfer: accounts with their balances before and after it.
 type Transfer = Vec<(usize, u64, u64)>;
 
 struct Bank {
     db: Db,
     vfs: Arc<dyn Vfs>,
-    /// Whether locks lie in the store.
+    /// Whether locks are in the store.
     locks_inside: bool,
     stripes: [Mutex<()>; STRIPES],
-    /// The last transfers, those that are not acknowledged among them, for whoever finds a fault.
+    /// The last transfers, including unacknowledged ones, for the report of a fault.
     recent: Mutex<VecDeque<Transfer>>,
     transfers: AtomicU64,
     audits: AtomicU64,
     checkpoints: AtomicU64,
     sums: AtomicU64,
-    /// Whether a thread has failed, for which the others would wait.
+    /// Whether a thread has failed, so that the others do not wait for it.
     failed: AtomicBool,
 }
 
-/// Tells the others where a thread ends by a panic.
+/// Notifies the others of a panic.
 struct Watch<'a>(&'a Bank);
 
 impl Drop for Watch<'_> {
@@ -78,7 +78,7 @@ impl Bank {
             && reached(&self.checkpoints, CHECKPOINTS)
     }
 
-    /// Moves money between a few accounts, of which nobody else takes any meanwhile.
+    /// Moves money between a few accounts that are locked meanwhile.
     fn transfer(&self, rng: &mut Rng) {
         let mut accounts: Vec<usize> = (0..rng.within(2, 5)).map(|_| rng.below(ACCOUNTS)).collect();
         accounts.sort_unstable();
@@ -129,7 +129,7 @@ impl Bank {
         self.transfers.fetch_add(1, Ordering::Relaxed);
     }
 
-    /// Fails where these, found in this way, are not all the money there is.
+    /// Checks that these entries, read as `what` says, are all the money there is.
     fn check(&self, what: &str, found: &[(Slice, Slice)]) {
         assert!(found.windows(2).all(|pair| pair[0].0 < pair[1].0), "{what}: the order of keys");
         let sum: u64 = found.iter().map(|(_, balance)| number(balance)).sum();
@@ -148,7 +148,7 @@ impl Bank {
         panic!("{text}");
     }
 
-    /// Looks at all accounts in one of the ways there are.
+    /// Reads all accounts in one of the possible ways.
     fn look(&self, rng: &mut Rng, keys: &[String]) {
         let db = &self.db;
         match rng.below(8) {
@@ -159,7 +159,7 @@ impl Bank {
             4 => self.check("multi_get", &with_keys(keys, db.multi_get(keys).unwrap())),
             5 => self.check("cursor", &by_cursor(db.prefix_cursor("account/").unwrap())),
             6 => {
-                // The moment is that of the call, however late the scan begins.
+                // The scan's snapshot is that of the call, however late it begins.
                 let range = db.prefix("account/");
                 std::thread::yield_now();
                 self.check("a late scan", &entries(range));
@@ -168,7 +168,7 @@ impl Bank {
         }
     }
 
-    /// Takes a snapshot and looks at it in several ways, which agree.
+    /// Takes a snapshot and reads it in several ways, which agree.
     fn snapshot(&self, rng: &mut Rng, keys: &[String]) -> (Snapshot, Vec<(Slice, Slice)>) {
         let snapshot = self.db.snapshot();
         let found = with_keys(keys, snapshot.multi_get(keys).unwrap());
@@ -199,7 +199,7 @@ impl Bank {
         }
     }
 
-    /// Takes checkpoints, and looks at them as stores of their own.
+    /// Takes checkpoints, and reads them as stores of their own.
     fn copy(&self, seed: u64) {
         let _watch = Watch(self);
         let rng = &mut Rng::new(seed);
@@ -224,7 +224,7 @@ impl Bank {
     }
 }
 
-/// Those entries that are accounts: locks may lie beside them.
+/// The entries that are accounts: there may be locks among them.
 fn accounts(range: Range) -> Vec<(Slice, Slice)> {
     let mut found = entries(range);
     found.retain(|(key, _)| key.starts_with(b"account/"));
@@ -249,13 +249,13 @@ fn from_both_ends(mut range: Range, rng: &mut Rng) -> Vec<(Slice, Slice)> {
     low
 }
 
-/// What was found of keys asked for one by one; an account without money is not there.
+/// The entries of keys that were looked up one by one; an account without money is absent.
 fn with_keys(keys: &[String], found: Vec<Option<Slice>>) -> Vec<(Slice, Slice)> {
     let pair = |(key, found): (&String, Option<Slice>)| Some((Slice::from(key.as_bytes()), found?));
     keys.iter().zip(found).filter_map(pair).collect()
 }
 
-/// One opening of the store: everybody works until enough is done, then it is closed, or dropped.
+/// One life of the store: all threads work until enough is done, then it is closed, or dropped.
 fn one_life(seed: u64, life: u64, vfs: &Arc<dyn Vfs>, callers: usize) -> [(&'static str, u64); 4] {
     let options = tiny(Arc::clone(vfs)).background_threads((1 + seed + life) as usize % 3);
     let db = Db::open("/bank", options).unwrap();

@@ -1,5 +1,5 @@
-//! Closing a store that others use: they get the right answer or `Error::Closed`, nothing hangs,
-//! nothing panics, and what was acknowledged is there at the next opening.
+//! Closing a store that others use: they get the right result or `Error::Closed`, nothing hangs,
+//! nothing panics, and acknowledged writes are present at the next open.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,7 +10,7 @@ use trommel_tests::settings::{first_seed, scale};
 use super::{in_time, memory, number, seeded, tiny, value};
 use crate::rng::Rng;
 
-/// Runs `act` until the store is closed; returns how often it came back well.
+/// Repeats `act` until the store is closed; returns the number of successful calls.
 fn until_closed(mut act: impl FnMut(u64) -> Result<()>) -> u64 {
     for round in 0.. {
         match act(round) {
@@ -22,7 +22,7 @@ fn until_closed(mut act: impl FnMut(u64) -> Result<()>) -> u64 {
     unreachable!("rounds do not run out")
 }
 
-/// One of the things that a thread may be busy with while the store is closed.
+/// One of the activities of a thread while the store is closed.
 fn busy(db: &Db, what: usize) -> u64 {
     let rng = &mut Rng::new(what as u64);
     match what {
@@ -69,7 +69,7 @@ fn close_under_load(seed: u64) {
     let vfs = memory();
     let options = tiny(Arc::clone(&vfs)).background_threads(rng.below(3)).log(!rng.once_in(4));
     let db = Db::open("/closing", options).unwrap();
-    // Two writers always; of the rest some.
+    // Two writers always, and some of the rest.
     let roles: Vec<usize> = (0..ROLES).filter(|role| *role < 2 || rng.once_in(3)).collect();
     let rounds: Vec<u64> = std::thread::scope(|scope| {
         let threads: Vec<_> = roles
@@ -80,7 +80,7 @@ fn close_under_load(seed: u64) {
             })
             .collect();
         std::thread::sleep(Duration::from_micros(rng.below(30_000) as u64));
-        // Two may close at once; each comes back when it is done.
+        // Two may close at once; each returns when it is done.
         let second = rng.once_in(3).then(|| db.clone());
         scope.spawn(move || second.map(|second| second.close().unwrap()));
         db.close().unwrap_or_else(|error| panic!("close: {error}"));
@@ -94,7 +94,7 @@ fn close_under_load(seed: u64) {
             let found = found.unwrap_or_else(|| panic!("{role}/{round} was acknowledged"));
             assert_eq!(number(&found), round);
         }
-        // The one write that was refused is not there either.
+        // The one write that was rejected is absent too.
         assert_eq!(db.get(format!("{role}/{rounds:06}")).unwrap(), None, "it was refused");
     }
     db.verify().unwrap();
@@ -129,7 +129,7 @@ fn iterators_and_snapshots_outlive_their_handle() {
         }
         db.compact_all().unwrap();
         drop(db);
-        // Moved to other threads, all of them go on as if nothing had happened.
+        // Moved to other threads, all of them continue to work.
         std::thread::scope(|scope| {
             scope.spawn(move || {
                 assert_eq!(untouched.rev().map(|entry| number(&entry.unwrap().1)).min(), Some(0));
@@ -151,7 +151,7 @@ fn iterators_and_snapshots_outlive_their_handle() {
         });
         assert_eq!(number(&snapshot.get("00001").unwrap().unwrap()), 1);
         assert_eq!(snapshot.iter().count(), 2_000);
-        // The store is free for another owner once the last of these is gone.
+        // The store is free for another owner once the last of these is dropped.
         let second = Db::open("/outlived", tiny(Arc::clone(&vfs)));
         assert!(matches!(second, Err(Error::Locked { .. })), "a snapshot keeps it open");
         drop(snapshot);

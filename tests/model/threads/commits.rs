@@ -1,4 +1,4 @@
-//! Writers that meet at one key, and writers that share a sync.
+//! Writers that compete for one key, and writers that share a sync.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
@@ -24,8 +24,8 @@ fn a_key_is_inserted_by_exactly_one_of_many() {
                         start.wait();
                         let insert =
                             |key: &u64| db.insert_if_absent(format!("{key:06}"), value(thread));
-                        // Each begins every block of keys at another place, so that all win some
-                        // and meet at some.
+                        // Each begins every block of keys at another position, so that all win some
+                        // and collide at some.
                         let order = |at: u64| at / 60 * 60 + (at + thread * 10) % 60;
                         (0..keys).map(order).filter(|key| insert(key).unwrap()).collect()
                     })
@@ -60,7 +60,7 @@ fn no_increment_is_lost() {
                 let db = &db;
                 scope.spawn(move || {
                     for round in 0..rounds {
-                        // Writes beside it come between reading and setting.
+                        // Other writes come between reading and setting.
                         db.put(format!("beside/{thread}/{round}"), value(round)).unwrap();
                         loop {
                             let current = db.get("counter").unwrap();
@@ -80,7 +80,7 @@ fn no_increment_is_lost() {
     });
 }
 
-/// Writers that all want their writes on the device; all come back, and all is there afterwards.
+/// Writers that sync all their writes; all return, and everything is present afterwards.
 fn synced_writers(vfs: &Arc<dyn Vfs>) {
     let db = Db::open("/synced", tiny(Arc::clone(vfs))).unwrap();
     let (threads, rounds) = (8, 300);

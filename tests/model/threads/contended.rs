@@ -1,9 +1,8 @@
 //! Few keys that all threads write, delete, insert and set, and the search for an order that
-//! explains all answers.
+//! explains all results.
 //!
-//! Threads go from window to window together. In each they make a few calls of each of its keys;
-//! when all windows are over, each key is read once more, so that the next windows of the key know
-//! where they begin.
+//! Threads go from window to window together. In each they make a few calls on each of its keys;
+//! after all windows, each key is read once more, which gives its initial value in its next window.
 
 use std::sync::{Arc, Barrier};
 
@@ -17,20 +16,20 @@ use super::orders::{Call, Step, Value, fit};
 use super::{memory, number, seeded, tiny, value};
 use crate::rng::Rng;
 
-/// Keys of one window.
+/// Number of keys in one window.
 const KEYS: usize = 3;
-/// Windows between two checks.
+/// Number of windows between two checks.
 const WINDOWS: usize = 100;
-/// Checks of one store.
+/// Number of checks of one store.
 const ROUNDS: usize = 50;
-/// Calls of one key in one window, the last read among them, are at most this many.
+/// Maximum number of calls on one key in one window, including the last read.
 const CALLS: usize = 20;
 
 fn seen(found: Option<Slice>) -> Value {
     found.map_or(0, |value| number(&value) as Value)
 }
 
-/// Bytes of a value; none for the absence.
+/// The bytes of a value; none for absence.
 fn bytes(of: Value) -> Option<Vec<u8>> {
     (of != 0).then(|| value(u64::from(of)))
 }
@@ -52,7 +51,7 @@ impl Caller<'_> {
         self.next
     }
 
-    /// Makes a call; `known` is what this thread last knew of the key.
+    /// Makes a call; `known` is this thread's latest knowledge of the key.
     fn step(&mut self, key: &str, known: &mut Value) -> Step {
         let db = self.db;
         match self.rng.below(12) {
@@ -89,14 +88,14 @@ impl Caller<'_> {
         }
     }
 
-    /// All windows of a round; returns the calls of each key.
+    /// Runs all windows of a round; returns the calls of each key.
     fn run(mut self) -> (Vec<Vec<Call>>, Value) {
         let each = (CALLS - 1) / self.callers;
         let mut calls = vec![Vec::new(); WINDOWS * KEYS];
         for window in 0..WINDOWS {
             let keys: Vec<String> = (0..KEYS).map(|key| name(window * KEYS + key)).collect();
             let mut known = [0; KEYS];
-            // The same for all threads, so that they meet.
+            // The same for all threads, so that they collide.
             let shared = &mut Rng::new(window as u64);
             let mut order: Vec<usize> = (0..each * KEYS).map(|at| at % KEYS).collect();
             for at in (1..order.len()).rev() {
@@ -121,7 +120,7 @@ fn name(key: usize) -> String {
     format!("contended/{key:04}")
 }
 
-/// The counts of one store.
+/// The counters of one store.
 #[derive(Default)]
 struct Tally {
     calls: u64,
@@ -132,7 +131,7 @@ struct Tally {
     flushes: u64,
 }
 
-/// Whether each of the round's windows has an order; the last value of each key is the first of
+/// Checks that each window of the round has an order; the last value of each key is the first of
 /// its next window.
 fn judge(calls: &[Vec<Call>], values: &mut [Value], tally: &mut Tally) {
     for (key, calls) in calls.iter().enumerate() {

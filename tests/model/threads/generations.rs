@@ -1,45 +1,46 @@
-//! Whether what was seen of keys with one writer each fits into one order: linearizability, in time
-//! that grows as the history does.
+//! Checks whether the observations of keys with one writer each fit into one order:
+//! linearizability, in time linear in the history.
 //!
-//! The writer of a key gives it the generations 1, 2, 3 and so on; generation 0 is the key that was
-//! never written. A shared clock is asked before each call and after it, so that of two calls one
-//! is known to come before the other, or to overlap it.
+//! The writer of a key gives it the generations 1, 2, 3 and so on; generation 0 is the key before
+//! its first write. A shared clock is read before each call and after it, so that of two calls one
+//! is known to precede the other, or to overlap it.
 //!
-//! 1. Starts and ends of all calls are walked in the order of the clock.
-//! 2. A write that starts raises what of its key has *begun*; one that ends raises the *floor*.
-//! 3. A read notes the floor of its keys when it starts.
+//! 1. Starts and ends of all calls are processed in the order of the clock.
+//! 2. A write that starts raises what has *begun* for its key; one that ends raises the *floor*.
+//! 3. A read records the floor of its keys when it starts.
 //! 4. When it ends, the least generation at or above that floor that it can have seen must have
-//!    begun. That generation is the new floor if it is higher: what starts later sees no less.
+//!    begun. That generation is the new floor if it is higher: later reads see at least this
+//!    generation.
 //!
 //! For one key this is exact: a history passes if and only if it is linearizable. Reads that only
-//! say that a key is missing fit several generations; the least of them binds the others least.
-//! Beyond single keys, reads of all keys at one moment must form a chain: of any two, one is in no
-//! key older than the other.
+//! report a missing key match several generations; the least of them constrains the others least.
+//! Across keys, reads of all keys at one point in time must form a chain: of any two, one is not
+//! older than the other in any key.
 
 use std::fmt::Write as _;
 use std::ops::Range;
 
-/// Each this many generations the keys with odd numbers are deleted, and not put.
+/// At every multiple of this generation the keys with odd numbers are deleted instead of put.
 pub(super) const REMOVAL: u32 = 8;
 
-/// Whether this generation of the key is its absence.
+/// Whether the key is absent in this generation.
 pub(super) fn is_removal(key: usize, generation: u32) -> bool {
     generation == 0 || key % 2 == 1 && generation.is_multiple_of(REMOVAL)
 }
 
-/// What a call did to a key, or learnt of it.
+/// The effect of a call on a key, or its observation.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Fact {
     Wrote(u32),
     Saw(u32),
     /// There was no entry.
     Missing,
-    /// There was one; which, was not asked.
+    /// There was an entry, of unknown generation.
     There,
 }
 
 impl Fact {
-    /// The least generation at or above `floor` that this fact can be of.
+    /// The least generation at or above `floor` that matches this fact.
     fn least(self, key: usize, floor: u32) -> Option<u32> {
         match self {
             Self::Wrote(generation) => Some(generation),
@@ -53,7 +54,7 @@ impl Fact {
     }
 }
 
-/// One call, or what was read at one moment by several.
+/// One call, or several reads at one point in time.
 #[derive(Debug)]
 struct Moment {
     what: &'static str,
@@ -62,7 +63,7 @@ struct Moment {
     facts: Range<usize>,
 }
 
-/// What one thread did.
+/// The calls of one thread.
 #[derive(Debug, Default)]
 pub(super) struct History {
     moments: Vec<Moment>,
@@ -70,7 +71,7 @@ pub(super) struct History {
 }
 
 impl History {
-    /// Adds what was done or seen between the two times of the clock.
+    /// Adds an effect or an observation between the two times of the clock.
     pub(super) fn add(
         &mut self,
         what: &'static str,
@@ -87,7 +88,7 @@ impl History {
     }
 }
 
-/// What is known of all keys where the histories end.
+/// The knowledge about all keys at the end of the histories.
 #[derive(Debug)]
 pub(super) struct Checker {
     begun: Vec<u32>,
@@ -100,8 +101,8 @@ impl Checker {
         Self { begun: vec![0; keys], floor: vec![0; keys] }
     }
 
-    /// Looks whether the threads' histories, all of which start after those seen before ended, fit
-    /// into one order; if not, says what does not and what went on around it.
+    /// Checks whether the threads' histories, all of which start after earlier ones ended, fit into
+    /// one order; if not, describes the violation and the calls around it.
     pub(super) fn check(&mut self, threads: &[History]) -> Result<(), String> {
         let mut floors: Vec<Vec<u32>> =
             threads.iter().map(|history| vec![0; history.facts.len()]).collect();
@@ -135,7 +136,7 @@ impl Checker {
     }
 }
 
-/// Starts and ends (true) of all moments, each as thread and place, in the order of the clock.
+/// Starts and ends (true) of all moments, each as thread and index, in the order of the clock.
 fn in_order(threads: &[History]) -> impl Iterator<Item = (usize, usize, bool)> {
     let moments = || threads.iter().flat_map(|history| &history.moments);
     let first = moments().map(|moment| moment.start).min().unwrap_or(0);
@@ -152,7 +153,7 @@ fn in_order(threads: &[History]) -> impl Iterator<Item = (usize, usize, bool)> {
     slots.into_iter().flatten()
 }
 
-/// The part of the history around a moment that has to do with the key.
+/// The part of the history of a key around a moment.
 fn around(threads: &[History], key: usize, moment: &Moment) -> String {
     const MARGIN: u64 = 60;
     let mut near = Vec::new();
@@ -174,7 +175,7 @@ fn around(threads: &[History], key: usize, moment: &Moment) -> String {
     text
 }
 
-/// Whether those moments that saw all keys with even numbers are a chain.
+/// Checks that the moments that observed all keys with even numbers form a chain.
 fn chain(threads: &[History], keys: usize) -> Result<(), String> {
     let mut views: Vec<(u64, Vec<u32>, &Moment)> = Vec::new();
     for history in threads {
@@ -218,7 +219,7 @@ fn chain(threads: &[History], keys: usize) -> Result<(), String> {
 mod tests {
     use super::*;
 
-    /// One fact of one key at a time, each as thread, start, end, key, fact.
+    /// One fact about one key at a time, each as thread, start, end, key, fact.
     fn verdict(calls: &[(usize, u64, u64, usize, Fact)]) -> Result<(), String> {
         let mut threads: Vec<History> = (0..3).map(|_| History::default()).collect();
         for (thread, start, end, key, fact) in calls {
@@ -232,15 +233,15 @@ mod tests {
     #[test]
     fn right_histories_pass() {
         let right: [&[_]; 5] = [
-            // One after the other.
+            // Sequential.
             &[(0, 0, 1, 0, Wrote(1)), (1, 2, 3, 0, Saw(1)), (2, 4, 5, 0, There)],
-            // Beside the write, before and after its effect.
+            // During the write, before and after its effect.
             &[(0, 0, 9, 0, Wrote(1)), (1, 1, 2, 0, Missing), (1, 3, 4, 0, Saw(1))],
-            // Two reads that overlap may see them the other way round than they end.
+            // Two overlapping reads may take effect in the opposite order of their ends.
             &[(0, 0, 9, 0, Wrote(1)), (1, 1, 4, 0, Saw(1)), (2, 2, 5, 0, Missing)],
-            // A read that lasts over two writes may see any of three.
+            // A read that overlaps two writes may see any of three generations.
             &[(0, 1, 2, 0, Wrote(1)), (0, 3, 4, 0, Wrote(2)), (1, 0, 5, 0, Saw(1))],
-            // Keys are apart.
+            // Keys are independent.
             &[(0, 0, 1, 0, Wrote(1)), (1, 2, 3, 1, Missing), (1, 4, 5, 2, Missing)],
         ];
         for calls in right {
@@ -257,9 +258,9 @@ mod tests {
             // Back in time: another reader had already returned it.
             &[(0, 0, 9, 0, Wrote(1)), (1, 1, 2, 0, Saw(1)), (2, 3, 4, 0, Missing)],
             &[(0, 0, 9, 0, Wrote(1)), (1, 1, 2, 0, There), (2, 3, 4, 0, Missing)],
-            // A read of what was never written.
+            // A read of a value that was never written.
             &[(0, 0, 1, 0, Wrote(1)), (1, 2, 3, 0, Saw(2))],
-            // A read of what is written only later.
+            // A read of a value that is written only later.
             &[(1, 0, 1, 0, Saw(1)), (0, 2, 3, 0, Wrote(1))],
         ];
         for calls in wrong {
@@ -296,7 +297,7 @@ mod tests {
         threads[2].add("scan", (2, 3), all(Missing, Missing));
         threads[0].add("scan", (10, 11), all(Saw(1), Saw(1)));
         Checker::new(4).check(&threads).unwrap();
-        // Each of the two is right in each key, but there is no moment for both.
+        // Each of the two is right for each key, but no order contains both.
         threads[1].add("scan", (4, 7), all(Saw(1), Missing));
         threads[2].add("scan", (5, 6), all(Missing, Saw(1)));
         let told = Checker::new(4).check(&threads).unwrap_err();

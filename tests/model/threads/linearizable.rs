@@ -1,4 +1,4 @@
-//! Keys with one writer each, read by all in every way there is: millions of calls that must fit
+//! Keys with one writer each, read by all in every possible way: millions of calls that must fit
 //! into one order.
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -12,19 +12,19 @@ use super::moments::upkeep;
 use super::{memory, number, seeded, tiny, value};
 use crate::rng::Rng;
 
-/// Keys of one writer.
+/// Number of keys of one writer.
 const KEYS: usize = 12;
 /// Calls of one thread between two checks.
 const CALLS: usize = 40_000;
-/// Checks of one store.
+/// Number of checks of one store.
 const ROUNDS: usize = 2;
 
-/// How many threads call at once; more in a soak.
+/// Number of threads; more in a soak.
 pub(super) fn callers() -> usize {
     if scale() > 1 { 8 } else { 4 }
 }
 
-/// A clock that never shows the same time twice.
+/// A clock that never returns the same time twice.
 #[derive(Debug, Default)]
 pub(super) struct Clock(AtomicU64);
 
@@ -35,7 +35,7 @@ impl Clock {
 }
 
 fn name(key: usize) -> String {
-    // Keys of different writers lie between each other.
+    // Keys of different writers alternate in key order.
     format!("key/{key:03}")
 }
 
@@ -43,7 +43,7 @@ fn saw(found: Option<Slice>) -> Fact {
     found.map_or(Fact::Missing, |value| Fact::Saw(number(&value) as u32))
 }
 
-/// A snapshot that is read from time to time, and what it has shown.
+/// A snapshot that is read from time to time, and the values it returned.
 struct Held {
     snapshot: Snapshot,
     taken: (u64, u64),
@@ -70,7 +70,7 @@ struct Caller<'a> {
 }
 
 impl Caller<'_> {
-    /// Makes a call and notes what it tells, with the time before and after it.
+    /// Makes a call and records its facts, with the time before and after it.
     fn call<T>(
         &mut self,
         what: &'static str,
@@ -111,7 +111,7 @@ impl Caller<'_> {
         self.rng.below(self.keys.len())
     }
 
-    /// All keys as a scan shows them, which begins with the call.
+    /// All keys in a scan, whose point in time is that of the call.
     fn scan(&mut self) {
         let (count, backward) = (self.keys.len(), self.rng.once_in(2));
         let range: fn(&Db) -> Range = match self.rng.below(3) {
@@ -122,7 +122,7 @@ impl Caller<'_> {
         self.call("scan", |db| Ok(range(db)), |range| all(range, count, backward));
     }
 
-    /// Takes a snapshot, reads the one that is held, or lets it go.
+    /// Takes a snapshot, reads the held one, or drops it.
     fn hold(&mut self) {
         let Some(mut held) = self.held.take() else {
             let start = self.clock.now();
@@ -152,7 +152,7 @@ impl Caller<'_> {
         self.held = Some(held);
     }
 
-    /// Notes what a snapshot has shown, all of it at the moment at which it was taken.
+    /// Records the values of a snapshot, all at the point in time at which it was taken.
     fn release(&mut self, held: Held) {
         let shown = held.shown.into_iter().enumerate();
         let facts: Vec<_> = shown.filter_map(|(key, fact)| Some((key, fact?))).collect();
@@ -202,7 +202,7 @@ impl Caller<'_> {
     }
 }
 
-/// What a scan of all keys shows of each.
+/// The facts about each key from a scan of all keys.
 fn all(range: Range, keys: usize, backward: bool) -> Vec<(usize, Fact)> {
     let mut facts: Vec<_> = (0..keys).map(|key| (key, Fact::Missing)).collect();
     let mut note = |entry: trommel::Result<(Slice, Slice)>| {
@@ -218,7 +218,7 @@ fn all(range: Range, keys: usize, backward: bool) -> Vec<(usize, Fact)> {
     facts
 }
 
-/// What one store was asked: calls, facts learnt, and how often it flushed and merged.
+/// The counters of one store: calls, facts, flushes and compactions.
 struct Tally {
     facts: u64,
     flushes: u64,

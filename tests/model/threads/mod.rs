@@ -1,11 +1,11 @@
 //! What writers and readers on real threads may see of each other, while tiny buffers keep flushes
-//! and compactions running under them.
+//! and compactions running.
 //!
-//! * [`moments`]: every read sees one moment, and none goes back in time.
-//! * [`commits`]: writers that meet at one key, and writers that share a sync.
-//! * [`linearizable`], judged by [`generations`]: keys with one writer each, read by all.
-//! * [`contended`], judged by [`orders`]: keys that all write, with conditions.
-//! * [`bank`]: money moved in batches; its sum, however, whenever and wherever it is taken.
+//! * [`moments`]: every read sees one point in time, and none goes back in time.
+//! * [`commits`]: writers that compete for one key, and writers that share a sync.
+//! * [`linearizable`], checked by [`generations`]: keys with one writer each, read by all.
+//! * [`contended`], checked by [`orders`]: keys that all threads write, with conditions.
+//! * [`bank`]: money moved in batches; its sum is always the same.
 //! * [`closing`]: closing a store that others use.
 //! * [`open_tables`]: far more tables than may be open at once.
 
@@ -26,10 +26,10 @@ use std::time::Duration;
 use trommel::Options;
 use trommel::vfs::{MemoryVfs, Vfs};
 
-/// Longer than this no test takes unless it hangs.
+/// Time limit of a test, exceeded only by a hang.
 const PATIENCE: Duration = Duration::from_secs(150);
 
-/// Runs `test` in a thread of its own; fails where it does not come back.
+/// Runs `test` in a thread of its own; panics if it does not return.
 fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, outcome) = channel();
     let thread = std::thread::spawn(move || {
@@ -43,8 +43,8 @@ fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     }
 }
 
-/// Runs a test of this seed in time; a failure names the seed. It chooses what threads do, not who
-/// comes first, so that a failure may need several runs to be seen again.
+/// Runs a test of this seed with the time limit; a failure names the seed. The seed determines the
+/// actions of threads, not their timing, so that a failure may need several runs to reproduce.
 fn seeded<T: Send + 'static>(seed: u64, test: impl FnOnce() -> T + Send + 'static) -> T {
     let run = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| in_time(test)));
     run.unwrap_or_else(|_| {
@@ -76,7 +76,7 @@ fn number(bytes: &[u8]) -> u64 {
     u64::from_le_bytes(bytes[..8].try_into().expect("values begin with a number"))
 }
 
-/// A number as a value, with some bytes behind it that fill memtables.
+/// A number as a value, followed by some bytes to fill memtables.
 fn value(number: u64) -> Vec<u8> {
     let mut value = number.to_le_bytes().to_vec();
     value.resize(8 + number as usize % 90, 0x5a);

@@ -1,4 +1,4 @@
-//! Every read sees one moment: batches whole or not at all, never back in time, and one's own
+//! Every read sees one point in time: whole batches, never back in time, and the reader's own
 //! writes at once.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -10,12 +10,12 @@ use super::{in_time, memory, number, tiny, value};
 use crate::rng::Rng;
 
 const WRITERS: usize = 3;
-/// Accounts of one writer.
+/// Number of accounts of one writer.
 const ACCOUNTS: usize = 120;
 const BALANCE: u64 = 1_000;
 
 fn account(writer: usize, account: usize) -> String {
-    // Accounts of different writers lie between each other.
+    // Accounts of different writers alternate in key order.
     format!("account/{account:04}/{writer}")
 }
 
@@ -37,8 +37,8 @@ pub(super) fn by_cursor(mut cursor: DbCursor) -> Vec<(Slice, Slice)> {
     found
 }
 
-/// Moves money between the accounts of one writer, two or more in a batch: some so few that a
-/// leader inserts them for its group, some so many that each writer inserts its own.
+/// Moves money between the accounts of one writer, at least two in a batch: some batches so small
+/// that a leader inserts them for its group, some so large that each writer inserts its own.
 fn transfer(db: &Db, writer: usize, rounds: usize) {
     let rng = &mut Rng::new(writer as u64);
     let mut balances = [BALANCE; ACCOUNTS];
@@ -69,7 +69,7 @@ fn check_sum(what: &str, found: &[(Slice, Slice)]) {
     assert_eq!(sum, (WRITERS * ACCOUNTS) as u64 * BALANCE, "{what}: half a batch was seen");
 }
 
-/// Looks at all accounts in every way there is; each look is at one moment.
+/// Reads all accounts in every possible way; each read is of one point in time.
 fn audit(db: &Db, done: &AtomicBool) -> u64 {
     let keys: Vec<String> =
         (0..ACCOUNTS).flat_map(|at| (0..WRITERS).map(move |writer| account(writer, at))).collect();
@@ -105,7 +105,7 @@ fn audit(db: &Db, done: &AtomicBool) -> u64 {
     looks
 }
 
-/// Some work beside reads and writes, or a change of how such work is done.
+/// Some maintenance during reads and writes, or a change of options for it.
 pub(super) fn upkeep(db: &Db, rng: &mut Rng) {
     match rng.below(9) {
         0 => db.flush().unwrap(),
@@ -181,7 +181,7 @@ fn a_batch_is_seen_whole_where_writers_do_all_the_work() {
 
 const COUNTERS: usize = 64;
 
-/// What all threads know of the counters: a value is noted here once its write came back.
+/// What all threads know of the counters: a value is recorded here once its write has returned.
 type Acknowledged = [AtomicU64; COUNTERS];
 
 fn count(db: &Db, acknowledged: &Acknowledged, mine: std::ops::Range<usize>, rounds: u64) {
@@ -193,8 +193,8 @@ fn count(db: &Db, acknowledged: &Acknowledged, mine: std::ops::Range<usize>, rou
     }
 }
 
-/// Reads counters in every way; none may be older than what was acknowledged before the read
-/// began, or than what this thread has seen before.
+/// Reads counters in every way; none may be older than what was acknowledged before the read began,
+/// or than what this thread has seen before.
 fn watch(db: &Db, acknowledged: &Acknowledged, done: &AtomicBool, seed: u64) -> u64 {
     let rng = &mut Rng::new(seed);
     let keys: Vec<String> = (0..COUNTERS).map(|at| format!("counter/{at:03}")).collect();

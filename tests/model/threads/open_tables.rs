@@ -15,7 +15,7 @@ fn key(number: u64) -> String {
     format!("{:06}", number * 7)
 }
 
-/// Files of `dir` that this process holds open or mapped.
+/// Number of files in `dir` that this process has open or mapped.
 fn held_tables(dir: &Path) -> usize {
     let links = std::fs::read_dir("/proc/self/fd").expect("the process knows its files");
     let paths = links.filter_map(|link| std::fs::read_link(link.ok()?.path()).ok());

@@ -1,21 +1,21 @@
-//! Whether the calls of one key fit into one order: the search of Wing and Gong (1993) with the
-//! memory that Lowe (2017) gave it.
+//! Checks whether the calls on one key fit into one order: the search of Wing and Gong (1993) with
+//! the memoization of Lowe (2017).
 //!
-//! 1. A configuration is a set of calls done and the value of the key after them.
-//! 2. The next call may be any that is not done and that began before all others not done ended.
-//! 3. It must have answered as a register does whose value is that of the configuration.
-//! 4. A configuration that was seen is not looked at again. The calls fit if all can be done.
+//! 1. A configuration is a set of completed calls and the value of the key after them.
+//! 2. The next call may be any pending call that began before all other pending calls ended.
+//! 3. Its result must be that of a register with the configuration's value.
+//! 4. A configuration is visited only once. The calls fit if all can be completed.
 //!
-//! The time grows with 2 to the number of calls that overlap, so histories are cut into windows of
-//! at most 32 calls between moments at which nobody is busy.
+//! The time grows with 2 to the number of overlapping calls, so histories are divided into windows
+//! of at most 32 calls at points where no call is pending.
 
 use std::collections::HashSet;
 use std::fmt;
 
-/// A value: each is written at most once. 0 is the absence of the key.
+/// A value: each is written at most once. 0 means that the key is absent.
 pub(super) type Value = u32;
 
-/// A call, with its answer.
+/// A call, with its result.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Step {
     Put(Value),
@@ -30,7 +30,8 @@ pub(super) enum Step {
 }
 
 impl Step {
-    /// The value after the call; none if a register of this value would have answered otherwise.
+    /// The value after the call; none if a register of this value would have returned another
+    /// result.
     fn after(self, value: Value) -> Option<Value> {
         let conditional = |holds: bool, answer: bool, new: Value| {
             (holds == answer).then_some(if holds { new } else { value })
@@ -46,7 +47,7 @@ impl Step {
     }
 }
 
-/// A step, and when it was taken by the clock that all threads share.
+/// A step, with its times on the clock that all threads share.
 #[derive(Clone, Copy)]
 pub(super) struct Call {
     pub(super) thread: usize,
@@ -62,7 +63,7 @@ impl fmt::Debug for Call {
     }
 }
 
-/// Looks whether the calls fit into one order, from this value on.
+/// Checks whether the calls fit into one order, from this value on.
 pub(super) fn fit(calls: &[Call], first: Value) -> bool {
     assert!(calls.len() <= 32, "{} calls in a window", calls.len());
     let all = ((1_u64 << calls.len()) - 1) as u32;
@@ -102,15 +103,15 @@ mod tests {
         assert!(fits(0, &[]));
         assert!(fits(7, &[(0, 1, Get(7)), (2, 3, Contains(true))]));
         assert!(fits(0, &[(0, 1, Put(1)), (2, 3, Get(1)), (4, 5, Delete), (6, 7, Get(0))]));
-        // Beside a put one may see what was before it, or what is after it.
+        // During a put a read may return the value before it, or after it.
         assert!(fits(5, &[(0, 9, Put(1)), (1, 2, Get(5)), (3, 4, Get(1))]));
-        // Two puts beside each other, in either order.
+        // Two concurrent puts, in either order.
         assert!(fits(0, &[(0, 5, Put(1)), (1, 6, Put(2)), (7, 8, Get(1))]));
         assert!(fits(0, &[(0, 5, Put(1)), (1, 6, Put(2)), (7, 8, Get(2))]));
         // One winner, and the loser comes after it.
         assert!(fits(3, &[(0, 5, Set(3, 1, true)), (1, 6, Set(3, 2, false)), (7, 8, Get(1))]));
         assert!(fits(0, &[(0, 5, Insert(1, false)), (1, 6, Insert(2, true)), (7, 8, Get(2))]));
-        // A conditional removal between two inserts that both insert.
+        // A conditional removal between two inserts that both succeed.
         let steps = [(0, 9, Insert(1, true)), (1, 8, Set(1, 0, true)), (2, 7, Insert(2, true))];
         assert!(fits(0, &steps));
     }
@@ -120,7 +121,7 @@ mod tests {
         // A stale read.
         assert!(!fits(0, &[(0, 1, Put(1)), (2, 3, Put(2)), (4, 5, Get(1))]));
         assert!(!fits(0, &[(0, 1, Put(1)), (2, 3, Contains(false))]));
-        // Back in time, though both reads lie beside the write.
+        // Back in time, though both reads overlap the write.
         assert!(!fits(0, &[(0, 9, Put(1)), (1, 2, Get(1)), (3, 4, Get(0))]));
         // A lost update: nobody else wrote between setting and reading.
         assert!(!fits(5, &[(0, 1, Set(5, 1, true)), (2, 3, Get(5))]));
@@ -129,17 +130,17 @@ mod tests {
         // Two winners of one value.
         assert!(!fits(5, &[(0, 5, Set(5, 1, true)), (1, 6, Set(5, 2, true))]));
         assert!(!fits(0, &[(0, 5, Insert(1, true)), (1, 6, Insert(2, true))]));
-        // A loser although nothing stood in its way.
+        // A loser without a reason.
         assert!(!fits(5, &[(0, 1, Set(5, 1, false))]));
         assert!(!fits(0, &[(0, 1, Insert(1, false))]));
         // A value that nobody wrote, and one from the future.
         assert!(!fits(0, &[(0, 1, Put(1)), (0, 3, Get(9))]));
         assert!(!fits(0, &[(0, 1, Get(1)), (2, 3, Put(1))]));
-        // A deleted key is back.
+        // A deleted key reappears.
         assert!(!fits(5, &[(0, 1, Delete), (2, 3, Get(5))]));
     }
 
-    /// The search meets as many configurations as there can be, and ends nevertheless.
+    /// The search visits as many configurations as possible, and still ends.
     #[test]
     fn twelve_calls_at_once_are_decided() {
         let puts = (0..11).map(|at| (at, 100 + at, Put(at as Value + 1)));

@@ -1,4 +1,4 @@
-//! Policies that panic where nobody looks for it, and policies that come too late.
+//! Policies that panic in unexpected places, and policies that are set too late.
 
 use std::sync::Arc;
 
@@ -10,9 +10,9 @@ use trommel::{
 
 use super::{DIR, Fault, Prints, check_all, fill, open, options, prints, tables};
 
-/// A filter is dropped by whoever lets it go: a flush that has asked it, the reader whose block
-/// takes its place in the cache, who closes its table. None of them is to fail, or to leave a count
-/// wrong.
+/// A filter is dropped by its last user: a flush that has queried it, the reader whose block
+/// replaces it in the cache, the thread that closes its table. A panic must not make any of them
+/// fail, or leave a wrong count.
 #[test]
 fn filters_that_panic_when_they_are_dropped_stop_nothing() {
     for residency in [FilterResidency::Pinned, FilterResidency::Cached] {
@@ -28,7 +28,7 @@ fn filters_that_panic_when_they_are_dropped_stop_nothing() {
         let failures = || db.filter_report().policy.unwrap().failures;
         let of_flushes = failures();
         assert!(of_flushes >= 3, "{of_flushes}: of each sample");
-        // The tables go, and their filters with them: at once, or when the cache shrinks.
+        // The tables are removed, and their filters with them: at once, or when the cache shrinks.
         db.compact_all().unwrap();
         db.set_options(|options| options.cache_bytes(1 << 10)).unwrap();
         assert!(failures() > of_flushes + 1, "{residency:?}: {of_flushes}, then {}", failures());
@@ -43,7 +43,7 @@ fn filters_that_panic_when_they_are_dropped_stop_nothing() {
     }
 }
 
-/// What is thrown may panic when it is dropped, too.
+/// A panic's payload may panic when it is dropped, too.
 #[test]
 fn a_panic_whose_payload_panics_is_contained() {
     #[derive(Debug)]
@@ -116,7 +116,7 @@ fn a_policy_cannot_be_changed_while_the_store_is_open() {
     refused(&db, &prints("prints", Fault::Nothing));
     let error = db.set_options(|_| options(&vfs).block_bytes(512)).unwrap_err().to_string();
     assert!(error.contains("user_filters"), "{error}");
-    // The same policy again is no change.
+    // Setting the same policy again is no change.
     db.set_options(with(&policy)).unwrap();
     assert!(db.options().settings().contains(&("block_bytes", "512".into())));
     let before = db.options();

@@ -1,5 +1,4 @@
-//! Rebuilds of filters by a policy: it is asked as for new tables, and what it does wrong costs
-//! nothing that was there.
+//! Filter rebuilds by a policy: it is called as for new tables, and its faults lose nothing.
 
 use super::*;
 use trommel::RebuildOptions;
@@ -32,7 +31,7 @@ fn a_rebuild_asks_the_policy_and_is_read_where_that_is_known() {
     let verified = db.verify().unwrap();
     assert_eq!((verified.sidecars, verified.foreign_filters), (1, 0));
     db.close().unwrap();
-    // Where the policy is not known the table's own filter answers, and is what a spec would build.
+    // Where the policy is not known the table's own filter answers, which a spec would build.
     let db = Db::open(DIR, options(&vfs)).unwrap();
     check_all(&db);
     let report = db.filter_report();
@@ -75,7 +74,7 @@ fn what_a_policy_does_wrong_in_a_rebuild_costs_nothing_that_was_there() {
         let (_, db) = filled_before(&policy);
         let report = db.rebuild_filters(&RebuildOptions::default()).unwrap();
         assert_eq!(report.rebuilt as usize + report.skipped.len(), 1, "{fault:?}: {report:?}");
-        // What is stated is taken as far as it can be, and what is dropped was built.
+        // Stated sizes are accepted as far as possible, and a dropped filter had been built.
         let is_usable = matches!(fault, PanicsDropped | StatesNonsense | StatesNothing);
         assert!(is_usable || report.rebuilt == 0, "{fault:?}: {report:?}");
         check_all(&db);

@@ -2,11 +2,11 @@
 
 use super::set;
 
-/// Where the checksum of a whole filter lies, and that of a group of small ones.
+/// Offset of the checksum in a whole filter, and in a group of small ones.
 const WHOLE_AT: usize = 56;
 const GROUP_AT: usize = 40;
 
-/// Fixes the checksum of the filter, or group of filters, that is all of `bytes`.
+/// Fixes the checksum of the filter, or group of filters, in `bytes`.
 pub(crate) fn filter(bytes: &mut [u8]) {
     let at = if bytes.starts_with(b"TrFs") { GROUP_AT } else { WHOLE_AT };
     let Some((before, rest)) = bytes.split_at_checked(at) else { return };

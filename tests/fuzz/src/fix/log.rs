@@ -1,4 +1,4 @@
-//! Logs and manifests (`docs/format/log.md`): header, and the chain of records behind it.
+//! Logs and manifests (`docs/format/log.md`): the header, and the chain of records after it.
 
 use trommel_base::Checksum;
 
@@ -9,8 +9,9 @@ const RECORD_HEADER_BYTES: usize = 36;
 const RECORD_MAGIC: u8 = 0xd3;
 const RECORD_TRAILER: u8 = 0xb5;
 
-/// Fixes the header, then each record as far as lengths lead: magic byte, the checksum of the
-/// record before, those of payload and header, and the trailer. Ends where a record does not fit.
+/// Fixes the header, then each record as far as lengths lead: the magic byte, the checksum of the
+/// previous record, those of payload and header, and the trailer. Stops at a record that does not
+/// fit.
 pub(crate) fn framed(bytes: &mut [u8]) {
     let Some(header) = bytes.get(..HEADER_BYTES - 4) else { return };
     let mut previous = Checksum::bound_to(&[]).with(header).value();

@@ -1,5 +1,4 @@
-//! Filter sidecars (`docs/format/sidecar.md`): head, footer, and the filters that the directory
-//! lists.
+//! Filter sidecars (`docs/format/sidecar.md`): head, footer, and the filters in the directory.
 
 use trommel_sstable::format::{BlockKind, FRAME_BYTES};
 use trommel_sstable::sidecar::format::{FOOTER_BYTES, HEAD_BYTES, SidecarFooter};
@@ -7,12 +6,12 @@ use trommel_sstable::sidecar::format::{FOOTER_BYTES, HEAD_BYTES, SidecarFooter};
 use super::table::Fixer;
 use super::{set, u64_at};
 
-/// Fixes every checksum of the sidecar that is all of `bytes`.
+/// Fixes every checksum of the sidecar in `bytes`.
 pub(crate) fn sidecar(bytes: &mut [u8]) {
     fix(bytes, |footer| footer);
 }
 
-/// The same, and has it be one of the table with this id, so many keys and bytes of data.
+/// The same, and binds the sidecar to the table with this id, number of keys and bytes of data.
 pub(crate) fn sidecar_of(bytes: &mut [u8], table_id: u64, keys: u64, data_bytes: u64) {
     fix(bytes, |footer| SidecarFooter { table_id, keys, data_bytes, ..footer });
 }

@@ -1,4 +1,4 @@
-//! Tables (`docs/format/sstable.md`): footer, then all that its regions lead to.
+//! Tables (`docs/format/sstable.md`): the footer, then everything that its regions refer to.
 
 use std::ops::Range;
 
@@ -10,12 +10,12 @@ use trommel_sstable::format::{
 
 use super::{filter, set, u32_at, u64_at};
 
-/// Bytes of the footer under its checksum.
+/// Bytes of the footer that its checksum covers.
 const WORDS_BYTES: usize = FOOTER_BYTES - 16;
-/// Tag of the directory of filters among the properties.
+/// Tag of the directory of filters in the properties.
 const DIRECTORY: u64 = 14;
 
-/// Fixes every checksum of the table that is all of `bytes`.
+/// Fixes every checksum of the table in `bytes`.
 pub(crate) fn table(bytes: &mut [u8]) {
     let Some(at) = bytes.len().checked_sub(FOOTER_BYTES) else { return };
     let word = |nth: usize| u64_at(bytes, at + nth * 8).unwrap_or(0);
@@ -51,7 +51,7 @@ pub(crate) fn table(bytes: &mut [u8]) {
 
 pub(super) struct Fixer<'a> {
     pub(super) bytes: &'a mut [u8],
-    /// What checksums are bound to.
+    /// The id that checksums are bound to.
     pub(super) id: u64,
 }
 
@@ -64,7 +64,7 @@ impl Fixer<'_> {
         set(self.bytes, content_end, &sum.to_le_bytes());
     }
 
-    /// Where the blocks lie that the index block at `place` lists.
+    /// The ranges of the blocks that the index block at `place` lists.
     fn children(&self, place: &Range<usize>) -> Vec<Range<usize>> {
         let payload = self.bytes.get(place.clone()).unwrap_or_default();
         let n = u32_at(payload, 0).unwrap_or(0) as usize;
@@ -84,7 +84,7 @@ impl Fixer<'_> {
         found
     }
 
-    /// Fixes all filters and what frames them.
+    /// Fixes all filters and their frames.
     pub(super) fn filters(&mut self, region: &Range<usize>, directory: Option<&[u8]>) {
         let Some(directory) = directory else {
             return self.filter(region);
@@ -124,7 +124,7 @@ impl Fixer<'_> {
     }
 }
 
-/// Shape, bytes and bytes of the top of each part in a directory of filters.
+/// Shape, bytes, and bytes of the top index, of each part in a directory of filters.
 fn parts(directory: &[u8]) -> Vec<(u8, usize, usize)> {
     let mut decoder = Decoder::new(directory);
     let count = decoder.varint().unwrap_or(0);

@@ -1,4 +1,4 @@
-//! `CURRENT`, dumps, and traces, which are framed as dumps are (`docs/format/manifest.md`,
+//! `CURRENT`, dumps, and traces, which have the framing of dumps (`docs/format/manifest.md`,
 //! `dump.md`, `trace.md`).
 
 use trommel_base::Checksum;
@@ -16,7 +16,7 @@ pub(crate) fn current(bytes: &mut [u8]) {
 const DUMP_HEADER_BYTES: usize = 36;
 const DUMP_HEAD_BYTES: usize = 24;
 
-/// Fixes a dump or a trace: header, heads, payloads as far as their lengths lead.
+/// Fixes a dump or a trace: the header, and heads and payloads as far as their lengths lead.
 pub(crate) fn dump(bytes: &mut [u8]) {
     let Some(header) = bytes.get(..DUMP_HEADER_BYTES - 4) else { return };
     let sum = Checksum::bound_to(&[]).with(header).value();
@@ -26,7 +26,7 @@ pub(crate) fn dump(bytes: &mut [u8]) {
         let covered = bytes.get(from..to)?;
         let sum = Checksum::bound_to(&[id, from as u64]).with(covered).value();
         set(bytes, to, &sum.to_le_bytes());
-        // The length of the payload behind a head; meaningless behind a payload.
+        // The length of the payload after a head; meaningless after a payload.
         u64_at(bytes, from + 12)
     };
     let mut at = DUMP_HEADER_BYTES;

@@ -1,4 +1,4 @@
-//! Entries to a table and back: every entry, whatever the keys, the options and the filters.
+//! Entries to a table and back: every entry, for any keys, options and filters.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -12,10 +12,10 @@ use trommel_sstable::{
 };
 use trommel_vfs::{Access, MemoryVfs, Vfs};
 
-/// Entries of one input at most.
+/// Maximum number of entries in an input.
 const MOST_ENTRIES: usize = 400;
 
-/// Entries in internal order: of one key the newest first.
+/// Entries in internal order: the newest version of a key first.
 type Entries = BTreeMap<(Vec<u8>, u64), (EntryKind, Vec<u8>)>;
 
 fn options(a: u8, b: u8) -> TableOptions {
@@ -37,7 +37,7 @@ fn options(a: u8, b: u8) -> TableOptions {
     }
 }
 
-/// Each entry takes a few bytes of the input: of its key, its value and its sequence number.
+/// Each entry uses a few bytes of the input for its key, its value and its sequence number.
 fn entries(input: &[u8]) -> Entries {
     let mut entries = Entries::new();
     let mut rest = input;

@@ -23,7 +23,7 @@ fn of_kind(kind: Kind) -> Vec<Vec<u8>> {
     stores.flatten().filter(|(name, _)| kind_of(name) == kind).map(|(_, bytes)| bytes).collect()
 }
 
-/// Spans lie side by side from the first byte to the last.
+/// Checks that spans are contiguous from the first byte to the last.
 fn is_gapless(spans: &[LogSpan], bytes: usize) {
     let end = spans.iter().fold(0, |end, span| {
         assert_eq!(span.offset, end, "a gap between spans");
@@ -32,7 +32,7 @@ fn is_gapless(spans: &[LogSpan], bytes: usize) {
     assert_eq!(end, bytes as u64, "spans end before the file does");
 }
 
-/// Its first byte says whether checksums are made right; the rest is a log.
+/// The first byte says whether to fix checksums; the rest is a log.
 pub(crate) fn log(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let mut bytes = rest.to_vec();
@@ -58,8 +58,8 @@ pub(crate) fn log_seeds() -> Vec<Vec<u8>> {
     of_kind(Kind::Log).iter().map(|bytes| [&[1], &**bytes].concat()).collect()
 }
 
-/// Opens the store of `image`, writing or not; what opens must hold together, unless its manifest
-/// may lie about levels, which is not seen through.
+/// Opens the store of `image`, read-only or not; its reads must agree, unless its manifest may be
+/// wrong about levels, which is not detected.
 fn recover(image: &Image, how: u8, levels_are_true: bool) {
     let options = Options::default()
         .vfs(Arc::new(vfs_of(image)))
@@ -80,13 +80,13 @@ fn recover(image: &Image, how: u8, levels_are_true: bool) {
     let _ = db.close();
 }
 
-/// The golden stores that were not closed, or all of them.
+/// A golden store that was not closed, or any of them.
 fn base(which: u8) -> Image {
     let mut stores = golden_stores();
     stores.swap_remove(usize::from(which) % stores.len())
 }
 
-/// Its first two bytes say which store, and how it is opened; the rest is its last log.
+/// The first two bytes select the store and the way to open it; the rest is its last log.
 pub(crate) fn recovery(input: &[u8]) {
     let Some(([which, how], rest)) = input.split_first_chunk::<2>() else { return };
     let mut image = base(*which);
@@ -157,7 +157,7 @@ pub(crate) fn manifest_edit(input: &[u8]) {
     examine_manifest(&vfs, &Path::new(DIR).join("MANIFEST-000002"), length);
 }
 
-/// The payloads of the records of a good manifest.
+/// The payloads of the records of a valid manifest.
 fn records_of(bytes: &[u8]) -> Vec<Vec<u8>> {
     let mut found = Vec::new();
     let mut rest = &bytes[FILE_HEADER_BYTES..];
@@ -182,8 +182,8 @@ pub(crate) fn edit_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Its first three bytes say which store, how it is opened, and how long `CURRENT` is (0: as it
-/// was); the rest is the manifest.
+/// The first three bytes select the store, the way to open it, and the length of `CURRENT` (0:
+/// unchanged); the rest is the manifest.
 pub(crate) fn manifest(input: &[u8]) {
     let Some(([which, how, split], rest)) = input.split_first_chunk::<3>() else { return };
     let mut image = base(*which);
@@ -220,8 +220,8 @@ pub(crate) fn manifest_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Its first byte says whether checksums are made right; the rest is a dump. What is read to its
-/// end is written again and read again, to the same entries.
+/// The first byte says whether to fix checksums; the rest is a dump. If it is read to its end it is
+/// written and read again, with the same entries.
 pub(crate) fn dump(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let mut bytes = rest.to_vec();
@@ -256,19 +256,19 @@ pub(crate) fn dump_seeds() -> Vec<Vec<u8>> {
         }
         writer.finish().expect("memory takes it").0
     };
-    // The first byte is the target's, so offsets of checksums are mended when it runs.
+    // The first byte is the target's, so offsets of checksums are fixed when it runs.
     vec![dump(0, 0), dump(3, 5), dump(40, 30), dump(3, 40_000)]
 }
 
-/// Its first byte says whether checksums are made right; the rest is a trace. What is read to its
-/// end is written again, and then holds the same lookups of the same keys.
+/// The first byte says whether to fix checksums; the rest is a trace. If it is read to its end it
+/// is written again, with the same lookups of the same keys.
 pub(crate) fn trace(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let mut bytes = rest.to_vec();
     if how % 4 != 0 {
         fix::dump(&mut bytes);
     }
-    // Those of one key are written as one, so that then there may be more of a kind.
+    // Lookups of one key are written as one, so that their number may exceed `most` then.
     let Some((info, lookups)) = read_trace(&bytes, 1 << 32) else { return };
     let mut writer = TraceWriter::new(Vec::new(), info).expect("memory takes it");
     for ((key, outcome), times) in &lookups {
@@ -282,8 +282,8 @@ pub(crate) fn trace(input: &[u8]) {
 /// Lookups by key and outcome.
 type Lookups = BTreeMap<(Vec<u8>, Outcome), u64>;
 
-/// What a trace holds, but for entries of more than `most` lookups, unless it is too much to hold:
-/// of a few bytes a long key may come again and again.
+/// The contents of a trace, without entries of more than `most` lookups; none if it is too large: a
+/// few bytes can repeat a long key many times.
 fn read_trace(bytes: &[u8], most: u64) -> Option<(TraceInfo, Lookups)> {
     let mut reader = TraceReader::new(bytes, "trace").ok()?;
     let (mut lookups, mut held) = (Lookups::new(), 0);
@@ -308,7 +308,7 @@ pub(crate) fn trace_seeds() -> Vec<Vec<u8>> {
         }
         writer.finish().expect("memory takes it").0
     };
-    // The first byte is the target's, so offsets of checksums are mended when it runs.
+    // The first byte is the target's, so offsets of checksums are fixed when it runs.
     vec![trace(0, 0), trace(3, 5), trace(40, 30), trace(9, 40_000)]
 }
 
@@ -318,7 +318,7 @@ fn under_hash(body: &[u8]) -> Vec<u8> {
     [b"{\"sha256\":\"", hash.as_bytes(), b"\",\"backup\":", body, b"}\n"].concat()
 }
 
-/// The input is the body of a manifest of a backup, under its right hash.
+/// The input is the body of a backup's manifest, with its valid hash.
 pub(crate) fn backup_manifest(input: &[u8]) {
     let vfs = MemoryVfs::new();
     let dir = Path::new("/backups");

@@ -4,13 +4,13 @@ use trommel_filter::{Filter, FilterSpec, SmallFilters, SmallFiltersBuilder, hash
 
 use crate::{fix, image};
 
-/// Hashes that are asked for: ends of the range, and some between.
+/// Hashes to query: the ends of the range, and some in between.
 fn hashes() -> Vec<u64> {
     let spread = (0..200_u64).map(|n| hash(&n.to_le_bytes()));
     [0, 1, u64::MAX, u64::MAX - 1, 1 << 63].into_iter().chain(spread).collect()
 }
 
-/// A filter behind its right checksum; asked one by one and all at once, the answers are the same.
+/// A filter with a valid checksum; single and batched queries agree.
 pub(crate) fn filter(input: &[u8]) {
     let mut bytes = input.to_vec();
     fix::filter(&mut bytes);
@@ -46,7 +46,7 @@ pub(crate) fn filter_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// A group of small filters; asked for blocks that it has and that it has not.
+/// A group of small filters, queried for blocks within and beyond it.
 pub(crate) fn small(input: &[u8]) {
     let mut bytes = input.to_vec();
     fix::filter(&mut bytes);

@@ -1,4 +1,4 @@
-//! The targets: what an input means to each, and what must hold.
+//! The targets: the meaning of an input to each, and its invariants.
 
 mod blocks;
 mod files;
@@ -9,13 +9,13 @@ mod store;
 mod tables;
 mod words;
 
-/// One thing to fuzz.
+/// A fuzz target.
 #[derive(Clone, Copy)]
 pub(crate) struct Target {
     pub(crate) name: &'static str,
-    /// Takes any bytes, and panics where something is wrong.
+    /// Takes any bytes, and panics if an invariant is violated.
     pub(crate) run: fn(&[u8]),
-    /// Inputs to begin with: short, real, one of each kind.
+    /// Initial inputs: short, real, one of each kind.
     pub(crate) seeds: fn() -> Vec<Vec<u8>>,
 }
 

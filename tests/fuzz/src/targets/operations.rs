@@ -1,4 +1,4 @@
-//! Operations on a store and on a sorted map beside it: whatever is asked, both say the same.
+//! Operations on a store and on a sorted map: all results agree.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -8,12 +8,12 @@ use trommel_vfs::MemoryVfs;
 
 use crate::image::DIR;
 
-/// Operations of one input at most.
+/// Maximum number of operations in an input.
 const MOST_OPERATIONS: usize = 300;
 
 type Model = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// Bytes of an input, and zeros behind its end.
+/// The bytes of an input, followed by zeros.
 struct Input<'a>(std::slice::Iter<'a, u8>);
 
 impl Input<'_> {
@@ -21,7 +21,7 @@ impl Input<'_> {
         self.0.next().copied().unwrap_or(0)
     }
 
-    /// One of few keys, of lengths that end inside and behind a word.
+    /// One of a few keys, with lengths within and beyond a word.
     fn key(&mut self) -> Vec<u8> {
         let byte = self.byte();
         let stem: &[u8] = [&b"k"[..], b"key of words ", b"", b"\xff\xff"][usize::from(byte >> 6)];

@@ -1,4 +1,4 @@
-//! Filter sidecars, whole ones with all checksums made right, given to a table that is good.
+//! Whole filter sidecars with all checksums fixed, for a valid table.
 
 use std::path::Path;
 use std::sync::{Arc, LazyLock};
@@ -52,7 +52,8 @@ fn read(bytes: &[u8]) -> Option<Sidecar> {
     Sidecar::open(file, Path::new("000002.flt")).ok()
 }
 
-/// The input is the sidecar. What verifies denies no key; whatever it is, the table is read.
+/// The input is the sidecar. If it verifies it has no false negative; in any case the table is
+/// readable.
 pub(crate) fn sidecar(input: &[u8]) {
     let (table, keys) = &*TABLE;
     let mut table = open(table).expect("a golden table");

@@ -1,5 +1,5 @@
-//! A whole store: fields are changed, every checksum is made right again, and then it is opened,
-//! read in every way, verified, compacted and opened once more.
+//! A whole store: fields are changed, every checksum is fixed, and then it is opened, read in every
+//! way, verified, compacted and reopened.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -13,12 +13,12 @@ use crate::image::{DIR, Image, Kind, golden_stores, kind_of, vfs_of};
 
 /// Bytes of one change in an input.
 const CHANGE_BYTES: usize = 8;
-/// Changes of one input at most.
+/// Maximum number of changes in an input.
 const MOST_CHANGES: usize = 16;
-/// No change makes a file longer than this.
+/// Maximum length of a file after a change.
 const MOST_FILE_BYTES: usize = 64 << 10;
 
-/// All that a store answers must agree. Gives the entries.
+/// Checks that all kinds of reads agree; returns the entries.
 pub(crate) fn agree(db: &Db) -> Vec<(Slice, Slice)> {
     let forward: Vec<_> = db.iter().map(|entry| entry.expect("it verifies")).collect();
     let mut reverse: Vec<_> = db.iter().rev().map(|entry| entry.expect("it verifies")).collect();
@@ -35,7 +35,7 @@ pub(crate) fn agree(db: &Db) -> Vec<(Slice, Slice)> {
     forward
 }
 
-/// Which store, how it is opened, then changes of eight bytes each.
+/// The input selects the store and the way to open it, followed by changes of eight bytes each.
 pub(crate) fn store(input: &[u8]) {
     let Some(([which, how], changes)) = input.split_first_chunk::<2>() else { return };
     let bases = bases();
@@ -53,15 +53,14 @@ pub(crate) fn store(input: &[u8]) {
             Kind::Other => {}
         }
     }
-    // A manifest is believed when it says on which level a table lies; see
-    // `tests/damage/hostile.rs`.
+    // A manifest is trusted about the levels of tables; see `tests/damage/hostile.rs`.
     let manifest = |(name, bytes): (&String, &Vec<u8>)| {
         kind_of(name) == Kind::Manifest && base.get(name) != Some(bytes)
     };
     examine(&image, *how, !image.iter().any(manifest));
 }
 
-/// File, what to do, where (three bytes), and with what (three bytes).
+/// A change: the file, the operation, the offset (three bytes), and the operands (three bytes).
 fn apply(change: &[u8], image: &mut Image) {
     let &[file, what, a, b, c, x, y, z] = change else { return };
     let count = image.len();
@@ -85,7 +84,7 @@ fn apply(change: &[u8], image: &mut Image) {
                 *byte = byte.wrapping_add(x);
             }
         }
-        // A table has the length that the manifest gives it, or it is not looked into at all.
+        // If a table's length differs from that in the manifest, nothing else of it is read.
         7 if !is_table => bytes.truncate(at),
         8 if !is_table && bytes.len() < MOST_FILE_BYTES => {
             let more = vec![y; usize::from(x)];
@@ -146,7 +145,7 @@ fn examine(image: &Image, how: u8, levels_are_true: bool) {
     assert_eq!(agree(&db), want, "before and after a close");
 }
 
-/// Reads in every way, whatever comes of it.
+/// Reads in every way, ignoring the results.
 fn read_all(db: &Db) {
     let keys: Vec<Slice> = db.iter().map_while(Result::ok).map(|(key, _)| key).collect();
     let _ = db.iter().rev().take_while(Result::is_ok).count();
@@ -156,7 +155,7 @@ fn read_all(db: &Db) {
     }
 }
 
-/// The stores that inputs change: the golden ones, and some with filters of other shapes.
+/// The stores to change: the golden ones, and some with filters of other shapes.
 fn bases() -> &'static [Image] {
     static BASES: OnceLock<Vec<Image>> = OnceLock::new();
     BASES.get_or_init(golden_stores)

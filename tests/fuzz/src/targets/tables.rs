@@ -1,4 +1,4 @@
-//! Tables: whole ones with all checksums made right, and single blocks in a table around them.
+//! Tables: whole ones with all checksums fixed, and single blocks within a table.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -15,13 +15,13 @@ use trommel_vfs::{Access, ReadFile};
 use crate::fix;
 use crate::image::{self, Bytes};
 
-/// Entries that a scan looks at, at most: more than any input can hold honestly.
+/// Maximum number of entries to scan: more than any valid input can hold.
 const MOST_ENTRIES: usize = 1 << 20;
 const TABLE_ID: u64 = 0x7461_626c_6531;
 
 type Entry = (Vec<u8>, SeqNo, EntryKind, Vec<u8>);
 
-/// Reads a table in every way. What verifies answers alike in all of them.
+/// Reads a table in every way. If it verifies, all reads agree.
 fn examine(bytes: &[u8]) {
     for (access, mapped) in [(Access::Buffered, false), (Access::Mapped, true)] {
         let file: Arc<dyn ReadFile> = Arc::new(Bytes { bytes: bytes.to_vec(), mapped });
@@ -45,7 +45,7 @@ fn examine(bytes: &[u8]) {
     }
 }
 
-/// All entries in one direction, if there is no error on the way.
+/// All entries in one direction, unless there is an error.
 fn walk(table: &Arc<Table>, forward: bool) -> Option<Vec<Entry>> {
     let mut cursor = table.cursor(ScanOptions { check_order: forward, ..ScanOptions::default() });
     let began = if forward { cursor.seek_to_first() } else { cursor.seek_to_last() };
@@ -59,7 +59,7 @@ fn walk(table: &Arc<Table>, forward: bool) -> Option<Vec<Entry>> {
     Some(found)
 }
 
-/// Looks for keys that are there and for some that are not.
+/// Looks up present and absent keys.
 fn ask(table: &Arc<Table>, entries: &[Entry], is_whole: bool) {
     let others = [&b""[..], b"a", b"key 010", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"];
     let step = entries.len() / 64 + 1;
@@ -92,11 +92,11 @@ fn ask(table: &Arc<Table>, entries: &[Entry], is_whole: bool) {
     table.evict();
 }
 
-/// The parts of a table, each as its payload; frames and footer are put around them.
+/// The payloads of the parts of a table; frames and footer are added.
 #[derive(Default)]
 struct Parts<'a> {
     data: Vec<&'a [u8]>,
-    /// Its frames are in it already, if the checksums are not.
+    /// Including its frames, but without checksums.
     filters: &'a [u8],
     leaf: Option<&'a [u8]>,
     index: &'a [u8],
@@ -144,7 +144,7 @@ impl Parts<'_> {
     }
 }
 
-/// An index block over blocks side by side from `first` on, each with its separator.
+/// An index block over contiguous blocks from `first` on, each with its separator.
 fn index_of(first: u64, blocks: &[(&[u8], usize)]) -> Vec<u8> {
     let mut out = Vec::new();
     put_u32(&mut out, blocks.len() as u32);
@@ -160,7 +160,7 @@ fn index_of(first: u64, blocks: &[(&[u8], usize)]) -> Vec<u8> {
     out
 }
 
-/// Properties that are plausible, with this directory of filters.
+/// Plausible properties, with this directory of filters.
 fn properties_of(entries: u64, blocks: u64, ends: [&[u8]; 2], directory: &[u8]) -> Vec<u8> {
     let mut out = Vec::new();
     let mut field = |tag: u64, bytes: &[u8]| {
@@ -191,7 +191,7 @@ fn properties_of(entries: u64, blocks: u64, ends: [&[u8]; 2], directory: &[u8]) 
     out
 }
 
-/// The golden tables with all that they are made of.
+/// The golden tables, complete.
 fn golden() -> Vec<Vec<u8>> {
     image::golden("crates/sstable/tests/golden", "sst")
 }
@@ -212,7 +212,7 @@ fn payloads(kind: BlockKind) -> Vec<Vec<u8>> {
     found.into_iter().filter(|bytes| bytes.len() <= 8 << 10).take(40).collect()
 }
 
-/// The input is the payload of the only data block. Bytes behind its checksum are decoded.
+/// The input is the payload of the only data block. It is decoded because its checksum is valid.
 pub(crate) fn data_block(input: &[u8]) {
     let last = b"\xff\xff\xff\xff\xff\xff\xff\xff";
     let index = index_of(0, &[(last, input.len() + FRAME_BYTES)]);
@@ -228,7 +228,7 @@ pub(crate) fn data_block_seeds() -> Vec<Vec<u8>> {
     payloads(BlockKind::Data)
 }
 
-/// A data block with one entry, `key` at sequence number 1, as the page of the format says.
+/// A data block with one entry, `key` at sequence number 1, according to the format page.
 fn one_entry(key: &[u8]) -> Vec<u8> {
     let mut out = b"value".to_vec();
     let key_at = out.len() as u16;
@@ -245,7 +245,7 @@ fn one_entry(key: &[u8]) -> Vec<u8> {
 
 const KEYS: [&[u8]; 4] = [b"alpha", b"beta and more", b"gamma", b"gamma ray"];
 
-/// The input's first byte says which level of an index the rest is; good blocks lie below it.
+/// The input's first byte selects the index level of the rest; the blocks below it are valid.
 pub(crate) fn index(input: &[u8]) {
     let Some((which, payload)) = input.split_first() else { return };
     let data: Vec<Vec<u8>> = KEYS.iter().map(|key| one_entry(key)).collect();
@@ -277,7 +277,7 @@ pub(crate) fn index_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// Its first two bytes say how much of the input is the directory; the rest is the filter region.
+/// The first two bytes are the length of the directory in the input; the rest is the filter region.
 pub(crate) fn directory(input: &[u8]) {
     let Some((split, rest)) = input.split_first_chunk::<2>() else { return };
     let split = usize::from(u16::from_le_bytes(*split)).min(rest.len());
@@ -314,7 +314,7 @@ pub(crate) fn directory_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The input is the payload of the properties of a table that is good else.
+/// The input is the payload of the properties of an otherwise valid table.
 pub(crate) fn properties(input: &[u8]) {
     let data = one_entry(KEYS[0]);
     let index = index_of(0, &[(KEYS[0], data.len() + FRAME_BYTES)]);
@@ -328,7 +328,7 @@ pub(crate) fn properties_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The input is a whole table, whose checksums are made right; footer and all.
+/// The input is a whole table including the footer, whose checksums are fixed.
 pub(crate) fn table(input: &[u8]) {
     let mut bytes = input.to_vec();
     fix::table(&mut bytes);

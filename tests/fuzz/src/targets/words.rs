@@ -1,4 +1,4 @@
-//! Integers, and the words in which filters are asked for.
+//! Integers, and the text forms of filter policies.
 
 use std::fmt::Display;
 use std::str::FromStr;
@@ -7,7 +7,7 @@ use trommel::{FilterPolicy, FilterSpec, Prefix};
 use trommel_base::Decoder;
 use trommel_base::codec::{put_bytes, put_u64, put_varint, varint_len};
 
-/// Decodes what each byte asks for. What comes back is encoded again, to the same bytes.
+/// Decodes a type selected by each byte. The result encodes to the same bytes.
 pub(crate) fn codec(input: &[u8]) {
     let mut decoder = Decoder::new(input);
     while let Some(what) = decoder.u8() {
@@ -37,7 +37,7 @@ pub(crate) fn codec_seeds() -> Vec<Vec<u8>> {
     vec![longest, vec![2, 3, b'a', b'b', b'c', 1, 0x80, 1], vec![3, 1, 2, 3, 4, 5, 6, 7, 8, 5, 1]]
 }
 
-/// What is understood is written in words that are understood alike.
+/// A parsed value prints to a text that parses to the same value.
 fn again<T: FromStr + Display>(text: &str) {
     let Ok(understood) = text.parse::<T>() else { return };
     let written = understood.to_string();

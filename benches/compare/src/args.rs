@@ -9,14 +9,14 @@ use crate::rows::Row;
 use crate::stores::{ALL, Contender};
 use crate::studies::{Sizes, Study};
 
-/// Measures Trommel beside RocksDB, fjall, redb and LMDB on equal terms.
+/// Compares Trommel with RocksDB, fjall, redb and LMDB on equal terms.
 ///
-/// Every store gets the same keys and values in the same order and the same limits, in a process
-/// of its own; what cannot be made equal is printed. Tables go to standard output.
+/// Every store gets the same keys and values in the same order and the same limits, in a process of
+/// its own; what cannot be made equal is printed. Tables go to standard output.
 #[derive(Debug, Parser)]
 #[command(name = "trommel-compare", version, after_help = after_help())]
 pub(crate) struct Args {
-    /// Keys drawn from, and writes; several runs, one after the other, for several numbers
+    /// Keys drawn from, and writes; several numbers mean several runs, one after another
     #[arg(long, value_name = "N,...", value_delimiter = ',', default_value = "5M",
           value_parser = parse_count)]
     pub(crate) num: Vec<u64>,
@@ -25,20 +25,19 @@ pub(crate) struct Args {
     #[arg(long, value_name = "N", default_value = "2M", value_parser = parse_count)]
     pub(crate) reads: u64,
 
-    /// Times that everything is done, with the stores in another order each time; figures are then
-    /// medians
+    /// Number of rounds, with the stores in another order each time; figures are then medians
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub(crate) rounds: u32,
 
-    /// Stores to measure; `rocksdb*` stands for all whose names begin so
+    /// Stores to measure; `rocksdb*` selects all whose names begin like this
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = parse_stores)]
     pub(crate) stores: Vec<Stores>,
 
-    /// What to measure besides filling, or `all`; all if nothing is said
+    /// What to measure besides filling, or `all`; all by default
     #[arg(long, value_name = "ROW,...", value_delimiter = ',', value_parser = parse_rows)]
     pub(crate) rows: Vec<Rows>,
 
-    /// Studies to do, each on stores of its own, or `all`; without `--rows` nothing else is done
+    /// Studies to run, each on stores of its own, or `all`; without `--rows` nothing else is run
     /// then
     #[arg(long, value_name = "STUDY,...", value_delimiter = ',', value_parser = parse_studies)]
     pub(crate) studies: Vec<Studies>,
@@ -46,43 +45,42 @@ pub(crate) struct Args {
     #[command(flatten)]
     pub(crate) sizes: Sizes,
 
-    /// A look at all of it in a minute or two: 100,000 keys, 50,000 reads, a small tree. Its
-    /// figures say nothing about stores of a useful size
+    /// Everything in a minute or two: 100,000 keys, 50,000 reads, a small tree. Its figures say
+    /// nothing about stores of a useful size
     #[arg(long, conflicts_with_all = ["num", "reads"])]
     pub(crate) quick: bool,
 
-    /// Minutes after which no store is begun any more that would take longer; those left out are
-    /// reported as such
+    /// Minutes after which no store is started that would take longer; those left out are reported
     #[arg(long, value_name = "N")]
     pub(crate) minutes: Option<f64>,
 
-    /// Seconds after which one store is given up
+    /// Seconds after which one store is abandoned
     #[arg(long, value_name = "N", default_value_t = 900)]
     pub(crate) patience: u64,
 
-    /// Where the stores are made, one at a time; they are removed
+    /// Where the stores are created, one at a time, and removed
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     pub(crate) dir: PathBuf,
 
-    /// Writes results.jsonl, record by record as they come, and at the end tables.txt and
-    /// report-NUM.html to this directory
+    /// Writes results.jsonl, record by record, and at the end tables.txt and report-NUM.html to
+    /// this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Writes a page in Markdown with all that is known
+    /// Writes a page in Markdown with all results
     #[arg(long, value_name = "FILE")]
     pub(crate) page: Option<PathBuf>,
 
-    /// Measures nothing, but reads such results instead
+    /// Measures nothing, but reads these results instead
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
     pub(crate) from: Vec<PathBuf>,
 
-    /// Does one trial, which is described on standard input
+    /// Runs one trial, which is described on standard input
     #[arg(long, hide = true)]
     pub(crate) trial: bool,
 }
 
-/// What one word of `--stores` stands for.
+/// The stores that one word of `--stores` selects.
 #[derive(Debug, Clone)]
 pub(crate) struct Stores(Vec<&'static Contender>);
 
@@ -99,7 +97,7 @@ fn parse_stores(text: &str) -> Result<Stores, String> {
     Ok(Stores(found))
 }
 
-/// What one word of `--rows` stands for.
+/// The rows that one word of `--rows` selects.
 #[derive(Debug, Clone)]
 pub(crate) struct Rows(Vec<Row>);
 
@@ -107,7 +105,7 @@ fn parse_rows(text: &str) -> Result<Rows, String> {
     Ok(Rows(if text == EVERY { Row::ALL.to_vec() } else { vec![text.parse()?] }))
 }
 
-/// What one word of `--studies` stands for.
+/// The studies that one word of `--studies` selects.
 #[derive(Debug, Clone)]
 pub(crate) struct Studies(Vec<Study>);
 
@@ -129,7 +127,7 @@ fn after_help() -> String {
 }
 
 impl Args {
-    /// The contenders asked for, in the order of [`ALL`].
+    /// The requested contenders, in the order of [`ALL`].
     pub(crate) fn contenders(&self) -> Vec<&'static Contender> {
         let asked: Vec<_> =
             self.stores.iter().flat_map(|stores| &stores.0).map(|one| one.name).collect();
@@ -139,7 +137,7 @@ impl Args {
         ALL.iter().filter(is_wanted).collect()
     }
 
-    /// The contenders that take part in a study: those asked for, or all of its.
+    /// The contenders of a study: the requested ones, or all of its own.
     pub(crate) fn contenders_of(&self, study: Study) -> Vec<&'static Contender> {
         let asked: Vec<_> =
             self.stores.iter().flat_map(|stores| &stores.0).map(|one| one.name).collect();
@@ -150,7 +148,7 @@ impl Args {
         ALL.iter().filter(is_wanted).collect()
     }
 
-    /// The rows asked for, or all; none if only studies are.
+    /// The requested rows, or all; none if only studies are requested.
     pub(crate) fn rows(&self) -> Option<Vec<Row>> {
         match (self.rows.is_empty(), self.studies.is_empty()) {
             (true, false) => None,
@@ -159,7 +157,7 @@ impl Args {
         }
     }
 
-    /// The studies asked for; all in a look at everything.
+    /// The requested studies; all with `--quick`.
     pub(crate) fn studies(&self) -> Vec<Study> {
         if self.quick && self.rows.is_empty() && self.studies.is_empty() {
             return Study::ALL.to_vec();
@@ -168,7 +166,7 @@ impl Args {
         Study::ALL.into_iter().filter(|study| asked.contains(&study)).collect()
     }
 
-    /// How much the studies do.
+    /// The sizes of the studies.
     pub(crate) fn sizes(&self) -> Sizes {
         if self.quick { Sizes::quick() } else { self.sizes }
     }

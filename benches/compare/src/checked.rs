@@ -1,17 +1,17 @@
-//! A store whose values say which key they belong to.
+//! A store whose values identify their keys.
 //!
-//! 1. Both ends of each value are overwritten by a number made from its key.
-//! 2. Whatever a store hands out must have the right length and both numbers; a key that was never
-//!    written must not be found; a scan must go in order.
+//! 1. Both ends of each value are overwritten by a number derived from its key.
+//! 2. Every value that a store returns must have the right length and both numbers; a key that was
+//!    never written must not be found; a scan must be in order.
 //!
-//! A fill has its values stamped where they lie, of a batch all before the first is read. Where
-//! keys are put one by one the next value is stamped before the one ahead is put: a value that is
-//! read right after its stamps were written keeps the processor waiting for all that was written
-//! before, some 50 ns of a put of any store. Other writes are stamped in a copy.
+//! A fill has its values stamped in place: those of a batch all before the first is read. For
+//! single puts the next value is stamped before the previous one is put: reading a value right
+//! after its stamps were written stalls the processor for all earlier writes, some 50 ns of a put
+//! in any store. Other writes are stamped in a copy.
 //!
-//! So no figure is that of a wrong answer, and every store touches the memory of the values it
-//! returns, also one that only points at them. The cost, two stamps of a value per write (or a copy
-//! of it) and some nanoseconds per write and read, is the same for all.
+//! So no figure comes from a wrong answer, and every store touches the memory of the values it
+//! returns, even if it only points at them. The cost, two stamps of a value per write (or a copy of
+//! it) and some nanoseconds per write and read, is the same for all.
 
 use std::cell::RefCell;
 use std::cmp::Ordering;
@@ -27,7 +27,7 @@ thread_local! {
     static VALUES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
 }
 
-/// A store, checked.
+/// A store with checks.
 pub(crate) struct Checked {
     store: Arc<dyn Store>,
     key_bytes: usize,
@@ -35,7 +35,7 @@ pub(crate) struct Checked {
 }
 
 impl Checked {
-    /// Checks `store`, whose keys and values all have these sizes; a value has at least 16 bytes.
+    /// Wraps `store`, whose keys and values all have these sizes; a value has at least 16 bytes.
     pub(crate) fn new(store: Arc<dyn Store>, key_bytes: usize, value_bytes: usize) -> Self {
         assert!(value_bytes >= 2 * STAMP_BYTES, "a value has room for two stamps");
         Self { store, key_bytes, value_bytes }
@@ -50,7 +50,7 @@ impl Checked {
             && value.ends_with(&stamp)
     }
 
-    /// Whether every value that these put is stamped.
+    /// Whether every value in these operations is stamped.
     fn are_right(&self, operations: &[Operation<'_>]) -> bool {
         operations.iter().all(|operation| match *operation {
             Operation::Put { key, value } => self.is_right(key, value),
@@ -58,7 +58,7 @@ impl Checked {
         })
     }
 
-    /// Calls `write` with `operations` whose values are stamped: those themselves, if they are.
+    /// Calls `write` with stamped `operations`: the given ones, if they are.
     fn write_stamped(
         &self,
         operations: &[Operation<'_>],
@@ -68,7 +68,7 @@ impl Checked {
     }
 }
 
-/// How a key compares with the one before it in a walk in this direction.
+/// The order of a key relative to the one before it in a scan in this direction.
 fn direction_of(direction: Direction) -> Ordering {
     match direction {
         Direction::Forward => Ordering::Greater,
@@ -101,7 +101,7 @@ fn push_stamped(values: &mut Vec<u8>, key: &[u8], value: &[u8]) {
     put_stamps(key, &mut values[start..]);
 }
 
-/// Calls `write` with `operations` in which copies of the values are stamped.
+/// Calls `write` with `operations` in which the values are replaced by stamped copies.
 fn with_stamped(
     operations: &[Operation<'_>],
     write: impl FnOnce(&[Operation<'_>]) -> Result<(), StoreError>,
@@ -193,8 +193,8 @@ impl Store for Checked {
     ) -> Result<(), StoreError> {
         let mut bad = None;
         let mut last = Vec::with_capacity(self.key_bytes);
-        // Keys of 16 bytes are told apart as numbers, so that the check takes little of what is
-        // measured.
+        // Keys of 16 bytes are compared as numbers, so that the check takes little of the measured
+        // time.
         let mut last_words = None;
         self.store.scan(start, direction, &mut |key, value| {
             let words = <[u8; 16]>::try_from(key).ok().map(u128::from_be_bytes);
@@ -283,7 +283,7 @@ mod tests {
         let put = |key, value: usize| Operation::Put { key, value: &values[value] };
         assert!(store.are_right(&[put(KEY, 0), Operation::Delete { key: OTHER }, put(OTHER, 1)]));
         assert!(!store.are_right(&[put(KEY, 0), put(OTHER, 0)]));
-        // Also where one of them is not, what is written is.
+        // If one of them is not stamped, the written values are.
         store.write(&[put(KEY, 0), put(OTHER, 0)]).unwrap();
         for (key, value) in [(KEY, values[0]), (OTHER, values[1])] {
             assert!(map.get(key, &mut |found| assert_eq!(found, value)).unwrap());

@@ -1,8 +1,8 @@
-//! From records to the figures that are shown.
+//! Reduces records to figures.
 //!
-//! 1. Records are grouped by keys, contender and round.
+//! 1. Records are grouped by number of keys, contender and round.
 //! 2. A [`Figure`] is a number that a group may have.
-//! 3. Over the rounds a figure is its median, least and greatest value.
+//! 3. Over the rounds a figure has a median, a minimum and a maximum.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::trial::{DISK, DISK_PEAK, FAILED, OPEN, OWN, SETTLE, WHY};
 
 /// Name of the contender whose only figure is the floor of the machine.
 pub(crate) const FLOOR: &str = "write(2)";
-/// What it does.
+/// Its workload.
 pub(crate) const APPEND: &str = "append";
 const FILL: &str = "fillrandom";
 
@@ -42,7 +42,7 @@ pub(crate) const TIMES: [Figure; 11] = [
     Figure { title: "reverse", of: |group| group.row(Row::Reverse) },
 ];
 
-/// What else is known; less is better of these too.
+/// Other figures; less is better for these too.
 pub(crate) const SIZES: [Figure; 9] = [
     Figure { title: "disk, MiB", of: |group| Some(mebibytes(group.find(DISK)?.bytes)) },
     Figure {
@@ -62,7 +62,7 @@ fn mebibytes(bytes: u64) -> f64 {
     bytes as f64 / 1_048_576.0
 }
 
-/// The records of a contender with so many keys in a round.
+/// The records of a contender with this many keys in a round.
 pub(crate) struct Group<'a> {
     records: Vec<&'a Record>,
 }
@@ -72,7 +72,7 @@ impl Group<'_> {
         self.records.iter().find(|record| record.workload == workload).copied()
     }
 
-    /// Time on the wall for an operation, all threads' operations counted.
+    /// Wall time per operation, over the operations of all threads.
     pub(crate) fn per_operation(&self, workload: &str) -> Option<f64> {
         let record = self.find(workload)?;
         Some(record.wall_seconds * 1e6 / record.operations.max(1) as f64)
@@ -92,27 +92,27 @@ impl Group<'_> {
         self.find(SETTLE)?.state.amplification.as_ref()?.write
     }
 
-    /// Sorted runs that a lookup may have to ask: the tables of level 0, and each level below.
+    /// Sorted runs that a lookup may have to query: the tables of level 0, and each level below.
     fn runs(&self) -> Option<f64> {
         let levels = self.find(SETTLE)?.state.levels.as_ref()?;
         let runs = levels.iter().map(|level| if level.level == 0 { level.tables } else { 1 });
         Some(runs.sum::<u64>() as f64)
     }
 
-    /// The most that was resident in the fill, or else in the reads, in MiB.
+    /// Peak resident memory during the fill, or else during the reads, in MiB.
     fn peak(&self, of_fill: bool) -> Option<f64> {
         let records = self.records.iter().filter(|record| (record.workload == FILL) == of_fill);
         let peaks = records.filter_map(|record| Some(record.state.memory.as_ref()?.values().sum()));
         peaks.max().map(mebibytes)
     }
 
-    /// What the process held of its own when the last key was written, in MiB.
+    /// Anonymous memory of the process after the last write, in MiB.
     fn own_after_fill(&self) -> Option<f64> {
         let own = *self.find(FILL)?.state.memory.as_ref()?.get(OWN)?;
         Some(mebibytes(own))
     }
 
-    /// What the process held of its own after the last row of reads, in MiB.
+    /// Anonymous memory of the process after the last row of reads, in MiB.
     fn own_memory(&self) -> Option<f64> {
         let reads = self.records.iter().filter(|record| record.workload != FILL);
         let mut own = reads.filter_map(|record| record.state.memory.as_ref()?.get(OWN));
@@ -139,7 +139,7 @@ impl Spread {
     }
 }
 
-/// All that was measured.
+/// All measurements.
 pub(crate) struct Results {
     records: Vec<Record>,
 }
@@ -149,7 +149,7 @@ impl Results {
         Self { records }
     }
 
-    /// The records of no study, and those of each study that there are any of.
+    /// The records without a study, and those of each study with any.
     pub(crate) fn split(records: Vec<Record>) -> (Self, Vec<(Study, Self)>) {
         let (main, mut rest): (Vec<_>, Vec<_>) =
             records.into_iter().partition(|record| !record.settings.contains_key(STUDY));
@@ -168,7 +168,7 @@ impl Results {
         (Self::new(main), studies)
     }
 
-    /// Those of the contenders whose names are wanted.
+    /// The results of the contenders whose names are selected.
     pub(crate) fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
         let records = self.records.iter().filter(|record| is_wanted(&record.store.name));
         Self { records: records.cloned().collect() }
@@ -189,7 +189,7 @@ impl Results {
         nums
     }
 
-    /// Rounds of `num` keys that were begun.
+    /// Number of rounds of `num` keys that were started.
     pub(crate) fn rounds(&self, num: u64) -> usize {
         let rounds = self.of_num(num).map(|record| record.repeat).max();
         rounds.map_or(0, |rounds| usize::try_from(rounds).unwrap_or(usize::MAX))
@@ -227,8 +227,8 @@ impl Results {
         names
     }
 
-    /// In how many rounds it was measured, in how many runs, and with which program: only in one
-    /// run are all stores measured in turns.
+    /// The number of rounds and of runs, and the program's versions: only within one run do all
+    /// stores take turns.
     pub(crate) fn rounds_and_runs(&self, num: u64) -> String {
         let ids: BTreeSet<_> = self.of_num(num).map(|record| record.run.as_str()).collect();
         let runs = match ids.len() {
@@ -248,8 +248,7 @@ impl Results {
         Spread::of(groups.iter().filter_map(|group| (figure.of)(group)).collect())
     }
 
-    /// How many times as much as the one contender's figure the other's is, in each round that has
-    /// both.
+    /// The ratio of the other contender's figure to the first one's, in each round that has both.
     pub(crate) fn ratios(&self, num: u64, (one, other): (&str, &str), figure: &Figure) -> Vec<f64> {
         let of_rounds = |name: &str| {
             let rounds = self.groups_by_round(num, name).into_iter();
@@ -261,13 +260,13 @@ impl Results {
             .collect()
     }
 
-    /// Microseconds that an append takes on this machine.
+    /// Microseconds of an append on this machine.
     pub(crate) fn floor(&self, num: u64) -> Option<Spread> {
         let figure = Figure { title: "", of: |group| group.per_operation(APPEND) };
         self.figure(num, FLOOR, &figure)
     }
 
-    /// Why a contender came to no end, by round.
+    /// The reasons of contenders that did not finish, by round.
     pub(crate) fn failures(&self, num: u64) -> Vec<(&str, u64, String)> {
         let failed = self.of_num(num).filter(|record| record.workload == FAILED);
         failed
@@ -278,7 +277,7 @@ impl Results {
             .collect()
     }
 
-    /// What stores disagree in that were given the same: keys found and entries scanned.
+    /// Differences between stores with the same input: keys found and entries scanned.
     pub(crate) fn disagreements(&self, num: u64) -> Vec<String> {
         let mut seen: Vec<(&Record, u64)> = Vec::new();
         let mut found = Vec::new();

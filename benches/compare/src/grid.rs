@@ -1,4 +1,4 @@
-//! A table of words, for a terminal and for a page.
+//! A table of texts, for a terminal and for a page.
 
 use comfy_table::{CellAlignment, Table, presets};
 
@@ -7,12 +7,12 @@ use comfy_table::{CellAlignment, Table, presets};
 pub(crate) struct Grid {
     pub(crate) head: Vec<String>,
     pub(crate) rows: Vec<Vec<String>>,
-    /// Columns from this one on hold numbers and stand to the right.
+    /// Columns from this one on hold numbers and are right-aligned.
     pub(crate) numbers_from: usize,
 }
 
 impl Grid {
-    /// For a terminal.
+    /// Formats it for a terminal.
     pub(crate) fn text(&self) -> String {
         let mut table = Table::new();
         table.load_style(presets::ASCII_MARKDOWN);
@@ -23,7 +23,7 @@ impl Grid {
         format!("{table}\n")
     }
 
-    /// For a page in Markdown.
+    /// Formats it for a page in Markdown.
     pub(crate) fn markdown(&self) -> String {
         let line = |cells: &[String]| {
             let cells: Vec<_> = cells.iter().map(|cell| cell.replace('|', "\\|")).collect();

@@ -1,14 +1,14 @@
-//! Trommel beside RocksDB, fjall, redb and LMDB, on equal terms.
+//! Compares Trommel with RocksDB, fjall, redb and LMDB, on equal terms.
 //!
-//! 1. `args` says what to measure, `stores` what can be: each store in one or more set-ups.
-//! 2. `run` measures them one after the other, each by a `trial` in a process of its own, which
+//! 1. `args` selects what to measure, out of `stores`: each store in one or more set-ups.
+//! 2. `run` measures them one after another, each by a `trial` in a process of its own, which
 //!    prints records.
-//! 3. `figures` reduces records to numbers, `report` and `page` show these.
-//! 4. `studies` do the same with questions that need stores of their own, `sheets` show them, and
-//!    each `verdict` sets a figure beside its target.
+//! 3. `figures` reduces records to numbers, `report` and `page` present these.
+//! 4. `studies` do the same for questions that need stores of their own, `sheets` present them, and
+//!    each `verdict` compares a figure with its target.
 //!
 //! Invariants: every store gets the same seeded streams of the harness and the same limits from
-//! `settings`; every value read is `checked`; nothing of Trommel but its public interface is used.
+//! `settings`; every value read is `checked`; only Trommel's public interface is used.
 
 mod args;
 mod checked;
@@ -103,7 +103,7 @@ fn compare(args: &Args) -> Result<ExitCode, StoreError> {
 
 fn measured(args: &Args, stop: &Stop) -> Result<Vec<Record>, StoreError> {
     let setter = stop.clone();
-    // The trial is in the same group of processes and ends by itself; what it left is removed.
+    // The trial is in the same process group and ends by itself; its files are removed.
     ctrlc::set_handler(move || setter.set())?;
     let settings = match (args.rows(), args.quick) {
         (None, _) => Vec::new(),

@@ -56,7 +56,7 @@ pub(crate) fn page(results: &Results, studies: &[(Study, Results)]) -> String {
     page
 }
 
-/// What falls short in the main measurement or in any study, before anything else.
+/// Targets missed in the main measurement or in any study, first of all.
 fn targets(results: &Results, studies: &[(Study, Results)]) -> String {
     let nums = results.nums();
     let is_one = nums.len() == 1;
@@ -112,7 +112,7 @@ fn unmeasured(results: &Results) -> String {
 /// Why a rival is ahead in the main measurement, where one is: in seeks.
 const SEEKS: &str = "some fifteen cache lines in each of several runs, where a B-tree has one path";
 
-/// Where a rival is ahead of all set-ups of Trommel, target or not.
+/// Where a rival is ahead of all set-ups of Trommel, with or without a target.
 fn behind(results: &Results, studies: &[(Study, Results)]) -> String {
     let nums = results.nums().into_iter();
     let rows = nums.flat_map(|num| {
@@ -161,15 +161,15 @@ the settings (Fairness), and the commit is that in `TROMMEL_COMMIT` when the pro
 
 ";
 
-/// The commands that measure this again: one for each number of keys, and one for the studies of as
-/// many rounds. Their records behind each other make the page.
+/// The commands to repeat the measurement: one for each number of keys, and one for all studies
+/// with the same number of rounds. Their concatenated records make the page.
 fn commands(results: &Results, studies: &[(Study, Results)]) -> String {
     let mut lines: Vec<_> =
         results.nums().into_iter().map(|num| main_command(results, num)).collect();
     let mut by_rounds = BTreeMap::<_, Vec<_>>::new();
     for (study, results) in studies {
         let of_each = results.nums().into_iter().map(|num| results.rounds(num));
-        // Where not all that the study names took part, those who did are to be asked for.
+        // If only some of the study's contenders took part, name them.
         let named = sheets::absent(*study, results).first().map(|_| results.all_names());
         let key = (of_each.max().unwrap_or(1), named);
         by_rounds.entry(key).or_default().push((*study, results));
@@ -201,7 +201,7 @@ fn rounds(rounds: usize) -> String {
     format!(" --rounds {rounds} --out DIR")
 }
 
-/// The stores on a command line, if they are not those that are measured unless others are named.
+/// The stores on a command line, if they differ from the default ones.
 fn chosen(results: &Results, num: u64) -> String {
     let names = results.names(num);
     let usual = ALL.iter().filter(|contender| contender.usual).map(|contender| contender.name);
@@ -222,7 +222,7 @@ fn studied(studies: &[(Study, &Results)]) -> String {
         for name in study.sheet().sizes {
             let mut values =
                 results.records().iter().filter_map(|record| record.settings.get(*name));
-            // What was another in each round was not given.
+            // A value that differs between rounds was not given.
             let given = values.next().filter(|given| values.all(|value| value == *given));
             words += &given.map_or_else(String::new, |given| format!(" --{name} {given}"));
         }

@@ -1,6 +1,6 @@
-//! What the system says of this process and its files, and the page cache in a known state.
+//! The system's figures of this process and its files, and a known state of the page cache.
 //!
-//! Most of it is said by Linux only; what is not said is none.
+//! Most are reported by Linux only; unknown ones are none.
 
 use std::fs::{self, File};
 use std::io::{self, Read, Write};
@@ -11,23 +11,23 @@ use std::time::{Duration, Instant};
 
 use rustix::fs::{Advice, fadvise};
 
-/// Bytes read at once when files are brought into the page cache.
+/// Bytes read at once to bring files into the page cache.
 const READ_BYTES: usize = 1 << 20;
-/// Bytes of one append of the floor, about a log record of a 256-byte value.
+/// Bytes of one append for the floor, about a log record of a 256-byte value.
 const APPEND_BYTES: usize = 300;
-/// How often it is looked at what files take.
+/// Time between two samples of the disk usage.
 const DISK_POLL: Duration = Duration::from_millis(100);
-/// Appends that are timed.
+/// Number of timed appends.
 const APPENDS: u64 = 500_000;
 
 /// Memory of this process, in bytes.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory {
-    /// Most that was resident since the start or [`reset_peak`], mapped files included.
+    /// Peak resident memory since the start or [`reset_peak`], including mapped files.
     pub(crate) peak: u64,
-    /// Resident now and its own.
+    /// Resident anonymous memory.
     pub(crate) anonymous: u64,
-    /// Resident now, of mapped files.
+    /// Resident memory of mapped files.
     pub(crate) mapped: u64,
 }
 
@@ -43,19 +43,18 @@ impl Memory {
     }
 }
 
-/// Makes the peak of [`Memory`] count from here, where the system can.
+/// Resets the peak of [`Memory`], where the system supports it.
 pub(crate) fn reset_peak() {
     let _ = fs::write("/proc/self/clear_refs", "5");
 }
 
-/// Bytes that this process has handed to the system's calls for writing so far.
+/// Bytes that this process has passed to write calls so far.
 pub(crate) fn written_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/io").ok()?;
     text.lines().find_map(|line| line.strip_prefix("wchar:")?.trim().parse().ok())
 }
 
-/// How much of memory dirty pages may be before whoever writes waits, and before they are written
-/// back.
+/// The limits of dirty pages at which writers wait, and at which write-back starts.
 pub(crate) fn dirty_pages() -> Option<String> {
     let limit = |name: &str| fs::read_to_string(format!("/proc/sys/vm/{name}")).ok();
     let (most, background) = (limit("dirty_ratio")?, limit("dirty_background_ratio")?);
@@ -63,8 +62,8 @@ pub(crate) fn dirty_pages() -> Option<String> {
     Some(format!("at most {most}% of memory, written back from {background}% on"))
 }
 
-/// What of its free memory the system gives back to the host, if it is a virtual machine whose host
-/// takes it and says how much at a time.
+/// The free memory that the system returns to the host, if it is a virtual machine whose host
+/// accepts it and reports the block size.
 pub(crate) fn free_pages() -> Option<String> {
     let limit = |name: &str| {
         let path = format!("/sys/module/page_reporting/parameters/{name}");
@@ -74,15 +73,14 @@ pub(crate) fn free_pages() -> Option<String> {
     given_back(limit("page_reporting_order")?, limit("min_free_ms").unwrap_or(0))
 }
 
-/// Pieces of `2^order` pages, when they were free for so many milliseconds.
+/// Blocks of `2^order` pages, when they were free for this many milliseconds.
 fn given_back(order: u32, after: u32) -> Option<String> {
     let kib = (rustix::param::page_size() as u64 / 1024).checked_mul(1_u64.checked_shl(order)?)?;
     let after = if after > 0 { format!(", free for {after} ms") } else { String::new() };
     Some(format!("pieces of {kib} KiB and more{after}"))
 }
 
-/// All files below `dir`, and the bytes that they take on the device; without those that go while
-/// it is looked.
+/// All files below `dir`, and their bytes on the device; without files that disappear meanwhile.
 pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
     for entry in fs::read_dir(dir)? {
@@ -100,8 +98,8 @@ pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     Ok(found)
 }
 
-/// The most bytes that the files below `dir` took on the device while `work` was done, looked at
-/// every [`DISK_POLL`]; with what `work` returned.
+/// Peak of the bytes on the device of the files below `dir` during `work`, sampled every
+/// [`DISK_POLL`]; with the result of `work`.
 pub(crate) fn peak_of_disk<T>(dir: &Path, work: impl FnOnce() -> T) -> (T, u64) {
     let is_over = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -132,8 +130,8 @@ fn allocated(data: &fs::Metadata) -> u64 {
     data.len()
 }
 
-/// Brings the files of a closed store into one state for all stores: on the device, dropped from
-/// the page cache, then read once from end to end.
+/// Brings the files of a closed store into the same state for all stores: synced, dropped from the
+/// page cache, then read once from end to end.
 pub(crate) fn warm_page_cache(dir: &Path) -> io::Result<()> {
     let mut buffer = vec![0; READ_BYTES];
     for (path, _) in files(dir)? {
@@ -143,7 +141,7 @@ pub(crate) fn warm_page_cache(dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Brings the files of a closed store to the device and drops them from the page cache.
+/// Syncs the files of a closed store and drops them from the page cache.
 pub(crate) fn drop_page_cache(dir: &Path) -> io::Result<()> {
     for (path, _) in files(dir)? {
         dropped(&path)?;
@@ -159,7 +157,7 @@ fn dropped(path: &Path) -> io::Result<File> {
     Ok(file)
 }
 
-/// The least that a log can cost here: the time of one append of 300 bytes to a file, unsynced.
+/// The minimum cost of a log here: the time of one append of 300 bytes to a file, without a sync.
 pub(crate) fn append_time(dir: &Path) -> io::Result<(u64, Duration)> {
     let path = dir.join("append");
     let mut file = File::create_new(&path)?;

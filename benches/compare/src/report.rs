@@ -1,4 +1,4 @@
-//! What is shown of the results: tables and what they say.
+//! The presentation of results: tables and conclusions.
 
 use std::collections::BTreeMap;
 
@@ -15,13 +15,13 @@ use crate::studies::{STUDY, Study};
 use crate::targets;
 use crate::trial::{DISK, DISK_PEAK, FAILED, OPEN};
 
-/// Ratios stand to this set-up.
+/// Ratios are relative to this set-up.
 const REFERENCE: &str = "trommel";
-/// The set-ups without a log, which are compared among themselves.
+/// The suffix of set-ups without a log, which are compared among themselves.
 pub(crate) const NO_LOG: &str = "-nolog";
-/// The set-up of Trommel that writes as stores of transactions do: not one entry at a time.
+/// The set-up of Trommel that writes in batches, as transactional stores do.
 pub(crate) const BATCHES: &str = "trommel-batches";
-/// The set-ups of Trommel whose filters have more bits than the others get end so.
+/// The suffix of Trommel's set-ups whose filters have more bits than the others'.
 pub(crate) const OWN_BITS: &str = "-own";
 
 /// What could not be made equal, for readers of the figures.
@@ -72,7 +72,7 @@ pub(crate) const UNEQUAL: [&str; 19] = [
     "With two threads a figure is the time on the wall divided by the operations of both.",
 ];
 
-/// A number with three digits that matter.
+/// A number with three significant digits.
 pub(crate) fn number(value: f64) -> String {
     let digits = match value.abs() {
         value if value < 1.0 => 3,
@@ -91,7 +91,7 @@ fn spread(spread: Spread) -> String {
     format!("{median} ({} to {})", number(spread.least), number(spread.greatest))
 }
 
-/// A line for each contender, a column for each figure that any of them has.
+/// A row for each contender, a column for each figure that any of them has.
 pub(crate) fn figures(results: &Results, num: u64, figures: &[Figure]) -> Grid {
     let names = results.names(num);
     let known: Vec<_> = figures
@@ -117,12 +117,12 @@ pub(crate) fn times(results: &Results, num: u64) -> Grid {
     figures(results, num, &TIMES)
 }
 
-/// Everything that is not a time of an operation.
+/// Everything except times of operations.
 pub(crate) fn sizes(results: &Results, num: u64) -> Grid {
     figures(results, num, &SIZES)
 }
 
-/// How many times as long as Trommel each other contender takes.
+/// The time of each other contender as a multiple of Trommel's.
 pub(crate) fn ratios(results: &Results, num: u64) -> Grid {
     let mut grid = times(results, num);
     let titles = grid.head.clone();
@@ -152,11 +152,11 @@ fn ratio(results: &Results, num: u64, name: &str, reference: &str, figure: &Figu
     (name != reference && ours > 0.0).then(|| other / ours)
 }
 
-/// How a line of [`reading`] ends that is to a rival's credit.
+/// The end of a line of [`reading`] in which a rival is ahead.
 pub(crate) const BEHIND: &str = ": behind**";
 
-/// For each of `figures`, which are times, the best Trommel of at most the others' filter bits
-/// beside the best rival, each in its best set-up.
+/// For each of `figures`, which are times, the best Trommel with at most the others' filter bits
+/// against the best rival, each in its best set-up.
 pub(crate) fn reading(results: &Results, num: u64, figures: &[Figure], unit: &str) -> Vec<String> {
     let best = |figure: &Figure, ours: bool| {
         let names = results.names(num).into_iter();
@@ -186,13 +186,13 @@ pub(crate) fn reading(results: &Results, num: u64, figures: &[Figure], unit: &st
     lines
 }
 
-/// The values of a setting, and who has which.
+/// The values of a setting, each with its contenders.
 type Values = Vec<(String, Vec<String>)>;
 
-/// What was shown already: by contender and setting, the values.
+/// Values already shown, by contender and setting.
 pub(crate) type Shown = BTreeMap<(String, String), String>;
 
-/// Every setting, its values, and who has which; what `shown` has already is left out, the rest is
+/// Every setting with its values and their contenders; values in `shown` are left out, the rest is
 /// added to it.
 pub(crate) fn fairness(results: &Results, num: u64, shown: &mut Shown) -> Grid {
     let mut settings: Vec<(String, Values)> = Vec::new();
@@ -226,13 +226,13 @@ pub(crate) fn fairness(results: &Results, num: u64, shown: &mut Shown) -> Grid {
     Grid { head, rows, numbers_from: 3 }
 }
 
-/// For each number of keys but the first, under a heading, the settings that differ from those in
+/// For each number of keys after the first, with a heading, the settings that differ from those in
 /// `shown`.
 pub(crate) fn differing(results: &Results, shown: &Shown) -> Vec<(String, Grid)> {
     let nums = results.nums().into_iter().skip(1);
     nums.map(|num| {
         let heading = format!("{} keys: settings that differ", units::grouped(num));
-        // What differs there is not what studies are told beside.
+        // These differences are not the baseline for studies.
         (heading, fairness(results, num, &mut shown.clone()))
     })
     .collect()
@@ -242,8 +242,8 @@ fn is_shown(setting: &str) -> bool {
     !["num", "error", STUDY].contains(&setting)
 }
 
-/// What each setting of a contender was, in the order of the settings; of several values all of
-/// them, of numbers the least and the greatest.
+/// The value of each setting of a contender, in the order of the settings; several values are
+/// listed, of numbers the least and the greatest.
 fn values_of(results: &Results, num: u64, name: &str) -> Vec<(String, String)> {
     let mut settings: Vec<(&str, Vec<&Value>)> = Vec::new();
     for record in results.of_num(num).filter(|record| record.store.name == name) {
@@ -271,7 +271,7 @@ fn joined(values: &[&Value]) -> String {
     }
 }
 
-/// Who came to no end, and where stores disagree.
+/// Contenders that did not finish, and differences between stores.
 pub(crate) fn troubles(results: &Results, num: u64) -> Vec<String> {
     let failures = results.failures(num).into_iter();
     let failures = failures.map(|(name, round, why)| format!("{name}, round {round}: {why}"));
@@ -279,8 +279,8 @@ pub(crate) fn troubles(results: &Results, num: u64) -> Vec<String> {
     failures.chain(disagreements.map(|what| format!("stores disagree in {what}"))).collect()
 }
 
-/// What is to be known of the figures, if RocksDB was not compiled for the processor; records of
-/// before that was noted are of such builds.
+/// A caveat about the figures, if RocksDB was not compiled for the processor; older records without
+/// that information are of such builds.
 pub(crate) fn caveat(results: &Results, num: u64) -> Option<&'static str> {
     let is_portable = |record: &Record| {
         let compiled = record.settings.get(COMPILED).and_then(Value::as_str);
@@ -323,9 +323,9 @@ pub(crate) fn text(results: &Results, num: u64) -> String {
     text
 }
 
-/// All workloads of `num` keys as a page for a browser.
+/// All workloads of `num` keys as an HTML page.
 pub(crate) fn html(results: &Results, num: u64) -> String {
-    // What is no workload has no speed.
+    // Records that are no workloads have no speed.
     let is_shown = |record: &&Record| ![DISK, DISK_PEAK, OPEN, FAILED].contains(&&*record.workload);
     let records = results.of_num(num).filter(is_shown).cloned().collect();
     let title = format!("Trommel beside other stores: {} keys", units::grouped(num));
@@ -351,7 +351,7 @@ pub(crate) fn fairness_text(results: &Results, studies: &[(Study, Results)]) -> 
     text
 }
 
-/// Versions of the stores' products.
+/// The versions of the stores.
 pub(crate) fn versions(records: &[&Record]) -> Vec<String> {
     let records = records.iter().filter(|record| !record.store.version.is_empty());
     let versions: BTreeMap<_, ()> = records.map(|record| (&record.store.version, ())).collect();

@@ -1,11 +1,11 @@
-//! What is done with each store, in this order.
+//! The measurements of each store, in order.
 
 use std::fmt;
 use std::str::FromStr;
 
 use trommel_harness::Workload;
 
-/// One measurement of a trial that reads.
+/// A measurement of a trial that reads.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Row {
     Read,
@@ -19,15 +19,15 @@ pub(crate) enum Row {
     Reverse,
 }
 
-/// Seeks, as a part of the reads, and those that read a hundred entries.
+/// Reads per seek, and per seek of a hundred entries.
 const READS_PER_SEEK: u64 = 10;
 const READS_PER_LONG_SEEK: u64 = 50;
-/// Multi-gets look up this part of what single reads do.
+/// Single reads per key of multi-gets.
 const READS_PER_MULTI: u64 = 2;
 
 impl Row {
-    /// All, in the order in which a trial does them: what reads at random first, so that scans
-    /// leave nothing in a cache that lookups would find.
+    /// All, in the order of a trial: random reads first, so that scans leave nothing in a cache for
+    /// lookups.
     pub(crate) const ALL: [Self; 9] = [
         Self::Read,
         Self::Missing,
@@ -40,7 +40,7 @@ impl Row {
         Self::Reverse,
     ];
 
-    /// Its name on the command line.
+    /// The name on the command line.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::Read => "read",
@@ -55,7 +55,7 @@ impl Row {
         }
     }
 
-    /// The harness's workload for it.
+    /// The harness's workload.
     pub(crate) fn workload(self) -> Workload {
         match self {
             Self::Read | Self::Read2 => Workload::ReadRandom,
@@ -67,7 +67,7 @@ impl Row {
         }
     }
 
-    /// What its records call it.
+    /// The name in records.
     pub(crate) fn title(self) -> &'static str {
         match self {
             Self::Read2 => "readrandom (2 threads)",
@@ -81,12 +81,12 @@ impl Row {
         if matches!(self, Self::Read2 | Self::Missing2) { 2 } else { 1 }
     }
 
-    /// Entries that a seek reads behind the one it finds.
+    /// Entries that a seek reads after the first.
     pub(crate) fn seek_nexts(self) -> u64 {
         if self == Self::LongSeek { 99 } else { 9 }
     }
 
-    /// Operations of each thread, if a single thread reads `reads` times.
+    /// Operations of each thread, if a single thread makes `reads` reads.
     pub(crate) fn operations(self, reads: u64) -> u64 {
         match self {
             Self::Read | Self::Missing => reads,

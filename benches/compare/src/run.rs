@@ -1,13 +1,13 @@
-//! Measures the contenders one after the other.
+//! Measures the contenders one after another.
 //!
-//! 1. For each number of keys and each round: first the floor of the machine, then every
-//!    contender, in another order each round.
-//! 2. Each is a trial in a process of its own (this program, executed again), so that its memory
-//!    is its own and its failure no one else's.
-//! 3. What a trial says is kept and passed on record by record; its files are removed, unless the
-//!    next contender reads them.
+//! 1. For each number of keys and each round: first the floor of the machine, then every contender,
+//!    in another order each round.
+//! 2. Each is a trial in a process of its own (this program, executed again), so that its memory is
+//!    separate and a failure affects only itself.
+//! 3. The output of a trial is recorded and forwarded record by record; its files are removed,
+//!    unless the next contender reads them.
 //!
-//! Invariant: whatever happens, the scratch directory is gone at the end. Called by `main`.
+//! Invariant: whatever happens, the scratch directory is removed at the end. Called by `main`.
 
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
@@ -29,40 +29,40 @@ use crate::stores::Contender;
 use crate::studies::{Sizes, Study, tails};
 use crate::trial::{FAILED, Spec, WHY, failure, run_of};
 
-/// Room on the disk for a store, per byte of keys and values.
+/// Disk space for a store, per byte of keys and values.
 const DISK_PER_BYTE: u64 = 5;
-/// A trial takes this much longer than one with fewer keys, besides the ratio of keys.
+/// Additional factor of a trial's time over one with fewer keys, besides the ratio of keys.
 const CAUTION: f64 = 1.15;
-/// How often to see whether a trial is to end.
+/// Time between two checks of whether a trial must end.
 const POLL: Duration = Duration::from_millis(50);
 
-/// What is to be measured.
+/// A measurement.
 pub(crate) struct Plan {
     pub(crate) settings: Vec<Settings>,
     pub(crate) rounds: u32,
     pub(crate) contenders: Vec<&'static Contender>,
     pub(crate) rows: Vec<Row>,
-    /// Each with who takes part.
+    /// The studies, each with its contenders.
     pub(crate) studies: Vec<(Study, Vec<&'static Contender>)>,
     pub(crate) sizes: Sizes,
-    /// Where the scratch directory is made.
+    /// The directory in which the scratch directory is created.
     pub(crate) parent: PathBuf,
-    /// Time for all of it.
+    /// Time limit of everything.
     pub(crate) limit: Option<Duration>,
-    /// Time for one trial.
+    /// Time limit of one trial.
     pub(crate) patience: Duration,
 }
 
-/// Takes each record as it comes.
+/// Receives each record as it is produced.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(Record) -> Result<(), StoreError>;
-/// Takes words for whoever waits.
+/// Receives progress messages.
 pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
 
-/// Measures all of `plan`, until `stop` is set.
+/// Runs all of `plan`, until `stop` is set.
 ///
 /// # Errors
-/// If the scratch directory cannot be made or removed, or the sink fails. A store that fails is
-/// none: it has a record that says so.
+/// If the scratch directory cannot be created or removed, or the sink fails. A failing store is not
+/// an error: its record says so.
 pub(crate) fn run(
     plan: &Plan,
     stop: &Stop,
@@ -87,14 +87,14 @@ pub(crate) fn run(
 }
 
 struct Session<'a> {
-    /// Of the run.
+    /// The id of the run.
     id: String,
     plan: &'a Plan,
     stop: &'a Stop,
     begun: Instant,
-    /// Writes a second that those are paced at who are, once that is known of the round.
+    /// Writes per second of paced contenders, once known for the round.
     rate: Option<f64>,
-    /// How long trials took, by contender, study and keys.
+    /// Times of trials, by contender, study and number of keys.
     took: Vec<(&'static str, Option<Study>, u64, Duration)>,
     sink: Sink<'a>,
     say: Say<'a>,
@@ -148,7 +148,7 @@ impl Session<'_> {
         remove(&dir)
     }
 
-    /// Does a study with each contender, another one first each round.
+    /// Runs a study with each contender, starting with another one each round.
     fn study(
         &mut self,
         scratch: &ScratchDir,
@@ -160,8 +160,8 @@ impl Session<'_> {
         let settings = study.settings(&sizes);
         let mut order = contenders.to_vec();
         order.rotate_left((round as usize - 1) % contenders.len().max(1));
-        // A machine's peak differs from round to round: each begins with the store that it is taken
-        // of.
+        // A machine's peak differs from round to round: each begins with the store that determines
+        // it.
         self.rate = None;
         if study == Study::Tails && sizes.tails_rate.is_none() {
             order.sort_by_key(|contender| contender.name != tails::CALIBRATES);
@@ -192,7 +192,7 @@ impl Session<'_> {
         remove(&dir)
     }
 
-    /// Whether the contender came to its end.
+    /// Runs one contender; returns whether it finished.
     fn contender(
         &mut self,
         contender: &'static Contender,
@@ -234,7 +234,7 @@ impl Session<'_> {
         Ok(false)
     }
 
-    /// How long a trial may take, or why it is not begun.
+    /// The time limit of a trial, or the reason not to start it.
     fn time_for(
         &self,
         contender: &Contender,
@@ -259,7 +259,7 @@ impl Session<'_> {
         Ok(left.min(self.plan.patience))
     }
 
-    /// Runs a trial and passes its records on; returns why it failed, if it did.
+    /// Runs a trial and forwards its records; returns the reason of its failure, if it failed.
     fn trial(&mut self, spec: &Spec, run: &Run) -> Result<Option<String>, StoreError> {
         let mut child = Command::new(std::env::current_exe()?)
             .arg("--trial")
@@ -292,27 +292,27 @@ impl Session<'_> {
     }
 }
 
-/// Gives a trial its text, and holds its standard input open until `is_over`: the trial ends when
-/// that is closed, so it also ends with this process.
+/// Sends a trial its description, and holds its standard input open until `is_over`: the trial ends
+/// when that is closed, so it also ends with this process.
 fn hold(stdin: Option<ChildStdin>, text: &str, is_over: impl Fn() -> bool) {
     let Some(mut stdin) = stdin else { return };
-    // A trial that is gone by now has not read it; its status says so.
+    // If the trial is already gone, its status says so.
     let _ = stdin.write_all(text.as_bytes());
     while !is_over() {
         thread::sleep(POLL);
     }
 }
 
-/// What else than records a trial said.
+/// The output of a trial other than records.
 #[derive(Default)]
 struct Said {
-    /// Why it failed.
+    /// The reason of its failure.
     failed: Option<String>,
-    /// Whether some of it was no record: it was cut off, or a store printed something.
+    /// Whether some of it was not a record: it was truncated, or a store printed something.
     is_garbled: bool,
 }
 
-/// Hands on what a trial says until it has said all.
+/// Forwards a trial's output to its end.
 fn pass_on(stdout: ChildStdout, sink: Sink<'_>) -> Result<Said, StoreError> {
     let mut said = Said::default();
     for line in BufReader::new(stdout).split(b'\n') {
@@ -338,8 +338,8 @@ fn words(status: ExitStatus) -> String {
     status.code().map_or_else(|| status.to_string(), |code| format!("exit status {code}"))
 }
 
-/// The contenders in the order of this round: each round another begins. One that reads another's
-/// files stays behind it.
+/// The contenders in the order of this round: each round starts with another one. A contender that
+/// reads another's files stays after it.
 fn in_order(contenders: &[&'static Contender], round: u32) -> Vec<&'static Contender> {
     let mut groups: Vec<Vec<&'static Contender>> = Vec::new();
     for contender in contenders {
@@ -369,7 +369,7 @@ fn floor(id: &str, dir: &Path, settings: &Settings, round: u32) -> Result<Record
     Ok(Record::new(&run, APPEND, round, 1, start, &measured))
 }
 
-/// Removes a directory and all in it, if it is there.
+/// Removes a directory with its contents, if it exists.
 pub(crate) fn remove(dir: &Path) -> Result<(), StoreError> {
     match fs::remove_dir_all(dir) {
         Err(error) if error.kind() != std::io::ErrorKind::NotFound => {

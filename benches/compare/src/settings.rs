@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-/// What is written and read, and the limits that every store gets that has them.
+/// The data, and the limits of every store that supports them.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Settings {
     /// Keys drawn from, and writes.
@@ -26,14 +26,15 @@ pub(crate) struct Settings {
     pub(crate) level_ratio: u32,
     pub(crate) table_bytes: u64,
     pub(crate) background_threads: usize,
-    /// Every commit is to be on the device when it returns.
+    /// Whether every commit must be durable when it returns.
     pub(crate) durable: bool,
-    /// Stores count what they do, also those that do so only if asked, since it costs them time.
+    /// Whether stores keep statistics, including those that do so only on request because it costs
+    /// them time.
     pub(crate) counted: bool,
 }
 
 impl Settings {
-    /// The conditions of a measurement of `num` keys and `reads` reads.
+    /// The conditions of a measurement with `num` keys and `reads` reads.
     pub(crate) fn new(num: u64, reads: u64) -> Self {
         Self {
             num,
@@ -61,13 +62,13 @@ impl Settings {
         .with_cache_for_all()
     }
 
-    /// The same with a cache that holds all that is written, in whole GiB, but none smaller.
+    /// The same with a cache for all data, in whole GiB, and at least as large as before.
     fn with_cache_for_all(mut self) -> Self {
         self.cache_bytes = self.cache_bytes.max(self.user_bytes().next_multiple_of(1 << 30));
         self
     }
 
-    /// The same with a tree small enough that few keys make several levels.
+    /// The same with a tree so small that few keys make several levels.
     pub(crate) fn with_small_tree(mut self) -> Self {
         self.write_buffer_bytes = 2 << 20;
         self.base_level_bytes = 8 << 20;

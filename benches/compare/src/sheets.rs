@@ -1,4 +1,4 @@
-//! What is shown of the studies.
+//! The presentation of studies.
 
 use trommel_harness::record::Record;
 use trommel_harness::report::{Source, page};
@@ -10,7 +10,7 @@ use crate::studies::Study;
 use crate::trial::FAILED;
 use crate::verdict::{Verdict, shortfalls_first};
 
-/// What was to be reached in a study, and what was; shortfalls first.
+/// The targets of a study, and whether they were reached; missed ones first.
 pub(crate) fn verdicts(study: Study, results: &Results) -> Vec<Verdict> {
     let of_keys = |num| {
         let verdicts = (study.sheet().verdicts)(results, num).into_iter();
@@ -19,14 +19,14 @@ pub(crate) fn verdicts(study: Study, results: &Results) -> Vec<Verdict> {
     shortfalls_first(results.nums().into_iter().flat_map(of_keys).collect())
 }
 
-/// Those named for a study that nothing was recorded of.
+/// The study's contenders without any record.
 pub(crate) fn absent(study: Study, results: &Results) -> Vec<&'static str> {
     let here = results.all_names();
     let named = study.sheet().stores.iter().copied();
     named.filter(|name| !here.contains(name)).collect()
 }
 
-/// The best Trommel beside the fastest rival, in all tables of times in which stores race.
+/// The best Trommel against the fastest rival, in all tables of times in which stores compete.
 pub(crate) fn races(study: Study, results: &Results) -> Vec<String> {
     let (sheet, mut lines) = (study.sheet(), Vec::new());
     for num in results.nums() {
@@ -38,7 +38,7 @@ pub(crate) fn races(study: Study, results: &Results) -> Vec<String> {
     lines
 }
 
-/// Headings and tables of a study; a table that no store has a figure for is left out.
+/// Headings and tables of a study; a table without any figure is left out.
 fn tables(study: Study, results: &Results) -> Vec<(&'static str, Grid)> {
     let mut tables = Vec::new();
     for num in results.nums() {
@@ -105,7 +105,7 @@ pub(crate) fn markdown(study: Study, results: &Results) -> String {
     text
 }
 
-/// Words in lines as long as a page in Markdown has them.
+/// Wraps a text to the line length of a page in Markdown.
 fn wrapped(words: &str) -> String {
     const WIDTH: usize = 100;
     let mut lines = vec![String::new()];
@@ -124,17 +124,17 @@ fn wrapped(words: &str) -> String {
     lines.join("\n")
 }
 
-/// All workloads of a study as a page for a browser.
+/// All workloads of a study as an HTML page.
 pub(crate) fn html(study: Study, results: &Results) -> String {
-    // What took no time is no workload.
+    // Records without a time are no workloads.
     let is_shown = |record: &&Record| record.workload != FAILED && record.wall_seconds > 0.0;
     let records = results.records().iter().filter(is_shown).cloned().collect();
     let title = format!("Trommel beside other stores: {}", study.sheet().title);
     page(&title, &[Source { name: String::new(), records }])
 }
 
-/// For each study the settings that differ from those in `shown`, which is what a contender had
-/// where it came first.
+/// For each study the settings that differ from those in `shown`, which are a contender's first
+/// ones.
 pub(crate) fn fairness(
     studies: &[(Study, Results)],
     shown: &mut Shown,
@@ -142,7 +142,7 @@ pub(crate) fn fairness(
     let mut grids = Vec::new();
     for (study, results) in studies {
         let heading = if shown.is_empty() { "all settings" } else { "settings that differ" };
-        // What one study changes is unchanged in the next.
+        // Each study is compared with the same baseline.
         let mut shown_here = shown.clone();
         for num in results.nums() {
             grids.push((*study, heading, report::fairness(results, num, &mut shown_here)));
@@ -154,7 +154,7 @@ pub(crate) fn fairness(
     grids
 }
 
-/// What is not equal in any of the studies.
+/// What is unequal in any of the studies.
 pub(crate) fn unequal(studies: &[(Study, Results)]) -> impl Iterator<Item = &'static &'static str> {
     studies.iter().flat_map(|(study, _)| study.sheet().unequal)
 }

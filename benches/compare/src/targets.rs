@@ -1,16 +1,16 @@
-//! What the main measurement is to reach; of each part, what bounds it and what was tried.
+//! The targets of the main measurement; for each part, what bounds it and what was tried.
 
 use crate::figures::{Figure, Results, SIZES, Spread, TIMES};
 use crate::report::{BATCHES, NO_LOG, OWN_BITS};
 use crate::verdict::{OURS, Verdict, beside, shortfalls_first};
 
-/// Set-ups of Trommel, as it answers whoever asks for nothing else, and otherwise.
+/// Set-ups of Trommel: the default one, and others.
 #[derive(Clone, Copy)]
 enum Ours {
     Cached,
-    /// With blocks verified whenever they are read, or once.
+    /// With blocks verified at each read, or once.
     Mapped,
-    /// With what was verified once lent as it lies in the map.
+    /// With verified blocks lent directly from the map.
     Trusted,
     Batches,
 }
@@ -35,7 +35,7 @@ impl Ours {
     }
 }
 
-/// A figure that is to be so many times better than a rival's best.
+/// A figure that must be better than a rival's best by a factor.
 struct Target {
     figure: &'static str,
     ours: Ours,
@@ -102,7 +102,7 @@ static TARGETS: [Target; 42] = [
     target("multi-get", Ours::Mapped, ROCKS, 1.0),
 ];
 
-/// A scan backward is to take at most so many times what one forward does.
+/// Maximum ratio of the time of a backward scan to that of a forward one.
 const REVERSE_TO_SCAN_MAX: f64 = 1.3;
 
 /// What bounds a fill.
@@ -112,25 +112,25 @@ const WRITER: &str = "the writer takes a core by itself: for the most part in wr
     a write (as many in a batch are a target of their own); \
     space set aside for the log makes write(2) 2 to 3% cheaper, pages made ahead would by a tenth to a fifth, \
     but zeros would then be the end of a log, and a map of the log is ruled out by the contract";
-/// What decides how many runs are left, and so what they take.
+/// What determines how many runs are left, and so their cost.
 const LEFT: &str = "how far the last flushes and merges had come, which differs from fill to fill: when the store \
     rests, level 0 has fewer runs than half of the trigger, or such as bring little to a large base level";
-/// What a step costs.
+/// The cost of a step.
 const STEP: &str = "13 ns an entry are the least that its bytes take out of memory; where blocks are verified 7 more are \
     their checksum, out of a map 4 the copy, and out of the cache a block's place and its count of references for \
     every 14 entries; in quick hours, and with no comparison of values, the program's own scans take 41 to 45 where \
     what was verified is trusted, and what the figures here have beyond that is the hour, the comparison, and what \
     nobody has explained; entries are decoded together, the next block is asked for ahead, and the table's cursor \
     whose entry comes first is found without a branch";
-/// What a step back costs.
+/// The cost of a step back.
 const STEP_BACK: &str = "in a quiet hour a step back takes 1.2 times as long as one forward (73 to 75 ns beside 61); rounds \
     differ by more than what is missing";
-/// What memory of a writer's store is.
+/// The memory of a writer's store.
 const MEMTABLES: &str = "a full memtable of 64 MiB, what is filled of the next while that is written out, and some \
     20 MiB of filters, indexes and what two background threads merge and build; a writer that is slower has less \
     of the second; of a memtable that was written out no more is kept than the next still lacks";
 
-/// By figure, what bounds it and what was tried.
+/// What bounds each figure, and what was tried.
 const BOUNDS: [(&str, &str); 13] = [
     ("fill", WRITER),
     (
@@ -178,7 +178,7 @@ const BOUNDS: [(&str, &str); 13] = [
     ),
 ];
 
-/// All targets of the measurement with `num` keys, shortfalls first.
+/// All targets of the measurement with `num` keys, missed ones first.
 pub(crate) fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
     let mut verdicts: Vec<_> =
         TARGETS.iter().filter_map(|target| verdict(target, results, num)).collect();
@@ -186,7 +186,7 @@ pub(crate) fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
     shortfalls_first(verdicts)
 }
 
-/// The targets of `num` keys of which a side was not measured.
+/// The targets of `num` keys for which a side was not measured.
 pub(crate) fn unmeasured(results: &Results, num: u64) -> Vec<String> {
     let missing = TARGETS.iter().filter(|target| verdict(target, results, num).is_none());
     missing.map(Target::what).collect()
@@ -207,7 +207,7 @@ fn verdict(target: &Target, results: &Results, num: u64) -> Option<Verdict> {
     Some(verdict.bounded_by(bound(target.figure)))
 }
 
-/// What bounds the figure; that of one thread stands for that of several.
+/// What bounds the figure; that of one thread is used for several.
 fn bound(title: &str) -> &'static str {
     let of_one = title.split(", 2 threads").next().unwrap_or(title);
     BOUNDS.iter().find(|(figure, _)| *figure == of_one).map_or("", |(_, bound)| bound)

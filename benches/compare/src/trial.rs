@@ -1,15 +1,15 @@
 //! One store, filled and read in a process of its own.
 //!
-//! 1. Fill a new store at random keys; wait until its background is idle.
-//! 2. Write out what is in memory, wait again, close.
-//! 3. Bring the files into the state in which every store's files are read
-//!    ([`warm_page_cache`]), open the store again.
+//! 1. Fill a new store with random keys; wait until its background work is done.
+//! 2. Flush, wait again, close.
+//! 3. Bring the files into the state in which every store's files are read ([`warm_page_cache`]),
+//!    and reopen the store.
 //! 4. Read at random for a while without a clock, so that no store is timed with an empty cache.
 //! 5. Measure the rows.
 //!
 //! A contender that reads another's files begins with step 3. Each record goes to standard output
-//! as soon as it is known, so a trial that dies leaves what it had. Called by the run, which
-//! re-executes the program for it.
+//! as soon as it is complete, so a trial that dies leaves its earlier ones. Called by the run,
+//! which re-executes the program for it.
 
 use std::io::{self, Write};
 use std::path::PathBuf;
@@ -32,52 +32,52 @@ use crate::settings::Settings;
 use crate::stores::{Contender, FACTS};
 use crate::studies::{STUDY, Sizes, Study};
 
-/// Names of what a trial does besides the harness's workloads.
+/// Names of a trial's steps other than the harness's workloads.
 pub(crate) const SETTLE: &str = "waitforcompaction";
 pub(crate) const DISK: &str = "disk";
-/// The most that its files took while it was filled and settled.
+/// Peak disk usage while the store was filled and settled.
 pub(crate) const DISK_PEAK: &str = "disk at most";
 pub(crate) const OPEN: &str = "open";
 pub(crate) const FAILED: &str = "failed";
-/// The setting that holds the words of a failure.
+/// The setting with the text of a failure.
 pub(crate) const WHY: &str = "error";
 
-/// Parts of a process's memory in records: resident now and its own; resident now of mapped files;
-/// what was resident besides when most was.
+/// Parts of a process's memory in records: resident anonymous memory; resident memory of mapped
+/// files; the rest of the peak.
 pub(crate) const OWN: &str = "own";
 const MAPPED: &str = "mapped files";
 const BEFORE: &str = "more at the peak";
 
-/// Values compress to this part, where anything compresses them.
+/// Compressed size of values, as a fraction, for stores that compress.
 const COMPRESSION_RATIO: f64 = 0.5;
-/// Random bytes behind a missing key: each lookup is a key of its own.
+/// Random bytes at the end of a missing key: each lookup has a key of its own.
 const TAIL_BYTES: usize = 8;
-/// How long a call that does not end may take to notice that the time is over.
+/// Time for a call that does not end to notice that the time is over.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// What a trial is to do.
+/// The description of a trial.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
-    /// Of the run.
+    /// The id of the run.
     pub(crate) id: String,
     pub(crate) contender: String,
     pub(crate) settings: Settings,
     pub(crate) round: u32,
-    /// Where the store is, or is to be.
+    /// The store's directory.
     pub(crate) dir: PathBuf,
-    /// Whether to fill a new store; else the one in `dir` is read.
+    /// Whether to fill a new store; otherwise the one in `dir` is read.
     pub(crate) fill: bool,
     pub(crate) rows: Vec<String>,
-    /// What to do instead of all that.
+    /// The study to run instead of the main measurement.
     pub(crate) study: Option<Study>,
     pub(crate) sizes: Sizes,
     /// Whether it is the process that a study of recovery kills.
     pub(crate) is_killed: bool,
-    /// Seconds after which it ends, done or not.
+    /// Seconds after which it ends, finished or not.
     pub(crate) seconds: u64,
 }
 
-/// Does the trial that standard input describes.
+/// Runs the trial that standard input describes.
 pub(crate) fn main() -> Result<(), StoreError> {
     let mut text = String::new();
     io::stdin().read_line(&mut text)?;
@@ -93,7 +93,7 @@ pub(crate) fn main() -> Result<(), StoreError> {
     }
 }
 
-/// Ends the process when standard input does: whoever wants the trial holds it open.
+/// Ends the process when standard input is closed: the parent holds it open.
 fn end_with_parent() {
     thread::spawn(|| {
         let _ = io::copy(&mut io::stdin(), &mut io::sink());
@@ -101,7 +101,7 @@ fn end_with_parent() {
     });
 }
 
-/// Sets `stop` when the time is over, and ends the process if that does not help.
+/// Sets `stop` when the time is over, and ends the process if that has no effect.
 fn watch(stop: &Stop, limit: Duration) {
     let stop = stop.clone();
     thread::spawn(move || {
@@ -112,7 +112,7 @@ fn watch(stop: &Stop, limit: Duration) {
     });
 }
 
-/// The record of a trial that did not come to its end.
+/// The record of a trial that did not finish.
 pub(crate) fn failure(run: &Run, round: u32, why: String) -> Record {
     let mut run = run.clone();
     run.settings.insert(WHY.into(), why.into());
@@ -120,7 +120,7 @@ pub(crate) fn failure(run: &Run, round: u32, why: String) -> Record {
     Record::new(&run, FAILED, round, 0, SystemTime::now(), &measured)
 }
 
-/// What all records of a contender share, in the run of this id.
+/// The fields that all records of a contender share, in the run of this id.
 pub(crate) fn run_of(
     id: &str,
     contender: &Contender,
@@ -156,14 +156,14 @@ pub(crate) fn run_of(
     run
 }
 
-/// Prints a record, which the run waits for.
+/// Prints a record to the run.
 pub(crate) fn write(record: &Record) -> Result<(), StoreError> {
     let mut out = io::stdout().lock();
     record::write_line(record, &mut out)?;
     Ok(out.flush()?)
 }
 
-/// One contender at work.
+/// A contender in a trial.
 pub(crate) struct Trial<'a> {
     pub(crate) spec: &'a Spec,
     pub(crate) contender: &'a Contender,
@@ -178,7 +178,7 @@ impl<'a> Trial<'a> {
         let settings = &spec.settings;
         let mut run =
             run_of(&spec.id, contender, settings, spec.study.map(|study| (study, &spec.sizes)));
-        // Which directory it was is nobody's business later; its file system is.
+        // Records must not identify the directory, only its file system.
         run.environment = Environment { directory: None, ..Environment::of(spec.dir.parent()) };
         Ok(Self {
             spec,
@@ -240,14 +240,14 @@ impl<'a> Trial<'a> {
         self.disk(DISK, files.len() as u64, files.iter().map(|(_, bytes)| bytes).sum())
     }
 
-    /// Writes how many files there were, if that is known, and what they took.
+    /// Writes the number of files, if known, and their size.
     pub(crate) fn disk(&self, name: &str, files: u64, bytes: u64) -> Result<(), StoreError> {
         let measured = Measured { operations: files, bytes, ..Measured::default() };
         write(&self.record(name, SystemTime::now(), 0, &measured))
     }
 
-    /// Fills a new store with every key once, in random order; settles, writes out what is in
-    /// memory, settles again, and closes it. Its levels are in the record of this name.
+    /// Fills a new store with every key once, in random order; settles, flushes, settles again, and
+    /// closes it. Its levels are in the record of this name.
     pub(crate) fn fill_distinct(&self, title: &str) -> Result<(), StoreError> {
         let settings = &self.spec.settings;
         let store = self.open(true)?;
@@ -294,7 +294,7 @@ impl<'a> Trial<'a> {
         write(&Record { state: memory_state(), ..record })
     }
 
-    /// One thread's work, with draws of its own for each `stream`.
+    /// One thread's load, with random draws of its own for each `stream`.
     pub(crate) fn load(&self, stream: u64) -> Load<'_> {
         Load {
             seed: self.spec.settings.seed,
@@ -304,7 +304,7 @@ impl<'a> Trial<'a> {
         }
     }
 
-    /// Does `workload`; an error if there was no time for it.
+    /// Runs `workload`; an error if there was no time for it.
     pub(crate) fn measure(
         &self,
         store: &dyn Store,
@@ -320,7 +320,7 @@ impl<'a> Trial<'a> {
         Ok(measured)
     }
 
-    /// The record of what was measured under this name.
+    /// The record of a measurement under this name.
     pub(crate) fn record(
         &self,
         name: &str,
@@ -331,7 +331,7 @@ impl<'a> Trial<'a> {
         Record::new(&self.run, name, self.spec.round, threads, start, measured)
     }
 
-    /// What the store and the system say after the fill, counted since `written` was.
+    /// The state of the store and the system after the fill, with writes counted since `written`.
     fn state(&self, store: &dyn Store, written: Option<u64>) -> State {
         let user_bytes = self.spec.settings.user_bytes();
         let now = process::written_bytes();
@@ -355,8 +355,8 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Reads without a clock, until nearly every block was asked for: of `n` keys some `n / 24` blocks
-/// of 4 KiB are there, and a third of `n` draws, two thirds of them found, miss one in a hundred.
+/// Number of untimed reads, so that nearly every block is read: `n` keys are in some `n / 24`
+/// blocks of 4 KiB, and a third of `n` draws, two thirds of them found, miss one in a hundred.
 fn warming(settings: &Settings) -> u64 {
     (settings.reads / 2).max(settings.num / 3)
 }

@@ -1,64 +1,64 @@
-//! What was to be reached, beside what was.
+//! Targets, against the measured figures.
 
 use trommel_harness::units::grouped;
 
 use crate::figures::{Figure, Results};
 use crate::report::number;
 
-/// The set-ups of Trommel begin so.
+/// The prefix of Trommel's set-ups.
 pub(crate) const OURS: &str = "trommel";
 
 /// A target, and whether it was reached.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Verdict {
-    /// What was measured, and the target.
+    /// The measured figure, and the target.
     pub(crate) text: String,
     pub(crate) is_met: bool,
-    /// What bounds it, and what was tried; empty where nothing is said of that.
+    /// What bounds it, and what was tried; empty if unknown.
     bound: &'static str,
-    /// Rounds that it is of, if that is known.
+    /// Number of rounds, if known.
     rounds: Option<usize>,
 }
 
 impl Verdict {
-    /// `measured` is to be at most `limit`.
+    /// A target of at most `limit`.
     pub(crate) fn at_most(what: &str, measured: f64, limit: f64) -> Self {
         let text = format!("{what}: {}, target at most {}", number(measured), number(limit));
         Self { text, is_met: measured <= limit, bound: "", rounds: None }
     }
 
-    /// `measured` is to be at least `limit`.
+    /// A target of at least `limit`.
     pub(crate) fn at_least(what: &str, measured: f64, limit: f64) -> Self {
         let text = format!("{what}: {}, target at least {}", number(measured), number(limit));
         Self { text, is_met: measured >= limit, bound: "", rounds: None }
     }
 
-    /// The same, where it falls short with what bounds it.
+    /// Adds what bounds the figure, for a missed target.
     pub(crate) fn bounded_by(self, bound: &'static str) -> Self {
         Self { bound, ..self }
     }
 
-    /// The same, of so many rounds if that is not known yet.
+    /// Sets the number of rounds, if it is not known yet.
     pub(crate) fn of_rounds(self, rounds: usize) -> Self {
         Self { rounds: self.rounds.or(Some(rounds)), ..self }
     }
 
-    /// The same, where several numbers of keys were measured, with that of this one.
+    /// Adds the number of keys, if several were measured.
     pub(crate) fn of_keys(self, num: u64) -> Self {
         Self { text: format!("{} keys, {}", grouped(num), self.text), ..self }
     }
 
-    /// The same, with a remark on what was measured.
+    /// Adds a remark on the measurement.
     pub(crate) fn noting(self, remark: &str) -> Self {
         Self { text: self.text + remark, ..self }
     }
 
-    /// Whether it is of as many rounds as make a median believed.
+    /// Whether there are enough rounds for a reliable median.
     pub(crate) fn is_of_enough_rounds(&self) -> bool {
         self.rounds.is_some_and(|rounds| rounds >= ENOUGH_ROUNDS)
     }
 
-    /// As a line of a list, for a page.
+    /// A line of a list, for a page.
     pub(crate) fn line(&self) -> String {
         let text = format!("{}{}", self.text, self.rounds.map_or_else(String::new, few));
         match (self.is_met, self.bound) {
@@ -69,8 +69,8 @@ impl Verdict {
     }
 }
 
-/// The best set-up of Trommel beside the best of the rivals whose names begin with one of `rivals`;
-/// it is to need at most their time divided by `times`. None where either was not measured.
+/// The best set-up of Trommel against the best of the rivals whose names begin with one of
+/// `rivals`; the target is at most their time divided by `times`. None if either was not measured.
 pub(crate) fn beside(
     results: &Results,
     num: u64,
@@ -99,7 +99,7 @@ pub(crate) fn beside(
     Some(Verdict { text, is_met: ratio >= times, bound: "", rounds })
 }
 
-/// The least and greatest of several rounds' ratios, and how many of these reach the target.
+/// The least and greatest of several rounds' ratios, and the number of those that reach the target.
 fn round_by_round(ratios: &[f64], times: f64) -> String {
     if ratios.len() < 2 {
         return String::new();
@@ -111,10 +111,10 @@ fn round_by_round(ratios: &[f64], times: f64) -> String {
     format!(" ({least} to {greatest} by round, {reached} of {rounds} reach it)")
 }
 
-/// Rounds whose median is believed.
+/// Number of rounds with a reliable median.
 const ENOUGH_ROUNDS: usize = 5;
 
-/// What is said of a figure of so many rounds, if these are few.
+/// A remark if there are few rounds.
 fn few(rounds: usize) -> String {
     match rounds {
         ENOUGH_ROUNDS.. => String::new(),
@@ -123,7 +123,7 @@ fn few(rounds: usize) -> String {
     }
 }
 
-/// All `verdicts`, those that fall short first.
+/// All `verdicts`, missed ones first.
 pub(crate) fn shortfalls_first(mut verdicts: Vec<Verdict>) -> Vec<Verdict> {
     verdicts.sort_by_key(|verdict| verdict.is_met);
     verdicts

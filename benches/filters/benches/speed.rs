@@ -1,11 +1,11 @@
-//! The same ratios with criterion, which keeps what it measured and says what changed since:
-//! `cargo bench --manifest-path benches/filters/Cargo.toml [-- NAME]`.
+//! The same ratios with criterion, which stores its measurements and reports changes: `cargo bench
+//! --manifest-path benches/filters/Cargo.toml [-- NAME]`.
 //!
 //! * `build`: 100,000 and 1,000,000 hashes.
 //! * `query_in_cache`: filters of 100,000 keys; `query_out_of_cache`: of 50,000,000.
-//! * `batched`: the latter asked one by one, each question waiting or not, and in batches.
+//! * `batched`: the latter queried one by one, dependently or independently, and in batches.
 //!
-//! Every iteration is [`QUESTIONS`] questions (or one build); times are those of the whole loop,
+//! Every iteration is [`QUESTIONS`] queries (or one build); times are those of the whole loop,
 //! without a dry run subtracted.
 #![allow(missing_docs, reason = "criterion's macro makes a public function")]
 
@@ -25,8 +25,8 @@ const BITS: [f64; 2] = [10.0, 23.4];
 const SMALL: u64 = 100_000;
 const HUGE: u64 = 50_000_000;
 const QUESTIONS: usize = 100_000;
-/// Sets of questions that an iteration after the other takes: so many that none is still in a cache
-/// when its turn comes again.
+/// Number of sets of queries that successive iterations use: so many that none is still in a cache
+/// when it is used again.
 const SETS: u64 = 16;
 
 const BLOCKED: Contestant = Contestant::Ours(FilterKind::Blocked);
@@ -49,7 +49,7 @@ fn build(criterion: &mut Criterion) {
     }
 }
 
-/// The filters of a contestant to be asked, with their names: one for each kernel of the vectors.
+/// The filters of a contestant to query, with their names: one for each vector kernel.
 fn variants(
     contestant: Contestant,
     bits: f64,

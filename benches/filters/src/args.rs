@@ -7,35 +7,36 @@ use clap::Parser;
 use trommel_filters::measure::{Extent, LARGE};
 use trommel_harness::units::parse_count;
 
-/// Keys of `--quick`: so few that all of it takes seconds.
+/// Keys of `--quick`: so few that everything takes seconds.
 const QUICK: [u64; 5] = [300, 1000, 4000, 6000, 12_000];
 
-/// Measures Trommel's filters beside fastbloom, sbbf-rs and xorf, and their own speed ratios.
+/// Compares Trommel's filters with fastbloom, sbbf-rs and xorf, and measures their own speed
+/// ratios.
 ///
-/// All get the same hashes and are asked the same questions. The goals and whether they are met go
-/// to standard output, everything else to files.
+/// All get the same hashes and the same queries. The goals and whether they are met go to standard
+/// output, everything else to files.
 #[derive(Debug, Parser)]
 #[command(name = "trommel-filters", version)]
 pub(crate) struct Args {
-    /// Five numbers of keys, growing; the second is "in cache", the last "out of cache"
+    /// Five increasing numbers of keys; the second is "in cache", the last "out of cache"
     #[arg(long, value_name = "N,N,N,N,N", value_parser = parse_keys,
           default_value = "1K,100K,1M,10M,50M")]
     keys: Keys,
 
-    /// Rounds, the contestants in turn in each
+    /// Rounds; the contestants take turns in each
     #[arg(long, value_name = "N", default_value_t = 7,
           value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: u32,
 
-    /// Questions of each kind in each round
+    /// Queries of each kind in each round
     #[arg(long, value_name = "N", default_value = "500K", value_parser = parse_count)]
     queries: u64,
 
-    /// Leave out what would end later, and say so
+    /// Leave out what would end later, and report it
     #[arg(long, value_name = "MINUTES")]
     minutes: Option<f64>,
 
-    /// Few keys and few questions: shows all of it in seconds, with times that mean nothing
+    /// Few keys and few queries: shows everything in seconds, with meaningless times
     #[arg(long)]
     quick: bool,
 
@@ -43,11 +44,11 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
 
-    /// Write the page in Markdown, and its plots beside it
+    /// Write the page in Markdown, with its plots next to it
     #[arg(long, value_name = "FILE")]
     pub(crate) page: Option<PathBuf>,
 
-    /// Measure nothing: make everything again from these records
+    /// Measure nothing: regenerate everything from these records
     #[arg(long, value_name = "FILE")]
     pub(crate) from: Option<PathBuf>,
 }
@@ -68,7 +69,7 @@ fn parse_keys(text: &str) -> Result<Keys, String> {
 }
 
 impl Args {
-    /// How much is measured, with which numbers of keys.
+    /// The extent of the measurement, and its numbers of keys.
     pub(crate) fn extent(&self) -> (Extent, [u64; 5]) {
         let Keys(keys) = self.keys;
         let queries = (self.queries as usize).clamp(1, 1 << 30);
@@ -90,13 +91,13 @@ impl Args {
         (extent, keys)
     }
 
-    /// When nothing is begun any more.
+    /// The time after which nothing is started.
     pub(crate) fn limit(&self) -> Option<Duration> {
         let minutes = self.minutes?;
         Duration::try_from_secs_f64(minutes.max(0.0) * 60.0).ok()
     }
 
-    /// The command line that measures the same.
+    /// The command line that repeats the measurement.
     pub(crate) fn command(&self) -> String {
         let mut text = String::new();
         if self.quick {

@@ -1,12 +1,12 @@
-//! Waiting for what was begun.
+//! Waits for pending instructions.
 //!
-//! A processor that has guessed an answer goes on to the next question: a fence of the language
-//! orders what others may see, and does not hold that up. An instruction that waits does.
+//! A processor that has predicted an answer continues with the next query: a fence of the language
+//! only orders what others may see, and does not prevent that. A serialising instruction does.
 //!
-//! `unsafe` stands here because that instruction is one of a set that the compiler must be told of.
+//! `unsafe` is needed because the compiler requires a target feature for that instruction.
 #![allow(unsafe_code)]
 
-/// Lets nothing begin before everything before it is done.
+/// Starts nothing before everything before it is done.
 #[inline(always)]
 pub fn wait() {
     #[cfg(target_arch = "x86_64")]

@@ -1,4 +1,4 @@
-//! What was measured, as lines of JSON: where, then a cell for each filter, then what was left out.
+//! Measurements as lines of JSON: the machine, then a cell for each filter, then what was left out.
 
 use std::collections::BTreeMap;
 
@@ -14,34 +14,34 @@ pub const SCHEMA: u32 = 1;
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "record", rename_all = "snake_case")]
 pub enum Line {
-    /// Where and when, the first line.
+    /// The place and time, in the first line.
     Machine(Box<Machine>),
     /// A filter's figures.
     Cell(Box<Cell>),
-    /// How it ended, the last line.
+    /// The end, in the last line.
     End(End),
 }
 
-/// Where and when it was measured.
+/// The place and time of the measurement.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Machine {
     /// [`SCHEMA`].
     pub schema: u32,
-    /// When it began, in UTC.
+    /// Start of the measurement, in UTC.
     pub start: String,
     /// The machine and the build.
     pub environment: Environment,
-    /// The instructions that Trommel's filters were asked with, from the plainest to the best.
+    /// The kernels of Trommel's filters, from the plainest to the best.
     pub kernels: Vec<String>,
-    /// What the system does about huge pages, where it says.
+    /// The system's setting of huge pages, if known.
     pub huge_pages: Option<String>,
-    /// Numbers of keys, from the fewest to the most: tiny, small, middle, large, huge.
+    /// Numbers of keys, in increasing order: tiny, small, middle, large, huge.
     pub keys: Vec<u64>,
     /// Rounds of queries.
     pub rounds: u32,
-    /// Questions of a round that are independent.
+    /// Independent queries in a round.
     pub queries: u64,
-    /// Questions of a round that wait for each other.
+    /// Dependent queries in a round.
     pub dependent_queries: u64,
     /// The command line.
     pub command: String,
@@ -49,69 +49,68 @@ pub struct Machine {
     pub rivals: Vec<String>,
 }
 
-/// How it ended.
+/// The end of a measurement.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct End {
-    /// Groups that were left out, and why.
+    /// Groups that were left out, and the reason.
     pub left_out: Vec<String>,
-    /// Seconds it took.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Processors, on average, that others on the machine kept busy meanwhile, where the system
-    /// says.
+    /// Processors, on average, that other processes kept busy, if known.
     pub others: Option<f64>,
 }
 
-/// How often a filter erred.
+/// The false-positive rate of a filter.
 #[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
 pub struct Rate {
-    /// Absent keys asked for.
+    /// Queries for absent keys.
     pub asked: u64,
-    /// Answers "maybe" to them.
+    /// False positives among them.
     pub false_positives: u64,
     /// The rate that theory expects.
     pub expected: f64,
 }
 
 impl Rate {
-    /// The rate measured; none without a false positive.
+    /// The measured rate; none without a false positive.
     pub fn measured(&self) -> Option<f64> {
         (self.false_positives > 0).then(|| self.false_positives as f64 / self.asked as f64)
     }
 }
 
-/// The figures of one filter, asked with one kernel, on one kind of pages.
+/// The figures of one filter, with one kernel, on one kind of pages.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Cell {
-    /// What it was measured beside: a size or a rate.
+    /// The group it was measured in: a size or a rate.
     pub group: String,
     /// Keys of the filter.
     pub keys: u64,
     /// Its name.
     pub contestant: String,
-    /// The instructions it was asked with, if they can be chosen.
+    /// The kernel of queries, if there is a choice.
     pub kernel: Option<String>,
-    /// Whether huge pages were asked for.
+    /// Whether huge pages were requested.
     pub huge: bool,
-    /// Bytes of the process on huge pages that came with it, where the system says.
+    /// Bytes of the filter on huge pages, if known.
     pub huge_bytes: Option<u64>,
-    /// Bits per key asked for.
+    /// Requested bits per key.
     pub asked_bits: f64,
-    /// Bits per key that it takes.
+    /// Actual bits per key.
     pub bits: f64,
-    /// How often it errs; the same whatever the kernel and the pages, so measured once.
+    /// The false-positive rate; independent of the kernel and the pages, so measured once.
     pub rate: Rate,
-    /// Nanoseconds a key to build, by round; of the plain variant only.
+    /// Nanoseconds per key to build, by round; of the plain variant only.
     pub build_ns: Vec<f64>,
-    /// Nanoseconds a key to make a filter to be asked of the bytes that were built.
+    /// Nanoseconds per key to decode the built bytes into a filter.
     pub decode_ns: Option<f64>,
-    /// Bytes a key taken at once, at most, while it was built, the filter among them.
+    /// Peak bytes per key during the build, including the filter.
     pub build_bytes: Option<f64>,
-    /// Nanoseconds a question, by mode and round, without the loop around it.
+    /// Nanoseconds per query, by mode and round, without the loop around it.
     pub query_ns: BTreeMap<String, Vec<f64>>,
 }
 
 impl Cell {
-    /// Nanoseconds a question by round.
+    /// Nanoseconds per query by round.
     pub fn rounds(&self, mode: Mode) -> &[f64] {
         self.query_ns.get(&mode_name(mode)).map_or(&[], Vec::as_slice)
     }
@@ -122,7 +121,7 @@ impl Cell {
     }
 }
 
-/// The middle of some values; of two, the mean.
+/// The median.
 pub fn median(values: &[f64]) -> Option<f64> {
     Spread::of(values.to_vec()).map(|spread| spread.median)
 }
@@ -139,7 +138,7 @@ pub struct Spread {
 }
 
 impl Spread {
-    /// Of these values, if there are any.
+    /// Over these values, if there are any.
     pub fn of(mut values: Vec<f64>) -> Option<Self> {
         values.sort_by(f64::total_cmp);
         let (least, greatest) = (*values.first()?, *values.last()?);
@@ -147,30 +146,30 @@ impl Spread {
         Some(Self { median: f64::midpoint(low, high), least, greatest })
     }
 
-    /// Of the ratios of `above` to `below`, round by round.
+    /// Over the ratios of `above` to `below`, round by round.
     pub fn of_ratios(above: &[f64], below: &[f64]) -> Option<Self> {
-        // The loop alone may take as long as a filter in the first-level cache.
+        // In the first-level cache the loop alone may take as long as a filter.
         let ratio = |(above, below): (&f64, &f64)| above.max(0.01) / below.max(0.01);
         Self::of(above.iter().zip(below).map(ratio).collect())
     }
 }
 
-/// All that was measured.
+/// All measurements.
 #[derive(Debug, Clone, PartialEq, Default)]
 pub struct Results {
-    /// Where and when.
+    /// The place and time.
     pub machine: Machine,
-    /// The figures, in the order in which they were measured.
+    /// The figures, in the order of measurement.
     pub cells: Vec<Cell>,
-    /// How it ended; none if it was cut off.
+    /// The end; none if the file is truncated.
     pub end: Option<End>,
 }
 
 impl Results {
-    /// Reads what was written line by line.
+    /// Parses a file line by line.
     ///
     /// # Errors
-    /// The number of the first line that is no record, and why.
+    /// The number of the first invalid line, and the reason.
     pub fn read(text: &str) -> Result<Self, String> {
         let mut results = Self::default();
         for (number, line) in text.lines().enumerate().filter(|(_, line)| !line.is_empty()) {
@@ -187,7 +186,7 @@ impl Results {
         Ok(results)
     }
 
-    /// The groups, in the order in which they were measured.
+    /// The groups, in the order of measurement.
     pub fn groups(&self) -> Vec<(u64, &str)> {
         let mut groups = Vec::new();
         for cell in &self.cells {

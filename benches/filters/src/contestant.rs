@@ -1,9 +1,9 @@
-//! Every filter that takes part: how it is built from hashes, and how it is asked.
+//! All filters: how each is built from hashes, and queried.
 //!
-//! Trommel's filters are built into the bytes that a table stores, checksum included, and decoded
-//! to be asked; the others are ready to be asked once they are built. fastbloom and sbbf-rs must be
-//! told the number of keys beforehand, xorf is given all hashes at once and walks them repeatedly;
-//! Trommel's builders are given hash by hash and hold them themselves.
+//! Trommel's filters are built into the bytes that a table stores, including a checksum, and
+//! decoded for queries; the others can be queried once they are built. fastbloom and sbbf-rs need
+//! the number of keys in advance, xorf needs all hashes at once and iterates over them repeatedly;
+//! Trommel's builders take one hash at a time and store them.
 
 use std::fmt;
 
@@ -18,11 +18,11 @@ use crate::theory::split_block_rate;
 /// Bits of a binary fuse filter's fingerprints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Width {
-    /// Errs once in 256 questions.
+    /// One false positive in 256 queries.
     Eight,
-    /// Errs once in 65,536.
+    /// One in 65,536.
     Sixteen,
-    /// Errs once in 4,294,967,296.
+    /// One in 4,294,967,296.
     ThirtyTwo,
 }
 
@@ -44,7 +44,7 @@ pub enum Contestant {
     Ours(FilterKind),
     /// fastbloom's: a standard Bloom filter with double hashing.
     Fastbloom,
-    /// sbbf-rs's: a split block Bloom filter, eight probes in 32 bytes, with AVX2 where it is.
+    /// sbbf-rs's: a split block Bloom filter, eight probes in 32 bytes, with AVX2 if available.
     SplitBlock,
     /// xorf's binary fuse filter. Its size follows from its fingerprints.
     Fuse(Width),
@@ -69,16 +69,16 @@ impl Contestant {
         matches!(self, Self::Ours(_))
     }
 
-    /// Whether it is asked with vector instructions that can be chosen.
+    /// Whether there is a choice of vector instructions for queries.
     pub fn has_kernels(self) -> bool {
         matches!(self, Self::Ours(FilterKind::Blocked | FilterKind::Paired))
     }
 
-    /// Builds a filter of these hashes, no two alike, in `bits` bits per key (which a fuse filter
-    /// does not heed).
+    /// Builds a filter of these hashes, all distinct, with `bits` bits per key (which a fuse filter
+    /// ignores).
     ///
     /// # Errors
-    /// What the contestant says against it.
+    /// Any error of the contestant.
     pub fn build(self, bits: f64, hashes: &[u64]) -> Result<Built, String> {
         let bytes = (bits * hashes.len() as f64 / 8.0).ceil() as usize;
         let said = |error: &str| format!("{self}: {error}");
@@ -100,7 +100,7 @@ impl Contestant {
                 Built::Ready(Ready::Fastbloom(filter))
             }
             Self::SplitBlock => {
-                // Eight bits a key, for as many keys as there shall be bytes: any size can be had.
+                // Eight bits per key, with as many keys as bytes: so any size is possible.
                 let mut filter = sbbf_rs_safe::Filter::new(8, bytes);
                 for &hash in hashes {
                     filter.insert_hash(hash);
@@ -129,24 +129,24 @@ impl fmt::Display for Contestant {
     }
 }
 
-/// What a contestant's build ends with.
+/// The result of a build.
 pub enum Built {
-    /// Bytes to be stored.
+    /// Bytes to store.
     Stored(Vec<u8>),
-    /// A filter to be asked.
+    /// A filter ready for queries.
     Ready(Ready),
 }
 
-/// The pages that a filter of Trommel's lies on.
+/// The pages of a filter of Trommel's.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pages {
-    /// Whatever the system gives: 4 KiB, unless it is told otherwise.
+    /// The system's default: 4 KiB, unless configured otherwise.
     Small,
-    /// Huge ones were asked for.
+    /// Huge pages were requested.
     Huge,
 }
 
-/// A filter that can be asked.
+/// A filter ready for queries.
 pub enum Ready {
     /// Trommel's.
     Ours(Filter),
@@ -162,10 +162,10 @@ pub enum Ready {
     Fuse32(BinaryFuse32),
 }
 
-/// Decodes a filter of Trommel's onto such pages, to be asked with `kernel`.
+/// Decodes a filter of Trommel's onto such pages, with `kernel` for queries.
 ///
 /// # Errors
-/// If these bytes are no filter.
+/// If the bytes are not a valid filter.
 pub fn decode(bytes: &[u8], kernel: Kernel, pages: Pages) -> Result<Ready, String> {
     let decoded = match pages {
         Pages::Small => Filter::decode(bytes),
@@ -175,7 +175,7 @@ pub fn decode(bytes: &[u8], kernel: Kernel, pages: Pages) -> Result<Ready, Strin
     Ok(Ready::Ours(filter.with_kernel(kernel)))
 }
 
-/// Does the same with whichever filter it is, each in code of its own.
+/// Expands the same code for each kind of filter.
 macro_rules! each {
     ($ready:expr, $filter:ident => $result:expr) => {
         match $ready {
@@ -190,8 +190,7 @@ macro_rules! each {
 }
 
 impl Ready {
-    /// Asks for all hashes as `ask` does, in a loop that is compiled for this filter; what it
-    /// returns.
+    /// Runs `ask` on the filter, in a loop that is compiled for its kind; returns its answer.
     pub fn with<A: crate::loops::Ask>(&self, ask: A) -> A::Answer {
         each!(self, filter => ask.ask(filter))
     }
@@ -208,7 +207,7 @@ impl Ready {
         }
     }
 
-    /// The rate that it is expected to have with `keys` keys.
+    /// The expected rate with `keys` keys.
     pub fn expected_rate(&self, keys: u64) -> f64 {
         match self {
             Self::Ours(filter) => filter.expected_fpr(),

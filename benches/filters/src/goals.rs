@@ -1,8 +1,8 @@
-//! The speeds that Trommel's filters are to have, as ratios in one run, and whether they have them.
+//! The target speeds of Trommel's filters, as ratios within one run, and whether they are met.
 //!
-//! *Out of cache* is at the most keys that were measured, *in cache* at the second fewest. A goal
-//! has a row for each number of bits, kernel and kind of pages; each ratio is that of the two
-//! filters' times in the same round, and its median over the rounds is held against the bound.
+//! *Out of cache* is the largest number of keys, *in cache* the second smallest. A goal has a row
+//! for each number of bits, kernel and kind of pages; each ratio is that of the two filters' times
+//! in the same round, and its median over the rounds is compared with the bound.
 
 use std::fmt;
 
@@ -10,7 +10,7 @@ use crate::cell::{Cell, Results, Spread};
 use crate::loops::{Mode, Pattern, Side};
 use crate::plan::{GOAL_BITS, Given};
 
-/// What a ratio is to be.
+/// The bound of a ratio.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Bound {
     /// At most this.
@@ -22,7 +22,7 @@ pub enum Bound {
 }
 
 impl Bound {
-    /// Whether `ratio` is so.
+    /// Whether `ratio` satisfies the bound.
     pub fn is_met(self, ratio: f64) -> bool {
         match self {
             Self::AtMost(most) => ratio <= most,
@@ -49,18 +49,18 @@ pub struct Row {
     pub of: String,
     /// The ratio over the rounds.
     pub ratio: Spread,
-    /// Whether it is as it should be.
+    /// Whether the bound is met.
     pub is_met: bool,
 }
 
-/// A goal and what was measured of it.
+/// A goal with its measurements.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Goal {
-    /// What is divided by what.
+    /// The dividend and the divisor.
     pub what: String,
-    /// What the ratio is to be.
+    /// The bound of the ratio.
     pub bound: Bound,
-    /// What it is; empty if it was not measured.
+    /// The measured ratios; empty if it was not measured.
     pub rows: Vec<Row>,
 }
 
@@ -115,7 +115,7 @@ pub fn goals(results: &Results) -> Vec<Goal> {
     goals
 }
 
-/// Finds cells and makes rows of them.
+/// Finds cells and turns them into rows.
 struct Look<'a> {
     results: &'a Results,
     middle: u64,
@@ -123,7 +123,7 @@ struct Look<'a> {
 }
 
 impl<'a> Look<'a> {
-    /// The cells of this name with so many keys and bits.
+    /// The cells of this name with this many keys and bits.
     fn cells(&self, keys: u64, bits: f64, name: &'a str) -> impl Iterator<Item = &'a Cell> {
         let group = Given::Bits(bits).to_string();
         let results = self.results;
@@ -170,7 +170,7 @@ impl<'a> Look<'a> {
         Goal { what: what.to_owned(), bound, rows }
     }
 
-    /// One question after the other against batches, of paired filters.
+    /// Single queries against batches, for paired filters.
     fn batched(&self, pattern: Pattern, bound: Bound) -> Goal {
         let mut rows = Vec::new();
         for bits in GOAL_BITS {
@@ -244,7 +244,7 @@ impl<'a> Look<'a> {
     }
 }
 
-/// Goals are for vector kernels, where there are any.
+/// Goals are for vector kernels, if there are any.
 fn is_vector(cell: &&Cell) -> bool {
     cell.kernel.as_deref() != Some("scalar")
 }

@@ -1,8 +1,8 @@
-//! The keys, as hashes: filters are compared here, not hash functions.
+//! The keys, as hashes: this compares filters, not hash functions.
 //!
-//! Key `i` is the number `i` in eight bytes; its hash is the one that all of Trommel's filters use,
-//! XXH3 with 64 bits, which takes different numbers to different hashes. Numbers from [`ABSENT`] on
-//! are never added.
+//! Key `i` is the number `i` in eight bytes; its hash is that of all of Trommel's filters, XXH3
+//! with 64 bits, which maps different numbers to different hashes. Numbers from [`ABSENT`] on are
+//! never added.
 
 /// The first number that is in no filter.
 pub const ABSENT: u64 = 1 << 40;
@@ -18,13 +18,13 @@ pub fn present(keys: u64) -> Vec<u64> {
     (0..keys).map(hash).collect()
 }
 
-/// The hashes of `count` keys that are not there, no two alike; those of different `part`s too.
+/// The hashes of `count` absent keys, all distinct, also between different `part`s.
 pub fn absent(part: u64, count: usize) -> Vec<u64> {
     let first = ABSENT + (part << 32);
     (first..first + count as u64).map(hash).collect()
 }
 
-/// The hashes of `count` keys drawn from the first `keys`, others for each `part`.
+/// The hashes of `count` random keys among the first `keys`, different for each `part`.
 pub fn drawn(keys: u64, part: u64, count: usize) -> Vec<u64> {
     let draw = |at: u64| ((u128::from(hash(!at)) * u128::from(keys)) >> 64) as u64;
     let first = part << 32;

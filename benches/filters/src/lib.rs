@@ -1,17 +1,17 @@
-//! Trommel's filters beside those of other crates, and the ratios between its own.
+//! Compares Trommel's filters with those of other crates, and measures ratios between its own.
 //!
-//! 1. [`contestant`] names every filter, builds it from hashes and asks it, each through its own
-//!    crate's entry for keys that are hashed already.
-//! 2. [`plan`] says what is measured together: a [`plan::Group`] is a number of keys, and a size or
-//!    a rate that all contestants are given.
+//! 1. [`contestant`] names every filter, builds it from hashes and queries it, each through its own
+//!    crate's interface for hashed keys.
+//! 2. [`plan`] determines what is measured together: a [`plan::Group`] is a number of keys, and a
+//!    size or a rate for all contestants.
 //! 3. [`measure`] measures a group, round by round with the contestants in turn, into
 //!    [`cell::Cell`]s.
-//! 4. [`goals`] holds some ratios of these against what they should be; [`page`] and [`plots`] show
+//! 4. [`goals`] compares some ratios of these with their targets; [`page`] and [`plots`] present
 //!    everything.
 //!
-//! Invariants: all contestants of a group get the same hashes in the same order and are asked the
-//! same questions by the same loops, compiled anew for each of them; a filter that denies a key it
-//! was given is an error, not a figure. Called by this package's program, test and benches.
+//! Invariants: all contestants of a group get the same hashes in the same order and the same
+//! queries by the same loops, compiled separately for each of them; a false negative is an error,
+//! not a figure. Called by this package's program, test and benches.
 
 pub mod barrier;
 pub mod cell;

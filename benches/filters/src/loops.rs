@@ -1,14 +1,14 @@
-//! The loops that ask a filter, compiled once for each kind of filter.
+//! The loops that query a filter, compiled once for each kind of filter.
 //!
-//! * [`Pattern::Independent`]: one question after the other; none waits for an answer, so a
-//!   processor has several under way. Throughput.
-//! * [`Pattern::Dependent`]: no question begins before the one before is answered: an instruction
-//!   that waits stands between, and the next key is computed with the answer. Latency. (Without
-//!   waiting, a processor guesses the answer and goes on.)
-//! * [`Pattern::Batched`]: [`BATCH`] questions at once, for filters that have an entry for it; the
-//!   others are asked one after the other.
+//! * [`Pattern::Independent`]: one query after another; none waits for an answer, so a processor
+//!   overlaps several. Throughput.
+//! * [`Pattern::Dependent`]: no query begins before the previous one is answered: a serialising
+//!   instruction is in between, and the next key is computed with the answer. Latency. (Without the
+//!   instruction, a processor predicts the answer and continues.)
+//! * [`Pattern::Batched`]: [`BATCH`] queries at once, for filters that support it; the others are
+//!   queried one after another.
 //!
-//! [`Nothing`] is asked in the same loops: what remains without a filter is subtracted.
+//! [`Nothing`] is queried in the same loops: the time without a filter is subtracted.
 
 use std::fmt;
 use std::hint::black_box;
@@ -16,15 +16,15 @@ use std::time::{Duration, Instant};
 
 use crate::barrier::wait;
 
-/// Questions of a batch.
+/// Queries in a batch.
 pub const BATCH: usize = 32;
 
-/// Something that is asked whether it holds hashes.
+/// A filter that can be queried with hashes.
 pub trait Queried {
     /// Whether it may hold `hash`.
     fn holds(&self, hash: u64) -> bool;
 
-    /// The same for many.
+    /// The same for many hashes.
     #[inline]
     fn holds_many(&self, hashes: &[u64], answers: &mut [bool]) {
         for (answer, &hash) in answers.iter_mut().zip(hashes) {
@@ -33,16 +33,16 @@ pub trait Queried {
     }
 }
 
-/// Something that is done with any filter.
+/// An operation on any kind of filter.
 pub trait Ask {
-    /// What it finds out.
+    /// Its result.
     type Answer;
 
-    /// Does it.
+    /// Runs it.
     fn ask<Q: Queried>(self, filter: &Q) -> Self::Answer;
 }
 
-/// A filter that is none: a loop that asks it does everything else.
+/// Not a filter: a loop that queries it does everything else.
 pub struct Nothing;
 
 impl Queried for Nothing {
@@ -52,27 +52,27 @@ impl Queried for Nothing {
     }
 }
 
-/// How a filter is asked.
+/// The pattern of queries.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Pattern {
-    /// No question waits for an answer.
+    /// No query waits for an answer.
     Independent,
-    /// Every question waits for the answer before.
+    /// Every query waits for the previous answer.
     Dependent,
-    /// Many questions at once.
+    /// Many queries at once.
     Batched,
 }
 
-/// Which keys are asked for.
+/// The kind of keys queried.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Side {
-    /// Keys that are not there.
+    /// Absent keys.
     Negative,
-    /// Keys that are.
+    /// Present keys.
     Positive,
 }
 
-/// A pattern and the keys asked for.
+/// A pattern and the kind of keys.
 pub type Mode = (Side, Pattern);
 
 /// Every mode, in the order of tables.
@@ -106,7 +106,7 @@ pub fn mode_name((side, pattern): Mode) -> String {
     format!("{side}_{pattern}")
 }
 
-/// Asks for all of these hashes in a pattern; the time, and how many answers were "maybe".
+/// Queries all of these hashes in a pattern; returns the time, and the number of positives.
 pub struct Timed<'a>(pub Pattern, pub &'a [u64]);
 
 impl Ask for Timed<'_> {
@@ -131,7 +131,7 @@ fn independent<Q: Queried>(filter: &Q, hashes: &[u64]) -> u64 {
 
 #[inline(never)]
 fn dependent<Q: Queried>(filter: &Q, hashes: &[u64]) -> u64 {
-    // Nobody but this function knows that it is nought.
+    // Only this function knows that it is zero.
     let nought = black_box(0_u64);
     let (mut hits, mut last) = (0, 0);
     for &hash in hashes {
@@ -154,12 +154,12 @@ fn batched<Q: Queried>(filter: &Q, hashes: &[u64]) -> u64 {
     hits
 }
 
-/// Asks for absent keys until there were `enough` false positives or `cap` questions; the questions
-/// and the false positives.
+/// Queries absent keys until there are `enough` false positives or `cap` queries; returns the
+/// numbers of queries and of false positives.
 pub struct Rate {
-    /// False positives after which no more is asked.
+    /// Number of false positives after which it stops.
     pub enough: u64,
-    /// Questions after which no more is asked.
+    /// Number of queries after which it stops.
     pub cap: u64,
 }
 
@@ -172,7 +172,7 @@ impl Ask for Rate {
         let mut answers = [false; 1024];
         while asked < self.cap && hits < self.enough {
             for (nth, hash) in hashes.iter_mut().enumerate() {
-                // Beyond all keys that are asked for against the clock.
+                // Beyond all keys of timed queries.
                 *hash = crate::keys::hash((1 << 60) + asked + nth as u64);
             }
             filter.holds_many(&hashes, &mut answers);
@@ -183,11 +183,11 @@ impl Ask for Rate {
     }
 }
 
-/// The first of these hashes, every `step`th of them, that the filter denies.
+/// The first of these hashes, out of every `step`th, that the filter denies.
 pub struct FirstDenied<'a> {
     /// Hashes that were added.
     pub hashes: &'a [u64],
-    /// Which of them are asked for.
+    /// Distance between the queried ones.
     pub step: usize,
 }
 

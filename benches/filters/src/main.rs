@@ -1,8 +1,8 @@
-//! Measures Trommel's filters beside those of other crates.
+//! Measures Trommel's filters against those of other crates.
 //!
-//! 1. `args` says how much; [`plan::groups`] in which order.
+//! 1. `args` determines the extent; [`plan::groups`] the order.
 //! 2. Each group is measured and its records are written as soon as it is done.
-//! 3. The page, the plots and the goals are made of the records; `--from` makes them again.
+//! 3. The page, the plots and the goals are generated from the records; `--from` regenerates them.
 
 mod args;
 mod others;
@@ -24,7 +24,7 @@ use trommel_harness::units;
 use crate::args::Args;
 use crate::others::Others;
 
-/// The crates beside Trommel's, as this package's lock file has them.
+/// The versions of the other crates, from this package's lock file.
 const LOCK: &str = include_str!("../Cargo.lock");
 const RIVALS: [&str; 4] = ["fastbloom", "sbbf-rs", "sbbf-rs-safe", "xorf"];
 
@@ -119,7 +119,7 @@ fn measured(args: &Args) -> Result<Results, String> {
     Ok(Results { machine, cells, end: Some(end) })
 }
 
-/// The file of records, if one is wanted.
+/// The file of records, if requested.
 struct Lines(Option<(std::path::PathBuf, fs::File)>);
 
 impl Lines {

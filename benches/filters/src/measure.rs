@@ -1,12 +1,12 @@
 //! Measures a group of filters.
 //!
-//! 1. Each contestant is built, round by round in turn, each round beginning with another. The
-//!    first build is watched by the allocator. Those that take long are built in fewer rounds.
-//! 2. A filter of the first round is kept. Every key that was added must be found in it (a part of
-//!    them, if there are many); it is asked for absent keys until it erred often enough.
-//! 3. Trommel's are decoded once more for each kernel, and onto huge pages if they are large
-//!    enough.
-//! 4. All are asked, round by round in turn: in every mode, each round with other keys. The same
+//! 1. Each contestant is built, round by round in turn, each round beginning with another one. The
+//!    first build is tracked by the allocator. Slow ones are built in fewer rounds.
+//! 2. A filter of the first round is kept. Every key that was added must be found in it (a sample
+//!    of them, if there are many); it is queried for absent keys until there are enough false
+//!    positives.
+//! 3. Trommel's are decoded again for each kernel, and onto huge pages if they are large enough.
+//! 4. All are queried, round by round in turn: in every mode, each round with other keys. The same
 //!    loop without a filter is timed at the beginning of each round and subtracted.
 
 use std::time::{Duration, Instant};
@@ -20,38 +20,39 @@ use crate::loops::{self, Ask as _, MODES, Mode, Nothing, Pattern, Side, Timed, m
 use crate::memory::{huge_bytes, most_taken};
 use crate::plan::Group;
 
-/// Bytes from which filters are measured on huge pages too: 50 MiB.
+/// Size from which filters are measured on huge pages too: 50 MiB.
 pub const LARGE: u64 = 50 << 20;
 /// Builds of a contestant, unless one takes too long.
 const BUILDS: usize = 5;
-/// Keys that are looked for in each filter, at most.
+/// Maximum number of keys that are checked in each filter.
 const CHECKED: usize = 1_000_000;
-/// Bytes below which a filter is brought into the caches before it is timed.
+/// Filters smaller than this are brought into the caches before they are timed.
 const CACHED: u64 = 16 << 20;
 
-/// How much is measured.
+/// The extent of a measurement.
 #[derive(Debug, Clone)]
 pub struct Extent {
-    /// Rounds of queries, and of builds at most.
+    /// Rounds of queries, and maximum rounds of builds.
     pub rounds: u32,
-    /// Questions of a round that are independent or batched.
+    /// Independent or batched queries in a round.
     pub queries: usize,
-    /// Questions of a round that wait for each other.
+    /// Dependent queries in a round.
     pub dependent: usize,
-    /// Time for the builds of one contestant; one is made whatever it takes, and [`BUILDS`] of
-    /// those that take less than that.
+    /// Time for the builds of one contestant; one is made in any case, and up to [`BUILDS`] within
+    /// this time.
     pub builds: Duration,
-    /// False positives after which the rate is known.
+    /// Number of false positives at which the rate is known.
     pub false_positives: u64,
-    /// Questions for the rate, at most; a thirtieth of it for filters of other than `rated` keys.
+    /// Maximum number of queries for the rate; a thirtieth of it for filters of other than `rated`
+    /// keys.
     pub rate_cap: u64,
-    /// Keys of the filters whose rates are measured well.
+    /// Keys of the filters whose rates are measured precisely.
     pub rated: u64,
-    /// Bytes from which filters are measured on huge pages too.
+    /// Size from which filters are measured on huge pages too.
     pub large: u64,
 }
 
-/// A filter to be asked, and what is known of it.
+/// A filter to query, with its cell.
 struct Entry {
     ready: Ready,
     cell: Cell,
@@ -60,7 +61,7 @@ struct Entry {
 /// Measures all filters of `group`.
 ///
 /// # Errors
-/// A contestant that cannot be built, or that denies a key it was given.
+/// A contestant that cannot be built, or that has a false negative.
 pub fn measure(group: &Group, extent: &Extent) -> Result<Vec<Cell>, String> {
     let hashes = keys::present(group.keys);
     let mut entries = Vec::new();
@@ -79,7 +80,7 @@ struct Kept {
     cell: Cell,
 }
 
-/// Builds every contestant of the group in every round that there is time for.
+/// Builds every contestant of the group in every round, within the time limit.
 fn build_all(group: &Group, extent: &Extent, hashes: &[u64]) -> Result<Vec<Kept>, String> {
     let mut kept: Vec<Kept> = Vec::new();
     let mut known_bits = 0.0;
@@ -119,7 +120,7 @@ fn build_all(group: &Group, extent: &Extent, hashes: &[u64]) -> Result<Vec<Kept>
     Ok(kept)
 }
 
-/// The filters to be asked that `kept` makes: one, or one for each kernel and kind of pages.
+/// The filters to query for `kept`: one, or one for each kernel and kind of pages.
 fn variants(kept: Kept, extent: &Extent, hashes: &[u64]) -> Result<Vec<Entry>, String> {
     let Kept { contestant, built, cell } = kept;
     let bytes = match built {
@@ -139,7 +140,7 @@ fn variants(kept: Kept, extent: &Extent, hashes: &[u64]) -> Result<Vec<Entry>, S
         if contestant.has_kernels() { Kernel::available().collect() } else { vec![Kernel::best()] };
     let mut entries: Vec<Entry> = Vec::new();
     for &pages in pages {
-        // Plain code is there to be compared with, and needs no more than that.
+        // Plain code is only a baseline.
         let plain = |kernel: &Kernel| pages == Pages::Huge && *kernel == Kernel::Scalar;
         for &kernel in kernels.iter().rev().filter(|kernel| kernels.len() == 1 || !plain(kernel)) {
             let before = huge_bytes();
@@ -152,7 +153,7 @@ fn variants(kept: Kept, extent: &Extent, hashes: &[u64]) -> Result<Vec<Entry>, S
             entry.cell.decode_ns = Some(per(time, cell.keys));
             match entries.first() {
                 None => check(&mut entry, extent, hashes)?,
-                // A build is one, however it is asked.
+                // A build is counted once, for any kernel.
                 Some(first) => {
                     (entry.cell.bits, entry.cell.rate) = (first.cell.bits, first.cell.rate);
                     entry.cell.build_ns.clear();
@@ -165,7 +166,7 @@ fn variants(kept: Kept, extent: &Extent, hashes: &[u64]) -> Result<Vec<Entry>, S
     Ok(entries)
 }
 
-/// Looks for keys that were added, and counts false positives.
+/// Checks keys that were added, and counts false positives.
 fn check(entry: &mut Entry, extent: &Extent, hashes: &[u64]) -> Result<(), String> {
     let Entry { ready, cell } = entry;
     let step = hashes.len().div_ceil(CHECKED);
@@ -175,7 +176,7 @@ fn check(entry: &mut Entry, extent: &Extent, hashes: &[u64]) -> Result<(), Strin
     cell.bits = ready.bits() as f64 / cell.keys as f64;
     let expected = ready.expected_rate(cell.keys);
     let cap = if cell.keys == extent.rated { extent.rate_cap } else { extent.rate_cap / 30 };
-    // Where next to nothing is expected, more questions show no more.
+    // If hardly any are expected, more queries show no more.
     let cap = if expected * (cap as f64) < 10.0 { cap / 10 } else { cap };
     let (asked, false_positives) =
         ready.with(loops::Rate { enough: extent.false_positives, cap: cap.max(1024) });
@@ -203,8 +204,8 @@ fn ask_all(entries: &mut [Entry], keys: u64, extent: &Extent) {
     }
 }
 
-/// The questions of a round: others for each mode, so that none finds what another one left in a
-/// cache.
+/// The queries of a round: different for each mode, so that none benefits from another one's cache
+/// contents.
 struct Questions {
     of: Vec<(Mode, Vec<u64>)>,
 }
@@ -226,7 +227,7 @@ impl Questions {
         Self { of: MODES.into_iter().enumerate().map(draw).collect() }
     }
 
-    /// Nanoseconds a question in each mode.
+    /// Nanoseconds per query in each mode.
     fn time(&self, ask: impl Fn(Timed<'_>) -> (Duration, u64)) -> Vec<(Mode, f64)> {
         let time = |(mode, hashes): &(Mode, Vec<u64>)| {
             (*mode, per(ask(Timed(mode.1, hashes)).0, hashes.len() as u64))
@@ -235,7 +236,7 @@ impl Questions {
     }
 }
 
-/// Nanoseconds of each of so many.
+/// Nanoseconds per item.
 fn per(time: Duration, count: u64) -> f64 {
     time.as_secs_f64() * 1e9 / count.max(1) as f64
 }

@@ -1,10 +1,10 @@
-//! An allocator that knows the most that was taken at once.
+//! An allocator that tracks peak usage.
 //!
-//! It counts the bytes that were asked for, in this process as a whole; one thread measures. The
-//! counting costs some nanoseconds an allocation, the same for every contestant.
+//! It counts the requested bytes in this process as a whole; one thread measures. The counting
+//! costs some nanoseconds per allocation, the same for every contestant.
 //!
-//! `unsafe` stands here because an allocator is an unsafe trait; both functions hand on what they
-//! are given.
+//! `unsafe` is needed because the allocator trait is unsafe; both functions forward their
+//! arguments.
 #![allow(unsafe_code)]
 
 use std::alloc::{GlobalAlloc, Layout, System};
@@ -19,12 +19,12 @@ struct Counting;
 #[global_allocator]
 static ALLOCATOR: Counting = Counting;
 
-// SAFETY: both functions call the system's allocator with the arguments they were given. The
-// trait's other functions are made of these two, or of `alloc_zeroed` as below.
+// SAFETY: both functions call the system's allocator with their own arguments. The trait's other
+// functions are made of these two, or of `alloc_zeroed` as below.
 unsafe impl GlobalAlloc for Counting {
     unsafe fn alloc(&self, layout: Layout) -> *mut u8 {
         count(layout.size());
-        // SAFETY: the caller keeps the promises of `alloc`, which are the same there.
+        // SAFETY: the caller upholds the contract of `alloc`, which is the same there.
         unsafe { System.alloc(layout) }
     }
 
@@ -36,7 +36,8 @@ unsafe impl GlobalAlloc for Counting {
 
     unsafe fn dealloc(&self, at: *mut u8, layout: Layout) {
         TAKEN.fetch_sub(layout.size(), Relaxed);
-        // SAFETY: `at` came from one of the functions above, thus from there, with this layout.
+        // SAFETY: `at` came from one of the functions above, and so from the system's allocator,
+        // with this layout.
         unsafe { System.dealloc(at, layout) }
     }
 }
@@ -46,7 +47,7 @@ fn count(bytes: usize) {
     MOST.fetch_max(taken, Relaxed);
 }
 
-/// What `make` makes, and the most bytes that were taken at once while it did, beyond those taken
+/// The result of `make`, and the peak of the bytes allocated during it, beyond those allocated
 /// before.
 pub fn most_taken<T>(make: impl FnOnce() -> T) -> (T, usize) {
     let before = TAKEN.load(Relaxed);
@@ -55,14 +56,14 @@ pub fn most_taken<T>(make: impl FnOnce() -> T) -> (T, usize) {
     (made, MOST.load(Relaxed).saturating_sub(before))
 }
 
-/// Bytes of this process that lie on huge pages, where the system says.
+/// Bytes of this process on huge pages, if known.
 pub fn huge_bytes() -> Option<u64> {
     let text = fs::read_to_string("/proc/self/smaps_rollup").ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("AnonHugePages:"))?;
     Some(line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }
 
-/// What the system does about huge pages: `always`, `madvise` or `never`.
+/// The system's setting of huge pages: `always`, `madvise` or `never`.
 pub fn huge_page_setting() -> Option<String> {
     let text = fs::read_to_string("/sys/kernel/mm/transparent_hugepage/enabled").ok()?;
     Some(text.split_once('[')?.1.split_once(']')?.0.to_owned())

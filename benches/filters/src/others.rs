@@ -1,11 +1,11 @@
-//! What others on the machine did meanwhile: times are worth little if they did much.
+//! The load of other processes: with much of it, times are worth little.
 
 use std::fs;
 use std::time::Instant;
 
 use trommel_harness::machine::CpuSeconds;
 
-/// A moment's state of the machine's counters.
+/// A snapshot of the machine's counters.
 pub(crate) struct Others {
     at: Instant,
     own: CpuSeconds,
@@ -13,7 +13,7 @@ pub(crate) struct Others {
 }
 
 impl Others {
-    /// Now, where the system says.
+    /// The current counters, if known.
     pub(crate) fn now() -> Option<Self> {
         let busy = busy(&fs::read_to_string("/proc/stat").ok()?)?;
         Some(Self { at: Instant::now(), own: CpuSeconds::now()?, busy })
@@ -28,13 +28,13 @@ impl Others {
     }
 }
 
-/// Seconds in which processors were busy, all added up; those that another machine took too.
+/// Busy seconds of all processors in total, including those that another virtual machine took.
 fn busy(stat: &str) -> Option<f64> {
     let mut fields = stat.lines().next()?.strip_prefix("cpu ")?.split_ascii_whitespace();
     let mut sum = 0.0;
     for nth in 0..8 {
         let hundredths: f64 = fields.next()?.parse().ok()?;
-        // Idle and waiting for a device are not busy.
+        // Idle time and waits for a device are not busy.
         sum += if nth == 3 || nth == 4 { 0.0 } else { hundredths };
     }
     Some(sum / 100.0)

@@ -1,8 +1,8 @@
 //! The page of a measurement, in Markdown, and the goals in words.
 //!
 //! A table of figures for each group, and one of ratios: other crates' times and rates as multiples
-//! of Trommel's in the same rounds, so that 1 is equal and less than 1, in bold, is where Trommel
-//! is behind.
+//! of Trommel's in the same rounds, so that 1 is equal, and less than 1, in bold, means that
+//! Trommel is behind.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ use crate::plan::{Given, RATES};
 
 /// Processors that others may keep busy before times are called worthless.
 const QUIET: f64 = 0.05;
-/// False positives from which a rate is compared.
+/// Number of false positives from which a rate is compared.
 const ENOUGH: u64 = 100;
 
 /// A table in Markdown; columns from the second on hold numbers.
@@ -33,7 +33,7 @@ impl Table {
     }
 }
 
-/// The page; `plots` are the words for those who cannot see a drawing, and its file.
+/// The page; `plots` are the alternative texts and files of the drawings.
 pub fn page(results: &Results, plots: &[(&str, String)]) -> String {
     let machine = &results.machine;
     let mut text = introduction(machine);
@@ -195,7 +195,7 @@ fn verdict(results: &Results) -> String {
     text + &table.0
 }
 
-/// The bits per key that each filter took for each rate, and the rate it then had.
+/// The bits per key that each filter took for each rate, and its rate then.
 fn rates_summary(results: &Results) -> String {
     let heads: Vec<String> = RATES.iter().map(|rate| format!("1/{:.0}", 1.0 / rate)).collect();
     let mut head = vec!["filter"];
@@ -227,7 +227,7 @@ fn rates_summary(results: &Results) -> String {
     )
 }
 
-/// A rate as one in so many.
+/// A rate as one in a number.
 fn inverse(rate: Option<f64>) -> String {
     match rate {
         Some(rate) if rate < 0.01 => format!("1/{}", grouped((1.0 / rate).round() as u64)),
@@ -306,7 +306,7 @@ fn multiples(cells: &[&Cell]) -> String {
     ]);
     let plain = |cell: &&&Cell| !cell.build_ns.is_empty();
     let ours = ["standard", "blocked", "paired", "ribbon"];
-    // Beside the kind of the same sort, and the one that a store has by default.
+    // Compared with the kind of the same sort, and the default of a store.
     let beside = |rival: &str| match rival {
         "fastbloom" => ["standard", "paired"],
         "sbbf-rs" => ["blocked", "paired"],
@@ -334,7 +334,7 @@ fn multiple(above: &[f64], below: &[f64]) -> String {
     Spread::of_ratios(above, below).map_or(String::new(), |spread| marked(spread.median))
 }
 
-/// The ratio of two rates: measured, or expected where too few errors were seen.
+/// The ratio of two rates: measured, or expected if there are too few false positives.
 fn rate_multiple(rival: &Cell, own: &Cell) -> String {
     let seen = |cell: &Cell| cell.rate.false_positives >= ENOUGH;
     let rate = |cell: &Cell| {
@@ -344,13 +344,13 @@ fn rate_multiple(rival: &Cell, own: &Cell) -> String {
     marked(rate(rival) / rate(own))
 }
 
-/// Bold where Trommel is behind.
+/// Bold if Trommel is behind.
 fn marked(ratio: f64) -> String {
     let text = short(ratio);
     if ratio < 1.0 { format!("**{text}**") } else { text }
 }
 
-/// The goals in words, those that are missed once more at the end.
+/// The goals in words, with the missed ones repeated at the end.
 pub fn goals_text(goals: &[Goal]) -> String {
     let (mut text, mut missed, mut unmeasured) = (String::new(), Vec::new(), Vec::new());
     for Goal { what, bound, rows } in goals {

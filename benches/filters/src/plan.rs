@@ -1,10 +1,10 @@
-//! What is measured, in the order of its worth: when the time is over, the rest is left out.
+//! The measurements in the order of their importance: when the time is over, the rest is left out.
 //!
 //! 1. A [`Group`] is a number of keys, and what its contestants are given: bits, a rate, or the
-//!    size that a binary fuse filter has.
-//! 2. [`groups`] orders them: first what the goals need, at the most keys and at few; then every
-//!    size and rate at a middling number of keys, then the rest.
-//! 3. [`Clock`] says whether a group may be begun, from what groups of as many keys took.
+//!    size of a binary fuse filter.
+//! 2. [`groups`] orders them: first what the goals need, at the largest number of keys and at small
+//!    ones; then every size and rate at a middling number of keys, then the rest.
+//! 3. [`Clock`] decides whether a group may start, from the times of groups with as many keys.
 
 use std::fmt;
 use std::time::{Duration, Instant};
@@ -24,11 +24,11 @@ pub const GOAL_BITS: [f64; 2] = [23.4, 10.0];
 /// What the contestants of a group are given.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum Given {
-    /// So many bits per key.
+    /// This many bits per key.
     Bits(f64),
     /// As many bits per key as they need for a rate.
     Rate(f64),
-    /// As many bits per key as this binary fuse filter takes.
+    /// As many bits per key as this binary fuse filter has.
     Fuse(Width),
 }
 
@@ -42,10 +42,10 @@ impl fmt::Display for Given {
     }
 }
 
-/// What is measured together, in turn.
+/// A set of filters that are measured together, in turn.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Group {
-    /// Keys of each filter.
+    /// Number of keys in each filter.
     pub keys: u64,
     /// What they are given.
     pub given: Given,
@@ -58,8 +58,8 @@ impl fmt::Display for Group {
 }
 
 impl Group {
-    /// Who takes part, each with the bits per key that it asks for; none for those to whom `fuse`
-    /// bits are given once they are known.
+    /// The contestants, each with its requested bits per key; none for those that get the bits of a
+    /// fuse filter once they are known.
     pub fn contestants(&self) -> Vec<(Contestant, Option<f64>)> {
         let sized = [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired]
             .into_iter()
@@ -126,7 +126,7 @@ pub fn groups(keys: [u64; 5]) -> Vec<Group> {
     groups
 }
 
-/// When to stop.
+/// Decides when to stop.
 #[derive(Debug)]
 pub struct Clock {
     start: Instant,
@@ -135,28 +135,28 @@ pub struct Clock {
 }
 
 impl Clock {
-    /// Starts now; nothing is begun that would end after `limit`.
+    /// Starts now; nothing is started that would end after `limit`.
     pub fn new(limit: Option<Duration>) -> Self {
         Self { start: Instant::now(), limit, taken: Vec::new() }
     }
 
-    /// How long it has run.
+    /// Time since the start.
     pub fn elapsed(&self) -> Duration {
         self.start.elapsed()
     }
 
-    /// Notes what a group of so many keys took.
+    /// Records the time of a group with this many keys.
     pub fn note(&mut self, keys: u64, time: Duration) {
         self.taken.push((keys, time));
     }
 
-    /// Whether there is time for a group of so many keys.
+    /// Whether there is time for a group with this many keys.
     pub fn has_time_for(&self, keys: u64) -> bool {
         self.limit.is_none_or(|limit| self.elapsed() + self.expected(keys) <= limit)
     }
 
-    /// What a group of so many keys is expected to take: a tenth more than the longest one of as
-    /// many, or what is usual.
+    /// The expected time of a group with this many keys: a tenth more than the longest one of as
+    /// many, or a default.
     fn expected(&self, keys: u64) -> Duration {
         let alike = self.taken.iter().filter(|(other, _)| *other == keys);
         match alike.map(|(_, time)| *time).max() {

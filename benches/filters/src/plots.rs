@@ -1,5 +1,5 @@
-//! The measurement drawn: rates against size with what theory expects, and the time of a question
-//! against the size of the filter, through the caches and beyond.
+//! Plots: rates against size with theoretical curves, and the time of a query against the size of
+//! the filter, through the caches and beyond.
 
 use plotters::prelude::*;
 
@@ -10,7 +10,7 @@ use crate::plan::{BITS, Given};
 use crate::theory::rate_at;
 
 const SIZE: (u32, u32) = (900, 540);
-/// Colours that are told apart with any eyes, on white (Okabe and Ito).
+/// Colours that are distinguishable with any colour vision, on white (Okabe and Ito).
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -23,15 +23,15 @@ const COLOURS: [RGBColor; 7] = [
 /// Bits per key of the filters whose times are drawn.
 const TIMED_BITS: f64 = 10.0;
 
-/// A line of points with a name.
+/// A named series of points.
 struct Series {
     name: String,
     points: Vec<(f64, f64)>,
-    /// What theory expects at any place.
+    /// The theoretical curve.
     line: Vec<(f64, f64)>,
 }
 
-/// All drawings that the results suffice for, each with a name.
+/// All plots for which there is enough data, each with a name.
 pub fn all(results: &Results) -> Vec<(&'static str, String)> {
     let rates = Chart {
         title: "Rate of false positives by bits per key; lines are theory",
@@ -103,7 +103,7 @@ struct Chart {
 }
 
 impl Chart {
-    /// None without points, or if it cannot be drawn.
+    /// None without points, or if drawing fails.
     fn draw(&self, series: &[Series], across: Across) -> Option<String> {
         let points = || series.iter().flat_map(|series| &series.points);
         let ends = |value: fn(&(f64, f64)) -> f64| {
@@ -169,7 +169,7 @@ impl Chart {
     }
 }
 
-/// A number at an axis.
+/// A number as an axis label.
 fn number(value: f64) -> String {
     match value {
         _ if value >= 1e9 => format!("{}G", value / 1e9),

@@ -1,9 +1,9 @@
-//! What rates the contestants are expected to have, and what size a rate asks for.
+//! The expected rates of the contestants, and the size for a given rate.
 //!
-//! Trommel's filters and fastbloom say their own rate. A binary fuse filter's is 2 to the minus
+//! Trommel's filters and fastbloom report their own rate. A binary fuse filter's is 2 to the minus
 //! number of its fingerprint's bits. For split blocks it is the exact sum: a block holds `i` of `n`
 //! keys with the binomial probability; each key sets one bit in each of its eight words of 32 bits,
-//! so a word passes with `1 - (31/32)^i`, and all eight with that to the eighth.
+//! so a word matches with `1 - (31/32)^i`, and all eight with that to the eighth.
 
 use trommel_filter::{FilterKind, FilterSpec, theory::best_fpr};
 
@@ -11,7 +11,7 @@ use crate::contestant::Contestant;
 
 /// Bits of a split block.
 const SPLIT_BITS: f64 = 256.0;
-/// The most bits per key that anything here is given.
+/// Maximum bits per key.
 const MOST_BITS: f64 = 64.0;
 
 /// The expected rate of a split block filter of `keys` keys in `blocks` blocks.
@@ -35,8 +35,7 @@ pub fn split_block_rate(keys: u64, blocks: u64) -> f64 {
     sum
 }
 
-/// The rate of `contestant` with `bits` bits per key and many keys; none for those whose size is
-/// what it is.
+/// The rate of `contestant` with `bits` bits per key and many keys; none if its size is fixed.
 pub fn rate_at(contestant: Contestant, bits: f64) -> Option<f64> {
     let many = 10_000_000;
     match contestant {
@@ -54,8 +53,8 @@ pub fn rate_at(contestant: Contestant, bits: f64) -> Option<f64> {
     }
 }
 
-/// The fewest bits per key, to a hundredth, with which `contestant` errs at most at `rate`; none if
-/// it cannot.
+/// The fewest bits per key, to a hundredth, with which the rate of `contestant` is at most `rate`;
+/// none if it cannot reach it.
 pub fn bits_for(contestant: Contestant, rate: f64) -> Option<f64> {
     match contestant {
         Contestant::Ours(kind) if kind != FilterKind::None => {
@@ -87,7 +86,7 @@ mod tests {
     use super::*;
     use crate::contestant::Width;
 
-    /// The table of Apache Parquet's specification, which describes this filter: bits per key for a
+    /// The table in Apache Parquet's specification, which describes this filter: bits per key for a
     /// rate.
     #[test]
     fn split_blocks_have_the_rates_of_their_specification() {

@@ -1,4 +1,4 @@
-//! The allocator that counts, alone in its process: whatever else allocates would be counted too.
+//! Tests the counting allocator alone in its process: any other allocation would be counted too.
 
 use trommel_filters::memory::most_taken;
 
@@ -10,7 +10,7 @@ fn the_most_is_counted_though_it_is_given_back() {
         grown.reserve_exact(1 << 20);
         grown
     });
-    // Grown, it is there twice for a moment: one MiB and two.
+    // While it grows it exists twice for a moment: one MiB and two.
     assert!((3 << 20..(3 << 20) + 4096).contains(&most), "{most}");
     let (_, most) = most_taken(|| drop(kept));
     assert_eq!(most, 0);

@@ -1,4 +1,4 @@
-//! The program as a whole, with few keys. No time is held against anything.
+//! The program as a whole, with few keys. No test depends on times.
 
 use std::fs;
 use std::path::Path;
@@ -74,7 +74,7 @@ fn every_filter_has_its_figures_and_the_page_can_be_made_again() {
     assert_eq!(read(Path::new(&again)).replace("again-", "page-"), shown);
 }
 
-/// Over all filters of a kind together, so that one filter's luck evens out.
+/// Over all filters of a kind together, so that the variation between filters evens out.
 fn rates_are_as_expected(results: &Results) {
     for contestant in Contestant::ALL {
         let name = contestant.to_string();
@@ -85,7 +85,7 @@ fn rates_are_as_expected(results: &Results) {
                 expected += cell.rate.expected * cell.rate.asked as f64;
             }
         }
-        // Who hardly ever errs is not asked often enough to see more than that.
+        // With so few expected false positives there are not enough queries for a closer check.
         if expected < 20.0 {
             assert!(seen < expected + 5.0 * expected.sqrt() + 3.0, "{name}: {seen} of {expected}");
             continue;

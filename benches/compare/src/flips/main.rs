@@ -1,16 +1,15 @@
-//! One flipped bit: what Trommel, RocksDB, fjall, redb, sled, SQLite and LMDB make of it.
+//! One flipped bit: how Trommel, RocksDB, fjall, redb, sled, SQLite and LMDB react.
 //!
 //! 1. A store is filled in a process of its own, each pair synced or committed by itself, and then
 //!    closed in order, or killed.
 //! 2. One bit of one of its files is flipped: of every byte, or of bytes evenly spread over a file
-//!    that has more than the budget. Zeros behind the last other byte of a file are left alone.
+//!    larger than the budget. Trailing zeros of a file are left alone.
 //! 3. The store is opened in a process of its own, every key is looked up, everything is scanned,
 //!    and the answers are compared with what was written.
 //!
-//! What came of it is one word: `OK`, all is right; `ERR`, some call failed and all that was
-//! answered is right; `LOST`, a key that was written is said not to be there; `WRONG`, another
-//! value or key was answered; `CRASH`, the process died; `HANG`, it was killed after ten seconds.
-//! The worst counts.
+//! The result is one word: `OK`, all is right; `ERR`, some call failed and all answers are right;
+//! `LOST`, a written key is reported missing; `WRONG`, another value or key was returned; `CRASH`,
+//! the process died; `HANG`, it was killed after ten seconds. The worst counts.
 
 mod page;
 mod stores;
@@ -29,29 +28,29 @@ use crate::stores::{ALL, Contender, Pairs};
 
 type Error = Box<dyn std::error::Error + Send + Sync>;
 
-/// After so long a store counts as hanging.
+/// Time after which a store counts as hanging.
 const PATIENCE: Duration = Duration::from_secs(10);
 
-/// How many pairs are written, whether they are then flushed to tables, and how the store is left.
+/// The number of pairs, whether they are then flushed to tables, and the store's final state.
 const SCENES: [(&str, u32); 3] = [("killed", 200), ("closed", 200), ("flushed", 2000)];
 
-/// One flipped bit: what stores make of it. Writes one-bit-flip.md and one-bit-flip.jsonl.
+/// One flipped bit: how stores react. Writes one-bit-flip.md and one-bit-flip.jsonl.
 #[derive(Debug, Parser)]
 #[command(name = "flips", version)]
 struct Args {
-    /// Where the page and the counts go
+    /// Directory for the page and the counts
     #[arg(long, value_name = "DIR")]
     out: PathBuf,
 
-    /// Flips in a file at most
+    /// Maximum number of flips in a file
     #[arg(long, value_name = "N", default_value_t = 300)]
     budget: usize,
 
-    /// Stores whose name begins so; all, if it is not given
+    /// Only stores whose name begins like this
     #[arg(long, value_name = "NAME", default_value = "")]
     store: String,
 
-    /// Where the stores are made; best a file system in memory
+    /// Where the stores are created; best a file system in memory
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     dir: PathBuf,
 }
@@ -137,7 +136,7 @@ fn measure(args: &Args, scratch: &Path) -> Result<Vec<Line>, Error> {
     Ok(lines)
 }
 
-/// Flips bits of one file, one at a time, and adds up what comes of it under the file's kind.
+/// Flips bits of one file, one at a time, and adds up the results under the file's kind.
 fn flip_file(
     args: &Args,
     contender: &Contender,
@@ -174,7 +173,7 @@ fn flip_file(
     Ok(())
 }
 
-/// A file: its beginning up to the last byte that is not zero, and its length.
+/// The contents of a file: everything up to its last non-zero byte, and its length.
 #[derive(Debug, Clone)]
 struct Content {
     start: Vec<u8>,
@@ -183,7 +182,7 @@ struct Content {
 
 type Image = BTreeMap<PathBuf, Content>;
 
-/// Fills a store and takes its files.
+/// Fills a store and returns its files.
 fn filled(contender: &Contender, scene: &str, pairs: u32, scratch: &Path) -> Result<Image, Error> {
     let dir = scratch.join("filled");
     fs::create_dir_all(&dir)?;
@@ -217,7 +216,7 @@ fn collect(root: &Path, dir: &Path, image: &mut Image) -> Result<(), Error> {
     Ok(())
 }
 
-/// Opens the store with these files in a process of its own, and says what it makes of them.
+/// Opens the store with these files in a process of its own, and returns the result.
 fn ask(contender: &Contender, pairs: u32, image: &Image, scratch: &Path) -> Result<String, Error> {
     let dir = scratch.join("asked");
     for (file, content) in image {
@@ -256,7 +255,7 @@ fn ask(contender: &Contender, pairs: u32, image: &Image, scratch: &Path) -> Resu
     Ok(verdict)
 }
 
-/// A file's name without its numbers, which tells its kind.
+/// A file's name without its numbers, which identifies its kind.
 fn kind_of(file: &Path) -> String {
     let text = file.to_string_lossy();
     let mut kind = String::new();
@@ -270,7 +269,7 @@ fn kind_of(file: &Path) -> String {
     kind
 }
 
-/// What is written: 200 to 2,000 pairs, of keys of 10 bytes and values of 40 to 139.
+/// The pairs to write: 200 to 2,000, with keys of 10 bytes and values of 40 to 139.
 fn pairs(count: u32) -> Pairs {
     let pair = |n: u32| {
         let value = format!("value of {n:06} ").repeat(3 + n as usize % 7).into_bytes();

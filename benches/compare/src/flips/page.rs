@@ -1,4 +1,4 @@
-//! The page that shows the counts.
+//! The page with the counts.
 
 use std::fmt::Write as _;
 
@@ -54,7 +54,7 @@ pub(crate) fn page(lines: &[Line], budget: usize) -> String {
     out
 }
 
-/// The counts of `lines` together; what must not happen in bold.
+/// The sums over `lines`, with results that must not happen in bold.
 fn cells(out: &mut String, lines: &[&Line]) {
     for (nth, verdict) in VERDICTS.iter().enumerate() {
         let count: u64 = lines.iter().filter_map(|line| line.verdicts.get(*verdict)).sum();

@@ -1,4 +1,4 @@
-//! The stores: how each is filled, and how it is asked. Defaults, but for syncs.
+//! The stores: how each is filled and read. Default options, except for syncs.
 
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -14,13 +14,13 @@ use rusqlite::{Connection, OptionalExtension};
 
 use crate::Error;
 
-/// What is written, in the order of the keys.
+/// The written pairs, in key order.
 pub(crate) type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
 
-/// Opens a store, or makes it first.
+/// Opens a store, or creates it first.
 type Open = fn(&Path, bool) -> Result<Box<dyn Store>, Error>;
 
-/// A store in one set-up.
+/// A store with its options.
 pub(crate) struct Contender {
     pub(crate) name: &'static str,
     pub(crate) about: &'static str,
@@ -29,7 +29,7 @@ pub(crate) struct Contender {
     open: Open,
 }
 
-/// A store as far as this needs it.
+/// The operations of a store that are needed here.
 trait Store {
     /// Writes and syncs.
     fn put(&self, key: &[u8], value: &[u8]) -> Result<(), Error>;
@@ -104,7 +104,7 @@ pub(crate) const ALL: &[Contender] = &[
     Contender { name: "lmdb", about: "LMDB by default", package: "heed", open: open_lmdb },
 ];
 
-/// The version of a package that this program is built with, as its lock file says.
+/// The version of a package in this program's lock file.
 pub(crate) fn locked(package: &str) -> String {
     let name = format!("name = \"{package}\"\nversion = \"");
     let behind = include_str!("../../Cargo.lock").split_once(&name);
@@ -124,7 +124,7 @@ fn count(word: Option<&OsString>) -> Result<u32, Error> {
     Ok(word.and_then(|word| word.to_str()).ok_or("how many pairs?")?.parse()?)
 }
 
-/// `fill STORE SCENE PAIRS DIR`: in a process of its own, which may end itself.
+/// `fill STORE SCENE PAIRS DIR`: in a process of its own, which may kill itself.
 pub(crate) fn fill(words: &[OsString]) -> Result<(), Error> {
     let contender = named(words.first())?;
     let scene = words.get(1).and_then(|word| word.to_str()).unwrap_or_default();
@@ -382,7 +382,7 @@ fn open_lmdb(dir: &Path, _: bool) -> Result<Box<dyn Store>, Error> {
     let mut options = EnvOpenOptions::new();
     options.map_size(64 << 20);
     // SAFETY: the directory is this process's own, and nothing else opens or changes the file. Its
-    // contents may be damaged: then the process may die, which is what is counted here.
+    // contents may be corrupt: then the process may die, which is counted here.
     #[expect(unsafe_code, reason = "LMDB is a map, and a map is only as good as its file")]
     let env = unsafe { options.open(dir)? };
     let transaction = env.write_txn()?;

@@ -18,21 +18,21 @@ use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
 use crate::settings::Settings;
 use crate::stores::{self, Facts};
 
-/// How fjall is set up.
+/// The options of fjall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
-    /// Its own filters, and the block settings that its documentation advises for data in memory.
+    /// Its own filters, and the block options that its documentation advises for data in memory.
     pub(crate) best: bool,
 }
 
-/// How long nothing must happen in the background before the store counts as idle. It has no call
-/// that waits; between a flush and the compaction that follows its counts are zero for a moment.
+/// Time without background activity after which the store counts as idle. It has no call that
+/// waits; between a flush and the compaction that follows its counters are zero for a moment.
 const QUIET: Duration = Duration::from_millis(50);
-/// How often its counts are asked.
+/// Time between two reads of its counters.
 const POLL: Duration = Duration::from_millis(2);
 /// Hash buckets per entry of a data block, in the best set-up.
 const HASH_RATIO: f32 = 0.75;
-/// Levels that it may have.
+/// Its number of levels.
 const LEVELS: usize = 7;
 
 pub(crate) struct FjallStore {
@@ -101,10 +101,10 @@ fn options(settings: &Settings, variant: Variant) -> KeyspaceCreateOptions {
     options.filter_policy(FilterPolicy::all(FilterPolicyEntry::Bloom(filter)))
 }
 
-/// What the fairness block says of this set-up.
+/// The fairness block of this set-up.
 pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = stores::tree_facts(settings);
-    // It has no setting for the base level: that is the table size times the trigger.
+    // It has no option for the base level: that is the table size times the trigger.
     let base = settings.table_bytes * settings.l0_trigger as u64;
     let (filter, tuned) = if variant.best {
         (
@@ -210,7 +210,7 @@ impl Store for FjallStore {
         Ok(self.db.persist(PersistMode::Buffer)?)
     }
 
-    /// It tells the number of tables of a level, and the bytes of all only.
+    /// It reports the number of tables per level, but only the total of their bytes.
     fn levels(&self) -> Vec<Level> {
         let tables = |level| self.keys.tree.level_table_count(level).unwrap_or(0) as u64;
         let levels = (0..LEVELS).map(|level| Level { level, files: tables(level), bytes: 0 });

@@ -15,19 +15,19 @@ use trommel_harness::{Direction, Operation, Store, StoreError, Visit};
 use crate::settings::Settings;
 use crate::stores::{self, Facts};
 
-/// How LMDB is used.
+/// The usage of LMDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     /// A thread keeps its read transaction while nothing is written.
     pub(crate) reuse: bool,
-    /// Pages are changed in the map itself and not written from a copy: faster, and a stray
-    /// pointer of the program can damage them.
+    /// Pages are modified in the map itself instead of written from a copy: faster, but a stray
+    /// pointer of the program can corrupt them.
     pub(crate) write_map: bool,
 }
 
 const SYNCED: &str = "none; every commit is synced";
 const UNSYNCED: &str = "none; commits are with the system, not synced (MDB_NOSYNC)";
-/// Room for data in the map per byte that is written, and at least.
+/// Bytes of the map per byte written, and its minimum.
 const MAP_PER_BYTE: u64 = 4;
 const MAP_BYTES_MIN: u64 = 1 << 30;
 
@@ -65,8 +65,8 @@ impl LmdbStore {
         flags.set(EnvFlags::NO_SYNC, !settings.durable);
         flags.set(EnvFlags::WRITE_MAP, variant.write_map);
         // SAFETY: the directory is this run's own and nothing else opens or changes the file.
-        // Without syncs (unless all commits are to be durable) the file may be lost with the
-        // machine's power, not with this process; a run ends with either.
+        // Without syncs (unless all commits must be durable) the file may be lost in a power
+        // failure, but not with this process; a run ends with either.
         #[expect(unsafe_code, reason = "LMDB is a map, and a map is only as good as its file")]
         let env = unsafe { options.flags(flags).open(dir)? };
         let transaction = env.write_txn()?;
@@ -82,7 +82,7 @@ impl LmdbStore {
         Ok(Self { env, entries, variant, durable, number, commits: AtomicU64::new(0) })
     }
 
-    /// Calls `read` with a transaction that sees what is stored now.
+    /// Calls `read` with a transaction that sees the current state.
     fn with_transaction<T>(
         &self,
         read: impl FnOnce(&RoTxn<'_, WithoutTls>) -> Result<T, StoreError>,
@@ -105,7 +105,7 @@ impl LmdbStore {
     }
 }
 
-/// Crate `lmdb-master-sys` brings LMDB's own source along.
+/// Crate `lmdb-master-sys` contains LMDB's source.
 fn version() -> String {
     format!(
         "heed {}, lmdb-master-sys {}",
@@ -114,7 +114,7 @@ fn version() -> String {
     )
 }
 
-/// What the fairness block says of this set-up.
+/// The fairness block of this set-up.
 pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = Facts::new();
     facts.extend([
@@ -230,7 +230,7 @@ impl Store for LmdbStore {
         stores::count_entries(self)
     }
 
-    /// Ends this thread's read transaction and waits until the map is gone, so that the file can
+    /// Ends this thread's read transaction and waits until the map is closed, so that the file can
     /// be dropped from the page cache.
     fn close(self: Arc<Self>) -> Result<(), StoreError> {
         drop(SEEN.take());

@@ -1,8 +1,8 @@
-//! The stores that are compared, each in one or more set-ups.
+//! The stores to compare, each in one or more set-ups.
 //!
-//! 1. A [`Contender`] is a store in one set-up. It has a name for the command line, says what the
-//!    fairness block shows of it, and opens the store.
-//! 2. One file a store drives it behind the harness's [`Store`].
+//! 1. A [`Contender`] is a store in one set-up. It has a name for the command line, a description
+//!    for the fairness block, and a function to open the store.
+//! 2. One file per store implements the harness's [`Store`] for it.
 //!
 //! Invariants: an adapter copies nothing that the store's own interface does not copy, and every
 //! adapter passes the harness's conformance suite. Called by the trial, the report, and the tests.
@@ -25,10 +25,10 @@ mod redb;
 mod rocks;
 mod trommel;
 
-/// What the fairness block says of a store, by the name of the setting.
+/// The fairness block of a store, by the name of the setting.
 pub(crate) type Facts = BTreeMap<&'static str, String>;
 
-/// The settings in the order in which they are shown.
+/// The settings in display order.
 pub(crate) const FACTS: [&str; 22] = [
     "version",
     "writes",
@@ -54,31 +54,30 @@ pub(crate) const FACTS: [&str; 22] = [
     FREE_PAGES,
 ];
 
-/// What instructions the compilers could choose.
+/// The instructions that the compilers could use.
 pub(crate) const COMPILED: &str = "compiled for";
-/// How it begins where they could choose none that some processor of the kind lacks.
+/// The start of its value if they could only use those that all processors of the kind have.
 pub(crate) const ANY_PROCESSOR: &str = "any processor of";
 
-/// How much of what was written may wait in the page cache: a setting of the system's.
+/// How much written data may wait in the page cache: a setting of the system.
 const DIRTY_PAGES: &str = "dirty pages";
 
-/// What of its free memory a virtual machine gives back to its host, and has to wait for when it is
-/// used again.
+/// The free memory that a virtual machine returns to its host, and has to wait for when it is used
+/// again.
 const FREE_PAGES: &str = "free memory given back";
 
 /// The log of a store whose writes survive the process.
 const LOG_OS: &str = "on, with the system at each write, not synced";
-/// The same where every commit is synced.
+/// The same if every commit is synced.
 const LOG_SYNCED: &str = "on, synced at each write";
-/// When a store with a cache looks at the checksum of a block.
+/// When a store with a cache verifies the checksum of a block.
 const VERIFIED_ONCE: &str = "verified when it is not in the cache";
-/// How tables are read past the page cache.
+/// How tables are read without the page cache.
 const DIRECT: &str = "pread, O_DIRECT";
-/// How writes reach a store that is made for single ones.
+/// How a store designed for single writes is written.
 const SINGLE: &str = "one at a time";
 
-/// Set-ups of Trommel whose blocks lie in as few pages as they fill, of the studies that read from
-/// the device.
+/// Set-ups of Trommel whose blocks are page-aligned, for the studies that read from the device.
 pub(crate) const ALIGNED: &str = "trommel-aligned";
 pub(crate) const MAPPED_ALIGNED: &str = "trommel-mapped-aligned";
 pub(crate) const DIRECT_ALIGNED: &str = "trommel-direct-aligned";
@@ -86,9 +85,9 @@ pub(crate) const DIRECT_ALIGNED: &str = "trommel-direct-aligned";
 /// A store in one set-up.
 #[derive(Debug)]
 pub(crate) struct Contender {
-    /// Its name on the command line and in results.
+    /// The name on the command line and in results.
     pub(crate) name: &'static str,
-    /// What it is, in a few words.
+    /// A short description.
     pub(crate) about: &'static str,
     build: Build,
     /// Whether writes come in batches, each a transaction.
@@ -99,7 +98,7 @@ pub(crate) struct Contender {
     pub(crate) writes_only: bool,
     /// The contender whose files it reads, if the two write alike.
     pub(crate) reads_files_of: Option<&'static str>,
-    /// Whether it takes part if nobody says otherwise.
+    /// Whether it takes part by default.
     pub(crate) usual: bool,
 }
 
@@ -137,8 +136,8 @@ const fn contender(name: &'static str, about: &'static str, build: Build) -> Con
     }
 }
 
-/// Every contender, what matters most first: with little time the last are left out. Those that
-/// read another's files come right behind it.
+/// All contenders, the most important first: if time is short the last are left out. Those that
+/// read another's files come right after it.
 pub(crate) static ALL: [Contender; 25] = [
     contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
     contender(
@@ -339,9 +338,9 @@ impl Contender {
         })
     }
 
-    /// Why it is slower in this build than it need be, if it is.
+    /// Why it is slower in this build than necessary, if it is.
     pub(crate) fn crippled(&self) -> Option<&'static str> {
-        // RocksDB decides when it is compiled how it computes checksums and asks filters.
+        // RocksDB selects its checksum and filter code at compile time.
         let is_portable = cfg!(all(target_arch = "x86_64", not(target_feature = "sse4.2")));
         (matches!(self.build, Build::Rocks(_)) && is_portable).then_some(
             "built for any x86-64 processor: RocksDB lacks the instructions that its checksums and filters want; \
@@ -349,7 +348,7 @@ impl Contender {
         )
     }
 
-    /// What the fairness block says of it.
+    /// The fairness block of the contender.
     pub(crate) fn facts(&self, settings: &Settings) -> Facts {
         let mut facts = match self.build {
             Build::Trommel(variant) => trommel::facts(settings, variant),
@@ -365,8 +364,8 @@ impl Contender {
     }
 }
 
-/// The processor that all stores were compiled for, by what it is known to have; the C and C++ ones
-/// are given what the Rust ones are.
+/// The processor that all stores were compiled for, by its known features; the C and C++ ones get
+/// the same as the Rust ones.
 fn compiled_for() -> String {
     let known = [
         ("sse4.2", cfg!(target_feature = "sse4.2")),
@@ -383,7 +382,7 @@ fn compiled_for() -> String {
     }
 }
 
-/// What all trees have in common.
+/// The settings that all trees share.
 fn tree_facts(settings: &Settings) -> Facts {
     let (slow, stop) = (settings.l0_slowdown, settings.l0_stop);
     Facts::from([
@@ -400,7 +399,7 @@ fn tree_facts(settings: &Settings) -> Facts {
     ])
 }
 
-/// What the log of a tree does.
+/// The log of a tree.
 fn log(settings: &Settings, is_on: bool) -> &'static str {
     match (is_on, settings.durable) {
         (false, _) => "off",
@@ -424,14 +423,14 @@ fn read_transaction(reused: bool) -> &'static str {
     if reused { "kept by each thread while nothing is written" } else { "one for each read" }
 }
 
-/// The version of a package that this program is built with, as its lock file says.
+/// The version of a package in this program's lock file.
 fn locked(package: &str) -> &'static str {
     let name = format!("name = \"{package}\"\nversion = \"");
     let behind = include_str!("../../Cargo.lock").split_once(&name);
     behind.and_then(|(_, rest)| rest.split('"').next()).unwrap_or("of no known version")
 }
 
-/// A number that no other store of this process has.
+/// A number unique within this process.
 fn next_number() -> u64 {
     static NEXT: AtomicU64 = AtomicU64::new(0);
     NEXT.fetch_add(1, Ordering::Relaxed)
@@ -447,7 +446,7 @@ fn add_table(levels: &mut Vec<Level>, number: usize, bytes: u64) {
     levels[at].bytes += bytes;
 }
 
-/// Looks keys up one after the other, for a store that has no better way.
+/// Looks up keys one after another, for a store without a multi-get.
 fn get_each(
     store: &dyn Store,
     keys: &[&[u8]],
@@ -459,7 +458,7 @@ fn get_each(
     Ok(())
 }
 
-/// Reads everything, for a store that has no check of its own.
+/// Reads everything, for a store without a verification of its own.
 fn count_entries(store: &dyn Store) -> Result<String, StoreError> {
     let mut entries = 0_u64;
     store.scan(None, Direction::Forward, &mut |_, _| {

@@ -13,7 +13,7 @@ use trommel_harness::{Direction, Operation, Store, StoreError, Visit};
 use crate::settings::Settings;
 use crate::stores::{self, Facts};
 
-/// How redb is used.
+/// The usage of redb.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     /// A thread keeps its read transaction, with the table open, while nothing is written.
@@ -26,7 +26,7 @@ const DURABLE: &str = "none; every commit is synced";
 const UNSYNCED: &str = "none; commits without durability, lost if the process dies";
 const FILE: &str = "data.redb";
 
-/// A table as one read transaction sees it, which it keeps alive.
+/// A table in one read transaction, which it keeps alive.
 struct Seen {
     store: u64,
     commits: u64,
@@ -54,7 +54,7 @@ impl RedbStore {
             Builder::new().set_cache_size(settings.cache_bytes as usize).create(dir.join(FILE))?;
         let number = stores::next_number();
         let store = Self { db, variant, number, commits: AtomicU64::new(0) };
-        // Readers find the table from the start.
+        // So that readers find the table from the start.
         store.commit(&[], Durability::None)?;
         Ok(store)
     }
@@ -84,7 +84,7 @@ impl RedbStore {
         Ok(self.db.begin_read()?.open_table(TABLE)?)
     }
 
-    /// Calls `read` with the table as it is now.
+    /// Calls `read` with the current table.
     fn with_table<T>(
         &self,
         read: impl FnOnce(&Table) -> Result<T, StoreError>,
@@ -104,7 +104,7 @@ impl RedbStore {
     }
 }
 
-/// What the fairness block says of this set-up.
+/// The fairness block of this set-up.
 pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = Facts::new();
     facts.extend([
@@ -184,7 +184,7 @@ impl Store for RedbStore {
         })
     }
 
-    /// Makes all that was committed durable.
+    /// Makes all commits durable.
     fn flush(&self) -> Result<(), StoreError> {
         self.commit(&[], Durability::Immediate)
     }

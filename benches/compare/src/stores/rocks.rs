@@ -14,22 +14,22 @@ use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
 use crate::settings::Settings;
 use crate::stores::{self, Facts};
 
-/// How RocksDB is set up.
+/// The options of RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub(crate) set_up: SetUp,
-    /// Whether writes go to its log.
+    /// Whether it writes its log.
     pub(crate) log: bool,
 }
 
-/// How far it is set up beyond equal limits.
+/// Options beyond equal limits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum SetUp {
-    /// Not at all.
+    /// None.
     Equal,
     /// As its documentation advises for point lookups through its cache.
     Cached,
-    /// The same, past the page cache.
+    /// The same, without the page cache.
     Direct,
     /// The same tables, mapped: a mapped block that is not compressed does not go to the cache.
     Mapped,
@@ -44,7 +44,7 @@ pub(crate) struct RocksStore {
     synced: WriteOptions,
     read: ReadOptions,
     set_up: SetUp,
-    /// Asked for what it counts, if it does.
+    /// The options whose statistics are read, if they are enabled.
     counts: Option<Options>,
 }
 
@@ -55,7 +55,7 @@ impl RocksStore {
         variant: Variant,
     ) -> Result<Self, StoreError> {
         let options = options(settings, variant);
-        // Only a family that is named here has a handle, and a batched multi-get wants one.
+        // Only a column family that is named here has a handle, which a batched multi-get needs.
         let family = ColumnFamilyDescriptor::new("default", options.clone());
         let db = DB::open_cf_descriptors(&options, dir, [family])?;
         let mut write = WriteOptions::default();
@@ -72,10 +72,10 @@ impl RocksStore {
     }
 }
 
-/// Those of lookups and of walks.
+/// The options of lookups and scans.
 fn read_options(set_up: SetUp) -> ReadOptions {
     let mut read = ReadOptions::default();
-    // A mapped block is used in place, and would be checked again at each read.
+    // A mapped block is used in place, and would be verified again at each read.
     read.set_verify_checksums(set_up != SetUp::Mapped);
     read
 }
@@ -127,7 +127,7 @@ fn table_options(settings: &Settings, variant: Variant) -> BlockBasedOptions {
     table
 }
 
-/// That of the crate, and behind the plus sign that of RocksDB.
+/// The version of the crate, and after the plus sign that of RocksDB.
 fn version() -> String {
     format!(
         "rocksdb {}, librocksdb-sys {}",
@@ -136,7 +136,7 @@ fn version() -> String {
     )
 }
 
-/// What the fairness block says of this set-up.
+/// The fairness block of this set-up.
 pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = stores::tree_facts(settings);
     let (cache, tuned) = match variant.set_up {

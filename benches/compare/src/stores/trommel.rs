@@ -1,4 +1,4 @@
-//! Trommel itself, through the harness's own driver.
+//! Trommel, through the harness's own driver.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -9,27 +9,27 @@ use trommel_harness::{EngineOpener, Error, Opener, Store, StoreError};
 use crate::settings::Settings;
 use crate::stores::{self, Facts};
 
-/// How Trommel is set up.
+/// The options of Trommel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub(crate) reads: ReadMode,
     pub(crate) filters: Filters,
-    /// Whether writes go to its log.
+    /// Whether it writes its log.
     pub(crate) log: bool,
-    /// Whether they come in batches.
+    /// Whether writes come in batches.
     pub(crate) in_batches: bool,
-    /// Whether each block lies in as few pages as it fills.
+    /// Whether blocks are page-aligned.
     pub(crate) aligned: bool,
 }
 
-/// Which filters its tables get.
+/// The filters of tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Filters {
-    /// As many bits a key in every level as the others get.
+    /// The same bits per key in every level as the others.
     Equal,
-    /// At most as many bits in all, by level as the solver divides them.
+    /// At most as many bits in all, distributed over levels by the solver.
     Divided,
-    /// Those it has if nobody says otherwise.
+    /// The default filters.
     Own,
 }
 
@@ -73,7 +73,7 @@ fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError>
         .background_threads(settings.background_threads))
 }
 
-/// What the fairness block says of this set-up.
+/// The fairness block of this set-up.
 pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = stores::tree_facts(settings);
     let filters = filters(settings, variant);

@@ -1,9 +1,8 @@
-//! More data than the store's cache holds.
+//! Data larger than the store's cache.
 //!
-//! 1. Fill a store, settle, write out, close; drop its files from the page cache; open it with a
-//!    cache of a part of its data.
-//! 2. Read at random until the cache is full; then, counted, keys that are there and keys that are
-//!    not.
+//! 1. Fill a store, settle, flush, close; drop its files from the page cache; open it with a cache
+//!    for a part of its data.
+//! 2. Read at random until the cache is full; then, counted, present and absent keys.
 
 use std::time::SystemTime;
 
@@ -18,13 +17,13 @@ use crate::stores::{ALIGNED, DIRECT_ALIGNED, MAPPED_ALIGNED};
 use crate::trial::{Trial, write};
 use crate::verdict::{Verdict, beside};
 
-/// The data is this many times the cache.
+/// Size of the data as a multiple of the cache.
 const DATA_PER_CACHE: u64 = 5;
-/// Lookups of missing keys for each of one that is there: they read next to nothing, and their few
-/// reads are to be enough to count.
+/// Lookups of missing keys per lookup of a present one: they read next to nothing, and their few
+/// reads must be enough to count.
 const MISSING_PER_PRESENT: u64 = 40;
-/// What was to be reached: the distance of wasted reads from what theory expects, and at most 1.01
-/// blocks read for a key that is there.
+/// The targets: the deviation of wasted reads from theory, and at most 1.01 blocks read for a
+/// present key.
 const WASTE_TOLERANCE: f64 = 0.05;
 const VAIN_OF_HUNDRED_MAX: f64 = 1.0;
 
@@ -115,7 +114,7 @@ fn missing_blocks(group: &Group<'_>) -> Option<f64> {
     per_lookup(group, MISSING, true)
 }
 
-/// Reads in vain of a lookup that the filters' theory expects.
+/// Wasted reads per lookup that the filters' theory expects.
 fn expected_waste(group: &Group<'_>, workload: &str) -> Option<f64> {
     let record = group.find(workload)?;
     let filters = record.state.filters.as_ref()?;
@@ -176,7 +175,7 @@ fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
     }
     for figure in &TIMES {
         let what = format!("direct reads, {} keys, us", figure.title);
-        // Of the same bits a key in every level, or of as many in all; blocks lie anywhere.
+        // With the same bits per key in every level, or as many in all; blocks are not aligned.
         for ours in [EQUAL, DIVIDED] {
             let direct = |name: &str| name == ours || name == "rocksdb-direct";
             verdicts.extend(beside(&results.only(direct), num, &what, figure, &["rocksdb"], 1.0));

@@ -1,10 +1,10 @@
-//! Many keys in one call, beside one call for each.
+//! Many keys in one call, against one call for each.
 //!
-//! 1. Fill a store, settle, write out, close.
+//! 1. Fill a store, settle, flush, close.
 //! 2. Warm: files in the page cache, store opened, its cache filled by reads; then single gets and
-//!    multi-gets of keys drawn.
-//! 3. Cold: files dropped from the page cache, store opened; a few gets bring indexes and filters
-//!    in; then gets. The same again for multi-gets of other keys.
+//!    multi-gets of random keys.
+//! 3. Cold: files dropped from the page cache, store opened; a few gets load indexes and filters;
+//!    then gets. The same again for multi-gets of other keys.
 
 use std::time::SystemTime;
 
@@ -20,14 +20,14 @@ use crate::verdict::Verdict;
 
 /// Keys in a call.
 const KEYS: usize = 64;
-/// Gets that bring indexes and filters in before cold reads are measured.
+/// Gets that load indexes and filters before cold reads are measured.
 const TOUCHES: u64 = 128;
 /// Warm reads for each cold one.
 const WARM_READS: u64 = 25;
 /// Reads before warm ones are measured, as a multiple of the keys.
 const WARMING: u64 = 1;
 
-/// What was to be reached, as keys per second of multi-gets to those of gets.
+/// The targets, as the ratio of keys per second of multi-gets to those of gets.
 const WARM_TIMES: f64 = 2.0;
 const COLD_TIMES: f64 = 4.0;
 

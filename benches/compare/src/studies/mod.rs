@@ -1,12 +1,13 @@
 //! Measurements that need a store of their own, each set up for one question.
 //!
-//! 1. A [`Study`] says which contenders take part, under which [`Settings`], what a trial of it
-//!    does, which figures its records come to, and what the targets are.
+//! 1. A [`Study`] defines its contenders, their [`Settings`], the steps of a trial, the figures of
+//!    its records, and the targets.
 //! 2. Each contender is a trial in a process of its own, as in the main measurement; its records
 //!    carry the setting [`STUDY`], which keeps them apart.
-//! 3. One file a study.
+//! 3. One file per study.
 //!
-//! Called by the run (who takes part), the trial (what is done) and the sheets (what is shown).
+//! Called by the run (for the contenders), the trial (for the steps) and the sheets (for the
+//! presentation).
 
 use std::fmt;
 use std::str::FromStr;
@@ -47,26 +48,26 @@ pub(crate) enum Study {
     Beyond,
 }
 
-/// How much the studies do.
+/// The sizes of the studies.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize, Args)]
 pub(crate) struct Sizes {
     /// Seconds of synced writes, for each number of threads
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     pub(crate) sync_seconds: f64,
 
-    /// Writes of several threads, with each number of them
+    /// Writes by several threads, for each number of threads
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     pub(crate) writers_writes: u64,
 
-    /// Tables of the store that is opened
+    /// Tables of the store to open
     #[arg(long, value_name = "N", default_value_t = 1000)]
     pub(crate) open_tables: u64,
 
-    /// MiB of keys and values in the log that is recovered
+    /// MiB of keys and values in the log to recover
     #[arg(long, value_name = "N", default_value_t = 64)]
     pub(crate) recovery_mib: u64,
 
-    /// Keys of the store of multi-gets
+    /// Keys of the store for multi-gets
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     pub(crate) many_keys: u64,
 
@@ -78,7 +79,7 @@ pub(crate) struct Sizes {
     #[arg(long, value_name = "N", default_value = "1M", value_parser = parse_count)]
     pub(crate) ycsb_records: u64,
 
-    /// Operations of each
+    /// Operations of each workload
     #[arg(long, value_name = "N", default_value = "500K", value_parser = parse_count)]
     pub(crate) ycsb_operations: u64,
 
@@ -86,12 +87,12 @@ pub(crate) struct Sizes {
     #[arg(long, value_name = "N", default_value = "2M", value_parser = parse_count)]
     pub(crate) tails_keys: u64,
 
-    /// Seconds of that
+    /// Duration of that, in seconds
     #[arg(long, value_name = "N", default_value_t = 15.0)]
     pub(crate) tails_seconds: f64,
 
-    /// Writes a second of it; if not given, 80% of rocksdb-best's peak in the same round, or where
-    /// that is not measured, of each store's own
+    /// Its writes per second; by default, 80% of rocksdb-best's peak in the same round, or if that
+    /// is not measured, of each store's own
     #[arg(long, value_name = "N")]
     pub(crate) tails_rate: Option<f64>,
 
@@ -99,13 +100,13 @@ pub(crate) struct Sizes {
     #[arg(long, value_name = "N", default_value = "4M", value_parser = parse_count)]
     pub(crate) beyond_keys: u64,
 
-    /// Reads of it of keys that are there; of keys that are not, 40 times as many
+    /// Reads of its present keys; of absent ones, 40 times as many
     #[arg(long, value_name = "N", default_value = "50K", value_parser = parse_count)]
     pub(crate) beyond_reads: u64,
 }
 
 impl Sizes {
-    /// Those of `--quick`.
+    /// The sizes for `--quick`.
     pub(crate) fn quick() -> Self {
         Self {
             sync_seconds: 0.1,
@@ -124,7 +125,7 @@ impl Sizes {
         }
     }
 
-    /// All of them by the names that they have on the command line.
+    /// All sizes by their names on the command line.
     pub(crate) fn named(&self) -> Vec<(&'static str, Value)> {
         let named = [
             ("sync-seconds", self.sync_seconds.into()),
@@ -145,32 +146,32 @@ impl Sizes {
     }
 }
 
-/// Everything about a study that is not its settings.
+/// Everything about a study except its settings.
 pub(crate) struct Sheet {
-    /// Its name on the command line.
+    /// The name on the command line.
     pub(crate) name: &'static str,
-    /// Its heading.
+    /// The heading.
     pub(crate) title: &'static str,
-    /// What is done, for readers of the figures.
+    /// A description for readers of the figures.
     pub(crate) about: &'static str,
-    /// Names of the contenders that take part.
+    /// Names of the contenders.
     pub(crate) stores: &'static [&'static str],
-    /// Which of [`Sizes::named`] it goes by.
+    /// The names of its sizes, from [`Sizes::named`].
     pub(crate) sizes: &'static [&'static str],
     /// Headings of tables, and their figures.
     pub(crate) tables: &'static [(&'static str, &'static [Figure])],
-    /// The headings of those that are times, in which stores race.
+    /// The headings of tables of times, in which stores compete.
     pub(crate) raced: &'static [&'static str],
-    /// The targets and what was measured.
+    /// The targets with the measured figures.
     pub(crate) verdicts: fn(&Results, u64) -> Vec<Verdict>,
-    /// Why a rival is ahead of Trommel in times, where one is; empty where that is not known.
+    /// Why a rival is ahead of Trommel in times, where one is; empty if unknown.
     pub(crate) ahead: &'static str,
     /// What could not be made equal.
     pub(crate) unequal: &'static [&'static str],
 }
 
 impl Study {
-    /// All, in the order in which they are done.
+    /// All, in the order in which they run.
     pub(crate) const ALL: [Self; 8] = [
         Self::Sync,
         Self::Writers,
@@ -213,7 +214,7 @@ impl Study {
         }
     }
 
-    /// Does what `trial` is there for.
+    /// Runs the steps of `trial`.
     pub(crate) fn run(self, trial: &Trial<'_>) -> Result<(), StoreError> {
         match self {
             Self::Sync => sync::run(trial),

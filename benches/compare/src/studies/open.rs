@@ -1,7 +1,7 @@
 //! Opening a store of many tables.
 //!
-//! 1. Fill a store whose tables are small, so that it has many; settle, write out, close.
-//! 2. With its files in the page cache: open, look one key up, close; several times.
+//! 1. Fill a store with small tables, so that it has many; settle, flush, close.
+//! 2. With its files in the page cache: open, look up one key, close; several times.
 //! 3. The same with its files dropped from the page cache each time.
 
 use std::time::{Duration, Instant, SystemTime};
@@ -15,19 +15,19 @@ use crate::settings::Settings;
 use crate::trial::{Trial, write};
 use crate::verdict::Verdict;
 
-/// Bytes of a table at most: so far above 2 MiB that most have as much also where merges cut tables
-/// short.
+/// Maximum bytes of a table: so far above 2 MiB that most have as much even if compactions cut
+/// tables short.
 const TABLE_BYTES: u64 = (2 << 20) + (3 << 18);
 const VALUE_BYTES: usize = 1024;
-/// Bytes of an entry in a table besides key and value, about.
+/// Approximate bytes of an entry in a table besides key and value.
 const ENTRY_MORE_BYTES: u64 = 8;
-/// Part of the tables that is added, since those at the ends of merges, and of a level above, are
+/// Fraction of the tables to add, since those at the ends of compactions, and of a level above, are
 /// small.
 const MORE: f64 = 0.5;
 const WARM_OPENS: u32 = 7;
 const COLD_OPENS: u32 = 3;
 
-/// What was to be reached.
+/// The target.
 const OPEN_MILLIS_MAX: f64 = 50.0;
 const TABLE_BYTES_MIN: u64 = 2 << 20;
 
@@ -129,7 +129,7 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     opens(trial, COLD, COLD_OPENS, true)
 }
 
-/// Opens, looks a key up and closes, `count` times; writes the times of the first two.
+/// Opens, looks up a key and closes, `count` times; writes the times of the first two.
 fn opens(
     trial: &Trial<'_>,
     titles: [&str; 2],
@@ -159,7 +159,7 @@ fn opens(
     Ok(())
 }
 
-/// Times of something that is done a few times.
+/// Times of an operation that is done a few times.
 #[derive(Default)]
 pub(super) struct Times {
     latencies: Latencies,

@@ -1,8 +1,8 @@
 //! Opening a store whose process was killed.
 //!
-//! 1. Another process fills a store, which keeps all of it in its log and its memory, and kills
-//!    itself (SIGKILL): nothing is closed, nothing written out.
-//! 2. The store is opened; that is the time. Its entries are counted.
+//! 1. Another process fills a store, which keeps everything in its log and its memtable, and kills
+//!    itself (SIGKILL): nothing is closed or flushed.
+//! 2. The store is opened, which is timed. Its entries are counted.
 
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
@@ -19,10 +19,10 @@ use crate::settings::Settings;
 use crate::trial::{Spec, Trial, WHY, write};
 use crate::verdict::{Verdict, beside};
 
-/// A write buffer this many times as large as the log never fills.
+/// Size of the write buffer as a multiple of the log, so that it never fills.
 const BUFFERS: u64 = 4;
 const KILLS: u32 = 3;
-/// What was to be reached, for 64 MiB.
+/// The target, for 64 MiB.
 const MILLIS_PER_MIB_MAX: f64 = 500.0 / 64.0;
 
 const RECOVERY: &str = "recovery";
@@ -99,7 +99,7 @@ fn fill_and_die(trial: &Trial<'_>) -> Result<(), StoreError> {
     Ok(kill_process(getpid(), Signal::KILL)?)
 }
 
-/// Waits for a process that does [`fill_and_die`].
+/// Runs [`fill_and_die`] in a process, and waits for its end.
 fn have_killed(trial: &Trial<'_>) -> Result<(), StoreError> {
     let spec = Spec { is_killed: true, ..trial.spec.clone() };
     let mut child = Command::new(std::env::current_exe()?)

@@ -1,7 +1,7 @@
-//! Synced writes: each is on the device before its writer goes on.
+//! Synced writes: each is durable before its writer continues.
 //!
 //! 1, 4, 16 and 64 threads write single entries for the same time each, in a closed loop. A store
-//! that commits in groups syncs once for all who wait; then the time of a write falls as threads
+//! with group commit syncs once for all waiting writers; then the time of a write falls as threads
 //! are added.
 
 use std::time::{Duration, SystemTime};
@@ -18,12 +18,12 @@ use crate::verdict::{Verdict, beside};
 const THREADS: [usize; 4] = [1, 4, 16, 64];
 /// Keys drawn from.
 const KEYS: u64 = 1_000_000;
-/// Writes before the clock starts, for logs and files to be made.
+/// Writes before the clock starts, so that logs and files exist.
 const WARMING: u64 = 20;
-/// At most so many syncs are to be made for a write, as a multiple of one for all threads.
+/// Maximum number of syncs per write, as a multiple of one for all threads.
 const SYNCS_PER_GROUP: f64 = 2.0;
 
-/// What bounds the syncs a write.
+/// What bounds the syncs per write.
 const GROUPS: &str = "a group is who came while the one before was synced, and who of that comes again before \
     its sync begins; all of it must be woken, on two cores";
 /// What bounds the time of a write.

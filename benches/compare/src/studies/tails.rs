@@ -1,12 +1,12 @@
-//! How long the slowest reads and writes take while a store is filled at a steady rate.
+//! The tail latencies of reads and writes while a store is filled at a steady rate.
 //!
 //! 1. Fill a store, settle.
-//! 2. One thread writes as fast as it can, another reads at its own steady rate, for as long as
-//!    what is measured then: the peak.
-//! 3. Settle. The same, but the writer begins at a steady rate: 80% of the peak of
-//!    [`CALIBRATES`], which the run hands to all that come after it. Times count from when an
-//!    operation was due, not from when it could begin.
-//! 4. Before both, the same loops with nothing to do: what the machine itself adds.
+//! 2. One thread writes as fast as it can, another reads at its own steady rate, for as long as the
+//!    later measurement: the peak.
+//! 3. Settle. The same, but the writer has a steady rate: 80% of the peak of [`CALIBRATES`], which
+//!    the run passes to all later contenders. Latencies count from when an operation was due, not
+//!    from when it could start.
+//! 4. Before both, the same loops with nothing to do: the latencies of the machine itself.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -22,22 +22,22 @@ use crate::settings::Settings;
 use crate::trial::{Trial, write};
 use crate::verdict::{OURS, Verdict, beside};
 
-/// The contender whose peak the others are paced by.
+/// The contender whose peak determines the pace of the others.
 pub(crate) const CALIBRATES: &str = "rocksdb-best";
 /// The record of the peak.
 pub(crate) const PEAK: &str = "writes at peak";
-/// Part of the peak at which all write.
+/// Fraction of the peak at which all write.
 pub(crate) const PART: f64 = 0.8;
 
 const WRITES: &str = "writes, paced";
 const READS: &str = "reads, paced";
 const IDLE_WRITES: &str = "nothing, paced as writes";
 const IDLE_READS: &str = "nothing, paced as reads";
-/// A paced part ends after this many times its time, done or not.
+/// A paced part ends after this multiple of its time, finished or not.
 const LATE: u32 = 2;
-/// Reads a second of the reader.
+/// Reads per second of the reader.
 const READS_PER_SECOND: f64 = 2000.0;
-/// Time with nothing to do, as a part of the measured one.
+/// Time with nothing to do, as a fraction of the measured one.
 const IDLE_PART: f64 = 0.5;
 
 /// What bounds the tails.
@@ -107,14 +107,14 @@ fn rate(group: &Group<'_>, workload: &str) -> Option<f64> {
     Some(group.find(workload)?.operations_per_second())
 }
 
-/// How many of the writes that were due were done when the time was over, in percent.
+/// Percentage of the due writes that were done when the time was over.
 fn held(group: &Group<'_>) -> Option<f64> {
     let record = group.find(WRITES)?;
     let due = record.settings.get("tails-rate")?.as_f64()?;
     Some((record.operations_per_second() / due * 100.0).min(100.0))
 }
 
-/// The median, 99%, 99.9% and longest, in microseconds.
+/// The median, 99%, 99.9% and maximum, in microseconds.
 fn times(group: &Group<'_>, workload: &str, which: usize) -> Option<f64> {
     let times = group.find(workload)?.latency_ns.as_ref()?;
     let nanos = [times.p50, times.p99, times.p999, times.max];
@@ -132,7 +132,7 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     trial.measure(&*store, Workload::FillUniqueRandom, &fill)?;
     store.settle()?;
     let (start, seconds) = (SystemTime::now(), sizes.tails_seconds);
-    // For as long as what is measured: what comes in a burst no store has to keep up.
+    // For as long as the later measurement: no store has to sustain the rate of a burst.
     let (peak, _) = both(trial, &*store, None, seconds, 1)?;
     write(&trial.record(PEAK, start, 1, &unfound(peak.clone())))?;
     store.settle()?;
@@ -153,12 +153,13 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     store.close()
 }
 
-/// How many keys are found depends on how many reads there was time for.
+/// Without the number of keys found, which depends on the number of reads.
 fn unfound(measured: Measured) -> Measured {
     Measured { found: None, ..measured }
 }
 
-/// A thread that writes, at this rate or as fast as it can, and one that reads: what each did.
+/// Runs a thread that writes, at this rate or as fast as it can, and one that reads; returns their
+/// results.
 fn both(
     trial: &Trial<'_>,
     store: &dyn Store,

@@ -1,8 +1,8 @@
-//! Several threads that write at once, with the log left to the system.
+//! Several threads that write at once, with an unsynced log.
 //!
-//! 1, 2, 4 and 16 threads write single entries at random, each for the same number of writes in
-//! all, in a closed loop; after each the store settles. A store that commits in groups makes one
-//! call for all who wait, if it does not lose more by letting them sleep.
+//! 1, 2, 4 and 16 threads write single entries at random, with the same total number of writes, in
+//! a closed loop; after each the store settles. A store with group commit makes one call for all
+//! waiting writers, unless it loses more by letting them sleep.
 
 use std::time::SystemTime;
 

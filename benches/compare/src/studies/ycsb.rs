@@ -1,4 +1,4 @@
-//! YCSB's core workloads A to F, as the harness has them.
+//! YCSB's core workloads A to F, as implemented in the harness.
 //!
 //! Load, settle; then A, B, C, F, D and E in this order on the one store, as YCSB's own page
 //! advises: the last two insert.
@@ -21,7 +21,7 @@ const ORDER: [Workload; 6] = [
     Workload::YcsbD,
     Workload::YcsbE,
 ];
-/// Operations of the other workloads for each of E, whose scans read fifty entries on average.
+/// Operations of the other workloads per operation of E, whose scans read fifty entries on average.
 const OPERATIONS_PER_SCAN: u64 = 5;
 
 pub(super) static SHEET: Sheet = Sheet {

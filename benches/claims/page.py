@@ -1,4 +1,4 @@
-"""Makes a page of what run.sh measured: python3 page.py OUT DOCS > page.md"""
+"""Makes a page of the results of run.sh: python3 page.py OUT DOCS > page.md"""
 
 import json
 import math
@@ -15,7 +15,7 @@ def lines(name):
 
 
 def one(records, filters, **cell):
-    """The record of these filters, as the plan has them, whose cell is so."""
+    """The record of these filters, named as in the plan, with these fields in its cell."""
     for record in records:
         of = record["cell"]
         if filters in (of["filters"], of["family"]) and all(of[k] == v for k, v in cell.items()):
@@ -106,7 +106,7 @@ def equivalence():
 
 
 def flat(record):
-    """A record of filter-bench, whose cell may be an object of its own."""
+    """A record of filter-bench, in which the cell may be a separate object."""
     return {**record.get("place", {}), **record.get("cell", {}), **record}
 
 
@@ -277,7 +277,7 @@ def accuracy():
 
 
 def beside_others():
-    """Rows of tables on the page of filters beside others: heading, first cell, the other cells."""
+    """Rows of tables on the page filters-beside-others.md: heading, first cell, the other cells."""
     place = ""
     for line in (DOCS / "filters-beside-others.md").read_text().splitlines():
         if line.startswith("## "):
@@ -308,7 +308,7 @@ def twice_as_slow():
     print("Ribbon beside paired filters, from the same page, ns a key:\n")
     times = {}
     for place, first, rest in beside_others():
-        # bits, rate, expected, seen, build, decode, bytes, negative, positive
+        # bits, rate, expected, measured, build, decode, bytes, negative, positive
         is_wanted = place.endswith((" 10 bits per key", " 23.4 bits per key"))
         is_wanted = is_wanted and not place.startswith("1,000 ")
         if is_wanted and first in ("paired, avx512", "ribbon") and len(rest) >= 9:
@@ -347,7 +347,7 @@ def hundredfold():
 
 
 def pairs(name, workload):
-    """Ratios, paired over blocked, of the time a lookup takes: wall and processor."""
+    """Ratios of the time of a lookup, paired over blocked: wall time and CPU time."""
     times = {}
     for kind in ("blocked", "paired"):
         of = [r for r in lines(f"pairs-{name}-{kind}") if r["workload"] == workload]
@@ -361,7 +361,7 @@ def bound(ratios):
     """Geometric mean, and the upper end of its one-sided 95% interval."""
     logs = [math.log(ratio) for ratio in ratios]
     mean, error = statistics.fmean(logs), statistics.stdev(logs) / math.sqrt(len(logs))
-    # Student's t of 29 degrees of freedom, one-sided.
+    # Student's t with 29 degrees of freedom, one-sided.
     return math.exp(mean), math.exp(mean + 1.699 * error)
 
 

@@ -1,11 +1,12 @@
 #!/usr/bin/env bash
-# Measures what is said about filters: see README.md.
+# Measures claims about filters: see README.md.
 #
-#   benches/claims/run.sh counts PROGRAM OUT    what does not depend on what else the machine does
-#   benches/claims/run.sh times  PROGRAM OUT    what does: it must have nothing else to do
-#   benches/claims/run.sh page   PROGRAM OUT    the page and its plots, of both
+#   benches/claims/run.sh counts PROGRAM OUT    figures that do not depend on the machine's load
+#   benches/claims/run.sh times  PROGRAM OUT    figures that do: the machine must be idle
+#   benches/claims/run.sh page   PROGRAM OUT    the page and its plots, from both
 #
-# OUT is on a real disk. What is in OUT already is not measured again, but for the interleaved pairs.
+# OUT is on a real disk. Results that are in OUT already are not measured again, except for the
+# interleaved pairs.
 set -euo pipefail
 part=$1 program=$(realpath "$2") out=$3
 mkdir -p "$out"
@@ -17,7 +18,7 @@ plan() {
     "$program" tune run "benches/plans/$1.toml" --dir "$out" -o "$out/$1.jsonl"
 }
 
-# How often filters of these specs err: rates MILLIONS SPECS.
+# False-positive rates of filters of these specs: rates MILLIONS SPECS.
 rates() {
     "$program" filter-bench --filters "$2" --keys 100K --m-keys-total-max 4 --m-queries 0.01 \
         --m-rate-queries "$1" --json "$out/rates.jsonl" >/dev/null
@@ -39,7 +40,7 @@ instructions() {
         >>"$out/instructions.jsonl"
 }
 
-# Blocked and paired filters by turns, 30 times: pairs NAME BLOCKED PAIRED.
+# Blocked and paired filters in alternation, 30 times: pairs NAME BLOCKED PAIRED.
 pairs() {
     local name=$1 kind round
     local -A filters=([blocked]=$2 [paired]=$3)
@@ -52,7 +53,7 @@ pairs() {
     done
     for ((round = 1; round <= 30; round++)); do
         echo "pairs of $name: $round of 30" >&2
-        # ABBA: what drifts with time strikes both alike.
+        # ABBA: drift over time affects both equally.
         local order=(blocked paired)
         ((round % 2)) || order=(paired blocked)
         for kind in "${order[@]}"; do

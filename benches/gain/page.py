@@ -1,4 +1,4 @@
-"""Makes a page of the records that run.sh leaves: python3 page.py OUT KEYS ROUNDS > page.md"""
+"""Makes a page of the records of run.sh: python3 page.py OUT KEYS ROUNDS > page.md"""
 
 import json
 import math
@@ -24,15 +24,15 @@ def geometric_mean(values):
 
 
 def name_of(out, side):
-    """The program of a side: the name that the caller gives it, else what it says of itself."""
+    """The program of a side: the caller's name for it, else its own commit or version."""
     given = os.environ.get(f"TROMMEL_{side.upper()}")
     commit = records(out / f"deep-{side}.jsonl")[0]["environment"].get("commit")
     return given or commit or (out / f"{side}.version").read_text().strip()
 
 
 def table(head, rows):
-    """Of each row the medians of both sides, and the ratio with its least and greatest by round;
-    under them, which rows' rounds do not agree on the side that is faster."""
+    """For each row the medians of both sides, and the ratio with its least and greatest by round;
+    below them, the rows whose rounds disagree on the faster side."""
     print(f"| {' | '.join(head)} | ratio | rounds |")
     print("| --- | ---: | ---: | ---: | ---: |")
     undecided = []

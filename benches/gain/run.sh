@@ -1,10 +1,10 @@
 #!/usr/bin/env bash
-# Two builds of the program beside each other, and two kinds of filters: see README.md.
+# Compares two builds of the program, and two kinds of filters: see README.md.
 #
 #   benches/gain/run.sh BEFORE AFTER OUT [KEYS] [ROUNDS]
 #
-# TROMMEL_BEFORE and TROMMEL_AFTER are the names of the two on the page, such as their commits. Without
-# them each is what it says of itself: the commit in its records, else its --version.
+# TROMMEL_BEFORE and TROMMEL_AFTER are the names of the two on the page, such as their commits. By
+# default each is the commit in its records, or else its --version.
 set -euo pipefail
 
 before=$1 after=$2 out=$3 keys=${4:-5M} rounds=${5:-4}
@@ -36,7 +36,7 @@ for side in before after; do
         "${runs[@]}"
 done
 for ((round = 1; round <= rounds; round++)); do
-    # ABBA: what drifts with time strikes both alike.
+    # ABBA: drift over time affects both equally.
     order=(before after)
     ((round % 2)) || order=(after before)
     for side in "${order[@]}"; do

@@ -1,12 +1,12 @@
 #!/bin/sh
-# A plan with GNU parallel, in eight shards on the machines of a list (one a line, as for --sshloginfile;
-# ":" is this one):
+# Runs a plan with GNU parallel, in eight shards on the machines of a list (one per line, as for
+# --sshloginfile; ":" is this one):
 #
 #   benches/plans/parallel.sh benches/plans/accuracy.toml machines
 #
-# Each machine has the program in its PATH, and sees this directory under the same path. One shard at a
-# time runs on each, for shards beside one another spoil each other's times. A run that was ended goes on
-# when it is begun again.
+# Each machine has the program in its PATH, and sees this directory under the same path. Each runs
+# one shard at a time, because parallel shards disturb each other's times. A run that was
+# interrupted continues when it is started again.
 set -eu
 plan=$1
 machines=${2:-:}

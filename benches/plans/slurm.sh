@@ -3,7 +3,7 @@
 #
 #   sbatch --array=1-8 benches/plans/slurm.sh benches/plans/accuracy.toml
 #
-# A job that was killed is submitted again as it was: what it has measured it does not measure again.
+# A job that was killed is submitted again unchanged: it does not repeat its finished measurements.
 # When all are done, on any machine:
 #
 #   trommel tune report results/accuracy.*.jsonl -o accuracy.html --csv accuracy.csv

@@ -1,14 +1,15 @@
 #!/usr/bin/env bash
-# Counts the instructions of lookups, of walks, of puts and of filters' probes with valgrind's callgrind, and
-# holds them to what limits.txt, walks.txt, puts.txt and probes.txt say; and those of keys that are there with
-# paired filters to 2% more than with blocked ones. Instructions do not depend on what else the machine does,
-# so that a lookup or a step that grew dearer is seen where times would show nothing.
+# Counts the instructions of lookups, scans, puts and filter probes with valgrind's callgrind, and
+# compares them with the limits in limits.txt, walks.txt, puts.txt and probes.txt; lookups of
+# present keys may cost 2% more with paired filters than with blocked ones. Instructions do not
+# depend on the machine's load, so that a regression of a lookup or a step is detected where times
+# would not show it.
 #
-#   benches/steps/run.sh           count, and fail where a limit is passed
-#   benches/steps/run.sh --write   count, and make the counts and a 25th more the limits, where that is less
+#   benches/steps/run.sh           count, and fail if a limit is exceeded
+#   benches/steps/run.sh --write   count, and lower the limits to 1/25 above the counts
 #
-# Without valgrind, or without AVX2, which valgrind then does not offer to the filters either, it says
-# so and counts nothing; with TROMMEL_DEMAND=steps it fails.
+# Without valgrind, or without AVX2, which valgrind then does not offer to the filters either, it
+# prints so and counts nothing; with TROMMEL_DEMAND=steps it fails.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -22,7 +23,7 @@ PUTS=10000
 put_limits=benches/steps/puts.txt
 PROBED_KEYS=50000
 probe_limits=benches/steps/probes.txt
-# What a count may grow by before it is told.
+# Growth of a count that is not reported.
 SLACK=1.04
 
 lacks() {
@@ -34,21 +35,21 @@ lacks() {
 command -v valgrind >/dev/null || lacks valgrind
 grep -qw avx2 /proc/cpuinfo || lacks AVX2
 
-# Of the whole workspace, as the program is built: what both need is then compiled once.
+# Builds the whole workspace, as for the program, so that shared crates are compiled once.
 cargo build --quiet --release --example lookups --example walks --example puts --example probes
 examples=${CARGO_TARGET_DIR:-target}/release/examples
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
 
-# counted OUT OPTIONS... PROGRAM ARGUMENTS...: runs the program below callgrind, which counts nothing until an option
-# says so, into files that begin with OUT.
+# counted OUT OPTIONS... PROGRAM ARGUMENTS...: runs the program under callgrind, which counts
+# nothing until an option says so, into files that begin with OUT.
 counted() {
   local out=$1
   shift
   valgrind --quiet --tool=callgrind --callgrind-out-file="$out" --collect-atstart=no "$@" >"$out.rows"
 }
 
-# tree RUNS ROWS: one line a row with the instructions a key of gets and of multi-gets.
+# tree RUNS ROWS: one line per row with the instructions per key of gets and of multi-gets.
 tree() {
   local out="$scratch/$2-$1"
   counted "$out" --toggle-collect='*gets' \
@@ -64,7 +65,8 @@ tree() {
   printf '%-3s %s-missing %s %s\n' "$1" "$2" "${counts[2]}" "${counts[3]}"
 }
 
-# walks RUNS TREE MODE: one line a walk with its instructions an entry, or a seek with its steps.
+# walks RUNS TREE MODE: one line per scan with its instructions per entry, or per seek with its
+# steps.
 walks() {
   local out="$scratch/walks-$2-$3" part=0 walk operations
   local names=(cursor-forward cursor-backward visit-forward visit-backward
@@ -76,7 +78,7 @@ walks() {
   counted "$out" --toggle-collect='*_walk' "${dumps[@]}" \
     "$examples/walks" "$WALK_KEYS" "$1" "$SEEKS" 1 "$2" "$3"
   for walk in "${names[@]}"; do
-    # Each ends twice; the second time all that is kept has been read.
+    # Each ends twice; by the second time the cache is warm.
     part=$((part + 2))
     operations=$WALK_KEYS
     [ "${walk%%-*}" = seek ] && operations=$SEEKS
@@ -85,15 +87,16 @@ walks() {
   done
 }
 
-# puts MODE: its instructions a key.
+# puts MODE: instructions per key.
 puts() {
   local out="$scratch/puts-$1"
   counted "$out" --toggle-collect='*_puts' --dump-after='*_puts' "$examples/puts" "$PUTS" 1 "$1"
-  # It ends twice; the first time fills.
+  # It ends twice; the first time is the fill.
   awk -v mode="$1" '/^totals:/ { printf "%s %.0f\n", mode, $2 / '"$PUTS"' }' "$out.2"
 }
 
-# probes KIND: its instructions an ask, of a key that is there, of others, and of others 64 at once.
+# probes KIND: instructions per query, of a present key, of absent ones, and of 64 absent ones at
+# once.
 probes() {
   local out="$scratch/probes-$1" part=0 row
   counted "$out" --toggle-collect='*_probes' --dump-after='*_probes' \
@@ -105,7 +108,7 @@ probes() {
   done
 }
 
-# present KIND ROW: instructions of a get of a key that is there, with such filters of 23.4 bits a key.
+# present KIND ROW: instructions of a get of a present key, with such filters of 23.4 bits per key.
 present() {
   local out="$scratch/$1-$2"
   counted "$out" --toggle-collect='lookups::gets' --dump-after='lookups::gets' \
@@ -133,8 +136,8 @@ for row in deep runs; do
 done >"$scratch/kinds"
 wait "$trees"
 
-# held WORDS COUNTS LIMITS WHAT: prints counts beside limits, both behind a name of so many words. One that
-# is missing, of another name, or above its limit is a failure.
+# held WORDS COUNTS LIMITS WHAT: prints counts next to limits, both after a name of WORDS words. A
+# missing count, another name, or a count above its limit is a failure.
 held() {
   printf '%-35s %10s %8s\n' "$4" count limit
   paste -d ' ' "$2" <(sed '/^#/d' "$3") | awk -v words="$1" '
@@ -157,8 +160,8 @@ held() {
   }
 }
 
-# renewed WORDS NUMBERS COUNTS LIMITS: writes counts with some slack into the limits, so many numbers behind a
-# name of so many words, and no limit above what it was.
+# renewed WORDS NUMBERS COUNTS LIMITS: writes counts with some slack into the limits, NUMBERS
+# numbers after a name of WORDS words, without raising any limit.
 renewed() {
   {
     sed -n '/^#/p' "$4"

@@ -4,10 +4,10 @@
 #   tests/fuzz/run.sh [--seconds N] [--jobs N] [--asan] [TARGET...]
 #   tests/fuzz/run.sh --build                                        build only
 #
-# Each target first replays its corpus, then goes on for N seconds (default 2); those whose inputs
-# are whole stores, which take milliseconds each, six times as long. Ends with 1 if there was a find:
-# it lies in tests/fuzz/findings/TARGET/ and is run again by the command that is printed. FUZZ_TIMEOUT is
-# how many seconds an input may take (default 10, as the machine may be busy with something else).
+# Each target first replays its corpus, then continues for N seconds (default 2); targets whose
+# inputs are whole stores, which take milliseconds each, for six times as long. Exits with 1 after a
+# finding: it is in tests/fuzz/findings/TARGET/ and is rerun by the printed command. FUZZ_TIMEOUT is
+# the time limit of an input in seconds (default 10, because the machine may be busy).
 set -euo pipefail
 cd "$(dirname "$0")"
 
@@ -29,7 +29,7 @@ flags="$flags -Cllvm-args=-sanitizer-coverage-inline-8bit-counters"
 flags="$flags -Cllvm-args=-sanitizer-coverage-pc-table -Cllvm-args=-sanitizer-coverage-trace-compares"
 target_dir=target
 if [ -n "$asan" ]; then
-  # The runtime comes with the toolchain; only the flag is called unstable.
+  # The runtime comes with the toolchain; only the flag is unstable.
   export RUSTC_BOOTSTRAP=1
   flags="$flags -Zsanitizer=address"
   target_dir=target/asan

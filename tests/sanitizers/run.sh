@@ -1,12 +1,12 @@
 #!/usr/bin/env bash
-# The unit tests of every crate that has `unsafe`, and of those that call it, under the address and
-# leak sanitizers. Takes some ten minutes of two cores, most of it to build.
+# Runs the unit tests of every crate that has `unsafe`, and of its callers, under the address and
+# leak sanitizers. Takes some ten minutes of two cores, mostly to build.
 #
 #   tests/sanitizers/run.sh
 #
-# For Linux on x86-64. The sanitizer is one of the compiler's unstable options: RUSTC_BOOTSTRAP lets
-# a stable one take it. The standard library is the usual one, not built for it, so an access of its
-# own is not checked, but what it allocates is. See docs/concurrency.md for what this stands in for.
+# For Linux on x86-64. The sanitizer is an unstable option of the compiler: RUSTC_BOOTSTRAP makes a
+# stable one accept it. The standard library is not instrumented, so its own accesses are not
+# checked, but its allocations are. docs/concurrency.md says what this replaces.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
 
@@ -17,5 +17,5 @@ tests() {
 }
 
 tests -p trommel-memtable -p trommel-vfs -p trommel-sstable -p trommel
-# Without those that measure rates, which ask the same code the same things for many minutes.
+# Without tests that measure rates, which repeat the same calls for many minutes.
 tests -p trommel-filter -- --skip rate_tests

@@ -1,13 +1,13 @@
 #!/usr/bin/env bash
-# The lanes of threads' schedules, and the models of their smallest pieces.
+# The lanes of thread schedules, and the models of their smallest parts.
 #
 #   tests/schedules/run.sh                          all of both, at CI size
 #   TROMMEL_SCALE=60 tests/schedules/run.sh         a soak
 #   tests/schedules/run.sh NAME                     one scenario
-#   TROMMEL_SCHEDULE=N tests/schedules/run.sh NAME  one schedule of it: what a failure prints
+#   TROMMEL_SCHEDULE=N tests/schedules/run.sh NAME  one schedule of it, as printed by a failure
 #   tests/schedules/run.sh --build                  build only
 #
-# Only what is ours is compiled with another flag: everything else is that of `cargo test`.
+# Only our own crates are compiled with the other flag: the rest is shared with `cargo test`.
 # TROMMEL_LANES_JSON names a file that gets a line for each lane.
 set -euo pipefail
 cd "$(dirname "$0")/../.."
@@ -18,7 +18,7 @@ if [ "${1-}" = --build ]; then
   shift
 fi
 
-# Less optimised than elsewhere, as building is half of the time.
+# Less optimised than elsewhere, because building is half of the time.
 optimised() {
   local level=$1
   shift
@@ -44,6 +44,6 @@ RUSTC_WORKSPACE_WRAPPER=$PWD/tests/schedules/with-loom \
   --package trommel-memtable --package trommel-sstable --package trommel \
   --lib models:: -- --nocapture | tee "$log"
 [ ${#only_build[@]} -eq 0 ] || exit 0
-# Crates print their counters; only the package of tests keeps them.
+# Crates print their counters; only the tests' package records them.
 [ "$(grep -c '^{"lane": "loom/' "$log")" -eq 14 ] || { echo "a model did not run" >&2; exit 1; }
 [ -z "${TROMMEL_LANES_JSON-}" ] || grep '^{"lane"' "$log" >> "$TROMMEL_LANES_JSON"

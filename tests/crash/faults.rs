@@ -16,7 +16,7 @@ use fastrand::Rng;
 use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
 use trommel::{Db, Error};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds};
 
 use crate::inspect::{Verdict, budget_fits, compare_reads, failed, same, scan};
 use crate::oracle::{Bounds, History, Mark, Operation, State, digest};
@@ -426,7 +426,8 @@ fn spread(
         one(case, &mut counters).unwrap_or_else(|what| fail(case, what));
         return;
     }
-    let each = runs * scale() / WORKLOADS;
+    let runs = rounds(runs);
+    let each = runs / WORKLOADS;
     for seed in first_seed()..first_seed() + WORKLOADS {
         let calls = calls(seed);
         let mut rng = Rng::with_seed(seed);

@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
 use trommel::{Db, Error, WriteOptions};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds};
 
 use crate::inspect::Verdict;
 use crate::process::{Process, Watcher};
@@ -140,7 +140,7 @@ fn one_store(seed: u64, images: u64) -> u64 {
 #[test]
 fn a_follower_that_asked_for_it_is_durable() {
     let mut counters = Counters::new("crash/groups");
-    let wanted = IMAGES * scale();
+    let wanted = rounds(IMAGES);
     for seed in first_seed().. {
         let left = wanted - counters.get("images");
         let images = one_store(seed, left.min(20));
@@ -157,7 +157,7 @@ fn a_follower_that_asked_for_it_is_durable() {
 #[test]
 fn no_reader_sees_a_write_before_its_sync() {
     let mut counters = Counters::new("crash/seen");
-    for seed in first_seed()..first_seed() + STORES * scale() {
+    for seed in first_seed()..first_seed() + rounds(STORES) {
         let disk = SimDisk::new();
         let reader = Arc::new(Reader {
             seed,

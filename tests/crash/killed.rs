@@ -22,7 +22,7 @@ use std::time::Duration;
 use fastrand::Rng;
 use trommel::{Db, Options};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds};
 
 use crate::inspect::{Verdict, compare_reads, failed, scan};
 use crate::oracle::{History, Operation, State};
@@ -244,7 +244,7 @@ fn kill_often(threads: usize, seed: u64, kills: u64, counters: &mut Counters) ->
 
 fn kill_in_runs(test: &str, threads: usize, kills: u64) {
     let mut counters = Counters::new(format!("crash/{test}"));
-    let runs = 4 * scale();
+    let runs = rounds(4);
     for seed in first_seed()..first_seed() + runs {
         let batches = kill_often(threads, seed, kills / 4, &mut counters).unwrap_or_else(|what| {
             panic!(
@@ -255,7 +255,7 @@ fn kill_in_runs(test: &str, threads: usize, kills: u64) {
         assert!(batches > 0, "seed {seed}: all children were killed before they wrote anything");
         counters.add("batches", batches as u64);
     }
-    assert!(counters.get("kills") >= kills * scale(), "fewer kills than promised");
+    assert!(counters.get("kills") >= rounds(kills), "fewer kills than promised");
     let early = counters.get("kills.before_opening");
     assert!(early < counters.get("kills"), "no child was killed at work");
     counters.finish();

@@ -16,7 +16,7 @@ use fastrand::Rng;
 use trommel::vfs::{Fault, Op, OpKind, Policy, Replay, SimDisk};
 use trommel::{Db, Error};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds};
 
 use crate::faults::file_kind;
 use crate::inspect::Verdict;
@@ -207,7 +207,7 @@ fn a_disk_that_lies_about_one_file() {
                 }
             }
         }
-        if counters.get("images") >= WANTED * scale() {
+        if counters.get("images") >= rounds(WANTED) {
             break;
         }
     }

@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use trommel::{Compression, ReadMode};
-use trommel_tests::settings::{first_seed, rounds_before, scale};
+use trommel_tests::settings::{first_seed, rounds, rounds_before, scale};
 
 use crate::cuts::prefix_of_log;
 use crate::exam::{Found, How};
@@ -140,7 +140,7 @@ fn two_injuries_at_once() {
         let mut lane = Lane::new("twice", &store);
         let mut rng = fastrand::Rng::with_seed(first_seed());
         let files: Vec<&String> = store.image.keys().filter(|file| *file != "LOCK").collect();
-        for _ in 0..1500 * scale() {
+        for _ in 0..rounds(1500) {
             let one = |rng: &mut fastrand::Rng| {
                 let file = files[rng.usize(..files.len())];
                 (file, rng.usize(..store.image[file].len()), rng.u8(..8))

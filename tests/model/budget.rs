@@ -6,7 +6,7 @@ use std::sync::Arc;
 use trommel::vfs::MemoryVfs;
 use trommel::{BudgetReport, Db, DriftReason, FilterReport, Options, Stats};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds};
 
 use crate::report::key;
 use crate::rng::Rng;
@@ -220,7 +220,7 @@ fn five_levels(filters: &str, seed: u64) -> Db {
 fn five_full_levels_waste_a_third_of_what_uniform_bits_waste() {
     let mut counters = Counters::new("model/budget/five_levels");
     let lookups = 1_000_000;
-    for seed in first_seed()..first_seed() + 3 * scale() {
+    for seed in first_seed()..first_seed() + rounds(3) {
         let [uniform, solved] = ["paired:10", "budget=10/key,misses=1"].map(|filters| {
             let db = five_levels(filters, seed);
             db.reset_stats();

@@ -22,9 +22,10 @@
 //! * [`regressions`]: bugs found here and in other stores, with the table of historic bugs.
 //! * [`report`]: the filter report, against the requested filters and against theory.
 //!
-//! A failing sequence prints the command that reruns it, and a shorter one that still fails. The
-//! longest runs take a quarter of the promised sequences; `TROMMEL_SCALE=n` takes n times as many
-//! as promised, `TROMMEL_FIRST_SEED=n` starts from another seed.
+//! A failing sequence prints the command that plays it again, and a shorter one that still fails.
+//! The longest runs play a sixteenth of the promised sequences, the others a quarter; with
+//! `TROMMEL_LANES=ci` four times as many. `TROMMEL_SCALE=n` plays n times as many as promised, and
+//! `TROMMEL_FIRST_SEED=n` starts elsewhere.
 
 #![allow(
     clippy::print_stdout,

@@ -3,9 +3,9 @@
 //! of filter, with and without background threads. Module [`crate::lean`] runs more.
 
 use trommel::ReadMode;
-use trommel_tests::settings::cases;
+use trommel_tests::settings::{cases, rounds};
 
-use crate::config::Home;
+use crate::config::{Files, Home};
 use crate::rng::Rng;
 use crate::runner::{self, Play};
 use crate::walks::Check;
@@ -96,7 +96,11 @@ const _: () = {
 /// Runs one of the configurations.
 fn play(share: usize) {
     let (home, sequences) = SHARES[share];
-    let all = runner::run_all::<World>(&home.name(), share as u64, home, cases(sequences));
+    let sequences = match home.files {
+        Files::Disk => rounds(sequences),
+        _ => cases(sequences),
+    };
+    let all = runner::run_all::<World>(&home.name(), share as u64, home, sequences);
     assert!(all.passed_over > 0, "filters of prefixes had no say: {all:?}");
     assert!(all.deepest >= 2, "no sequence had two levels below level 0: {all:?}");
 }

@@ -16,17 +16,31 @@ pub fn scale() -> u64 {
     number("TROMMEL_SCALE").unwrap_or(1)
 }
 
-/// The number of cases to run out of `full`, the promised number: multiplied by `TROMMEL_SCALE`, or
-/// a quarter if it is not set, so that `cargo test` stays short. `lanes ci` sets it.
+/// How many of the `full` cases that are promised a large lane goes through: `TROMMEL_SCALE` times
+/// as many. Where it is not set, a quarter in the project's CI (`TROMMEL_LANES=ci`), and a sixteenth
+/// elsewhere, so that `cargo test` stays short; at least eight.
 pub fn cases(full: u64) -> u64 {
     match number::<u64>("TROMMEL_SCALE") {
         Some(scale) => full * scale,
-        None => full.div_ceil(4).max(full.min(8)),
+        None => full.div_ceil(if is_ci() { 4 } else { 16 }).max(full.min(8)),
     }
 }
 
-/// Number of earlier rounds of a soak, whose first seeds are 2^24 apart: lanes that enumerate
-/// continue where those stopped. Seeds chosen by hand count as rounds, too.
+/// As [`cases`], of a small lane: all of them in the project's CI, and a quarter elsewhere.
+pub fn rounds(full: u64) -> u64 {
+    match number::<u64>("TROMMEL_SCALE") {
+        Some(scale) => full * scale,
+        None if is_ci() => full,
+        None => full.div_ceil(4),
+    }
+}
+
+fn is_ci() -> bool {
+    std::env::var("TROMMEL_LANES").is_ok_and(|size| size == "ci")
+}
+
+/// How many rounds of a soak went before, whose first seeds are 2^24 apart: lanes that enumerate
+/// take up there where those left off. Seeds that are chosen by hand count as rounds, too.
 pub fn rounds_before() -> u64 {
     let seed = first_seed();
     (seed >> 24).wrapping_add(seed.wrapping_sub(1) & 0xff_ffff)

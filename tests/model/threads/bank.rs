@@ -16,7 +16,7 @@ use std::sync::{Arc, Mutex};
 use trommel::vfs::Vfs;
 use trommel::{Db, Range, Slice, Snapshot, WriteBatch};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds};
 
 use super::linearizable::callers;
 use super::moments::{by_cursor, entries, upkeep};
@@ -315,7 +315,7 @@ fn one_life(seed: u64, life: u64, vfs: &Arc<dyn Vfs>, callers: usize) -> [(&'sta
 fn the_sum_of_all_accounts_is_the_same_whoever_looks_and_whenever() {
     let mut counters = Counters::new("model/bank");
     let callers = callers() - 1;
-    for seed in first_seed()..first_seed() + 4 * scale() {
+    for seed in first_seed()..first_seed() + rounds(4) {
         let vfs = memory();
         for life in 0..LIVES {
             let vfs = Arc::clone(&vfs);

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use trommel::{Db, Error, Result};
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds};
 
 use super::{in_time, memory, number, seeded, tiny, value};
 use crate::rng::Rng;
@@ -103,7 +103,7 @@ fn close_under_load(seed: u64) {
 
 #[test]
 fn closing_under_load_loses_nothing_and_hangs_nobody() {
-    for seed in first_seed()..first_seed() + 120 * scale() {
+    for seed in first_seed()..first_seed() + rounds(120) {
         seeded(seed, move || close_under_load(seed));
     }
 }

@@ -5,7 +5,7 @@ use std::sync::{Arc, Barrier};
 
 use trommel::vfs::{SimDisk, Vfs};
 use trommel::{Db, WriteBatch, WriteOptions};
-use trommel_tests::settings::scale;
+use trommel_tests::settings::rounds;
 
 use super::{in_time, memory, number, tiny, value};
 use crate::rng::Rng;
@@ -14,7 +14,7 @@ use crate::rng::Rng;
 fn a_key_is_inserted_by_exactly_one_of_many() {
     in_time(|| {
         let db = Db::open("/winners", tiny(memory())).unwrap();
-        let keys = 15_000 * scale();
+        let keys = rounds(15_000);
         let start = Barrier::new(6);
         let won: Vec<Vec<u64>> = std::thread::scope(|scope| {
             let (db, start) = (&db, &start);
@@ -54,7 +54,7 @@ fn a_key_is_inserted_by_exactly_one_of_many() {
 fn no_increment_is_lost() {
     in_time(|| {
         let db = Db::open("/increments", tiny(memory())).unwrap();
-        let (threads, rounds) = (4, 500 * scale());
+        let (threads, rounds) = (4, rounds(500));
         std::thread::scope(|scope| {
             for thread in 0..threads {
                 let db = &db;

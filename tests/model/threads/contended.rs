@@ -8,7 +8,7 @@ use std::sync::{Arc, Barrier};
 
 use trommel::{Db, Slice};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds};
 
 use super::linearizable::{Clock, callers};
 use super::moments::upkeep;
@@ -204,7 +204,7 @@ fn one_store(seed: u64, callers: usize) -> Tally {
 fn every_window_has_an_order() {
     let mut counters = Counters::new("model/contended");
     let callers = callers();
-    for seed in first_seed()..first_seed() + 6 * scale() {
+    for seed in first_seed()..first_seed() + rounds(6) {
         let tally = seeded(seed, move || one_store(seed, callers));
         counters.add("stores", 1);
         counters.add("calls", tally.calls);

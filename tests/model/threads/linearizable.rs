@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use trommel::{Db, Range, Slice, Snapshot, WriteBatch};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, scale};
+use trommel_tests::settings::{first_seed, rounds, scale};
 
 use super::generations::{Checker, Fact, History, is_removal};
 use super::moments::upkeep;
@@ -274,7 +274,7 @@ fn one_store(seed: u64, callers: usize) -> Tally {
 fn all_calls_fit_into_one_order() {
     let mut counters = Counters::new("model/linearizable");
     let callers = callers();
-    for seed in first_seed()..first_seed() + 8 * scale() {
+    for seed in first_seed()..first_seed() + rounds(8) {
         let tally = seeded(seed, move || one_store(seed, callers));
         counters.add("stores", 1);
         counters.add("calls", (callers * CALLS * ROUNDS) as u64);

@@ -4,7 +4,7 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use trommel::{Db, DbCursor, Range, RebuildOptions, Slice, Snapshot, WriteBatch};
-use trommel_tests::settings::scale;
+use trommel_tests::settings::rounds;
 
 use super::{in_time, memory, number, tiny, value};
 use crate::rng::Rng;
@@ -148,7 +148,7 @@ fn batches_are_seen_whole(background_threads: usize) {
         db.write(batch).unwrap();
     }
     let done = AtomicBool::new(false);
-    let rounds = 6_000 * scale() as usize;
+    let rounds = rounds(6_000) as usize;
     std::thread::scope(|scope| {
         let auditors = [scope.spawn(|| audit(&db, &done)), scope.spawn(|| audit(&db, &done))];
         scope.spawn(|| maintain(&db, &done));
@@ -241,7 +241,7 @@ fn no_reader_goes_back_in_time() {
         let db = Db::open("/counters", tiny(memory())).unwrap();
         let acknowledged: Acknowledged = std::array::from_fn(|_| AtomicU64::new(0));
         let done = AtomicBool::new(false);
-        let rounds = 1_200 * scale();
+        let rounds = rounds(1_200);
         std::thread::scope(|scope| {
             let (db, acknowledged, done) = (&db, &acknowledged, &done);
             let watchers: Vec<_> = (0..3)

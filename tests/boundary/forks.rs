@@ -77,7 +77,10 @@ fn in_child(fork: Fork, body: impl FnOnce()) {
 }
 
 fn options() -> Options {
-    Options::default().write_buffer_bytes(64 << 10).table_bytes(64 << 10).background_threads(2)
+    Options::default()
+        .writes(|w| w.write_buffer_bytes(64 << 10))
+        .compaction(|c| c.table_bytes(64 << 10))
+        .background_threads(2)
 }
 
 fn key(number: u64) -> String {

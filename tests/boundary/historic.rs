@@ -108,7 +108,7 @@ fn closing_another_handle_releases_nothing() {
 }
 
 fn mapped() -> Options {
-    small().read_mode(ReadMode::Mapped)
+    small().reads(|r| r.read_mode(ReadMode::Mapped))
 }
 
 #[test]

@@ -32,9 +32,9 @@ mod common {
 
     pub(crate) fn small() -> Options {
         Options::default()
-            .write_buffer_bytes(64 << 10)
-            .block_bytes(256)
-            .auto_compaction(false)
+            .writes(|w| w.write_buffer_bytes(64 << 10))
+            .reads(|r| r.block_bytes(256))
+            .compaction(|c| c.auto_compaction(false))
             .background_threads(0)
     }
 

@@ -118,7 +118,7 @@ fn what_is_not_the_stores_is_never_read_and_never_removed() {
         there.iter().all(|path| fs::symlink_metadata(path).is_ok())
     };
     for _ in 0..2 {
-        let db = Db::open(&dir, small().auto_compaction(true)).expect("opening");
+        let db = Db::open(&dir, small().compaction(|c| c.auto_compaction(true))).expect("opening");
         db.put("more", "of it").expect("writing");
         db.compact_all().expect("compacting");
         db.close().expect("closing");

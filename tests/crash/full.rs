@@ -134,7 +134,8 @@ fn a_full_disk_under_a_table_poisons_nothing() {
             let disk = SimDisk::new();
             let options = profile.options(Arc::new(disk.clone()));
             // The memtable is not full, so nothing is written before the flush.
-            let db = Db::open(DIR, options.write_buffer_bytes(1 << 20)).expect("opening");
+            let db =
+                Db::open(DIR, options.writes(|w| w.write_buffer_bytes(1 << 20))).expect("opening");
             db.put("before", "1").expect("writing");
             disk.inject(Fault::new(Failure::NoSpace).on(kind).named(".sst").lasting());
             let error = db.flush().expect_err("the disk is full");
@@ -169,7 +170,8 @@ fn a_disk_of_a_fixed_size() {
         let profile = profile(seed, 0);
         let disk = SimDisk::new();
         disk.set_capacity(Some(20_000 + 3_000 * size as u64));
-        let open = || Db::open(DIR, profile.options(Arc::new(disk.clone())).log(true));
+        let open =
+            || Db::open(DIR, profile.options(Arc::new(disk.clone())).writes(|w| w.log(true)));
         let (mut state, mut refused) = (State::new(), 0);
         let mut rng = Rng::with_seed(seed);
         let mut db = open().expect("opening");

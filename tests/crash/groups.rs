@@ -168,8 +168,11 @@ fn no_reader_sees_a_write_before_its_sync() {
             wrong: Mutex::default(),
         });
         let process = Process::new(disk).watched_by(Arc::<Reader>::clone(&reader));
-        let db = Db::open(DIR, options(seed, Arc::new(process)).log(true).background_threads(0))
-            .expect("a healthy disk");
+        let db = Db::open(
+            DIR,
+            options(seed, Arc::new(process)).writes(|w| w.log(true)).background_threads(0),
+        )
+        .expect("a healthy disk");
         *reader.db.lock().expect("no panic") = Some(db.clone());
         // A single writer never shares a sync; several do.
         let writers = 1 + seed as usize % SYNCED_WRITERS;
@@ -202,7 +205,7 @@ fn a_write_whose_sync_failed_is_never_seen() {
         for lasting in [false, true] {
             let disk = SimDisk::new();
             let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
-            let options = options(call, vfs).log(true).background_threads(0);
+            let options = options(call, vfs).writes(|w| w.log(true)).background_threads(0);
             let db = Db::open(DIR, options).expect("a healthy disk");
             let fault = Fault::new(Failure::Io).on(OpKind::Sync).named(".log").after(call);
             disk.inject(if lasting { fault.lasting() } else { fault });

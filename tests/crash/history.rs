@@ -44,7 +44,7 @@ use crate::workload::{DIR, options};
 fn open(disk: &SimDisk) -> trommel::Result<Db> {
     // The memtable is never full before it is flushed.
     let options = options(1, Arc::new(disk.clone())).background_threads(0);
-    Db::open(DIR, options.write_buffer_bytes(1 << 20))
+    Db::open(DIR, options.writes(|w| w.write_buffer_bytes(1 << 20)))
 }
 
 fn put(db: &Db, key: &str, sync: bool) -> trommel::Result<()> {

@@ -218,7 +218,8 @@ pub(crate) fn inspect_suspect(
             if disk.hash() != before {
                 return Err("an open that found damage has changed something".to_owned());
             }
-            let db = open(options(Arc::new(disk)).salvage(true)).map_err(failed("salvaging"))?;
+            let db = open(options(Arc::new(disk)).opening(|o| o.salvage(true)))
+                .map_err(failed("salvaging"))?;
             let state = scan(&db)?;
             let (low, high) = (inspection.low, inspection.high);
             match inspection.history.prefix(digest(&state), low, high) {
@@ -253,7 +254,7 @@ pub(crate) fn inspect_checkpoints(
     for &Checkpoint { id, count, done } in &bounds.checkpoints {
         let disk: Arc<dyn Vfs> = Arc::new(image.disk());
         let dir = checkpoint_dir(id);
-        match Db::open(Path::new(&dir), options(disk).create_if_missing(false)) {
+        match Db::open(Path::new(&dir), options(disk).opening(|o| o.create_if_missing(false))) {
             Ok(db) => {
                 if history.prefix(digest(&scan(&db)?), count, count).is_none() {
                     return Err(format!("checkpoint {id} is not the state after {count} batches"));

@@ -22,8 +22,11 @@ use trommel_tests::watchdog;
 const DEEPEST: usize = 4;
 
 fn open(vfs: impl Vfs + 'static) -> Verdict<Db> {
-    let options = Options::default().vfs(Arc::new(vfs)).background_threads(0).spare_file_bytes(0);
-    let options = options.write_buffer_bytes(64 << 10).compression(Compression::None);
+    let options = Options::default()
+        .vfs(Arc::new(vfs))
+        .background_threads(0)
+        .writes(|w| w.spare_file_bytes(0));
+    let options = options.writes(|w| w.write_buffer_bytes(64 << 10)).compression(Compression::None);
     Db::open(DIR, options).map_err(failed("opening"))
 }
 

@@ -46,7 +46,7 @@ pub(crate) fn store_options(seed: u64) -> Options {
         other => other,
     });
     let options = options_of(seed, vfs, &filters).background_threads(2);
-    options.base_level_bytes(32 << 10).l0_slowdown(20).l0_stop(30)
+    options.compaction(|c| c.base_level_bytes(32 << 10).l0_slowdown(20).l0_stop(30))
 }
 
 /// Batch `number` of `thread`: several keys of that thread's own, some of them deleted.
@@ -226,7 +226,7 @@ fn kill_often(threads: usize, seed: u64, kills: u64, counters: &mut Counters) ->
         }
         let at = |what| format!("after kill {kill}: {what}");
         let read_only = rng.u8(..4) == 0 && dir.join("CURRENT").exists();
-        let options = store_options(seed).read_only(read_only);
+        let options = store_options(seed).opening(|o| o.read_only(read_only));
         let db = Db::open(&dir, options).map_err(failed("opening")).map_err(at)?;
         let state = scan(&db).map_err(at)?;
         run.settle(&state, &acknowledged).map_err(at)?;

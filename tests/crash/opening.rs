@@ -43,7 +43,7 @@ fn filled(dir: &Path) {
 fn opener() {
     let Ok(told) = std::env::var(CHILD) else { return };
     let (how, dir) = told.split_once('|').expect("how and where");
-    let found = match Db::open(dir, small().read_only(how == "read")) {
+    let found = match Db::open(dir, small().opening(|o| o.read_only(how == "read"))) {
         Ok(db) if how == "write and die" => {
             for number in 0..300 {
                 db.put(format!("late{number:03}"), "w".repeat(40)).expect("writing");
@@ -141,17 +141,17 @@ fn what_is_no_store_is_left_alone() {
         }
         assert!(before == tree(home.path()), "{}: something changed", path.display());
     };
-    is_no_store(&dir, small().create_if_missing(false));
-    is_no_store(&dir, small().read_only(true));
+    is_no_store(&dir, small().opening(|o| o.create_if_missing(false)));
+    is_no_store(&dir, small().opening(|o| o.read_only(true)));
     fs::create_dir(&dir).expect("a directory");
-    is_no_store(&dir, small().create_if_missing(false));
-    is_no_store(&dir, small().read_only(true));
+    is_no_store(&dir, small().opening(|o| o.create_if_missing(false)));
+    is_no_store(&dir, small().opening(|o| o.read_only(true)));
     fs::write(dir.join("letter.txt"), "dear").expect("a file");
     is_no_store(&dir, small());
     is_no_store(&dir.join("letter.txt"), small());
     let store = home.path().join("store");
     filled(&store);
-    is_no_store(&store, small().error_if_exists(true));
+    is_no_store(&store, small().opening(|o| o.error_if_exists(true)));
 }
 
 fn set_modes(dir: &Path, folder: u32, file: u32) {

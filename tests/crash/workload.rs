@@ -114,15 +114,23 @@ impl Profile {
     }
 
     pub(crate) fn options(&self, vfs: Arc<dyn Vfs>) -> Options {
-        let options = options(self.life_seed(), vfs).background_threads(self.threads).log(self.log);
+        let options = options(self.life_seed(), vfs)
+            .background_threads(self.threads)
+            .writes(|w| w.log(self.log));
         // A memtable with space for some keys.
-        let options = if self.long_keys { options.write_buffer_bytes(256 << 10) } else { options };
+        let options = if self.long_keys {
+            options.writes(|w| w.write_buffer_bytes(256 << 10))
+        } else {
+            options
+        };
         if !self.stepped {
             return options;
         }
         // Nobody may wait for a thread that is blocked. More runs would be compacted only while
         // somebody waits, so that timing would decide between a compaction and a filter rebuild.
-        options.max_frozen_memtables(64).l0_trigger(1 + self.seed as usize % 2)
+        options
+            .writes(|w| w.max_frozen_memtables(64))
+            .compaction(|c| c.l0_trigger(1 + self.seed as usize % 2))
     }
 
     pub(crate) fn actions(&self) -> Vec<Action> {
@@ -151,26 +159,33 @@ pub(crate) fn options_of(seed: u64, vfs: Arc<dyn Vfs>, filters: &[&str]) -> Opti
     let prefix = (rng.u8(..3) == 0).then(|| Prefix::fixed(4));
     Options::default()
         .vfs(vfs)
-        .write_buffer_bytes([4 << 10, 6 << 10, 8 << 10, 16 << 10][rng.usize(..4)])
-        .block_bytes([64, 256, 1024][rng.usize(..3)])
-        .table_bytes([1 << 10, 3 << 10, 16 << 10][rng.usize(..3)])
-        .base_level_bytes([1 << 10, 4 << 10, 32 << 10][rng.usize(..3)])
-        .level_ratio([2, 4, 10][rng.usize(..3)])
-        .l0_trigger(rng.usize(1..5))
-        .l0_slowdown(1000)
-        .l0_stop(1001)
-        .block_align(rng.bool())
+        .writes(|w| w.write_buffer_bytes([4 << 10, 6 << 10, 8 << 10, 16 << 10][rng.usize(..4)]))
+        .reads(|r| r.block_bytes([64, 256, 1024][rng.usize(..3)]))
+        .compaction(|c| {
+            c.table_bytes([1 << 10, 3 << 10, 16 << 10][rng.usize(..3)])
+                .base_level_bytes([1 << 10, 4 << 10, 32 << 10][rng.usize(..3)])
+                .level_ratio([2, 4, 10][rng.usize(..3)])
+                .l0_trigger(rng.usize(1..5))
+                .l0_slowdown(1000)
+                .l0_stop(1001)
+        })
+        .reads(|r| r.block_align(rng.bool()))
         .compression([Compression::None, Compression::Lz4][rng.usize(..2)])
         .filters(filters[rng.usize(..filters.len())].parse().expect("a filter policy"))
-        .filter_shape(
-            [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock][rng.usize(..3)],
-        )
-        .filter_piece_bytes(256)
-        .filters_on_last_level(rng.u8(..4) > 0)
-        .prefix_extractor(prefix)
-        .read_mode(ReadMode::ALL[rng.usize(..ReadMode::ALL.len())])
-        .cache_bytes(64 << 10)
-        .max_open_files([16, 1000][rng.usize(..2)])
+        .filtering(|f| {
+            f.filter_shape(
+                [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock]
+                    [rng.usize(..3)],
+            )
+            .filter_piece_bytes(256)
+            .filters_on_last_level(rng.u8(..4) > 0)
+            .prefix_extractor(prefix)
+        })
+        .reads(|r| {
+            r.read_mode(ReadMode::ALL[rng.usize(..ReadMode::ALL.len())])
+                .cache_bytes(64 << 10)
+                .max_open_files([16, 1000][rng.usize(..2)])
+        })
 }
 
 /// Under a budget tables get new filters, and lose theirs, automatically: after flushes,

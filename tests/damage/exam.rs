@@ -77,11 +77,9 @@ impl Place {
     fn open(&self, how: How) -> Result<Db, Error> {
         let options = Options::default()
             .vfs(Arc::clone(&self.vfs))
-            .cache_bytes(1 << 20)
+            .reads(|r| r.cache_bytes(1 << 20).read_mode(how.read_mode))
             .background_threads(0)
-            .read_mode(how.read_mode)
-            .read_only(how.read_only)
-            .salvage(how.salvage);
+            .opening(|o| o.read_only(how.read_only).salvage(how.salvage));
         Db::open(&self.dir, options)
     }
 

@@ -48,7 +48,7 @@ fn open(image: &Image) -> Result<&'static str, String> {
     let attempt = || {
         let options = Options::default()
             .vfs(Arc::new(vfs_of(image)))
-            .cache_bytes(1 << 20)
+            .reads(|r| r.cache_bytes(1 << 20))
             .background_threads(0);
         let db = match Db::open(DIR, options) {
             Ok(db) => db,

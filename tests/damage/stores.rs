@@ -128,15 +128,14 @@ impl Building {
         let options = Options::default()
             .vfs(Arc::new(vfs.clone()))
             .filters(filters.parse().expect("a filter policy"))
-            .filter_shape(shape.parse().expect("a shape of filters"))
-            .filter_piece_bytes(256)
+            .filtering(|f| {
+                f.filter_shape(shape.parse().expect("a shape of filters")).filter_piece_bytes(256)
+            })
             .compression(compression)
-            .cache_bytes(1 << 20)
-            .block_bytes(256)
-            .table_bytes(1 << 10)
-            .base_level_bytes(1 << 10)
-            .level_ratio(2)
-            .l0_trigger(2)
+            .reads(|r| r.cache_bytes(1 << 20).block_bytes(256))
+            .compaction(|c| {
+                c.table_bytes(1 << 10).base_level_bytes(1 << 10).level_ratio(2).l0_trigger(2)
+            })
             .background_threads(usize::from(ending == Ending::TwoLogs));
         let db = Db::open(DIR, options).expect("a new store");
         let states = vec![Model::new()];

@@ -13,9 +13,9 @@ fn key(i: usize) -> String {
 /// A store of one table, whose file is then corrupted under the map.
 fn damaged_while_open(dir: &Path, mode: ReadMode, walked_before: bool) -> Db {
     let options = Options::default()
-        .read_mode(mode)
+        .reads(|r| r.read_mode(mode))
         .compression(Compression::None)
-        .auto_compaction(false)
+        .compaction(|c| c.auto_compaction(false))
         .background_threads(0);
     let db = Db::open(dir, options).expect("a new store");
     for i in 0..KEYS {

@@ -11,13 +11,16 @@ fn scratch() -> TempDir {
 }
 
 fn small() -> Options {
-    Options::default().cache_bytes(1 << 20).background_threads(0)
+    Options::default().reads(|r| r.cache_bytes(1 << 20)).background_threads(0)
 }
 
 /// A store with some tables.
 fn store_in(dir: &Path, tables: usize) {
-    let db = Db::open(dir, small().auto_compaction(false).l0_stop(1000).l0_slowdown(1000))
-        .expect("a new store");
+    let db = Db::open(
+        dir,
+        small().compaction(|c| c.auto_compaction(false).l0_stop(1000).l0_slowdown(1000)),
+    )
+    .expect("a new store");
     for table in 0..tables {
         db.put(format!("key {table:03}"), "value").expect("room");
         db.flush().expect("room");
@@ -76,10 +79,14 @@ fn a_file_is_no_directory() {
 fn a_missing_store_is_not_made_unasked() {
     let dir = scratch();
     let missing = dir.path().join("missing");
-    refusal(&missing, small().create_if_missing(false), &["there is no such directory"]);
-    refusal(&missing, small().read_only(true), &["there is no such directory"]);
+    refusal(
+        &missing,
+        small().opening(|o| o.create_if_missing(false)),
+        &["there is no such directory"],
+    );
+    refusal(&missing, small().opening(|o| o.read_only(true)), &["there is no such directory"]);
     assert!(!missing.exists());
-    refusal(dir.path(), small().create_if_missing(false), &["holds no CURRENT"]);
+    refusal(dir.path(), small().opening(|o| o.create_if_missing(false)), &["holds no CURRENT"]);
 }
 
 #[test]
@@ -148,7 +155,7 @@ fn what_is_no_regular_file_is_never_waited_for() {
 #[test]
 fn few_file_handles_are_enough() {
     let dir = scratch();
-    let options = small().compression(Compression::None).table_bytes(1 << 10);
+    let options = small().compression(Compression::None).compaction(|c| c.table_bytes(1 << 10));
     let db = Db::open(dir.path(), options).expect("a new store");
     for key in 0..300 {
         db.put(format!("key {key:03}"), vec![b'v'; 600]).expect("room");
@@ -171,7 +178,8 @@ fn few_file_handles_are_enough() {
 #[ignore = "the child of few_file_handles_are_enough"]
 fn works_with_few_handles() {
     let Some(dir) = std::env::var_os("TROMMEL_DAMAGE_DIR") else { return };
-    let db = Db::open(dir, small().table_bytes(1 << 10)).expect("handles for the log");
+    let db =
+        Db::open(dir, small().compaction(|c| c.table_bytes(1 << 10))).expect("handles for the log");
     for key in 0..300 {
         let found = db.get(format!("key {key:03}"));
         assert!(found.as_ref().is_ok_and(Option::is_some), "{found:?}");

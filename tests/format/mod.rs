@@ -122,8 +122,8 @@ fn golden_stores_open_forever() {
         assert_eq!(sidecars > 0, name.contains("ribbon"), "{name}");
         for read_only in [true, false] {
             let vfs = vfs_of(&image);
-            let options = Options::default().vfs(Arc::new(vfs)).cache_bytes(1 << 20);
-            let db = Db::open(DIR, options.read_only(read_only));
+            let options = Options::default().vfs(Arc::new(vfs)).reads(|r| r.cache_bytes(1 << 20));
+            let db = Db::open(DIR, options.opening(|o| o.read_only(read_only)));
             let db = db.unwrap_or_else(|error| panic!("{name}: {error}"));
             let torn = usize::from(name.contains("torn"));
             assert_eq!(db.recovery_report().dropped.len(), torn, "{name}");

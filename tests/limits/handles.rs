@@ -27,7 +27,7 @@ fn take_all(few: usize) -> Vec<File> {
 
 /// A store of many small tables, hardly any of them open.
 fn grown(dir: &Path, options: &Options) -> (Db, Known) {
-    let db = Db::open(dir, options.clone().table_bytes(32 << 10)).unwrap();
+    let db = Db::open(dir, options.clone().compaction(|c| c.table_bytes(32 << 10))).unwrap();
     let mut known = Known::default();
     assert!(known.fill(&db, 3_000).is_none());
     db.wait_idle().unwrap();
@@ -121,7 +121,9 @@ fn to_compact(dir: &Path) {
 fn few(dir: &Path) {
     limit(200);
     let store = dir.join("store");
-    let options = tiny().table_bytes(32 << 10).stall_timeout(Some(Duration::from_secs(1)));
+    let options = tiny()
+        .compaction(|c| c.table_bytes(32 << 10))
+        .writes(|w| w.stall_timeout(Some(Duration::from_secs(1))));
     let (db, mut known) = grown(&store, &options);
     let taken = take_all(6);
     let before = db.stats();
@@ -156,9 +158,9 @@ scenarios! {
     no_handle_is_left in Directory: |dir| live(dir, &tiny(), 0);
     no_handle_is_left_and_no_thread in Directory: |dir| live(dir, &tiny().background_threads(0), 0);
     no_handle_is_left_to_read_directly in Directory: |dir| {
-        live(dir, &tiny().read_mode(ReadMode::Direct), 0);
+        live(dir, &tiny().reads(|r| r.read_mode(ReadMode::Direct)), 0);
     };
-    no_handle_is_left_to_map in Directory: |dir| live(dir, &tiny().read_mode(ReadMode::Mapped), 0);
+    no_handle_is_left_to_map in Directory: |dir| live(dir, &tiny().reads(|r| r.read_mode(ReadMode::Mapped)), 0);
     one_handle_is_left in Directory: |dir| live(dir, &tiny().background_threads(0), 1);
     no_handle_is_left_to_compact in Directory: to_compact;
 }

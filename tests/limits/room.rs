@@ -83,7 +83,7 @@ fn fill(dir: &Path, options: Options) {
 /// Fills the disk without a log: memtables are flushed once there is space.
 fn fill_without_a_log(dir: &Path) {
     let ballast = Ballast::new(dir, 10 << 20);
-    let options = tiny().log(false).background_threads(1);
+    let options = tiny().writes(|w| w.log(false)).background_threads(1);
     let store = dir.join("store");
     let db = Db::open(&store, options.clone()).unwrap();
     let mut known = Known::default();
@@ -106,7 +106,9 @@ fn fill_without_a_log(dir: &Path) {
 }
 
 fn no_room_to_compact(dir: &Path) {
-    let options = tiny().auto_compaction(false).l0_slowdown(500).l0_stop(1000).log(false);
+    let options = tiny()
+        .compaction(|c| c.auto_compaction(false).l0_slowdown(500).l0_stop(1000))
+        .writes(|w| w.log(false));
     let store = dir.join("store");
     let db = Db::open(&store, options.clone()).unwrap();
     let mut known = Known::default();
@@ -146,7 +148,7 @@ fn no_room_to_open(dir: &Path) {
 
 fn no_room_to_flush(dir: &Path) {
     let store = dir.join("store");
-    let options = tiny().write_buffer_bytes(4 << 20).background_threads(0);
+    let options = tiny().writes(|w| w.write_buffer_bytes(4 << 20)).background_threads(0);
     let mut known = Known::default();
     let db = Db::open(&store, options.clone()).unwrap();
     assert!(known.fill(&db, 1_500).is_none());
@@ -162,7 +164,7 @@ fn no_room_to_flush(dir: &Path) {
 /// A writer that waits for a flush without space gets an error with the reason.
 fn no_room_in_the_background(dir: &Path) {
     let store = dir.join("store");
-    let options = tiny().log(false).stall_timeout(Some(Duration::from_secs(1)));
+    let options = tiny().writes(|w| w.log(false).stall_timeout(Some(Duration::from_secs(1))));
     let mut known = Known::default();
     let db = Db::open(&store, options.clone()).unwrap();
     assert!(known.fill(&db, 500).is_none());
@@ -249,7 +251,7 @@ fn full_again_and_again(dir: &Path) {
 fn no_room_to_close(dir: &Path) {
     let store = dir.join("store");
     let mut known = Known::default();
-    let db = Db::open(&store, tiny().write_buffer_bytes(4 << 20)).unwrap();
+    let db = Db::open(&store, tiny().writes(|w| w.write_buffer_bytes(4 << 20))).unwrap();
     assert!(known.fill(&db, 1_200).is_none());
     let ballast = Ballast::all(dir);
     // The space set aside for the log, as much as the log has, is enough for some more writes and
@@ -262,8 +264,11 @@ fn no_room_to_close(dir: &Path) {
 
 fn no_more_files(dir: &Path) {
     let store = dir.join("store");
-    let db =
-        Db::open(&store, tiny().auto_compaction(false).l0_stop(1000).l0_slowdown(900)).unwrap();
+    let db = Db::open(
+        &store,
+        tiny().compaction(|c| c.auto_compaction(false).l0_stop(1000).l0_slowdown(900)),
+    )
+    .unwrap();
     let mut known = Known::default();
     assert!(known.fill(&db, 3_000).is_some(), "24 files were enough");
     known.check(&db);
@@ -277,8 +282,8 @@ scenarios! {
     a_full_disk in Small: |dir| fill(dir, tiny());
     a_full_disk_and_syncs in Small: |dir| fill(dir, tiny().durability(Durability::Sync));
     a_full_disk_without_threads in Small: |dir| fill(dir, tiny().background_threads(0));
-    a_full_disk_read_directly in Small: |dir| fill(dir, tiny().read_mode(ReadMode::Direct));
-    a_full_disk_read_through_maps in Small: |dir| fill(dir, tiny().read_mode(ReadMode::Mapped));
+    a_full_disk_read_directly in Small: |dir| fill(dir, tiny().reads(|r| r.read_mode(ReadMode::Direct)));
+    a_full_disk_read_through_maps in Small: |dir| fill(dir, tiny().reads(|r| r.read_mode(ReadMode::Mapped)));
     a_full_disk_without_a_log in Small: fill_without_a_log;
     a_full_disk_has_no_room_to_compact in Small: no_room_to_compact;
     a_full_disk_has_no_room_to_open in Small: no_room_to_open;

@@ -36,7 +36,7 @@ fn files(dir: &Path, options: Options, most_bytes: u64) {
 /// A store that is opened under the limit: its log is flushed to a table that is too large.
 fn to_open(dir: &Path) {
     let store = dir.join("store");
-    let options = tiny().write_buffer_bytes(1 << 20);
+    let options = tiny().writes(|w| w.write_buffer_bytes(1 << 20));
     let mut known = Known::default();
     let db = Db::open(&store, options.clone()).unwrap();
     assert!(known.fill(&db, 600).is_none());
@@ -85,7 +85,9 @@ fn table_bytes(store: &Path) -> u64 {
 /// mapped, or the writer gets an error.
 fn maps_in_the_background(dir: &Path) {
     let store = dir.join("store");
-    let options = tiny().read_mode(ReadMode::Mapped).stall_timeout(Some(Duration::from_secs(1)));
+    let options = tiny()
+        .reads(|r| r.read_mode(ReadMode::Mapped))
+        .writes(|w| w.stall_timeout(Some(Duration::from_secs(1))));
     let mut known = Known::default();
     let db = Db::open(&store, options.clone()).unwrap();
     assert!(known.fill(&db, 10_000).is_none());
@@ -115,16 +117,16 @@ fn maps(dir: &Path, threads: usize) {
     let store = dir.join("store");
     let options = Options::default()
         .compression(Compression::None)
-        .write_buffer_bytes(1 << 20)
-        .table_bytes(4 << 20)
-        .cache_bytes(1 << 20)
+        .writes(|w| w.write_buffer_bytes(1 << 20))
+        .compaction(|c| c.table_bytes(4 << 20))
+        .reads(|r| r.cache_bytes(1 << 20))
         .background_threads(threads);
     let mut known = Known::default();
     let db = Db::open(&store, options.clone()).unwrap();
     assert!(known.fill(&db, 60_000).is_none());
     db.compact_all().unwrap();
     db.close().unwrap();
-    let mapped = options.clone().read_mode(ReadMode::Mapped);
+    let mapped = options.clone().reads(|r| r.read_mode(ReadMode::Mapped));
     let db = Db::open(&store, mapped).unwrap();
     let maximum = getrlimit(Resource::As).maximum;
     let current = Some(address_space() + (24 << 20));
@@ -146,16 +148,16 @@ fn maps(dir: &Path, threads: usize) {
 scenarios! {
     address_space_is_short_in_the_background in Directory: maps_in_the_background;
     no_log_may_grow in Directory: |dir| {
-        files(dir, tiny().write_buffer_bytes(1 << 20), 200 << 10);
+        files(dir, tiny().writes(|w| w.write_buffer_bytes(1 << 20)), 200 << 10);
     };
     no_log_may_grow_and_writes_sync in Directory: |dir| {
-        files(dir, tiny().write_buffer_bytes(1 << 20).durability(Durability::Sync), 100 << 10);
+        files(dir, tiny().writes(|w| w.write_buffer_bytes(1 << 20)).durability(Durability::Sync), 100 << 10);
     };
     no_table_may_grow in Directory: |dir| {
-        files(dir, tiny().table_bytes(1 << 20).background_threads(0), 90 << 10);
+        files(dir, tiny().compaction(|c| c.table_bytes(1 << 20)).background_threads(0), 90 << 10);
     };
     no_table_may_grow_and_threads_write_them in Directory: |dir| {
-        files(dir, tiny().table_bytes(1 << 20).write_buffer_bytes(160 << 10), 150 << 10);
+        files(dir, tiny().compaction(|c| c.table_bytes(1 << 20)).writes(|w| w.write_buffer_bytes(160 << 10)), 150 << 10);
     };
     no_file_may_grow_at_opening in Directory: to_open;
     no_address_space_is_left_to_map in Directory: |dir| maps(dir, 2);

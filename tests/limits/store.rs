@@ -26,11 +26,9 @@ pub(crate) fn value(number: u64) -> Vec<u8> {
 /// Buffers of some KiB.
 pub(crate) fn tiny() -> Options {
     Options::default()
-        .write_buffer_bytes(64 << 10)
-        .table_bytes(128 << 10)
-        .base_level_bytes(256 << 10)
-        .cache_bytes(1 << 20)
-        .level_ratio(4)
+        .writes(|w| w.write_buffer_bytes(64 << 10))
+        .compaction(|c| c.table_bytes(128 << 10).base_level_bytes(256 << 10).level_ratio(4))
+        .reads(|r| r.cache_bytes(1 << 20))
 }
 
 /// The acknowledged entries, from number 0 on, and whether one more write was attempted.

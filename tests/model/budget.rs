@@ -20,8 +20,7 @@ fn options(filters: &str) -> Options {
     Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
         .background_threads(0)
-        .block_bytes(512)
-        .cache_bytes(0)
+        .reads(|r| r.block_bytes(512).cache_bytes(0))
         .filters(filters.parse().unwrap())
 }
 
@@ -29,10 +28,8 @@ fn options(filters: &str) -> Options {
 /// 5,000 keys, a base level of two.
 fn leveled(filters: &str) -> Options {
     options(filters)
-        .write_buffer_bytes(512 << 10)
-        .table_bytes(192 << 10)
-        .base_level_bytes(256 << 10)
-        .level_ratio(10)
+        .writes(|w| w.write_buffer_bytes(512 << 10))
+        .compaction(|c| c.table_bytes(192 << 10).base_level_bytes(256 << 10).level_ratio(10))
 }
 
 fn open(options: Options) -> Db {
@@ -140,7 +137,7 @@ fn a_budget_wastes_fewer_reads_than_as_many_bits_everywhere() {
             db.flush().unwrap();
             db.wait_idle().unwrap();
             // Runs of level 0, which stay there.
-            db.set_options(|options| options.auto_compaction(false)).unwrap();
+            db.set_options(|options| options.compaction(|c| c.auto_compaction(false))).unwrap();
             for run in 0..3 {
                 fill(db, seed, 180_000 + run * 1_000..181_000 + run * 1_000);
                 db.flush().unwrap();
@@ -187,10 +184,8 @@ fn five_levels(filters: &str, seed: u64) -> Db {
     let base = |level: usize| (48 << 10) * 10_u64.pow(level as u32 - 1);
     let db = open(
         options(filters)
-            .write_buffer_bytes(256 << 20)
-            .table_bytes(1 << 20)
-            .level_ratio(10)
-            .l0_trigger(2),
+            .writes(|w| w.write_buffer_bytes(256 << 20))
+            .compaction(|c| c.table_bytes(1 << 20).level_ratio(10).l0_trigger(2)),
     );
     let mut number = 0;
     let mut put = |keys: u64| {
@@ -201,11 +196,11 @@ fn five_levels(filters: &str, seed: u64) -> Db {
         db.flush().unwrap();
     };
     for (level, keys) in FULL.into_iter().enumerate().skip(1).rev() {
-        db.set_options(|options| options.base_level_bytes(base(level))).unwrap();
+        db.set_options(|options| options.compaction(|c| c.base_level_bytes(base(level)))).unwrap();
         (0..2).for_each(|_| put(keys / 2));
         db.wait_idle().unwrap();
         if level == FULL.len() - 1 {
-            db.set_options(|options| options.base_level_bytes(base(1))).unwrap();
+            db.set_options(|options| options.compaction(|c| c.base_level_bytes(base(1)))).unwrap();
             db.compact_all().unwrap();
         }
     }
@@ -250,16 +245,18 @@ fn five_full_levels_waste_a_third_of_what_uniform_bits_waste() {
 fn no_more_is_held_than_may_be_whatever_is_kept_open() {
     let small = |filters| {
         options(filters)
-            .write_buffer_bytes(32 << 10)
-            .table_bytes(16 << 10)
-            .base_level_bytes(64 << 10)
-            .level_ratio(4)
+            .writes(|w| w.write_buffer_bytes(32 << 10))
+            .compaction(|c| c.table_bytes(16 << 10).base_level_bytes(64 << 10).level_ratio(4))
     };
     for filters in ["budget=4KiB,misses=1", "budget=10/key", "budget=5KiB,kinds=blocked"] {
         let cached = trommel::FilterResidency::Cached;
         let pinned = trommel::FilterResidency::Pinned;
         for residency in [pinned, cached] {
-            let db = open(small(filters).filter_residency(residency).cache_bytes(4 << 20));
+            let db = open(
+                small(filters)
+                    .filtering(|f| f.filter_residency(residency))
+                    .reads(|r| r.cache_bytes(4 << 20)),
+            );
             let mut model = BTreeMap::new();
             let (mut held, mut dropped) = (Vec::new(), 0);
             for round in 0..12_u64 {
@@ -411,16 +408,16 @@ fn a_budget_of_nothing_and_a_level_without_filters() {
     assert_eq!((budget(&db).built_bytes, budget(&db).resident_bytes), (0, 0));
     check(&db);
     // All of it is for the upper levels.
-    let db = open(leveled("budget=5/key").filters_on_last_level(false));
+    let db = open(leveled("budget=5/key").filtering(|f| f.filters_on_last_level(false)));
     fill(&db, 5, 0..60_000);
     db.wait_idle().unwrap();
     let report = budget(&db);
     let last = report.levels.last().unwrap();
     assert_eq!((last.planned_bytes, last.built_bytes), (0, 0), "{report}");
     assert!(report.built_bytes > 0, "{report}");
-    let refused =
-        Options::default().prefix_extractor("fixed:4".parse::<trommel::Prefix>().unwrap());
-    let refused = refused.prefix_filters(Some("budget=5/key".parse().unwrap()));
+    let refused = Options::default()
+        .filtering(|f| f.prefix_extractor("fixed:4".parse::<trommel::Prefix>().unwrap()));
+    let refused = refused.filtering(|f| f.prefix_filters(Some("budget=5/key".parse().unwrap())));
     let error = Db::open("/other", refused.vfs(Arc::new(MemoryVfs::new()))).unwrap_err();
     assert!(error.to_string().contains("prefix_filters is a budget"), "{error}");
 }

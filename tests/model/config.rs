@@ -143,11 +143,11 @@ pub(crate) fn options(rng: &mut Rng, home: Home, vfs: &Arc<dyn Vfs>) -> Options 
     let durability = if rng.once_in(20) { Durability::Sync } else { Durability::Os };
     let options = Options::default()
         .vfs(Arc::clone(vfs))
-        .read_mode(read_mode)
+        .reads(|r| r.read_mode(read_mode))
         .background_threads(threads)
         .durability(durability)
-        .log(!rng.once_in(5))
-        .max_open_files(*rng.pick(&[16, 16, 40, 1000]));
+        .writes(|w| w.log(!rng.once_in(5)))
+        .reads(|r| r.max_open_files(*rng.pick(&[16, 16, 40, 1000])));
     let options = if rng.once_in(6) {
         options.memory_limit(rng.within(64, 512) as u64 * 1024)
     } else {
@@ -167,35 +167,42 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
     let (budget, filters) = (budget(rng), policy(rng));
     let block_bytes = rng.within(64, 512);
     options
-        .prefix_extractor(extractor)
-        .prefix_filters(prefix_filters)
-        .whole_key_filters(whole_keys)
+        .filtering(|f| {
+            f.prefix_extractor(extractor)
+                .prefix_filters(prefix_filters)
+                .whole_key_filters(whole_keys)
+        })
         .filters(budget.unwrap_or(filters))
-        .filter_shape(*rng.pick(&[
-            FilterShape::Whole,
-            FilterShape::Whole,
-            FilterShape::Partitioned,
-            FilterShape::PerBlock,
-        ]))
-        .filter_piece_bytes(*rng.pick(&[256, 1024, 32 << 10]))
-        .filter_residency(*rng.pick(&[
-            FilterResidency::Pinned,
-            FilterResidency::Cached,
-            FilterResidency::CachedBelowLevel0,
-        ]))
-        .pinned_filter_bytes(*rng.pick(&[None, None, Some(0), Some(2000)]))
+        .filtering(|f| {
+            f.filter_shape(*rng.pick(&[
+                FilterShape::Whole,
+                FilterShape::Whole,
+                FilterShape::Partitioned,
+                FilterShape::PerBlock,
+            ]))
+            .filter_piece_bytes(*rng.pick(&[256, 1024, 32 << 10]))
+            .filter_residency(*rng.pick(&[
+                FilterResidency::Pinned,
+                FilterResidency::Cached,
+                FilterResidency::CachedBelowLevel0,
+            ]))
+            .pinned_filter_bytes(*rng.pick(&[None, None, Some(0), Some(2000)]))
+        })
         .compression(*rng.pick(&[Compression::None, Compression::Lz4]))
         // With 4 KiB, each write fills a memtable.
-        .write_buffer_bytes(*rng.pick(&[4, 6, 8, 8, 10, 12, 16, 24]) << 10)
-        .max_frozen_memtables(rng.within(1, 4))
-        .block_bytes(block_bytes)
-        .block_align(block_bytes.is_multiple_of(2))
-        .table_bytes(rng.within(4, 16) as u64 * 1024)
-        .base_level_bytes(rng.within(16, 64) as u64 * 1024)
-        .level_ratio(rng.within(2, 10) as u32)
-        .l0_trigger(trigger)
-        .l0_slowdown(slowdown)
-        .l0_stop(slowdown + rng.within(1, 12))
-        .cache_bytes(*rng.pick(&[0, 4 << 10, 64 << 10]))
-        .auto_compaction(!rng.once_in(10))
+        .writes(|w| {
+            w.write_buffer_bytes(*rng.pick(&[4, 6, 8, 8, 10, 12, 16, 24]) << 10)
+                .max_frozen_memtables(rng.within(1, 4))
+        })
+        .reads(|r| r.block_bytes(block_bytes).block_align(block_bytes.is_multiple_of(2)))
+        .compaction(|c| {
+            c.table_bytes(rng.within(4, 16) as u64 * 1024)
+                .base_level_bytes(rng.within(16, 64) as u64 * 1024)
+                .level_ratio(rng.within(2, 10) as u32)
+                .l0_trigger(trigger)
+                .l0_slowdown(slowdown)
+                .l0_stop(slowdown + rng.within(1, 12))
+        })
+        .reads(|r| r.cache_bytes(*rng.pick(&[0, 4 << 10, 64 << 10])))
+        .compaction(|c| c.auto_compaction(!rng.once_in(10)))
 }

@@ -36,16 +36,18 @@ impl Store {
         let options = Options::default()
             .vfs(Arc::<MemoryVfs>::clone(&vfs))
             .background_threads(0)
-            .auto_compaction(false)
-            .block_bytes(256)
-            .table_bytes(16 << 10)
+            .compaction(|c| c.auto_compaction(false))
+            .reads(|r| r.block_bytes(256))
+            .compaction(|c| c.table_bytes(16 << 10))
             .filters("blocked:9".parse().unwrap())
-            .prefix_extractor(extractor.parse::<Prefix>().unwrap())
+            .filtering(|f| {
+                f.prefix_extractor(extractor.parse::<Prefix>().unwrap())
             // So many bits that a partition holds some thirty prefixes, and each table has several.
-            .prefix_filters(Some("blocked:64".parse().unwrap()))
-            .whole_key_filters(whole_keys)
-            .filter_shape(shape)
-            .filter_piece_bytes(256);
+                    .prefix_filters(Some("blocked:64".parse().unwrap()))
+                    .whole_key_filters(whole_keys)
+                    .filter_shape(shape)
+                    .filter_piece_bytes(256)
+            });
         let db = Db::open("/store", options.clone()).unwrap();
         let (mut model, mut rng) = (Model::new(), Rng::new(8));
         for run in 0..5 {
@@ -222,8 +224,11 @@ fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost
         for shape in SHAPES {
             let store = Store::new(shape, whole_keys, extractor);
             for (pinned, cache) in [(None, 0), (Some(0), 8 << 20), (Some(2_000), 8 << 20)] {
-                let limits =
-                    |options: Options| options.pinned_filter_bytes(pinned).cache_bytes(cache);
+                let limits = |options: Options| {
+                    options
+                        .filtering(|f| f.pinned_filter_bytes(pinned))
+                        .reads(|r| r.cache_bytes(cache))
+                };
                 let db = Db::open("/store", limits(store.options.clone())).unwrap();
                 let context = format!("{shape}, {extractor}, {pinned:?} pinned");
                 walk(&db, &store.model, &context);
@@ -254,7 +259,11 @@ fn tables_that_compaction_removes_give_back_cache_and_pinned_bytes() {
     for shape in SHAPES {
         let store = Store::new(shape, true, "until:/");
         for pinned in [None, Some(0)] {
-            let options = store.options.clone().pinned_filter_bytes(pinned).cache_bytes(32 << 20);
+            let options = store
+                .options
+                .clone()
+                .filtering(|f| f.pinned_filter_bytes(pinned))
+                .reads(|r| r.cache_bytes(32 << 20));
             let db = Db::open("/store", options).unwrap();
             let keys: Vec<&Vec<u8>> = store.model.keys().step_by(7).collect();
             assert!(db.multi_get(&keys).unwrap().iter().all(Option::is_some));

@@ -16,7 +16,7 @@ const CUT: [FilterShape; 2] = [FilterShape::Partitioned, FilterShape::PerBlock];
 
 fn cut(shape: FilterShape) -> Options {
     let policy = "L0=blocked:6,L1=paired:5,last=standard:7".parse().unwrap();
-    Options::default().filters(policy).filter_shape(shape).filter_piece_bytes(256)
+    Options::default().filters(policy).filtering(|f| f.filter_shape(shape).filter_piece_bytes(256))
 }
 
 #[test]
@@ -45,9 +45,10 @@ fn cut_filters_meet_their_theory_and_deny_no_key() {
 fn no_more_is_pinned_than_allowed_however_many_tables_are_probed() {
     const MOST: u64 = 2_000;
     for shape in [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock] {
-        let db = three_levels(7, &SHAPE, cut(shape).pinned_filter_bytes(Some(MOST)));
+        let db =
+            three_levels(7, &SHAPE, cut(shape).filtering(|f| f.pinned_filter_bytes(Some(MOST))));
         // For filters that are not pinned.
-        db.set_options(|options| options.cache_bytes(1 << 20)).unwrap();
+        db.set_options(|options| options.reads(|r| r.cache_bytes(1 << 20))).unwrap();
         let mut most = 0;
         for number in (0..WRITTEN).step_by(7) {
             db.get(key(7, number)).unwrap();
@@ -62,7 +63,10 @@ fn no_more_is_pinned_than_allowed_however_many_tables_are_probed() {
         assert!(most > MOST / 4, "{shape}: hardly anything was pinned: {stats}");
         let wanted: u64 = stats.levels.iter().map(|level| level.filter_bytes).sum();
         assert!(wanted > 3 * MOST, "{shape}: the limit was not put to the test: {stats}");
-        db.set_options(|options| options.filter_residency(FilterResidency::Cached)).unwrap();
+        db.set_options(|options| {
+            options.filtering(|f| f.filter_residency(FilterResidency::Cached))
+        })
+        .unwrap();
         assert_eq!(db.stats().memory.pinned_filter_limit, Some(0), "{shape}");
     }
 }
@@ -71,10 +75,10 @@ fn no_more_is_pinned_than_allowed_however_many_tables_are_probed() {
 fn filters_of_level_0_are_pinned_beside_cached_ones() {
     let options = Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
-        .auto_compaction(false)
+        .compaction(|c| c.auto_compaction(false))
         .filters("paired:16".parse().unwrap())
-        .filter_residency(FilterResidency::CachedBelowLevel0)
-        .cache_bytes(8 << 20);
+        .filtering(|f| f.filter_residency(FilterResidency::CachedBelowLevel0))
+        .reads(|r| r.cache_bytes(8 << 20));
     let db = Db::open("/store", options).unwrap();
     for number in 0..20_000_u32 {
         db.put(format!("{number:08}"), "value").unwrap();
@@ -93,7 +97,8 @@ fn filters_of_level_0_are_pinned_beside_cached_ones() {
     let about = |held: u64, wanted: u64| held > wanted / 2 && held < wanted * 2;
     assert!(about(memory.filters, level_0), "{level_0} bytes in level 0: {memory:?}");
     assert!(about(memory.cached_filters, below), "{below} bytes below: {memory:?}");
-    db.set_options(|options| options.filter_residency(FilterResidency::Cached)).unwrap();
+    db.set_options(|options| options.filtering(|f| f.filter_residency(FilterResidency::Cached)))
+        .unwrap();
     db.compact_all().unwrap();
     db.get("00000001").unwrap();
     assert_eq!(db.stats().memory.filters, 0);

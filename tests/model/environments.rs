@@ -36,11 +36,8 @@ fn small(environment: &Environment, vfs: impl Vfs + 'static) -> Options {
     Options::default()
         .environment(environment)
         .vfs(Arc::new(vfs))
-        .write_buffer_bytes(32 << 10)
-        .table_bytes(32 << 10)
-        .base_level_bytes(64 << 10)
-        .level_ratio(3)
-        .spare_file_bytes(0)
+        .writes(|w| w.write_buffer_bytes(32 << 10).spare_file_bytes(0))
+        .compaction(|c| c.table_bytes(32 << 10).base_level_bytes(64 << 10).level_ratio(3))
 }
 
 fn environment(threads: usize) -> Environment {
@@ -133,8 +130,10 @@ fn the_largest_memtable_is_written_out_for_others() {
 fn a_store_is_closed_while_another_is_at_work() {
     let environment = environment(2);
     let slow = SimDisk::new();
-    let options = small(&environment, slow).write_buffer_bytes(256 << 10);
-    let busy = Db::open("busy", options.background_bytes_per_second(Some(4 << 10))).unwrap();
+    let options = small(&environment, slow).writes(|w| w.write_buffer_bytes(256 << 10));
+    let busy =
+        Db::open("busy", options.compaction(|c| c.background_bytes_per_second(Some(4 << 10))))
+            .unwrap();
     let mut written = 0;
     while environment.stats().threads == 0 {
         busy.put(scattered(written), noise(written)).unwrap();

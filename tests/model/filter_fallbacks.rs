@@ -9,7 +9,7 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
     Options::default()
         .vfs(Arc::<MemoryVfs>::clone(vfs))
         .background_threads(0)
-        .write_buffer_bytes(64 << 20)
+        .writes(|w| w.write_buffer_bytes(64 << 20))
         .filters("ribbon:10".parse().unwrap())
 }
 
@@ -28,7 +28,8 @@ fn a_filter_that_no_ribbon_could_be_made_of_is_counted_and_says_its_kind() {
         // The last partition has the keys of a single shard, and a ribbon.
         let is_whole = shape == FilterShape::Whole;
         let vfs = Arc::new(MemoryVfs::new());
-        let options = || options(&vfs).filter_shape(shape).filter_piece_bytes(32 << 10);
+        let options =
+            || options(&vfs).filtering(|f| f.filter_shape(shape).filter_piece_bytes(32 << 10));
         let db = Db::open("/store", options()).unwrap();
         for key in &keys {
             db.put(key, b"").unwrap();
@@ -72,10 +73,9 @@ fn a_ribbon_of_random_keys_is_no_fallback() {
 fn a_row_of_prefixes_counts_prefixes_and_says_so() {
     for whole_keys in [true, false] {
         let vfs = Arc::new(MemoryVfs::new());
-        let options = options(&vfs)
-            .filters("paired:10".parse().unwrap())
-            .prefix_extractor(Some(Prefix::fixed(8)))
-            .whole_key_filters(whole_keys);
+        let options = options(&vfs).filters("paired:10".parse().unwrap()).filtering(|f| {
+            f.prefix_extractor(Some(Prefix::fixed(8))).whole_key_filters(whole_keys)
+        });
         let db = Db::open("/store", options).unwrap();
         for number in 0..10_000 {
             db.put(format!("{:08}/{}", number / 5, number % 5), b"").unwrap();

@@ -33,11 +33,10 @@ pub(crate) fn scattered(i: u32) -> [u8; 4] {
 fn writers_go_on_when_options_lift_what_stopped_them() {
     ends(|| {
         let dir = tempfile::tempdir().unwrap();
-        let options = Options::default()
-            .write_buffer_bytes(64 << 10)
-            .debt_stop_bytes(200 << 10)
-            .table_bytes(64 << 10)
-            .base_level_bytes(1 << 20);
+        let options =
+            Options::default().writes(|w| w.write_buffer_bytes(64 << 10)).compaction(|c| {
+                c.debt_stop_bytes(200 << 10).table_bytes(64 << 10).base_level_bytes(1 << 20)
+            });
         let db = Db::open(dir.path(), options).unwrap();
         db.pause_compaction().unwrap();
         for i in 0..20_000 {
@@ -46,7 +45,9 @@ fn writers_go_on_when_options_lift_what_stopped_them() {
         db.flush().unwrap();
         assert!(db.stats().compaction_debt > 200 << 10, "writers would be stopped");
         db.set_options(|options| {
-            options.l0_trigger(900).l0_slowdown(900).l0_stop(1000).base_level_bytes(1 << 30)
+            options.compaction(|c| {
+                c.l0_trigger(900).l0_slowdown(900).l0_stop(1000).base_level_bytes(1 << 30)
+            })
         })
         .unwrap();
         db.resume_compaction();
@@ -63,9 +64,9 @@ fn a_flush_waits_for_its_own_memtables_only() {
     ends(|| {
         let dir = tempfile::tempdir().unwrap();
         let options = Options::default()
-            .write_buffer_bytes(256 << 10)
+            .writes(|w| w.write_buffer_bytes(256 << 10))
             .background_threads(1)
-            .auto_compaction(false);
+            .compaction(|c| c.auto_compaction(false));
         let db = Db::open(dir.path(), options).unwrap();
         let stop = Arc::new(AtomicBool::new(false));
         let writers: Vec<_> = (0..2u64)
@@ -124,8 +125,8 @@ fn memory_stays_under_its_ceiling() {
     let limit = 16 << 20;
     let options = Options::default()
         .memory_limit(limit)
-        .max_frozen_memtables(16)
-        .background_bytes_per_second(Some(8 << 20));
+        .writes(|w| w.max_frozen_memtables(16))
+        .compaction(|c| c.background_bytes_per_second(Some(8 << 20)));
     let db = Db::open(dir.path(), options).unwrap();
     for i in 0..100_000 {
         db.put(scattered(i), [i as u8; 100]).unwrap();
@@ -134,7 +135,7 @@ fn memory_stays_under_its_ceiling() {
             assert!(memory.total() <= limit, "{memory:?}");
         }
     }
-    db.set_options(|options| options.background_bytes_per_second(None)).unwrap();
+    db.set_options(|options| options.compaction(|c| c.background_bytes_per_second(None))).unwrap();
     for i in 0..100_000 {
         db.get(scattered(i)).unwrap();
         if i % 100 == 0 {
@@ -151,8 +152,8 @@ fn building_filters_stays_under_the_ceiling() {
     let options = Options::default()
         .memory_limit(limit)
         .filters("paired:20".parse().unwrap())
-        .auto_compaction(false)
-        .write_buffer_bytes(1 << 20);
+        .compaction(|c| c.auto_compaction(false))
+        .writes(|w| w.write_buffer_bytes(1 << 20));
     let db = Db::open(dir.path(), options).unwrap();
     let mut most = 0;
     let mut look = || {
@@ -169,7 +170,7 @@ fn building_filters_stays_under_the_ceiling() {
     // From here on memtables use little, and the cache is full: filters under construction take
     // memory from it.
     db.flush().unwrap();
-    db.set_options(|options| options.write_buffer_bytes(4 << 10)).unwrap();
+    db.set_options(|options| options.writes(|w| w.write_buffer_bytes(4 << 10))).unwrap();
     for i in 0..200_000 {
         db.get(scattered(i)).unwrap();
     }
@@ -203,7 +204,9 @@ fn building_filters_stays_under_the_ceiling() {
 #[test]
 fn an_iterator_whose_files_are_gone_says_that_its_store_was_closed() {
     let dir = tempfile::tempdir().unwrap();
-    let open = || Db::open(dir.path(), Options::default().auto_compaction(false)).unwrap();
+    let open = || {
+        Db::open(dir.path(), Options::default().compaction(|c| c.auto_compaction(false))).unwrap()
+    };
     let db = open();
     for round in 0..6 {
         db.put("k", [round]).unwrap();
@@ -329,9 +332,8 @@ fn few_file_handles_are_enough() {
 fn many_tables_are_written_and_read() {
     let dir = tempfile::tempdir().unwrap();
     let options = Options::default()
-        .table_bytes(8 << 10)
-        .base_level_bytes(64 << 10)
-        .write_buffer_bytes(64 << 10);
+        .compaction(|c| c.table_bytes(8 << 10).base_level_bytes(64 << 10))
+        .writes(|w| w.write_buffer_bytes(64 << 10));
     let db = Db::open(dir.path(), options).unwrap();
     for i in 0..20_000 {
         db.put(scattered(i), [i as u8; 100]).unwrap();
@@ -410,9 +412,9 @@ fn fill_a_memtable(db: &Db) {
 fn a_full_memtable_is_flushed_though_nobody_waits() {
     let disk = Arc::new(SimDisk::new());
     let options = Options::default()
-        .write_buffer_bytes(64 << 10)
+        .writes(|w| w.write_buffer_bytes(64 << 10))
         .background_threads(1)
-        .auto_compaction(false);
+        .compaction(|c| c.auto_compaction(false));
     let db = Db::open("/db", options.vfs(disk)).unwrap();
     for _ in 0..8 {
         // The thread looks for work by itself when it starts, and after each job: wait until it
@@ -439,14 +441,17 @@ fn what_failed_for_want_of_room_is_tried_again_though_nobody_waits() {
 }
 
 fn without_a_log() -> Options {
-    Options::default().log(false).write_buffer_bytes(64 << 10).background_threads(1)
+    Options::default().writes(|w| w.log(false).write_buffer_bytes(64 << 10)).background_threads(1)
 }
 
 #[test]
 fn writers_are_told_of_a_full_disk_under_a_flush_and_go_on_when_it_has_room() {
     ends(|| {
-        let options = without_a_log().auto_compaction(false);
-        let told = fills_up(200 << 10, options.stall_timeout(Some(Duration::from_millis(300))));
+        let options = without_a_log().compaction(|c| c.auto_compaction(false));
+        let told = fills_up(
+            200 << 10,
+            options.writes(|w| w.stall_timeout(Some(Duration::from_millis(300)))),
+        );
         assert!(told > 0, "a flush failed again and again, and no writer heard of it");
     });
 }
@@ -456,7 +461,7 @@ fn writers_are_told_of_a_full_disk_under_a_flush_and_go_on_when_it_has_room() {
 fn closing_ends_the_wait_of_a_stopped_writer() {
     ends(|| {
         let disk = SimDisk::new();
-        let options = without_a_log().l0_trigger(4).l0_slowdown(5).l0_stop(6);
+        let options = without_a_log().compaction(|c| c.l0_trigger(4).l0_slowdown(5).l0_stop(6));
         let db = Db::open("/db", options.vfs(Arc::new(disk.clone()))).unwrap();
         db.pause_compaction().unwrap();
         for i in 0..6 {
@@ -494,7 +499,7 @@ fn closing_ends_the_wait_of_a_stopped_writer() {
 #[test]
 fn writers_wait_for_a_compaction_on_a_full_disk_and_go_on_when_it_has_room() {
     ends(|| {
-        let options = without_a_log().l0_trigger(4).l0_slowdown(5).l0_stop(6);
+        let options = without_a_log().compaction(|c| c.l0_trigger(4).l0_slowdown(5).l0_stop(6));
         fills_up(560 << 10, options);
     });
 }
@@ -507,7 +512,7 @@ fn indexes_of_large_keys_stay_under_the_ceiling() {
     let options = Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
         .memory_limit(limit)
-        .auto_compaction(false)
+        .compaction(|c| c.auto_compaction(false))
         .compression(Compression::None);
     let db = Db::open("db", options).unwrap();
     let key = |i: u32| [vec![b'k'; 60 << 10], scattered(i).to_vec()].concat();

@@ -42,10 +42,8 @@ fn grown(filters: &str, options: Options, rng: &mut Rng) -> (Db, Model, Snapshot
     let options = options
         .vfs(Arc::new(MemoryVfs::new()))
         .background_threads(0)
-        .table_bytes(4 << 10)
-        .base_level_bytes(16 << 10)
-        .level_ratio(4)
-        .block_bytes(512)
+        .compaction(|c| c.table_bytes(4 << 10).base_level_bytes(16 << 10).level_ratio(4))
+        .reads(|r| r.block_bytes(512))
         .filters(filters.parse().unwrap());
     let db = Db::open("/store", options).unwrap();
     let mut model = Model::new();
@@ -54,7 +52,7 @@ fn grown(filters: &str, options: Options, rng: &mut Rng) -> (Db, Model, Snapshot
         db.flush().unwrap();
     }
     db.compact_all().unwrap();
-    db.set_options(|options| options.auto_compaction(false)).unwrap();
+    db.set_options(|options| options.compaction(|c| c.auto_compaction(false))).unwrap();
     let mut old = None;
     for run in 0..RUNS {
         if run == RUNS / 2 {
@@ -120,11 +118,11 @@ fn many_keys_at_once_are_answered_and_counted_as_one_by_one() {
     let policies = ["paired:10", "none", "L0=standard:6,L1-=blocked:5", "L0=none,L1-=ribbon:8"];
     for (seed, mode) in modes.into_iter().enumerate() {
         let filters = policies[seed % policies.len()];
-        check(filters, Options::default().read_mode(mode), seed as u64);
+        check(filters, Options::default().reads(|r| r.read_mode(mode)), seed as u64);
     }
 }
 
 #[test]
 fn tables_that_are_opened_and_closed_on_the_way_answer_as_ever() {
-    check("paired:10", Options::default().max_open_files(16), 77);
+    check("paired:10", Options::default().reads(|r| r.max_open_files(16)), 77);
 }

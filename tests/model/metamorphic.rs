@@ -95,17 +95,16 @@ const fn set(
 impl Set {
     fn options(self, rng: &mut Rng, home: Home, vfs: &Arc<dyn Vfs>) -> Options {
         options(rng, home, vfs)
-            .read_mode(self.read_mode)
+            .reads(|r| {
+                r.read_mode(self.read_mode).block_bytes(self.block).cache_bytes(self.cache << 10)
+            })
             .background_threads(self.threads)
             .filters(self.filters.parse().expect("the policies are well formed"))
-            .filter_shape(self.shape)
+            .filtering(|f| f.filter_shape(self.shape))
             .compression(self.compression)
-            .log(self.log)
+            .writes(|w| w.log(self.log).write_buffer_bytes(self.write_buffer << 10))
             .durability(self.durability)
-            .write_buffer_bytes(self.write_buffer << 10)
-            .block_bytes(self.block)
-            .table_bytes(self.table << 10)
-            .cache_bytes(self.cache << 10)
+            .compaction(|c| c.table_bytes(self.table << 10))
     }
 }
 

@@ -102,9 +102,8 @@ impl Layer for Trap {
 
 fn small() -> Options {
     Options::default()
-        .write_buffer_bytes(32 << 10)
-        .max_frozen_memtables(2)
-        .l0_trigger(2)
+        .writes(|w| w.write_buffer_bytes(32 << 10).max_frozen_memtables(2))
+        .compaction(|c| c.l0_trigger(2))
         .background_threads(1)
 }
 

@@ -13,9 +13,8 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
     Options::default()
         .vfs(Arc::<MemoryVfs>::clone(vfs))
         .background_threads(0)
-        .auto_compaction(false)
-        .block_bytes(256)
-        .table_bytes(4 << 10)
+        .compaction(|c| c.auto_compaction(false).table_bytes(4 << 10))
+        .reads(|r| r.block_bytes(256))
         .filters("paired:20".parse().unwrap())
 }
 
@@ -50,7 +49,9 @@ fn entries(range: impl Iterator<Item = trommel::Result<(Slice, Slice)>>) -> Entr
 fn scans_within_a_prefix_pass_over_tables_without_it() {
     for extractor in ["fixed:5", "until:/"] {
         let vfs = Arc::new(MemoryVfs::new());
-        let db = Db::open("/store", options(&vfs).prefix_extractor(prefix(extractor))).unwrap();
+        let db =
+            Db::open("/store", options(&vfs).filtering(|f| f.prefix_extractor(prefix(extractor))))
+                .unwrap();
         fill(&db);
         db.reset_stats();
         // Odd users are absent: four tables of level 0, and at most one of the level below.
@@ -64,7 +65,8 @@ fn scans_within_a_prefix_pass_over_tables_without_it() {
         assert!(stats.scan_block_reads + stats.scan_cache_hits <= 20, "{extractor}: {stats:?}");
 
         // The same without the filters: each scan reads a block of each table.
-        db.set_options(|options| options.prefix_extractor(prefix("fixed:40"))).unwrap();
+        db.set_options(|options| options.filtering(|f| f.prefix_extractor(prefix("fixed:40"))))
+            .unwrap();
         db.reset_stats();
         for user in (1..400).step_by(2) {
             assert_eq!(entries(db.prefix(format!("{user:04}/"))), []);
@@ -77,9 +79,9 @@ fn scans_within_a_prefix_pass_over_tables_without_it() {
 
 /// A filled store whose filters have two bits per prefix, so that many positives are false.
 fn with_poor_filters() -> Db {
-    let options = options(&Arc::new(MemoryVfs::new()))
-        .prefix_extractor(Prefix::until("/"))
-        .prefix_filters(Some("blocked:2".parse().unwrap()));
+    let options = options(&Arc::new(MemoryVfs::new())).filtering(|f| {
+        f.prefix_extractor(Prefix::until("/")).prefix_filters(Some("blocked:2".parse().unwrap()))
+    });
     let db = Db::open("/store", options).unwrap();
     fill(&db);
     db.reset_stats();
@@ -144,10 +146,11 @@ fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
 fn lookups_ask_prefixes_only_where_there_are_no_whole_keys() {
     for whole_keys in [true, false] {
         let vfs = Arc::new(MemoryVfs::new());
-        let options = options(&vfs)
-            .prefix_extractor(Prefix::until("/"))
-            .prefix_filters(Some("standard:20".parse().unwrap()))
-            .whole_key_filters(whole_keys);
+        let options = options(&vfs).filtering(|f| {
+            f.prefix_extractor(Prefix::until("/"))
+                .prefix_filters(Some("standard:20".parse().unwrap()))
+                .whole_key_filters(whole_keys)
+        });
         let db = Db::open("/store", options).unwrap();
         fill(&db);
         db.reset_stats();
@@ -179,7 +182,7 @@ fn lookups_ask_prefixes_only_where_there_are_no_whole_keys() {
 fn a_changed_extractor_is_not_used_and_counted() {
     let vfs = Arc::new(MemoryVfs::new());
     let first = Prefix::custom("mine", |key| key.iter().position(|b| *b == b'/').map(|at| at + 1));
-    let db = Db::open("/store", options(&vfs).prefix_extractor(first)).unwrap();
+    let db = Db::open("/store", options(&vfs).filtering(|f| f.prefix_extractor(first))).unwrap();
     fill(&db);
     let all = entries(db.iter());
     let ask = |db: &Db| {
@@ -199,7 +202,7 @@ fn a_changed_extractor_is_not_used_and_counted() {
     assert!(ask(&db).prefix_useful > 1000);
     // Tables record "custom:mine": no other extractor may query their filters.
     for other in [prefix("fixed:2"), prefix("until:/"), Prefix::custom("all", |_| Some(0))] {
-        db.set_options(|options| options.prefix_extractor(other.clone())).unwrap();
+        db.set_options(|options| options.filtering(|f| f.prefix_extractor(other.clone()))).unwrap();
         let stats = ask(&db);
         assert_eq!((stats.prefix_checked, stats.prefix_useful), (0, 0), "{other}");
         assert!(stats.prefix_unused > 1000, "{other}: {stats:?}");
@@ -207,10 +210,10 @@ fn a_changed_extractor_is_not_used_and_counted() {
         assert_eq!(db.filter_report().unused_prefix_filters, tables, "{other}");
     }
     // None set: a closure cannot be recovered from its name.
-    db.set_options(|options| options.prefix_extractor(None)).unwrap();
+    db.set_options(|options| options.filtering(|f| f.prefix_extractor(None))).unwrap();
     assert_eq!(ask(&db).prefix_checked, 0);
     // New tables are built with the new one, next to old ones.
-    db.set_options(|options| options.prefix_extractor(prefix("fixed:5"))).unwrap();
+    db.set_options(|options| options.filtering(|f| f.prefix_extractor(prefix("fixed:5")))).unwrap();
     db.put("0001/00", "new").unwrap();
     db.put("0399/00", "new").unwrap();
     db.flush().unwrap();
@@ -277,7 +280,7 @@ fn ranges_at_the_edges_of_a_prefix_are_whole() {
     ];
     for extractor in extractors {
         let vfs = Arc::new(MemoryVfs::new());
-        let options = options(&vfs).prefix_extractor(extractor.clone());
+        let options = options(&vfs).filtering(|f| f.prefix_extractor(extractor.clone()));
         let db = Db::open("/store", options).unwrap();
         // One key in each table, between two that extend its key range to that of all, a third of
         // them deep: each filter holds few prefixes, and nearly every wrong skip loses an entry.
@@ -346,15 +349,16 @@ fn a_closure_changed_under_its_name_loses_nothing() {
     let first = |key: &[u8]| (key.len() >= 2).then_some(2);
     for whole_keys in [true, false] {
         let vfs = Arc::new(MemoryVfs::new());
-        let options = || options(&vfs).whole_key_filters(whole_keys);
+        let options = || options(&vfs).filtering(|f| f.whole_key_filters(whole_keys));
         let before = Prefix::custom("mine", slash);
-        let db = Db::open("/store", options().prefix_extractor(before.clone())).unwrap();
+        let db = Db::open("/store", options().filtering(|f| f.prefix_extractor(before.clone())))
+            .unwrap();
         fill(&db);
         let all = entries(db.iter());
         db.close().unwrap();
         // Under the same name, every filter is queried for prefixes that no filter holds.
         let changed = Prefix::custom("mine", first);
-        let db = Db::open("/store", options().prefix_extractor(changed)).unwrap();
+        let db = Db::open("/store", options().filtering(|f| f.prefix_extractor(changed))).unwrap();
         if whole_keys {
             assert_eq!(entries(db.prefix("00")).len(), all.len() / 4);
         } else {
@@ -364,12 +368,13 @@ fn a_closure_changed_under_its_name_loses_nothing() {
         assert!(stats.prefix_breach.is_some() && stats.prefix_unused > 0, "{stats:?}");
         assert_eq!(stats.prefix_useful, 0);
         // On the live store, too; and findings about one closure do not apply to another.
-        db.set_options(|options| options.prefix_extractor(before.clone())).unwrap();
+        db.set_options(|options| options.filtering(|f| f.prefix_extractor(before.clone())))
+            .unwrap();
         db.reset_stats();
         assert_eq!(entries(db.prefix("0003/")), []);
         assert!(db.stats().prefix_useful > 0 && db.stats().prefix_breach.is_none());
         let changed = Prefix::custom("mine", first);
-        db.set_options(|options| options.prefix_extractor(changed)).unwrap();
+        db.set_options(|options| options.filtering(|f| f.prefix_extractor(changed))).unwrap();
         assert_eq!(entries(db.prefix("00")).len(), all.len() / 4);
     }
 }
@@ -379,7 +384,7 @@ fn a_closure_that_breaks_its_word_is_dropped_and_named() {
     // The delimiter is excluded, so "ab" alone has no prefix though "ab/1" has the prefix "ab".
     let open = || Prefix::custom("open", |key| key.iter().position(|byte| *byte == b'/'));
     let vfs = Arc::new(MemoryVfs::new());
-    let db = Db::open("/store", options(&vfs).prefix_extractor(open())).unwrap();
+    let db = Db::open("/store", options(&vfs).filtering(|f| f.prefix_extractor(open()))).unwrap();
     db.put("ab", "1").unwrap();
     db.put("ab/1", "2").unwrap();
     db.flush().unwrap();
@@ -394,7 +399,10 @@ fn a_closure_that_breaks_its_word_is_dropped_and_named() {
         assert!(!key.starts_with(b"x"), "it cannot do that");
         Some(0)
     });
-    db.set_options(|options| options.prefix_extractor(panics).background_threads(1)).unwrap();
+    db.set_options(|options| {
+        options.filtering(|f| f.prefix_extractor(panics)).background_threads(1)
+    })
+    .unwrap();
     for key in ["a", "x1", "y"] {
         db.put(key, "3").unwrap();
     }
@@ -411,13 +419,13 @@ fn a_closure_that_breaks_its_word_is_dropped_and_named() {
 fn verify_finds_a_closure_that_has_changed_under_its_name() {
     let vfs = Arc::new(MemoryVfs::new());
     let by = |len: usize| Prefix::custom("mine", move |key| (key.len() >= len).then_some(len));
-    let db = Db::open("/store", options(&vfs).prefix_extractor(by(2))).unwrap();
+    let db = Db::open("/store", options(&vfs).filtering(|f| f.prefix_extractor(by(2)))).unwrap();
     db.put("abcdef", "1").unwrap();
     db.put("abxyz", "1").unwrap();
     db.flush().unwrap();
     db.verify().unwrap();
     db.close().unwrap();
-    let db = Db::open("/store", options(&vfs).prefix_extractor(by(3))).unwrap();
+    let db = Db::open("/store", options(&vfs).filtering(|f| f.prefix_extractor(by(3)))).unwrap();
     let error = db.verify().unwrap_err().to_string();
     assert!(error.contains("prefix"), "{error}");
 }
@@ -425,8 +433,12 @@ fn verify_finds_a_closure_that_has_changed_under_its_name() {
 #[test]
 fn settings_that_filter_nothing_are_refused() {
     let vfs = Arc::new(MemoryVfs::new());
-    let error = Db::open("/store", options(&vfs).whole_key_filters(false)).unwrap_err().to_string();
+    let error = Db::open("/store", options(&vfs).filtering(|f| f.whole_key_filters(false)))
+        .unwrap_err()
+        .to_string();
     assert!(error.contains("prefix_extractor"), "{error}");
-    let error = Db::open("/store", options(&vfs).prefix_extractor(Prefix::fixed(0))).unwrap_err();
+    let error =
+        Db::open("/store", options(&vfs).filtering(|f| f.prefix_extractor(Prefix::fixed(0))))
+            .unwrap_err();
     assert!(error.to_string().contains("fixed:0"), "{error}");
 }

@@ -29,10 +29,8 @@ fn options(disk: &SimDisk) -> Options {
     Options::default()
         .vfs(Arc::new(disk.clone()))
         .background_threads(0)
-        .auto_compaction(false)
-        .block_bytes(256)
-        .table_bytes(4 << 10)
-        .cache_bytes(0)
+        .compaction(|c| c.auto_compaction(false).table_bytes(4 << 10))
+        .reads(|r| r.block_bytes(256).cache_bytes(0))
 }
 
 /// A store of several levels, with two tables of level 0 above them.

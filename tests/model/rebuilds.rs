@@ -36,9 +36,9 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
     Options::default()
         .vfs(Arc::<MemoryVfs>::clone(vfs))
         .background_threads(0)
-        .block_bytes(256)
-        .table_bytes(8 << 10)
-        .filter_piece_bytes(256)
+        .reads(|r| r.block_bytes(256))
+        .compaction(|c| c.table_bytes(8 << 10))
+        .filtering(|f| f.filter_piece_bytes(256))
         .filters("paired:12".parse().unwrap())
 }
 
@@ -76,7 +76,8 @@ fn prefixes_and_shapes_are_rebuilt() {
     assert_eq!(check(&db), 0);
     for shape in [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock] {
         let by = Prefix::custom("six", |key| (key.len() >= 6).then_some(6));
-        db.set_options(|options| options.prefix_extractor(by).filter_shape(shape)).unwrap();
+        db.set_options(|options| options.filtering(|f| f.prefix_extractor(by).filter_shape(shape)))
+            .unwrap();
         let plan = db.filter_rebuild_plan(&all).unwrap();
         assert!(plan.tables.iter().all(|table| table.to.contains("of custom:six")), "{plan:?}");
         rebuild_filters(&db).unwrap();
@@ -84,8 +85,10 @@ fn prefixes_and_shapes_are_rebuilt() {
         let verified = db.verify().unwrap();
         assert_eq!(verified.sidecars, verified.tables);
     }
-    db.set_options(|options| options.prefix_extractor(None).filter_shape(FilterShape::Whole))
-        .unwrap();
+    db.set_options(|options| {
+        options.filtering(|f| f.prefix_extractor(None).filter_shape(FilterShape::Whole))
+    })
+    .unwrap();
     rebuild_filters(&db).unwrap();
     assert_eq!(db.verify().unwrap().sidecars, 0, "their own are what is wanted");
     assert_eq!(check(&db), 0);
@@ -103,7 +106,8 @@ fn an_extractor_that_breaks_its_word_costs_its_own_filter() {
         Some(2)
     });
     let filters = "blocked:9".parse().unwrap();
-    db.set_options(|options| options.prefix_extractor(by).filters(filters)).unwrap();
+    db.set_options(|options| options.filtering(|f| f.prefix_extractor(by)).filters(filters))
+        .unwrap();
     db.rebuild_filters(&RebuildOptions::default()).unwrap();
     assert_eq!(db.stats().prefix_breach, Some("it panicked"));
     check(&db);
@@ -116,14 +120,15 @@ fn an_extractor_that_breaks_its_word_costs_its_own_filter() {
 #[test]
 fn a_filter_that_the_ceiling_leaves_no_room_to_build_is_skipped() {
     let vfs = Arc::new(MemoryVfs::new());
-    let options = options(&vfs).filters("blocked:4".parse().unwrap()).table_bytes(64 << 20);
+    let options =
+        options(&vfs).filters("blocked:4".parse().unwrap()).compaction(|c| c.table_bytes(64 << 20));
     let db = Db::open("/store", options.clone()).unwrap();
     for number in 0..200_000 {
         db.put(format!("{number:06}"), b"").unwrap();
     }
     db.compact_all().unwrap();
     db.close().unwrap();
-    let options = options.memory_limit(2 << 20).write_buffer_bytes(64 << 10);
+    let options = options.memory_limit(2 << 20).writes(|w| w.write_buffer_bytes(64 << 10));
     let db = Db::open("/store", options.filters("ribbon:20".parse().unwrap())).unwrap();
     let report = db.rebuild_filters(&RebuildOptions::default()).unwrap();
     assert_eq!((report.rebuilt, report.skipped.len()), (0, 1), "{report:?}");

@@ -135,12 +135,11 @@ fn tiny() -> Options {
     Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
         .background_threads(0)
-        .write_buffer_bytes(8 << 10)
-        .block_bytes(256)
-        .table_bytes(4 << 10)
-        .base_level_bytes(8 << 10)
-        .level_ratio(2)
-        .l0_trigger(1)
+        .writes(|w| w.write_buffer_bytes(8 << 10))
+        .reads(|r| r.block_bytes(256))
+        .compaction(|c| {
+            c.table_bytes(4 << 10).base_level_bytes(8 << 10).level_ratio(2).l0_trigger(1)
+        })
 }
 
 /// A memtable with a single key, of 50,000 bytes, used to pass all of it to its successor as the
@@ -182,7 +181,8 @@ fn a_compaction_goes_on_when_the_pause_is_over() {
 fn a_read_only_store_is_idle() {
     comes_back("wait_idle", || {
         let options = tiny();
-        let db = Db::open("/store", options.clone().auto_compaction(false)).unwrap();
+        let db =
+            Db::open("/store", options.clone().compaction(|c| c.auto_compaction(false))).unwrap();
         for round in 0..5 {
             db.put(b"k", [round]).unwrap();
             db.flush().unwrap();
@@ -199,7 +199,7 @@ fn a_read_only_store_is_idle() {
 fn two_may_close_at_once() {
     comes_back("closing", || {
         for round in 0..300_u32 {
-            let options = tiny().background_threads(1).log(false);
+            let options = tiny().background_threads(1).writes(|w| w.log(false));
             let db = Db::open("/store", options.clone()).unwrap();
             db.put(b"k", round.to_string()).unwrap();
             std::thread::scope(|scope| {
@@ -220,7 +220,7 @@ fn two_may_close_at_once() {
 fn a_synced_write_without_a_log_does_not_spoil_a_close() {
     comes_back("closing beside a synced write", || {
         for round in 0..400_u32 {
-            let options = tiny().background_threads(1).log(false);
+            let options = tiny().background_threads(1).writes(|w| w.log(false));
             let db = Db::open("/store", options.clone()).unwrap();
             db.put(b"k", round.to_string()).unwrap();
             std::thread::scope(|scope| {
@@ -262,7 +262,7 @@ impl Drop for Owner {
 fn a_thread_that_unwinds_may_write_and_close() {
     for writes in [true, false] {
         let vfs = Arc::new(MemoryVfs::new());
-        let options = || tiny().vfs(Arc::clone(&vfs) as _).log(false);
+        let options = || tiny().vfs(Arc::clone(&vfs) as _).writes(|w| w.log(false));
         let db = Db::open("/store", options()).unwrap();
         db.put("before", "v").unwrap();
         let kept = writes.then(|| db.clone());

@@ -46,20 +46,21 @@ pub(crate) fn three_levels(seed: u64, shape: &Shape, options: Options) -> Db {
     let options = options
         .vfs(Arc::new(MemoryVfs::new()))
         .background_threads(0)
-        .write_buffer_bytes(bytes as usize / 4)
-        .table_bytes(bytes / 32)
-        .base_level_bytes(bytes / 3)
-        .level_ratio(4)
-        .l0_trigger(1)
-        .block_bytes(512)
-        .cache_bytes(0);
+        .writes(|w| w.write_buffer_bytes(bytes as usize / 4))
+        .compaction(|c| {
+            c.table_bytes(bytes / 32).base_level_bytes(bytes / 3).level_ratio(4).l0_trigger(1)
+        })
+        .reads(|r| r.block_bytes(512).cache_bytes(0));
     let db = Db::open("/store", options).unwrap();
     for number in 0..shape.deep_keys {
         db.put(key(seed, number), number.to_le_bytes()).unwrap();
     }
     db.flush().unwrap();
     db.wait_idle().unwrap();
-    db.set_options(|options| options.auto_compaction(false).write_buffer_bytes(1 << 30)).unwrap();
+    db.set_options(|options| {
+        options.compaction(|c| c.auto_compaction(false)).writes(|w| w.write_buffer_bytes(1 << 30))
+    })
+    .unwrap();
     for number in 0..shape.run_keys * 3 {
         db.put(key(seed, shape.deep_keys + number), b"").unwrap();
         if (number + 1) % shape.run_keys == 0 {
@@ -341,8 +342,11 @@ fn with_large_filters(options: Options) -> Db {
 
 #[test]
 fn a_filter_that_finds_no_place_is_counted_and_saves_nothing() {
-    let db =
-        with_large_filters(Options::default().pinned_filter_bytes(Some(0)).cache_bytes(64 << 10));
+    let db = with_large_filters(
+        Options::default()
+            .filtering(|f| f.pinned_filter_bytes(Some(0)))
+            .reads(|r| r.cache_bytes(64 << 10)),
+    );
     for number in 0..100 {
         assert_eq!(db.get(format!("{number:08}x")).unwrap(), None);
     }
@@ -352,8 +356,9 @@ fn a_filter_that_finds_no_place_is_counted_and_saves_nothing() {
 
 #[test]
 fn a_memory_limit_leaves_shards_that_hold_filters() {
-    let options = Options::default().filter_residency(trommel::FilterResidency::Cached);
-    let db = with_large_filters(options.cache_bytes(1 << 30).memory_limit(16 << 20));
+    let options =
+        Options::default().filtering(|f| f.filter_residency(trommel::FilterResidency::Cached));
+    let db = with_large_filters(options.reads(|r| r.cache_bytes(1 << 30)).memory_limit(16 << 20));
     assert_eq!(db.stats().filters_not_held, 0);
     assert!(db.filter_report().expected_wasted_reads_per_miss < 0.01);
 }

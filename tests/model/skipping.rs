@@ -38,7 +38,8 @@ impl Place {
 }
 
 fn open(dir: &std::path::Path) -> Db {
-    Db::open(dir, Options::default().auto_compaction(false).background_threads(0)).unwrap()
+    Db::open(dir, Options::default().compaction(|c| c.auto_compaction(false)).background_threads(0))
+        .unwrap()
 }
 
 /// The number of entries that `scan` skips, plus its seeks.

@@ -17,13 +17,11 @@ const SHORT_OF: [Failure; 4] =
 
 fn options(disk: &SimDisk) -> Options {
     Options::default()
-        .write_buffer_bytes(64 << 10)
+        .writes(|w| w.write_buffer_bytes(64 << 10))
         .background_threads(1)
-        .l0_trigger(4)
-        .l0_slowdown(5)
-        .l0_stop(6)
+        .compaction(|c| c.l0_trigger(4).l0_slowdown(5).l0_stop(6))
         // Without recycled files, which need not be created.
-        .spare_file_bytes(0)
+        .writes(|w| w.spare_file_bytes(0))
         .vfs(Arc::new(disk.clone()))
 }
 
@@ -59,7 +57,8 @@ fn a_writer_that_waits_for_compactions_that_go_on_failing_is_refused() {
     for short_of in SHORT_OF {
         ends(move || {
             let disk = SimDisk::new();
-            let options = options(&disk).stall_timeout(Some(Duration::from_millis(300)));
+            let options =
+                options(&disk).writes(|w| w.stall_timeout(Some(Duration::from_millis(300))));
             let db = held_up(&disk, options.clone(), short_of);
             let (i, error) = refused(&db);
             assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
@@ -116,8 +115,11 @@ fn statistics_report_the_last_background_error_and_its_retries() {
 fn a_writer_that_waits_for_flushes_that_go_on_failing_is_refused() {
     ends(|| {
         let disk = SimDisk::new();
-        let options = options(&disk).auto_compaction(false).max_frozen_memtables(1);
-        let db = Db::open("/db", options.stall_timeout(Some(Duration::ZERO))).unwrap();
+        let options = options(&disk)
+            .compaction(|c| c.auto_compaction(false))
+            .writes(|w| w.max_frozen_memtables(1));
+        let db =
+            Db::open("/db", options.writes(|w| w.stall_timeout(Some(Duration::ZERO)))).unwrap();
         disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append).named(".sst").lasting());
         let (i, error) = refused(&db);
         assert!(matches!(error, Error::Stalled { job: BackgroundJob::Flush, .. }), "{error}");
@@ -135,7 +137,7 @@ fn a_writer_that_waits_for_flushes_that_go_on_failing_is_refused() {
 fn without_a_bound_writers_wait_for_as_long_as_it_takes() {
     ends(|| {
         let disk = SimDisk::new();
-        let db = held_up(&disk, options(&disk).stall_timeout(None), Failure::NoSpace);
+        let db = held_up(&disk, options(&disk).writes(|w| w.stall_timeout(None)), Failure::NoSpace);
         thread::scope(|scope| {
             let writer = scope.spawn(|| {
                 for i in 0..1_000 {
@@ -157,7 +159,7 @@ fn without_a_bound_writers_wait_for_as_long_as_it_takes() {
 fn a_synced_write_without_a_log_is_refused_before_it_is_visible() {
     ends(|| {
         let disk = SimDisk::new();
-        let options = options(&disk).log(false).stall_timeout(Some(Duration::ZERO));
+        let options = options(&disk).writes(|w| w.log(false).stall_timeout(Some(Duration::ZERO)));
         let db = held_up(&disk, options, Failure::NoSpace);
         let written = db.put_with("key", "value", WriteOptions::sync());
         assert!(matches!(written, Err(Error::Stalled { .. })), "{written:?}");

@@ -165,7 +165,7 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
 }
 
 fn open(vfs: &Arc<MemoryVfs>, policy: &Arc<Prints>) -> Db {
-    Db::open(DIR, options(vfs).user_filters(Arc::clone(policy) as _)).unwrap()
+    Db::open(DIR, options(vfs).filtering(|f| f.user_filters(Arc::clone(policy) as _))).unwrap()
 }
 
 fn key(number: u64) -> [u8; 8] {
@@ -304,7 +304,8 @@ fn sizes_that_a_policy_makes_up_keep_to_the_ceiling() {
     for fault in [Fault::StatesNonsense, Fault::StatesNothing] {
         let vfs = Arc::new(MemoryVfs::new());
         let limit = 4 << 20;
-        let options = options(&vfs).memory_limit(limit).user_filters(prints("wrong", fault));
+        let options =
+            options(&vfs).memory_limit(limit).filtering(|f| f.user_filters(prints("wrong", fault)));
         let db = Db::open(DIR, options).unwrap();
         fill(&db);
         check_all(&db);
@@ -335,9 +336,11 @@ fn a_filter_that_denies_its_keys_is_found_and_drops_no_tombstone() {
     let vfs = Arc::new(MemoryVfs::new());
     let policy = prints("prints", Fault::Nothing);
     let small = |options: Options| {
-        options.table_bytes(2 << 10).base_level_bytes(4 << 10).level_ratio(2).l0_trigger(1)
+        options.compaction(|c| {
+            c.table_bytes(2 << 10).base_level_bytes(4 << 10).level_ratio(2).l0_trigger(1)
+        })
     };
-    let options = small(options(&vfs)).user_filters(Arc::clone(&policy) as _);
+    let options = small(options(&vfs)).filtering(|f| f.user_filters(Arc::clone(&policy) as _));
     let db = Db::open(DIR, options).unwrap();
     // In an order in which each table covers the whole key range, so that tables are moved down by
     // merging.
@@ -384,7 +387,12 @@ fn unusable_filters_are_those_of_tables_that_are_there() {
 /// The only table of a store with few keys and a user-defined filter, and the store's files.
 fn small_store(policy: &Arc<Prints>) -> (Arc<MemoryVfs>, PathBuf) {
     let vfs = Arc::new(MemoryVfs::new());
-    let db = Db::open(DIR, options(&vfs).block_bytes(256).user_filters(Arc::clone(policy) as _));
+    let db = Db::open(
+        DIR,
+        options(&vfs)
+            .reads(|r| r.block_bytes(256))
+            .filtering(|f| f.user_filters(Arc::clone(policy) as _)),
+    );
     let db = db.unwrap();
     for number in 0..SMALL_KEYS {
         db.put(key(number * 2), b"value").unwrap();
@@ -426,8 +434,11 @@ fn every_flipped_byte_gives_right_answers_or_an_error_and_verify_finds_it() {
         for known in [true, false] {
             let vfs = with_file(&vfs, &table, &flipped);
             let options = options(&vfs);
-            let options =
-                if known { options.user_filters(Arc::clone(&policy) as _) } else { options };
+            let options = if known {
+                options.filtering(|f| f.user_filters(Arc::clone(&policy) as _))
+            } else {
+                options
+            };
             let db = Db::open(DIR, options).unwrap();
             let keys: Vec<_> = (0..2 * SMALL_KEYS).map(key).collect();
             let many = db.multi_get(&keys);
@@ -457,7 +468,9 @@ fn names_of_policies_are_checked() {
     for name in ["", "a\tb"] {
         let vfs = Arc::new(MemoryVfs::new());
         let policy = prints(name, Fault::Nothing);
-        let error = Db::open(DIR, options(&vfs).user_filters(policy)).unwrap_err().to_string();
+        let error = Db::open(DIR, options(&vfs).filtering(|f| f.user_filters(policy)))
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("user_filters"), "{error}");
     }
 }
@@ -465,7 +478,7 @@ fn names_of_policies_are_checked() {
 #[test]
 fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
     let vfs = Arc::new(MemoryVfs::new());
-    let db = Db::open(DIR, options(&vfs).filters_on_last_level(false)).unwrap();
+    let db = Db::open(DIR, options(&vfs).filtering(|f| f.filters_on_last_level(false))).unwrap();
     let misses = |db: &Db| {
         db.reset_stats();
         check_all(db);
@@ -478,7 +491,7 @@ fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
     assert!(negatives > KEYS && spared == 0 && held > 0, "level 0 is never the last: {report}");
 
     // A trivial move takes the table, with its filter, to the last level.
-    db.set_options(|options| options.l0_trigger(1)).unwrap();
+    db.set_options(|options| options.compaction(|c| c.l0_trigger(1))).unwrap();
     db.wait_idle().unwrap();
     assert_eq!((db.stats().trivial_moves, db.stats().levels[0].level), (1, 1), "{}", db.stats());
     let (negatives, spared, held, report) = misses(&db);
@@ -487,13 +500,13 @@ fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
     assert!(report.expected_wasted_reads_per_miss > 0.99, "{report}");
     db.verify().unwrap();
 
-    db.set_options(|options| options.filters_on_last_level(true)).unwrap();
+    db.set_options(|options| options.filtering(|f| f.filters_on_last_level(true))).unwrap();
     let (negatives, spared, held, report) = misses(&db);
     assert!(negatives > KEYS && spared == 0 && held > 0, "it is used again: {report}");
-    db.set_options(|options| options.filters_on_last_level(false)).unwrap();
+    db.set_options(|options| options.filtering(|f| f.filters_on_last_level(false))).unwrap();
     assert_eq!(misses(&db).0, 0);
     drop(db);
-    let db = Db::open(DIR, options(&vfs).filters_on_last_level(false)).unwrap();
+    let db = Db::open(DIR, options(&vfs).filtering(|f| f.filters_on_last_level(false))).unwrap();
     assert_eq!(misses(&db).0, 0, "from the start");
 
     // New tables of the last level have none.
@@ -511,14 +524,14 @@ fn a_table_that_lies_last_no_more_is_asked_again() {
     let vfs = Arc::new(MemoryVfs::new());
     let policy = prints("prints", Fault::Nothing);
     let open = || {
-        let options = options(&vfs).base_level_bytes(16 << 10).level_ratio(100).l0_trigger(1);
+        let options = options(&vfs)
+            .compaction(|c| c.base_level_bytes(16 << 10).level_ratio(100).l0_trigger(1));
         // Tables of a hundred entries are large enough not to be merged with their neighbours.
         let options = options
-            .filters_on_last_level(false)
-            .auto_compaction(false)
-            .table_bytes(8 << 10)
+            .filtering(|f| f.filters_on_last_level(false))
+            .compaction(|c| c.auto_compaction(false).table_bytes(8 << 10))
             .compression(Compression::None);
-        Db::open(DIR, options.user_filters(Arc::clone(&policy) as _)).unwrap()
+        Db::open(DIR, options.filtering(|f| f.user_filters(Arc::clone(&policy) as _))).unwrap()
     };
     let db = open();
     fill(&db);
@@ -526,7 +539,7 @@ fn a_table_that_lies_last_no_more_is_asked_again() {
     let tables = db.stats().levels[0].tables;
     // Three tables after the keys of the last level, in the level above it.
     let start = KEYS * 2;
-    db.set_options(|options| options.auto_compaction(true)).unwrap();
+    db.set_options(|options| options.compaction(|c| c.auto_compaction(true))).unwrap();
     for number in start..start + 300 {
         db.put(key(number * 2), [7; 30]).unwrap();
         if number % 100 == 99 {
@@ -534,7 +547,7 @@ fn a_table_that_lies_last_no_more_is_asked_again() {
         }
     }
     db.wait_idle().unwrap();
-    db.set_options(|options| options.auto_compaction(false)).unwrap();
+    db.set_options(|options| options.compaction(|c| c.auto_compaction(false))).unwrap();
     // The level, the kind of filter and the number of tables in each row of the report, after
     // lookups of keys in the range of the three tables, some of them absent.
     let look = |db: &Db| {
@@ -563,7 +576,10 @@ fn a_table_that_lies_last_no_more_is_asked_again() {
     drop(db);
     let db = open();
     assert_eq!(look(&db), parted, "opened again");
-    db.set_options(|options| options.auto_compaction(true).base_level_bytes(4 << 10)).unwrap();
+    db.set_options(|options| {
+        options.compaction(|c| c.auto_compaction(true).base_level_bytes(4 << 10))
+    })
+    .unwrap();
     db.wait_idle().unwrap();
     assert_eq!(
         look(&db),

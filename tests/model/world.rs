@@ -528,7 +528,7 @@ impl World {
             self.db().put(&too_long, &value).map(drop),
             self.db().write(batch).map(drop),
             self.db().insert_if_absent(&too_long, &value).map(|_| ()),
-            self.db().set_options(|options| options.block_bytes(0)),
+            self.db().set_options(|options| options.reads(|r| r.block_bytes(0))),
             self.db().checkpoint(&self.dir),
             Db::open(&self.dir, options(rng, self.home, &self.vfs)).map(|_| ()),
         ];

@@ -166,7 +166,7 @@ fn a_missing_table_costs_only_what_it_may_hold() {
 #[test]
 fn what_lies_above_a_lost_table_is_walked_over() {
     let vfs = Arc::new(MemoryVfs::new());
-    let options = || small(&vfs).table_bytes(1 << 20);
+    let options = || small(&vfs).compaction(|c| c.table_bytes(1 << 20));
     let db = Db::open(DIR, options()).expect("opening");
     for number in 0..100 {
         db.put(format!("key{number:03}"), "old").expect("writing");

@@ -51,7 +51,7 @@ fn who_comes_late_is_noticed() {
         let refused = Db::repair(DIR, "new", small(&disk), how);
         assert!(matches!(refused, Err(Error::Locked { .. })), "{dry_run}: {refused:?}");
         assert!(disk.done.load(Ordering::Relaxed));
-        assert!(Db::open("new", small(&disk).create_if_missing(false)).is_err());
+        assert!(Db::open("new", small(&disk).opening(|o| o.create_if_missing(false))).is_err());
     }
     let disk = meddled();
     disk.done.store(true, Ordering::Relaxed);

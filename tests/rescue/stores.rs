@@ -35,12 +35,11 @@ pub(crate) enum Left {
 pub(crate) fn small<V: Vfs + 'static>(vfs: &Arc<V>) -> Options {
     Options::default()
         .vfs(Arc::<V>::clone(vfs))
-        .write_buffer_bytes(64 << 10)
-        .block_bytes(256)
-        .table_bytes(3 << 10)
-        .base_level_bytes(12 << 10)
-        .level_ratio(3)
-        .auto_compaction(false)
+        .writes(|w| w.write_buffer_bytes(64 << 10))
+        .reads(|r| r.block_bytes(256))
+        .compaction(|c| {
+            c.table_bytes(3 << 10).base_level_bytes(12 << 10).level_ratio(3).auto_compaction(false)
+        })
         .background_threads(0)
 }
 

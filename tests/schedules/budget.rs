@@ -43,7 +43,9 @@ fn fits(db: &Db) {
 /// own thread builds smaller filters at the same time. A caller's rebuild runs into these.
 fn falls(rebuild: bool) {
     let disk = SimDisk::new();
-    let quiet = |options: Options| options.write_buffer_bytes(64 << 10).auto_compaction(false);
+    let quiet = |options: Options| {
+        options.writes(|w| w.write_buffer_bytes(64 << 10)).compaction(|c| c.auto_compaction(false))
+    };
     let db = open(quiet(options(&disk)).filters(policy("budget=4KiB")));
     (0..TABLES).for_each(|table| write_table(&db, table));
     let walk = db.iter();

@@ -40,7 +40,7 @@ fn pairs(db: &Db) -> Vec<u64> {
 /// a sync is durable by then, whichever writer led.
 fn group_commit() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).background_threads(0).write_buffer_bytes(1 << 20));
+    let db = open(options(&disk).background_threads(0).writes(|w| w.write_buffer_bytes(1 << 20)));
     let durable = Arc::new(Mutex::new(vec![0; WRITERS as usize]));
     let writers = (0..WRITERS).map(|writer| {
         let (db, durable) = (db.clone(), Arc::clone(&durable));

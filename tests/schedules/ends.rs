@@ -11,7 +11,7 @@ use crate::store::{after_power_cut, number, open, options};
 /// Every user of a closed store gets an error; earlier acknowledged writes are present.
 fn close_against_all() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).l0_trigger(2));
+    let db = open(options(&disk).compaction(|c| c.l0_trigger(2)));
     db.put("k", 1u64.to_le_bytes()).unwrap();
     let writer = spawn({
         let db = db.clone();
@@ -69,7 +69,7 @@ fn close_against_all() {
 /// succeed.
 fn poisoning(first_synced: u64, synced: u64) {
     let disk = SimDisk::new();
-    let db = open(options(&disk).write_buffer_bytes(1 << 20));
+    let db = open(options(&disk).writes(|w| w.write_buffer_bytes(1 << 20)));
     db.put_with("k0", 7u64.to_le_bytes(), WriteOptions::sync()).unwrap();
     disk.inject(Fault::new(Failure::Io).on(OpKind::Sync).named(".log").after(synced));
     let writers: Vec<_> = (1..=3u64)
@@ -114,7 +114,7 @@ fn poisoning(first_synced: u64, synced: u64) {
 fn fail_before_others(fault: Fault) {
     let disk = SimDisk::new();
     // The memtable is never full, so the first flush ends a log.
-    let db = open(options(&disk).write_buffer_bytes(1 << 20));
+    let db = open(options(&disk).writes(|w| w.write_buffer_bytes(1 << 20)));
     db.put_with("k0", 7u64.to_le_bytes(), WriteOptions::sync()).unwrap();
     disk.inject(fault.named(".log"));
     let acts: [fn(&Db) -> trommel::Result<()>; 4] = [
@@ -154,7 +154,7 @@ fn fail_appending() {
 /// everything acknowledged before it began.
 fn checkpoint_against_writers() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).l0_trigger(2));
+    let db = open(options(&disk).compaction(|c| c.l0_trigger(2)));
     db.put("k0", 1u64.to_le_bytes()).unwrap();
     db.put("k1", 1u64.to_le_bytes()).unwrap();
     let writers: Vec<_> = (0..2u64)
@@ -186,7 +186,9 @@ fn checkpoint_against_writers() {
 /// lost one would leave all threads waiting.
 fn stall() {
     let disk = SimDisk::new();
-    let narrow = options(&disk).max_frozen_memtables(1).l0_trigger(1).l0_slowdown(1).l0_stop(2);
+    let narrow = options(&disk)
+        .writes(|w| w.max_frozen_memtables(1))
+        .compaction(|c| c.l0_trigger(1).l0_slowdown(1).l0_stop(2));
     let db = open(narrow);
     let writers: Vec<_> = (0..2u64)
         .map(|writer| {
@@ -219,7 +221,7 @@ fn stall() {
 /// A writer stalls until a compaction has made space, while compactions are paused: it continues.
 fn stall_and_pause() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).l0_trigger(1).l0_slowdown(1).l0_stop(1));
+    let db = open(options(&disk).compaction(|c| c.l0_trigger(1).l0_slowdown(1).l0_stop(1)));
     let writer = spawn({
         let db = db.clone();
         move || {
@@ -239,7 +241,7 @@ fn stall_and_pause() {
 /// A stall that ends with a poisoned store: the stalled writer gets the error.
 fn stall_and_poison() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).max_frozen_memtables(1));
+    let db = open(options(&disk).writes(|w| w.max_frozen_memtables(1)));
     disk.inject(Fault::new(Failure::Io).on(OpKind::Sync).named(".sst"));
     let writers: Vec<_> = (0..2u64)
         .map(|writer| {
@@ -264,7 +266,7 @@ fn stall_and_poison() {
 /// A full disk while a table is written: the write is retried, and no thread is left waiting.
 fn stall_and_shortage() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).max_frozen_memtables(1));
+    let db = open(options(&disk).writes(|w| w.max_frozen_memtables(1)));
     disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Append).named(".sst"));
     let writers: Vec<_> = (0..2u64)
         .map(|writer| {

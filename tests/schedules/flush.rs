@@ -51,7 +51,7 @@ fn sum_of_walk(db: &Db) -> u64 {
 /// rotation. All acknowledged writes are present, and durable if a later write was synced.
 fn rotation() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).max_frozen_memtables(2));
+    let db = open(options(&disk).writes(|w| w.max_frozen_memtables(2)));
     let synced = Arc::new(Mutex::new(Vec::new()));
     let writers: Vec<_> = (0..3u64)
         .map(|writer| {
@@ -87,7 +87,7 @@ fn rotation() {
 /// A sum is the same at every point in time, whatever happens to memtables and tables.
 fn flush_against_readers() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).auto_compaction(false));
+    let db = open(options(&disk).compaction(|c| c.auto_compaction(false)));
     fill(&db);
     let writer = spawn({
         let db = db.clone();
@@ -116,7 +116,7 @@ fn flush_against_readers() {
 /// them.
 fn compaction_against_readers() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).l0_trigger(2));
+    let db = open(options(&disk).compaction(|c| c.l0_trigger(2)));
     fill(&db);
     transfer(&db, 2, 0);
     let held = db.snapshot();
@@ -153,7 +153,7 @@ fn compaction_against_readers() {
 /// retain.
 fn snapshots_against_the_drop_rule() {
     let disk = SimDisk::new();
-    let db = open(options(&disk).auto_compaction(false).background_threads(1));
+    let db = open(options(&disk).compaction(|c| c.auto_compaction(false)).background_threads(1));
     fill(&db);
     let compactor = spawn({
         let db = db.clone();
@@ -216,9 +216,12 @@ static BETWEEN: AtomicU64 = AtomicU64::new(0);
 
 /// A store with two runs of level 0, and this many workers.
 fn two_runs(disk: &SimDisk, workers: usize) -> Db {
-    let small = options(disk).write_buffer_bytes(1 << 20).block_bytes(64).table_bytes(1 << 10);
-    let small = small.spare_file_bytes(0);
-    let db = open(small.background_threads(workers).auto_compaction(false));
+    let small = options(disk)
+        .writes(|w| w.write_buffer_bytes(1 << 20))
+        .reads(|r| r.block_bytes(64))
+        .compaction(|c| c.table_bytes(1 << 10));
+    let small = small.writes(|w| w.spare_file_bytes(0));
+    let db = open(small.background_threads(workers).compaction(|c| c.auto_compaction(false)));
     for round in 1..=2u64 {
         let mut batch = WriteBatch::new();
         for n in (0..MERGED_KEYS).filter(|n| n % round == 0) {

@@ -61,7 +61,9 @@ impl Layer for Trap {
 fn panic_while_leading() {
     let disk = SimDisk::new();
     let trap = Arc::new(Trap(disk.clone()));
-    let db = open(options(&disk).vfs(trap).background_threads(0).write_buffer_bytes(1 << 20));
+    let db = open(
+        options(&disk).vfs(trap).background_threads(0).writes(|w| w.write_buffer_bytes(1 << 20)),
+    );
     db.put("k0", 7u64.to_le_bytes()).unwrap();
     let panicking = Builder::new().name(PANICS.into()).spawn({
         let db = db.clone();

@@ -9,10 +9,10 @@ const DIR: &str = "/store";
 
 /// Options of a store on `disk` whose memtable is full after one write.
 pub(crate) fn options(disk: &SimDisk) -> Options {
-    Options::new()
+    Options::default()
         .vfs(Arc::new(disk.clone()))
-        .write_buffer_bytes(4 << 10)
-        .cache_bytes(64 << 10)
+        .writes(|w| w.write_buffer_bytes(4 << 10))
+        .reads(|r| r.cache_bytes(64 << 10))
         .background_threads(1)
 }
 

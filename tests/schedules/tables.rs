@@ -9,7 +9,7 @@ use crate::store::{number, open, options};
 
 /// Without automatic background work.
 fn quiet(disk: &SimDisk) -> Options {
-    options(disk).background_threads(0).auto_compaction(false)
+    options(disk).background_threads(0).compaction(|c| c.auto_compaction(false))
 }
 
 /// A store with `tables` tables of level 0, each with one key, closed and reopened, so that nothing
@@ -63,7 +63,7 @@ fn ask_at_once(db: &Db) {
 /// Readers of more tables than may be open, and compactions of the same tables.
 fn evictions() {
     let disk = SimDisk::new();
-    let db = tables(&disk, 18, |options| options.max_open_files(16));
+    let db = tables(&disk, 18, |options| options.reads(|r| r.max_open_files(16)));
     let threads: Vec<_> = (0..2u64)
         .map(|n| {
             let db = db.clone();

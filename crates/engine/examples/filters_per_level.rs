@@ -38,8 +38,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     // matches.
     let options = Options::default()
         .filters("L0=paired:20,L1-=paired:14,last=blocked:10".parse()?)
-        .write_buffer_bytes(256 << 10) // small, so that little data makes a tree of some levels
-        .base_level_bytes(512 << 10)
+        .writes(|w| w.write_buffer_bytes(256 << 10)) // small, so that little data makes a tree of some levels
+        .compaction(|c| c.base_level_bytes(512 << 10))
         .background_threads(0); // so that all runs end in the same tree
     let db = Db::open(dir.path(), options)?;
 

@@ -28,7 +28,7 @@ fn key(user: &str, number: u64) -> Vec<u8> {
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     // Tables get filters of `event/USER/`, so that scans skip tables without the user.
-    let options = Options::default().prefix_extractor(Prefix::until_nth("/", 2));
+    let options = Options::default().filtering(|f| f.prefix_extractor(Prefix::until_nth("/", 2)));
     let db = Db::open(dir.path(), options)?;
     for number in 1..=5 {
         db.put(key("ada", number), format!("event {number}"))?;

@@ -33,7 +33,7 @@ use trommel::{
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let path = dir.path().join("orders");
-    let db = Db::open(&path, options().user_filters(Arc::new(Runs)))?;
+    let db = Db::open(&path, options().filtering(|f| f.user_filters(Arc::new(Runs))))?;
     // Of each thousand order numbers, seven hundred are taken.
     for number in (0..60_000).filter(|number| number % 1000 < 700) {
         db.put(key(number), "three of those, and gift wrapping")?;

@@ -90,7 +90,7 @@ impl Marks {
         let changes = options.changes.load(Ordering::Acquire);
         let now = options.load();
         let shares_memory = now.environment.as_ref().is_some_and(|it| it.memory_limit().is_some());
-        let (memtable_limit, compaction) = (now.memtable_limit(), now.compaction());
+        let (memtable_limit, compaction) = (now.memtable_limit(), now.planner());
         Self { changes, memtable_limit, shares_memory, compaction }
     }
 

@@ -56,23 +56,6 @@ pub struct Db {
     handle: Arc<Handle>,
 }
 
-impl Options {
-    /// Opens a store with these options; same as [`Db::open`].
-    ///
-    /// # Errors
-    /// As [`Db::open`].
-    ///
-    /// ```
-    /// # let dir = tempfile::tempdir().unwrap();
-    /// let db = trommel::Options::default().cache_bytes(64 << 20).open(dir.path())?;
-    /// db.put("a", "1")?;
-    /// # Ok::<(), trommel::Error>(())
-    /// ```
-    pub fn open(self, dir: impl AsRef<Path>) -> Result<Db> {
-        Db::open(dir, self)
-    }
-}
-
 impl Db {
     /// Opens the store in `dir`, creating it if the directory is missing or empty. The options that
     /// shape the store are recorded there for later opens: see [`Options::load_latest`].
@@ -85,7 +68,7 @@ impl Db {
     /// ```
     /// use trommel::{Db, Options};
     /// # let dir = tempfile::tempdir().unwrap();
-    /// let options = Options::default().cache_bytes(64 << 20);
+    /// let options = Options::default().reads(|r| r.cache_bytes(64 << 20));
     /// let db = Db::open(dir.path(), options)?;
     /// assert!(Db::open(dir.path(), Options::default()).is_err()); // one handle at a time: clone it
     /// db.put("a", "1")?;
@@ -125,10 +108,10 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn open_read_only(dir: impl AsRef<Path>, options: Options) -> Result<Self> {
-        Self::open(dir, options.read_only(true))
+        Self::open(dir, options.opening(|o| o.read_only(true)))
     }
 
-    /// Opens the corrupt store in `dir` to read its intact data; see [`Options::degraded`].
+    /// Opens the corrupt store in `dir` to read its intact data; see [`OpenSettings::degraded`](crate::settings::OpenSettings::degraded).
     /// [`Db::recovery_report`] lists the corruption found.
     ///
     /// # Errors
@@ -153,7 +136,7 @@ impl Db {
         options: Options,
         degraded: Degraded,
     ) -> Result<Self> {
-        Self::open(dir, options.degraded(degraded))
+        Self::open(dir, options.opening(|o| o.degraded(degraded)))
     }
 
     /// Returns the entries with keys in `range`, skipping all that is corrupt. Reads the tables of
@@ -265,7 +248,7 @@ impl Db {
     /// # Errors
     /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB,
     /// [`Error::ReadOnly`], [`Error::Closed`], and [`Error::Stalled`] if the flushes or compactions
-    /// that the write waits for keep failing (see [`Options::stall_timeout`]): nothing was changed.
+    /// that the write waits for keep failing (see [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout)): nothing was changed.
     /// After an error of the file system, the write may or may not be there when the store is next
     /// opened; until then further writes fail with [`Error::Poisoned`].
     ///
@@ -397,7 +380,7 @@ impl Db {
     /// # Errors
     /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] if a table that may hold the
     /// key is corrupt, cannot be read, or needs a newer version; [`Error::Closed`];
-    /// [`Error::InDoubt`] if the store was opened [degraded](Options::degraded) and nothing is
+    /// [`Error::InDoubt`] if the store was opened [degraded](crate::settings::OpenSettings::degraded) and nothing is
     /// certain.
     ///
     /// ```
@@ -642,7 +625,7 @@ impl Db {
     }
 
     /// Returns a cursor over the entries with keys in `range`, as of now. It never leaves the
-    /// range. If the range lies within one prefix of [`Options::prefix_extractor`], tables without
+    /// range. If the range lies within one prefix of [`FilterSettings::prefix_extractor`](crate::settings::FilterSettings::prefix_extractor), tables without
     /// the prefix are skipped; a cursor over all entries never skips tables.
     ///
     /// # Errors
@@ -765,7 +748,7 @@ impl Db {
     /// is freed.
     ///
     /// If there is nothing else to do while a caller waits, level 0 is compacted at half of
-    /// [`Options::l0_trigger`](crate::Options::l0_trigger) runs (at least two) instead of all of
+    /// [`CompactionSettings::l0_trigger`](crate::settings::CompactionSettings::l0_trigger) runs (at least two) instead of all of
     /// it, provided that the overlapping tables of the base level hold at most five times the
     /// bytes. Calling this after every flush can therefore cost up to six bytes written per byte
     /// moved down. With concurrent writers, the call may wait as long as they write.
@@ -934,23 +917,24 @@ impl Db {
 
     /// Changes options of the open store. Options that cannot change while it is open keep their
     /// value, whatever `change` sets: [`vfs`](Options::vfs), [`environment`](Options::environment),
-    /// [`read_mode`](Options::read_mode), [`log`](Options::log),
+    /// [`read_mode`](crate::settings::ReadSettings::read_mode), [`log`](crate::settings::WriteSettings::log),
     /// [`background_threads`](Options::background_threads),
-    /// [`max_open_files`](Options::max_open_files), and the options for opening
-    /// ([`create_if_missing`](Options::create_if_missing),
-    /// [`error_if_exists`](Options::error_if_exists), [`read_only`](Options::read_only),
-    /// [`salvage`](Options::salvage), [`degraded`](Options::degraded)).
+    /// [`max_open_files`](crate::settings::ReadSettings::max_open_files), and the options for opening
+    /// ([`create_if_missing`](crate::settings::OpenSettings::create_if_missing),
+    /// [`error_if_exists`](crate::settings::OpenSettings::error_if_exists), [`read_only`](crate::settings::OpenSettings::read_only),
+    /// [`salvage`](crate::settings::OpenSettings::salvage), [`degraded`](crate::settings::OpenSettings::degraded)).
     ///
     /// # Errors
     /// In all cases nothing changes. [`Error::InvalidOption`](crate::Error::InvalidOption) if an
-    /// option is out of bounds, or [`user_filters`](Options::user_filters) is a different policy;
+    /// option is out of bounds, or [`user_filters`](crate::settings::FilterSettings::user_filters) is a different policy;
     /// errors of the file system if an option that shapes the store ([`Options::load_latest`])
     /// cannot be recorded.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = trommel::Db::open(dir.path(), Default::default())?;
-    /// db.set_options(|options| options.background_bytes_per_second(Some(32 << 20)))?;
+    /// let limit = Some(32 << 20);
+    /// db.set_options(|o| o.compaction(|c| c.background_bytes_per_second(limit)))?;
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn set_options(&self, change: impl FnOnce(Options) -> Options) -> Result<()> {
@@ -998,9 +982,9 @@ impl Db {
     /// also across a crash.
     ///
     /// Runs in the background when there is no other work, within the memory that
-    /// [`Options::memory_limit`] leaves for building. [`Options::background_bytes_per_second`] does
+    /// [`Options::memory_limit`] leaves for building. [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second) does
     /// not apply, because the caller waits. Closing the store stops it, between tables or within
-    /// one. Tables whose filters are not used ([`Options::filters_on_last_level`]) are skipped.
+    /// one. Tables whose filters are not used ([`FilterSettings::filters_on_last_level`](crate::settings::FilterSettings::filters_on_last_level)) are skipped.
     ///
     /// # Errors
     /// The first error of any table; tables finished before keep their new filters. A corrupt table
@@ -1046,7 +1030,7 @@ impl Db {
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
     /// # let db = trommel::Db::open(dir.path(), Default::default())?;
-    /// db.set_options(|options| options.level_ratio(8))?;
+    /// db.set_options(|options| options.compaction(|c| c.level_ratio(8)))?;
     /// let as_opened = db.options();
     /// # drop(as_opened);
     /// # Ok::<(), trommel::Error>(())

@@ -109,7 +109,7 @@ pub enum Error {
     /// Nothing was done.
     Forked,
     /// The flushes or compactions that the write waited for kept failing for as long as
-    /// [`Options::stall_timeout`](crate::Options::stall_timeout) allows. The write was neither
+    /// [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout) allows. The write was neither
     /// logged nor made visible. The failed work is retried in the background; once it succeeds,
     /// writes succeed again.
     Stalled {
@@ -260,7 +260,7 @@ fn rescue(file: &Path) -> &'static str {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("log") => {
             "restore the store from a backup, or trommel repair it into a new one; or open it with \
-             Options::salvage (trommel flush --salvage), which keeps what stands before the damage \
+             the option salvage (trommel flush --salvage), which keeps what stands before the damage \
              and reports what it drops"
         }
         Some("flt") => {

@@ -88,7 +88,7 @@ impl Engine {
 
     /// The oldest log that is needed once `frozen` is a table; 0 if the store keeps no log.
     fn oldest_log_after(&self, frozen: &Arc<LoggedMemtable>) -> u64 {
-        if !self.options.load().log {
+        if !self.options.load().writes.log {
             return 0;
         }
         let view = self.view.load();
@@ -189,7 +189,8 @@ mod tests {
 
     fn filled(vfs: Arc<dyn Vfs>) -> Db {
         let options = Options::default().vfs(vfs).background_threads(0);
-        let options = options.write_buffer_bytes(8 << 20).compression(Compression::None);
+        let options =
+            options.writes(|w| w.write_buffer_bytes(8 << 20)).compression(Compression::None);
         let db = Db::open("store", options).unwrap();
         for n in 0..3_u32 << 10 {
             db.put(n.to_le_bytes(), [7; 1 << 10]).unwrap();

@@ -190,7 +190,7 @@ impl Handle {
             }
             let name = names::table(file.number);
             let entry = listing.iter().find(|entry| entry.name == *name);
-            let extractor = options.prefix_extractor.as_ref();
+            let extractor = options.filtering.prefix_extractor.as_ref();
             let meta = file.meta();
             damage.extend(table::survey(vfs, dir, meta, entry, extractor).0);
             damage.extend(table::survey_sidecar(vfs, dir, meta, extractor).0);

@@ -80,7 +80,8 @@ fn try_all(vfs: &Arc<MemoryVfs>, case: &str) -> Error {
         }
     }
     for salvage in [true, false] {
-        let _ = Db::open_read_only(DIR, options.clone().salvage(salvage)).map(|db| db.get("a"));
+        let _ = Db::open_read_only(DIR, options.clone().opening(|o| o.salvage(salvage)))
+            .map(|db| db.get("a"));
     }
     match Db::open(DIR, options) {
         Ok(_) => panic!("{case}: it opened"),

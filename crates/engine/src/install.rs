@@ -109,7 +109,7 @@ impl Engine {
 
     /// Records the backlog of `version`, which is about to become current.
     pub(crate) fn note_backlog(&self, version: &Version) {
-        let debt = debt(version, &self.options.load().compaction());
+        let debt = debt(version, &self.options.load().planner());
         self.backlog.set_debt(debt);
         self.backlog.set_dead_from(dead_from(version));
     }

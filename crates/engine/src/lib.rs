@@ -187,6 +187,13 @@ pub use trommel_vfs as vfs;
 pub use user_filters::{FilterChoice, FilterContext, FilterReason, PolicyReport, UserFilterPolicy};
 pub use verify::VerifyReport;
 
+/// The groups of [`Options`], which its closures change.
+pub mod settings {
+    pub use crate::options::{
+        CompactionSettings, FilterSettings, OpenSettings, ReadSettings, WriteSettings,
+    };
+}
+
 /// The README's example, compiled and run as a doc test.
 #[cfg(doctest)]
 #[doc = include_str!("../../../README.md")]

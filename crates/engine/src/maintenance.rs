@@ -18,7 +18,7 @@ use crate::manifest::active::Manifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::names::OPTIONS_TMP;
-use crate::options::Options;
+use crate::options::{FilterSettings, Options, ReadSettings, WriteSettings};
 use crate::options_file;
 use crate::sync::lock;
 use crate::version::{TableFile, TableMeta};
@@ -191,7 +191,7 @@ impl Engine {
         let one_at_a_time = self.options.hold();
         let old = self.options.load_full();
         let wanted = change((*old).clone());
-        let same_policy = match (&old.user_filters, &wanted.user_filters) {
+        let same_policy = match (&old.filtering.user_filters, &wanted.filtering.user_filters) {
             (Some(old), Some(wanted)) => old.is(wanted),
             (None, None) => true,
             _ => false,
@@ -205,26 +205,28 @@ impl Engine {
         let options = Options {
             vfs: Arc::clone(&old.vfs),
             environment: old.environment.clone(),
-            create_if_missing: old.create_if_missing,
-            error_if_exists: old.error_if_exists,
-            read_only: old.read_only,
-            salvage: old.salvage,
-            degraded: old.degraded,
-            log: old.log,
-            read_mode: old.read_mode,
-            max_open_files: old.max_open_files,
             background_threads: old.background_threads,
-            user_filters: old.user_filters.clone(),
+            opening: old.opening.clone(),
+            writes: WriteSettings { log: old.writes.log, ..wanted.writes },
+            filtering: FilterSettings {
+                user_filters: old.filtering.user_filters.clone(),
+                ..wanted.filtering
+            },
+            reads: ReadSettings {
+                read_mode: old.reads.read_mode,
+                max_open_files: old.reads.max_open_files,
+                ..wanted.reads
+            },
             ..wanted
         };
         options.check()?;
         self.record_options(&options)?;
-        self.memory.shares.set_limits(options.memory_limit, options.wanted_cache_bytes());
+        self.memory.shares.set_limits(options.memory_limit, options.reads.cache_bytes.get());
         self.memory.shares.set_pinned_limits(options.pinned_limits());
         let version = self.version();
-        self.backlog.set_debt(debt(&version, &options.compaction()));
+        self.backlog.set_debt(debt(&version, &options.planner()));
         self.memory.arenas.set_limit(options.arena_limit());
-        self.files.graveyard.set_spare_limit(options.spare_file_bytes);
+        self.files.graveyard.set_spare_limit(options.writes.spare_file_bytes);
         self.background.limiter.set_limit(options.background_limit());
         self.options.store(options);
         drop(one_at_a_time);
@@ -279,7 +281,7 @@ impl Engine {
         }
         let options = self.options.load_full();
         let poison = || self.access.poisoned().filter(|_| !planted(Bug::CleanAfterPoison));
-        if options.read_only || poison().is_some() {
+        if options.opening.read_only || poison().is_some() {
             self.access.refuse_reads(Error::Closed);
             return self.access.check_unpoisoned();
         }
@@ -290,7 +292,7 @@ impl Engine {
             if let Some(first) = poison() {
                 return Err(Error::Poisoned { first });
             }
-            if !options.log {
+            if !options.writes.log {
                 self.rotate(leader)?;
             }
             // Set while no other thread leads: no write finds the store open with its log ended.
@@ -300,7 +302,11 @@ impl Engine {
         // After any failure: the lock is about to be released.
         self.access.refuse_reads(Error::Closed);
         ended?;
-        if options.log { Ok(()) } else { self.wait_until(&awaited, |view| view.frozen.is_empty()) }
+        if options.writes.log {
+            Ok(())
+        } else {
+            self.wait_until(&awaited, |view| view.frozen.is_empty())
+        }
     }
 
     /// The last step of closing, when no background job is running any more. The manifest records a

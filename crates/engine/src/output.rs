@@ -239,11 +239,11 @@ pub(crate) fn choose_filters(
     purpose: &Purpose,
     by_budget: Option<FilterSpec>,
 ) -> (FilterPlan, Option<UserFilterBuild>) {
-    if is_last && !options.filters_on_last_level {
+    if is_last && !options.filtering.filters_on_last_level {
         return (FilterPlan::default(), None);
     }
     let mut plan = options.filter_plan(level, is_last, by_budget);
-    let Some(policy) = &options.user_filters else { return (plan, None) };
+    let Some(policy) = &options.filtering.user_filters else { return (plan, None) };
     let context = FilterContext {
         level,
         is_last,
@@ -286,8 +286,8 @@ fn begin_table(
     let by_budget = by_budget.map(|choice| choice.of(number));
     let (filters, user) = choose_filters(&options, logical, is_last, purpose, by_budget);
     let table = TableOptions {
-        block_bytes: options.block_bytes,
-        block_align: options.block_align,
+        block_bytes: options.reads.block_bytes,
+        block_align: options.reads.block_align,
         compression: options.compression,
         filters,
         ..TableOptions::new(table_id)

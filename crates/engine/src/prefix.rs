@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 const MAX_TEXT_BYTES: usize = 255;
 
 /// The rule for the prefix of a key: see
-/// [`Options::prefix_extractor`](crate::Options::prefix_extractor).
+/// [`FilterSettings::prefix_extractor`](crate::settings::FilterSettings::prefix_extractor).
 ///
 /// ```
 /// use trommel::Prefix;

@@ -1,6 +1,7 @@
 //! How table blocks reach memory.
 
 use std::fmt;
+use std::str::FromStr;
 
 use trommel_vfs::Access;
 
@@ -38,6 +39,18 @@ impl fmt::Display for ReadMode {
             Self::MappedOnce => "mapped-once",
             Self::MappedTrusted => "mapped-trusted",
             Self::Direct => "direct",
+        })
+    }
+}
+
+impl FromStr for ReadMode {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let named = Self::ALL.into_iter().find(|mode| mode.to_string() == text);
+        named.ok_or_else(|| {
+            let all = Self::ALL.map(|mode| mode.to_string()).join(", ");
+            format!("\"{text}\" is no read mode: give one of {all}")
         })
     }
 }

@@ -101,18 +101,18 @@ impl Engine {
         options.check()?;
         let room = Arc::new(Room::default());
         let vfs: Arc<dyn Vfs> = Arc::new(DirSync::new(options.vfs, dir, Arc::clone(&room)));
-        let options = Options { vfs: Arc::clone(&vfs), ..options }.within_environment();
+        let options = Options { vfs: Arc::clone(&vfs), ..options }.in_effect();
         let lock = prepare_dir(&*vfs, dir, &options, unfinished)?;
         let listing = list(&*vfs, dir)?;
-        if !options.read_only {
+        if !options.opening.read_only {
             check_current_tmp(dir, &listing)?;
             // The directory entry of a log whose creation failed may reappear after a crash: beside
             // the log of this open it would be corruption.
             vfs.sync_dir(dir).map_err(Error::on(dir))?;
         }
-        let mut tolerated = Tolerated::default();
-        let recovered = match Self::recovered(dir, &listing, &options, &mut tolerated)? {
-            Some(_) if options.error_if_exists => {
+        let mut around = Around::default();
+        let recovered = match Self::recovered(dir, &listing, &options, &mut around)? {
+            Some(_) if options.opening.error_if_exists => {
                 let dir = dir.display();
                 let what = format!("{dir} holds a store already, and error_if_exists is set");
                 return Err(Error::option(what));
@@ -124,20 +124,21 @@ impl Engine {
                 recovered
             }
         };
-        let plan = match options.degraded {
+        let plan = match options.opening.degraded {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
             Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut tolerated)?,
         };
-        let record = OptionsRecord::read(&*vfs, dir, &listing, &mut tolerated.options);
-        let report = report(dir, &listing, &recovered, &plan, tolerated);
-        let doubt = report.doubt.clone().filter(|_| options.degraded == Some(Degraded::Certain));
+        let record = OptionsRecord::read(&*vfs, dir, &listing, &mut around.options);
+        let report = report(dir, &listing, &recovered, &plan, around);
+        let doubt =
+            report.doubt.clone().filter(|_| options.opening.degraded == Some(Degraded::Certain));
         let engine = Arc::new_cyclic(|own| {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
         });
         *engine.options.record() = record;
         room.is_in(&engine.files.graveyard);
-        engine.files.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
-        if engine.options.load().read_only && !planted(Bug::ReadOnlyWrites) {
+        engine.files.graveyard.set_spare_limit(engine.options.load().writes.spare_file_bytes);
+        if engine.options.load().opening.read_only && !planted(Bug::ReadOnlyWrites) {
             let replayed = engine.replay(&plan, recovered.state, Target::Memory)?;
             engine.settle_filters(&engine.version());
             engine.note_backlog(&replayed.state.version);
@@ -164,8 +165,8 @@ impl Engine {
         options: &Options,
         tolerated: &mut Tolerated,
     ) -> Result<Option<Recovered>> {
-        if options.degraded.is_none() {
-            return reader::recover(&*options.vfs, dir, listing, options.salvage);
+        if options.opening.degraded.is_none() {
+            return reader::recover(&*options.vfs, dir, listing, options.opening.salvage);
         }
         let (recovered, found) = degraded::recover(&*options.vfs, dir, listing)?;
         *tolerated = found;
@@ -275,7 +276,7 @@ impl Engine {
         let Replayed { mut state, last_seqno, carried, keeps_logs } = replayed;
         let log_number = self.files.new_file_number();
         let manifest_number = self.files.new_file_number();
-        let has_log = self.options.load().log;
+        let has_log = self.options.load().writes.log;
         // A log that repeats the contents of others names no predecessor: until the manifest names
         // it, it is ignored.
         let previous = if carried.is_empty() { plan.newest() } else { 0 };
@@ -333,7 +334,7 @@ fn plan_logs(
         present: &present,
         ends: &recovered.state.log_ends,
         closed: recovered.closed,
-        salvage: options.salvage,
+        salvage: options.opening.salvage,
     };
     recover::plan(vfs, &needed)
 }
@@ -381,7 +382,7 @@ fn first_memory(options: &Options) -> StoreMemory {
             (Arc::clone(&blocks), MemoryShares::shared(ceiling, blocks))
         }
         None => {
-            let (limit, wanted) = (options.memory_limit, options.wanted_cache_bytes());
+            let (limit, wanted) = (options.memory_limit, options.reads.cache_bytes.get());
             // The number of shards suits the largest capacity that the cache may ever get, as a
             // filter fills at most half of a shard.
             let blocks = BlockCache::new(wanted.min(limit.unwrap_or(u64::MAX)));
@@ -403,10 +404,10 @@ fn first_tables(
         dir.to_path_buf(),
         Arc::clone(&options.vfs),
         Arc::clone(blocks),
-        options.read_mode,
-        options.max_open_files,
+        options.reads.read_mode,
+        options.reads.max_open_files,
         Arc::clone(memory),
-        options.user_filters.clone(),
+        options.filtering.user_filters.clone(),
     );
     let shared = options.environment.as_ref().map(Environment::files);
     let tables = Arc::new(tables.sharing(shared.map(Arc::clone)));
@@ -426,7 +427,7 @@ fn assemble(
     own: Weak<Engine>,
 ) -> Engine {
     let lock = Arc::new(HeldLock::new(held));
-    let access = Access::new(dir, Arc::clone(&lock), options.read_only);
+    let access = Access::new(dir, Arc::clone(&lock), options.opening.read_only);
     let next_file_number = recovered.state.next_file_number;
     let queue = DeletionQueue::new(Arc::clone(&options.vfs), next_file_number, lock);
     let memory = first_memory(&options);

@@ -434,8 +434,8 @@ impl Target {
         file.append(unfinished::text(from).as_bytes()).map_err(Error::on(&marker))?;
         file.sync().map_err(Error::on(&marker))?;
         vfs.sync_dir(dir).map_err(Error::on(dir))?;
-        let options = Options { log: false, ..options };
-        let options = options.read_only(false).salvage(false).create_if_missing(true);
+        let options = options.opening(|o| o.degraded(None).read_only(false).salvage(false));
+        let options = options.opening(|o| o.create_if_missing(true)).writes(|w| w.log(false));
         let db = Db::open_unfinished(dir, options)?;
         Ok(Self { vfs, dir: dir.to_path_buf(), db, batch: WriteBatch::new() })
     }

@@ -88,7 +88,7 @@ pub struct FilterReport {
     /// Bytes of all filters if all tables were open.
     pub filter_bytes: u64,
     /// Tables whose stored filters are neither held nor probed because they are in the last level:
-    /// see [`Options::filters_on_last_level`](crate::Options::filters_on_last_level).
+    /// see [`FilterSettings::filters_on_last_level`](crate::settings::FilterSettings::filters_on_last_level).
     pub spared_tables: u64,
     /// Stored bytes of those filters.
     pub spared_bytes: u64,
@@ -126,7 +126,7 @@ impl Engine {
         let version = self.version();
         let (totals, evidence) =
             (self.statistics.counters.totals(), self.statistics.counters.evidence());
-        let extractor = self.options.load().prefix_extractor.clone();
+        let extractor = self.options.load().filtering.prefix_extractor.clone();
         let (mut keys, mut prefixes) = (Rows::default(), Rows::default());
         let (mut met, mut facts) = (Vec::new(), Vec::new());
         let (mut filter_bytes, mut unused, mut fallbacks) = (0, 0, 0);
@@ -173,7 +173,7 @@ impl Engine {
             expected_wasted_reads_per_miss: trommel_tuning::wasted_reads_per_miss(met),
             spared_tables: spared().count() as u64,
             spared_bytes: spared().map(|(_, table)| table.built_bytes()).sum(),
-            policy: options.user_filters.as_ref().map(UserPolicy::report),
+            policy: options.filtering.user_filters.as_ref().map(UserPolicy::report),
         }
     }
 }

@@ -165,12 +165,12 @@ pub struct Stats {
     /// Tables whose rebuild is queued or running.
     pub filter_rebuilds_queued: u64,
     /// Bytes of obsolete files that are kept for recycling: see
-    /// [`Options::spare_file_bytes`](crate::Options::spare_file_bytes).
+    /// [`WriteSettings::spare_file_bytes`](crate::settings::WriteSettings::spare_file_bytes).
     pub spare_file_bytes: u64,
     /// Bytes of compaction needed to bring the tree into shape.
     pub compaction_debt: u64,
     /// Bytes of background writes limited by
-    /// [`Options::background_bytes_per_second`](crate::Options::background_bytes_per_second): those
+    /// [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second): those
     /// that no caller was waiting for.
     pub rate_limited_bytes: u64,
     /// Write stalls because memtables were waiting to be flushed.
@@ -214,7 +214,7 @@ impl Engine {
             return Stats::default();
         }
         let totals = self.statistics.counters.totals();
-        let jobs = &self.statistics.jobs;
+        let (jobs, options) = (&self.statistics.jobs, self.options.load());
         Stats {
             levels: self.level_stats(),
             memory: self.memory_stats(),
@@ -231,7 +231,7 @@ impl Engine {
             prefix_checked: totals.prefixes.iter().flatten().map(FilterTotals::probes).sum(),
             prefix_useful: totals.prefixes.iter().flatten().map(|cell| cell.negatives).sum(),
             prefix_unused: totals.prefix_unused,
-            prefix_breach: self.options.load().prefix_extractor.as_ref().and_then(Prefix::breach),
+            prefix_breach: options.filtering.prefix_extractor.as_ref().and_then(Prefix::breach),
             writes: totals.writes,
             user_bytes: totals.user_bytes,
             commits: totals.commits,
@@ -459,7 +459,7 @@ mod tests {
     fn a_reset_starts_every_count_anew() {
         let options = Options::default()
             .vfs(Arc::new(MemoryVfs::new()))
-            .background_bytes_per_second(Some(1 << 30));
+            .compaction(|c| c.background_bytes_per_second(Some(1 << 30)));
         let db = Db::open("db", options).unwrap();
         db.put("key", "value").unwrap();
         db.flush().unwrap();

@@ -97,7 +97,7 @@ pub enum FilterChoice {
 /// }
 ///
 /// # let dir = tempfile::tempdir().unwrap();
-/// let options = Options::default().user_filters(Arc::new(NoneForFlushes));
+/// let options = Options::default().filtering(|f| f.user_filters(Arc::new(NoneForFlushes)));
 /// let db = Db::open(dir.path().join("data"), options)?;
 /// # db.close()?;
 /// # Ok::<(), trommel::Error>(())

@@ -181,7 +181,7 @@ impl Engine {
             let damage = || vec![options_file::damage(&error, &self.files.dir)];
             on_error(report, error.clone(), &damage)?;
         }
-        if self.options.load().read_only || self.access.poisoned().is_some() {
+        if self.options.load().opening.read_only || self.access.poisoned().is_some() {
             // A concurrent flush may remove a log once its table is installed.
             let manifest = lock(&self.files.manifest);
             let needed = self.logs_at_rest(manifest.as_ref(), report);
@@ -243,7 +243,7 @@ impl Engine {
         };
         // The configured one may be a closure with the name stored in the table.
         let maker = maker.as_deref();
-        let set = self.options.load().prefix_extractor.clone();
+        let set = self.options.load().filtering.prefix_extractor.clone();
         let set = set.filter(|prefix| maker == Some(prefix.name()));
         let prefix = set.or_else(|| maker.and_then(Prefix::stored));
         let verified = opened.verify_with(prefix.map(|prefix| prefix.extractor()))?;
@@ -258,7 +258,7 @@ impl Engine {
         }
         // Corruption of the table was reported already.
         let opened = self.files.tables.reader(file).ok().map(|reader| reader.without_filters());
-        let set = self.options.load().prefix_extractor.clone();
+        let set = self.options.load().filtering.prefix_extractor.clone();
         let (vfs, dir) = (&*self.files.vfs, &*self.files.dir);
         let verified = table::check_sidecar(vfs, dir, file, opened.as_ref(), set.as_ref())?;
         report.add_sidecar(verified.as_ref());

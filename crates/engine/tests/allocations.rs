@@ -39,10 +39,8 @@ fn tree(options: Options, is_deep: bool, has_runs: bool) -> Db {
     let options = options
         .vfs(Arc::new(MemoryVfs::new()))
         .background_threads(0)
-        .auto_compaction(false)
-        .cache_bytes(64 << 20)
-        .table_bytes(16 << 10)
-        .block_bytes(512);
+        .compaction(|c| c.auto_compaction(false).table_bytes(16 << 10))
+        .reads(|r| r.cache_bytes(64 << 20).block_bytes(512));
     let db = Db::open("/store", options).unwrap();
     let parts = u64::from(is_deep) + if has_runs { RUNS } else { 0 };
     for part in 0..parts {
@@ -85,22 +83,24 @@ fn shapes() -> Vec<(String, Options)> {
     let cuts = [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
     for shape in cuts {
         for residency in [FilterResidency::Pinned, FilterResidency::Cached] {
-            let cut = Options::default()
-                .filter_shape(shape)
-                .filter_piece_bytes(256)
-                .filter_residency(residency);
+            let cut = Options::default().filtering(|f| {
+                f.filter_shape(shape).filter_piece_bytes(256).filter_residency(residency)
+            });
             let name = format!("{shape}, {residency:?}");
             for extractor in [Prefix::fixed(4), Prefix::until("/"), closure()] {
-                let by_prefix = cut.clone().prefix_extractor(extractor.clone());
+                let by_prefix = cut.clone().filtering(|f| f.prefix_extractor(extractor.clone()));
                 let name = format!("{name}, {}", extractor.name());
-                let without = by_prefix.clone().whole_key_filters(false);
+                let without = by_prefix.clone().filtering(|f| f.whole_key_filters(false));
                 shapes.push((format!("{name} alone"), without));
                 shapes.push((name, by_prefix));
             }
             shapes.push((name, cut));
         }
     }
-    shapes.push(("user".into(), Options::default().user_filters(Arc::new(Everything))));
+    shapes.push((
+        "user".into(),
+        Options::default().filtering(|f| f.user_filters(Arc::new(Everything))),
+    ));
     shapes
 }
 
@@ -191,7 +191,7 @@ fn many_keys_take_a_few_lists_however_many_tables_there_are() {
 #[test]
 fn a_value_that_must_be_copied_takes_its_bytes_once() {
     let once = (1, SHARED_BYTES + VALUE.len() as u64);
-    let options = Options::default().write_buffer_bytes(64 << 20);
+    let options = Options::default().writes(|w| w.write_buffer_bytes(64 << 20));
     let db = Db::open("/store", options.vfs(Arc::new(MemoryVfs::new()))).unwrap();
     (0..KEYS).for_each(|number| {
         db.put(key(number * 2), VALUE).unwrap();
@@ -199,9 +199,9 @@ fn a_value_that_must_be_copied_takes_its_bytes_once() {
     assert_eq!(most(&db, false), once, "in a memtable");
     let dir = tempfile::tempdir().unwrap();
     let mapped = Options::default()
-        .read_mode(ReadMode::Mapped)
+        .reads(|r| r.read_mode(ReadMode::Mapped))
         .compression(Compression::None)
-        .auto_compaction(false);
+        .compaction(|c| c.auto_compaction(false));
     let db = Db::open(dir.path(), mapped).unwrap();
     (0..KEYS).for_each(|number| {
         db.put(key(number * 2), VALUE).unwrap();
@@ -227,7 +227,7 @@ fn noise(number: u64) -> Vec<u8> {
 
 /// A store with all data in the last level, and a small cache.
 fn settled(options: Options) -> Db {
-    let options = options.compression(Compression::None).cache_bytes(1 << 20);
+    let options = options.compression(Compression::None).reads(|r| r.cache_bytes(1 << 20));
     let db = Db::open("/store", options.vfs(Arc::new(MemoryVfs::new()))).unwrap();
     for number in 0..MANY {
         db.put(long_key(number), noise(number)).unwrap();
@@ -288,7 +288,8 @@ fn a_key_is_looked_for_without_its_value() {
     let in_memory = Options::default().vfs(Arc::new(MemoryVfs::new()));
     let in_memory = Db::open("/store", in_memory).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let mapped = Options::default().read_mode(ReadMode::Mapped).compression(Compression::None);
+    let mapped =
+        Options::default().reads(|r| r.read_mode(ReadMode::Mapped)).compression(Compression::None);
     let mapped = Db::open(dir.path(), mapped).unwrap();
     for (db, place) in [(&in_memory, "in a memtable"), (&mapped, "in a map")] {
         db.put("key", &huge).unwrap();

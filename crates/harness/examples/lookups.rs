@@ -35,9 +35,9 @@ fn options(filters: &FilterPolicy) -> Options {
         .filters(filters.clone())
         .vfs(Arc::new(MemoryVfs::new()))
         .background_threads(0)
-        .cache_bytes(1 << 30)
-        .auto_compaction(false)
-        .write_buffer_bytes(1 << 30)
+        .reads(|r| r.cache_bytes(1 << 30))
+        .compaction(|c| c.auto_compaction(false))
+        .writes(|w| w.write_buffer_bytes(1 << 30))
 }
 
 /// A store with all keys in `runs` runs of level 0.
@@ -54,7 +54,7 @@ fn tree_of_runs(keys: u64, runs: u64, filters: &FilterPolicy) -> Db {
 
 /// A store with all keys in the last level, in tables of 2 MiB.
 fn deep_tree(keys: u64, filters: &FilterPolicy) -> Db {
-    let db = Db::open("/deep", options(filters).table_bytes(2 << 20)).unwrap();
+    let db = Db::open("/deep", options(filters).compaction(|c| c.table_bytes(2 << 20))).unwrap();
     for number in 0..keys {
         db.put(key(number * 2), VALUE).unwrap();
     }

@@ -29,9 +29,8 @@ const BATCH: usize = 100;
 fn store(log: bool) -> Db {
     let options = Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
-        .log(log)
-        .background_threads(0)
-        .write_buffer_bytes(1 << 30);
+        .writes(|w| w.log(log).write_buffer_bytes(1 << 30))
+        .background_threads(0);
     Db::open("/puts", options).unwrap()
 }
 

@@ -35,13 +35,11 @@ fn tree(keys: u64, runs: u64, mode: &str) -> Db {
     let read_mode = if mode == "mapped" { ReadMode::Mapped } else { ReadMode::Cached };
     let options = Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
-        .read_mode(read_mode)
+        .reads(|r| r.read_mode(read_mode).cache_bytes(if mode == "cached" { 4 << 30 } else { 0 }))
         .compression(Compression::None)
         .background_threads(0)
-        .cache_bytes(if mode == "cached" { 4 << 30 } else { 0 })
-        .auto_compaction(false)
-        .table_bytes(2 << 20)
-        .write_buffer_bytes(1 << 30);
+        .compaction(|c| c.auto_compaction(false).table_bytes(2 << 20))
+        .writes(|w| w.write_buffer_bytes(1 << 30));
     let db = Db::open("/walks", options).unwrap();
     for run in 0..runs.max(1) {
         for number in (run..keys).step_by(runs.max(1) as usize) {

@@ -302,7 +302,7 @@ impl EngineOpener {
         if fresh {
             self.make_room()?;
         }
-        let options = self.options.clone().create_if_missing(fresh);
+        let options = self.options.clone().opening(|o| o.create_if_missing(fresh));
         let db = Db::open(&self.dir, options).map_err(|error| Error::Store(error.into()))?;
         if let Some(traced) = &self.trace {
             traced.follow(&db, fresh).map_err(|error| Error::Store(error.into()))?;

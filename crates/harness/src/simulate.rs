@@ -332,12 +332,13 @@ mod tests {
         let scratch = ScratchDir::new(&env::temp_dir()).unwrap();
         let options = Options::default()
             .compression(Compression::None)
-            .write_buffer_bytes(shape.write_buffer_bytes as usize)
-            .table_bytes(shape.table_bytes)
-            .base_level_bytes(shape.base_level_bytes)
-            .level_ratio(shape.level_ratio as u32)
-            .background_threads(0)
-            .log(false);
+            .writes(|w| w.write_buffer_bytes(shape.write_buffer_bytes as usize).log(false))
+            .compaction(|c| {
+                c.table_bytes(shape.table_bytes)
+                    .base_level_bytes(shape.base_level_bytes)
+                    .level_ratio(shape.level_ratio as u32)
+            })
+            .background_threads(0);
         let db = Db::open(scratch.path().join("db"), options).unwrap();
         let mut order: Vec<u64> = (0..shape.keys).collect();
         fastrand::Rng::with_seed(1).shuffle(&mut order);

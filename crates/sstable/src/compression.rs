@@ -4,6 +4,8 @@
 //! length is checked against the most that the bytes can decompress to before anything is
 //! allocated, and decompression must fill it exactly.
 
+use std::fmt;
+use std::str::FromStr;
 use std::sync::Arc;
 
 use trommel_base::Decoder;
@@ -34,6 +36,32 @@ pub enum Compression {
     /// Zstandard at this level (1 to 19).
     #[cfg(feature = "zstd")]
     Zstd(u8),
+}
+
+impl fmt::Display for Compression {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            #[cfg(feature = "zstd")]
+            Self::Zstd(level) => write!(f, "zstd({level})"),
+            _ => f.pad(self.name()),
+        }
+    }
+}
+
+impl FromStr for Compression {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        #[cfg(feature = "zstd")]
+        if let Some(level) = text.strip_prefix("zstd(").and_then(|rest| rest.strip_suffix(')')) {
+            return Ok(Self::Zstd(level.parse().map_err(|_| format!("\"{level}\" is no level"))?));
+        }
+        match text {
+            "none" => Ok(Self::None),
+            "lz4" => Ok(Self::Lz4),
+            _ => Err("a compression that this program does not know".to_owned()),
+        }
+    }
 }
 
 impl Compression {

@@ -67,7 +67,8 @@ const ROLES: usize = 14;
 fn close_under_load(seed: u64) {
     let rng = &mut Rng::new(seed);
     let vfs = memory();
-    let options = tiny(Arc::clone(&vfs)).background_threads(rng.below(3)).log(!rng.once_in(4));
+    let options =
+        tiny(Arc::clone(&vfs)).background_threads(rng.below(3)).writes(|w| w.log(!rng.once_in(4)));
     let db = Db::open("/closing", options).unwrap();
     // Two writers always, and some of the rest.
     let roles: Vec<usize> = (0..ROLES).filter(|role| *role < 2 || rng.once_in(3)).collect();

@@ -163,7 +163,7 @@ fn judge(calls: &[Vec<Call>], values: &mut [Value], tally: &mut Tally) {
 
 fn one_store(seed: u64, callers: usize) -> Tally {
     let options = tiny(memory()).background_threads(1 + seed as usize % 2);
-    let db = Db::open("/contended", options.write_buffer_bytes(8 << 10)).unwrap();
+    let db = Db::open("/contended", options.writes(|w| w.write_buffer_bytes(8 << 10))).unwrap();
     let (clock, barrier) = (Arc::new(Clock::default()), Barrier::new(callers));
     let mut values: Vec<Value> = vec![0; WINDOWS * KEYS];
     let mut next: Vec<Value> = (0..callers as Value).collect();

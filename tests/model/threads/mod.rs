@@ -60,15 +60,16 @@ fn memory() -> Arc<dyn Vfs> {
 fn tiny(vfs: Arc<dyn Vfs>) -> Options {
     Options::default()
         .vfs(vfs)
-        .write_buffer_bytes(12 << 10)
-        .block_bytes(256)
-        .table_bytes(8 << 10)
-        .base_level_bytes(24 << 10)
-        .level_ratio(3)
-        .l0_trigger(2)
-        .l0_slowdown(6)
-        .l0_stop(10)
-        .cache_bytes(16 << 10)
+        .writes(|w| w.write_buffer_bytes(12 << 10))
+        .reads(|r| r.block_bytes(256).cache_bytes(16 << 10))
+        .compaction(|c| {
+            c.table_bytes(8 << 10)
+                .base_level_bytes(24 << 10)
+                .level_ratio(3)
+                .l0_trigger(2)
+                .l0_slowdown(6)
+                .l0_stop(10)
+        })
         .filters("L0=paired:12,L1=blocked:8,L2-=standard:6".parse().expect("a policy"))
 }
 

@@ -123,7 +123,7 @@ pub(super) fn upkeep(db: &Db, rng: &mut Rng) {
         }
         6 => {
             let bytes = rng.within(6, 20) << 10;
-            db.set_options(|options| options.write_buffer_bytes(bytes)).unwrap();
+            db.set_options(|options| options.writes(|w| w.write_buffer_bytes(bytes))).unwrap();
         }
         7 => drop(db.rebuild_filters(&RebuildOptions::default()).unwrap()),
         _ => drop((db.stats().to_string(), db.filter_report().to_string())),

@@ -40,11 +40,10 @@ fn many_tables(read_mode: ReadMode) {
     let dir = tempfile::tempdir().unwrap();
     let options = || {
         tiny(Arc::new(DiskVfs))
-            .read_mode(read_mode)
+            .reads(|r| r.read_mode(read_mode).max_open_files(16))
             .compression(Compression::None)
-            .max_open_files(16)
-            .table_bytes(2 << 10)
-            .write_buffer_bytes(256 << 10)
+            .compaction(|c| c.table_bytes(2 << 10))
+            .writes(|w| w.write_buffer_bytes(256 << 10))
     };
     let path = dir.path().join("store");
     let db = Db::open(&path, options()).unwrap();

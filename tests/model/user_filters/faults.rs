@@ -18,8 +18,10 @@ fn filters_that_panic_when_they_are_dropped_stop_nothing() {
     for residency in [FilterResidency::Pinned, FilterResidency::Cached] {
         let vfs = Arc::new(MemoryVfs::new());
         let policy = prints("drops", Fault::PanicsDropped);
-        let options = options(&vfs).background_threads(1).user_filters(Arc::clone(&policy) as _);
-        let options = options.filter_residency(residency).memory_limit(4 << 20);
+        let options = options(&vfs)
+            .background_threads(1)
+            .filtering(|f| f.user_filters(Arc::clone(&policy) as _));
+        let options = options.filtering(|f| f.filter_residency(residency)).memory_limit(4 << 20);
         let db = Db::open(DIR, options).unwrap();
         for _ in 0..3 {
             fill(&db);
@@ -30,7 +32,7 @@ fn filters_that_panic_when_they_are_dropped_stop_nothing() {
         assert!(of_flushes >= 3, "{of_flushes}: of each sample");
         // The tables are removed, and their filters with them: at once, or when the cache shrinks.
         db.compact_all().unwrap();
-        db.set_options(|options| options.cache_bytes(1 << 10)).unwrap();
+        db.set_options(|options| options.reads(|r| r.cache_bytes(1 << 10))).unwrap();
         assert!(failures() > of_flushes + 1, "{residency:?}: {of_flushes}, then {}", failures());
         let first = db.filter_report().policy.unwrap().first_failure.unwrap();
         assert!(first.contains("dropped") && first.contains("as planned"), "{first}");
@@ -85,7 +87,7 @@ fn a_panic_whose_payload_panics_is_contained() {
     }
 
     let vfs = Arc::new(MemoryVfs::new());
-    let db = Db::open(DIR, options(&vfs).user_filters(Arc::new(Throws))).unwrap();
+    let db = Db::open(DIR, options(&vfs).filtering(|f| f.user_filters(Arc::new(Throws)))).unwrap();
     fill(&db);
     db.compact_all().unwrap();
     check_all(&db);
@@ -100,7 +102,9 @@ fn a_policy_cannot_be_changed_while_the_store_is_open() {
     let policy = prints("prints", Fault::Nothing);
     let with = |policy: &Arc<Prints>| {
         let policy = Arc::clone(policy) as _;
-        |options: Options| options.block_bytes(512).user_filters(policy)
+        |options: Options| {
+            options.reads(|r| r.block_bytes(512)).filtering(|f| f.user_filters(policy))
+        }
     };
     let refused = |db: &Db, change: &Arc<Prints>| {
         let error = db.set_options(with(change)).unwrap_err();
@@ -114,7 +118,8 @@ fn a_policy_cannot_be_changed_while_the_store_is_open() {
     drop(db);
     let db = open(&vfs, &policy);
     refused(&db, &prints("prints", Fault::Nothing));
-    let error = db.set_options(|_| options(&vfs).block_bytes(512)).unwrap_err().to_string();
+    let error =
+        db.set_options(|_| options(&vfs).reads(|r| r.block_bytes(512))).unwrap_err().to_string();
     assert!(error.contains("user_filters"), "{error}");
     // Setting the same policy again is no change.
     db.set_options(with(&policy)).unwrap();

@@ -55,21 +55,27 @@ fn filters(settings: &Settings, variant: Variant) -> Result<FilterPolicy, StoreE
 
 fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError> {
     Ok(Options::default()
-        .log(variant.log)
+        .writes(|w| {
+            w.log(variant.log)
+                .write_buffer_bytes(settings.write_buffer_bytes as usize)
+                .max_frozen_memtables(settings.frozen_memtables)
+        })
         .filters(filters(settings, variant)?)
-        .read_mode(variant.reads)
+        .reads(|r| {
+            r.read_mode(variant.reads)
+                .cache_bytes(settings.cache_bytes)
+                .block_bytes(settings.block_bytes as usize)
+                .block_align(variant.aligned)
+        })
         .compression(Compression::None)
-        .cache_bytes(settings.cache_bytes)
-        .block_bytes(settings.block_bytes as usize)
-        .block_align(variant.aligned)
-        .write_buffer_bytes(settings.write_buffer_bytes as usize)
-        .max_frozen_memtables(settings.frozen_memtables)
-        .l0_trigger(settings.l0_trigger)
-        .l0_slowdown(settings.l0_slowdown)
-        .l0_stop(settings.l0_stop)
-        .base_level_bytes(settings.base_level_bytes)
-        .level_ratio(settings.level_ratio)
-        .table_bytes(settings.table_bytes)
+        .compaction(|c| {
+            c.l0_trigger(settings.l0_trigger)
+                .l0_slowdown(settings.l0_slowdown)
+                .l0_stop(settings.l0_stop)
+                .base_level_bytes(settings.base_level_bytes)
+                .level_ratio(settings.level_ratio)
+                .table_bytes(settings.table_bytes)
+        })
         .background_threads(settings.background_threads))
 }
 

@@ -208,7 +208,7 @@ fn a_restore_cut_short_is_no_store() {
         for seed in 0..8 {
             let policy = Policy::ALL[seed as usize % Policy::ALL.len()];
             let vfs: Arc<dyn Vfs> = Arc::new(replay.image(policy, seed).disk());
-            let options = crate::stores::options(&vfs).read_only(true);
+            let options = crate::stores::options(&vfs).opening(|o| o.read_only(true));
             match trommel::Db::open("restored", options) {
                 Ok(restored) => {
                     assert!(entries(&restored) == entries(&db));

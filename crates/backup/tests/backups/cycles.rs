@@ -353,8 +353,10 @@ fn leftovers_of_a_dead_backup_are_removed() {
 fn a_backup_is_of_one_moment_while_the_store_is_written_to() {
     let repository = Repository::open_or_create(in_memory()).unwrap();
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
-    let options =
-        options(&vfs).background_threads(1).auto_compaction(true).write_buffer_bytes(16 << 10);
+    let options = options(&vfs)
+        .background_threads(1)
+        .compaction(|c| c.auto_compaction(true))
+        .writes(|w| w.write_buffer_bytes(16 << 10));
     let db = Db::open("store", options).unwrap();
     let is_done = AtomicBool::new(false);
     std::thread::scope(|scope| {

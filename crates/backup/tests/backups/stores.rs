@@ -14,9 +14,9 @@ pub(crate) fn options(vfs: &Arc<dyn Vfs>) -> Options {
     Options::default()
         .vfs(Arc::clone(vfs))
         .background_threads(0)
-        .auto_compaction(false)
-        .cache_bytes(1 << 20)
-        .write_buffer_bytes(1 << 20)
+        .compaction(|c| c.auto_compaction(false))
+        .reads(|r| r.cache_bytes(1 << 20))
+        .writes(|w| w.write_buffer_bytes(1 << 20))
 }
 
 pub(crate) fn open(vfs: &Arc<dyn Vfs>, dir: &str) -> Db {

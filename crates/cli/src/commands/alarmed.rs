@@ -13,7 +13,7 @@ pub(crate) const ASKED: u64 = 500;
 /// A store of one table in level 0, after lookups of [`ASKED`] absent keys.
 pub(crate) fn store() -> Db {
     let options = Options::default().vfs(Arc::new(MemoryVfs::new())).background_threads(0);
-    let db = Db::open("db", options.user_filters(Arc::new(Open))).unwrap();
+    let db = Db::open("db", options.filtering(|f| f.user_filters(Arc::new(Open)))).unwrap();
     (0..=ASKED).for_each(|number| {
         db.put(format!("{number:04}"), "value").unwrap();
     });

@@ -112,7 +112,7 @@ fn load(reader: &mut EntryReader, db: &Db, session: Session<'_>) -> Result<u64, 
         let was_few = bytes <= few;
         bytes += batch_bytes;
         if was_few && bytes > few {
-            db.set_options(|options| options.auto_compaction(true))?;
+            db.set_options(|options| options.compaction(|c| c.auto_compaction(true)))?;
         }
         let written =
             if entries == 0 { Ok(()) } else { db.write(batch).map(drop).map_err(Failure::from) };

@@ -195,7 +195,9 @@ impl StoreArgs {
 /// The options of a command that the store does not record: it does one operation, and starts no
 /// compaction.
 fn of_a_command(create: bool) -> Options {
-    Options::default().create_if_missing(create).auto_compaction(false)
+    Options::default()
+        .opening(|o| o.create_if_missing(create))
+        .compaction(|c| c.auto_compaction(false))
 }
 
 /// How a command reads a damaged store.
@@ -317,7 +319,7 @@ impl WriteArgs {
         }
         let dir = self.store.dir()?;
         let base = Base::of(&dir, &of_a_command(create));
-        let options = self.apply(base.options.clone().salvage(self.salvage));
+        let options = self.apply(base.options.clone().opening(|o| o.salvage(self.salvage)));
         let db = base.open(&dir, &options)?;
         if self.salvage && db.recovery_report().dropped.is_empty() {
             let _ = writeln!(io::stderr(), "salvage: nothing had to be dropped");
@@ -351,7 +353,7 @@ impl WriteArgs {
             options = options.filters(filters.clone());
         }
         if let Some(prefix) = &self.prefix_extractor {
-            options = options.prefix_extractor(prefix.clone());
+            options = options.filtering(|f| f.prefix_extractor(prefix.clone()));
         }
         match self.compression {
             None => options,

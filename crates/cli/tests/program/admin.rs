@@ -225,7 +225,7 @@ fn a_damaged_log_is_salvaged() {
 fn what_a_crash_left_out_is_told() {
     let program = Program::new();
     let (dir, copy) = (program.path("live"), program.path("db"));
-    let db = Db::open(&dir, Options::default().create_if_missing(true)).unwrap();
+    let db = Db::open(&dir, Options::default().opening(|o| o.create_if_missing(true))).unwrap();
     db.put("early", "1").unwrap();
     db.put("late", "2").unwrap();
     db.sync().unwrap();
@@ -293,7 +293,7 @@ impl UserFilter for Unheard {
 #[test]
 fn filters_that_nobody_here_can_ask_are_counted_and_are_no_damage() {
     let program = Program::new();
-    let options = Options::default().user_filters(Arc::new(Unheard));
+    let options = Options::default().filtering(|f| f.user_filters(Arc::new(Unheard)));
     let db = Db::open(program.path("db"), options).unwrap();
     db.put("key", "value").unwrap();
     db.flush().unwrap();

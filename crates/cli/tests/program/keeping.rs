@@ -30,11 +30,10 @@ fn shaped() -> Options {
     Options::default()
         .filters("ribbon:10".parse().unwrap())
         .compression(trommel::Compression::None)
-        .write_buffer_bytes(64 << 10)
-        .table_bytes(32 << 10)
-        .base_level_bytes(64 << 10)
-        .level_ratio(3)
-        .l0_trigger(8)
+        .writes(|w| w.write_buffer_bytes(64 << 10))
+        .compaction(|c| {
+            c.table_bytes(32 << 10).base_level_bytes(64 << 10).level_ratio(3).l0_trigger(8)
+        })
 }
 
 fn store(program: &Program, name: &str) {
@@ -52,7 +51,7 @@ fn store(program: &Program, name: &str) {
         db.flush().unwrap();
     }
     db.wait_idle().unwrap();
-    db.set_options(|options| options.auto_compaction(false)).unwrap();
+    db.set_options(|options| options.compaction(|c| c.auto_compaction(false))).unwrap();
     // As many runs as the defaults' trigger, so that they would start a compaction.
     for round in 0..6_u32 {
         db.put(format!("{round:016}"), "v").unwrap();

@@ -96,7 +96,7 @@ impl Seen {
         // A lookup answered by a memtable reaches no table: it is neither a hit nor a miss here.
         let missing = totals.gets.saturating_sub(totals.memtable_hits + hits);
         let options = engine.options.load();
-        let spares_last = !options.filters_on_last_level;
+        let spares_last = !options.filtering.filters_on_last_level;
         let budget = options.filters.budget().map(|_| options.filters.clone());
         Self { levels, lookups: missing + hits, missing, spares_last, budget }.without_empty()
     }

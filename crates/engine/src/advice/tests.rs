@@ -18,10 +18,8 @@ fn open(filters: &str) -> Db {
         .vfs(Arc::new(MemoryVfs::new()))
         .compression(Compression::None)
         .filters(filters.parse().unwrap())
-        .write_buffer_bytes(64 << 10)
-        .table_bytes(128 << 10)
-        .base_level_bytes(128 << 10)
-        .level_ratio(4)
+        .writes(|w| w.write_buffer_bytes(64 << 10))
+        .compaction(|c| c.table_bytes(128 << 10).base_level_bytes(128 << 10).level_ratio(4))
         .background_threads(0);
     Db::open("db", options).unwrap()
 }

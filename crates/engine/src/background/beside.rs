@@ -157,14 +157,16 @@ mod tests {
         let options = Options::default()
             .vfs(Arc::new(MemoryVfs::default()))
             .compression(Compression::None)
-            .write_buffer_bytes(64 << 10)
-            .table_bytes(32 << 10)
-            .base_level_bytes(64 << 10)
-            .level_ratio(2)
+            .writes(|w| w.write_buffer_bytes(64 << 10))
+            .compaction(|c| {
+                c.table_bytes(32 << 10)
+                    .base_level_bytes(64 << 10)
+                    .level_ratio(2)
             // Nothing lags, however many runs there are.
-            .l0_slowdown(10_000)
-            .l0_stop(10_000)
-            .debt_stop_bytes(1 << 40)
+                    .l0_slowdown(10_000)
+                    .l0_stop(10_000)
+                    .debt_stop_bytes(1 << 40)
+            })
             .background_threads(2);
         let db = Db::open("db", options).unwrap();
         state(&db).cores = Cores(2);

@@ -118,17 +118,17 @@ impl Engine {
         let options = self.options.load();
         let (mut runs, mut full) = (0, [0; LEVELS]);
         let keys = version.keys();
-        if options.auto_compaction {
-            runs = options.l0_trigger as u64 / 2;
+        if options.compaction.auto_compaction {
+            runs = options.compaction.l0_trigger as u64 / 2;
             let bytes: u64 = version.tables().map(|(_, table)| table.file_bytes).sum();
             let for_byte = keys as f64 / bytes.max(1) as f64;
-            let shape = Shape::of(version, &InProgress::default(), &options.compaction());
+            let shape = Shape::of(version, &InProgress::default(), &options.planner());
             for (full, target) in full.iter_mut().zip(shape.targets).take(LEVELS - 1) {
                 *full = (target as f64 * for_byte) as u64;
             }
         }
         let (filters_last, run_keys) =
-            (options.filters_on_last_level, self.statistics.budget_history.run_keys());
+            (options.filtering.filters_on_last_level, self.statistics.budget_history.run_keys());
         Outlook { filters_last, runs, run_keys, keys, full }
     }
 
@@ -146,7 +146,7 @@ impl Engine {
     ) -> Result<Terms, TuningError> {
         let misses = self.misses(budget);
         let workload = Workload::new(misses.share)?;
-        let filters_last = self.options.load().filters_on_last_level;
+        let filters_last = self.options.load().filtering.filters_on_last_level;
         let solver = Solver::new(budget.rules(shape.last, filters_last));
         let all = budget.budget().bytes(shape.planned_keys).saturating_add(more);
         let beside = all / RESERVE + shape.planned_tables * FILTER_OVERHEAD_BYTES;
@@ -246,7 +246,8 @@ impl Engine {
         let excess = budget.map(|budget| self.excess(budget, version, limit));
         let Excess { dropped, waiting } = excess.unwrap_or_default();
         for (level, run) in version.levels.iter().enumerate() {
-            let without = !options.filters_on_last_level && logical_level(version, level).1;
+            let without =
+                !options.filtering.filters_on_last_level && logical_level(version, level).1;
             for table in run {
                 let keeping = match (without, dropped.contains(&table.number)) {
                     (true, _) => Keeping::NotInLastLevel,
@@ -321,7 +322,7 @@ impl Engine {
 
     /// The filters of `version` that exceed `limit`.
     fn excess(&self, budget: &FilterBudget, version: &Version, limit: u64) -> Excess {
-        let filters_last = self.options.load().filters_on_last_level;
+        let filters_last = self.options.load().filtering.filters_on_last_level;
         let counts = |level| filters_last || !logical_level(version, level).1;
         let levels = version.levels.iter().enumerate().filter(|(level, _)| counts(*level));
         let all: u64 = levels.flat_map(|(_, run)| run).map(|table| held_bytes(table)).sum();

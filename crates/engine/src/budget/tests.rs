@@ -19,9 +19,9 @@ fn options(vfs: &Arc<dyn Vfs>, filters: &str) -> Options {
         .vfs(Arc::clone(vfs))
         .filters(filters.parse().unwrap())
         .background_threads(0)
-        .write_buffer_bytes(1 << 20)
-        .table_bytes(16 << 10)
-        .block_bytes(512)
+        .writes(|w| w.write_buffer_bytes(1 << 20))
+        .compaction(|c| c.table_bytes(16 << 10))
+        .reads(|r| r.block_bytes(512))
         .compression(crate::Compression::None)
 }
 
@@ -175,7 +175,9 @@ fn filters_wait_for_the_end_of_a_pause() {
 fn any_budget_is_reached() {
     let by_prefix = |options: Options| {
         let prefix: crate::Prefix = "fixed:8".parse().unwrap();
-        options.prefix_extractor(prefix).prefix_filters(Some("paired:20".parse().unwrap()))
+        options.filtering(|f| {
+            f.prefix_extractor(prefix).prefix_filters(Some("paired:20".parse().unwrap()))
+        })
     };
     for filters in ["budget=0", "budget=700", "budget=1/key,L0-=8..", "budget=3000,last=6.."] {
         for has_prefixes in [false, true] {
@@ -328,7 +330,8 @@ fn a_failed_sync_poisons_and_another_policy_ends_it() {
 fn a_tree_that_grows_stays_within_its_bytes() {
     for threads in [0, 2] {
         let vfs = in_memory();
-        let options = options(&vfs, "budget=6KiB,misses=1").write_buffer_bytes(64 << 10);
+        let options =
+            options(&vfs, "budget=6KiB,misses=1").writes(|w| w.write_buffer_bytes(64 << 10));
         let db = Db::open(DIR, options.background_threads(threads)).unwrap();
         for i in 0..4_000 {
             db.put(key(i), format!("value of {i}")).unwrap();

@@ -255,7 +255,7 @@ impl Engine {
     pub(crate) fn purpose(&self, plan: &Plan) -> Purpose {
         let keys: u64 = plan.tables().map(|table| table.keys).sum();
         let bytes = plan.input_bytes().max(1) as f64;
-        let share = (self.options.load().table_bytes as f64 / bytes).min(1.0);
+        let share = (self.options.load().compaction.table_bytes as f64 / bytes).min(1.0);
         let mut inputs: Vec<u64> = plan.tables().map(|table| table.number).collect();
         inputs.sort_unstable();
         Purpose {
@@ -282,7 +282,7 @@ impl Engine {
         // a version that is kept.
         let mut rule = DropRule::new(self.snapshots.live());
         let mut older = OlderData::new(&self.version(), plan);
-        let options = self.options.load().compaction();
+        let options = self.options.load().planner();
         let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options, merge.table_bytes);
         let inputs = self.inputs(plan)?;
         // The deepest input is last.
@@ -363,7 +363,7 @@ impl Engine {
             0 => sequences(&plan.upper),
             _ => vec![plan.upper.clone()],
         };
-        let read_ahead = match self.options.load().read_mode {
+        let read_ahead = match self.options.load().reads.read_mode {
             ReadMode::Direct => DIRECT_READ_AHEAD,
             _ => READ_AHEAD,
         };

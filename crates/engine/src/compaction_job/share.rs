@@ -37,7 +37,7 @@ impl Engine {
     /// The starts of the subranges of `plan`'s compaction, except the first; empty if it is too
     /// small to be shared.
     pub(crate) fn piece_bounds(&self, plan: &Plan) -> Result<Vec<Box<[u8]>>> {
-        let table_bytes = self.options.load().table_bytes.max(1);
+        let table_bytes = self.options.load().compaction.table_bytes.max(1);
         let pieces = plan.input_bytes().div_ceil(table_bytes);
         if pieces < FEWEST_TABLES {
             return Ok(Vec::new());

@@ -63,7 +63,11 @@ pub(crate) fn even(bytes: f64, table_bytes: u64) -> u64 {
 pub(crate) fn least_bytes(options: &Options) -> u64 {
     let threads = options.background_threads as u64;
     let tables = STRETCH_TABLES.max(threads.min(MOST_SHARING));
-    options.table_bytes.saturating_mul(tables).max(options.write_buffer_bytes as u64 / 4)
+    options
+        .compaction
+        .table_bytes
+        .saturating_mul(tables)
+        .max(options.writes.write_buffer_bytes as u64 / 4)
 }
 
 /// Divides a compaction by key into slices of at least `stretch_bytes` of inputs each.
@@ -111,10 +115,11 @@ impl Engine {
         // Without a second thread it cannot be shared.
         let is_shared = options.background_threads > 1;
         let bounds = if is_shared { self.piece_bounds(&plan)? } else { Vec::new() };
-        let is_small = plan.input_bytes() < options.table_bytes.saturating_mul(FEWEST_TABLES);
+        let is_small =
+            plan.input_bytes() < options.compaction.table_bytes.saturating_mul(FEWEST_TABLES);
         if is_small || options.filters.budget().is_some() {
             return Ok(vec![Stretch::whole(plan, bounds)]);
         }
-        Ok(divide(plan, &bounds, least_bytes(&options), options.table_bytes))
+        Ok(divide(plan, &bounds, least_bytes(&options), options.compaction.table_bytes))
     }
 }

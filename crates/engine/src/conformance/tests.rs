@@ -233,7 +233,9 @@ impl UserFilterPolicy for Liars {
 
 #[test]
 fn a_user_who_promises_too_much_is_flagged() {
-    let options = Options::default().vfs(Arc::new(MemoryVfs::new())).user_filters(Arc::new(Liars));
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .filtering(|f| f.user_filters(Arc::new(Liars)));
     let db = Db::open("db", options).unwrap();
     (0..KEYS).for_each(|number| {
         db.put(key(2 * number), "value").unwrap();

@@ -285,10 +285,8 @@ mod tests {
         Options::default()
             .vfs(Arc::new(vfs))
             .background_threads(0)
-            .write_buffer_bytes(8 << 10)
-            .table_bytes(8 << 10)
-            .base_level_bytes(32 << 10)
-            .spare_file_bytes(SPARE)
+            .writes(|w| w.write_buffer_bytes(8 << 10).spare_file_bytes(SPARE))
+            .compaction(|c| c.table_bytes(8 << 10).base_level_bytes(32 << 10))
     }
 
     fn key(number: u32) -> [u8; 4] {
@@ -317,7 +315,8 @@ mod tests {
     fn old_files_are_recycled_and_none_is_kept_at_rest() {
         let removed = [SPARE, 0].map(|limit| {
             let disk = SimDisk::new();
-            let db = small(disk.clone()).spare_file_bytes(limit).open("db").unwrap();
+            let db =
+                Db::open("db", small(disk.clone()).writes(|w| w.spare_file_bytes(limit))).unwrap();
             let mut most = 0;
             for round in 0..8 {
                 fill(&db, round);
@@ -345,7 +344,7 @@ mod tests {
     #[test]
     fn a_store_without_writes_keeps_no_files() {
         let disk = SimDisk::new();
-        let db = small(disk.clone()).background_threads(2).open("db").unwrap();
+        let db = Db::open("db", small(disk.clone()).background_threads(2)).unwrap();
         let is_kept = |_| {
             fill(&db, 0);
             db.flush().unwrap();
@@ -364,7 +363,7 @@ mod tests {
     #[test]
     fn a_file_that_a_reader_drops_is_removed_without_a_write() {
         let disk = SimDisk::new();
-        let db = small(disk.clone()).background_threads(2).open("db").unwrap();
+        let db = Db::open("db", small(disk.clone()).background_threads(2)).unwrap();
         fill(&db, 0);
         let mut iter = db.iter();
         iter.next().unwrap().unwrap();
@@ -415,13 +414,13 @@ mod tests {
     }
 
     #[test]
-    fn a_lower_limit_removes_kept_files() {
-        let db = small(SimDisk::new()).open("db").unwrap();
+    fn fewer_are_kept_once_fewer_may_be() {
+        let db = Db::open("db", small(SimDisk::new())).unwrap();
         fill(&db, 0);
         assert!(db.stats().spare_file_bytes > 10 << 10);
-        db.set_options(|options| options.spare_file_bytes(10 << 10)).unwrap();
+        db.set_options(|options| options.writes(|w| w.spare_file_bytes(10 << 10))).unwrap();
         assert!(db.stats().spare_file_bytes <= 10 << 10);
-        db.set_options(|options| options.spare_file_bytes(0)).unwrap();
+        db.set_options(|options| options.writes(|w| w.spare_file_bytes(0))).unwrap();
         assert_eq!(db.stats().spare_file_bytes, 0);
         fill(&db, 1);
         check(&db, 1);
@@ -432,7 +431,7 @@ mod tests {
     #[test]
     fn a_full_disk_gets_the_kept_files() {
         let disk = SimDisk::new();
-        let db = small(disk.clone()).open("db").unwrap();
+        let db = Db::open("db", small(disk.clone())).unwrap();
         let put = |number: u32| db.put(number.to_le_bytes(), [7; 60]);
         for limit in 0..40 {
             fill(&db, limit);
@@ -458,7 +457,7 @@ mod tests {
     fn files_in_use_are_not_recycled() {
         for mode in ReadMode::ALL {
             let dir = tempfile::tempdir().unwrap();
-            let options = small(DiskVfs).read_mode(mode);
+            let options = small(DiskVfs).reads(|r| r.read_mode(mode));
             let db = Db::open(dir.path().join("db"), options).unwrap();
             fill(&db, 0);
             db.flush().unwrap();
@@ -479,7 +478,7 @@ mod tests {
                 found[..] == value(0, number.unwrap())
             });
             assert_eq!(held_still.count(), KEYS as usize, "{mode}");
-            check(&small(DiskVfs).read_mode(mode).open(&copy).unwrap(), 0);
+            check(&Db::open(&copy, small(DiskVfs).reads(|r| r.read_mode(mode))).unwrap(), 0);
         }
     }
 }

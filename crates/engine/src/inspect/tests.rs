@@ -22,8 +22,7 @@ fn options(vfs: &MemoryVfs, filters: &str) -> Options {
     Options::default()
         .vfs(Arc::new(vfs.clone()))
         .filters(filters.parse().unwrap())
-        .cache_bytes(1 << 20)
-        .block_bytes(256)
+        .reads(|r| r.cache_bytes(1 << 20).block_bytes(256))
         .background_threads(1)
 }
 
@@ -130,8 +129,8 @@ fn a_prefix_filter_answers_for_a_table_without_another() {
         (closure, false, [(Answer::NotAsked, false); 2], 1),
     ] {
         let vfs = MemoryVfs::new();
-        let options = options(&vfs, "paired:16").prefix_extractor(prefix);
-        let options = options.whole_key_filters(whole_keys);
+        let options = options(&vfs, "paired:16").filtering(|f| f.prefix_extractor(prefix));
+        let options = options.filtering(|f| f.whole_key_filters(whole_keys));
         let db = Db::open(DIR, options).unwrap();
         for key in ["aaaa 1", "bbbb 1", "cc", "dddd 1"] {
             db.put(key, "value").unwrap();
@@ -313,8 +312,8 @@ fn a_file_of_another_kind_is_rejected_by_its_contents() {
 #[test]
 fn a_store_that_is_being_written_is_never_reported_corrupt() {
     let vfs = MemoryVfs::new();
-    let options = options(&vfs, "blocked:10").l0_trigger(2).table_bytes(2 << 10);
-    let db = Db::open(DIR, options.base_level_bytes(4 << 10)).unwrap();
+    let options = options(&vfs, "blocked:10").compaction(|c| c.l0_trigger(2).table_bytes(2 << 10));
+    let db = Db::open(DIR, options.compaction(|c| c.base_level_bytes(4 << 10))).unwrap();
     db.put(key(7), b"first").unwrap();
     let (done, dir) = (std::sync::atomic::AtomicBool::new(false), Path::new(DIR));
     std::thread::scope(|scope| {

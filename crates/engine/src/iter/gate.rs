@@ -48,7 +48,7 @@ struct Asked {
 impl RangeGate {
     /// The gate of a scan over `bounds`; `None` if no table can be skipped.
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
-        let set = match engine.options.load().prefix_extractor.clone() {
+        let set = match engine.options.load().filtering.prefix_extractor.clone() {
             Some(extractor) => {
                 let asked = one_prefix(bounds, &extractor)?;
                 Some((extractor, asked))

@@ -12,7 +12,7 @@
 //! 3. A job that fails for lack of disk space, file handles or memory is retried later; nothing
 //!    refers to its outputs yet, so they are removed and nothing is lost. While it keeps failing,
 //!    the writers that it stalls wait at most
-//!    [`Options::stall_timeout`](crate::Options::stall_timeout). Any other failure poisons the
+//!    [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout). Any other failure poisons the
 //!    store. The error of a requested filter rebuild goes to its caller, and the rebuild is not
 //!    retried. A rebuild for the budget is retried after any failure, and only a failed write
 //!    poisons the store. A table that cannot be read is reported to waiters only once it is given
@@ -80,7 +80,7 @@ impl Engine {
     }
 
     fn takes_no_jobs(&self, state: &State) -> bool {
-        state.shutting_down || self.access.is_poisoned() || self.options.load().read_only
+        state.shutting_down || self.access.is_poisoned() || self.options.load().opening.read_only
     }
 
     /// The oldest frozen memtable, if it is its turn.
@@ -166,14 +166,14 @@ impl Engine {
             running: state.busy.working(),
             l0_runs: view.version.levels[0].len(),
             debt: self.backlog.debt(),
-            options: &options.compaction(),
+            options: &options.planner(),
         };
         state.filling.until(now).filter(|_| beside.takes_a_core() && !beside.is_behind())
     }
 
     fn next_plan(&self, state: &mut State, view: &View) -> Option<Box<Plan>> {
         let options = self.options.load();
-        let compaction = options.compaction();
+        let compaction = options.planner();
         let mut at = 0;
         while at < state.ranges.len() {
             match state.ranges[at].1.next_step(&view.version, &state.busy, &compaction) {
@@ -190,12 +190,12 @@ impl Engine {
 
     fn automatic_plan(&self, state: &State, view: &View) -> Option<Box<Plan>> {
         let options = self.options.load();
-        if !options.auto_compaction || options.read_only {
+        if !options.compaction.auto_compaction || options.opening.read_only {
             return None;
         }
         // While a caller waits for an idle store, no further runs are expected.
         let waits_for_runs = state.waiting_for_rest == 0;
-        let compaction = CompactionOptions { waits_for_runs, ..options.compaction() };
+        let compaction = CompactionOptions { waits_for_runs, ..options.planner() };
         plan(&view.version, &state.busy, &compaction, self.snapshots.oldest()).map(Box::new)
     }
 

@@ -15,7 +15,7 @@ impl Engine {
     pub(crate) fn start_workers(&self) {
         let options = self.options.load_full();
         let threads = options.background_threads;
-        if options.read_only || threads == 0 {
+        if options.opening.read_only || threads == 0 {
             return;
         }
         let pool = match &options.environment {

@@ -34,7 +34,7 @@ impl State {
 impl Engine {
     /// Waits until something changes that a writer stopped for `cause` may be waiting for; returns
     /// at once if the view is no longer `seen`. An error if the work has kept failing for
-    /// [`Options::stall_timeout`].
+    /// [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout).
     pub(crate) fn wait_for_progress(
         &self,
         _awaited: &WaitingCaller<'_>,
@@ -49,7 +49,7 @@ impl Engine {
         if ran_some || goes_on() {
             return self.check_background(&state, Concern::Poison, 0);
         }
-        let limit = self.options.load().stall_timeout;
+        let limit = self.options.load().writes.stall_timeout;
         self.check_stopped(&state, cause, limit)?;
         let ends = limit.and_then(|limit| state.holding_up(cause).1.held_up_until(limit));
         let most = ends.map_or(LONGEST_RETRY, |at| {
@@ -152,7 +152,7 @@ impl Engine {
     /// Waits until no work is running or needed.
     pub(crate) fn wait_idle(&self) -> Result<()> {
         self.access.check_open()?;
-        if self.options.load().read_only {
+        if self.options.load().opening.read_only {
             return Ok(());
         }
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
@@ -201,7 +201,7 @@ impl Engine {
 
     /// Whether compactions are paused, given the current options.
     pub(crate) fn compaction_rests(&self, options: &Options) -> bool {
-        self.background.paused.load(Ordering::Relaxed) || !options.auto_compaction
+        self.background.paused.load(Ordering::Relaxed) || !options.compaction.auto_compaction
     }
 
     /// Pauses compactions, and rebuilds for the budget unless a caller waits for an idle store;

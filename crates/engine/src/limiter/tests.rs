@@ -13,9 +13,8 @@ fn options(vfs: Arc<dyn Vfs>, limit: u64) -> Options {
     Options::default()
         .vfs(vfs)
         .compression(Compression::None)
-        .auto_compaction(false)
+        .compaction(|c| c.auto_compaction(false).background_bytes_per_second(Some(limit)))
         .background_threads(1)
-        .background_bytes_per_second(Some(limit))
 }
 
 fn open(change: impl FnOnce(Options) -> Options) -> Db {
@@ -43,7 +42,7 @@ fn opening_is_not_limited() {
     fill(&db, 2 << 10);
     let killed = disk.crash(Policy::EVERYTHING, 1).disk();
     // Two tables, and part of a third.
-    let options = options(Arc::new(killed), 1 << 20).write_buffer_bytes(1 << 20);
+    let options = options(Arc::new(killed), 1 << 20).writes(|w| w.write_buffer_bytes(1 << 20));
     let db = Db::open("db", options).unwrap();
     assert!(db.recovery_report().replayed_batches == 2 << 10);
     assert_eq!(limited(&db), 0);
@@ -52,7 +51,9 @@ fn opening_is_not_limited() {
 #[test]
 fn what_nobody_waits_for_is_limited() {
     let db = open(|options| {
-        options.write_buffer_bytes(64 << 10).background_bytes_per_second(Some(1 << 20))
+        options
+            .writes(|w| w.write_buffer_bytes(64 << 10))
+            .compaction(|c| c.background_bytes_per_second(Some(1 << 20)))
     });
     fill(&db, 100);
     while db.stats().flushes == 0 {
@@ -80,7 +81,7 @@ fn resting_is_not_limited() {
         fill(&db, 256);
         db.flush().unwrap();
     }
-    db.set_options(|options| options.auto_compaction(true)).unwrap();
+    db.set_options(|options| options.compaction(|c| c.auto_compaction(true))).unwrap();
     db.wait_idle().unwrap();
     assert!(db.stats().compactions > 0);
     // The compaction may have begun before.
@@ -102,7 +103,7 @@ fn rebuilds_that_a_caller_waits_for_are_not_limited() {
 
 #[test]
 fn synced_writes_without_a_log_are_not_limited() {
-    let db = open(|options| options.log(false));
+    let db = open(|options| options.writes(|w| w.log(false)));
     fill(&db, 256);
     db.put_with("key", "value", WriteOptions::sync()).unwrap();
     assert_eq!(limited(&db), 0);
@@ -111,7 +112,10 @@ fn synced_writes_without_a_log_are_not_limited() {
 #[test]
 fn jobs_of_a_store_without_threads_are_not_limited() {
     let db = open(|options| {
-        options.background_threads(0).write_buffer_bytes(64 << 10).auto_compaction(true)
+        options
+            .background_threads(0)
+            .writes(|w| w.write_buffer_bytes(64 << 10))
+            .compaction(|c| c.auto_compaction(true))
     });
     fill(&db, 1 << 10);
     assert!(db.stats().flushes > 10 && db.stats().compactions > 0);
@@ -121,15 +125,18 @@ fn jobs_of_a_store_without_threads_are_not_limited() {
 /// Writers that wait for memtables to be flushed, and for a full level 0.
 #[test]
 fn what_stopped_writers_wait_for_is_not_limited() {
-    let db = open(|options| options.write_buffer_bytes(64 << 10).max_frozen_memtables(1));
+    let db =
+        open(|options| options.writes(|w| w.write_buffer_bytes(64 << 10).max_frozen_memtables(1)));
     fill(&db, 2 << 10);
     let stats = db.stats();
     assert!(stats.stalled_by_memtables.times > 0);
     assert!(stats.rate_limited_bytes < stats.flush_bytes / 4, "{stats:?}");
     drop(db);
     let db = open(|options| {
-        let options = options.auto_compaction(true).write_buffer_bytes(64 << 10);
-        options.l0_trigger(2).l0_slowdown(4).l0_stop(4)
+        let options = options
+            .compaction(|c| c.auto_compaction(true))
+            .writes(|w| w.write_buffer_bytes(64 << 10));
+        options.compaction(|c| c.l0_trigger(2).l0_slowdown(4).l0_stop(4))
     });
     fill(&db, 2 << 10);
     let stats = db.stats();
@@ -141,12 +148,12 @@ fn what_stopped_writers_wait_for_is_not_limited() {
 /// The only worker is at a limited compaction: the flush does not wait for the rest of it.
 #[test]
 fn a_flush_is_not_held_up_by_a_compaction_that_is() {
-    let db = open(|options| options.l0_trigger(2));
+    let db = open(|options| options.compaction(|c| c.l0_trigger(2)));
     for _ in 0..2 {
         fill(&db, 4 << 10);
         db.flush().unwrap();
     }
-    db.set_options(|options| options.auto_compaction(true)).unwrap();
+    db.set_options(|options| options.compaction(|c| c.auto_compaction(true))).unwrap();
     while limited(&db) == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
@@ -160,7 +167,7 @@ fn a_flush_is_not_held_up_by_a_compaction_that_is() {
 /// Nor is a close delayed by a flush that no caller waited for.
 #[test]
 fn closing_is_not_limited() {
-    let db = open(|options| options.write_buffer_bytes(1 << 20));
+    let db = open(|options| options.writes(|w| w.write_buffer_bytes(1 << 20)));
     let other = db.clone();
     fill(&db, 1 << 10);
     db.put("key", "value").unwrap();

@@ -19,23 +19,26 @@ const GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS");
 fn shaped() -> Options {
     Options::default()
         .filters("L0=paired:20,L1-3=blocked:12.5,last=none".parse().unwrap())
-        .filter_shape(FilterShape::Partitioned)
-        .filter_piece_bytes(4096)
-        .filters_on_last_level(false)
-        .prefix_extractor(Prefix::until_nth("\0,", 2))
-        .prefix_filters("ribbon:8".parse::<crate::FilterPolicy>().unwrap())
-        .whole_key_filters(false)
-        .write_buffer_bytes(1 << 20)
-        .block_bytes(8192)
-        .block_align(true)
+        .filtering(|f| {
+            f.filter_shape(FilterShape::Partitioned)
+                .filter_piece_bytes(4096)
+                .filters_on_last_level(false)
+                .prefix_extractor(Prefix::until_nth("\0,", 2))
+                .prefix_filters("ribbon:8".parse::<crate::FilterPolicy>().unwrap())
+                .whole_key_filters(false)
+        })
+        .writes(|w| w.write_buffer_bytes(1 << 20))
+        .reads(|r| r.block_bytes(8192).block_align(true))
         .compression(Compression::None)
-        .table_bytes(2 << 20)
-        .base_level_bytes(4 << 20)
-        .level_ratio(8)
-        .l0_trigger(3)
-        .l0_slowdown(9)
-        .l0_stop(18)
-        .debt_stop_bytes(1 << 30)
+        .compaction(|c| {
+            c.table_bytes(2 << 20)
+                .base_level_bytes(4 << 20)
+                .level_ratio(8)
+                .l0_trigger(3)
+                .l0_slowdown(9)
+                .l0_stop(18)
+                .debt_stop_bytes(1 << 30)
+        })
 }
 
 fn text(options: &Options) -> String {
@@ -195,12 +198,15 @@ fn only_changes_that_shape_are_written() {
     };
     let db = Db::open("db", options.clone()).unwrap();
     assert_eq!(written(), 1);
-    db.set_options(|options| options.auto_compaction(false).cache_bytes(1 << 20)).unwrap();
+    db.set_options(|options| {
+        options.compaction(|c| c.auto_compaction(false)).reads(|r| r.cache_bytes(1 << 20))
+    })
+    .unwrap();
     db.set_filters(crate::FilterPolicy::default()).unwrap();
     db.close().unwrap();
     let db = Db::open("db", options).unwrap();
     assert_eq!(written(), 1);
-    db.set_options(|options| options.table_bytes(1 << 20)).unwrap();
+    db.set_options(|options| options.compaction(|c| c.table_bytes(1 << 20))).unwrap();
     assert_eq!(written(), 2);
 }
 
@@ -239,7 +245,7 @@ fn a_file_that_cannot_be_used_is_told_and_keeps_no_store_closed() {
         let file = files.iter().find(|file| file.role == Role::Options).unwrap();
         assert!(file.live && file.problem.is_some(), "{file:?}");
         for read_only in [true, false] {
-            let db = Db::open("db", given.clone().read_only(read_only)).unwrap();
+            let db = Db::open("db", given.clone().opening(|o| o.read_only(read_only))).unwrap();
             let found = db.recovery_report().options.as_ref().map(|damage| damage.remedy);
             assert_eq!(found, Some(remedy));
             assert_eq!(db.get("key").unwrap().as_deref(), Some(&b"value"[..]));
@@ -292,19 +298,25 @@ fn a_record_that_cannot_be_written_costs_no_data() {
         Db::open("db", options.clone()).unwrap().close().unwrap();
         let fault = Fault::new(Failure::NoSpace).on(kind).named("OPTIONS");
         disk.inject(fault.clone());
-        let db = Db::open("db", options.clone().table_bytes(1 << 20)).unwrap();
+        let db = Db::open("db", options.clone().compaction(|c| c.table_bytes(1 << 20))).unwrap();
         assert_eq!(disk.faults_fired(), 1, "{kind:?}");
         assert!(db.options_fault().is_some(), "{kind:?}");
         db.put("key", "value").unwrap();
         db.flush().unwrap();
         disk.inject(fault);
-        assert!(db.set_options(|options| options.level_ratio(5)).is_err(), "{kind:?}");
-        assert_eq!(db.options().level_ratio, 10);
-        db.set_options(|options| options.level_ratio(6)).unwrap();
+        assert!(
+            db.set_options(|options| options.compaction(|c| c.level_ratio(5))).is_err(),
+            "{kind:?}"
+        );
+        assert_eq!(db.options().compaction.level_ratio, 10);
+        db.set_options(|options| options.compaction(|c| c.level_ratio(6))).unwrap();
         assert_eq!(db.options_fault().map(|error| error.to_string()), None);
         db.close().unwrap();
         let latest = options.load_latest("db").unwrap();
-        assert_eq!((latest.options.table_bytes, latest.options.level_ratio), (1 << 20, 6));
+        assert_eq!(
+            (latest.options.compaction.table_bytes, latest.options.compaction.level_ratio),
+            (1 << 20, 6)
+        );
     }
 }
 
@@ -315,9 +327,9 @@ fn a_record_that_cannot_be_written_costs_no_data() {
 fn a_crash_at_any_moment_leaves_one_whole_file() {
     let disk = SimDisk::new();
     let options = Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
-    Db::open("db", options.clone().level_ratio(3)).unwrap().close().unwrap();
-    let db = Db::open("db", options.level_ratio(4)).unwrap();
-    db.set_options(|options| options.level_ratio(5)).unwrap();
+    Db::open("db", options.clone().compaction(|c| c.level_ratio(3))).unwrap().close().unwrap();
+    let db = Db::open("db", options.compaction(|c| c.level_ratio(4))).unwrap();
+    db.set_options(|options| options.compaction(|c| c.level_ratio(5))).unwrap();
     drop(db);
     let mut replay = disk.replay();
     let mut met = std::collections::BTreeSet::new();
@@ -328,7 +340,7 @@ fn a_crash_at_any_moment_leaves_one_whole_file() {
             let latest = given.clone().load_latest("db");
             let latest = latest.unwrap_or_else(|error| panic!("{policy}: {error}"));
             if !latest.remembered.is_empty() {
-                met.insert(latest.options.level_ratio);
+                met.insert(latest.options.compaction.level_ratio);
             }
             Db::open("db", latest.options).unwrap().close().unwrap();
             let names = left.list(Path::new("db")).unwrap();

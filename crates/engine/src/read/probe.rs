@@ -205,7 +205,8 @@ impl Engine {
             return Verdict::UNFILTERED;
         }
         let options = self.options.load();
-        let Some(extractor) = options.prefix_extractor.as_ref().or(table.stored_prefix()) else {
+        let Some(extractor) = options.filtering.prefix_extractor.as_ref().or(table.stored_prefix())
+        else {
             return Verdict::UNFILTERED;
         };
         let Some(prefix) = extractor.believed(key) else { return Verdict::UNFILTERED };

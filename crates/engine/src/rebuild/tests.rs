@@ -13,9 +13,9 @@ fn options(vfs: &Arc<dyn Vfs>) -> Options {
         .vfs(Arc::clone(vfs))
         .filters("blocked:6".parse().unwrap())
         .background_threads(0)
-        .write_buffer_bytes(1 << 20)
-        .table_bytes(4 << 10)
-        .block_bytes(512)
+        .writes(|w| w.write_buffer_bytes(1 << 20))
+        .compaction(|c| c.table_bytes(4 << 10))
+        .reads(|r| r.block_bytes(512))
         .compression(crate::Compression::None)
 }
 
@@ -178,7 +178,7 @@ fn only_what_was_asked_for_is_rebuilt() {
 #[test]
 fn who_reads_meanwhile_keeps_the_files() {
     let vfs = in_memory();
-    let options = options(&vfs).max_open_files(16);
+    let options = options(&vfs).reads(|r| r.max_open_files(16));
     drop(filled(&vfs));
     let db = Db::open(DIR, options).unwrap();
     let mut walk = db.iter();
@@ -287,7 +287,7 @@ fn a_table_that_cannot_be_read_keeps_what_it_has_and_the_others_get_theirs() {
 fn a_rebuild_under_a_ceiling_gives_back_what_it_took() {
     let vfs = in_memory();
     drop(filled(&vfs));
-    let options = options(&vfs).memory_limit(4 << 20).write_buffer_bytes(64 << 10);
+    let options = options(&vfs).memory_limit(4 << 20).writes(|w| w.write_buffer_bytes(64 << 10));
     let db = Db::open(DIR, options.filters("paired:20".parse().unwrap())).unwrap();
     let report = db.rebuild_filters(&RebuildOptions::default()).unwrap();
     assert_eq!((report.rebuilt, report.skipped.len()), (tables(&db), 0));
@@ -327,7 +327,10 @@ fn a_request_of_which_no_table_is_left_ends() {
 fn rebuilds_beside_compactions() {
     let vfs = in_memory();
     drop(filled(&vfs));
-    let options = options(&vfs).background_threads(2).write_buffer_bytes(32 << 10).l0_trigger(2);
+    let options = options(&vfs)
+        .background_threads(2)
+        .writes(|w| w.write_buffer_bytes(32 << 10))
+        .compaction(|c| c.l0_trigger(2));
     let db = Db::open(DIR, options.clone()).unwrap();
     std::thread::scope(|scope| {
         let rebuilder = scope.spawn(|| {

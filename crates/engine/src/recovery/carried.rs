@@ -32,7 +32,7 @@ impl Carried {
     /// No batches yet, with limits from these options; never any unless `is_wanted`.
     pub(super) fn new(options: &Options, is_wanted: bool) -> Self {
         let room = MOST_BYTES.min(options.memtable_limit() / MEMTABLE_PART);
-        Self { batches: Vec::new(), room: (options.log && is_wanted).then_some(room) }
+        Self { batches: Vec::new(), room: (options.writes.log && is_wanted).then_some(room) }
     }
 
     /// Adds a replayed batch.

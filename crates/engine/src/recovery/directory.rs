@@ -63,7 +63,7 @@ pub(super) fn prepare_dir(
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
             return Err(Error::io(dir, "listing", error));
         }
-        Err(_) if options.read_only || !options.create_if_missing => {
+        Err(_) if options.opening.read_only || !options.opening.create_if_missing => {
             return Err(not_a_store(dir, "there is no such directory, and none is to be created"));
         }
         Err(_) => create_dirs(vfs, dir)?,
@@ -72,13 +72,15 @@ pub(super) fn prepare_dir(
         return Ok(None);
     }
     let path = dir.join(LOCK);
-    let held = if options.read_only { vfs.lock_shared(&path) } else { vfs.lock(&path) };
+    let held = if options.opening.read_only { vfs.lock_shared(&path) } else { vfs.lock(&path) };
     match held {
         Ok(held) => Ok(Some(held)),
         Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
             Err(Error::Locked { dir: dir.to_path_buf() })
         }
-        Err(error) if options.read_only && error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) if options.opening.read_only && error.kind() == io::ErrorKind::NotFound => {
+            Ok(None)
+        }
         Err(error) => {
             let is_no_file = |entry: &DirEntry| entry.name == LOCK && !entry.is_file;
             let stands_there = vfs.list(dir).is_ok_and(|entries| entries.iter().any(is_no_file));
@@ -148,7 +150,7 @@ fn may_become_store(
     listing: &[DirEntry],
     options: &Options,
 ) -> Result<()> {
-    if options.read_only || !options.create_if_missing {
+    if options.opening.read_only || !options.opening.create_if_missing {
         return Err(not_a_store(dir, "it holds no CURRENT file, and no store is to be created"));
     }
     // It may have survived the loss of CURRENT.

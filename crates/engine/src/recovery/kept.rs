@@ -42,7 +42,8 @@ impl Engine {
         let mut opened = self.replay_to(Target::Tables, plan, recovered);
         let options = self.options.load();
         let holds_any = plan.records() > 0;
-        let mut may_keep = options.log && !options.salvage && !options.read_only;
+        let mut may_keep =
+            options.writes.log && !options.opening.salvage && !options.opening.read_only;
         if let Err(error) = &opened
             && may_keep
             && holds_any

@@ -14,7 +14,7 @@ const KEYS: u32 = 1000;
 
 fn options(disk: &SimDisk) -> Options {
     let options = Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
-    options.compression(Compression::None).spare_file_bytes(0)
+    options.compression(Compression::None).writes(|w| w.spare_file_bytes(0))
 }
 
 fn open(disk: &SimDisk) -> Db {
@@ -119,7 +119,7 @@ fn a_log_above_the_limit_of_a_memtable_is_kept_too() {
         let disk = killed();
         let small = || {
             let options = options(&disk).background_threads(threads);
-            Db::open("db", options.write_buffer_bytes(128 << 10)).unwrap()
+            Db::open("db", options.writes(|w| w.write_buffer_bytes(128 << 10))).unwrap()
         };
         let db = small();
         holds_from(&db, 0);
@@ -176,7 +176,7 @@ fn a_store_with_kept_logs_can_be_read_and_copied() {
     let disk = cut(&disk);
     let log = disk.read(&oldest(&disk), 2 << 20).unwrap();
     replace(&disk, &oldest(&disk), &[&log[..], &behind].concat());
-    let read_only = Db::open("db", options(&disk).read_only(true)).unwrap();
+    let read_only = Db::open("db", options(&disk).opening(|o| o.read_only(true))).unwrap();
     holds_from(&read_only, 1);
     read_only.verify().unwrap();
     drop(read_only);
@@ -185,7 +185,8 @@ fn a_store_with_kept_logs_can_be_read_and_copied() {
     let trace = crate::inspect::find(&disk, Path::new("db"), key(0).as_bytes()).unwrap();
     assert!(trace.problems.is_empty());
     assert_eq!(trace.newest().map(|version| version.value_bytes), Some(0));
-    let healthy = Db::open("db", options(&disk).degraded(crate::options::Degraded::Certain));
+    let healthy =
+        Db::open("db", options(&disk).opening(|o| o.degraded(crate::options::Degraded::Certain)));
     holds_from(&healthy.unwrap(), 1);
     disk.set_capacity(None);
     let report = Db::repair("db", "new", options(&disk), RepairOptions::default()).unwrap();
@@ -265,9 +266,11 @@ fn a_full_disk_is_told_with_the_bytes_that_are_needed() {
 /// A store that is opened without a log, or with salvage, has no log to continue in: the whole log
 /// must fit.
 #[test]
-fn without_a_log_or_with_salvage_the_whole_log_must_fit() {
-    for change in [|options: Options| options.log(false), |options: Options| options.salvage(true)]
-    {
+fn without_a_log_or_in_a_salvage_the_whole_log_has_to_fit() {
+    for change in [
+        |options: Options| options.writes(|w| w.log(false)),
+        |options: Options| options.opening(|o| o.salvage(true)),
+    ] {
         let disk = killed();
         let error = Db::open("db", change(options(&disk))).map(drop).unwrap_err();
         assert_eq!(number(&error, "are free"), LITTLE, "{error}");

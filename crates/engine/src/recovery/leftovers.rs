@@ -37,7 +37,7 @@ impl Engine {
     /// Removes the files of a failed open, which the current manifest does not name, so that
     /// retries do not accumulate them. `before` is the listing from before the open.
     pub(super) fn remove_new(&self, before: &[DirEntry]) {
-        if self.options.load().read_only {
+        if self.options.load().opening.read_only {
             return;
         }
         let Ok(now) = self.files.vfs.list(&self.files.dir) else { return };

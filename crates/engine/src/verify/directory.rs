@@ -152,7 +152,7 @@ struct Tables<'a> {
 
 impl Tables<'_> {
     fn verify(&self, chosen: &Chosen, report: &mut VerifyReport) {
-        let extractor = self.options.prefix_extractor.as_ref();
+        let extractor = self.options.filtering.prefix_extractor.as_ref();
         let entries: HashMap<_, _> =
             self.listing.iter().map(|entry| (entry.name.to_os_string(), entry)).collect();
         let mut ids: HashMap<u64, u64> = HashMap::new();

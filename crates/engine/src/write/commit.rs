@@ -83,13 +83,13 @@ impl Engine {
     /// Without a log, a synced write makes a table. Like a flush, it waits for compactions before
     /// it is visible, while it can still be refused.
     fn wait_to_sync(&self) -> Result<()> {
-        if self.options.load().log { Ok(()) } else { self.wait_for_merges() }
+        if self.options.load().writes.log { Ok(()) } else { self.wait_for_merges() }
     }
 
     /// Without a log, a table makes the write durable. The write is visible by then, so after a
     /// failure no write that could depend on it may be acknowledged.
     fn sync_without_log(&self) -> Result<()> {
-        if self.options.load().log {
+        if self.options.load().writes.log {
             return Ok(());
         }
         let is_due = self.write_out_now().map_err(|error| match error {
@@ -598,7 +598,7 @@ mod tests {
         for log in [true, false] {
             let disk = SimDisk::new();
             let open = |disk: &SimDisk| {
-                let options = Options::default().vfs(Arc::new(disk.clone())).log(log);
+                let options = Options::default().vfs(Arc::new(disk.clone())).writes(|w| w.log(log));
                 Db::open("db", options.background_threads(0)).unwrap()
             };
             let db = open(&disk);

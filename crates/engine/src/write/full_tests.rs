@@ -62,7 +62,7 @@ fn a_limit_that_is_lowered_is_kept_at_once() {
         assert!(active(&db) > 32 << 20);
         let lower = |options: Options| match by_memory {
             true => options.memory_limit(LIMIT),
-            false => options.write_buffer_bytes(1 << 20),
+            false => options.writes(|w| w.write_buffer_bytes(1 << 20)),
         };
         db.set_options(lower).unwrap();
         assert_eq!(db.stats().flushes, 1, "{by_memory}");
@@ -76,8 +76,10 @@ fn a_limit_that_is_lowered_is_kept_at_once() {
 fn what_became_full_behind_another_is_frozen_after_it() {
     let disk = SimDisk::new();
     let db = open(|options| {
-        let options = options.vfs(Arc::new(disk.clone())).spare_file_bytes(0);
-        options.write_buffer_bytes(1 << 20).max_frozen_memtables(1).background_threads(1)
+        let options = options.vfs(Arc::new(disk.clone())).writes(|w| w.spare_file_bytes(0));
+        options
+            .writes(|w| w.write_buffer_bytes(1 << 20).max_frozen_memtables(1))
+            .background_threads(1)
     });
     disk.inject(Fault::new(Failure::NoSpace).on(OpKind::Create).named(".sst").lasting());
     db.write(large(100)).unwrap();

@@ -123,7 +123,7 @@ impl Engine {
     /// memtable.
     pub(crate) fn sync(&self) -> Result<()> {
         self.access.check_writable()?;
-        if !self.options.load().log {
+        if !self.options.load().writes.log {
             return self.flush();
         }
         self.exclusively(|leader| self.sync_logs(leader))
@@ -298,8 +298,12 @@ mod tests {
     #[test]
     fn a_store_that_lost_its_last_memtable_was_not_closed() {
         let disk = SimDisk::new();
-        let options =
-            || Options::default().vfs(Arc::new(disk.clone())).background_threads(0).log(false);
+        let options = || {
+            Options::default()
+                .vfs(Arc::new(disk.clone()))
+                .background_threads(0)
+                .writes(|w| w.log(false))
+        };
         let was_closed = || {
             let db = Db::open("db", options()).unwrap();
             db.put("key", "value").unwrap();
@@ -321,9 +325,13 @@ mod tests {
         const STOP: usize = 4;
         for log in [true, false] {
             let disk = SimDisk::new();
-            let options =
-                Options::default().vfs(Arc::new(disk.clone())).background_threads(0).log(log);
-            let options = options.l0_trigger(2).l0_slowdown(STOP).l0_stop(STOP).spare_file_bytes(0);
+            let options = Options::default()
+                .vfs(Arc::new(disk.clone()))
+                .background_threads(0)
+                .writes(|w| w.log(log));
+            let options = options
+                .compaction(|c| c.l0_trigger(2).l0_slowdown(STOP).l0_stop(STOP))
+                .writes(|w| w.spare_file_bytes(0));
             let db = Db::open("db", options).unwrap();
             let runs = || db.engine().version().levels[0].len();
             let mut most = 0;

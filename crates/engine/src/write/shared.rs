@@ -50,7 +50,7 @@ impl Engine {
     }
 
     fn has_no_room_to_freeze(&self) -> bool {
-        self.view.load().frozen.len() >= self.options.load().max_frozen_memtables
+        self.view.load().frozen.len() >= self.options.load().writes.max_frozen_memtables
     }
 
     /// Whether a writer has to freeze or slow down for other stores before it writes.

@@ -55,7 +55,7 @@ impl Engine {
                 }
                 // Slows to the slowest rate rather than running fast into a full stop.
                 Pressure::Stop(cause) => {
-                    let rate = options.compaction().slowest_rate;
+                    let rate = options.planner().slowest_rate;
                     self.slow_down(leader, &group_bytes, rate, cause);
                 }
                 Pressure::Delay { rate, cause } => {
@@ -96,7 +96,7 @@ impl Engine {
     }
 
     fn pressure(&self, view: &View, options: &Options) -> Pressure {
-        let compaction = options.compaction();
+        let compaction = options.planner();
         // While compactions are paused, waiting for them would last for ever.
         let rests = self.compaction_rests(options);
         let backlog = Backlog {
@@ -160,7 +160,8 @@ mod tests {
     fn conditional_writes_are_slowed_as_others_are() {
         let value = vec![7; 4 << 20];
         let stalls_of = |write: &dyn Fn(&Db)| {
-            let options = Options::default().max_frozen_memtables(1).write_buffer_bytes(64 << 20);
+            let options = Options::default()
+                .writes(|w| w.max_frozen_memtables(1).write_buffer_bytes(64 << 20));
             // Without a worker, the frozen memtable waits until a write needs room.
             let options = options.background_threads(0).vfs(Arc::new(MemoryVfs::new()));
             let db = Db::open("db", options).unwrap();
@@ -212,7 +213,10 @@ mod tests {
         let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
         let db = Db::open("db", options).unwrap();
         let before = db.options().settings();
-        db.set_options(|options| options.degraded(Degraded::LastIntact).salvage(true)).unwrap();
+        db.set_options(|options| {
+            options.opening(|o| o.degraded(Degraded::LastIntact).salvage(true))
+        })
+        .unwrap();
         assert_eq!(db.options().settings(), before);
     }
 
@@ -230,8 +234,9 @@ mod tests {
         db.set_options(|options| options.durability(Durability::Sync)).unwrap();
         put("c");
         assert_eq!((log(), db.stats().log_syncs), (first, syncs + 1));
-        let smaller =
-            |options: Options| options.durability(Durability::Os).write_buffer_bytes(16 << 10);
+        let smaller = |options: Options| {
+            options.durability(Durability::Os).writes(|w| w.write_buffer_bytes(16 << 10))
+        };
         db.set_options(smaller).unwrap();
         put("d");
         assert!(log() > first, "a full memtable was written to");

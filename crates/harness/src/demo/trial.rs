@@ -121,11 +121,11 @@ pub(super) fn run(
     let options = Options::default()
         .filters(policy.clone())
         .compression(Compression::None)
-        .write_buffer_bytes(usize::try_from(tree.write_buffer_bytes).unwrap_or(usize::MAX))
-        .base_level_bytes(tree.base_level_bytes)
-        .table_bytes(tree.table_bytes)
-        .cache_bytes(tree.cache_bytes)
-        .read_mode(tree.read_mode)
+        .writes(|w| {
+            w.write_buffer_bytes(usize::try_from(tree.write_buffer_bytes).unwrap_or(usize::MAX))
+        })
+        .compaction(|c| c.base_level_bytes(tree.base_level_bytes).table_bytes(tree.table_bytes))
+        .reads(|r| r.cache_bytes(tree.cache_bytes).read_mode(tree.read_mode))
         // The writer thread flushes and compacts, so that the trees of all trials are alike.
         .background_threads(0);
     let store = Arc::new(EngineOpener::new(dir, options, Vec::new()).open_engine(true)?);

@@ -31,7 +31,7 @@ pub struct Sizes {
     pub memory_limit: u64,
     /// Maximum bytes of a memtable.
     pub write_buffer: u64,
-    /// Maximum of [`Options::max_open_files`].
+    /// Maximum of [`ReadSettings::max_open_files`](trommel::settings::ReadSettings::max_open_files).
     pub open_files: u64,
     /// Time limit of one operation.
     pub longest: Duration,
@@ -133,40 +133,48 @@ impl Draw {
         let slowdown = trigger + rng.usize(4..12);
         let options = options
             .filters(self.filters(rng))
-            .filter_shape(*pick(rng, &shapes))
-            .filter_piece_bytes(size(rng, 256, 64 << 10) as usize)
-            .filters_on_last_level(rng.u8(..4) > 0)
-            .filter_residency(*pick(
-                rng,
-                &[
-                    FilterResidency::Pinned,
-                    FilterResidency::Cached,
-                    FilterResidency::CachedBelowLevel0,
-                ],
-            ))
-            .prefix_filters((rng.u8(..3) == 0).then(|| specs(rng)))
-            .whole_key_filters(!has_prefix || rng.u8(..3) > 0)
-            .prefix_extractor(prefix)
+            .filtering(|f| {
+                f.filter_shape(*pick(rng, &shapes))
+                    .filter_piece_bytes(size(rng, 256, 64 << 10) as usize)
+                    .filters_on_last_level(rng.u8(..4) > 0)
+                    .filter_residency(*pick(
+                        rng,
+                        &[
+                            FilterResidency::Pinned,
+                            FilterResidency::Cached,
+                            FilterResidency::CachedBelowLevel0,
+                        ],
+                    ))
+                    .prefix_filters((rng.u8(..3) == 0).then(|| specs(rng)))
+                    .whole_key_filters(!has_prefix || rng.u8(..3) > 0)
+                    .prefix_extractor(prefix)
+            })
             .durability(*pick(
                 rng,
                 &[Durability::Os, Durability::Os, Durability::Os, Durability::Sync],
             ))
-            .write_buffer_bytes(size(rng, buffer / 16, buffer) as usize)
-            .max_frozen_memtables(rng.usize(1..5))
-            .block_bytes(size(rng, 256, 32 << 10) as usize)
+            .writes(|w| {
+                w.write_buffer_bytes(size(rng, buffer / 16, buffer) as usize)
+                    .max_frozen_memtables(rng.usize(1..5))
+            })
+            .reads(|r| r.block_bytes(size(rng, 256, 32 << 10) as usize))
             .compression(*pick(rng, &[Compression::None, Compression::Lz4]))
-            .cache_bytes(size(rng, 64 << 10, limit))
-            .table_bytes(size(rng, buffer / 16, buffer))
-            .spare_file_bytes(*pick(rng, &[0, buffer, 1 << 30]))
-            .base_level_bytes(size(rng, buffer / 4, buffer * 4))
-            .level_ratio(rng.u32(3..12))
-            .l0_trigger(trigger)
-            .l0_slowdown(slowdown)
-            .l0_stop(slowdown + rng.usize(4..12));
+            .reads(|r| r.cache_bytes(size(rng, 64 << 10, limit)))
+            .compaction(|c| c.table_bytes(size(rng, buffer / 16, buffer)))
+            .writes(|w| w.spare_file_bytes(*pick(rng, &[0, buffer, 1 << 30])))
+            .compaction(|c| {
+                c.base_level_bytes(size(rng, buffer / 4, buffer * 4))
+                    .level_ratio(rng.u32(3..12))
+                    .l0_trigger(trigger)
+                    .l0_slowdown(slowdown)
+                    .l0_stop(slowdown + rng.usize(4..12))
+            });
         // Slow enough to matter, but fast enough for progress.
         let slow = (8 << 20).max(u64::from(sizes.keys) << 6);
         let rate = (rng.u8(..6) == 0).then(|| size(rng, slow, slow * 8));
-        options.background_bytes_per_second(rate).block_align(rng.bool())
+        options
+            .compaction(|c| c.background_bytes_per_second(rate))
+            .reads(|r| r.block_align(rng.bool()))
     }
 
     /// The options of the next open.
@@ -175,8 +183,13 @@ impl Draw {
         // Without background threads the store works on its callers' threads.
         let threads = *pick(rng, &[0, 1, 2, 2, 3, 4]);
         let options = options
-            .read_mode(*pick(rng, &ReadMode::ALL))
-            .max_open_files(size(rng, 16, self.sizes.open_files) as usize)
+            .reads(|r| {
+                r.read_mode(*pick(rng, &ReadMode::ALL)).max_open_files(size(
+                    rng,
+                    16,
+                    self.sizes.open_files,
+                ) as usize)
+            })
             .background_threads(threads);
         // A store must also work without a limit; the cache still bounds its memory.
         if rng.u8(..4) > 0 { options.memory_limit(self.memory_limit) } else { options }

@@ -134,7 +134,7 @@ impl<'a> Upkeep<'a> {
             .map_err(|error| Error::io(parent, "creating directory", error))?;
         let frame = Frame::open(expected, 0..expected.records.keys);
         self.db.checkpoint(dir)?;
-        let options = Options::default().cache_bytes(1 << 20).max_open_files(64);
+        let options = Options::default().reads(|r| r.cache_bytes(1 << 20).max_open_files(64));
         let db = match self.rng.bool() {
             true => Db::open_read_only(dir, options)?,
             false => Db::open(dir, options)?,

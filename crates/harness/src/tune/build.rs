@@ -70,13 +70,14 @@ pub(super) fn options(cell: &Cell) -> Options {
     let tree = &cell.tree;
     Options::default()
         .compression(Compression::None)
-        .table_bytes(tree.table_bytes)
-        .block_bytes(usize::try_from(tree.block_bytes).unwrap_or(usize::MAX))
-        .cache_bytes(cell.cache_bytes)
-        .read_mode(read_mode(&cell.read_mode).unwrap_or_default())
+        .compaction(|c| c.table_bytes(tree.table_bytes).auto_compaction(false))
+        .reads(|r| {
+            r.block_bytes(usize::try_from(tree.block_bytes).unwrap_or(usize::MAX))
+                .cache_bytes(cell.cache_bytes)
+                .read_mode(read_mode(&cell.read_mode).unwrap_or_default())
+        })
         .background_threads(0)
-        .auto_compaction(false)
-        .log(false)
+        .writes(|w| w.log(false))
 }
 
 /// Builds the store in `dir` and closes it.
@@ -97,13 +98,12 @@ pub(super) fn build(
         None => tree.l0.iter().map(|keys| 2 * tree.memory_of(*keys)).fold(WRITE_BUFFER, u64::max),
     };
     let options = options(cell)
-        .create_if_missing(true)
-        .error_if_exists(true)
+        .opening(|o| o.create_if_missing(true).error_if_exists(true))
         .filters(policy.clone())
-        .write_buffer_bytes(usize::try_from(buffer.min(4 << 30)).unwrap_or(usize::MAX))
-        .l0_slowdown(NO_STALL)
-        .l0_stop(2 * NO_STALL)
-        .debt_stop_bytes(u64::MAX);
+        .writes(|w| {
+            w.write_buffer_bytes(usize::try_from(buffer.min(4 << 30)).unwrap_or(usize::MAX))
+        })
+        .compaction(|c| c.l0_slowdown(NO_STALL).l0_stop(2 * NO_STALL).debt_stop_bytes(u64::MAX));
     let db = Db::open(dir, options).map_err(store_error)?;
     let values = Values::new(usize::try_from(tree.value_bytes).unwrap_or(0), 0.5, cell.seed);
     let builder = Builder { db: &db, keys, values: &values, control };
@@ -166,20 +166,25 @@ impl Builder<'_> {
         // of both.
         let base = ((below * 3) >> (height + 2)).max(LEAST_BASE);
         let steer = |options: Options| {
-            options.auto_compaction(true).l0_trigger(1).level_ratio(2).base_level_bytes(base)
+            options.compaction(|c| {
+                c.auto_compaction(true).l0_trigger(1).level_ratio(2).base_level_bytes(base)
+            })
         };
         self.db.set_options(steer).map_err(store_error)?;
         self.db.wait_idle().map_err(store_error)?;
-        self.db.set_options(|options| options.auto_compaction(false)).map_err(store_error)
+        self.db
+            .set_options(|options| options.compaction(|c| c.auto_compaction(false)))
+            .map_err(store_error)
     }
 
     fn grow(&self, grown: &Grown) -> Result<(), Error> {
         let shape = |options: Options| {
-            options
-                .auto_compaction(true)
-                .l0_trigger(usize::try_from(grown.l0_trigger).unwrap_or(usize::MAX))
-                .level_ratio(grown.ratio)
-                .base_level_bytes(grown.base_level_bytes)
+            options.compaction(|c| {
+                c.auto_compaction(true)
+                    .l0_trigger(usize::try_from(grown.l0_trigger).unwrap_or(usize::MAX))
+                    .level_ratio(grown.ratio)
+                    .base_level_bytes(grown.base_level_bytes)
+            })
         };
         self.db.set_options(shape).map_err(store_error)?;
         self.write(0..grown.keys)?;

@@ -121,7 +121,8 @@ fn one(
     control: Control<'_>,
 ) -> Result<One, Error> {
     let disk = Counted::default();
-    let options = build::options(cell).create_if_missing(false).filters(policy.clone());
+    let options =
+        build::options(cell).opening(|o| o.create_if_missing(false)).filters(policy.clone());
     let options = options.vfs(Arc::new(disk.clone()));
     let db = Db::open(dir, options).map_err(store_error)?;
     let mut rng = Rng::with_seed(mix(cell.seed ^ mix(nth)));

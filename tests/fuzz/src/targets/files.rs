@@ -64,9 +64,9 @@ fn recover(image: &Image, how: u8, levels_are_true: bool) {
     let options = Options::default()
         .vfs(Arc::new(vfs_of(image)))
         .background_threads(0)
-        .cache_bytes(1 << 20)
-        .read_only(how & 4 != 0)
-        .salvage(how & 8 != 0);
+        .reads(|r| r.cache_bytes(1 << 20))
+        .opening(|o| o.read_only(how & 4 != 0)
+        .salvage(how & 8 != 0));
     let Ok(db) = Db::open(DIR, options) else { return };
     let _ = db.recovery_report();
     if db.verify().is_ok() && levels_are_true {

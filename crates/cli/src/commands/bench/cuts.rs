@@ -185,18 +185,19 @@ impl Cuts {
     /// Applies the flags to the store's options.
     pub(crate) fn apply(&self, mut options: Options) -> Options {
         if let Some(shape) = self.shape {
-            options = options.filter_shape(shape);
+            options = options.filtering(|f| f.filter_shape(shape));
         }
         if let Some(bytes) = self.piece_bytes {
-            options = options.filter_piece_bytes(bytes);
+            options = options.filtering(|f| f.filter_piece_bytes(bytes));
         }
-        options
-            .filter_residency(match self.residency {
+        options.filtering(|f| {
+            f.filter_residency(match self.residency {
                 Residency::Pinned => FilterResidency::Pinned,
                 Residency::Cached => FilterResidency::Cached,
                 Residency::CachedBelowLevel0 => FilterResidency::CachedBelowLevel0,
             })
             .pinned_filter_bytes(self.pinned_bytes)
+        })
     }
 
     /// The settings that differ from the defaults, for display after the filters.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use trommel::{Durability, FilterPolicy, Options, Prefix};
+use trommel::{Durability, FilterPolicy, Options};
 use trommel_harness::Workload;
 use trommel_harness::units::{self, parse_bytes, parse_decimal};
 
@@ -211,7 +211,7 @@ pub(crate) fn set_up(
     let existing = args.db.as_ref().filter(|_| switches.use_existing_db);
     let base = existing.map(|dir| Base::of(dir, &of_a_new_store()));
     let options = base.as_ref().map_or_else(of_a_new_store, |base| base.options.clone());
-    let options = cuts.apply(given(args, filters, options));
+    let options = cuts.apply(given(args, filters, options)?);
     check_prefixes(args, &options)?;
     let notes = base.map_or_else(Vec::new, |base| match purpose {
         Use::Reads => base.notes_of_a_reader(&options),
@@ -221,15 +221,20 @@ pub(crate) fn set_up(
         !switches.disable_auto_compactions && (existing.is_none() || purpose == Use::Writes);
     let limit = args.rate_limiter_bytes_per_sec;
     let options = options
-        .read_only(existing.is_some() && purpose == Use::Reads)
-        .read_mode(mode)
-        .cache_bytes(args.cache_size)
-        .max_frozen_memtables(usize::from(args.max_write_buffer_number) - 1)
+        .opening(|o| o.read_only(existing.is_some() && purpose == Use::Reads))
+        .reads(|r| {
+            r.read_mode(mode)
+                .cache_bytes(args.cache_size)
+                .max_open_files(usize::try_from(args.open_files).unwrap_or(MANY_FILES))
+        })
+        .writes(|w| {
+            w.max_frozen_memtables(usize::from(args.max_write_buffer_number) - 1)
+                .log(!switches.disable_wal)
+        })
         .background_threads(args.jobs())
-        .background_bytes_per_second((limit > 0).then_some(limit))
-        .max_open_files(usize::try_from(args.open_files).unwrap_or(MANY_FILES))
-        .auto_compaction(compacts)
-        .log(!switches.disable_wal)
+        .compaction(|c| {
+            c.background_bytes_per_second((limit > 0).then_some(limit)).auto_compaction(compacts)
+        })
         .durability(if switches.sync { Durability::Sync } else { Durability::Os });
     Ok(Setup {
         lines: lines(args, switches, &options, cuts),
@@ -263,46 +268,56 @@ fn ratio(text: &str) -> Result<u32, String> {
 /// The default shape of a new store.
 fn of_a_new_store() -> Options {
     Options::default()
-        .write_buffer_bytes(64 << 20)
-        .base_level_bytes(256 << 20)
-        .level_ratio(10)
-        .table_bytes(64 << 20)
-        .block_bytes(4 << 10)
+        .writes(|w| w.write_buffer_bytes(64 << 20))
+        .compaction(|c| {
+            c.base_level_bytes(256 << 20)
+                .level_ratio(10)
+                .table_bytes(64 << 20)
+                .l0_trigger(4)
+                .l0_slowdown(20)
+                .l0_stop(36)
+                .debt_stop_bytes(256 << 30)
+        })
+        .reads(|r| r.block_bytes(4 << 10))
         .compression(trommel::Compression::None)
-        .l0_trigger(4)
-        .l0_slowdown(20)
-        .l0_stop(36)
-        .debt_stop_bytes(256 << 30)
 }
 
 /// `options` with the explicit flags that shape a store.
-fn given(args: &StoreArgs, filters: Option<&FilterPolicy>, mut options: Options) -> Options {
-    macro_rules! set {
-        ($($value:expr => $setter:ident;)*) => {
-            $(if let Some(value) = $value {
-                options = options.$setter(value);
-            })*
-        };
+fn given(
+    args: &StoreArgs,
+    filters: Option<&FilterPolicy>,
+    mut options: Options,
+) -> Result<Options, Failure> {
+    fn text(value: Option<impl ToString>) -> Option<String> {
+        value.map(|value| value.to_string())
     }
-    set! {
-        filters.cloned() => filters;
-        args.optimize_filters_for_hits.map(|only_hits| !only_hits) => filters_on_last_level;
-        args.write_buffer_size => write_buffer_bytes;
-        args.base_level_size => base_level_bytes;
-        args.max_bytes_for_level_multiplier => level_ratio;
-        args.table_size => table_bytes;
-        args.block_size => block_bytes;
-        args.block_align => block_align;
-        args.compression.map(trommel::Compression::from) => compression;
-        args.level0_file_num_compaction_trigger => l0_trigger;
-        args.level0_slowdown_writes_trigger => l0_slowdown;
-        args.level0_stop_writes_trigger => l0_stop;
-        args.hard_pending_compaction_bytes_limit => debt_stop_bytes;
-        args.whole_key_filtering => whole_key_filters;
-        args.prefix_size.map(|bytes| (bytes > 0).then(|| Prefix::fixed(bytes.into())))
-            => prefix_extractor;
+    let prefix = args.prefix_size.map(|bytes| match bytes {
+        0 => "none".to_owned(),
+        bytes => format!("fixed:{bytes}"),
+    });
+    let given = [
+        ("filters", text(filters)),
+        ("filters_on_last_level", text(args.optimize_filters_for_hits.map(|only_hits| !only_hits))),
+        ("write_buffer_bytes", text(args.write_buffer_size)),
+        ("base_level_bytes", text(args.base_level_size)),
+        ("level_ratio", text(args.max_bytes_for_level_multiplier)),
+        ("table_bytes", text(args.table_size)),
+        ("block_bytes", text(args.block_size)),
+        ("block_align", text(args.block_align)),
+        ("compression", text(args.compression.map(Compression::name))),
+        ("l0_trigger", text(args.level0_file_num_compaction_trigger)),
+        ("l0_slowdown", text(args.level0_slowdown_writes_trigger)),
+        ("l0_stop", text(args.level0_stop_writes_trigger)),
+        ("debt_stop_bytes", text(args.hard_pending_compaction_bytes_limit)),
+        ("whole_key_filters", text(args.whole_key_filtering)),
+        ("prefix_extractor", prefix),
+    ];
+    for (name, text) in given {
+        if let Some(text) = text {
+            options = options.set(name, &text)?;
+        }
     }
-    options
+    Ok(options)
 }
 
 fn check(args: &StoreArgs) -> Result<(), Failure> {

@@ -10,7 +10,7 @@ use crate::{Db, DriftReason, Options};
 
 /// Options for tables large enough for their drift to exceed rounding.
 fn large(vfs: &Arc<dyn Vfs>, filters: &str) -> Options {
-    options(vfs, filters).table_bytes(48 << 10)
+    options(vfs, filters).compaction(|c| c.table_bytes(48 << 10))
 }
 
 /// A store whose tables were built under one policy and that now has another.
@@ -85,7 +85,8 @@ fn what_is_damaged_cannot_be_used() {
 /// merge.
 #[test]
 fn what_was_moved_has_the_filter_of_another_level() {
-    let db = Db::open(DIR, large(&in_memory(), "paired:20").l0_trigger(1)).unwrap();
+    let db =
+        Db::open(DIR, large(&in_memory(), "paired:20").compaction(|c| c.l0_trigger(1))).unwrap();
     for i in 0..4_000 {
         db.put(key(i), format!("value of {i}")).unwrap();
         if i % 1_000 == 999 {

@@ -106,7 +106,7 @@ fn holding(builds_for: FilterReason) -> (Db, Arc<Gate>, Receiver<()>, Sender<()>
     let (gate, arrivals, opener) = Gate::new();
     let policy = Gated { builds_for, gate: Arc::clone(&gate) };
     let options = options(&in_memory(), "paired:16").background_threads(1);
-    let db = Db::open("db", options.user_filters(Arc::new(policy))).unwrap();
+    let db = Db::open("db", options.filtering(|f| f.user_filters(Arc::new(policy)))).unwrap();
     for i in 0..400 {
         db.put(key(i), "value").unwrap();
     }

@@ -191,7 +191,7 @@ impl Grown {
 
 /// An empty store with this budget.
 fn store(filters: &str, compacts: bool) -> Db {
-    let options = options(&in_memory(), filters).auto_compaction(compacts);
+    let options = options(&in_memory(), filters).compaction(|c| c.auto_compaction(compacts));
     Db::open(super::DIR, options).unwrap()
 }
 

@@ -26,13 +26,12 @@ pub(super) fn open(disk: &SimDisk) -> Db {
 pub(super) fn options(vfs: Arc<dyn Vfs>) -> Options {
     Options::default()
         .vfs(vfs)
-        .auto_compaction(false)
+        .compaction(|c| {
+            c.auto_compaction(false).table_bytes(4 << 10).base_level_bytes(16 << 10).l0_trigger(4)
+        })
         .compression(Compression::None)
-        .block_bytes(256)
-        .table_bytes(4 << 10)
-        .base_level_bytes(16 << 10)
-        .spare_file_bytes(0)
-        .l0_trigger(4)
+        .reads(|r| r.block_bytes(256))
+        .writes(|w| w.spare_file_bytes(0))
 }
 
 /// Four runs of level 0 with new versions of keys, some of which are deleted.
@@ -61,7 +60,7 @@ fn merge_of(engine: &Engine, plan: &Plan, bounds: Vec<Box<[u8]>>) -> Arc<SharedM
 
 /// The next compaction of the store, in subranges.
 fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
-    let options = engine.options.load().compaction();
+    let options = engine.options.load().planner();
     let plan: Plan =
         plan(&engine.version(), &InProgress::default(), &options, engine.snapshots.oldest())?;
     let bounds = engine.piece_bounds(&plan).unwrap();
@@ -205,11 +204,10 @@ fn idle_workers_take_part_while_somebody_waits() {
     let options = Options::default()
         .vfs(Arc::new(disk))
         .background_threads(2)
-        .auto_compaction(false)
+        .compaction(|c| c.auto_compaction(false).table_bytes(4 << 10))
         .compression(Compression::None)
-        .block_bytes(256)
-        .write_buffer_bytes(32 << 10)
-        .table_bytes(4 << 10);
+        .reads(|r| r.block_bytes(256))
+        .writes(|w| w.write_buffer_bytes(32 << 10));
     let db = Db::open("db", options).unwrap();
     let mut content = Content::new();
     let mut rng = Rng(11);
@@ -254,7 +252,11 @@ fn a_helper_takes_half_of_what_nobody_has_begun() {
 fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
     for threads in [0, 2] {
         let options = options(Arc::new(SimDisk::new())).background_threads(threads);
-        let db = Db::open("db", options.auto_compaction(true).base_level_bytes(1 << 20)).unwrap();
+        let db = Db::open(
+            "db",
+            options.compaction(|c| c.auto_compaction(true).base_level_bytes(1 << 20)),
+        )
+        .unwrap();
         let runs = |db: &Db| db.engine().version().levels[0].len();
         let mut content = Content::new();
         write(&db, &mut Rng(7), &mut content);
@@ -273,7 +275,11 @@ fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
 fn who_waits_for_rest_finds_few_runs_merged_where_that_is_cheap() {
     for threads in [0, 2] {
         let options = options(Arc::new(SimDisk::new())).background_threads(threads);
-        let db = Db::open("db", options.auto_compaction(true).base_level_bytes(1 << 20)).unwrap();
+        let db = Db::open(
+            "db",
+            options.compaction(|c| c.auto_compaction(true).base_level_bytes(1 << 20)),
+        )
+        .unwrap();
         // `keys` keys, over the same range for any number.
         let put = |keys: usize| {
             let numbers = (0..3000).step_by(3000 / keys);

@@ -22,8 +22,8 @@ use crate::{Db, DbCursor, Options, Range, Result, Slice, Snapshot};
 /// A store whose base level may hold this many bytes.
 fn open(disk: &SimDisk, base_level_bytes: u64) -> Db {
     let options = options(Arc::new(disk.clone())).background_threads(0);
-    let options = options.write_buffer_bytes(32 << 10);
-    Db::open("db", options.base_level_bytes(base_level_bytes)).unwrap()
+    let options = options.writes(|w| w.write_buffer_bytes(32 << 10));
+    Db::open("db", options.compaction(|c| c.base_level_bytes(base_level_bytes))).unwrap()
 }
 
 /// Fills a store with four runs of level 0 over tables of the last level; returns its contents
@@ -95,10 +95,11 @@ fn tables_of_a_stretch_share_what_it_writes_evenly() {
 
 #[test]
 fn many_threads_leave_large_merges_divided() {
-    let options = |threads| Options::default().table_bytes(100).background_threads(threads);
-    let tables = |threads| least_bytes(&options(threads).write_buffer_bytes(0));
+    let options =
+        |threads| Options::default().compaction(|c| c.table_bytes(100)).background_threads(threads);
+    let tables = |threads| least_bytes(&options(threads).writes(|w| w.write_buffer_bytes(0)));
     assert_eq!([0, 1, 2, 3, 4, 64].map(tables), [200, 200, 200, 300, 400, 400]);
-    assert_eq!(least_bytes(&options(2).write_buffer_bytes(4000)), 1000);
+    assert_eq!(least_bytes(&options(2).writes(|w| w.write_buffer_bytes(4000))), 1000);
 }
 
 /// Another compaction may replace these meanwhile, and their files must be deleted.
@@ -146,8 +147,8 @@ fn a_merge_needs_room_for_a_part_of_what_it_writes() {
     let disk = SimDisk::new();
     let watched = Watched { disk: disk.clone(), most: Arc::default() };
     let options = options(Arc::new(watched.clone())).background_threads(0);
-    let options = options.write_buffer_bytes(32 << 10);
-    let db = Db::open("db", options.base_level_bytes(1 << 20)).unwrap();
+    let options = options.writes(|w| w.write_buffer_bytes(32 << 10));
+    let db = Db::open("db", options.compaction(|c| c.base_level_bytes(1 << 20))).unwrap();
     let put = |step: usize| {
         let numbers = (0..4000).step_by(step);
         numbers.for_each(|number| {

@@ -10,7 +10,10 @@ use crate::{Compression, Db, Options};
 
 fn options(vfs: &Arc<MemoryVfs>) -> Options {
     let options = Options::default().vfs(Arc::clone(vfs) as Arc<dyn Vfs>).background_threads(0);
-    options.compression(Compression::None).write_buffer_bytes(64 << 10).table_bytes(64 << 10)
+    options
+        .compression(Compression::None)
+        .writes(|w| w.write_buffer_bytes(64 << 10))
+        .compaction(|c| c.table_bytes(64 << 10))
 }
 
 fn entries(db: &Db) -> u64 {
@@ -120,7 +123,7 @@ fn workers_look_when_a_snapshot_goes() {
 /// (pebble 838).
 #[test]
 fn tombstones_that_were_moved_to_the_deepest_level_go() {
-    let db = Db::open("db", options(&Arc::default()).l0_trigger(1)).unwrap();
+    let db = Db::open("db", options(&Arc::default()).compaction(|c| c.l0_trigger(1))).unwrap();
     delete_all(&db, 10_000);
     db.flush().unwrap();
     db.wait_idle().unwrap();

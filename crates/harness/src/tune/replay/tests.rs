@@ -54,7 +54,8 @@ impl Built {
     }
 
     fn open(&self, read_only: bool) -> Db {
-        Db::open(self.dir(), build::options(&self.cell).read_only(read_only)).unwrap()
+        Db::open(self.dir(), build::options(&self.cell).opening(|o| o.read_only(read_only)))
+            .unwrap()
     }
 
     /// Runs the cell's lookups, recorded if `options` are given, and returns the store's counters.

@@ -1,0 +1,188 @@
+//! How a store is opened. Nothing here is frozen into the directory: every option may differ at the
+//! next open (those that shape a store are recorded in it, for programs that read them back: module
+//! [`options_file`](crate::options_file)), and those that
+//! [`Db::set_options`](crate::Db::set_options) accepts may change on a live store.
+//!
+//! A setting is one entry of the table of its group ([`table`]); all else here follows from these.
+//!
+//! * [`opening`], [`writes`], [`filtering`], [`compaction`], [`reads`]: the groups.
+//! * [`choices`]: the types of settings that are one of a few words.
+//! * [`text`]: settings as text, and back.
+//! * [`derived`]: what the engine computes from several settings.
+
+mod choices;
+mod compaction;
+mod derived;
+mod filtering;
+mod opening;
+mod reads;
+mod table;
+#[cfg(test)]
+mod tests;
+mod text;
+mod writes;
+
+use std::sync::Arc;
+
+use trommel_vfs::{DiskVfs, Vfs};
+
+pub use self::choices::{Degraded, Durability, FilterResidency, WriteOptions};
+pub use self::compaction::CompactionSettings;
+pub use self::filtering::FilterSettings;
+pub use self::opening::OpenSettings;
+pub use self::reads::ReadSettings;
+use self::table::settings;
+pub use self::writes::WriteSettings;
+use crate::environment::Environment;
+use crate::error::{Error, Result};
+use crate::filter_policy::FilterPolicy;
+
+pub use trommel_sstable::{Compression, FilterShape};
+
+settings! {
+    /// How a store is opened: a builder whose every setting has a default. The settings that most
+    /// programs change are methods of it; closures change the others, in five groups.
+    ///
+    /// ```
+    /// use trommel::{Durability, Options};
+    /// let options = Options::default()
+    ///     .filters("L0=paired:20,L1-=blocked:12.5".parse()?)
+    ///     .durability(Durability::Sync)
+    ///     .reads(|r| r.cache_bytes(256 << 20))
+    ///     .compaction(|c| c.level_ratio(8).l0_trigger(8));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    Options {
+        /// How far a write has got when it returns, unless the write specifies it.
+        durability: Durability = Durability::Os;
+        /// Which filter the tables of each level get: by default `L0=paired:16,L1-=paired:12`.
+        filters: FilterPolicy = FilterPolicy::default();
+        /// Compression of table blocks.
+        compression: Compression = Compression::Lz4;
+        /// One ceiling, in bytes, over memtables, block cache, index and filters: the cache gets
+        /// what the others leave.
+        memory_limit(u64 => Some): Option<u64> = None, 64 << 10..;
+        /// Threads that write out memtables and compact; they are started when there is work, and
+        /// end when there is none. With 0, the call that makes such work necessary does it itself.
+        background_threads: usize = 2, 0..=256;
+    }
+    beside {
+        vfs: Arc<dyn Vfs> = Arc::new(DiskVfs);
+        environment: Option<Environment> = None;
+        opening: OpenSettings = OpenSettings::default();
+        writes: WriteSettings = WriteSettings::default();
+        filtering: FilterSettings = FilterSettings::default();
+        compaction: CompactionSettings = CompactionSettings::default();
+        reads: ReadSettings = ReadSettings::default();
+    }
+}
+
+macro_rules! groups {
+    ($($(#[$doc:meta])* $name:ident: $group:ident;)*) => {
+        impl Options {
+            $(
+                $(#[$doc])*
+                #[must_use]
+                pub fn $name(mut self, change: impl FnOnce($group) -> $group) -> Self {
+                    self.$name = change(self.$name);
+                    self
+                }
+            )*
+
+            /// Every setting but the file system and the environment, which are no text, by the
+            /// name of its setter, with its value as text (sizes in bytes). Where nothing was set
+            /// and the machine decides, what it decides.
+            pub fn settings(&self) -> Vec<(&'static str, String)> {
+                let mut all = Vec::new();
+                self.list(&mut all);
+                $(self.$name.list(&mut all);)*
+                all
+            }
+
+            /// Sets the setting of this name, in whatever group it is, from its text: both as in
+            /// [`settings`](Self::settings).
+            ///
+            /// ```
+            /// let options = trommel::Options::default().set("level_ratio", "8")?;
+            /// assert!(options.settings().contains(&("level_ratio", "8".to_owned())));
+            /// # Ok::<(), trommel::Error>(())
+            /// ```
+            ///
+            /// # Errors
+            /// [`Error::InvalidOption`] where there is no setting of this name, or it has no value
+            /// of this text. Bounds are checked when the store is opened.
+            pub fn set(mut self, name: &str, text: &str) -> Result<Self> {
+                match self.parse_any(name, text) {
+                    Some(Ok(())) => Ok(self),
+                    Some(Err(why)) => Err(Error::option(why)),
+                    None => Err(Error::option(format!("there is no option {name}"))),
+                }
+            }
+
+            /// As [`set`](Self::set), in place; `None` where there is no setting of this name.
+            pub(crate) fn parse_any(
+                &mut self,
+                name: &str,
+                text: &str,
+            ) -> Option<std::result::Result<(), String>> {
+                let parsed = self.parse(name, text);
+                $(let parsed = parsed.or_else(|| self.$name.parse(name, text));)*
+                parsed
+            }
+
+            /// Checks every bound in the tables, and what settings demand of each other.
+            pub(crate) fn check(&self) -> Result<()> {
+                self.check_bounds()?;
+                $(self.$name.check_bounds()?;)*
+                self.filtering.check()?;
+                self.compaction.check()
+            }
+        }
+    };
+}
+
+groups! {
+    /// Changes how a directory is opened: what it may hold, and whether anything is written.
+    opening: OpenSettings;
+    /// Changes how writes are logged, buffered and held up.
+    writes: WriteSettings;
+    /// Changes how filters are laid out, what they hold, and where they are in memory.
+    filtering: FilterSettings;
+    /// Changes the shape of the tree, and when it is compacted.
+    compaction: CompactionSettings;
+    /// Changes how blocks are laid out, read and cached.
+    reads: ReadSettings;
+}
+
+impl Options {
+    /// The file system that holds the store. Default: the disk.
+    #[must_use]
+    pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Self {
+        self.vfs = vfs;
+        self
+    }
+
+    /// What the store shares with others of the process: threads, the block cache, a ceiling over
+    /// memory and open files. The settings of the environment then apply, and
+    /// [`cache_bytes`](ReadSettings::cache_bytes), [`memory_limit`](Self::memory_limit) and
+    /// [`max_open_files`](ReadSettings::max_open_files) do not;
+    /// [`background_threads`](Self::background_threads) is how many of the environment's threads
+    /// work for the store at once. Default: none.
+    ///
+    /// ```
+    /// use trommel::{Db, Environment, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let environment = Environment::builder().threads(2).build()?;
+    /// let options = Options::default().environment(&environment);
+    /// let cats = Db::open(dir.path().join("cats"), options.clone())?;
+    /// let dogs = Db::open(dir.path().join("dogs"), options)?;
+    /// # cats.put("a", "b")?;
+    /// # dogs.put("a", "b")?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    #[must_use]
+    pub fn environment(mut self, environment: &Environment) -> Self {
+        self.environment = Some(environment.clone());
+        self
+    }
+}

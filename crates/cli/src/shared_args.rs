@@ -3,10 +3,12 @@
 use std::fmt::Display;
 use std::ops::{Bound, RangeBounds};
 use std::path::PathBuf;
+use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use clap::{Args, ValueEnum};
-use trommel::MAX_VALUE_BYTES;
+use clap::Args;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
+use trommel::{MAX_VALUE_BYTES, ReadMode};
 use trommel_harness::KeySpace;
 use trommel_harness::units::{self, ParseUnitError, parse_bytes, parse_count};
 
@@ -29,7 +31,7 @@ pub(crate) struct DataArgs {
     #[arg(long, default_value = "42", value_parser = whole::<u64>)]
     pub(crate) seed: u64,
     /// How table blocks reach memory
-    #[arg(long, value_name = "MODE", value_enum, default_value = "cached")]
+    #[arg(long, value_name = "MODE", default_value = "cached", value_parser = read_mode())]
     pub(crate) read_mode: ReadMode,
 }
 
@@ -49,30 +51,29 @@ impl DataArgs {
     }
 }
 
-#[derive(Debug, Clone, Copy, ValueEnum)]
-pub(crate) enum ReadMode {
-    /// pread and the block cache
-    Cached,
-    /// Read-only maps of the files, blocks verified at each use
-    Mapped,
-    /// Read-only maps of the files, blocks verified at their first use
-    MappedOnce,
-    /// The same, and what was verified once is not verified again by scans either
-    MappedTrusted,
-    /// O_DIRECT and the block cache
-    Direct,
+/// A value of an option of the store that is one of `words`, each with its help, in the text that
+/// the store itself has for it.
+pub(crate) fn one_of<T>(
+    words: impl IntoIterator<Item = impl Into<PossibleValue>>,
+) -> impl TypedValueParser<Value = T>
+where
+    T: FromStr<Err = String> + Clone + Send + Sync + 'static,
+{
+    PossibleValuesParser::new(words).try_map(|text| text.parse::<T>())
 }
 
-impl From<ReadMode> for trommel::ReadMode {
-    fn from(mode: ReadMode) -> Self {
-        match mode {
-            ReadMode::Cached => Self::Cached,
-            ReadMode::Mapped => Self::Mapped,
-            ReadMode::MappedOnce => Self::MappedOnce,
-            ReadMode::MappedTrusted => Self::MappedTrusted,
-            ReadMode::Direct => Self::Direct,
-        }
-    }
+fn read_mode() -> impl TypedValueParser<Value = ReadMode> {
+    let words = [
+        ("cached", "pread and the block cache"),
+        ("mapped", "Read-only maps of the files, blocks verified at each use"),
+        ("mapped-once", "Read-only maps of the files, blocks verified at their first use"),
+        (
+            "mapped-trusted",
+            "The same, and what was verified once is not verified again by scans either",
+        ),
+        ("direct", "O_DIRECT and the block cache"),
+    ];
+    one_of(words.map(|(word, help)| PossibleValue::new(word).help(help)))
 }
 
 /// A size in memory.

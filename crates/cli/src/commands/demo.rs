@@ -81,7 +81,7 @@ pub(crate) fn run(
     let seed = args.data.seed();
     let values = Values::new(args.data.value_size, COMPRESSION_RATIO, seed);
     let mut tree = Tree::for_data(&keys, &values, writes);
-    tree.read_mode = args.data.read_mode.into();
+    tree.read_mode = args.data.read_mode;
     tree.cache_bytes = args.cache_size.unwrap_or(tree.cache_bytes);
     let plan = Plan {
         policies: args.filters,

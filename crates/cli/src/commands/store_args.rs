@@ -9,13 +9,14 @@
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
-use clap::{Args, ValueEnum};
-use trommel::{Db, Degraded, FilterPolicy, Options, Prefix};
+use clap::Args;
+use trommel::{Compression, Db, Degraded, FilterPolicy, Options, Prefix};
 use trommel_harness::{Control, Unit};
 
 use crate::commands::base::Base;
 use crate::escape::visible;
 use crate::failure::Failure;
+use crate::shared_args::one_of;
 
 /// The context of a command.
 #[derive(Clone, Copy)]
@@ -117,10 +118,6 @@ impl StoreArgs {
                 "the shell has its store open already: leave --degraded out".into(),
             ));
         }
-        let how = match how {
-            DegradedMode::Certain => Degraded::Certain,
-            DegradedMode::LastIntact => Degraded::LastIntact,
-        };
         let dir = self.dir()?;
         let options = Base::of(&dir, &Options::default()).options;
         let db = Db::open_degraded(dir, options, how)?;
@@ -205,9 +202,10 @@ fn of_a_command(create: bool) -> Options {
 #[command(next_help_heading = "Store")]
 pub(crate) struct DegradedArgs {
     /// Read around damage: what is certain, or the last-intact state [default: certain]
-    #[arg(long, value_name = "HOW", value_enum, hide_possible_values = true)]
+    #[arg(long, value_name = "HOW", hide_possible_values = true)]
+    #[arg(value_parser = one_of::<Degraded>(["certain", "last-intact"]))]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "certain")]
-    degraded: Option<DegradedMode>,
+    degraded: Option<Degraded>,
 }
 
 impl DegradedArgs {
@@ -215,12 +213,6 @@ impl DegradedArgs {
     pub(crate) fn is_wanted(self) -> bool {
         self.degraded.is_some()
     }
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum DegradedMode {
-    Certain,
-    LastIntact,
 }
 
 /// The store of a command that writes, and how its new tables are made, from now on: the store
@@ -239,17 +231,12 @@ pub(crate) struct WriteArgs {
     #[arg(long, value_name = "RULE")]
     prefix_extractor: Option<Prefix>,
     /// Compression of new tables, none or lz4 [default: as the store has it; of a new one, lz4]
-    #[arg(long, value_name = "KIND", value_enum, hide_possible_values = true)]
+    #[arg(long, value_name = "KIND", hide_possible_values = true)]
+    #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
     compression: Option<Compression>,
     /// Open a damaged store: keep what stands before the damage, drop the rest, and say what
     #[arg(long)]
     salvage: bool,
-}
-
-#[derive(Debug, Clone, Copy, ValueEnum)]
-enum Compression {
-    None,
-    Lz4,
 }
 
 impl WriteArgs {
@@ -355,11 +342,10 @@ impl WriteArgs {
         if let Some(prefix) = &self.prefix_extractor {
             options = options.filtering(|f| f.prefix_extractor(prefix.clone()));
         }
-        match self.compression {
-            None => options,
-            Some(Compression::None) => options.compression(trommel::Compression::None),
-            Some(Compression::Lz4) => options.compression(trommel::Compression::Lz4),
+        if let Some(compression) = self.compression {
+            options = options.compression(compression);
         }
+        options
     }
 }
 

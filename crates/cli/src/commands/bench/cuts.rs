@@ -6,8 +6,8 @@
 //! only those that pin the filters of all levels have an effect here; and, as there, none has if
 //! filters are not in the cache to begin with.
 
+use clap::Args;
 use clap::builder::BoolishValueParser;
-use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
 use trommel::{FilterResidency, FilterShape, Options};
 use trommel_harness::units::{self, parse_bytes};
@@ -15,7 +15,7 @@ use trommel_harness::units::{self, parse_bytes};
 use super::args::switches;
 use crate::commands::base::{number, setting};
 use crate::failure::Failure;
-use crate::shared_args::size;
+use crate::shared_args::{one_of, size};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
@@ -29,8 +29,9 @@ pub(crate) struct CutArgs {
     filter_piece_bytes: Option<usize>,
     /// Where filters are held: pinned (with their table), cached (in the block cache, if they
     /// fit there) or cached-below-level-0 (those of level 0 pinned) [default: pinned]
-    #[arg(long, value_name = "PLACE", value_enum, hide_possible_values = true)]
-    filter_residency: Option<Residency>,
+    #[arg(long, value_name = "PLACE", hide_possible_values = true)]
+    #[arg(value_parser = one_of::<FilterResidency>(["pinned", "cached", "cached-below-level-0"]))]
+    filter_residency: Option<FilterResidency>,
     /// Bytes of filters that are pinned at most; others are cached [default: no limit]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pinned_filter_bytes: Option<u64>,
@@ -73,21 +74,13 @@ switches! {
     }
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
-enum Residency {
-    Pinned,
-    Cached,
-    #[value(name = "cached-below-level-0")]
-    CachedBelowLevel0,
-}
-
 /// The resolved flags.
 #[derive(Debug)]
 pub(crate) struct Cuts {
     /// None if the store's value applies.
     shape: Option<FilterShape>,
     piece_bytes: Option<usize>,
-    residency: Residency,
+    residency: FilterResidency,
     pinned_bytes: Option<u64>,
 }
 
@@ -110,11 +103,11 @@ impl CutArgs {
         if self.switches.cache_index_and_filter_blocks {
             let pin = self.pins.of_all_levels(cut);
             let meant = match pin {
-                Some(_) => Residency::Pinned,
+                Some(_) => FilterResidency::Pinned,
                 None if self.pins.pin_l0_filter_and_index_blocks_in_cache => {
-                    Residency::CachedBelowLevel0
+                    FilterResidency::CachedBelowLevel0
                 }
-                None => Residency::Cached,
+                None => FilterResidency::Cached,
             };
             if *wanted.get_or_insert(meant) != meant {
                 let switch = pin.unwrap_or("--cache_index_and_filter_blocks");
@@ -132,7 +125,7 @@ impl CutArgs {
                 }
             });
         }
-        let residency = wanted.unwrap_or(Residency::Pinned);
+        let residency = wanted.unwrap_or(FilterResidency::Pinned);
         notes.extend(self.pins.notes(cut, residency));
         let piece_bytes = self.filter_piece_bytes;
         let pinned_bytes = self.pinned_filter_bytes;
@@ -154,7 +147,7 @@ impl PinSwitches {
     }
 
     /// The reasons why given flags have no additional effect.
-    fn notes(&self, shape: FilterShape, residency: Residency) -> Vec<String> {
+    fn notes(&self, shape: FilterShape, residency: FilterResidency) -> Vec<String> {
         let is_whole = shape == FilterShape::Whole;
         let of_others = if is_whole { "filters are not cut" } else { "filters are cut" };
         let tops = "the index of a cut filter's pieces is held where the pieces are";
@@ -168,10 +161,10 @@ impl PinSwitches {
         ];
         let given = given.into_iter().filter(|(_, is_given, _)| *is_given);
         let why = |otherwise| match residency {
-            Residency::Pinned => "all filters are pinned with their tables",
+            FilterResidency::Pinned => "all filters are pinned with their tables",
             _ => otherwise,
         };
-        let is_done = residency == Residency::CachedBelowLevel0;
+        let is_done = residency == FilterResidency::CachedBelowLevel0;
         let given = given.filter(|(flag, ..)| !is_done || *flag != LEVEL_0);
         given.map(|(flag, _, other)| format!("{flag} does nothing here: {}", why(other))).collect()
     }
@@ -183,20 +176,15 @@ fn contradiction(switch: &str, flag: &str) -> Failure {
 
 impl Cuts {
     /// Applies the flags to the store's options.
-    pub(crate) fn apply(&self, mut options: Options) -> Options {
-        if let Some(shape) = self.shape {
-            options = options.filtering(|f| f.filter_shape(shape));
-        }
-        if let Some(bytes) = self.piece_bytes {
-            options = options.filtering(|f| f.filter_piece_bytes(bytes));
-        }
-        options.filtering(|f| {
-            f.filter_residency(match self.residency {
-                Residency::Pinned => FilterResidency::Pinned,
-                Residency::Cached => FilterResidency::Cached,
-                Residency::CachedBelowLevel0 => FilterResidency::CachedBelowLevel0,
-            })
-            .pinned_filter_bytes(self.pinned_bytes)
+    pub(crate) fn apply(&self, options: Options) -> Options {
+        options.filtering(|mut f| {
+            if let Some(shape) = self.shape {
+                f = f.filter_shape(shape);
+            }
+            if let Some(bytes) = self.piece_bytes {
+                f = f.filter_piece_bytes(bytes);
+            }
+            f.filter_residency(self.residency).pinned_filter_bytes(self.pinned_bytes)
         })
     }
 
@@ -210,29 +198,24 @@ impl Cuts {
             _ => {}
         }
         match (self.residency, self.pinned_bytes) {
-            (Residency::Cached, _) => line += "; in the block cache",
-            (Residency::CachedBelowLevel0, _) => {
+            (FilterResidency::Cached, _) => line += "; in the block cache",
+            (FilterResidency::CachedBelowLevel0, _) => {
                 line += "; in the block cache, of level 0 pinned";
             }
-            (Residency::Pinned, Some(most)) => {
+            (FilterResidency::Pinned, Some(most)) => {
                 line += &format!("; pinned up to {}", units::bytes(most));
             }
-            (Residency::Pinned, None) => {}
+            _ => {}
         }
         line
     }
 
     /// Every setting, for programs.
     pub(crate) fn settings(&self, options: &Options) -> [(&'static str, Value); 4] {
-        let residency = match self.residency {
-            Residency::Pinned => "pinned",
-            Residency::Cached => "cached",
-            Residency::CachedBelowLevel0 => "cached-below-level-0",
-        };
         [
             ("filter_shape", json!(setting(options, "filter_shape"))),
             ("filter_piece_bytes", json!(number(options, "filter_piece_bytes"))),
-            ("filter_residency", json!(residency)),
+            ("filter_residency", json!(self.residency.to_string())),
             ("pinned_filter_bytes", json!(self.pinned_bytes)),
         ]
     }

@@ -2,10 +2,10 @@
 
 use std::path::PathBuf;
 
+use clap::Args;
 use clap::builder::BoolishValueParser;
-use clap::{Args, ValueEnum};
 use serde_json::{Value, json};
-use trommel::{Durability, FilterPolicy, Options};
+use trommel::{Compression, Durability, FilterPolicy, Options, ReadMode};
 use trommel_harness::Workload;
 use trommel_harness::units::{self, parse_bytes, parse_decimal};
 
@@ -13,7 +13,7 @@ use super::args::switches;
 use super::cuts::Cuts;
 use crate::commands::base::{Base, number, setting};
 use crate::failure::Failure;
-use crate::shared_args::{ReadMode, signed, size, whole, whole_in};
+use crate::shared_args::{one_of, signed, size, whole, whole_in};
 
 /// A number of open files above any limit of the system.
 const MANY_FILES: usize = 1 << 20;
@@ -50,7 +50,8 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "SIZE", value_parser = size)]
     pub(crate) block_size: Option<usize>,
     /// Compression of table blocks [default: none]
-    #[arg(long, value_name = "KIND", alias = "compression-type", value_enum)]
+    #[arg(long, value_name = "KIND", alias = "compression-type")]
+    #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
     pub(crate) compression: Option<Compression>,
     /// Tables of level 0 that start a compaction [default: 4]
     #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
@@ -128,40 +129,6 @@ switches! {
     }
 }
 
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Compression {
-    None,
-    Lz4,
-}
-
-impl ValueEnum for Compression {
-    fn value_variants<'a>() -> &'a [Self] {
-        &[Self::None, Self::Lz4]
-    }
-
-    fn to_possible_value(&self) -> Option<clap::builder::PossibleValue> {
-        Some(clap::builder::PossibleValue::new(self.name()))
-    }
-}
-
-impl From<Compression> for trommel::Compression {
-    fn from(compression: Compression) -> Self {
-        match compression {
-            Compression::None => Self::None,
-            Compression::Lz4 => Self::Lz4,
-        }
-    }
-}
-
-impl Compression {
-    fn name(self) -> &'static str {
-        match self {
-            Self::None => "none",
-            Self::Lz4 => "lz4",
-        }
-    }
-}
-
 /// The options of the store, and their description in results.
 #[derive(Debug)]
 pub(crate) struct Setup {
@@ -207,7 +174,7 @@ pub(crate) fn set_up(
     purpose: Use,
 ) -> Result<Setup, Failure> {
     check(args)?;
-    let mode = trommel::ReadMode::from(read_mode(switches, mode)?);
+    let mode = read_mode(switches, mode)?;
     let existing = args.db.as_ref().filter(|_| switches.use_existing_db);
     let base = existing.map(|dir| Base::of(dir, &of_a_new_store()));
     let options = base.as_ref().map_or_else(of_a_new_store, |base| base.options.clone());
@@ -279,7 +246,7 @@ fn of_a_new_store() -> Options {
                 .debt_stop_bytes(256 << 30)
         })
         .reads(|r| r.block_bytes(4 << 10))
-        .compression(trommel::Compression::None)
+        .compression(Compression::None)
 }
 
 /// `options` with the explicit flags that shape a store.
@@ -304,7 +271,7 @@ fn given(
         ("table_bytes", text(args.table_size)),
         ("block_bytes", text(args.block_size)),
         ("block_align", text(args.block_align)),
-        ("compression", text(args.compression.map(Compression::name))),
+        ("compression", text(args.compression)),
         ("l0_trigger", text(args.level0_file_num_compaction_trigger)),
         ("l0_slowdown", text(args.level0_slowdown_writes_trigger)),
         ("l0_stop", text(args.level0_stop_writes_trigger)),

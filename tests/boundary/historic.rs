@@ -17,7 +17,7 @@
 
 use std::fs;
 
-use trommel::{Db, Error, Options, ReadMode};
+use trommel::{Db, Error, Options, ReadMode, Verify};
 
 use crate::common::{files, fill, home, small};
 
@@ -108,7 +108,7 @@ fn closing_another_handle_releases_nothing() {
 }
 
 fn mapped() -> Options {
-    small().reads(|r| r.read_mode(ReadMode::Mapped))
+    small().reads(|r| r.read_mode(ReadMode::Mapped(Verify::EachUse)))
 }
 
 #[test]

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use trommel::{Compression, ReadMode};
-use trommel_tests::settings::{first_seed, rounds, rounds_before, scale};
+use trommel::{Compression, ReadMode, Verify};
+use trommel_tests::settings::{first_seed, rounds_before, scale};
 
 use crate::cuts::prefix_of_log;
 use crate::exam::{Found, How};
@@ -83,10 +83,14 @@ fn ways(case: usize, kind: &str) -> Vec<How> {
     if case.is_multiple_of(SAMPLE) {
         ways.push(match case / SAMPLE % 6 {
             0 => How { read_only: true, ..How::default() },
-            1 => How { read_mode: ReadMode::Mapped, ..How::default() },
+            1 => How { read_mode: ReadMode::Mapped(Verify::EachUse), ..How::default() },
             2 => How { read_mode: ReadMode::Direct, ..How::default() },
-            3 => How { on_disk: true, read_mode: ReadMode::Mapped, ..How::default() },
-            4 => How { read_mode: ReadMode::MappedTrusted, ..How::default() },
+            3 => How {
+                on_disk: true,
+                read_mode: ReadMode::Mapped(Verify::EachUse),
+                ..How::default()
+            },
+            4 => How { read_mode: ReadMode::Mapped(Verify::Trusted), ..How::default() },
             _ => How { on_disk: true, read_only: true, ..How::default() },
         });
     }

@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use trommel::{Compression, Db, ErrorKind, Options, ReadMode};
+use trommel::{Compression, Db, ErrorKind, Options, ReadMode, Verify};
 
 const KEYS: usize = 500;
 
@@ -61,13 +61,17 @@ fn visited(db: &Db, is_forward: bool) -> trommel::Result<usize> {
 /// entries in place.
 #[test]
 fn damage_behind_a_map_is_seen_by_all_but_those_who_were_told_to_trust_it() {
-    for mode in [ReadMode::Mapped, ReadMode::MappedOnce, ReadMode::MappedTrusted] {
+    for mode in [
+        ReadMode::Mapped(Verify::EachUse),
+        ReadMode::Mapped(Verify::Once),
+        ReadMode::Mapped(Verify::Trusted),
+    ] {
         for walked_before in [false, true] {
             let dir = tempfile::tempdir().expect("a temporary directory");
             let db = damaged_while_open(dir.path(), mode, walked_before);
             for is_forward in [true, false] {
                 let found = visited(&db, is_forward);
-                if mode == ReadMode::MappedTrusted && walked_before {
+                if mode == ReadMode::Mapped(Verify::Trusted) && walked_before {
                     assert_eq!(found.expect("verified before"), KEYS, "{mode}");
                 } else {
                     let error = found.expect_err("never found intact, or verified each time");
@@ -78,7 +82,7 @@ fn damage_behind_a_map_is_seen_by_all_but_those_who_were_told_to_trust_it() {
             assert_eq!(error.kind(), ErrorKind::RestoreData, "{mode}");
             let found = db.get(key(77));
             // A verification by an iterator counts for lookups only if iterators trust too.
-            match mode == ReadMode::MappedTrusted && walked_before {
+            match mode == ReadMode::Mapped(Verify::Trusted) && walked_before {
                 true => assert!(found.expect("verified before").is_some(), "{mode}"),
                 false => assert!(found.is_err(), "{mode}"),
             }

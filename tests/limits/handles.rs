@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use trommel::{BackgroundJob, Db, Error, ErrorKind, Options, ReadMode};
+use trommel::{BackgroundJob, Db, Error, ErrorKind, Options, ReadMode, Verify};
 
 use crate::store::{Known, key, refusal, tiny, tried, value};
 
@@ -160,7 +160,7 @@ scenarios! {
     no_handle_is_left_to_read_directly in Directory: |dir| {
         live(dir, &tiny().reads(|r| r.read_mode(ReadMode::Direct)), 0);
     };
-    no_handle_is_left_to_map in Directory: |dir| live(dir, &tiny().reads(|r| r.read_mode(ReadMode::Mapped)), 0);
+    no_handle_is_left_to_map in Directory: |dir| live(dir, &tiny().reads(|r| r.read_mode(ReadMode::Mapped(Verify::EachUse))), 0);
     one_handle_is_left in Directory: |dir| live(dir, &tiny().background_threads(0), 1);
     no_handle_is_left_to_compact in Directory: to_compact;
 }

@@ -6,7 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use trommel::{BackgroundJob, Db, Durability, Error, ErrorKind, Options, ReadMode, WriteBatch};
+use trommel::{
+    BackgroundJob, Db, Durability, Error, ErrorKind, Options, ReadMode, Verify, WriteBatch,
+};
 
 use crate::stage::counted;
 use crate::store::{Known, key, refusal, tiny, tried, value};
@@ -283,7 +285,7 @@ scenarios! {
     a_full_disk_and_syncs in Small: |dir| fill(dir, tiny().durability(Durability::Sync));
     a_full_disk_without_threads in Small: |dir| fill(dir, tiny().background_threads(0));
     a_full_disk_read_directly in Small: |dir| fill(dir, tiny().reads(|r| r.read_mode(ReadMode::Direct)));
-    a_full_disk_read_through_maps in Small: |dir| fill(dir, tiny().reads(|r| r.read_mode(ReadMode::Mapped)));
+    a_full_disk_read_through_maps in Small: |dir| fill(dir, tiny().reads(|r| r.read_mode(ReadMode::Mapped(Verify::EachUse))));
     a_full_disk_without_a_log in Small: fill_without_a_log;
     a_full_disk_has_no_room_to_compact in Small: no_room_to_compact;
     a_full_disk_has_no_room_to_open in Small: no_room_to_open;

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
-use trommel::{Compression, Db, Durability, Error, Options, ReadMode};
+use trommel::{Compression, Db, Durability, Error, Options, ReadMode, Verify};
 
 use crate::stage::counted;
 use crate::store::{Known, key, refusal, tiny, tried};
@@ -86,7 +86,7 @@ fn table_bytes(store: &Path) -> u64 {
 fn maps_in_the_background(dir: &Path) {
     let store = dir.join("store");
     let options = tiny()
-        .reads(|r| r.read_mode(ReadMode::Mapped))
+        .reads(|r| r.read_mode(ReadMode::Mapped(Verify::EachUse)))
         .writes(|w| w.stall_timeout(Some(Duration::from_secs(1))));
     let mut known = Known::default();
     let db = Db::open(&store, options.clone()).unwrap();
@@ -126,7 +126,7 @@ fn maps(dir: &Path, threads: usize) {
     assert!(known.fill(&db, 60_000).is_none());
     db.compact_all().unwrap();
     db.close().unwrap();
-    let mapped = options.clone().reads(|r| r.read_mode(ReadMode::Mapped));
+    let mapped = options.clone().reads(|r| r.read_mode(ReadMode::Mapped(Verify::EachUse)));
     let db = Db::open(&store, mapped).unwrap();
     let maximum = getrlimit(Resource::As).maximum;
     let current = Some(address_space() + (24 << 20));

@@ -53,7 +53,7 @@ impl Home {
 
     /// Its name on a command line.
     pub(crate) fn name(self) -> String {
-        format!("{:?}-{:?}-{}", self.files, self.read_mode, self.threads).to_lowercase()
+        format!("{:?}-{}-{}", self.files, self.read_mode, self.threads).to_lowercase()
     }
 
     /// The home of this name.

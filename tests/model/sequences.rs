@@ -2,8 +2,8 @@
 //! all, in sequences that flush, compact and reopen many times, in every read mode, with every kind
 //! of filter, with and without background threads. Module [`crate::lean`] runs more.
 
-use trommel::ReadMode;
-use trommel_tests::settings::{cases, rounds};
+use trommel::{ReadMode, Verify};
+use trommel_tests::settings::cases;
 
 use crate::config::{Files, Home};
 use crate::rng::Rng;
@@ -77,11 +77,11 @@ impl Play for World {
 const SHARES: [(Home, u64); 7] = [
     (Home::memory(ReadMode::Cached, 0), 78),
     (Home::memory(ReadMode::Direct, 1), 78),
-    (Home::memory(ReadMode::Mapped, 2), 78),
+    (Home::memory(ReadMode::Mapped(Verify::EachUse), 2), 78),
     (Home::disk(ReadMode::Cached, 2), 6),
-    (Home::disk(ReadMode::Mapped, 1), 8),
+    (Home::disk(ReadMode::Mapped(Verify::EachUse), 1), 8),
     (Home::disk(ReadMode::Direct, 0), 6),
-    (Home::memory(ReadMode::MappedTrusted, 2), 20),
+    (Home::memory(ReadMode::Mapped(Verify::Trusted), 2), 20),
 ];
 
 const _: () = {

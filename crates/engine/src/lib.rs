@@ -169,7 +169,7 @@ pub use options::{
 };
 pub use options_file::{IgnoredOption, LatestOptions};
 pub use prefix::Prefix;
-pub use read_mode::ReadMode;
+pub use read_mode::{ReadMode, Verify};
 pub use rebuild::{FilterRebuildPlan, RebuildOptions, TableRebuild};
 pub use rebuild_queue::FilterRebuildReport;
 pub use recovery_report::{DroppedBytes, RecoveryReport};

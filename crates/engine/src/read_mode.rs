@@ -14,30 +14,38 @@ pub enum ReadMode {
     Cached,
     /// Read-only maps of the table files; values are copied out. Faster when the data fits in
     /// memory, with a weaker promise: an I/O error, or an outsider who truncates a file, ends the
-    /// process with a signal instead of an error. A block is verified at each use.
-    Mapped,
-    /// As `Mapped`, but a lookup verifies a block when it is the first to use it since the table
-    /// was opened, and not again: faster still. The weaker promise: damage that the file system
-    /// lets in behind the map after that, as when a page is dropped and read again from a failing
-    /// disk, is returned as it is. Iterators and compactions verify every time.
-    MappedOnce,
-    /// As `MappedOnce`, and iterators too take what a lookup or an iterator verified for intact:
-    /// the fastest there is for data that fits in memory and is not compressed. The weaker promise:
-    /// neither lookups nor iterators see what changes in a block after its first use, and a value
-    /// that a cursor lends can change while it stands. Compactions and
-    /// [`verify`](crate::Db::verify) verify every time.
-    MappedTrusted,
+    /// process with a signal instead of an error.
+    Mapped(Verify),
     /// `O_DIRECT` and the block cache: the page cache holds nothing twice.
     Direct,
+}
+
+/// How often a block in a map is verified. Compactions and [`Db::verify`](crate::Db::verify) do it
+/// every time.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Verify {
+    /// At each use.
+    EachUse,
+    /// By lookups when one is the first to use the block since its table was opened, and not again;
+    /// by iterators every time. Faster, with a weaker promise: a lookup returns what a block holds
+    /// even if it was corrupted after that, as when the file system drops a page and reads it again
+    /// from a failing disk.
+    Once,
+    /// Once by lookups and iterators together: the fastest there is for data that fits in memory
+    /// and is not compressed. The weaker promise: neither lookups nor iterators see what changes in
+    /// a block after its first use, and a value that a cursor lends can change while the cursor
+    /// stands on it.
+    Trusted,
 }
 
 impl fmt::Display for ReadMode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::Cached => "cached",
-            Self::Mapped => "mapped",
-            Self::MappedOnce => "mapped-once",
-            Self::MappedTrusted => "mapped-trusted",
+            Self::Mapped(Verify::EachUse) => "mapped",
+            Self::Mapped(Verify::Once) => "mapped-once",
+            Self::Mapped(Verify::Trusted) => "mapped-trusted",
             Self::Direct => "direct",
         })
     }
@@ -57,28 +65,33 @@ impl FromStr for ReadMode {
 
 impl ReadMode {
     /// Every mode.
-    pub const ALL: [Self; 5] =
-        [Self::Cached, Self::Mapped, Self::MappedOnce, Self::MappedTrusted, Self::Direct];
+    pub const ALL: [Self; 5] = [
+        Self::Cached,
+        Self::Mapped(Verify::EachUse),
+        Self::Mapped(Verify::Once),
+        Self::Mapped(Verify::Trusted),
+        Self::Direct,
+    ];
 
-    /// Whether a walk copies each block that it enters, all of it.
-    pub(crate) fn copies_for_walks(self) -> bool {
-        matches!(self, Self::Mapped | Self::MappedOnce)
+    /// Whether a scan copies each block that it enters, all of it.
+    pub(crate) fn copies_for_scans(self) -> bool {
+        matches!(self, Self::Mapped(Verify::EachUse | Verify::Once))
     }
 
-    /// Whether iterators take a block of a map that was verified before for intact.
+    /// Whether iterators trust a block of a map that was verified before.
     pub(crate) fn trusts_verified(self) -> bool {
-        self == Self::MappedTrusted
+        self == Self::Mapped(Verify::Trusted)
     }
 
     /// Whether lookups verify a block of a map once.
     pub(crate) fn verifies_once(self) -> bool {
-        matches!(self, Self::MappedOnce | Self::MappedTrusted)
+        matches!(self, Self::Mapped(Verify::Once | Verify::Trusted))
     }
 
     pub(crate) fn access(self) -> Access {
         match self {
             Self::Cached => Access::Buffered,
-            Self::Mapped | Self::MappedOnce | Self::MappedTrusted => Access::Mapped,
+            Self::Mapped(_) => Access::Mapped,
             Self::Direct => Access::Direct,
         }
     }

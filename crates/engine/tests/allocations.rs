@@ -11,7 +11,7 @@ use std::sync::Arc;
 use trommel::vfs::MemoryVfs;
 use trommel::{
     Compression, Db, FilterChoice, FilterContext, FilterResidency, FilterShape, Options, Prefix,
-    ReadMode, Slice, UserFilter, UserFilterBuilder, UserFilterPolicy,
+    ReadMode, Slice, UserFilter, UserFilterBuilder, UserFilterPolicy, Verify,
 };
 
 use crate::allocator::{held, taken};
@@ -199,7 +199,7 @@ fn a_value_that_must_be_copied_takes_its_bytes_once() {
     assert_eq!(most(&db, false), once, "in a memtable");
     let dir = tempfile::tempdir().unwrap();
     let mapped = Options::default()
-        .reads(|r| r.read_mode(ReadMode::Mapped))
+        .reads(|r| r.read_mode(ReadMode::Mapped(Verify::EachUse)))
         .compression(Compression::None)
         .compaction(|c| c.auto_compaction(false));
     let db = Db::open(dir.path(), mapped).unwrap();
@@ -288,8 +288,9 @@ fn a_key_is_looked_for_without_its_value() {
     let in_memory = Options::default().vfs(Arc::new(MemoryVfs::new()));
     let in_memory = Db::open("/store", in_memory).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    let mapped =
-        Options::default().reads(|r| r.read_mode(ReadMode::Mapped)).compression(Compression::None);
+    let mapped = Options::default()
+        .reads(|r| r.read_mode(ReadMode::Mapped(Verify::EachUse)))
+        .compression(Compression::None);
     let mapped = Db::open(dir.path(), mapped).unwrap();
     for (db, place) in [(&in_memory, "in a memtable"), (&mapped, "in a map")] {
         db.put("key", &huge).unwrap();

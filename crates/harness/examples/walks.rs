@@ -21,7 +21,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use trommel::vfs::MemoryVfs;
-use trommel::{Compression, Db, DbCursor, Options, ReadMode, Slice};
+use trommel::{Compression, Db, DbCursor, Options, ReadMode, Slice, Verify};
 
 use common::{key, scatter};
 
@@ -32,7 +32,8 @@ const STEPS: usize = 10;
 /// A store of `keys` keys: in `runs` runs of level 0, or, if 0, in the last level in tables of 2
 /// MiB.
 fn tree(keys: u64, runs: u64, mode: &str) -> Db {
-    let read_mode = if mode == "mapped" { ReadMode::Mapped } else { ReadMode::Cached };
+    let read_mode =
+        if mode == "mapped" { ReadMode::Mapped(Verify::EachUse) } else { ReadMode::Cached };
     let options = Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
         .reads(|r| r.read_mode(read_mode).cache_bytes(if mode == "cached" { 4 << 30 } else { 0 }))

@@ -20,7 +20,7 @@ mod held;
 mod lives;
 mod store;
 
-use trommel::ReadMode;
+use trommel::{ReadMode, Verify};
 use trommel_tests::settings::cases;
 
 use crate::config::{Files, Home};
@@ -92,7 +92,7 @@ pub(crate) fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
 /// The configurations of the tests, with their numbers of sequences.
 const SHARES: [(Home, u64); 4] = [
     (Home::memory(ReadMode::Cached, 0), 1_600),
-    (Home::memory(ReadMode::Mapped, 0), 1_200),
+    (Home::memory(ReadMode::Mapped(Verify::EachUse), 0), 1_200),
     (Home::simulated(ReadMode::Direct, 0), 1_000),
     (Home::simulated(ReadMode::Cached, 1), 200),
 ];

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trommel::vfs::DiskVfs;
-use trommel::{Compression, Db, ReadMode};
+use trommel::{Compression, Db, ReadMode, Verify};
 
 use super::{in_time, number, tiny, value};
 use crate::rng::Rng;
@@ -76,7 +76,7 @@ fn many_tables(read_mode: ReadMode) {
 #[test]
 fn a_few_open_files_do_for_many_tables() {
     in_time(|| {
-        for read_mode in [ReadMode::Cached, ReadMode::Mapped, ReadMode::Direct] {
+        for read_mode in [ReadMode::Cached, ReadMode::Mapped(Verify::EachUse), ReadMode::Direct] {
             many_tables(read_mode);
         }
     });

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ::trommel::ReadMode;
+use ::trommel::{ReadMode, Verify};
 use trommel_harness::{Direction, Error, Level, Store, StoreError, units};
 
 use crate::process;
@@ -156,14 +156,14 @@ pub(crate) static ALL: [Contender; 25] = [
     contender(
         "trommel-mapped",
         "Trommel, mapped reads, equal filter bits",
-        Build::Trommel(trommel::Variant { reads: ReadMode::Mapped, ..TROMMEL }),
+        Build::Trommel(trommel::Variant { reads: ReadMode::Mapped(Verify::EachUse), ..TROMMEL }),
     ),
     Contender {
         reads_files_of: Some("trommel-mapped"),
         ..contender(
             "trommel-mapped-once",
             "the same, each block verified when it is first used",
-            Build::Trommel(trommel::Variant { reads: ReadMode::MappedOnce, ..TROMMEL }),
+            Build::Trommel(trommel::Variant { reads: ReadMode::Mapped(Verify::Once), ..TROMMEL }),
         )
     },
     Contender {
@@ -171,7 +171,10 @@ pub(crate) static ALL: [Contender; 25] = [
         ..contender(
             "trommel-mapped-trusted",
             "the same, and not verified again by scans either",
-            Build::Trommel(trommel::Variant { reads: ReadMode::MappedTrusted, ..TROMMEL }),
+            Build::Trommel(trommel::Variant {
+                reads: ReadMode::Mapped(Verify::Trusted),
+                ..TROMMEL
+            }),
         )
     },
     contender("rocksdb", "RocksDB, equal limits", Build::Rocks(ROCKS)),
@@ -262,7 +265,11 @@ pub(crate) static ALL: [Contender; 25] = [
         ..contender(
             MAPPED_ALIGNED,
             "Trommel, mapped reads, blocks in pages of their own",
-            Build::Trommel(trommel::Variant { reads: ReadMode::Mapped, aligned: true, ..TROMMEL }),
+            Build::Trommel(trommel::Variant {
+                reads: ReadMode::Mapped(Verify::EachUse),
+                aligned: true,
+                ..TROMMEL
+            }),
         )
     },
     Contender {

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::{Compression, FilterPolicy, Options, ReadMode};
+use trommel::{Compression, FilterPolicy, Options, ReadMode, Verify};
 use trommel_harness::{EngineOpener, Error, Opener, Store, StoreError};
 
 use crate::settings::Settings;
@@ -86,14 +86,14 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let filters = filters.map_or_else(|error| error.to_string(), |filters| filters.to_string());
     let cache = stores::size(settings.cache_bytes);
     let (cache, reads, checksum) = match variant.reads {
-        ReadMode::Mapped => {
+        ReadMode::Mapped(Verify::EachUse) => {
             ("none for data blocks".into(), "mmap", "verified each time it is used")
         }
-        ReadMode::MappedOnce => {
+        ReadMode::Mapped(Verify::Once) => {
             let checksum = "verified when it is first used, by scans each time";
             ("none for data blocks".into(), "mmap", checksum)
         }
-        ReadMode::MappedTrusted => {
+        ReadMode::Mapped(Verify::Trusted) => {
             ("none for data blocks".into(), "mmap", "verified when it is first used")
         }
         ReadMode::Direct => (cache, stores::DIRECT, stores::VERIFIED_ONCE),

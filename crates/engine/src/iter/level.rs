@@ -292,7 +292,7 @@ impl CursorHints for LevelCursor {
     fn prefetch_seek(&mut self, key: &[u8], aim: Aim, stage: Stage) -> bool {
         // A gate is probed once, by the seek. Where whole blocks are copied there is nothing to
         // prefetch.
-        if self.gate.is_some() || self.cache.read_mode().copies_for_walks() {
+        if self.gate.is_some() || self.cache.read_mode().copies_for_scans() {
             return false;
         }
         if stage == Stage::Find {

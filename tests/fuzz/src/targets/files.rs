@@ -65,8 +65,7 @@ fn recover(image: &Image, how: u8, levels_are_true: bool) {
         .vfs(Arc::new(vfs_of(image)))
         .background_threads(0)
         .reads(|r| r.cache_bytes(1 << 20))
-        .opening(|o| o.read_only(how & 4 != 0)
-        .salvage(how & 8 != 0));
+        .opening(|o| o.read_only(how & 4 != 0).salvage(how & 8 != 0));
     let Ok(db) = Db::open(DIR, options) else { return };
     let _ = db.recovery_report();
     if db.verify().is_ok() && levels_are_true {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trommel::{Compression, Db, FilterShape, Options, ReadMode, WriteBatch};
+use trommel::{Compression, Db, FilterShape, Options, ReadMode, Verify, WriteBatch};
 use trommel_vfs::MemoryVfs;
 
 use crate::image::DIR;
@@ -40,7 +40,20 @@ fn options(input: &mut Input<'_>, vfs: &MemoryVfs) -> Options {
     let filters = ["none", "paired:16", "blocked:10", "L0=ribbon:12,L1-=standard:10"];
     let shapes = [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
     Options::default()
-        .vfs(Arc::new(vfs.clone())).background_threads(0).reads(|r| r.cache_bytes(1 << 20).block_bytes([64, 128, 256, 4096][usize::from(a & 3)]).read_mode([ReadMode::Cached, ReadMode::Mapped][usize::from(a >> 3 & 1)])).writes(|w| w.write_buffer_bytes(4096)).compaction(|c| c.table_bytes(1 << 10).base_level_bytes(1 << 10).level_ratio(2).l0_trigger(2)).compression(if a & 4 == 0 { Compression::None } else { Compression::Lz4 }).filters(filters[usize::from(a >> 4 & 3)].parse().expect("a filter policy")).filtering(|f| f.filter_shape(shapes[usize::from(b) % 3]).filter_piece_bytes(256))
+        .vfs(Arc::new(vfs.clone()))
+        .background_threads(0)
+        .reads(|r| {
+            r.cache_bytes(1 << 20).block_bytes([64, 128, 256, 4096][usize::from(a & 3)]).read_mode(
+                [ReadMode::Cached, ReadMode::Mapped(Verify::EachUse)][usize::from(a >> 3 & 1)],
+            )
+        })
+        .writes(|w| w.write_buffer_bytes(4096))
+        .compaction(|c| {
+            c.table_bytes(1 << 10).base_level_bytes(1 << 10).level_ratio(2).l0_trigger(2)
+        })
+        .compression(if a & 4 == 0 { Compression::None } else { Compression::Lz4 })
+        .filters(filters[usize::from(a >> 4 & 3)].parse().expect("a filter policy"))
+        .filtering(|f| f.filter_shape(shapes[usize::from(b) % 3]).filter_piece_bytes(256))
 }
 
 fn agree(db: &Db, model: &Model) {

@@ -5,7 +5,7 @@ use std::path::Path;
 use std::sync::{Arc, OnceLock};
 
 use trommel::inspect::{Table, live_files, properties};
-use trommel::{Db, Options, ReadMode, Slice};
+use trommel::{Db, Options, ReadMode, Slice, Verify};
 use trommel_vfs::Vfs;
 
 use crate::fix;
@@ -113,7 +113,15 @@ fn examine(image: &Image, how: u8, levels_are_true: bool) {
     let open = || {
         let vfs: Arc<dyn Vfs> = Arc::<trommel_vfs::MemoryVfs>::clone(&vfs);
         let options = Options::default()
-            .vfs(vfs).background_threads(0).reads(|r| r.cache_bytes(1 << 20).read_mode([ReadMode::Cached, ReadMode::Mapped][usize::from(how & 1)])).compaction(|c| c.table_bytes(1 << 10)).opening(|o| o.read_only(how & 2 != 0).salvage(how & 4 != 0));
+            .vfs(vfs)
+            .background_threads(0)
+            .reads(|r| {
+                r.cache_bytes(1 << 20).read_mode(
+                    [ReadMode::Cached, ReadMode::Mapped(Verify::EachUse)][usize::from(how & 1)],
+                )
+            })
+            .compaction(|c| c.table_bytes(1 << 10))
+            .opening(|o| o.read_only(how & 2 != 0).salvage(how & 4 != 0));
         Db::open(DIR, options)
     };
     let Ok(db) = open() else { return };

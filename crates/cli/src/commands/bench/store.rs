@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::BoolishValueParser;
 use serde_json::{Value, json};
-use trommel::{Compression, Durability, FilterPolicy, Options, ReadMode};
+use trommel::{Compression, Durability, FilterPolicy, Options, ReadMode, Verify};
 use trommel_harness::Workload;
 use trommel_harness::units::{self, parse_bytes, parse_decimal};
 
@@ -308,7 +308,7 @@ fn read_mode(switches: &StoreSwitches, mode: ReadMode) -> Result<ReadMode, Failu
         (true, true) => Err(Failure::Usage(
             "--mmap-read and --use-direct-reads cannot both be: a file is read in one way".into(),
         )),
-        (true, false) => Ok(ReadMode::Mapped),
+        (true, false) => Ok(ReadMode::Mapped(Verify::EachUse)),
         (false, true) => Ok(ReadMode::Direct),
         (false, false) => Ok(mode),
     }

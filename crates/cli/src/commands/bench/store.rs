@@ -232,21 +232,15 @@ fn ratio(text: &str) -> Result<u32, String> {
     })
 }
 
+<<<<<<< HEAD
 /// The default shape of a new store.
+=======
+/// What shapes the store of a bench that makes one: the defaults, unless db_bench has others.
+>>>>>>> b9ed9829 (Remove the bench's copies of the store's defaults)
 fn of_a_new_store() -> Options {
     Options::default()
-        .writes(|w| w.write_buffer_bytes(64 << 20))
-        .compaction(|c| {
-            c.base_level_bytes(256 << 20)
-                .level_ratio(10)
-                .table_bytes(64 << 20)
-                .l0_trigger(4)
-                .l0_slowdown(20)
-                .l0_stop(36)
-                .debt_stop_bytes(256 << 30)
-        })
-        .reads(|r| r.block_bytes(4 << 10))
         .compression(Compression::None)
+        .compaction(|c| c.l0_slowdown(20).l0_stop(36).debt_stop_bytes(256 << 30))
 }
 
 /// `options` with the explicit flags that shape a store.
@@ -440,4 +434,32 @@ fn settings(
     ];
     settings.extend(cuts.settings(options));
     settings
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn help_states_the_defaults_of_the_store() {
+        let command = StoreArgs::augment_args(clap::Command::new("bench"));
+        let options = of_a_new_store();
+        for (flag, name) in [
+            ("write_buffer_size", "write_buffer_bytes"),
+            ("base_level_size", "base_level_bytes"),
+            ("max_bytes_for_level_multiplier", "level_ratio"),
+            ("table_size", "table_bytes"),
+            ("block_size", "block_bytes"),
+            ("level0_file_num_compaction_trigger", "l0_trigger"),
+            ("level0_slowdown_writes_trigger", "l0_slowdown"),
+            ("level0_stop_writes_trigger", "l0_stop"),
+            ("hard_pending_compaction_bytes_limit", "debt_stop_bytes"),
+        ] {
+            let argument = command.get_arguments().find(|argument| argument.get_id() == flag);
+            let help = argument.and_then(|it| it.get_help()).unwrap().to_string();
+            let (_, default) = help.split_once("[default: ").unwrap();
+            let default = parse_bytes(default.trim_end_matches(']')).unwrap();
+            assert_eq!(default, number(&options, name), "{flag}");
+        }
+    }
 }

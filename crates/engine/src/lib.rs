@@ -24,9 +24,9 @@
 //! ```
 //!
 //! # Start here
-//! [`Db`] is the handle: [`Db::open`] opens or creates a store with [`Options`], and [`Db::close`]
-//! closes it. Keys and values are bytes, of at most [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`]; keys
-//! are ordered bytewise.
+//! [`Db`] is the handle: [`Db::open`] opens or creates a store with [`Options`] (its groups are
+//! in [`settings`]), and [`Db::close`] closes it. Keys and values are bytes, of at most
+//! [`MAX_KEY_BYTES`] and [`MAX_VALUE_BYTES`]; keys are ordered bytewise.
 //!
 //! # Reading
 //! [`Db::get`], [`Db::multi_get`] and [`Db::contains_key`] look up keys. [`Db::iter`],

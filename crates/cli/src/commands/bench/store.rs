@@ -232,11 +232,7 @@ fn ratio(text: &str) -> Result<u32, String> {
     })
 }
 
-<<<<<<< HEAD
-/// The default shape of a new store.
-=======
-/// What shapes the store of a bench that makes one: the defaults, unless db_bench has others.
->>>>>>> b9ed9829 (Remove the bench's copies of the store's defaults)
+/// The shape of a new store: the defaults, except where db_bench has others.
 fn of_a_new_store() -> Options {
     Options::default()
         .compression(Compression::None)

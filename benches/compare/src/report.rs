@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use trommel_harness::record::Record;
-use trommel_harness::report::{Source, page};
+use trommel_lab::report::{Source, page};
 use trommel_harness::units;
 
 use crate::figures::{FLOOR, Figure, Results, SIZES, Spread, TIMES};

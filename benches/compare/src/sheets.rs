@@ -1,7 +1,7 @@
 //! The presentation of studies.
 
 use trommel_harness::record::Record;
-use trommel_harness::report::{Source, page};
+use trommel_lab::report::{Source, page};
 
 use crate::figures::Results;
 use crate::grid::Grid;

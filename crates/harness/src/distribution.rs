@@ -86,7 +86,7 @@ impl Zipfian {
 
 /// Items of which a few, scattered over the key space, are drawn most of the time.
 #[derive(Debug, Clone)]
-pub(crate) struct ScrambledZipfian {
+pub struct ScrambledZipfian {
     ranks: Zipfian,
     items: u64,
 }
@@ -94,14 +94,14 @@ pub(crate) struct ScrambledZipfian {
 impl ScrambledZipfian {
     /// Over `items` items. Ranks are always scattered over this many: if the number grew with the
     /// items, each new item would change the popular ones.
-    pub(crate) fn new(items: u64) -> Self {
+    pub fn new(items: u64) -> Self {
         Self { ranks: Zipfian::new(SCRAMBLED_RANKS, THETA), items: items.max(1) }
     }
 
     /// An item below `present`, which is at least 1. As in YCSB, an item that does not exist yet is
     /// drawn again.
     #[inline]
-    pub(crate) fn draw(&self, present: u64, rng: &mut Rng) -> u64 {
+    pub fn draw(&self, present: u64, rng: &mut Rng) -> u64 {
         loop {
             let item = fnv(self.ranks.draw(rng)) % self.items;
             if item < present.max(1) {
@@ -122,19 +122,20 @@ fn fnv(number: u64) -> u64 {
 
 /// Items of which the newest are drawn most of the time.
 #[derive(Debug, Clone)]
-pub(crate) struct Latest {
+pub struct Latest {
     items: u64,
     ranks: Zipfian,
 }
 
 impl Latest {
-    pub(crate) fn new(items: u64) -> Self {
+    /// Over `items` items to begin with.
+    pub fn new(items: u64) -> Self {
         Self { items, ranks: Zipfian::new(items, THETA) }
     }
 
     /// An item below `items`, which must not decrease between calls.
     #[inline]
-    pub(crate) fn draw(&mut self, items: u64, rng: &mut Rng) -> u64 {
+    pub fn draw(&mut self, items: u64, rng: &mut Rng) -> u64 {
         // The skew over 1% more items is the same to three digits; a new sum for each new item
         // would cost more than a lookup.
         if items > self.items + self.items / 128 {

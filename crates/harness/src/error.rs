@@ -31,7 +31,8 @@ pub enum Error {
 }
 
 impl Error {
-    pub(crate) fn io(file: impl Into<PathBuf>, doing: &'static str, source: io::Error) -> Self {
+    /// Of a file or directory of the run.
+    pub fn io(file: impl Into<PathBuf>, doing: &'static str, source: io::Error) -> Self {
         Self::Io { file: file.into(), doing, source }
     }
 }

@@ -12,19 +12,17 @@
 //!
 //! Invariants: nothing here writes to the standard streams (callers pass a writer), only the
 //! caller's seed determines what is drawn, and every loop ends soon after [`Stop`] is set. Called
-//! by the `trommel` program and by tests.
+//! by the `trommel` program, by crate `lab` and by tests.
 #![forbid(unsafe_code)]
 
 pub mod bench;
 mod cold;
-pub mod compare;
 pub mod conformance;
 mod control;
 pub mod demo;
 mod distribution;
 mod engine_store;
 mod error;
-pub mod filter_bench;
 mod histogram;
 mod keys;
 pub mod machine;
@@ -34,22 +32,19 @@ mod measured;
 mod rate;
 pub mod record;
 mod repeat;
-pub mod report;
 mod scratch;
-pub mod simulate;
-pub mod statistics;
 mod store;
 pub mod stress;
-pub mod tune;
 pub mod units;
 mod values;
 mod workload;
 
 pub use control::{Control, Progress, Silent, Stop, Unit};
+pub use distribution::{Latest, ScrambledZipfian};
 pub use engine_store::{EngineOpener, EngineStore};
 pub use error::{Error, StoreError};
 pub use histogram::Latencies;
-pub use keys::{KeyMaker, KeySpace};
+pub use keys::{KeyMaker, KeySpace, mix};
 pub use map_store::{MapOpener, MapStore};
 pub use measure::{Load, PrefixSeeks, Records, measure};
 pub use measured::{Kind, Measured, Tally};

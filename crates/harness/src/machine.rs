@@ -151,7 +151,7 @@ fn caches_in(dir: &Path) -> Vec<Cache> {
 }
 
 /// The machine's memory, if the system reports it.
-pub(crate) fn memory_bytes() -> Option<u64> {
+pub fn memory_bytes() -> Option<u64> {
     let text = field_of("/proc/meminfo", "MemTotal")?;
     Some(text.strip_suffix("kB")?.trim().parse::<u64>().ok()? * 1024)
 }

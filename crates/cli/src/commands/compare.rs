@@ -6,11 +6,11 @@ use std::path::PathBuf;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
-use trommel_harness::compare::{
-    Absence, Change, Metric, Unequal, Verdict, absent, compare, failures, unequal,
-};
 use trommel_harness::record::Record;
 use trommel_harness::units::parse_percent;
+use trommel_lab::compare::{
+    Absence, Change, Metric, Unequal, Verdict, absent, compare, failures, unequal,
+};
 
 use crate::commands::records;
 use crate::failure::Failure;

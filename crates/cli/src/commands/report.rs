@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trommel_harness::report::{Source, page};
+use trommel_lab::report::{Source, page};
 
 use crate::commands::bench::journal::write;
 use crate::commands::records;

@@ -126,7 +126,7 @@ fn write_row(fields: impl Iterator<Item = String>, out: &mut dyn Write) -> io::R
 }
 
 /// The field, quoted if necessary.
-pub(crate) fn quoted(field: &str) -> String {
+pub fn quoted(field: &str) -> String {
     if field.contains([',', '"', '\n', '\r']) {
         format!("\"{}\"", field.replace('"', "\"\""))
     } else {

@@ -60,7 +60,7 @@ pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
 ///
 /// # Errors
 /// As [`read_lines`].
-pub(crate) fn read_each<T: DeserializeOwned>(
+pub fn read_each<T: DeserializeOwned>(
     text: &str,
     whose: &str,
     newest: u32,

@@ -16,10 +16,9 @@
 mod budget;
 mod csv;
 mod lines;
-mod page_tests;
 mod state;
 #[cfg(test)]
-pub(crate) mod testing;
+mod testing;
 mod times;
 
 use std::collections::HashMap;
@@ -34,12 +33,8 @@ use crate::measured::Measured;
 use crate::units;
 
 pub use budget::BudgetRecord;
-pub(crate) use csv::quoted;
-pub use csv::{write_csv, write_csv_header};
-pub(crate) use lines::read_each;
-pub use lines::{ReadError, read_lines, write_line};
-#[cfg(test)]
-pub(crate) use page_tests::{named_on, paths as paths_of};
+pub use csv::{quoted, write_csv, write_csv_header};
+pub use lines::{ReadError, read_each, read_lines, write_line};
 pub use state::{Amplification, FilterRecord, Io, LevelRecord, State};
 pub use times::Times;
 
@@ -187,7 +182,7 @@ impl Record {
 }
 
 /// The display form of a setting's value: strings without quotes, integers without a decimal point.
-pub(crate) fn plain(value: &Value) -> String {
+pub fn plain(value: &Value) -> String {
     match value {
         Value::String(text) => text.clone(),
         Value::Number(number) => {
@@ -200,7 +195,7 @@ pub(crate) fn plain(value: &Value) -> String {
 
 /// For each record, the occurrence of its workload in the run: 1 for the first, with all repeats; 2
 /// if the workload occurs again later, and so on.
-pub(crate) fn turns(records: &[Record]) -> Vec<u32> {
+pub fn turns(records: &[Record]) -> Vec<u32> {
     // For each run, store and workload: the current occurrence, and its last repeat.
     let mut latest: HashMap<(&str, &str, &str), (u32, u32)> = HashMap::new();
     let mut turns = Vec::with_capacity(records.len());

@@ -305,7 +305,7 @@ impl FilterRecord {
     }
 
     /// The sum of these records' filters: counters are added up, the rest is from the last record.
-    pub(crate) fn sum(records: &[&Record]) -> Vec<Self> {
+    pub fn sum(records: &[&Record]) -> Vec<Self> {
         let mut sums: Vec<Self> = Vec::new();
         for filter in records.iter().filter_map(|record| record.state.filters.as_ref()).flatten() {
             let is_same =

@@ -44,7 +44,7 @@ impl Times {
     }
 
     /// Converts a histogram of nanoseconds.
-    pub(crate) fn of(histogram: &Histogram<u64>) -> Self {
+    pub fn of(histogram: &Histogram<u64>) -> Self {
         let within = |percent| histogram.value_at_percentile(percent);
         let mut bytes = Vec::new();
         V2Serializer::new()

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 use trommel_harness::Error;
 use trommel_harness::record::{Record, write_csv, write_csv_header, write_line};
-use trommel_harness::report::{Source, page};
+use trommel_lab::report::{Source, page};
 
 use super::args::ReportArgs;
 

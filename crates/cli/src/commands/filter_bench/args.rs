@@ -5,8 +5,8 @@ use std::path::PathBuf;
 use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
-use trommel_harness::filter_bench::{Access, Mix, Pattern, Plan, Shape, Until, has_kernels};
 use trommel_harness::units::{parse_count, parse_decimal};
+use trommel_lab::filter_bench::{Access, Mix, Pattern, Plan, Shape, Until, has_kernels};
 
 use super::specs::{Bits, Implementation, KINDS, Specs, bits, implementation, specs};
 use crate::commands::bench::args::switches;

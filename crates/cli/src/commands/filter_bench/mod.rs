@@ -15,9 +15,9 @@ mod words;
 
 use std::io::Write;
 
-use trommel_harness::filter_bench::record::read_lines;
-use trommel_harness::filter_bench::{Cell, Plan, measure};
 use trommel_harness::{Control, Error, Progress, Unit};
+use trommel_lab::filter_bench::record::read_lines;
+use trommel_lab::filter_bench::{Cell, Plan, measure};
 
 use crate::commands::records;
 use crate::failure::Failure;
@@ -207,7 +207,7 @@ struct Verdict {
 
 impl Verdict {
     fn hear(&mut self, cell: &Cell) {
-        let Some(rate) = cell.rate.filter(trommel_harness::filter_bench::Rate::is_bad) else {
+        let Some(rate) = cell.rate.filter(trommel_lab::filter_bench::Rate::is_bad) else {
             return;
         };
         self.complaints.push(format!(

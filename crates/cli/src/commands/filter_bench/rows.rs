@@ -1,6 +1,6 @@
 //! A measurement as a row of a table, a document or a file of comma-separated values.
 
-use trommel_harness::filter_bench::{Access, Cell, Mix, Rate};
+use trommel_lab::filter_bench::{Access, Cell, Mix, Rate};
 
 use crate::output::{Format, Output, Value};
 
@@ -156,7 +156,7 @@ fn long(cell: &Cell) -> Vec<Value> {
 
 #[cfg(test)]
 mod tests {
-    use trommel_harness::filter_bench::{Pattern, Timing};
+    use trommel_lab::filter_bench::{Pattern, Timing};
 
     use super::*;
 

@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use trommel_harness::filter_bench::{Cell, Mix, Rate, Timing, Told};
+use trommel_lab::filter_bench::{Cell, Mix, Rate, Timing, Told};
 
 const RULE: &str = "----------------------------";
 

@@ -4,8 +4,8 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::Args;
-use trommel_harness::tune::replay::{Candidate, Replay, ReplayedLevel, TraceRead, replay};
 use trommel_harness::units::{grouped, parse_bytes};
+use trommel_lab::tune::replay::{Candidate, Replay, ReplayedLevel, TraceRead, replay};
 
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;

@@ -5,9 +5,9 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trommel_harness::Control;
-use trommel_harness::report::tuning::{page, plots, write_csv};
-use trommel_harness::tune::record::read_lines;
-use trommel_harness::tune::{Record, merge};
+use trommel_lab::report::tuning::{page, plots, write_csv};
+use trommel_lab::tune::record::read_lines;
+use trommel_lab::tune::{Record, merge};
 
 use crate::commands::bench::journal::write;
 use crate::commands::records;

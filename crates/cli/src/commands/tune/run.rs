@@ -11,9 +11,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use trommel_harness::tune::record::{read_lines, write_line};
-use trommel_harness::tune::{Cell, Plan, Record, Shard};
 use trommel_harness::{Control, Error};
+use trommel_lab::tune::record::{read_lines, write_line};
+use trommel_lab::tune::{Cell, Plan, Record, Shard};
 
 use crate::failure::Failure;
 
@@ -89,7 +89,7 @@ pub(crate) fn run(
     let parent = args.dir.clone().unwrap_or_else(std::env::temp_dir);
     let title = plan.title.clone();
     let mut keep = |record: Record| append(&file, &Record { title: title.clone(), ..record });
-    trommel_harness::tune::run(&missing, &parent, control, &mut keep)?;
+    trommel_lab::tune::run(&missing, &parent, control, &mut keep)?;
     Ok(())
 }
 

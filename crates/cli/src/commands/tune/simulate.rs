@@ -4,8 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use trommel::tuning::{Cost, Shape};
-use trommel_harness::simulate::{Simulated, Simulation, simulate};
 use trommel_harness::units::{parse_bytes, parse_count, parse_part};
+use trommel_lab::simulate::{Simulated, Simulation, simulate};
 
 use super::cost::CostArgs;
 use crate::failure::Failure;

@@ -1,0 +1,281 @@
+//! Benchmarks filters by themselves: build cost, query cost and false-positive rate.
+//!
+//! 1. A fleet of filters, of about the same number of keys each, is built until it fills the
+//!    requested memory. The theory's tables, computed once per process, are ready before the clock
+//!    starts. Filters are on huge pages where the store would request them, unless that is turned
+//!    off. Every key added is checked to be found.
+//! 2. Every filter is queried for absent keys, and its rate is compared with the exact one that it
+//!    announces. The error of the mean comes from the variance *between* filters: one filter of few
+//!    keys differs from its expectation by some percent.
+//! 3. Each [`Pattern`] of queries is timed, then timed again without the filter query (the *dry
+//!    run*): the difference is the filter's own cost.
+//! 4. [`record`] stores a measurement in a file; [`report`](crate::report) draws charts of many.
+//!
+//! The modes are those of RocksDB's `filter_bench`. Called by the program.
+
+mod cell;
+mod fleet;
+mod queries;
+mod rate;
+pub mod record;
+
+use std::fmt;
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use trommel::filter::{FilterKind, FilterSpec, Kernel};
+use trommel_harness::{Control, Error};
+
+pub use cell::{Cell, Timing};
+use fleet::Fleet;
+pub use rate::Rate;
+
+/// The plan of a measurement of one kind of filter.
+#[derive(Debug, Clone)]
+pub struct Plan {
+    /// The filter.
+    pub spec: FilterSpec,
+    /// Average number of keys in a filter; at least 1.
+    pub keys: u64,
+    /// Fraction by which the number of keys varies up and down, 0 to 1 (exclusive).
+    pub vary: f64,
+    /// The shape of keys.
+    pub shape: Shape,
+    /// When to stop building filters; at least one is built.
+    pub until: Until,
+    /// Queries for absent keys, over all filters together, that measure the rate.
+    pub rate_queries: u64,
+    /// Queries in each timed pattern.
+    pub queries: u64,
+    /// Keys in each batched query of one filter; at least 1.
+    pub batch: usize,
+    /// Seed of all keys and of the order of queries.
+    pub seed: u64,
+    /// The instruction set for queries, if not the best available.
+    pub kernel: Option<Kernel>,
+    /// Whether to request huge pages for large filters, as the store does.
+    pub huge_pages: bool,
+    /// Whether the net time includes hashing the key.
+    pub net_includes_hashing: bool,
+    /// The patterns to time.
+    pub patterns: Vec<Pattern>,
+}
+
+impl Plan {
+    /// Rejects a plan that cannot be run here, with the reason.
+    ///
+    /// # Errors
+    /// [`Error::Usage`].
+    pub fn check(&self) -> Result<(), Error> {
+        fleet::check(self)
+    }
+}
+
+/// Whether filters of this kind can be queried with more than one instruction set.
+pub fn has_kernels(kind: FilterKind) -> bool {
+    matches!(kind, FilterKind::Blocked | FilterKind::Paired)
+}
+
+/// When to stop building filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Until {
+    /// When they use this many bytes of memory together.
+    Bytes(u64),
+    /// When they hold this many keys together.
+    Keys(u64),
+}
+
+/// The shape of keys. Each consists of its filter's number, its own number, and zeros.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Shape {
+    /// Average bytes in a key; [`MIN_KEY_BYTES`] to [`MAX_KEY_BYTES`], plus 2 if the size varies.
+    pub bytes: usize,
+    /// Whether keys start at any address, or at multiples of 4 only.
+    pub vary_alignment: bool,
+    /// The size varies by up to 2 bytes, and changes every 2 to the power of this number of keys.
+    /// From 30 on it never changes.
+    pub vary_size_log2: u32,
+}
+
+impl Shape {
+    /// Whether keys differ in size.
+    pub fn varies_in_size(self) -> bool {
+        self.vary_size_log2 < 30
+    }
+}
+
+/// Shortest key: the filter's number and the key's.
+pub const MIN_KEY_BYTES: usize = 12;
+/// Longest key.
+pub const MAX_KEY_BYTES: usize = 1 << 16;
+/// Largest number of keys in a batch.
+pub const MAX_BATCH: usize = 1 << 16;
+
+/// The access pattern of queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Access {
+    /// One filter, one key at a time.
+    Single,
+    /// A batch of keys to one filter, another filter for each batch; one batched query.
+    BatchedPrepared,
+    /// The same, queried one by one.
+    BatchedUnprepared,
+    /// Another filter for each key.
+    Random,
+    /// Half of the keys to one filter of a hundred.
+    SkewedHalfInOne,
+    /// 80% of the keys to 20% of the filters.
+    SkewedEightyInTwenty,
+}
+
+impl Access {
+    /// All access patterns, in the order of reports.
+    pub const ALL: [Self; 6] = [
+        Self::Single,
+        Self::BatchedPrepared,
+        Self::BatchedUnprepared,
+        Self::Random,
+        Self::SkewedHalfInOne,
+        Self::SkewedEightyInTwenty,
+    ];
+
+    /// Whether keys come in batches.
+    pub fn is_batched(self) -> bool {
+        matches!(self, Self::BatchedPrepared | Self::BatchedUnprepared)
+    }
+
+    /// The name in `filter_bench`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Single => "Single filter",
+            Self::BatchedPrepared => "Batched, prepared",
+            Self::BatchedUnprepared => "Batched, unprepared",
+            Self::Random => "Random filter",
+            Self::SkewedHalfInOne => "Skewed 50% in 1%",
+            Self::SkewedEightyInTwenty => "Skewed 80% in 20%",
+        }
+    }
+}
+
+/// The mix of present and absent keys in queries.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Mix {
+    /// Half of the keys are present.
+    Mixed,
+    /// 95% are present.
+    Inside,
+    /// 95% are absent.
+    Outside,
+}
+
+impl Mix {
+    /// All mixes, in the order of reports.
+    pub const ALL: [Self; 3] = [Self::Mixed, Self::Inside, Self::Outside];
+
+    /// Number of present keys among 256.
+    fn inside_of_256(self) -> u8 {
+        match self {
+            Self::Mixed => 128,
+            Self::Inside => 243,
+            Self::Outside => 13,
+        }
+    }
+
+    /// The name in `filter_bench`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Mixed => "Mixed inside/outside queries",
+            Self::Inside => "Inside queries (mostly)",
+            Self::Outside => "Outside queries (mostly)",
+        }
+    }
+}
+
+/// An access pattern and a mix of keys.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Pattern {
+    /// The access pattern.
+    pub access: Access,
+    /// The mix of keys.
+    pub mix: Mix,
+}
+
+impl Pattern {
+    /// All patterns, mix by mix.
+    pub fn all() -> Vec<Self> {
+        let of = |mix| Access::ALL.map(|access| Self { access, mix });
+        Mix::ALL.into_iter().flat_map(of).collect()
+    }
+}
+
+impl fmt::Display for Pattern {
+    /// A short form for a progress bar.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mix = match self.mix {
+            Mix::Mixed => "mixed",
+            Mix::Inside => "inside",
+            Mix::Outside => "outside",
+        };
+        let access = match self.access {
+            Access::Single => "single",
+            Access::BatchedPrepared => "batched",
+            Access::BatchedUnprepared => "one by one",
+            Access::Random => "random",
+            Access::SkewedHalfInOne => "50% in 1%",
+            Access::SkewedEightyInTwenty => "80% in 20%",
+        };
+        write!(f, "{mix}, {access}")
+    }
+}
+
+/// A partial result of a measurement.
+#[derive(Debug, Clone, Copy)]
+pub enum Told<'a> {
+    /// The filters are built.
+    Built(&'a Cell),
+    /// Every filter finds its own keys, and the false-positive rate is measured.
+    Rated(&'a Cell, &'a Rate),
+    /// A pattern is timed.
+    Timed(&'a Timing),
+}
+
+/// Builds filters according to `plan` and measures them; `tell` receives each partial result. If
+/// stopped once the filters are built, returns the results up to then.
+///
+/// # Errors
+/// [`Error::Usage`] if the plan cannot be run, [`Error::Interrupted`] if stopped while building,
+/// [`Error::Store`] if a filter has a false negative, and any error of `tell`.
+pub fn measure(
+    plan: &Plan,
+    control: Control<'_>,
+    tell: &mut dyn FnMut(Told<'_>) -> Result<(), Error>,
+) -> Result<Cell, Error> {
+    let fleet = Fleet::build(plan, control)?;
+    let mut cell = fleet.cell(plan);
+    tell(Told::Built(&cell))?;
+    if fleet.verify(plan, control)? {
+        cell.rate = queries::rate(&fleet, plan, control);
+        if let Some(rate) = &cell.rate {
+            tell(Told::Rated(&cell, rate))?;
+        }
+        for &pattern in &plan.patterns {
+            let Some(timing) = queries::time(&fleet, plan, pattern, control) else { break };
+            tell(Told::Timed(&timing))?;
+            cell.timings.push(timing);
+        }
+    }
+    cell.interrupted = control.stop.is_set();
+    Ok(cell)
+}
+
+/// Nanoseconds per operation.
+fn nanoseconds(time: Duration, operations: u64) -> f64 {
+    time.as_secs_f64() * 1e9 / operations.max(1) as f64
+}
+
+#[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
+mod tests;

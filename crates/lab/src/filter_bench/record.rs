@@ -1,0 +1,144 @@
+//! Records of measurements in files: one JSON object per line.
+//!
+//! The format is specified in `docs/format/filter-bench-record.md`; a test keeps it and these types
+//! in step. A reader ignores unknown fields and rejects a schema newer than [`SCHEMA`]. From an
+//! older one it drops fields whose meaning has changed.
+
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+use trommel_harness::machine::{self, Cache, Environment};
+use trommel_harness::record::{ReadError, read_each};
+use trommel_harness::units;
+
+use super::Cell;
+
+/// Version of [`Record`] as JSON.
+pub const SCHEMA: u32 = 2;
+
+/// The first schema whose `build_bytes` are the peak; before, they did not include writing the
+/// filter.
+const SCHEMA_OF_PEAKS: u32 = 2;
+
+/// The place and time of a measurement, shared by all cells of a run.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Place {
+    /// Start of the run: UTC, as `2026-11-21T09:30:00Z`.
+    pub start: String,
+    /// The machine and the build.
+    pub environment: Environment,
+    /// The data caches of the machine's first core, smallest first.
+    pub caches: Vec<Cache>,
+}
+
+impl Place {
+    /// This machine, now.
+    pub fn new() -> Self {
+        Self {
+            start: units::utc(SystemTime::now()),
+            environment: Environment::of(None),
+            caches: machine::data_caches(),
+        }
+    }
+}
+
+/// A cell with its place.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`], or the schema of the file that the record was read from.
+    pub schema: u32,
+    /// The place and time.
+    #[serde(flatten)]
+    pub place: Place,
+    /// The measurements.
+    #[serde(flatten)]
+    pub cell: Cell,
+}
+
+impl Record {
+    /// `cell`, measured at `place`.
+    pub fn new(place: &Place, cell: Cell) -> Self {
+        Self { schema: SCHEMA, place: place.clone(), cell }
+    }
+}
+
+/// Writes `record` as one line.
+///
+/// # Errors
+/// Any error of `out`.
+pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+    let mut line = serde_json::to_string(record)?;
+    line.push('\n');
+    out.write_all(line.as_bytes())
+}
+
+/// Parses a file of records. Empty lines and unknown fields are ignored, and records of schema 1
+/// lose their `build_bytes`, which had another meaning.
+///
+/// # Errors
+/// The first line that is not a record, or has a newer schema; a file without any record.
+pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
+    let mut records: Vec<Record> = read_each(text, "a filter-bench", SCHEMA)?;
+    for record in records.iter_mut().filter(|record| record.schema < SCHEMA_OF_PEAKS) {
+        record.cell.build_bytes = None;
+    }
+    Ok(records)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::*;
+    use crate::filter_bench::testing;
+    use crate::format_pages::{named_on, paths_of};
+
+    const PAGE: &str = include_str!("../../../../docs/format/filter-bench-record.md");
+
+    #[test]
+    fn records_survive_a_file() {
+        let records = [testing::record("paired", 10.0, 1000), testing::record("ribbon", 8.0, 10)];
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| write_line(record, &mut bytes).unwrap());
+        let text = String::from_utf8(bytes).unwrap();
+        assert_eq!(read_lines(&text).unwrap(), records);
+        let newer = text.replacen("\"schema\":2", "\"schema\":3", 1);
+        let error = read_lines(&newer).unwrap_err().to_string();
+        assert!(error.contains("line 1") && error.contains("schema 3"), "{error}");
+        let error = read_lines("{\"schema\":1}").unwrap_err().to_string();
+        assert!(error.contains("no record of a filter-bench"), "{error}");
+    }
+
+    #[test]
+    fn what_meant_something_else_is_left_out() {
+        let records = [testing::record("paired", 10.0, 1000), testing::record("ribbon", 8.0, 10)];
+        let mut bytes = Vec::new();
+        records.iter().for_each(|record| write_line(record, &mut bytes).unwrap());
+        let older = String::from_utf8(bytes).unwrap().replacen("\"schema\":2", "\"schema\":1", 1);
+        let read = read_lines(&older).unwrap();
+        assert!(records[0].cell.build_bytes.is_some());
+        let cell = Cell { build_bytes: None, ..records[0].cell.clone() };
+        assert_eq!(read, [Record { schema: 1, cell, ..records[0].clone() }, records[1].clone()]);
+        let mut again = Vec::new();
+        read.iter().for_each(|record| write_line(record, &mut again).unwrap());
+        assert_eq!(read_lines(&String::from_utf8(again).unwrap()).unwrap(), read);
+    }
+
+    #[test]
+    fn the_page_names_every_field() {
+        let record = serde_json::to_value(testing::record("paired", 10.0, 1000)).unwrap();
+        let (mut fields, mut named) = (BTreeSet::new(), named_on(PAGE));
+        paths_of(&record, "", &mut fields);
+        // The machine's fields are documented on the page of the bench's records.
+        fields.retain(|field| !field.starts_with("environment."));
+        assert!(named.remove("environment"));
+        let missing: Vec<_> = fields.difference(&named).collect();
+        let unknown: Vec<_> = named.difference(&fields).collect();
+        assert!(
+            missing.is_empty() && unknown.is_empty(),
+            "not there: {missing:?}; no field: {unknown:?}"
+        );
+        assert!(PAGE.contains(&format!("schema {SCHEMA}")));
+    }
+}

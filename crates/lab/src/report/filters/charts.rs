@@ -1,0 +1,310 @@
+//! The charts of a page about filters.
+
+use plotters::element::{Circle, PathElement, Text};
+use plotters::style::Color as _;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
+use trommel::filter::{FilterKind, FilterSpec, theory};
+use trommel_harness::machine::Cache;
+use trommel_harness::units;
+
+use super::role;
+use crate::filter_bench::{Access, Cell, Mix, Rate};
+use crate::report::axis::Axis;
+use crate::report::charts::{Chart as Frame, frame};
+use crate::report::html::{rate, short, tick_rate, time};
+use crate::report::svg::{Area, Failed, Role, SCALE, axis_text, chart};
+
+/// The lowest rate on an axis: no run can measure one so rare.
+const LEAST_RATE: f64 = 1e-11;
+/// Points of a theoretical curve.
+const CURVE_POINTS: u32 = 160;
+/// Bits per key to show if several are equally common.
+const USUAL_BITS: f64 = 10.0;
+
+/// A finished chart.
+pub(super) struct Chart {
+    /// Its name, in file names and in the page.
+    pub(super) id: &'static str,
+    pub(super) title: String,
+    /// A description of its axes.
+    pub(super) what: String,
+    pub(super) svg: String,
+}
+
+/// Rates against bits per key. None without rates.
+pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
+    let rated: Vec<_> = cells.iter().filter_map(|cell| Some((*cell, cell.rate?))).collect();
+    let bits = || rated.iter().map(|(cell, _)| cell.stored_bits).filter(|bits| bits.is_finite());
+    let x = bits_axis(bits().reduce(f64::min)?, bits().reduce(f64::max)?);
+    // The expected rate of filters without false positives would only lengthen the axis.
+    let values = rated.iter().flat_map(|(_, rate)| match rate.false_positives {
+        0 => [rate.interval.1; 3],
+        _ => [rate.expected, rate.measured, rate.interval.1],
+    });
+    let values: Vec<f64> = values.filter(|value| *value > LEAST_RATE && *value <= 1.0).collect();
+    let least = values.iter().copied().reduce(f64::min)?;
+    let most = values.iter().copied().fold(0.0, f64::max);
+    let y = Axis::logarithmic(least, most);
+    let described: Vec<String> = rated
+        .iter()
+        .map(|(cell, found)| {
+            let (measured, expected) = (rate(found.measured), rate(found.expected));
+            format!("{}: measured {measured}, expected {expected}.", cell.spec)
+        })
+        .collect();
+    let title = "False positives".to_owned();
+    let svg = chart("rates", &title, &described.join(" "), |area| {
+        let (left, right) = (x.range.start, x.range.end);
+        let lowest = y.range.start;
+        let show_rate = |value: &f64| tick_rate(*value, lowest);
+        let mut chart = frame(area, (x, &|bits| short(*bits)), (y, &show_rate))?;
+        let bottom_to_top = chart.y_range();
+        for kind in super::KINDS {
+            if !rated.iter().any(|(cell, _)| cell.kind == kind) {
+                continue;
+            }
+            let step = (right - left) / f64::from(CURVE_POINTS);
+            let points = (0..=CURVE_POINTS).map(|nth| left + f64::from(nth) * step);
+            let points = points.filter_map(|bits| Some((bits, expected(kind, bits)?)));
+            let points: Vec<_> = points.filter(|point| bottom_to_top.contains(&point.1)).collect();
+            chart.draw_series([PathElement::new(points, role(kind).line(12))])?;
+        }
+        for (cell, rate) in &rated {
+            draw_rate(&mut chart, cell, rate)?;
+        }
+        Ok(())
+    })?;
+    Some(Chart { id: "rates", title, what: "rate against bits per key stored".into(), svg })
+}
+
+/// One rate: its interval and the dot; or, without a false positive, a faint line below its upper
+/// bound.
+fn draw_rate(chart: &mut Frame<'_>, cell: &Cell, rate: &Rate) -> Result<(), Failed> {
+    let (x, role) = (cell.stored_bits, role(&cell.kind));
+    let range = chart.y_range();
+    let inside = |value: f64| value.clamp(range.start, range.end);
+    let ends = vec![(x, inside(rate.interval.0)), (x, inside(rate.interval.1))];
+    if rate.measured <= range.start {
+        chart.draw_series([PathElement::new(ends, role.faint_line(8))])?;
+        let cap = vec![(x - 0.2, inside(rate.interval.1)), (x + 0.2, inside(rate.interval.1))];
+        chart.draw_series([PathElement::new(cap, role.line(12))])?;
+        return Ok(());
+    }
+    chart.draw_series([PathElement::new(ends, role.line(18))])?;
+    let dot = Circle::new((x, rate.measured), 3 * SCALE, role.colour().filled());
+    chart.draw_series([dot])?;
+    Ok(())
+}
+
+/// The rate that theory expects of a kind with this many bits, for many keys.
+fn expected(kind: &str, bits: f64) -> Option<f64> {
+    let spec: FilterSpec = format!("{kind}:{bits:.3}").parse().ok()?;
+    (spec.kind() != FilterKind::None).then(|| theory::best_fpr(spec.kind(), spec.bits_per_key()))
+}
+
+/// An axis between round numbers of bits, with room for dots at both ends.
+fn bits_axis(least: f64, most: f64) -> Axis {
+    let step = match most - least {
+        span if span > 40.0 => 8.0,
+        span if span > 12.0 => 4.0,
+        span if span > 6.0 => 2.0,
+        _ => 1.0,
+    };
+    // A slightly rounded-up filter does not need another tick.
+    let (first, last) = ((least / step + 0.1).floor(), (most / step - 0.1).ceil().min(1e4));
+    let last = last.max(first + 1.0);
+    let ticks = (0..=(last - first) as u32).map(|nth| (first + f64::from(nth)) * step);
+    Axis::between(ticks.collect(), step / 4.0)
+}
+
+/// The points of one kind, ordered by x.
+type Line<'a> = (&'a str, Vec<(f64, f64)>);
+
+/// Formats a value.
+type Show<'a> = &'a dyn Fn(&f64) -> String;
+
+/// Lines with dots, one for each kind.
+struct Lines<'a> {
+    id: &'static str,
+    title: &'a str,
+    what: String,
+    lines: Vec<Line<'a>>,
+    /// The format of both values.
+    show: (Show<'a>, Show<'a>),
+    /// The axis reaches at least this value.
+    most: f64,
+    marks: &'a [Cache],
+}
+
+impl Lines<'_> {
+    fn draw(self, x: Axis) -> Option<Chart> {
+        let all = || self.lines.iter().flat_map(|(_, points)| points);
+        let most = all().map(|point| point.1).fold(self.most, f64::max);
+        if all().next().is_none() || !most.is_finite() {
+            return None;
+        }
+        let described: Vec<String> = self
+            .lines
+            .iter()
+            .map(|(kind, points)| {
+                let point =
+                    |(x, y): &(f64, f64)| format!("{} at {}", self.show.1(y), self.show.0(x));
+                format!("{kind}: {}.", points.iter().map(point).collect::<Vec<_>>().join(", "))
+            })
+            .collect();
+        // Marks have their labels above the highest line.
+        let y = Axis::linear(most * if self.marks.is_empty() { 1.0 } else { 1.1 }, 5);
+        let svg = chart(self.id, self.title, &described.join(" "), |area| self.on(area, x, y))?;
+        Some(Chart { id: self.id, title: self.title.into(), what: self.what, svg })
+    }
+
+    fn on(&self, area: &Area<'_>, x: Axis, y: Axis) -> Result<(), Failed> {
+        let (ends, top) = (x.range.clone(), y.range.end);
+        let mut chart = frame(area, (x, self.show.0), (y, self.show.1))?;
+        for cache in self.marks {
+            let bytes = cache.bytes as f64;
+            if !ends.contains(&bytes) {
+                continue;
+            }
+            let line = vec![(bytes, 0.0), (bytes, top)];
+            chart.draw_series([PathElement::new(line, Role::Muted.faint_line(8))])?;
+            let words = format!("L{} {}", cache.level, units::bytes(cache.bytes));
+            let style = axis_text().pos(Pos::new(HPos::Left, VPos::Top));
+            chart.draw_series([Text::new(words, (bytes * 1.06, top), style)])?;
+        }
+        for (kind, points) in &self.lines {
+            let role = role(kind);
+            chart.draw_series([PathElement::new(points.clone(), role.line(18))])?;
+            let dot =
+                |point: &(f64, f64)| Circle::new(*point, 5 * SCALE / 2, role.colour().filled());
+            chart.draw_series(points.iter().map(dot))?;
+        }
+        Ok(())
+    }
+}
+
+/// The cells of each kind with the same number of bits: the one that most cells have, or the
+/// nearest to it.
+fn at_one_size<'a>(cells: &[&'a Cell]) -> (f64, Vec<(&'a str, Vec<&'a Cell>)>) {
+    let times = |bits: f64| cells.iter().filter(|cell| cell.bits == bits).count();
+    let far = |bits: f64, from: f64| (bits - from).abs();
+    let better = |a: &f64, b: &f64| {
+        let usual = far(*b, USUAL_BITS).total_cmp(&far(*a, USUAL_BITS));
+        times(*a).cmp(&times(*b)).then(usual)
+    };
+    let common = cells.iter().map(|cell| cell.bits).max_by(better).unwrap_or(USUAL_BITS);
+    let mut found = Vec::new();
+    for kind in super::KINDS {
+        let of_kind = || cells.iter().copied().filter(|cell| cell.kind == kind);
+        let nearest = of_kind()
+            .map(|cell| cell.bits)
+            .min_by(|a, b| far(*a, common).total_cmp(&far(*b, common)));
+        if let Some(bits) = nearest {
+            found.push((kind, of_kind().filter(|cell| cell.bits == bits).collect()));
+        }
+    }
+    (common, found)
+}
+
+/// Points ordered by x.
+fn sorted(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
+    let mut points: Vec<_> = points.collect();
+    points.sort_by(|a, b| a.0.total_cmp(&b.0));
+    points
+}
+
+/// Whether the numbers are not all equal.
+fn differ(numbers: impl Iterator<Item = u64>) -> bool {
+    let mut numbers = numbers.peekable();
+    let first = numbers.peek().copied();
+    numbers.any(|number| Some(number) != first)
+}
+
+/// Query times against the filter's size, for absent and for present keys; against bits if all
+/// filters have the same number of keys.
+pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
+    let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
+    let (bits, at_one) = at_one_size(cells);
+    let kinds = if over_keys { at_one } else { by_kind(cells) };
+    let timed = |mix| {
+        let line = |(kind, cells): &(&'static str, Vec<&Cell>)| {
+            let point = |cell: &&Cell| {
+                let net = cell.net_ns(Access::Single, mix)?;
+                let x = if over_keys { cell.single_bytes as f64 } else { cell.stored_bits };
+                Some((x, net.max(0.0)))
+            };
+            (*kind, sorted(cells.iter().filter_map(point)))
+        };
+        let kinds = kinds.iter().map(|(kind, cells)| (kind_name(kind), cells.clone()));
+        kinds.map(|kind| line(&kind)).filter(|(_, points)| !points.is_empty()).collect::<Vec<_>>()
+    };
+    let both = [timed(Mix::Outside), timed(Mix::Inside)];
+    let all = || both.iter().flatten().flat_map(|(_, points)| points);
+    let sizes = || all().map(|point| point.0);
+    let (Some(least), Some(largest)) = (sizes().reduce(f64::min), sizes().reduce(f64::max)) else {
+        return [None, None];
+    };
+    let most = all().map(|point| point.1).fold(1.0, f64::max);
+    let (x, what, marks) = if over_keys {
+        let what = format!("ns by size, {} bits per key", short(bits));
+        (Axis::logarithmic_bytes(least, largest), what, caches)
+    } else {
+        (bits_axis(least, largest), "ns by bits per key".into(), &[][..])
+    };
+    let names =
+        [("absent-keys", "Keys that are not there"), ("present-keys", "Keys that are there")];
+    let mut charts = names.into_iter().zip(both).map(|((id, title), lines)| {
+        let show_x: Show<'_> = match over_keys {
+            true => &|bytes| units::bytes(bytes.round() as u64),
+            false => &|bits| short(*bits),
+        };
+        let show: (_, Show<'_>) = (show_x, &|nanos| time(*nanos));
+        let chart = Lines { id, title, what: what.clone(), lines, show, most, marks };
+        chart.draw(x.clone())
+    });
+    [charts.next().flatten(), charts.next().flatten()]
+}
+
+/// The static string of a kind's name.
+fn kind_name(kind: &str) -> &'static str {
+    super::KINDS.into_iter().find(|known| *known == kind).unwrap_or("other")
+}
+
+/// All cells of each kind.
+fn by_kind<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
+    let of = |kind| cells.iter().copied().filter(|cell| cell.kind == kind).collect();
+    super::KINDS.into_iter().map(|kind| (kind, of(kind))).collect()
+}
+
+/// The cost of construction in time and memory: against keys if these differ, or else against bits.
+pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
+    let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
+    let (bits, at_one) = at_one_size(cells);
+    let groups = if over_keys { at_one } else { by_kind(cells) };
+    let x_of = |cell: &Cell| if over_keys { cell.keys_per_filter() } else { cell.stored_bits };
+    let draw = |id, title, unit: &str, value: &dyn Fn(&Cell) -> Option<f64>, show_y: Show<'_>| {
+        let line = |(kind, cells): &(&str, Vec<&Cell>)| {
+            let points = cells.iter().filter_map(|cell| Some((x_of(cell), value(cell)?)));
+            (kind_name(kind), sorted(points))
+        };
+        let lines: Vec<_> = groups.iter().map(line).filter(|(_, p)| !p.is_empty()).collect();
+        let xs = || lines.iter().flat_map(|(_, points)| points).map(|point| point.0);
+        let (least, most) = (xs().reduce(f64::min)?, xs().reduce(f64::max)?);
+        let (x, what) = if over_keys {
+            let what = format!("{unit} a key by keys, {} bits per key", short(bits));
+            (Axis::logarithmic(least, most), what)
+        } else {
+            (bits_axis(least, most), format!("{unit} a key by bits per key"))
+        };
+        let show = (&(|x: &f64| short(*x)) as Show<'_>, show_y);
+        Lines { id, title, what, lines, show, most: 1.0, marks: &[] }.draw(x)
+    };
+    [
+        draw("build-time", "Time to build", "ns", &|cell| Some(cell.build_ns), &|nanos| {
+            time(*nanos)
+        }),
+        draw("build-memory", "Memory to build", "bytes", &|cell| cell.build_bytes, &|bytes| {
+            format!("{} B", short(*bytes))
+        }),
+    ]
+}

@@ -13,7 +13,6 @@
 mod args;
 mod checked;
 mod figures;
-mod grid;
 mod page;
 mod process;
 mod report;

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use serde_json::Value;
 use trommel_harness::record::Record;
-use trommel_lab::report::{Source, page};
+use trommel_harness::table::Table;
 use trommel_harness::units;
+use trommel_lab::report::{Source, page};
 
 use crate::figures::{FLOOR, Figure, Results, SIZES, Spread, TIMES};
-use crate::grid::Grid;
 use crate::sheets;
 use crate::stores::{ANY_PROCESSOR, COMPILED};
 use crate::studies::{STUDY, Study};
@@ -92,7 +92,7 @@ fn spread(spread: Spread) -> String {
 }
 
 /// A row for each contender, a column for each figure that any of them has.
-pub(crate) fn figures(results: &Results, num: u64, figures: &[Figure]) -> Grid {
+pub(crate) fn figures(results: &Results, num: u64, figures: &[Figure]) -> Table {
     let names = results.names(num);
     let known: Vec<_> = figures
         .iter()
@@ -105,7 +105,7 @@ pub(crate) fn figures(results: &Results, num: u64, figures: &[Figure]) -> Grid {
             .map(|figure| results.figure(num, name, figure).map_or_else(String::new, spread));
         std::iter::once((*name).to_owned()).chain(cells).collect()
     };
-    Grid {
+    Table {
         head: std::iter::once("store".to_owned()).chain(titles).collect(),
         rows: names.iter().map(row).collect(),
         numbers_from: 1,
@@ -113,17 +113,17 @@ pub(crate) fn figures(results: &Results, num: u64, figures: &[Figure]) -> Grid {
 }
 
 /// Times of operations.
-pub(crate) fn times(results: &Results, num: u64) -> Grid {
+pub(crate) fn times(results: &Results, num: u64) -> Table {
     figures(results, num, &TIMES)
 }
 
 /// Everything except times of operations.
-pub(crate) fn sizes(results: &Results, num: u64) -> Grid {
+pub(crate) fn sizes(results: &Results, num: u64) -> Table {
     figures(results, num, &SIZES)
 }
 
 /// The time of each other contender as a multiple of Trommel's.
-pub(crate) fn ratios(results: &Results, num: u64) -> Grid {
+pub(crate) fn ratios(results: &Results, num: u64) -> Table {
     let mut grid = times(results, num);
     let titles = grid.head.clone();
     for row in &mut grid.rows {
@@ -194,7 +194,7 @@ pub(crate) type Shown = BTreeMap<(String, String), String>;
 
 /// Every setting with its values and their contenders; values in `shown` are left out, the rest is
 /// added to it.
-pub(crate) fn fairness(results: &Results, num: u64, shown: &mut Shown) -> Grid {
+pub(crate) fn fairness(results: &Results, num: u64, shown: &mut Shown) -> Table {
     let mut settings: Vec<(String, Values)> = Vec::new();
     for name in results.names(num) {
         for (setting, value) in values_of(results, num, name) {
@@ -222,13 +222,12 @@ pub(crate) fn fairness(results: &Results, num: u64, shown: &mut Shown) -> Grid {
             rows.push(vec![setting.clone(), value, who]);
         }
     }
-    let head = ["setting", "value", "stores"].map(String::from).to_vec();
-    Grid { head, rows, numbers_from: 3 }
+    Table { rows, ..Table::new(["setting", "value", "stores"], 3) }
 }
 
 /// For each number of keys after the first, with a heading, the settings that differ from those in
 /// `shown`.
-pub(crate) fn differing(results: &Results, shown: &Shown) -> Vec<(String, Grid)> {
+pub(crate) fn differing(results: &Results, shown: &Shown) -> Vec<(String, Table)> {
     let nums = results.nums().into_iter().skip(1);
     nums.map(|num| {
         let heading = format!("{} keys: settings that differ", units::grouped(num));

@@ -1,10 +1,10 @@
 //! The presentation of studies.
 
 use trommel_harness::record::Record;
+use trommel_harness::table::Table;
 use trommel_lab::report::{Source, page};
 
 use crate::figures::Results;
-use crate::grid::Grid;
 use crate::report::{self, Shown, figures, troubles};
 use crate::studies::Study;
 use crate::trial::FAILED;
@@ -39,7 +39,7 @@ pub(crate) fn races(study: Study, results: &Results) -> Vec<String> {
 }
 
 /// Headings and tables of a study; a table without any figure is left out.
-fn tables(study: Study, results: &Results) -> Vec<(&'static str, Grid)> {
+fn tables(study: Study, results: &Results) -> Vec<(&'static str, Table)> {
     let mut tables = Vec::new();
     for num in results.nums() {
         let grids = study.sheet().tables.iter();
@@ -138,7 +138,7 @@ pub(crate) fn html(study: Study, results: &Results) -> String {
 pub(crate) fn fairness(
     studies: &[(Study, Results)],
     shown: &mut Shown,
-) -> Vec<(Study, &'static str, Grid)> {
+) -> Vec<(Study, &'static str, Table)> {
     let mut grids = Vec::new();
     for (study, results) in studies {
         let heading = if shown.is_empty() { "all settings" } else { "settings that differ" };

@@ -35,6 +35,7 @@ mod repeat;
 mod scratch;
 mod store;
 pub mod stress;
+pub mod table;
 pub mod units;
 mod values;
 mod workload;

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use trommel_harness::table::Table;
+
 use crate::Line;
 use crate::stores::ALL;
 
@@ -31,38 +33,27 @@ pub(crate) fn page(lines: &[Line], budget: usize) -> String {
     for contender in ALL {
         let _ = writeln!(out, "* `{}`: {}", contender.name, contender.about);
     }
-    let _ = write!(out, "\n## All files\n\n| store | version |");
-    VERDICTS.iter().for_each(|verdict| {
-        let _ = write!(out, " {verdict} |");
-    });
-    out.push_str("\n|---|---|---|---|---|---|---|---|\n");
+    let mut all = Table::new(["store", "version"].into_iter().chain(VERDICTS), 2);
     for contender in ALL {
         let own: Vec<&Line> = lines.iter().filter(|line| line.store == contender.name).collect();
         let Some(first) = own.first() else { continue };
-        let _ = write!(out, "| {} | {} |", first.store, first.version);
-        cells(&mut out, &own);
+        all.row([first.store.clone(), first.version.clone()].into_iter().chain(counts(&own)));
     }
-    out.push_str("\n## By file\n\n| store | scene | file (N: a number) |");
-    VERDICTS.iter().for_each(|verdict| {
-        let _ = write!(out, " {verdict} |");
-    });
-    out.push_str("\n|---|---|---|---|---|---|---|---|---|\n");
+    let mut by_file =
+        Table::new(["store", "scene", "file (N: a number)"].into_iter().chain(VERDICTS), 3);
     for line in lines.iter().filter(|line| line.flips > 0) {
-        let _ = write!(out, "| {} | {} | `{}` |", line.store, line.scene, line.file);
-        cells(&mut out, &[line]);
+        let file = format!("`{}`", line.file);
+        by_file
+            .row([line.store.clone(), line.scene.clone(), file].into_iter().chain(counts(&[line])));
     }
-    out
+    let (all, by_file) = (all.markdown(), by_file.markdown());
+    out + &format!("\n## All files\n\n{all}\n## By file\n\n{by_file}")
 }
 
 /// The sums over `lines`, with results that must not happen in bold.
-fn cells(out: &mut String, lines: &[&Line]) {
-    for (nth, verdict) in VERDICTS.iter().enumerate() {
-        let count: u64 = lines.iter().filter_map(|line| line.verdicts.get(*verdict)).sum();
-        let _ = match (nth < 2, count) {
-            (_, 0) => write!(out, " 0 |"),
-            (true, count) => write!(out, " {count} |"),
-            (false, count) => write!(out, " **{count}** |"),
-        };
-    }
-    out.push('\n');
+fn counts(lines: &[&Line]) -> impl Iterator<Item = String> {
+    VERDICTS.into_iter().enumerate().map(|(nth, verdict)| {
+        let count: u64 = lines.iter().filter_map(|line| line.verdicts.get(verdict)).sum();
+        if nth < 2 || count == 0 { count.to_string() } else { format!("**{count}**") }
+    })
 }

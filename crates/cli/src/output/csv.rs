@@ -2,6 +2,8 @@
 
 use std::io;
 
+use trommel_harness::table::{csv_line, quoted};
+
 use super::{Out, Sink, Value};
 
 #[derive(Default)]
@@ -21,11 +23,11 @@ impl CsvSink {
 impl Sink for CsvSink {
     fn begin_list(&mut self, _: &str, columns: &[&'static str], out: Out<'_>) -> io::Result<()> {
         self.set_off(out)?;
-        line(columns.iter().map(|name| quoted(name, true)), out)
+        out.write_all(csv_line(columns).as_bytes())
     }
 
     fn row(&mut self, values: Vec<Value>, out: Out<'_>) -> io::Result<()> {
-        line(values.iter().map(field), out)
+        line(&values, out)
     }
 
     fn end_list(&mut self, _: Out<'_>) -> io::Result<()> {
@@ -39,8 +41,8 @@ impl Sink for CsvSink {
         out: Out<'_>,
     ) -> io::Result<()> {
         self.set_off(out)?;
-        line(fields.iter().map(|(name, _)| quoted(name, true)), out)?;
-        line(fields.iter().map(|(_, value)| field(value)), out)
+        out.write_all(csv_line(fields.iter().map(|(name, _)| name)).as_bytes())?;
+        line(fields.iter().map(|(_, value)| value), out)
     }
 
     fn finish(&mut self, _: Out<'_>) -> io::Result<()> {
@@ -48,22 +50,15 @@ impl Sink for CsvSink {
     }
 }
 
-fn line(fields: impl Iterator<Item = String>, out: Out<'_>) -> io::Result<()> {
-    for (at, field) in fields.enumerate() {
-        let comma = if at > 0 { "," } else { "" };
-        write!(out, "{comma}{field}")?;
-    }
-    writeln!(out)
+fn line<'a>(values: impl IntoIterator<Item = &'a Value>, out: Out<'_>) -> io::Result<()> {
+    let fields: Vec<String> = values.into_iter().map(field).collect();
+    writeln!(out, "{}", fields.join(","))
 }
 
+/// The value, in quotes where it needs them; an empty text too, unlike nothing at all.
 fn field(value: &Value) -> String {
-    quoted(&value.plain(), *value == Value::Null)
-}
-
-/// The text, quoted if necessary; an empty text is quoted too, unless it means null.
-fn quoted(text: &str, is_nothing: bool) -> String {
-    let needs = text.contains([',', '"', '\n', '\r'])
-        || text.trim().len() != text.len()
-        || (text.is_empty() && !is_nothing);
-    if needs { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
+    match value.plain() {
+        text if text.is_empty() && *value != Value::Null => "\"\"".to_owned(),
+        text => quoted(&text),
+    }
 }

@@ -4,12 +4,11 @@ use std::io::Write;
 use std::path::Path;
 use std::time::Duration;
 
-use comfy_table::{CellAlignment, Table, presets};
-
 use super::trial::Trial;
 use super::{Plan, Tree};
 use crate::error::Error;
 use crate::measured::Measured;
+use crate::table::Table;
 use crate::units::{bytes, duration, grouped};
 
 /// Prints what will be done, where, and how much disk space it takes.
@@ -118,17 +117,12 @@ fn micros(measured: &Measured) -> String {
 
 /// Prints the comparison of all filters.
 pub(super) fn compare(plan: &Plan, trials: &[Trial], out: &mut dyn Write) -> Result<(), Error> {
-    let mut table = Table::new();
-    table.load_style(presets::ASCII_MARKDOWN);
     let names = trials.iter().map(|trial| trial.policy.clone());
-    table.set_header([String::new()].into_iter().chain(names));
+    let mut table = Table::new([String::new()].into_iter().chain(names), 1);
     for (title, cell) in ROWS {
-        table.add_row([title.to_owned()].into_iter().chain(trials.iter().map(cell)));
+        table.row([title.to_owned()].into_iter().chain(trials.iter().map(cell)));
     }
-    for column in table.column_iter_mut().skip(1) {
-        column.set_cell_alignment(CellAlignment::Right);
-    }
-    writeln!(out, "\n{table}")?;
+    write!(out, "\n{}", table.text())?;
     if plan.threads > 1 {
         writeln!(out, "\nMicroseconds per lookup are those of each of {} threads.", plan.threads)?;
     }

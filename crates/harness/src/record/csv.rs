@@ -9,6 +9,7 @@ use std::io::{self, Write};
 use serde::Serialize;
 
 use super::{Io, Record, Times};
+use crate::table::csv_line;
 
 /// The name of a column, and its text for a record.
 type Column = (&'static str, fn(&Record) -> String);
@@ -108,7 +109,7 @@ fn json<T: Serialize>(value: &T) -> String {
 /// # Errors
 /// Any error of `out`.
 pub fn write_csv_header(out: &mut dyn Write) -> io::Result<()> {
-    write_row(COLUMNS.iter().map(|(name, _)| (*name).to_owned()), out)
+    out.write_all(csv_line(COLUMNS.iter().map(|(name, _)| name)).as_bytes())
 }
 
 /// Writes the line of a record.
@@ -116,22 +117,7 @@ pub fn write_csv_header(out: &mut dyn Write) -> io::Result<()> {
 /// # Errors
 /// Any error of `out`.
 pub fn write_csv(record: &Record, out: &mut dyn Write) -> io::Result<()> {
-    write_row(COLUMNS.iter().map(|(_, of)| of(record)), out)
-}
-
-fn write_row(fields: impl Iterator<Item = String>, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = fields.map(|field| quoted(&field)).collect::<Vec<_>>().join(",");
-    line.push('\n');
-    out.write_all(line.as_bytes())
-}
-
-/// The field, quoted if necessary.
-pub fn quoted(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
+    out.write_all(csv_line(COLUMNS.iter().map(|(_, of)| of(record))).as_bytes())
 }
 
 #[cfg(test)]

@@ -33,7 +33,7 @@ use crate::measured::Measured;
 use crate::units;
 
 pub use budget::BudgetRecord;
-pub use csv::{quoted, write_csv, write_csv_header};
+pub use csv::{write_csv, write_csv_header};
 pub use lines::{ReadError, read_each, read_lines, write_line};
 pub use state::{Amplification, FilterRecord, Io, LevelRecord, State};
 pub use times::Times;

@@ -3,46 +3,49 @@
 
 use std::io::{self, Write};
 
-use trommel_harness::record::quoted;
+use trommel_harness::table::csv_line;
 
 use crate::tune::{Estimate, LevelRecord, Record};
 
-/// The columns. They are never renamed or reordered; new ones are appended.
-const COLUMNS: [&str; 34] = [
-    "key",
-    "family",
-    "filters",
-    "budget",
-    "tree",
-    "misses",
-    "distribution",
-    "read_mode",
-    "cache_bytes",
-    "stores",
-    "lookups",
-    "seed",
-    "level",
-    "runs",
-    "tables",
-    "keys",
-    "built_with",
-    "filter_bytes",
-    "bits_per_key",
-    "predicted",
-    "expected",
-    "wasted_reads",
-    "standard_error",
-    "low",
-    "high",
-    "micros",
-    "micros_low",
-    "micros_high",
-    "blocks",
-    "block_reads",
-    "program",
-    "commit",
-    "cpu",
-    "file_reads",
+/// The name of a column, and its text for a part of a record.
+type Column = (&'static str, fn(&Record, &Part) -> String);
+
+/// A column is never renamed or moved; new ones come last.
+const COLUMNS: [Column; 34] = [
+    ("key", |r, _| r.key.clone()),
+    ("family", |r, _| r.cell.family.clone()),
+    ("filters", |r, _| r.cell.filters.clone()),
+    ("budget", |r, _| r.cell.budget.map_or_else(String::new, |bits| bits.to_string())),
+    ("tree", |r, _| r.cell.tree.name.clone()),
+    ("misses", |r, _| r.cell.misses.to_string()),
+    ("distribution", |r, _| r.cell.draw.to_string()),
+    ("read_mode", |r, _| r.cell.read_mode.clone()),
+    ("cache_bytes", |r, _| r.cell.cache_bytes.to_string()),
+    ("stores", |r, _| r.cell.stores.to_string()),
+    ("lookups", |r, _| r.cell.lookups.to_string()),
+    ("seed", |r, _| r.cell.seed.to_string()),
+    ("level", |_, p| p.level.clone()),
+    ("runs", |_, p| p.runs.to_string()),
+    ("tables", |_, p| p.tables.to_string()),
+    ("keys", |_, p| p.keys.to_string()),
+    ("built_with", |_, p| p.built_with.clone()),
+    ("filter_bytes", |_, p| p.filter_bytes.to_string()),
+    ("bits_per_key", |_, p| p.bits_per_key.to_string()),
+    ("predicted", |_, p| p.predicted.to_string()),
+    ("expected", |_, p| p.expected.to_string()),
+    ("wasted_reads", |_, p| p.wasted.mean.to_string()),
+    ("standard_error", |_, p| p.wasted.standard_error.to_string()),
+    ("low", |_, p| p.wasted.interval.0.to_string()),
+    ("high", |_, p| p.wasted.interval.1.to_string()),
+    ("micros", |r, p| whole(p, r.micros.mean)),
+    ("micros_low", |r, p| whole(p, r.micros.interval.0)),
+    ("micros_high", |r, p| whole(p, r.micros.interval.1)),
+    ("blocks", |r, p| whole(p, r.blocks)),
+    ("block_reads", |r, p| whole(p, r.block_reads)),
+    ("program", |r, _| r.environment.program.clone()),
+    ("commit", |r, _| r.environment.commit.clone().unwrap_or_default()),
+    ("cpu", |r, _| r.environment.cpu.clone().unwrap_or_default()),
+    ("file_reads", |r, p| whole(p, r.file_reads)),
 ];
 
 /// The figures of a level, or of all levels.
@@ -64,11 +67,10 @@ struct Part {
 /// # Errors
 /// Any error of `out`.
 pub fn write_csv(records: &[Record], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}", COLUMNS.join(","))?;
+    out.write_all(csv_line(COLUMNS.map(|(name, _)| name)).as_bytes())?;
     for record in records {
         for part in parts(record) {
-            let fields = fields(record, &part).map(|field| quoted(&field));
-            writeln!(out, "{}", fields.join(","))?;
+            out.write_all(csv_line(COLUMNS.map(|(_, of)| of(record, &part))).as_bytes())?;
         }
     }
     Ok(())
@@ -103,47 +105,7 @@ fn parts(record: &Record) -> Vec<Part> {
     std::iter::once(all).chain(levels).collect()
 }
 
-fn fields(record: &Record, part: &Part) -> [String; COLUMNS.len()] {
-    let (cell, environment) = (&record.cell, &record.environment);
     // Times and blocks are known per lookup only, not per level.
-    let whole = |value: f64| match part.level.as_str() {
-        "all" => value.to_string(),
-        _ => String::new(),
-    };
-    [
-        record.key.clone(),
-        cell.family.clone(),
-        cell.filters.clone(),
-        cell.budget.map_or_else(String::new, |bits| bits.to_string()),
-        cell.tree.name.clone(),
-        cell.misses.to_string(),
-        cell.draw.to_string(),
-        cell.read_mode.clone(),
-        cell.cache_bytes.to_string(),
-        cell.stores.to_string(),
-        cell.lookups.to_string(),
-        cell.seed.to_string(),
-        part.level.clone(),
-        part.runs.to_string(),
-        part.tables.to_string(),
-        part.keys.to_string(),
-        part.built_with.clone(),
-        part.filter_bytes.to_string(),
-        part.bits_per_key.to_string(),
-        part.predicted.to_string(),
-        part.expected.to_string(),
-        part.wasted.mean.to_string(),
-        part.wasted.standard_error.to_string(),
-        part.wasted.interval.0.to_string(),
-        part.wasted.interval.1.to_string(),
-        whole(record.micros.mean),
-        whole(record.micros.interval.0),
-        whole(record.micros.interval.1),
-        whole(record.blocks),
-        whole(record.block_reads),
-        environment.program.clone(),
-        environment.commit.clone().unwrap_or_default(),
-        environment.cpu.clone().unwrap_or_default(),
-        whole(record.file_reads),
-    ]
+fn whole(part: &Part, value: f64) -> String {
+    if part.level == "all" { value.to_string() } else { String::new() }
 }

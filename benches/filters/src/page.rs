@@ -6,6 +6,7 @@
 
 use std::fmt::Write as _;
 
+use trommel_harness::table::Table;
 use trommel_harness::units::{bytes, grouped};
 
 use crate::cell::{Cell, Machine, Results, Spread, median};
@@ -19,21 +20,7 @@ const QUIET: f64 = 0.05;
 /// Number of false positives from which a rate is compared.
 const ENOUGH: u64 = 100;
 
-/// A table in Markdown; columns from the second on hold numbers.
-struct Table(String);
-
-impl Table {
-    fn new(head: &[&str]) -> Self {
-        let rule = vec!["---:"; head.len().saturating_sub(1)].join(" | ");
-        Self(format!("| {} |\n| --- | {rule} |\n", head.join(" | ")))
-    }
-
-    fn row(&mut self, cells: &[String]) {
-        let _ = writeln!(self.0, "| {} |", cells.join(" | "));
-    }
-}
-
-/// The page; `plots` are the alternative texts and files of the drawings.
+/// The page; `plots` are the words for those who cannot see a drawing, and its file.
 pub fn page(results: &Results, plots: &[(&str, String)]) -> String {
     let machine = &results.machine;
     let mut text = introduction(machine);
@@ -175,12 +162,12 @@ fn verdict(results: &Results) -> String {
             grouped(middle)
         );
     }
-    let mut table = Table::new(&["what", "of", "goal", "measured", "least", "greatest", "met"]);
+    let mut table = Table::new(["what", "of", "goal", "measured", "least", "greatest", "met"], 1);
     for Goal { what, bound, rows } in goals(results) {
         if rows.is_empty() {
             let [empty, not] = ["", "not measured"].map(String::from);
             let bound = bound.to_string();
-            table.row(&[what, empty.clone(), bound, not, empty.clone(), empty.clone(), empty]);
+            table.row([what, empty.clone(), bound, not, empty.clone(), empty.clone(), empty]);
             continue;
         }
         for row in rows {
@@ -189,10 +176,10 @@ fn verdict(results: &Results) -> String {
             let figures = [median, least, greatest].map(|value| format!("{value:.2}"));
             let [median, least, greatest] = figures;
             let of = row.of;
-            table.row(&[what.clone(), of, bound.to_string(), median, least, greatest, met.into()]);
+            table.row([what.clone(), of, bound.to_string(), median, least, greatest, met.into()]);
         }
     }
-    text + &table.0
+    text + &table.markdown()
 }
 
 /// The bits per key that each filter took for each rate, and its rate then.
@@ -200,7 +187,7 @@ fn rates_summary(results: &Results) -> String {
     let heads: Vec<String> = RATES.iter().map(|rate| format!("1/{:.0}", 1.0 / rate)).collect();
     let mut head = vec!["filter"];
     head.extend(heads.iter().map(String::as_str));
-    let mut table = Table::new(&head);
+    let mut table = Table::new(head, 1);
     let Some(keys) = results.machine.keys.get(2).copied() else { return String::new() };
     let mut any = false;
     for contestant in Contestant::ALL {
@@ -214,7 +201,7 @@ fn rates_summary(results: &Results) -> String {
         });
         if cells.iter().any(|cell| !cell.is_empty()) {
             any = true;
-            table.row(&[vec![name], cells.to_vec()].concat());
+            table.row(std::iter::once(name).chain(cells));
         }
     }
     if !any {
@@ -223,7 +210,7 @@ fn rates_summary(results: &Results) -> String {
     format!(
         "\n## Bits per key for a rate\n\nWith {} keys, and the rate then measured.\n\n{}",
         grouped(keys),
-        table.0
+        table.markdown()
     )
 }
 
@@ -244,22 +231,25 @@ fn full_name(cell: &Cell) -> String {
 }
 
 fn figures(cells: &[&Cell]) -> String {
-    let mut table = Table::new(&[
-        "filter",
-        "bits/key",
-        "rate",
-        "expected",
-        "seen",
-        "build, ns/key",
-        "decode, ns/key",
-        "bytes/key",
-        "negative, ns",
-        "positive, ns",
-        "negative, dependent",
-        "positive, dependent",
-        "negative, batched",
-        "positive, batched",
-    ]);
+    let mut table = Table::new(
+        [
+            "filter",
+            "bits/key",
+            "rate",
+            "expected",
+            "seen",
+            "build, ns/key",
+            "decode, ns/key",
+            "bytes/key",
+            "negative, ns",
+            "positive, ns",
+            "negative, dependent",
+            "positive, dependent",
+            "negative, batched",
+            "positive, batched",
+        ],
+        1,
+    );
     for cell in cells {
         let number = |value: Option<f64>| value.map_or(String::new(), short);
         let is_first = !cell.build_ns.is_empty();
@@ -277,9 +267,9 @@ fn figures(cells: &[&Cell]) -> String {
         row.push(number(cell.decode_ns));
         row.push(number(cell.build_bytes));
         row.extend(MODES.map(|mode| number(median(cell.rounds(mode)))));
-        table.row(&row);
+        table.row(row);
     }
-    table.0
+    table.markdown()
 }
 
 /// Three digits.
@@ -292,18 +282,21 @@ fn short(value: f64) -> String {
 }
 
 fn multiples(cells: &[&Cell]) -> String {
-    let mut table = Table::new(&[
-        "filter / Trommel's",
-        "bits",
-        "rate",
-        "build",
-        "negative",
-        "positive",
-        "negative, dependent",
-        "positive, dependent",
-        "negative, batched",
-        "positive, batched",
-    ]);
+    let mut table = Table::new(
+        [
+            "filter / Trommel's",
+            "bits",
+            "rate",
+            "build",
+            "negative",
+            "positive",
+            "negative, dependent",
+            "positive, dependent",
+            "negative, batched",
+            "positive, batched",
+        ],
+        1,
+    );
     let plain = |cell: &&&Cell| !cell.build_ns.is_empty();
     let ours = ["standard", "blocked", "paired", "ribbon"];
     // Compared with the kind of the same sort, and the default of a store.
@@ -324,10 +317,10 @@ fn multiples(cells: &[&Cell]) -> String {
             row.push(multiple(&rival.build_ns, &own.build_ns));
             let of = |mode: Mode| multiple(rival.rounds(mode), own.rounds(mode));
             row.extend(MODES.map(of));
-            table.row(&row);
+            table.row(row);
         }
     }
-    table.0
+    table.markdown()
 }
 
 fn multiple(above: &[f64], below: &[f64]) -> String {

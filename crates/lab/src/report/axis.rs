@@ -54,6 +54,21 @@ impl Axis {
         Self { range, is_logarithmic: false, ticks }
     }
 
+    /// From a round number to another, such as of bits per key, with room for dots at both ends.
+    pub(super) fn whole(least: f64, most: f64) -> Self {
+        let step = match most - least {
+            span if span > 40.0 => 8.0,
+            span if span > 12.0 => 4.0,
+            span if span > 6.0 => 2.0,
+            _ => 1.0,
+        };
+        // A filter rounded up by a little is no reason for another tick.
+        let (first, last) = ((least / step + 0.1).floor(), (most / step - 0.1).ceil().min(1e4));
+        let last = last.max(first + 1.0);
+        let ticks = (0..=(last - first) as u32).map(|nth| (first + f64::from(nth)) * step);
+        Self::between(ticks.collect(), step / 4.0)
+    }
+
     /// From zero to exactly `max`, with ticks at round numbers.
     pub(super) fn exact(max: f64, count: usize) -> Self {
         let mut axis = Self::linear(max, count);

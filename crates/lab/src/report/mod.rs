@@ -17,6 +17,7 @@ mod data;
 mod facts;
 pub mod filters;
 mod html;
+mod lines;
 mod page;
 mod svg;
 #[cfg(test)]
@@ -25,4 +26,5 @@ pub mod tuning;
 mod workloads;
 
 pub use data::Source;
+pub use lines::{Scale, Series, plot};
 pub use page::page;

@@ -1,18 +1,18 @@
 //! The charts of a page about filters.
 
-use plotters::element::{Circle, PathElement, Text};
+use plotters::element::{Circle, PathElement};
 use plotters::style::Color as _;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 use trommel::filter::{FilterKind, FilterSpec, theory};
 use trommel_harness::machine::Cache;
 use trommel_harness::units;
 
-use super::role;
+use super::{colour, role};
 use crate::filter_bench::{Access, Cell, Mix, Rate};
 use crate::report::axis::Axis;
 use crate::report::charts::{Chart as Frame, frame};
 use crate::report::html::{rate, short, tick_rate, time};
-use crate::report::svg::{Area, Failed, Role, SCALE, axis_text, chart};
+use crate::report::lines::{Lines, Series, Show};
+use crate::report::svg::{Failed, SCALE, chart};
 
 /// The lowest rate on an axis: no run can measure one so rare.
 const LEAST_RATE: f64 = 1e-11;
@@ -35,7 +35,7 @@ pub(super) struct Chart {
 pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
     let rated: Vec<_> = cells.iter().filter_map(|cell| Some((*cell, cell.rate?))).collect();
     let bits = || rated.iter().map(|(cell, _)| cell.stored_bits).filter(|bits| bits.is_finite());
-    let x = bits_axis(bits().reduce(f64::min)?, bits().reduce(f64::max)?);
+    let x = Axis::whole(bits().reduce(f64::min)?, bits().reduce(f64::max)?);
     // The expected rate of filters without false positives would only lengthen the axis.
     let values = rated.iter().flat_map(|(_, rate)| match rate.false_positives {
         0 => [rate.interval.1; 3],
@@ -102,89 +102,8 @@ fn expected(kind: &str, bits: f64) -> Option<f64> {
     (spec.kind() != FilterKind::None).then(|| theory::best_fpr(spec.kind(), spec.bits_per_key()))
 }
 
-/// An axis between round numbers of bits, with room for dots at both ends.
-fn bits_axis(least: f64, most: f64) -> Axis {
-    let step = match most - least {
-        span if span > 40.0 => 8.0,
-        span if span > 12.0 => 4.0,
-        span if span > 6.0 => 2.0,
-        _ => 1.0,
-    };
-    // A slightly rounded-up filter does not need another tick.
-    let (first, last) = ((least / step + 0.1).floor(), (most / step - 0.1).ceil().min(1e4));
-    let last = last.max(first + 1.0);
-    let ticks = (0..=(last - first) as u32).map(|nth| (first + f64::from(nth)) * step);
-    Axis::between(ticks.collect(), step / 4.0)
-}
-
-/// The points of one kind, ordered by x.
-type Line<'a> = (&'a str, Vec<(f64, f64)>);
-
-/// Formats a value.
-type Show<'a> = &'a dyn Fn(&f64) -> String;
-
-/// Lines with dots, one for each kind.
-struct Lines<'a> {
-    id: &'static str,
-    title: &'a str,
-    what: String,
-    lines: Vec<Line<'a>>,
-    /// The format of both values.
-    show: (Show<'a>, Show<'a>),
-    /// The axis reaches at least this value.
-    most: f64,
-    marks: &'a [Cache],
-}
-
-impl Lines<'_> {
-    fn draw(self, x: Axis) -> Option<Chart> {
-        let all = || self.lines.iter().flat_map(|(_, points)| points);
-        let most = all().map(|point| point.1).fold(self.most, f64::max);
-        if all().next().is_none() || !most.is_finite() {
-            return None;
-        }
-        let described: Vec<String> = self
-            .lines
-            .iter()
-            .map(|(kind, points)| {
-                let point =
-                    |(x, y): &(f64, f64)| format!("{} at {}", self.show.1(y), self.show.0(x));
-                format!("{kind}: {}.", points.iter().map(point).collect::<Vec<_>>().join(", "))
-            })
-            .collect();
-        // Marks have their labels above the highest line.
-        let y = Axis::linear(most * if self.marks.is_empty() { 1.0 } else { 1.1 }, 5);
-        let svg = chart(self.id, self.title, &described.join(" "), |area| self.on(area, x, y))?;
-        Some(Chart { id: self.id, title: self.title.into(), what: self.what, svg })
-    }
-
-    fn on(&self, area: &Area<'_>, x: Axis, y: Axis) -> Result<(), Failed> {
-        let (ends, top) = (x.range.clone(), y.range.end);
-        let mut chart = frame(area, (x, self.show.0), (y, self.show.1))?;
-        for cache in self.marks {
-            let bytes = cache.bytes as f64;
-            if !ends.contains(&bytes) {
-                continue;
-            }
-            let line = vec![(bytes, 0.0), (bytes, top)];
-            chart.draw_series([PathElement::new(line, Role::Muted.faint_line(8))])?;
-            let words = format!("L{} {}", cache.level, units::bytes(cache.bytes));
-            let style = axis_text().pos(Pos::new(HPos::Left, VPos::Top));
-            chart.draw_series([Text::new(words, (bytes * 1.06, top), style)])?;
-        }
-        for (kind, points) in &self.lines {
-            let role = role(kind);
-            chart.draw_series([PathElement::new(points.clone(), role.line(18))])?;
-            let dot =
-                |point: &(f64, f64)| Circle::new(*point, 5 * SCALE / 2, role.colour().filled());
-            chart.draw_series(points.iter().map(dot))?;
-        }
-        Ok(())
-    }
-}
-
-/// The cells of each kind with the same number of bits: the one that most cells have, or the
-/// nearest to it.
+/// Of each kind the cells of one number of bits: that which most cells have, or the nearest there
+/// is.
 fn at_one_size<'a>(cells: &[&'a Cell]) -> (f64, Vec<(&'a str, Vec<&'a Cell>)>) {
     let times = |bits: f64| cells.iter().filter(|cell| cell.bits == bits).count();
     let far = |bits: f64, from: f64| (bits - from).abs();
@@ -206,14 +125,7 @@ fn at_one_size<'a>(cells: &[&'a Cell]) -> (f64, Vec<(&'a str, Vec<&'a Cell>)>) {
     (common, found)
 }
 
-/// Points ordered by x.
-fn sorted(points: impl Iterator<Item = (f64, f64)>) -> Vec<(f64, f64)> {
-    let mut points: Vec<_> = points.collect();
-    points.sort_by(|a, b| a.0.total_cmp(&b.0));
-    points
-}
-
-/// Whether the numbers are not all equal.
+/// Whether there is more than one number among these.
 fn differ(numbers: impl Iterator<Item = u64>) -> bool {
     let mut numbers = numbers.peekable();
     let first = numbers.peek().copied();
@@ -227,19 +139,14 @@ pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
     let (bits, at_one) = at_one_size(cells);
     let kinds = if over_keys { at_one } else { by_kind(cells) };
     let timed = |mix| {
-        let line = |(kind, cells): &(&'static str, Vec<&Cell>)| {
-            let point = |cell: &&Cell| {
-                let net = cell.net_ns(Access::Single, mix)?;
-                let x = if over_keys { cell.single_bytes as f64 } else { cell.stored_bits };
-                Some((x, net.max(0.0)))
-            };
-            (*kind, sorted(cells.iter().filter_map(point)))
-        };
-        let kinds = kinds.iter().map(|(kind, cells)| (kind_name(kind), cells.clone()));
-        kinds.map(|kind| line(&kind)).filter(|(_, points)| !points.is_empty()).collect::<Vec<_>>()
+        series(&kinds, |cell| {
+            let net = cell.net_ns(Access::Single, mix)?;
+            let x = if over_keys { cell.single_bytes as f64 } else { cell.stored_bits };
+            Some((x, net.max(0.0)))
+        })
     };
     let both = [timed(Mix::Outside), timed(Mix::Inside)];
-    let all = || both.iter().flatten().flat_map(|(_, points)| points);
+    let all = || both.iter().flatten().flat_map(|series| &series.dots);
     let sizes = || all().map(|point| point.0);
     let (Some(least), Some(largest)) = (sizes().reduce(f64::min), sizes().reduce(f64::max)) else {
         return [None, None];
@@ -249,25 +156,37 @@ pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
         let what = format!("ns by size, {} bits per key", short(bits));
         (Axis::logarithmic_bytes(least, largest), what, caches)
     } else {
-        (bits_axis(least, largest), "ns by bits per key".into(), &[][..])
+        (Axis::whole(least, largest), "ns by bits per key".into(), &[][..])
     };
-    let names =
-        [("absent-keys", "Keys that are not there"), ("present-keys", "Keys that are there")];
-    let mut charts = names.into_iter().zip(both).map(|((id, title), lines)| {
-        let show_x: Show<'_> = match over_keys {
-            true => &|bytes| units::bytes(bytes.round() as u64),
-            false => &|bits| short(*bits),
-        };
-        let show: (_, Show<'_>) = (show_x, &|nanos| time(*nanos));
-        let chart = Lines { id, title, what: what.clone(), lines, show, most, marks };
-        chart.draw(x.clone())
-    });
-    [charts.next().flatten(), charts.next().flatten()]
+    let show_x: Show<'_> = match over_keys {
+        true => &|bytes| units::bytes(bytes.round() as u64),
+        false => &|bits| short(*bits),
+    };
+    // Marks have their words above the highest line.
+    let y = Axis::linear(most * if marks.is_empty() { 1.0 } else { 1.1 }, 5);
+    let draw = |id, title: &str, series: &[Series]| {
+        let (x, y): (_, (_, Show<'_>)) = ((x.clone(), show_x), (y.clone(), &|nanos| time(*nanos)));
+        let lines = Lines { id, title, series, x, y, marks };
+        let svg = (!series.is_empty() && most.is_finite()).then(|| lines.draw())??;
+        Some(Chart { id, title: title.to_owned(), what: what.clone(), svg })
+    };
+    [
+        draw("absent-keys", "Keys that are not there", &both[0]),
+        draw("present-keys", "Keys that are there", &both[1]),
+    ]
 }
 
 /// The static string of a kind's name.
-fn kind_name(kind: &str) -> &'static str {
-    super::KINDS.into_iter().find(|known| *known == kind).unwrap_or("other")
+fn series(
+    kinds: &[(&str, Vec<&Cell>)],
+    point: impl Fn(&Cell) -> Option<(f64, f64)>,
+) -> Vec<Series> {
+    let of_kind = |(kind, cells): &(&str, Vec<&Cell>)| {
+        let mut dots: Vec<_> = cells.iter().filter_map(|cell| point(cell)).collect();
+        dots.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series { name: (*kind).to_owned(), colour: colour(kind), line: dots.clone(), dots }
+    };
+    kinds.iter().map(of_kind).filter(|series| !series.dots.is_empty()).collect()
 }
 
 /// All cells of each kind.
@@ -282,23 +201,24 @@ pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
     let (bits, at_one) = at_one_size(cells);
     let groups = if over_keys { at_one } else { by_kind(cells) };
     let x_of = |cell: &Cell| if over_keys { cell.keys_per_filter() } else { cell.stored_bits };
-    let draw = |id, title, unit: &str, value: &dyn Fn(&Cell) -> Option<f64>, show_y: Show<'_>| {
-        let line = |(kind, cells): &(&str, Vec<&Cell>)| {
-            let points = cells.iter().filter_map(|cell| Some((x_of(cell), value(cell)?)));
-            (kind_name(kind), sorted(points))
+    let draw =
+        |id, title: &str, unit: &str, value: &dyn Fn(&Cell) -> Option<f64>, show_y: Show<'_>| {
+            let series = series(&groups, |cell| Some((x_of(cell), value(cell)?)));
+            let all = || series.iter().flat_map(|series| &series.dots);
+            let xs = || all().map(|point| point.0);
+            let (least, most) = (xs().reduce(f64::min)?, xs().reduce(f64::max)?);
+            let (x, what) = if over_keys {
+                let what = format!("{unit} a key by keys, {} bits per key", short(bits));
+                (Axis::logarithmic(least, most), what)
+            } else {
+                (Axis::whole(least, most), format!("{unit} a key by bits per key"))
+            };
+            let highest = all().map(|point| point.1).fold(1.0, f64::max);
+            let y = Axis::linear(highest.is_finite().then_some(highest)?, 5);
+            let (x, y): ((_, Show<'_>), _) = ((x, &|x| short(*x)), (y, show_y));
+            let svg = Lines { id, title, series: &series, x, y, marks: &[] }.draw()?;
+            Some(Chart { id, title: title.to_owned(), what, svg })
         };
-        let lines: Vec<_> = groups.iter().map(line).filter(|(_, p)| !p.is_empty()).collect();
-        let xs = || lines.iter().flat_map(|(_, points)| points).map(|point| point.0);
-        let (least, most) = (xs().reduce(f64::min)?, xs().reduce(f64::max)?);
-        let (x, what) = if over_keys {
-            let what = format!("{unit} a key by keys, {} bits per key", short(bits));
-            (Axis::logarithmic(least, most), what)
-        } else {
-            (bits_axis(least, most), format!("{unit} a key by bits per key"))
-        };
-        let show = (&(|x: &f64| short(*x)) as Show<'_>, show_y);
-        Lines { id, title, what, lines, show, most: 1.0, marks: &[] }.draw(x)
-    };
     [
         draw("build-time", "Time to build", "ns", &|cell| Some(cell.build_ns), &|nanos| {
             time(*nanos)

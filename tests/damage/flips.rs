@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use trommel::{Compression, ReadMode, Verify};
-use trommel_tests::settings::{first_seed, rounds_before, scale};
+use trommel_tests::settings::{first_seed, rounds, rounds_before, scale};
 
 use crate::cuts::prefix_of_log;
 use crate::exam::{Found, How};

@@ -3,7 +3,7 @@
 //! of filter, with and without background threads. Module [`crate::lean`] runs more.
 
 use trommel::{ReadMode, Verify};
-use trommel_tests::settings::cases;
+use trommel_tests::settings::{cases, rounds};
 
 use crate::config::{Files, Home};
 use crate::rng::Rng;

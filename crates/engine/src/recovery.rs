@@ -110,8 +110,8 @@ impl Engine {
             // the log of this open it would be corruption.
             vfs.sync_dir(dir).map_err(Error::on(dir))?;
         }
-        let mut around = Around::default();
-        let recovered = match Self::recovered(dir, &listing, &options, &mut around)? {
+        let mut tolerated = Tolerated::default();
+        let recovered = match Self::recovered(dir, &listing, &options, &mut tolerated)? {
             Some(_) if options.opening.error_if_exists => {
                 let dir = dir.display();
                 let what = format!("{dir} holds a store already, and error_if_exists is set");
@@ -128,8 +128,8 @@ impl Engine {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
             Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut tolerated)?,
         };
-        let record = OptionsRecord::read(&*vfs, dir, &listing, &mut around.options);
-        let report = report(dir, &listing, &recovered, &plan, around);
+        let record = OptionsRecord::read(&*vfs, dir, &listing, &mut tolerated.options);
+        let report = report(dir, &listing, &recovered, &plan, tolerated);
         let doubt =
             report.doubt.clone().filter(|_| options.opening.degraded == Some(Degraded::Certain));
         let engine = Arc::new_cyclic(|own| {

@@ -162,7 +162,7 @@ mod tests {
                 c.table_bytes(32 << 10)
                     .base_level_bytes(64 << 10)
                     .level_ratio(2)
-            // Nothing lags, however many runs there are.
+                    // Nothing lags, however many runs there are.
                     .l0_slowdown(10_000)
                     .l0_stop(10_000)
                     .debt_stop_bytes(1 << 40)

@@ -105,7 +105,7 @@ fn parts(record: &Record) -> Vec<Part> {
     std::iter::once(all).chain(levels).collect()
 }
 
-    // Times and blocks are known per lookup only, not per level.
+// Times and blocks are known per lookup only, not per level.
 fn whole(part: &Part, value: f64) -> String {
     if part.level == "all" { value.to_string() } else { String::new() }
 }

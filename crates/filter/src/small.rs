@@ -18,7 +18,7 @@
 //! # Mathematics
 //! With so few bits the textbook's `(1 - e^(-k/c))^k` is off: ten keys of 10 bits each make 104
 //! bits, of which 51 +- 2.8 are set, and the rate is 7.37e-3 instead of 6.77e-3.
-//! [`theory::standard_fpr`](crate::theory::standard_fpr) computes it exactly, ball by ball.
+//! [`theory::standard_fpr`] computes it exactly, ball by ball.
 //!
 //! # Cost
 //! 8 bytes a filter and 48 a group on top of the bits. A query is a binary search of the labels,

@@ -40,7 +40,7 @@ pub(crate) use visit::{Leaved, Offered};
 pub(crate) struct MergeCursor<C: CursorHints> {
     sources: Vec<C>,
     heads: Vec<Head>,
-    /// All sources, sorted by their entries. The first source's entry is current only in its head.
+    /// All sources, sorted by their entries. The rank of the first may be stale; its head is not.
     order: Vec<Place>,
     /// The first source, if it is on an entry and nothing failed; otherwise [`NOBODY`].
     top: usize,

@@ -399,8 +399,8 @@ impl DbCursor {
     /// scan many entries: adjacent entries of one table are lent without a cursor step.
     ///
     /// # Errors
-    /// As [`DbCursor::next`]. Entries visited before the error are valid, but not all. Closing the store
-    /// ends the visit at the end of a block.
+    /// As [`DbCursor::next`]. Entries visited before the error are valid, but not all. Closing the
+    /// store ends the visit at the end of a block.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -311,7 +311,7 @@ mod tests {
     }
 
     #[test]
-    fn what_cannot_be_used_is_explained() {
+    fn unusable_keys_are_explained() {
         let text = |result: Result<KeySpace, Error>| result.unwrap_err().to_string();
         assert!(text(KeySpace::integers(0, 16)).contains("at least one key"));
         assert!(text(KeySpace::integers(1, 0)).contains("1 to 65526"));

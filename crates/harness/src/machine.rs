@@ -290,7 +290,7 @@ damaged line";
     }
 
     #[test]
-    fn processor_time_is_read_behind_any_name() {
+    fn cpu_time_is_read_after_any_program_name() {
         let stat = "71 (a) b) R 1 2 3 4 5 6 7 8 9 10 250 75 0 0 20";
         assert_eq!(CpuSeconds::parse(stat), Some(CpuSeconds { user: 2.5, system: 0.75 }));
         assert_eq!(CpuSeconds::parse("71 (a R 1 2"), None);

@@ -183,7 +183,7 @@ mod tests {
 
     /// The directory of a killed run used to stay forever.
     #[test]
-    fn what_dead_runs_left_goes_and_nothing_else() {
+    fn only_directories_of_dead_runs_are_removed() {
         let parent = ScratchDir::new(&std::env::temp_dir()).unwrap();
         let at = |name: &str| parent.path().join(name);
         let left = |name: &str, text: &[u8]| {

@@ -459,7 +459,7 @@ mod tests {
     }
 
     #[test]
-    fn three_repeats_are_told_apart_by_their_spread() {
+    fn three_repeats_are_distinguished_by_their_spread() {
         let slower = throughput(&[1000, 1010, 990], &[800, 810, 790]);
         assert_eq!(slower.verdict, Verdict::Slower);
         assert_eq!(throughput(&[1000, 1400, 600], &[800, 1200, 400]).verdict, Verdict::Same);
@@ -536,7 +536,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_interrupted_or_did_nothing_is_left_out() {
+    fn interrupted_and_empty_workloads_are_left_out() {
         let mut base = repeats("readrandom", &[1000, 0, 5]);
         base[2].interrupted = true;
         let changes = compare(&base, &repeats("readrandom", &[1000]));
@@ -569,7 +569,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_absent_is_listed() {
+    fn absent_workloads_are_listed() {
         let mut base = vec![record("fillrandom", 1, 5), record("readrandom", 1, 5)];
         let mut new = vec![record("fillrandom", 1, 5), record("readseq", 1, 5)];
         assert_eq!(absent(&base, &base), []);

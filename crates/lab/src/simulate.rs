@@ -236,7 +236,7 @@ fn assumptions(shape: &Shape, misses: f64, read_costs: &[(usize, f64)]) -> Vec<S
 mod tests {
     /// A cost on a level that does not exist used to be ignored silently.
     #[test]
-    fn a_cost_on_a_level_that_is_not_there_is_refused() {
+    fn a_cost_on_a_missing_level_is_rejected() {
         let shape = Shape { keys: 100_000, ..Shape::default() };
         let policies = [String::from("paired:10")];
         let deepest = simulate(&shape, 1.0, &[], &policies).unwrap().levels.last().unwrap().level;
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn what_makes_no_sense_is_refused_with_what_would() {
+    fn invalid_input_is_rejected_with_a_valid_example() {
         let shape = Shape::default();
         let error = |shape: &Shape, misses, policy: &str| {
             simulate(shape, misses, &[], &texts(&[policy])).unwrap_err().to_string()

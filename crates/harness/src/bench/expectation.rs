@@ -59,13 +59,13 @@ pub(super) fn judge(plan: &Plan, workload: Workload, measured: &Measured) -> Ver
     let text = format!(
         "{workload} found {} of {asked} keys: {}",
         if found == 0 { "none".to_owned() } else { format!("only {found}") },
-        asks(plan)
+        describe_keys(plan)
     );
     if found == 0 { Verdict::Worthless(text) } else { Verdict::Odd(text) }
 }
 
 /// Describes the plan's keys, and the probable mistake in them.
-fn asks(plan: &Plan) -> String {
+fn describe_keys(plan: &Plan) -> String {
     format!(
         "this run asks for {} keys of {} bytes; --num, --key-size and --keys-file must be those with which the \
          store was filled",
@@ -82,7 +82,7 @@ fn deletes_before(plan: &Plan, workload: Workload) -> bool {
 
 /// Returns a warning if a workload that is to modify existing entries would not: none of a sample
 /// of its keys exists, but other entries do.
-pub(super) fn doubt(plan: &Plan, workload: Workload, store: &dyn Store) -> Option<String> {
+pub(super) fn warning(plan: &Plan, workload: Workload, store: &dyn Store) -> Option<String> {
     let changes =
         matches!(workload, Workload::Overwrite | Workload::DeleteSeq | Workload::DeleteRandom);
     if !plan.existing || !changes || deletes_before(plan, workload) {
@@ -109,5 +109,7 @@ pub(super) fn doubt(plan: &Plan, workload: Workload, store: &dyn Store) -> Optio
         false
     });
     let what = if is_empty { "the store is empty" } else { "the store holds other keys" };
-    looked.ok().map(|()| format!("{workload} meets none of its keys: {what}; {}", asks(plan)))
+    looked
+        .ok()
+        .map(|()| format!("{workload} meets none of its keys: {what}; {}", describe_keys(plan)))
 }

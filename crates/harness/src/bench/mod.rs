@@ -356,8 +356,8 @@ impl Run<'_, '_> {
     }
 
     fn operations(&mut self, workload: Workload) -> Result<Measured, Error> {
-        if let Some(doubt) = expectation::doubt(self.plan, workload, &*self.store) {
-            self.control.progress.say(&format!("warning: {doubt}"));
+        if let Some(warning) = expectation::warning(self.plan, workload, &*self.store) {
+            self.control.progress.say(&format!("warning: {warning}"));
         }
         let values = load::own_values(self.plan, workload);
         let load = load::of(self.plan, workload, values.as_ref(), &self.records, self.nth);

@@ -73,7 +73,7 @@ Level Files Size(MB)
 /// A limit in bytes per second used to be converted with the size of the plan's values, even for
 /// workloads that write others.
 #[test]
-fn a_limit_of_bytes_is_of_what_each_workload_writes() {
+fn a_limit_in_bytes_counts_the_bytes_of_each_workload() {
     let mut plan = plan("fillseq");
     plan.write_rate = Some(WriteRate::Bytes(1_160_000.0));
     plan.read_rate = Some(7.0);
@@ -122,7 +122,7 @@ fn histograms_are_printed_on_request() {
 }
 
 #[test]
-fn a_stopped_run_says_what_it_had_and_ends() {
+fn a_stopped_run_prints_its_results_and_ends() {
     let stop = Stop::new();
     stop.set();
     let (text, result) = output(&plan("fillrandom,readrandom"), &stop);
@@ -188,7 +188,7 @@ fn repeated_steps_print_each_run_and_all_together() {
 }
 
 #[test]
-fn a_plan_that_cannot_be_done_is_refused_before_it_begins() {
+fn an_impossible_plan_is_rejected_before_it_begins() {
     let refused = |plan: &Plan| {
         let (text, result) = output(plan, &Stop::new());
         assert_eq!(text, "");
@@ -205,7 +205,7 @@ fn a_plan_that_cannot_be_done_is_refused_before_it_begins() {
 }
 
 #[test]
-fn a_cold_store_is_opened_again_and_holds_what_it_held() {
+fn a_cold_store_is_reopened_with_its_entries() {
     let mut plan = plan("fillseq,readrandom,overwrite,readmissing");
     plan.cold = true;
     let (text, result) = output(&plan, &Stop::new());

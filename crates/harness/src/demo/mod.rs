@@ -46,7 +46,7 @@ pub struct Plan {
     pub threads: usize,
     /// Seed of everything random.
     pub seed: u64,
-    /// The directory in which that of the stores is created.
+    /// The parent of the stores' directory.
     pub parent: PathBuf,
     /// The shape of the stores.
     pub tree: Tree,

@@ -16,7 +16,7 @@ pub(super) struct Gate {
 struct State {
     waiting: usize,
     /// Whether the waiting threads may go on, once decided.
-    word: Option<bool>,
+    decision: Option<bool>,
 }
 
 impl Gate {
@@ -27,9 +27,9 @@ impl Gate {
         self.changed.notify_all();
         let state = self
             .changed
-            .wait_while(state, |state| state.word.is_none())
+            .wait_while(state, |state| state.decision.is_none())
             .unwrap_or_else(PoisonError::into_inner);
-        state.word == Some(true)
+        state.decision == Some(true)
     }
 
     /// Waits until `count` threads have arrived, and lets them go on.
@@ -39,14 +39,14 @@ impl Gate {
             .changed
             .wait_while(state, |state| state.waiting < count)
             .unwrap_or_else(PoisonError::into_inner);
-        state.word = Some(true);
+        state.decision = Some(true);
         drop(state);
         self.changed.notify_all();
     }
 
     /// Releases all threads, present and future, without a run.
-    pub(super) fn send_home(&self) {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner).word = Some(false);
+    pub(super) fn release(&self) {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner).decision = Some(false);
         self.changed.notify_all();
     }
 }
@@ -64,7 +64,7 @@ mod tests {
                 if goes_on {
                     gate.open(3);
                 } else {
-                    gate.send_home();
+                    gate.release();
                 }
                 threads.into_iter().map(|thread| thread.join().unwrap()).collect()
             });

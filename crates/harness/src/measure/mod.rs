@@ -14,7 +14,7 @@
 //! copies its key, and the mark that the store requests for its values
 //! ([`Store::mark`](crate::Store::mark)).
 
-mod beside;
+mod background;
 mod gate;
 mod loops;
 mod meter;
@@ -208,7 +208,7 @@ impl<'a> Team<'a> {
 
     /// Returns all threads' results, and the throughput over time.
     fn run<'s>(&'s self, scope: &'s Scope<'s, '_>) -> Result<(Vec<Joined>, OverTime), Error> {
-        let (handles, sampler) = self.start(scope).inspect_err(|_| self.gate.send_home())?;
+        let (handles, sampler) = self.start(scope).inspect_err(|_| self.gate.release())?;
         self.gate.open(handles.len() + 1);
         let results = handles.into_iter().map(ScopedJoinHandle::join).collect();
         self.meter.finish();
@@ -227,8 +227,8 @@ impl<'a> Team<'a> {
             let work = move || self.work(thread);
             handles.push(Builder::new().spawn_scoped(scope, work).map_err(refused)?);
         }
-        if beside::has_one(self.workload) {
-            let work = || self.work_beside();
+        if background::has_one(self.workload) {
+            let work = || self.work_in_background();
             handles.push(Builder::new().spawn_scoped(scope, work).map_err(refused)?);
         }
         let sample = || match self.gate.wait() {
@@ -258,18 +258,18 @@ impl<'a> Team<'a> {
         result
     }
 
-    fn work_beside(&self) -> Result<(), StoreError> {
+    fn work_in_background(&self) -> Result<(), StoreError> {
         let count = Meter::new(1);
         let mut worker = Worker::new(self, self.load.threads, self.load.beside_rate, count.slot(0));
         if !self.gate.wait() {
             return Ok(());
         }
         worker.begin();
-        let result = beside::run(&mut worker, self.workload);
+        let result = background::run(&mut worker, self.workload);
         if result.is_err() {
             self.halt.store(true, Relaxed);
         }
-        let note = beside::note(&worker, self.workload);
+        let note = background::note(&worker, self.workload);
         self.total.lock().unwrap_or_else(PoisonError::into_inner).measured.beside = Some(note);
         result
     }

@@ -178,7 +178,7 @@ fn mixed_workloads_count_each_thing_they_do() {
 }
 
 #[test]
-fn a_get_before_each_put_hits_as_often_as_asked() {
+fn gets_before_puts_hit_at_the_requested_rate() {
     let store = MapStore::default();
     run(&store, Workload::FillSeq, |_| {});
     let stored = |store: &MapStore| {
@@ -199,7 +199,7 @@ fn a_get_before_each_put_hits_as_often_as_asked() {
 }
 
 #[test]
-fn a_thread_beside_the_readers_is_not_counted_among_them() {
+fn a_background_thread_is_not_counted_among_the_readers() {
     for (workload, what) in [
         (Workload::ReadWhileWriting, "writes)"),
         (Workload::ReadWhileScanning, "entries scanned)"),
@@ -410,7 +410,7 @@ fn slow_gets(rate: Option<f64>) -> u64 {
 }
 
 #[test]
-fn an_open_loop_sees_all_that_waited_behind_a_slow_one() {
+fn an_open_loop_measures_the_wait_after_a_slow_operation() {
     // A thousand a second: the gets due in the first 50 ms wait for 50 ms or more. How many more do
     // depends on the machine; fewer are impossible.
     assert!(slow_gets(Some(1000.0)) >= 50);
@@ -429,7 +429,7 @@ fn a_rate_is_not_exceeded() {
 }
 
 #[test]
-fn a_rate_that_is_not_held_is_told() {
+fn a_rate_that_is_not_sustained_is_reported() {
     let store = HeldUp { is_slow: true.into(), ..HeldUp::default() };
     let at = |rate| {
         run(&store, Workload::ReadRandom, |load| {

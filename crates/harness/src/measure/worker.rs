@@ -104,7 +104,7 @@ impl<'a> Worker<'a> {
 
     /// As [`Worker::next`], for a thread that runs until the others are done.
     #[inline]
-    pub(super) fn next_beside(&mut self) -> bool {
+    pub(super) fn next_in_background(&mut self) -> bool {
         self.team.working.load(Relaxed) > 0 && !self.halted() && self.take_turn()
     }
 
@@ -134,8 +134,8 @@ impl<'a> Worker<'a> {
                 self.last = self.start + intended;
                 return true;
             }
-            let is_beside = self.thread >= self.load.threads;
-            if self.halted() || (is_beside && self.team.working.load(Relaxed) == 0) {
+            let is_background = self.thread >= self.load.threads;
+            if self.halted() || (is_background && self.team.working.load(Relaxed) == 0) {
                 return false;
             }
             match left.checked_sub(NEAR) {

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_not_known_is_empty() {
+    fn unknown_values_are_empty() {
         let mut row = Vec::new();
         write_csv(&Record::default(), &mut row).unwrap();
         let row = fields(&String::from_utf8(row).unwrap());

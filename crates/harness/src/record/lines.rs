@@ -131,7 +131,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_store_does_not_know_is_left_out() {
+    fn unknown_values_of_a_store_are_left_out() {
         let mut bytes = Vec::new();
         write_line(&Record { schema: 1, ..Record::default() }, &mut bytes).unwrap();
         let text = String::from_utf8(bytes).unwrap();
@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn unknown_fields_are_ignored_and_newer_schemas_refused() {
+    fn unknown_fields_are_ignored_and_newer_schemas_rejected() {
         let text = line().replacen("{\"schema\":1,", "{\"schema\":1,\"moon\":{\"x\":[1]},", 1);
         assert_eq!(read_lines(&text).unwrap(), [testing::full()]);
         let text = line() + &line().replacen("\"schema\":1,", "\"schema\":2,", 1);

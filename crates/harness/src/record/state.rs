@@ -418,7 +418,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_workload_did_is_the_difference() {
+    fn a_workload_is_the_difference_of_two_states() {
         let since = state(400, 3000, 60, 0.02).since(&state(100, 1000, 10, 0.01));
         let io = since.io.unwrap();
         assert_eq!((io.gets, io.block_reads, io.log_bytes), (Some(300), Some(150), None));
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn filters_that_were_not_asked_have_no_rate() {
+    fn filters_without_queries_have_no_rate() {
         let since = state(400, 1000, 10, 0.01).since(&state(100, 1000, 10, 0.01));
         let filter = &since.filters.unwrap()[0];
         assert_eq!(

@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_histogram_is_refused() {
+    fn an_invalid_histogram_is_rejected() {
         let times = |hdr: &str| Times { hdr: hdr.into(), ..Times::default() };
         assert!(times("not base64!").histogram().is_err());
         assert!(times("AAAA").histogram().is_err());

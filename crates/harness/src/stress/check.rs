@@ -25,7 +25,7 @@ use crate::error::Error;
 #[derive(Debug)]
 pub(super) enum Trouble {
     /// The store returned a wrong answer.
-    Lie(String),
+    WrongAnswer(String),
     /// The store returned an error that it must not return.
     Store(trommel::Error),
     /// An error of the harness itself.
@@ -47,7 +47,7 @@ impl From<Error> for Trouble {
 impl fmt::Display for Trouble {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Lie(what) => f.write_str(what),
+            Self::WrongAnswer(what) => f.write_str(what),
             Self::Store(error) => error.fmt(f),
             Self::Own(error) => error.fmt(f),
         }
@@ -155,7 +155,7 @@ pub(super) fn judge(
     let state = expected.state(key);
     let deletes: Vec<u32> =
         (window.low..=window.high).filter(|nth| records.is_delete(key, *nth)).collect();
-    Err(Trouble::Lie(format!(
+    Err(Trouble::WrongAnswer(format!(
         "{how}: {} holds {}; expected is write {} to {}{}; the expected state says {state:?}",
         text(records, key),
         shown(generation),
@@ -173,7 +173,7 @@ fn parse(records: &Records, key: u32, value: &[u8], how: &str) -> Checked<Found>
     let found = records.parse(value).filter(|found| found.key == key);
     found.ok_or_else(|| {
         let start = &value[..value.len().min(48)];
-        Trouble::Lie(format!(
+        Trouble::WrongAnswer(format!(
             "{how}: the value of {} was never written: {} bytes that begin with {}",
             text(records, key),
             value.len(),
@@ -200,7 +200,7 @@ pub(super) fn judge_member(
     if is_there {
         return Ok(());
     }
-    Err(Trouble::Lie(format!(
+    Err(Trouble::WrongAnswer(format!(
         "{how}: half a batch: {} is there with a batch that wrote {generation} of {}, which holds {}",
         text(records, of),
         text(records, key),
@@ -220,11 +220,11 @@ pub(super) fn scan(
     let from = if keys.start == 0 { Vec::new() } else { records.key(keys.start) };
     let to = (keys.end < records.keys).then(|| records.key(keys.end));
     let range = view.range(from, to);
-    walk(range, expected, frame, backward, how)
+    scan_range(range, expected, frame, backward, how)
 }
 
 /// As [`scan`], over a range that contains exactly the frame's keys.
-pub(super) fn walk(
+pub(super) fn scan_range(
     mut range: Range,
     expected: &Expected,
     frame: &Frame,
@@ -240,7 +240,7 @@ pub(super) fn walk(
         let (key, value) = entry?;
         let number = records.number(&key).filter(|number| rest.contains(number));
         let Some(number) = number else {
-            return Err(Trouble::Lie(format!(
+            return Err(Trouble::WrongAnswer(format!(
                 "{how}: {} appears, which was never written or is out of its order: expected is \
                  one of the keys {rest:?}",
                 key.escape_ascii()
@@ -292,7 +292,7 @@ pub(super) fn recovered(
             for block in blocks {
                 let frame = Frame::closed(expected, records.block(*block));
                 let range = View::prefix(db, records.prefix(*block));
-                read += walk(range, expected, &frame, backward, how)?.len() as u64;
+                read += scan_range(range, expected, &frame, backward, how)?.len() as u64;
             }
         }
     }
@@ -355,7 +355,7 @@ impl Verdict {
                 Ok(())
             }
             Some((_, first)) if first == outcome => Ok(()),
-            Some((other, first)) => Err(Trouble::Lie(format!(
+            Some((other, first)) => Err(Trouble::WrongAnswer(format!(
                 "{how}: half a batch: its write of {} is {first:?}, that of {} is {outcome:?}",
                 text(records, other),
                 text(records, key)
@@ -425,7 +425,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_pending_may_be_there_or_not_and_is_certain_then() {
+    fn pending_writes_are_settled_by_recovery() {
         let case = case();
         let [there, lost] = [0, 1].map(|nth| case.keys().nth(nth).unwrap());
         case.write(there, 2, 0);
@@ -440,7 +440,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_batch_is_told_by_what_was_pending() {
+    fn half_a_batch_is_detected_by_pending_writes() {
         let case = case();
         let [one, other] = [0, 1].map(|nth| case.keys().nth(nth).unwrap());
         case.write(one, 2, 9);
@@ -451,7 +451,7 @@ mod tests {
     }
 
     #[test]
-    fn half_a_batch_is_told_by_what_a_value_names() {
+    fn half_a_batch_is_detected_by_the_members_of_a_value() {
         let case = case();
         let [one, other] = [0, 1].map(|nth| case.keys().nth(nth).unwrap());
         for key in [one, other] {
@@ -468,7 +468,7 @@ mod tests {
     }
 
     #[test]
-    fn every_kind_of_lie_is_told() {
+    fn every_kind_of_wrong_answer_is_detected() {
         let break_it: [fn(&Case, u32); 5] = [
             |case, key| {
                 case.db.delete(RECORDS.key(key)).unwrap();
@@ -492,7 +492,7 @@ mod tests {
             for backward in [false, true] {
                 let frame = Frame::closed(&case.expected, RECORDS.block(key / 64));
                 let scanned = scan(&case.db, &case.expected, &frame, backward, "test");
-                assert!(matches!(scanned, Err(Trouble::Lie(_))), "lie {nth}: {scanned:?}");
+                assert!(matches!(scanned, Err(Trouble::WrongAnswer(_))), "lie {nth}: {scanned:?}");
             }
             assert!(case.recovered(None).is_err(), "lie {nth}");
         }

@@ -48,7 +48,7 @@ pub(super) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 
 /// One thread's current operation, for the watchdog.
 #[derive(Debug)]
-pub(super) struct Desk {
+pub(super) struct Activity {
     born: Instant,
     /// Start of the operation in microseconds after `born`, plus one; 0 between operations.
     since: AtomicU64,
@@ -56,7 +56,7 @@ pub(super) struct Desk {
     longest: AtomicU64,
 }
 
-impl Desk {
+impl Activity {
     /// For a thread without an operation.
     pub(super) fn new(born: Instant) -> Self {
         Self { born, since: AtomicU64::new(0), what: Mutex::new(""), longest: AtomicU64::new(0) }
@@ -107,13 +107,13 @@ mod tests {
     }
 
     #[test]
-    fn a_desk_knows_what_goes_on() {
-        let desk = Desk::new(Instant::now());
-        assert_eq!(desk.current().1, "");
-        desk.work("compact", || {
+    fn an_activity_knows_its_current_operation() {
+        let activity = Activity::new(Instant::now());
+        assert_eq!(activity.current().1, "");
+        activity.work("compact", || {
             std::thread::sleep(std::time::Duration::from_millis(1));
-            assert_eq!(desk.current().1, "compact");
+            assert_eq!(activity.current().1, "compact");
         });
-        assert!(desk.longest() > 0 && desk.current().1.is_empty());
+        assert!(activity.longest() > 0 && activity.current().1.is_empty());
     }
 }

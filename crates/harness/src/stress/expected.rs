@@ -276,7 +276,7 @@ mod tests {
     const RECORDS: Records = Records { keys: 200, min_value: 16, max_value: 64, seed: 3 };
 
     #[test]
-    fn what_was_begun_and_settled_is_there_again() {
+    fn begun_and_settled_writes_survive_a_reopen() {
         let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
         let expected = Expected::open(scratch.path(), RECORDS).unwrap();
         expected.begin(7, 1, 99).unwrap();
@@ -306,7 +306,7 @@ mod tests {
     }
 
     #[test]
-    fn a_damaged_file_is_told_apart() {
+    fn a_corrupt_file_is_detected() {
         let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
         drop(Expected::open(scratch.path(), RECORDS).unwrap());
         let path = scratch.path().join(EXPECTED_FILE);

@@ -1,5 +1,5 @@
 //! A stress test of the store on this machine: a run of any length that reads, writes, kills and
-//! checks. The idea is that of RocksDB's `db_stress`.
+//! checks. Modelled on RocksDB's `db_stress`.
 //!
 //! 1. [`stress`] is the parent. It starts a worker process, kills it at a random time or at a
 //!    random call to the disk, and starts the next on the same store, until the time is over. It
@@ -11,7 +11,7 @@
 //! 4. Keys and values are functions of a seed and of the number of writes to a key (see `records`),
 //!    so every byte is checked without keeping a history.
 //! 5. Options are drawn anew at each open (see `draw`), and the disk can inject faults (see
-//!    `upset`).
+//!    `faulty_disk`).
 //!
 //! A killed process loses nothing that it has passed to the system, so this does not test power
 //! failures: other tests simulate those.
@@ -20,16 +20,16 @@
 //! store and the expected state. Called by `trommel stress`.
 
 mod check;
+mod client;
 mod counts;
-mod customer;
 mod draw;
 mod expected;
+mod faulty_disk;
 mod place;
 mod records;
 mod report;
 mod supervise;
 mod upkeep;
-mod upset;
 mod watch;
 mod wire;
 mod worker;

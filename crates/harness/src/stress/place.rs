@@ -117,7 +117,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_made_goes_and_nothing_else() {
+    fn only_created_directories_are_removed() {
         let outer = ScratchDir::new(&std::env::temp_dir()).unwrap();
         let at = |name: &str| outer.path().join(name);
         let place = Place::new(Some(&at("a/b")), Some(&at("c")), outer.path()).unwrap();

@@ -191,7 +191,7 @@ mod tests {
     const RECORDS: Records = Records { keys: 1000, min_value: 16, max_value: 300, seed: 7 };
 
     #[test]
-    fn keys_sort_as_their_numbers_and_are_told_from_others() {
+    fn keys_sort_as_their_numbers_and_foreign_keys_are_recognised() {
         let keys: Vec<Vec<u8>> = (0..1000).map(|number| RECORDS.key(number)).collect();
         assert!(keys.is_sorted() && keys.iter().any(|key| key.len() > 50));
         for (number, key) in keys.iter().enumerate() {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn a_window_admits_what_lies_in_it() {
+    fn a_window_admits_the_states_within_it() {
         let put = (1..).find(|nth| !RECORDS.is_delete(9, *nth)).unwrap();
         let delete = (1..).find(|nth| RECORDS.is_delete(9, *nth)).unwrap();
         assert!(Window::exactly(put).admits(&RECORDS, 9, Some(put)));

@@ -32,16 +32,16 @@ use crate::control::{Control, Unit};
 use crate::error::Error;
 
 /// Time between two checks of a worker.
-const LOOK: Duration = Duration::from_millis(20);
+const CHECK_EVERY: Duration = Duration::from_millis(20);
 /// Time between two measurements of its resources.
-const MEASURE: Duration = Duration::from_millis(200);
+const MEASURE_EVERY: Duration = Duration::from_millis(200);
 /// Time between two progress lines.
-const TELL: Duration = Duration::from_secs(60);
+const REPORT_EVERY: Duration = Duration::from_secs(60);
 /// A worker that does not reach the call at which it is to die is killed after this multiple of the
 /// mean time between kills.
 const PATIENCE: f64 = 4.0;
 /// Number of the last lines of the workers' standard error to show.
-const LAST_WORDS: usize = 20;
+const LAST_LINES: usize = 20;
 
 /// The plan of a run.
 #[derive(Debug, Clone)]
@@ -153,7 +153,7 @@ struct Worker {
     running_since: Option<Instant>,
     is_done: bool,
     /// Whether the parent caused its death.
-    is_condemned: bool,
+    is_killed: bool,
     die_at: u64,
 }
 
@@ -254,7 +254,7 @@ impl Run<'_> {
             heard: Instant::now(),
             running_since: None,
             is_done: false,
-            is_condemned: false,
+            is_killed: false,
             die_at: task.die_at,
         })
     }
@@ -264,7 +264,7 @@ impl Run<'_> {
         let born = Instant::now();
         let mut measured = born;
         loop {
-            match worker.lines.recv_timeout(LOOK) {
+            match worker.lines.recv_timeout(CHECK_EVERY) {
                 Ok(line) => {
                     if let Some(finding) = worker.hear(line) {
                         return Ok(Some(finding));
@@ -285,7 +285,7 @@ impl Run<'_> {
                 let what = format!("{}\n{threads}", finding.what);
                 return Ok(Some(Finding { what, ..finding }));
             }
-            if measured.elapsed() >= MEASURE {
+            if measured.elapsed() >= MEASURE_EVERY {
                 measured = Instant::now();
                 let (process, store) = (worker.child.id(), &self.place.store);
                 let broken = self.plan.limits.measure(process, store, &mut self.report);
@@ -295,7 +295,7 @@ impl Run<'_> {
             }
             if self.is_over() {
                 worker.input = None;
-            } else if !worker.is_condemned && worker.is_due(ending, born) {
+            } else if !worker.is_killed && worker.is_due(ending, born) {
                 self.end(worker, ending);
             }
         }
@@ -313,7 +313,7 @@ impl Run<'_> {
                     Phase::Closing => "kills.while_closing",
                 };
                 self.report.add(phase, 1);
-                worker.is_condemned = true;
+                worker.is_killed = true;
                 // It may be dead already; the end of its output shows that.
                 let _ = worker.child.kill();
             }
@@ -326,9 +326,9 @@ impl Run<'_> {
             self.report.add("ends_in_order", 1);
             return None;
         }
-        if was_killed && (worker.is_condemned || worker.die_at > 0) {
+        if was_killed && (worker.is_killed || worker.die_at > 0) {
             self.report.add("kills", 1);
-            self.report.add("kills.at_a_call", u64::from(!worker.is_condemned));
+            self.report.add("kills.at_a_call", u64::from(!worker.is_killed));
             return None;
         }
         let reason = if was_killed {
@@ -336,7 +336,7 @@ impl Run<'_> {
         } else {
             ""
         };
-        let words = last_words(&self.place.expected.join(LOG_FILE));
+        let words = last_lines(&self.place.expected.join(LOG_FILE));
         let what = format!("the worker ended with {status}{reason}{words}");
         Some(Finding { kind: "death", what })
     }
@@ -355,7 +355,7 @@ impl Run<'_> {
         let done = seconds.min(self.plan.duration.as_secs());
         self.control.progress.advance(done.saturating_sub(self.seconds_shown));
         self.seconds_shown = done;
-        if self.told.elapsed() >= TELL {
+        if self.told.elapsed() >= REPORT_EVERY {
             self.told = Instant::now();
             self.control.progress.say(&self.report.progress(self.start.elapsed()));
         }
@@ -393,10 +393,10 @@ impl Worker {
 }
 
 /// The last lines of the workers' standard error.
-fn last_words(log: &Path) -> String {
+fn last_lines(log: &Path) -> String {
     let text = std::fs::read(log).unwrap_or_default();
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
-    let last = lines[lines.len().saturating_sub(LAST_WORDS)..].join("\n");
+    let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
     if last.is_empty() { String::new() } else { format!("; its last words:\n{last}") }
 }

@@ -10,8 +10,8 @@ use fastrand::Rng;
 use trommel::{Db, Options, RebuildOptions};
 
 use super::check::{Checked, Frame, Trouble, scan};
-use super::counts::Desk;
-use super::worker::{Shop, exponential};
+use super::counts::Activity;
+use super::worker::{Shared, exponential};
 use crate::error::Error;
 
 /// Mean seconds between two operations.
@@ -19,7 +19,7 @@ const EVERY: f64 = 0.1;
 
 /// The maintenance thread.
 pub(super) struct Upkeep<'a> {
-    shop: &'a Shop,
+    shared: &'a Shared,
     db: &'a Db,
     rng: Rng,
 }
@@ -32,7 +32,7 @@ impl<'a> Upkeep<'a> {
         ("sync", |own| Ok(own.db.sync()?)),
         ("compact_range", Self::compact_range),
         ("set_options", Self::set_options),
-        ("set_filters", |own| Ok(own.db.set_filters(own.shop.draw.filters(&mut own.rng))?)),
+        ("set_filters", |own| Ok(own.db.set_filters(own.shared.draw.filters(&mut own.rng))?)),
         ("rebuild_filters", Self::rebuild_filters),
         ("checkpoint", Self::checkpoint),
         ("verify", |own| Ok(own.db.verify().map(drop)?)),
@@ -41,17 +41,17 @@ impl<'a> Upkeep<'a> {
         ("compact_all", Self::compact_all),
     ];
 
-    pub(super) fn new(shop: &'a Shop, db: &'a Db, rng: Rng) -> Self {
-        Self { shop, db, rng }
+    pub(super) fn new(shared: &'a Shared, db: &'a Db, rng: Rng) -> Self {
+        Self { shared, db, rng }
     }
 
     /// Runs one operation after another, with pauses, until the store is to be closed.
-    pub(super) fn serve(&mut self, desk: &Desk) {
+    pub(super) fn serve(&mut self, activity: &Activity) {
         while self.waited() {
             let (what, act) = Self::ACTS[self.rng.usize(..Self::ACTS.len())];
-            let done = desk.work(what, || act(self));
-            if self.shop.tolerate(done).is_some() {
-                self.shop.counts.add(what, 1);
+            let done = activity.work(what, || act(self));
+            if self.shared.tolerate(done).is_some() {
+                self.shared.counts.add(what, 1);
             }
         }
     }
@@ -60,14 +60,14 @@ impl<'a> Upkeep<'a> {
     fn waited(&mut self) -> bool {
         let pause = Duration::from_secs_f64(exponential(&mut self.rng, EVERY));
         let end = Instant::now() + pause;
-        while Instant::now() < end && !self.shop.is_closing.load(Relaxed) {
+        while Instant::now() < end && !self.shared.is_closing.load(Relaxed) {
             thread::sleep(Duration::from_millis(5));
         }
-        !self.shop.is_closing.load(Relaxed)
+        !self.shared.is_closing.load(Relaxed)
     }
 
     fn compact_range(&mut self) -> Checked {
-        let records = &self.shop.expected.records;
+        let records = &self.shared.expected.records;
         let (one, other) = (self.rng.u32(..records.keys), self.rng.u32(..records.keys));
         // At most a tenth of the keys.
         let end = other.clamp(one, one.saturating_add(records.keys / 10));
@@ -81,18 +81,18 @@ impl<'a> Upkeep<'a> {
 
     fn set_options(&mut self) -> Checked {
         let rng = &mut self.rng;
-        Ok(self.db.set_options(|options| self.shop.draw.change(rng, options))?)
+        Ok(self.db.set_options(|options| self.shared.draw.change(rng, options))?)
     }
 
     fn rebuild_filters(&mut self) -> Checked {
-        self.db.set_filters(self.shop.draw.filters(&mut self.rng))?;
+        self.db.set_filters(self.shared.draw.filters(&mut self.rng))?;
         Ok(self.db.rebuild_filters(&RebuildOptions::default()).map(drop)?)
     }
 
     fn reports(&mut self) -> Checked {
         let stats = self.db.stats();
         if stats.levels.iter().any(|level| level.deletions > level.entries) {
-            return Err(Trouble::Lie(format!("stats make no sense: {:?}", stats.levels)));
+            return Err(Trouble::WrongAnswer(format!("stats make no sense: {:?}", stats.levels)));
         }
         let _ = self.db.filter_report();
         self.check_budget()
@@ -104,10 +104,12 @@ impl<'a> Upkeep<'a> {
         match memory.filter_budget {
             None => Ok(()),
             Some(most) if memory.held_filters <= most => {
-                self.shop.counts.add("budget_checks", 1);
+                self.shared.counts.add("budget_checks", 1);
                 Ok(())
             }
-            Some(_) => Err(Trouble::Lie(format!("more filters are held than may be: {memory:?}"))),
+            Some(_) => {
+                Err(Trouble::WrongAnswer(format!("more filters are held than may be: {memory:?}")))
+            }
         }
     }
 
@@ -120,7 +122,7 @@ impl<'a> Upkeep<'a> {
 
     /// Makes a checkpoint, opens it as a store, and checks it.
     fn checkpoint(&mut self) -> Checked {
-        let dir = self.shop.checkpoints.join(format!("{:016x}", self.rng.u64(..)));
+        let dir = self.shared.checkpoints.join(format!("{:016x}", self.rng.u64(..)));
         let made = self.make_and_check(&dir);
         // A fault may have left a partial directory.
         remove_dir(&dir)?;
@@ -128,8 +130,8 @@ impl<'a> Upkeep<'a> {
     }
 
     fn make_and_check(&mut self, dir: &Path) -> Checked {
-        let (shop, expected) = (self.shop, &self.shop.expected);
-        let parent = &shop.checkpoints;
+        let (shared, expected) = (self.shared, &self.shared.expected);
+        let parent = &shared.checkpoints;
         fs::create_dir_all(parent)
             .map_err(|error| Error::io(parent, "creating directory", error))?;
         let frame = Frame::open(expected, 0..expected.records.keys);
@@ -142,7 +144,7 @@ impl<'a> Upkeep<'a> {
         scan(&db, expected, &frame, self.rng.bool(), "checkpoint")?;
         db.verify()?;
         db.close()?;
-        shop.counts.add("checkpoints_checked", 1);
+        shared.counts.add("checkpoints_checked", 1);
         Ok(())
     }
 }

@@ -140,7 +140,7 @@ mod tests {
     };
 
     #[test]
-    fn each_limit_is_told_when_it_is_broken() {
+    fn each_exceeded_limit_is_reported() {
         let scratch = crate::ScratchDir::new(&std::env::temp_dir()).unwrap();
         fs::write(scratch.path().join("file"), vec![0; 500]).unwrap();
         let told = |limits: Limits| {

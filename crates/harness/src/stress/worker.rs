@@ -2,7 +2,7 @@
 //!
 //! 1. It opens the store with random options, checks what the last process left and settles the
 //!    pending writes (see [`super::check`]).
-//! 2. Threads read and write for a random time (see [`super::customer`]), and one runs maintenance
+//! 2. Threads read and write for a random time (see [`super::client`]), and one runs maintenance
 //!    operations (see [`super::upkeep`]).
 //! 3. The store is closed, or just dropped; then, now and then, opened read-only and checked. All
 //!    of this repeats until standard input ends.
@@ -23,12 +23,12 @@ use fastrand::Rng;
 use trommel::{Db, Options};
 
 use super::check::{Checked, Trouble, recovered};
-use super::counts::{Counts, Desk, lock};
-use super::customer::Customer;
+use super::client::Client;
+use super::counts::{Activity, Counts, lock};
 use super::draw::Draw;
 use super::expected::Expected;
+use super::faulty_disk::FaultyDisk;
 use super::upkeep::Upkeep;
-use super::upset::UpsetDisk;
 use super::wire::{Line, Phase, Task, Tick};
 use crate::control::Stop;
 use crate::error::Error;
@@ -36,24 +36,24 @@ use crate::error::Error;
 /// Time between two status lines.
 const TICK: Duration = Duration::from_millis(50);
 /// Attempts to open a store on a faulty disk before the faults are turned off.
-const UPSET_OPENS: usize = 3;
+const FAULTY_OPENS: usize = 3;
 /// Number of blocks of keys to read when not all are read.
 const SAMPLED_BLOCKS: usize = 200;
 
 /// The state that all threads of a worker share.
-pub(super) struct Shop {
+pub(super) struct Shared {
     pub(super) task: Task,
     pub(super) draw: Draw,
     pub(super) expected: Expected,
     pub(super) counts: Arc<Counts>,
-    pub(super) disk: UpsetDisk,
+    pub(super) disk: FaultyDisk,
     /// The directory of checkpoints.
     pub(super) checkpoints: PathBuf,
     /// Set when the worker is to end.
     pub(super) stop: Stop,
     /// Set when the store is to be closed.
     pub(super) is_closing: AtomicBool,
-    desks: Vec<Desk>,
+    activities: Vec<Activity>,
     phase: Mutex<Phase>,
     output: Mutex<Box<dyn Write + Send>>,
     sessions: AtomicU64,
@@ -78,14 +78,14 @@ pub fn work(
     })?;
     let born = Instant::now();
     let counts = Arc::new(Counts::default());
-    let shop = Arc::new(Shop {
+    let shared = Arc::new(Shared {
         expected: Expected::open(expected, task.records)?,
-        disk: UpsetDisk::new(task.faults, task.die_at, Arc::clone(&counts)),
+        disk: FaultyDisk::new(task.faults, task.die_at, Arc::clone(&counts)),
         checkpoints: expected.join("checkpoints"),
         stop: Stop::new(),
         is_closing: AtomicBool::new(false),
         // The last two belong to the maintenance thread and to this one.
-        desks: (0..task.threads + 2).map(|_| Desk::new(born)).collect(),
+        activities: (0..task.threads + 2).map(|_| Activity::new(born)).collect(),
         phase: Mutex::default(),
         output: Mutex::new(Box::new(output)),
         sessions: AtomicU64::new(0),
@@ -93,46 +93,46 @@ pub fn work(
         draw: task.draw()?,
         task,
     });
-    let leash = shop.stop.clone();
+    let stop_at_end = shared.stop.clone();
     thread::spawn(move || {
         // No more input is expected: this returns at the end of the input.
         let _ = std::io::copy(&mut input, &mut std::io::sink());
-        leash.set();
+        stop_at_end.set();
     });
-    report_panics(&shop);
-    let ticking = Arc::clone(&shop);
+    report_panics(&shared);
+    let ticking = Arc::clone(&shared);
     thread::spawn(move || {
         loop {
             ticking.say(&Line::Tick(ticking.tick()));
             thread::sleep(TICK);
         }
     });
-    shop.run(store);
-    shop.say(&Line::Done(shop.tick()));
+    shared.run(store);
+    shared.say(&Line::Done(shared.tick()));
     Ok(())
 }
 
 /// Reports a panic in any thread as a failure of the run.
-fn report_panics(shop: &Arc<Shop>) {
-    let shop = Arc::downgrade(shop);
+fn report_panics(shared: &Arc<Shared>) {
+    let shared = Arc::downgrade(shared);
     let before = std::panic::take_hook();
     std::panic::set_hook(Box::new(move |panic| {
         before(panic);
-        if let Some(shop) = shop.upgrade() {
-            shop.say(&Line::Error(format!("a thread panicked: {panic}")));
+        if let Some(shared) = shared.upgrade() {
+            shared.say(&Line::Error(format!("a thread panicked: {panic}")));
         }
     }));
 }
 
-impl Shop {
+impl Shared {
     fn tick(&self) -> Tick {
-        let own = &self.desks[..=self.task.threads];
-        let current = self.desks.iter().map(Desk::current).max().unwrap_or_default();
+        let own = &self.activities[..=self.task.threads];
+        let current = self.activities.iter().map(Activity::current).max().unwrap_or_default();
         Tick {
             phase: *lock(&self.phase),
             counts: self.counts.all().into_iter().collect(),
             // Without this thread, whose checks of all keys may take long.
-            longest: own.iter().map(Desk::longest).max().unwrap_or_default(),
+            longest: own.iter().map(Activity::longest).max().unwrap_or_default(),
             current: (current.0, current.1.to_owned()),
             live_bytes: self.expected.live_bytes(),
         }
@@ -149,7 +149,7 @@ impl Shop {
     /// Reports to the parent, which kills this process, and blocks forever.
     pub(super) fn give_up(&self, trouble: &Trouble) -> ! {
         self.say(&match trouble {
-            Trouble::Lie(what) => Line::Mismatch(what.clone()),
+            Trouble::WrongAnswer(what) => Line::Mismatch(what.clone()),
             other => Line::Error(other.to_string()),
         });
         loop {
@@ -181,8 +181,8 @@ impl Shop {
         *lock(&self.phase) = phase;
     }
 
-    fn desk(&self) -> &Desk {
-        &self.desks[self.task.threads + 1]
+    fn activity(&self) -> &Activity {
+        &self.activities[self.task.threads + 1]
     }
 
     fn run(&self, store: &Path) {
@@ -191,7 +191,7 @@ impl Shop {
             self.session(store, &mut rng);
         }
         self.enter(Phase::Closing);
-        let end = self.desk().work("the last check", || self.last_check(store, &mut rng));
+        let end = self.activity().work("the last check", || self.last_check(store, &mut rng));
         self.must(end);
     }
 
@@ -202,10 +202,10 @@ impl Shop {
     /// Opens the store, uses it and closes it.
     fn session(&self, store: &Path, rng: &mut Rng) {
         self.enter(Phase::Opening);
-        let db = self.desk().work("opening", || self.open(store, rng));
+        let db = self.activity().work("opening", || self.open(store, rng));
         self.enter(Phase::Checking);
         let is_first = self.sessions.fetch_add(1, Relaxed) == 0;
-        let checked = self.desk().work("the check after opening", || {
+        let checked = self.activity().work("the check after opening", || {
             let how = if is_first { "after a restart" } else { "after opening again" };
             self.check(&db, is_first, how, rng)
         });
@@ -219,16 +219,16 @@ impl Shop {
         self.use_store(&db, rng);
         self.enter(Phase::Closing);
         if rng.u8(..4) > 0 {
-            let closed = self.desk().work("closing", || db.close());
+            let closed = self.activity().work("closing", || db.close());
             self.tolerate(closed.map_err(Trouble::Store));
             self.counts.add("closes", 1);
         } else {
-            self.desk().work("dropping the store", || drop(db));
+            self.activity().work("dropping the store", || drop(db));
             self.counts.add("drops", 1);
         }
         self.disk.set_faults(false);
         if rng.u8(..4) == 0 && !self.stop.is_set() {
-            let read = self.desk().work("a read-only open", || self.read_only(store, rng));
+            let read = self.activity().work("a read-only open", || self.read_only(store, rng));
             self.must(read);
         }
     }
@@ -238,7 +238,7 @@ impl Shop {
     }
 
     fn open(&self, store: &Path, rng: &mut Rng) -> Db {
-        for _ in 0..UPSET_OPENS {
+        for _ in 0..FAULTY_OPENS {
             self.disk.set_faults(rng.bool());
             let opened = Db::open(store, self.options(rng));
             self.disk.set_faults(false);
@@ -280,13 +280,14 @@ impl Shop {
         let time = Duration::from_secs_f64(exponential(rng, self.task.reopen_every));
         let end = Instant::now() + time;
         thread::scope(|scope| {
-            let (upkeep_desk, customers) = (&self.desks[self.task.threads], self.task.threads);
-            for desk in &self.desks[..customers] {
-                let mut customer = Customer::new(self, db, rng.fork());
-                scope.spawn(move || customer.serve(desk));
+            let clients = self.task.threads;
+            let upkeep_activity = &self.activities[clients];
+            for activity in &self.activities[..clients] {
+                let mut client = Client::new(self, db, rng.fork());
+                scope.spawn(move || client.serve(activity));
             }
             let mut upkeep = Upkeep::new(self, db, rng.fork());
-            scope.spawn(move || upkeep.serve(upkeep_desk));
+            scope.spawn(move || upkeep.serve(upkeep_activity));
             while Instant::now() < end && !self.stop.is_set() && !self.is_closing.load(Relaxed) {
                 thread::sleep(Duration::from_millis(5));
             }

@@ -11,7 +11,7 @@
 //!    run*): the difference is the filter's own cost.
 //! 4. [`record`] stores a measurement in a file; [`report`](crate::report) draws charts of many.
 //!
-//! The modes are those of RocksDB's `filter_bench`. Called by the program.
+//! The modes match RocksDB's `filter_bench`. Called by the program.
 
 mod cell;
 mod fleet;

@@ -5,10 +5,10 @@ use std::sync::atomic::Ordering::Relaxed;
 use fastrand::Rng;
 use trommel::{Db, Slice, Snapshot, WriteBatch, WriteOptions};
 
-use super::check::{Checked, Frame, Trouble, View, judge, judge_member, scan, walk};
-use super::counts::Desk;
+use super::check::{Checked, Frame, Trouble, View, judge, judge_member, scan, scan_range};
+use super::counts::Activity;
 use super::records::{Found, MAX_MEMBERS, Member, Records};
-use super::worker::Shop;
+use super::worker::Shared;
 
 /// Maximum number of snapshots that one thread holds.
 const HELD: usize = 4;
@@ -18,25 +18,25 @@ const WIDE_KEYS: u32 = 2_000;
 const NEVER: &[u8] = b"never to be stored";
 
 /// A thread's client of a store.
-pub(super) struct Customer<'a> {
-    shop: &'a Shop,
+pub(super) struct Client<'a> {
+    shared: &'a Shared,
     db: &'a Db,
     rng: Rng,
     held: Vec<(Snapshot, Frame)>,
 }
 
-type Act<'a> = fn(&mut Customer<'a>) -> Checked;
+type Act<'a> = fn(&mut Client<'a>) -> Checked;
 
-impl<'a> Customer<'a> {
-    pub(super) fn new(shop: &'a Shop, db: &'a Db, rng: Rng) -> Self {
-        Self { shop, db, rng, held: Vec::new() }
+impl<'a> Client<'a> {
+    pub(super) fn new(shared: &'a Shared, db: &'a Db, rng: Rng) -> Self {
+        Self { shared, db, rng, held: Vec::new() }
     }
 
     /// The operations, with their weights and names.
     const ACTS: [(u32, &'static str, Act<'a>); 12] = [
         (3000, "write", Self::write),
         (1000, "write_batch", Self::write_batch),
-        (300, "conditional_write_that_must_fail", Self::write_in_vain),
+        (300, "conditional_write_that_must_fail", Self::write_on_false_condition),
         (2000, "get", Self::get),
         (500, "contains_key", Self::contains_key),
         (500, "multi_get", Self::multi_get),
@@ -49,9 +49,9 @@ impl<'a> Customer<'a> {
     ];
 
     /// Runs one operation after another until the store is to be closed.
-    pub(super) fn serve(&mut self, desk: &Desk) {
+    pub(super) fn serve(&mut self, activity: &Activity) {
         let total: u32 = Self::ACTS.iter().map(|(weight, ..)| weight).sum();
-        while !self.shop.is_closing.load(Relaxed) {
+        while !self.shared.is_closing.load(Relaxed) {
             let mut draw = self.rng.u32(..total);
             let act = Self::ACTS.iter().find(|(weight, ..)| {
                 let is_here = draw < *weight;
@@ -59,24 +59,24 @@ impl<'a> Customer<'a> {
                 is_here
             });
             let Some((_, what, act)) = act else { continue };
-            let done = desk.work(what, || act(self));
-            if self.shop.tolerate(done).is_some() {
+            let done = activity.work(what, || act(self));
+            if self.shared.tolerate(done).is_some() {
                 self.count(what, 1);
             }
         }
         while !self.held.is_empty() {
-            let checked = desk.work("snapshot_check", || self.check_snapshot());
-            self.shop.tolerate(checked);
+            let checked = activity.work("snapshot_check", || self.check_snapshot());
+            self.shared.tolerate(checked);
             self.held.pop();
         }
     }
 
     fn count(&self, what: &'static str, count: u64) {
-        self.shop.counts.add(what, count);
+        self.shared.counts.add(what, count);
     }
 
     fn records(&self) -> &'a Records {
-        &self.shop.expected.records
+        &self.shared.expected.records
     }
 
     /// A random key; some are drawn far more often than others.
@@ -95,16 +95,16 @@ impl<'a> Customer<'a> {
 
     /// The key's next write, unless one is pending.
     fn next(&self, key: u32) -> Option<u32> {
-        let state = self.shop.expected.state(key);
+        let state = self.shared.expected.state(key);
         if state.pending == 0 { state.begun.checked_add(1) } else { None }
     }
 
     fn is_there(&self, key: u32) -> bool {
-        !self.records().is_delete(key, self.shop.expected.state(key).settled)
+        !self.records().is_delete(key, self.shared.expected.state(key).settled)
     }
 
     fn write(&mut self) -> Checked {
-        let (expected, records) = (&self.shop.expected, self.records());
+        let (expected, records) = (&self.shared.expected, self.records());
         let number = self.key();
         let _lock = expected.lock_all(&[number]);
         let Some(generation) = self.next(number) else { return Ok(()) };
@@ -137,7 +137,7 @@ impl<'a> Customer<'a> {
             }
         };
         if !is_done {
-            return Err(Trouble::Lie(format!(
+            return Err(Trouble::WrongAnswer(format!(
                 "{name} of key {number} says that the key has another value than it has: {:?}",
                 expected.state(number)
             )));
@@ -150,7 +150,7 @@ impl<'a> Customer<'a> {
 
     /// Gets the key's value and checks it; the caller holds the key's lock.
     fn get_exactly(&self, key: u32) -> Checked<Option<Slice>> {
-        let expected = &self.shop.expected;
+        let expected = &self.shared.expected;
         let value = self.db.get(self.records().key(key))?;
         judge(expected, key, value.as_deref(), expected.state(key).window(), "get")?;
         Ok(value)
@@ -171,7 +171,7 @@ impl<'a> Customer<'a> {
     }
 
     fn write_batch(&mut self) -> Checked {
-        let (expected, records) = (&self.shop.expected, self.records());
+        let (expected, records) = (&self.shared.expected, self.records());
         let keys = self.some_keys();
         let _locks = expected.lock_all(&keys);
         let next = |key: &u32| Some((*key, self.next(*key)?));
@@ -206,9 +206,9 @@ impl<'a> Customer<'a> {
     }
 
     /// Conditional writes whose condition is false: they must report it, and change nothing.
-    fn write_in_vain(&mut self) -> Checked {
+    fn write_on_false_condition(&mut self) -> Checked {
         let number = self.key();
-        let _lock = self.shop.expected.lock_all(&[number]);
+        let _lock = self.shared.expected.lock_all(&[number]);
         if self.next(number).is_none() {
             return Ok(());
         }
@@ -220,15 +220,15 @@ impl<'a> Customer<'a> {
             (false, false) => self.db.compare_and_set(&key, Some(b""), None)?,
         };
         if is_done {
-            let state = self.shop.expected.state(number);
+            let state = self.shared.expected.state(number);
             let what = format!("a write of key {number} on a false condition was made: {state:?}");
-            return Err(Trouble::Lie(what));
+            return Err(Trouble::WrongAnswer(what));
         }
         self.get_exactly(number).map(drop)
     }
 
     fn get(&mut self) -> Checked {
-        let expected = &self.shop.expected;
+        let expected = &self.shared.expected;
         let number = self.key();
         if self.rng.u8(..4) == 0 {
             let _lock = expected.lock_all(&[number]);
@@ -241,19 +241,19 @@ impl<'a> Customer<'a> {
 
     fn contains_key(&mut self) -> Checked {
         let number = self.key();
-        let _lock = self.shop.expected.lock_all(&[number]);
+        let _lock = self.shared.expected.lock_all(&[number]);
         let is_there = self.db.contains_key(self.records().key(number))?;
         if self.next(number).is_some() && is_there != self.is_there(number) {
-            let state = self.shop.expected.state(number);
+            let state = self.shared.expected.state(number);
             let what = format!("contains_key says {is_there} of key {number}: {state:?}");
-            return Err(Trouble::Lie(what));
+            return Err(Trouble::WrongAnswer(what));
         }
         // A key outside the set, right after one that is in it.
         let mut beside = self.records().key(number);
         beside.push(b'!');
         if self.db.contains_key(&beside)? {
             let beside = beside.escape_ascii();
-            return Err(Trouble::Lie(format!("{beside} is there and was never written")));
+            return Err(Trouble::WrongAnswer(format!("{beside} is there and was never written")));
         }
         Ok(())
     }
@@ -261,7 +261,7 @@ impl<'a> Customer<'a> {
     fn multi_get(&mut self) -> Checked {
         let keys = self.some_keys();
         let lows: Vec<Frame> =
-            keys.iter().map(|key| Frame::open(&self.shop.expected, *key..*key + 1)).collect();
+            keys.iter().map(|key| Frame::open(&self.shared.expected, *key..*key + 1)).collect();
         let found = self.read_all(self.db, &keys, "multi_get", |at| lows[at].clone())?;
         self.judge_batches(&keys, &found, "multi_get")
     }
@@ -274,7 +274,7 @@ impl<'a> Customer<'a> {
         how: &str,
         frame: impl Fn(usize) -> Frame,
     ) -> Checked<Vec<Option<Found>>> {
-        let expected = &self.shop.expected;
+        let expected = &self.shared.expected;
         let stored: Vec<Vec<u8>> = keys.iter().map(|key| self.records().key(*key)).collect();
         let values = view.multi_get(&stored)?;
         let each = keys.iter().zip(&values).enumerate();
@@ -291,7 +291,7 @@ impl<'a> Customer<'a> {
             for member in &read.members {
                 let Ok(at) = keys.binary_search(&member.0) else { continue };
                 let generation = found[at].as_ref().map(|found| found.generation);
-                let high = self.shop.expected.state(member.0).window().high;
+                let high = self.shared.expected.state(member.0).window().high;
                 judge_member(self.records(), read.key, *member, generation, high, how)?;
             }
         }
@@ -300,7 +300,7 @@ impl<'a> Customer<'a> {
 
     /// Scans a block under its lock, as a range or by its prefix, in both directions.
     fn scan_exactly(&mut self) -> Checked {
-        let expected = &self.shop.expected;
+        let expected = &self.shared.expected;
         let block = self.rng.u32(..self.records().blocks());
         let _lock = expected.lock(block);
         let frame = Frame::closed(expected, self.records().block(block));
@@ -309,7 +309,7 @@ impl<'a> Customer<'a> {
             return scan(self.db, expected, &frame, backward, "range").map(drop);
         }
         let range = View::prefix(self.db, self.records().prefix(block));
-        walk(range, expected, &frame, backward, "prefix").map(drop)
+        scan_range(range, expected, &frame, backward, "prefix").map(drop)
     }
 
     fn wide(&mut self) -> std::ops::Range<u32> {
@@ -319,7 +319,7 @@ impl<'a> Customer<'a> {
     }
 
     fn scan_beside_writers(&mut self) -> Checked {
-        let expected = &self.shop.expected;
+        let expected = &self.shared.expected;
         let frame = Frame::open(expected, self.wide());
         let backward = self.rng.bool();
         scan(self.db, expected, &frame, backward, "range beside writers").map(drop)
@@ -327,7 +327,7 @@ impl<'a> Customer<'a> {
 
     /// Moves an iterator back and forth within a block under its lock.
     fn cursor(&mut self) -> Checked {
-        let (expected, records) = (&self.shop.expected, self.records());
+        let (expected, records) = (&self.shared.expected, self.records());
         let block = self.rng.u32(..records.blocks());
         let _lock = expected.lock(block);
         let keys = records.block(block);
@@ -374,7 +374,7 @@ impl<'a> Customer<'a> {
             let must = at.map(|at| Some(there[at]));
             if found != must {
                 let what = format!("a cursor in block {block} is at {found:?}, not at {must:?}");
-                return Err(Trouble::Lie(what));
+                return Err(Trouble::WrongAnswer(what));
             }
             if let (Some(key), Some(value)) = (found.flatten(), cursor.value()) {
                 judge(expected, key, Some(&value), expected.state(key).window(), "cursor")?;
@@ -385,7 +385,7 @@ impl<'a> Customer<'a> {
 
     /// Takes a snapshot with exactly known contents: of a block, or of a few keys.
     fn take_snapshot(&mut self) -> Checked {
-        let expected = &self.shop.expected;
+        let expected = &self.shared.expected;
         let block = self.rng.u32(..self.records().blocks());
         let keys = self.records().block(block);
         let held = {
@@ -401,7 +401,7 @@ impl<'a> Customer<'a> {
 
     /// Checks a held snapshot: it must return the same as when it was taken.
     fn check_snapshot(&mut self) -> Checked {
-        let expected = &self.shop.expected;
+        let expected = &self.shared.expected;
         let Some((snapshot, frame)) = self.held.last() else { return Ok(()) };
         let keys = frame.keys();
         match self.rng.u8(..3) {
@@ -437,7 +437,7 @@ impl<'a> Customer<'a> {
         };
         for member in &read.members {
             let value = View::get(snapshot, &self.records().key(member.0))?;
-            let high = self.shop.expected.state(member.0).window().high;
+            let high = self.shared.expected.state(member.0).window().high;
             let parsed = value.as_deref().and_then(|value| self.records().parse(value));
             let generation = parsed.map(|found| found.generation);
             judge_member(self.records(), read.key, *member, generation, high, "snapshot")?;

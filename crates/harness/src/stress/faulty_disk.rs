@@ -22,7 +22,7 @@ use super::counts::Counts;
 
 /// The disk. Clones share their state.
 #[derive(Debug, Clone)]
-pub(super) struct UpsetDisk(Arc<Inner>);
+pub(super) struct FaultyDisk(Arc<Inner>);
 
 #[derive(Debug)]
 struct Inner {
@@ -44,7 +44,7 @@ const MAKING: Errors = &[ENOSPC, EIO];
 const CREATING: Errors = &[(Errno::MFILE, "EMFILE"), ENOSPC, EIO];
 const ANY: Errors = &[EIO];
 
-impl UpsetDisk {
+impl FaultyDisk {
     /// Calls fail with probability `rate` (0 to 1); the process dies at call `die_at`, counted from
     /// 1, or never if 0.
     pub(super) fn new(rate: f64, die_at: u64, counts: Arc<Counts>) -> Self {
@@ -99,15 +99,15 @@ fn die() -> ! {
 
 #[derive(Debug)]
 struct UpsetWriter {
-    disk: UpsetDisk,
+    disk: FaultyDisk,
     file: Box<dyn WriteFile>,
 }
 
 impl WriteFile for UpsetWriter {
     fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let upset = &self.disk.0;
-        let is_last = upset.is_last();
-        let fault = upset.fault("append", MAKING);
+        let faulty_disk = &self.disk.0;
+        let is_last = faulty_disk.is_last();
+        let fault = faulty_disk.fault("append", MAKING);
         if is_last || fault.is_err() {
             self.file.append(&bytes[..fastrand::usize(..=bytes.len())])?;
         }
@@ -147,7 +147,7 @@ impl WriteFile for UpsetWriter {
 
 #[derive(Debug)]
 struct UpsetReader {
-    disk: UpsetDisk,
+    disk: FaultyDisk,
     file: Arc<dyn ReadFile>,
 }
 
@@ -178,7 +178,7 @@ impl ReadFile for UpsetReader {
     }
 }
 
-impl Vfs for UpsetDisk {
+impl Vfs for FaultyDisk {
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.0.call("create", CREATING)?;
         let file = self.0.disk.create(path)?;
@@ -261,7 +261,7 @@ mod tests {
     fn calls_fail_while_faults_are_on_and_are_counted() {
         let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
         let counts = Arc::new(Counts::default());
-        let disk = UpsetDisk::new(1.0, 0, Arc::clone(&counts));
+        let disk = FaultyDisk::new(1.0, 0, Arc::clone(&counts));
         let mut file = disk.create(&scratch.path().join("a")).unwrap();
         file.append(b"whole").unwrap();
         disk.set_faults(true);

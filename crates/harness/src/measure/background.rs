@@ -19,7 +19,7 @@ pub(super) fn run(worker: &mut Worker<'_>, workload: Workload) -> Result<(), Sto
     if workload == Workload::ReadWhileScanning {
         return scan(worker);
     }
-    while worker.next_beside() {
+    while worker.next_in_background() {
         let index = worker.draw();
         worker.put(index)?;
         worker.count(Kind::Write, 1);
@@ -29,10 +29,10 @@ pub(super) fn run(worker: &mut Worker<'_>, workload: Workload) -> Result<(), Sto
 
 fn scan(worker: &mut Worker<'_>) -> Result<(), StoreError> {
     let store = worker.store;
-    while worker.next_beside() {
+    while worker.next_in_background() {
         store.scan(None, Direction::Forward, &mut |_, _| {
             worker.count(Kind::Read, 1);
-            worker.next_beside()
+            worker.next_in_background()
         })?;
     }
     Ok(())

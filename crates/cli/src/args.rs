@@ -182,7 +182,7 @@ mod tests {
 
     /// Invalid numbers used to be reported in the words of the standard library's parsers.
     #[test]
-    fn wrong_numbers_are_told_what_is_right() {
+    fn wrong_numbers_are_rejected_with_a_valid_example() {
         fn visit(command: &clap::Command, path: &[String], wrong: &mut Vec<String>) {
             for arg in command.get_arguments().filter(|arg| arg.get_action().takes_values()) {
                 let Some(long) = arg.get_long() else { continue };

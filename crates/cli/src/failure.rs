@@ -46,7 +46,7 @@ pub(crate) enum Failure {
     /// A failure with additional text.
     And(Box<Failure>, String),
     /// A failure that has already been reported.
-    Told(Box<Failure>),
+    Reported(Box<Failure>),
     /// Any other error; the text has the operation, the file, and the system's error.
     Other(String),
 }
@@ -65,7 +65,7 @@ impl Failure {
             Self::NotFound | Self::NothingThere(_) => NOT_FOUND,
             Self::Check(_) => CHECK_FAILED,
             Self::Damaged(_) => CORRUPTION,
-            Self::And(failure, _) | Self::Told(failure) => failure.code(),
+            Self::And(failure, _) | Self::Reported(failure) => failure.code(),
             Self::Run(_) | Self::Other(_) => FAILED,
         }
     }
@@ -102,7 +102,7 @@ impl Failure {
 
     /// The message for standard error, if any.
     fn message(&self) -> Option<String> {
-        let is_worth_saying = !matches!(self, Self::Told(_)) && self.code() != OK;
+        let is_worth_saying = !matches!(self, Self::Reported(_)) && self.code() != OK;
         is_worth_saying.then(|| self.to_string())
     }
 }
@@ -150,7 +150,7 @@ impl fmt::Display for Failure {
             Self::Output(error) => write!(f, "the results could not be written: {error}"),
             Self::NotFound => f.write_str("key not found"),
             Self::Interrupted => f.write_str("interrupted"),
-            Self::Told(failure) => failure.fmt(f),
+            Self::Reported(failure) => failure.fmt(f),
             Self::And(failure, what) => write!(f, "{failure}; {what}"),
             Self::Usage(what)
             | Self::NothingThere(what)

@@ -120,7 +120,7 @@ mod tests {
 
     /// A bar used to display "0 s left" before anything was done, and bytes as plain numbers.
     #[test]
-    fn a_bar_says_what_is_counted_and_how_long_it_takes_once_that_is_known() {
+    fn a_bar_shows_its_unit_and_the_remaining_time_once_known() {
         let left = Duration::from_secs(8);
         let begun = so_far(0, 1_000_000, Unit::Operations, 0.0, Duration::ZERO);
         assert_eq!(begun, "0 of 1,000,000 operations");

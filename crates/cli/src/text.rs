@@ -236,7 +236,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_printed_is_read_back(
+        fn printed_text_is_read_back(
             bytes in prop_oneof![
                 proptest::collection::vec(any::<u8>(), 0..40),
                 ".*".prop_map(String::into_bytes),
@@ -251,7 +251,7 @@ mod tests {
         }
 
         #[test]
-        fn any_text_is_read_or_refused(text in proptest::collection::vec(any::<u8>(), 0..40)) {
+        fn any_text_is_read_or_rejected(text in proptest::collection::vec(any::<u8>(), 0..40)) {
             for form in FORMS {
                 if let Err(error) = form.read(&text) {
                     prop_assert!(error.at <= text.len());
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn wrong_texts_are_refused_where_they_are_wrong() {
+    fn invalid_texts_are_rejected_with_the_position() {
         for (form, text, at) in [
             (TextForm::Utf8, &br"ab\q"[..], 2),
             (TextForm::Utf8, br"ab\", 2),

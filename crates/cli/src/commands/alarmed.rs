@@ -8,17 +8,17 @@ use trommel::{
 };
 
 /// Number of distinct absent keys looked up in the store.
-pub(crate) const ASKED: u64 = 500;
+pub(crate) const LOOKUPS: u64 = 500;
 
-/// A store of one table in level 0, after lookups of [`ASKED`] absent keys.
+/// A store of one table in level 0, after lookups of [`LOOKUPS`] absent keys.
 pub(crate) fn store() -> Db {
     let options = Options::default().vfs(Arc::new(MemoryVfs::new())).background_threads(0);
     let db = Db::open("db", options.filtering(|f| f.user_filters(Arc::new(Open)))).unwrap();
-    (0..=ASKED).for_each(|number| {
+    (0..=LOOKUPS).for_each(|number| {
         db.put(format!("{number:04}"), "value").unwrap();
     });
     db.flush().unwrap();
-    for number in 0..ASKED {
+    for number in 0..LOOKUPS {
         assert_eq!(db.get(format!("{number:04} is not there")).unwrap(), None);
     }
     db

@@ -203,9 +203,9 @@ impl Id {
 }
 
 /// Passes the progress of a backup to that of the program, and the user's interrupt to the backup.
-struct Told<'a>(Control<'a>);
+struct BackupProgress<'a>(Control<'a>);
 
-impl trommel_backup::Progress for Told<'_> {
+impl trommel_backup::Progress for BackupProgress<'_> {
     fn begin(&self, what: &str, bytes: u64) {
         self.0.progress.begin(what, bytes, Unit::Bytes);
     }
@@ -244,7 +244,7 @@ fn create(args: &CreateArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
         refuse_nested(&*target, db.dir())?;
         // A repository is created only for a store that exists.
         let repository = Repository::open_or_create(target)?;
-        let progress = Told(session.control);
+        let progress = BackupProgress(session.control);
         Ok(match args.check {
             false => repository.create(db, &progress)?,
             true => repository.create_checked(db, &progress)?,
@@ -295,13 +295,13 @@ fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
         })?;
     }
     output.finish()?;
-    refuse(damages)
+    report_damages(damages)
 }
 
 fn verify(args: &VerifyArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let repository = args.repository.open()?;
     let id = args.id.map(|id| id.find(&repository, &args.store)).transpose()?;
-    let verified = repository.verify(id, &Told(session.control))?;
+    let verified = repository.verify(id, &BackupProgress(session.control))?;
     let mut output = args.output.begin("backup-verify", out);
     output.record(
         "",
@@ -314,7 +314,7 @@ fn verify(args: &VerifyArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
     )?;
     write_damages("damages", &verified.damages, &mut output)?;
     output.finish()?;
-    refuse(verified.damages)
+    report_damages(verified.damages)
 }
 
 pub(crate) fn restore(
@@ -324,7 +324,7 @@ pub(crate) fn restore(
 ) -> Result<(), Failure> {
     let repository = args.repository.open()?;
     let id = args.id.find(&repository, &args.store)?;
-    let progress = Told(session.control);
+    let progress = BackupProgress(session.control);
     let restored = if args.keep_damaged {
         repository.restore_damaged(Arc::new(DiskVfs), id, &args.dir, &progress)?
     } else {
@@ -355,7 +355,7 @@ pub(crate) fn restore(
     )?;
     write_damages("damages", &restored.damages, &mut output)?;
     output.finish()?;
-    refuse(restored.damages).map_err(|failure| failure.with("what is left of it was kept"))
+    report_damages(restored.damages).map_err(|failure| failure.with("what is left of it was kept"))
 }
 
 fn delete(args: &DeleteArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
@@ -378,7 +378,7 @@ fn delete(args: &DeleteArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
     }
     let mut done = Deleted::default();
     for id in ids {
-        match repository.delete(id, &Told(session.control)) {
+        match repository.delete(id, &BackupProgress(session.control)) {
             Ok(deleted) => {
                 done.backups.extend(deleted.backups);
                 done.files += deleted.files;
@@ -396,7 +396,7 @@ fn delete(args: &DeleteArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
 }
 
 fn purge(args: &PurgeArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
-    let done = args.repository.open()?.purge(args.keep, &Told(session.control))?;
+    let done = args.repository.open()?.purge(args.keep, &BackupProgress(session.control))?;
     write_deleted("backup-purge", done, &args.output, out)
 }
 
@@ -417,7 +417,7 @@ fn write_deleted(
     )?;
     write_damages("kept_for", &done.kept_for, &mut output)?;
     output.finish()?;
-    refuse(done.kept_for)
+    report_damages(done.kept_for)
 }
 
 fn numbers(ids: &[u64]) -> Value {
@@ -437,7 +437,7 @@ fn write_damages(name: &str, damages: &[Damage], output: &mut Output<'_>) -> Res
 
 /// The command did what it could. The first damage found is printed to standard error, and
 /// determines the exit code for scripts.
-fn refuse(damages: Vec<Damage>) -> Result<(), Failure> {
+fn report_damages(damages: Vec<Damage>) -> Result<(), Failure> {
     match damages.into_iter().next() {
         None => Ok(()),
         Some(damage) => Err(Failure::Backup(Error::Damaged(damage))),

@@ -9,7 +9,7 @@ use trommel::vfs::{DiskVfs, Vfs as _, WriteFile};
 use trommel::{Db, KeySpan};
 use trommel_harness::Unit;
 
-use crate::commands::scan::{RangeArgs, told_of};
+use crate::commands::scan::{RangeArgs, report_skipped};
 use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::entries::{EntryWriter, Forms, StreamForm};
 use crate::failure::Failure;
@@ -65,7 +65,7 @@ pub(crate) fn run(
         // Only information: the result is in the file.
         let _ = writeln!(io::stderr(), "{entries} entries in {}", path.display());
     }
-    told_of(&passed_over, args.key_form)
+    report_skipped(&passed_over, args.key_form)
 }
 
 /// Writes the complete file, durably, or none.
@@ -121,9 +121,9 @@ fn write_entries(
     let out = BufWriter::with_capacity(256 << 10, out);
     let mut writer = EntryWriter::new(args.form, forms, out)?;
     session.step("dumping", (0, Unit::Entries), || {
-        let mut walk = args.range.walk(db, args.key_form, args.degraded, passed_over)?;
+        let mut entries = args.range.entries(db, args.key_form, args.degraded, passed_over)?;
         let mut nth = 0u64;
-        while let Some(entry) = walk.step(false)? {
+        while let Some(entry) = entries.step(false)? {
             let (key, value) = entry?;
             nth += 1;
             writer.write(&key, &value)?;

@@ -399,7 +399,7 @@ fn between(first: &[u8], last: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::alarmed::{self, ASKED};
+    use crate::commands::alarmed::{self, LOOKUPS};
     use crate::output::{ColorChoice, Format};
 
     /// The alarms of a report as one JSON document.
@@ -422,14 +422,14 @@ mod tests {
             serde_json::json!([{
                 "level": "L0",
                 "filter": "user",
-                "false_positives": ASKED,
-                "distinct_keys": ASKED,
+                "false_positives": LOOKUPS,
+                "distinct_keys": LOOKUPS,
                 "expected": evidence.expected,
                 "deviation": evidence.deviation,
                 "excess": evidence.excess(),
                 "most_of_one_key": 1,
                 "worst_table": evidence.worst_table,
-                "keys_of_worst_table": ASKED,
+                "keys_of_worst_table": LOOKUPS,
             }])
         );
         assert!(evidence.excess() > 20.0, "{evidence}");

@@ -253,11 +253,11 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::alarmed::{self, ASKED};
+    use crate::commands::alarmed::{self, LOOKUPS};
     use crate::output::{ColorChoice, Format};
 
     #[test]
-    fn what_was_done_names_alarms() {
+    fn activity_lists_alarms() {
         let db = alarmed::store();
         let said = || {
             let mut text = Vec::new();
@@ -270,7 +270,8 @@ mod tests {
         };
         let alarms = said();
         let [alarm] = &alarms.as_array().unwrap()[..] else { panic!("one alarm: {alarms}") };
-        let words = format!("L0 user: {ASKED} false positives of {ASKED} distinct keys where 5.0 ");
+        let words =
+            format!("L0 user: {LOOKUPS} false positives of {LOOKUPS} distinct keys where 5.0 ");
         assert!(alarm.as_str().unwrap().starts_with(&words), "{alarm}");
         db.reset_stats();
         assert!(said().is_null());

@@ -151,7 +151,7 @@ mod tests {
 
     /// `--keys` used to have no effect with `--fpr`.
     #[test]
-    fn a_rate_takes_what_it_takes_for_so_many_keys() {
+    fn the_bits_for_a_rate_depend_on_the_number_of_keys() {
         for (rate, keys) in [(0.01, 100), (1e-4, 1000), (1e-5, 1_000_000)] {
             for (kind, bits) in KINDS.into_iter().zip(bits_for(rate, keys)) {
                 let spec = FilterSpec::for_keys(kind, keys, rate).unwrap();
@@ -172,7 +172,7 @@ mod tests {
     /// For ten keys the output used to be 0.5 bits for 1%, and 4 bits per key, where they have
     /// 51.2.
     #[test]
-    fn what_few_keys_get_is_shown() {
+    fn the_filter_of_few_keys_is_shown() {
         assert_eq!(bits_for(0.01, 10)[..3], [51.2; 3]);
         let text = text_of(vec![10.0], Vec::new(), 10);
         assert!(text.contains("51.20") && text.contains("153.6"), "{text}");

@@ -56,15 +56,15 @@ pub(crate) struct RangeArgs {
 impl RangeArgs {
     /// The entries of `db`, on request skipping corruption: then the keys in doubt are added to
     /// `passed_over`.
-    pub(crate) fn walk(
+    pub(crate) fn entries(
         &self,
         db: &Db,
         form: KeyForm,
         degraded: DegradedArgs,
         passed_over: &mut Vec<KeySpan>,
-    ) -> Result<Walk, Failure> {
+    ) -> Result<Entries, Failure> {
         if !degraded.is_wanted() {
-            return Ok(Walk::All(Box::new(self.of(db, form)?)));
+            return Ok(Entries::All(Box::new(self.of(db, form)?)));
         }
         let healthy = match &self.prefix {
             Some(prefix) => {
@@ -85,7 +85,7 @@ impl RangeArgs {
             None => db.healthy(self.ends.bounds(form)?)?,
         };
         passed_over.extend(healthy.in_doubt());
-        Ok(Walk::Around(Box::new(healthy)))
+        Ok(Entries::Around(Box::new(healthy)))
     }
 
     /// The entries of `db`.
@@ -98,7 +98,7 @@ impl RangeArgs {
 }
 
 /// An iterator over entries, which may skip corruption.
-pub(crate) enum Walk {
+pub(crate) enum Entries {
     All(Box<Range>),
     Around(Box<Healthy>),
 }
@@ -106,7 +106,7 @@ pub(crate) enum Walk {
 /// The next entry, if there is one.
 type Step = Option<trommel::Result<(Slice, Slice)>>;
 
-impl Walk {
+impl Entries {
     /// The next entry from the front, or the back.
     pub(crate) fn step(&mut self, reverse: bool) -> Result<Step, Failure> {
         match self {
@@ -121,7 +121,7 @@ impl Walk {
 }
 
 /// Fails if keys were skipped, and prints them to standard error.
-pub(crate) fn told_of(passed_over: &[KeySpan], form: KeyForm) -> Result<(), Failure> {
+pub(crate) fn report_skipped(passed_over: &[KeySpan], form: KeyForm) -> Result<(), Failure> {
     for KeySpan { first, last } in passed_over {
         let (first, last) = (form.print(first), form.print(last));
         let _ = writeln!(
@@ -193,7 +193,7 @@ pub(crate) fn run(
         }
         Ok(output.finish()?)
     })?;
-    told_of(&passed_over, args.key_form)
+    report_skipped(&passed_over, args.key_form)
 }
 
 /// Calls `each` for the requested entries, in order; returns their number.
@@ -204,7 +204,7 @@ fn visit(
     passed_over: &mut Vec<KeySpan>,
     mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let mut range = args.range.walk(db, args.key_form, args.degraded, passed_over)?;
+    let mut range = args.range.entries(db, args.key_form, args.degraded, passed_over)?;
     let mut count = 0;
     while args.limit.is_none_or(|limit| count < limit) {
         let next = range.step(args.reverse)?;

@@ -134,7 +134,7 @@ impl StoreArgs {
     }
 
     /// Rejects `--db` in the shell, which has one store.
-    pub(crate) fn refuse_db(&self) -> Result<(), Failure> {
+    pub(crate) fn reject_db(&self) -> Result<(), Failure> {
         match &self.db {
             None => Ok(()),
             Some(_) => Err(Failure::Usage(
@@ -160,7 +160,7 @@ impl StoreArgs {
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
-            self.refuse_db()?;
+            self.reject_db()?;
             return act(db);
         }
         let dir = self.dir()?;
@@ -178,7 +178,7 @@ impl StoreArgs {
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
-            self.refuse_db()?;
+            self.reject_db()?;
             return act(db);
         }
         let dir = self.dir()?;
@@ -272,7 +272,7 @@ impl WriteArgs {
         let base = match session.open {
             None => Base::of(&self.store.dir()?, &of_a_command(false)),
             Some(db) => {
-                self.refuse_opening()?;
+                self.reject_open_flags()?;
                 Base::of(db.dir(), &of_a_command(false)).with(db.options())
             }
         };
@@ -280,8 +280,8 @@ impl WriteArgs {
     }
 
     /// Rejects flags for opening in the shell, whose store is open.
-    fn refuse_opening(&self) -> Result<(), Failure> {
-        self.store.refuse_db()?;
+    fn reject_open_flags(&self) -> Result<(), Failure> {
+        self.store.reject_db()?;
         if self.salvage {
             return Err(Failure::Usage(
                 "the shell has its store open already: salvage it outside, before".into(),
@@ -297,7 +297,7 @@ impl WriteArgs {
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
-            self.refuse_opening()?;
+            self.reject_open_flags()?;
             let before = db.options();
             db.set_options(|options| self.apply(options))?;
             let result = act(db);

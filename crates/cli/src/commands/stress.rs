@@ -243,15 +243,15 @@ pub(crate) fn run(
     let is_kept = args.keep || !ran.as_ref().is_ok_and(|report| report.finding.is_none());
     let kept = if is_kept { Some(place.keep()?) } else { place.remove().map(|()| None)? };
     let report = ran.map_err(|error| match &kept {
-        Some(kept) => Failure::from(error).with(told_kept(kept)),
+        Some(kept) => Failure::from(error).with(kept_note(kept)),
         None => error.into(),
     })?;
     let printed = print(&report, counters, out);
     if let (Some(kept), None) = (&kept, &report.finding) {
-        control.progress.say(&told_kept(kept));
+        control.progress.say(&kept_note(kept));
     }
     let found = match &report.finding {
-        Some(finding) => Err(told(finding.kind, &finding.what, &report, kept.as_ref())),
+        Some(finding) => Err(failure_of(finding.kind, &finding.what, &report, kept.as_ref())),
         None if report.interrupted => Err(Failure::Interrupted),
         None => Ok(()),
     };
@@ -259,10 +259,10 @@ pub(crate) fn run(
     found.and(printed)
 }
 
-fn told(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> Failure {
+fn failure_of(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> Failure {
     let mut text = format!("{kind}: {what}");
     if let Some(kept) = kept {
-        text += &format!("\n{}", told_kept(kept));
+        text += &format!("\n{}", kept_note(kept));
     }
     text += &format!("\nagain: trommel stress --seed={} {}", report.seed, other_flags());
     Failure::Check(text.trim_end().to_owned())
@@ -271,7 +271,7 @@ fn told(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> Failure
 /// The directories of a store and of its expected state.
 type Kept = (PathBuf, PathBuf);
 
-fn told_kept((store, expected): &Kept) -> String {
+fn kept_note((store, expected): &Kept) -> String {
     format!("kept: the store in {}, what it must hold in {}", store.display(), expected.display())
 }
 

@@ -40,7 +40,7 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     let report = match session.open {
         Some(db) => {
-            args.store.refuse_db()?;
+            args.store.reject_db()?;
             session.call("verifying", db, Db::verify_all)?
         }
         None => {

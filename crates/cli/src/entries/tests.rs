@@ -50,7 +50,7 @@ proptest! {
     #![proptest_config(ProptestConfig::with_cases(48))]
 
     #[test]
-    fn what_is_written_is_read(
+    fn written_entries_are_read_back(
         entries in proptest::collection::btree_map(
             proptest::collection::vec(any::<u8>(), 0..6),
             proptest::collection::vec(any::<u8>(), 0..6),
@@ -67,7 +67,7 @@ proptest! {
     }
 
     #[test]
-    fn anything_is_read_or_refused(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
+    fn any_bytes_are_read_or_rejected(bytes in proptest::collection::vec(any::<u8>(), 0..60)) {
         for form in STREAM_FORMS.map(Some).into_iter().chain([None]) {
             let _ = read(&bytes, form, UTF8);
         }
@@ -75,7 +75,7 @@ proptest! {
 }
 
 #[test]
-fn forms_are_told_apart_by_their_first_bytes() {
+fn forms_are_detected_by_their_first_bytes() {
     let entries = vec![(b"k".to_vec(), b"v".to_vec())];
     let forms = Forms { key: TextForm::Hex, value: TextForm::Base64 };
     // Jsonl records the forms of keys and values.

@@ -272,7 +272,7 @@ mod tests {
     }
 
     #[test]
-    fn flags_are_passed_over_accepted_or_refused() {
+    fn foreign_flags_are_ignored_accepted_or_rejected() {
         fn judge<P: Program>(given: &[(&'static str, &str)]) -> Result<Vec<String>, String> {
             let given = given.iter().map(|(name, value)| (*name, (*value).into())).collect();
             ForeignFlags::<P>::new(given).judge().map_err(|failure| failure.to_string())

@@ -88,7 +88,7 @@ fn a_document_is_json_whatever_is_in_it() {
 }
 
 #[test]
-fn a_lone_value_stands_alone_in_a_table() {
+fn a_lone_value_is_the_whole_table() {
     let lone = |format| printed(format, false, |output| output.lone("count", Value::Count(12_345)));
     assert_eq!(lone(Format::Table), "12345\n");
     assert_eq!(lone(Format::Csv), "count\n12345\n");
@@ -96,7 +96,7 @@ fn a_lone_value_stands_alone_in_a_table() {
 }
 
 #[test]
-fn headings_are_styled_only_where_that_was_asked_for() {
+fn headings_are_styled_only_on_request() {
     for format in FORMATS {
         assert!(!printed(format, false, everything).contains('\x1b'), "{format:?}");
     }
@@ -196,7 +196,7 @@ impl Write for Shared {
 }
 
 #[test]
-fn what_is_to_be_shown_is_not_kept_back() {
+fn shown_rows_are_not_buffered() {
     for format in FORMATS {
         let (mut out, shown) = (Shared::default(), Shared::default());
         out.0 = std::rc::Rc::clone(&shown.0);

@@ -45,7 +45,7 @@ fn settled(text: &str, program: &Program) -> String {
 }
 
 #[test]
-fn what_is_said_of_a_store_is_as_documented() {
+fn reports_on_a_store_are_as_documented() {
     let program = with_many();
     let mut text = String::new();
     for line in [
@@ -76,7 +76,7 @@ fn what_is_said_of_a_store_is_as_documented() {
 }
 
 #[test]
-fn measured_rates_stand_beside_the_expected_ones() {
+fn measured_rates_are_shown_with_the_expected_ones() {
     let program = with_many();
     let ran = program.run_on("filters --probe=200K --format=json");
     let report: serde_json::Value = serde_json::from_str(&ran.out).unwrap();
@@ -181,7 +181,7 @@ fn a_store_behind_a_link_is_not_destroyed() {
 }
 
 #[test]
-fn a_locked_store_is_told_apart() {
+fn a_locked_store_has_its_own_exit_code() {
     let program = with_many();
     let writer = Db::open(program.path("db"), Options::default()).unwrap();
     for line in ["get key000001", "put a 1", "verify", "destroy --yes", "stats"] {
@@ -222,7 +222,7 @@ fn a_damaged_log_is_salvaged() {
 
 /// Writes lost in a crash used to be dropped silently.
 #[test]
-fn what_a_crash_left_out_is_told() {
+fn writes_lost_in_a_crash_are_reported() {
     let program = Program::new();
     let (dir, copy) = (program.path("live"), program.path("db"));
     let db = Db::open(&dir, Options::default().opening(|o| o.create_if_missing(true))).unwrap();
@@ -291,7 +291,7 @@ impl UserFilter for Unheard {
 }
 
 #[test]
-fn filters_that_nobody_here_can_ask_are_counted_and_are_no_damage() {
+fn foreign_filters_are_counted_and_are_not_corruption() {
     let program = Program::new();
     let options = Options::default().filtering(|f| f.user_filters(Arc::new(Unheard)));
     let db = Db::open(program.path("db"), options).unwrap();
@@ -335,7 +335,7 @@ fn contents(dir: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
 /// A dry run used to open the store for writing, so it recovered it, and was rejected if there was
 /// a reader.
 #[test]
-fn what_a_rebuild_costs_is_said_without_a_write() {
+fn a_dry_run_of_a_rebuild_writes_nothing() {
     let program = with_many();
     let before = contents(&program.path("db"));
     let reader = Db::open_read_only(program.path("db"), Options::default()).unwrap();

@@ -55,7 +55,7 @@ fn backups_are_made_listed_verified_restored_and_deleted() {
 }
 
 #[test]
-fn what_goes_wrong_has_its_code_and_its_word() {
+fn errors_have_their_codes_and_messages() {
     let program = with_backups();
     let place = backups(&program);
     let nowhere = program.path("nowhere").display().to_string();

@@ -204,7 +204,7 @@ fn filters_are_cut_and_held_as_db_bench_and_this_program_name_it() {
 }
 
 #[test]
-fn what_db_bench_pins_is_pinned_where_that_can_be_said_here() {
+fn the_pinning_flags_of_db_bench_pin_filters() {
     let program = Program::new();
     let cached = "--cache_index_and_filter_blocks";
     let level_0 = "--pin_l0_filter_and_index_blocks_in_cache";
@@ -257,7 +257,7 @@ fn what_db_bench_pins_is_pinned_where_that_can_be_said_here() {
 }
 
 #[test]
-fn records_and_reports_are_written_beside_the_lines() {
+fn records_and_reports_are_written_in_addition_to_the_lines() {
     let program = Program::new();
     let [json, csv, page, rates] =
         ["a.jsonl", "a.csv", "a.html", "rates.csv"].map(|name| program.path(name));

@@ -63,7 +63,7 @@ fn compare(program: &Program, base: &str, new: &str, flags: &str) -> crate::supp
 }
 
 #[test]
-fn what_changed_is_shown_in_a_table() {
+fn changes_are_shown_in_a_table() {
     let program = program();
     let mut text = String::new();
     for new in ["slower", "noisy", "single"] {
@@ -184,7 +184,7 @@ fn only_like_is_compared_with_like() {
 }
 
 #[test]
-fn what_cannot_be_watched_is_no_success() {
+fn an_unmeasured_metric_is_a_failure() {
     let program = program();
     let mut untimed = records("paired:16", &[2000, 2020]);
     for record in &mut untimed {

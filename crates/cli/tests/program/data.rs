@@ -3,7 +3,7 @@
 use crate::support::{Program, Ran, with_store};
 
 #[test]
-fn what_is_put_is_got() {
+fn put_values_are_returned_by_get() {
     let program = with_store(&[("a", "1"), ("b", r"two\x00\xff"), ("c", "ä")]);
     let got = |line: &str| {
         let ran = program.run_on(line);
@@ -48,7 +48,7 @@ fn a_scan_prints_a_range_either_way() {
 }
 
 #[test]
-fn keys_come_from_standard_input_too() {
+fn keys_are_read_from_standard_input_too() {
     let program = with_store(&[("a", "1"), ("b", "2")]);
     let ran = program.run_on_with("mget - --format=jsonl", b"b\n\na");
     assert_eq!((ran.code, &*ran.err), (Some(3), "error: key not found\n"));

@@ -74,7 +74,7 @@ fn a_given_directory_is_kept_and_used_again() {
 }
 
 #[test]
-fn a_directory_that_is_no_store_is_told_apart() {
+fn a_directory_that_is_no_store_has_its_own_exit_code() {
     let program = Program::new();
     fs::create_dir(program.path("photos")).unwrap();
     fs::write(program.path("photos/cat.jpg"), b"a cat").unwrap();

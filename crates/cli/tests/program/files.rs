@@ -155,7 +155,7 @@ fn flip(file: &Path, at: usize) {
 }
 
 #[test]
-fn a_flipped_byte_is_told_with_its_file_and_place() {
+fn a_flipped_byte_is_reported_with_file_and_offset() {
     let program = beside("v1-twologs-paired-none");
     flip(&program.path("db/000008.sst"), 600);
     flip(&program.path("db/000007.sst"), 1420 - 85);
@@ -187,7 +187,7 @@ fn a_flipped_byte_is_told_with_its_file_and_place() {
 }
 
 #[test]
-fn a_file_of_another_kind_is_told_so() {
+fn a_file_of_another_kind_is_reported() {
     let program = beside("v1-twologs-paired-none");
     fs::write(program.path("empty"), "").unwrap();
     fs::write(program.path("text"), "Only a text, but longer than a header has to be.\n".repeat(9))
@@ -290,7 +290,7 @@ fn help_on_files_explains_everything() {
 }
 
 #[test]
-fn a_directory_stands_for_the_files_in_it() {
+fn a_directory_means_the_files_in_it() {
     let program = beside("v1-twologs-paired-none");
     for (line, same) in [
         ("manifest info db", "manifest info --db db"),

@@ -10,7 +10,7 @@ use crate::support::{Program, check_snapshot};
 const SMALL: &str = "--m-queries=0.01 --m-rate-queries=0.2 --m-keys-total-max=0.02 --keys=1000";
 
 #[test]
-fn one_filter_is_told_in_the_words_of_filter_bench() {
+fn one_filter_is_printed_in_the_format_of_filter_bench() {
     let program = Program::new();
     let ran = program.run(&format!("filter-bench --filters paired:16 --kernel scalar {SMALL}"));
     assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
@@ -166,7 +166,7 @@ fn what_cannot_be_measured_is_refused_with_its_reason() {
 
 /// Flags used to be accepted without effect, silently.
 #[test]
-fn with_records_to_show_each_flag_of_measuring_is_refused() {
+fn flags_of_measurements_are_rejected_with_records_to_show() {
     let program = Program::new();
     let help = program.run("filter-bench --help").out;
     let lines = help.lines().filter_map(|line| line.strip_prefix("      --"));
@@ -242,7 +242,7 @@ fn all_of_a_sweep_is_checked_before_any_is_measured() {
 
 #[cfg(unix)]
 #[test]
-fn a_signal_ends_it_and_what_was_measured_is_there() {
+fn a_signal_ends_it_and_keeps_the_results() {
     use std::io::{BufRead as _, BufReader, Read as _};
     use std::process::Stdio;
 

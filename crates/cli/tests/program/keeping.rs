@@ -209,7 +209,7 @@ fn a_store_keeps_the_filters_that_it_was_given() {
 }
 
 #[test]
-fn every_option_that_the_store_has_otherwise_is_told() {
+fn every_changed_option_is_reported() {
     let program = Program::new();
     assert_eq!(program.run_on("put --create --filters=ribbon:10 a 1").err, "");
     let ran = program.run_on("put --filters=paired:16 --compression=none b 2");
@@ -245,7 +245,7 @@ fn switches_that_a_store_remembers_can_be_taken_back() {
 }
 
 #[test]
-fn options_that_cannot_be_read_are_told() {
+fn unreadable_options_are_reported() {
     let program = Program::new();
     assert_eq!(program.run_on("put --create --filters=ribbon:10 a 1").code, Some(0));
     let file = program.path("db/OPTIONS");
@@ -332,7 +332,7 @@ fn a_bench_of_keys_that_are_not_there_says_so() {
 }
 
 #[test]
-fn traps_of_numbers_are_refused_with_what_was_meant() {
+fn ambiguous_numbers_are_rejected_with_what_was_meant() {
     let program = Program::new();
     assert_eq!(program.run_on("put --create a 1").code, Some(0));
     assert_eq!(program.run_on("flush").code, Some(0));

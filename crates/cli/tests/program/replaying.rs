@@ -23,7 +23,7 @@ fn replay(program: &Program, rest: &str) -> crate::support::Ran {
 }
 
 #[test]
-fn what_a_bench_recorded_is_replayed() {
+fn the_trace_of_a_bench_is_replayed() {
     let program = traced("");
     let ran = replay(&program, "paired:6 L0=paired:10,L1-=blocked:9 none --format=json");
     assert_eq!((ran.code, &*ran.err), (Some(0), ""));
@@ -53,7 +53,7 @@ fn what_a_bench_recorded_is_replayed() {
 }
 
 #[test]
-fn what_is_not_as_it_was_is_said() {
+fn changes_since_the_trace_are_reported() {
     let program = traced("--trace-sample=1/20");
     let first = replay(&program, "paired:8 --format=csv");
     assert_eq!((first.code, &*first.err), (Some(0), ""));
@@ -79,7 +79,7 @@ fn what_is_not_as_it_was_is_said() {
 }
 
 #[test]
-fn what_cannot_be_traced_or_replayed_is_refused() {
+fn impossible_traces_and_replays_are_rejected() {
     let program = traced("");
     let home = program.path("").display().to_string();
     let mut text = String::new();

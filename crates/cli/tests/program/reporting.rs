@@ -50,7 +50,7 @@ fn write_records(program: &Program, store: &str) -> String {
 }
 
 #[test]
-fn a_page_is_written_where_it_is_wanted() {
+fn a_page_is_written_to_the_requested_file() {
     let program = Program::new();
     let (one, two) = (write_records(&program, "one"), write_records(&program, "two"));
     let printed = program.run(&format!("report {one} {two} --title=Both"));

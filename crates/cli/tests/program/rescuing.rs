@@ -88,7 +88,7 @@ fn a_dry_run_says_the_same_and_makes_nothing() {
 }
 
 #[test]
-fn only_what_is_certain_is_kept_on_request() {
+fn only_certain_entries_are_kept_on_request() {
     let program = with_store(&[("apple", "red"), ("pear", "yellow")]);
     assert_eq!(program.run_on("compact").code, Some(0));
     let old = tables(&program.path("db"));
@@ -144,7 +144,7 @@ fn no_place_that_is_taken_or_in_the_store_is_written_to() {
 }
 
 #[test]
-fn what_is_no_store_or_in_use_is_refused() {
+fn a_store_in_use_or_no_store_is_rejected() {
     let program = Program::new();
     let new = program.path("new");
     assert_eq!(repair(&program, &new, "").code, Some(6), "there is no such directory");
@@ -179,7 +179,7 @@ fn verify_lists_damage_as_json_and_writes_nothing() {
 }
 
 #[test]
-fn what_is_certain_is_read_around_damage() {
+fn certain_entries_are_read_around_corruption() {
     let program = hurt();
     assert_eq!(program.run_on("mget apple pear").code, Some(4), "it does not open");
     let pear = program.run_on("mget pear --degraded --format=csv");

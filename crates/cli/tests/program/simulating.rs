@@ -3,7 +3,7 @@
 use crate::support::{Program, check_snapshot};
 
 #[test]
-fn a_thousand_million_keys_are_told_of_at_once() {
+fn a_billion_keys_are_simulated_at_once() {
     let program = Program::new();
     let line = "tune simulate --keys 1e9 --value-size 256";
     let ran = program.run(line);
@@ -27,7 +27,7 @@ fn a_thousand_million_keys_are_told_of_at_once() {
 }
 
 #[test]
-fn what_cannot_be_simulated_is_refused_with_what_can() {
+fn impossible_simulations_are_rejected_with_a_valid_example() {
     let program = Program::new();
     let mut text = String::new();
     for line in [

@@ -192,7 +192,7 @@ fn an_interrupted_run_prints_its_counters_and_leaves_nothing() {
 
 /// The run used to go to its end, and only then fail.
 #[test]
-fn a_file_for_the_counters_that_cannot_be_written_is_told_first() {
+fn an_unwritable_file_for_the_counters_is_reported_first() {
     let program = Program::new();
     let begun = Instant::now();
     let ran = program.run("stress --duration=1h --json=absent/counters.jsonl");

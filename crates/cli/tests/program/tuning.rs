@@ -31,7 +31,7 @@ fn keys(results: &str) -> Vec<String> {
 }
 
 #[test]
-fn what_is_there_is_not_measured_again() {
+fn existing_results_are_not_measured_again() {
     let (program, plan) = planned(PLAN);
     let results = program.path("results.jsonl");
     let line = format!("tune run {plan} -o {}", results.display());
@@ -98,7 +98,7 @@ fn results_are_one_run_s_at_a_time() {
 }
 
 #[test]
-fn shards_are_joined_and_doubles_told() {
+fn shards_are_joined_and_duplicates_reported() {
     let (program, plan) = planned(PLAN);
     let mut all = String::new();
     for nth in 1..=2 {
@@ -134,7 +134,7 @@ fn shards_are_joined_and_doubles_told() {
 }
 
 #[test]
-fn what_is_wrong_is_told_with_its_line() {
+fn errors_in_plans_are_reported_with_their_line() {
     let (program, plan) = planned(PLAN);
     let mut text = String::new();
     for (wrong, right) in [

@@ -7,8 +7,8 @@ use clap::builder::BoolishValueParser;
 use trommel_harness::Step;
 use trommel_harness::units::{parse_bytes, parse_count, parse_decimal, parse_part, parse_percent};
 
-use super::cuts::CutArgs;
 use super::filters::FilterArgs;
+use super::partitions::PartitionArgs;
 use super::steps::StepParser;
 use super::store::{StoreArgs, StoreSwitches};
 use crate::foreign::{DbBench, ForeignFlags};
@@ -70,7 +70,7 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) filters: FilterArgs,
     #[command(flatten)]
-    pub(crate) cuts: CutArgs,
+    pub(crate) partitions: PartitionArgs,
     #[command(flatten)]
     pub(crate) store_switches: StoreSwitches,
     #[command(flatten)]

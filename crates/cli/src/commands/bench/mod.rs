@@ -1,9 +1,9 @@
 //! `trommel bench`.
 
 pub(crate) mod args;
-mod cuts;
 pub(crate) mod filters;
 pub(crate) mod journal;
+mod partitions;
 mod reports;
 pub(crate) mod spelling;
 mod steps;
@@ -76,14 +76,14 @@ pub(crate) fn run(
         control.progress.say(&format!("note: {note}"));
     }
     let filters = args.filters.policy()?;
-    let (cuts, notes) = args.cuts.resolve()?;
+    let (partitions, notes) = args.partitions.resolve()?;
     for note in notes {
         control.progress.say(&format!("note: {note}"));
     }
     let filters = Some(&filters).filter(|_| args.filters.are_given());
     let purpose = Use::of(plan.steps.iter().map(|step| step.workload));
     let (store, switches) = (&args.store, &args.store_switches);
-    let setup = set_up(store, switches, filters, &cuts, args.data.read_mode, purpose)?;
+    let setup = set_up(store, switches, filters, &partitions, args.data.read_mode, purpose)?;
     for note in &setup.notes {
         control.progress.say(&format!("note: {note}"));
     }

@@ -19,7 +19,7 @@ use crate::shared_args::{one_of, size};
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
-pub(crate) struct CutArgs {
+pub(crate) struct PartitionArgs {
     /// How filters are cut: whole, partitioned (by key range) or per-block [default: whole]
     #[arg(long, value_name = "SHAPE")]
     filter_shape: Option<FilterShape>,
@@ -36,7 +36,7 @@ pub(crate) struct CutArgs {
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     pinned_filter_bytes: Option<u64>,
     #[command(flatten)]
-    switches: CutSwitches,
+    switches: PartitionSwitches,
     #[command(flatten)]
     pins: PinSwitches,
 }
@@ -44,7 +44,7 @@ pub(crate) struct CutArgs {
 switches! {
     /// The same as db_bench has it.
     #[command(next_help_heading = "Store")]
-    CutSwitches {
+    PartitionSwitches {
         /// Cut filters by key range, as --filter-shape=partitioned; indexes stay whole
         partition_index_and_filters,
         /// Hold filters in the block cache, as --filter-residency=cached; indexes stay in memory
@@ -76,7 +76,7 @@ switches! {
 
 /// The resolved flags.
 #[derive(Debug)]
-pub(crate) struct Cuts {
+pub(crate) struct Partitions {
     /// None if the store's value applies.
     shape: Option<FilterShape>,
     piece_bytes: Option<usize>,
@@ -84,9 +84,9 @@ pub(crate) struct Cuts {
     pinned_bytes: Option<u64>,
 }
 
-impl CutArgs {
+impl PartitionArgs {
     /// Resolves the flags; also returns notes for the user.
-    pub(crate) fn resolve(&self) -> Result<(Cuts, Vec<String>), Failure> {
+    pub(crate) fn resolve(&self) -> Result<(Partitions, Vec<String>), Failure> {
         let mut notes = Vec::new();
         let mut shape = self.filter_shape;
         if self.switches.partition_index_and_filters {
@@ -129,7 +129,7 @@ impl CutArgs {
         notes.extend(self.pins.notes(cut, residency));
         let piece_bytes = self.filter_piece_bytes;
         let pinned_bytes = self.pinned_filter_bytes;
-        Ok((Cuts { shape, piece_bytes, residency, pinned_bytes }, notes))
+        Ok((Partitions { shape, piece_bytes, residency, pinned_bytes }, notes))
     }
 }
 
@@ -174,7 +174,7 @@ fn contradiction(switch: &str, flag: &str) -> Failure {
     Failure::Usage(format!("{switch} and {flag} say different things: leave one of them out"))
 }
 
-impl Cuts {
+impl Partitions {
     /// Applies the flags to the store's options.
     pub(crate) fn apply(&self, options: Options) -> Options {
         options.filtering(|mut f| {

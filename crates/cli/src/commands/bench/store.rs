@@ -10,7 +10,7 @@ use trommel_harness::Workload;
 use trommel_harness::units::{self, parse_bytes, parse_decimal};
 
 use super::args::switches;
-use super::cuts::Cuts;
+use super::partitions::Partitions;
 use crate::commands::base::{Base, number, setting};
 use crate::failure::Failure;
 use crate::shared_args::{one_of, signed, size, whole, whole_in};
@@ -169,7 +169,7 @@ pub(crate) fn set_up(
     args: &StoreArgs,
     switches: &StoreSwitches,
     filters: Option<&FilterPolicy>,
-    cuts: &Cuts,
+    partitions: &Partitions,
     mode: ReadMode,
     purpose: Use,
 ) -> Result<Setup, Failure> {
@@ -178,7 +178,7 @@ pub(crate) fn set_up(
     let existing = args.db.as_ref().filter(|_| switches.use_existing_db);
     let base = existing.map(|dir| Base::of(dir, &of_a_new_store()));
     let options = base.as_ref().map_or_else(of_a_new_store, |base| base.options.clone());
-    let options = cuts.apply(given(args, filters, options)?);
+    let options = partitions.apply(given(args, filters, options)?);
     check_prefixes(args, &options)?;
     let notes = base.map_or_else(Vec::new, |base| match purpose {
         Use::Reads => base.notes_of_a_reader(&options),
@@ -204,8 +204,8 @@ pub(crate) fn set_up(
         })
         .durability(if switches.sync { Durability::Sync } else { Durability::Os });
     Ok(Setup {
-        lines: lines(args, switches, &options, cuts),
-        settings: settings(args, switches, &options, cuts),
+        lines: lines(args, switches, &options, partitions),
+        settings: settings(args, switches, &options, partitions),
         options,
         notes,
     })
@@ -320,17 +320,17 @@ fn lines(
     args: &StoreArgs,
     switches: &StoreSwitches,
     options: &Options,
-    cuts: &Cuts,
+    partitions: &Partitions,
 ) -> Vec<(&'static str, String)> {
     let text = |name| setting(options, name).unwrap_or_default();
     let bytes = |name| units::bytes(number(options, name));
-    let filters = text("filters");
+    let (filters, shape) = (text("filters"), partitions.line(options));
     let mut lines = vec![
         (
             "Filters",
             match &*text("filters_on_last_level") {
-                "false" => format!("{filters}, and none on the last level{}", cuts.line(options)),
-                _ => format!("{filters}{}", cuts.line(options)),
+                "false" => format!("{filters}, and none on the last level{shape}"),
+                _ => format!("{filters}{shape}"),
             },
         ),
         ("Read mode", text("read_mode")),
@@ -396,7 +396,7 @@ fn settings(
     args: &StoreArgs,
     switches: &StoreSwitches,
     options: &Options,
-    cuts: &Cuts,
+    partitions: &Partitions,
 ) -> Vec<(&'static str, Value)> {
     let text = |name| json!(setting(options, name).unwrap_or_default());
     let number = |name| json!(number(options, name));
@@ -428,7 +428,7 @@ fn settings(
         ("disable_wal", json!(switches.disable_wal)),
         ("use_existing_db", json!(switches.use_existing_db)),
     ];
-    settings.extend(cuts.settings(options));
+    settings.extend(partitions.settings(options));
     settings
 }
 

@@ -99,7 +99,7 @@ fn info(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
 }
 
 fn item(info: &LogInfo) -> Vec<(&'static str, Value)> {
-    let (word, beside) = ending(&info.ending);
+    let (word, detail) = ending(&info.ending);
     vec![
         ("file", path_text(&info.path)),
         ("format_version", Value::Integer(info.format_version.into())),
@@ -114,7 +114,7 @@ fn item(info: &LogInfo) -> Vec<(&'static str, Value)> {
         ("first_seqno", info.seqnos.map(|(first, _)| Value::Integer(first)).into()),
         ("last_seqno", info.seqnos.map(|(_, last)| Value::Integer(last)).into()),
         ("ending", word),
-        ("ending_detail", beside),
+        ("ending_detail", detail),
     ]
 }
 

@@ -118,7 +118,7 @@ fn info(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
 }
 
 fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
-    let (word, beside) = ending(&info.ending);
+    let (word, detail) = ending(&info.ending);
     let sum = |of: fn(&TableMeta) -> u64| info.tables.iter().map(|table| of(&table.meta)).sum();
     vec![
         ("file", path_text(&info.path)),
@@ -135,7 +135,7 @@ fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
         ("next_file_number", Value::Integer(info.next_file_number)),
         ("oldest_log", Some(info.log_number).filter(|n| *n != 0).map(Value::Integer).into()),
         ("ending", word),
-        ("ending_detail", beside),
+        ("ending_detail", detail),
     ]
 }
 

@@ -112,7 +112,7 @@ impl Failures {
 fn dir_of(store: &StoreArgs, session: Session<'_>) -> Result<PathBuf, Failure> {
     match session.open {
         Some(db) => {
-            store.refuse_db()?;
+            store.reject_db()?;
             Ok(db.dir().to_path_buf())
         }
         None => store.dir(),
@@ -139,7 +139,7 @@ fn level(level: usize) -> Value {
 
 /// The end of a log or manifest: its kind, and details.
 fn ending(ending: &Ending) -> (Value, Value) {
-    let (word, beside) = match ending {
+    let (word, detail) = match ending {
         Ending::Marked { next: 0 } => ("closed", Some("an end marker".into())),
         Ending::Marked { next } => {
             ("closed", Some(format!("an end marker that names {next:06}.log")))
@@ -157,7 +157,7 @@ fn ending(ending: &Ending) -> (Value, Value) {
         }
         _ => ("unknown", None),
     };
-    (word.into(), beside.into())
+    (word.into(), detail.into())
 }
 
 /// The columns of the layout of a log or manifest.

@@ -161,7 +161,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn each_time_stands_under_its_name() {
+    fn each_time_is_in_the_column_of_its_name() {
         let timing = |(nth, pattern)| Timing { pattern, gross_ns: nth as f64 + 1.5, dry_ns: 1.0 };
         let timings = Pattern::all().into_iter().enumerate().map(timing).collect();
         let cell = Cell { timings, ..Cell::default() };

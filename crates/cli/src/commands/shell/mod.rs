@@ -167,7 +167,7 @@ fn run_script(args: &ShellArgs, session: Session<'_>, out: &mut dyn Write) -> Re
             }
         }
     }
-    first_failure.map_or(Ok(()), |failure| Err(Failure::Told(Box::new(failure))))
+    first_failure.map_or(Ok(()), |failure| Err(Failure::Reported(Box::new(failure))))
 }
 
 fn prompt(args: &ShellArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {

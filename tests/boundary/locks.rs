@@ -139,13 +139,13 @@ fn what_a_walk_held_is_not_removed_from_another_store() {
     let db = Db::open(&dir, small()).expect("opening");
     let other = home.path().join("other");
     db.checkpoint(&other).expect("a copy, whose tables have the same names");
-    let mut walk = db.iter();
-    walk.next().expect("an entry").expect("reading");
+    let mut iterator = db.iter();
+    iterator.next().expect("an entry").expect("reading");
     change(&db, "more").expect("a flush");
     db.compact_all().expect("merging");
     fs::rename(&dir, home.path().join("moved")).expect("renaming");
     fs::rename(&other, &dir).expect("renaming");
-    drop(walk);
+    drop(iterator);
     assert!(db.put("more", "of it").is_ok(), "nothing is known yet");
     let _ = db.wait_idle();
     db.close().expect_err("its place is another's");

@@ -36,7 +36,7 @@ const ALL: [Strange; 6] = [
 ];
 
 /// Puts one in place of a file.
-fn stand_in(kind: Strange, path: &Path, aside: &Path) {
+fn put_in_place(kind: Strange, path: &Path, aside: &Path) {
     match kind {
         Strange::LinkElsewhere => fs::rename(path, aside).expect("moving"),
         _ => fs::remove_file(path).expect("removing"),
@@ -90,9 +90,9 @@ fn every_way_in(dir: &Path, new: &Path) -> Vec<(&'static str, bool)> {
     ];
     let mut answers = Vec::new();
     for (name, way) in ways {
-        let (tell, told) = mpsc::channel();
-        std::thread::spawn(move || tell.send(way()));
-        let answer = told.recv_timeout(PATIENCE);
+        let (sender, receiver) = mpsc::channel();
+        std::thread::spawn(move || sender.send(way()));
+        let answer = receiver.recv_timeout(PATIENCE);
         answers.push((name, answer.unwrap_or_else(|_| panic!("{name} waits for ever"))));
     }
     answers
@@ -105,7 +105,7 @@ fn nothing_strange_is_waited_for_or_taken_for_a_file() {
             let (home, dir) = home();
             fill(&dir);
             let file = files(&dir, like).pop().expect("such a file");
-            stand_in(kind, &file, &home.path().join("aside"));
+            put_in_place(kind, &file, &home.path().join("aside"));
             for (way, is_fine) in every_way_in(&dir, &home.path().join("new")) {
                 // A degraded open skips the file, and may not need it.
                 assert!(!is_fine || way == "degraded", "{kind:?} as {like}: {way}");
@@ -119,7 +119,7 @@ fn a_lock_that_is_no_file_is_an_error_and_no_second_owner() {
     for kind in ALL {
         let (home, dir) = home();
         fill(&dir);
-        stand_in(kind, &dir.join("LOCK"), &home.path().join("aside"));
+        put_in_place(kind, &dir.join("LOCK"), &home.path().join("aside"));
         let answers = every_way_in(&dir, &home.path().join("new"));
         for (way, is_fine) in answers {
             assert!(!is_fine || way == "repair", "{kind:?}: {way}");

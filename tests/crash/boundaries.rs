@@ -93,7 +93,7 @@ impl Failed {
 }
 
 /// One life of a store, and its checks.
-pub(crate) struct Walk<'a> {
+pub(crate) struct Boundaries<'a> {
     profile: &'a Profile,
     history: &'a History,
     bounds: Bounds,
@@ -111,7 +111,7 @@ pub(crate) struct Walk<'a> {
     seen: &'a RefCell<HashSet<u64>>,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> Boundaries<'a> {
     /// Checks the life that made `history`, whose first `inherited` batches are from earlier lives.
     pub(crate) fn new(
         profile: &'a Profile,

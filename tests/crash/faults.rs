@@ -137,16 +137,16 @@ impl Program<'_> {
     }
 
     /// Opens the store; if that fails, repairs the disk and must then succeed.
-    fn open_or_mend(&mut self) -> Verdict<Db> {
+    fn open_or_repair(&mut self) -> Verdict<Db> {
         match self.open() {
             Ok(db) => return Ok(db),
             Err(error) => self.accept(&error)?,
         }
-        self.mend();
+        self.repair();
         self.open().map_err(failed("opening on a mended disk"))
     }
 
-    fn mend(&self) {
+    fn repair(&self) {
         self.disk.clear_faults();
         self.disk.set_capacity(None);
     }
@@ -169,7 +169,7 @@ impl Program<'_> {
     }
 
     fn all(&mut self, actions: &[Action]) -> Verdict<()> {
-        let mut db = self.open_or_mend()?;
+        let mut db = self.open_or_repair()?;
         for action in actions {
             match action {
                 Action::Write { batch, sync } => self.write(&db, batch, *sync)?,
@@ -207,7 +207,7 @@ impl Program<'_> {
             Ok(state) => self.is_visible(&state)?,
             Err(_) => self.errors += 1,
         }
-        self.mend();
+        self.repair();
         let state = scan(&db)?;
         self.is_visible(&state)?;
         compare_reads(&db, &state)?;
@@ -304,11 +304,11 @@ impl Program<'_> {
         } else {
             drop(db);
         }
-        let db = self.open_or_mend()?;
+        let db = self.open_or_repair()?;
         let state = match scan(&db) {
             Ok(state) => state,
             Err(_) => {
-                self.mend();
+                self.repair();
                 scan(&db)?
             }
         };

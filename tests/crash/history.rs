@@ -1,6 +1,6 @@
 //! Bugs of other stores, and the tests that would catch them here.
 //!
-//! Tests of this module show one of them each, as plainly as they can; the lanes named beside them
+//! Tests of this module show one of them each, as plainly as they can; the lanes named next to them
 //! meet the same by the thousand. Names without a module are of this one.
 //!
 //! | bug | cause or effect there | caught by |

@@ -2,10 +2,10 @@
 //! each image is opened and compared with the oracle.
 //!
 //! 1. A seeded workload runs on a simulated disk, in one to three lives with a crash between them.
-//! 2. The operation log is replayed ([`walk`](crate::walk)). At each boundary images are made: with
-//!    only what was synced, with everything, and under two of the other policies, which alternate,
-//!    with seeds of their own; at one boundary in four also with stale bytes; and if at most six
-//!    decisions are open (sometimes more), all possible images.
+//! 2. The operation log is replayed ([`boundaries`](crate::boundaries)). At each boundary images
+//!    are made: with only what was synced, with everything, and under two of the other policies,
+//!    which alternate, with seeds of their own; at one boundary in four also with stale bytes; and
+//!    if at most six decisions are open (sometimes more), all possible images.
 //! 3. Each new image is opened; its state must be that after some prefix of the batches, at or
 //!    after the last acknowledged sync. If everything is kept, as for a killed process, all
 //!    acknowledged batches must be present.
@@ -23,11 +23,13 @@ use trommel::vfs::{Image, Op, OpKind, Policy, SimDisk};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{cases, first_seed};
 
+use crate::boundaries::{
+    Boundaries, Case, EXHAUSTIVE, Failed, Flaw, Look, assert_exhaustive, make, policy,
+};
 use crate::inspect::{failed, scan};
 use crate::minimise::minimise;
 use crate::oracle::{History, digest};
 use crate::settings::{only, only_these, places};
-use crate::walk::{Case, EXHAUSTIVE, Failed, Flaw, Look, Walk, assert_exhaustive, make, policy};
 use crate::workload::{Action, DIR, Profile, Run};
 
 /// Maximum number of reruns of a failing life to find its necessary actions.
@@ -107,13 +109,14 @@ impl Life<'_> {
         counters.add("lives", 1);
         counters.add("batches", (run.history.len() - self.inherited.len()) as u64);
         count_files(&run.disk, counters);
-        let mut walk = Walk::new(&self.profile, &run.history, self.inherited.len(), self.seen);
-        walk.seed = self.seed << 40 ^ self.number << 32;
-        walk.every = self.lane.every;
-        walk.look = self.look();
-        walk.flaw = self.flaw;
-        walk.note = [self.seed, self.number];
-        walk.all(&run.disk, counters)?;
+        let mut boundaries =
+            Boundaries::new(&self.profile, &run.history, self.inherited.len(), self.seen);
+        boundaries.seed = self.seed << 40 ^ self.number << 32;
+        boundaries.every = self.lane.every;
+        boundaries.look = self.look();
+        boundaries.flaw = self.flaw;
+        boundaries.note = [self.seed, self.number];
+        boundaries.all(&run.disk, counters)?;
         Ok(run)
     }
 
@@ -325,9 +328,9 @@ fn the_numbers_of_a_failure_make_its_image_again() {
     });
     let look = |run: &Run, case: Case| {
         let seen = RefCell::default();
-        let mut walk = Walk::new(&profile, &run.history, 0, &seen);
-        (walk.flaw, walk.look) = (Some(flaw), Look::At(case, None));
-        let outcome = walk.all(&run.disk, &mut Counters::new("again"));
+        let mut boundaries = Boundaries::new(&profile, &run.history, 0, &seen);
+        (boundaries.flaw, boundaries.look) = (Some(flaw), Look::At(case, None));
+        let outcome = boundaries.all(&run.disk, &mut Counters::new("again"));
         let failed = outcome.expect_err("everything is said to be wrong");
         assert_eq!(failed.case, case);
         failed.text.lines().next().unwrap_or_default().to_owned()

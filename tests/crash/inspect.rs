@@ -9,8 +9,8 @@ use trommel::vfs::{Image, Policy, SimDisk, Vfs};
 use trommel::{Db, Error, Options, Result as StoreResult, Slice};
 use trommel_tests::counters::Counters;
 
+use crate::boundaries::Flaw;
 use crate::oracle::{Bounds, Checkpoint, History, State, digest};
-use crate::walk::Flaw;
 use crate::workload::{DIR, checkpoint_dir};
 
 /// The result of an inspection: the digest of the state, or a description of the error.

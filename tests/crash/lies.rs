@@ -18,11 +18,11 @@ use trommel::{Db, Error};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, rounds};
 
+use crate::boundaries::policy;
 use crate::faults::file_kind;
 use crate::inspect::Verdict;
 use crate::oracle::{Bounds, History, digest};
 use crate::settings::only;
-use crate::walk::policy;
 use crate::workload::{DIR, Profile, Run};
 use trommel_tests::watchdog;
 

@@ -5,7 +5,7 @@
 //!   operation log.
 //! * [`process`]: a process that can be killed between two calls to its disk.
 //! * [`inspect`]: opens a store and compares it with the oracle.
-//! * [`walk`]: a life of a store, crashed at every boundary between two operations.
+//! * [`boundaries`]: a life of a store, crashed at every boundary between two operations.
 //! * [`minimise`]: reduces a failing workload; [`trouble`]: and the behaviour of its disk.
 //! * [`images`]: the possible results of a power failure at every boundary between two operations.
 //! * [`recovering`]: the same while a store recovers from the last one.
@@ -24,6 +24,7 @@
 
 #[cfg(test)]
 mod black_box;
+mod boundaries;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]
@@ -59,7 +60,6 @@ mod settings;
 mod sites;
 #[cfg(test)]
 mod trouble;
-mod walk;
 #[cfg(test)]
 mod workload;
 

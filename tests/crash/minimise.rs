@@ -16,12 +16,12 @@ pub(crate) fn minimise(
     mut fails: impl FnMut(&[usize]) -> bool,
 ) -> Vec<usize> {
     let mut kept: Vec<usize> = (0..count).collect();
-    let mut piece = count.div_ceil(2);
-    while piece > 0 && tries > 0 {
+    let mut chunk = count.div_ceil(2);
+    while chunk > 0 && tries > 0 {
         let mut at = 0;
         let mut shrunk = false;
         while at < kept.len() && tries > 0 {
-            let end = kept.len().min(at + piece);
+            let end = kept.len().min(at + chunk);
             let left: Vec<usize> = [&kept[..at], &kept[end..]].concat();
             tries -= 1;
             if fails(&left) {
@@ -31,7 +31,7 @@ pub(crate) fn minimise(
                 at = end;
             }
         }
-        piece = if piece == 1 && shrunk { 1 } else { piece / 2 };
+        chunk = if chunk == 1 && shrunk { 1 } else { chunk / 2 };
     }
     kept
 }

@@ -322,7 +322,7 @@ impl Run {
         for action in actions {
             self.step(profile, &db, action)?;
             if self.process.is_dead() {
-                self.bury(db);
+                self.discard(db);
                 db = self.start_again(profile)?;
             }
             match action {
@@ -351,7 +351,7 @@ impl Run {
                     let outcome = outcome.and_then(|()| self.look_back(action));
                     // Perhaps only while the snapshot was read, which opened a table.
                     if self.process.is_dead() {
-                        self.bury(db);
+                        self.discard(db);
                         db = self.start_again(profile)?;
                     } else {
                         outcome?;
@@ -373,7 +373,7 @@ impl Run {
     }
 
     /// Drops the handles of a dead process.
-    fn bury(&mut self, db: Db) {
+    fn discard(&mut self, db: Db) {
         self.gate.iter().for_each(|gate| gate.set_open(true));
         self.waited = true;
         self.held.clear();

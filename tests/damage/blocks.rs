@@ -19,7 +19,7 @@ fn blocks(store: &Store, file: &str) -> Vec<BlockInfo> {
     table.and_then(|table| table.layout()).expect("the table is whole")
 }
 
-fn stretch(block: &BlockInfo) -> std::ops::Range<usize> {
+fn range(block: &BlockInfo) -> std::ops::Range<usize> {
     block.offset as usize..(block.offset + block.bytes) as usize
 }
 
@@ -36,9 +36,9 @@ fn blocks_that_changed_places_are_told_apart() {
                 for b in blocks[i + 1..].iter().filter(|b| alike(a, b)) {
                     pairs += 1;
                     let (mut swapped, mut doubled) = (bytes.clone(), bytes.clone());
-                    swapped[stretch(a)].copy_from_slice(&bytes[stretch(b)]);
-                    doubled[stretch(a)].copy_from_slice(&bytes[stretch(b)]);
-                    swapped[stretch(b)].copy_from_slice(&bytes[stretch(a)]);
+                    swapped[range(a)].copy_from_slice(&bytes[range(b)]);
+                    doubled[range(a)].copy_from_slice(&bytes[range(b)]);
+                    swapped[range(b)].copy_from_slice(&bytes[range(a)]);
                     for injured in [swapped, doubled] {
                         lane.case(file, &Injury::Replace(injured), How::default(), |found| {
                             match whole(&store, found)? {

@@ -8,9 +8,9 @@ use trommel::{BudgetReport, Db, DriftReason, FilterReport, Options, Stats};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, rounds};
 
+use crate::iterators::{Check, ok};
 use crate::report::key;
 use crate::rng::Rng;
-use crate::walks::{Check, ok};
 
 /// Keys from this number on are never written.
 const MISSING: u64 = 1 << 36;
@@ -280,9 +280,9 @@ fn no_more_is_held_than_may_be_whatever_is_kept_open() {
                 }
                 check(&db);
                 // Iterators that have started hold their tables.
-                let mut walk = db.iter();
-                walk.next().unwrap().unwrap();
-                held.push(walk);
+                let mut iterator = db.iter();
+                iterator.next().unwrap().unwrap();
+                held.push(iterator);
                 for (nth, (key, value)) in model.iter().enumerate() {
                     assert_eq!(db.get(key).unwrap().unwrap(), value.to_le_bytes()[..]);
                     if nth % 50 == 0 {

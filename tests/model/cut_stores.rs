@@ -173,7 +173,7 @@ fn many_keys_at_once_are_counted_as_one_by_one_whatever_is_lost() {
 }
 
 /// Every user's events forward and backward, in ranges and with cursors that change direction.
-fn walk(db: &Db, model: &Model, context: &str) {
+fn check_scans(db: &Db, model: &Model, context: &str) {
     for user in 0..USERS + 2 {
         let prefix = format!("{user:04}/").into_bytes();
         let there: Vec<&[u8]> =
@@ -231,7 +231,7 @@ fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost
                 };
                 let db = Db::open("/store", limits(store.options.clone())).unwrap();
                 let context = format!("{shape}, {extractor}, {pinned:?} pinned");
-                walk(&db, &store.model, &context);
+                check_scans(&db, &store.model, &context);
                 let stats = db.stats();
                 assert!(stats.prefix_useful * 3 > stats.prefix_checked, "{context}: {stats}");
                 assert_eq!(stats.prefix_unused, 0, "{context}");
@@ -241,7 +241,7 @@ fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost
             store.lose_pieces();
             let db = store.open();
             let context = format!("{shape}, {extractor}, damaged");
-            walk(&db, &store.model, &context);
+            check_scans(&db, &store.model, &context);
             let useful = db.stats().prefix_useful;
             assert!(useful > 0, "{context}: the pieces that are left are asked");
             assert!(!db.stats().unusable_filters.is_empty(), "{context}");

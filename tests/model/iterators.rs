@@ -62,14 +62,14 @@ fn same(what: &str, real: Option<(&[u8], &[u8])>, model: Option<(&[u8], &[u8])>)
 }
 
 /// A range that is iterated from both ends, and the entries still to come.
-pub(crate) struct RangeWalk {
+pub(crate) struct CheckedRange {
     real: Range,
     rest: VecDeque<(Bytes, Bytes)>,
     /// Number of steps, of eight, that are taken from the back.
     back: usize,
 }
 
-impl RangeWalk {
+impl CheckedRange {
     /// A range of one of three kinds, iterated forward, backward or from both ends.
     pub(crate) fn begin(reader: Reader<'_>, model: &Model, keys: &KeySpace, rng: &mut Rng) -> Self {
         let entry = |(key, value): (&Bytes, &Bytes)| (Rc::clone(key), Rc::clone(value));
@@ -91,7 +91,7 @@ impl RangeWalk {
     }
 
     /// Takes up to `steps` steps; at the end, checks that it remains at the end from both sides.
-    pub(crate) fn walk(&mut self, steps: usize, rng: &mut Rng) -> Check {
+    pub(crate) fn advance(&mut self, steps: usize, rng: &mut Rng) -> Check {
         for _ in 0..steps {
             let from_back = rng.below(8) < self.back;
             if !self.step(from_back)? {
@@ -134,13 +134,13 @@ impl RangeWalk {
 }
 
 /// A cursor that is moved around, and its expected position.
-pub(crate) struct CursorWalk {
+pub(crate) struct CheckedCursor {
     real: DbCursor,
     model: Rc<Model>,
     at: Option<Bytes>,
 }
 
-impl CursorWalk {
+impl CheckedCursor {
     /// A cursor over everything, over a range or over a prefix.
     pub(crate) fn begin(
         reader: Reader<'_>,
@@ -164,13 +164,13 @@ impl CursorWalk {
             }
             _ => (reader.cursor(), Rc::clone(model)),
         };
-        let walk = Self { real: ok("cursor", real)?, model, at: None };
-        walk.look("a new cursor")?;
-        Ok(walk)
+        let checked = Self { real: ok("cursor", real)?, model, at: None };
+        checked.look("a new cursor")?;
+        Ok(checked)
     }
 
     /// Makes `moves` moves. Steps mostly keep the direction of the last one.
-    pub(crate) fn walk(&mut self, moves: usize, keys: &KeySpace, rng: &mut Rng) -> Check {
+    pub(crate) fn advance(&mut self, moves: usize, keys: &KeySpace, rng: &mut Rng) -> Check {
         let mut forward = rng.once_in(2);
         for _ in 0..moves {
             if rng.once_in(5) {

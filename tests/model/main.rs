@@ -40,6 +40,7 @@ mod cuts;
 mod environments;
 mod filter_fallbacks;
 mod held;
+mod iterators;
 mod keys;
 mod lean;
 mod liveness;
@@ -59,7 +60,6 @@ mod skipping;
 mod stalled;
 mod threads;
 mod user_filters;
-mod walks;
 mod world;
 
 /// Stores in memory allocate and free a lot, which is faster than with the C library's allocator.

@@ -1,10 +1,10 @@
 //! The same operations on sixteen stores with different options: the histories of their results are
 //! equal, byte by byte.
 //!
-//! The stores are those of [`crate::lean`], so each result is compared with the model as well; in
-//! addition this shows that no result depends on an option. Every store takes each step before any
-//! takes the next, and the digests of all results so far are compared after each step, so that a
-//! difference is found where it begins. Options that [`SETS`] does not name are drawn separately
+//! The stores are built as in [`crate::lean`], so each result is compared with the model as well;
+//! in addition this shows that no result depends on an option. Every store takes each step before
+//! any takes the next, and the digests of all results so far are compared after each step, so that
+//! a difference is found where it begins. Options that [`SETS`] does not name are drawn separately
 //! for each store and each of its opens.
 
 use std::hash::Hasher;
@@ -15,10 +15,10 @@ use trommel::{Compression, Durability, FilterShape, Options, ReadMode, Verify};
 use trommel_tests::settings::cases;
 
 use crate::config::{Home, options};
+use crate::iterators::Check;
 use crate::lean::{self, Kind, Lean};
 use crate::rng::Rng;
 use crate::runner::{self, Play};
-use crate::walks::Check;
 use crate::world::Work;
 
 /// The fixed options of one of the stores.

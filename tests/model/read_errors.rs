@@ -79,7 +79,7 @@ fn scan(db: &Db, way: Way) -> (Vec<Entry>, Option<Error>) {
         }
         Way::Cursor | Way::CursorBackward => {
             let is_back = matches!(way, Way::CursorBackward);
-            failed = walk(db, is_back, &mut seen).err();
+            failed = iterate(db, is_back, &mut seen).err();
             if is_back {
                 seen.reverse();
             }
@@ -88,7 +88,7 @@ fn scan(db: &Db, way: Way) -> (Vec<Entry>, Option<Error>) {
     (seen, failed)
 }
 
-fn walk(db: &Db, is_back: bool, seen: &mut Vec<Entry>) -> trommel::Result<()> {
+fn iterate(db: &Db, is_back: bool, seen: &mut Vec<Entry>) -> trommel::Result<()> {
     let mut cursor = db.cursor()?;
     if is_back {
         cursor.seek_to_last()?;

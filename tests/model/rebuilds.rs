@@ -5,7 +5,7 @@ use std::sync::Arc;
 use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterShape, Options, Prefix, RebuildOptions};
 
-use crate::walks::{Check, ok};
+use crate::iterators::{Check, ok};
 
 /// A rebuild does what its plan announces, and then nothing is left to do. With a budget it may do
 /// less, because the store itself shrinks filters meanwhile.

@@ -9,8 +9,8 @@ use trommel_tests::counters::Counters;
 use trommel_tests::settings::first_seed;
 
 use crate::config::Home;
+use crate::iterators::Check;
 use crate::rng::Rng;
-use crate::walks::Check;
 use crate::world::Work;
 
 /// One or several stores, with an oracle, and the operations on them.

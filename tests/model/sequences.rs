@@ -6,9 +6,9 @@ use trommel::{ReadMode, Verify};
 use trommel_tests::settings::{cases, rounds};
 
 use crate::config::{Files, Home};
+use crate::iterators::Check;
 use crate::rng::Rng;
 use crate::runner::{self, Play};
-use crate::walks::Check;
 use crate::world::{Kind, Work, World};
 
 impl Play for World {
@@ -19,7 +19,7 @@ impl Play for World {
 
     fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
         let mood = rng.below(4);
-        let (write, read, walk, care) =
+        let (write, read, iterate, care) =
             [(8, 4, 4, 1), (12, 2, 1, 1), (4, 9, 4, 1), (6, 4, 3, 4)][mood];
         use Kind::*;
         vec![
@@ -31,15 +31,15 @@ impl Play for World {
             (Get, 60 * read),
             (ContainsKey, 10 * read),
             (MultiGet, 12 * read),
-            (WalkRange, 14 * walk),
-            (WalkCursor, 10 * walk),
-            (HoldRange, 3 * walk),
-            (HoldCursor, 3 * walk),
-            (WalkHeld, 12 * walk),
-            (LetGo, 3 * walk),
-            (TakeSnapshot, 6 * walk),
-            (DropSnapshot, 5 * walk),
-            (CompareAll, 2 * walk),
+            (IterateRange, 14 * iterate),
+            (MoveCursor, 10 * iterate),
+            (HoldRange, 3 * iterate),
+            (HoldCursor, 3 * iterate),
+            (AdvanceHeld, 12 * iterate),
+            (DropHeld, 3 * iterate),
+            (TakeSnapshot, 6 * iterate),
+            (DropSnapshot, 5 * iterate),
+            (CompareAll, 2 * iterate),
             (Flush, 4 * care),
             (Sync, care),
             (CompactRange, 4 * care),

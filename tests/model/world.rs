@@ -10,10 +10,10 @@ use trommel_tests::counters::Counters;
 
 use crate::budget;
 use crate::config::{Files, Home, live_options, options, policy};
+use crate::iterators::{Check, CheckedCursor, CheckedRange, Model, Reader, compare_all, ok};
 use crate::keys::{Bytes, KeySpace, show};
 use crate::rebuilds::rebuild_filters;
 use crate::rng::Rng;
-use crate::walks::{Check, CursorWalk, Model, RangeWalk, Reader, compare_all, ok};
 
 /// The kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -26,12 +26,12 @@ pub(crate) enum Kind {
     Get,
     ContainsKey,
     MultiGet,
-    WalkRange,
-    WalkCursor,
+    IterateRange,
+    MoveCursor,
     HoldRange,
     HoldCursor,
-    WalkHeld,
-    LetGo,
+    AdvanceHeld,
+    DropHeld,
     TakeSnapshot,
     DropSnapshot,
     Flush,
@@ -115,8 +115,8 @@ impl Work {
 }
 
 enum Held {
-    Range(Box<RangeWalk>),
-    Cursor(Box<CursorWalk>),
+    Range(Box<CheckedRange>),
+    Cursor(Box<CheckedCursor>),
 }
 
 /// A store, its model, and the snapshots and iterators of both.
@@ -186,18 +186,18 @@ impl World {
             Kind::Get => self.get(rng),
             Kind::ContainsKey => self.contains_key(rng),
             Kind::MultiGet => self.multi_get(rng),
-            Kind::WalkRange => {
+            Kind::IterateRange => {
                 let (reader, model) = self.reader(rng);
                 let steps = *rng.pick(&[3, 20, 100, 5000]);
-                RangeWalk::begin(reader, model, &self.keys, rng).walk(steps, rng)
+                CheckedRange::begin(reader, model, &self.keys, rng).advance(steps, rng)
             }
-            Kind::WalkCursor => {
+            Kind::MoveCursor => {
                 let (reader, model) = self.reader(rng);
-                CursorWalk::begin(reader, model, &self.keys, rng)?.walk(30, &self.keys, rng)
+                CheckedCursor::begin(reader, model, &self.keys, rng)?.advance(30, &self.keys, rng)
             }
             Kind::HoldRange | Kind::HoldCursor => self.hold(kind, rng),
-            Kind::WalkHeld => self.walk_held(rng),
-            Kind::LetGo => {
+            Kind::AdvanceHeld => self.walk_held(rng),
+            Kind::DropHeld => {
                 if !self.held.is_empty() {
                     self.held.swap_remove(rng.below(self.held.len()));
                 }
@@ -390,15 +390,15 @@ impl World {
         }
         let (reader, model) = self.reader(rng);
         let held = if kind == Kind::HoldRange {
-            let mut walk = RangeWalk::begin(reader, model, &self.keys, rng);
+            let mut checked = CheckedRange::begin(reader, model, &self.keys, rng);
             let steps = rng.below(10);
-            walk.walk(steps, rng)?;
-            Held::Range(Box::new(walk))
+            checked.advance(steps, rng)?;
+            Held::Range(Box::new(checked))
         } else {
-            let mut walk = CursorWalk::begin(reader, model, &self.keys, rng)?;
+            let mut checked = CheckedCursor::begin(reader, model, &self.keys, rng)?;
             let moves = rng.below(4);
-            walk.walk(moves, &self.keys, rng)?;
-            Held::Cursor(Box::new(walk))
+            checked.advance(moves, &self.keys, rng)?;
+            Held::Cursor(Box::new(checked))
         };
         self.held.push(held);
         Ok(())
@@ -410,8 +410,8 @@ impl World {
             return Ok(());
         }
         let moved = match &mut self.held[rng.below(count)] {
-            Held::Range(walk) => walk.walk(rng.within(1, 30), rng),
-            Held::Cursor(walk) => walk.walk(rng.within(1, 20), &self.keys, rng),
+            Held::Range(checked) => checked.advance(rng.within(1, 30), rng),
+            Held::Cursor(checked) => checked.advance(rng.within(1, 20), &self.keys, rng),
         };
         moved.map_err(|fault| format!("held: {fault}"))
     }
@@ -614,8 +614,8 @@ impl World {
             }
             for held in self.held.drain(..) {
                 match held {
-                    Held::Range(walk) => walk.says_closed(&mut rng)?,
-                    Held::Cursor(walk) => walk.says_closed(&mut rng)?,
+                    Held::Range(checked) => checked.says_closed(&mut rng)?,
+                    Held::Cursor(checked) => checked.says_closed(&mut rng)?,
                 }
             }
         }

@@ -77,7 +77,7 @@ impl Exam<'_> {
     }
 
     /// Iterates over everything intact; the rest is named.
-    fn walk(&self) -> u64 {
+    fn scan_healthy(&self) -> u64 {
         let Ok(mut healthy) = self.db.healthy(..) else { return 0 };
         let mut seen = std::collections::BTreeSet::new();
         for entry in &mut healthy {
@@ -127,14 +127,14 @@ fn each_answer_is_right_or_an_error() {
                 let exam = Exam { store: &store, db: &db, case: case.clone(), older };
                 let (answers, errors) = exam.gets();
                 exam.scans();
-                let walked = exam.walk();
+                let scanned = exam.scan_healthy();
                 assert!(db.put("a", "b").is_err(), "{case}: it is read-only");
                 drop(db);
                 assert_eq!(contents(&*vfs, DIR), before, "{case}: the store was written");
                 counters.add("stores", 1);
                 counters.add("answers", answers);
                 counters.add("errors", errors);
-                counters.add("walked", walked);
+                counters.add("walked", scanned);
             }
         });
     }
@@ -183,16 +183,16 @@ fn what_lies_above_a_lost_table_is_walked_over() {
     let bottom = tables.filter(|name| name.to_string_lossy().ends_with(".sst")).min();
     vfs.remove(&path(bottom.expect("a table"))).expect("removing");
     let db = Db::open_degraded(DIR, options(), Degraded::Certain).expect("opening");
-    let walk = |range: (Bound<&str>, Bound<&str>)| {
+    let scan_healthy = |range: (Bound<&str>, Bound<&str>)| {
         let healthy = db.healthy(range).expect("a walk");
         assert_eq!(healthy.in_doubt().len(), 1);
         healthy.map(|entry| entry.expect("an entry")).collect::<Vec<_>>()
     };
-    let all = walk((Bound::Unbounded, Bound::Unbounded));
+    let all = scan_healthy((Bound::Unbounded, Bound::Unbounded));
     assert_eq!(all.len(), 50, "each even key but one, and one odd key");
     let is_new = |(_, value): &(_, trommel::Slice)| **value == *b"new";
     assert_eq!(all.iter().filter(|entry| is_new(entry)).count(), 49);
-    assert_eq!(walk((Bound::Included("key010"), Bound::Excluded("key020"))).len(), 5);
+    assert_eq!(scan_healthy((Bound::Included("key010"), Bound::Excluded("key020"))).len(), 5);
 }
 
 /// After corruption in a log anything may have been written: nothing is certain.
@@ -221,7 +221,7 @@ fn a_damaged_log_puts_everything_in_doubt() {
     let case = "the last intact state".to_owned();
     let exam = Exam { store: &store, db: &db, case, older: true };
     assert_eq!(exam.gets().1, 0);
-    assert!(exam.walk() > 50);
+    assert!(exam.scan_healthy() > 50);
 }
 
 #[test]

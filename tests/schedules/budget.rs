@@ -48,7 +48,7 @@ fn falls(rebuild: bool) {
     };
     let db = open(quiet(options(&disk)).filters(policy("budget=4KiB")));
     (0..TABLES).for_each(|table| write_table(&db, table));
-    let walk = db.iter();
+    let scan = db.iter();
     let reader = db.clone();
     let reader = spawn(move || (0..TABLES).for_each(|table| look(&reader, table)));
     let writer = db.clone();
@@ -64,7 +64,7 @@ fn falls(rebuild: bool) {
     writer.join().unwrap();
     db.wait_idle().unwrap();
     fits(&db);
-    assert_eq!(walk.count() as u64, TABLES * KEYS);
+    assert_eq!(scan.count() as u64, TABLES * KEYS);
     fits(&db);
     (0..=TABLES).for_each(|table| look(&db, table));
     let left = disk.crash(Policy::SYNCED, 0).disk();

@@ -43,7 +43,7 @@ fn sum_of_gets(db: &Db) -> u64 {
 }
 
 /// The sum of all accounts, from one scan.
-fn sum_of_walk(db: &Db) -> u64 {
+fn sum_of_scan(db: &Db) -> u64 {
     db.prefix("account").map(|entry| number(Some(entry.unwrap().1))).sum()
 }
 
@@ -102,13 +102,13 @@ fn flush_against_readers() {
     });
     let reader = spawn({
         let db = db.clone();
-        move || assert_eq!(sum_of_walk(&db), SUM)
+        move || assert_eq!(sum_of_scan(&db), SUM)
     });
     assert_eq!(sum_of_gets(&db), SUM);
     for thread in [writer, flusher, reader] {
         thread.join().unwrap();
     }
-    assert_eq!((sum_of_gets(&db), sum_of_walk(&db)), (SUM, SUM));
+    assert_eq!((sum_of_gets(&db), sum_of_scan(&db)), (SUM, SUM));
     db.close().unwrap();
 }
 
@@ -121,7 +121,7 @@ fn compaction_against_readers() {
     transfer(&db, 2, 0);
     let held = db.snapshot();
     let before: Vec<_> = held.iter().map(|entry| entry.unwrap()).collect();
-    let mut walk = db.iter();
+    let mut scan = db.iter();
     let compactor = spawn({
         let db = db.clone();
         move || db.compact_all().unwrap()
@@ -133,10 +133,10 @@ fn compaction_against_readers() {
             transfer(&db, 1, 2);
         }
     });
-    let first = walk.next().unwrap().unwrap();
+    let first = scan.next().unwrap().unwrap();
     assert_eq!(sum_of_gets(&db), SUM);
-    assert_eq!(sum_of_walk(&db), SUM);
-    let rest = walk.map(|entry| entry.unwrap());
+    assert_eq!(sum_of_scan(&db), SUM);
+    let rest = scan.map(|entry| entry.unwrap());
     let walked: Vec<_> = std::iter::once(first).chain(rest).collect();
     assert_eq!(walked, before, "an iterator sees one moment");
     compactor.join().unwrap();

@@ -74,8 +74,8 @@ fn evictions() {
             })
         })
         .collect();
-    let walk: Vec<u64> = db.iter().map(|entry| number(Some(entry.unwrap().1))).collect();
-    assert_eq!(walk, (1..=18).collect::<Vec<_>>());
+    let scan: Vec<u64> = db.iter().map(|entry| number(Some(entry.unwrap().1))).collect();
+    assert_eq!(scan, (1..=18).collect::<Vec<_>>());
     for thread in threads {
         thread.join().unwrap();
     }

@@ -4,9 +4,9 @@ use std::rc::Rc;
 
 use trommel::{DbCursor, Range, Slice};
 
+use crate::iterators::{Check, ok};
 use crate::keys::{Bytes, KeySpace, show};
 use crate::rng::Rng;
-use crate::walks::{Check, ok};
 
 /// A stamp for each key: the number of the write that set it, 0 if it has no value.
 pub(crate) type State = Vec<u32>;
@@ -116,16 +116,16 @@ impl Alphabet {
     /// Compares all entries of an iterator, forward.
     pub(crate) fn check_all(&self, range: Range, state: &Rc<State>) -> Check {
         let (low, high) = (0, self.keys.len());
-        let mut walk = RangeWalk { range, state: Rc::clone(state), low, high };
-        while walk.step(self, false)? {}
+        let mut iterator = LeanRange { range, state: Rc::clone(state), low, high };
+        while iterator.step(self, false)? {}
         Ok(())
     }
 
     /// Compares all entries of an iterator, backward.
     pub(crate) fn check_all_backward(&self, range: Range, state: &Rc<State>) -> Check {
         let (low, high) = (0, self.keys.len());
-        let mut walk = RangeWalk { range, state: Rc::clone(state), low, high };
-        while walk.step(self, true)? {}
+        let mut iterator = LeanRange { range, state: Rc::clone(state), low, high };
+        while iterator.step(self, true)? {}
         Ok(())
     }
 }
@@ -135,7 +135,7 @@ fn pair(entry: &Option<(Slice, Slice)>) -> Option<(&[u8], &[u8])> {
 }
 
 /// A range that is iterated from both ends.
-pub(crate) struct RangeWalk {
+pub(crate) struct LeanRange {
     pub(crate) range: Range,
     pub(crate) state: Rc<State>,
     /// The keys still to come, from `low` to before `high`.
@@ -143,7 +143,7 @@ pub(crate) struct RangeWalk {
     pub(crate) high: usize,
 }
 
-impl RangeWalk {
+impl LeanRange {
     /// One step; false at the end.
     pub(crate) fn step(&mut self, alphabet: &Alphabet, from_back: bool) -> Check<bool> {
         let (low, high) = (self.low, self.high.max(self.low));
@@ -165,13 +165,13 @@ impl RangeWalk {
 }
 
 /// A cursor over all keys, and its expected position.
-pub(crate) struct CursorWalk {
+pub(crate) struct LeanCursor {
     pub(crate) cursor: DbCursor,
     pub(crate) state: Rc<State>,
     pub(crate) at: Option<usize>,
 }
 
-impl CursorWalk {
+impl LeanCursor {
     fn look(&mut self, what: &str, alphabet: &Alphabet, at: Option<usize>) -> Check {
         self.at = at;
         let value = self.cursor.value();

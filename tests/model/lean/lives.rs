@@ -8,8 +8,8 @@ use trommel::vfs::{Image, Policy, SimDisk};
 
 use super::held::{Alphabet, State};
 use super::store::Lean;
+use crate::iterators::{Check, ok};
 use crate::rng::Rng;
-use crate::walks::{Check, ok};
 
 impl Lean {
     pub(super) fn open(&mut self, rng: &mut Rng) -> Check {

@@ -24,9 +24,9 @@ use trommel::{ReadMode, Verify};
 use trommel_tests::settings::cases;
 
 use crate::config::{Files, Home};
+use crate::iterators::Check;
 use crate::rng::Rng;
 use crate::runner::{self, Play};
-use crate::walks::Check;
 use crate::world::Work;
 pub(crate) use store::{Kind, Lean};
 
@@ -56,7 +56,7 @@ impl Play for Lean {
 
 pub(crate) fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
     let mood = rng.below(4);
-    let (write, read, walk, care) =
+    let (write, read, iterate, care) =
         [(6, 6, 6, 4), (12, 3, 3, 4), (3, 10, 5, 3), (5, 5, 8, 8)][mood];
     use Kind::*;
     vec![
@@ -68,14 +68,14 @@ pub(crate) fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
         (Get, 500 * read),
         (ContainsKey, 100 * read),
         (MultiGet, 50 * read),
-        (OpenRange, 30 * walk),
-        (StepRange, 350 * walk),
-        (OpenCursor, 8 * walk),
-        (SeekCursor, 120 * walk),
-        (StepCursor, 300 * walk),
-        (LetGo, 20 * walk),
-        (TakeSnapshot, 12 * walk),
-        (DropSnapshot, 10 * walk),
+        (OpenRange, 30 * iterate),
+        (StepRange, 350 * iterate),
+        (OpenCursor, 8 * iterate),
+        (SeekCursor, 120 * iterate),
+        (StepCursor, 300 * iterate),
+        (DropHeld, 20 * iterate),
+        (TakeSnapshot, 12 * iterate),
+        (DropSnapshot, 10 * iterate),
         (Flush, 4 * care),
         (Sync, 3 * care),
         (CompactRange, 2 * care),

@@ -8,12 +8,12 @@ use std::sync::Arc;
 use trommel::vfs::{SimDisk, Vfs};
 use trommel::{Db, Options, Snapshot, WriteBatch};
 
-use super::held::{Alphabet, CursorWalk, RangeWalk, State};
+use super::held::{Alphabet, LeanCursor, LeanRange, State};
 use crate::budget;
 use crate::config::{Files, Home, live_options, options};
+use crate::iterators::{Check, Reader, ok};
 use crate::rebuilds::rebuild_filters;
 use crate::rng::Rng;
-use crate::walks::{Check, Reader, ok};
 use crate::world::Work;
 
 /// The kinds of steps.
@@ -32,7 +32,7 @@ pub(crate) enum Kind {
     OpenCursor,
     SeekCursor,
     StepCursor,
-    LetGo,
+    DropHeld,
     TakeSnapshot,
     DropSnapshot,
     Flush,
@@ -79,8 +79,8 @@ pub(crate) struct Lean {
     pub(super) durable: Rc<State>,
     pub(super) since: Vec<Vec<(usize, u32)>>,
     pub(super) snapshots: Vec<(Snapshot, Rc<State>)>,
-    pub(super) ranges: Vec<RangeWalk>,
-    pub(super) cursors: Vec<CursorWalk>,
+    pub(super) ranges: Vec<LeanRange>,
+    pub(super) cursors: Vec<LeanCursor>,
     buffer: Vec<u8>,
     /// Digest of all results so far.
     pub(crate) history: DefaultHasher,
@@ -156,8 +156,8 @@ impl Lean {
             Kind::Get | Kind::ContainsKey => self.get(kind, rng),
             Kind::MultiGet => self.multi_get(rng),
             Kind::OpenRange | Kind::OpenCursor => self.hold(kind, rng),
-            Kind::StepRange | Kind::SeekCursor | Kind::StepCursor => self.walk(kind, rng),
-            Kind::LetGo => {
+            Kind::StepRange | Kind::SeekCursor | Kind::StepCursor => self.advance_held(kind, rng),
+            Kind::DropHeld => {
                 self.ranges.truncate(rng.below(self.ranges.len() + 1));
                 self.cursors.truncate(rng.below(self.cursors.len() + 1));
                 Ok(())
@@ -320,8 +320,8 @@ impl Lean {
             self.cursors.truncate(2);
             let (reader, state) = self.reader(rng);
             let cursor = ok("cursor", reader.cursor())?;
-            let walk = CursorWalk { cursor, state: Rc::clone(state), at: None };
-            self.cursors.push(walk);
+            let checked = LeanCursor { cursor, state: Rc::clone(state), at: None };
+            self.cursors.push(checked);
             return Ok(());
         }
         self.ranges.truncate(3);
@@ -345,12 +345,12 @@ impl Lean {
                 (reader.range((Included(key(low)), Excluded(key(high)))), low, high)
             }
         };
-        self.ranges.push(RangeWalk { range, state, low, high });
+        self.ranges.push(LeanRange { range, state, low, high });
         Ok(())
     }
 
     /// A few steps of a held iterator.
-    fn walk(&mut self, kind: Kind, rng: &mut Rng) -> Check {
+    fn advance_held(&mut self, kind: Kind, rng: &mut Rng) -> Check {
         let alphabet = Rc::clone(&self.alphabet);
         if kind == Kind::StepRange {
             if self.ranges.is_empty() {

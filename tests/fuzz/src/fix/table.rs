@@ -96,8 +96,8 @@ impl Fixer<'_> {
             if shape == 0 {
                 self.filter(&(start..end));
             } else {
-                for piece in self.children(&top) {
-                    self.filter(&piece);
+                for partition in self.children(&top) {
+                    self.filter(&partition);
                 }
                 self.block(&top, BlockKind::FilterTop);
             }

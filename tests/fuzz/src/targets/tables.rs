@@ -32,8 +32,8 @@ fn examine(bytes: &[u8]) {
         let config = TableConfig { cache, access, filter_host: None };
         let Ok(table) = Table::open(file, path, expected, &config) else { continue };
         let table = Arc::new(table);
-        let forward = walk(&table, true);
-        let reverse = walk(&table, false);
+        let forward = scan(&table, true);
+        let reverse = scan(&table, false);
         let is_whole = table.verify().is_ok();
         ask(&table, forward.as_deref().unwrap_or_default(), is_whole);
         if !is_whole {
@@ -46,7 +46,7 @@ fn examine(bytes: &[u8]) {
 }
 
 /// All entries in one direction, unless there is an error.
-fn walk(table: &Arc<Table>, forward: bool) -> Option<Vec<Entry>> {
+fn scan(table: &Arc<Table>, forward: bool) -> Option<Vec<Entry>> {
     let mut cursor = table.cursor(ScanOptions { check_order: forward, ..ScanOptions::default() });
     let began = if forward { cursor.seek_to_first() } else { cursor.seek_to_last() };
     began.ok()?;

@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_marked_is_what_is_checked() {
+    fn checked_values_are_those_that_were_stamped() {
         let (map, store) = checked();
         let mark = store.mark().unwrap();
         let mut values = [[7; 32]; 2];

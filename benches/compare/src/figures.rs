@@ -99,7 +99,7 @@ impl Group<'_> {
         Some(runs.sum::<u64>() as f64)
     }
 
-    /// Peak resident memory during the fill, or else during the reads, in MiB.
+    /// Peak resident memory during the fill, or, if not `of_fill`, during the reads, in MiB.
     fn peak(&self, of_fill: bool) -> Option<f64> {
         let records = self.records.iter().filter(|record| (record.workload == FILL) == of_fill);
         let peaks = records.filter_map(|record| Some(record.state.memory.as_ref()?.values().sum()));
@@ -390,7 +390,7 @@ mod tests {
     }
 
     #[test]
-    fn who_was_measured_with_other_keys_only_is_known() {
+    fn contenders_of_other_numbers_of_keys_are_known() {
         let mut more = record("rocksdb", 1, "fillrandom", 1.0);
         more.settings.insert("num".into(), 2000.into());
         more.run = "another".into();

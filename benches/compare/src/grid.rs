@@ -41,7 +41,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_stand_to_the_right() {
+    fn numbers_are_right_aligned() {
         let cells = |cells: [&str; 2]| cells.map(String::from).to_vec();
         let grid = Grid {
             head: cells(["store", "read"]),

@@ -197,7 +197,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_given_back_is_told_in_pieces() {
+    fn returned_memory_is_described_in_blocks() {
         let page = rustix::param::page_size() / 1024;
         let pieces = |of: usize| format!("pieces of {} KiB and more", of * page);
         assert_eq!(given_back(9, 0), Some(pieces(512)));
@@ -206,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn linux_says_what_is_asked() {
+    fn linux_reports_the_figures() {
         if !cfg!(target_os = "linux") {
             return;
         }

@@ -385,7 +385,7 @@ mod tests {
     use crate::stores::ALL;
 
     #[test]
-    fn every_contender_begins_a_round_and_none_leaves_its_files_behind() {
+    fn every_contender_begins_a_round_and_follows_the_files_it_reads() {
         let all: Vec<_> = ALL.iter().collect();
         let mut first = Vec::new();
         for round in 1..=11 {

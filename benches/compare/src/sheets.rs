@@ -166,7 +166,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn who_was_left_out_of_a_study_or_is_ahead_is_told() {
+    fn left_out_contenders_and_leading_rivals_are_reported() {
         let of = |name: &str, seconds| {
             let mut record = Record::default();
             (record.store.name, record.workload) = (name.into(), Workload::YcsbA.name().into());
@@ -185,7 +185,7 @@ mod tests {
     }
 
     #[test]
-    fn words_stand_in_lines_of_a_page() {
+    fn text_is_wrapped_to_the_width_of_a_page() {
         let text = wrapped(&"word ".repeat(50));
         assert!(text.lines().all(|line| line.len() <= 100 && !line.ends_with(' ')), "{text}");
         assert_eq!(text.lines().count(), 3);

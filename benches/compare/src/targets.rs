@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_not_measured_is_listed() {
+    fn unmeasured_targets_are_listed() {
         let missing = unmeasured(&Results::new(Vec::new()), 1000);
         assert_eq!(missing.len(), TARGETS.len());
         assert_eq!(missing[0], "fill, cached, beside rocksdb");

@@ -134,7 +134,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn few_rounds_are_told() {
+    fn few_rounds_are_reported() {
         assert_eq!(few(1), " (of one round)");
         assert_eq!(few(4), " (of 4 rounds)");
         assert_eq!(few(5), "");
@@ -144,7 +144,7 @@ mod tests {
     }
 
     #[test]
-    fn rounds_are_told_beside_their_median() {
+    fn rounds_are_reported_with_their_median() {
         assert_eq!(round_by_round(&[3.0], 2.0), "");
         let text = round_by_round(&[3.0, 2.55, 3.5], 3.0);
         assert_eq!(text, " (2.55 to 3.50 by round, 2 of 3 reach it)");

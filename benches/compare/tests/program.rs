@@ -131,7 +131,7 @@ fn studies_have_their_figures_verdicts_and_fairness() {
 }
 
 #[test]
-fn a_store_that_comes_to_no_end_is_reported_and_the_rest_goes_on() {
+fn an_unfinished_store_is_reported_and_the_rest_continues() {
     let stores = ScratchDir::new(&std::env::temp_dir()).unwrap();
     let arguments = ["--num", "20M", "--patience", "1", "--rows", "read"];
     let arguments = [&arguments[..], &["--stores", "lmdb*,redb"]].concat();

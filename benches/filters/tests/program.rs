@@ -108,7 +108,7 @@ fn sizes_are_equal(results: &Results, keys: u64) {
 }
 
 #[test]
-fn what_there_is_no_time_for_is_left_out_and_said() {
+fn groups_without_time_are_left_out_and_reported() {
     let dir = tempfile::tempdir().unwrap();
     let page = dir.path().join("page.md");
     let shown = page.display().to_string();

@@ -498,7 +498,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_is_there_after_a_flush_and_a_reopening() {
+    fn written_entries_survive_a_flush_and_a_reopen() {
         for contender in &ALL {
             let scratch = ScratchDir::new(&std::env::temp_dir()).unwrap();
             let dir = scratch.path().join("db");

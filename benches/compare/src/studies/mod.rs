@@ -252,7 +252,7 @@ mod tests {
     use crate::stores::Contender;
 
     #[test]
-    fn whoever_takes_part_exists_and_every_size_has_its_name() {
+    fn contenders_of_studies_exist_and_every_size_is_named() {
         let sizes = Sizes { tails_rate: Some(1.0), ..Sizes::quick() };
         let sizes: Vec<_> = sizes.named().into_iter().map(|(name, _)| name).collect();
         for study in Study::ALL {

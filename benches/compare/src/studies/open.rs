@@ -211,7 +211,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn there_is_enough_for_the_tables_asked_for() {
+    fn there_is_enough_data_for_the_requested_tables() {
         let sizes = Sizes { open_tables: 100, ..Sizes::quick() };
         let settings = settings(&sizes);
         assert!(settings.user_bytes() > 100 * TABLE_BYTES);

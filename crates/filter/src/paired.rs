@@ -293,20 +293,20 @@ impl Passed {
 
 /// The portable code of a scheme that is not shipped.
 #[cfg(test)]
-struct Planted<S>(PhantomData<S>);
+struct PlainCode<S>(PhantomData<S>);
 
 #[cfg(test)]
-impl<S> Clone for Planted<S> {
+impl<S> Clone for PlainCode<S> {
     fn clone(&self) -> Self {
         *self
     }
 }
 
 #[cfg(test)]
-impl<S> Copy for Planted<S> {}
+impl<S> Copy for PlainCode<S> {}
 
 #[cfg(test)]
-impl<S: Scheme> Probe for Planted<S> {
+impl<S: Scheme> Probe for PlainCode<S> {
     const FEW: usize = 0;
 
     fn hits_few<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
@@ -328,7 +328,7 @@ pub(crate) fn fill<S: Scheme>(part: &mut Part<'_>, probes: u32, hashes: impl Ite
     let chunks: [Vec<u64>; 1] = [hashes.collect()];
     let keys = &part.counts(&chunks);
     let scheme = PhantomData::<S>;
-    Fill { part, probes, keys, chunks: &chunks, scheme }.run(Planted(scheme));
+    Fill { part, probes, keys, chunks: &chunks, scheme }.run(PlainCode(scheme));
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ impl Recorder {
         let mut ops = self.ops.lock().unwrap();
         ops.push(op);
         match *self.fail_at.lock().unwrap() {
-            Some(at) if at + 1 == ops.len() => Err(io::Error::other("planted failure")),
+            Some(at) if at + 1 == ops.len() => Err(io::Error::other("injected failure")),
             _ => Ok(()),
         }
     }

@@ -493,7 +493,7 @@ fn after_a_failure_nothing_is_written_or_synced() {
         assert_eq!(vfs.ops().len(), fail_at + 1, "no call reached the file after the failed one");
         assert_eq!(failures, 7 - (fail_at - 4));
         let error = writer.push(99, &[]).unwrap_err().to_string();
-        assert!(error.ends_with(": planted failure"), "{error}");
+        assert!(error.ends_with(": injected failure"), "{error}");
     }
 }
 

@@ -7,7 +7,7 @@
 //! with many high halves. That runs the shipped code on words that hashes can produce, and `q` and
 //! `r` trials make some `q * r` queries.
 //!
-//! A wrong number of probes is planted in the finished plan of a filter.
+//! A wrong number of probes is put into the finished plan of a filter.
 
 use super::cells::hits;
 use super::{Measured, Random};

@@ -45,7 +45,7 @@ impl ListCursor {
             if *moves == usize::MAX {
                 self.at = None;
                 self.moves_until_failure = None;
-                return Err("planted");
+                return Err("injected");
             }
         }
         Ok(())
@@ -418,7 +418,7 @@ fn a_visit_ends_in_the_error_of_a_source() {
         if outcome.is_err() {
             failures += 1;
             assert_eq!(merge.entry(), None);
-            assert_eq!(merge.next(), Err("planted"));
+            assert_eq!(merge.next(), Err("injected"));
         } else if merge.entry().is_none() {
             assert_eq!(seen.len(), all.len(), "seed {seed}");
         }
@@ -529,8 +529,8 @@ fn an_error_is_never_the_end_and_stays_until_the_next_seek() {
                 failures += 1;
                 for _ in 0..3 {
                     assert_eq!(merge.entry(), None);
-                    assert_eq!(merge.next(), Err("planted"));
-                    assert_eq!(merge.prev(), Err("planted"));
+                    assert_eq!(merge.next(), Err("injected"));
+                    assert_eq!(merge.prev(), Err("injected"));
                 }
             }
         }

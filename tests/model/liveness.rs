@@ -430,14 +430,17 @@ fn a_full_memtable_is_flushed_though_nobody_waits() {
 /// automatically once there is space.
 #[test]
 fn what_failed_for_want_of_room_is_tried_again_though_nobody_waits() {
-    let disk = SimDisk::new();
-    let db = Db::open("/db", without_a_log().vfs(Arc::new(disk.clone()))).unwrap();
-    disk.inject(Fault::new(Failure::NoSpace).named(".sst").lasting());
-    fill_a_memtable(&db);
-    comes("a flush that fails", || disk.faults_fired() > 0);
-    assert_eq!(db.stats().flushes, 0);
-    disk.clear_faults();
-    comes("another attempt", || db.stats().flushes > 0);
+    // A store that never tries again does not close either.
+    ends(|| {
+        let disk = SimDisk::new();
+        let db = Db::open("/db", without_a_log().vfs(Arc::new(disk.clone()))).unwrap();
+        disk.inject(Fault::new(Failure::NoSpace).named(".sst").lasting());
+        fill_a_memtable(&db);
+        comes("a flush that fails", || disk.faults_fired() > 0);
+        assert_eq!(db.stats().flushes, 0);
+        disk.clear_faults();
+        comes("another attempt", || db.stats().flushes > 0);
+    });
 }
 
 fn without_a_log() -> Options {

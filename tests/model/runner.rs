@@ -86,24 +86,29 @@ fn play<P: Play>(seed: u64, home: Home, steps: &[Step<P::Kind>], trace: bool) ->
 }
 
 /// [`play`] in a thread of its own, which is abandoned if it hangs.
-fn play_in_time<P: Play>(seed: u64, home: Home, steps: Vec<Step<P::Kind>>) -> Check<Work> {
+fn play_in_time<P: Play>(
+    seed: u64,
+    home: Home,
+    steps: Vec<Step<P::Kind>>,
+    patience: Duration,
+) -> Check<Work> {
     let (done, outcome) = channel();
     let thread = std::thread::spawn(move || {
         let _ = done.send(play::<P>(seed, home, &steps, false));
     });
-    match outcome.recv_timeout(PATIENCE) {
+    match outcome.recv_timeout(patience) {
         Ok(outcome) => {
             let _ = thread.join();
             outcome
         }
         Err(RecvTimeoutError::Timeout) => {
-            Err(format!("still running after {PATIENCE:?}: it hangs"))
+            Err(format!("still running after {patience:?}: it hangs"))
         }
         Err(RecvTimeoutError::Disconnected) => Err("the thread died".into()),
     }
 }
 
-/// Leaves out ever smaller parts while the rest still fails.
+/// Leaves out ever smaller parts while the rest still fails, until a play hangs.
 fn shrink<P: Play>(seed: u64, home: Home, mut steps: Vec<Step<P::Kind>>) -> Vec<Step<P::Kind>> {
     let start = Instant::now();
     let mut chunk = steps.len() / 2;
@@ -115,7 +120,8 @@ fn shrink<P: Play>(seed: u64, home: Home, mut steps: Vec<Step<P::Kind>>) -> Vec<
             }
             let mut fewer = steps.clone();
             fewer.drain(at..(at + chunk).min(steps.len()));
-            match play::<P>(seed, home, &fewer, false) {
+            match play_in_time::<P>(seed, home, fewer.clone(), SHRINK_TIME) {
+                Err(fault) if fault.contains("hangs") => return steps,
                 Err(_) => steps = fewer,
                 Ok(_) => at += chunk,
             }
@@ -143,7 +149,7 @@ fn replay_line<P: Play>(seed: u64, home: Home, steps: &[Step<P::Kind>]) -> Strin
 /// Runs the sequence of `seed`; if it fails, panics with the command to rerun it.
 pub(crate) fn run<P: Play>(seed: u64, home: Home) -> Work {
     let all = steps::<P>(seed);
-    let fault = match play_in_time::<P>(seed, home, all.clone()) {
+    let fault = match play_in_time::<P>(seed, home, all.clone(), PATIENCE) {
         Ok(work) => return work,
         Err(fault) => fault,
     };

@@ -68,27 +68,28 @@ impl Test {
 
 /// The build configuration.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Build {
+pub(crate) enum Build<'a> {
     /// As `cargo test` does.
     Plain,
-    /// With `--cfg trommel_planted`, in a target directory of its own.
-    Planted,
+    /// From the copy with planted bugs that is here, in a target directory of its own.
+    Planted(&'a Path),
 }
 
 /// Builds the test binaries that hold lanes.
-pub(crate) fn build(how: Build) -> Outcome<Vec<Binary>> {
+pub(crate) fn build(how: Build<'_>) -> Outcome<Vec<Binary>> {
     let mut cargo = Command::new(std::env::var_os("CARGO").unwrap_or_else(|| "cargo".into()));
-    cargo.current_dir(root());
     cargo.args(["test", "--package", "trommel-tests", "--test", "*", "--no-run"]);
-    if how == Build::Plain {
-        cargo.args(["--package", "trommel-cli"]);
-    }
+    let dir = match how {
+        Build::Plain => {
+            cargo.args(["--package", "trommel-cli"]).current_dir(root());
+            scratch("binaries")?
+        }
+        Build::Planted(copy) => {
+            cargo.env("CARGO_TARGET_DIR", planted_target()).current_dir(copy);
+            scratch("planted-binaries")?
+        }
+    };
     cargo.arg("--message-format=json-render-diagnostics").stderr(Stdio::inherit());
-    if how == Build::Planted {
-        let flags = std::env::var("RUSTFLAGS").unwrap_or_default();
-        cargo.env("RUSTFLAGS", format!("{flags} --cfg trommel_planted").trim_start());
-        cargo.env("CARGO_TARGET_DIR", planted_target());
-    }
     let built = cargo.output().map_err(|error| format!("cargo cannot be run: {error}"))?;
     if !built.status.success() {
         return Err("the tests do not build: see above".to_owned());
@@ -99,7 +100,6 @@ pub(crate) fn build(how: Build) -> Outcome<Vec<Binary>> {
     if binaries.is_empty() {
         return Err("cargo built no test binary".to_owned());
     }
-    let dir = scratch(if how == Build::Planted { "planted-binaries" } else { "binaries" })?;
     binaries.into_iter().map(|binary| set_aside(binary, &dir)).collect()
 }
 

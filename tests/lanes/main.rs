@@ -10,18 +10,24 @@
 //! * [`rounds`]: `ci` and `soak`: all lanes, once or until the time is over.
 //! * [`sums`]: the sums of the lanes' counters.
 //! * [`planted`]: one bug at a time, until a test fails.
+//! * [`copy`]: the copy of the sources that holds these bugs.
 //! * [`page`], [`record`]: the pages in `docs`, and the records in JSON.
 
 #![allow(clippy::print_stderr, clippy::print_stdout, reason = "a program for the terminal")]
 #![allow(clippy::disallowed_methods, reason = "it writes no file of a store")]
 
 mod binaries;
+mod copy;
 mod job;
 mod page;
 mod planted;
 mod record;
 mod rounds;
 mod sums;
+#[cfg(test)]
+#[expect(unreachable_pub, reason = "it is public in the copy")]
+#[path = "../planted/switch.rs"]
+mod switch;
 
 use std::process::ExitCode;
 
@@ -56,7 +62,8 @@ enum Command {
     Page,
     /// Plants one bug after another, and runs the lanes until one of them fails.
     ///
-    /// Builds the tests a second time, in target/planted. Writes benches/records/planted.json and
+    /// Builds the tests a second time, in target/planted, from a copy of the sources that holds the
+    /// bugs. Writes benches/records/planted.json and
     /// the page docs/planted-bugs.md.
     Planted(planted::PlantedArgs),
 }

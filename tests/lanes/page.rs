@@ -2,55 +2,27 @@
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::path::{Path, PathBuf};
 
 use serde_json::Value;
-use trommel_base::planted::Bug;
+use trommel_tests::planted::{Bug, Catalogue};
 
-use crate::binaries::{Outcome, root};
-use crate::planted::{Caught, is_definition};
+use crate::binaries::Outcome;
+use crate::planted::Caught;
 use crate::record;
 use crate::sums::Sums;
 
-/// The sites of a bug: files below `crates`.
-pub(crate) fn sites(bug: Bug) -> Vec<String> {
-    let mut files = Vec::new();
-    sources(&root().join("crates"), &mut files);
-    files.sort();
-    let named = format!("Bug::{})", bug.name());
-    let holds = |path: &PathBuf| {
-        !is_definition(path)
-            && std::fs::read_to_string(path).is_ok_and(|text| text.contains(&named))
-    };
-    let below = |path: PathBuf| {
-        let path = path.strip_prefix(root().join("crates")).map(Path::to_path_buf).unwrap_or(path);
-        path.to_string_lossy().into_owned()
-    };
-    files.into_iter().filter(holds).map(below).collect()
-}
-
-fn sources(dir: &Path, found: &mut Vec<PathBuf>) {
-    let Ok(entries) = std::fs::read_dir(dir) else { return };
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        if path.is_dir() {
-            sources(&path, found);
-        } else if path.extension().is_some_and(|extension| extension == "rs") {
-            found.push(path);
-        }
-    }
-}
-
-/// Writes the page of planted bugs.
-pub(crate) fn write_planted(all: &[(Bug, Option<Caught>)]) -> Outcome<()> {
+/// Writes the page of the planted bugs.
+pub(crate) fn write_planted(catalogue: &Catalogue, all: &[(&Bug, Option<Caught>)]) -> Outcome<()> {
     let mut text = String::from(PLANTED_HEAD);
     for (bug, caught) in all {
-        let sites = sites(*bug).iter().map(|site| format!("`{site}`")).collect::<Vec<_>>();
+        let sites = catalogue.sites(bug);
+        let sites = sites.iter().map(|site| format!("`{}`", site.trim_start_matches("crates/")));
+        let sites = sites.collect::<Vec<_>>().join(", ");
         let (by, seconds) = match caught {
             Some(caught) => (format!("`{}`", caught.test), format!("{:.1}", caught.seconds)),
             None => ("**none**".to_owned(), String::new()),
         };
-        let (name, seen, what) = (bug.name(), bug.history(), bug.what());
-        let sites = sites.join(", ");
+        let (name, seen, what) = (&bug.name, &bug.seen, &bug.what);
         let _ = writeln!(text, "| {name} | {what} | {seen} | {sites} | {by} | {seconds} |");
     }
     record::write_text("docs/planted-bugs.md", &text)
@@ -59,20 +31,26 @@ pub(crate) fn write_planted(all: &[(Bug, Option<Caught>)]) -> Outcome<()> {
 const PLANTED_HEAD: &str = "\
 # Planted bugs
 
-A lane that has never failed is not a lane. So bugs are planted, one for each class that stores have
-had, and each must be found by a lane at the size that runs for every change. In an ordinary build
-they are not there: `planted(Bug::Name)` is a constant `false` (`crates/base/src/planted.rs`), and the
-instructions that lookups take are the same (`benches/steps/run.sh`).
+A lane that has never failed proves nothing. So known bugs of other stores are planted in a copy of
+the sources, and each must be found by a lane at the size that runs for every change. The sources
+themselves know nothing of them.
+
+The catalogue, `tests/planted/*.toml`, describes each bug and the edits that plant it: an edit
+replaces a text that occurs exactly once in its file by the same code with the bug in it, which
+`trommel_base::planted::is(\"Name\")` activates at run time. An edit that no longer applies fails
+`cargo test` (`tests/tidy`) and the command below. To add a bug, add an entry to the catalogue and run
+the command with `--bug NAME --keep`; to find the text of an edit, copy code, not comments.
 
 ```text
 cargo run -p trommel-tests --bin lanes -- planted
 ```
 
-builds the tests with `--cfg trommel_planted`, runs them with one bug at a time until one fails, runs
-those that failed once more without a bug (all must pass), and writes this page and
-[planted.json](../benches/records/planted.json). `--bug NAME` plants one (`--bug NAME --keep` writes its line
-anew), `--some 6` those whose turn it is at this commit. The test named is the first that failed, not the
-only one that would; the seconds are those that it ran.
+copies the sources to `target/lanes/planted-copy`, plants all bugs there and builds the tests. It runs
+them with one bug active at a time (`TROMMEL_PLANTED`) until one fails, then runs those that failed once
+more without a bug (all must pass), and writes this page and
+[planted.json](../benches/records/planted.json). `--bug NAME` activates one bug (with `--keep`, its row
+is updated), `--some 6` those whose turn it is at this commit. The test named is the first that failed,
+not the only one that would; the seconds are its own.
 
 | bug | what it does | seen before in | planted in | found by | seconds |
 |---|---|---|---|---|---:|

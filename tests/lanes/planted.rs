@@ -10,47 +10,20 @@
 //! A bug that no test finds means that a lane is too weak, or that it is no bug.
 
 use std::collections::HashMap;
-use std::path::Path;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde_json::{Value, json};
-use trommel_base::planted::Bug;
+use trommel_tests::planted::{Bug, Catalogue};
 
-use crate::binaries::{Build, Outcome, Test, build, tests_of};
+use crate::binaries::{Build, Outcome, Test, build, root, tests_of};
 use crate::job::{End, command_of, run as run_job, scratch, words_of};
-use crate::{page, record};
+use crate::{copy, page, record};
 
 /// The file of the record, below the root.
 const RECORD: &str = "benches/records/planted.json";
-
-/// Tests written for one class of bug, which find it sooner than a lane would by chance.
-const WRITTEN_FOR: [(Bug, &str); 10] = [
-    (Bug::ReadErrorEndsScan, "model::read_errors::a_read_error_is_never_the_end_of_a_scan"),
-    (Bug::PartialTableKept, "crash::full::a_full_disk_under_a_table_poisons_nothing"),
-    (Bug::FlushNotAnnounced, "model::liveness::a_full_memtable_is_flushed_though_nobody_waits"),
-    (
-        Bug::RetryNeverDue,
-        "model::liveness::what_failed_for_want_of_room_is_tried_again_though_nobody_waits",
-    ),
-    (Bug::PublishedBeforeSync, "crash::groups::no_reader_sees_a_write_before_its_sync"),
-    (
-        Bug::ForeignFileRemoved,
-        "boundary::paths::what_is_not_the_stores_is_never_read_and_never_removed",
-    ),
-    (Bug::VerifySkipsLastBlock, "rescue::verify::every_injury_of_every_file_is_listed"),
-    (
-        Bug::SalvageSilent,
-        "damage::salvage::a_salvage_of_a_closed_store_keeps_what_stands_before_the_damage",
-    ),
-    (
-        Bug::DamagedLogSkipped,
-        "damage::salvage::a_salvage_of_a_store_with_two_logs_keeps_what_stands_before_the_damage",
-    ),
-    (Bug::LengthBelieved, "damage::hostile::contents_of_a_closed_store_that_nobody_wrote"),
-];
 
 /// The arguments of `lanes planted`.
 #[derive(Debug, Args)]
@@ -90,7 +63,7 @@ pub(crate) struct Caught {
 }
 
 /// Bugs, and the tests that found them.
-type Finds = Vec<(Bug, Option<Caught>)>;
+type Finds<'a> = Vec<(&'a Bug, Option<Caught>)>;
 /// Tests, and their seconds without a bug.
 type Times = Vec<(String, f64)>;
 
@@ -101,20 +74,22 @@ pub(crate) fn list() -> Outcome<bool> {
             println!("lane {}", test.id());
         }
     }
-    for bug in Bug::ALL {
-        println!("bug {}: {} ({})", bug.name(), bug.what(), bug.history());
+    for bug in Catalogue::load(&root())?.bugs() {
+        println!("bug {}: {} ({})", bug.name, bug.what, bug.seen);
     }
     Ok(true)
 }
 
 /// Runs the requested bugs. Returns whether all were found.
 pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
-    let bugs = chosen(args)?;
+    let catalogue = Catalogue::load(&root())?;
+    let bugs = chosen(args, &catalogue)?;
     let mut tests = Vec::new();
-    for binary in build(Build::Planted)? {
+    for binary in build(Build::Planted(&copy::update(&catalogue)?))? {
         tests.extend(tests_of(&binary)?);
     }
-    if let Some((_, id)) = WRITTEN_FOR.iter().find(|(_, id)| tests.iter().all(|t| t.id() != *id)) {
+    let mut written = catalogue.bugs().iter().filter_map(|bug| bug.test.as_ref());
+    if let Some(id) = written.find(|id| tests.iter().all(|test| test.id() != **id)) {
         return Err(format!("{id}, which was written for a bug, is no test any more"));
     }
     let wanted = |test: &Test| args.test.as_ref().is_none_or(|text| test.id().contains(text));
@@ -129,10 +104,10 @@ pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
     tests.sort_by(|a, b| order(a).total_cmp(&order(b)));
     let before = finders(&kept);
     let found = in_parallel(args.jobs, &bugs, |bug| {
-        let found = search(*bug, &tests, before.get(bug.name()), args)?;
+        let found = search(bug, &tests, before.get(&bug.name), args)?;
         match &found {
-            Some(caught) => eprintln!("{}: {} in {:.1} s", bug.name(), caught.test, caught.seconds),
-            None => eprintln!("{}: NOT FOUND by any test", bug.name()),
+            Some(caught) => eprintln!("{}: {} in {:.1} s", bug.name, caught.test, caught.seconds),
+            None => eprintln!("{}: NOT FOUND by any test", bug.name),
         }
         Ok(found)
     })?;
@@ -140,10 +115,10 @@ pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
     let found_one = |test: &&Test| all.iter().flat_map(|(_, c)| c).any(|c| c.test == test.id());
     let control = control(&tests.iter().filter(found_one).cloned().collect::<Vec<_>>(), args)?;
     if whole {
-        write(&all, &control)?;
+        write(&catalogue, &all, &control)?;
     } else if args.keep {
-        let (all, control) = beside_what_is_known(&kept, &all, control);
-        write(&all, &control)?;
+        let (all, control) = beside_what_is_known(&catalogue, &kept, &all, control);
+        write(&catalogue, &all, &control)?;
     }
     let missed = all.iter().filter(|(_, caught)| caught.is_none()).count();
     eprintln!("{} bugs planted, {missed} not found", all.len());
@@ -151,19 +126,20 @@ pub(crate) fn run(args: &PlantedArgs) -> Outcome<bool> {
 }
 
 /// The bugs to plant.
-fn chosen(args: &PlantedArgs) -> Outcome<Vec<Bug>> {
+fn chosen<'a>(args: &PlantedArgs, catalogue: &'a Catalogue) -> Outcome<Vec<&'a Bug>> {
+    let bugs = catalogue.bugs();
     if let Some(count) = args.some {
         let commit = record::commit();
         let digits = commit.get(..8).and_then(|start| usize::from_str_radix(start, 16).ok());
         let first = digits.unwrap_or(0);
-        let nth = |i| Bug::ALL[(first + i * 7) % Bug::ALL.len()];
-        return Ok((0..count.min(Bug::ALL.len())).map(nth).collect());
+        let nth = |i| &bugs[(first + i * 7) % bugs.len()];
+        return Ok((0..count.min(bugs.len())).map(nth).collect());
     }
     if args.bug.is_empty() {
-        return Ok(Bug::ALL.to_vec());
+        return Ok(bugs.iter().collect());
     }
     let find = |name: &String| {
-        let bug = Bug::ALL.iter().find(|bug| bug.name() == name).copied();
+        let bug = catalogue.bug(name);
         bug.ok_or_else(|| format!("there is no bug {name}: see `lanes list`"))
     };
     args.bug.iter().map(find).collect()
@@ -192,26 +168,25 @@ fn times(kept: &Value) -> HashMap<String, f64> {
 
 /// Runs the tests with `bug` until one fails.
 fn search(
-    bug: Bug,
+    bug: &Bug,
     tests: &[Test],
     before: Option<&String>,
     args: &PlantedArgs,
 ) -> Outcome<Option<Caught>> {
     let start = Instant::now();
-    let written = WRITTEN_FOR.iter().find(|(found, _)| *found == bug).map(|(_, id)| *id);
-    let finder = written.or(before.map(String::as_str));
+    let finder = bug.test.as_ref().or(before);
     let is_first = |test: &&Test| finder.is_some_and(|id| *id == test.id());
     let first = tests.iter().filter(is_first);
     let others = tests.iter().filter(|test| !is_first(test));
     for test in first.chain(others) {
-        let log = scratch("planted")?.join(format!("{}.log", bug.name()));
+        let log = scratch("planted")?.join(format!("{}.log", bug.name));
         let mut command = command_of(test);
-        command.env("TROMMEL_PLANTED", bug.name());
+        command.env("TROMMEL_PLANTED", &bug.name);
         let ended = run_job(&mut command, &log, Duration::from_secs(args.limit))?;
         match ended.end {
             End::Succeeded => {}
             End::TimedOut => {
-                eprintln!("{}: {} had to be killed, and did not say why", bug.name(), test.id());
+                eprintln!("{}: {} had to be killed, and did not say why", bug.name, test.id());
             }
             End::Failed => {
                 let said = words_of(&ended.output);
@@ -258,19 +233,24 @@ fn finders(kept: &Value) -> HashMap<String, String> {
     bugs.filter_map(|bug| Some((text(bug, "bug")?, text(bug, "caught_by")?))).collect()
 }
 
-fn write(all: &[(Bug, Option<Caught>)], control: &[(String, f64)]) -> Outcome<()> {
-    record::write(RECORD, &as_json(all, control)?)?;
-    page::write_planted(all)
+fn write(
+    catalogue: &Catalogue,
+    all: &[(&Bug, Option<Caught>)],
+    control: &[(String, f64)],
+) -> Outcome<()> {
+    record::write(RECORD, &as_json(catalogue, all, control)?)?;
+    page::write_planted(catalogue, all)
 }
 
 /// Merges new results with those in the record: of all bugs, and of all tests' times.
-fn beside_what_is_known(
+fn beside_what_is_known<'a>(
+    catalogue: &'a Catalogue,
     kept: &Value,
-    found: &[(Bug, Option<Caught>)],
+    found: &[(&Bug, Option<Caught>)],
     control: Times,
-) -> (Finds, Times) {
-    let now = |bug: Bug| found.iter().find(|(other, _)| *other == bug);
-    let all = Bug::ALL.iter().map(|&bug| {
+) -> (Finds<'a>, Times) {
+    let now = |bug: &Bug| found.iter().find(|(other, _)| other.name == bug.name);
+    let all = catalogue.bugs().iter().map(|bug| {
         let caught = now(bug).map_or_else(|| known(kept, bug), |(_, caught)| caught.clone());
         (bug, caught)
     });
@@ -282,9 +262,9 @@ fn beside_what_is_known(
 }
 
 /// The test that found this bug, from the record.
-fn known(kept: &Value, bug: Bug) -> Option<Caught> {
+fn known(kept: &Value, bug: &Bug) -> Option<Caught> {
     let bugs = kept.get("bugs")?.as_array()?;
-    let line = bugs.iter().find(|line| line["bug"] == bug.name())?;
+    let line = bugs.iter().find(|line| line["bug"] == *bug.name)?;
     let number = |key: &str| line[key].as_f64().unwrap_or(0.0);
     Some(Caught {
         test: line["caught_by"].as_str()?.to_owned(),
@@ -294,11 +274,17 @@ fn known(kept: &Value, bug: Bug) -> Option<Caught> {
     })
 }
 
-fn as_json(all: &[(Bug, Option<Caught>)], control: &[(String, f64)]) -> Outcome<Value> {
-    let bug = |(bug, caught): &(Bug, Option<Caught>)| {
-        let sites = page::sites(*bug);
+fn as_json(
+    catalogue: &Catalogue,
+    all: &[(&Bug, Option<Caught>)],
+    control: &[(String, f64)],
+) -> Outcome<Value> {
+    let bug = |(bug, caught): &(&Bug, Option<Caught>)| {
         let mut line = json!({
-            "bug": bug.name(), "seen_before": bug.history(), "what": bug.what(), "where": sites,
+            "bug": bug.name,
+            "seen_before": bug.seen,
+            "what": bug.what,
+            "where": catalogue.sites(bug),
         });
         if let Some(caught) = caught {
             line["caught_by"] = json!(caught.test);
@@ -316,9 +302,4 @@ fn as_json(all: &[(Bug, Option<Caught>)], control: &[(String, f64)]) -> Outcome<
     record["control"] = Value::Object(control.collect());
     record["bugs"] = all.iter().map(bug).collect();
     Ok(record)
-}
-
-/// Whether a path is one of those that only define the bugs.
-pub(crate) fn is_definition(path: &Path) -> bool {
-    path.ends_with("base/src/planted.rs")
 }

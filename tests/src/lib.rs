@@ -2,6 +2,7 @@
 //! tests.
 
 pub mod counters;
+pub mod planted;
 pub mod settings;
 pub mod watchdog;
 

@@ -10,7 +10,6 @@
 //! * [`Checksum`]: the checksum of stored bytes ([`checksum`]);
 //! * [`Corruption`]: the error of a failed check;
 //! * [`Slice`]: bytes that are cheap to clone, and [`SliceBuffer`], which builds one after another;
-//! * [`planted`]: bugs that are compiled in on request, and otherwise absent;
 //! * [`sync`]: the locks and atomics that tests replace.
 
 #![forbid(unsafe_code)]
@@ -20,7 +19,6 @@ pub mod codec;
 pub mod cursor;
 pub mod cursor_hints;
 pub mod entry;
-pub mod planted;
 mod slice;
 pub mod sync;
 

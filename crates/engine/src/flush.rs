@@ -1,7 +1,6 @@
 //! Flushing a frozen memtable to a table of level 0.
 
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::Cursor;
 
@@ -21,9 +20,6 @@ impl Engine {
     /// that held its writes.
     pub(crate) fn run_flush(&self, frozen: &Arc<LoggedMemtable>) -> Result<()> {
         let start = crate::env::now();
-        if planted(Bug::LogForgottenEarly) {
-            self.writes.rotated.forget(frozen.log_number);
-        }
         let purpose = Purpose::of_memtable(FilterReason::Flush, &frozen.memtable);
         let mut outputs = Outputs::new(self, 0, self.version(), purpose);
         let last_seqno = self.write_memtable(frozen, &mut outputs)?;
@@ -35,9 +31,6 @@ impl Engine {
             added: tables.iter().map(|table| (0, table.clone())).collect(),
             ..VersionEdit::default()
         };
-        if planted(Bug::LogRemovedBeforeManifest) {
-            let _ = self.files.vfs.remove(&log_path(&self.files.dir, frozen.log_number));
-        }
         self.install(edit, None, Some(frozen))?;
         outputs.keep();
         // Only now: a write synced meanwhile acknowledges that log's contents, too.
@@ -93,11 +86,7 @@ impl Engine {
         }
         let view = self.view.load();
         let rest = view.memtables().filter(|other| !Arc::ptr_eq(other, frozen));
-        let numbers = rest.map(|memtable| memtable.oldest_log());
-        match planted(Bug::LogReleasedEarly) {
-            true => numbers.max().unwrap_or(0),
-            false => numbers.min().unwrap_or(0),
-        }
+        rest.map(|memtable| memtable.oldest_log()).min().unwrap_or(0)
     }
 }
 

@@ -15,7 +15,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
-use trommel_base::planted::{Bug, planted};
 
 use crate::compaction::in_progress::JobStep;
 use crate::compaction::shape::debt;
@@ -44,10 +43,7 @@ impl Engine {
         self.check_lock()?;
         edit.next_file_number = Some(self.files.next_file_number.load(Ordering::Relaxed));
         let before = self.version();
-        let appended = self.append_edit(active, &edit).map_err(|error| match error {
-            error if planted(Bug::ManifestErrorForgiven) => error,
-            error => self.poison(error),
-        });
+        let appended = self.append_edit(active, &edit).map_err(|error| self.poison(error));
         let after = Arc::new(appended?);
         let fences = Arc::new(Fences::of(&after));
         self.note_backlog(&after);

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::DirEntry;
 
@@ -58,8 +57,7 @@ impl Engine {
     }
 
     fn fill_checkpoint(&self, dir: &Path, state: &ManifestState) -> Result<()> {
-        let left_out = usize::from(planted(Bug::CheckpointMissesTable));
-        for (_, table) in state.version.tables().skip(left_out) {
+        for (_, table) in state.version.tables() {
             let (from, to) =
                 (table_path(&self.files.dir, table.number), table_path(dir, table.number));
             self.files.graveyard.will_link(table.number);
@@ -280,8 +278,7 @@ impl Engine {
             return Ok(());
         }
         let options = self.options.load_full();
-        let poison = || self.access.poisoned().filter(|_| !planted(Bug::CleanAfterPoison));
-        if options.opening.read_only || poison().is_some() {
+        if options.opening.read_only || self.access.is_poisoned() {
             self.access.refuse_reads(Error::Closed);
             return self.access.check_unpoisoned();
         }
@@ -289,7 +286,7 @@ impl Engine {
         self.background.begin_closing();
         let ended = self.exclusively(|leader| {
             // An earlier leader may have failed.
-            if let Some(first) = poison() {
+            if let Some(first) = self.access.poisoned() {
                 return Err(Error::Poisoned { first });
             }
             if !options.writes.log {
@@ -322,7 +319,7 @@ impl Engine {
         }
         let is_whole = is_written && !self.access.is_poisoned();
         let finished = match lock(&self.files.manifest).take() {
-            Some(mut manifest) if is_whole || planted(Bug::CleanAfterPoison) => manifest.finish(),
+            Some(mut manifest) if is_whole => manifest.finish(),
             _ => Ok(()),
         };
         self.access.release_lock();

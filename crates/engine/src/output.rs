@@ -2,7 +2,6 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::EntryRef;
 use trommel_filter::FilterSpec;
@@ -181,7 +180,7 @@ impl<'a> Outputs<'a> {
     /// Finishes the open table and syncs all directory entries.
     pub(crate) fn finish(&mut self) -> Result<Vec<TableMeta>> {
         self.close_table()?;
-        if !self.created.is_empty() && !planted(Bug::TableDirNotSynced) {
+        if !self.created.is_empty() {
             let dir = &self.engine.files.dir;
             let synced =
                 self.engine.files.tables.with_handles(|| self.engine.files.vfs.sync_dir(dir));
@@ -216,7 +215,7 @@ impl Drop for Outputs<'_> {
         // If it is unknown whether the manifest names them, nothing is removed: the next open knows
         // which files are referenced. A panic may have come out of a manifest write.
         let stays = self.installed || self.engine.access.is_poisoned() || panicking();
-        if stays || planted(Bug::PartialTableKept) {
+        if stays {
             return;
         }
         self.open = None;

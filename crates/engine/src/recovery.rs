@@ -27,7 +27,6 @@ mod leftovers;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::{ArenaPool, Memtable};
@@ -137,8 +136,8 @@ impl Engine {
         });
         *engine.options.record() = record;
         room.is_in(&engine.files.graveyard);
-        engine.files.graveyard.set_spare_limit(engine.options.load().writes.spare_file_bytes);
-        if engine.options.load().opening.read_only && !planted(Bug::ReadOnlyWrites) {
+        engine.files.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
+        if engine.options.load().read_only {
             let replayed = engine.replay(&plan, recovered.state, Target::Memory)?;
             engine.settle_filters(&engine.version());
             engine.note_backlog(&replayed.state.version);
@@ -150,7 +149,7 @@ impl Engine {
         engine.take_over(&plan, &recovered, &listing)?;
         engine.settle_filters(&engine.version());
         engine.record_first_options(&listing);
-        if engine.recovery.dropped.is_empty() || planted(Bug::OrphansRemovedAfterDrop) {
+        if engine.recovery.dropped.is_empty() {
             engine.remove_leftovers(&list(&*vfs, dir)?);
         }
         crate::events::opened(engine.recovery.replayed_batches, engine.recovery.dropped.len());
@@ -196,9 +195,6 @@ impl Engine {
             }
             Ok::<(), Error>(())
         })?;
-        if planted(Bug::SeqnoReused) {
-            last_seqno = state.last_seqno;
-        }
         // Otherwise no table has them, and the next open finds them in the log.
         if carried.is_empty() && to_tables {
             self.save_replayed(&mut state)?;
@@ -289,8 +285,7 @@ impl Engine {
             plan.ends(log_number).for_each(|end| _ = state.log_ends.add(end));
             earlier_logs.extend(plan.logs());
         } else {
-            state.log_number =
-                if has_log && !planted(Bug::NewLogNotNamed) { log_number } else { 0 };
+            state.log_number = if has_log { log_number } else { 0 };
         }
         state.log_ends.forget_before(state.log_number);
         state.next_file_number = self.files.next_file_number.load(Ordering::Relaxed);

@@ -3,7 +3,6 @@
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
-use trommel_base::planted::{Bug, dawdling, planted};
 use trommel_base::{MAX_SEQNO, SeqNo};
 
 use crate::sync::{AtomicU64, Mutex, lock};
@@ -30,20 +29,14 @@ impl Snapshots {
 
     /// Makes everything up to `seqno` visible. Called by one commit group at a time, in order.
     pub(crate) fn publish(&self, seqno: SeqNo) {
-        if planted(Bug::HalfBatchVisible) {
-            // By several at a time, and in no order.
-            self.visible.fetch_max(seqno, Ordering::AcqRel);
-            return;
-        }
         debug_assert!(seqno >= self.visible.load(Ordering::Relaxed), "moments come in order");
         self.visible.store(seqno, Ordering::Release);
     }
 
     /// Registers the current sequence number.
     pub(crate) fn take(&self) -> SeqNo {
-        let early = planted(Bug::SnapshotNotAtomic).then(|| dawdling(self.visible()));
         let mut live = lock(&self.live);
-        let seqno = early.unwrap_or_else(|| self.visible());
+        let seqno = self.visible();
         *live.entry(seqno).or_insert(0) += 1;
         seqno
     }

@@ -14,7 +14,6 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::entry::pack_trailer;
 use trommel_base::{EntryKind, MAX_KEY_BYTES, MAX_SEQNO, MAX_VALUE_BYTES, SeqNo, compare_keys};
@@ -217,9 +216,7 @@ impl TableBuilder {
         }
         if new_key {
             self.last_hash = trommel_filter::hash(key);
-            if self.properties.entries > 0 || !planted(Bug::FilterMissesFirstKey) {
-                self.filters.add(key, self.last_hash);
-            }
+            self.filters.add(key, self.last_hash);
             if let Some(user) = &mut self.user {
                 user.add(key, self.last_hash);
             }
@@ -362,9 +359,7 @@ impl TableBuilder {
         let offset = self.sink.offset();
         footer.encode(offset, &mut self.sink.out);
         self.sink.flush()?;
-        if !planted(Bug::TableNotSynced) {
-            self.sink.sync()?;
-        }
+        self.sink.sync()?;
         Ok(self.summary(&footer))
     }
 

@@ -9,7 +9,6 @@
 use std::hash::{BuildHasher, Hash, Hasher};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use trommel_base::planted::{Bug, planted};
 
 use quick_cache::sync::{Cache, DefaultLifecycle};
 use quick_cache::{OptionsBuilder, Weighter};
@@ -266,9 +265,6 @@ impl BlockCache {
 
     /// A number for a table that is being opened.
     pub(crate) fn number_table(&self) -> u64 {
-        if planted(Bug::CacheKeyReused) {
-            return 0;
-        }
         (self.owner << TABLE_BITS) | self.next_table.fetch_add(1, Ordering::Relaxed)
     }
 

@@ -19,7 +19,6 @@
 use std::sync::Arc;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-use trommel_base::planted::{Bug, planted};
 use trommel_base::sync::quiet::{AtomicU64, Mutex, lock};
 
 /// Bits of the word that count bytes: no machine has that much memory.
@@ -75,7 +74,6 @@ impl FilterMemory {
         loop {
             // A thread that loads the word of the last change sees that limit or a later one.
             let limit = self.limit.load(Acquire).min(HELD);
-            let limit = if planted(Bug::FilterLimitIgnored) { HELD } else { limit };
             if (state & HELD).checked_add(bytes).is_none_or(|sum| sum > limit) {
                 return false;
             }

@@ -7,7 +7,6 @@
 //! Shared by the builders of tables and of filter sidecars.
 
 use std::path::{Path, PathBuf};
-use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::WriteFile;
 
@@ -66,10 +65,7 @@ impl Sink {
 
     /// Appends `bytes` to the file. The write buffer must be empty.
     fn append(&mut self, bytes: &[u8]) -> Result<(), Error> {
-        let appended = self.file.append(bytes);
-        if !planted(Bug::TableWriteErrorIgnored) {
-            appended.map_err(|source| Error::io(&self.path, source))?;
-        }
+        self.file.append(bytes).map_err(|source| Error::io(&self.path, source))?;
         self.written += bytes.len() as u64;
         if self.written >= self.written_back + WRITE_BACK_BYTES {
             self.file.start_write_back();

@@ -5,8 +5,6 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use trommel_base::planted::{Bug, planted};
-
 use crate::error::{BackgroundJob, Error, Result};
 
 /// Pause after the first failed attempt; it doubles up to the longest.
@@ -143,7 +141,7 @@ impl Trouble {
     }
 
     pub(crate) fn is_due(&self, now: Instant) -> bool {
-        self.retry.is_none_or(|(at, _)| at <= now && !planted(Bug::RetryNeverDue))
+        self.retry.is_none_or(|(at, _)| at <= now)
     }
 
     /// The last failure, if there were more than `seen`.

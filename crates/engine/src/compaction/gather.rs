@@ -20,8 +20,6 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::planted::{Bug, planted};
-
 use crate::version::TableFile;
 
 use super::key_range::{KeyRange, total_bytes};
@@ -54,9 +52,7 @@ impl Groups {
         for at in by_key {
             planner.count_step();
             match groups.last_mut() {
-                Some((group, largest))
-                    if *runs[at].smallest <= **largest && !planted(Bug::OverlapsLeftBehind) =>
-                {
+                Some((group, largest)) if *runs[at].smallest <= **largest => {
                     *largest = (*largest).max(&runs[at].largest);
                     group.push(at);
                 }

@@ -16,7 +16,6 @@
 //! Called by flushes and compactions, for each entry in the order of
 //! [`compare_internal`](trommel_base::compare_internal).
 
-use trommel_base::planted::{Bug, planted};
 use trommel_base::{EntryKind, SeqNo, first_words};
 
 /// The fate of an entry.
@@ -65,8 +64,7 @@ impl DropRule {
         if !self.is_last(key) {
             self.stripe = None;
         }
-        let late = u64::from(planted(Bug::DropRuleOffByOne));
-        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < seqno + late);
+        let stripe = self.snapshots.partition_point(|snapshot| *snapshot < seqno);
         if self.stripe == Some(stripe) {
             return Verdict::Hidden;
         }

@@ -10,7 +10,6 @@ pub(crate) mod stretches;
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{Cursor, MAX_SEQNO, compare_keys};
 use trommel_sstable::{FilterLabel, ScanOptions};
@@ -288,13 +287,9 @@ impl Engine {
         // The deepest input is last.
         let replaced = if plan.replaced().is_empty() { usize::MAX } else { inputs.len() - 1 };
         let mut merged = MergeCursor::new(inputs);
-        let begun = match merge.start(pieces.start) {
-            None => merged.seek_to_first(),
-            Some(key) => merged.seek(key, MAX_SEQNO),
-        };
-        match begun {
-            Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(Entries::default()),
-            begun => begun?,
+        match merge.start(pieces.start) {
+            None => merged.seek_to_first()?,
+            Some(key) => merged.seek(key, MAX_SEQNO)?,
         }
         let mut piece = pieces.start;
         let mut read = Entries::default();
@@ -311,10 +306,7 @@ impl Engine {
             if looks.since >= BETWEEN_LOOKS {
                 self.look_about(merge, looks)?;
             }
-            let older_exists = || {
-                !planted(Bug::TombstoneDroppedEarly)
-                    && older.may_exist(entry.key, |table| may_hold(table, entry.key))
-            };
+            let older_exists = || older.may_exist(entry.key, |table| may_hold(table, entry.key));
             if rule.judge(entry.key, entry.seqno, entry.kind, older_exists) == Verdict::Keep {
                 let cut = cutter.cut_before(entry.key, outputs.last_key(), outputs.open_bytes());
                 if cut {
@@ -322,10 +314,7 @@ impl Engine {
                 }
                 outputs.add(entry)?;
             }
-            match merged.next() {
-                Err(_) if planted(Bug::ReadErrorEndsCompaction) => return Ok(read),
-                moved => moved?,
-            }
+            merged.next()?;
         }
         Ok(read)
     }
@@ -412,7 +401,7 @@ fn entries<'a>(tables: impl IntoIterator<Item = &'a Arc<TableFile>>) -> u64 {
 /// An error if a compaction did not read all entries: an input that ended early would otherwise be
 /// silent data loss.
 fn check_entries(read: u64, stated: u64) -> Result<()> {
-    if read == stated || planted(Bug::ReadErrorEndsCompaction) {
+    if read == stated {
         return Ok(());
     }
     let what = format!("a compaction read {read} entries of tables that hold {stated}");
@@ -425,9 +414,7 @@ pub(crate) fn edit(plan: &Plan, is_last: bool, outputs: Vec<TableMeta>) -> Versi
     let upper = plan.upper.iter().map(|table| (plan.level as u8, table.number));
     let through = plan.through.iter().map(|table| (plan.output_level as u8 - 1, table.number));
     let lower = plan.lower.iter().map(|table| (plan.output_level as u8, table.number));
-    let leaves = |(level, _): &(u8, u64)| {
-        is_last || usize::from(*level) == plan.output_level || planted(Bug::InputsLeaveEarly)
-    };
+    let leaves = |(level, _): &(u8, u64)| is_last || usize::from(*level) == plan.output_level;
     VersionEdit {
         removed: upper.chain(through).chain(lower).filter(leaves).collect(),
         added: outputs.into_iter().map(|table| (plan.output_level as u8, table)).collect(),

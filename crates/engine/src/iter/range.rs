@@ -3,7 +3,6 @@
 
 use std::ops::{self, Bound, Deref};
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{Slice, SliceBuffer};
 
@@ -120,7 +119,6 @@ impl Bounds {
         let to = match to {
             Bound::Unbounded => None,
             Bound::Included(key) => Some(successor(&key)),
-            Bound::Excluded(key) if planted(Bug::RangeEndIncluded) => Some(successor(&key)),
             Bound::Excluded(key) => Some(key),
         };
         Self { from, to }

@@ -11,7 +11,6 @@
 //! 3. Once the store is closed, every movement fails. A running visit ends within a block.
 
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{
     Cursor, CursorHints, EntryKind, KeyHead, MAX_SEQNO, SeqNo, Slice, SliceBuffer, compare_keys,
@@ -268,7 +267,7 @@ impl VisibleCursor {
             if goes_on && self.stand == Stand::On {
                 let (seen, opener) = (self.seqno, self.opener);
                 let ends = || opener.is_closed();
-                let hides = |seqno| sees(seen, seqno) && !planted(Bug::ReverseSkipsVersion);
+                let hides = |seqno| sees(seen, seqno);
                 let left = self.merge.visit_back(ends, hides, |head, key, value| {
                     offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
                 });
@@ -293,10 +292,7 @@ impl VisibleCursor {
         if !matches!(left, Ok(None)) {
             self.stand = Stand::Nowhere;
         }
-        match left {
-            Err(_) if planted(Bug::ReadErrorEndsScan) => Ok(None),
-            left => left,
-        }
+        left
     }
 
     /// As `next`, if the next entry is not at hand.
@@ -306,10 +302,7 @@ impl VisibleCursor {
             Stand::Nowhere => Ok(()),
             Stand::On => {
                 let current = self.remember_current_key();
-                match self.merge.next() {
-                    Err(_) if planted(Bug::ReadErrorEndsScan) => return Ok(()),
-                    moved => moved?,
-                }
+                self.merge.next()?;
                 self.settle_forward(current)
             }
             Stand::Before => self.next_from_before(),
@@ -481,7 +474,7 @@ impl VisibleCursor {
         let mut run = Run::NONE;
         while let Some(head) = self.merge.head() {
             let (seqno, kind) = (head.seqno, head.kind);
-            if self.merge.is_hidden_at(self.seqno) && !planted(Bug::ReverseSkipsVersion) {
+            if self.merge.is_hidden_at(self.seqno) {
                 self.pass_back(&mut run)?;
                 continue;
             }
@@ -555,8 +548,7 @@ impl VisibleCursor {
 /// Whether a backward scan as of `now` sees what was written at `seqno`.
 #[inline]
 fn sees(now: SeqNo, seqno: SeqNo) -> bool {
-    let is_skipped = planted(Bug::ReverseSkipsVersion) && seqno == now;
-    seqno <= now && !is_skipped
+    seqno <= now
 }
 
 /// Offers an entry that is the only candidate of its key: it is taken if it is visible and a value,

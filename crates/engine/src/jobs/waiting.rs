@@ -7,8 +7,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use trommel_base::planted::{Bug, planted};
-
 use crate::background::{Background, BackgroundError, Concern, LONGEST_RETRY, State, Trouble};
 use crate::compaction::pressure::Cause;
 use crate::compaction::range::RangeCompaction;
@@ -165,7 +163,7 @@ impl Engine {
                 state.running == 0
                     && view.frozen.is_empty()
                     && state.rebuilds.iter().all(Rebuild::is_over)
-                    && (state.fit_budget.is_over() || planted(Bug::IdleBeforeFit))
+                    && state.fit_budget.is_over()
                     && (state.pauses > 0
                         || state.ranges.is_empty() && engine.automatic_plan(state, &view).is_none())
             })?;

@@ -49,7 +49,6 @@
 //! what a verdict means in a sequence of logs.
 
 use std::path::Path;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{Corruption, Decoder};
 
@@ -364,7 +363,7 @@ impl<'a> Scan<'a> {
         };
         let is_whole = *trailer == RECORD_TRAILER
             && header.payload_checksum == self.binding.at(offset).with(payload).value();
-        if !is_whole && !planted(Bug::TornRecordBelieved) {
+        if !is_whole {
             let verdict = match self.zero_sector(header.record_bytes() as usize) {
                 true => Verdict::Torn(TearReason::ZeroSector),
                 false => self.damaged("the record fails its checksum"),
@@ -416,9 +415,6 @@ impl<'a> Scan<'a> {
     }
 
     fn damaged(&self, what: &'static str) -> Verdict {
-        if planted(Bug::DamageCalledTear) {
-            return Verdict::Torn(TearReason::CutPayload);
-        }
         Verdict::Damaged(Corruption::new(self.path, self.at as u64, what))
     }
 
@@ -457,9 +453,7 @@ impl<'a> Scan<'a> {
         };
         let at = self.at as u64;
         let verdict = match verdict {
-            Verdict::Torn(_)
-                if behind.max_durable_to > at && !planted(Bug::TearBelievedDespiteProof) =>
-            {
+            Verdict::Torn(_) if behind.max_durable_to > at => {
                 let durable_to = behind.max_durable_to;
                 let text = format!(
                     "the bytes here are gone, yet a record behind them shows that the file was \

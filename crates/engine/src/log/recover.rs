@@ -39,7 +39,6 @@ use std::io;
 use std::ops::ControlFlow;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::Corruption;
 use trommel_vfs::{Access, ReadFile, Vfs};
@@ -236,7 +235,6 @@ pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
         Some(Break { reason: DropReason::Damaged(corruption), .. }) if !needed.salvage => {
             return Err(corruption.into());
         }
-        Some(found) if planted(Bug::SalvageSilent) && needed.salvage => (found.keep, Vec::new()),
         Some(found) => (found.keep, dropped(&logs, &found)),
     };
     logs.truncate(keep);
@@ -334,8 +332,7 @@ impl Plan {
 
 fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> {
     let is_needed = |number: &u64| {
-        let is_old = *number < needed.oldest && !planted(Bug::OldLogsReplayed);
-        needed.oldest != 0 && !is_old && !needed.ends.ignores(*number)
+        needed.oldest != 0 && *number >= needed.oldest && !needed.ends.ignores(*number)
     };
     let numbers: BTreeSet<u64> = needed.present.iter().copied().filter(is_needed).collect();
     let mut kept = 0;
@@ -356,12 +353,11 @@ fn read_logs(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Vec<Planned>, Error> 
         kept += if is_kept { summary.file_bytes } else { 0 };
         Ok(Planned { number, path, summary, stated, image: is_kept.then_some(image) })
     };
-    let is_seen = |log: &Result<_, _>| log.is_ok() || !planted(Bug::ReadErrorEndsLog);
     let is_left_over = |log: &Planned| {
         let header = log.summary.header.filter(|_| log.number != needed.oldest);
         header.is_some_and(|header| header.previous == 0 && header.store_id == needed.store_id)
     };
-    let logs: Result<Vec<Planned>, Error> = numbers.into_iter().map(read).filter(is_seen).collect();
+    let logs: Result<Vec<Planned>, Error> = numbers.into_iter().map(read).collect();
     Ok(logs?.into_iter().filter(|log| !is_left_over(log)).collect())
 }
 
@@ -461,11 +457,9 @@ fn break_in(logs: &[Planned], index: usize, needed: &Needed<'_>) -> Option<Break
     let is_last = |log: &Planned| log.summary.verdict == Verdict::Ended { next: 0 };
     let was_whole = needed.closed && !logs[..index].iter().any(is_last);
     let reason = match &summary.verdict {
-        Verdict::Damaged(_) if planted(Bug::DamagedLogSkipped) && !later.is_empty() => return None,
         Verdict::Damaged(corruption) => DropReason::Damaged(corruption.clone()),
         Verdict::Ended { next } => {
-            let is_there = later.first().is_some_and(|log| log.number == *next);
-            let found = *next == 0 || is_there || planted(Bug::MissingLogIgnored);
+            let found = *next == 0 || later.first().is_some_and(|log| log.number == *next);
             return if found { None } else { Break::damaged(keep, missing(needed.dir, *next)) };
         }
         Verdict::Clean if !was_whole && !later.iter().any(|log| log.summary.has_content()) => {

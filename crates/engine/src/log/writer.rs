@@ -21,7 +21,6 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
-use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::{Vfs, WriteFile};
 
@@ -110,9 +109,6 @@ impl LogWriter {
     pub(crate) fn create(vfs: &dyn Vfs, path: &Path, header: &FileHeader) -> Result<Self, Error> {
         let mut writer = Self::create_unsynced(vfs, path, header)?;
         writer.sync()?;
-        if planted(Bug::LogDirNotSynced) {
-            return Ok(writer);
-        }
         let parent = path.parent().filter(|dir| !dir.as_os_str().is_empty());
         let dir = parent.unwrap_or(Path::new("."));
         vfs.sync_dir(dir).map_err(Error::on(dir))?;
@@ -156,8 +152,7 @@ impl LogWriter {
     ///
     /// Sequence numbers increase strictly from record to record (asserted).
     pub(crate) fn push(&mut self, first_seqno: u64, parts: &[&[u8]]) -> Result<(), Error> {
-        let upwards = first_seqno > self.last_seqno || planted(Bug::WritesGoOnAfterLogError);
-        assert!(upwards, "records are numbered upwards");
+        assert!(first_seqno > self.last_seqno, "records are numbered upwards");
         self.push_kind(KIND_DATA, first_seqno, parts)
     }
 
@@ -245,10 +240,7 @@ impl LogWriter {
         if self.small_syncs >= STEADY && bytes > self.zeros_end {
             self.write_zeros_ahead(bytes);
         }
-        let mut synced = self.file.sync();
-        if planted(Bug::FsyncRetried) {
-            synced = synced.or_else(|_| self.file.sync());
-        }
+        let synced = self.file.sync();
         self.keep_first_error(synced)?;
         self.synced = bytes;
         Ok(())
@@ -300,9 +292,7 @@ impl LogWriter {
     #[cold]
     fn keep_error(&mut self, error: io::Error) -> Error {
         let error = Error::on(&self.path)(error);
-        if !planted(Bug::WritesGoOnAfterLogError) {
-            self.failed = Some(error.clone());
-        }
+        self.failed = Some(error.clone());
         error
     }
 }

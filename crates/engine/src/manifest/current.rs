@@ -11,7 +11,6 @@
 
 use std::io;
 use std::path::Path;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::{Checksum, Corruption};
 use trommel_vfs::{DirEntry, Vfs};
@@ -51,14 +50,9 @@ pub(crate) fn install(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(), Erro
     }
     let mut file = vfs.create(&temporary).map_err(Error::on(&temporary))?;
     file.append(text(number).as_bytes()).map_err(Error::on(&temporary))?;
-    if !planted(Bug::CurrentNotSynced) {
-        file.sync().map_err(Error::on(&temporary))?;
-    }
+    file.sync().map_err(Error::on(&temporary))?;
     drop(file);
     vfs.rename(&temporary, &path).map_err(Error::on(&path))?;
-    if planted(Bug::CurrentDirNotSynced) {
-        return Ok(());
-    }
     vfs.sync_dir(dir).map_err(Error::on(dir))
 }
 

@@ -16,7 +16,6 @@
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::Corruption;
 use trommel_vfs::{DirEntry, Vfs};
@@ -68,19 +67,12 @@ pub(crate) fn recover(
     };
     let mut state = ManifestState::default();
     for (index, record) in image.records().enumerate() {
-        let mut edit = decode_edit(record, &path)?;
-        if planted(Bug::ManifestEditHalfApplied) && index as u64 + 1 == summary.records {
-            edit.removed.clear();
-        }
+        let edit = decode_edit(record, &path)?;
         state = apply(&state, index as u64 + 1, record, &edit, &path)?;
     }
     let tail_dropped = tail_dropped(&image, &path, salvage)?;
-    if !planted(Bug::MissingTableIgnored) {
-        check_files(&state, dir, listing, tail_dropped.as_ref())?;
-    }
-    if !planted(Bug::FileNumberReused) {
-        state.next_file_number = state.next_file_number.max(above_all(listing));
-    }
+    check_files(&state, dir, listing, tail_dropped.as_ref())?;
+    state.next_file_number = state.next_file_number.max(above_all(listing));
     if state.next_file_number > MAX_FILE_NUMBER {
         let what = "there are no file numbers left; copy the data to a new store".to_owned();
         return Err(Error::Unsupported { file: dir.to_path_buf(), what });

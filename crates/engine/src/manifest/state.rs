@@ -6,7 +6,6 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use super::edit::VersionEdit;
 use crate::levels::LEVELS;
@@ -119,12 +118,7 @@ impl Version {
         for (level, run) in next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
         {
             match level {
-                0 => {
-                    order_level_zero(run)?;
-                    if planted(Bug::LevelZeroReversed) {
-                        run.reverse();
-                    }
-                }
+                0 => order_level_zero(run)?,
                 _ => order_sorted_level(level, run)?,
             }
         }

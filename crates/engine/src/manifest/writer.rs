@@ -12,7 +12,6 @@
 //! unlinks nothing, and the next open starts a new manifest.
 
 use std::path::Path;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::Vfs;
 
@@ -54,12 +53,8 @@ impl ManifestWriter {
         let mut log = LogWriter::create_unsynced(vfs, &path, &header)?;
         log.set_previous_durable();
         log.append(1, &[&state.snapshot().encode()])?;
-        if !planted(Bug::NewManifestNotSynced) {
-            log.sync()?;
-        }
-        if !planted(Bug::ManifestDirNotSynced) {
-            vfs.sync_dir(dir).map_err(Error::on(dir))?;
-        }
+        log.sync()?;
+        vfs.sync_dir(dir).map_err(Error::on(dir))?;
         current::install(vfs, dir, number)?;
         Ok(Self { snapshot_bytes: log.bytes(), log, number, ordinal: 1 })
     }
@@ -68,9 +63,6 @@ impl ManifestWriter {
     pub(crate) fn append(&mut self, edit: &VersionEdit) -> Result<(), Error> {
         self.ordinal += 1;
         self.log.append(self.ordinal, &[&edit.encode()])?;
-        if planted(Bug::ManifestEditNotSynced) {
-            return Ok(());
-        }
         self.log.sync()
     }
 

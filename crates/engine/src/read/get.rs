@@ -1,6 +1,5 @@
 //! Looking up one key.
 
-use trommel_base::planted::{Bug, dawdling, planted};
 use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_sstable::Wants;
 
@@ -29,9 +28,8 @@ impl Engine {
     fn look_up(&self, key: &[u8], at: Option<SeqNo>, wants: Wants) -> Result<Option<Slice>> {
         self.access.check_open()?;
         // The view must be pinned before the sequence number is read: see `Snapshots::visible`.
-        let early = planted(Bug::MomentBeforeView).then(|| dawdling(self.snapshots.visible()));
         let view = self.view.load();
-        let seqno = at.or(early).unwrap_or_else(|| self.snapshots.visible());
+        let seqno = at.unwrap_or_else(|| self.snapshots.visible());
         if let Some(entry) = view.get_in_memory(key, seqno) {
             let wanted = if wants == Wants::Value { entry.value } else { &[] };
             let value = (entry.kind == EntryKind::Put).then(|| Slice::from(wanted));

@@ -17,7 +17,6 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use trommel_base::planted::{Bug, planted};
 use trommel_sstable::{FilterPlan, SidecarSummary, UserFilterReader};
 
 use super::{Task, with_filters};
@@ -239,10 +238,8 @@ impl Engine {
         if let Some(why) = &summary.filter_failure {
             return Err(Stop::Skip(format!("the policy failed to build its filter: {why}")));
         }
-        if !planted(Bug::TableDirNotSynced) {
-            let synced = self.files.vfs.sync_dir(&self.files.dir);
-            synced.map_err(|e| self.poison(Error::io(&self.files.dir, "making durable", e)))?;
-        }
+        let synced = self.files.vfs.sync_dir(&self.files.dir);
+        synced.map_err(|e| self.poison(Error::io(&self.files.dir, "making durable", e)))?;
         let meta = with_filters(job.table.meta(), level, Some(number), summary.filter_bytes);
         self.swap_filters(job, meta)?;
         written.is_installed = true;
@@ -275,11 +272,6 @@ impl Engine {
 
     /// Installs `meta` for the table.
     fn swap_filters(&self, job: &RebuildJob, meta: TableMeta) -> Result<()> {
-        if planted(Bug::SidecarRemovedEarly)
-            && let Some(old) = job.table.filter_sidecar
-        {
-            let _ = self.files.vfs.remove(&sidecar_path(&self.files.dir, old));
-        }
         let level = job.level as u8;
         let number = meta.number;
         let edit = VersionEdit {

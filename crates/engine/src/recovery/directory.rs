@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 
-use trommel_base::planted::{Bug, planted};
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 use crate::damage::NO_FILE;
@@ -68,9 +67,6 @@ pub(super) fn prepare_dir(
         }
         Err(_) => create_dirs(vfs, dir)?,
     }
-    if planted(Bug::LockNotTaken) {
-        return Ok(None);
-    }
     let path = dir.join(LOCK);
     let held = if options.opening.read_only { vfs.lock_shared(&path) } else { vfs.lock(&path) };
     match held {
@@ -101,9 +97,6 @@ pub(super) fn prepare_dir(
 /// Directories further up are synced if possible.
 pub(super) fn sync_ancestors(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
     let Some(above) = parent(dir).filter(|above| *above != dir) else { return Ok(()) };
-    if planted(Bug::CreationDirNotSynced) {
-        return Ok(());
-    }
     match vfs.sync_dir(above) {
         Err(error) if error.kind() != io::ErrorKind::PermissionDenied => {
             return Err(Error::io(above, "making durable", error));
@@ -129,9 +122,6 @@ fn create_dirs(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
             return Err(Error::io(dir, "creating", error));
         }
         _ => {}
-    }
-    if planted(Bug::CreationDirNotSynced) {
-        return Ok(());
     }
     vfs.sync_dir(parent).map_err(|source| Error::io(parent, "making durable", source))
 }

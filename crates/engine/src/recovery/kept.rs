@@ -18,7 +18,6 @@
 
 use std::io;
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::DirEntry;
 
@@ -73,9 +72,6 @@ impl Engine {
 
     fn replay_to(&self, target: Target, plan: &Plan, recovered: &Recovered) -> Result<()> {
         let replayed = self.replay(plan, recovered.state.clone(), target)?;
-        if planted(Bug::ReplayedLogsRemovedEarly) {
-            let _ = self.files.vfs.remove(&log_path(&self.files.dir, plan.newest()));
-        }
         self.install_opened(plan, replayed)
     }
 

@@ -4,7 +4,6 @@
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
-use trommel_base::planted::{Bug, planted};
 
 use trommel_vfs::DirEntry;
 
@@ -57,9 +56,6 @@ impl Engine {
         let manifest = lock(&self.files.manifest).as_ref().map(Manifest::number);
         for entry in listing.iter().filter(|entry| entry.is_file) {
             let needed = match Numbered::parse(&entry.name) {
-                None if planted(Bug::ForeignFileRemoved) => {
-                    entry.name == *"LOCK" || entry.name == *"CURRENT"
-                }
                 None => true,
                 Some(Numbered::Table(number)) => tables.contains(&number),
                 Some(Numbered::Log(number)) => {

@@ -8,7 +8,6 @@ use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
-use trommel_base::planted::{Bug, planted};
 
 use super::table_cache::OpenTable;
 use crate::files::deletion_queue::DeletionQueue;
@@ -217,9 +216,6 @@ impl TableFile {
     /// it.
     pub(crate) fn retire(&self, dir: &Path, graveyard: &Arc<DeletionQueue>) {
         let path = table_path(dir, self.number);
-        if planted(Bug::TableRemovedUnderReader) {
-            graveyard.add(path.clone());
-        }
         let table = Some((self.number, self.file_bytes));
         self.file.remove_when_dropped(Removal { path, table, graveyard: Arc::clone(graveyard) });
         self.give_way(dir, graveyard);

@@ -1,7 +1,6 @@
 //! Writing groups of batches to the log and the memtable.
 
 use std::sync::Arc;
-use trommel_base::planted::{Bug, dawdling, planted};
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::Memtable;
@@ -13,7 +12,6 @@ use crate::error::{Error, Result};
 use crate::log::LogWriter;
 use crate::options::{Durability, WriteOptions};
 use crate::sync::{MutexGuard, lock, look_out, panicking};
-use crate::view::LoggedMemtable;
 use crate::write_queue::{Group, Leader, Member, Place, Turn, Wanted, done, fail, hand_out};
 
 /// Most operations of a batch whose memory is prefetched before the batch is logged.
@@ -39,13 +37,6 @@ impl Engine {
             }
             return Ok(seqno);
         }
-        if planted(Bug::BatchSplit) && batch.count() > 1 {
-            let mut outcome = Ok(0);
-            batch.for_each(|op| {
-                outcome = outcome.clone().and_then(|_| self.write(Batch::One(op), options));
-            });
-            return outcome;
-        }
         if sync {
             self.wait_to_sync()?;
         }
@@ -55,9 +46,6 @@ impl Engine {
         } else {
             self.write_behind(wanted)?
         };
-        if sync && planted(Bug::PublishedBeforeSync) {
-            self.sync_logs(&mut lock(&self.writes.leader))?;
-        }
         if sync {
             self.sync_without_log()?;
         }
@@ -119,21 +107,19 @@ impl Engine {
     fn lead(&self, own: &Wanted<'_>) -> Result<SeqNo> {
         let turnstile = Turnstile::new(self);
         let mut leader = lock(&self.writes.leader);
-        let early = planted(Bug::RotationLosesWrite).then(|| Arc::clone(&leader.active));
         self.make_room(&mut leader, || self.writes.queue.group_bytes(own))?;
         if own.sync {
             self.writes.queue.gather();
         }
         if self.writes.queue.waiting() > 0 {
-            return self.lead_others(Followers::new(self), turnstile, leader, own, early);
+            return self.lead_others(Followers::new(self), turnstile, leader, own);
         }
         let first_seqno = leader.last_seqno + 1;
         self.log_in_turn(&mut leader, own, &[])?;
         if own.operations() <= LEADER_INSERTS && self.writes.queue.waiting() == 0 {
             // The log would stay idle meanwhile, and a writer that comes now does not wait long, so
             // the lead need not be handed on first.
-            let active = early.as_ref().unwrap_or(&leader.active);
-            self.insert_all(&active.memtable, own, &[], first_seqno);
+            self.insert_all(&leader.active.memtable, own, &[], first_seqno);
             let is_full = leader.is_full();
             drop(leader);
             drop(turnstile);
@@ -142,7 +128,7 @@ impl Engine {
             }
             return Ok(own.last_seqno(first_seqno));
         }
-        let active = early.unwrap_or_else(|| Arc::clone(&leader.active));
+        let active = Arc::clone(&leader.active);
         let limit = leader.marks.memtable_limit;
         drop((leader, turnstile));
         self.insert_all(&active.memtable, own, &[], first_seqno);
@@ -158,7 +144,6 @@ impl Engine {
         mut turnstile: Turnstile<'a>,
         mut leader: MutexGuard<'a, Leader>,
         own: &Wanted<'_>,
-        early: Option<Arc<LoggedMemtable>>,
     ) -> Result<SeqNo> {
         followers.members = self.writes.queue.followers(own);
         turnstile.followers = followers.members.len();
@@ -168,7 +153,7 @@ impl Engine {
             followers.fail(&error);
             return Err(error);
         }
-        let active = early.unwrap_or_else(|| Arc::clone(&leader.active));
+        let active = Arc::clone(&leader.active);
         let (last_seqno, limit) = (leader.last_seqno, leader.marks.memtable_limit);
         if followers.are_worth_waking() {
             let memtable = Arc::clone(&active.memtable);
@@ -196,9 +181,8 @@ impl Engine {
     ) -> Result<()> {
         let before = leader.last_seqno;
         Self::prefetch(&leader.active.memtable, own);
-        self.log_group(leader, own, followers)
-            .and_then(|()| self.wait_published(before))
-            .or_else(|error| if planted(Bug::LogErrorDiscarded) { Ok(()) } else { Err(error) })
+        self.log_group(leader, own, followers)?;
+        self.wait_published(before)
     }
 
     /// Prefetches the memory that inserting will read while the log is written.
@@ -234,16 +218,11 @@ impl Engine {
                 self.log_batch(log, &member.wanted, seqno)?;
                 seqno += member.wanted.operations();
             }
-            log.commit().map_err(|error| match error {
-                error if planted(Bug::WritesGoOnAfterLogError) => error,
-                error => self.poison(error),
-            })?;
+            log.commit().map_err(|error| self.poison(error))?;
             log_bytes = log.bytes() - log_bytes_before;
         }
         leader.last_seqno = last_seqno;
-        let told = if planted(Bug::FollowerAckedBeforeSync) { 0 } else { usize::MAX };
-        let syncs = !planted(Bug::AckedBeforeSync) && !planted(Bug::PublishedBeforeSync);
-        if syncs && (own.sync || followers.iter().take(told).any(|one| one.wanted.sync)) {
+        if own.sync || followers.iter().any(|one| one.wanted.sync) {
             self.sync_logs(leader)?;
         }
         let counts = &leader.counts;
@@ -307,9 +286,6 @@ impl Engine {
         let mut seqno = first_seqno;
         batch.for_each(|op| {
             memtable.insert(op.key, seqno, op.kind, op.value);
-            if planted(Bug::HalfBatchVisible) {
-                self.snapshots.publish(seqno);
-            }
             seqno += 1;
         });
     }
@@ -392,11 +368,8 @@ impl Engine {
         if sync {
             self.wait_to_sync()?;
         }
-        let mut decide = Some(decide);
-        let mut look = || decide.take().map_or(Ok(None), |decide| decide());
-        let early = planted(Bug::ConditionNotAtomic).then(|| dawdling(look()));
         let written = self.exclusively(|leader| {
-            let Some(batch) = early.unwrap_or_else(look)? else { return Ok(false) };
+            let Some(batch) = decide()? else { return Ok(false) };
             let own = Wanted { batch: Some(batch), sync };
             self.make_room(leader, || own.bytes() as u64)?;
             let first_seqno = leader.last_seqno + 1;

@@ -3,7 +3,6 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_memtable::Memtable;
 
@@ -45,9 +44,6 @@ impl Engine {
             let (version, fences) = (Arc::clone(&view.version), Arc::clone(&view.fences));
             View { active: Arc::clone(&active), frozen, version, fences }
         });
-        if planted(Bug::FlushNotAnnounced) {
-            return Ok(());
-        }
         self.background.wake();
         Ok(())
     }
@@ -108,9 +104,7 @@ impl Engine {
 
     /// Syncs all logs.
     pub(crate) fn sync_logs(&self, leader: &mut Leader) -> Result<()> {
-        if !planted(Bug::RotatedLogNotSynced) {
-            self.writes.rotated.sync().map_err(|error| self.poison(error))?;
-        }
+        self.writes.rotated.sync().map_err(|error| self.poison(error))?;
         if let Some(log) = &mut leader.log {
             log.set_previous_durable();
             log.sync().map_err(|error| self.poison(error))?;

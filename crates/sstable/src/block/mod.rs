@@ -31,7 +31,6 @@ pub(crate) use position::{Position, Way};
 use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
-use trommel_base::planted::{Bug, planted};
 
 use trommel_base::entry::unpack_trailer;
 use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, SeqNo, key_behind, same_bytes};
@@ -486,7 +485,6 @@ impl<'a> Block<'a> {
         let common = common_prefix(head, key);
         let mut low = group * GROUP_ENTRIES + 1;
         let mut high = self.count().min((group + 1) * GROUP_ENTRIES);
-        high -= usize::from(planted(Bug::SeekOffByOne) && high > low);
         while low < high {
             let middle = low + (high - low) / 2;
             let stored = self.stored_key(middle)?;

@@ -9,7 +9,6 @@
 //! 4. A prefix that continues in the next partition is added to that one again, since a builder
 //!    drops a hash only if it equals the last one.
 
-use trommel_base::planted::{Bug, planted};
 use trommel_filter::{Filter, FilterBuilder, FilterKind, FilterSpec, SmallFiltersBuilder};
 
 use super::directory::{FilterPart, FilterRole, FilterShape};
@@ -78,11 +77,6 @@ impl PartBuilder {
 
     #[inline]
     pub(super) fn add_hash(&mut self, hash: u64) {
-        if planted(Bug::FilterMissesKeyAtCut)
-            && (!self.partitions.is_empty() && self.open_bytes() == 0 && hash.is_multiple_of(2))
-        {
-            return;
-        }
         match &mut self.open {
             Open::Filter(filter) => filter.add_hash(hash),
             Open::Small(filters) => filters.add_hash(hash),

@@ -2,7 +2,6 @@
 
 use trommel_base::codec::{put_u16, put_u32, put_u64};
 use trommel_base::first_word;
-use trommel_base::planted::{Bug, planted};
 
 use super::encoded_bytes;
 use crate::block::common_prefix;
@@ -14,10 +13,6 @@ pub(crate) fn separator(last: &[u8], next: Option<&[u8]>, out: &mut Vec<u8>) {
     out.clear();
     out.extend_from_slice(last);
     let Some(next) = next else { return };
-    if planted(Bug::SeparatorOffByOne) {
-        next.clone_into(out);
-        return;
-    }
     let common = common_prefix(last, next);
     let (Some(own), Some(other)) = (last.get(common), next.get(common)) else { return };
     if other - own > 1 {

@@ -9,7 +9,6 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_base::planted::{Bug, planted};
 use trommel_vfs::WriteFile;
 
 use super::format::{SidecarFooter, VERSION};
@@ -79,12 +78,6 @@ impl Table {
         if user.is_some() || filters.has_any() {
             summary.bytes_read = self.each_key(|step| {
                 match step {
-                    Step::Key(_)
-                        if planted(Bug::RebuildMissesLastKey)
-                            && summary.keys + 1 == footer.keys =>
-                    {
-                        summary.keys += 1;
-                    }
                     Step::Key(key) => {
                         let hash = trommel_filter::hash(key);
                         builder.add(key, hash);
@@ -132,8 +125,5 @@ fn write_end(sink: &mut Sink, footer: &mut SidecarFooter, directory: &[u8]) -> R
     let offset = sink.offset();
     footer.encode(offset, &mut sink.out);
     sink.flush()?;
-    if planted(Bug::SidecarNotSynced) {
-        return Ok(());
-    }
     sink.sync()
 }

@@ -136,8 +136,8 @@ impl Engine {
         });
         *engine.options.record() = record;
         room.is_in(&engine.files.graveyard);
-        engine.files.graveyard.set_spare_limit(engine.options.load().spare_file_bytes);
-        if engine.options.load().read_only {
+        engine.files.graveyard.set_spare_limit(engine.options.load().writes.spare_file_bytes);
+        if engine.options.load().opening.read_only {
             let replayed = engine.replay(&plan, recovered.state, Target::Memory)?;
             engine.settle_filters(&engine.version());
             engine.note_backlog(&replayed.state.version);

@@ -11,7 +11,7 @@
 //!
 //! Invariants: all contestants of a group get the same hashes in the same order and the same
 //! queries by the same loops, compiled separately for each of them; a false negative is an error,
-//! not a figure. Called by this package's program, test and benches.
+//! not a figure. Called by this package's program and test.
 
 pub mod barrier;
 pub mod cell;

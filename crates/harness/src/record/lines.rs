@@ -3,8 +3,8 @@
 use std::fmt;
 use std::io::{self, Write};
 
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 
 use super::{Record, SCHEMA};
 
@@ -32,7 +32,7 @@ impl std::error::Error for ReadError {}
 ///
 /// # Errors
 /// Any error of `out`.
-pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
+pub fn write_line<T: Serialize>(record: &T, out: &mut dyn Write) -> io::Result<()> {
     let mut line = serde_json::to_string(record)?;
     line.push('\n');
     out.write_all(line.as_bytes())

@@ -4,7 +4,6 @@
 //! in step. A reader ignores unknown fields and rejects a schema newer than [`SCHEMA`]. From an
 //! older one it drops fields whose meaning has changed.
 
-use std::io::{self, Write};
 use std::time::SystemTime;
 
 use serde::{Deserialize, Serialize};
@@ -63,16 +62,6 @@ impl Record {
     }
 }
 
-/// Writes `record` as one line.
-///
-/// # Errors
-/// Any error of `out`.
-pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = serde_json::to_string(record)?;
-    line.push('\n');
-    out.write_all(line.as_bytes())
-}
-
 /// Parses a file of records. Empty lines and unknown fields are ignored, and records of schema 1
 /// lose their `build_bytes`, which had another meaning.
 ///
@@ -88,11 +77,11 @@ pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
+    use trommel_harness::record::write_line;
 
     use super::*;
     use crate::filter_bench::testing;
-    use crate::format_pages::{named_on, paths_of};
+    use crate::format_pages::check;
 
     const PAGE: &str = include_str!("../../../../docs/format/filter-bench-record.md");
 
@@ -127,18 +116,6 @@ mod tests {
 
     #[test]
     fn the_page_names_every_field() {
-        let record = serde_json::to_value(testing::record("paired", 10.0, 1000)).unwrap();
-        let (mut fields, mut named) = (BTreeSet::new(), named_on(PAGE));
-        paths_of(&record, "", &mut fields);
-        // The machine's fields are documented on the page of the bench's records.
-        fields.retain(|field| !field.starts_with("environment."));
-        assert!(named.remove("environment"));
-        let missing: Vec<_> = fields.difference(&named).collect();
-        let unknown: Vec<_> = named.difference(&fields).collect();
-        assert!(
-            missing.is_empty() && unknown.is_empty(),
-            "not there: {missing:?}; no field: {unknown:?}"
-        );
-        assert!(PAGE.contains(&format!("schema {SCHEMA}")));
+        check(PAGE, SCHEMA, &[testing::record("paired", 10.0, 1000)]);
     }
 }

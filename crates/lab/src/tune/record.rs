@@ -4,7 +4,6 @@
 //! step. A reader ignores unknown fields and rejects a schema newer than [`SCHEMA`].
 
 use std::collections::HashMap;
-use std::io::{self, Write};
 
 use serde::{Deserialize, Serialize};
 use trommel_harness::machine::Environment;
@@ -159,16 +158,6 @@ impl Record {
             self.micros.mean
         )
     }
-}
-
-/// Writes `record` as one line.
-///
-/// # Errors
-/// Any error of `out`.
-pub fn write_line(record: &Record, out: &mut dyn Write) -> io::Result<()> {
-    let mut line = serde_json::to_string(record)?;
-    line.push('\n');
-    out.write_all(line.as_bytes())
 }
 
 /// Parses a file of records. Empty lines and unknown fields are ignored.

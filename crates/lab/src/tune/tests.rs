@@ -1,12 +1,13 @@
 use std::collections::BTreeSet;
 use std::path::Path;
 
+use trommel_harness::record::write_line;
 use trommel_harness::{Silent, Stop};
 
-use super::record::{read_lines, write_line};
+use super::record::read_lines;
 use super::testing::{cell, grown, record};
 use super::*;
-use crate::format_pages::{named_on, paths_of};
+use crate::format_pages::check;
 
 mod accuracy;
 
@@ -352,20 +353,8 @@ fn records_survive_a_file() {
 
 #[test]
 fn the_page_names_every_field() {
-    let (mut fields, mut named) = (BTreeSet::new(), named_on(PAGE));
-    for cell in [cell("paired:{budget}", 8.0), grown("none", 0.0)] {
-        paths_of(&serde_json::to_value(record(cell)).unwrap(), "", &mut fields);
-    }
-    // The machine's fields are documented on the page of the bench's records.
-    fields.retain(|field| !field.starts_with("environment."));
-    assert!(named.remove("environment"));
-    let missing: Vec<_> = fields.difference(&named).collect();
-    let unknown: Vec<_> = named.difference(&fields).collect();
-    assert!(
-        missing.is_empty() && unknown.is_empty(),
-        "not there: {missing:?}; no field: {unknown:?}"
-    );
-    assert!(PAGE.contains(&format!("schema {}", record::SCHEMA)));
+    let records = [cell("paired:{budget}", 8.0), grown("none", 0.0)].map(record);
+    check(PAGE, record::SCHEMA, &records);
 }
 
 /// The plans that come with the program are valid.

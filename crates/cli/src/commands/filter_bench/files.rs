@@ -6,8 +6,9 @@
 use std::path::Path;
 
 use trommel_harness::Error;
+use trommel_harness::record::write_line;
 use trommel_lab::filter_bench::Cell;
-use trommel_lab::filter_bench::record::{Place, Record, write_line};
+use trommel_lab::filter_bench::record::{Place, Record};
 use trommel_lab::report::filters;
 
 use super::args::FileArgs;

@@ -11,8 +11,9 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use trommel_harness::record::write_line;
 use trommel_harness::{Control, Error};
-use trommel_lab::tune::record::{read_lines, write_line};
+use trommel_lab::tune::record::read_lines;
 use trommel_lab::tune::{Cell, Plan, Record, Shard};
 
 use crate::failure::Failure;

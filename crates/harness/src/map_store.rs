@@ -56,20 +56,6 @@ impl Store for MapStore {
         Ok(self.read().get(key).map(|value| found(value)).is_some())
     }
 
-    fn multi_get(
-        &self,
-        keys: &[&[u8]],
-        found: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<(), StoreError> {
-        let map = self.read();
-        for (at, key) in keys.iter().enumerate() {
-            if let Some(value) = map.get(*key) {
-                found(at, value);
-            }
-        }
-        Ok(())
-    }
-
     fn scan(
         &self,
         start: Option<&[u8]>,
@@ -85,18 +71,6 @@ impl Store for MapStore {
                 map.range::<[u8], _>((Bound::Unbounded, start)).rev().all(&mut goes_on)
             }
         };
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn settle(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn compact(&self) -> Result<(), StoreError> {
         Ok(())
     }
 

@@ -64,7 +64,9 @@ pub type Mark = fn(&[u8], &mut [u8]);
 /// not copy them.
 pub trait Store: Send + Sync {
     /// Sets `key` to `value`.
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError>;
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        self.write(&[Operation::Put { key, value }])
+    }
 
     /// Turns arbitrary bytes into a valid value of a key, for a store that cannot store any value
     /// under any key. Fills call it for all values of a batch before the batch is written (the
@@ -87,7 +89,9 @@ pub trait Store: Send + Sync {
     }
 
     /// Deletes `key`, if it is present.
-    fn delete(&self, key: &[u8]) -> Result<(), StoreError>;
+    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
+        self.write(&[Operation::Delete { key }])
+    }
 
     /// Whether `key` is present; if so, `found` is called once with its value.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError>;
@@ -97,7 +101,12 @@ pub trait Store: Send + Sync {
         &self,
         keys: &[&[u8]],
         found: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<(), StoreError>;
+    ) -> Result<(), StoreError> {
+        for (at, key) in keys.iter().enumerate() {
+            self.get(key, &mut |value| found(at, value))?;
+        }
+        Ok(())
+    }
 
     /// Scans entries in key order (or in reverse), from `start` inclusive, or else from the first
     /// in that direction.
@@ -129,13 +138,19 @@ pub trait Store: Send + Sync {
     }
 
     /// Flushes the memtables to table files.
-    fn flush(&self) -> Result<(), StoreError>;
+    fn flush(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Waits until no background work is left.
-    fn settle(&self) -> Result<(), StoreError>;
+    fn settle(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Compacts all data into the deepest level.
-    fn compact(&self) -> Result<(), StoreError>;
+    fn compact(&self) -> Result<(), StoreError> {
+        Ok(())
+    }
 
     /// Reads and verifies everything; returns one line on what was verified.
     fn verify(&self) -> Result<String, StoreError>;

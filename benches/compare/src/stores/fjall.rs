@@ -151,14 +151,6 @@ impl Store for FjallStore {
         Ok(self.keys.get(key)?.map(|value| found(&value)).is_some())
     }
 
-    fn multi_get(
-        &self,
-        keys: &[&[u8]],
-        found: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<(), StoreError> {
-        stores::get_each(self, keys, found)
-    }
-
     fn scan(
         &self,
         start: Option<&[u8]>,

@@ -134,10 +134,6 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
 }
 
 impl Store for LmdbStore {
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.write(&[Operation::Put { key, value }])
-    }
-
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
         let mut transaction = self.env.write_txn()?;
         for operation in operations {
@@ -158,10 +154,6 @@ impl Store for LmdbStore {
             return Err("this environment was opened with MDB_NOSYNC".into());
         }
         self.write(operations)
-    }
-
-    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
-        self.write(&[Operation::Delete { key }])
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
@@ -212,18 +204,6 @@ impl Store for LmdbStore {
                 visit_all(all.rev_range(seen, &(Unbounded, Included(start)))?, visit)
             }
         })
-    }
-
-    fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn settle(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn compact(&self) -> Result<(), StoreError> {
-        Ok(())
     }
 
     fn verify(&self) -> Result<String, StoreError> {

@@ -453,19 +453,7 @@ fn add_table(levels: &mut Vec<Level>, number: usize, bytes: u64) {
     levels[at].bytes += bytes;
 }
 
-/// Looks up keys one after another, for a store without a multi-get.
-fn get_each(
-    store: &dyn Store,
-    keys: &[&[u8]],
-    found: &mut dyn FnMut(usize, &[u8]),
-) -> Result<(), StoreError> {
-    for (at, key) in keys.iter().enumerate() {
-        store.get(key, &mut |value| found(at, value))?;
-    }
-    Ok(())
-}
-
-/// Reads everything, for a store without a verification of its own.
+/// Reads everything, for a store that has no check of its own.
 fn count_entries(store: &dyn Store) -> Result<String, StoreError> {
     let mut entries = 0_u64;
     store.scan(None, Direction::Forward, &mut |_, _| {

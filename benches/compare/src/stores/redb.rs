@@ -123,20 +123,12 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
 }
 
 impl Store for RedbStore {
-    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
-        self.write(&[Operation::Put { key, value }])
-    }
-
     fn write(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
         self.commit(operations, Durability::None)
     }
 
     fn write_durably(&self, operations: &[Operation<'_>]) -> Result<(), StoreError> {
         self.commit(operations, Durability::Immediate)
-    }
-
-    fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
-        self.write(&[Operation::Delete { key }])
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
@@ -187,14 +179,6 @@ impl Store for RedbStore {
     /// Makes all commits durable.
     fn flush(&self) -> Result<(), StoreError> {
         self.commit(&[], Durability::Immediate)
-    }
-
-    fn settle(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn compact(&self) -> Result<(), StoreError> {
-        Ok(())
     }
 
     fn verify(&self) -> Result<String, StoreError> {

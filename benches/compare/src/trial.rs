@@ -22,7 +22,8 @@ use serde_json::Value;
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{self, Amplification, Io, LevelRecord, Product, Record, Run, State};
 use trommel_harness::{
-    Control, KeySpace, Load, Measured, Silent, Stop, Store, StoreError, Values, Workload, measure,
+    Control, KeySpace, Load, Measured, Silent, Stop, Store, StoreError, Values, Workload,
+    WorkloadOptions, measure,
 };
 
 use crate::checked::Checked;
@@ -55,7 +56,12 @@ const TAIL_BYTES: usize = 8;
 /// Time for a call that does not end to notice that the time is over.
 const GRACE: Duration = Duration::from_secs(5);
 
-/// The description of a trial.
+/// How operations are done, unless a row or a study says otherwise.
+pub(crate) fn options() -> WorkloadOptions {
+    WorkloadOptions { tail_bytes: TAIL_BYTES, ..WorkloadOptions::default() }
+}
+
+/// What a trial is to do.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(crate) struct Spec {
     /// The id of the run.
@@ -212,12 +218,10 @@ impl<'a> Trial<'a> {
     }
 
     fn fill(&self) -> Result<(), StoreError> {
-        let settings = &self.spec.settings;
         let written = process::written_bytes();
         let store = self.open(true)?;
         process::reset_peak();
-        let batch = if self.contender.batches { settings.batch } else { 1 };
-        let load = Load { operations: settings.num, batch, ..self.load(0) };
+        let load = self.filling();
         let (filled, peak) = process::peak_of_disk(&self.spec.dir, || -> Result<(), StoreError> {
             let start = SystemTime::now();
             let filled = self.measure(&*store, Workload::FillRandom, &load)?;
@@ -249,10 +253,8 @@ impl<'a> Trial<'a> {
     /// Fills a new store with every key once, in random order; settles, flushes, settles again, and
     /// closes it. Its levels are in the record of this name.
     pub(crate) fn fill_distinct(&self, title: &str) -> Result<(), StoreError> {
-        let settings = &self.spec.settings;
         let store = self.open(true)?;
-        let batch = if self.contender.batches { settings.batch } else { 1 };
-        let load = Load { operations: settings.num, batch, ..self.load(0) };
+        let load = self.filling();
         let start = SystemTime::now();
         let filled = self.measure(&*store, Workload::FillUniqueRandom, &load)?;
         store.settle()?;
@@ -284,8 +286,11 @@ impl<'a> Trial<'a> {
         let load = Load {
             operations: row.operations(settings.reads),
             threads: row.threads(),
-            batch: settings.multi_get,
-            seek_nexts: row.seek_nexts(),
+            options: WorkloadOptions {
+                batch: settings.multi_get,
+                seek_nexts: row.seek_nexts(),
+                ..options()
+            },
             ..self.load(2 + row as u64)
         };
         let start = SystemTime::now();
@@ -294,12 +299,20 @@ impl<'a> Trial<'a> {
         write(&Record { state: memory_state(), ..record })
     }
 
-    /// One thread's load, with random draws of its own for each `stream`.
+    /// What a fill at random works with.
+    pub(crate) fn filling(&self) -> Load<'_> {
+        let settings = &self.spec.settings;
+        let batch = if self.contender.batches { settings.batch } else { 1 };
+        let options = WorkloadOptions { batch, ..options() };
+        Load { operations: settings.num, options, ..self.load(0) }
+    }
+
+    /// One thread's work, with draws of its own for each `stream`.
     pub(crate) fn load(&self, stream: u64) -> Load<'_> {
         Load {
             seed: self.spec.settings.seed,
             stream,
-            tail_bytes: TAIL_BYTES,
+            options: options(),
             ..Load::new(&self.keys, &self.values)
         }
     }

@@ -47,7 +47,7 @@ pub use error::{Error, StoreError};
 pub use histogram::Latencies;
 pub use keys::{KeyMaker, KeySpace, mix};
 pub use map_store::{MapOpener, MapStore};
-pub use measure::{Load, PrefixSeeks, Records, measure};
+pub use measure::{Load, PrefixSeeks, Records, WorkloadOptions, measure};
 pub use measured::{Kind, Measured, Tally};
 pub use repeat::{ParseStepError, Step};
 pub use scratch::ScratchDir;

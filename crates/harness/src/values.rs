@@ -18,6 +18,7 @@ const PIECE_BYTES: usize = 100;
 pub struct Values {
     pool: Vec<u8>,
     value_bytes: usize,
+    compression_ratio: f64,
 }
 
 impl Values {
@@ -33,7 +34,7 @@ impl Values {
             rng.fill(&mut piece);
             pool.extend(piece.iter().cycle().take(PIECE_BYTES));
         }
-        Self { pool, value_bytes }
+        Self { pool, value_bytes, compression_ratio: ratio }
     }
 
     /// Bytes of every value.
@@ -41,7 +42,12 @@ impl Values {
         self.value_bytes
     }
 
-    /// The value at `position` of the pool; advances the position to the next one.
+    /// What share of a value is left when it is compressed.
+    pub fn compression_ratio(&self) -> f64 {
+        self.compression_ratio
+    }
+
+    /// The value at `position` of the pool; moves the position on to the next one.
     #[inline]
     pub fn next(&self, position: &mut usize) -> &[u8] {
         self.at(self.next_place(position))

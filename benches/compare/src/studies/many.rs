@@ -8,14 +8,14 @@
 
 use std::time::SystemTime;
 
-use trommel_harness::{Load, Store, StoreError, Workload};
+use trommel_harness::{Load, Store, StoreError, Workload, WorkloadOptions};
 
 use super::{Sheet, Sizes};
 use crate::figures::{Figure, Group, Results};
 use crate::process::{drop_page_cache, warm_page_cache};
 use crate::settings::Settings;
 use crate::stores::{ALIGNED, DIRECT_ALIGNED, MAPPED_ALIGNED};
-use crate::trial::{Trial, write};
+use crate::trial::{Trial, options, write};
 use crate::verdict::Verdict;
 
 /// Keys in a call.
@@ -142,7 +142,8 @@ fn reads_of(
     reads: u64,
     stream: u64,
 ) -> Result<(), StoreError> {
-    let load = Load { operations: reads, batch: KEYS, ..trial.load(stream) };
+    let options = WorkloadOptions { batch: KEYS, ..options() };
+    let load = Load { operations: reads, options, ..trial.load(stream) };
     let start = SystemTime::now();
     let measured = trial.measure(store, workload, &load)?;
     write(&trial.record(title, start, 1, &measured))

@@ -89,9 +89,7 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
 
 fn fill_and_die(trial: &Trial<'_>) -> Result<(), StoreError> {
     let store = trial.open(true)?;
-    let settings = &trial.spec.settings;
-    let batch = if trial.contender.batches { settings.batch } else { 1 };
-    let load = Load { operations: settings.num, batch, ..trial.load(0) };
+    let load = trial.filling();
     trial.measure(&*store, Workload::FillUniqueRandom, &load)?;
     if trial.contender.batches {
         store.flush()?;

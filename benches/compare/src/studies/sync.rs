@@ -7,12 +7,12 @@
 use std::time::{Duration, SystemTime};
 
 use trommel_harness::record::Record;
-use trommel_harness::{Load, Store, StoreError, Workload};
+use trommel_harness::{Load, Store, StoreError, Workload, WorkloadOptions};
 
 use super::{Sheet, Sizes};
 use crate::figures::{Figure, Group, Results};
 use crate::settings::Settings;
-use crate::trial::{Trial, write};
+use crate::trial::{Trial, options, write};
 use crate::verdict::{Verdict, beside};
 
 const THREADS: [usize; 4] = [1, 4, 16, 64];
@@ -104,7 +104,7 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
             threads,
             operations: u64::MAX,
             duration: Some(Duration::from_secs_f64(trial.spec.sizes.sync_seconds)),
-            latencies: true,
+            options: WorkloadOptions { latencies: true, ..options() },
             ..trial.load(1 + nth as u64)
         };
         let (before, start) = (store.state(), SystemTime::now());

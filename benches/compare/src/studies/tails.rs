@@ -13,13 +13,15 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use trommel_harness::record::Record;
-use trommel_harness::{Direction, Load, Measured, Operation, Store, StoreError, Visit, Workload};
+use trommel_harness::{
+    Direction, Load, Measured, Operation, Store, StoreError, Visit, Workload, WorkloadOptions,
+};
 
 use super::{Sheet, Sizes};
 use crate::figures::{Figure, Group, Results};
 use crate::report::number;
 use crate::settings::Settings;
-use crate::trial::{Trial, write};
+use crate::trial::{Trial, options, write};
 use crate::verdict::{OURS, Verdict, beside};
 
 /// The contender whose peak determines the pace of the others.
@@ -172,7 +174,7 @@ fn both(
         operations: rate.map_or(u64::MAX, |rate| (rate * seconds).ceil() as u64),
         duration: Some(rate.map_or(time, |_| time * LATE)),
         rate,
-        latencies: true,
+        options: WorkloadOptions { latencies: true, ..options() },
         ..trial.load(stream)
     };
     let (writes, reads) = (paced(rate, stream), paced(Some(READS_PER_SECOND), stream + 1));

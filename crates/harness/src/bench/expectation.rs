@@ -39,7 +39,7 @@ pub(super) fn judge(plan: &Plan, workload: Workload, measured: &Measured) -> Ver
         };
     }
     let seeks = matches!(workload, Workload::SeekRandom | Workload::SeekRandomWhileWriting);
-    let seeks_missing = seeks && plan.prefixes.is_some_and(|prefixes| prefixes.missing);
+    let seeks_missing = seeks && plan.options.prefixes.is_some_and(|prefixes| prefixes.missing);
     let looks_for_all = workload.looks_for_what_is_there() && !seeks_missing;
     if !looks_for_all || deletes_before(plan, workload) {
         return Verdict::Fine;

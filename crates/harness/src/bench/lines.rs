@@ -23,7 +23,7 @@ pub(super) fn write_header(
             "Values",
             format!(
                 "{value_bytes:.0} bytes each ({:.0} bytes after compression)",
-                value_bytes * plan.compression_ratio
+                value_bytes * plan.values.compression_ratio()
             ),
         ),
         ("Entries", plan.keys.len().to_string()),
@@ -37,12 +37,12 @@ pub(super) fn write_header(
         lines.push(("Duration", text));
     }
     let operations = |rate: f64| format!("{rate:.0} operations a second");
-    let write_rate = plan.write_rate.map(|rate| match rate {
+    let write_rate = plan.rates.write.map(|rate| match rate {
         WriteRate::Operations(rate) => operations(rate),
         WriteRate::Bytes(rate) => format!("{rate:.0} bytes a second"),
     });
-    let read_rate = plan.read_rate.map(operations);
-    lines.extend(plan.rate.map(|rate| ("Rate", operations(rate))));
+    let read_rate = plan.rates.read.map(operations);
+    lines.extend(plan.rates.all.map(|rate| ("Rate", operations(rate))));
     lines.extend(write_rate.map(|rate| ("Write rate", rate)));
     lines.extend(read_rate.map(|rate| ("Read rate", rate)));
     lines.extend(opener.describe());

@@ -1,7 +1,7 @@
 //! The load of each workload of a plan.
 
 use super::Plan;
-use crate::measure::{Load, Records};
+use crate::measure::{Load, Records, WorkloadOptions};
 use crate::values::Values;
 use crate::workload::{Counts, Workload};
 
@@ -34,7 +34,7 @@ impl WriteRate {
 /// The values of a workload that does not write those of the plan.
 pub(super) fn own_values(plan: &Plan, workload: Workload) -> Option<Values> {
     (workload == Workload::Fill100K)
-        .then(|| Values::new(LARGE_VALUE_BYTES, plan.compression_ratio, plan.seed))
+        .then(|| Values::new(LARGE_VALUE_BYTES, plan.values.compression_ratio(), plan.seed))
 }
 
 /// How often `open` opens the store.
@@ -53,19 +53,26 @@ pub(super) fn of<'a>(
     let values = own_values.unwrap_or(&plan.values);
     let key_bytes = plan.keys.key_bytes();
     let entry_bytes = key_bytes + values.value_bytes() as f64;
-    let write_rate = |bytes| plan.write_rate.map(|rate| rate.operations(bytes));
+    let write_rate = |bytes| plan.rates.write.map(|rate| rate.operations(bytes));
     let thousandth = |count: u64| (count / 1000).max(1);
     let operations = match workload.counts() {
-        Counts::Writes if are_shared(workload) => plan.writes.div_ceil(plan.threads as u64),
-        Counts::Writes => plan.writes,
-        Counts::ThousandthOfWrites => thousandth(plan.writes),
-        Counts::Reads => plan.reads,
-        Counts::Deletes => plan.deletes,
-        Counts::Both => plan.both,
+        Counts::Writes if are_shared(workload) => {
+            plan.operations.writes.div_ceil(plan.threads as u64)
+        }
+        Counts::Writes => plan.operations.writes,
+        Counts::ThousandthOfWrites => thousandth(plan.operations.writes),
+        Counts::Reads => plan.operations.reads,
+        Counts::Deletes => plan.operations.deletes,
+        Counts::Both => plan.operations.both,
         Counts::Opens | Counts::Once => 1,
     };
     let is_scan = matches!(workload, Workload::ReadSeq | Workload::ReadReverse);
     let duration = plan.duration.filter(|_| !has_an_end(workload));
+    let batch = match workload {
+        Workload::FillBatch => FILL_BATCH,
+        Workload::MultiReadRandom if plan.options.batch == 1 => MULTI_READ_BATCH,
+        _ => plan.options.batch,
+    };
     Load {
         threads: plan.threads,
         operations: if duration.is_some() && !is_scan { u64::MAX } else { operations },
@@ -75,28 +82,18 @@ pub(super) fn of<'a>(
             _ => plan.keys.len(),
         },
         duration,
-        rate: plan.rate.or(match workload.counts() {
+        rate: plan.rates.all.or(match workload.counts() {
             Counts::Writes | Counts::ThousandthOfWrites => write_rate(entry_bytes),
             Counts::Deletes => write_rate(key_bytes),
-            Counts::Reads => plan.read_rate,
-            Counts::Both if !workload.is_mixed() => plan.read_rate,
+            Counts::Reads => plan.rates.read,
+            Counts::Both if !workload.is_mixed() => plan.rates.read,
             _ => None,
         }),
         seed: plan.seed,
         stream: nth,
-        batch: match workload {
-            Workload::FillBatch => FILL_BATCH,
-            Workload::MultiReadRandom if plan.batch == 1 => MULTI_READ_BATCH,
-            _ => plan.batch,
-        },
-        seek_nexts: plan.seek_nexts,
-        backward: plan.backward,
-        prefixes: plan.prefixes,
-        read_percent: plan.read_percent,
-        hit_rate: plan.hit_rate,
         beside_rate: write_rate(entry_bytes),
         records: Some(records),
-        latencies: plan.latencies,
+        options: WorkloadOptions { batch, ..plan.options },
         ..Load::new(&plan.keys, values)
     }
 }

@@ -21,7 +21,7 @@ use crate::control::{Control, Unit};
 use crate::error::{Error, StoreError};
 use crate::keys::KeySpace;
 use crate::map_store::MapStore;
-use crate::measure::{PrefixSeeks, Records, measure};
+use crate::measure::{Records, WorkloadOptions, measure};
 use crate::measured::{Kind, Measured};
 use crate::record::{self, Record, State};
 use crate::repeat::{Runs, Step};
@@ -41,45 +41,20 @@ pub struct Plan {
     pub keys: KeySpace,
     /// The values written.
     pub values: Values,
-    /// Compressed size of a value, as a fraction of its size.
-    pub compression_ratio: f64,
-    /// Operations of each thread that writes.
-    pub writes: u64,
-    /// Operations of each thread that reads.
-    pub reads: u64,
-    /// Operations of each thread that deletes.
-    pub deletes: u64,
-    /// Operations of each thread that reads and writes.
-    pub both: u64,
+    /// Operations of each thread.
+    pub operations: Operations,
     /// Threads of each workload.
     pub threads: usize,
     /// If set, a workload that draws its keys runs for this long, whatever its number of
     /// operations.
     pub duration: Option<Duration>,
-    /// Target operations per second of all threads together. The loop is open: operations are due
-    /// at this rate whatever the store does.
-    pub rate: Option<f64>,
-    /// The same for workloads that only write, and for the writer thread of the mixed ones.
-    pub write_rate: Option<WriteRate>,
-    /// The same for workloads that only read.
-    pub read_rate: Option<f64>,
-    /// Seed of everything random.
+    /// How fast operations begin.
+    pub rates: Rates,
+    /// Decides everything that is drawn.
     pub seed: u64,
-    /// Operations in one write, and keys in one multi-get.
-    pub batch: usize,
-    /// Entries that a seek reads from its position on.
-    pub seek_nexts: u64,
-    /// Whether a seek reads backwards.
-    pub backward: bool,
-    /// How seeks use prefixes, if they do.
-    pub prefixes: Option<PrefixSeeks>,
-    /// Percentage of reads in `readrandomwriterandom`.
-    pub read_percent: u64,
-    /// Fraction of the gets of `getthenput` that look up keys of the space, 0 to 1.
-    pub hit_rate: f64,
-    /// Whether to record and print the latency of each operation.
-    pub latencies: bool,
-    /// Whether the store existed before the run: it is used as it is, and fills are skipped.
+    /// How the operations are done.
+    pub options: WorkloadOptions,
+    /// Whether the store was there before: it is used as it is, and fills are skipped.
     pub existing: bool,
     /// Whether to evict the store's files from the page cache, and reopen it, before each workload
     /// that reads.
@@ -90,6 +65,31 @@ pub struct Plan {
     pub interval_only: bool,
 }
 
+/// Operations of each thread, by what they do.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Operations {
+    /// Of workloads that write.
+    pub writes: u64,
+    /// Of workloads that read.
+    pub reads: u64,
+    /// Of workloads that delete.
+    pub deletes: u64,
+    /// Of workloads that read and write.
+    pub both: u64,
+}
+
+/// Operations a second to begin, all threads together, whatever the store does; none: each begins
+/// when the one before has ended.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+pub struct Rates {
+    /// Of any workload.
+    pub all: Option<f64>,
+    /// Of workloads that only write, and of the thread that writes beside readers.
+    pub write: Option<WriteRate>,
+    /// Of workloads that only read.
+    pub read: Option<f64>,
+}
+
 impl Plan {
     /// No steps yet, one thread, one operation for each key, and the defaults of db_bench.
     pub fn new(keys: KeySpace, values: Values) -> Self {
@@ -98,24 +98,12 @@ impl Plan {
             steps: Vec::new(),
             keys,
             values,
-            compression_ratio: 0.5,
-            writes: num,
-            reads: num,
-            deletes: num,
-            both: num,
+            operations: Operations { writes: num, reads: num, deletes: num, both: num },
             threads: 1,
             duration: None,
-            rate: None,
-            write_rate: None,
-            read_rate: None,
+            rates: Rates::default(),
             seed: 42,
-            batch: 1,
-            seek_nexts: 0,
-            backward: false,
-            prefixes: None,
-            read_percent: 90,
-            hit_rate: 0.001,
-            latencies: false,
+            options: WorkloadOptions::default(),
             existing: false,
             cold: false,
             statistics: false,
@@ -403,7 +391,7 @@ impl Run<'_, '_> {
     /// Closes and reopens the store several times.
     fn open_again(&mut self) -> Result<Measured, Error> {
         let mut measured = Measured::default();
-        let mut latencies = self.plan.latencies.then(crate::Latencies::new);
+        let mut latencies = self.plan.options.latencies.then(crate::Latencies::new);
         let times = load::opens(self.plan);
         while measured.operations < times && !self.control.stop.is_set() {
             let start = Instant::now();

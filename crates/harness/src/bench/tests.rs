@@ -6,9 +6,9 @@ fn plan(steps: &str) -> Plan {
     let keys = KeySpace::integers(1000, 16).unwrap();
     Plan {
         steps: steps.split(',').map(|step| step.parse().unwrap()).collect(),
-        reads: 500,
         threads: 2,
-        seek_nexts: 10,
+        operations: Operations { writes: 1000, reads: 500, deletes: 1000, both: 1000 },
+        options: WorkloadOptions { seek_nexts: 10, ..WorkloadOptions::default() },
         ..Plan::new(keys, Values::new(100, 0.5, 42))
     }
 }
@@ -75,8 +75,8 @@ Level Files Size(MB)
 #[test]
 fn a_limit_in_bytes_counts_the_bytes_of_each_workload() {
     let mut plan = plan("fillseq");
-    plan.write_rate = Some(WriteRate::Bytes(1_160_000.0));
-    plan.read_rate = Some(7.0);
+    plan.rates.write = Some(WriteRate::Bytes(1_160_000.0));
+    plan.rates.read = Some(7.0);
     let records = Records::new(1);
     let rates = |plan: &Plan, workload| {
         let own_values = load::own_values(plan, workload);
@@ -97,7 +97,7 @@ fn a_limit_in_bytes_counts_the_bytes_of_each_workload() {
     ] {
         assert_eq!(rates(&plan, workload), (rate, Some(beside)), "{workload}");
     }
-    plan.write_rate = Some(WriteRate::Operations(5.0));
+    plan.rates.write = Some(WriteRate::Operations(5.0));
     assert_eq!(rates(&plan, Workload::Fill100K), (Some(5.0), Some(5.0)));
 }
 
@@ -114,7 +114,7 @@ fn fills_leave_an_existing_store_alone() {
 #[test]
 fn histograms_are_printed_on_request() {
     let mut plan = plan("fillseq,readrandom");
-    plan.latencies = true;
+    plan.options.latencies = true;
     let (text, result) = output(&plan, &Stop::new());
     result.unwrap();
     assert!(text.contains("\nMicroseconds per write:\nCount: 2000 Average: "), "{text}");
@@ -136,7 +136,7 @@ fn every_workload_runs_in_a_bench() {
     let (before, after) = names.split_at(names.iter().position(|name| *name == "ycsba").unwrap());
     assert_eq!(before.last(), Some(&"ycsbload"));
     let mut plan = plan(&[before, after].concat().join(","));
-    plan.latencies = true;
+    plan.options.latencies = true;
     let (text, result) = output(&plan, &Stop::new());
     result.unwrap();
     for workload in Workload::all().filter(|workload| workload.is_counted()) {
@@ -234,7 +234,7 @@ fn each_run_that_counts_is_recorded() {
     let dir = scratch.path().join("db");
     let opener = crate::EngineOpener::new(dir, trommel::Options::default(), Vec::new());
     let mut plan = plan("fillseq,flush,levelstats,readmissing[W1-X2],waitforcompaction");
-    plan.latencies = true;
+    plan.options.latencies = true;
     let mut records = Vec::new();
     let mut write = |record| {
         records.push(record);

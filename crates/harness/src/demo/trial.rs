@@ -10,7 +10,7 @@ use super::Plan;
 use crate::control::{Control, Unit};
 use crate::engine_store::{EngineOpener, EngineStore};
 use crate::error::Error;
-use crate::measure::{Load, measure};
+use crate::measure::{Load, WorkloadOptions, measure};
 use crate::measured::Measured;
 use crate::store::{Level, Lookups, Store};
 use crate::units;
@@ -184,7 +184,7 @@ impl Steps<'_> {
             operations: operations.div_ceil(threads as u64),
             seed: self.plan.seed,
             stream: workload as u64,
-            tail_bytes: 8,
+            options: WorkloadOptions { tail_bytes: 8, ..WorkloadOptions::default() },
             ..Load::new(&self.plan.keys, &self.plan.values)
         };
         self.control.progress.begin(workload.name(), operations, Unit::Operations);

@@ -98,7 +98,7 @@ impl Worker<'_> {
     }
 
     fn change(&mut self, change: Change) -> Result<(), StoreError> {
-        if self.load.batch > 1 || change.durable {
+        if self.load.options.batch > 1 || change.durable {
             return self.change_batches(change);
         }
         if change.puts {
@@ -193,7 +193,7 @@ impl Worker<'_> {
     /// Fills the batch with the next keys: as many as fit and as operations are left.
     fn fill_batch(&mut self, batch: &mut KeyBatch, order: Order) {
         batch.clear();
-        let len = (self.load.batch as u64).min(self.load.operations - self.done);
+        let len = (self.load.options.batch as u64).min(self.load.operations - self.done);
         for nth in 0..len {
             let Some(index) = self.index(order, self.done + nth) else { break };
             batch.push(self.keys.key(index));
@@ -210,7 +210,7 @@ impl Worker<'_> {
     }
 
     fn read_missing(&mut self) -> Result<(), StoreError> {
-        let tail_bytes = self.load.tail_bytes.clamp(1, TAIL_BYTES_MAX);
+        let tail_bytes = self.load.options.tail_bytes.clamp(1, TAIL_BYTES_MAX);
         while self.next() {
             let index = self.draw();
             let tail = self.rng.u64(..).to_le_bytes();
@@ -257,12 +257,13 @@ impl Worker<'_> {
     }
 
     fn seek_random(&mut self) -> Result<(), StoreError> {
-        let direction = if self.load.backward { Direction::Backward } else { Direction::Forward };
+        let direction =
+            if self.load.options.backward { Direction::Backward } else { Direction::Forward };
         while self.next() {
             let index = self.draw();
             // The target of the seek is read in any case.
-            let limit = self.load.seek_nexts + 1;
-            self.scan_from(index, self.load.prefixes, direction, limit)?;
+            let limit = self.load.options.seek_nexts + 1;
+            self.scan_from(index, self.load.options.prefixes, direction, limit)?;
             self.count(Kind::Seek, 1);
         }
         Ok(())

@@ -19,7 +19,7 @@ impl Worker<'_> {
     fn read_and_write(&mut self) -> Result<(), StoreError> {
         while self.next() {
             let index = self.draw();
-            if self.done % 100 < self.load.read_percent {
+            if self.done % 100 < self.load.options.read_percent {
                 self.get(index, None)?;
                 self.count(Kind::Read, 1);
             } else {
@@ -47,7 +47,7 @@ impl Worker<'_> {
     fn get_then_put(&mut self) -> Result<(), StoreError> {
         while self.next() {
             let index = self.draw();
-            let is_hit = self.rng.f64() < self.load.hit_rate;
+            let is_hit = self.rng.f64() < self.load.options.hit_rate;
             let tail = self.rng.u64(..).to_le_bytes();
             let missing = (!is_hit).then_some(&tail[..]);
             if self.get(index, missing)? {

@@ -63,6 +63,17 @@ pub struct Load<'a> {
     pub seed: u64,
     /// Number of this workload in the run, so that no two draw the same.
     pub stream: u64,
+    /// Writes a second of the thread that writes beside readers, at most.
+    pub beside_rate: Option<f64>,
+    /// The records of YCSB's workloads; without, as many as there are keys.
+    pub records: Option<&'a Records>,
+    /// How the operations are done.
+    pub options: WorkloadOptions,
+}
+
+/// How the operations of a workload are done.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct WorkloadOptions {
     /// Operations in one write, and keys in one multi-get; at least 1.
     pub batch: usize,
     /// Entries that a seek reads from its position.
@@ -78,15 +89,27 @@ pub struct Load<'a> {
     pub read_percent: u64,
     /// Fraction of the gets of `getthenput` that look up keys of the space, 0 to 1.
     pub hit_rate: f64,
-    /// Maximum writes per second of the background writer thread.
-    pub beside_rate: Option<f64>,
-    /// The records of YCSB's workloads; by default, as many as there are keys.
-    pub records: Option<&'a Records>,
-    /// Whether to record the latency of each operation.
+    /// Whether to keep the time of each operation.
     pub latencies: bool,
 }
 
-/// Seeks that read no further than the prefix of their start key.
+impl Default for WorkloadOptions {
+    /// Those of db_bench.
+    fn default() -> Self {
+        Self {
+            batch: 1,
+            seek_nexts: 0,
+            backward: false,
+            prefixes: None,
+            tail_bytes: 1,
+            read_percent: 90,
+            hit_rate: 0.001,
+            latencies: false,
+        }
+    }
+}
+
+/// Seeks that read no further than the prefix of the key that they begin at.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct PrefixSeeks {
     /// Bytes of a prefix.
@@ -109,16 +132,9 @@ impl<'a> Load<'a> {
             rate: None,
             seed: 42,
             stream: 0,
-            batch: 1,
-            seek_nexts: 0,
-            backward: false,
-            prefixes: None,
-            tail_bytes: 1,
-            read_percent: 90,
-            hit_rate: 0.001,
             beside_rate: None,
             records: None,
-            latencies: false,
+            options: WorkloadOptions::default(),
         }
     }
 }

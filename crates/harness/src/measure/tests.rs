@@ -25,21 +25,21 @@ fn every_workload_does_what_it_says() {
     assert_eq!(read.found, Some((1000, 1000)));
     let missing = run(&store, Workload::ReadMissing, same);
     assert_eq!((missing.found, missing.bytes), (Some((0, 1000)), 0));
-    let missing = run(&store, Workload::ReadMissing, |load| load.tail_bytes = 8);
+    let missing = run(&store, Workload::ReadMissing, |load| load.options.tail_bytes = 8);
     assert_eq!(missing.found, Some((0, 1000)));
     let scan = run(&store, Workload::ReadSeq, |load| load.operations = 5000);
     assert_eq!((scan.operations, scan.bytes, scan.found), (1000, 116_000, None));
     let scan = run(&store, Workload::ReadReverse, |load| load.operations = 10);
     assert_eq!(scan.operations, 10);
-    let multi = run(&store, Workload::MultiReadRandom, |load| load.batch = 7);
+    let multi = run(&store, Workload::MultiReadRandom, |load| load.options.batch = 7);
     assert_eq!((multi.operations, multi.found), (1000, Some((1000, 1000))));
-    let seek = run(&store, Workload::SeekRandom, |load| load.seek_nexts = 0);
+    let seek = run(&store, Workload::SeekRandom, |load| load.options.seek_nexts = 0);
     assert_eq!((seek.found, seek.bytes), (Some((1000, 1000)), 116_000));
     let delete = run(&store, Workload::DeleteSeq, |load| load.operations = 400);
     assert_eq!(delete.operations, 400);
     let read = run(&store, Workload::ReadSeq, same);
     assert_eq!(read.operations, 600);
-    let delete = run(&store, Workload::DeleteSeq, |load| load.batch = 300);
+    let delete = run(&store, Workload::DeleteSeq, |load| load.options.batch = 300);
     assert_eq!(delete.operations, 1000);
     assert_eq!(run(&store, Workload::ReadSeq, same).operations, 0);
 }
@@ -50,8 +50,8 @@ fn seeks_keep_to_prefixes() {
     run(&store, Workload::FillSeq, |_| {});
     let seek = |bytes, missing, backward| {
         run(&store, Workload::SeekRandom, |load| {
-            (load.seek_nexts, load.backward) = (300, backward);
-            load.prefixes = Some(PrefixSeeks { bytes, missing });
+            (load.options.seek_nexts, load.options.backward) = (300, backward);
+            load.options.prefixes = Some(PrefixSeeks { bytes, missing });
         })
     };
     // The prefix of a whole key matches that key; one of seven bytes matches at most 256.
@@ -81,7 +81,7 @@ fn draws_are_with_replacement_and_streams_differ() {
     let (found, asked) = run(&store, Workload::ReadRandom, |_| {}).found.unwrap();
     assert!(found < asked, "reads do not replay the writes' draws");
     let again = MapStore::default();
-    run(&again, Workload::FillRandom, |load| load.batch = 13);
+    run(&again, Workload::FillRandom, |load| load.options.batch = 13);
     assert_eq!(run(&again, Workload::ReadSeq, |_| {}).operations, stored, "the seed decides");
 }
 
@@ -91,7 +91,7 @@ fn counts_of_all_threads_are_added_up() {
     run(&store, Workload::FillSeq, |_| {});
     let read = run(&store, Workload::ReadRandom, |load| {
         load.threads = 3;
-        load.latencies = true;
+        load.options.latencies = true;
     });
     assert_eq!((read.operations, read.found), (3000, Some((3000, 3000))));
     assert_eq!(read.latencies.unwrap().count(), 3000);
@@ -131,7 +131,7 @@ fn fills_of_every_sort_write_what_they_say() {
     }
     let store = MapStore::default();
     let batches = run(&store, Workload::FillBatch, |load| {
-        (load.batch, load.latencies) = (64, true);
+        (load.options.batch, load.options.latencies) = (64, true);
     });
     assert_eq!((batches.operations, count(&store)), (1000, 1000));
     assert_eq!(batches.latencies.unwrap().count(), 16, "one time for each write of 64");
@@ -153,7 +153,7 @@ fn a_hot_range_and_iterators_are_read() {
     let iterators = run(&store, Workload::NewIterator, |_| {});
     assert_eq!((iterators.operations, iterators.bytes, iterators.found), (1000, 0, None));
     let back = run(&store, Workload::SeekRandom, |load| {
-        (load.range, load.backward, load.seek_nexts) = (10, true, 1000);
+        (load.range, load.options.backward, load.options.seek_nexts) = (10, true, 1000);
     });
     // From key n the scan reads the n keys before it and n itself: 5.5 on average.
     assert!(back.bytes > 4 * 116_000 && back.bytes < 7 * 116_000, "{}", back.bytes);
@@ -164,7 +164,7 @@ fn mixed_workloads_count_each_thing_they_do() {
     let store = MapStore::default();
     run(&store, Workload::FillSeq, |_| {});
     let mixed = run(&store, Workload::ReadRandomWriteRandom, |load| {
-        (load.read_percent, load.latencies, load.threads) = (70, true, 2);
+        (load.options.read_percent, load.options.latencies, load.threads) = (70, true, 2);
     });
     assert_eq!((mixed.operations, mixed.bytes), (2000, 232_000));
     assert!(mixed.line("x").ends_with(" ( reads:1400 writes:600 total:2000 found:1400)"));
@@ -184,17 +184,18 @@ fn gets_before_puts_hit_at_the_requested_rate() {
     let stored = |store: &MapStore| {
         run(store, Workload::ReadSeq, |load| load.operations = u64::MAX).operations
     };
-    let none = run(&store, Workload::GetThenPut, |load| load.hit_rate = 0.0);
+    let none = run(&store, Workload::GetThenPut, |load| load.options.hit_rate = 0.0);
     assert_eq!(none.found, Some((0, 1000)));
     assert_eq!(none.tally.of(Kind::Insert), 1000);
     assert_eq!(stored(&store), 2000, "no key is put twice");
-    let half = run(&store, Workload::GetThenPut, |load| (load.hit_rate, load.stream) = (0.5, 99));
+    let half =
+        run(&store, Workload::GetThenPut, |load| (load.options.hit_rate, load.stream) = (0.5, 99));
     let (found, _) = half.found.unwrap();
     // Five standard deviations of 1000 tosses of a coin.
     assert!((420..=580).contains(&found), "{found}");
     assert_eq!(stored(&store), 2000 + half.tally.of(Kind::Insert));
     assert!(half.line("x").ends_with(&format!("( gets:1000 found:{found} puts:{})", 1000 - found)));
-    let all = run(&store, Workload::GetThenPut, |load| load.hit_rate = 1.0);
+    let all = run(&store, Workload::GetThenPut, |load| load.options.hit_rate = 1.0);
     assert_eq!(all.found, Some((1000, 1000)));
 }
 
@@ -345,15 +346,6 @@ impl Store for HeldUp {
             goes_on
         })
     }
-    fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn settle(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-    fn compact(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
     fn verify(&self) -> Result<String, StoreError> {
         self.inner.verify()
     }
@@ -383,13 +375,14 @@ fn values_that_are_marked_ahead_stay_with_their_keys() {
     };
     for (workload, threads, batch) in fills {
         let store = HeldUp { marks: true, ..HeldUp::default() };
-        let measured = run(&store, workload, |load| (load.threads, load.batch) = (threads, batch));
+        let measured =
+            run(&store, workload, |load| (load.threads, load.options.batch) = (threads, batch));
         let puts = measured.tally.of(Kind::Write);
         assert!(puts > 0 && puts == measured.operations, "{workload}: {measured:?}");
         let batches = if batch > 1 { measured.operations.div_ceil(batch as u64) } else { 0 };
         assert_eq!(store.batches.load(Relaxed), batches, "{workload}");
         let fill = HeldUp::default();
-        run(&fill, workload, |load| (load.threads, load.batch) = (threads, batch));
+        run(&fill, workload, |load| (load.threads, load.options.batch) = (threads, batch));
         assert_eq!(keys(&store), keys(&fill), "{workload}");
     }
 }
@@ -398,7 +391,7 @@ fn values_that_are_marked_ahead_stay_with_their_keys() {
 fn slow_gets(rate: Option<f64>) -> u64 {
     let store = HeldUp { is_slow: true.into(), ..HeldUp::default() };
     let read = run(&store, Workload::ReadRandom, |load| {
-        (load.operations, load.rate, load.latencies) = (200, rate, true);
+        (load.operations, load.rate, load.options.latencies) = (200, rate, true);
     });
     assert_eq!(read.operations, 200);
     let latencies = read.latencies.unwrap();
@@ -433,7 +426,7 @@ fn a_rate_that_is_not_sustained_is_reported() {
     let store = HeldUp { is_slow: true.into(), ..HeldUp::default() };
     let at = |rate| {
         run(&store, Workload::ReadRandom, |load| {
-            (load.operations, load.rate, load.latencies) = (u64::MAX, Some(rate), true);
+            (load.operations, load.rate, load.options.latencies) = (u64::MAX, Some(rate), true);
             load.duration = Some(SLOW / 2);
         })
     };

@@ -150,7 +150,7 @@ impl<'a> Worker<'a> {
     /// Counts `operations` more as done, in one operation of the store.
     #[inline]
     pub(super) fn count(&mut self, kind: Kind, operations: u64) {
-        if self.load.latencies {
+        if self.load.options.latencies {
             self.record(kind);
         }
         self.tally.add(kind, operations);
@@ -161,7 +161,7 @@ impl<'a> Worker<'a> {
     /// How many of the next operations may be counted at once: more than one if there are no
     /// latencies and no pace.
     pub(super) fn counted_together(&self) -> u64 {
-        if self.load.latencies || self.pace.is_some() {
+        if self.load.options.latencies || self.pace.is_some() {
             return 1;
         }
         COUNTED_TOGETHER.min(self.load.operations.saturating_sub(self.done)).max(1)

@@ -15,11 +15,12 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trommel::trace::TraceOptions;
-use trommel_harness::bench::{Journal, Plan, WriteRate, bench};
+use trommel_harness::bench::{Journal, Operations, Plan, Rates, WriteRate, bench};
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{Record, Run};
 use trommel_harness::{
-    Control, EngineOpener, KeySpace, Opener, PrefixSeeks, ScratchDir, Values, Workload, units,
+    Control, EngineOpener, KeySpace, Opener, PrefixSeeks, ScratchDir, Values, Workload,
+    WorkloadOptions, units,
 };
 
 use crate::commands::store_args::is_missing_or_empty;
@@ -173,27 +174,32 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
         0 => positive(pace.writes_per_second).map(WriteRate::Operations),
         bytes => Some(WriteRate::Bytes(bytes as f64)),
     };
-    let both = counts.reads.0.max(counts.writes.0).unwrap_or(num);
     Ok(Plan {
         steps: args.benchmarks.clone(),
-        compression_ratio: work.compression_ratio,
-        writes: counts.writes.0.unwrap_or(num),
-        reads: counts.reads.0.unwrap_or(num),
-        deletes: counts.deletes.0.unwrap_or(num),
-        both,
+        operations: Operations {
+            writes: counts.writes.0.unwrap_or(num),
+            reads: counts.reads.0.unwrap_or(num),
+            deletes: counts.deletes.0.unwrap_or(num),
+            both: counts.reads.0.max(counts.writes.0).unwrap_or(num),
+        },
         threads: args.threads,
         duration: (!duration.is_zero()).then_some(duration),
-        rate: positive(pace.rate),
-        write_rate,
-        read_rate: positive(pace.benchmark_read_rate_limit),
+        rates: Rates {
+            all: positive(pace.rate),
+            write: write_rate,
+            read: positive(pace.benchmark_read_rate_limit),
+        },
         seed,
-        batch: work.batch_size,
-        seek_nexts: work.seek_nexts,
-        backward: args.switches.reverse_iterator,
-        prefixes: prefixes(args, &keys)?,
-        read_percent: work.readwritepercent,
-        hit_rate: work.get_then_put_hit_rate,
-        latencies: args.switches.histogram,
+        options: WorkloadOptions {
+            batch: work.batch_size,
+            seek_nexts: work.seek_nexts,
+            backward: args.switches.reverse_iterator,
+            prefixes: prefixes(args, &keys)?,
+            read_percent: work.readwritepercent,
+            hit_rate: work.get_then_put_hit_rate,
+            latencies: args.switches.histogram,
+            ..WorkloadOptions::default()
+        },
         existing: args.store_switches.use_existing_db,
         cold: args.switches.cold,
         statistics: args.report_switches.statistics,
@@ -233,7 +239,7 @@ fn not_limited(plan: &Plan, pace: &PaceArgs) -> Vec<String> {
     let workloads = plan.steps.iter().map(|step| step.workload);
     let mut mixed: Vec<_> = workloads.filter(|w| w.is_mixed()).map(Workload::name).collect();
     mixed.dedup();
-    if mixed.is_empty() || plan.rate.is_some() {
+    if mixed.is_empty() || plan.rates.all.is_some() {
         return Vec::new();
     }
     let mixed = mixed.join(", ");
@@ -258,30 +264,33 @@ fn settings(
     let keys_file =
         args.data.keys_file.as_ref().map_or(String::new(), |file| file.display().to_string());
     let entry_bytes = plan.keys.key_bytes() + plan.values.value_bytes() as f64;
-    let write_rate = plan.write_rate.map_or(0.0, |rate| rate.operations(entry_bytes));
+    let write_rate = plan.rates.write.map_or(0.0, |rate| rate.operations(entry_bytes));
     let mut settings = vec![
         ("num", json!(plan.keys.len())),
-        ("writes", json!(plan.writes)),
-        ("reads", json!(plan.reads)),
-        ("deletes", json!(plan.deletes)),
+        ("writes", json!(plan.operations.writes)),
+        ("reads", json!(plan.operations.reads)),
+        ("deletes", json!(plan.operations.deletes)),
         ("threads", json!(plan.threads)),
         ("key_size", json!(plan.keys.key_bytes())),
         ("value_size", json!(plan.values.value_bytes())),
         ("keys_file", json!(keys_file)),
-        ("compression_ratio", json!(plan.compression_ratio)),
+        ("compression_ratio", json!(plan.values.compression_ratio())),
         ("seed", json!(plan.seed)),
         ("duration", json!(plan.duration.unwrap_or_default().as_secs_f64())),
-        ("rate", json!(plan.rate.unwrap_or_default())),
+        ("rate", json!(plan.rates.all.unwrap_or_default())),
         ("write_rate", json!(write_rate)),
-        ("read_rate", json!(plan.read_rate.unwrap_or_default())),
-        ("batch_size", json!(plan.batch)),
-        ("seek_nexts", json!(plan.seek_nexts)),
-        ("reverse_iterator", json!(plan.backward)),
-        ("prefix_same_as_start", json!(plan.prefixes.is_some())),
-        ("seek_missing_prefix", json!(plan.prefixes.is_some_and(|prefixes| prefixes.missing))),
-        ("readwritepercent", json!(plan.read_percent)),
-        ("get_then_put_hit_rate", json!(plan.hit_rate)),
-        ("histogram", json!(plan.latencies)),
+        ("read_rate", json!(plan.rates.read.unwrap_or_default())),
+        ("batch_size", json!(plan.options.batch)),
+        ("seek_nexts", json!(plan.options.seek_nexts)),
+        ("reverse_iterator", json!(plan.options.backward)),
+        ("prefix_same_as_start", json!(plan.options.prefixes.is_some())),
+        (
+            "seek_missing_prefix",
+            json!(plan.options.prefixes.is_some_and(|prefixes| prefixes.missing)),
+        ),
+        ("readwritepercent", json!(plan.options.read_percent)),
+        ("get_then_put_hit_rate", json!(plan.options.hit_rate)),
+        ("histogram", json!(plan.options.latencies)),
         ("cold", json!(plan.cold)),
         ("trace_sample", json!(args.reports.trace.as_ref().map(|_| args.reports.trace_sample))),
     ];

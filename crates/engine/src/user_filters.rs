@@ -148,6 +148,11 @@ impl UserPolicy {
         Self { name: policy.name().into(), policy, failures: Arc::default() }
     }
 
+    /// As [`UserPolicy::new`], as a field of the options.
+    pub(crate) fn chosen(policy: Arc<dyn UserFilterPolicy>) -> Option<Self> {
+        Some(Self::new(policy))
+    }
+
     /// Whether `other` is the same policy, not just one with the same name.
     pub(crate) fn is(&self, other: &Self) -> bool {
         Arc::ptr_eq(&self.policy, &other.policy)

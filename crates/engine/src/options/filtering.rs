@@ -29,7 +29,7 @@ settings! {
         /// [`filters_on_last_level`](Self::filters_on_last_level). Tables with its filters can be
         /// read without it. It cannot change while the store is open:
         /// [`Db::set_options`](crate::Db::set_options) refuses another one.
-        user_filters(Arc<dyn UserFilterPolicy> => |policy| Some(UserPolicy::new(policy))):
+        user_filters(Arc<dyn UserFilterPolicy> => UserPolicy::chosen):
             Option<UserPolicy> = None;
         /// Whether the tables of the last level have filters. Without, none are built for them, and
         /// those built while a table was in a higher level are neither held in memory nor probed

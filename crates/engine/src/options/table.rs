@@ -86,7 +86,12 @@ pub(super) use settings;
 
 macro_rules! setter {
     ([$($about:tt)*] $name:ident: $type:ty) => {
-        crate::options::table::setter! { [$($about)*] $name: $type, $type => |value| value }
+        $($about)*
+        #[must_use]
+        pub fn $name(mut self, $name: $type) -> Self {
+            self.$name = $name;
+            self
+        }
     };
     ([$($about:tt)*] $name:ident: $type:ty, $argument:ty => $wrap:expr) => {
         $($about)*

@@ -42,7 +42,8 @@ impl Store {
             .filters("blocked:9".parse().unwrap())
             .filtering(|f| {
                 f.prefix_extractor(extractor.parse::<Prefix>().unwrap())
-                    // So many bits that a partition holds some thirty prefixes, and each table has several.
+                    // So many bits that a partition holds some thirty prefixes, and each table has
+                    // several.
                     .prefix_filters(Some("blocked:64".parse().unwrap()))
                     .whole_key_filters(whole_keys)
                     .filter_shape(shape)

@@ -17,8 +17,8 @@ pub fn scale() -> u64 {
 }
 
 /// How many of the `full` cases that are promised a large lane goes through: `TROMMEL_SCALE` times
-/// as many. Where it is not set, a quarter in the project's CI (`TROMMEL_LANES=ci`), and a sixteenth
-/// elsewhere, so that `cargo test` stays short; at least eight.
+/// as many. Where it is not set, a quarter in the project's CI (`TROMMEL_LANES=ci`), and a
+/// sixteenth elsewhere, so that `cargo test` stays short; at least eight.
 pub fn cases(full: u64) -> u64 {
     match number::<u64>("TROMMEL_SCALE") {
         Some(scale) => full * scale,

@@ -3,6 +3,7 @@
 //! * [`source`]: the files, and Rust source without its comments and string literals.
 //! * [`arrows`]: dependencies between crates.
 //! * [`knots`]: modules of a crate that reach each other.
+//! * [`language`]: retired words, type names that occur twice, commit subjects.
 //! * [`sizes`]: long functions and long files.
 //! * [`unsafe_list`]: docs/unsafe.md against the sources.
 //! * [`leavings`]: leftovers: notes to oneself, dead code, dead files, dead links.
@@ -21,6 +22,8 @@ mod contract;
 mod examples;
 #[cfg(test)]
 mod knots;
+#[cfg(test)]
+mod language;
 #[cfg(test)]
 mod leavings;
 #[cfg(test)]

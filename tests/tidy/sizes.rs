@@ -53,7 +53,8 @@ fn wide_comments(text: &str) -> Vec<usize> {
         };
         let comment = comment.trim_start_matches(['/', '!', ' ']);
         is_fenced ^= comment.starts_with("```");
-        let may_be_wide = is_fenced || comment.starts_with('|');
+        let is_one_link = !comment.contains(' ');
+        let may_be_wide = is_fenced || is_one_link || comment.starts_with('|');
         if line.chars().count() > WIDEST_COMMENT && !may_be_wide {
             wide.push(number + 1);
         }

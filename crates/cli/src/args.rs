@@ -44,7 +44,7 @@ pub(crate) struct Cli {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Compare filters on a store: fill, read, ask for what is not there (the default)
+    /// Compare filters on a store: fill, read, look up missing keys (the default)
     #[command(long_about = demo::LONG_ABOUT, after_help = demo::AFTER_HELP)]
     Demo(demo::DemoArgs),
     /// Run benchmarks by name, with db_bench's flags and lines

@@ -23,10 +23,10 @@ use crate::shared_merge::SharedMerge;
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 use crate::view::{LoggedMemtable, View};
 use crate::workers::Served;
-pub(crate) use beside::Beside;
+pub(crate) use beside::CoreUse;
 use beside::{Cores, Filling};
 pub use trouble::BackgroundError;
-pub(crate) use trouble::{LONGEST_RETRY, Trouble};
+pub(crate) use trouble::{JobFailures, LONGEST_RETRY};
 
 /// Running and requested work.
 #[derive(Debug, Default)]
@@ -39,7 +39,7 @@ pub(crate) struct State {
     pub(crate) pauses: usize,
     /// Callers waiting for the store to become idle; for them, filters are made to fit their budget
     /// even during a pause.
-    pub(crate) waiting_for_rest: usize,
+    pub(crate) waiting_for_idle: usize,
     /// Running compactions that helpers may take part in.
     pub(crate) shared: Vec<Arc<SharedMerge>>,
     /// Requested range compactions, each with its ticket.
@@ -51,9 +51,9 @@ pub(crate) struct State {
     pub(crate) fit_budget: Rebuild,
     /// The report of the last rebuild, so far.
     pub(crate) last_rebuild: Option<FilterRebuildReport>,
-    pub(crate) flushes: Trouble,
-    pub(crate) compactions: Trouble,
-    pub(crate) fits: Trouble,
+    pub(crate) flushes: JobFailures,
+    pub(crate) compactions: JobFailures,
+    pub(crate) fits: JobFailures,
     pub(crate) filling: Filling,
     pub(crate) cores: Cores,
     /// Until when a compaction that would take a writer's core is deferred, if the last look for
@@ -61,7 +61,7 @@ pub(crate) struct State {
     pub(crate) put_off_until: Option<Instant>,
     pub(crate) shutting_down: bool,
     /// Whether a caller is about to close the store, so that no writer may wait for room.
-    pub(crate) turns_writers_away: bool,
+    pub(crate) refuses_writers: bool,
 }
 
 /// The failures that a waiter must report.
@@ -77,7 +77,7 @@ pub(crate) enum Concern {
 
 impl State {
     /// The failures of this kind of job; `None` if they are returned to the requester.
-    pub(crate) fn trouble(&mut self, kind: Kind) -> Option<&mut Trouble> {
+    pub(crate) fn job_failures(&mut self, kind: Kind) -> Option<&mut JobFailures> {
         match kind {
             Kind::Flush => Some(&mut self.flushes),
             Kind::Compaction => Some(&mut self.compactions),
@@ -86,7 +86,7 @@ impl State {
     }
 
     /// Failures of each kind of work.
-    pub(crate) fn troubles(&self) -> [(BackgroundJob, &Trouble); 3] {
+    pub(crate) fn all_job_failures(&self) -> [(BackgroundJob, &JobFailures); 3] {
         [
             (BackgroundJob::Flush, &self.flushes),
             (BackgroundJob::Compaction, &self.compactions),
@@ -104,7 +104,7 @@ impl State {
 
     /// Whether a caller waits for the store to become idle, or for a range to be compacted.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.waiting_for_rest > 0 || !self.ranges.is_empty()
+        self.waiting_for_idle > 0 || !self.ranges.is_empty()
     }
 
     /// Subranges of a running compaction to help with, if a caller waits for compactions.
@@ -132,8 +132,8 @@ impl State {
 
     /// Failures of `concern` since the store was opened.
     pub(crate) fn failures(&self, concern: Concern) -> u64 {
-        let [flushes, compactions, fits] =
-            [&self.flushes, &self.compactions, &self.fits].map(|trouble| trouble.failures);
+        let [flushes, compactions, fits] = [&self.flushes, &self.compactions, &self.fits]
+            .map(|job_failures| job_failures.failures);
         match concern {
             Concern::Poison => 0,
             Concern::Flushes => flushes,
@@ -244,7 +244,7 @@ impl Background {
     /// From now on a stopped writer fails with a closed store instead of waiting for room, which
     /// might never come while the closing caller is queued after it.
     pub(crate) fn begin_closing(&self) {
-        lock(&self.state).turns_writers_away = true;
+        lock(&self.state).refuses_writers = true;
         self.notify();
     }
 

@@ -15,7 +15,7 @@ use trommel_sstable::FilterLabel;
 
 use crate::conformance::Evidence;
 use crate::filter_kinds::{ByKind, kind_index};
-use crate::passed::{Passed, PassedKey, Watched};
+use crate::passed::{FalsePositive, PendingKeys, Watched};
 use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
 
 /// A count with one writer.
@@ -91,7 +91,7 @@ macro_rules! shard {
             $($(#[$doc])* pub(crate) $name: Count,)*
             filters: ByKind<FilterCell>,
             prefixes: ByKind<FilterCell>,
-            passed: Mutex<Passed>,
+            passed: Mutex<PendingKeys>,
             in_use: AtomicBool,
         }
 
@@ -174,7 +174,7 @@ impl Shard {
     }
 
     /// Releases the shard for another thread.
-    pub(crate) fn hand_on(&self) {
+    pub(crate) fn release(&self) {
         self.in_use.store(false, Release);
     }
 
@@ -233,7 +233,7 @@ struct OwnShards(Vec<(u64, Arc<Shard>)>);
 impl Drop for OwnShards {
     fn drop(&mut self) {
         for (_, shard) in &self.0 {
-            shard.hand_on();
+            shard.release();
         }
     }
 }
@@ -287,7 +287,7 @@ impl Counters {
     fn count_without_thread(&self, count: impl FnOnce(&Shard)) {
         let shard = self.claim();
         count(&shard);
-        shard.hand_on();
+        shard.release();
     }
 
     #[cold]
@@ -345,11 +345,17 @@ impl Counters {
 
     /// Records that the key with this hash was a false positive of the filter of `table`. The lock
     /// shared by all threads is taken only for every [`BATCH`](crate::passed::BATCH)th.
-    pub(crate) fn note_passed(&self, level: usize, kind: FilterLabel, hash: u64, table: u64) {
+    pub(crate) fn note_false_positive(
+        &self,
+        level: usize,
+        kind: FilterLabel,
+        hash: u64,
+        table: u64,
+    ) {
         if kind == FilterKind::None {
             return;
         }
-        let passed = PassedKey { hash, table, level: level as u8, kind };
+        let passed = FalsePositive { hash, table, level: level as u8, kind };
         self.with(|shard| {
             if lock(&shard.passed).push(passed) {
                 shard.hand_over(&mut lock(&self.watched));

@@ -111,8 +111,9 @@ impl Db {
         Self::open(dir, options.opening(|o| o.read_only(true)))
     }
 
-    /// Opens the corrupt store in `dir` to read its intact data; see [`OpenSettings::degraded`](crate::settings::OpenSettings::degraded).
-    /// [`Db::recovery_report`] lists the corruption found.
+    /// Opens the corrupt store in `dir` to read its intact data; see
+    /// [`OpenSettings::degraded`](crate::settings::OpenSettings::degraded). [`Db::recovery_report`]
+    /// lists the corruption found.
     ///
     /// # Errors
     /// As [`Db::open_read_only`], except that corrupt tables and logs are accepted, and so is a
@@ -248,9 +249,10 @@ impl Db {
     /// # Errors
     /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB,
     /// [`Error::ReadOnly`], [`Error::Closed`], and [`Error::Stalled`] if the flushes or compactions
-    /// that the write waits for keep failing (see [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout)): nothing was changed.
-    /// After an error of the file system, the write may or may not be there when the store is next
-    /// opened; until then further writes fail with [`Error::Poisoned`].
+    /// that the write waits for keep failing (see
+    /// [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout)): nothing
+    /// was changed. After an error of the file system, the write may or may not be there when the
+    /// store is next opened; until then further writes fail with [`Error::Poisoned`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -380,8 +382,8 @@ impl Db {
     /// # Errors
     /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] if a table that may hold the
     /// key is corrupt, cannot be read, or needs a newer version; [`Error::Closed`];
-    /// [`Error::InDoubt`] if the store was opened [degraded](crate::settings::OpenSettings::degraded) and nothing is
-    /// certain.
+    /// [`Error::InDoubt`] if the store was opened
+    /// [degraded](crate::settings::OpenSettings::degraded) and nothing is certain.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -625,8 +627,9 @@ impl Db {
     }
 
     /// Returns a cursor over the entries with keys in `range`, as of now. It never leaves the
-    /// range. If the range lies within one prefix of [`FilterSettings::prefix_extractor`](crate::settings::FilterSettings::prefix_extractor), tables without
-    /// the prefix are skipped; a cursor over all entries never skips tables.
+    /// range. If the range lies within one prefix of
+    /// [`FilterSettings::prefix_extractor`](crate::settings::FilterSettings::prefix_extractor),
+    /// tables without the prefix are skipped; a cursor over all entries never skips tables.
     ///
     /// # Errors
     /// As [`Db::cursor`].
@@ -748,10 +751,11 @@ impl Db {
     /// is freed.
     ///
     /// If there is nothing else to do while a caller waits, level 0 is compacted at half of
-    /// [`CompactionSettings::l0_trigger`](crate::settings::CompactionSettings::l0_trigger) runs (at least two) instead of all of
-    /// it, provided that the overlapping tables of the base level hold at most five times the
-    /// bytes. Calling this after every flush can therefore cost up to six bytes written per byte
-    /// moved down. With concurrent writers, the call may wait as long as they write.
+    /// [`CompactionSettings::l0_trigger`](crate::settings::CompactionSettings::l0_trigger) runs (at
+    /// least two) instead of all of it, provided that the overlapping tables of the base level hold
+    /// at most five times the bytes. Calling this after every flush can therefore cost up to six
+    /// bytes written per byte moved down. With concurrent writers, the call may wait as long as
+    /// they write.
     ///
     /// # Errors
     /// [`Error::Closed`] or [`Error::Poisoned`], or the error of a flush, compaction or rebuild. A
@@ -917,18 +921,21 @@ impl Db {
 
     /// Changes options of the open store. Options that cannot change while it is open keep their
     /// value, whatever `change` sets: [`vfs`](Options::vfs), [`environment`](Options::environment),
-    /// [`read_mode`](crate::settings::ReadSettings::read_mode), [`log`](crate::settings::WriteSettings::log),
+    /// [`read_mode`](crate::settings::ReadSettings::read_mode),
+    /// [`log`](crate::settings::WriteSettings::log),
     /// [`background_threads`](Options::background_threads),
-    /// [`max_open_files`](crate::settings::ReadSettings::max_open_files), and the options for opening
-    /// ([`create_if_missing`](crate::settings::OpenSettings::create_if_missing),
-    /// [`error_if_exists`](crate::settings::OpenSettings::error_if_exists), [`read_only`](crate::settings::OpenSettings::read_only),
-    /// [`salvage`](crate::settings::OpenSettings::salvage), [`degraded`](crate::settings::OpenSettings::degraded)).
+    /// [`max_open_files`](crate::settings::ReadSettings::max_open_files), and the options for
+    /// opening ([`create_if_missing`](crate::settings::OpenSettings::create_if_missing),
+    /// [`error_if_exists`](crate::settings::OpenSettings::error_if_exists),
+    /// [`read_only`](crate::settings::OpenSettings::read_only),
+    /// [`salvage`](crate::settings::OpenSettings::salvage),
+    /// [`degraded`](crate::settings::OpenSettings::degraded)).
     ///
     /// # Errors
     /// In all cases nothing changes. [`Error::InvalidOption`](crate::Error::InvalidOption) if an
-    /// option is out of bounds, or [`user_filters`](crate::settings::FilterSettings::user_filters) is a different policy;
-    /// errors of the file system if an option that shapes the store ([`Options::load_latest`])
-    /// cannot be recorded.
+    /// option is out of bounds, or [`user_filters`](crate::settings::FilterSettings::user_filters)
+    /// is a different policy; errors of the file system if an option that shapes the store
+    /// ([`Options::load_latest`]) cannot be recorded.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -982,9 +989,12 @@ impl Db {
     /// also across a crash.
     ///
     /// Runs in the background when there is no other work, within the memory that
-    /// [`Options::memory_limit`] leaves for building. [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second) does
-    /// not apply, because the caller waits. Closing the store stops it, between tables or within
-    /// one. Tables whose filters are not used ([`FilterSettings::filters_on_last_level`](crate::settings::FilterSettings::filters_on_last_level)) are skipped.
+    /// [`Options::memory_limit`] leaves for building.
+    /// [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second)
+    /// does not apply, because the caller waits. Closing the store stops it, between tables or
+    /// within one. Tables whose filters are not used
+    /// ([`FilterSettings::filters_on_last_level`](crate::settings::FilterSettings::filters_on_last_level))
+    /// are skipped.
     ///
     /// # Errors
     /// The first error of any table; tables finished before keep their new filters. A corrupt table

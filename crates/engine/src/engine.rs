@@ -58,7 +58,7 @@ impl Engine {
         if self.access.refuse_writes(&error) {
             crate::events::poisoned(&error);
         }
-        self.writes.publication.tell();
+        self.writes.publication.notify();
         self.background.wake();
         error
     }

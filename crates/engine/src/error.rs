@@ -109,9 +109,9 @@ pub enum Error {
     /// Nothing was done.
     Forked,
     /// The flushes or compactions that the write waited for kept failing for as long as
-    /// [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout) allows. The write was neither
-    /// logged nor made visible. The failed work is retried in the background; once it succeeds,
-    /// writes succeed again.
+    /// [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout) allows. The
+    /// write was neither logged nor made visible. The failed work is retried in the background;
+    /// once it succeeds, writes succeed again.
     Stalled {
         /// The work that it waited for.
         job: BackgroundJob,

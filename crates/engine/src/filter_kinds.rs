@@ -36,7 +36,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kinds_have_places_of_their_own() {
+    fn kinds_have_distinct_indexes() {
         for (place, kind) in KINDS.into_iter().enumerate() {
             assert_eq!(kind_index(kind), place);
         }

@@ -102,19 +102,19 @@ mod tests {
 
     /// An in-memory file system that records which files start write-back and which are synced.
     #[derive(Debug, Clone, Default)]
-    struct Told {
+    struct RecordingVfs {
         inner: MemoryVfs,
-        said: Arc<Mutex<Vec<String>>>,
+        recorded: Arc<Mutex<Vec<String>>>,
     }
 
     #[derive(Debug)]
-    struct ToldFile {
+    struct RecordingFile {
         file: Box<dyn WriteFile>,
         name: String,
-        said: Arc<Mutex<Vec<String>>>,
+        recorded: Arc<Mutex<Vec<String>>>,
     }
 
-    impl Layer for Told {
+    impl Layer for RecordingVfs {
         fn below(&self) -> &dyn Vfs {
             &self.inner
         }
@@ -122,22 +122,22 @@ mod tests {
         fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
             let name = path.extension().unwrap_or_default().to_string_lossy().into_owned();
             let file = self.inner.create(path)?;
-            Ok(Box::new(ToldFile { file, name, said: Arc::clone(&self.said) }))
+            Ok(Box::new(RecordingFile { file, name, recorded: Arc::clone(&self.recorded) }))
         }
     }
 
-    impl WriteFile for ToldFile {
+    impl WriteFile for RecordingFile {
         fn append(&mut self, bytes: &[u8]) -> io::Result<()> {
             self.file.append(bytes)
         }
 
         fn sync(&mut self) -> io::Result<()> {
-            self.said.lock().unwrap().push(format!("sync {}", self.name));
+            self.recorded.lock().unwrap().push(format!("sync {}", self.name));
             self.file.sync()
         }
 
         fn start_write_back(&mut self) {
-            self.said.lock().unwrap().push(format!("start {}", self.name));
+            self.recorded.lock().unwrap().push(format!("start {}", self.name));
         }
 
         fn bytes(&self) -> u64 {
@@ -147,13 +147,13 @@ mod tests {
 
     /// An in-memory file system that records the memory the store keeps when its log is removed.
     #[derive(Debug, Default)]
-    struct Asking {
+    struct MeasuringVfs {
         inner: MemoryVfs,
         db: OnceLock<Db>,
         kept: Mutex<Vec<u64>>,
     }
 
-    impl Layer for Asking {
+    impl Layer for MeasuringVfs {
         fn below(&self) -> &dyn Vfs {
             &self.inner
         }
@@ -168,7 +168,7 @@ mod tests {
 
     #[test]
     fn a_memtable_is_given_back_before_its_log_is_removed() {
-        let vfs = Arc::new(Asking::default());
+        let vfs = Arc::new(MeasuringVfs::default());
         let db = filled(Arc::clone(&vfs) as Arc<dyn Vfs>);
         vfs.db.set(db.clone()).unwrap();
         db.flush().unwrap();
@@ -189,22 +189,22 @@ mod tests {
 
     #[test]
     fn a_table_is_written_back_meanwhile_and_its_log_is_never_synced() {
-        let vfs = Told::default();
+        let vfs = RecordingVfs::default();
         let db = filled(Arc::new(vfs.clone()));
-        vfs.said.lock().unwrap().clear();
+        vfs.recorded.lock().unwrap().clear();
         db.flush().unwrap();
-        let said = || std::mem::take(&mut *vfs.said.lock().unwrap());
+        let recorded = || std::mem::take(&mut *vfs.recorded.lock().unwrap());
         // The new log, the table of 3 MiB as it is written; then the syncs, the manifest's last.
         let expected = ["sync log", "start sst", "start sst", "start sst", "sync sst", "sync "];
-        assert_eq!(said(), expected);
+        assert_eq!(recorded(), expected);
         // Nor is it synced by a later synced write, which needs only its own log.
         db.put_with("key", "value", WriteOptions::sync()).unwrap();
-        assert_eq!(said(), ["sync log"]);
+        assert_eq!(recorded(), ["sync log"]);
     }
 
     /// Of a flushed memtable, only as much memory is kept as the active one still needs.
     #[test]
-    fn what_is_kept_and_what_is_filled_are_one_memtable() {
+    fn kept_and_active_memory_add_up_to_one_memtable() {
         let db = filled(Arc::new(MemoryVfs::default()));
         let put = |n: u32| _ = db.put(n.to_le_bytes(), [7; 1 << 10]).unwrap();
         (3 << 10..7 << 10).for_each(put);
@@ -217,7 +217,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_at_rest_keeps_no_memory_for_memtables() {
+    fn an_idle_store_keeps_no_memory_for_memtables() {
         let db = filled(Arc::new(MemoryVfs::default()));
         db.flush().unwrap();
         let kept = db.stats().memory.idle_arenas;

@@ -40,16 +40,16 @@ use crate::view::View;
 pub struct Healthy {
     bounds: Bounds,
     /// The segments still to come, the next one last.
-    pieces: Vec<Piece>,
+    segments: Vec<Segment>,
     damage: Vec<Damage>,
-    walk: Option<Range>,
+    scan: Option<Range>,
     left: Option<KeysLeft>,
     /// Last field: readers must be dropped before the store may close.
     store: Arc<Handle>,
 }
 
 #[derive(Debug)]
-enum Piece {
+enum Segment {
     /// Keys not affected by corruption.
     Sound(Bounds),
     /// Keys that corruption may affect; some may be intact.
@@ -78,15 +78,15 @@ impl Healthy {
 
     /// The next entry, if there is one.
     fn step(&mut self) -> Result<Option<(Slice, Slice)>> {
-        if self.walk.is_none() && self.left.is_none() && self.pieces.is_empty() {
+        if self.scan.is_none() && self.left.is_none() && self.segments.is_empty() {
             return Ok(None);
         }
         self.store.engine.access.opener().check()?;
         loop {
-            if let Some(entry) = self.walk.as_mut().and_then(Iterator::next) {
+            if let Some(entry) = self.scan.as_mut().and_then(Iterator::next) {
                 return entry.map(Some);
             }
-            self.walk = None;
+            self.scan = None;
             if let Some(left) = &mut self.left {
                 let Some(key) = left.step()? else {
                     self.left = None;
@@ -101,10 +101,10 @@ impl Healthy {
                 }
                 continue;
             }
-            match self.pieces.pop() {
+            match self.segments.pop() {
                 None => return Ok(None),
-                Some(Piece::Sound(bounds)) => self.walk = Some(self.store.range(bounds, None)),
-                Some(Piece::Doubtful(keys)) => {
+                Some(Segment::Sound(bounds)) => self.scan = Some(self.store.range(bounds, None)),
+                Some(Segment::Doubtful(keys)) => {
                     self.left = Some(KeysLeft::new(&self.store.engine, &keys, &self.bounds)?);
                 }
             }
@@ -195,24 +195,24 @@ impl Handle {
             damage.extend(table::survey(vfs, dir, meta, entry, extractor).0);
             damage.extend(table::survey_sidecar(vfs, dir, meta, extractor).0);
         }
-        let pieces = pieces(bounds, &damage);
+        let segments = segments(bounds, &damage);
         let (store, bounds) = (Arc::clone(self), bounds.clone());
-        Ok(Healthy { bounds, pieces, damage, walk: None, left: None, store })
+        Ok(Healthy { bounds, segments, damage, scan: None, left: None, store })
     }
 }
 
 /// The range, divided at corruption; the first segment last.
-fn pieces(bounds: &Bounds, damage: &[Damage]) -> Vec<Piece> {
+fn segments(bounds: &Bounds, damage: &[Damage]) -> Vec<Segment> {
     let mut from = bounds.from.clone();
-    let mut pieces = Vec::new();
+    let mut segments = Vec::new();
     for span in spans(damage.iter().filter_map(|damage| damage.keys.as_ref())) {
-        pieces.push(Piece::Sound(Bounds { from, to: Some(bounds.capped(&span.first)) }));
-        from = Bounds::behind(&span.last).max(bounds.from.clone());
-        pieces.push(Piece::Doubtful(span));
+        segments.push(Segment::Sound(Bounds { from, to: Some(bounds.capped(&span.first)) }));
+        from = Bounds::after(&span.last).max(bounds.from.clone());
+        segments.push(Segment::Doubtful(span));
     }
-    pieces.push(Piece::Sound(Bounds { from, to: bounds.to.clone() }));
-    pieces.reverse();
-    pieces
+    segments.push(Segment::Sound(Bounds { from, to: bounds.to.clone() }));
+    segments.reverse();
+    segments
 }
 
 impl Drop for Healthy {
@@ -228,8 +228,8 @@ impl Iterator for Healthy {
         let entry = self.step().transpose();
         if matches!(entry, None | Some(Err(_))) {
             self.leak_if_forked();
-            (self.walk, self.left) = (None, None);
-            self.pieces.clear();
+            (self.scan, self.left) = (None, None);
+            self.segments.clear();
         }
         entry
     }

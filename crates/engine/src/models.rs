@@ -9,7 +9,7 @@ use trommel_memtable::{ArenaPool, Memtable};
 use crate::counters::Shard;
 use crate::snapshots::Snapshots;
 use crate::sync::{AtomicBool, AtomicU64};
-use crate::write_queue::{Awaited, Group, Place, Queue, Turn, Wanted};
+use crate::write_queue::{Group, Joined, Notifier, Queue, Turn, Wanted};
 
 /// Two members insert, the last one publishes: a reader that sees the sequence number sees both
 /// entries.
@@ -82,7 +82,7 @@ fn no_snapshot_loses_what_it_sees() {
 #[test]
 fn who_waits_is_told() {
     check("who_waits_is_told", || {
-        let shared = Arc::new((Awaited::new(), AtomicU64::new(0)));
+        let shared = Arc::new((Notifier::new(), AtomicU64::new(0)));
         let waiters = [(); 2].map(|()| {
             let shared = Arc::clone(&shared);
             thread::spawn(move || {
@@ -92,7 +92,7 @@ fn who_waits_is_told() {
         });
         let (awaited, value) = &*shared;
         value.store(1, Release);
-        awaited.tell();
+        awaited.notify();
         for waiter in waiters {
             waiter.join().unwrap();
         }
@@ -107,7 +107,7 @@ fn every_writer_leads_once() {
         let queue = Arc::new(Queue::default());
         let leads = Arc::new((AtomicBool::new(false), AtomicU64::new(0)));
         let write = |queue: &Queue, (leads, led): &(AtomicBool, AtomicU64)| {
-            if let Place::Behind(member) = queue.join(Wanted { batch: None, sync: false }) {
+            if let Joined::Queued(member) = queue.join(Wanted { batch: None, sync: false }) {
                 assert!(matches!(member.wait(), Turn::Lead));
             }
             assert!(!leads.swap(true, Relaxed), "two lead at once");
@@ -137,7 +137,7 @@ fn a_shard_that_is_handed_on_loses_no_count() {
             if is_ours {
                 shard.gets.add(1);
                 shard.gets.add(1);
-                shard.hand_on();
+                shard.release();
             }
             u64::from(is_ours) * 2
         };

@@ -36,7 +36,7 @@ struct Open {
 }
 
 /// Entries between checks of the open table's memory.
-const ENTRIES_BETWEEN_LOOKS: usize = 64;
+const ENTRIES_BETWEEN_CHECKS: usize = 64;
 /// This many bytes of a key count as another entry: its separator in the index may be as long.
 const LARGE_KEY_BYTES: usize = 1 << 10;
 
@@ -114,7 +114,7 @@ impl<'a> Outputs<'a> {
         let Some(open) = &mut self.open else { return Ok(()) };
         open.builder.add(entry.key, entry.seqno, entry.kind, entry.value)?;
         open.unaccounted += 1 + entry.key.len() / LARGE_KEY_BYTES;
-        if open.unaccounted >= ENTRIES_BETWEEN_LOOKS {
+        if open.unaccounted >= ENTRIES_BETWEEN_CHECKS {
             open.account(self.engine);
         }
         Ok(())

@@ -3,8 +3,8 @@
 //! A false positive must not wait for another thread's, or weak filters would serialize all
 //! threads. So:
 //!
-//! 1. Each thread keeps its own keys ([`Passed`]), under a lock that other threads take only for a
-//!    report.
+//! 1. Each thread keeps its own keys ([`PendingKeys`]), under a lock that other threads take only
+//!    for a report.
 //! 2. When it has [`BATCH`] of them, or the first of a level and kind, it hands them over to the
 //!    windows of the alarm ([`Watched`]), under the one shared lock. A report, or a reset, collects
 //!    the keys of all threads.
@@ -29,7 +29,7 @@ pub(crate) const BATCH: usize = 64;
 
 /// A false positive.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct PassedKey {
+pub(crate) struct FalsePositive {
     pub(crate) hash: u64,
     pub(crate) table: u64,
     pub(crate) level: u8,
@@ -38,28 +38,33 @@ pub(crate) struct PassedKey {
 
 /// The keys of one thread that are not handed over yet.
 #[derive(Debug)]
-pub(crate) struct Passed {
-    keys: [PassedKey; BATCH],
+pub(crate) struct PendingKeys {
+    keys: [FalsePositive; BATCH],
     count: usize,
     /// A bit for each kind of which a key was handed over, by level.
     known: [u8; LEVELS],
     /// The expectation of the thread's probes at its last hand-over.
-    told: ByKind<f64>,
+    handed_over: ByKind<f64>,
 }
 
-impl Default for Passed {
+impl Default for PendingKeys {
     fn default() -> Self {
         let none =
-            PassedKey { hash: 0, table: 0, level: 0, kind: FilterLabel::Own(FilterKind::None) };
-        Self { keys: [none; BATCH], count: 0, known: [0; LEVELS], told: <ByKind<f64>>::default() }
+            FalsePositive { hash: 0, table: 0, level: 0, kind: FilterLabel::Own(FilterKind::None) };
+        Self {
+            keys: [none; BATCH],
+            count: 0,
+            known: [0; LEVELS],
+            handed_over: <ByKind<f64>>::default(),
+        }
     }
 }
 
-impl Passed {
+impl PendingKeys {
     /// Adds a key. True if there is room for no other, so that all must be handed over, or if it is
     /// the first of its level and kind: its window is then allocated, once, and better early.
     #[inline]
-    pub(crate) fn push(&mut self, key: PassedKey) -> bool {
+    pub(crate) fn push(&mut self, key: FalsePositive) -> bool {
         let (known, bit) = (&mut self.known[usize::from(key.level)], 1 << kind_index(key.kind));
         let is_first = *known & bit == 0;
         *known |= bit;
@@ -83,19 +88,19 @@ impl Watched {
     /// kind.
     pub(crate) fn take_over(
         &mut self,
-        passed: &mut Passed,
+        passed: &mut PendingKeys,
         expected: impl Fn(usize, FilterLabel) -> f64,
     ) {
-        let Passed { keys, count, told, .. } = passed;
+        let PendingKeys { keys, count, handed_over, .. } = passed;
         let keys = &keys[..std::mem::take(count)];
         let mut parts = <ByKind<f64>>::default();
-        for PassedKey { level, kind, .. } in keys {
+        for FalsePositive { level, kind, .. } in keys {
             parts[usize::from(*level)][kind_index(*kind)] += 1.0;
         }
         for (level, cells) in parts.iter_mut().enumerate() {
             for (nth, part) in cells.iter_mut().enumerate() {
                 let expected = expected(level, KINDS[nth]);
-                let news = expected - std::mem::replace(&mut told[level][nth], expected);
+                let news = expected - std::mem::replace(&mut handed_over[level][nth], expected);
                 if *part > 0.0 {
                     *part = news / *part;
                 } else {
@@ -103,7 +108,7 @@ impl Watched {
                 }
             }
         }
-        for PassedKey { hash, table, level, kind } in keys {
+        for FalsePositive { hash, table, level, kind } in keys {
             let (level, nth) = (usize::from(*level), kind_index(*kind));
             self.expected[level][nth] += parts[level][nth];
             if self.watches.note(level, *kind, *hash, *table) {
@@ -137,7 +142,7 @@ mod tests {
     const LEVEL: usize = 2;
 
     /// The verdict on tables 0 to 3: how many keys passed, and the expectation of the same probes.
-    fn told(counters: &Counters) -> Option<(u64, f64)> {
+    fn verdict(counters: &Counters) -> Option<(u64, f64)> {
         let facts = FilterFacts { keys: 1000, bits_stored: 10.0, ..FilterFacts::NONE };
         let filters: BTreeMap<u64, FilterFacts> = (0..4).map(|table| (table, facts)).collect();
         let kind = kind_index(FilterKind::Paired.into());
@@ -148,16 +153,16 @@ mod tests {
     /// In every thread one of two probes passes, as expected. So at any time, however many windows
     /// have come and gone, passes and expectation are equal, except for keys about to be recorded.
     #[test]
-    fn keys_and_what_was_expected_of_them_stay_together() {
+    fn keys_and_their_expectation_stay_together() {
         let counters = Counters::new();
         let kind = FilterKind::Paired.into();
         let is_even = |threads: f64| {
-            let (passed, expected) = told(&counters).unwrap_or_default();
+            let (passed, expected) = verdict(&counters).unwrap_or_default();
             assert!((passed as f64 - expected).abs() <= threads, "{passed}, {expected} expected");
         };
         // So that windows do not begin with a batch.
         counters.with(|shard| shard.filter(LEVEL, kind).count_maybe(false, 1.0));
-        counters.note_passed(LEVEL, kind, u64::MAX, 0);
+        counters.note_false_positive(LEVEL, kind, u64::MAX, 0);
         is_even(0.0);
         std::thread::scope(|scope| {
             for thread in 0..4_u64 {
@@ -169,9 +174,14 @@ mod tests {
                             cell.count_negatives(1, 0.5);
                             cell.count_maybe(false, 0.5);
                         });
-                        counters.note_passed(LEVEL, kind, nth << 2 | thread, thread);
+                        counters.note_false_positive(LEVEL, kind, nth << 2 | thread, thread);
                         if nth == 10_000 {
-                            counters.note_passed(LEVEL, FilterKind::None.into(), nth, thread);
+                            counters.note_false_positive(
+                                LEVEL,
+                                FilterKind::None.into(),
+                                nth,
+                                thread,
+                            );
                         }
                     }
                 });
@@ -179,11 +189,11 @@ mod tests {
             (0..50).for_each(|_| is_even(4.0));
         });
         is_even(1e-6);
-        assert!(told(&counters).unwrap().0 > 1000);
+        assert!(verdict(&counters).unwrap().0 > 1000);
         counters.reset();
-        assert_eq!(told(&counters), None);
+        assert_eq!(verdict(&counters), None);
         counters.with(|shard| shard.filter(LEVEL, kind).count_maybe(false, 0.25));
-        counters.note_passed(LEVEL, kind, 7, 3);
-        assert_eq!(told(&counters), Some((1, 0.25)));
+        counters.note_false_positive(LEVEL, kind, 7, 3);
+        assert_eq!(verdict(&counters), Some((1, 0.25)));
     }
 }

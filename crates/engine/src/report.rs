@@ -88,7 +88,8 @@ pub struct FilterReport {
     /// Bytes of all filters if all tables were open.
     pub filter_bytes: u64,
     /// Tables whose stored filters are neither held nor probed because they are in the last level:
-    /// see [`FilterSettings::filters_on_last_level`](crate::settings::FilterSettings::filters_on_last_level).
+    /// see
+    /// [`FilterSettings::filters_on_last_level`](crate::settings::FilterSettings::filters_on_last_level).
     pub spared_tables: u64,
     /// Stored bytes of those filters.
     pub spared_bytes: u64,

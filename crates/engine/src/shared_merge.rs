@@ -22,7 +22,7 @@ const MOST_TAKEN: usize = 4;
 
 /// A slice of a compaction, installed by itself.
 #[derive(Debug)]
-pub(crate) struct Stretch {
+pub(crate) struct MergeSlice {
     /// The plan, whose output-level tables are only those of this slice.
     pub(crate) plan: Plan,
     /// The first key of the slice; `None` at the start of the compaction.
@@ -35,7 +35,7 @@ pub(crate) struct Stretch {
     pub(crate) table_bytes: Option<u64>,
 }
 
-impl Stretch {
+impl MergeSlice {
     /// A whole compaction, whose subranges after the first begin at `bounds`.
     pub(crate) fn whole(plan: Plan, bounds: Vec<Box<[u8]>>) -> Self {
         Self { plan, from: None, to: None, bounds, table_bytes: None }
@@ -113,8 +113,8 @@ pub(crate) struct Merged {
 
 impl SharedMerge {
     /// The merge of a slice, without helpers yet.
-    pub(crate) fn new(stretch: Stretch, purpose: Purpose, version: Arc<Version>) -> Arc<Self> {
-        let Stretch { plan, from, to, bounds, table_bytes } = stretch;
+    pub(crate) fn new(slice: MergeSlice, purpose: Purpose, version: Arc<Version>) -> Arc<Self> {
+        let MergeSlice { plan, from, to, bounds, table_bytes } = slice;
         let progress = Progress { end: bounds.len() + 1, ..Progress::default() };
         Arc::new(Self {
             plan,
@@ -131,8 +131,8 @@ impl SharedMerge {
 
     /// The start of this subrange, which is the end of the one before; `None` at the start and the
     /// end of the whole compaction.
-    pub(crate) fn start(&self, piece: usize) -> Option<&[u8]> {
-        let key = match piece.checked_sub(1) {
+    pub(crate) fn start(&self, subrange: usize) -> Option<&[u8]> {
+        let key = match subrange.checked_sub(1) {
             None => self.from.as_ref(),
             Some(nth) if nth == self.bounds.len() => self.to.as_ref(),
             Some(nth) => self.bounds.get(nth),
@@ -146,7 +146,7 @@ impl SharedMerge {
     }
 
     /// Whether there is more than one subrange.
-    pub(crate) fn has_pieces(&self) -> bool {
+    pub(crate) fn has_subranges(&self) -> bool {
         !self.bounds.is_empty()
     }
 

@@ -170,8 +170,8 @@ pub struct Stats {
     /// Bytes of compaction needed to bring the tree into shape.
     pub compaction_debt: u64,
     /// Bytes of background writes limited by
-    /// [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second): those
-    /// that no caller was waiting for.
+    /// [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second):
+    /// those that no caller was waiting for.
     pub rate_limited_bytes: u64,
     /// Write stalls because memtables were waiting to be flushed.
     pub stalled_by_memtables: Stall,
@@ -456,7 +456,7 @@ mod tests {
 
     /// Regression: a reset left out the counters of flushes and compactions.
     #[test]
-    fn a_reset_starts_every_count_anew() {
+    fn a_reset_clears_every_counter() {
         let options = Options::default()
             .vfs(Arc::new(MemoryVfs::new()))
             .compaction(|c| c.background_bytes_per_second(Some(1 << 30)));

@@ -269,7 +269,7 @@ mod tests {
     }
 
     #[test]
-    fn a_panic_while_choosing_leaves_what_is_configured() {
+    fn a_panic_while_choosing_builds_the_configured_filter() {
         let policy = policy("panics");
         let configured = "blocked:10".parse().unwrap();
         let context = FilterContext {

@@ -23,7 +23,7 @@ const VALUE: [u8; 100] = [b'v'; 100];
 
 fn store(path: &str) -> Db {
     let options = Options::default().vfs(Arc::new(MemoryVfs::new())).background_threads(0);
-    Db::open(path, options.write_buffer_bytes(256 << 20)).unwrap()
+    Db::open(path, options.writes(|w| w.write_buffer_bytes(256 << 20))).unwrap()
 }
 
 fn writes(criterion: &mut Criterion) {
@@ -44,12 +44,13 @@ fn writes(criterion: &mut Criterion) {
             db.write(batch).unwrap();
         }
     };
-    let rows: [(&str, &dyn Fn(&Db)); 2] = [("put", &put), ("put, batches of 100", &put_batches)];
-    for (name, write) in rows {
-        group.bench_function(name, |bencher| {
-            bencher.iter_batched_ref(|| store("/writes"), |db| write(db), BatchSize::PerIteration);
-        });
-    }
+    let setup = || store("/writes");
+    group.bench_function("put", |bencher| {
+        bencher.iter_batched_ref(setup, |db| put(db), BatchSize::PerIteration);
+    });
+    group.bench_function("put, batches of 100", |bencher| {
+        bencher.iter_batched_ref(setup, |db| put_batches(db), BatchSize::PerIteration);
+    });
     group.finish();
 }
 

@@ -56,7 +56,7 @@ enum BackupCommand {
     Delete(DeleteArgs),
     /// Delete all but the newest backups of each store, and what nobody needs
     ///
-    /// It does not ask for --yes, as delete does: --keep says what stays, at least one backup of
+    /// It needs no --yes, unlike delete: --keep says what stays, at least one backup of
     /// each store, and it is meant to run unattended. A store that was restored is another one,
     /// with an id of its own: backups of the one before it do not age out, and are deleted by
     /// number once nobody needs them.

@@ -53,10 +53,10 @@ pub(crate) struct FiltersArgs {
 /// Lookups of keys that are not there, for a store that nobody else asks.
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
-    /// Ask for so many keys that are not there
+    /// Look up this many missing keys
     #[arg(long, value_name = "COUNT", default_value = "100K", value_parser = parse_count)]
     pub(crate) probe: u64,
-    /// Decides which keys are asked for
+    /// Selects the keys to look up
     #[arg(long, default_value = "42", value_parser = whole::<u64>)]
     seed: u64,
 }

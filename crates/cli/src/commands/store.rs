@@ -39,7 +39,7 @@ pub(crate) enum StoreCommand {
     /// Show where the memory of the open store is
     #[command(long_about = levels::MEMORY_ABOUT)]
     Memory(levels::MemoryArgs),
-    /// Show the options in force, and what is recorded in the store
+    /// Show the current options, and those recorded in the store
     #[command(long_about = admin::OPTIONS_ABOUT)]
     Options(admin::OptionsArgs),
     /// Write what is in the log out to tables

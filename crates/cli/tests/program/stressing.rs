@@ -1,4 +1,4 @@
-//! `trommel stress`: it reports nothing on a correct store, and finds planted faults.
+//! `trommel stress`: it reports nothing on a correct store, and finds injected faults.
 
 use std::fs;
 use std::io::Write as _;

@@ -161,12 +161,12 @@ impl SeenLevel {
     /// Tables that one of the `passing` lookups, which find nothing here, reaches.
     fn reach(&self, passing: u64) -> f64 {
         let most = if self.level == 0 { self.tables.len() as f64 } else { 1.0 };
-        let told = if passing >= ENOUGH {
+        let measured = if passing >= ENOUGH {
             self.absent as f64 / passing as f64
         } else {
             self.tables.iter().map(|table| table.reach).sum()
         };
-        told.min(most)
+        measured.min(most)
     }
 
     /// Tables of level 0 that a lookup reaches in vain before it finds its key in another one of

@@ -104,7 +104,7 @@ fn where_all_miss_upper_levels_get_more() {
 }
 
 #[test]
-fn what_is_advised_is_as_good_as_it_is_told_to_be() {
+fn advice_saves_as_many_reads_as_it_promises() {
     let db = grown("paired:10");
     ask(&db, misses());
     let advice = db.filter_advice().unwrap();
@@ -164,7 +164,7 @@ fn where_all_hit_the_last_level_needs_none() {
 
 /// Regression: keys answered by a memtable, which probe no filter, counted as missing keys.
 #[test]
-fn what_a_memtable_answers_is_no_miss() {
+fn keys_answered_by_a_memtable_are_no_misses() {
     let db = grown("paired:10");
     let (deleted, renewed) = (0..40, 40..50);
     deleted.clone().for_each(|number| {
@@ -200,7 +200,7 @@ fn renewed(db: &Db) -> u64 {
 /// Regression: filters of a few keys are a cache line or two, whatever their bits, and the advice
 /// promised to save reads for "0.0 KiB more".
 #[test]
-fn nothing_is_not_told_as_something() {
+fn advice_promises_no_saving_of_zero_bytes() {
     let db = grown("paired:10");
     db.compact_all().unwrap();
     (0..20).for_each(|number| {
@@ -263,7 +263,7 @@ fn bytes_go_where_reads_are_dear() {
 }
 
 #[test]
-fn levels_that_nobody_comes_to_need_none() {
+fn levels_without_lookups_need_no_filters() {
     let db = grown("paired:10");
     let newest = renewed(&db);
     ask(&db, (0..LOOKUPS).map(|number| 2 * (number % newest)));

@@ -59,7 +59,7 @@ impl Filling {
 
 /// The inputs that decide whether another compaction may start during heavy writes.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Beside<'a> {
+pub(crate) struct CoreUse<'a> {
     /// Threads of the store.
     pub(crate) threads: usize,
     /// Cores of the machine.
@@ -73,7 +73,7 @@ pub(crate) struct Beside<'a> {
     pub(crate) options: &'a CompactionOptions,
 }
 
-impl Beside<'_> {
+impl CoreUse<'_> {
     /// Whether another job would leave no core to writers. The first job never does, however few
     /// cores there are.
     pub(crate) fn takes_a_core(&self) -> bool {
@@ -83,7 +83,7 @@ impl Beside<'_> {
     /// Whether level 0 is at least three quarters of the way from the compaction trigger to the
     /// slowdown, or the debt a quarter of the way to its slowdown, because a compaction takes
     /// longer to bring the debt down.
-    pub(crate) fn is_behind(&self) -> bool {
+    pub(crate) fn is_urgent(&self) -> bool {
         let CompactionOptions { l0_trigger, slow_runs, slow_debt_bytes, .. } = *self.options;
         let far = slow_runs.saturating_sub(l0_trigger).saturating_mul(3) / 4;
         self.l0_runs >= l0_trigger.saturating_add(far) || self.debt >= slow_debt_bytes / 4
@@ -103,7 +103,7 @@ mod tests {
     #[test]
     fn a_merge_more_takes_a_core_where_threads_are_as_many() {
         let options = CompactionOptions::default();
-        let beside = |threads, cores, running| Beside {
+        let core_use = |threads, cores, running| CoreUse {
             threads,
             cores,
             running,
@@ -111,7 +111,7 @@ mod tests {
             debt: 0,
             options: &options,
         };
-        let takes = |threads, cores, running| beside(threads, cores, running).takes_a_core();
+        let takes = |threads, cores, running| core_use(threads, cores, running).takes_a_core();
         assert!(!takes(2, 2, 0) && takes(2, 2, 1));
         assert!(!takes(1, 1, 0) && !takes(4, 1, 0) && takes(4, 1, 1));
         assert!(!takes(2, 3, 1) && !takes(3, 3, 1) && takes(3, 3, 2) && !takes(8, 64, 7));
@@ -126,12 +126,12 @@ mod tests {
                 slow_debt_bytes: 100,
                 ..CompactionOptions::default()
             };
-            let is_behind = |l0_runs, debt| {
+            let is_urgent = |l0_runs, debt| {
                 let (threads, cores, running) = (2, 2, 1);
-                Beside { threads, cores, running, l0_runs, debt, options: &options }.is_behind()
+                CoreUse { threads, cores, running, l0_runs, debt, options: &options }.is_urgent()
             };
-            assert!(is_behind(late, 0) && !is_behind(late - 1, 24), "{trigger} and {slow}");
-            assert!(is_behind(0, 25));
+            assert!(is_urgent(late, 0) && !is_urgent(late - 1, 24), "{trigger} and {slow}");
+            assert!(is_urgent(0, 25));
         }
     }
 
@@ -201,7 +201,7 @@ mod tests {
     }
 
     #[test]
-    fn a_store_that_is_filled_leaves_a_core_to_who_writes() {
+    fn compactions_leave_a_core_to_writers_of_a_filling_store() {
         let db = open();
         let (mut most, mut puts_off) = (0, false);
         for number in 0..60_000 {
@@ -233,7 +233,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_off_begins_by_itself_when_nobody_writes_any_more() {
+    fn a_deferred_compaction_begins_when_writes_stop() {
         let db = open();
         let end = env::now() + Duration::from_millis(500);
         put_off(&db, end - LEAST);
@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_put_off_begins_at_once_for_who_waits() {
+    fn a_deferred_compaction_begins_at_once_for_a_waiting_caller() {
         let db = open();
         put_off(&db, much_later());
         assert!(comes_true(|| state(&db).put_off_until.is_some()));

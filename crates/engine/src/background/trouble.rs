@@ -72,7 +72,7 @@ impl fmt::Display for BackgroundError {
 
 /// Failures of one kind of job that is retried: a full disk, no more file handles.
 #[derive(Debug, Default)]
-pub(crate) struct Trouble {
+pub(crate) struct JobFailures {
     /// Failures since the store was opened. A waiter reports one that occurred during its wait, and
     /// leaves older ones to earlier waiters.
     pub(crate) failures: u64,
@@ -107,7 +107,7 @@ impl Attempts {
     }
 }
 
-impl Trouble {
+impl JobFailures {
     /// Records a successful attempt; returns how many had failed before it.
     pub(crate) fn succeeded(&mut self) -> u64 {
         self.retry = None;

@@ -180,7 +180,7 @@ mod tests {
 
     /// The zeros are never touched, so they take no memory.
     #[test]
-    fn what_no_longer_fits_is_counted_as_well() {
+    fn operations_beyond_the_batch_limit_are_counted() {
         let huge = vec![0; MAX_VALUE_BYTES];
         let mut batch = WriteBatch::new();
         batch.put("a", vec![1; MAX_BATCH_BYTES - MAX_VALUE_BYTES]).put("b", &huge).delete("c");

@@ -84,7 +84,7 @@ const MOST_STEPS: i32 = 48;
 
 /// Longest wait for reads that are probing dropped filters, and the polling interval.
 const LONGEST_FALL: Duration = Duration::from_secs(1);
-const BETWEEN_LOOKS: Duration = Duration::from_micros(200);
+const POLL_INTERVAL: Duration = Duration::from_micros(200);
 
 /// The budget's choice for each table, by file number.
 pub(crate) type Planned = HashMap<u64, FilterSpec>;
@@ -276,7 +276,7 @@ impl Engine {
     pub(crate) fn wait_for_limit(&self) {
         let end = env::now() + LONGEST_FALL;
         while !self.memory.shares.filters().is_kept() && env::now() < end {
-            env::sleep(BETWEEN_LOOKS);
+            env::sleep(POLL_INTERVAL);
         }
     }
 

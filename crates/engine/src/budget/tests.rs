@@ -78,7 +78,7 @@ fn check_fits(db: &Db) {
 
 /// A budget lowered on reopening: filters that are too large are rebuilt, by a job that has a name.
 #[test]
-fn what_is_too_large_is_rebuilt_until_it_fits() {
+fn filters_that_are_too_large_are_rebuilt_until_they_fit() {
     for threads in [0, 2] {
         let vfs = in_memory();
         filled(&vfs).close().unwrap();
@@ -120,7 +120,7 @@ fn what_is_too_large_is_rebuilt_until_it_fits() {
 /// Two workers at once: a table rebuilt by one is seen by the other before the queue is refilled.
 /// It is not taken again, when no smaller filter could be built and all would be dropped.
 #[test]
-fn what_was_rebuilt_meanwhile_keeps_its_filters() {
+fn a_table_rebuilt_by_another_worker_keeps_its_filters() {
     let vfs = in_memory();
     filled(&vfs).close().unwrap();
     let db = Db::open(DIR, options(&vfs, "budget=6/key,misses=1")).unwrap();
@@ -225,7 +225,7 @@ fn floors_give_way_to_the_budget() {
 
 /// A full disk: the error is returned to waiters, the rebuild is retried, and nothing else stops.
 #[test]
-fn a_full_disk_is_told_and_stops_no_writes() {
+fn a_full_disk_is_reported_and_stops_no_writes() {
     for threads in [0, 1] {
         let disk = SimDisk::new();
         let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());

@@ -152,7 +152,7 @@ mod tests {
     }
 
     #[test]
-    fn each_key_starts_anew() {
+    fn each_key_is_judged_separately() {
         let mut rule = DropRule::new(Vec::new());
         assert_eq!(rule.judge(b"", 5, PUT, || true), Verdict::Keep, "the empty key");
         assert_eq!(rule.judge(b"", 4, PUT, || true), Verdict::Hidden);

@@ -23,11 +23,11 @@ use super::plan::Plan;
 #[derive(Debug)]
 pub(crate) struct OlderData {
     /// Single runs of level 0, and sorted runs of deeper levels.
-    runs: Vec<Run>,
+    runs: Vec<OlderRun>,
 }
 
 #[derive(Debug)]
-struct Run {
+struct OlderRun {
     tables: Vec<Arc<TableFile>>,
     /// Tables before this one end before every key still to come.
     at: usize,
@@ -45,13 +45,15 @@ impl OlderData {
             let newest_input = level_0.iter().position(|table| !is_outside(table)).unwrap_or(0);
             let older = level_0[newest_input..].iter().filter(|table| is_outside(table));
             let meets = |t: &&Arc<TableFile>| t.overlaps(&range.smallest, &range.largest);
-            runs.extend(older.filter(meets).map(|t| Run { tables: vec![Arc::clone(t)], at: 0 }));
+            runs.extend(
+                older.filter(meets).map(|t| OlderRun { tables: vec![Arc::clone(t)], at: 0 }),
+            );
         }
         for level in plan.level.max(1)..LEVELS {
             let mut tables = version.overlapping(level, &range.smallest, &range.largest);
             tables.retain(is_outside);
             if !tables.is_empty() {
-                runs.push(Run { tables, at: 0 });
+                runs.push(OlderRun { tables, at: 0 });
             }
         }
         Self { runs }

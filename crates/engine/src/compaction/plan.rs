@@ -432,7 +432,7 @@ mod tests {
     }
 
     #[test]
-    fn nor_what_a_running_merge_will_put_there() {
+    fn nothing_passes_the_outputs_of_running_plans() {
         let version = tree(&[(0, 9, "c", "d"), (2, 7, "a", "b"), (2, 8, "x", "z")]);
         let mut busy = InProgress::default();
         let options = CompactionOptions::default();

@@ -30,7 +30,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
 use crate::read_mode::ReadMode;
-use crate::shared_merge::{Entries, Merged, SharedMerge, Stretch};
+use crate::shared_merge::{Entries, MergeSlice, Merged, SharedMerge};
 use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
 use share::{Help, Offer};
@@ -59,12 +59,12 @@ impl ReadAhead {
 
 /// A compaction polls for shutdown, failed helpers and pending flushes after this many bytes of
 /// keys and values, plus an overhead per entry.
-const BETWEEN_LOOKS: usize = if cfg!(any(test, shuttle)) { 16 << 10 } else { 1 << 20 };
-const OF_AN_ENTRY: usize = 1 << 10;
+const POLL_BYTES: usize = if cfg!(any(test, shuttle)) { 16 << 10 } else { 1 << 20 };
+const ENTRY_OVERHEAD: usize = 1 << 10;
 
 /// When a merging thread polls, and when it leaves the compaction to flush a memtable.
 #[derive(Debug, Default)]
-pub(crate) struct Looks {
+pub(crate) struct Polling {
     /// Bytes read since the last poll.
     since: usize,
     /// Time spent on memtables.
@@ -73,7 +73,7 @@ pub(crate) struct Looks {
     merges_until: Option<Instant>,
 }
 
-impl Looks {
+impl Polling {
     /// Whether it may flush again: not before it has merged for as long as the last flush took.
     fn may_leave(&self, now: Instant) -> bool {
         self.merges_until.is_none_or(|until| until <= now)
@@ -103,7 +103,7 @@ struct Merging {
     /// The tables written, by number.
     outputs: Vec<u64>,
     is_shared: bool,
-    looks: Looks,
+    polling: Polling,
 }
 
 /// The outcome of a merge, with the parts of helpers.
@@ -133,14 +133,14 @@ impl Engine {
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
         let small = (reason == Reason::Small).then_some(plan.upper.len());
         let mut merging = self.merging(&plan, id);
-        for stretch in self.stretches(plan)? {
+        for slice in self.slices(plan)? {
             self.check_merging()?;
-            self.run_stretch(stretch, &mut merging)?;
+            self.run_slice(slice, &mut merging)?;
             // The next slice may need the space.
             self.sweep();
         }
         if small.is_some_and(|before| merging.outputs.len() >= before) {
-            self.note_in_vain(&merging.outputs);
+            self.mark_stays_small(&merging.outputs);
         }
         self.statistics.jobs.count_compaction(merging.is_shared);
         let bytes = (merging.read_bytes, merging.written_bytes);
@@ -150,7 +150,7 @@ impl Engine {
 
     /// Marks small tables whose merge did not reduce their number, so that they are not merged
     /// again.
-    fn note_in_vain(&self, numbers: &[u64]) {
+    fn mark_stays_small(&self, numbers: &[u64]) {
         let version = self.version();
         let tables = version.tables().filter(|(_, table)| numbers.contains(&table.number));
         tables.for_each(|(_, table)| table.note_stays_small());
@@ -168,17 +168,17 @@ impl Engine {
             read_above: 0,
             outputs: Vec::new(),
             is_shared: false,
-            looks: Looks::default(),
+            polling: Polling::default(),
         }
     }
 
     /// Merges a slice and installs it.
-    fn run_stretch(&self, stretch: Stretch, merging: &mut Merging) -> Result<()> {
-        let (start, away) = (crate::env::now(), merging.looks.away);
-        let replaced = total_bytes(stretch.plan.replaced());
-        let merge = SharedMerge::new(stretch, merging.purpose.clone(), self.version());
+    fn run_slice(&self, slice: MergeSlice, merging: &mut Merging) -> Result<()> {
+        let (start, away) = (crate::env::now(), merging.polling.away);
+        let replaced = total_bytes(slice.plan.replaced());
+        let merge = SharedMerge::new(slice, merging.purpose.clone(), self.version());
         let mut outputs = self.outputs(&merge);
-        let done = self.merge_with_helpers(&merge, &mut merging.looks, &mut outputs)?;
+        let done = self.merge_with_helpers(&merge, &mut merging.polling, &mut outputs)?;
         merging.read_above += done.read.above;
         let is_last = merge.is_last();
         if is_last {
@@ -192,7 +192,7 @@ impl Engine {
         self.install(edit(&merge.plan, is_last, done.tables), Some(step(merging.id)), None)?;
         outputs.keep();
         let read = if is_last { merging.input_bytes - merging.read_bytes } else { replaced };
-        let not_merging = done.waited + (merging.looks.away - away);
+        let not_merging = done.waited + (merging.polling.away - away);
         let time = (start.elapsed() + done.others_time).saturating_sub(not_merging);
         self.statistics.jobs.count_merged(read, written, time);
         merging.read_bytes += read;
@@ -211,11 +211,11 @@ impl Engine {
     pub(crate) fn merge_with_helpers(
         &self,
         merge: &Arc<SharedMerge>,
-        looks: &mut Looks,
+        polling: &mut Polling,
         outputs: &mut Outputs<'_>,
     ) -> Result<Done> {
         let offer = Offer::new(&self.background, merge);
-        let own = self.merge(merge, merge.whole(), true, looks, outputs);
+        let own = self.merge(merge, merge.whole(), true, polling, outputs);
         drop(offer);
         let own = own.and_then(|read| Ok((read, outputs.finish()?)));
         let waits = crate::env::now();
@@ -237,15 +237,15 @@ impl Engine {
     }
 
     /// Merges these subranges of another worker's compaction.
-    pub(crate) fn help(&self, merge: &SharedMerge, pieces: Range<usize>) {
+    pub(crate) fn help(&self, merge: &SharedMerge, subranges: Range<usize>) {
         let start = crate::env::now();
-        let mut help = Help { merge, first: pieces.start, outcome: None };
+        let mut help = Help { merge, first: subranges.start, outcome: None };
         let mut outputs = self.outputs(merge);
-        let mut looks = Looks::default();
-        let outcome = self.merge(merge, pieces, false, &mut looks, &mut outputs);
+        let mut polling = Polling::default();
+        let outcome = self.merge(merge, subranges, false, &mut polling, &mut outputs);
         help.outcome = Some(outcome.and_then(|read| {
             let tables = outputs.finish()?;
-            let time = start.elapsed().saturating_sub(looks.away);
+            let time = start.elapsed().saturating_sub(polling.away);
             Ok(Merged { read, time, tables, created: outputs.hand_over() })
         }));
     }
@@ -271,9 +271,9 @@ impl Engine {
     fn merge(
         &self,
         merge: &SharedMerge,
-        pieces: Range<usize>,
+        subranges: Range<usize>,
         is_owner: bool,
-        looks: &mut Looks,
+        polling: &mut Polling,
         outputs: &mut Outputs<'_>,
     ) -> Result<Entries> {
         let plan = &merge.plan;
@@ -287,24 +287,26 @@ impl Engine {
         // The deepest input is last.
         let replaced = if plan.replaced().is_empty() { usize::MAX } else { inputs.len() - 1 };
         let mut merged = MergeCursor::new(inputs);
-        match merge.start(pieces.start) {
+        match merge.start(subranges.start) {
             None => merged.seek_to_first()?,
             Some(key) => merged.seek(key, MAX_SEQNO)?,
         }
-        let mut piece = pieces.start;
+        let mut subrange = subranges.start;
         let mut read = Entries::default();
         while let Some(entry) = merged.entry() {
-            while merge.start(piece + 1).is_some_and(|end| compare_keys(end, entry.key).is_le()) {
-                let goes_on = if is_owner { merge.go_on(piece) } else { piece + 1 < pieces.end };
+            while merge.start(subrange + 1).is_some_and(|end| compare_keys(end, entry.key).is_le())
+            {
+                let goes_on =
+                    if is_owner { merge.go_on(subrange) } else { subrange + 1 < subranges.end };
                 if !goes_on {
                     return Ok(read);
                 }
-                piece += 1;
+                subrange += 1;
             }
             read.count(merged.current() == replaced);
-            looks.since += OF_AN_ENTRY + entry.key.len() + entry.value.len();
-            if looks.since >= BETWEEN_LOOKS {
-                self.look_about(merge, looks)?;
+            polling.since += ENTRY_OVERHEAD + entry.key.len() + entry.value.len();
+            if polling.since >= POLL_BYTES {
+                self.poll(merge, polling)?;
             }
             let older_exists = || older.may_exist(entry.key, |table| may_hold(table, entry.key));
             if rule.judge(entry.key, entry.seqno, entry.kind, older_exists) == Verdict::Keep {
@@ -322,15 +324,15 @@ impl Engine {
     /// Polls during a compaction. Fails if it must not continue; flushes a waiting memtable if no
     /// worker is free. At least half of the time goes to the compaction, so that its waiters do not
     /// wait for as long as writes go on.
-    fn look_about(&self, merge: &SharedMerge, looks: &mut Looks) -> Result<()> {
-        looks.since = 0;
+    fn poll(&self, merge: &SharedMerge, polling: &mut Polling) -> Result<()> {
+        polling.since = 0;
         self.check_merging()?;
         merge.check()?;
         let start = crate::env::now();
-        if !looks.may_leave(start) || !self.flush_between() {
+        if !polling.may_leave(start) || !self.flush_between() {
             return Ok(());
         }
-        looks.was_away(start, crate::env::now());
+        polling.was_away(start, crate::env::now());
         Ok(())
     }
 
@@ -428,14 +430,14 @@ mod tests {
 
     #[test]
     fn half_of_the_time_is_left_for_the_merge() {
-        let mut looks = Looks::default();
+        let mut polling = Polling::default();
         let at = |start: Instant, seconds| start + Duration::from_secs(seconds);
         let start = crate::env::now();
-        assert!(looks.may_leave(start));
-        looks.was_away(at(start, 10), at(start, 30));
-        assert!(!looks.may_leave(at(start, 49)) && looks.may_leave(at(start, 50)));
-        looks.was_away(at(start, 60), at(start, 61));
-        assert!(!looks.may_leave(at(start, 61)) && looks.may_leave(at(start, 62)));
-        assert_eq!(looks.away, Duration::from_secs(21));
+        assert!(polling.may_leave(start));
+        polling.was_away(at(start, 10), at(start, 30));
+        assert!(!polling.may_leave(at(start, 49)) && polling.may_leave(at(start, 50)));
+        polling.was_away(at(start, 60), at(start, 61));
+        assert!(!polling.may_leave(at(start, 61)) && polling.may_leave(at(start, 62)));
+        assert_eq!(polling.away, Duration::from_secs(21));
     }
 }

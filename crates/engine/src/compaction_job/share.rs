@@ -36,35 +36,35 @@ const FEWEST_TABLES: u64 = 4;
 impl Engine {
     /// The starts of the subranges of `plan`'s compaction, except the first; empty if it is too
     /// small to be shared.
-    pub(crate) fn piece_bounds(&self, plan: &Plan) -> Result<Vec<Box<[u8]>>> {
+    pub(crate) fn subrange_bounds(&self, plan: &Plan) -> Result<Vec<Box<[u8]>>> {
         let table_bytes = self.options.load().compaction.table_bytes.max(1);
-        let pieces = plan.input_bytes().div_ceil(table_bytes);
-        if pieces < FEWEST_TABLES {
+        let subranges = plan.input_bytes().div_ceil(table_bytes);
+        if subranges < FEWEST_TABLES {
             return Ok(Vec::new());
         }
         let is_sorted = plan.level > 0;
         let runs = [Some(&plan.lower), Some(&plan.through), is_sorted.then_some(&plan.upper)];
         let run = runs.into_iter().flatten().find(|run| run.len() > 1);
-        let by_tables = run.map_or_else(Vec::new, |run| beginnings(run, pieces));
+        let by_tables = run.map_or_else(Vec::new, |run| beginnings(run, subranges));
         // With this many, no subrange is much more than a table.
-        if by_tables.len() as u64 + 1 >= pieces / 2 {
+        if by_tables.len() as u64 + 1 >= subranges / 2 {
             return Ok(by_tables);
         }
         let Some(largest) = plan.tables().max_by_key(|table| table.file_bytes) else {
             return Ok(by_tables);
         };
-        let parts = usize::try_from(pieces).unwrap_or(usize::MAX);
+        let parts = usize::try_from(subranges).unwrap_or(usize::MAX);
         let by_index = self.files.tables.reader(largest)?.dividing_keys(parts);
         let by_index: Vec<_> = by_index.into_iter().map(Vec::into_boxed_slice).collect();
         Ok(if by_index.len() > by_tables.len() { by_index } else { by_tables })
     }
 }
 
-/// The starts of tables that divide a sorted run into at most `pieces` subranges of about the same
+/// The starts of tables that divide a sorted run into at most this many subranges of about the same
 /// size.
-pub(crate) fn beginnings(run: &[Arc<TableFile>], pieces: u64) -> Vec<Box<[u8]>> {
+pub(crate) fn beginnings(run: &[Arc<TableFile>], subranges: u64) -> Vec<Box<[u8]>> {
     let all = total_bytes(run);
-    let each = all.div_ceil(pieces.max(1)).max(1);
+    let each = all.div_ceil(subranges.max(1)).max(1);
     let mut bytes = 0;
     let mut begin = Vec::new();
     for table in run {
@@ -85,7 +85,7 @@ pub(crate) struct Offer<'a> {
 
 impl<'a> Offer<'a> {
     pub(crate) fn new(background: &'a Background, merge: &'a Arc<SharedMerge>) -> Self {
-        if merge.has_pieces() {
+        if merge.has_subranges() {
             let mut state = lock(&background.state);
             state.shared.push(Arc::clone(merge));
             // A caller that starts to wait later wakes the workers too.

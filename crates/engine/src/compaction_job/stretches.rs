@@ -26,7 +26,7 @@
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::options::Options;
-use crate::shared_merge::Stretch;
+use crate::shared_merge::MergeSlice;
 
 use super::share::beginnings;
 use crate::compaction::key_range::total_bytes;
@@ -34,7 +34,7 @@ use crate::compaction::plan::Plan;
 
 /// Fewest tables' worth of inputs of a slice: each slice costs a sync of the manifest and of the
 /// directory.
-const STRETCH_TABLES: u64 = 2;
+const SLICE_TABLES: u64 = 2;
 
 /// Most threads that are to find a table's worth of a slice each: with more, large compactions
 /// would not be divided.
@@ -45,7 +45,7 @@ const MOST_SHARING: u64 = 4;
 const FEWEST_TABLES: u64 = 8;
 
 /// Most slices of a compaction: each slice seeks in, and reads ahead, all inputs once.
-const MOST_STRETCHES: u64 = 64;
+const MOST_SLICES: u64 = 64;
 
 /// How much larger than its even share of a slice a table may be: the slice's size is an estimate.
 const SLACK: f64 = 1.125;
@@ -62,7 +62,7 @@ pub(crate) fn even(bytes: f64, table_bytes: u64) -> u64 {
 /// are read ahead again in each.
 pub(crate) fn least_bytes(options: &Options) -> u64 {
     let threads = options.background_threads as u64;
-    let tables = STRETCH_TABLES.max(threads.min(MOST_SHARING));
+    let tables = SLICE_TABLES.max(threads.min(MOST_SHARING));
     options
         .compaction
         .table_bytes
@@ -70,24 +70,24 @@ pub(crate) fn least_bytes(options: &Options) -> u64 {
         .max(options.writes.write_buffer_bytes as u64 / 4)
 }
 
-/// Divides a compaction by key into slices of at least `stretch_bytes` of inputs each.
+/// Divides a compaction by key into slices of at least `slice_bytes` of inputs each.
 pub(crate) fn divide(
     mut plan: Plan,
     bounds: &[Box<[u8]>],
-    stretch_bytes: u64,
+    slice_bytes: u64,
     table_bytes: u64,
-) -> Vec<Stretch> {
+) -> Vec<MergeSlice> {
     let input_bytes = plan.input_bytes();
-    let count = (input_bytes / stretch_bytes.max(1)).min(MOST_STRETCHES);
+    let count = (input_bytes / slice_bytes.max(1)).min(MOST_SLICES);
     let cuts = beginnings(plan.replaced(), count);
     if cuts.is_empty() {
-        return vec![Stretch::whole(plan, bounds.to_vec())];
+        return vec![MergeSlice::whole(plan, bounds.to_vec())];
     }
     let mut tables = std::mem::take(plan.replaced_mut());
     let mut grandparents = std::mem::take(&mut plan.grandparents);
     let all = total_bytes(&tables).max(1) as f64;
     let mut from: Option<Box<[u8]>> = None;
-    let mut stretches = Vec::with_capacity(cuts.len() + 1);
+    let mut slices = Vec::with_capacity(cuts.len() + 1);
     for to in cuts.into_iter().map(Some).chain([None]) {
         let is_mine = |key: &[u8]| to.as_deref().is_none_or(|to| *key < *to);
         let is_passed = |key: &[u8]| from.as_deref().is_some_and(|from| *key <= *from);
@@ -102,23 +102,23 @@ pub(crate) fn divide(
         let table_bytes = Some(even(input_bytes as f64 * share, table_bytes.max(1)));
         let inside = bounds.iter().skip_while(|key| is_passed(key)).take_while(|key| is_mine(key));
         let bounds = inside.cloned().collect();
-        stretches.push(Stretch { plan, from, to: to.clone(), bounds, table_bytes });
+        slices.push(MergeSlice { plan, from, to: to.clone(), bounds, table_bytes });
         from = to;
     }
-    stretches
+    slices
 }
 
 impl Engine {
     /// The slices of the compaction of `plan`, by key.
-    pub(crate) fn stretches(&self, plan: Plan) -> Result<Vec<Stretch>> {
+    pub(crate) fn slices(&self, plan: Plan) -> Result<Vec<MergeSlice>> {
         let options = self.options.load();
         // Without a second thread it cannot be shared.
         let is_shared = options.background_threads > 1;
-        let bounds = if is_shared { self.piece_bounds(&plan)? } else { Vec::new() };
+        let bounds = if is_shared { self.subrange_bounds(&plan)? } else { Vec::new() };
         let is_small =
             plan.input_bytes() < options.compaction.table_bytes.saturating_mul(FEWEST_TABLES);
         if is_small || options.filters.budget().is_some() {
-            return Ok(vec![Stretch::whole(plan, bounds)]);
+            return Ok(vec![MergeSlice::whole(plan, bounds)]);
         }
         Ok(divide(plan, &bounds, least_bytes(&options), options.compaction.table_bytes))
     }

@@ -232,7 +232,7 @@ impl UserFilterPolicy for Liars {
 }
 
 #[test]
-fn a_user_who_promises_too_much_is_flagged() {
+fn a_user_filter_with_a_wrong_rate_is_flagged() {
     let options = Options::default()
         .vfs(Arc::new(MemoryVfs::new()))
         .filtering(|f| f.user_filters(Arc::new(Liars)));

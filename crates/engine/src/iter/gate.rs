@@ -34,12 +34,12 @@ pub(crate) struct RangeGate {
     engine: Arc<Engine>,
     bounds: SharedBounds,
     /// The configured extractor, and the range's prefix by it.
-    set: Option<(Prefix, Asked)>,
+    set: Option<(Prefix, RangePrefix)>,
 }
 
 /// A prefix to probe filters for: the first bytes of the range's first key.
 #[derive(Debug, Clone, Copy)]
-struct Asked {
+struct RangePrefix {
     len: usize,
     hash: u64,
 }
@@ -49,8 +49,8 @@ impl RangeGate {
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
         let set = match engine.options.load().filtering.prefix_extractor.clone() {
             Some(extractor) => {
-                let asked = one_prefix(bounds, &extractor)?;
-                Some((extractor, asked))
+                let range_prefix = one_prefix(bounds, &extractor)?;
+                Some((extractor, range_prefix))
             }
             None if bounds.from.is_empty() => return None,
             None => None,
@@ -59,10 +59,10 @@ impl RangeGate {
     }
 
     /// Probes the prefix filter of `table`; `None` if it has none that can be used.
-    fn ask(&self, table: &Reader) -> Option<Verdict> {
+    fn probe(&self, table: &Reader) -> Option<Verdict> {
         table.filters().prefixes_part()?;
-        let (extractor, Asked { len, hash }) = match &self.set {
-            Some((extractor, asked)) => (extractor, *asked),
+        let (extractor, RangePrefix { len, hash }) = match &self.set {
+            Some((extractor, range_prefix)) => (extractor, *range_prefix),
             None => {
                 let stored = table.stored_prefix()?;
                 (stored, one_prefix(&self.bounds, stored)?)
@@ -90,14 +90,14 @@ impl RangeGate {
 }
 
 /// The prefix of all keys within `bounds`, if they share one; step 1 of the module's head.
-fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<Asked> {
+fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<RangePrefix> {
     let prefix = extractor.believed(&bounds.from)?;
     let inside = match (&bounds.to, Bounds::prefix(prefix).to) {
         (_, None) => true,
         (None, Some(_)) => false,
         (Some(to), Some(end)) => *to <= end,
     };
-    inside.then(|| Asked { len: prefix.len(), hash: trommel_filter::hash(prefix) })
+    inside.then(|| RangePrefix { len: prefix.len(), hash: trommel_filter::hash(prefix) })
 }
 
 /// What is known of one table.
@@ -144,7 +144,7 @@ impl TableGate {
     pub(crate) fn admits(&mut self, at: usize, newest: SeqNo, table: &Reader) -> bool {
         let Some(answer) = self.answers.get_mut(at) else { return true };
         if *answer == Answer::None {
-            *answer = match self.range.ask(table) {
+            *answer = match self.range.probe(table) {
                 None => Answer::Settled,
                 Some(verdict) if verdict.maybe => Answer::Maybe(verdict, newest),
                 Some(verdict) => {

@@ -157,10 +157,13 @@ impl LevelCursor {
     }
 
     /// Reports to the gate in which table the cursor is positioned, if any, and on which key.
-    fn tell_gate(&mut self, tell: impl FnOnce(&mut TableGate, Option<usize>, Option<&[u8]>)) {
+    fn report_to_gate(
+        &mut self,
+        report: impl FnOnce(&mut TableGate, Option<usize>, Option<&[u8]>),
+    ) {
         let Some(gate) = &mut self.gate else { return };
         let entry = self.cursor.as_ref().and_then(TableCursor::entry);
-        tell(gate, self.cursor.as_ref().map(|_| self.at), entry.map(|entry| entry.key));
+        report(gate, self.cursor.as_ref().map(|_| self.at), entry.map(|entry| entry.key));
     }
 
     /// Moves to the first entry of the next non-empty table, if the current one is at its end.
@@ -169,7 +172,7 @@ impl LevelCursor {
             if let Some(cursor) = self.open(self.at + 1, Direction::Forward)? {
                 cursor.seek_to_first()?;
             }
-            self.tell_gate(TableGate::passed);
+            self.report_to_gate(TableGate::passed);
         }
         Ok(())
     }
@@ -183,14 +186,14 @@ impl LevelCursor {
             if let Some(cursor) = self.open(before, Direction::Backward)? {
                 cursor.seek_to_last()?;
             }
-            self.tell_gate(TableGate::passed);
+            self.report_to_gate(TableGate::passed);
         }
         Ok(())
     }
 
     /// Continues after a table that has ended or failed.
     #[cold]
-    fn leave_behind(
+    fn continue_after(
         &mut self,
         outcome: std::result::Result<(), trommel_sstable::Error>,
         direction: Direction,
@@ -222,7 +225,7 @@ impl Cursor for LevelCursor {
             if let Some(cursor) = this.open(0, Direction::Forward)? {
                 cursor.seek_to_first()?;
             }
-            this.tell_gate(TableGate::passed);
+            this.report_to_gate(TableGate::passed);
             this.skip_ends_forward()
         })
     }
@@ -233,7 +236,7 @@ impl Cursor for LevelCursor {
             if let Some(cursor) = this.open(last, Direction::Backward)? {
                 cursor.seek_to_last()?;
             }
-            this.tell_gate(TableGate::passed);
+            this.report_to_gate(TableGate::passed);
             this.skip_ends_backward()
         })
     }
@@ -245,7 +248,7 @@ impl Cursor for LevelCursor {
             {
                 cursor.seek(key, seqno)?;
             }
-            this.tell_gate(|gate, at, found| gate.found_from(at, key, seqno, found));
+            this.report_to_gate(|gate, at, found| gate.found_from(at, key, seqno, found));
             this.skip_ends_forward()
         })
     }
@@ -259,7 +262,7 @@ impl Cursor for LevelCursor {
             if let Some(cursor) = this.open(at, direction)? {
                 cursor.seek_before(key)?;
             }
-            this.tell_gate(|gate, at, found| gate.found_before(at, key, found));
+            this.report_to_gate(|gate, at, found| gate.found_before(at, key, found));
             this.skip_ends_backward()
         })
     }
@@ -269,7 +272,7 @@ impl Cursor for LevelCursor {
         let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
         match cursor.next() {
             Ok(()) if cursor.is_valid() => Ok(()),
-            outcome => self.leave_behind(outcome, Direction::Forward),
+            outcome => self.continue_after(outcome, Direction::Forward),
         }
     }
 
@@ -278,7 +281,7 @@ impl Cursor for LevelCursor {
         let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
         match cursor.prev() {
             Ok(()) if cursor.is_valid() => Ok(()),
-            outcome => self.leave_behind(outcome, Direction::Backward),
+            outcome => self.continue_after(outcome, Direction::Backward),
         }
     }
 

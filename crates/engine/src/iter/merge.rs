@@ -33,7 +33,7 @@ use trommel_base::{
 
 mod visit;
 
-pub(crate) use visit::{Leaved, Offered};
+pub(crate) use visit::{HasLeaf, Offered};
 
 /// A cursor over the entries of all its sources, in order.
 #[derive(Debug)]
@@ -41,11 +41,11 @@ pub(crate) struct MergeCursor<C: CursorHints> {
     sources: Vec<C>,
     heads: Vec<Head>,
     /// All sources, sorted by their entries. The rank of the first may be stale; its head is not.
-    order: Vec<Place>,
-    /// The first source, if it is on an entry and nothing failed; otherwise [`NOBODY`].
+    order: Vec<Ranked>,
+    /// The first source, if it is on an entry and nothing failed; otherwise [`NO_SOURCE`].
     top: usize,
     /// The rank of the second source.
-    challenge: u128,
+    second_rank: u128,
     direction: Direction,
     failed: Option<C::Error>,
     /// Entries that visits skipped.
@@ -98,7 +98,7 @@ const NO_HEAD: Head =
 
 /// A source in the order, with the rank of its entry.
 #[derive(Debug, Clone, Copy)]
-struct Place {
+struct Ranked {
     rank: u128,
     source: usize,
 }
@@ -110,7 +110,7 @@ const NEAR: usize = 16;
 pub(crate) const STEPS_BEFORE_RESEEK: u32 = 8;
 
 /// No source.
-const NOBODY: usize = usize::MAX;
+const NO_SOURCE: usize = usize::MAX;
 
 /// Key bytes that a head holds.
 const SHOWN_BYTES: u32 = 16;
@@ -149,9 +149,18 @@ where
     /// A merge of `sources`, off the end.
     pub(crate) fn new(sources: Vec<C>) -> Self {
         let heads = vec![NO_HEAD; sources.len()];
-        let order = (0..sources.len()).map(|source| Place { rank: u128::MAX, source }).collect();
-        let (challenge, direction) = (u128::MAX, Direction::Forward);
-        Self { sources, heads, order, top: NOBODY, challenge, direction, failed: None, skipped: 0 }
+        let order = (0..sources.len()).map(|source| Ranked { rank: u128::MAX, source }).collect();
+        let (second_rank, direction) = (u128::MAX, Direction::Forward);
+        Self {
+            sources,
+            heads,
+            order,
+            top: NO_SOURCE,
+            second_rank,
+            direction,
+            failed: None,
+            skipped: 0,
+        }
     }
 
     /// The merged sources.
@@ -194,7 +203,7 @@ where
         // Going backward, the other sources are on their versions of the same key, or have passed
         // them.
         self.direction == Direction::Backward
-            && self.head().is_some_and(|head| head.rank < self.challenge)
+            && self.head().is_some_and(|head| head.rank < self.second_rank)
             && self.source().is_some_and(C::begins_key)
     }
 
@@ -212,7 +221,7 @@ where
 
     /// Which of two sources comes first in the direction of travel.
     #[inline]
-    fn compare(&self, a: Place, b: Place) -> Ordering {
+    fn compare(&self, a: Ranked, b: Ranked) -> Ordering {
         a.rank.cmp(&b.rank).then_with(|| self.decide(a.source, b.source))
     }
 
@@ -257,7 +266,7 @@ where
 
     #[cold]
     fn fail(&mut self, error: C::Error) -> C::Error {
-        self.top = NOBODY;
+        self.top = NO_SOURCE;
         self.failed = Some(error.clone());
         error
     }
@@ -296,20 +305,20 @@ where
         }
         order.sort_unstable_by(|a, b| self.compare(*a, *b));
         self.order = order;
-        self.crown();
+        self.update_top();
     }
 
     /// Makes the entry of the first source the current one, if it is on one.
     #[inline]
-    fn crown(&mut self) {
+    fn update_top(&mut self) {
         let first = self.order.first().map(|first| first.source);
-        self.top = first.filter(|first| self.heads[*first].live).unwrap_or(NOBODY);
-        self.challenge = self.order.get(1).map_or(u128::MAX, |second| second.rank);
+        self.top = first.filter(|first| self.heads[*first].live).unwrap_or(NO_SOURCE);
+        self.second_rank = self.order.get(1).map_or(u128::MAX, |second| second.rank);
     }
 
     /// Reinserts source `i`, which was the first and has moved.
-    fn put_back(&mut self, i: usize) {
-        let moved = Place { rank: self.heads[i].rank, source: i };
+    fn reinsert(&mut self, i: usize) {
+        let moved = Ranked { rank: self.heads[i].rank, source: i };
         let near = self.order.len().saturating_sub(1).min(NEAR);
         let mut at = 0;
         while at < near {
@@ -321,15 +330,15 @@ where
             at += 1;
         }
         if at == NEAR {
-            at = self.pass_far(moved);
+            at = self.far_position(moved);
         }
         self.order[at] = moved;
-        self.crown();
+        self.update_top();
     }
 
     /// The position of `moved` after the nearest sources, which have moved up.
     #[cold]
-    fn pass_far(&mut self, moved: Place) -> usize {
+    fn far_position(&mut self, moved: Ranked) -> usize {
         let (_, far) = self.order.split_at(NEAR + 1);
         let passed = far.partition_point(|place| self.compare(*place, moved).is_lt());
         self.order.copy_within(NEAR + 1..NEAR + 1 + passed, NEAR);
@@ -366,8 +375,8 @@ where
             return Err(self.fail(error));
         }
         self.remember(current);
-        if self.heads[current].rank >= self.challenge {
-            self.put_back(current);
+        if self.heads[current].rank >= self.second_rank {
+            self.reinsert(current);
         }
         Ok(())
     }
@@ -389,10 +398,10 @@ where
         let next = movement(source)?;
         let left = std::mem::replace(head, Head::new(next, direction));
         let mark = Mark { words: left.words(direction), len: left.len };
-        if head.rank < self.challenge {
+        if head.rank < self.second_rank {
             return Some((mark, next));
         }
-        self.put_back(current);
+        self.reinsert(current);
         let reached = self.head().map(|head| head.entry(direction));
         Some((mark, reached.unwrap_or(next)))
     }

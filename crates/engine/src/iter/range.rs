@@ -125,7 +125,7 @@ impl Bounds {
     }
 
     /// The first key after `key`.
-    pub(crate) fn behind(key: &[u8]) -> Vec<u8> {
+    pub(crate) fn after(key: &[u8]) -> Vec<u8> {
         successor(key)
     }
 

@@ -7,7 +7,7 @@ use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
 use super::level::LevelCursor;
-use super::merge::Leaved;
+use super::merge::HasLeaf;
 use crate::error::{Error, Result};
 
 /// One source of a merge.
@@ -97,7 +97,7 @@ impl CursorHints for Source {
     }
 }
 
-impl Leaved for Source {
+impl HasLeaf for Source {
     type Leaf = TableCursor;
 
     #[inline]

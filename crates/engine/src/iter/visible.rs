@@ -27,9 +27,9 @@ use crate::view::View;
 
 /// The position of the merge relative to the current key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Stand {
+enum Position {
     /// Off the end.
-    Nowhere,
+    OffEnd,
     /// The merge is on the current entry, in either direction of travel.
     On,
     /// The merge is before all versions of the current key, which is held in `key` and `value`.
@@ -37,12 +37,12 @@ enum Stand {
 }
 
 /// Versions of one key that were stepped over in one source without a break.
-struct Run {
+struct VersionRun {
     source: usize,
     steps: u32,
 }
 
-impl Run {
+impl VersionRun {
     const NONE: Self = Self { source: usize::MAX, steps: 0 };
 
     /// Counts one more version in this source. Returns whether there were enough for the rest to be
@@ -63,7 +63,7 @@ impl Run {
 pub(crate) struct VisibleCursor {
     merge: MergeCursor<Source>,
     seqno: SeqNo,
-    stand: Stand,
+    position: Position,
     /// Going forward: the key whose remaining versions are to be skipped, if it is longer than its
     /// mark. If the merge is before it: the current key.
     key: Vec<u8>,
@@ -119,7 +119,7 @@ impl VisibleCursor {
         Self {
             merge: MergeCursor::new(sources),
             seqno,
-            stand: Stand::Nowhere,
+            position: Position::OffEnd,
             key: Vec::new(),
             value: Slice::default(),
             bounds,
@@ -140,60 +140,60 @@ impl VisibleCursor {
 
     #[cold]
     fn refuse(&mut self) -> Result<()> {
-        self.stand = Stand::Nowhere;
+        self.position = Position::OffEnd;
         self.store.engine.access.check_open()
     }
 
     /// The current key.
     #[inline]
     pub(crate) fn key(&self) -> Option<&[u8]> {
-        match self.stand {
-            Stand::Nowhere => None,
-            Stand::On => self.merge.internal_key().map(|internal| internal.key),
-            Stand::Before => Some(&self.key),
+        match self.position {
+            Position::OffEnd => None,
+            Position::On => self.merge.internal_key().map(|internal| internal.key),
+            Position::Before => Some(&self.key),
         }
     }
 
     /// The current key and value, not copied. Always inlined: a call costs a tenth of a step.
     #[inline(always)]
     pub(crate) fn entry(&self) -> Option<(&[u8], &[u8])> {
-        match self.stand {
-            Stand::Nowhere => None,
-            Stand::On => self.merge.entry().map(|entry| (entry.key, entry.value)),
-            Stand::Before => Some((&self.key, &self.value)),
+        match self.position {
+            Position::OffEnd => None,
+            Position::On => self.merge.entry().map(|entry| (entry.key, entry.value)),
+            Position::Before => Some((&self.key, &self.value)),
         }
     }
 
     /// The current value; empty off the end.
     #[inline]
     pub(crate) fn value(&self) -> Slice {
-        match self.stand {
-            Stand::Nowhere => Slice::default(),
-            Stand::On => self.merge.value(),
-            Stand::Before => self.value.clone(),
+        match self.position {
+            Position::OffEnd => Slice::default(),
+            Position::On => self.merge.value(),
+            Position::Before => self.value.clone(),
         }
     }
 
     /// As `value`, copying into `buffer` if it cannot be shared.
     #[inline]
     pub(crate) fn value_in(&self, buffer: &mut SliceBuffer) -> Slice {
-        match self.stand {
-            Stand::Nowhere => Slice::default(),
-            Stand::On => self.merge.shared_value().unwrap_or_else(|| {
+        match self.position {
+            Position::OffEnd => Slice::default(),
+            Position::On => self.merge.shared_value().unwrap_or_else(|| {
                 self.merge.entry().map_or_else(Slice::default, |entry| buffer.copied(entry.value))
             }),
-            Stand::Before => self.value.clone(),
+            Position::Before => self.value.clone(),
         }
     }
 
     /// Moves off the end.
     pub(crate) fn leave(&mut self) {
-        self.stand = Stand::Nowhere;
+        self.position = Position::OffEnd;
     }
 
     pub(crate) fn seek_to_last(&mut self) -> Result<()> {
         self.check_open()?;
-        self.stand = Stand::Nowhere;
+        self.position = Position::OffEnd;
         self.merge.seek_to_last()?;
         self.settle_backward()
     }
@@ -201,7 +201,7 @@ impl VisibleCursor {
     /// Moves to the first visible key at or after `key`.
     pub(crate) fn seek(&mut self, key: &[u8]) -> Result<()> {
         self.check_open()?;
-        self.stand = Stand::Nowhere;
+        self.position = Position::OffEnd;
         self.merge.seek(key, self.seqno)?;
         self.settle_forward(None)
     }
@@ -209,7 +209,7 @@ impl VisibleCursor {
     /// Moves to the last visible key before `key`.
     pub(crate) fn seek_before(&mut self, key: &[u8]) -> Result<()> {
         self.check_open()?;
-        self.stand = Stand::Nowhere;
+        self.position = Position::OffEnd;
         self.merge.seek_before(key)?;
         self.settle_backward()
     }
@@ -218,14 +218,14 @@ impl VisibleCursor {
     #[inline]
     pub(crate) fn next(&mut self) -> Result<()> {
         self.check_open()?;
-        if self.stand == Stand::On
+        if self.position == Position::On
             && let Some((left, reached)) = self.merge.pass_at_hand()
         {
             let is_new = reached.seqno <= self.seqno && Mark::of_head(&reached) != left;
             if is_new && reached.kind == EntryKind::Put {
                 return Ok(());
             }
-            self.stand = Stand::Nowhere;
+            self.position = Position::OffEnd;
             return self.settle_forward(Some(left));
         }
         self.next_by_merge()
@@ -238,10 +238,10 @@ impl VisibleCursor {
         self.check_open()?;
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
-            if goes_on && self.stand == Stand::On {
+            if goes_on && self.position == Position::On {
                 let (seen, opener) = (self.seqno, self.opener);
                 let ends = || opener.is_closed();
-                let left = self.merge.visit_onward(ends, |head, key, value| {
+                let left = self.merge.visit_forward(ends, |head, key, value| {
                     offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
                 });
                 if let Some(left) = self.known(left)? {
@@ -250,7 +250,7 @@ impl VisibleCursor {
                     continue;
                 }
             }
-            if !goes_on || self.stand == Stand::Nowhere {
+            if !goes_on || self.position == Position::OffEnd {
                 return self.check_open();
             }
             self.next()?;
@@ -264,7 +264,7 @@ impl VisibleCursor {
         self.check_open()?;
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
-            if goes_on && self.stand == Stand::On {
+            if goes_on && self.position == Position::On {
                 let (seen, opener) = (self.seqno, self.opener);
                 let ends = || opener.is_closed();
                 let hides = |seqno| sees(seen, seqno);
@@ -277,7 +277,7 @@ impl VisibleCursor {
                     continue;
                 }
             }
-            if !goes_on || self.stand == Stand::Nowhere {
+            if !goes_on || self.position == Position::OffEnd {
                 return self.check_open();
             }
             self.prev()?;
@@ -290,7 +290,7 @@ impl VisibleCursor {
     #[inline]
     fn known(&mut self, left: Result<Option<Mark>>) -> Result<Option<Mark>> {
         if !matches!(left, Ok(None)) {
-            self.stand = Stand::Nowhere;
+            self.position = Position::OffEnd;
         }
         left
     }
@@ -298,14 +298,14 @@ impl VisibleCursor {
     /// As `next`, if the next entry is not at hand.
     #[inline(never)]
     fn next_by_merge(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.stand, Stand::Nowhere) {
-            Stand::Nowhere => Ok(()),
-            Stand::On => {
+        match std::mem::replace(&mut self.position, Position::OffEnd) {
+            Position::OffEnd => Ok(()),
+            Position::On => {
                 let current = self.remember_current_key();
                 self.merge.next()?;
                 self.settle_forward(current)
             }
-            Stand::Before => self.next_from_before(),
+            Position::Before => self.next_from_before(),
         }
     }
 
@@ -322,7 +322,7 @@ impl VisibleCursor {
     #[inline]
     pub(crate) fn prev(&mut self) -> Result<()> {
         self.check_open()?;
-        if self.stand == Stand::On
+        if self.position == Position::On
             && let Some((left, reached)) = self.merge.pass_back_at_hand()
         {
             if Mark::of_head(&reached) != left
@@ -332,7 +332,7 @@ impl VisibleCursor {
             {
                 return Ok(());
             }
-            self.stand = Stand::Nowhere;
+            self.position = Position::OffEnd;
             return self.leave_backward(Some(left));
         }
         self.prev_by_merge()
@@ -341,21 +341,21 @@ impl VisibleCursor {
     /// As `prev`, if the previous entry is not at hand.
     #[inline(never)]
     fn prev_by_merge(&mut self) -> Result<()> {
-        match std::mem::replace(&mut self.stand, Stand::Nowhere) {
-            Stand::Nowhere => Ok(()),
-            Stand::On => {
+        match std::mem::replace(&mut self.position, Position::OffEnd) {
+            Position::OffEnd => Ok(()),
+            Position::On => {
                 // Newer versions of the current key come before it.
                 let current = self.remember_current_key();
                 self.merge.prev()?;
                 self.leave_backward(current)
             }
-            Stand::Before => self.settle_backward(),
+            Position::Before => self.settle_backward(),
         }
     }
 
     /// As `settle_backward`, after the remaining versions of the remembered key.
     fn leave_backward(&mut self, remembered: Option<Mark>) -> Result<()> {
-        let mut run = Run::NONE;
+        let mut run = VersionRun::NONE;
         while self.is_of(remembered) {
             self.pass_back(&mut run)?;
         }
@@ -365,7 +365,7 @@ impl VisibleCursor {
     /// Moves backward past one unwanted version of a key, or in a long run past all versions in the
     /// source.
     #[inline]
-    fn pass_back(&mut self, run: &mut Run) -> Result<()> {
+    fn pass_back(&mut self, run: &mut VersionRun) -> Result<()> {
         self.skipped += 1;
         if run.is_long(self.merge.current()) {
             self.copy_current_key();
@@ -378,7 +378,7 @@ impl VisibleCursor {
     /// Moves forward past one version of a key, or in a long run by a seek: past all versions if
     /// `all`, otherwise past those that are too new.
     #[inline]
-    fn pass(&mut self, run: &mut Run, all: bool) -> Result<()> {
+    fn pass(&mut self, run: &mut VersionRun, all: bool) -> Result<()> {
         self.skipped += 1;
         if run.is_long(self.merge.current()) {
             return self.skip(all);
@@ -431,7 +431,7 @@ impl VisibleCursor {
     fn settle_forward(&mut self, passed: Option<Mark>) -> Result<()> {
         // The key whose versions are being skipped: all that are left, or those that are too new.
         let (mut current, mut is_done) = (passed, true);
-        let mut run = Run::NONE;
+        let mut run = VersionRun::NONE;
         while let Some(head) = self.merge.head() {
             let (is_visible, kind) = (head.seqno <= self.seqno, head.kind);
             if self.is_of(current) && (is_done || !is_visible) {
@@ -439,14 +439,14 @@ impl VisibleCursor {
                 continue;
             }
             if is_visible && kind == EntryKind::Put {
-                self.stand = Stand::On;
+                self.position = Position::On;
                 return Ok(());
             }
             if self.is_beyond() {
                 return Ok(());
             }
             (current, is_done) = (self.remember_current_key(), is_visible);
-            run = Run::NONE;
+            run = VersionRun::NONE;
             self.skipped += 1;
             self.merge.next()?;
         }
@@ -471,21 +471,21 @@ impl VisibleCursor {
     /// Moves backward from the merge's position over all versions of one key after another (oldest
     /// first), until one has a visible version that is no tombstone, or the range has ended.
     fn settle_backward(&mut self) -> Result<()> {
-        let mut run = Run::NONE;
+        let mut run = VersionRun::NONE;
         while let Some(head) = self.merge.head() {
             let (seqno, kind) = (head.seqno, head.kind);
             if self.merge.is_hidden_at(self.seqno) {
                 self.pass_back(&mut run)?;
                 continue;
             }
-            run = Run::NONE;
+            run = VersionRun::NONE;
             if !self.merge.begins_key() {
                 if self.settle_among_versions()? {
                     return Ok(());
                 }
             } else if self.sees(seqno) && kind == EntryKind::Put {
                 // The only version of its key, so it is the newest.
-                self.stand = Stand::On;
+                self.position = Position::On;
                 return Ok(());
             } else {
                 self.skipped += 1;
@@ -510,7 +510,7 @@ impl VisibleCursor {
         self.copy_current_key();
         self.value = Slice::default();
         let mut newest_visible = None;
-        let mut run = Run::NONE;
+        let mut run = VersionRun::NONE;
         while self.is_of(current) {
             let Some(head) = self.merge.head() else { break };
             let (is_seen, mut kind) = (self.sees(head.seqno), head.kind);
@@ -540,7 +540,7 @@ impl VisibleCursor {
         let Some(value) = newest_visible else { return Ok(false) };
         self.skipped -= 1;
         self.value = value;
-        self.stand = Stand::Before;
+        self.position = Position::Before;
         Ok(true)
     }
 }

@@ -8,15 +8,15 @@
 //!    compaction may take long: if all workers are compacting and a memtable is frozen, one of them
 //!    flushes it in between, so that no more memtables wait than are filled during a flush. With
 //!    few cores, compactions pause during a flush, and leave a core to writers
-//!    ([`Beside`](crate::background::Beside)).
+//!    ([`CoreUse`](crate::background::CoreUse)).
 //! 3. A job that fails for lack of disk space, file handles or memory is retried later; nothing
 //!    refers to its outputs yet, so they are removed and nothing is lost. While it keeps failing,
 //!    the writers that it stalls wait at most
-//!    [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout). Any other failure poisons the
-//!    store. The error of a requested filter rebuild goes to its caller, and the rebuild is not
-//!    retried. A rebuild for the budget is retried after any failure, and only a failed write
-//!    poisons the store. A table that cannot be read is reported to waiters only once it is given
-//!    up.
+//!    [`WriteSettings::stall_timeout`](crate::settings::WriteSettings::stall_timeout). Any other
+//!    failure poisons the store. The error of a requested filter rebuild goes to its caller, and
+//!    the rebuild is not retried. A rebuild for the budget is retried after any failure, and only a
+//!    failed write poisons the store. A table that cannot be read is reported to waiters only once
+//!    it is given up.
 //! 4. While compaction is paused, automatic work except flushes rests: compactions, and rebuilds
 //!    for the budget unless a caller waits for the store to become idle.
 //!
@@ -30,7 +30,7 @@ use std::time::{Duration, Instant};
 
 use trommel_base::SeqNo;
 
-use crate::background::{Beside, Job, Kind, State, Trouble};
+use crate::background::{CoreUse, Job, JobFailures, Kind, State};
 use crate::compaction::key_range::total_bytes;
 use crate::compaction::plan::{Plan, plan};
 use crate::compaction::range::Step;
@@ -125,7 +125,7 @@ impl Engine {
         };
         let before = over(state);
         let mut job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
-        let is_paused = state.pauses > 0 && state.waiting_for_rest == 0;
+        let is_paused = state.pauses > 0 && state.waiting_for_idle == 0;
         // Automatic rebuilds do not take the core that a deferred compaction leaves to writers.
         let is_paused = is_paused || state.put_off_until.is_some();
         if job.is_none() && !is_paused && state.fits.is_due(now) {
@@ -160,7 +160,7 @@ impl Engine {
         if options.background_threads == 0 || state.is_waited_for() {
             return None;
         }
-        let beside = Beside {
+        let core_use = CoreUse {
             threads: options.background_threads,
             cores: state.cores.0,
             running: state.busy.working(),
@@ -168,7 +168,7 @@ impl Engine {
             debt: self.backlog.debt(),
             options: &options.planner(),
         };
-        state.filling.until(now).filter(|_| beside.takes_a_core() && !beside.is_behind())
+        state.filling.until(now).filter(|_| core_use.takes_a_core() && !core_use.is_urgent())
     }
 
     fn next_plan(&self, state: &mut State, view: &View) -> Option<Box<Plan>> {
@@ -194,7 +194,7 @@ impl Engine {
             return None;
         }
         // While a caller waits for an idle store, no further runs are expected.
-        let waits_for_runs = state.waiting_for_rest == 0;
+        let waits_for_runs = state.waiting_for_idle == 0;
         let compaction = CompactionOptions { waits_for_runs, ..options.planner() };
         plan(&view.version, &state.busy, &compaction, self.snapshots.oldest()).map(Box::new)
     }
@@ -225,9 +225,9 @@ impl Engine {
         std::mem::forget(unless_done);
         let mut state = lock(&self.background.state);
         state.end(kind);
-        let judged = match (&outcome, state.trouble(kind)) {
-            (Err(error), Some(trouble)) => self.judge(trouble, error),
-            (Ok(()), Some(trouble)) => match trouble.succeeded() {
+        let judged = match (&outcome, state.job_failures(kind)) {
+            (Err(error), Some(job_failures)) => self.judge(job_failures, error),
+            (Ok(()), Some(job_failures)) => match job_failures.succeeded() {
                 0 => Judged::Noted,
                 failures => Judged::Recovered { failures },
             },
@@ -259,8 +259,8 @@ impl Engine {
                 }
                 outcome
             }
-            Job::Help(merge, pieces) => {
-                self.help(&merge, pieces);
+            Job::Help(merge, subranges) => {
+                self.help(&merge, subranges);
                 Ok(())
             }
             Job::Rebuild(job) => {
@@ -272,19 +272,19 @@ impl Engine {
 
     /// Decides whether a failed job is retried, was abandoned, or poisons the store, and does the
     /// latter.
-    fn judge(&self, trouble: &mut Trouble, error: &Error) -> Judged {
+    fn judge(&self, job_failures: &mut JobFailures, error: &Error) -> Judged {
         if matches!(error, Error::Closed) || self.access.is_poisoned() {
-            trouble.note(error.clone(), env::now());
+            job_failures.note(error.clone(), env::now());
             return Judged::Noted;
         }
         if error.is_shortage() {
-            let pause = trouble.failed(error.clone(), env::now());
-            return Judged::Retried { pause, failures: trouble.failed_in_a_row() };
+            let pause = job_failures.failed(error.clone(), env::now());
+            return Judged::Retried { pause, failures: job_failures.failed_in_a_row() };
         }
-        trouble.note(error.clone(), env::now());
+        job_failures.note(error.clone(), env::now());
         let is_first = self.access.refuse_writes(error);
         // Waiters for publication check for poisoning too.
-        self.writes.publication.tell();
+        self.writes.publication.notify();
         if is_first { Judged::Poisons } else { Judged::Noted }
     }
 

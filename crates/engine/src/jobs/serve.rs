@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use super::PoisonOnPanic;
-use crate::background::{Kind, Trouble};
+use crate::background::{JobFailures, Kind};
 use crate::engine::Engine;
 use crate::env;
 use crate::sync::lock;
@@ -75,9 +75,10 @@ impl Engine {
         }
         // Compared with the time at which work was looked for: a retry that was not due then is
         // waited for; one that was due found nothing to do.
-        let due =
-            |(_, trouble): (_, &Trouble)| trouble.retry.map(|(at, _)| at).filter(|at| *at > now);
-        let retry = state.troubles().into_iter().filter_map(due).min();
+        let due = |(_, job_failures): (_, &JobFailures)| {
+            job_failures.retry.map(|(at, _)| at).filter(|at| *at > now)
+        };
+        let retry = state.all_job_failures().into_iter().filter_map(due).min();
         let retry = retry.filter(|_| !self.access.is_poisoned());
         let due = retry.into_iter().chain(rests_at).chain(state.put_off_until).min();
         if let Some(served) = self.background.workers.get() {

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::background::{Background, BackgroundError, Concern, LONGEST_RETRY, State, Trouble};
+use crate::background::{Background, BackgroundError, Concern, JobFailures, LONGEST_RETRY, State};
 use crate::compaction::pressure::Cause;
 use crate::compaction::range::RangeCompaction;
 use crate::engine::Engine;
@@ -21,7 +21,7 @@ use crate::view::View;
 
 impl State {
     /// The work that writers stopped for `cause` wait for, and its failures.
-    fn holding_up(&self, cause: Cause) -> (BackgroundJob, &Trouble) {
+    fn holding_up(&self, cause: Cause) -> (BackgroundJob, &JobFailures) {
         match cause {
             Cause::Memtables => (BackgroundJob::Flush, &self.flushes),
             Cause::Level0 | Cause::Debt => (BackgroundJob::Compaction, &self.compactions),
@@ -65,18 +65,18 @@ impl Engine {
     /// it may.
     fn check_stopped(&self, state: &State, cause: Cause, limit: Option<Duration>) -> Result<()> {
         self.check_background(state, Concern::Poison, 0)?;
-        if state.turns_writers_away {
+        if state.refuses_writers {
             return Err(Error::Closed);
         }
-        let (job, trouble) = state.holding_up(cause);
-        limit.map_or(Ok(()), |limit| trouble.stalled(job, limit, env::now()))
+        let (job, job_failures) = state.holding_up(cause);
+        limit.map_or(Ok(()), |limit| job_failures.stalled(job, limit, env::now()))
     }
 
     /// The last failure of a background job, if one has failed since the store was opened.
     pub(crate) fn background_error(&self) -> Option<BackgroundError> {
         let (state, now) = (lock(&self.background.state), env::now());
-        let reports = state.troubles().into_iter();
-        let reports = reports.filter_map(|(job, trouble)| trouble.report(job, now));
+        let reports = state.all_job_failures().into_iter();
+        let reports = reports.filter_map(|(job, job_failures)| job_failures.report(job, now));
         let (_, mut last) = reports.max_by_key(|(at, _)| *at)?;
         if self.access.is_poisoned() {
             last.next_retry = None;
@@ -154,7 +154,7 @@ impl Engine {
             return Ok(());
         }
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
-        let _waiting = WaitingForRest::new(&self.background);
+        let _waiting = WaitingForIdle::new(&self.background);
         self.settle_losses();
         loop {
             self.work_inline()?;
@@ -198,7 +198,7 @@ impl Engine {
     }
 
     /// Whether compactions are paused, given the current options.
-    pub(crate) fn compaction_rests(&self, options: &Options) -> bool {
+    pub(crate) fn compaction_is_paused(&self, options: &Options) -> bool {
         self.background.paused.load(Ordering::Relaxed) || !options.compaction.auto_compaction
     }
 
@@ -236,12 +236,12 @@ impl Engine {
 }
 
 /// A caller waiting for the store to become idle.
-struct WaitingForRest<'a>(&'a Background);
+struct WaitingForIdle<'a>(&'a Background);
 
-impl<'a> WaitingForRest<'a> {
+impl<'a> WaitingForIdle<'a> {
     fn new(background: &'a Background) -> Self {
         let mut state = lock(&background.state);
-        state.waiting_for_rest += 1;
+        state.waiting_for_idle += 1;
         // Paused work may resume, subranges of compactions may be taken, and no more runs are
         // waited for.
         background.notify();
@@ -249,8 +249,8 @@ impl<'a> WaitingForRest<'a> {
     }
 }
 
-impl Drop for WaitingForRest<'_> {
+impl Drop for WaitingForIdle<'_> {
     fn drop(&mut self) {
-        lock(&self.0.state).waiting_for_rest -= 1;
+        lock(&self.0.state).waiting_for_idle -= 1;
     }
 }

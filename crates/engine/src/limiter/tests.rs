@@ -49,7 +49,7 @@ fn opening_is_not_limited() {
 }
 
 #[test]
-fn what_nobody_waits_for_is_limited() {
+fn work_without_waiting_callers_is_limited() {
     let db = open(|options| {
         options
             .writes(|w| w.write_buffer_bytes(64 << 10))
@@ -124,7 +124,7 @@ fn jobs_of_a_store_without_threads_are_not_limited() {
 
 /// Writers that wait for memtables to be flushed, and for a full level 0.
 #[test]
-fn what_stopped_writers_wait_for_is_not_limited() {
+fn work_that_stopped_writers_wait_for_is_not_limited() {
     let db =
         open(|options| options.writes(|w| w.write_buffer_bytes(64 << 10).max_frozen_memtables(1)));
     fill(&db, 2 << 10);
@@ -189,7 +189,7 @@ fn jobs_share_one_rate() {
 }
 
 #[test]
-fn what_a_caller_waits_for_is_not_limited() {
+fn work_that_a_caller_waits_for_is_not_limited() {
     use FilterReason::{Compaction, Flush, Rebuild, Recovery};
     let limiter = Limiter::default();
     let limited = || {

@@ -87,7 +87,7 @@ impl Options {
     /// its directory. For programs that did not make the store, and are to leave it as it is; as
     /// RocksDB's `LoadLatestOptions`. What depends on the machine or the program (cache, memory
     /// limit, threads, read mode, durability) stays as it is here. A prefix extractor that is a
-    /// closure, and a filter policy of a user's, are known by name only, and are told in
+    /// closure, and a filter policy of a user's, are known by name only, and are listed in
     /// [`LatestOptions::ignored`].
     ///
     /// Takes no lock, and opens nothing: a directory without a store, or without the file,

@@ -57,14 +57,14 @@ struct Batch<'a> {
 #[derive(Default)]
 struct Scratch<'a> {
     /// The answers of a table's filter for its span.
-    said: Answers,
+    answers: Answers,
     requests: Vec<Request<'a>>,
     /// What is known of each request.
-    asked: Vec<Asked>,
+    requested: Vec<Requested>,
 }
 
 /// A key that a table is searched for.
-struct Asked {
+struct Requested {
     /// Its index among the pending keys.
     at: usize,
     /// The filter's verdict.
@@ -75,7 +75,7 @@ struct Asked {
 }
 
 /// A table about to be probed, and its span of the pending keys.
-struct Stretch<'a> {
+struct TableSpan<'a> {
     file: &'a Arc<TableFile>,
     /// Its reader, if it was open.
     reader: Option<Reader>,
@@ -130,35 +130,35 @@ impl Engine {
         tables: &[Arc<TableFile>],
         batch: &mut Batch<'_>,
     ) -> Result<()> {
-        let mut walk = Walk { tables, is_sorted: level > 0, from: 0 };
-        let mut stretches = [const { None }; TOGETHER];
+        let mut level_tables = LevelTables { tables, is_sorted: level > 0, from: 0 };
+        let mut spans = [const { None }; TOGETHER];
         while !batch.keys.is_empty() {
             let (mut taken, mut lines) = (0, 0);
-            for stretch in &mut stretches {
+            for span in &mut spans {
                 // Runs of level 0 are not probed for keys that earlier runs decide.
-                let is_enough = !walk.is_sorted && lines >= LINES_AHEAD;
-                let next = if is_enough { None } else { walk.next(batch) };
+                let is_enough = !level_tables.is_sorted && lines >= LINES_AHEAD;
+                let next = if is_enough { None } else { level_tables.next(batch) };
                 let Some((file, keys)) = next else { break };
                 let ahead = LINES_AHEAD.saturating_sub(lines);
                 lines += keys.len();
-                *stretch = Some(self.prepare(file, keys, ahead, &batch.hashes));
+                *span = Some(self.prepare(file, keys, ahead, &batch.hashes));
                 taken += 1;
             }
             if taken == 0 {
                 break;
             }
-            let stretches = &mut stretches[..taken];
+            let spans = &mut spans[..taken];
             // A sorted level is iterated by the keys' indexes, which must not shift.
-            if walk.is_sorted {
-                self.probe_run(level, stretches, batch)?;
+            if level_tables.is_sorted {
+                self.probe_run(level, spans, batch)?;
                 continue;
             }
-            for run in stretches.chunks_mut(1) {
+            for run in spans.chunks_mut(1) {
                 self.probe_run(level, run, batch)?;
             }
-            batch.leave_decided_out();
+            batch.remove_decided();
         }
-        batch.leave_decided_out();
+        batch.remove_decided();
         Ok(())
     }
 
@@ -171,7 +171,7 @@ impl Engine {
         keys: Range<usize>,
         ahead: usize,
         hashes: &[u64],
-    ) -> Stretch<'t> {
+    ) -> TableSpan<'t> {
         let reader = self.files.tables.reader_if_open(file);
         if let Some(table) = &reader
             && keys.len() < LINES_AHEAD
@@ -180,19 +180,19 @@ impl Engine {
                 table.filters().prefetch(*hash);
             }
         }
-        Stretch { file, reader, keys }
+        TableSpan { file, reader, keys }
     }
 
     /// Searches tables of one sorted run, each for its span of keys.
     fn probe_run(
         &self,
         level: usize,
-        run: &mut [Option<Stretch<'_>>],
+        run: &mut [Option<TableSpan<'_>>],
         batch: &mut Batch<'_>,
     ) -> Result<()> {
         batch.scratch.forget_requests();
-        for (nth, stretch) in run.iter_mut().enumerate() {
-            let Some(Stretch { file, reader, keys }) = stretch else { break };
+        for (nth, span) in run.iter_mut().enumerate() {
+            let Some(TableSpan { file, reader, keys }) = span else { break };
             if batch.places[keys.clone()].iter().all(|place| *place == DECIDED) {
                 continue;
             }
@@ -201,7 +201,7 @@ impl Engine {
                 None => self.files.tables.reader(file)?,
             };
             let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
-            table.filters().ask_many(pending, hashes, &mut batch.scratch.said);
+            table.filters().ask_many(pending, hashes, &mut batch.scratch.answers);
             let counts_refusals = is_decided(file, false, batch.seqno);
             let table_of_run = TableOfRun { number: nth, table: &table, level, counts_refusals };
             self.take_survivors(&table_of_run, keys.clone(), batch);
@@ -217,39 +217,48 @@ impl Engine {
     fn search_run(
         &self,
         level: usize,
-        run: &[Option<Stretch<'_>>],
+        run: &[Option<TableSpan<'_>>],
         batch: &mut Batch<'_>,
     ) -> Result<()> {
         let table = |nth: usize| run.get(nth)?.as_ref()?.reader.as_deref().map(|table| &**table);
         let Batch { scratch, places, hashes, found, stops, any_decided, seqno, .. } = batch;
-        let Scratch { requests, asked, .. } = scratch;
+        let Scratch { requests, requested, .. } = scratch;
         let mut stats = ReadStats::default();
         get_many(table, requests, &mut stats, |nth, answer| {
             let Some(answer) = answer else { return };
-            let asked = &mut asked[nth];
-            asked.is_found = true;
-            let place = std::mem::replace(&mut places[asked.at], DECIDED);
+            let requested = &mut requested[nth];
+            requested.is_found = true;
+            let place = std::mem::replace(&mut places[requested.at], DECIDED);
             found[place] = (answer.kind == EntryKind::Put).then_some(answer.value);
             note_stop(stops, place, Place::Level(level as u8));
             *any_decided = true;
         })?;
-        let file = |request: &Request<'_>| run[request.table].as_ref().map(|stretch| stretch.file);
+        let file = |request: &Request<'_>| run[request.table].as_ref().map(|span| span.file);
         self.statistics.counters.with(|shard| {
             count_reads(shard, &stats);
-            for (request, Asked { verdict, is_found, .. }) in requests.iter().zip(asked.iter()) {
+            for (request, Requested { verdict, is_found, .. }) in
+                requests.iter().zip(requested.iter())
+            {
                 if file(request).is_some_and(|file| is_decided(file, *is_found, *seqno)) {
                     let cell = shard.filter(level, verdict.kind);
                     cell.count_maybe(*is_found, verdict.expected);
                 }
             }
         });
-        for (request, Asked { at, verdict, is_of_keys, is_found }) in requests.iter().zip(asked) {
+        for (request, Requested { at, verdict, is_of_keys, is_found }) in
+            requests.iter().zip(requested)
+        {
             if *is_of_keys
                 && !*is_found
                 && let Some(file) = file(request)
                 && is_decided(file, false, *seqno)
             {
-                self.statistics.counters.note_passed(level, verdict.kind, hashes[*at], file.number);
+                self.statistics.counters.note_false_positive(
+                    level,
+                    verdict.kind,
+                    hashes[*at],
+                    file.number,
+                );
             }
         }
         Ok(())
@@ -258,8 +267,8 @@ impl Engine {
     /// Requests the keys that passed the filter of a table, given by its index in the run, and
     /// counts the negatives. Where no whole-key filter answered, the prefix filter is probed.
     fn take_survivors(&self, table: &TableOfRun<'_>, keys: Range<usize>, batch: &mut Batch<'_>) {
-        let said = std::mem::take(&mut batch.scratch.said);
-        for (run, verdict, maybe) in said.runs() {
+        let answers = std::mem::take(&mut batch.scratch.answers);
+        for (run, verdict, maybe) in answers.runs() {
             let keys = keys.start + run.start..keys.start + run.end;
             let mut negatives = batch.pending_in(keys.clone());
             for (at, maybe) in keys.zip(maybe) {
@@ -277,12 +286,12 @@ impl Engine {
                 self.count_negatives(table.level, verdict, negatives);
             }
         }
-        batch.scratch.said = said;
+        batch.scratch.answers = answers;
     }
 
     /// Requests the pending key `at` from a table if it passes the prefix filter.
     fn take_by_prefix(&self, table: &TableOfRun<'_>, at: usize, batch: &mut Batch<'_>) {
-        let verdict = self.ask_prefix(table.table, batch.keys[at]);
+        let verdict = self.probe_prefix(table.table, batch.keys[at]);
         if verdict.maybe {
             batch.request(table.number, at, verdict, false);
         } else if table.counts_refusals {
@@ -304,7 +313,7 @@ struct TableOfRun<'a> {
 impl Scratch<'_> {
     fn forget_requests(&mut self) {
         self.requests.clear();
-        self.asked.clear();
+        self.requested.clear();
     }
 }
 
@@ -347,15 +356,15 @@ impl<'a> Batch<'a> {
         if self.scratch.requests.is_empty() {
             // Reserved for all keys at once: one request is rarely the last.
             self.scratch.requests.reserve(self.keys.len());
-            self.scratch.asked.reserve(self.keys.len());
+            self.scratch.requested.reserve(self.keys.len());
         }
         let (key, hash) = (self.keys[at], self.hashes[at]);
         self.scratch.requests.push(Request { table, key, hash, seqno: self.seqno });
-        self.scratch.asked.push(Asked { at, verdict, is_of_keys, is_found: false });
+        self.scratch.requested.push(Requested { at, verdict, is_of_keys, is_found: false });
     }
 
     /// Removes the decided keys from the lists.
-    fn leave_decided_out(&mut self) {
+    fn remove_decided(&mut self) {
         if !std::mem::take(&mut self.any_decided) {
             return;
         }
@@ -383,7 +392,7 @@ fn note_stop(stops: &mut [Place], at: usize, stop: Place) {
 }
 
 /// Iterates over the tables of a level whose ranges hold pending keys.
-struct Walk<'a> {
+struct LevelTables<'a> {
     /// The tables still to come.
     tables: &'a [Arc<TableFile>],
     /// Whether they are one sorted run; otherwise each is a run of its own.
@@ -392,7 +401,7 @@ struct Walk<'a> {
     from: usize,
 }
 
-impl<'a> Walk<'a> {
+impl<'a> LevelTables<'a> {
     /// The next table and its span of the pending keys.
     fn next(&mut self, batch: &Batch<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
         if self.is_sorted { self.next_of_run(batch) } else { self.next_run(batch) }

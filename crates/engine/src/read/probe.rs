@@ -104,7 +104,7 @@ impl<'a> Lookup<'a> {
         let Fence { file, level, .. } = fence;
         let is_of_keys = verdict != Verdict::UNFILTERED;
         if !is_of_keys {
-            verdict = self.engine.ask_prefix(table, self.key);
+            verdict = self.engine.probe_prefix(table, self.key);
             if !verdict.maybe {
                 self.refuse(fence, verdict, tally);
                 return Ok(None);
@@ -116,7 +116,7 @@ impl<'a> Lookup<'a> {
         } else if is_decided(file, false, self.seqno) {
             self.engine.count_maybe(*level, verdict, false);
             if is_of_keys {
-                self.engine.statistics.counters.note_passed(
+                self.engine.statistics.counters.note_false_positive(
                     *level,
                     verdict.kind,
                     self.hash,
@@ -200,7 +200,7 @@ pub(super) fn is_decided(file: &TableFile, found: bool, seqno: SeqNo) -> bool {
 impl Engine {
     /// Probes the prefix filter of a table without a whole-key filter. If the prefix is there and
     /// the key is not, that counts as a false positive.
-    pub(super) fn ask_prefix(&self, table: &Reader, key: &[u8]) -> Verdict {
+    pub(super) fn probe_prefix(&self, table: &Reader, key: &[u8]) -> Verdict {
         if table.filters().prefixes_part().is_none() {
             return Verdict::UNFILTERED;
         }

@@ -170,7 +170,7 @@ impl Engine {
                     let footer = reader.footer();
                     cost.bytes_read = footer.data_bytes + footer.leaves_bytes;
                 }
-                give_up(user);
+                drop_builder(user);
             }
         }
         Ok(Some(cost))
@@ -220,7 +220,7 @@ impl Engine {
             Some(_) if serves(filters.own()) => Task::Drop,
             _ => return Ok(Task::Build(wanted, user)),
         };
-        give_up(user);
+        drop_builder(user);
         Ok(task)
     }
 
@@ -294,7 +294,7 @@ impl Engine {
             match self.rebuild_of(&version, *physical, table, planned.as_ref()) {
                 Ok(Task::Keep) => false,
                 Ok(Task::Build(_, user)) => {
-                    give_up(user);
+                    drop_builder(user);
                     true
                 }
                 Ok(Task::Drop) | Err(_) => true,
@@ -353,7 +353,7 @@ fn with_filters(meta: &TableMeta, level: usize, sidecar: Option<u64>, bytes: u64
 }
 
 /// Drops a user's builder that will not be finished.
-fn give_up(user: Option<UserFilterBuild>) {
+fn drop_builder(user: Option<UserFilterBuild>) {
     let Some((policy, builder)) = user else { return };
     if let Err(why) = contained(|| drop(builder)) {
         policy.failed(&format!("when it was dropped: {why}"));

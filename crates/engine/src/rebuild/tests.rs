@@ -74,7 +74,7 @@ fn rebuild(db: &Db, filters: &str) -> crate::FilterRebuildReport {
 }
 
 #[test]
-fn what_was_said_before_is_what_is_done_and_what_is_read_then() {
+fn the_plan_of_a_rebuild_matches_its_report_and_the_reads() {
     let vfs = in_memory();
     let db = filled(&vfs);
     let all = tables(&db);
@@ -110,7 +110,7 @@ fn what_was_said_before_is_what_is_done_and_what_is_read_then() {
 }
 
 #[test]
-fn a_sidecar_gives_way_to_the_next_and_to_the_tables_own_filter() {
+fn a_sidecar_is_replaced_by_the_next_and_by_the_tables_own_filter() {
     let vfs = in_memory();
     let db = filled(&vfs);
     let all = tables(&db);
@@ -157,7 +157,7 @@ fn a_compaction_ends_a_sidecar_with_its_table_and_a_move_keeps_it() {
 }
 
 #[test]
-fn only_what_was_asked_for_is_rebuilt() {
+fn only_requested_tables_are_rebuilt() {
     let vfs = in_memory();
     let db = filled(&vfs);
     db.put(key(1), "value of 1").unwrap();
@@ -176,7 +176,7 @@ fn only_what_was_asked_for_is_rebuilt() {
 /// An older iterator keeps its files: those of tables whose sidecars are replaced and that are then
 /// compacted away.
 #[test]
-fn who_reads_meanwhile_keeps_the_files() {
+fn a_running_iterator_keeps_the_files() {
     let vfs = in_memory();
     let options = options(&vfs).reads(|r| r.max_open_files(16));
     drop(filled(&vfs));
@@ -267,7 +267,7 @@ fn a_failed_sync_of_a_sidecar_poisons() {
 }
 
 #[test]
-fn a_table_that_cannot_be_read_keeps_what_it_has_and_the_others_get_theirs() {
+fn an_unreadable_table_keeps_its_filters_and_the_others_are_rebuilt() {
     let disk = SimDisk::new();
     let vfs: Arc<dyn Vfs> = Arc::new(disk.clone());
     let db = filled(&vfs);
@@ -284,7 +284,7 @@ fn a_table_that_cannot_be_read_keeps_what_it_has_and_the_others_get_theirs() {
 }
 
 #[test]
-fn a_rebuild_under_a_ceiling_gives_back_what_it_took() {
+fn a_rebuild_under_a_ceiling_frees_its_memory() {
     let vfs = in_memory();
     drop(filled(&vfs));
     let options = options(&vfs).memory_limit(4 << 20).writes(|w| w.write_buffer_bytes(64 << 10));

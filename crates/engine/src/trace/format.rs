@@ -91,13 +91,13 @@ pub(super) fn put_lookup(out: &mut Vec<u8>, last: &[u8], key: &[u8], outcome: u8
 
 /// Iterates over the payload of a block, which may be arbitrary bytes.
 #[derive(Debug, Clone, Default)]
-pub(super) struct Walk {
+pub(super) struct BlockLookups {
     /// The last lookup's key, and its outcome's byte.
     key: Vec<u8>,
     outcome: Option<u8>,
 }
 
-impl Walk {
+impl BlockLookups {
     /// Decodes the next lookup from `rest`; `None` if no writer wrote it. Reads no more than the
     /// entry, whatever length its key claims.
     pub(super) fn next(&mut self, rest: &mut Decoder<'_>) -> Option<TracedLookup<'_>> {
@@ -127,10 +127,10 @@ impl Walk {
 
 /// Whether a payload is a run of entries, in order, whose counts sum to `lookups`.
 pub(super) fn is_whole(payload: &[u8], lookups: u64) -> bool {
-    let (mut rest, mut walk) = (Decoder::new(payload), Walk::default());
+    let (mut rest, mut entries) = (Decoder::new(payload), BlockLookups::default());
     let mut sum = 0_u64;
     while !rest.is_empty() {
-        let Some(lookup) = walk.next(&mut rest) else { return false };
+        let Some(lookup) = entries.next(&mut rest) else { return false };
         let Some(more) = sum.checked_add(lookup.times) else { return false };
         sum = more;
     }

@@ -7,7 +7,7 @@ use trommel_base::Decoder;
 use trommel_vfs::{Access, FileInput, Vfs};
 
 use super::format::{
-    ABOUT_BYTES, FORM, KIND_ABOUT, KIND_LOOKUPS, MAX_PAYLOAD_BYTES, Walk, is_whole,
+    ABOUT_BYTES, BlockLookups, FORM, KIND_ABOUT, KIND_LOOKUPS, MAX_PAYLOAD_BYTES, is_whole,
 };
 use super::{TraceInfo, TraceTotals, TracedLookup};
 use crate::error::{Error, Result};
@@ -24,7 +24,7 @@ pub struct TraceReader<R> {
     /// The payload of the current block, and how much of it was yielded.
     block: Vec<u8>,
     given: usize,
-    walk: Walk,
+    lookups: BlockLookups,
     /// Totals of the blocks read so far.
     totals: TraceTotals,
     done: bool,
@@ -65,7 +65,7 @@ impl<R: Read> TraceReader<R> {
             info,
             block,
             given: 0,
-            walk: Walk::default(),
+            lookups: BlockLookups::default(),
             totals: TraceTotals::default(),
             done: false,
         })
@@ -92,7 +92,7 @@ impl<R: Read> TraceReader<R> {
             return Ok(None);
         }
         let mut rest = Decoder::new(&self.block[self.given..]);
-        let lookup = self.walk.next(&mut rest);
+        let lookup = self.lookups.next(&mut rest);
         self.given = self.block.len() - rest.remaining();
         // The block was validated before.
         lookup.map(Some).ok_or_else(|| Error::internal("a block that was checked has changed"))
@@ -120,7 +120,7 @@ impl<R: Read> TraceReader<R> {
         }
         let at = self.frames.payload(head.bytes, &mut self.block)?;
         self.given = 0;
-        self.walk.restart();
+        self.lookups.restart();
         let lookups = self.totals.lookups.checked_add(head.entries);
         match lookups.filter(|_| is_whole(&self.block, head.entries)) {
             Some(lookups) => self.totals.lookups = lookups,

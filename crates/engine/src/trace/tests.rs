@@ -93,7 +93,7 @@ fn offset_of_damage(result: Result<TraceTotals>) -> u64 {
 }
 
 #[test]
-fn what_is_written_is_read_sorted_and_counted() {
+fn a_written_trace_is_read_sorted_and_counted() {
     assert_eq!(read(&written(&[])).0, []);
     let (found, end, _) = read(&written(&small()));
     assert_eq!(found, small_sorted());
@@ -119,7 +119,7 @@ fn what_is_written_is_read_sorted_and_counted() {
 }
 
 #[test]
-fn what_no_lookup_is_like_is_not_written() {
+fn impossible_lookups_are_not_written() {
     let mut writer = TraceWriter::with_id(Vec::new(), INFO, ID).unwrap();
     for (key, outcome, times) in [
         (&[b'k'; 65_536][..], NOWHERE, 1),
@@ -153,7 +153,7 @@ fn every_flipped_bit_is_found() {
 }
 
 #[test]
-fn every_cut_is_found_and_told_from_damage() {
+fn every_truncation_is_found_and_distinguished_from_corruption() {
     let bytes = written(&small());
     let first = HEADER_BYTES + HEAD_BYTES + ABOUT_BYTES + 4;
     for end in 0..bytes.len() {
@@ -176,7 +176,7 @@ fn forged(payload: &[u8], lookups: u64) -> Vec<u8> {
 }
 
 #[test]
-fn what_no_writer_writes_is_refused_behind_right_checksums() {
+fn forged_blocks_with_valid_checksums_are_refused() {
     let entry = |shared: u64, rest: &[u8], outcome: u8, times: u64| {
         let mut out = Vec::new();
         put_varint(&mut out, shared);
@@ -351,7 +351,7 @@ fn every_way_to_look_up_is_recorded_with_its_end() {
 }
 
 #[test]
-fn a_trace_goes_on_when_its_store_is_opened_anew() {
+fn a_trace_continues_after_its_store_is_reopened() {
     let vfs: Arc<dyn Vfs> = Arc::new(MemoryVfs::new());
     let db = open(Arc::clone(&vfs));
     let trace = db.trace_lookups("t", TraceOptions::default()).unwrap();

@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::log::LogWriter;
 use crate::options::{Durability, WriteOptions};
 use crate::sync::{MutexGuard, lock, look_out, panicking};
-use crate::write_queue::{Group, Leader, Member, Place, Turn, Wanted, done, fail, hand_out};
+use crate::write_queue::{Group, Joined, Leader, Member, Turn, Wanted, done, fail, hand_out};
 
 /// Most operations of a batch whose memory is prefetched before the batch is logged.
 const PREFETCHED: usize = 16;
@@ -44,7 +44,7 @@ impl Engine {
         let seqno = if self.writes.queue.leads_at_once() {
             self.lead(&wanted)?
         } else {
-            self.write_behind(wanted)?
+            self.write_queued(wanted)?
         };
         if sync {
             self.sync_without_log()?;
@@ -53,10 +53,10 @@ impl Engine {
     }
 
     /// As `write`, while another thread leads.
-    fn write_behind(&self, wanted: Wanted<'_>) -> Result<SeqNo> {
+    fn write_queued(&self, wanted: Wanted<'_>) -> Result<SeqNo> {
         match self.writes.queue.join(wanted) {
-            Place::First(own) => self.lead(&own),
-            Place::Behind(member) => match member.wait() {
+            Joined::First(own) => self.lead(&own),
+            Joined::Queued(member) => match member.wait() {
                 Turn::Insert(group, first_seqno) => {
                     self.insert(&group, &member.wanted, first_seqno)?;
                     Ok(member.wanted.last_seqno(first_seqno))
@@ -294,7 +294,7 @@ impl Engine {
     #[inline]
     fn publish(&self, seqno: SeqNo) {
         self.snapshots.publish(seqno);
-        self.writes.publication.tell();
+        self.writes.publication.notify();
         if self.memory.shares.has_ceiling() {
             self.account_memtables();
         }
@@ -342,7 +342,8 @@ impl Engine {
     ) -> Result<T> {
         self.access.opener().check()?;
         // A member without a batch never joins another's group, so its turn is to lead.
-        if let Place::Behind(member) = self.writes.queue.join(Wanted { batch: None, sync: false }) {
+        if let Joined::Queued(member) = self.writes.queue.join(Wanted { batch: None, sync: false })
+        {
             member.wait();
         }
         let turnstile = Turnstile::new(self);
@@ -417,13 +418,13 @@ struct Followers<'a> {
     engine: &'a Engine,
     members: Vec<Arc<Member>>,
     /// Whether the members were notified of their outcome.
-    are_told: bool,
+    are_notified: bool,
 }
 
 impl<'a> Followers<'a> {
     /// No followers yet.
     fn new(engine: &'a Engine) -> Self {
-        Self { engine, members: Vec::new(), are_told: false }
+        Self { engine, members: Vec::new(), are_notified: false }
     }
 
     /// Whether the followers have enough to insert for all of them to insert in parallel: each is
@@ -438,24 +439,24 @@ impl<'a> Followers<'a> {
 
     fn hand_out(&mut self, group: &Arc<Group>, first_seqno: SeqNo) {
         hand_out(group, &self.members, first_seqno);
-        self.are_told = true;
+        self.are_notified = true;
     }
 
     fn done(mut self, first_seqno: SeqNo) {
         done(&self.members, first_seqno);
-        self.are_told = true;
+        self.are_notified = true;
     }
 
     fn fail(&mut self, error: &Error) {
         fail(&self.members, error);
-        self.are_told = true;
+        self.are_notified = true;
     }
 }
 
 impl Drop for Followers<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.are_told && !self.members.is_empty() {
+        if !self.are_notified && !self.members.is_empty() {
             let error = self.engine.poison(panicked());
             self.fail(&error);
         }
@@ -505,7 +506,7 @@ mod tests {
     /// inserts for all or each for itself: everything is there in queue order, is logged once, and
     /// each writer gets its own sequence number.
     #[test]
-    fn who_waited_together_is_logged_together() {
+    fn writers_that_queued_together_are_logged_together() {
         for (operations, sync) in [(1, true), (1, false), (LEADER_INSERTS as usize + 1, false)] {
             let options = Options::default().vfs(Arc::new(MemoryVfs::new()));
             let db = Db::open("db", options).unwrap();
@@ -621,7 +622,7 @@ mod tests {
     /// If a leader panics while it inserts for its group, nothing of the group becomes visible, the
     /// followers get an error, and the store takes no more writes.
     #[test]
-    fn a_leader_that_panics_while_it_inserts_tells_its_group() {
+    fn a_leader_that_panics_while_it_inserts_fails_its_group() {
         let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
         let engine = db.engine();
         let (first, second) = thread::scope(|scope| {

@@ -73,7 +73,7 @@ fn a_limit_that_is_lowered_is_kept_at_once() {
 /// While one frozen memtable waits (the maximum), a second full one is not frozen; it is frozen
 /// once the first is flushed.
 #[test]
-fn what_became_full_behind_another_is_frozen_after_it() {
+fn a_full_memtable_is_frozen_after_the_one_before_it() {
     let disk = SimDisk::new();
     let db = open(|options| {
         let options = options.vfs(Arc::new(disk.clone())).writes(|w| w.spare_file_bytes(0));

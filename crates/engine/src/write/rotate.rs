@@ -188,7 +188,7 @@ mod tests {
     /// Regression: a flush queued after a failed rotation rotated once more. Two logs named the
     /// same predecessor, and the store was corrupt.
     #[test]
-    fn who_waited_behind_a_rotation_that_failed_does_not_rotate() {
+    fn a_flush_queued_after_a_failed_rotation_does_not_rotate() {
         let of_log = |failure, kind| Fault::new(failure).on(kind).named(".log");
         let append = || of_log(Failure::NoSpace, OpKind::Append);
         let mut ways = vec![
@@ -224,7 +224,7 @@ mod tests {
 
     /// Regression: close ended the log that the failed rotation had left, and reported success.
     #[test]
-    fn a_close_that_waited_behind_a_rotation_that_failed_says_so() {
+    fn a_close_queued_after_a_failed_rotation_fails() {
         let disk = SimDisk::new();
         let options = || Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
         let db = Db::open("db", options()).unwrap();
@@ -273,7 +273,7 @@ mod tests {
 
     /// Every caller that closes a store gets its error, not only the first.
     #[test]
-    fn all_who_close_hear_of_a_failure() {
+    fn every_closing_caller_gets_the_error() {
         let disk = SimDisk::new();
         let options = || Options::default().vfs(Arc::new(disk.clone())).background_threads(0);
         let db = Db::open("db", options()).unwrap();

@@ -54,12 +54,12 @@ impl Engine {
     }
 
     /// Whether a writer has to freeze or slow down for other stores before it writes.
-    pub(super) fn is_in_the_way(&self) -> bool {
+    pub(super) fn must_relieve_others(&self) -> bool {
         self.writes.freeze_soon.load(Ordering::Relaxed) || self.memory.shares.memtables_are_heavy()
     }
 
     /// Freezes or slows down for other stores.
-    pub(super) fn make_way(&self, leader: &mut Leader) -> Result<()> {
+    pub(super) fn relieve_others(&self, leader: &mut Leader) -> Result<()> {
         if self.writes.freeze_soon.swap(false, Ordering::Relaxed) && !self.has_no_room_to_freeze() {
             self.rotate(leader)?;
             self.work_inline()?;

@@ -25,7 +25,7 @@ impl Engine {
         self.access.check_writable()?;
         leader.marks.keep_up_with(&self.options);
         let full = leader.active.memtable.memory_bytes() as u64 >= leader.marks.memtable_limit;
-        let in_the_way = leader.marks.shares_memory && self.is_in_the_way();
+        let in_the_way = leader.marks.shares_memory && self.must_relieve_others();
         if !full && !in_the_way && is_idle(&self.backlog.load(), &leader.marks.compaction) {
             return Ok(());
         }
@@ -36,7 +36,7 @@ impl Engine {
     #[inline(never)]
     fn make_room_slowly(&self, leader: &mut Leader, group_bytes: impl Fn() -> u64) -> Result<()> {
         if leader.marks.shares_memory {
-            self.make_way(leader)?;
+            self.relieve_others(leader)?;
         }
         loop {
             self.access.check_writable()?;
@@ -98,10 +98,10 @@ impl Engine {
     fn pressure(&self, view: &View, options: &Options) -> Pressure {
         let compaction = options.planner();
         // While compactions are paused, waiting for them would last for ever.
-        let rests = self.compaction_rests(options);
+        let is_paused = self.compaction_is_paused(options);
         let backlog = Backlog {
-            l0_runs: if rests { 0 } else { view.version.levels[0].len() },
-            debt: if rests { 0 } else { self.backlog.debt() },
+            l0_runs: if is_paused { 0 } else { view.version.levels[0].len() },
+            debt: if is_paused { 0 } else { self.backlog.debt() },
             frozen_memtables: view.frozen.len(),
             active_fill: view.active.memtable.memory_bytes() as f64
                 / options.memtable_limit() as f64,

@@ -10,21 +10,21 @@ use crate::sync::{AtomicUsize, Condvar, Mutex, fence, lock, wait};
 
 /// Threads that wait for a condition.
 #[derive(Debug)]
-pub(crate) struct Awaited {
+pub(crate) struct Notifier {
     waiting: AtomicUsize,
     /// Held while deciding whether to sleep.
     looking: Mutex<()>,
-    told: Condvar,
+    changed: Condvar,
 }
 
-impl Awaited {
+impl Notifier {
     pub(crate) fn new() -> Self {
-        Self { waiting: AtomicUsize::new(0), looking: Mutex::new(()), told: Condvar::new() }
+        Self { waiting: AtomicUsize::new(0), looking: Mutex::new(()), changed: Condvar::new() }
     }
 
     /// Wakes the waiters to check their condition, after it was stored.
     #[inline]
-    pub(crate) fn tell(&self) {
+    pub(crate) fn notify(&self) {
         fence();
         // A wake-up is a system call, whether or not a thread waits.
         if self.waiting.load(Relaxed) > 0 {
@@ -35,7 +35,7 @@ impl Awaited {
     fn wake(&self) {
         // A waiter that checked before the store is asleep once it releases this.
         drop(lock(&self.looking));
-        self.told.notify_all();
+        self.changed.notify_all();
     }
 
     /// Waits until `is_over`, which is checked on every notification.
@@ -44,7 +44,7 @@ impl Awaited {
         self.waiting.fetch_add(1, Relaxed);
         fence();
         while !is_over() {
-            looking = wait(&self.told, looking);
+            looking = wait(&self.changed, looking);
         }
         self.waiting.fetch_sub(1, Relaxed);
     }

@@ -11,9 +11,9 @@ mod rotated;
 
 use crate::sync::{AtomicBool, Mutex};
 
-pub(crate) use awaited::Awaited;
+pub(crate) use awaited::Notifier;
 pub(crate) use leader::{LONGEST_DELAY, Leader};
-pub(crate) use queue::{Group, Member, Place, Queue, Turn, Wanted, done, fail, hand_out};
+pub(crate) use queue::{Group, Joined, Member, Queue, Turn, Wanted, done, fail, hand_out};
 pub(crate) use rotated::RotatedLogs;
 
 /// The state of the write path of an open store.
@@ -26,7 +26,7 @@ pub(crate) struct WritePath {
     /// Logs that were rotated out and are still needed.
     pub(crate) rotated: RotatedLogs,
     /// Waiters for a sequence number to become visible, or for all writes to end.
-    pub(crate) publication: Awaited,
+    pub(crate) publication: Notifier,
     /// Whether the next writer must freeze the memtable for the sake of other stores.
     pub(crate) freeze_soon: AtomicBool,
 }
@@ -38,7 +38,7 @@ impl WritePath {
             queue: Queue::default(),
             leader: Mutex::new(leader),
             rotated: RotatedLogs::default(),
-            publication: Awaited::new(),
+            publication: Notifier::new(),
             freeze_soon: AtomicBool::new(false),
         }
     }

@@ -77,26 +77,26 @@ impl Wanted<'_> {
 
 /// A writer's position after joining the queue.
 #[derive(Debug)]
-pub(crate) enum Place<'a> {
+pub(crate) enum Joined<'a> {
     /// At the head: it leads.
     First(Wanted<'a>),
     /// After others, until its turn.
-    Behind(Arc<Member>),
+    Queued(Arc<Member>),
 }
 
 /// A writer that has to wait.
 #[derive(Debug)]
 pub(crate) struct Member {
     pub(crate) wanted: Wanted<'static>,
-    told: Mutex<Told>,
+    notification: Mutex<Notification>,
     changed: Condvar,
     /// Whether it was notified: a hint, checked before it sleeps.
-    is_told: quiet::AtomicBool,
+    is_notified: quiet::AtomicBool,
 }
 
 /// A member's notification.
 #[derive(Debug)]
-struct Told {
+struct Notification {
     turn: Turn,
     /// Whether it sleeps until it is woken.
     sleeps: bool,
@@ -104,18 +104,18 @@ struct Told {
 
 impl Member {
     fn new(wanted: Wanted<'static>) -> Arc<Self> {
-        let told = Mutex::new(Told { turn: Turn::Wait, sleeps: false });
-        let is_told = quiet::AtomicBool::new(false);
-        Arc::new(Self { wanted, told, changed: Condvar::new(), is_told })
+        let notification = Mutex::new(Notification { turn: Turn::Wait, sleeps: false });
+        let is_notified = quiet::AtomicBool::new(false);
+        Arc::new(Self { wanted, notification, changed: Condvar::new(), is_notified })
     }
 
-    fn tell(&self, turn: Turn) {
-        let mut told = lock(&self.told);
-        told.turn = turn;
-        let sleeps = told.sleeps;
+    fn notify(&self, turn: Turn) {
+        let mut notification = lock(&self.notification);
+        notification.turn = turn;
+        let sleeps = notification.sleeps;
         // The member would block on it as soon as it wakes.
-        drop(told);
-        self.is_told.store(true, Ordering::Release);
+        drop(notification);
+        self.is_notified.store(true, Ordering::Release);
         // A wake-up is a system call, whether or not the member sleeps.
         if sleeps {
             self.changed.notify_one();
@@ -126,14 +126,14 @@ impl Member {
     pub(crate) fn wait(&self) -> Turn {
         // A sync takes so long that it is better to sleep at once.
         if !self.wanted.sync {
-            look_out(|| self.is_told.load(Ordering::Acquire));
+            look_out(|| self.is_notified.load(Ordering::Acquire));
         }
-        let mut told = lock(&self.told);
-        told.sleeps = true;
-        while matches!(told.turn, Turn::Wait) {
-            told = wait(&self.changed, told);
+        let mut notification = lock(&self.notification);
+        notification.sleeps = true;
+        while matches!(notification.turn, Turn::Wait) {
+            notification = wait(&self.changed, notification);
         }
-        std::mem::replace(&mut told.turn, Turn::Wait)
+        std::mem::replace(&mut notification.turn, Turn::Wait)
     }
 }
 
@@ -215,25 +215,25 @@ impl Queue {
     }
 
     /// Joins the queue.
-    pub(crate) fn join<'a>(&self, wanted: Wanted<'a>) -> Place<'a> {
+    pub(crate) fn join<'a>(&self, wanted: Wanted<'a>) -> Joined<'a> {
         if self.leads_at_once() {
-            return Place::First(wanted);
+            return Joined::First(wanted);
         }
         // Allocated before the lock is taken, because the leader needs the lock.
         self.join_line(wanted.into_owned())
     }
 
-    fn join_line(&self, wanted: Wanted<'static>) -> Place<'static> {
+    fn join_line(&self, wanted: Wanted<'static>) -> Joined<'static> {
         let mut line = lock(&self.line);
         // While none wait, the leader may leave at any time, and another may come.
         while self.state.load(Ordering::Acquire) != AWAITED && !self.changes(LED, AWAITED) {
             if self.changes(EMPTY, LED) {
-                return Place::First(wanted);
+                return Joined::First(wanted);
             }
         }
         let member = Member::new(wanted);
         line.waiting.push_back(Arc::clone(&member));
-        Place::Behind(member)
+        Joined::Queued(member)
     }
 
     /// Changes the state from `from` to `to`; false if it is another.
@@ -309,7 +309,7 @@ impl Queue {
         // The woken writer takes the lock soon, and so does the next to come.
         drop(line);
         if let Some(next) = next {
-            next.tell(Turn::Lead);
+            next.notify(Turn::Lead);
         }
     }
 }
@@ -329,7 +329,7 @@ impl Line {
 pub(crate) fn hand_out(group: &Arc<Group>, followers: &[Arc<Member>], first_seqno: SeqNo) {
     let mut seqno = first_seqno;
     for member in followers {
-        member.tell(Turn::Insert(Arc::clone(group), seqno));
+        member.notify(Turn::Insert(Arc::clone(group), seqno));
         seqno += member.wanted.operations();
     }
 }
@@ -340,14 +340,14 @@ pub(crate) fn done(followers: &[Arc<Member>], first_seqno: SeqNo) {
     let mut seqno = first_seqno;
     for member in followers {
         seqno += member.wanted.operations();
-        member.tell(Turn::Written(seqno - 1));
+        member.notify(Turn::Written(seqno - 1));
     }
 }
 
 /// Notifies the `followers` that nothing of the group is acknowledged.
 pub(crate) fn fail(followers: &[Arc<Member>], error: &Error) {
     for member in followers {
-        member.tell(Turn::Failed(error.clone()));
+        member.notify(Turn::Failed(error.clone()));
     }
 }
 
@@ -361,12 +361,12 @@ mod tests {
     /// and how the wait ended.
     fn gathered(coming: usize, is_quick: bool) -> (usize, Gathered) {
         let queue = Queue::default();
-        assert!(matches!(queue.join(ALONE), Place::First(_)));
+        assert!(matches!(queue.join(ALONE), Joined::First(_)));
         let mut turns = 0;
         let end = queue.gather_while(|| {
             turns += 1;
             if turns <= coming {
-                assert!(matches!(queue.join(ALONE), Place::Behind(_)));
+                assert!(matches!(queue.join(ALONE), Joined::Queued(_)));
             }
             is_quick
         });
@@ -385,7 +385,7 @@ mod tests {
     }
 
     #[test]
-    fn yields_are_left_out_behind_a_slow_one_for_a_while() {
+    fn yields_are_skipped_after_a_slow_one_for_a_while() {
         let slow = SlowYields::none();
         assert!(!slow.are_near());
         slow.note();

@@ -1,7 +1,7 @@
-//! Shows that the rate tests can fail: classic faults are planted in the shipped code, and each
+//! Shows that the rate tests can fail: classic faults are injected into the shipped code, and each
 //! must be detected.
 //!
-//! Faults of a paired filter's hashing are planted through its [`Scheme`] and detected by
+//! Faults of a paired filter's hashing are injected through its [`Scheme`] and detected by
 //! *crossing*. The folded word's low half determines the result in the primary block, the high half
 //! the result in the partner; so the few low halves that pass the first block are each combined
 //! with many high halves. That runs the shipped code on words that hashes can produce, and `q` and

@@ -31,7 +31,8 @@ pub struct Sizes {
     pub memory_limit: u64,
     /// Maximum bytes of a memtable.
     pub write_buffer: u64,
-    /// Maximum of [`ReadSettings::max_open_files`](trommel::settings::ReadSettings::max_open_files).
+    /// Maximum of
+    /// [`ReadSettings::max_open_files`](trommel::settings::ReadSettings::max_open_files).
     pub open_files: u64,
     /// Time limit of one operation.
     pub longest: Duration,

@@ -120,7 +120,7 @@ pub(crate) struct WorkArgs {
     #[arg(long, value_name = "PERCENT", default_value = "90")]
     #[arg(value_parser = percent)]
     pub(crate) readwritepercent: u64,
-    /// Which part of the gets of getthenput asks for keys of the fill: 0, 1/1000, 0.5
+    /// Fraction of the gets of getthenput that look up keys of the fill: 0, 1/1000, 0.5
     #[arg(long, value_name = "PART", default_value = "1/1000", value_parser = parse_part)]
     pub(crate) get_then_put_hit_rate: f64,
 }
@@ -186,7 +186,7 @@ pub(crate) struct PaceArgs {
 #[command(next_help_heading = "Results")]
 pub(crate) struct ReportArgs {
     /// Append a record of each benchmark to FILE, a line of JSON each; a file may hold many runs,
-    /// told apart by an id: `trommel compare` reads them
+    /// distinguished by an id: `trommel compare` reads them
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
     /// Write the same records to FILE as comma-separated values

@@ -50,7 +50,7 @@ enum ManifestCommand {
 
 #[derive(Debug, Args)]
 struct PlainArgs {
-    /// Manifests, or stores, of which the one in force is meant [default: --db]
+    /// Manifests, or stores, whose current one is meant [default: --db]
     #[arg(value_name = "FILE", conflicts_with = "db")]
     files: Vec<PathBuf>,
     #[command(flatten)]

@@ -107,7 +107,7 @@ pub(crate) struct FilterBenchArgs {
     /// Instructions to ask blocked and paired filters with [default: the best of this processor]
     #[arg(long, value_name = "KERNEL", value_enum)]
     kernel: Option<KernelArg>,
-    /// Ask for huge pages under filters of 4 MiB and more, as a store does
+    /// Request huge pages for filters of 4 MiB and more, as a store does
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_name = "BOOL", default_value = "true")]
     #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]

@@ -38,13 +38,13 @@ fn check_all(db: &Db, reason: DriftReason, words: &str) {
 }
 
 #[test]
-fn what_was_built_under_this_budget_is_as_planned() {
+fn tables_built_under_this_budget_are_as_planned() {
     let db = changed(&in_memory(), "budget=10/key", "budget=10/key");
     check_all(&db, DriftReason::AsPlanned, "as planned");
 }
 
 #[test]
-fn what_was_built_under_other_budgets_is_larger_or_smaller() {
+fn tables_built_under_other_budgets_have_larger_or_smaller_filters() {
     let db = changed(&in_memory(), "paired:16", "budget=6/key");
     check_all(&db, DriftReason::WasCheaper, "bytes were less scarce when it was built");
     let db = changed(&in_memory(), "paired:2", "budget=20/key");
@@ -54,13 +54,13 @@ fn what_was_built_under_other_budgets_is_larger_or_smaller() {
 }
 
 #[test]
-fn what_was_built_under_other_policies_is_of_another_kind() {
+fn tables_built_under_other_policies_have_another_kind() {
     let db = changed(&in_memory(), "standard:4", "budget=10/key,kinds=paired");
     check_all(&db, DriftReason::OtherKind, "of another kind, built under another policy");
 }
 
 #[test]
-fn what_is_damaged_cannot_be_used() {
+fn corrupt_filters_are_reported_as_unusable() {
     let vfs = in_memory();
     let db = changed(&vfs, "paired:4", "budget=10/key");
     let mut places = Vec::new();
@@ -84,7 +84,7 @@ fn what_is_damaged_cannot_be_used() {
 /// Tables that were written to level 0 and moved down unchanged, because there was nothing to
 /// merge.
 #[test]
-fn what_was_moved_has_the_filter_of_another_level() {
+fn moved_tables_have_the_filter_of_another_level() {
     let db =
         Db::open(DIR, large(&in_memory(), "paired:20").compaction(|c| c.l0_trigger(1))).unwrap();
     for i in 0..4_000 {

@@ -138,7 +138,7 @@ fn a_rebuild_holds_no_filter_that_has_no_room() {
 /// A lookup probes a filter while the budget falls: never is more held than allowed, nothing more
 /// is admitted, and the new budget takes effect when the lookup ends.
 #[test]
-fn a_lookup_that_asks_keeps_what_it_asks_and_no_more() {
+fn a_running_probe_keeps_its_filter_and_no_more() {
     let (db, gate, arrivals, opener) = holding(FilterReason::Compaction);
     db.set_filters("budget=5000".parse().unwrap()).unwrap();
     assert!(db.get(key(8)).unwrap().is_some());

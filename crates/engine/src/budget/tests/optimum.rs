@@ -308,7 +308,7 @@ const AMONG_SMALL: f64 = 1.2;
 const OF_RIBBONS: f64 = 1.12;
 
 #[test]
-fn what_is_planned_wastes_what_the_best_does() {
+fn plans_waste_no_more_than_the_optimum() {
     let mut rng = Rng::with_seed(1);
     let mut worst = [1.0_f64; 3];
     for (nth, sketch) in trees().iter().enumerate() {
@@ -368,7 +368,7 @@ fn brute_force(tables: &[(f64, Vec<(u64, f64)>)], room: u64) -> f64 {
 }
 
 #[test]
-fn small_trees_waste_what_the_best_of_all_choices_does() {
+fn plans_of_small_trees_match_brute_force() {
     let mut rng = Rng::with_seed(2);
     let mut worst = 1.0_f64;
     for nth in 0..24 {

@@ -9,9 +9,9 @@ use super::super::in_progress::InProgress;
 use super::super::plan::{Plan, plan};
 use super::Rng;
 use crate::compaction_job::share::Help;
-use crate::compaction_job::{Looks, edit};
+use crate::compaction_job::{Polling, edit};
 use crate::engine::Engine;
-use crate::shared_merge::{SharedMerge, Stretch};
+use crate::shared_merge::{MergeSlice, SharedMerge};
 use crate::{Compression, Db, Error, Options};
 
 pub(super) const KEYS: u64 = 400;
@@ -54,8 +54,8 @@ pub(super) fn write(db: &Db, rng: &mut Rng, content: &mut Content) {
 
 /// The whole compaction of a plan, whose subranges after the first begin at these keys.
 fn merge_of(engine: &Engine, plan: &Plan, bounds: Vec<Box<[u8]>>) -> Arc<SharedMerge> {
-    let stretch = Stretch::whole(plan.clone(), bounds);
-    SharedMerge::new(stretch, engine.purpose(plan), engine.version())
+    let slice = MergeSlice::whole(plan.clone(), bounds);
+    SharedMerge::new(slice, engine.purpose(plan), engine.version())
 }
 
 /// The next compaction of the store, in subranges.
@@ -63,7 +63,7 @@ fn next_merge(engine: &Engine) -> Option<Arc<SharedMerge>> {
     let options = engine.options.load().planner();
     let plan: Plan =
         plan(&engine.version(), &InProgress::default(), &options, engine.snapshots.oldest())?;
-    let bounds = engine.piece_bounds(&plan).unwrap();
+    let bounds = engine.subrange_bounds(&plan).unwrap();
     Some(merge_of(engine, &plan, bounds))
 }
 
@@ -79,10 +79,12 @@ fn run_shared(engine: &Engine, merge: &Arc<SharedMerge>) -> crate::Result<usize>
     let taken: Vec<_> = std::iter::from_fn(|| merge.take()).collect();
     let mut outputs = engine.outputs(merge);
     let outcome = std::thread::scope(|scope| {
-        for pieces in taken.chunks(2) {
-            scope.spawn(|| pieces.iter().for_each(|pieces| engine.help(merge, pieces.clone())));
+        for subranges in taken.chunks(2) {
+            scope.spawn(|| {
+                subranges.iter().for_each(|subranges| engine.help(merge, subranges.clone()))
+            });
         }
-        engine.merge_with_helpers(merge, &mut Looks::default(), &mut outputs)
+        engine.merge_with_helpers(merge, &mut Polling::default(), &mut outputs)
     });
     let tables = outcome?.tables;
     for pair in tables.windows(2) {
@@ -94,7 +96,7 @@ fn run_shared(engine: &Engine, merge: &Arc<SharedMerge>) -> crate::Result<usize>
 }
 
 #[test]
-fn what_several_threads_merge_is_what_one_would_have() {
+fn shared_compactions_give_the_same_result_as_one_thread() {
     let disk = SimDisk::new();
     let db = open(&disk);
     let (mut rng, mut content) = (Rng(7), Content::new());
@@ -127,7 +129,7 @@ fn what_several_threads_merge_is_what_one_would_have() {
 }
 
 #[test]
-fn a_failure_of_anyone_leaves_no_table_behind() {
+fn a_failure_of_any_thread_leaves_no_table() {
     for calls in 0.. {
         let disk = SimDisk::new();
         let db = open(&disk);
@@ -160,18 +162,18 @@ fn a_helper_that_panicked_ends_the_merge_early() {
     let db = open(&disk);
     write(&db, &mut Rng(5), &mut Content::new());
     let merge = next_merge(db.engine()).unwrap();
-    let pieces = merge.take().unwrap();
-    assert!(pieces.start > 2, "the owner has more than two tables to write: {pieces:?}");
-    drop(Help { merge: &merge, first: pieces.start, outcome: None });
+    let subranges = merge.take().unwrap();
+    assert!(subranges.start > 2, "the owner has more than two tables to write: {subranges:?}");
+    drop(Help { merge: &merge, first: subranges.start, outcome: None });
     let before = disk.calls(OpKind::Create);
     let mut outputs = db.engine().outputs(&merge);
-    let outcome = db.engine().merge_with_helpers(&merge, &mut Looks::default(), &mut outputs);
+    let outcome = db.engine().merge_with_helpers(&merge, &mut Polling::default(), &mut outputs);
     assert!(matches!(outcome, Err(Error::Internal { .. })), "{outcome:?}");
     assert!(disk.calls(OpKind::Create) <= before + 1, "the owner stopped");
 }
 
 #[test]
-fn pieces_are_about_a_table_each() {
+fn subranges_are_about_a_table_each() {
     let disk = SimDisk::new();
     let db = open(&disk);
     let put = |keys: std::ops::Range<u64>| {
@@ -180,25 +182,25 @@ fn pieces_are_about_a_table_each() {
         }
         db.flush().unwrap();
     };
-    let pieces = || {
+    let subranges = || {
         let merge = next_merge(db.engine()).unwrap();
         (merge.whole().len() as u64, merge.plan.input_bytes() / (4 << 10))
     };
     // Into an empty level.
     (0..4).for_each(|run| put(100 * run..100 * run + 400));
-    let (count, tables) = pieces();
+    let (count, tables) = subranges();
     assert!((tables / 2..=tables + 1).contains(&count), "{count} of {tables}");
     // The existing data is at one end of the new data.
     db.compact_range(..).unwrap();
     put(1000..4000);
     (0..4).for_each(|run| put(run..run + 1));
-    let (count, tables) = pieces();
+    let (count, tables) = subranges();
     assert!((tables / 3..=tables + 1).contains(&count), "{count} of {tables}");
 }
 
 /// End to end: the offer, the wake-up and the look for work.
 #[test]
-fn idle_workers_take_part_while_somebody_waits() {
+fn idle_workers_take_part_while_a_caller_waits() {
     let disk = SimDisk::new();
     drop(open(&disk));
     let options = Options::default()
@@ -224,19 +226,19 @@ fn idle_workers_take_part_while_somebody_waits() {
 }
 
 #[test]
-fn a_helper_takes_half_of_what_nobody_has_begun() {
+fn a_helper_takes_half_of_the_subranges_not_begun() {
     let db = open(&SimDisk::new());
     write(&db, &mut Rng(5), &mut Content::new());
     let plan = next_merge(db.engine()).unwrap().plan.clone();
-    let merge = |pieces: u8| {
-        merge_of(db.engine(), &plan, (1..pieces).map(|key| Box::from([key])).collect())
+    let merge = |subranges: u8| {
+        merge_of(db.engine(), &plan, (1..subranges).map(|key| Box::from([key])).collect())
     };
     let takings = |merge: &SharedMerge| std::iter::from_fn(|| merge.take()).collect::<Vec<_>>();
     assert!(takings(&merge(1)).is_empty(), "the owner's one piece");
     assert_eq!(takings(&merge(3)), [2..3, 1..2]);
     assert_eq!(takings(&merge(16)), [12..16, 8..12, 4..8, 2..4, 1..2]);
     let begun = merge(8);
-    assert!((0..3).all(|piece| begun.go_on(piece)), "the owner is in piece 3");
+    assert!((0..3).all(|subrange| begun.go_on(subrange)), "the owner is in piece 3");
     assert_eq!(takings(&begun), [6..8, 5..6, 4..5]);
     assert!(!begun.go_on(3), "piece 4 is another's");
     assert_eq!(begun.start(4), Some(&[4][..]));
@@ -249,7 +251,7 @@ fn a_helper_takes_half_of_what_nobody_has_begun() {
 /// With just enough runs for a compaction that adds little to the base level, one more is waited
 /// for, but not while a caller waits for an idle store.
 #[test]
-fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
+fn a_wait_for_idle_does_not_wait_for_more_runs() {
     for threads in [0, 2] {
         let options = options(Arc::new(SimDisk::new())).background_threads(threads);
         let db = Db::open(
@@ -272,7 +274,7 @@ fn who_waits_for_rest_finds_no_run_that_another_is_waited_for() {
 /// Half the runs that trigger a compaction are compacted while a caller waits for an idle store,
 /// unless the base level, which is rewritten, holds more than five times their bytes.
 #[test]
-fn who_waits_for_rest_finds_few_runs_merged_where_that_is_cheap() {
+fn a_wait_for_idle_compacts_few_runs_if_that_is_cheap() {
     for threads in [0, 2] {
         let options = options(Arc::new(SimDisk::new())).background_threads(threads);
         let db = Db::open(

@@ -23,7 +23,7 @@ use super::super::range::{RangeCompaction, Step};
 use super::{Rng, install, table};
 use crate::compaction_job::stretches::divide;
 use crate::compaction_options::CompactionOptions;
-use crate::shared_merge::Stretch;
+use crate::shared_merge::MergeSlice;
 
 const ENTRY_BYTES: u64 = 10;
 
@@ -33,10 +33,10 @@ type Entries = BTreeMap<(Vec<u8>, u64), EntryKind>;
 /// A compaction with one merged slice that is not installed yet.
 struct Running {
     id: JobId,
-    stretch: Stretch,
+    slice: MergeSlice,
     outputs: Vec<Arc<TableFile>>,
     /// The remaining slices.
-    left: VecDeque<Stretch>,
+    left: VecDeque<MergeSlice>,
 }
 
 /// A requested range compaction.
@@ -141,8 +141,8 @@ impl World {
     }
 
     /// The tables that a worker would write for a slice.
-    fn merge(&mut self, stretch: &Stretch) -> Vec<Arc<TableFile>> {
-        let Stretch { plan, from, to, .. } = stretch;
+    fn merge(&mut self, slice: &MergeSlice) -> Vec<Arc<TableFile>> {
+        let MergeSlice { plan, from, to, .. } = slice;
         if plan.trivial_move {
             return plan.upper.clone();
         }
@@ -166,7 +166,7 @@ impl World {
         let mut rule = DropRule::new(self.snapshots.clone());
         let mut older = OlderData::new(&self.version, plan);
         let mut cutter =
-            OutputCutter::new(plan.grandparents.clone(), &self.options, stretch.table_bytes);
+            OutputCutter::new(plan.grandparents.clone(), &self.options, slice.table_bytes);
         let by_filter = self.rng.below(2) == 0;
         let mut outputs: Vec<Entries> = vec![Entries::new()];
         for ((key, inverted), kind) in inputs {
@@ -216,28 +216,28 @@ impl World {
         let id = self.busy.start(&plan).expect("the planner keeps away from running plans");
         let table_bytes = self.options.table_bytes;
         let is_whole = plan.trivial_move || self.rng.below(3) == 0;
-        let stretches = match is_whole {
-            true => vec![Stretch::whole(plan, Vec::new())],
+        let slices = match is_whole {
+            true => vec![MergeSlice::whole(plan, Vec::new())],
             false => divide(plan, &[], 2 * table_bytes, table_bytes),
         };
-        self.go_on(id, stretches.into());
+        self.go_on(id, slices.into());
     }
 
     /// Merges the next slice of a compaction, without installing it.
-    fn go_on(&mut self, id: JobId, mut left: VecDeque<Stretch>) {
-        let Some(stretch) = left.pop_front() else { return self.busy.finish(id) };
-        let outputs = self.merge(&stretch);
-        self.running.push(Running { id, stretch, outputs, left });
+    fn go_on(&mut self, id: JobId, mut left: VecDeque<MergeSlice>) {
+        let Some(slice) = left.pop_front() else { return self.busy.finish(id) };
+        let outputs = self.merge(&slice);
+        self.running.push(Running { id, slice, outputs, left });
     }
 
     /// Installs a slice of a running compaction and continues with the next.
     fn install(&mut self, running: Running) {
-        let Running { id, stretch, outputs, left } = running;
+        let Running { id, slice, outputs, left } = running;
         if !left.is_empty() {
             self.seen.insert("in stretches");
             self.busy.keep(id, outputs.iter().map(|table| table.number));
         }
-        self.version = install(&self.version, &stretch.plan, left.is_empty(), outputs);
+        self.version = install(&self.version, &slice.plan, left.is_empty(), outputs);
         self.changed = true;
         self.go_on(id, left);
     }
@@ -252,7 +252,7 @@ impl World {
         if self.rng.below(20) > 0 {
             return self.install(running);
         }
-        if running.stretch.from.is_some() {
+        if running.slice.from.is_some() {
             self.seen.insert("given up in between");
         }
         if let Some(manual) = &mut self.manual {

@@ -16,7 +16,7 @@ use super::share::{Content, KEYS, assert_holds, options, write};
 use super::{Rng, tree};
 use crate::compaction_job::stretches::{divide, even, least_bytes};
 use crate::compaction_options::CompactionOptions;
-use crate::shared_merge::Stretch;
+use crate::shared_merge::MergeSlice;
 use crate::{Db, DbCursor, Options, Range, Result, Slice, Snapshot};
 
 /// A store whose base level may hold this many bytes.
@@ -39,7 +39,7 @@ fn fill(db: &Db, content: &mut Content) -> (Snapshot, Content) {
 
 /// The slices of the compaction of four runs over nine tables, each with its tables of the output
 /// level.
-fn stretches(stretch_bytes: u64, bounds: &[&str]) -> Vec<Stretch> {
+fn slices(slice_bytes: u64, bounds: &[&str]) -> Vec<MergeSlice> {
     let runs = [(0, 34, "a", "z"), (0, 33, "a", "z"), (0, 32, "b", "y"), (0, 31, "a", "x")];
     let keys = ["b", "d", "f", "h", "j", "l", "n", "p", "r"];
     let tables = keys.iter().zip(1..).map(|(key, number)| (6, number, *key, *key));
@@ -48,28 +48,28 @@ fn stretches(stretch_bytes: u64, bounds: &[&str]) -> Vec<Stretch> {
     let plan: Plan = plan(&version, &InProgress::default(), &options, MAX_SEQNO).unwrap();
     assert_eq!((plan.upper.len(), plan.lower.len(), plan.input_bytes()), (4, 9, 130));
     let bounds: Vec<_> = bounds.iter().map(|key| key.as_bytes().into()).collect();
-    divide(plan, &bounds, stretch_bytes, 20)
+    divide(plan, &bounds, slice_bytes, 20)
 }
 
 #[test]
 fn a_merge_is_divided_where_tables_of_its_output_level_begin() {
-    let told = |stretch: &Stretch| {
-        let numbers = stretch.plan.lower.iter().map(|table| table.number);
+    let told = |slice: &MergeSlice| {
+        let numbers = slice.plan.lower.iter().map(|table| table.number);
         let key = |key: &Option<Box<[u8]>>| {
             key.as_ref().map_or("-".to_owned(), |key| String::from_utf8_lossy(key).into_owned())
         };
-        let bounds: Vec<_> = stretch.bounds.iter().map(|bound| bound[0] as char).collect();
-        assert_eq!(stretch.plan.upper.len(), 4, "all runs belong to each");
+        let bounds: Vec<_> = slice.bounds.iter().map(|bound| bound[0] as char).collect();
+        assert_eq!(slice.plan.upper.len(), 4, "all runs belong to each");
         format!(
             "{}..{} {:?} {bounds:?} {:?}",
-            key(&stretch.from),
-            key(&stretch.to),
+            key(&slice.from),
+            key(&slice.to),
             numbers.collect::<Vec<_>>(),
-            stretch.table_bytes
+            slice.table_bytes
         )
     };
     let all =
-        |bytes| stretches(bytes, &["c", "h", "i", "n", "q"]).iter().map(told).collect::<Vec<_>>();
+        |bytes| slices(bytes, &["c", "h", "i", "n", "q"]).iter().map(told).collect::<Vec<_>>();
     assert_eq!(
         all(43),
         [
@@ -85,7 +85,7 @@ fn a_merge_is_divided_where_tables_of_its_output_level_begin() {
 }
 
 #[test]
-fn tables_of_a_stretch_share_what_it_writes_evenly() {
+fn tables_of_a_slice_divide_its_output_evenly() {
     let cases =
         [(200, 113), (249, 141), (250, 94), (149, 168), (150, 85), (70, 79), (30, 75), (0, 75)];
     for (bytes, table_bytes) in cases {
@@ -143,7 +143,7 @@ impl Layer for Watched {
 
 /// Files that a compaction replaces are deleted while it continues.
 #[test]
-fn a_merge_needs_room_for_a_part_of_what_it_writes() {
+fn a_compaction_needs_space_for_part_of_its_output() {
     let disk = SimDisk::new();
     let watched = Watched { disk: disk.clone(), most: Arc::default() };
     let options = options(Arc::new(watched.clone())).background_threads(0);

@@ -43,7 +43,7 @@ fn delete_all(db: &Db, count: u32) {
 /// Regression: 98 MiB that only a snapshot had kept stayed after its drop, through a wait for idle
 /// and 300,000 more puts (rocksdb pull request 3009).
 #[test]
-fn what_a_snapshot_alone_held_goes_with_it() {
+fn entries_seen_only_by_a_snapshot_go_with_it() {
     let db = Db::open("db", options(&Arc::default())).unwrap();
     put_all(&db, 10_000, 1);
     let snapshot = db.snapshot();
@@ -84,7 +84,7 @@ fn a_newer_snapshot_keeps_only_what_it_sees() {
 
 /// Snapshots do not survive closing the store.
 #[test]
-fn what_a_snapshot_alone_held_goes_after_a_reopening() {
+fn entries_seen_only_by_a_snapshot_go_after_a_reopen() {
     let vfs = Arc::default();
     let db = Db::open("db", options(&vfs)).unwrap();
     put_all(&db, 5_000, 1);

@@ -6,7 +6,7 @@ use trommel_base::{
     Cursor, CursorHints, EntryKind, EntryRef, KeyHead, MAX_SEQNO, SeqNo, compare_internal,
 };
 
-use super::{Leaved, Mark, MergeCursor, Offered};
+use super::{HasLeaf, Mark, MergeCursor, Offered};
 
 type Version = (Vec<u8>, SeqNo);
 
@@ -102,7 +102,7 @@ impl CursorHints for ListCursor {
     }
 }
 
-impl Leaved for ListCursor {
+impl HasLeaf for ListCursor {
     type Leaf = Self;
 
     fn leaf(&mut self) -> Option<&mut Self> {
@@ -225,7 +225,7 @@ fn pass_to(list: &mut ListCursor, to: Option<KeyHead>, last: Option<KeyHead>, ba
 /// A visitor gets the entries in order, one version of each key, and the merge continues from its
 /// entry as if it had been stepped there.
 #[test]
-fn a_visitor_is_lent_what_steps_would_show() {
+fn a_visit_yields_the_same_entries_as_steps() {
     let mut lent = [0; 2];
     for seed in 0..400 {
         let mut rng = Rng(seed);
@@ -256,7 +256,7 @@ fn a_visitor_is_lent_what_steps_would_show() {
             };
             let left = match backward {
                 true => merge.visit_back(|| false, |newer| newer % 3 > 0, visit),
-                false => merge.visit_onward(|| false, visit),
+                false => merge.visit_forward(|| false, visit),
             };
             lent[usize::from(backward)] += taken;
             if let Some(left) = left.unwrap() {
@@ -337,7 +337,7 @@ impl CursorHints for ChainCursor {
     }
 }
 
-impl Leaved for ChainCursor {
+impl HasLeaf for ChainCursor {
     type Leaf = ListCursor;
 
     fn leaf(&mut self) -> Option<&mut ListCursor> {
@@ -347,7 +347,7 @@ impl Leaved for ChainCursor {
 
 /// After the end of a leaf, its source continues.
 #[test]
-fn a_visit_goes_on_behind_each_leaf() {
+fn a_visit_continues_after_each_leaf() {
     for seed in 0..600 {
         let mut rng = Rng(seed);
         let (lists, mut all) = random_sources(&mut rng);
@@ -376,7 +376,7 @@ fn a_visit_goes_on_behind_each_leaf() {
                 note(&key);
                 let left = match backward {
                     true => merge.visit_back(|| false, |_| true, |_, key, _| note(key)),
-                    false => merge.visit_onward(|| false, |_, key, _| note(key)),
+                    false => merge.visit_forward(|| false, |_, key, _| note(key)),
                 };
                 if left.unwrap().is_none() {
                     let moved = if backward { merge.prev() } else { merge.next() };
@@ -406,7 +406,7 @@ fn a_visit_ends_in_the_error_of_a_source() {
         all.dedup_by(|next, before| next.0 == before.0);
         let mut seen: Vec<Vec<u8>> =
             merge.entry().map(|entry| entry.key.to_vec()).into_iter().collect();
-        let outcome = merge.visit_onward(
+        let outcome = merge.visit_forward(
             || false,
             |_, key, _| {
                 seen.push(key.to_vec());
@@ -433,7 +433,7 @@ fn a_visitor_that_panics_leaves_the_merge_off_the_end() {
     let mut merge = MergeCursor::new(vec![ListCursor::new(keys(&["a", "b", "c"]))]);
     merge.seek_to_first().unwrap();
     let visited = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| {
-        merge.visit_onward(
+        merge.visit_forward(
             || false,
             |_, key, _| if key == b"b" { Offered::Taken } else { panic!("a test") },
         )

@@ -18,7 +18,9 @@
 
 use trommel_base::{Cursor, CursorHints, EntryRef, KeyHead, MAX_SEQNO, SeqNo};
 
-use super::{Direction, Head, Mark, MergeCursor, NOBODY, Place, SHOWN_BYTES, STEPS_BEFORE_RESEEK};
+use super::{
+    Direction, Head, Mark, MergeCursor, NO_SOURCE, Ranked, SHOWN_BYTES, STEPS_BEFORE_RESEEK,
+};
 
 /// Most sources whose leaves take part at once: the least rank is searched for among all of them.
 const LEAVES: usize = 8;
@@ -35,7 +37,7 @@ pub(crate) enum Offered {
 }
 
 /// A cursor that is positioned in one of several tables.
-pub(crate) trait Leaved: CursorHints {
+pub(crate) trait HasLeaf: CursorHints {
     /// A cursor over one table.
     type Leaf: CursorHints;
 
@@ -115,7 +117,7 @@ enum Halt<E> {
 }
 
 /// Entries that were skipped.
-struct Passed {
+struct SkippedEntries {
     /// The rank of the last one, and the number skipped of its key.
     last: Rank,
     steps: u32,
@@ -136,17 +138,17 @@ struct Leaves<'a, L> {
 impl<'a, L: CursorHints> Leaves<'a, L> {
     /// Those of `sources` that are on an entry: all, or the first in `order`.
     #[inline]
-    fn new<C: Leaved<Leaf = L>>(
+    fn new<C: HasLeaf<Leaf = L>>(
         sources: &'a mut [C],
         heads: &[Head],
-        order: &[Place],
+        order: &[Ranked],
         direction: Direction,
     ) -> Self {
         let mut all = Self {
             count: 0,
             ranks: [Rank::LAST; LEAVES],
             leaves: [const { None }; LEAVES],
-            sources: [NOBODY; LEAVES],
+            sources: [NO_SOURCE; LEAVES],
             limit: None,
         };
         let (first, others) = order.split_at(order.len().min(LEAVES));
@@ -196,7 +198,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
     fn visit(
         &mut self,
         mut last: Rank,
-        passed: &mut Passed,
+        passed: &mut SkippedEntries,
         direction: Direction,
         ends: &impl Fn() -> bool,
         hides: &impl Fn(SeqNo) -> bool,
@@ -293,7 +295,7 @@ fn is_passed(
     (is_passed || newer.is_none() && begins_key()).then_some(is_passed)
 }
 
-impl Passed {
+impl SkippedEntries {
     /// Offers an entry of this rank to `visit`, unless it `is_passed`. Returns the rank of the last
     /// one visited, or why the visit stops. Always inlined: a call costs a fifth of a visit.
     #[inline(always)]
@@ -332,7 +334,7 @@ impl Passed {
     }
 }
 
-impl<C: Leaved> MergeCursor<C>
+impl<C: HasLeaf> MergeCursor<C>
 where
     C::Error: Clone + From<<C::Leaf as Cursor>::Error>,
 {
@@ -346,7 +348,7 @@ where
     ///
     /// As [`next`](Cursor::next).
     #[inline]
-    pub(crate) fn visit_onward(
+    pub(crate) fn visit_forward(
         &mut self,
         ends: impl Fn() -> bool,
         visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
@@ -354,7 +356,7 @@ where
         self.visit(Direction::Forward, ends, |_| false, visit)
     }
 
-    /// As [`visit_onward`](Self::visit_onward), backward, from the newest version of a key. An
+    /// As [`visit_forward`](Self::visit_forward), backward, from the newest version of a key. An
     /// entry is offered if it is known that no other version of its key follows, and skipped if one
     /// follows that `hides` it by its sequence number.
     ///
@@ -380,9 +382,9 @@ where
         mut visit: impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Result<Option<Mark>, C::Error> {
         let Some(mut last) = self.begin_visit(direction) else { return Ok(None) };
-        let mut passed = Passed { last: Rank::LAST, steps: 0, skipped: 0 };
+        let mut passed = SkippedEntries { last: Rank::LAST, steps: 0, skipped: 0 };
         loop {
-            self.top = NOBODY;
+            self.top = NO_SOURCE;
             let mut leaves = Leaves::new(&mut self.sources, &self.heads, &self.order, direction);
             let mut halt;
             (halt, last) = match leaves.nothing() {
@@ -423,7 +425,7 @@ where
         source: usize,
         newer: Option<SeqNo>,
         last: Rank,
-        passed: &mut Passed,
+        passed: &mut SkippedEntries,
         hides: &impl Fn(SeqNo) -> bool,
         visit: &mut impl FnMut(&KeyHead, &[u8], &[u8]) -> Offered,
     ) -> Result<Rank, Halt<<C::Leaf as Cursor>::Error>> {

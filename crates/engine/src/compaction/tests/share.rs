@@ -81,7 +81,7 @@ fn run_shared(engine: &Engine, merge: &Arc<SharedMerge>) -> crate::Result<usize>
     let outcome = std::thread::scope(|scope| {
         for subranges in taken.chunks(2) {
             scope.spawn(|| {
-                subranges.iter().for_each(|subranges| engine.help(merge, subranges.clone()))
+                subranges.iter().for_each(|subranges| engine.help(merge, subranges.clone()));
             });
         }
         engine.merge_with_helpers(merge, &mut Polling::default(), &mut outputs)

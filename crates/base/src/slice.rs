@@ -20,11 +20,12 @@ const REUSED_BYTES: usize = 64 << 10;
 /// memory while any slice of it lives. `Slice` and `Option<Slice>` are 32 bytes each.
 ///
 /// # Memory held by a slice
-/// A value read from a table is a view of its block (4 KiB unless `ReadSettings::block_bytes` says
-/// otherwise, or as large as the value needs): a slice of 300 bytes holds the whole block in
-/// memory, outside the block cache and its limit. This makes reads cheap, and suits values that are
-/// used and dropped. To keep many values for a long time, keep copies: [`Slice::detached`] (a slice
-/// with its own buffer), [`to_vec`](slice::to_vec) or `Vec::from`.
+/// A value read from a table, except from a map, is a view of its block (4 KiB unless
+/// `ReadSettings::block_bytes` says otherwise, or as large as the value needs): a slice of 300
+/// bytes holds the whole block in memory, outside the block cache and its limit. This makes reads
+/// cheap, and suits values that are used and dropped. To keep many values for a long time, keep
+/// copies: [`Slice::detached`] (a slice with its own buffer), [`to_vec`](slice::to_vec) or
+/// `Vec::from`.
 ///
 /// # Conversions
 /// `From<Vec<u8>>`, `From<Box<[u8]>>` and `From<Bytes>` take over the buffer without a copy (up to

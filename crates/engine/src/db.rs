@@ -375,9 +375,9 @@ impl Db {
         self.engine().write(Batch::Sealed(batch.as_ref().seal()?), options)
     }
 
-    /// Returns the value of `key`. A value above 30 bytes shares the memory of its block (4 KiB by
-    /// default), which is held as long as the value is: for long-lived values use
-    /// [`Slice::detached`] or a `Vec`.
+    /// Returns the value of `key`. A value above 30 bytes is copied from a memtable or a map;
+    /// otherwise it shares the memory of its block (4 KiB by default), which is held as long as the
+    /// value is: for long-lived values use [`Slice::detached`] or a `Vec`.
     ///
     /// # Errors
     /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] if a table that may hold the

@@ -7,7 +7,7 @@ pub(crate) const MIN_MILLIBITS: u32 = 500;
 /// The most thousandths of a bit per key: 64 bits.
 pub(crate) const MAX_MILLIBITS: u32 = 64_000;
 
-/// A family of filters.
+/// The kind of a filter; the file format calls it a family.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 #[non_exhaustive]
 pub enum FilterKind {

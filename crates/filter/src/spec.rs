@@ -13,9 +13,7 @@
 //! `ribbon`, and their bits mean what they mean in RocksDB: the bits of a blocked filter with the
 //! same rate. RocksDB writes a third part. The values that match this crate's behavior are
 //! accepted: `:false` for a Bloom filter (no block-based filter) and `:-1` for a ribbon (on every
-//! level). A [policy by level] parses the others.
-//!
-//! [policy by level]: https://github.com/facebook/rocksdb/wiki/RocksDB-Bloom-Filter
+//! level). The level of a ribbon is parsed by the engine's policy by level (its `FilterPolicy`).
 //!
 //! A rate is resolved to bits when the spec is created: the fewest thousandths of a bit for which
 //! the exact theory of the kind, in the limit of many keys, gives at most that rate.

@@ -10,7 +10,8 @@
 //! 3. A table with as many records as buckets is followed by one four times as large. The old one
 //!    remains, and is searched too.
 //! 4. A lookup that has passed [`LONGEST_SEARCH`] records gives up: the key has many newer
-//!    versions, or the keys' hashes were chosen to collide. The sorted order is searched then.
+//!    versions, another key of its bucket has many, or the keys' hashes were chosen to collide. The
+//!    sorted order is searched then, under the writers' lock.
 //!
 //! # Invariants
 //! * One thread writes at a time; the caller holds a lock.

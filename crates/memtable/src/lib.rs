@@ -8,7 +8,8 @@
 //! 1. Each version of a key is a record, followed by key and value (module `record`), in an arena
 //!    (module `arena`). The arena takes its memory from an [`ArenaPool`] and returns it when the
 //!    memtable is dropped.
-//! 2. A hash table (module `chains`) finds a single key, without a lock.
+//! 2. A hash table (module `chains`) finds a single key, without a lock unless its chain is very
+//!    long.
 //! 3. The order is created on demand (module `order`): an insert appends to a list, and a scan
 //!    reads sorted runs.
 //!
@@ -246,7 +247,7 @@ impl Memtable {
         }
     }
 
-    /// Like `get`, for a key with very many versions.
+    /// Like `get`, for a bucket with very many records. Takes the lock, and sorts what is unsorted.
     #[cold]
     fn get_by_order(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
         let mut scan = self.scan();

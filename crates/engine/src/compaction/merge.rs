@@ -13,8 +13,9 @@
 //! which snapshots register: a snapshot that registers later then sees the newest version of every
 //! key.
 //!
-//! Called by flushes and compactions, for each entry in the order of
-//! [`compare_internal`](trommel_base::compare_internal).
+//! Called by flushes, which keep the newest tombstone of each stripe (older versions may be in any
+//! table), and by compactions ([`older`](super::older) answers for them), for each entry in the
+//! order of [`compare_internal`](trommel_base::compare_internal).
 
 use trommel_base::{EntryKind, SeqNo, first_words};
 

@@ -1,5 +1,5 @@
 //! Choosing the next compaction: a pure function from a version to a plan. The worker that runs a
-//! plan makes no choices.
+//! plan chooses no tables.
 //!
 //! 1. Each level gets a score ([`Shape`]); levels with a score of at least 1 are tried, the highest
 //!    first.

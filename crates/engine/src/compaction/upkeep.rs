@@ -16,9 +16,9 @@
 //!    and small tables whose merge left as many, which can happen when memory for filters is short,
 //!    are left alone ([`TableFile::stays_small`]).
 //!
-//! Both are rewrites of a bounded number of bytes, so that needed work does not wait long.
+//! Each such rewrite takes a bounded number of bytes, so that needed work does not wait long.
 //!
-//! Source of the first: RocksDB's bottommost files marked for compaction.
+//! Source of item 1: RocksDB's bottommost files marked for compaction.
 //!
 //! Called by the planner, and by the engine when a snapshot is released.
 

@@ -1,5 +1,5 @@
-//! Running a planned compaction ([`crate::compaction`]). Nothing is decided here: the planner chose
-//! the inputs, [`DropRule`] says what to drop, and [`OutputCutter`] where to cut.
+//! Running a planned compaction ([`crate::compaction`]). The planner chose the inputs, [`DropRule`]
+//! and [`OlderData`] decide what is dropped, and [`OutputCutter`] where to cut.
 //!
 //! * [`share`]: which parts of a compaction idle workers take;
 //! * [`stretches`]: the slices in which a large compaction is installed.
@@ -383,7 +383,8 @@ impl Engine {
     }
 }
 
-/// Whether `table` may hold `key`, as far as is known without opening it.
+/// Whether `table` may hold `key`: true if it is not open. The filter of an open table is queried,
+/// and read if it is not in memory.
 fn may_hold(table: &TableFile, key: &[u8]) -> bool {
     let Some(open) = table.open_reader() else { return true };
     let verdict = open.table().filters().ask(key, trommel_filter::hash(key));

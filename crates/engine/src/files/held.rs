@@ -1,8 +1,9 @@
 //! The lock on a store's directory, while the store is open.
 //!
 //! If the directory was moved away and replaced by another, the files at the old path may belong to
-//! another owner. They must not be changed: the engine accepts no more writes, and queued files are
-//! not removed.
+//! another owner. From its next flush, new log or close on, the engine accepts no more writes.
+//! Queued files are not removed. Partial files of a failed job are removed by path without this
+//! check.
 
 use trommel_vfs::FileLock;
 

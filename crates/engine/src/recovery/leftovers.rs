@@ -1,6 +1,7 @@
 //! Orphans: files that an open finds or makes and the store does not need.
 //!
-//! A file that the current manifest does not name was left by a crash or by a failed open.
+//! A file that the current manifest does not name was left by a crash, a failed open, a store that
+//! refused writes, or a removal that failed.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -49,7 +50,8 @@ impl Engine {
         }
     }
 
-    /// Removes our files that the store does not need.
+    /// Removes our files that the store does not need. Not called if bytes were dropped: these
+    /// files may be all that is left of them.
     pub(super) fn remove_leftovers(&self, listing: &[DirEntry]) {
         let view = self.view.load();
         let tables: HashSet<u64> = view.version.tables().map(|(_, table)| table.number).collect();

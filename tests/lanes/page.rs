@@ -31,9 +31,9 @@ pub(crate) fn write_planted(catalogue: &Catalogue, all: &[(&Bug, Option<Caught>)
 const PLANTED_HEAD: &str = "\
 # Planted bugs
 
-A lane that has never failed proves nothing. So known bugs of other stores are planted in a copy of
-the sources, and each must be found by a lane at the size that runs for every change. The sources
-themselves know nothing of them.
+A lane that has never failed proves nothing. So bugs are planted in a copy of the sources, most of
+them known from other stores, and each must be found by a lane at the size that runs for every
+change. The sources themselves know nothing of them.
 
 The catalogue, `tests/planted/*.toml`, describes each bug and the edits that plant it: an edit
 replaces a text that occurs exactly once in its file by the same code with the bug in it, which

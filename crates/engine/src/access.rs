@@ -5,7 +5,8 @@
 //!    the store is then *poisoned*, and stays readable.
 //! 3. A forked child may do neither, whatever the state.
 //!
-//! Every call of a handle begins with one of these checks.
+//! Every call of a handle begins with one of these checks. A write first checks only for a fork;
+//! the leader of its group checks the rest.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

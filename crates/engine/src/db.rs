@@ -58,7 +58,8 @@ pub struct Db {
 
 impl Db {
     /// Opens the store in `dir`, creating it if the directory is missing or empty. The options that
-    /// shape the store are recorded there for later opens: see [`Options::load_latest`].
+    /// shape the store are recorded there, for programs that open it later: see
+    /// [`Options::load_latest`].
     ///
     /// # Errors
     /// [`Error::Locked`] if it is already open elsewhere; [`Error::NotAStore`] if the directory
@@ -375,9 +376,9 @@ impl Db {
         self.engine().write(Batch::Sealed(batch.as_ref().seal()?), options)
     }
 
-    /// Returns the value of `key`. A value above 30 bytes is copied from a memtable or a map;
-    /// otherwise it shares the memory of its block (4 KiB by default), which is held as long as the
-    /// value is: for long-lived values use [`Slice::detached`] or a `Vec`.
+    /// Returns the value of `key`. A value above 30 bytes shares the memory of its block (4 KiB by
+    /// default), which is held as long as the value is: for long-lived values use
+    /// [`Slice::detached`] or a `Vec`. Values from a memtable or a map are copied instead.
     ///
     /// # Errors
     /// [`Error::Corruption`], [`Error::Io`] or [`Error::Unsupported`] if a table that may hold the

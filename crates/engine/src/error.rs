@@ -69,7 +69,7 @@ pub enum Error {
         file: PathBuf,
         /// What it should have been.
         wanted: &'static str,
-        /// What it is instead.
+        /// Why it is not: what it is instead, or what is wrong with it.
         found: &'static str,
     },
     /// An option is invalid, or a path given for a new file or directory cannot be used.
@@ -246,10 +246,10 @@ fn remedy(error: &io::Error) -> &'static str {
         }
         _ if is_out_of_memory(error) => {
             " (raise the limits on memory, address space or threads, `ulimit -v` and `ulimit -u`, or lower \
-             Options::cache_bytes and Options::background_threads)"
+             ReadSettings::cache_bytes and Options::background_threads)"
         }
         _ if trommel_vfs::is_out_of_handles(error) => {
-            " (raise the limit on open files, `ulimit -n`, or lower Options::max_open_files)"
+            " (raise the limit on open files, `ulimit -n`, or lower ReadSettings::max_open_files)"
         }
         _ => "",
     }

@@ -23,7 +23,8 @@ settings! {
         /// enough where the base level holds at most five times their bytes in their range, and no
         /// more than this are waited for elsewhere.
         l0_trigger: usize = 4, 1..=1000;
-        /// Runs in level 0 from which writers are slowed, [`l0_trigger`](Self::l0_trigger) or more.
+        /// Runs in level 0 above which writers are slowed, [`l0_trigger`](Self::l0_trigger) or
+        /// more.
         l0_slowdown: usize = 12;
         /// Runs in level 0 at which writers wait, [`l0_slowdown`](Self::l0_slowdown) or more.
         l0_stop: usize = 24;

@@ -13,7 +13,7 @@ impl CacheBytes {
         Self(Some(bytes))
     }
 
-    fn of_the_machine() -> Self {
+    fn an_eighth_of_memory() -> Self {
         Self(None)
     }
 
@@ -31,7 +31,7 @@ settings! {
         /// Bytes of the block cache. Unless set, they are an eighth of the memory that the process
         /// may use, at most 1 GiB: of the machine's memory, or of less where a control group,
         /// `RLIMIT_AS` or `RLIMIT_DATA` limits it.
-        cache_bytes(u64 => CacheBytes::of): CacheBytes = CacheBytes::of_the_machine();
+        cache_bytes(u64 => CacheBytes::of): CacheBytes = CacheBytes::an_eighth_of_memory();
         /// Most table files that are open; never more than half of what the process may have open
         /// (`ulimit -n`), less some for logs and new tables. A store of more tables reopens them
         /// again and again, and no longer finds the blocks of a closed table in its block cache.

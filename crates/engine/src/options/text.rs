@@ -63,7 +63,7 @@ macro_rules! or_none {
 
 or_none!(u64, Degraded, Duration, Prefix, UserPolicy);
 
-/// A whole number and a unit, or several: `10s`, `1.5s`, `250ms`.
+/// A decimal number and one unit: `10s`, `1.5s`, `250ms`.
 impl Text for Duration {
     fn text(&self) -> String {
         format!("{self:?}")

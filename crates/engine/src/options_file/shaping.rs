@@ -1,4 +1,4 @@
-//! Which options shape a store, and how each is had back from its text.
+//! Which options shape a store, and how they are read back from its options file.
 
 use std::path::Path;
 

@@ -235,7 +235,7 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds a member's batch to the group's log record.
+    /// Adds a member's batch to the log's group, as a record of its own.
     #[inline]
     fn log_batch(&self, log: &mut LogWriter, one: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
         let Some(batch) = &one.batch else { return Ok(()) };

@@ -56,7 +56,7 @@ pub(crate) struct StoreArgs {
     /// Tables of level 0 that start a compaction [default: 4]
     #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
     pub(crate) level0_file_num_compaction_trigger: Option<usize>,
-    /// Tables of level 0 from which writers are slowed [default: 20]
+    /// Tables of level 0 above which writers are slowed [default: 20]
     #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
     pub(crate) level0_slowdown_writes_trigger: Option<usize>,
     /// Tables of level 0 at which writers wait [default: 36]

@@ -38,7 +38,7 @@ impl Engine {
         if oldest_log != 0 {
             self.remove_earlier_logs(frozen);
             let log = log_path(&self.files.dir, frozen.log_number);
-            self.files.graveyard.add_spare(log, frozen.log_number, log_bytes);
+            self.files.deletion_queue.add_spare(log, frozen.log_number, log_bytes);
         }
         let bytes = tables.iter().map(|table: &TableMeta| table.file_bytes).sum();
         let time = start.elapsed();
@@ -52,7 +52,7 @@ impl Engine {
     fn remove_earlier_logs(&self, frozen: &LoggedMemtable) {
         if self.recovery.dropped.is_empty() {
             for number in &frozen.earlier_logs {
-                self.files.graveyard.add(log_path(&self.files.dir, *number));
+                self.files.deletion_queue.add(log_path(&self.files.dir, *number));
             }
         }
     }

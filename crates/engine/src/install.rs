@@ -91,7 +91,7 @@ impl Engine {
                 self.files.tables.release_handles();
                 begun()
             })?;
-            self.files.graveyard.add(self.files.dir.join(names::manifest(old)));
+            self.files.deletion_queue.add(self.files.dir.join(names::manifest(old)));
         } else {
             manifest.append(edit, state)?;
         }
@@ -122,10 +122,10 @@ impl Engine {
             match kept.get(&table.number) {
                 None => {
                     self.files.tables.forget_unusable(table.number);
-                    table.retire(&self.files.dir, &self.files.graveyard);
+                    table.retire(&self.files.dir, &self.files.deletion_queue);
                 }
                 Some(same) if same.filter_sidecar == table.filter_sidecar => continue,
-                Some(_) => table.give_way(&self.files.dir, &self.files.graveyard),
+                Some(_) => table.give_way(&self.files.dir, &self.files.deletion_queue),
             }
             self.forget_filters(table);
         }

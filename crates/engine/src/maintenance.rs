@@ -60,7 +60,7 @@ impl Engine {
         for (_, table) in state.version.tables() {
             let (from, to) =
                 (table_path(&self.files.dir, table.number), table_path(dir, table.number));
-            self.files.graveyard.will_link(table.number);
+            self.files.deletion_queue.will_link(table.number);
             self.link_or_copy(&from, &to)?;
         }
         let state = self.with_sidecars(dir, state)?;
@@ -224,7 +224,7 @@ impl Engine {
         let version = self.version();
         self.backlog.set_debt(debt(&version, &options.planner()));
         self.memory.arenas.set_limit(options.arena_limit());
-        self.files.graveyard.set_spare_limit(options.writes.spare_file_bytes);
+        self.files.deletion_queue.set_spare_limit(options.writes.spare_file_bytes);
         self.background.limiter.set_limit(options.background_limit());
         self.options.store(options);
         drop(one_at_a_time);
@@ -310,7 +310,7 @@ impl Engine {
     /// clean close only if all of it `is_written`.
     pub(crate) fn finish_manifest(&self, is_written: bool) -> Result<()> {
         let locked = self.check_lock();
-        self.files.graveyard.clear();
+        self.files.deletion_queue.clear();
         self.files.tables.close();
         // Options are recorded under this lock; the next caller finds the store closed.
         drop(self.options.record());

@@ -271,14 +271,15 @@ fn begin_table(
     let options = engine.options.load();
     let number = engine.files.new_file_number();
     let path = table_path(&engine.files.dir, number);
-    let file = engine.files.tables.with_handles(|| match engine.files.graveyard.take_spare() {
-        // If creating over it fails, the old file may still be there.
-        Some(old) => {
-            let created = engine.files.vfs.create_over(&old, &path);
-            created.inspect_err(|_| engine.files.graveyard.add(old))
-        }
-        None => engine.files.vfs.create(&path),
-    });
+    let file =
+        engine.files.tables.with_handles(|| match engine.files.deletion_queue.take_spare() {
+            // If creating over it fails, the old file may still be there.
+            Some(old) => {
+                let created = engine.files.vfs.create_over(&old, &path);
+                created.inspect_err(|_| engine.files.deletion_queue.add(old))
+            }
+            None => engine.files.vfs.create(&path),
+        });
     let file = file.map_err(|error| Error::io(&path, "creating", error))?;
     let (logical, is_last) = logical_level(version, level);
     let table_id = env::random_u64();

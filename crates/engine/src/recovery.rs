@@ -135,8 +135,8 @@ impl Engine {
             assemble(dir, options, &recovered, report, lock, Weak::clone(own))
         });
         *engine.options.record() = record;
-        room.is_in(&engine.files.graveyard);
-        engine.files.graveyard.set_spare_limit(engine.options.load().writes.spare_file_bytes);
+        room.is_in(&engine.files.deletion_queue);
+        engine.files.deletion_queue.set_spare_limit(engine.options.load().writes.spare_file_bytes);
         if engine.options.load().opening.read_only {
             let replayed = engine.replay(&plan, recovered.state, Target::Memory)?;
             engine.settle_filters(&engine.version());
@@ -432,7 +432,7 @@ fn assemble(
         store_id: recovered.store_id,
         next_file_number: AtomicU64::new(next_file_number),
         tables: first_tables(dir, &options, &memory.blocks, &memory.shares),
-        graveyard: Arc::new(queue),
+        deletion_queue: Arc::new(queue),
         manifest: Mutex::default(),
         log_ends: recovered.state.log_ends.clone(),
     };

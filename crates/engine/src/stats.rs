@@ -252,7 +252,7 @@ impl Engine {
             filter_rebuild_bytes_written: jobs.rebuild_bytes_written.load(Relaxed),
             filter_rebuild_time: Duration::from_nanos(jobs.rebuild_nanos.load(Relaxed)),
             filter_rebuilds_queued: self.queued_rebuilds(),
-            spare_file_bytes: self.files.graveyard.spare_bytes(),
+            spare_file_bytes: self.files.deletion_queue.spare_bytes(),
             compaction_debt: self.backlog.debt(),
             rate_limited_bytes: self.background.limiter.limited_bytes(),
             stalled_by_memtables: jobs.stall(Cause::Memtables),

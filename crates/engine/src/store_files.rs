@@ -23,7 +23,7 @@ pub(crate) struct StoreFiles {
     /// Open tables.
     pub(crate) tables: Arc<TableCache>,
     /// The deletion queue of obsolete files.
-    pub(crate) graveyard: Arc<DeletionQueue>,
+    pub(crate) deletion_queue: Arc<DeletionQueue>,
     /// None in a read-only store.
     pub(crate) manifest: Mutex<Option<Manifest>>,
     /// Ends of logs when the store was opened, as recorded in its manifest.

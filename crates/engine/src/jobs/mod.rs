@@ -292,12 +292,12 @@ impl Engine {
     pub(crate) fn sweep(&self) {
         // The version is dropped first: it may be the last to hold some of them.
         let live = total_bytes(self.version().tables().map(|(_, table)| table));
-        self.files.graveyard.sweep(live);
+        self.files.deletion_queue.sweep(live);
     }
 
     /// Frees the files and memory kept for future writes.
     pub(crate) fn rest(&self) {
-        self.files.graveyard.clear();
+        self.files.deletion_queue.clear();
         self.memory.arenas.release();
     }
 }

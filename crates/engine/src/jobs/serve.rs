@@ -27,7 +27,7 @@ impl Engine {
         let state = lock(&self.background.state);
         let is_at_rest = self.automatic_plan(&state, &self.view.load()).is_none()
             && state.fit_budget.is_over()
-            && self.files.graveyard.rests_at().is_none();
+            && self.files.deletion_queue.rests_at().is_none();
         // No thread is started for a store without work.
         if !is_at_rest {
             self.background.notify();
@@ -68,7 +68,7 @@ impl Engine {
             let run = Box::new(move || drop(self.run_job(job)));
             return Some(Task { is_short, run });
         }
-        let rests_at = self.files.graveyard.rests_at();
+        let rests_at = self.files.deletion_queue.rests_at();
         if rests_at.is_some_and(|at| at <= now) {
             // Frees what is kept for future writes.
             return Some(Task { is_short: true, run: Box::new(|| self.rest()) });

@@ -71,7 +71,7 @@ impl Engine {
                 }
             };
             if !needed {
-                self.files.graveyard.add(self.files.dir.join(&entry.name));
+                self.files.deletion_queue.add(self.files.dir.join(&entry.name));
             }
         }
         // No file is recyclable yet, so the store is at rest.

@@ -115,27 +115,27 @@ struct Removal {
     path: PathBuf,
     /// Its number and its length, if it is a table.
     table: Option<(u64, u64)>,
-    graveyard: Arc<DeletionQueue>,
+    deletion_queue: Arc<DeletionQueue>,
 }
 
 impl ObsoleteFile {
     /// Removes the file when its last owner is dropped.
     fn remove_when_dropped(&self, removal: Removal) {
-        let graveyard = Arc::clone(&removal.graveyard);
+        let deletion_queue = Arc::clone(&removal.deletion_queue);
         if self.0.set(removal).is_ok() {
-            graveyard.announce();
+            deletion_queue.announce();
         }
     }
 }
 
 impl Drop for ObsoleteFile {
     fn drop(&mut self) {
-        let Some(Removal { path, table, graveyard }) = self.0.take() else { return };
+        let Some(Removal { path, table, deletion_queue }) = self.0.take() else { return };
         match table {
-            Some((number, bytes)) => graveyard.add_spare(path, number, bytes),
-            None => graveyard.add(path),
+            Some((number, bytes)) => deletion_queue.add_spare(path, number, bytes),
+            None => deletion_queue.add(path),
         }
-        graveyard.arrived();
+        deletion_queue.arrived();
     }
 }
 
@@ -214,20 +214,24 @@ impl TableFile {
 
     /// Removes its files in `dir` when the table is dropped. The manifest must have durably dropped
     /// it.
-    pub(crate) fn retire(&self, dir: &Path, graveyard: &Arc<DeletionQueue>) {
+    pub(crate) fn retire(&self, dir: &Path, deletion_queue: &Arc<DeletionQueue>) {
         let path = table_path(dir, self.number);
         let table = Some((self.number, self.file_bytes));
-        self.file.remove_when_dropped(Removal { path, table, graveyard: Arc::clone(graveyard) });
-        self.give_way(dir, graveyard);
+        self.file.remove_when_dropped(Removal {
+            path,
+            table,
+            deletion_queue: Arc::clone(deletion_queue),
+        });
+        self.give_way(dir, deletion_queue);
     }
 
     /// Removes its sidecar, if it has one, when that is no longer used. The manifest must durably
     /// record its replacement.
-    pub(crate) fn give_way(&self, dir: &Path, graveyard: &Arc<DeletionQueue>) {
+    pub(crate) fn give_way(&self, dir: &Path, deletion_queue: &Arc<DeletionQueue>) {
         self.is_obsolete.store(true, Ordering::Release);
         if let Some(number) = self.filter_sidecar {
-            let (path, graveyard) = (sidecar_path(dir, number), Arc::clone(graveyard));
-            self.sidecar.remove_when_dropped(Removal { path, table: None, graveyard });
+            let (path, deletion_queue) = (sidecar_path(dir, number), Arc::clone(deletion_queue));
+            self.sidecar.remove_when_dropped(Removal { path, table: None, deletion_queue });
         }
     }
 

@@ -13,7 +13,7 @@ use fastrand::Rng;
 use trommel::vfs::{Failure, Fault, OpKind, Policy, SimDisk, Vfs};
 use trommel::{Db, Error, WriteOptions};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, rounds};
+use trommel_tests::settings::{first_seed, rounds, scale};
 
 use crate::faults::{crashed, profile, run};
 use crate::inspect::{Verdict, failed, same, scan};
@@ -106,7 +106,7 @@ fn a_disk_full_while_the_store_opens() {
         one(case, &mut counters);
         return;
     }
-    for seed in first_seed()..first_seed() + rounds(4) {
+    for seed in first_seed()..first_seed() + 4 * scale() {
         let enough = (0..).find(|&room| one([seed, room], &mut counters));
         assert!(enough > Some(0), "seed {seed}: an opening takes no room");
         // More is always enough too, wherever in a table the space ends.

@@ -10,7 +10,7 @@ use fastrand::Rng;
 use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
 use trommel::{Compression, Db, Options, WriteOptions};
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{first_seed, rounds};
+use trommel_tests::settings::{first_seed, scale};
 
 use crate::inspect::{Verdict, failed, scan};
 use crate::oracle::State;
@@ -150,7 +150,7 @@ fn crashed(seed: u64) -> Verdict<Image> {
 #[test]
 fn an_opening_that_keeps_the_logs_is_crashed_anywhere() {
     let mut counters = Counters::new("crash/an_opening_that_keeps_the_logs");
-    for seed in first_seed()..first_seed() + rounds(12) {
+    for seed in first_seed()..first_seed() + 12 * scale() {
         watchdog::note([seed, 0, 0, 0, 0]);
         let one = || {
             let image = crashed(seed)?;

@@ -14,7 +14,7 @@ use crate::rng::Rng;
 fn a_key_is_inserted_by_exactly_one_of_many() {
     in_time(|| {
         let db = Db::open("/winners", tiny(memory())).unwrap();
-        let keys = rounds(15_000);
+        let keys = 60 * rounds(250);
         let start = Barrier::new(6);
         let won: Vec<Vec<u64>> = std::thread::scope(|scope| {
             let (db, start) = (&db, &start);

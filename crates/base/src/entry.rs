@@ -12,8 +12,8 @@ pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 
 /// The kind of an entry: a value or a tombstone.
 ///
-/// The numbers are part of the on-disk format. `RangeDelete` and `Merge` are reserved: this version
-/// writes neither, and rejects a file that holds one.
+/// The numbers are part of the on-disk format. Other numbers are those of operations that are no
+/// entries of a table: [`RANGE_DELETE`] and [`RANGE_DELETE_FROM`], or reserved for later versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EntryKind {
@@ -23,10 +23,12 @@ pub enum EntryKind {
     Put = 1,
 }
 
-/// Kind number reserved for range tombstones.
-pub const RESERVED_RANGE_DELETE: u8 = 2;
+/// Kind number of a range deletion with an end.
+pub const RANGE_DELETE: u8 = 2;
 /// Kind number reserved for merge operands.
 pub const RESERVED_MERGE: u8 = 3;
+/// Kind number of a range deletion without an end.
+pub const RANGE_DELETE_FROM: u8 = 4;
 
 impl EntryKind {
     /// The kind with this number, if this version knows it.
@@ -291,6 +293,7 @@ mod tests {
             }
         }
         assert_eq!(unpack_trailer(u64::from(RESERVED_MERGE)), None);
-        assert_eq!(unpack_trailer(u64::from(RESERVED_RANGE_DELETE)), None);
+        assert_eq!(unpack_trailer(u64::from(RANGE_DELETE)), None);
+        assert_eq!(unpack_trailer(u64::from(RANGE_DELETE_FROM)), None);
     }
 }

@@ -31,8 +31,8 @@ pub use codec::Decoder;
 pub use cursor::Cursor;
 pub use cursor_hints::{Aim, CursorHints, Stage};
 pub use entry::{
-    EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, compare_internal, compare_keys,
-    first_word, first_words, key_behind, same_bytes,
+    EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, RANGE_DELETE, RANGE_DELETE_FROM, SeqNo,
+    compare_internal, compare_keys, first_word, first_words, key_behind, same_bytes,
 };
 pub use slice::{Slice, SliceBuffer};
 

@@ -10,18 +10,22 @@ mod contents;
 use std::borrow::Cow;
 
 use trommel_base::codec::{put_u32, varint_by_byte};
-use trommel_base::{Decoder, EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES};
+use trommel_base::{
+    Decoder, EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, RANGE_DELETE, RANGE_DELETE_FROM, SeqNo,
+};
 
 pub use contents::{BatchIter, BatchOp, RefusedOperation};
 
 use crate::error::{Error, Result};
+use crate::iter::range::{Bounds, KeyRange};
+use crate::ranges::RangeTombstone;
 
 /// Largest encoded batch, in bytes: one value of the largest size and some headroom.
 pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
 /// Bytes of the operation count at the head of an encoded batch.
 const COUNT_BYTES: usize = 4;
 
-/// Puts and deletes that become visible together, and durable together or not at all.
+/// Puts and deletes, also of whole ranges, that become visible together, and durable together or not at all.
 ///
 /// An operation above a size limit is not dropped: it makes the whole batch unwritable.
 /// [`WriteBatch::len`] counts it, [`WriteBatch::iter`] yields it, [`WriteBatch::check`] names it,
@@ -69,18 +73,35 @@ impl WriteBatch {
     /// the write of the whole batch fail before anything is changed; [`WriteBatch::check`] reports
     /// it earlier.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
-        self.push(EntryKind::Put, key.as_ref(), value.as_ref())
+        self.push(OpKind::Put, key.as_ref(), value.as_ref())
     }
 
     /// Deletes `key`, whether or not it exists.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
-        self.push(EntryKind::Delete, key.as_ref(), &[])
+        self.push(OpKind::Delete, key.as_ref(), &[])
     }
 
-    fn push(&mut self, kind: EntryKind, key: &[u8], value: &[u8]) -> &mut Self {
+    /// Deletes all keys in `range`, whether or not there are any; keys that later operations of the
+    /// batch put stay. An empty range, or one whose end is before its start, adds no operation.
+    ///
+    /// ```
+    /// let mut batch = trommel::WriteBatch::new();
+    /// batch.delete_range("log/000".."log/417").put("log/first", "417");
+    /// assert_eq!(batch.len(), 2);
+    /// ```
+    pub fn delete_range(&mut self, range: impl KeyRange) -> &mut Self {
+        let bounds = Bounds::of(range);
+        match &bounds.to {
+            Some(to) if *to <= bounds.from => self,
+            Some(to) => self.push(OpKind::RangeDelete, &bounds.from, to),
+            None => self.push(OpKind::RangeDeleteFrom, &bounds.from, &[]),
+        }
+    }
+
+    fn push(&mut self, kind: OpKind, key: &[u8], value: &[u8]) -> &mut Self {
         let batch_bytes = self.encoded.len() + key.len() + value.len() + 11;
         let fits = batch_bytes <= MAX_BATCH_BYTES && self.count < u32::MAX;
-        if !fits || check_sizes(key, value).is_err() {
+        if !fits || kind.check_sizes(key, value).is_err() {
             let (key_bytes, value_bytes) = (key.len(), value.len());
             self.refuse(RefusedOperation { index: 0, key_bytes, value_bytes, batch_bytes });
             return self;
@@ -129,8 +150,14 @@ impl WriteBatch {
 
     fn push_again(&mut self, operation: BatchOp<'_>) {
         match operation {
-            BatchOp::Put { key, value } => _ = self.push(EntryKind::Put, key, value),
-            BatchOp::Delete { key } => _ = self.push(EntryKind::Delete, key, &[]),
+            BatchOp::Put { key, value } => _ = self.push(OpKind::Put, key, value),
+            BatchOp::Delete { key } => _ = self.push(OpKind::Delete, key, &[]),
+            BatchOp::DeleteRange { from, to: Some(to) } => {
+                _ = self.push(OpKind::RangeDelete, from, to);
+            }
+            BatchOp::DeleteRange { from, to: None } => {
+                _ = self.push(OpKind::RangeDeleteFrom, from, &[]);
+            }
             BatchOp::Refused(refused) => self.refuse(refused),
         }
     }
@@ -181,11 +208,6 @@ impl AsRef<WriteBatch> for WriteBatch {
 }
 
 #[inline]
-fn check_sizes(key: &[u8], value: &[u8]) -> Result<()> {
-    check_sizes_of(key.len(), value.len())
-}
-
-#[inline]
 fn check_sizes_of(key_bytes: usize, value_bytes: usize) -> Result<()> {
     if key_bytes > MAX_KEY_BYTES {
         return Err(Error::KeyTooLong { bytes: key_bytes });
@@ -194,6 +216,69 @@ fn check_sizes_of(key_bytes: usize, value_bytes: usize) -> Result<()> {
         return Err(Error::ValueTooLong { bytes: value_bytes });
     }
     Ok(())
+}
+
+/// The kind of an operation. The numbers are part of the log's format.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum OpKind {
+    Delete = EntryKind::Delete as u8,
+    Put = EntryKind::Put as u8,
+    /// Deletes the keys from the operation's key on, up to its value.
+    RangeDelete = RANGE_DELETE,
+    /// Deletes the keys from the operation's key on.
+    RangeDeleteFrom = RANGE_DELETE_FROM,
+}
+
+/// Longest bound of a range: a longest key with a zero byte, the first key after it.
+pub(crate) const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
+
+impl OpKind {
+    #[inline]
+    const fn from_u8(number: u8) -> Option<Self> {
+        match number {
+            0 => Some(Self::Delete),
+            1 => Some(Self::Put),
+            RANGE_DELETE => Some(Self::RangeDelete),
+            RANGE_DELETE_FROM => Some(Self::RangeDeleteFrom),
+            _ => None,
+        }
+    }
+
+    /// The kind of the entry that the operation writes, if it writes one.
+    #[inline]
+    pub(crate) fn entry(self) -> Option<EntryKind> {
+        match self {
+            Self::Delete => Some(EntryKind::Delete),
+            Self::Put => Some(EntryKind::Put),
+            Self::RangeDelete | Self::RangeDeleteFrom => None,
+        }
+    }
+
+    #[inline]
+    fn has_value(self) -> bool {
+        matches!(self, Self::Put | Self::RangeDelete)
+    }
+
+    /// Most bytes of its key and of its value.
+    #[inline]
+    fn longest(self) -> (usize, usize) {
+        match self {
+            Self::Delete | Self::Put => (MAX_KEY_BYTES, MAX_VALUE_BYTES),
+            Self::RangeDelete | Self::RangeDeleteFrom => (MAX_BOUND_BYTES, MAX_BOUND_BYTES),
+        }
+    }
+
+    #[inline]
+    fn check_sizes(self, key: &[u8], value: &[u8]) -> Result<()> {
+        match self {
+            Self::Delete | Self::Put => check_sizes_of(key.len(), value.len()),
+            Self::RangeDelete | Self::RangeDeleteFrom => {
+                let bytes = key.len().max(value.len());
+                if bytes > MAX_BOUND_BYTES { Err(Error::KeyTooLong { bytes }) } else { Ok(()) }
+            }
+        }
+    }
 }
 
 /// Most bytes before an operation's key: its kind and two varint lengths.
@@ -211,8 +296,8 @@ pub(crate) enum Batch<'a> {
 impl<'a> Batch<'a> {
     /// One operation, if its sizes are within bounds.
     #[inline]
-    pub(crate) fn one(kind: EntryKind, key: &'a [u8], value: &'a [u8]) -> Result<Self> {
-        check_sizes(key, value)?;
+    pub(crate) fn one(kind: OpKind, key: &'a [u8], value: &'a [u8]) -> Result<Self> {
+        kind.check_sizes(key, value)?;
         Ok(Self::One(Operation { kind, key, value }))
     }
 
@@ -319,18 +404,26 @@ impl SealedBatch<'_> {
 /// One operation of a batch.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Operation<'a> {
-    pub(crate) kind: EntryKind,
+    pub(crate) kind: OpKind,
+    /// The key, or the first key of a range.
     pub(crate) key: &'a [u8],
+    /// The value; the end of a range that has one.
     pub(crate) value: &'a [u8],
 }
 
 impl Operation<'_> {
+    /// The tombstone that this deletion of a range writes at `seqno`.
+    pub(crate) fn range_tombstone(&self, seqno: SeqNo) -> RangeTombstone {
+        let to = (self.kind == OpKind::RangeDelete).then_some(self.value);
+        RangeTombstone::new(self.key, to, seqno)
+    }
+
     /// Writes the bytes before the key.
     #[inline]
     fn put_head(&self, mut put: impl FnMut(u8)) {
         put(self.kind as u8);
         varint_by_byte(&mut put, self.key.len() as u64);
-        if self.kind == EntryKind::Put {
+        if self.kind.has_value() {
             varint_by_byte(&mut put, self.value.len() as u64);
         }
     }
@@ -379,15 +472,14 @@ impl<'a> Operations<'a> {
 
     #[inline]
     fn operation(&mut self) -> Option<Operation<'a>> {
-        let kind = EntryKind::from_u8(self.rest.u8()?)?;
-        let key_bytes = self.rest.length(MAX_KEY_BYTES)?;
-        let value_bytes = match kind {
-            EntryKind::Put => self.rest.length(MAX_VALUE_BYTES)?,
-            EntryKind::Delete => 0,
-        };
+        let kind = OpKind::from_u8(self.rest.u8()?)?;
+        let (most_key, most_value) = kind.longest();
+        let key_bytes = self.rest.length(most_key)?;
+        let value_bytes = if kind.has_value() { self.rest.length(most_value)? } else { 0 };
         let key = self.rest.take(key_bytes)?;
         let value = self.rest.take(value_bytes)?;
-        Some(Operation { kind, key, value })
+        let is_range = kind == OpKind::RangeDelete;
+        (!is_range || key < value).then_some(Operation { kind, key, value })
     }
 }
 
@@ -416,7 +508,7 @@ impl<'a> Iterator for Operations<'a> {
 mod tests {
     use super::*;
 
-    type Owned = (EntryKind, Vec<u8>, Vec<u8>);
+    type Owned = (OpKind, Vec<u8>, Vec<u8>);
 
     fn decode(bytes: &[u8]) -> Option<Vec<Owned>> {
         Operations::decode(bytes)?
@@ -428,14 +520,17 @@ mod tests {
     fn a_batch_comes_back_from_its_encoding() {
         let mut batch = WriteBatch::new();
         batch.put(b"", b"").put(b"k", vec![7; 300]).delete(b"gone");
+        batch.delete_range("a".."c").delete_range("d"..);
         let sealed = batch.seal().unwrap();
         let expected = vec![
-            (EntryKind::Put, vec![], vec![]),
-            (EntryKind::Put, b"k".to_vec(), vec![7; 300]),
-            (EntryKind::Delete, b"gone".to_vec(), vec![]),
+            (OpKind::Put, vec![], vec![]),
+            (OpKind::Put, b"k".to_vec(), vec![7; 300]),
+            (OpKind::Delete, b"gone".to_vec(), vec![]),
+            (OpKind::RangeDelete, b"a".to_vec(), b"c".to_vec()),
+            (OpKind::RangeDeleteFrom, b"d".to_vec(), vec![]),
         ];
         assert_eq!(decode(&sealed.encoded), Some(expected));
-        assert_eq!(sealed.count, 3);
+        assert_eq!(sealed.count, 5);
         for len in 0..sealed.encoded.len() {
             assert_eq!(decode(&sealed.encoded[..len]), None, "cut to {len}");
         }
@@ -463,7 +558,7 @@ mod tests {
         let lengths = [0, 1, 127, 128, 16_383, 16_384, MAX_KEY_BYTES];
         for (key, value) in lengths.iter().flat_map(|key| lengths.map(|value| (*key, value))) {
             let (key, value) = (&long[..key], &long[..value]);
-            for (kind, value) in [(EntryKind::Put, value), (EntryKind::Delete, &[][..])] {
+            for (kind, value) in [(OpKind::Put, value), (OpKind::Delete, &[][..])] {
                 let mut batch = WriteBatch::new();
                 batch.push(kind, key, value);
                 let sealed = batch.seal().unwrap().encoded;
@@ -488,7 +583,7 @@ mod tests {
     fn sizes_are_taken_up_to_their_bounds_and_not_beyond() {
         let (key, value) = (vec![0; MAX_KEY_BYTES + 1], vec![0; MAX_VALUE_BYTES + 1]);
         let judge = |key_bytes: usize, value_bytes: usize| {
-            check_sizes(&key[..key_bytes], &value[..value_bytes])
+            OpKind::Put.check_sizes(&key[..key_bytes], &value[..value_bytes])
         };
         assert!(judge(MAX_KEY_BYTES, MAX_VALUE_BYTES).is_ok() && judge(0, 0).is_ok());
         let refused = judge(MAX_KEY_BYTES + 1, 0);
@@ -528,6 +623,6 @@ mod tests {
         let mut batch = WriteBatch::new();
         batch.put(b"fine", b"1").put(vec![0; MAX_KEY_BYTES + 1], b"2").put(b"also fine", b"3");
         assert!(matches!(batch.seal(), Err(Error::KeyTooLong { bytes }) if bytes == 65_536));
-        assert!(Batch::one(EntryKind::Put, &vec![0; MAX_KEY_BYTES], b"").is_ok());
+        assert!(Batch::one(OpKind::Put, &vec![0; MAX_KEY_BYTES], b"").is_ok());
     }
 }

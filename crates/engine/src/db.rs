@@ -3,11 +3,11 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_base::{EntryKind, SeqNo, Slice};
+use trommel_base::{SeqNo, Slice};
 use trommel_vfs::Vfs;
 
 use crate::advice::{AdviceOptions, FilterAdvice};
-use crate::batch::{Batch, WriteBatch};
+use crate::batch::{Batch, OpKind, WriteBatch};
 use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
@@ -286,7 +286,7 @@ impl Db {
         value: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        let batch = Batch::one(EntryKind::Put, key.as_ref(), value.as_ref())?;
+        let batch = Batch::one(OpKind::Put, key.as_ref(), value.as_ref())?;
         self.engine().write(batch, options)
     }
 
@@ -322,8 +322,53 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<SeqNo> {
-        let batch = Batch::one(EntryKind::Delete, key.as_ref(), &[])?;
+        let batch = Batch::one(OpKind::Delete, key.as_ref(), &[])?;
         self.engine().write(batch, options)
+    }
+
+    /// Deletes all keys in `range`, whether or not there are any. Returns the sequence number of
+    /// the deletion.
+    ///
+    /// It takes the time of one write, whatever the number of keys. Open snapshots and iterators
+    /// keep what they see. Compactions remove the entries; a table that holds no others is removed
+    /// without being read. If the range is empty, or ends before it starts, nothing is written, and
+    /// the newest sequence number visible to reads is returned.
+    ///
+    /// # Errors
+    /// As [`Db::put`], if a bound is too long.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "b", "c"] {
+    ///     db.put(key, "1")?;
+    /// }
+    /// db.delete_range("b"..)?;
+    /// assert_eq!(db.iter().count(), 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<SeqNo> {
+        self.delete_range_with(range, WriteOptions::default())
+    }
+
+    /// As [`Db::delete_range`], with write options.
+    ///
+    /// # Errors
+    /// As [`Db::delete_range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::WriteOptions;
+    /// db.put("key", "value")?;
+    /// db.delete_range_with(.., WriteOptions::sync())?; // on the device when it returns
+    /// assert_eq!(db.get("key")?, None);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn delete_range_with(&self, range: impl KeyRange, options: WriteOptions) -> Result<SeqNo> {
+        let mut batch = WriteBatch::new();
+        batch.delete_range(range);
+        self.write_with(batch, options)
     }
 
     /// Writes a batch atomically, for readers and across crashes. A batch passed by reference can
@@ -526,8 +571,8 @@ impl Db {
     ) -> Result<bool> {
         let key = key.as_ref();
         let batch = match new {
-            Some(value) => Batch::one(EntryKind::Put, key, value)?,
-            None => Batch::one(EntryKind::Delete, key, &[])?,
+            Some(value) => Batch::one(OpKind::Put, key, value)?,
+            None => Batch::one(OpKind::Delete, key, &[])?,
         };
         self.engine().write_if(options, || {
             let is_expected = match expected {

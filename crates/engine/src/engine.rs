@@ -80,7 +80,7 @@ impl Engine {
     /// that fills it, and the memory kept for the next one.
     pub(crate) fn account_memtables(&self) {
         let view = self.view.load();
-        let held = |logged: &Arc<LoggedMemtable>| logged.memtable.memory_bytes() as u64;
+        let held = |logged: &Arc<LoggedMemtable>| logged.memory_bytes();
         let frozen: u64 = view.frozen.iter().map(held).sum();
         if self.memory.shares.is_shared() {
             return self.account_shared(frozen, held(&view.active));

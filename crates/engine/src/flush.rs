@@ -11,6 +11,7 @@ use crate::files::log_path;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
+use crate::ranges::{RangeMap, RangeTombstone, Readers};
 use crate::user_filters::FilterReason;
 use crate::version::TableMeta;
 use crate::view::LoggedMemtable;
@@ -29,6 +30,7 @@ impl Engine {
             log_number: Some(oldest_log),
             last_seqno: Some(last_seqno),
             added: tables.iter().map(|table| (0, table.clone())).collect(),
+            ranges: self.ranges_of(frozen),
             ..VersionEdit::default()
         };
         self.install(edit, None, Some(frozen))?;
@@ -64,8 +66,11 @@ impl Engine {
         frozen: &LoggedMemtable,
         outputs: &mut Outputs<'_>,
     ) -> Result<u64> {
-        let mut rule = DropRule::new(self.snapshots.live());
-        let mut last_seqno = 0;
+        let ranges = frozen.ranges.load();
+        let set = ranges.as_ref().map(|loaded| &loaded.set);
+        let mut rule = DropRule::new(self.snapshots.live(), set.cloned().unwrap_or_default());
+        let newest_range = set.and_then(|set| set.tombstones().map(|range| range.seqno).max());
+        let mut last_seqno = newest_range.unwrap_or(0);
         let mut cursor = frozen.memtable.cursor();
         cursor.seek_to_first()?;
         while let Some(entry) = cursor.entry() {
@@ -77,6 +82,13 @@ impl Engine {
             cursor.next()?;
         }
         Ok(last_seqno)
+    }
+
+    /// The range tombstones of `frozen` that readers need.
+    pub(crate) fn ranges_of(&self, frozen: &LoggedMemtable) -> Vec<RangeTombstone> {
+        let Some(loaded) = frozen.ranges.load() else { return Vec::new() };
+        let all = loaded.set.tombstones().collect();
+        RangeMap::new(all, &Readers::at(self.snapshots.live())).tombstones().collect()
     }
 
     /// The oldest log that is needed once `frozen` is a table; 0 if the store keeps no log.

@@ -49,11 +49,10 @@ impl Engine {
         self.note_backlog(&after);
         {
             let mut state = lock(&self.background.state);
-            self.replace_view(|view| View {
-                active: Arc::clone(&view.active),
-                frozen: without(&view.frozen, flushed),
-                version: Arc::clone(&after),
-                fences: Arc::clone(&fences),
+            self.replace_view(|view| {
+                let frozen = without(&view.frozen, flushed);
+                let (version, fences) = (Arc::clone(&after), Arc::clone(&fences));
+                View::new(Arc::clone(&view.active), frozen, version, fences)
             });
             match step {
                 None => {}

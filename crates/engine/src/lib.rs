@@ -121,6 +121,7 @@ mod output;
 mod passed;
 mod prefix;
 mod purpose;
+mod ranges;
 mod reach;
 mod read;
 mod read_mode;

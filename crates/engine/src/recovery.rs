@@ -187,8 +187,7 @@ impl Engine {
             last_seqno = self.replay_batch(log_number, &record, last_seqno)?;
             carried.take(&record);
             let options = self.options.load();
-            let memtable = Arc::clone(&self.view.load().active.memtable);
-            let full = memtable.memory_bytes() as u64 >= options.memtable_limit();
+            let full = self.view.load().active.memory_bytes() >= options.memtable_limit();
             if full && to_tables {
                 carried.give_up();
                 self.save_replayed(&mut state)?;
@@ -218,7 +217,7 @@ impl Engine {
             Error::Corruption(trommel_base::Corruption::new(&path, record.offset, what))
         };
         let no_batch = || damaged("a record of the log is intact but does not hold a batch");
-        let memtable = &self.view.load().active.memtable;
+        let active = &self.view.load().active;
         let operations = Operations::decode(record.payload).ok_or_else(no_batch)?;
         // Decoded in full before the first operation is applied: a batch is atomic.
         let operations = operations.collect::<Option<Vec<_>>>().ok_or_else(no_batch)?;
@@ -228,7 +227,7 @@ impl Engine {
             return Err(damaged("a batch has sequence numbers that are not its own"));
         };
         for (op, seqno) in operations.iter().zip(first..end) {
-            memtable.insert(op.key, seqno, op.kind, op.value);
+            active.insert(op, seqno, &self.snapshots);
         }
         Ok(end - 1)
     }
@@ -236,7 +235,7 @@ impl Engine {
     /// Flushes the records replayed so far to a table of level 0, and adds that to `state`.
     fn save_replayed(&self, state: &mut ManifestState) -> Result<()> {
         let view = self.view.load_full();
-        if view.active.memtable.is_empty() {
+        if view.active.is_empty() {
             return Ok(());
         }
         let purpose = Purpose::of_memtable(FilterReason::Recovery, &view.active.memtable);
@@ -245,24 +244,20 @@ impl Engine {
         let tables = outputs.finish()?;
         let edit = VersionEdit {
             added: tables.into_iter().map(|table| (0, table)).collect(),
+            ranges: self.ranges_of(&view.active),
             next_file_number: Some(self.files.next_file_number.load(Ordering::Relaxed)),
             ..VersionEdit::default()
         };
         *state = state.apply(&edit).map_err(|error| Error::internal(error.0))?;
         outputs.keep();
-        let active = Arc::new(LoggedMemtable {
-            memtable: Arc::new(Memtable::new(&self.memory.arenas)),
-            log_number: view.active.log_number,
-            earlier_logs: Vec::new(),
-        });
+        let memtable = Arc::new(Memtable::new(&self.memory.arenas));
+        let active = Arc::new(LoggedMemtable::new(memtable, view.active.log_number));
         lock(&self.writes.leader).write_to(Arc::clone(&active));
         let version = Arc::new(state.version.clone());
         let fences = Arc::new(Fences::of(&version));
-        self.replace_view(|view| View {
-            active: Arc::clone(&active),
-            frozen: view.frozen.clone(),
-            version: Arc::clone(&version),
-            fences: Arc::clone(&fences),
+        self.replace_view(|view| {
+            let (version, fences) = (Arc::clone(&version), Arc::clone(&fences));
+            View::new(Arc::clone(&active), view.frozen.clone(), version, fences)
         });
         Ok(())
     }
@@ -294,15 +289,12 @@ impl Engine {
         self.note_backlog(&version);
         *lock(&self.files.manifest) = Some(manifest);
         // The memtable may hold entries that are in no table.
-        let memtable = Arc::clone(&self.view.load().active.memtable);
-        let active = Arc::new(LoggedMemtable { memtable, log_number, earlier_logs });
+        let active = Arc::new(self.view.load().active.logged_in(log_number, earlier_logs));
         lock(&self.writes.leader).start(Arc::clone(&active), log, last_seqno);
         let fences = Arc::new(Fences::of(&version));
-        self.replace_view(|_| View {
-            active: Arc::clone(&active),
-            frozen: Vec::new(),
-            version: Arc::clone(&version),
-            fences: Arc::clone(&fences),
+        self.replace_view(|_| {
+            let (version, fences) = (Arc::clone(&version), Arc::clone(&fences));
+            View::new(Arc::clone(&active), Vec::new(), version, fences)
         });
         Ok(())
     }
@@ -356,16 +348,10 @@ fn report(
 /// The view of a recovered state before any replay.
 fn first_view(recovered: &Recovered, arenas: &Arc<ArenaPool>) -> View {
     let memtable = Arc::new(Memtable::new(arenas));
-    View {
-        active: Arc::new(LoggedMemtable {
-            memtable,
-            log_number: recovered.state.log_number,
-            earlier_logs: Vec::new(),
-        }),
-        frozen: Vec::new(),
-        version: Arc::new(recovered.state.version.clone()),
-        fences: Arc::new(Fences::of(&recovered.state.version)),
-    }
+    let active = Arc::new(LoggedMemtable::new(memtable, recovered.state.log_number));
+    let version = Arc::new(recovered.state.version.clone());
+    let fences = Arc::new(Fences::of(&version));
+    View::new(active, Vec::new(), version, fences)
 }
 
 /// An empty block cache, its share of the store's memory, and the arenas of memtables.

@@ -38,9 +38,10 @@ use crate::files::{UNFINISHED, lies_in, table_path, unfinished};
 use crate::inspect;
 use crate::names::{self, Numbered};
 use crate::options::Options;
+use crate::ranges::RangeSet;
 use crate::recovery_report::DroppedBytes;
 use crate::rescue::doubt::{Doubt, Lost, spans};
-use crate::rescue::logs::{self, LoggedEntry, RecordBeyond};
+use crate::rescue::logs::{self, LoggedOperations, RecordBeyond};
 use crate::rescue::manifest::{Chosen, choose};
 use crate::rescue::sources::{Everything, TableLeft, left};
 use crate::rescue::table;
@@ -177,12 +178,13 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     work.refuse_newer()?;
     watched.check()?;
     held.check(&*vfs, from)?;
-    let everything = Everything::new(&vfs, tables, logged)?;
+    let deleted = work.chosen.state.version.ranges.with_all(logged.ranges);
+    let everything = Everything::new(&vfs, tables, logged.entries)?;
     let mut target = match how.dry_run {
         true => None,
         false => Some(Target::create(from, to, options)?),
     };
-    let report = work.copy(everything, how, |key, value| match &mut target {
+    let report = work.copy(everything, &deleted, how, |key, value| match &mut target {
         Some(target) => target.put(key, value),
         None => Ok(()),
     })?;
@@ -311,8 +313,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The log entries to keep.
-    fn logs(&mut self, how: RepairOptions) -> Result<Vec<LoggedEntry>> {
+    /// The operations of the logs to keep.
+    fn logs(&mut self, how: RepairOptions) -> Result<LoggedOperations> {
         let oldest = match self.chosen.doubt {
             None => self.chosen.state.log_number,
             // A needed log may be older than the chosen manifest records, or newer.
@@ -333,21 +335,22 @@ impl<'a> Work<'a> {
         let doubt = doubt.or_else(|| Some(found.damage.first()?.to_string()));
         self.report.damage.extend(found.damage);
         self.report.all_in_doubt = self.report.all_in_doubt.take().or(doubt);
-        let mut entries = found.entries;
+        let mut operations = found.replayed;
         for (record, more) in found.beyond {
             self.report.beyond_damage.push(record);
             if how.beyond_damage {
                 self.report.log_records += 1;
-                entries.extend(more);
+                operations.extend(more);
             }
         }
-        Ok(entries)
+        Ok(operations)
     }
 
-    /// Passes the newest version of each key to `put`.
+    /// Passes the newest version of each key to `put`, unless a range tombstone deletes it.
     fn copy(
         mut self,
         mut everything: Everything,
+        deleted: &RangeSet,
         how: RepairOptions,
         mut put: impl FnMut(&[u8], &[u8]) -> Result<()>,
     ) -> Result<RepairReport> {
@@ -363,6 +366,9 @@ impl<'a> Work<'a> {
                 let report = &mut self.report;
                 match entry.kind {
                     EntryKind::Delete => report.deleted += 1,
+                    _ if deleted.covering(entry.key, MAX_SEQNO) > entry.seqno => {
+                        report.deleted += 1;
+                    }
                     EntryKind::Put => {
                         report.doubtful += u64::from(is_doubtful);
                         if !(is_doubtful && how.only_certain) {

@@ -66,6 +66,12 @@ impl Snapshots {
         lock(&self.live).keys().next().map_or(MAX_SEQNO, |oldest| *oldest)
     }
 
+    /// The registered sequence numbers, and the visible one as of the same moment.
+    pub(crate) fn live_and_visible(&self) -> (Vec<SeqNo>, SeqNo) {
+        let live = lock(&self.live);
+        (live.keys().copied().collect(), self.visible())
+    }
+
     /// The registered sequence numbers, oldest first.
     pub(crate) fn live(&self) -> Vec<SeqNo> {
         lock(&self.live).keys().copied().collect()

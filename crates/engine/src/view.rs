@@ -7,6 +7,9 @@ use std::sync::Arc;
 use trommel_base::{EntryRef, SeqNo};
 use trommel_memtable::Memtable;
 
+use crate::batch::Operation;
+use crate::ranges::{LiveRanges, LoadedRanges, RangeCursor, RangeSet};
+use crate::snapshots::Snapshots;
 use crate::sync::{Guard, Mutex, Swap, lock};
 use crate::version::{Candidates, Fences, Version};
 
@@ -19,9 +22,42 @@ pub(crate) struct LoggedMemtable {
     /// Earlier logs that hold writes of this memtable, oldest first: at open there was no space to
     /// write them to tables.
     pub(crate) earlier_logs: Vec<u64>,
+    /// The range tombstones written to it.
+    pub(crate) ranges: LiveRanges,
 }
 
 impl LoggedMemtable {
+    pub(crate) fn new(memtable: Arc<Memtable>, log_number: u64) -> Self {
+        Self { memtable, log_number, earlier_logs: Vec::new(), ranges: LiveRanges::default() }
+    }
+
+    /// The same contents, under another log.
+    pub(crate) fn logged_in(&self, log_number: u64, earlier_logs: Vec<u64>) -> Self {
+        let (memtable, ranges) = (Arc::clone(&self.memtable), self.ranges.copy());
+        Self { memtable, log_number, earlier_logs, ranges }
+    }
+
+    /// Applies an operation that becomes visible at `seqno`.
+    #[inline]
+    pub(crate) fn insert(&self, op: &Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) {
+        match op.kind.entry() {
+            Some(kind) => self.memtable.insert(op.key, seqno, kind, op.value),
+            None => self.ranges.add(op.range_tombstone(seqno), snapshots),
+        }
+    }
+
+    /// Whether nothing was written to it.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.memtable.is_empty() && self.ranges.is_empty()
+    }
+
+    /// Bytes of memory held.
+    #[inline]
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let ranges = if self.ranges.is_empty() { 0 } else { self.ranges.memory_bytes() };
+        (self.memtable.memory_bytes() + ranges) as u64
+    }
+
     /// Number of the oldest log that holds a write of this memtable.
     pub(crate) fn oldest_log(&self) -> u64 {
         self.earlier_logs.first().copied().unwrap_or(self.log_number)
@@ -37,6 +73,47 @@ pub(crate) struct View {
     pub(crate) version: Arc<Version>,
     /// The fences of `version`.
     pub(crate) fences: Arc<Fences>,
+    /// The range tombstones of all sources but the active memtable.
+    ranges: RangeSet,
+}
+
+/// The sequence number that a read is as of, and the range tombstones that it may see.
+#[derive(Debug)]
+pub(crate) struct Moment<'a> {
+    pub(crate) seqno: SeqNo,
+    /// Those of the active memtable.
+    active: Option<Arc<LoadedRanges>>,
+    others: &'a RangeSet,
+}
+
+impl Moment<'_> {
+    /// Whether there is any range tombstone.
+    #[inline]
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.active.is_some() || !self.others.is_empty()
+    }
+
+    /// The newest range tombstone that applies to `key`; 0 if there is none.
+    #[inline]
+    pub(crate) fn covering(&self, key: &[u8]) -> SeqNo {
+        if self.has_ranges() { self.search(key) } else { 0 }
+    }
+
+    #[inline(never)]
+    fn search(&self, key: &[u8]) -> SeqNo {
+        let active = self.active.as_ref().map_or(0, |one| one.set.covering(key, self.seqno));
+        active.max(self.others.covering(key, self.seqno))
+    }
+
+    /// A cursor over all range tombstones, if there are any.
+    pub(crate) fn range_cursor(&self) -> Option<RangeCursor> {
+        if !self.has_ranges() {
+            return None;
+        }
+        let mut all = self.others.clone();
+        self.active.iter().for_each(|active| all.extend(&active.set));
+        Some(RangeCursor::new(all, self.seqno))
+    }
 }
 
 /// The current view.
@@ -78,6 +155,33 @@ impl CurrentView {
 }
 
 impl View {
+    pub(crate) fn new(
+        active: Arc<LoggedMemtable>,
+        frozen: Vec<Arc<LoggedMemtable>>,
+        version: Arc<Version>,
+        fences: Arc<Fences>,
+    ) -> Self {
+        let mut ranges = version.ranges.clone();
+        for loaded in frozen.iter().filter_map(|logged| logged.ranges.load()) {
+            ranges.extend(&loaded.set);
+        }
+        Self { active, frozen, version, fences, ranges }
+    }
+
+    /// The moment of a read at a registered sequence number, or now. A read that needs the view
+    /// must have pinned it before.
+    #[inline]
+    pub(crate) fn moment(&self, at: Option<SeqNo>, snapshots: &Snapshots) -> Moment<'_> {
+        let mut seqno = at.unwrap_or_else(|| snapshots.visible());
+        let mut active = self.active.ranges.load();
+        // See the head of `ranges::live`.
+        while at.is_none() && active.as_ref().is_some_and(|active| active.exact_from > seqno) {
+            seqno = snapshots.visible();
+            active = self.active.ranges.load();
+        }
+        Moment { seqno, active, others: &self.ranges }
+    }
+
     /// All memtables, newest first.
     pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
         std::iter::once(&self.active).chain(&self.frozen)
@@ -97,6 +201,6 @@ impl View {
 
     /// Bytes of all memtables.
     pub(crate) fn memtable_bytes(&self) -> usize {
-        self.memtables().map(|logged| logged.memtable.memory_bytes()).sum()
+        self.memtables().map(|logged| logged.memory_bytes() as usize).sum()
     }
 }

@@ -250,7 +250,7 @@ impl Memtable {
     /// Like `get`, for a bucket with very many records. Takes the lock, and sorts what is unsorted.
     #[cold]
     fn get_by_order(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
-        let mut scan = self.scan();
+        let (mut scan, _) = self.scan();
         scan.seek(&self.probe(key, seqno));
         scan.record(&self.arena).map(Stored::entry).filter(|entry| entry.key == key)
     }
@@ -279,15 +279,17 @@ impl Memtable {
     /// A cursor over the entries whose inserts had returned when it was created, and over no later
     /// ones. It is not positioned. It keeps the memtable alive.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
-        MemtableCursor { scan: self.scan(), owner: Arc::clone(self) }
+        let (scan, newest) = self.scan();
+        MemtableCursor { scan, newest, owner: Arc::clone(self) }
     }
 
-    /// An iterator over all entries; sorts the unsorted ones into a run.
-    fn scan(&self) -> Scan {
+    /// An iterator over all entries, and the largest sequence number among them; sorts the unsorted
+    /// ones into a run.
+    fn scan(&self) -> (Scan, SeqNo) {
         let mut written = self.written();
         let scan = written.order.scan();
         self.account(&written);
-        scan
+        (scan, written.newest.unwrap_or(0))
     }
 }
 
@@ -306,8 +308,16 @@ impl fmt::Debug for Memtable {
 /// memory sequentially, and prefetch entries ahead.
 pub struct MemtableCursor {
     scan: Scan,
+    newest: SeqNo,
     /// Keeps the arena that the slots point to alive.
     owner: Arc<Memtable>,
+}
+
+impl MemtableCursor {
+    /// The largest sequence number of its entries; 0 if there are none.
+    pub fn newest_seqno(&self) -> SeqNo {
+        self.newest
+    }
 }
 
 impl Cursor for MemtableCursor {

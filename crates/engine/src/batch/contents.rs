@@ -4,9 +4,7 @@ use std::fmt;
 use std::iter::Peekable;
 use std::slice;
 
-use trommel_base::EntryKind;
-
-use super::{MAX_BATCH_BYTES, Operation, Operations, WriteBatch, check_sizes_of};
+use super::{MAX_BATCH_BYTES, OpKind, Operation, Operations, WriteBatch, check_sizes_of};
 use crate::error::Error;
 
 /// An operation of a [`WriteBatch`].
@@ -24,6 +22,13 @@ pub enum BatchOp<'a> {
     Delete {
         /// The key.
         key: &'a [u8],
+    },
+    /// Deletes the keys in `from..to`.
+    DeleteRange {
+        /// The first key of the range.
+        from: &'a [u8],
+        /// The first key after it; `None` if the range has no end.
+        to: Option<&'a [u8]>,
     },
     /// An operation above a limit. Its bytes were not copied, and the batch cannot be written.
     Refused(RefusedOperation),
@@ -94,11 +99,19 @@ impl<'a> Iterator for BatchIter<'a> {
             return Some(BatchOp::Refused(*refused));
         }
         // Our own encoding: every operation is there.
-        let Operation { kind, key, value } = self.written.next()??;
-        Some(match kind {
-            EntryKind::Put => BatchOp::Put { key, value },
-            EntryKind::Delete => BatchOp::Delete { key },
-        })
+        Some(self.written.next()??.into())
+    }
+}
+
+impl<'a> From<Operation<'a>> for BatchOp<'a> {
+    fn from(operation: Operation<'a>) -> Self {
+        let Operation { kind, key, value } = operation;
+        match kind {
+            OpKind::Put => BatchOp::Put { key, value },
+            OpKind::Delete => BatchOp::Delete { key },
+            OpKind::RangeDelete => BatchOp::DeleteRange { from: key, to: Some(value) },
+            OpKind::RangeDeleteFrom => BatchOp::DeleteRange { from: key, to: None },
+        }
     }
 }
 
@@ -149,6 +162,7 @@ mod tests {
         let letter = |op| match op {
             BatchOp::Put { .. } => 'p',
             BatchOp::Delete { .. } => 'd',
+            BatchOp::DeleteRange { .. } => 'r',
             BatchOp::Refused(_) => '!',
         };
         batch.iter().map(letter).collect()

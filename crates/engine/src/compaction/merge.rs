@@ -5,7 +5,9 @@
 //!
 //! 1. The newest version of each stripe is kept: some reader may see it. The older versions of the
 //!    stripe are hidden from all readers.
-//! 2. A tombstone kept by rule 1 in the oldest stripe (at or below the oldest snapshot, or any if
+//! 2. Of these, one that a range tombstone deletes for the oldest reader of its stripe, and so for
+//!    all of them, is hidden too.
+//! 3. A tombstone kept by rules 1 and 2 in the oldest stripe (at or below the oldest snapshot, or any if
 //!    there is none) is dropped if nothing older can be outside the merge: there is nothing left
 //!    for it to hide.
 //!
@@ -17,7 +19,9 @@
 //! table), and by compactions ([`older`](super::older) answers for them), for each entry in the
 //! order of [`compare_internal`](trommel_base::compare_internal).
 
-use trommel_base::{EntryKind, SeqNo, first_words};
+use trommel_base::{EntryKind, MAX_SEQNO, SeqNo, first_words};
+
+use crate::ranges::{RangeCursor, RangeSet};
 
 /// The fate of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -43,14 +47,22 @@ pub(crate) struct DropRule {
     /// The stripe of the last entry judged, if it had this key: the number of snapshots that do not
     /// see it.
     stripe: Option<usize>,
+    /// Range tombstones as readers above all snapshots see them, and as of each snapshot.
+    ranges: Vec<RangeCursor>,
 }
 
 impl DropRule {
-    /// The rule for these live snapshots, in any order.
-    pub(crate) fn new(mut snapshots: Vec<SeqNo>) -> Self {
+    /// The rule for these live snapshots, in any order, and these range tombstones, which must be
+    /// durable no later than the outcome of the merge.
+    pub(crate) fn new(mut snapshots: Vec<SeqNo>, ranges: RangeSet) -> Self {
         snapshots.sort_unstable();
         snapshots.dedup();
-        Self { snapshots, words: 0, len: 0, long: Vec::new(), stripe: None }
+        let moments = snapshots.iter().copied().chain([MAX_SEQNO]);
+        let ranges = match ranges.is_empty() {
+            true => Vec::new(),
+            false => moments.map(|at| RangeCursor::new(ranges.clone(), at)).collect(),
+        };
+        Self { snapshots, words: 0, len: 0, long: Vec::new(), stripe: None, ranges }
     }
 
     /// Judges the next entry. `older_exists` is called only for a tombstone that depends on it: may
@@ -70,6 +82,11 @@ impl DropRule {
             return Verdict::Hidden;
         }
         self.stripe = Some(stripe);
+        // The readers of the stripe see the same tombstones that are newer than the entry, or the
+        // stripe's end is above them all.
+        if self.ranges.get_mut(stripe).is_some_and(|ranges| ranges.deletes(key, seqno)) {
+            return Verdict::Hidden;
+        }
         if kind == EntryKind::Delete && stripe == 0 && !older_exists() {
             return Verdict::Spent;
         }
@@ -103,7 +120,7 @@ mod tests {
 
     /// The sequence numbers that are kept of one key's `versions`, newest first.
     fn kept(snapshots: &[SeqNo], versions: &[(SeqNo, EntryKind)], older: bool) -> Vec<SeqNo> {
-        let mut rule = DropRule::new(snapshots.to_vec());
+        let mut rule = DropRule::new(snapshots.to_vec(), RangeSet::default());
         let keep = |(seqno, kind): &&(SeqNo, EntryKind)| {
             rule.judge(b"k", *seqno, *kind, || older) == Verdict::Keep
         };
@@ -154,7 +171,7 @@ mod tests {
 
     #[test]
     fn each_key_is_judged_separately() {
-        let mut rule = DropRule::new(Vec::new());
+        let mut rule = DropRule::new(Vec::new(), RangeSet::default());
         assert_eq!(rule.judge(b"", 5, PUT, || true), Verdict::Keep, "the empty key");
         assert_eq!(rule.judge(b"", 4, PUT, || true), Verdict::Hidden);
         assert_eq!(rule.judge(b"a", 3, DELETE, || false), Verdict::Spent);

@@ -279,8 +279,10 @@ impl Engine {
         let plan = &merge.plan;
         // The snapshots are listed before the inputs are read: a later snapshot sees, of every key,
         // a version that is kept.
-        let mut rule = DropRule::new(self.snapshots.live());
-        let mut older = OlderData::new(&self.version(), plan);
+        let snapshots = self.snapshots.live();
+        let version = self.version();
+        let mut rule = DropRule::new(snapshots, version.ranges.clone());
+        let mut older = OlderData::new(&version, plan);
         let options = self.options.load().planner();
         let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options, merge.table_bytes);
         let inputs = self.inputs(plan)?;
@@ -373,7 +375,7 @@ impl Engine {
         for tables in upper {
             sources.push(match &*tables {
                 [run] if plan.level == 0 => {
-                    Source::Table(self.files.tables.reader(run)?.cursor(scan))
+                    Source::Table(self.files.tables.reader(run)?.cursor(scan), run.max_seqno)
                 }
                 _ => level(tables),
             });

@@ -7,6 +7,7 @@ use trommel_vfs::{MemoryVfs, Vfs};
 
 use super::tests::{DIR, files, store};
 use super::{Ending, Entry, Log, Manifest, Role, Table, find, live_files, properties};
+use crate::BatchOp;
 use crate::error::Error;
 
 /// The same file with other bytes.
@@ -71,7 +72,11 @@ fn a_flipped_byte_of_a_log_is_found_and_never_used() {
     let path = files(&vfs, Role::Log).pop().unwrap();
     let keys_of = |log: &Log| {
         let operations = log.scan().flat_map(|batch| batch.operations());
-        operations.map(|operation| operation.unwrap().key.to_vec()).collect::<Vec<_>>()
+        let key = |op| match op {
+            BatchOp::Put { key, .. } | BatchOp::Delete { key } => key.to_vec(),
+            other => panic!("{other:?}"),
+        };
+        operations.map(|operation| key(operation.unwrap().op)).collect::<Vec<_>>()
     };
     let sound = keys_of(&Log::open(&vfs, &path).unwrap());
     flip_each(&vfs, &path, |at| {

@@ -13,7 +13,7 @@
 use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
-use trommel_base::{EntryKind, SeqNo};
+use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 use trommel_filter::FilterKind;
 use trommel_sstable::{FilterLabel, Filters, Verdict};
 use trommel_vfs::Vfs;
@@ -23,6 +23,7 @@ use super::log::Log;
 use super::manifest::Manifest;
 use super::table::Table;
 use super::{as_damage, read_consistently};
+use crate::batch::BatchOp;
 use crate::error::{Error, Result};
 use crate::files::{log_path, table_path};
 use crate::manifest::state::ManifestState;
@@ -40,6 +41,8 @@ pub struct Trace {
     pub sightings: Vec<Sighting>,
     /// Files that could not be searched, or not in full.
     pub problems: Vec<Error>,
+    /// Sequence number of the newest deletion of a range that holds the key.
+    pub range_deleted: Option<SeqNo>,
 }
 
 /// A file that holds the key, or may hold it.
@@ -124,9 +127,12 @@ fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<(Trace, bool)> {
     let state = manifest.state()?;
     let mut trace = Trace::default();
     trace.problems.extend(manifest.check().err());
+    trace.range_deleted =
+        Some(state.version.ranges.covering(key, MAX_SEQNO)).filter(|seqno| *seqno > 0);
     for number in logs(vfs, dir, &state)?.into_iter().rev() {
         let counted = state.log_ends.of(number).map_or(u64::MAX, |stated| stated.end);
-        match in_log(vfs, &log_path(dir, number), counted, key, &mut trace.problems) {
+        let Trace { problems, range_deleted, .. } = &mut trace;
+        match in_log(vfs, &log_path(dir, number), counted, key, problems, range_deleted) {
             Ok(sighting) if sighting.versions.is_empty() => {}
             Ok(sighting) => trace.add(sighting),
             Err(error) => trace.problems.push(error),
@@ -141,6 +147,11 @@ fn find_once(vfs: &dyn Vfs, dir: &Path, key: &[u8]) -> Result<(Trace, bool)> {
     }
     let is_whole = Manifest::in_force(vfs, dir)?.is_unchanged_since(&manifest);
     Ok((trace, is_whole))
+}
+
+/// Whether `key` is in `from..to`.
+fn is_in(key: &[u8], from: &[u8], to: Option<&[u8]>) -> bool {
+    from <= key && to.is_none_or(|to| key < to)
 }
 
 /// The needed logs, oldest first.
@@ -162,20 +173,29 @@ fn in_log(
     counted: u64,
     key: &[u8],
     problems: &mut Vec<Error>,
+    range_deleted: &mut Option<SeqNo>,
 ) -> Result<Sighting> {
     let log = Log::open(vfs, path)?;
     let mut versions = Vec::new();
     for batch in log.scan().take_while(|batch| batch.offset < counted) {
         for operation in batch.operations() {
             let operation = operation?;
-            if operation.key == key {
-                versions.push(VersionAt {
-                    seqno: operation.seqno,
-                    kind: operation.kind,
-                    value_bytes: operation.value.len() as u64,
-                    offset: batch.offset,
-                });
-            }
+            let (kind, value) = match operation.op {
+                BatchOp::Put { key: put, value } if put == key => (EntryKind::Put, value),
+                BatchOp::Delete { key: deleted } if deleted == key => (EntryKind::Delete, &[][..]),
+                BatchOp::DeleteRange { from, to } if is_in(key, from, to) => {
+                    *range_deleted = (*range_deleted).max(Some(operation.seqno));
+                    continue;
+                }
+                _ => continue,
+            };
+            let value_bytes = value.len() as u64;
+            versions.push(VersionAt {
+                seqno: operation.seqno,
+                kind,
+                value_bytes,
+                offset: batch.offset,
+            });
         }
     }
     versions.reverse();

@@ -3,11 +3,11 @@
 
 use std::path::{Path, PathBuf};
 
-use trommel_base::{Corruption, EntryKind, SeqNo};
+use trommel_base::{Corruption, SeqNo};
 use trommel_vfs::{ReadFile, Vfs};
 
 use super::files::Role;
-use crate::batch;
+use crate::batch::{self, BatchOp};
 use crate::error::Result;
 use crate::log::format::{
     END_PAYLOAD_BYTES, FILE_HEADER_BYTES, FORMAT_VERSION, RECORD_OVERHEAD_BYTES,
@@ -45,6 +45,8 @@ pub struct LogInfo {
     pub puts: u64,
     /// Operations that delete a key.
     pub deletes: u64,
+    /// Deletions of ranges.
+    pub range_deletes: u64,
     /// The first and the last sequence number; none without operations.
     pub seqnos: Option<(SeqNo, SeqNo)>,
     /// How it ends.
@@ -109,12 +111,8 @@ pub struct LogBatch<'a> {
 pub struct LogOperation<'a> {
     /// Its sequence number.
     pub seqno: SeqNo,
-    /// Whether it sets or deletes.
-    pub kind: EntryKind,
-    /// The key.
-    pub key: &'a [u8],
-    /// The value; empty for a delete.
-    pub value: &'a [u8],
+    /// What it does; never [`BatchOp::Refused`].
+    pub op: BatchOp<'a>,
 }
 
 /// One range of a log or manifest.
@@ -176,6 +174,7 @@ impl Log {
             batches: 0,
             puts: 0,
             deletes: 0,
+            range_deletes: 0,
             seqnos: None,
             ending: self.framed.ending(),
         };
@@ -183,9 +182,11 @@ impl Log {
             info.batches += 1;
             for operation in batch.operations() {
                 let operation = operation?;
-                match operation.kind {
-                    EntryKind::Put => info.puts += 1,
-                    EntryKind::Delete => info.deletes += 1,
+                match operation.op {
+                    BatchOp::Put { .. } => info.puts += 1,
+                    BatchOp::Delete { .. } => info.deletes += 1,
+                    BatchOp::DeleteRange { .. } => info.range_deletes += 1,
+                    BatchOp::Refused(_) => {}
                 }
                 let first = info.seqnos.map_or(operation.seqno, |(first, _)| first);
                 info.seqnos = Some((first, operation.seqno));
@@ -285,8 +286,7 @@ impl<'a> Iterator for Operations<'a> {
             return Some(Err(Corruption::new(self.path, self.offset, what).into()));
         };
         self.next = next;
-        let batch::Operation { kind, key, value } = operation;
-        Some(Ok(LogOperation { seqno, kind, key, value }))
+        Some(Ok(LogOperation { seqno, op: operation.into() }))
     }
 }
 

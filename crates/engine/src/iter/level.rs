@@ -4,7 +4,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use trommel_base::{Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
+use trommel_base::{
+    Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, Slice, Stage,
+};
 use trommel_sstable::{ReadStats, ScanOptions, TableCursor};
 
 use super::gate::TableGate;
@@ -154,6 +156,61 @@ impl LevelCursor {
             };
         }
         Ok(self.cursor.as_mut())
+    }
+
+    /// See [`SkipsDeleted::skip_deleted`](super::merge::SkipsDeleted::skip_deleted). Tables that
+    /// end before `to` are passed unread.
+    pub(crate) fn skip_deleted(&mut self, covering: SeqNo, to: Option<&[u8]>) -> Result<bool> {
+        let (here, mut at) = (self.at, self.at);
+        let is_older = |file: &Arc<TableFile>| file.max_seqno < covering;
+        let is_passed =
+            |file: &Arc<TableFile>| is_older(file) && to.is_none_or(|to| *file.largest < *to);
+        while self.tables.get(at).is_some_and(is_passed) {
+            at += 1;
+        }
+        let reaches_on = self.tables.get(at).is_some_and(is_older);
+        if at == here && !reaches_on {
+            return Ok(false);
+        }
+        self.guarded(|this| {
+            if let Some(cursor) = this.open(at, Direction::Forward)? {
+                match to.filter(|_| reaches_on) {
+                    Some(to) => cursor.seek(to, MAX_SEQNO)?,
+                    None => cursor.seek_to_first()?,
+                }
+            }
+            this.report_to_gate(TableGate::passed);
+            this.skip_ends_forward()
+        })?;
+        Ok(true)
+    }
+
+    /// As `skip_deleted`, backward.
+    pub(crate) fn skip_deleted_back(&mut self, covering: SeqNo, from: &[u8]) -> Result<bool> {
+        let (here, mut at) = (self.at, self.at);
+        let is_older = |file: &Arc<TableFile>| file.max_seqno < covering;
+        while self.tables.get(at).is_some_and(|file| is_older(file) && *file.smallest >= *from) {
+            let Some(before) = at.checked_sub(1) else {
+                self.leave();
+                return Ok(true);
+            };
+            at = before;
+        }
+        let reaches_on = self.tables.get(at).is_some_and(is_older);
+        if at == here && !reaches_on {
+            return Ok(false);
+        }
+        self.guarded(|this| {
+            if let Some(cursor) = this.open(at, Direction::Backward)? {
+                match reaches_on {
+                    true => cursor.seek_before(from)?,
+                    false => cursor.seek_to_last()?,
+                }
+            }
+            this.report_to_gate(TableGate::passed);
+            this.skip_ends_backward()
+        })?;
+        Ok(true)
     }
 
     /// Reports to the gate in which table the cursor is positioned, if any, and on which key.

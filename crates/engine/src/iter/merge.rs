@@ -52,6 +52,18 @@ pub(crate) struct MergeCursor<C: CursorHints> {
     skipped: u64,
 }
 
+/// A source that can skip entries without reading them.
+pub(crate) trait SkipsDeleted: CursorHints {
+    /// On an entry before `to`: moves to the first entry at or after `to`, or off the end without
+    /// one, if nothing that it passes was written after `covering`. It may stop earlier, at an
+    /// entry of which that is not known. Returns whether it has moved.
+    fn skip_deleted(&mut self, covering: SeqNo, to: Option<&[u8]>) -> Result<bool, Self::Error>;
+
+    /// As `skip_deleted`, backward: on an entry at or after `from`, moves to the last entry before
+    /// `from`.
+    fn skip_deleted_back(&mut self, covering: SeqNo, from: &[u8]) -> Result<bool, Self::Error>;
+}
+
 /// What is kept of the entry that a source is on.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Head {
@@ -428,21 +440,21 @@ where
     }
 
     /// Going backward, from a version of `key`: moves the current source past all of its versions.
-    /// If `seen` is given, returns the kind and value of the newest version in that source as of
-    /// `seen`. The other sources stay.
+    /// If `seen` is given, returns the newest version in that source as of `seen`, and its value.
+    /// The other sources stay.
     #[cold]
     pub(crate) fn skip_back(
         &mut self,
         key: &[u8],
         seen: Option<SeqNo>,
-    ) -> Result<Option<(EntryKind, Slice)>, C::Error> {
+    ) -> Result<Option<(EntryKind, SeqNo, Slice)>, C::Error> {
         debug_assert_eq!(self.direction, Direction::Backward, "a scan does not turn to skip");
         let mut found = None;
         self.step(Direction::Backward, |source| {
             if let Some(seqno) = seen {
                 source.seek(key, seqno)?;
-                let kind = source.entry().filter(|entry| entry.key == key).map(|entry| entry.kind);
-                found = kind.map(|kind| (kind, source.value()));
+                let version = source.internal_key().filter(|internal| internal.key == key);
+                found = version.map(|version| (version.kind, version.seqno, source.value()));
             }
             source.seek_before(key)
         })?;
@@ -464,6 +476,49 @@ where
         })?;
         self.sort_all();
         Ok(())
+    }
+}
+
+impl<C: SkipsDeleted> MergeCursor<C>
+where
+    C::Error: Clone,
+{
+    /// Moves, in the direction of travel, the sources that are in `from..to` past it, if they hold
+    /// nothing there that was written after `covering`. Returns whether any has moved.
+    ///
+    /// A source that was moved is farther than the current entry. After a change of direction it is
+    /// on an entry of the range again, which the caller recognizes as deleted.
+    #[cold]
+    pub(crate) fn skip_deleted(
+        &mut self,
+        covering: SeqNo,
+        from: &[u8],
+        to: Option<&[u8]>,
+    ) -> Result<bool, C::Error> {
+        let is_inside = |key: &[u8]| from <= key && to.is_none_or(|to| key < to);
+        let mut has_moved = false;
+        for i in 0..self.sources.len() {
+            let key = self.sources[i].internal_key().map(|internal| internal.key);
+            if !self.heads[i].live || !key.is_some_and(is_inside) {
+                continue;
+            }
+            let moved = match self.direction {
+                Direction::Forward => self.sources[i].skip_deleted(covering, to),
+                Direction::Backward => self.sources[i].skip_deleted_back(covering, from),
+            };
+            match moved {
+                Ok(true) => {
+                    self.remember(i);
+                    has_moved = true;
+                }
+                Ok(false) => {}
+                Err(error) => return Err(self.fail(error)),
+            }
+        }
+        if has_moved {
+            self.sort_all();
+        }
+        Ok(has_moved)
     }
 }
 

@@ -2,18 +2,21 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, SeqNo, Slice, Stage};
+use trommel_base::{
+    Aim, Cursor, CursorHints, EntryRef, InternalKey, KeyHead, MAX_SEQNO, SeqNo, Slice, Stage,
+};
 use trommel_memtable::MemtableCursor;
 use trommel_sstable::{ReadStats, TableCursor};
 
 use super::level::LevelCursor;
-use super::merge::HasLeaf;
+use super::merge::{HasLeaf, SkipsDeleted};
 use crate::error::{Error, Result};
 
 /// One source of a merge.
 pub(crate) enum Source {
     Memtable(MemtableCursor),
-    Table(TableCursor),
+    /// A table, and its largest sequence number.
+    Table(TableCursor, SeqNo),
     Level(LevelCursor),
 }
 
@@ -21,7 +24,7 @@ macro_rules! each {
     ($self:ident, $cursor:ident => $call:expr) => {
         match $self {
             Source::Memtable($cursor) => $call,
-            Source::Table($cursor) => $call,
+            Source::Table($cursor, _) => $call,
             Source::Level($cursor) => $call,
         }
     };
@@ -104,9 +107,42 @@ impl HasLeaf for Source {
     fn leaf(&mut self) -> Option<&mut TableCursor> {
         match self {
             Self::Memtable(_) => None,
-            Self::Table(cursor) => Some(cursor),
+            Self::Table(cursor, _) => Some(cursor),
             Self::Level(cursor) => cursor.table(),
         }
+    }
+}
+
+impl SkipsDeleted for Source {
+    fn skip_deleted(&mut self, covering: SeqNo, to: Option<&[u8]>) -> Result<bool> {
+        let newest = match self {
+            Self::Memtable(cursor) => cursor.newest_seqno(),
+            Self::Table(_, newest) => *newest,
+            Self::Level(cursor) => return cursor.skip_deleted(covering, to),
+        };
+        if newest >= covering {
+            return Ok(false);
+        }
+        match to {
+            Some(to) => self.seek(to, MAX_SEQNO)?,
+            None => {
+                self.seek_to_last()?;
+                self.next()?;
+            }
+        }
+        Ok(true)
+    }
+
+    fn skip_deleted_back(&mut self, covering: SeqNo, from: &[u8]) -> Result<bool> {
+        let newest = match self {
+            Self::Memtable(cursor) => cursor.newest_seqno(),
+            Self::Table(_, newest) => *newest,
+            Self::Level(cursor) => return cursor.skip_deleted_back(covering, from),
+        };
+        if newest < covering {
+            self.seek_before(from)?;
+        }
+        Ok(newest < covering)
     }
 }
 
@@ -115,7 +151,7 @@ impl Source {
     pub(crate) fn read_stats(&self) -> ReadStats {
         match self {
             Self::Memtable(_) => ReadStats::default(),
-            Self::Table(cursor) => cursor.stats(),
+            Self::Table(cursor, _) => cursor.stats(),
             Self::Level(cursor) => cursor.read_stats(),
         }
     }

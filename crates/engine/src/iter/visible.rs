@@ -6,9 +6,11 @@
 //!    versions of one key in one source, that source alone seeks: forward, to the version that the
 //!    reader sees, or past all of them; backward, to that version, and then before all of them. So
 //!    a key costs a few steps and two seeks per source, however often it was overwritten.
-//! 2. While nothing is yielded, each new key is checked against the bounds, so that nothing beyond
+//! 2. Before a range tombstone, the sources that hold nothing newer within its range seek to the
+//!    other end of the range, and skip tables in between unread.
+//! 3. While nothing is yielded, each new key is checked against the bounds, so that nothing beyond
 //!    them is read just to find the next key.
-//! 3. Once the store is closed, every movement fails. A running visit ends within a block.
+//! 4. Once the store is closed, every movement fails. A running visit ends within a block.
 
 use std::sync::Arc;
 
@@ -23,6 +25,7 @@ use super::source::Source;
 use crate::error::Result;
 use crate::fork::{Opener, leak};
 use crate::handle::Handle;
+use crate::ranges::RangeCursor;
 use crate::view::View;
 
 /// The position of the merge relative to the current key.
@@ -69,6 +72,8 @@ pub(crate) struct VisibleCursor {
     key: Vec<u8>,
     /// If the merge is before the current key: its value.
     value: Slice,
+    /// The range tombstones, if there are any.
+    ranges: Option<RangeCursor>,
     /// The range of interest: nothing beyond it is read to find the next key.
     bounds: SharedBounds,
     /// Entries that were skipped, not yielded.
@@ -112,6 +117,7 @@ impl VisibleCursor {
     pub(crate) fn new(
         sources: Vec<Source>,
         seqno: SeqNo,
+        ranges: Option<RangeCursor>,
         bounds: SharedBounds,
         view: Arc<View>,
         store: Arc<Handle>,
@@ -122,6 +128,7 @@ impl VisibleCursor {
             position: Position::OffEnd,
             key: Vec::new(),
             value: Slice::default(),
+            ranges,
             bounds,
             skipped: 0,
             reseeks: 0,
@@ -222,7 +229,7 @@ impl VisibleCursor {
             && let Some((left, reached)) = self.merge.pass_at_hand()
         {
             let is_new = reached.seqno <= self.seqno && Mark::of_head(&reached) != left;
-            if is_new && reached.kind == EntryKind::Put {
+            if is_new && reached.kind == EntryKind::Put && !self.is_deleted() {
                 return Ok(());
             }
             self.position = Position::OffEnd;
@@ -239,10 +246,11 @@ impl VisibleCursor {
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
             if goes_on && self.position == Position::On {
-                let (seen, opener) = (self.seqno, self.opener);
+                let (seen, opener, ranges) = (self.seqno, self.opener, &mut self.ranges);
                 let ends = || opener.is_closed();
                 let left = self.merge.visit_forward(ends, |head, key, value| {
-                    offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
+                    let is_seen = head.seqno <= seen && !is_deleted_by(ranges, key, head.seqno);
+                    offer(is_seen, head, &mut goes_on, || visit(key, value))
                 });
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;
@@ -265,11 +273,12 @@ impl VisibleCursor {
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
             if goes_on && self.position == Position::On {
-                let (seen, opener) = (self.seqno, self.opener);
+                let (seen, opener, ranges) = (self.seqno, self.opener, &mut self.ranges);
                 let ends = || opener.is_closed();
                 let hides = |seqno| sees(seen, seqno);
                 let left = self.merge.visit_back(ends, hides, |head, key, value| {
-                    offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
+                    let is_seen = sees(seen, head.seqno) && !is_deleted_by(ranges, key, head.seqno);
+                    offer(is_seen, head, &mut goes_on, || visit(key, value))
                 });
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;
@@ -329,6 +338,7 @@ impl VisibleCursor {
                 && self.sees(reached.seqno)
                 && reached.kind == EntryKind::Put
                 && self.merge.begins_key()
+                && !self.is_deleted()
             {
                 return Ok(());
             }
@@ -438,12 +448,17 @@ impl VisibleCursor {
                 self.pass(&mut run, is_done)?;
                 continue;
             }
-            if is_visible && kind == EntryKind::Put {
+            let is_deleted = is_visible && self.is_deleted();
+            if is_visible && kind == EntryKind::Put && !is_deleted {
                 self.position = Position::On;
                 return Ok(());
             }
             if self.is_beyond() {
                 return Ok(());
+            }
+            if is_deleted && self.skip_deleted()? {
+                (current, run) = (None, VersionRun::NONE);
+                continue;
             }
             (current, is_done) = (self.remember_current_key(), is_visible);
             run = VersionRun::NONE;
@@ -479,11 +494,14 @@ impl VisibleCursor {
                 continue;
             }
             run = VersionRun::NONE;
-            if !self.merge.begins_key() {
+            let is_deleted = self.sees(seqno) && self.is_deleted();
+            if is_deleted && self.skip_deleted()? {
+                // Moved, and checked against the bounds below.
+            } else if !self.merge.begins_key() {
                 if self.settle_among_versions()? {
                     return Ok(());
                 }
-            } else if self.sees(seqno) && kind == EntryKind::Put {
+            } else if self.sees(seqno) && kind == EntryKind::Put && !is_deleted {
                 // The only version of its key, so it is the newest.
                 self.position = Position::On;
                 return Ok(());
@@ -498,6 +516,22 @@ impl VisibleCursor {
         Ok(())
     }
 
+    /// Whether a range tombstone deletes the merge's current entry.
+    #[inline]
+    fn is_deleted(&mut self) -> bool {
+        let Some(ranges) = &mut self.ranges else { return false };
+        let current = self.merge.internal_key();
+        current.is_some_and(|current| ranges.deletes(current.key, current.seqno))
+    }
+
+    /// On a deleted entry: moves the sources that hold only deleted entries past the range. Returns
+    /// whether any has moved.
+    #[cold]
+    fn skip_deleted(&mut self) -> Result<bool> {
+        let Some(ranges) = &self.ranges else { return Ok(false) };
+        self.merge.skip_deleted(ranges.covering(), ranges.from(), ranges.to())
+    }
+
     #[inline]
     fn sees(&self, seqno: SeqNo) -> bool {
         sees(self.seqno, seqno)
@@ -509,19 +543,19 @@ impl VisibleCursor {
         let current = self.merge.head().map(|head| self.merge.mark(head));
         self.copy_current_key();
         self.value = Slice::default();
-        let mut newest_visible = None;
+        let (mut newest_visible, mut newest_seqno) = (None, 0);
         let mut run = VersionRun::NONE;
         while self.is_of(current) {
             let Some(head) = self.merge.head() else { break };
-            let (is_seen, mut kind) = (self.sees(head.seqno), head.kind);
+            let (is_seen, mut kind, mut seqno) = (self.sees(head.seqno), head.kind, head.seqno);
             self.skipped += 1;
             let value = if run.is_long(self.merge.current()) {
                 self.reseeks += 1;
                 // If this version is visible, so is the newest visible one in its source.
                 let found = self.merge.skip_back(&self.key, is_seen.then_some(self.seqno))?;
                 found.map(|found| {
-                    kind = found.0;
-                    found.1
+                    (kind, seqno) = (found.0, found.1);
+                    found.2
                 })
             } else {
                 // Dropped first, so that its memory can be reused.
@@ -535,14 +569,23 @@ impl VisibleCursor {
             };
             if is_seen {
                 newest_visible = value.filter(|_| kind == EntryKind::Put);
+                newest_seqno = seqno;
             }
         }
+        let newest_visible =
+            newest_visible.filter(|_| !is_deleted_by(&mut self.ranges, &self.key, newest_seqno));
         let Some(value) = newest_visible else { return Ok(false) };
         self.skipped -= 1;
         self.value = value;
         self.position = Position::Before;
         Ok(true)
     }
+}
+
+/// Whether one of the `ranges` deletes a version of `key`.
+#[inline]
+fn is_deleted_by(ranges: &mut Option<RangeCursor>, key: &[u8], seqno: SeqNo) -> bool {
+    ranges.as_mut().is_some_and(|ranges| ranges.deletes(key, seqno))
 }
 
 /// Whether a backward scan as of `now` sees what was written at `seqno`.

@@ -3,7 +3,7 @@
 //! An edit is a sequence of fields, each `tag | length | bytes` with varint tag and length. A tag
 //! below 128 must be understood: an unknown one is a typed error, never a guess. A tag from 128 on
 //! may be skipped by versions that do not know it. Fields may occur in any order; `ADDED`,
-//! `REMOVED` and `LOG_END` may repeat, the others occur at most once. The description of a table
+//! `REMOVED`, `LOG_END` and `RANGE_TOMBSTONE` may repeat, the others occur at most once. The description of a table
 //! ends in fields of its own, under the same rule.
 //!
 //! Decoding is total: any bytes give an edit or an error, and memory is bounded by their number.
@@ -12,9 +12,11 @@
 use trommel_base::codec::{put_bytes, put_u64, put_varint};
 use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
 
+use crate::batch::MAX_BOUND_BYTES;
 use crate::levels::LEVELS;
 use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
+use crate::ranges::RangeTombstone;
 use crate::version::TableMeta;
 
 /// Unknown tags from this one on may be skipped.
@@ -34,6 +36,11 @@ pub(crate) const TAG_LOG_END: u64 = 6;
 /// Reserved: the keyspace of the edit. Without it: the only keyspace, 0.
 pub(crate) const TAG_KEYSPACE: u64 = 7;
 
+/// A range tombstone: sequence number, start, end; without an end, the field ends after the start.
+pub(crate) const TAG_RANGE_TOMBSTONE: u64 = 8;
+/// All earlier range tombstones are replaced by those of this edit; empty.
+pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
+
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
 
@@ -52,6 +59,10 @@ pub(crate) struct VersionEdit {
     pub(crate) log_number: Option<u64>,
     /// Ends of needed logs without an end marker.
     pub(crate) log_ends: Vec<LogEnd>,
+    /// Range tombstones added.
+    pub(crate) ranges: Vec<RangeTombstone>,
+    /// Whether these replace all earlier ones.
+    pub(crate) replaces_ranges: bool,
 }
 
 /// Why bytes are not an edit.
@@ -84,6 +95,15 @@ impl VersionEdit {
                 put_varint(&mut body, part);
             }
             put_field(&mut out, TAG_LOG_END, &mut body);
+        }
+        if self.replaces_ranges {
+            put_field(&mut out, TAG_RANGES_REPLACED, &mut body);
+        }
+        for range in &self.ranges {
+            put_varint(&mut body, range.seqno);
+            put_bytes(&mut body, &range.from);
+            range.to.iter().for_each(|to| put_bytes(&mut body, to));
+            put_field(&mut out, TAG_RANGE_TOMBSTONE, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -132,6 +152,8 @@ impl VersionEdit {
                 set_once(&mut self.log_number, number.ok_or(short)?)?;
             }
             TAG_LOG_END => self.log_ends.push(log_end(field).ok_or(short)?),
+            TAG_RANGE_TOMBSTONE => self.ranges.push(range_tombstone(field).ok_or(short)?),
+            TAG_RANGES_REPLACED => self.replaces_ranges = true,
             _ if tag >= FIRST_OPTIONAL_TAG => {}
             TAG_KEYSPACE => return Err(unsupported("a keyspace")),
             _ => return Err(unsupported(&format!("a field {tag}"))),
@@ -240,6 +262,15 @@ fn log_end(decoder: &mut Decoder<'_>) -> Option<LogEnd> {
     let (number, end) = (file_number(decoder)?, decoder.varint()?);
     let next = file_number(decoder).filter(|next| *next > number)?;
     Some(LogEnd { number, end, next })
+}
+
+fn range_tombstone(decoder: &mut Decoder<'_>) -> Option<RangeTombstone> {
+    let (seqno, from) = (seqno(decoder)?, decoder.bytes(MAX_BOUND_BYTES)?);
+    let to = match decoder.is_empty() {
+        true => None,
+        false => Some(decoder.bytes(MAX_BOUND_BYTES).filter(|to| *to > from)?),
+    };
+    Some(RangeTombstone::new(from, to, seqno))
 }
 
 fn file_number(decoder: &mut Decoder<'_>) -> Option<u64> {

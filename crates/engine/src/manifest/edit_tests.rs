@@ -11,6 +11,7 @@ use super::edit::{
 use super::state::{InvalidEdit, ManifestState};
 use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
+use crate::ranges::RangeTombstone;
 use crate::version::{TableMeta, Version};
 
 /// Table `number` with these keys and sequence numbers.
@@ -45,6 +46,11 @@ fn sample() -> VersionEdit {
             LogEnd { number: 1, end: 0, next: 2 },
             LogEnd { number: 7, end: u64::MAX, next: MAX_FILE_NUMBER },
         ],
+        ranges: vec![
+            RangeTombstone::new(b"", None, 1),
+            RangeTombstone::new(b"a", Some(b"b"), MAX_SEQNO),
+        ],
+        replaces_ranges: true,
     }
 }
 

@@ -39,7 +39,7 @@ fn states_and_edit() -> (ManifestState, VersionEdit, ManifestState) {
         next_file_number: Some(12),
         last_seqno: Some(80),
         log_number: Some(11),
-        log_ends: Vec::new(),
+        ..VersionEdit::default()
     };
     let before = ManifestState::default().apply(&snapshot).unwrap();
     let after = before.apply(&edit).unwrap();

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::edit::VersionEdit;
 use crate::levels::LEVELS;
 use crate::log::LogEnds;
+use crate::ranges::RangeSet;
 use crate::version::{TableFile, TableMeta, Version};
 
 /// Why an edit does not fit the version it is applied to.
@@ -85,6 +86,8 @@ impl ManifestState {
             last_seqno: Some(self.last_seqno),
             log_number: Some(self.log_number),
             log_ends: self.log_ends.iter().collect(),
+            ranges: self.version.ranges.tombstones().collect(),
+            replaces_ranges: false,
         }
     }
 }
@@ -114,6 +117,13 @@ impl Version {
             };
             next.run(*level)?.push(table);
             touched[usize::from(*level)] = true;
+        }
+        if edit.replaces_ranges {
+            next.ranges = RangeSet::default();
+        }
+        if !edit.ranges.is_empty() {
+            // What no reader needs is left out before an edit is written.
+            next.ranges = next.ranges.with_all(edit.ranges.clone());
         }
         for (level, run) in next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
         {

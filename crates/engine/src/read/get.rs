@@ -1,7 +1,7 @@
 //! Looking up one key.
 
 use trommel_base::{EntryKind, SeqNo, Slice};
-use trommel_sstable::Wants;
+use trommel_sstable::{Found, Wants};
 
 use super::probe::{Lookup, Tally};
 use crate::engine::Engine;
@@ -13,7 +13,8 @@ impl Engine {
     /// The value of `key` as of `at`, or now.
     ///
     /// Searches the memtables, then the runs of level 0 from newest to oldest, then in each deeper
-    /// level the one table whose key range holds the key. The first version found is the newest.
+    /// level the one table whose key range holds the key. The first version found is the newest; it
+    /// counts only if no newer range tombstone applies to the key.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], at: Option<SeqNo>) -> Result<Option<Slice>> {
         self.look_up(key, at, Wants::Value)
@@ -29,10 +30,12 @@ impl Engine {
         self.access.check_open()?;
         // The view must be pinned before the sequence number is read: see `Snapshots::visible`.
         let view = self.view.load();
-        let seqno = at.unwrap_or_else(|| self.snapshots.visible());
+        let moment = view.moment(at, &self.snapshots);
+        let (seqno, deleted) = (moment.seqno, moment.covering(key));
         if let Some(entry) = view.get_in_memory(key, seqno) {
             let wanted = if wants == Wants::Value { entry.value } else { &[] };
-            let value = (entry.kind == EntryKind::Put).then(|| Slice::from(wanted));
+            let is_value = entry.kind == EntryKind::Put && entry.seqno > deleted;
+            let value = is_value.then(|| Slice::from(wanted));
             self.count_in_memory(value.is_some());
             self.traced(&view, key, Place::Memory, value.is_some());
             return Ok(value);
@@ -41,7 +44,8 @@ impl Engine {
         let lookup = Lookup::new(self, key, seqno, wants);
         let found = lookup.search(view.tables_for(key), &mut tally);
         let place = tally.level().map_or(Place::Nowhere, |level| Place::Level(level as u8));
-        let is_found = matches!(&found, Ok(Some(found)) if found.kind == EntryKind::Put);
+        let is_value = |found: &Found| found.kind == EntryKind::Put && found.seqno > deleted;
+        let is_found = matches!(&found, Ok(Some(found)) if is_value(found));
         self.statistics.counters.with(|shard| {
             tally.count(shard);
             shard.gets.add(u64::from(found.is_ok()));

@@ -24,6 +24,7 @@ use crate::error::Result;
 use crate::levels::LEVELS;
 use crate::trace::Place;
 use crate::version::{Reader, TableFile};
+use crate::view::Moment;
 
 /// Tables that are opened, if necessary, and held before the first of them is probed.
 ///
@@ -40,6 +41,7 @@ const DECIDED: usize = usize::MAX;
 /// The keys still searched for, and what was found.
 struct Batch<'a> {
     seqno: SeqNo,
+    moment: &'a Moment<'a>,
     found: Vec<Option<Slice>>,
     /// Where each key was found, for a trace; empty without one.
     stops: Vec<Place>,
@@ -91,7 +93,8 @@ impl Engine {
     ) -> Result<Vec<Option<Slice>>> {
         self.access.check_open()?;
         let view = self.view.load();
-        let seqno = at.unwrap_or_else(|| self.snapshots.visible());
+        let moment = view.moment(at, &self.snapshots);
+        let seqno = moment.seqno;
         let mut found = vec![None; keys.len()];
         let mut stops =
             vec![Place::Nowhere; if self.statistics.trace.is_on() { keys.len() } else { 0 }];
@@ -99,7 +102,9 @@ impl Engine {
         if view.memtables().any(|logged| !logged.memtable.is_empty()) {
             places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
                 Some(entry) => {
-                    found[*at] = (entry.kind == EntryKind::Put).then(|| Slice::from(entry.value));
+                    let is_value = entry.kind == EntryKind::Put
+                        && entry.seqno > moment.covering(keys[*at].as_ref());
+                    found[*at] = is_value.then(|| Slice::from(entry.value));
                     note_stop(&mut stops, *at, Place::Memory);
                     false
                 }
@@ -107,7 +112,7 @@ impl Engine {
             });
         }
         let in_memory = keys.len() - places.len();
-        let mut batch = Batch::new(keys, places, found, seqno);
+        let mut batch = Batch::new(keys, places, found, &moment);
         batch.stops = stops;
         for level in 0..LEVELS {
             self.search_level(level, &view.version.levels[level], &mut batch)?;
@@ -221,7 +226,8 @@ impl Engine {
         batch: &mut Batch<'_>,
     ) -> Result<()> {
         let table = |nth: usize| run.get(nth)?.as_ref()?.reader.as_deref().map(|table| &**table);
-        let Batch { scratch, places, hashes, found, stops, any_decided, seqno, .. } = batch;
+        let Batch { scratch, places, keys, hashes, found, stops, any_decided, seqno, moment } =
+            batch;
         let Scratch { requests, requested, .. } = scratch;
         let mut stats = ReadStats::default();
         get_many(table, requests, &mut stats, |nth, answer| {
@@ -229,7 +235,9 @@ impl Engine {
             let requested = &mut requested[nth];
             requested.is_found = true;
             let place = std::mem::replace(&mut places[requested.at], DECIDED);
-            found[place] = (answer.kind == EntryKind::Put).then_some(answer.value);
+            let is_value =
+                answer.kind == EntryKind::Put && answer.seqno > moment.covering(keys[requested.at]);
+            found[place] = is_value.then_some(answer.value);
             note_stop(stops, place, Place::Level(level as u8));
             *any_decided = true;
         })?;
@@ -323,8 +331,9 @@ impl<'a> Batch<'a> {
         keys: &'a [K],
         mut places: Vec<usize>,
         found: Vec<Option<Slice>>,
-        seqno: SeqNo,
+        moment: &'a Moment<'a>,
     ) -> Self {
+        let seqno = moment.seqno;
         let key = |at: usize| keys[at].as_ref();
         let mut order: Vec<_> = places.iter().map(|at| (first_word(key(*at)), *at)).collect();
         order.sort_unstable_by(|(word, at), (other, other_at)| {
@@ -336,7 +345,7 @@ impl<'a> Batch<'a> {
         let hashes = keys.iter().map(|key| trommel_filter::hash(key)).collect();
         let scratch = Scratch::default();
         let stops = Vec::new();
-        Self { seqno, found, stops, keys, hashes, places, any_decided: false, scratch }
+        Self { seqno, moment, found, stops, keys, hashes, places, any_decided: false, scratch }
     }
 
     /// Number of these keys that are not decided.

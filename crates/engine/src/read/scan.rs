@@ -12,6 +12,7 @@ use crate::iter::level::{LevelCursor, Tables};
 use crate::iter::range::{Bounds, DbCursor, Range, SharedBounds};
 use crate::iter::source::Source;
 use crate::iter::visible::VisibleCursor;
+use crate::ranges::RangeCursor;
 use crate::version::TableFile;
 use crate::view::View;
 
@@ -43,8 +44,9 @@ impl Handle {
     fn pin(self: &Arc<Self>, at: Option<SeqNo>) -> Result<Pinned> {
         self.engine.access.check_open()?;
         let view = self.engine.view.load_full();
-        let seqno = at.unwrap_or_else(|| self.engine.snapshots.visible());
-        Ok(Pinned { view, seqno, store: Arc::clone(self) })
+        let moment = view.moment(at, &self.engine.snapshots);
+        let (seqno, ranges) = (moment.seqno, moment.range_cursor());
+        Ok(Pinned { view, seqno, ranges, store: Arc::clone(self) })
     }
 }
 
@@ -52,6 +54,7 @@ impl Handle {
 struct Pinned {
     view: Arc<View>,
     seqno: SeqNo,
+    ranges: Option<RangeCursor>,
     /// Last field: the view must be dropped before the store may close.
     store: Arc<Handle>,
 }
@@ -81,7 +84,7 @@ impl Pinned {
             let gated = gate.is_some() && reader.filters().prefixes_part().is_some();
             sources.push(match gated {
                 true => level_cursor(0, Tables::List(vec![Arc::clone(table)])),
-                false => Source::Table(reader.cursor(scan)),
+                false => Source::Table(reader.cursor(scan), table.max_seqno),
             });
         }
         for (at, run) in runs.iter().enumerate() {
@@ -96,6 +99,7 @@ impl Pinned {
         Ok(VisibleCursor::new(
             sources,
             self.seqno,
+            self.ranges.clone(),
             bounds.clone(),
             Arc::clone(view),
             Arc::clone(&self.store),

@@ -14,6 +14,7 @@ use crate::log::reader::LogImage;
 use crate::log::recover::{self, Needed, Plan};
 use crate::log::{DropReason, Dropped, FileKind, LogEnds, read_whole};
 use crate::names::Numbered;
+use crate::ranges::RangeTombstone;
 
 /// One version of one key, from a log.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -22,6 +23,28 @@ pub(crate) struct LoggedEntry {
     pub(crate) seqno: SeqNo,
     pub(crate) kind: EntryKind,
     pub(crate) value: Vec<u8>,
+}
+
+/// Operations from logs.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub(crate) struct LoggedOperations {
+    pub(crate) entries: Vec<LoggedEntry>,
+    pub(crate) ranges: Vec<RangeTombstone>,
+}
+
+impl LoggedOperations {
+    pub(crate) fn extend(&mut self, other: Self) {
+        self.entries.extend(other.entries);
+        self.ranges.extend(other.ranges);
+    }
+}
+
+/// The operations of one batch.
+struct LoggedBatch {
+    contents: LoggedOperations,
+    operations: u64,
+    last_seqno: SeqNo,
+    keys: KeySpan,
 }
 
 /// The usable contents of the needed logs.
@@ -136,10 +159,9 @@ fn classify_dropped(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
 /// Ends the plan before the first record that an open would reject, and reports that record.
 fn cut(vfs: &dyn Vfs, plan: &mut Plan, mut last_seqno: SeqNo) -> Result<Option<Damage>> {
     let cut = plan.cut(vfs, |record| {
-        let entries = operations(record.first_seqno, record.payload);
-        let is_good = record.first_seqno > last_seqno && entries.is_some();
-        let last = entries.as_ref().and_then(|entries| entries.last());
-        last_seqno = last.map_or(last_seqno, |entry| entry.seqno);
+        let batch = operations(record.first_seqno, record.payload);
+        let is_good = record.first_seqno > last_seqno && batch.is_some();
+        last_seqno = batch.map_or(last_seqno, |batch| batch.last_seqno);
         is_good && last_seqno <= MAX_SEQNO
     })?;
     Ok(cut.map(|(file, offset)| {
@@ -165,12 +187,12 @@ pub struct RecordBeyond {
 /// The entries of the logs.
 #[derive(Debug, Default)]
 pub(crate) struct LogEntries {
-    /// The replayed entries.
-    pub(crate) entries: Vec<LoggedEntry>,
+    /// The replayed operations.
+    pub(crate) replayed: LoggedOperations,
     /// Number of replayed records.
     pub(crate) records: u64,
-    /// Verifiable records after lost ones, with their entries.
-    pub(crate) beyond: Vec<(RecordBeyond, Vec<LoggedEntry>)>,
+    /// Verifiable records after lost ones, with their operations.
+    pub(crate) beyond: Vec<(RecordBeyond, LoggedOperations)>,
     /// Records without a valid batch.
     pub(crate) damage: Vec<Damage>,
 }
@@ -183,9 +205,9 @@ pub(crate) fn entries(vfs: &dyn Vfs, dir: &Path, left: LogsLeft) -> Result<LogEn
     plan.replay(vfs, |number, record| {
         replayed.insert((number, record.offset));
         match operations(record.first_seqno, record.payload) {
-            Some(entries) => {
+            Some(batch) => {
                 found.records += 1;
-                found.entries.extend(entries);
+                found.replayed.extend(batch.contents);
             }
             None => {
                 let what = "a record of the log is intact but does not hold a batch";
@@ -208,28 +230,48 @@ pub(crate) fn entries(vfs: &dyn Vfs, dir: &Path, left: LogsLeft) -> Result<LogEn
             if replayed.contains(&(number, offset)) {
                 continue;
             }
-            let Some(entries) = operations(first_seqno, &payload) else { continue };
-            let keys = entries.iter().map(|entry| &entry.key);
-            let Some((first, last)) = keys.clone().min().zip(keys.max()) else { continue };
-            let (keys, operations) = (KeySpan::new(first, last), entries.len() as u64);
-            let record = RecordBeyond { file: path.clone(), offset, operations, keys };
-            found.beyond.push((record, entries));
+            let Some(batch) = operations(first_seqno, &payload) else { continue };
+            let LoggedBatch { contents, operations, keys, .. } = batch;
+            if operations > 0 {
+                let record = RecordBeyond { file: path.clone(), offset, operations, keys };
+                found.beyond.push((record, contents));
+            }
         }
     }
     Ok(found)
 }
 
 /// The operations of a batch; `None` if the bytes are not a batch.
-fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<Vec<LoggedEntry>> {
-    let mut entries = Vec::new();
-    for (nth, operation) in Operations::decode(payload)?.enumerate() {
+fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<LoggedBatch> {
+    let mut batch = LoggedBatch {
+        contents: LoggedOperations::default(),
+        operations: 0,
+        last_seqno: first_seqno.saturating_sub(1),
+        keys: KeySpan::default(),
+    };
+    let mut keys: Vec<&[u8]> = Vec::new();
+    for operation in Operations::decode(payload)? {
         let operation = operation?;
-        entries.push(LoggedEntry {
-            key: operation.key.to_vec(),
-            seqno: first_seqno.checked_add(nth as u64)?,
-            kind: operation.kind,
-            value: operation.value.to_vec(),
-        });
+        let seqno = first_seqno.checked_add(batch.operations)?;
+        (batch.operations, batch.last_seqno) = (batch.operations + 1, seqno);
+        keys.push(operation.key);
+        match operation.kind.entry() {
+            Some(kind) => batch.contents.entries.push(LoggedEntry {
+                key: operation.key.to_vec(),
+                seqno,
+                kind,
+                value: operation.value.to_vec(),
+            }),
+            None => {
+                // Without an end, the range reaches as far as any key.
+                let end = if operation.value.is_empty() { operation.key } else { operation.value };
+                keys.push(end);
+                batch.contents.ranges.push(operation.range_tombstone(seqno));
+            }
+        }
     }
-    Some(entries)
+    if let Some((first, last)) = keys.iter().min().zip(keys.iter().max()) {
+        batch.keys = KeySpan::new(first, last);
+    }
+    Some(batch)
 }

@@ -19,6 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::levels::LEVELS;
+use crate::ranges::RangeSet;
 
 pub(crate) use fences::{Candidates, Fence, Fences, Run};
 pub(crate) use shared_files::SharedFiles;
@@ -31,6 +32,8 @@ pub(crate) use table_file::{Keeping, TableFile};
 pub(crate) struct Version {
     /// Level 0 newest first; deeper levels by key.
     pub(crate) levels: [Vec<Arc<TableFile>>; LEVELS],
+    /// The range tombstones, whose entries may be in any table.
+    pub(crate) ranges: RangeSet,
 }
 
 impl Version {

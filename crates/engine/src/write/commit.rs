@@ -12,6 +12,7 @@ use crate::error::{Error, Result};
 use crate::log::LogWriter;
 use crate::options::{Durability, WriteOptions};
 use crate::sync::{MutexGuard, lock, look_out, panicking};
+use crate::view::LoggedMemtable;
 use crate::write_queue::{Group, Joined, Leader, Member, Turn, Wanted, done, fail, hand_out};
 
 /// Most operations of a batch whose memory is prefetched before the batch is logged.
@@ -119,7 +120,7 @@ impl Engine {
         if own.operations() <= LEADER_INSERTS && self.writes.queue.waiting() == 0 {
             // The log would stay idle meanwhile, and a writer that comes now does not wait long, so
             // the lead need not be handed on first.
-            self.insert_all(&leader.active.memtable, own, &[], first_seqno);
+            self.insert_all(&leader.active, own, &[], first_seqno);
             let is_full = leader.is_full();
             drop(leader);
             drop(turnstile);
@@ -131,8 +132,8 @@ impl Engine {
         let active = Arc::clone(&leader.active);
         let limit = leader.marks.memtable_limit;
         drop((leader, turnstile));
-        self.insert_all(&active.memtable, own, &[], first_seqno);
-        self.freeze_if_full(&active.memtable, limit);
+        self.insert_all(&active, own, &[], first_seqno);
+        self.freeze_if_full(&active, limit);
         Ok(own.last_seqno(first_seqno))
     }
 
@@ -156,17 +157,17 @@ impl Engine {
         let active = Arc::clone(&leader.active);
         let (last_seqno, limit) = (leader.last_seqno, leader.marks.memtable_limit);
         if followers.are_worth_waking() {
-            let memtable = Arc::clone(&active.memtable);
-            let group = Group::new(memtable, limit, followers.members.len() + 1, last_seqno);
+            let group =
+                Group::new(Arc::clone(&active), limit, followers.members.len() + 1, last_seqno);
             followers.hand_out(&group, own_last_seqno + 1);
             drop((leader, turnstile));
             self.insert(&group, own, first_seqno)?;
             return Ok(own_last_seqno);
         }
         drop((leader, turnstile));
-        self.insert_all(&active.memtable, own, &followers.members, first_seqno);
+        self.insert_all(&active, own, &followers.members, first_seqno);
         followers.done(own_last_seqno + 1);
-        self.freeze_if_full(&active.memtable, limit);
+        self.freeze_if_full(&active, limit);
         Ok(own_last_seqno)
     }
 
@@ -248,14 +249,14 @@ impl Engine {
     /// else meanwhile, the others still publish the group, and none returns an error.
     fn insert(&self, group: &Group, own: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
         let unless_done = PoisonOnUnwind { engine: self, group: Some(group) };
-        self.insert_batch(&group.memtable, own, first_seqno);
+        self.insert_batch(&group.active, own, first_seqno);
         let is_last = group.inserted();
         if is_last {
             self.publish(group.last_seqno);
         }
         std::mem::forget(unless_done);
         if is_last {
-            self.freeze_if_full(&group.memtable, group.memtable_limit);
+            self.freeze_if_full(&group.active, group.memtable_limit);
             return Ok(());
         }
         self.wait_published_unless(group.last_seqno, || group.is_broken())
@@ -265,27 +266,27 @@ impl Engine {
     #[inline]
     fn insert_all(
         &self,
-        memtable: &Memtable,
+        active: &LoggedMemtable,
         own: &Wanted<'_>,
         followers: &[Arc<Member>],
         first_seqno: SeqNo,
     ) {
         let unless_done = PoisonOnUnwind { engine: self, group: None };
-        self.insert_batch(memtable, own, first_seqno);
+        self.insert_batch(active, own, first_seqno);
         let mut next_seqno = first_seqno + own.operations();
         for member in followers {
-            self.insert_batch(memtable, &member.wanted, next_seqno);
+            self.insert_batch(active, &member.wanted, next_seqno);
             next_seqno += member.wanted.operations();
         }
         self.publish(next_seqno - 1);
         std::mem::forget(unless_done);
     }
 
-    fn insert_batch(&self, memtable: &Memtable, own: &Wanted<'_>, first_seqno: SeqNo) {
+    fn insert_batch(&self, active: &LoggedMemtable, own: &Wanted<'_>, first_seqno: SeqNo) {
         let Some(batch) = &own.batch else { return };
         let mut seqno = first_seqno;
         batch.for_each(|op| {
-            memtable.insert(op.key, seqno, op.kind, op.value);
+            active.insert(&op, seqno, &self.snapshots);
             seqno += 1;
         });
     }
@@ -353,7 +354,7 @@ impl Engine {
         let outcome = action(&mut leader);
         let (active, limit) = (Arc::clone(&leader.active), leader.marks.memtable_limit);
         drop((leader, turnstile));
-        self.freeze_if_full(&active.memtable, limit);
+        self.freeze_if_full(&active, limit);
         outcome
     }
 
@@ -375,7 +376,7 @@ impl Engine {
             self.make_room(leader, || own.bytes() as u64)?;
             let first_seqno = leader.last_seqno + 1;
             self.log_group(leader, &own, &[])?;
-            self.insert_all(&leader.active.memtable, &own, &[], first_seqno);
+            self.insert_all(&leader.active, &own, &[], first_seqno);
             Ok(true)
         })?;
         if written && sync {
@@ -497,7 +498,7 @@ mod tests {
     use trommel_vfs::{MemoryVfs, Policy, SimDisk};
 
     use super::{Group, LEADER_INSERTS, Wanted};
-    use crate::batch::Batch;
+    use crate::batch::{Batch, OpKind};
     use crate::{Db, Error, Options, WriteBatch, WriteOptions};
 
     const WRITERS: usize = 5;
@@ -595,14 +596,14 @@ mod tests {
         let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
         let engine = db.engine();
         let wanted = |key: &'static str| {
-            let batch = Batch::one(EntryKind::Put, key.as_bytes(), b"v").unwrap();
+            let batch = Batch::one(OpKind::Put, key.as_bytes(), b"v").unwrap();
             Wanted { batch: Some(batch), sync: false }
         };
         let logged = engine.exclusively(|leader| {
             let first = leader.last_seqno + 1;
             leader.last_seqno += 2;
-            let memtable = Arc::clone(&leader.active.memtable);
-            Ok((Group::new(memtable, u64::MAX, 2, leader.last_seqno), first))
+            let active = Arc::clone(&leader.active);
+            Ok((Group::new(active, u64::MAX, 2, leader.last_seqno), first))
         });
         let (group, first) = logged.unwrap();
         thread::scope(|scope| {

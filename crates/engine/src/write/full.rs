@@ -10,19 +10,18 @@
 //! one makes room before it writes, or checks after it has written, so nothing waits. While writers
 //! would be stopped, nothing is frozen.
 
-use trommel_memtable::Memtable;
-
 use super::commit::Turnstile;
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::sync::lock;
+use crate::view::LoggedMemtable;
 
 impl Engine {
-    /// Freezes the active memtable if `memtable` has reached `limit`, as by
+    /// Freezes the active memtable if `active` has reached `limit`, as by
     /// [`Engine::freeze_full`].
     #[inline]
-    pub(super) fn freeze_if_full(&self, memtable: &Memtable, limit: u64) {
-        if memtable.memory_bytes() as u64 >= limit {
+    pub(super) fn freeze_if_full(&self, active: &LoggedMemtable, limit: u64) {
+        if active.memory_bytes() >= limit {
             self.freeze_full();
         }
     }
@@ -34,7 +33,7 @@ impl Engine {
     #[inline(never)]
     pub(crate) fn freeze_full(&self) -> bool {
         let limit = self.options.load().memtable_limit();
-        let is_full = self.view.load().active.memtable.memory_bytes() as u64 >= limit;
+        let is_full = self.view.load().active.memory_bytes() >= limit;
         if !is_full || self.access.check_writable().is_err() || !self.writes.queue.leads_at_once() {
             return false;
         }
@@ -53,7 +52,7 @@ impl Engine {
         let _turnstile = Turnstile::new(self);
         let mut leader = lock(&self.writes.leader);
         leader.marks.keep_up_with(&self.options);
-        if !leader.is_full() || leader.active.memtable.is_empty() || self.stops(&self.view.load()) {
+        if !leader.is_full() || leader.active.is_empty() || self.stops(&self.view.load()) {
             return Ok(false);
         }
         self.rotate(&mut leader)?;

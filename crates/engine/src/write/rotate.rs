@@ -22,7 +22,7 @@ impl Engine {
         // predecessor which the next one would name, or the old log's end marker.
         self.access.check_writable()?;
         self.wait_published(leader.last_seqno)?;
-        if leader.active.memtable.is_empty() {
+        if leader.active.is_empty() {
             return Ok(());
         }
         let number = self.files.new_file_number();
@@ -34,15 +34,14 @@ impl Engine {
         }
         // The next memtable will most likely be like the last.
         let memtable = Arc::new(Memtable::following(&self.memory.arenas, &leader.active.memtable));
-        let active =
-            Arc::new(LoggedMemtable { memtable, log_number: number, earlier_logs: Vec::new() });
+        let active = Arc::new(LoggedMemtable::new(memtable, number));
         leader.active = Arc::clone(&active);
         self.replace_view(|view| {
             let mut frozen = Vec::with_capacity(view.frozen.len() + 1);
             frozen.push(Arc::clone(&view.active));
             frozen.extend(view.frozen.iter().cloned());
             let (version, fences) = (Arc::clone(&view.version), Arc::clone(&view.fences));
-            View { active: Arc::clone(&active), frozen, version, fences }
+            View::new(Arc::clone(&active), frozen, version, fences)
         });
         self.background.wake();
         Ok(())

@@ -24,7 +24,7 @@ impl Engine {
     ) -> Result<()> {
         self.access.check_writable()?;
         leader.marks.keep_up_with(&self.options);
-        let full = leader.active.memtable.memory_bytes() as u64 >= leader.marks.memtable_limit;
+        let full = leader.active.memory_bytes() >= leader.marks.memtable_limit;
         let in_the_way = leader.marks.shares_memory && self.must_relieve_others();
         if !full && !in_the_way && is_idle(&self.backlog.load(), &leader.marks.compaction) {
             return Ok(());
@@ -42,10 +42,9 @@ impl Engine {
             self.access.check_writable()?;
             let options = self.options.load();
             let view = self.view.load();
-            let active = &view.active.memtable;
+            let active = &view.active;
             // An empty memtable is never full: freezing it would make no room.
-            let full =
-                !active.is_empty() && active.memory_bytes() as u64 >= options.memtable_limit();
+            let full = !active.is_empty() && active.memory_bytes() >= options.memtable_limit();
             match self.pressure(&view, &options) {
                 Pressure::Stop(cause) if full => {
                     // They may change during the wait.
@@ -103,8 +102,7 @@ impl Engine {
             l0_runs: if is_paused { 0 } else { view.version.levels[0].len() },
             debt: if is_paused { 0 } else { self.backlog.debt() },
             frozen_memtables: view.frozen.len(),
-            active_fill: view.active.memtable.memory_bytes() as f64
-                / options.memtable_limit() as f64,
+            active_fill: view.active.memory_bytes() as f64 / options.memtable_limit() as f64,
         };
         pressure(&backlog, &compaction)
     }

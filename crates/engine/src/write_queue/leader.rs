@@ -86,6 +86,6 @@ impl Leader {
     /// Whether the active memtable has reached its limit.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.active.memtable.memory_bytes() as u64 >= self.marks.memtable_limit
+        self.active.memory_bytes() >= self.marks.memtable_limit
     }
 }

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trommel_base::SeqNo;
-use trommel_memtable::Memtable;
 
 use crate::batch::Batch;
 use crate::error::Error;
 use crate::sync::{
     AtomicUsize, Condvar, Mutex, SlowYields, lock, look_out, quiet, wait, yields_quickly,
 };
+use crate::view::LoggedMemtable;
 
 /// Most bytes of batches that one group takes (but always at least one batch).
 const GROUP_BYTES: usize = 1 << 20;
@@ -140,7 +140,7 @@ impl Member {
 /// Batches that were logged together and become visible together.
 #[derive(Debug)]
 pub(crate) struct Group {
-    pub(crate) memtable: Arc<Memtable>,
+    pub(crate) active: Arc<LoggedMemtable>,
     /// Bytes at which the memtable is full.
     pub(crate) memtable_limit: u64,
     pub(crate) last_seqno: SeqNo,
@@ -152,13 +152,13 @@ pub(crate) struct Group {
 
 impl Group {
     pub(crate) fn new(
-        memtable: Arc<Memtable>,
+        active: Arc<LoggedMemtable>,
         memtable_limit: u64,
         members: usize,
         last_seqno: SeqNo,
     ) -> Arc<Self> {
         let (remaining, is_broken) = (AtomicUsize::new(members), quiet::AtomicBool::new(false));
-        Arc::new(Self { memtable, memtable_limit, last_seqno, remaining, is_broken })
+        Arc::new(Self { active, memtable_limit, last_seqno, remaining, is_broken })
     }
 
     /// Notes that one member has inserted; true for the last one.

@@ -4,9 +4,9 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
+use trommel::BatchOp;
 use trommel::inspect::{Ending, Log, LogInfo};
 
-use super::sst::{kind, value};
 use super::{
     DISK, ENTRIES_PER_LOOK, Failures, LimitArgs, SPANS, ending, id, name, path_text, span_row,
     with_those_of_dirs,
@@ -111,6 +111,7 @@ fn item(info: &LogInfo) -> Vec<(&'static str, Value)> {
         ("batches", Value::Count(info.batches)),
         ("puts", Value::Count(info.puts)),
         ("deletes", Value::Count(info.deletes)),
+        ("range_deletes", Value::Count(info.range_deletes)),
         ("first_seqno", info.seqnos.map(|(first, _)| Value::Integer(first)).into()),
         ("last_seqno", info.seqnos.map(|(_, last)| Value::Integer(last)).into()),
         ("ending", word),
@@ -150,13 +151,23 @@ fn scan(args: &LogScanArgs, session: Session<'_>, out: &mut dyn Write) -> Result
             .flat_map(|batch| batch.operations().map(move |operation| (batch.offset, operation)));
         for ((offset, operation), count) in operations.zip(0..args.limit.entries()) {
             let operation = operation?;
+            let (kind, key, value) = match operation.op {
+                BatchOp::Put { key, value } => ("put", key, args.value_form.print(value).into()),
+                BatchOp::Delete { key } => ("delete", key, Value::Null),
+                BatchOp::DeleteRange { from, to } => {
+                    let end = to.map(|to| args.key_form.print(to).into());
+                    ("delete_range", from, end.unwrap_or(Value::Null))
+                }
+                // Never in a log.
+                _ => continue,
+            };
             output.row(vec![
                 name(file),
                 Value::Integer(offset),
                 Value::Integer(operation.seqno),
-                kind(operation.kind).into(),
-                args.key_form.print(operation.key).into(),
-                value(operation.kind, operation.value, args.value_form),
+                kind.into(),
+                args.key_form.print(key).into(),
+                value,
             ])?;
             if count.is_multiple_of(ENTRIES_PER_LOOK) {
                 session.go_on()?;

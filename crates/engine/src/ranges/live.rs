@@ -1,0 +1,72 @@
+//! The range tombstones of a memtable that is still written to.
+//!
+//! A reader without a snapshot reads at the newest visible sequence number. It must load the
+//! tombstones after that number, or it could miss one that it must see. But what it loads may have
+//! been merged for later readers only: [`LiveRanges::load`] returns the sequence number from which
+//! on it is exact, and a reader at an earlier one starts again with a newer number.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use trommel_base::SeqNo;
+
+use super::map::{RangeTombstone, Readers};
+use super::set::RangeSet;
+use crate::snapshots::Snapshots;
+use crate::sync::{AtomicBool, Mutex, SwapOption, lock};
+
+/// Tombstones as of one moment.
+#[derive(Debug, Default)]
+pub(crate) struct LoadedRanges {
+    pub(crate) set: RangeSet,
+    /// Exact for readers from this sequence number on, and at registered snapshots.
+    pub(crate) exact_from: SeqNo,
+}
+
+/// Range tombstones that are read without a lock while others are added.
+#[derive(Debug, Default)]
+pub(crate) struct LiveRanges {
+    /// Whether there are any: all that most reads look at.
+    any: AtomicBool,
+    current: SwapOption<LoadedRanges>,
+    /// Held while one is added.
+    adding: Mutex<()>,
+}
+
+impl LiveRanges {
+    /// Whether there is no tombstone.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    /// The tombstones added so far. Those up to a sequence number that was visible before the call
+    /// are among them.
+    #[inline]
+    pub(crate) fn load(&self) -> Option<Arc<LoadedRanges>> {
+        if self.is_empty() { None } else { self.current.load_full() }
+    }
+
+    /// Adds a tombstone that is not visible yet.
+    pub(crate) fn add(&self, tombstone: RangeTombstone, snapshots: &Snapshots) {
+        let _one_at_a_time = lock(&self.adding);
+        let (mut readers, visible) = snapshots.live_and_visible();
+        readers.push(visible);
+        let before = self.current.load_full();
+        let before = before.as_ref().map(|before| before.set.clone()).unwrap_or_default();
+        let set = before.with(vec![tombstone], &Readers::at(readers));
+        self.current.store(Some(Arc::new(LoadedRanges { set, exact_from: visible })));
+        self.any.store(true, Ordering::Release);
+    }
+
+    /// The same tombstones, to which others can be added.
+    pub(crate) fn copy(&self) -> Self {
+        let current = SwapOption::new(self.load());
+        Self { any: AtomicBool::new(!self.is_empty()), current, adding: Mutex::default() }
+    }
+
+    /// Approximate bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.load().map_or(0, |loaded| loaded.set.memory_bytes())
+    }
+}

@@ -1,0 +1,88 @@
+//! Range tombstones that are added one by one.
+//!
+//! A set is a few maps with rapidly falling sizes. A new tombstone is a map of its own, which is
+//! merged with the previous one while that is less than [`RATIO`] times as large. So adding one of
+//! *n* costs a time of log *n*, amortized, and a search log *n* binary searches at most.
+
+use std::sync::Arc;
+
+use trommel_base::SeqNo;
+
+use super::map::{RangeMap, RangeTombstone, Readers, Span};
+
+/// Each map has at least this many times as many fragments as the next.
+const RATIO: usize = 2;
+
+/// An immutable set of range tombstones.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct RangeSet {
+    /// Largest first.
+    maps: Vec<Arc<RangeMap>>,
+}
+
+impl RangeSet {
+    /// Whether there is no tombstone.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        self.maps.is_empty()
+    }
+
+    /// This set and `tombstones`, without what no reader needs.
+    #[must_use]
+    pub(crate) fn with(&self, tombstones: Vec<RangeTombstone>, readers: &Readers) -> Self {
+        let mut maps = self.maps.clone();
+        let mut last = RangeMap::new(tombstones, readers);
+        while let Some(before) = maps.pop_if(|before| before.len() < RATIO * last.len()) {
+            let both = before.tombstones().chain(last.tombstones()).collect();
+            last = RangeMap::new(both, readers);
+        }
+        if last.len() > 0 {
+            maps.push(Arc::new(last));
+        }
+        Self { maps }
+    }
+
+    /// This set and `tombstones`, for readers at any sequence number.
+    #[must_use]
+    pub(crate) fn with_all(&self, tombstones: Vec<RangeTombstone>) -> Self {
+        self.with(tombstones, &Readers::Anywhere)
+    }
+
+    /// Adds the tombstones of another set.
+    pub(crate) fn extend(&mut self, other: &Self) {
+        self.maps.extend(other.maps.iter().cloned());
+    }
+
+    /// The tombstones, cut into fragments.
+    pub(crate) fn tombstones(&self) -> impl Iterator<Item = RangeTombstone> {
+        self.maps.iter().flat_map(|map| map.tombstones())
+    }
+
+    /// Number of fragments.
+    pub(crate) fn len(&self) -> usize {
+        self.maps.iter().map(|map| map.len()).sum()
+    }
+
+    /// Approximate bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.maps.iter().map(|map| map.memory_bytes()).sum()
+    }
+
+    /// The newest tombstone that is visible at `at` and applies to `key`; 0 if there is none.
+    #[inline]
+    pub(crate) fn covering(&self, key: &[u8], at: SeqNo) -> SeqNo {
+        self.maps.iter().map(|map| map.covering(key, at)).max().unwrap_or(0)
+    }
+
+    pub(super) fn span(&self, key: &[u8], at: SeqNo) -> Span<'_> {
+        let all = Span { from: &[], to: None, covering: 0 };
+        self.maps.iter().map(|map| map.span(key, at)).fold(all, |all, one| Span {
+            from: all.from.max(one.from),
+            to: match (all.to, one.to) {
+                (Some(to), Some(other)) => Some(to.min(other)),
+                (to, other) => to.or(other),
+            },
+            covering: all.covering.max(one.covering),
+        })
+    }
+}

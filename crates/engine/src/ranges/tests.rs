@@ -1,0 +1,256 @@
+//! Range tombstones against simple models.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use trommel_base::{MAX_SEQNO, SeqNo};
+use trommel_vfs::MemoryVfs;
+
+use super::{RangeCursor, RangeMap, RangeSet, RangeTombstone, Readers};
+use crate::{Db, Options, Snapshot, WriteBatch};
+
+fn tombstone(from: u8, to: Option<u8>, seqno: SeqNo) -> RangeTombstone {
+    RangeTombstone::new(&[from], to.map(|to| [to]).as_ref().map(|to| &to[..]), seqno)
+}
+
+/// The newest of `all` up to `at` that applies to `key`.
+fn expected(all: &[RangeTombstone], key: &[u8], at: SeqNo) -> SeqNo {
+    let applies = |one: &&RangeTombstone| {
+        one.seqno <= at && *one.from <= *key && one.to.as_ref().is_none_or(|to| *key < **to)
+    };
+    all.iter().filter(applies).map(|one| one.seqno).max().unwrap_or(0)
+}
+
+#[test]
+fn sets_answer_as_a_list_does() {
+    let mut rng = fastrand::Rng::with_seed(7);
+    for _ in 0..200 {
+        let count = rng.u64(0..40);
+        let all: Vec<RangeTombstone> = (1..=count)
+            .map(|nth| {
+                let (from, to) = (rng.u8(..16), rng.u8(..17));
+                tombstone(from, (to < 16).then_some(to), nth * 10)
+            })
+            .collect();
+        let mut readers: Vec<SeqNo> = (0..rng.usize(0..4)).map(|_| rng.u64(0..450)).collect();
+        let mut set = RangeSet::default();
+        for one in &all {
+            set = set.with(vec![one.clone()], &Readers::at(readers.clone()));
+        }
+        let whole = RangeMap::new(all.clone(), &Readers::Anywhere);
+        let again: Vec<RangeTombstone> = whole.tombstones().collect();
+        assert_eq!(RangeMap::new(again, &Readers::Anywhere), whole);
+        readers.push(MAX_SEQNO);
+        for (key, at) in (0..17_u8).flat_map(|key| readers.iter().map(move |at| (key, *at))) {
+            let want = expected(&all, &[key], at);
+            assert_eq!(set.covering(&[key], at), want, "{all:?} {key} {at}");
+        }
+        for (key, at) in (0..17_u8).flat_map(|key| (0..45).map(move |at| (key, at * 10 + 5))) {
+            assert_eq!(whole.covering(&[key], at), expected(&all, &[key], at));
+        }
+        for at in readers {
+            let mut cursor = RangeCursor::new(set.clone(), at);
+            for _ in 0..40 {
+                let (key, seqno) = ([rng.u8(..17)], rng.u64(0..450));
+                let want = expected(&all, &key, at);
+                assert_eq!(cursor.deletes(&key, seqno), want > seqno, "{all:?} {key:?}");
+                assert!(cursor.from() <= &key[..] && cursor.to().is_none_or(|to| to > &key[..]));
+            }
+        }
+    }
+}
+
+/// A queue that is cut off at its head again and again: each tombstone holds all earlier ones.
+#[test]
+fn nested_ranges_take_little_memory() {
+    let mut set = RangeSet::default();
+    for nth in 1..=5_000_u64 {
+        let one = RangeTombstone::new(b"", Some(&nth.to_be_bytes()), nth);
+        set = set.with(vec![one], &Readers::at(vec![nth - 1]));
+    }
+    assert!(set.memory_bytes() < 1 << 20, "{} bytes", set.memory_bytes());
+    assert_eq!(set.covering(&4_999_u64.to_be_bytes(), MAX_SEQNO), 5_000);
+    assert_eq!(set.covering(&5_000_u64.to_be_bytes(), MAX_SEQNO), 0);
+}
+
+type Model = BTreeMap<Vec<u8>, Vec<u8>>;
+
+/// A store, and what is expected of it now and at each snapshot.
+struct Pair {
+    options: Options,
+    db: Db,
+    now: Model,
+    snapshots: Vec<(Snapshot, Model)>,
+    rng: fastrand::Rng,
+}
+
+impl Pair {
+    fn new(seed: u64) -> Self {
+        let options = Options::default()
+            .vfs(Arc::new(MemoryVfs::new()))
+            .background_threads(0)
+            .writes(|w| w.write_buffer_bytes(64 << 10))
+            .compaction(|c| c.l0_trigger(2).table_bytes(16 << 10).base_level_bytes(64 << 10));
+        let db = Db::open("db", options.clone()).unwrap();
+        let rng = fastrand::Rng::with_seed(seed);
+        Self { options, db, now: Model::new(), snapshots: Vec::new(), rng }
+    }
+
+    fn key(&mut self) -> Vec<u8> {
+        let key = self.rng.u16(..300);
+        let tail = if self.rng.u8(..4) == 0 { "x".repeat(20) } else { String::new() };
+        format!("k{key:03}{tail}").into_bytes()
+    }
+
+    fn range(&mut self) -> (Bound<Vec<u8>>, Bound<Vec<u8>>) {
+        let (from, to) = (self.key(), self.key());
+        let bound = |kind, key| match kind {
+            0 => Bound::Unbounded,
+            1..=4 => Bound::Excluded(key),
+            _ => Bound::Included(key),
+        };
+        (bound(self.rng.u8(..12), from), bound(self.rng.u8(..12), to))
+    }
+
+    fn delete_from_model(&mut self, range: &(Bound<Vec<u8>>, Bound<Vec<u8>>)) {
+        use std::ops::RangeBounds as _;
+        self.now.retain(|key, _| !range.contains(key));
+    }
+
+    fn write(&mut self) {
+        let mut batch = WriteBatch::new();
+        for _ in 0..self.rng.usize(1..60) {
+            let key = self.key();
+            match self.rng.u8(..40) {
+                0..=1 => {
+                    let range = self.range();
+                    batch.delete_range(range.clone());
+                    self.delete_from_model(&range);
+                }
+                2..=8 => {
+                    batch.delete(&key);
+                    self.now.remove(&key);
+                }
+                _ => {
+                    let value = vec![self.rng.u8(..); self.rng.usize(0..100)];
+                    batch.put(&key, &value);
+                    self.now.insert(key, value);
+                }
+            }
+        }
+        self.db.write(batch).unwrap();
+    }
+
+    fn step(&mut self) {
+        match self.rng.u8(..30) {
+            0 => self.db.flush().unwrap(),
+            1 => self.db.compact_range(..).unwrap(),
+            2..=4 => self.snapshots.push((self.db.snapshot(), self.now.clone())),
+            5..=6 if !self.snapshots.is_empty() => {
+                let nth = self.rng.usize(..self.snapshots.len());
+                drop(self.snapshots.swap_remove(nth));
+            }
+            7 => {
+                self.snapshots.clear();
+                self.db.clone().close().unwrap();
+                self.db = Db::open("db", self.options.clone()).unwrap();
+            }
+            _ => self.write(),
+        }
+    }
+
+    fn check(&mut self) {
+        let now = (self.db.snapshot(), self.now.clone());
+        for (snapshot, model) in self.snapshots.iter().chain([&now]) {
+            check_one(snapshot, model, &mut self.rng);
+        }
+        let keys: Vec<Vec<u8>> = (0..20).map(|_| self.key()).collect();
+        let got = self.db.multi_get(&keys).unwrap();
+        for (key, value) in keys.iter().zip(got) {
+            assert_eq!(value.as_deref(), self.now.get(key).map(|value| &value[..]));
+            assert_eq!(self.db.get(key).unwrap().as_deref(), value.as_deref());
+        }
+    }
+}
+
+fn check_one(snapshot: &Snapshot, model: &Model, rng: &mut fastrand::Rng) {
+    let all = |entries: Vec<crate::Result<(crate::Slice, crate::Slice)>>| -> Vec<_> {
+        let owned = |entry: crate::Result<(crate::Slice, crate::Slice)>| {
+            let (key, value) = entry.unwrap();
+            (key.to_vec(), value.to_vec())
+        };
+        entries.into_iter().map(owned).collect()
+    };
+    let mut expected: Vec<(Vec<u8>, Vec<u8>)> =
+        model.iter().map(|(key, value)| (key.clone(), value.clone())).collect();
+    assert_eq!(all(snapshot.iter().collect()), expected);
+    let mut visited = Vec::new();
+    let mut cursor = snapshot.cursor().unwrap();
+    cursor.seek_to_first().unwrap();
+    cursor
+        .visit(|key, value| {
+            visited.push((key.to_vec(), value.to_vec()));
+            true
+        })
+        .unwrap();
+    assert_eq!(visited, expected);
+    // Back and forth, from anywhere.
+    let mut cursor = snapshot.cursor().unwrap();
+    for _ in 0..10 {
+        let start = format!("k{:03}", rng.u16(..300)).into_bytes();
+        cursor.seek(&start).unwrap();
+        let mut at = expected.partition_point(|(key, _)| *key < start);
+        for _ in 0..20 {
+            let want = expected.get(at).map(|(key, value)| (&key[..], &value[..]));
+            assert_eq!(cursor.key().zip(cursor.value().as_deref()), want);
+            if want.is_none() {
+                break;
+            }
+            if rng.bool() {
+                cursor.next().unwrap();
+                at += 1;
+            } else if at > 0 {
+                cursor.prev().unwrap();
+                at -= 1;
+            }
+        }
+    }
+    expected.reverse();
+    assert_eq!(all(snapshot.iter().rev().collect()), expected);
+}
+
+#[test]
+fn range_deletes_match_a_model() {
+    for seed in 0..12 {
+        let mut pair = Pair::new(seed);
+        for nth in 0..120 {
+            pair.step();
+            if nth % 4 == 0 {
+                pair.check();
+            }
+        }
+        pair.check();
+    }
+}
+
+/// An empty range, or one whose end is before its start, deletes nothing.
+#[test]
+fn ranges_without_keys_delete_nothing() {
+    let db = Db::open("db", Options::default().vfs(Arc::new(MemoryVfs::new()))).unwrap();
+    let put = db.put("b", "1").unwrap();
+    assert_eq!(db.delete_range("b".."b").unwrap(), put);
+    assert_eq!(db.delete_range("c".."a").unwrap(), put);
+    let ends = (Bound::Excluded("b"), Bound::Excluded("b\0"));
+    assert_eq!(db.delete_range(ends).unwrap(), put);
+    assert_eq!(db.get("b").unwrap().unwrap(), b"1"[..]);
+    assert_eq!(db.delete_range("b"..="b").unwrap(), put + 1);
+    assert_eq!(db.get("b").unwrap(), None);
+    let longest = vec![0xff; crate::MAX_KEY_BYTES];
+    db.put(&longest, "2").unwrap();
+    db.delete_range(&longest..=&longest).unwrap();
+    assert_eq!(db.get(&longest).unwrap(), None);
+    let too_long = vec![0xff; crate::MAX_KEY_BYTES + 2];
+    let refused = db.delete_range(&too_long..).unwrap_err();
+    assert!(matches!(refused, crate::Error::KeyTooLong { .. }), "{refused:?}");
+}

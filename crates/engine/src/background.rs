@@ -10,6 +10,7 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
+use trommel_base::SeqNo;
 
 use crate::compaction::in_progress::InProgress;
 use crate::compaction::in_progress::JobId;
@@ -60,6 +61,9 @@ pub(crate) struct State {
     /// work found one.
     pub(crate) put_off_until: Option<Instant>,
     pub(crate) shutting_down: bool,
+    /// Since when nothing was written, as far as anybody has looked: the active memtable's log, the
+    /// newest visible sequence number, and when they were first seen.
+    pub(crate) unchanged: Option<((u64, SeqNo), Instant)>,
     /// Whether a caller is about to close the store, so that no writer may wait for room.
     pub(crate) refuses_writers: bool,
 }

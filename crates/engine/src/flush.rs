@@ -69,6 +69,7 @@ impl Engine {
         let ranges = frozen.ranges.load();
         let set = ranges.as_ref().map(|loaded| &loaded.set);
         let mut rule = DropRule::new(self.snapshots.live(), set.cloned().unwrap_or_default());
+        outputs.judged_by(&rule);
         let newest_range = set.and_then(|set| set.tombstones().map(|range| range.seqno).max());
         let mut last_seqno = newest_range.unwrap_or(0);
         let mut cursor = frozen.memtable.cursor();

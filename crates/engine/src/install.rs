@@ -25,6 +25,7 @@ use crate::manifest::active::Manifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::names;
+use crate::ranges::{RangeMap, Readers};
 use crate::sync::lock;
 use crate::version::{Fences, TableFile, Version};
 use crate::view::{LoggedMemtable, View};
@@ -42,6 +43,7 @@ impl Engine {
         let active = manifest.as_mut().ok_or_else(|| self.without_manifest())?;
         self.check_lock()?;
         edit.next_file_number = Some(self.files.next_file_number.load(Ordering::Relaxed));
+        self.drop_spent_ranges(active, &mut edit)?;
         let before = self.version();
         let appended = self.append_edit(active, &edit).map_err(|error| self.poison(error));
         let after = Arc::new(appended?);
@@ -68,6 +70,25 @@ impl Engine {
         }
         self.settle_filters(&after);
         drop(manifest);
+        Ok(())
+    }
+
+    /// Adds to `edit` the removal of range tombstones with nothing left to delete, if they are half
+    /// of all: then each is written to the manifest a bounded number of times.
+    ///
+    /// What they have deleted is in no table, and in no running compaction, whose inputs are in the
+    /// version. Entries that are not flushed yet are newer.
+    fn drop_spent_ranges(&self, manifest: &Manifest, edit: &mut VersionEdit) -> Result<()> {
+        if manifest.version().ranges.is_empty() || edit.removed.is_empty() {
+            return Ok(());
+        }
+        let after = manifest.version().apply(edit).map_err(|error| Error::internal(error.0))?;
+        let needed = after.needed_ranges();
+        if 2 * needed.len() <= after.ranges.len() {
+            let readers = Readers::at(self.snapshots.live());
+            edit.ranges = RangeMap::new(needed, &readers).tombstones().collect();
+            edit.replaces_ranges = true;
+        }
         Ok(())
     }
 

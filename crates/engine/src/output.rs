@@ -3,11 +3,12 @@
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use trommel_base::EntryRef;
+use trommel_base::{EntryRef, SeqNo};
 use trommel_filter::FilterSpec;
 use trommel_sstable::{FilterPlan, TableBuilder, TableOptions, UserFilterBuilder};
 
 use crate::budget::Choice;
+use crate::compaction::merge::DropRule;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
@@ -61,6 +62,8 @@ pub(crate) struct Outputs<'a> {
     /// The policy and choice for all tables, under a budget.
     chosen: Option<(FilterPolicy, Choice)>,
     open: Option<Open>,
+    /// Range tombstones up to this sequence number were applied to all entries.
+    ranges_applied: SeqNo,
     done: Vec<TableMeta>,
     created: Vec<PathBuf>,
     installed: bool,
@@ -81,10 +84,16 @@ impl<'a> Outputs<'a> {
             purpose,
             chosen: None,
             open: None,
+            ranges_applied: 0,
             done: Vec::new(),
             created: Vec::new(),
             installed: false,
         }
+    }
+
+    /// Records that `rule` judges all entries.
+    pub(crate) fn judged_by(&mut self, rule: &DropRule) {
+        self.ranges_applied = rule.ranges_applied();
     }
 
     /// The last key of the open table.
@@ -173,6 +182,7 @@ impl<'a> Outputs<'a> {
             filter_bytes: built.filter_bytes,
             built_for: logical as u8,
             filter_sidecar: None,
+            ranges_applied: self.ranges_applied,
         });
         Ok(())
     }

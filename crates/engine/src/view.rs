@@ -37,12 +37,18 @@ impl LoggedMemtable {
         Self { memtable, log_number, earlier_logs, ranges }
     }
 
-    /// Applies an operation that becomes visible at `seqno`.
+    /// Applies an operation that becomes visible at `seqno`. Returns whether it deletes a range.
     #[inline]
-    pub(crate) fn insert(&self, op: &Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) {
+    pub(crate) fn insert(&self, op: &Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) -> bool {
         match op.kind.entry() {
-            Some(kind) => self.memtable.insert(op.key, seqno, kind, op.value),
-            None => self.ranges.add(op.range_tombstone(seqno), snapshots),
+            Some(kind) => {
+                self.memtable.insert(op.key, seqno, kind, op.value);
+                false
+            }
+            None => {
+                self.ranges.add(op.range_tombstone(seqno), snapshots);
+                true
+            }
         }
     }
 

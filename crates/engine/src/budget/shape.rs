@@ -421,6 +421,7 @@ mod tests {
             filter_bytes: keys,
             built_for: level,
             filter_sidecar: None,
+            ranges_applied: 0,
         }))
     }
 

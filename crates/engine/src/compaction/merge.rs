@@ -65,6 +65,13 @@ impl DropRule {
         Self { snapshots, words: 0, len: 0, long: Vec::new(), stripe: None, ranges }
     }
 
+    /// No range tombstone up to this sequence number deletes any entry that the rule keeps.
+    pub(crate) fn ranges_applied(&self) -> SeqNo {
+        let newest = self.ranges.last().map_or(0, RangeCursor::newest);
+        // Newer ones leave what the oldest snapshot sees.
+        newest.min(self.snapshots.first().copied().unwrap_or(MAX_SEQNO))
+    }
+
     /// Judges the next entry. `older_exists` is called only for a tombstone that depends on it: may
     /// versions of this key that are older than the entry exist anywhere outside the merge?
     pub(crate) fn judge(

@@ -1,6 +1,7 @@
 //! Choosing the next compaction: a pure function from a version to a plan. The worker that runs a
 //! plan chooses no tables.
 //!
+//! 0. Tables all of whose entries are deleted by range tombstones are removed unread.
 //! 1. Each level gets a score ([`Shape`]); levels with a score of at least 1 are tried, the highest
 //!    first.
 //! 2. Level 0 offers its groups of overlapping runs, the largest first: a run that is moved down
@@ -64,6 +65,8 @@ pub(crate) enum Reason {
     Range,
     /// Its tables hold entries that no reader can see.
     Dead,
+    /// Its tables hold nothing that a reader can see, and are removed unread.
+    Deleted,
     /// Its tables are small neighbours.
     Small,
 }
@@ -143,6 +146,11 @@ impl Plan {
         self.output_level == self.level
     }
 
+    /// Whether its tables are removed without being read.
+    pub(crate) fn only_removes(&self) -> bool {
+        self.reason == Reason::Deleted
+    }
+
     /// Bytes of all inputs.
     pub(crate) fn input_bytes(&self) -> u64 {
         total_bytes(self.tables())
@@ -162,6 +170,9 @@ pub(crate) fn plan(
 }
 
 pub(super) fn next_plan(planner: &Planner<'_>, oldest: SeqNo) -> Option<Plan> {
+    if let Some(plan) = planner.deleted(oldest) {
+        return Some(plan);
+    }
     let Planner { version, busy, options, .. } = *planner;
     let shape = Shape::of(version, busy, options);
     let mut scores = [0.0; LEVELS];
@@ -316,6 +327,23 @@ impl Planner<'_> {
         let is_free = !plan.tables().any(|table| self.busy.is_busy(table.number))
             && !self.busy.writes_into(output_level, &plan.range);
         (is_free && self.may_pass(&plan)).then_some(plan)
+    }
+
+    /// A plan that removes tables of `level` unread, if there are any.
+    pub(super) fn removal(&self, level: usize, upper: Vec<Arc<TableFile>>) -> Option<Plan> {
+        let range = KeyRange::hull(&upper)?;
+        let plan = Plan {
+            level,
+            upper,
+            through: Vec::new(),
+            output_level: level,
+            lower: Vec::new(),
+            trivial_move: false,
+            reason: Reason::Deleted,
+            grandparents: Vec::new(),
+            range,
+        };
+        (!self.busy.writes_into(level, &plan.range)).then_some(plan)
     }
 
     /// A plan that rewrites tables of a sorted `level` in place, unless it would conflict.

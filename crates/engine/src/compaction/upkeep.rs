@@ -55,11 +55,39 @@ fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
 /// The sequence number that the oldest snapshot must reach for a rewrite of some table of `version`
 /// to drop entries; `None` if no table has any.
 pub(crate) fn dead_from(version: &Version) -> Option<SeqNo> {
-    let dead = version.tables().filter(|(level, table)| has_dead(version, *level, table));
-    dead.map(|(_, table)| table.max_seqno).min()
+    let dead_from = |(level, table): (usize, &Arc<TableFile>)| {
+        let dead = has_dead(version, level, table).then_some(table.max_seqno);
+        dead.into_iter().chain(deleted_from(version, table)).min()
+    };
+    version.tables().filter_map(dead_from).min()
+}
+
+/// If range tombstones delete every entry of `table`, the sequence number that the oldest snapshot
+/// must reach for nobody to see any.
+fn deleted_from(version: &Version, table: &TableFile) -> Option<SeqNo> {
+    if version.ranges.is_empty() {
+        return None;
+    }
+    version.ranges.hides(&table.smallest, &table.largest, table.max_seqno)
 }
 
 impl Planner<'_> {
+    /// Removes the tables of one level in which no reader can see anything.
+    pub(super) fn deleted(&self, oldest: SeqNo) -> Option<Plan> {
+        if self.version.ranges.is_empty() {
+            return None;
+        }
+        (0..LEVELS).find_map(|level| {
+            let is_deleted = |table: &&Arc<TableFile>| {
+                self.count_step();
+                !self.busy.is_busy(table.number)
+                    && deleted_from(self.version, table).is_some_and(|from| from <= oldest)
+            };
+            let upper = self.version.levels[level].iter().filter(is_deleted).cloned().collect();
+            self.removal(level, upper)
+        })
+    }
+
     /// Rewrites tables with entries that no reader can see in place; runs of level 0 are compacted
     /// into the `base` level if that is cheap.
     pub(super) fn dead(&self, base: usize, oldest: SeqNo) -> Option<Plan> {

@@ -130,6 +130,16 @@ impl Engine {
             self.statistics.jobs.count_move();
             return Ok(());
         }
+        if plan.only_removes() {
+            self.install(edit(&plan, true, Vec::new()), Some(JobStep::Ends(id)), None)?;
+            crate::events::compacted(
+                plan.reason,
+                (plan.level, plan.level),
+                (0, 0),
+                start.elapsed(),
+            );
+            return Ok(());
+        }
         let (reason, levels) = (plan.reason, (plan.level, plan.output_level));
         let small = (reason == Reason::Small).then_some(plan.upper.len());
         let mut merging = self.merging(&plan, id);
@@ -282,6 +292,7 @@ impl Engine {
         let snapshots = self.snapshots.live();
         let version = self.version();
         let mut rule = DropRule::new(snapshots, version.ranges.clone());
+        outputs.judged_by(&rule);
         let mut older = OlderData::new(&version, plan);
         let options = self.options.load().planner();
         let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options, merge.table_bytes);

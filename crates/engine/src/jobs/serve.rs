@@ -1,14 +1,18 @@
 //! A store as its workers see it: the work to do, and the notifications.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use super::PoisonOnPanic;
-use crate::background::{JobFailures, Kind};
+use crate::background::{JobFailures, Kind, State};
 use crate::engine::Engine;
 use crate::env;
 use crate::sync::lock;
 use crate::workers::{Served, Task, Tenant, WorkerPool};
 use crate::write::Freezing;
+
+/// After this long without a write, a memtable with range tombstones is flushed.
+const REST: Duration = Duration::from_secs(2);
 
 impl Engine {
     /// Registers the store with its workers, unless it is to have none.
@@ -73,6 +77,11 @@ impl Engine {
             // Frees what is kept for future writes.
             return Some(Task { is_short: true, run: Box::new(|| self.rest()) });
         }
+        let flushes_at = self.flushes_ranges_at(&mut state, now);
+        if flushes_at.is_some_and(|at| at <= now) {
+            state.unchanged = None;
+            return Some(Task { is_short: true, run: Box::new(|| self.freeze_at_rest()) });
+        }
         // Compared with the time at which work was looked for: a retry that was not due then is
         // waited for; one that was due found nothing to do.
         let due = |(_, job_failures): (_, &JobFailures)| {
@@ -80,11 +89,28 @@ impl Engine {
         };
         let retry = state.all_job_failures().into_iter().filter_map(due).min();
         let retry = retry.filter(|_| !self.access.is_poisoned());
-        let due = retry.into_iter().chain(rests_at).chain(state.put_off_until).min();
+        let due = retry.into_iter().chain(rests_at).chain(flushes_at).chain(state.put_off_until);
+        let due = due.min();
         if let Some(served) = self.background.workers.get() {
             served.look_again_at(due);
         }
         None
+    }
+}
+
+impl Engine {
+    /// When the active memtable is to be flushed for the space that its range tombstones free, if
+    /// it has any and nothing is written until then.
+    fn flushes_ranges_at(&self, state: &mut State, now: Instant) -> Option<Instant> {
+        let view = self.view.load();
+        if view.active.ranges.is_empty() || self.takes_no_jobs(state) {
+            state.unchanged = None;
+            return None;
+        }
+        let seen = (view.active.log_number, self.snapshots.visible());
+        let unchanged = state.unchanged.filter(|(before, _)| *before == seen);
+        let (_, since) = *state.unchanged.insert(unchanged.unwrap_or((seen, now)));
+        Some(since + REST)
     }
 }
 

@@ -44,6 +44,10 @@ pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
 
+/// In a table's description: the sequence number up to which no range tombstone deletes any of its
+/// entries. A reader that skips it looks for such entries again.
+pub(crate) const TABLE_TAG_RANGES_APPLIED: u64 = 128;
+
 /// One change to the store, applied atomically.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct VersionEdit {
@@ -194,6 +198,11 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
         put_varint(&mut body, number);
         put_field(out, TABLE_TAG_FILTER_SIDECAR, &mut body);
     }
+    if table.ranges_applied > 0 {
+        let mut body = Vec::new();
+        put_varint(&mut body, table.ranges_applied);
+        put_field(out, TABLE_TAG_RANGES_APPLIED, &mut body);
+    }
 }
 
 fn field<'a>(decoder: &mut Decoder<'a>) -> Result<(u64, Decoder<'a>), EditError> {
@@ -212,6 +221,11 @@ fn table(decoder: &mut Decoder<'_>) -> Result<TableMeta, EditError> {
                 let number = file_number(&mut body).filter(|_| body.is_empty());
                 let number = number.ok_or(EditError::Damaged("a filter sidecar has no number"))?;
                 set_once(&mut table.filter_sidecar, number)?;
+            }
+            TABLE_TAG_RANGES_APPLIED => {
+                let applied = seqno(&mut body).filter(|_| body.is_empty());
+                let what = "a table has no sequence number of applied range tombstones";
+                table.ranges_applied = applied.ok_or(EditError::Damaged(what))?;
             }
             _ if tag >= FIRST_OPTIONAL_TAG => {}
             _ => {
@@ -244,6 +258,7 @@ fn fixed_part(decoder: &mut Decoder<'_>) -> Option<TableMeta> {
         filter_bytes: decoder.varint()?,
         built_for: level(decoder)?,
         filter_sidecar: None,
+        ranges_applied: 0,
     })
 }
 

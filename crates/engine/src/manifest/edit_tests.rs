@@ -30,6 +30,7 @@ pub(super) fn table(number: u64, keys: (&str, &str), seqnos: (u64, u64)) -> Tabl
         filter_bytes: 64,
         built_for: 1,
         filter_sidecar: None,
+        ranges_applied: 0,
     }
 }
 

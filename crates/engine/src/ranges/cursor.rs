@@ -27,6 +27,11 @@ impl RangeCursor {
         Self { set, from: Vec::new(), to: None, covering: 0, at, was_moved: false }
     }
 
+    /// The newest tombstone; 0 if there is none.
+    pub(crate) fn newest(&self) -> SeqNo {
+        self.set.newest()
+    }
+
     /// Whether a version of `key` written at `seqno` is deleted.
     #[inline]
     pub(crate) fn deletes(&mut self, key: &[u8], seqno: SeqNo) -> bool {

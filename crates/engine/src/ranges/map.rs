@@ -19,6 +19,11 @@ impl RangeTombstone {
     pub(crate) fn new(from: &[u8], to: Option<&[u8]>, seqno: SeqNo) -> Self {
         Self { from: from.into(), to: to.map(Into::into), seqno }
     }
+
+    /// Whether the range has a key from `smallest` to `largest`.
+    pub(crate) fn meets(&self, smallest: &[u8], largest: &[u8]) -> bool {
+        *self.from <= *largest && self.to.as_ref().is_none_or(|to| *smallest < **to)
+    }
 }
 
 /// The sequence numbers at which something may read, other than those above all tombstones.
@@ -168,6 +173,11 @@ impl RangeMap {
         let from = before.and_then(|fragment| fragment.to.as_deref()).unwrap_or_default();
         let to = self.fragments.get(next).map(|fragment| &*fragment.from);
         Span { from, to, covering: 0 }
+    }
+
+    /// The newest tombstone; 0 if there is none.
+    pub(crate) fn newest(&self) -> SeqNo {
+        self.fragments.iter().map(|fragment| fragment.newest).max().unwrap_or(0)
     }
 
     /// Approximate bytes of memory.

@@ -6,7 +6,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::SeqNo;
+use trommel_base::{MAX_SEQNO, SeqNo};
 
 use super::map::{RangeMap, RangeTombstone, Readers, Span};
 
@@ -61,6 +61,28 @@ impl RangeSet {
     /// Number of fragments.
     pub(crate) fn len(&self) -> usize {
         self.maps.iter().map(|map| map.len()).sum()
+    }
+
+    /// The newest tombstone; 0 if there is none.
+    pub(crate) fn newest(&self) -> SeqNo {
+        self.maps.iter().map(|map| map.newest()).max().unwrap_or(0)
+    }
+
+    /// If tombstones newer than `newest` apply to every key from `smallest` to `largest`, the
+    /// newest of them.
+    pub(crate) fn hides(&self, smallest: &[u8], largest: &[u8], newest: SeqNo) -> Option<SeqNo> {
+        let (mut key, mut last) = (smallest, 0);
+        loop {
+            let Span { to, covering, .. } = self.span(key, MAX_SEQNO);
+            if covering <= newest {
+                return None;
+            }
+            last = last.max(covering);
+            match to {
+                Some(to) if to <= largest => key = to,
+                _ => return Some(last),
+            }
+        }
     }
 
     /// Approximate bytes of memory.

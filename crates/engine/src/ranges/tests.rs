@@ -254,3 +254,79 @@ fn ranges_without_keys_delete_nothing() {
     let refused = db.delete_range(&too_long..).unwrap_err();
     assert!(matches!(refused, crate::Error::KeyTooLong { .. }), "{refused:?}");
 }
+
+fn filled(disk: &Arc<MemoryVfs>, keys: u32) -> Db {
+    let options = Options::default()
+        .vfs(Arc::<MemoryVfs>::clone(disk))
+        .background_threads(0)
+        .writes(|w| w.write_buffer_bytes(256 << 10))
+        .compaction(|c| c.table_bytes(64 << 10).base_level_bytes(128 << 10));
+    let db = Db::open("db", options).unwrap();
+    for key in 0..keys {
+        db.put(key.to_be_bytes(), [7; 100]).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    db
+}
+
+fn tables(db: &Db) -> usize {
+    db.engine().version().tables().count()
+}
+
+/// Tables that lie inside a deleted range go without being read, and the tombstone with the last.
+#[test]
+fn deleted_tables_are_removed_unread() {
+    let db = filled(&Arc::default(), 10_000);
+    let before = (tables(&db), db.stats().compaction_bytes_read);
+    assert!(before.0 > 10);
+    let snapshot = db.snapshot();
+    db.delete_range(100_u32.to_be_bytes()..).unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!(snapshot.iter().count(), 10_000);
+    assert_eq!(db.iter().count(), 100);
+    assert_eq!(tables(&db), before.0, "the snapshot needs them");
+    drop(snapshot);
+    db.wait_idle().unwrap();
+    assert_eq!(db.iter().count(), 100);
+    let left = tables(&db);
+    assert!(left <= 2, "{left} tables are left");
+    db.compact_range(..).unwrap();
+    assert_eq!((db.iter().count(), db.iter().rev().count()), (100, 100));
+    assert!(db.engine().version().ranges.is_empty(), "spent, and still there");
+    db.delete_range(..).unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    assert_eq!((tables(&db), db.engine().version().ranges.len()), (0, 0));
+}
+
+/// A scan passes tables in a deleted range without opening them.
+#[test]
+fn scans_do_not_read_what_is_deleted() {
+    let db = filled(&Arc::default(), 20_000);
+    let held = db.snapshot();
+    db.delete_range(10_u32.to_be_bytes()..19_990_u32.to_be_bytes()).unwrap();
+    db.put(5_000_u32.to_be_bytes(), "new").unwrap();
+    let reads = || db.stats().scan_block_reads + db.stats().scan_cache_hits;
+    let before = reads();
+    assert_eq!(db.iter().count(), 21);
+    assert_eq!(db.iter().rev().count(), 21);
+    let both = reads() - before;
+    assert!(both < 40, "{both} blocks for 21 entries, twice");
+    drop(held);
+}
+
+/// Without another write, the space of a deleted range comes back by itself.
+#[test]
+fn a_store_at_rest_flushes_its_range_tombstones() {
+    let vfs = Arc::new(MemoryVfs::new());
+    filled(&vfs, 5_000).close().unwrap();
+    let db = Db::open("db", Options::default().vfs(vfs)).unwrap();
+    db.delete_range(..).unwrap();
+    let end = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    while tables(&db) > 0 {
+        assert!(std::time::Instant::now() < end, "{} tables are still there", tables(&db));
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}

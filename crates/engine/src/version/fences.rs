@@ -249,6 +249,7 @@ mod tests {
             filter_bytes: 0,
             built_for: 0,
             filter_sidecar: None,
+            ranges_applied: 0,
         }))
     }
 

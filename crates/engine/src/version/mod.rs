@@ -19,7 +19,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use crate::levels::LEVELS;
-use crate::ranges::RangeSet;
+use crate::ranges::{RangeSet, RangeTombstone};
 
 pub(crate) use fences::{Candidates, Fence, Fences, Run};
 pub(crate) use shared_files::SharedFiles;
@@ -40,6 +40,22 @@ impl Version {
     /// All tables with their levels, level 0 first.
     pub(crate) fn tables(&self) -> impl Iterator<Item = (usize, &Arc<TableFile>)> {
         self.levels.iter().enumerate().flat_map(|(level, run)| run.iter().map(move |t| (level, t)))
+    }
+
+    /// The range tombstones that may delete an entry of some table.
+    pub(crate) fn needed_ranges(&self) -> Vec<RangeTombstone> {
+        let has_older = |range: &RangeTombstone| {
+            let is_older = |table: &Arc<TableFile>| {
+                table.min_seqno < range.seqno && table.ranges_applied < range.seqno
+            };
+            let is_met = |table: &Arc<TableFile>| range.meets(&table.smallest, &table.largest);
+            self.levels[0].iter().any(|table| is_older(table) && is_met(table))
+                || self.levels[1..].iter().any(|run| {
+                    let from = run.partition_point(|table| *table.largest < *range.from);
+                    run[from..].iter().take_while(|table| is_met(table)).any(is_older)
+                })
+        };
+        self.ranges.tombstones().filter(has_older).collect()
     }
 
     /// Keys of all tables, with duplicates across tables.

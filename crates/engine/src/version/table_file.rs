@@ -44,6 +44,8 @@ pub struct TableMeta {
     pub built_for: u8,
     /// Number of the sidecar that replaces the table's own filters, if there is one.
     pub filter_sidecar: Option<u64>,
+    /// No range tombstone up to this sequence number deletes any of its entries.
+    pub ranges_applied: u64,
 }
 
 impl TableMeta {

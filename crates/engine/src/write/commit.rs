@@ -284,11 +284,15 @@ impl Engine {
 
     fn insert_batch(&self, active: &LoggedMemtable, own: &Wanted<'_>, first_seqno: SeqNo) {
         let Some(batch) = &own.batch else { return };
-        let mut seqno = first_seqno;
+        let (mut seqno, mut deletes_ranges) = (first_seqno, false);
         batch.for_each(|op| {
-            active.insert(&op, seqno, &self.snapshots);
+            deletes_ranges |= active.insert(&op, seqno, &self.snapshots);
             seqno += 1;
         });
+        if deletes_ranges {
+            // A worker waits for the store to rest.
+            self.background.wake();
+        }
     }
 
     /// Makes everything up to `seqno` visible.

@@ -47,6 +47,18 @@ impl Engine {
         is_frozen
     }
 
+    /// Freezes the active memtable if no thread leads, so that it is flushed.
+    pub(crate) fn freeze_at_rest(&self) {
+        if self.access.check_writable().is_ok() && self.writes.queue.leads_at_once() {
+            let _turnstile = Turnstile::new(self);
+            let mut leader = lock(&self.writes.leader);
+            if !self.stops(&self.view.load()) {
+                // A failure has poisoned the store, or leaves the memtable for the next write.
+                let _ = self.rotate(&mut leader);
+            }
+        }
+    }
+
     /// As `freeze_full`, by a caller at the head of the queue, which then leaves it.
     fn freeze_in_turn(&self) -> Result<bool> {
         let _turnstile = Turnstile::new(self);

@@ -128,6 +128,7 @@ fn table(number: u64, level: usize, keys: &[u64]) -> Arc<TableFile> {
         filter_bytes: 0,
         built_for: level as u8,
         filter_sidecar: None,
+        ranges_applied: 0,
     }))
 }
 

@@ -32,6 +32,7 @@ fn table(number: u64, smallest: &[u8], largest: &[u8], file_bytes: u64) -> Table
         filter_bytes: 0,
         built_for: 0,
         filter_sidecar: None,
+        ranges_applied: 0,
     }
 }
 

@@ -61,6 +61,7 @@ use crate::options::Options;
 use crate::options_record::OptionsRecord;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
+use crate::ranges::Gaps;
 use crate::recovery_report::RecoveryReport;
 use crate::rescue::degraded::{self, Tolerated};
 use crate::snapshots::Snapshots;
@@ -441,6 +442,7 @@ fn assemble(
         statistics,
         writes: WritePath::new(leader),
         snapshots: Snapshots::default(),
+        gaps: Gaps::default(),
         background,
         backlog: BacklogCounts::new(),
     }

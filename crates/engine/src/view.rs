@@ -8,7 +8,7 @@ use trommel_base::{EntryRef, SeqNo};
 use trommel_memtable::Memtable;
 
 use crate::batch::Operation;
-use crate::ranges::{LiveRanges, LoadedRanges, RangeCursor, RangeSet};
+use crate::ranges::{LiveRanges, LoadedRanges, RangeSet};
 use crate::snapshots::Snapshots;
 use crate::sync::{Guard, Mutex, Swap, lock};
 use crate::version::{Candidates, Fences, Version};
@@ -111,14 +111,11 @@ impl Moment<'_> {
         active.max(self.others.covering(key, self.seqno))
     }
 
-    /// A cursor over all range tombstones, if there are any.
-    pub(crate) fn range_cursor(&self) -> Option<RangeCursor> {
-        if !self.has_ranges() {
-            return None;
-        }
+    /// All range tombstones, if there are any.
+    pub(crate) fn ranges(&self) -> RangeSet {
         let mut all = self.others.clone();
         self.active.iter().for_each(|active| all.extend(&active.set));
-        Some(RangeCursor::new(all, self.seqno))
+        all
     }
 }
 

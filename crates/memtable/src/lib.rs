@@ -250,7 +250,7 @@ impl Memtable {
     /// Like `get`, for a bucket with very many records. Takes the lock, and sorts what is unsorted.
     #[cold]
     fn get_by_order(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
-        let (mut scan, _) = self.scan();
+        let mut scan = self.scan();
         scan.seek(&self.probe(key, seqno));
         scan.record(&self.arena).map(Stored::entry).filter(|entry| entry.key == key)
     }
@@ -279,17 +279,15 @@ impl Memtable {
     /// A cursor over the entries whose inserts had returned when it was created, and over no later
     /// ones. It is not positioned. It keeps the memtable alive.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
-        let (scan, newest) = self.scan();
-        MemtableCursor { scan, newest, owner: Arc::clone(self) }
+        MemtableCursor { scan: self.scan(), owner: Arc::clone(self) }
     }
 
-    /// An iterator over all entries, and the largest sequence number among them; sorts the unsorted
-    /// ones into a run.
-    fn scan(&self) -> (Scan, SeqNo) {
+    /// An iterator over all entries; sorts the unsorted ones into a run.
+    fn scan(&self) -> Scan {
         let mut written = self.written();
         let scan = written.order.scan();
         self.account(&written);
-        (scan, written.newest.unwrap_or(0))
+        scan
     }
 }
 
@@ -308,15 +306,22 @@ impl fmt::Debug for Memtable {
 /// memory sequentially, and prefetch entries ahead.
 pub struct MemtableCursor {
     scan: Scan,
-    newest: SeqNo,
     /// Keeps the arena that the slots point to alive.
     owner: Arc<Memtable>,
 }
 
 impl MemtableCursor {
-    /// The largest sequence number of its entries; 0 if there are none.
-    pub fn newest_seqno(&self) -> SeqNo {
-        self.newest
+    /// Moves forward past the entries that are before `to` and older than `since`, the current one
+    /// included. Takes about one step for every few thousand of them.
+    pub fn skip_older(&mut self, since: SeqNo, to: Option<&[u8]>) {
+        let to = to.map(|to| self.owner.probe(to, SeqNo::MAX));
+        self.scan.skip_older(since, to.as_ref());
+    }
+
+    /// Moves backward past the entries that are at or after `from` and older than `since`, the
+    /// current one included. Takes about one step for every few thousand of them.
+    pub fn skip_older_back(&mut self, since: SeqNo, from: &[u8]) {
+        self.scan.skip_older_back(since, &self.owner.probe(from, SeqNo::MAX));
     }
 }
 

@@ -24,8 +24,9 @@
 //! One of the modules of this crate that hold `unsafe`.
 
 use std::cmp::Ordering;
+use std::ops::Deref;
 use std::ptr::NonNull;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use trommel_base::{EntryRef, SeqNo, compare_internal, first_words};
 
@@ -167,7 +168,81 @@ impl<'a> Probe<'a> {
 }
 
 /// Slots in order, which are never changed.
-type Run = Arc<List<Slot>>;
+pub(crate) struct SortedRun {
+    slots: List<Slot>,
+    /// The largest sequence number of each [`BLOCK`] slots, and of each [`BLOCK`] of these;
+    /// computed when an iterator first skips old entries.
+    newest: OnceLock<[Vec<SeqNo>; 2]>,
+}
+
+type Run = Arc<SortedRun>;
+
+/// Slots, or groups of slots, whose largest sequence number is known.
+const BLOCK: usize = if cfg!(test) { 4 } else { 64 };
+
+impl Deref for SortedRun {
+    type Target = [Slot];
+
+    #[inline]
+    fn deref(&self) -> &[Slot] {
+        &self.slots
+    }
+}
+
+impl SortedRun {
+    fn new(slots: List<Slot>) -> Self {
+        Self { slots, newest: OnceLock::new() }
+    }
+
+    fn newest(&self) -> &[Vec<SeqNo>; 2] {
+        self.newest.get_or_init(|| {
+            let largest =
+                |slots: &[Slot]| slots.iter().map(|slot| slot.record().seqno()).max().unwrap_or(0);
+            let fine: Vec<SeqNo> = self.chunks(BLOCK).map(largest).collect();
+            let all = |fine: &[SeqNo]| fine.iter().copied().max().unwrap_or(0);
+            let coarse = fine.chunks(BLOCK).map(all).collect();
+            [fine, coarse]
+        })
+    }
+
+    /// The first slot from `at` on that was written at `since` or later; `end` if none is before
+    /// it.
+    fn next_since(&self, mut at: usize, end: usize, since: SeqNo) -> usize {
+        let [fine, coarse] = self.newest();
+        let is_old = |newest: &[SeqNo], nth: usize| newest.get(nth).is_some_and(|it| *it < since);
+        while at < end {
+            if at.is_multiple_of(BLOCK * BLOCK) && is_old(coarse, at / (BLOCK * BLOCK)) {
+                at += BLOCK * BLOCK;
+            } else if at.is_multiple_of(BLOCK) && is_old(fine, at / BLOCK) {
+                at += BLOCK;
+            } else if self.get(at).is_some_and(|slot| slot.record().seqno() < since) {
+                at += 1;
+            } else {
+                break;
+            }
+        }
+        at.min(end)
+    }
+
+    /// The place after the last slot before `at` that was written at `since` or later; `begin` if
+    /// none is at or after it.
+    fn end_of_older(&self, mut at: usize, begin: usize, since: SeqNo) -> usize {
+        let [fine, coarse] = self.newest();
+        let is_old = |newest: &[SeqNo], nth: usize| newest.get(nth).is_some_and(|it| *it < since);
+        while at > begin {
+            if at.is_multiple_of(BLOCK * BLOCK) && is_old(coarse, at / (BLOCK * BLOCK) - 1) {
+                at -= BLOCK * BLOCK;
+            } else if at.is_multiple_of(BLOCK) && is_old(fine, at / BLOCK - 1) {
+                at -= BLOCK;
+            } else if self.get(at - 1).is_some_and(|slot| slot.record().seqno() < since) {
+                at -= 1;
+            } else {
+                break;
+            }
+        }
+        at.max(begin)
+    }
+}
 
 /// All slots of a memtable.
 #[derive(Default)]
@@ -250,7 +325,7 @@ impl Order {
 
     fn account(&mut self) {
         let deferred = self.deferred.iter().map(List::bytes).sum::<usize>();
-        self.full_bytes = deferred + self.runs.iter().map(|run| run.bytes()).sum::<usize>();
+        self.full_bytes = deferred + self.runs.iter().map(|run| run.slots.bytes()).sum::<usize>();
     }
 
     /// Sorts the unsorted entries into a run.
@@ -279,7 +354,7 @@ impl Order {
         while let Some(before) = self.runs.pop_if(|before| before.len() < RATIO * run.len()) {
             run = merged(&before, &run);
         }
-        self.runs.push(Arc::new(run));
+        self.runs.push(Arc::new(SortedRun::new(run)));
         self.account();
     }
 
@@ -307,7 +382,7 @@ impl Order {
         (self.is_eager, self.was_scanned, self.expected) = (true, true, 0);
         self.sort();
         let runs = self.runs.iter().map(|run| (Arc::clone(run), 0)).collect();
-        Scan { runs, current: None }
+        Scan { runs, current: None, skipped: None }
     }
 }
 
@@ -333,34 +408,73 @@ pub(crate) struct Scan {
     runs: Vec<(Run, usize)>,
     /// The index of the run that has the current entry.
     current: Option<usize>,
+    /// Whether runs were moved farther than the current entry: forward, or backward.
+    skipped: Option<Ordering>,
 }
 
 impl Scan {
     pub(crate) fn first(&mut self) {
         self.runs.iter_mut().for_each(|(_, at)| *at = 0);
+        self.skipped = None;
         self.choose_next();
     }
 
     pub(crate) fn last(&mut self) {
         self.runs.iter_mut().for_each(|(run, at)| *at = run.len());
+        self.skipped = None;
         self.choose_previous();
     }
 
     /// Moves to the first entry at or after `probe`.
     pub(crate) fn seek(&mut self, probe: &Probe<'_>) {
         self.runs.iter_mut().for_each(|(run, at)| *at = probe.place(run));
+        self.skipped = None;
         self.choose_next();
     }
 
     /// Moves to the last entry before `probe`.
     pub(crate) fn before(&mut self, probe: &Probe<'_>) {
         self.runs.iter_mut().for_each(|(run, at)| *at = probe.place(run));
+        self.skipped = None;
+        self.choose_previous();
+    }
+
+    /// Moves forward to the first entry from the current one on that was written at `since` or
+    /// later, or that is at or after `end`.
+    pub(crate) fn skip_older(&mut self, since: SeqNo, end: Option<&Probe<'_>>) {
+        for (run, at) in &mut self.runs {
+            let end = end.map_or(run.len(), |end| end.place(run));
+            if *at < end {
+                *at = run.next_since(*at, end, since);
+            }
+        }
+        self.skipped = Some(Ordering::Greater);
+        self.choose_next();
+    }
+
+    /// Moves backward to the last entry before the position that was written at `since` or later,
+    /// or that is before `begin`.
+    pub(crate) fn skip_older_back(&mut self, since: SeqNo, begin: &Probe<'_>) {
+        for (nth, (run, at)) in self.runs.iter_mut().enumerate() {
+            // The current entry has its place, others are before theirs.
+            let place = *at + usize::from(self.current == Some(nth));
+            let begin = begin.place(run);
+            if place > begin {
+                *at = run.end_of_older(place, begin, since);
+            } else {
+                *at = place;
+            }
+        }
+        self.skipped = Some(Ordering::Less);
         self.choose_previous();
     }
 
     /// Moves one entry forward. Does nothing if not positioned.
     #[inline]
     pub(crate) fn next(&mut self) {
+        if self.skipped == Some(Ordering::Less) {
+            self.realign();
+        }
         let Some((_, at)) = self.current.and_then(|current| self.runs.get_mut(current)) else {
             return;
         };
@@ -371,8 +485,23 @@ impl Scan {
     /// Moves one entry backward. Does nothing if not positioned.
     #[inline]
     pub(crate) fn prev(&mut self) {
+        if self.skipped == Some(Ordering::Greater) {
+            self.realign();
+        }
         if self.current.is_some() {
             self.choose_previous();
+        }
+    }
+
+    /// Moves all runs to the current entry, before a change of direction after a skip.
+    #[cold]
+    fn realign(&mut self) {
+        self.skipped = None;
+        let Some(here) = self.slot().copied() else { return };
+        for (nth, (run, at)) in self.runs.iter_mut().enumerate() {
+            if self.current != Some(nth) {
+                *at = run.partition_point(|slot| slot.comes_before(&here));
+            }
         }
     }
 

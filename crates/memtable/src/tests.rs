@@ -669,3 +669,51 @@ fn idle_and_used_chunks_are_within_the_limit_together() {
     drop(filled(8 << 20));
     assert!(pool.idle_bytes() > 8 << 20, "nothing is kept once all was released");
 }
+
+/// Skipping old entries ends where stepping over them one by one does.
+#[test]
+fn old_entries_are_skipped_as_by_steps() {
+    let mut random = Random(11);
+    for _ in 0..200 {
+        let memtable = memtable();
+        let count = 1 + random.below(300);
+        for seqno in 1..=count {
+            let key = random.below(200).to_be_bytes();
+            memtable.insert(&key, seqno, EntryKind::Delete, b"");
+            if random.below(40) == 0 {
+                // Several runs.
+                memtable.cursor();
+            }
+        }
+        let since = random.below(count + 2);
+        let (start, end) = (random.below(200).to_be_bytes(), random.below(220).to_be_bytes());
+        let place =
+            |cursor: &MemtableCursor| cursor.entry().map(|entry| (entry.key.to_vec(), entry.seqno));
+        let (mut skipping, mut stepping) = (memtable.cursor(), memtable.cursor());
+        for cursor in [&mut skipping, &mut stepping] {
+            cursor.seek(&start, MAX_SEQNO).unwrap();
+        }
+        skipping.skip_older(since, Some(&end));
+        while stepping.entry().is_some_and(|entry| entry.key < &end[..] && entry.seqno < since) {
+            stepping.next().unwrap();
+        }
+        assert_eq!(place(&skipping), place(&stepping), "from {start:?} to {end:?} since {since}");
+        for cursor in [&mut skipping, &mut stepping] {
+            cursor.prev().unwrap();
+        }
+        let turned = stepping.entry().is_some().then(|| place(&skipping));
+        assert_eq!(turned.unwrap_or_default(), place(&stepping), "turned after a skip");
+        for cursor in [&mut skipping, &mut stepping] {
+            cursor.seek_before(&start).unwrap();
+        }
+        skipping.skip_older_back(since, &end);
+        while stepping.entry().is_some_and(|entry| entry.key >= &end[..] && entry.seqno < since) {
+            stepping.prev().unwrap();
+        }
+        assert_eq!(place(&skipping), place(&stepping), "back from {start:?} to {end:?}");
+        for cursor in [&mut skipping, &mut stepping] {
+            cursor.next().unwrap();
+        }
+        assert_eq!(place(&skipping), place(&stepping), "turned after a skip back");
+    }
+}

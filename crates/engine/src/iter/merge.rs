@@ -48,6 +48,8 @@ pub(crate) struct MergeCursor<C: CursorHints> {
     second_rank: u128,
     direction: Direction,
     failed: Option<C::Error>,
+    /// Whether deleted entries were skipped since the last seek or change of direction.
+    has_skipped: bool,
     /// Entries that visits skipped.
     skipped: u64,
 }
@@ -65,7 +67,7 @@ pub(crate) trait SkipsDeleted: CursorHints {
 }
 
 /// What is kept of the entry that a source is on.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Head {
     /// The key's first sixteen bytes as a number that sorts alike; shorter keys are padded with
     /// zeros. Going backward, its complement: the smaller rank comes first in either direction. The
@@ -171,6 +173,7 @@ where
             second_rank,
             direction,
             failed: None,
+            has_skipped: false,
             skipped: 0,
         }
     }
@@ -300,7 +303,7 @@ where
         direction: Direction,
         mut movement: impl FnMut(&mut C) -> Result<(), C::Error>,
     ) -> Result<(), C::Error> {
-        self.failed = None;
+        (self.failed, self.has_skipped) = (None, false);
         self.direction = direction;
         for i in 0..self.sources.len() {
             self.move_source(i, &mut movement)?;
@@ -360,6 +363,9 @@ where
     /// Turns all sources except `current` around; see step 4 of the module's head.
     fn turn(&mut self, current: usize, direction: Direction) -> Result<(), C::Error> {
         self.direction = direction;
+        if std::mem::take(&mut self.has_skipped) {
+            return self.turn_by_seeks(current, direction);
+        }
         for i in (0..self.sources.len()).filter(|i| *i != current) {
             let live = self.heads[i].live;
             self.move_source(i, |source| match (direction, live) {
@@ -367,6 +373,27 @@ where
                 (Direction::Forward, false) => source.seek_to_first(),
                 (Direction::Backward, true) => source.prev(),
                 (Direction::Backward, false) => source.seek_to_last(),
+            })?;
+        }
+        Ok(())
+    }
+
+    /// As `turn`, after a skip of deleted entries: then sources may be farther than their nearest
+    /// entries.
+    #[cold]
+    fn turn_by_seeks(&mut self, current: usize, direction: Direction) -> Result<(), C::Error> {
+        let here = self.sources.get(current).and_then(C::internal_key);
+        let Some((key, seqno)) = here.map(|here| (here.key.to_vec(), here.seqno)) else {
+            return Ok(());
+        };
+        for i in (0..self.sources.len()).filter(|i| *i != current) {
+            self.move_source(i, |source| {
+                source.seek(&key, seqno)?;
+                match (direction, source.internal_key().is_some()) {
+                    (Direction::Forward, _) => Ok(()),
+                    (Direction::Backward, true) => source.prev(),
+                    (Direction::Backward, false) => source.seek_to_last(),
+                }
             })?;
         }
         Ok(())
@@ -484,10 +511,10 @@ where
     C::Error: Clone,
 {
     /// Moves, in the direction of travel, the sources that are in `from..to` past it, if they hold
-    /// nothing there that was written after `covering`. Returns whether any has moved.
+    /// nothing there that was written after `covering`. Returns whether the current entry was left.
     ///
-    /// A source that was moved is farther than the current entry. After a change of direction it is
-    /// on an entry of the range again, which the caller recognizes as deleted.
+    /// A source that was moved is no longer on its nearest entry, but on its nearest one that is not
+    /// known to be deleted.
     #[cold]
     pub(crate) fn skip_deleted(
         &mut self,
@@ -496,7 +523,7 @@ where
         to: Option<&[u8]>,
     ) -> Result<bool, C::Error> {
         let is_inside = |key: &[u8]| from <= key && to.is_none_or(|to| key < to);
-        let mut has_moved = false;
+        let (mut has_moved, mut moved_any) = (false, false);
         for i in 0..self.sources.len() {
             let key = self.sources[i].internal_key().map(|internal| internal.key);
             if !self.heads[i].live || !key.is_some_and(is_inside) {
@@ -508,14 +535,17 @@ where
             };
             match moved {
                 Ok(true) => {
+                    let before = self.heads[i];
                     self.remember(i);
-                    has_moved = true;
+                    has_moved |= i == self.top && before != self.heads[i];
+                    moved_any = true;
                 }
                 Ok(false) => {}
                 Err(error) => return Err(self.fail(error)),
             }
         }
-        if has_moved {
+        if moved_any {
+            self.has_skipped = true;
             self.sort_all();
         }
         Ok(has_moved)

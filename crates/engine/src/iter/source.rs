@@ -116,7 +116,10 @@ impl HasLeaf for Source {
 impl SkipsDeleted for Source {
     fn skip_deleted(&mut self, covering: SeqNo, to: Option<&[u8]>) -> Result<bool> {
         let newest = match self {
-            Self::Memtable(cursor) => cursor.newest_seqno(),
+            Self::Memtable(cursor) => {
+                cursor.skip_older(covering, to);
+                return Ok(true);
+            }
             Self::Table(_, newest) => *newest,
             Self::Level(cursor) => return cursor.skip_deleted(covering, to),
         };
@@ -135,7 +138,10 @@ impl SkipsDeleted for Source {
 
     fn skip_deleted_back(&mut self, covering: SeqNo, from: &[u8]) -> Result<bool> {
         let newest = match self {
-            Self::Memtable(cursor) => cursor.newest_seqno(),
+            Self::Memtable(cursor) => {
+                cursor.skip_older_back(covering, from);
+                return Ok(true);
+            }
             Self::Table(_, newest) => *newest,
             Self::Level(cursor) => return cursor.skip_deleted_back(covering, from),
         };

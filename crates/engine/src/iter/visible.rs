@@ -20,12 +20,12 @@ use trommel_base::{
 use trommel_sstable::ReadStats;
 
 use super::merge::{Mark, MergeCursor, Offered, STEPS_BEFORE_RESEEK};
-use super::range::SharedBounds;
+use super::range::{Bounds, SharedBounds};
 use super::source::Source;
 use crate::error::Result;
 use crate::fork::{Opener, leak};
 use crate::handle::Handle;
-use crate::ranges::RangeCursor;
+use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 use crate::view::View;
 
 /// The position of the merge relative to the current key.
@@ -72,7 +72,9 @@ pub(crate) struct VisibleCursor {
     key: Vec<u8>,
     /// If the merge is before the current key: its value.
     value: Slice,
-    /// The range tombstones, if there are any.
+    /// The range tombstones.
+    deleted: RangeSet,
+    /// A cursor over them and what earlier scans have learned, if there is any of either.
     ranges: Option<RangeCursor>,
     /// The range of interest: nothing beyond it is read to find the next key.
     bounds: SharedBounds,
@@ -117,17 +119,19 @@ impl VisibleCursor {
     pub(crate) fn new(
         sources: Vec<Source>,
         seqno: SeqNo,
-        ranges: Option<RangeCursor>,
+        deleted: RangeSet,
         bounds: SharedBounds,
         view: Arc<View>,
         store: Arc<Handle>,
     ) -> Self {
+        let ranges = with_gaps(&deleted, &store.engine.gaps, seqno);
         Self {
             merge: MergeCursor::new(sources),
             seqno,
             position: Position::OffEnd,
             key: Vec::new(),
             value: Slice::default(),
+            deleted,
             ranges,
             bounds,
             skipped: 0,
@@ -439,6 +443,17 @@ impl VisibleCursor {
     /// Moves forward from the merge's position to the newest visible version of a key, skipping
     /// tombstones with everything they hide, and versions of the remembered key `passed`.
     fn settle_forward(&mut self, passed: Option<Mark>) -> Result<()> {
+        let mut stretch = Stretch::default();
+        self.pass_forward(passed, &mut stretch)?;
+        if stretch.is_long() {
+            self.learn(stretch);
+        }
+        Ok(())
+    }
+
+    /// As `settle_forward`; notes in `stretch` where nothing is visible.
+    #[inline]
+    fn pass_forward(&mut self, passed: Option<Mark>, stretch: &mut Stretch) -> Result<()> {
         // The key whose versions are being skipped: all that are left, or those that are too new.
         let (mut current, mut is_done) = (passed, true);
         let mut run = VersionRun::NONE;
@@ -456,7 +471,8 @@ impl VisibleCursor {
             if self.is_beyond() {
                 return Ok(());
             }
-            if is_deleted && self.skip_deleted()? {
+            stretch.pass(self.merge.internal_key().map(|internal| internal.key));
+            if is_deleted && self.skip_deleted(stretch)? {
                 (current, run) = (None, VersionRun::NONE);
                 continue;
             }
@@ -466,6 +482,37 @@ impl VisibleCursor {
             self.merge.next()?;
         }
         Ok(())
+    }
+
+    /// Keeps the stretch that a scan forward has passed, for later scans: from its start to the
+    /// current key, or to the end of the range.
+    #[cold]
+    fn learn(&mut self, stretch: Stretch) {
+        let Some(start) = stretch.start else { return };
+        let from = start.max(self.bounds.from.clone());
+        let here = (self.position == Position::On).then(|| self.merge.internal_key()).flatten();
+        let to = here.map(|here| here.key).or(self.bounds.to.as_deref());
+        self.learn_gap(RangeTombstone::new(&from, to, self.seqno));
+    }
+
+    /// As `learn`, of a scan backward: from after the current key, or from the start of the range.
+    #[cold]
+    fn learn_back(&mut self, stretch: Stretch) {
+        let Some(start) = stretch.start else { return };
+        let end = Bounds::after(&start);
+        let to = self.bounds.to.as_deref().map_or(&*end, |to| to.min(&end));
+        let from = match self.entry() {
+            Some((key, _)) => Bounds::after(key),
+            None => self.bounds.from.clone(),
+        };
+        self.learn_gap(RangeTombstone::new(&from, Some(to), self.seqno));
+    }
+
+    fn learn_gap(&mut self, gap: RangeTombstone) {
+        if gap.to.as_ref().is_none_or(|to| gap.from < *to) {
+            self.store.engine.gaps.add(gap);
+            self.ranges = with_gaps(&self.deleted, &self.store.engine.gaps, self.seqno);
+        }
     }
 
     /// Whether the merge is on a key at or after the end of the range.
@@ -486,6 +533,17 @@ impl VisibleCursor {
     /// Moves backward from the merge's position over all versions of one key after another (oldest
     /// first), until one has a visible version that is no tombstone, or the range has ended.
     fn settle_backward(&mut self) -> Result<()> {
+        let mut stretch = Stretch::default();
+        self.pass_backward(&mut stretch)?;
+        if stretch.is_long() {
+            self.learn_back(stretch);
+        }
+        Ok(())
+    }
+
+    /// As `settle_backward`; notes in `stretch` where nothing is visible.
+    #[inline]
+    fn pass_backward(&mut self, stretch: &mut Stretch) -> Result<()> {
         let mut run = VersionRun::NONE;
         while let Some(head) = self.merge.head() {
             let (seqno, kind) = (head.seqno, head.kind);
@@ -495,17 +553,20 @@ impl VisibleCursor {
             }
             run = VersionRun::NONE;
             let is_deleted = self.sees(seqno) && self.is_deleted();
-            if is_deleted && self.skip_deleted()? {
-                // Moved, and checked against the bounds below.
+            if is_deleted && self.skip_deleted(stretch)? {
+                // Checked against the bounds below.
+                stretch.pass(None);
             } else if !self.merge.begins_key() {
                 if self.settle_among_versions()? {
                     return Ok(());
                 }
+                stretch.pass(Some(&self.key));
             } else if self.sees(seqno) && kind == EntryKind::Put && !is_deleted {
                 // The only version of its key, so it is the newest.
                 self.position = Position::On;
                 return Ok(());
             } else {
+                stretch.pass(self.merge.internal_key().map(|internal| internal.key));
                 self.skipped += 1;
                 self.merge.prev()?;
             }
@@ -524,12 +585,16 @@ impl VisibleCursor {
         current.is_some_and(|current| ranges.deletes(current.key, current.seqno))
     }
 
-    /// On a deleted entry: moves the sources that hold only deleted entries past the range. Returns
-    /// whether any has moved.
+    /// On a deleted entry: moves the sources past what is deleted, or to the end of the bounds, beyond
+    /// which a block may be corrupt. Returns whether the entry was left.
     #[cold]
-    fn skip_deleted(&mut self) -> Result<bool> {
+    fn skip_deleted(&mut self, stretch: &mut Stretch) -> Result<bool> {
         let Some(ranges) = &self.ranges else { return Ok(false) };
-        self.merge.skip_deleted(ranges.covering(), ranges.from(), ranges.to())
+        stretch.begin(self.merge.internal_key().map(|internal| internal.key));
+        let from = ranges.from().max(&self.bounds.from);
+        let ends = [ranges.to(), self.bounds.to.as_deref()];
+        let to = ends.into_iter().flatten().min();
+        self.merge.skip_deleted(ranges.covering(), from, to)
     }
 
     #[inline]
@@ -579,6 +644,56 @@ impl VisibleCursor {
         self.value = value;
         self.position = Position::Before;
         Ok(true)
+    }
+}
+
+/// A cursor over the range tombstones `deleted` and the known gaps, if there are any.
+fn with_gaps(deleted: &RangeSet, gaps: &Gaps, seqno: SeqNo) -> Option<RangeCursor> {
+    let gaps = gaps.load();
+    if deleted.is_empty() && gaps.is_none() {
+        return None;
+    }
+    let mut all = deleted.clone();
+    gaps.iter().for_each(|gaps| all.extend(gaps));
+    Some(RangeCursor::new(all, seqno))
+}
+
+/// A stretch of keys in which nothing is visible, while a scan passes it.
+#[derive(Default)]
+struct Stretch {
+    /// Keys passed, and skips of many at once.
+    keys: u32,
+    /// A key that was passed, near the first.
+    start: Option<Vec<u8>>,
+}
+
+/// From the key with this number on, a stretch is remembered.
+const REMEMBERED_FROM: u32 = if cfg!(any(test, shuttle)) { 2 } else { 16 };
+/// A stretch of as many keys is kept for later scans.
+const WORTH_KEEPING: u32 = if cfg!(any(test, shuttle)) { 4 } else { 64 };
+
+impl Stretch {
+    /// Notes that nothing is visible at `key`.
+    #[inline]
+    fn pass(&mut self, key: Option<&[u8]>) {
+        self.keys += 1;
+        if self.keys == REMEMBERED_FROM {
+            self.begin(key);
+        }
+    }
+
+    /// Notes a skip of many keys, the first of which is `key`.
+    #[cold]
+    fn begin(&mut self, key: Option<&[u8]>) {
+        if self.start.is_none() {
+            self.start = key.map(<[u8]>::to_vec);
+        }
+    }
+
+    /// The key where it begins, if it is long enough to be kept.
+    #[inline]
+    fn is_long(&self) -> bool {
+        self.keys >= WORTH_KEEPING && self.start.is_some()
     }
 }
 

@@ -7,11 +7,14 @@
 //! 2. A read finds the newest tombstone that applies to a key with binary searches in memory, and
 //!    compares its sequence number with that of the entry it has found. Where it was written, and
 //!    in which level the entry is, makes no difference.
-//! 3. A compaction drops the entries that are deleted for every reader. Tables that hold no others
+//! 3. Scans keep what they learn of long runs of point tombstones in the same form, in memory
+//!    ([`gaps`]).
+//! 4. A compaction drops the entries that are deleted for every reader. Tables that hold no others
 //!    are removed without being read. A tombstone is removed once no table overlaps its range that
 //!    has older entries.
 
 mod cursor;
+mod gaps;
 mod live;
 mod map;
 mod set;
@@ -19,6 +22,7 @@ mod set;
 mod tests;
 
 pub(crate) use cursor::RangeCursor;
+pub(crate) use gaps::Gaps;
 pub(crate) use live::{LiveRanges, LoadedRanges};
 pub(crate) use map::{RangeMap, RangeTombstone, Readers};
 pub(crate) use set::RangeSet;

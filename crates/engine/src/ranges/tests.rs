@@ -82,6 +82,8 @@ struct Pair {
     db: Db,
     now: Model,
     snapshots: Vec<(Snapshot, Model)>,
+    /// Of 40 writes, those that delete a key.
+    deletes: u8,
     rng: fastrand::Rng,
 }
 
@@ -94,7 +96,8 @@ impl Pair {
             .compaction(|c| c.l0_trigger(2).table_bytes(16 << 10).base_level_bytes(64 << 10));
         let db = Db::open("db", options.clone()).unwrap();
         let rng = fastrand::Rng::with_seed(seed);
-        Self { options, db, now: Model::new(), snapshots: Vec::new(), rng }
+        let deletes = [7, 30][seed as usize % 2];
+        Self { options, db, now: Model::new(), snapshots: Vec::new(), deletes, rng }
     }
 
     fn key(&mut self) -> Vec<u8> {
@@ -128,7 +131,7 @@ impl Pair {
                     batch.delete_range(range.clone());
                     self.delete_from_model(&range);
                 }
-                2..=8 => {
+                op if op < 2 + self.deletes => {
                     batch.delete(&key);
                     self.now.remove(&key);
                 }
@@ -222,7 +225,7 @@ fn check_one(snapshot: &Snapshot, model: &Model, rng: &mut fastrand::Rng) {
 
 #[test]
 fn range_deletes_match_a_model() {
-    for seed in 0..12 {
+    for seed in 0..16 {
         let mut pair = Pair::new(seed);
         for nth in 0..120 {
             pair.step();
@@ -328,5 +331,54 @@ fn a_store_at_rest_flushes_its_range_tombstones() {
     while tables(&db) > 0 {
         assert!(std::time::Instant::now() < end, "{} tables are still there", tables(&db));
         std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+}
+
+/// A queue: whatever was taken from its head is passed once, not by each later look at the head.
+#[test]
+fn the_head_of_a_queue_stays_near() {
+    let db = filled(&Arc::default(), 10_000);
+    let old = db.snapshot();
+    let passed = || db.stats().scan_entries_skipped;
+    for step in 0..5_000_u32 {
+        db.put((10_000 + step).to_be_bytes(), "new").unwrap();
+        let (head, _) = db.iter().next().unwrap().unwrap();
+        assert_eq!(*head, step.to_be_bytes());
+        db.delete(&head).unwrap();
+    }
+    let per_step = passed() as f64 / 5_000.0;
+    assert!(per_step < 10.0, "{per_step} entries are passed for each look");
+    // The other way round.
+    for step in (5_000..15_000_u32).rev().take(5_000) {
+        let (tail, _) = db.iter().next_back().unwrap().unwrap();
+        assert_eq!(*tail, step.to_be_bytes());
+        db.delete(&tail).unwrap();
+    }
+    let per_step = passed() as f64 / 10_000.0;
+    assert!(per_step < 10.0, "{per_step} entries are passed for each look, backward");
+    assert_eq!(old.iter().count(), 10_000, "an older reader sees what it saw");
+    assert_eq!(db.iter().count(), 5_000);
+}
+
+/// What is written into a known gap is found, by any later reader and no earlier one.
+#[test]
+fn a_gap_is_no_gap_for_what_is_written_in_it() {
+    let db = filled(&Arc::default(), 3_000);
+    for key in 10..2_990_u32 {
+        db.delete(key.to_be_bytes()).unwrap();
+    }
+    let first = |db: &Db| db.range(10_u32.to_be_bytes()..).next().unwrap().unwrap().0.to_vec();
+    for flushed in [false, true] {
+        assert_eq!(first(&db), 2_990_u32.to_be_bytes());
+        let before = db.snapshot();
+        db.put(1_500_u32.to_be_bytes(), "new").unwrap();
+        if flushed {
+            db.flush().unwrap();
+        }
+        assert_eq!(first(&db), 1_500_u32.to_be_bytes());
+        assert_eq!(db.iter().count(), 21);
+        assert_eq!(db.iter().rev().count(), 21);
+        assert_eq!(before.iter().count(), 20);
+        db.delete(1_500_u32.to_be_bytes()).unwrap();
     }
 }

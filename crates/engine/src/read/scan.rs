@@ -12,7 +12,7 @@ use crate::iter::level::{LevelCursor, Tables};
 use crate::iter::range::{Bounds, DbCursor, Range, SharedBounds};
 use crate::iter::source::Source;
 use crate::iter::visible::VisibleCursor;
-use crate::ranges::RangeCursor;
+use crate::ranges::RangeSet;
 use crate::version::TableFile;
 use crate::view::View;
 
@@ -45,7 +45,7 @@ impl Handle {
         self.engine.access.check_open()?;
         let view = self.engine.view.load_full();
         let moment = view.moment(at, &self.engine.snapshots);
-        let (seqno, ranges) = (moment.seqno, moment.range_cursor());
+        let (seqno, ranges) = (moment.seqno, moment.ranges());
         Ok(Pinned { view, seqno, ranges, store: Arc::clone(self) })
     }
 }
@@ -54,7 +54,7 @@ impl Handle {
 struct Pinned {
     view: Arc<View>,
     seqno: SeqNo,
-    ranges: Option<RangeCursor>,
+    ranges: RangeSet,
     /// Last field: the view must be dropped before the store may close.
     store: Arc<Handle>,
 }

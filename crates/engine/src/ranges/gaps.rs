@@ -1,0 +1,50 @@
+//! Stretches of keys in which scans have found nothing alive.
+//!
+//! A scan that has passed many tombstones between two keys knows that no entry there, as old as the
+//! scan or older, will ever be visible to a reader as of its sequence number or a later one. That
+//! is what a range tombstone with this sequence number says, so it is kept as one, in memory only:
+//! later scans skip the stretch, except for what was written in it since, and readers as of an
+//! earlier moment do not see it. Writes invalidate nothing.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use super::map::{RangeTombstone, Readers};
+use super::set::RangeSet;
+use crate::sync::{AtomicBool, Mutex, SwapOption, lock};
+
+/// Most bytes of all stretches; then they are learned anew.
+const MOST_BYTES: usize = 1 << 20;
+/// Longest key at the end of a stretch, in bytes.
+const LONGEST_KEY: usize = 1 << 10;
+
+/// The stretches that scans have found so far.
+#[derive(Debug, Default)]
+pub(crate) struct Gaps {
+    any: AtomicBool,
+    known: SwapOption<RangeSet>,
+    /// Held while one is added.
+    adding: Mutex<()>,
+}
+
+impl Gaps {
+    /// The stretches found so far, if there are any.
+    #[inline]
+    pub(crate) fn load(&self) -> Option<Arc<RangeSet>> {
+        if self.any.load(Ordering::Acquire) { self.known.load_full() } else { None }
+    }
+
+    /// Adds a stretch in which a scan as of `gap.seqno` has found nothing.
+    pub(crate) fn add(&self, gap: RangeTombstone) {
+        if gap.from.len().max(gap.to.as_ref().map_or(0, |to| to.len())) > LONGEST_KEY {
+            return;
+        }
+        let _one_at_a_time = lock(&self.adding);
+        let before = self.known.load_full().filter(|known| known.memory_bytes() < MOST_BYTES);
+        let before = before.map(|known| (*known).clone()).unwrap_or_default();
+        // Readers as of earlier moments do without.
+        let known = before.with(vec![gap], &Readers::at(Vec::new()));
+        self.known.store(Some(Arc::new(known)));
+        self.any.store(true, Ordering::Release);
+    }
+}

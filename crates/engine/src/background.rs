@@ -30,7 +30,7 @@ pub(crate) use trouble::{JobFailures, LONGEST_RETRY};
 
 /// Running and requested work.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct BackgroundState {
     pub(crate) busy: InProgress,
     pub(crate) flushing: bool,
     /// Running jobs.
@@ -75,7 +75,7 @@ pub(crate) enum Concern {
     All,
 }
 
-impl State {
+impl BackgroundState {
     /// The failures of this kind of job; `None` if they are returned to the requester.
     pub(crate) fn job_failures(&mut self, kind: Kind) -> Option<&mut JobFailures> {
         match kind {
@@ -183,7 +183,7 @@ impl State {
 /// The state shared with the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<BackgroundState>,
     /// Whether compaction is paused; a copy for lock-free checks by writers.
     pub(crate) paused: AtomicBool,
     /// Whether the store is closing; a copy for lock-free checks by jobs.

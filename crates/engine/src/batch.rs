@@ -169,8 +169,8 @@ impl WriteBatch {
     }
 
     /// The operations that were not refused.
-    fn operations(&self) -> Operations<'_> {
-        Operations::written(&self.encoded, self.count)
+    fn operations(&self) -> BatchOperations<'_> {
+        BatchOperations::written(&self.encoded, self.count)
     }
 }
 
@@ -311,8 +311,8 @@ impl SealedBatch<'_> {
         SealedBatch { encoded: self.encoded.into_owned().into(), ..self }
     }
 
-    fn operations(&self) -> Operations<'_> {
-        Operations::written(&self.encoded, self.count)
+    fn operations(&self) -> BatchOperations<'_> {
+        BatchOperations::written(&self.encoded, self.count)
     }
 }
 
@@ -358,12 +358,12 @@ impl Operation<'_> {
 /// The operations of an encoded batch, in order. Never panics on bytes from a log: yields `None`
 /// where the batch cannot have been written by a [`WriteBatch`].
 #[derive(Debug, Clone)]
-pub(crate) struct Operations<'a> {
+pub(crate) struct BatchOperations<'a> {
     rest: Decoder<'a>,
     left: u32,
 }
 
-impl<'a> Operations<'a> {
+impl<'a> BatchOperations<'a> {
     /// Reads the count of a batch that came from a log.
     pub(crate) fn decode(encoded: &'a [u8]) -> Option<Self> {
         let mut rest = Decoder::new(encoded);
@@ -391,7 +391,7 @@ impl<'a> Operations<'a> {
     }
 }
 
-impl<'a> Iterator for Operations<'a> {
+impl<'a> Iterator for BatchOperations<'a> {
     /// The inner `None` means that the bytes are not a batch.
     type Item = Option<Operation<'a>>;
 
@@ -419,7 +419,7 @@ mod tests {
     type Owned = (EntryKind, Vec<u8>, Vec<u8>);
 
     fn decode(bytes: &[u8]) -> Option<Vec<Owned>> {
-        Operations::decode(bytes)?
+        BatchOperations::decode(bytes)?
             .map(|op| op.map(|op| (op.kind, op.key.to_vec(), op.value.to_vec())))
             .collect()
     }

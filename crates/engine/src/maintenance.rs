@@ -13,7 +13,7 @@ use crate::files::{LOCK, sidecar_path, table_path};
 use crate::iter::range::Bounds;
 use crate::limiter::AwaitedWork;
 use crate::log::LogEnds;
-use crate::manifest::active::Manifest;
+use crate::manifest::active::ActiveManifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::names::OPTIONS_TMP;
@@ -72,7 +72,7 @@ impl Engine {
         let (next_file_number, log_ends) = (number + 1, LogEnds::new());
         let state = ManifestState { next_file_number, log_number: 0, log_ends, ..state.clone() };
         let store_id = crate::env::random_u64();
-        Manifest::create(&*self.files.vfs, dir, number, store_id, state)?.finish()?;
+        ActiveManifest::create(&*self.files.vfs, dir, number, store_id, state)?.finish()?;
         self.copy_options(dir)?;
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));

@@ -7,7 +7,7 @@ use trommel_base::EntryRef;
 use trommel_filter::FilterSpec;
 use trommel_sstable::{FilterPlan, TableBuilder, TableOptions, UserFilterBuilder};
 
-use crate::budget::Choice;
+use crate::budget::BudgetChoice;
 use crate::engine::Engine;
 use crate::env;
 use crate::error::{Error, Result};
@@ -59,7 +59,7 @@ pub(crate) struct Outputs<'a> {
     version: Arc<Version>,
     purpose: Purpose,
     /// The policy and choice for all tables, under a budget.
-    chosen: Option<(FilterPolicy, Choice)>,
+    chosen: Option<(FilterPolicy, BudgetChoice)>,
     open: Option<Open>,
     done: Vec<TableMeta>,
     created: Vec<PathBuf>,
@@ -121,7 +121,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// The whole-key filters of the next tables, if the current options have a budget.
-    fn choose_by_budget(&mut self) -> Option<Choice> {
+    fn choose_by_budget(&mut self) -> Option<BudgetChoice> {
         let options = self.engine.options.load();
         let Some(budget) = options.filters.budget() else {
             self.chosen = None;
@@ -266,7 +266,7 @@ fn begin_table(
     level: usize,
     version: &Version,
     purpose: &Purpose,
-    by_budget: Option<Choice>,
+    by_budget: Option<BudgetChoice>,
 ) -> Result<(PathBuf, Open)> {
     let options = engine.options.load();
     let number = engine.files.new_file_number();

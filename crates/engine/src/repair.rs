@@ -180,14 +180,14 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     let everything = Everything::new(&vfs, tables, logged)?;
     let mut target = match how.dry_run {
         true => None,
-        false => Some(Target::create(from, to, options)?),
+        false => Some(NewStore::create(from, to, options)?),
     };
     let report = work.copy(everything, how, |key, value| match &mut target {
         Some(target) => target.put(key, value),
         None => Ok(()),
     })?;
     held.check(&*vfs, from)?;
-    target.map_or(Ok(()), Target::finish)?;
+    target.map_or(Ok(()), NewStore::finish)?;
     Ok(report)
 }
 
@@ -413,14 +413,14 @@ fn check_target(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
 }
 
 /// The new store.
-struct Target {
+struct NewStore {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     db: Db,
     batch: WriteBatch,
 }
 
-impl Target {
+impl NewStore {
     fn create(from: &Path, dir: &Path, options: Options) -> Result<Self> {
         let vfs = Arc::clone(&options.vfs);
         match vfs.create_dir(dir) {

@@ -145,11 +145,11 @@ impl Engine {
                 filter_bytes += open.bytes;
                 let stands_in = open.keys.is_of_prefixes;
                 let of_row = if stands_in { open.keys.keys } else { file.keys };
-                keys.hold(level, Held::new(open.keys, of_row, file.number));
+                keys.hold(level, HeldFilter::new(open.keys, of_row, file.number));
                 fallbacks += u64::from(open.keys.is_fallback && !stands_in);
                 fallbacks += u64::from(open.prefixes.is_fallback);
                 if open.prefixes.kind != FilterKind::None {
-                    prefixes.hold(level, Held::new(open.prefixes, open.prefixes.keys, file.number));
+                    prefixes.hold(level, HeldFilter::new(open.prefixes, open.prefixes.keys, file.number));
                     unused += u64::from(!open.prefixes_are_used);
                 }
             }
@@ -212,13 +212,13 @@ impl Opened {
 }
 
 /// One table's filter.
-struct Held {
+struct HeldFilter {
     facts: FilterFacts,
     keys: u64,
     table: u64,
 }
 
-impl Held {
+impl HeldFilter {
     fn new(facts: FilterFacts, keys: u64, table: u64) -> Self {
         Self { facts, keys, table }
     }
@@ -229,7 +229,7 @@ impl Held {
 struct Rows(BTreeMap<(usize, usize), Row>);
 
 impl Rows {
-    fn hold(&mut self, level: usize, held: Held) {
+    fn hold(&mut self, level: usize, held: HeldFilter) {
         self.0.entry((level, kind_index(held.facts.kind))).or_default().held.push(held);
     }
 
@@ -255,7 +255,7 @@ impl Rows {
 /// One row of the report: the tables of one kind on one level, and the counts of their filters.
 #[derive(Default)]
 struct Row {
-    held: Vec<Held>,
+    held: Vec<HeldFilter>,
     totals: FilterTotals,
     evidence: Evidence,
 }
@@ -265,7 +265,7 @@ impl Row {
         let Self { held, totals, evidence } = self;
         let keys: u64 = held.iter().map(|held| held.keys).sum();
         let filter_bytes: u64 = held.iter().map(|held| held.facts.bytes).sum();
-        let per_key = |value: fn(&Held) -> f64| {
+        let per_key = |value: fn(&HeldFilter) -> f64| {
             let sum: f64 = held.iter().map(|held| value(held) * held.keys as f64).sum();
             if keys == 0 { 0.0 } else { sum / keys as f64 }
         };

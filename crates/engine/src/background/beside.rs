@@ -173,7 +173,7 @@ mod tests {
         db
     }
 
-    fn state(db: &Db) -> MutexGuard<'_, crate::background::State> {
+    fn state(db: &Db) -> MutexGuard<'_, crate::background::BackgroundState> {
         lock(&db.engine().background.state)
     }
 

@@ -6,7 +6,7 @@ use std::slice;
 
 use trommel_base::EntryKind;
 
-use super::{MAX_BATCH_BYTES, Operation, Operations, WriteBatch, check_sizes_of};
+use super::{MAX_BATCH_BYTES, Operation, BatchOperations, WriteBatch, check_sizes_of};
 use crate::error::Error;
 
 /// An operation of a [`WriteBatch`].
@@ -78,7 +78,7 @@ impl std::error::Error for RefusedOperation {}
 /// The operations of a [`WriteBatch`] in the order they were added: see [`WriteBatch::iter`].
 #[derive(Debug, Clone)]
 pub struct BatchIter<'a> {
-    written: Operations<'a>,
+    written: BatchOperations<'a>,
     refused: Peekable<slice::Iter<'a, RefusedOperation>>,
     /// Operations yielded so far.
     index: usize,

@@ -491,7 +491,7 @@ mod tests {
         let inputs: Vec<u64> = vec![upper];
         let mut job = merge(&version, inputs);
         let first = &version.levels[LEVELS - 2][0];
-        job.span = crate::compaction::key_range::KeyRange::hull([first]);
+        job.span = crate::compaction::key_range::KeyBounds::hull([first]);
         let shape = TreeShape::after(&version, LEVELS - 1, &job, outlook(&version, 0)).unwrap();
         assert_eq!(shape.keys, version.keys(), "they move");
         assert_eq!(shape.bytes_that_stay, {

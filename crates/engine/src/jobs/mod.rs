@@ -30,10 +30,10 @@ use std::time::{Duration, Instant};
 
 use trommel_base::SeqNo;
 
-use crate::background::{CoreUse, Job, JobFailures, Kind, State};
+use crate::background::{CoreUse, Job, JobFailures, Kind, BackgroundState};
 use crate::compaction::key_range::total_bytes;
 use crate::compaction::plan::{Plan, plan};
-use crate::compaction::range::Step;
+use crate::compaction::range::RangeStep;
 use crate::compaction_options::CompactionOptions;
 use crate::engine::Engine;
 use crate::env;
@@ -63,7 +63,7 @@ impl Engine {
     }
 
     /// Takes the most urgent job, if there is any.
-    fn next_job(&self, state: &mut State, now: Instant) -> Option<Job> {
+    fn next_job(&self, state: &mut BackgroundState, now: Instant) -> Option<Job> {
         state.put_off_until = None;
         if let Some(flush) = self.next_flush(state, now) {
             return Some(flush);
@@ -79,12 +79,12 @@ impl Engine {
         Some(job)
     }
 
-    fn takes_no_jobs(&self, state: &State) -> bool {
+    fn takes_no_jobs(&self, state: &BackgroundState) -> bool {
         state.shutting_down || self.access.is_poisoned() || self.options.load().opening.read_only
     }
 
     /// The oldest frozen memtable, if it is its turn.
-    fn next_flush(&self, state: &mut State, now: Instant) -> Option<Job> {
+    fn next_flush(&self, state: &mut BackgroundState, now: Instant) -> Option<Job> {
         if self.takes_no_jobs(state) {
             return None;
         }
@@ -118,8 +118,8 @@ impl Engine {
         flush.map(|flush| self.run_job(flush)).is_some()
     }
 
-    fn next_rebuild(&self, state: &mut State, view: &View, now: Instant) -> Option<RebuildJob> {
-        let over = |state: &State| {
+    fn next_rebuild(&self, state: &mut BackgroundState, view: &View, now: Instant) -> Option<RebuildJob> {
+        let over = |state: &BackgroundState| {
             let all = state.rebuilds.iter().chain([&state.fit_budget]);
             all.filter(|it| it.is_over()).count()
         };
@@ -138,7 +138,7 @@ impl Engine {
         job
     }
 
-    fn next_compaction(&self, state: &mut State, view: &View, now: Instant) -> Option<Job> {
+    fn next_compaction(&self, state: &mut BackgroundState, view: &View, now: Instant) -> Option<Job> {
         if state.pauses > 0 || !state.compactions.is_due(now) {
             return None;
         }
@@ -155,7 +155,7 @@ impl Engine {
     }
 
     /// Until when the next compaction is deferred, if it is.
-    fn put_off_until(&self, state: &State, view: &View, now: Instant) -> Option<Instant> {
+    fn put_off_until(&self, state: &BackgroundState, view: &View, now: Instant) -> Option<Instant> {
         let options = self.options.load();
         if options.background_threads == 0 || state.is_waited_for() {
             return None;
@@ -171,15 +171,15 @@ impl Engine {
         state.filling.until(now).filter(|_| core_use.takes_a_core() && !core_use.is_urgent())
     }
 
-    fn next_plan(&self, state: &mut State, view: &View) -> Option<Box<Plan>> {
+    fn next_plan(&self, state: &mut BackgroundState, view: &View) -> Option<Box<Plan>> {
         let options = self.options.load();
         let compaction = options.planner();
         let mut at = 0;
         while at < state.ranges.len() {
             match state.ranges[at].1.next_step(&view.version, &state.busy, &compaction) {
-                Step::Run(plan) => return Some(plan),
-                Step::Wait => at += 1,
-                Step::Done => {
+                RangeStep::Run(plan) => return Some(plan),
+                RangeStep::Wait => at += 1,
+                RangeStep::Done => {
                     state.ranges.remove(at);
                     self.background.notify();
                 }
@@ -188,7 +188,7 @@ impl Engine {
         self.automatic_plan(state, view)
     }
 
-    fn automatic_plan(&self, state: &State, view: &View) -> Option<Box<Plan>> {
+    fn automatic_plan(&self, state: &BackgroundState, view: &View) -> Option<Box<Plan>> {
         let options = self.options.load();
         if !options.compaction.auto_compaction || options.opening.read_only {
             return None;

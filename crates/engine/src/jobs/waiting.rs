@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::background::{Background, BackgroundError, Concern, JobFailures, LONGEST_RETRY, State};
+use crate::background::{Background, BackgroundError, Concern, JobFailures, LONGEST_RETRY, BackgroundState};
 use crate::compaction::pressure::Cause;
 use crate::compaction::range::RangeCompaction;
 use crate::engine::Engine;
@@ -19,7 +19,7 @@ use crate::rebuild_queue::Rebuild;
 use crate::sync::{lock, wait, wait_at_most};
 use crate::view::View;
 
-impl State {
+impl BackgroundState {
     /// The work that writers stopped for `cause` wait for, and its failures.
     fn holding_up(&self, cause: Cause) -> (BackgroundJob, &JobFailures) {
         match cause {
@@ -63,7 +63,7 @@ impl Engine {
 
     /// An error if a writer stopped for `cause` has nothing to wait for, or has waited as long as
     /// it may.
-    fn check_stopped(&self, state: &State, cause: Cause, limit: Option<Duration>) -> Result<()> {
+    fn check_stopped(&self, state: &BackgroundState, cause: Cause, limit: Option<Duration>) -> Result<()> {
         self.check_background(state, Concern::Poison, 0)?;
         if state.refuses_writers {
             return Err(Error::Closed);
@@ -84,7 +84,7 @@ impl Engine {
         Some(last)
     }
 
-    fn check_background(&self, state: &State, concern: Concern, seen: u64) -> Result<()> {
+    fn check_background(&self, state: &BackgroundState, concern: Concern, seen: u64) -> Result<()> {
         self.access.check_unpoisoned()?;
         if state.shutting_down {
             return Err(Error::Closed);
@@ -110,7 +110,7 @@ impl Engine {
         &self,
         _awaited: &WaitingCaller<'_>,
         concern: Concern,
-        done: impl Fn(&Self, &State) -> bool,
+        done: impl Fn(&Self, &BackgroundState) -> bool,
     ) -> Result<()> {
         let mut state = lock(&self.background.state);
         let seen = state.failures(concern);
@@ -190,7 +190,7 @@ impl Engine {
             self.background.notify();
             ticket
         };
-        let is_open = |state: &State| state.ranges.iter().any(|(other, _)| *other == ticket);
+        let is_open = |state: &BackgroundState| state.ranges.iter().any(|(other, _)| *other == ticket);
         let outcome =
             self.wait_for_state(&awaited, Concern::Compactions, |_, state| !is_open(state));
         lock(&self.background.state).ranges.retain(|(other, _)| *other != ticket);

@@ -178,7 +178,7 @@ fn closing_is_not_limited() {
 
 #[test]
 fn jobs_share_one_rate() {
-    let mut state = State::default();
+    let mut state = LimiterState::default();
     let now = env::now();
     let mut wait = |moment| state.book(1000, 10_000, moment) - moment;
     assert_eq!(wait(now), Duration::ZERO, "the first is free");

@@ -25,9 +25,9 @@ use trommel_sstable::{
     FilterPart, FilterPlan, FilterRole, FilterState, Filters, UserFilterReader as _, contained,
 };
 
-use crate::background::{Concern, State};
+use crate::background::{Concern, BackgroundState};
 use crate::budget::Planned;
-use crate::compaction::key_range::KeyRange;
+use crate::compaction::key_range::KeyBounds;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::limiter::AwaitedWork;
@@ -109,7 +109,7 @@ pub struct FilterRebuildPlan {
 }
 
 /// The task for a table.
-enum Task {
+enum RebuildTask {
     /// None: it has the wanted filters.
     Keep,
     /// Drop its sidecar: its own filters are the wanted ones.
@@ -160,9 +160,9 @@ impl Engine {
             bytes_written: 0,
         };
         match task {
-            Task::Keep => return Ok(None),
-            Task::Drop => cost.to = words(reader.filters().own().stored_parts()),
-            Task::Build(filters, user) => {
+            RebuildTask::Keep => return Ok(None),
+            RebuildTask::Drop => cost.to = words(reader.filters().own().stored_parts()),
+            RebuildTask::Build(filters, user) => {
                 cost.to = words_of(&filters, user.as_ref());
                 cost.bytes_written = SIDECAR_BYTES + filters.expected_bytes(table.keys);
                 if filters.has_any() || user.is_some() {
@@ -184,10 +184,10 @@ impl Engine {
         physical: usize,
         table: &Arc<TableFile>,
         planned: Option<&Planned>,
-    ) -> Result<Task> {
+    ) -> Result<RebuildTask> {
         // Neither held nor wanted: whatever it has costs nothing.
         if table.keeping() == Keeping::NotInLastLevel {
-            return Ok(Task::Keep);
+            return Ok(RebuildTask::Keep);
         }
         let (level, is_last) = logical_level(version, physical);
         let purpose = purpose_of(table);
@@ -196,29 +196,29 @@ impl Engine {
         let filters = reader.filters();
         let planned = planned.and_then(|planned| planned.get(&table.number)).copied();
         if planned.is_none() && options.filters.budget().is_some() {
-            return Ok(Task::Keep);
+            return Ok(RebuildTask::Keep);
         }
         let is_dropped = table.keeping() == Keeping::NotInBudget;
         // Its kind is not known, but its size is: close to the planned size is good enough.
         if let Some(spec) = planned.filter(|_| is_dropped)
             && near(table.built_bytes() as f64, trommel_tuning::bytes(spec, table.keys) as f64)
         {
-            return Ok(Task::Keep);
+            return Ok(RebuildTask::Keep);
         }
         let by_budget = planned.map(|spec| as_it_is(spec, filters));
         let (wanted, user) = choose_filters(&options, level, is_last, &purpose, by_budget);
         if is_dropped {
-            return Ok(Task::Build(wanted, user));
+            return Ok(RebuildTask::Build(wanted, user));
         }
         let serves = |filters: &Filters| {
             let is_sound = !matches!(filters.state(), FilterState::Damaged(_));
             is_sound && is_like(&wanted, user.as_ref(), filters)
         };
         let task = match table.filter_sidecar {
-            None if serves(filters) => Task::Keep,
-            Some(_) if filters.are_beside() && serves(filters) => Task::Keep,
-            Some(_) if serves(filters.own()) => Task::Drop,
-            _ => return Ok(Task::Build(wanted, user)),
+            None if serves(filters) => RebuildTask::Keep,
+            Some(_) if filters.are_beside() && serves(filters) => RebuildTask::Keep,
+            Some(_) if serves(filters.own()) => RebuildTask::Drop,
+            _ => return Ok(RebuildTask::Build(wanted, user)),
         };
         drop_builder(user);
         Ok(task)
@@ -231,16 +231,16 @@ impl Engine {
         physical: usize,
         table: &Arc<TableFile>,
         spec: FilterSpec,
-    ) -> Task {
+    ) -> RebuildTask {
         let options = self.options.load();
         if options.filters.budget().is_none() || table.built_bytes() == 0 {
-            return Task::Keep;
+            return RebuildTask::Keep;
         }
         let (level, is_last) = logical_level(version, physical);
         let by_budget = Some(spec);
         let (wanted, user) =
             choose_filters(&options, level, is_last, &purpose_of(table), by_budget);
-        Task::Build(wanted, user)
+        RebuildTask::Build(wanted, user)
     }
 
     /// Rebuilds the filters of the tables that need it, and waits for that to finish.
@@ -260,7 +260,7 @@ impl Engine {
             ticket
         };
         let is_over =
-            |state: &State| state.rebuilds.iter().all(|it| !it.is(ticket) || it.is_over());
+            |state: &BackgroundState| state.rebuilds.iter().all(|it| !it.is(ticket) || it.is_over());
         let waited = self.wait_for_state(&awaited, Concern::Poison, |_, state| is_over(state));
         let mut state = lock(&self.background.state);
         let at = state.rebuilds.iter().position(|it| it.is(ticket));
@@ -292,12 +292,12 @@ impl Engine {
                 return false;
             }
             match self.rebuild_of(&version, *physical, table, planned.as_ref()) {
-                Ok(Task::Keep) => false,
-                Ok(Task::Build(_, user)) => {
+                Ok(RebuildTask::Keep) => false,
+                Ok(RebuildTask::Build(_, user)) => {
                     drop_builder(user);
                     true
                 }
-                Ok(Task::Drop) | Err(_) => true,
+                Ok(RebuildTask::Drop) | Err(_) => true,
             }
         };
         version.tables().filter(wants).map(|(_, table)| table.number).collect()
@@ -332,7 +332,7 @@ fn purpose_of(table: &Arc<TableFile>) -> Purpose {
         keys: table.keys,
         expected_keys: table.keys,
         inputs: vec![table.number],
-        span: KeyRange::hull([table]),
+        span: KeyBounds::hull([table]),
     }
 }
 

@@ -24,7 +24,7 @@ use super::{logs, table};
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
-use crate::log::recover::Plan;
+use crate::log::recover::ReplayPlan;
 use crate::manifest::reader::Recovered;
 use crate::names;
 
@@ -87,7 +87,7 @@ pub(crate) fn plan_logs(
     dir: &Path,
     listing: &[DirEntry],
     tolerated: &mut Tolerated,
-) -> Result<Plan> {
+) -> Result<ReplayPlan> {
     let oldest = tolerated.chosen.state.log_number;
     let left = logs::left(vfs, dir, listing, &tolerated.chosen, oldest)?;
     tolerated.doubt = tolerated.doubt.take().or_else(|| left.doubt());

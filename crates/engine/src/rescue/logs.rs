@@ -6,12 +6,12 @@ use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 use trommel_vfs::{DirEntry, Vfs};
 
 use super::manifest::Chosen;
-use crate::batch::Operations;
+use crate::batch::BatchOperations;
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
 use crate::files::log_path;
 use crate::log::reader::LogImage;
-use crate::log::recover::{self, Needed, Plan};
+use crate::log::recover::{self, Needed, ReplayPlan};
 use crate::log::{DropReason, Dropped, FileKind, LogEnds, read_whole};
 use crate::names::Numbered;
 
@@ -28,7 +28,7 @@ pub(crate) struct LoggedEntry {
 #[derive(Debug)]
 pub(crate) struct LogsLeft {
     /// The plan for replaying everything before the first corruption.
-    pub(crate) plan: Plan,
+    pub(crate) plan: ReplayPlan,
     /// The logs that were read.
     pub(crate) present: Vec<u64>,
     /// Corrupt and missing logs.
@@ -109,7 +109,7 @@ pub(crate) fn left(
 }
 
 /// Adds to `damage` what the plan drops because of corruption; returns what a crash explains.
-fn classify_dropped(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
+fn classify_dropped(plan: &ReplayPlan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
     let mut torn = Vec::new();
     for dropped in plan.dropped() {
         match &dropped.reason {
@@ -134,7 +134,7 @@ fn classify_dropped(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
 }
 
 /// Ends the plan before the first record that an open would reject, and reports that record.
-fn cut(vfs: &dyn Vfs, plan: &mut Plan, mut last_seqno: SeqNo) -> Result<Option<Damage>> {
+fn cut(vfs: &dyn Vfs, plan: &mut ReplayPlan, mut last_seqno: SeqNo) -> Result<Option<Damage>> {
     let cut = plan.cut(vfs, |record| {
         let entries = operations(record.first_seqno, record.payload);
         let is_good = record.first_seqno > last_seqno && entries.is_some();
@@ -222,7 +222,7 @@ pub(crate) fn entries(vfs: &dyn Vfs, dir: &Path, left: LogsLeft) -> Result<LogEn
 /// The operations of a batch; `None` if the bytes are not a batch.
 fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<Vec<LoggedEntry>> {
     let mut entries = Vec::new();
-    for (nth, operation) in Operations::decode(payload)?.enumerate() {
+    for (nth, operation) in BatchOperations::decode(payload)?.enumerate() {
         let operation = operation?;
         entries.push(LoggedEntry {
             key: operation.key.to_vec(),

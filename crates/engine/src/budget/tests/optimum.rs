@@ -22,7 +22,7 @@ use trommel_tuning::{Cost, Run, Solver, Table, Tree, Workload, bytes, rate};
 
 use super::{in_memory, options};
 use crate::Db;
-use crate::compaction::key_range::KeyRange;
+use crate::compaction::key_range::KeyBounds;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
 use crate::purpose::Purpose;
@@ -222,7 +222,7 @@ fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
                     keys,
                     expected_keys: keys.div_ceil(written.len() as u64),
                     inputs,
-                    span: KeyRange::hull(written),
+                    span: KeyBounds::hull(written),
                 };
                 let choice = engine.choose_by_budget(budget, &version, level, &purpose);
                 for table in &mut version.levels[level][from..to] {

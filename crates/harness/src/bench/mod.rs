@@ -161,7 +161,7 @@ pub fn bench(
     plan.check()?;
     let store = opener.open(!plan.existing)?;
     lines::write_header(plan, opener, out)?;
-    let mut run = Run {
+    let mut run = BenchRun {
         plan,
         opener,
         control,
@@ -178,7 +178,7 @@ pub fn bench(
 }
 
 /// A bench in progress.
-struct Run<'a, 'j> {
+struct BenchRun<'a, 'j> {
     plan: &'a Plan,
     opener: &'a dyn Opener,
     control: Control<'a>,
@@ -193,7 +193,7 @@ struct Run<'a, 'j> {
     nth: u64,
 }
 
-impl Run<'_, '_> {
+impl BenchRun<'_, '_> {
     fn steps(&mut self) -> Result<(), Error> {
         for step in &self.plan.steps {
             self.step(*step)?;
@@ -333,7 +333,7 @@ impl Run<'_, '_> {
         };
         let progress = self.control.progress;
         self.reopen(false, || {
-            if cold::drop_files(&dir)? == cold::Outcome::InMemory {
+            if cold::drop_files(&dir)? == cold::Eviction::InMemory {
                 progress.say(&format!(
                     "--cold does nothing: the file system of {} lies in memory",
                     dir.display()

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trommel::{Compression, FilterPolicy, FilterReport, Options, wilson};
 
-use super::Plan;
+use super::DemoPlan;
 use crate::control::{Control, Unit};
 use crate::engine_store::{EngineOpener, EngineStore};
 use crate::error::Error;
@@ -21,20 +21,20 @@ use crate::workload::Workload;
 pub(super) struct Trial {
     pub(super) policy: String,
     pub(super) fill: Measured,
-    pub(super) present: Phase,
-    pub(super) missing: Phase,
+    pub(super) present: LookupPhase,
+    pub(super) missing: LookupPhase,
     /// The filters' counters over the missing lookups alone.
     pub(super) report: FilterReport,
 }
 
 /// The lookups of one kind.
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(super) struct LookupPhase {
     pub(super) measured: Measured,
     pub(super) lookups: Lookups,
 }
 
-impl Phase {
+impl LookupPhase {
     /// Data blocks searched per lookup.
     pub(super) fn blocks(&self) -> f64 {
         self.blocks_from_files() + self.lookups.cache_hits as f64 / self.operations()
@@ -111,7 +111,7 @@ impl Trial {
 
 /// Fills a store in `dir` under `policy`, and looks up keys in it.
 pub(super) fn run(
-    plan: &Plan,
+    plan: &DemoPlan,
     policy: &FilterPolicy,
     dir: &Path,
     control: Control<'_>,
@@ -138,7 +138,7 @@ pub(super) fn run(
 
 /// A trial in progress.
 struct Steps<'a> {
-    plan: &'a Plan,
+    plan: &'a DemoPlan,
     policy: &'a FilterPolicy,
     store: &'a Arc<EngineStore>,
     control: Control<'a>,
@@ -167,10 +167,10 @@ impl Steps<'_> {
         Ok(self.out.flush()?)
     }
 
-    fn lookups(&mut self, workload: Workload, operations: u64) -> Result<Phase, Error> {
+    fn lookups(&mut self, workload: Workload, operations: u64) -> Result<LookupPhase, Error> {
         self.store.reset_stats();
         let measured = self.operations(workload, operations, self.plan.threads)?;
-        Ok(Phase { measured, lookups: self.store.lookups() })
+        Ok(LookupPhase { measured, lookups: self.store.lookups() })
     }
 
     fn operations(

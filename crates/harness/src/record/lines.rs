@@ -78,7 +78,7 @@ pub fn read_each<T: DeserializeOwned>(
 
 /// The only field read before the schema is known to be supported.
 #[derive(Deserialize)]
-struct Head {
+struct SchemaHead {
     schema: u32,
 }
 
@@ -87,7 +87,7 @@ fn read_line<T: DeserializeOwned>(line: &str, whose: &str, newest: u32) -> Resul
         let at = error.column();
         format!("this is no record of {whose}: {} (column {at})", without_place(&error))
     };
-    let head: Head = serde_json::from_str(line).map_err(not_one)?;
+    let head: SchemaHead = serde_json::from_str(line).map_err(not_one)?;
     if head.schema > newest {
         return Err(format!(
             "the record has schema {}, this program reads schemas up to {newest}: use the program \

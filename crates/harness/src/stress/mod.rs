@@ -37,6 +37,6 @@ mod worker;
 pub use draw::{Profile, Sizes};
 pub use place::Place;
 pub use report::{Finding, Report};
-pub use supervise::{Plan, stress};
+pub use supervise::{StressPlan, stress};
 pub use watch::Limits;
 pub use worker::work;

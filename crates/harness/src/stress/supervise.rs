@@ -23,10 +23,10 @@ use trommel::FilterPolicy;
 use super::draw::Profile;
 use super::expected::Expected;
 use super::place::{LOG_FILE, Place};
-use super::records::Records;
+use super::records::RecordSpec;
 use super::report::{Finding, Report};
 use super::watch::{Limits, disk_bytes, threads_of};
-use super::wire::{Line, Phase, Task, Tick};
+use super::wire::{Line, WorkerPhase, Task, Tick};
 use super::worker::exponential;
 use crate::control::{Control, Unit};
 use crate::error::Error;
@@ -45,7 +45,7 @@ const LAST_LINES: usize = 20;
 
 /// The plan of a run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct StressPlan {
     /// The scale of the run.
     pub profile: Profile,
     /// Number of keys; a continued run uses that of the earlier one.
@@ -91,16 +91,16 @@ enum Ending {
 /// # Errors
 /// If anything other than the store fails. Faults of the store are in the report.
 pub fn stress(
-    plan: &Plan,
+    plan: &StressPlan,
     place: &Place,
     worker: &dyn Fn() -> Command,
     control: Control<'_>,
 ) -> Result<Report, Error> {
     let start = Instant::now();
     let (min_value, max_value) = plan.value_size;
-    let wanted = Records { keys: plan.keys, min_value, max_value, seed: plan.seed };
+    let wanted = RecordSpec { keys: plan.keys, min_value, max_value, seed: plan.seed };
     let (_lease, records) = Expected::lease(&place.expected, wanted)?;
-    let mut run = Run {
+    let mut run = StressRun {
         plan,
         place,
         control,
@@ -130,11 +130,11 @@ pub fn stress(
     Ok(report)
 }
 
-struct Run<'a> {
-    plan: &'a Plan,
+struct StressRun<'a> {
+    plan: &'a StressPlan,
     place: &'a Place,
     control: Control<'a>,
-    records: Records,
+    records: RecordSpec,
     rng: Rng,
     start: Instant,
     told: Instant,
@@ -143,7 +143,7 @@ struct Run<'a> {
 }
 
 /// A running worker.
-struct Worker {
+struct WorkerProcess {
     child: Child,
     /// Dropping it makes the worker end in order.
     input: Option<ChildStdin>,
@@ -157,7 +157,7 @@ struct Worker {
     die_at: u64,
 }
 
-impl Run<'_> {
+impl StressRun<'_> {
     fn is_over(&self) -> bool {
         self.control.stop.is_set() || self.start.elapsed() >= self.plan.duration
     }
@@ -213,7 +213,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn spawn(&mut self, mut command: Command, task: &Task) -> Result<Worker, Error> {
+    fn spawn(&mut self, mut command: Command, task: &Task) -> Result<WorkerProcess, Error> {
         let log = self.place.expected.join(LOG_FILE);
         #[expect(clippy::disallowed_methods, reason = "it is no store's file")]
         let opened = OpenOptions::new().create(true).append(true).open(&log);
@@ -246,7 +246,7 @@ impl Run<'_> {
             let _ = input.write_all(text.as_bytes());
         }
         self.report.add("workers", 1);
-        Ok(Worker {
+        Ok(WorkerProcess {
             child,
             input,
             lines,
@@ -260,7 +260,7 @@ impl Run<'_> {
     }
 
     /// Follows a worker to its end; returns the fault found, if any.
-    fn watch(&mut self, worker: &mut Worker, ending: Ending) -> Result<Option<Finding>, Error> {
+    fn watch(&mut self, worker: &mut WorkerProcess, ending: Ending) -> Result<Option<Finding>, Error> {
         let born = Instant::now();
         let mut measured = born;
         loop {
@@ -302,15 +302,15 @@ impl Run<'_> {
     }
 
     /// Ends a worker in the way drawn for it.
-    fn end(&mut self, worker: &mut Worker, ending: Ending) {
+    fn end(&mut self, worker: &mut WorkerProcess, ending: Ending) {
         match ending {
             Ending::InOrder { .. } => worker.input = None,
             Ending::Kill { .. } => {
                 let phase = match worker.tick.phase {
-                    Phase::Opening => "kills.while_opening",
-                    Phase::Checking => "kills.while_checking",
-                    Phase::Running => "kills.while_running",
-                    Phase::Closing => "kills.while_closing",
+                    WorkerPhase::Opening => "kills.while_opening",
+                    WorkerPhase::Checking => "kills.while_checking",
+                    WorkerPhase::Running => "kills.while_running",
+                    WorkerPhase::Closing => "kills.while_closing",
                 };
                 self.report.add(phase, 1);
                 worker.is_killed = true;
@@ -320,7 +320,7 @@ impl Run<'_> {
         }
     }
 
-    fn judge_end(&mut self, worker: &Worker, status: ExitStatus) -> Option<Finding> {
+    fn judge_end(&mut self, worker: &WorkerProcess, status: ExitStatus) -> Option<Finding> {
         let was_killed = status.signal() == Some(Signal::KILL.as_raw());
         if worker.is_done && status.success() {
             self.report.add("ends_in_order", 1);
@@ -362,12 +362,12 @@ impl Run<'_> {
     }
 }
 
-impl Worker {
+impl WorkerProcess {
     fn hear(&mut self, line: Line) -> Option<Finding> {
         self.heard = Instant::now();
         match line {
             Line::Tick(tick) => {
-                if tick.phase == Phase::Running && self.running_since.is_none() {
+                if tick.phase == WorkerPhase::Running && self.running_since.is_none() {
                     self.running_since = Some(self.heard);
                 }
                 self.tick = tick;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trommel::vfs::{DiskVfs, Vfs};
 
 use super::report::{Finding, Report};
-use super::wire::{Phase, Tick};
+use super::wire::{WorkerPhase, Tick};
 use crate::{machine, units};
 
 /// Time limit of a check of all keys, as a multiple of that of an operation.
@@ -71,7 +71,7 @@ impl Limits {
     /// Reports a hang if the worker has been silent, or in one operation, for too long.
     pub(super) fn hang(&self, silence: Duration, tick: &Tick) -> Option<Finding> {
         let may = match tick.phase {
-            Phase::Running => self.longest,
+            WorkerPhase::Running => self.longest,
             _ => self.longest.saturating_mul(CHECKS),
         };
         let (micros, what) = &tick.current;
@@ -164,12 +164,12 @@ mod tests {
             ..Tick::default()
         };
         let seconds = Duration::from_secs;
-        assert_eq!(LIMITS.hang(seconds(1), &tick(Phase::Running, 5)), None);
-        assert_eq!(LIMITS.hang(seconds(1), &tick(Phase::Checking, 50)), None);
-        let told = LIMITS.hang(seconds(1), &tick(Phase::Running, 6)).unwrap();
+        assert_eq!(LIMITS.hang(seconds(1), &tick(WorkerPhase::Running, 5)), None);
+        assert_eq!(LIMITS.hang(seconds(1), &tick(WorkerPhase::Checking, 50)), None);
+        let told = LIMITS.hang(seconds(1), &tick(WorkerPhase::Running, 6)).unwrap();
         assert_eq!((told.kind, told.what.contains("a put goes on for 6.0 s")), ("hang", true));
-        assert!(LIMITS.hang(seconds(6), &tick(Phase::Running, 0)).is_some());
+        assert!(LIMITS.hang(seconds(6), &tick(WorkerPhase::Running, 0)).is_some());
         let none = Limits { longest: Duration::ZERO, ..LIMITS };
-        assert_eq!(none.hang(seconds(600), &tick(Phase::Running, 600)), None);
+        assert_eq!(none.hang(seconds(600), &tick(WorkerPhase::Running, 600)), None);
     }
 }

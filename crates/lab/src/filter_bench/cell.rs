@@ -26,7 +26,7 @@ impl Timing {
 
 /// The measurements of one kind of filter at one size.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Cell {
+pub struct FilterCell {
     /// The filter, as a spec.
     pub spec: String,
     /// Its kind.
@@ -81,7 +81,7 @@ pub struct Cell {
     pub interrupted: bool,
 }
 
-impl Cell {
+impl FilterCell {
     /// The information-theoretic lower bound of bits per key for the measured rate. None without a
     /// false positive.
     pub fn best_possible_bits(&self) -> Option<f64> {

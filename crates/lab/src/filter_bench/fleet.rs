@@ -8,7 +8,7 @@ use trommel::vfs::advise_huge_pages;
 use trommel_harness::{Control, Error, Unit, machine, units};
 
 use super::{
-    Cell, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, Plan, Shape, Until, has_kernels, nanoseconds,
+    FilterCell, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, FilterBenchPlan, KeyShape, Until, has_kernels, nanoseconds,
 };
 
 /// Number of the first key that no filter holds.
@@ -18,13 +18,13 @@ const SLACK: usize = 8;
 
 /// Makes keys: the filter's number, the key's number, and zeros.
 #[derive(Debug, Clone)]
-pub(super) struct Keys {
-    shape: Shape,
+pub(super) struct FleetKeys {
+    shape: KeyShape,
     buffer: Vec<u8>,
 }
 
-impl Keys {
-    pub(super) fn new(shape: Shape) -> Self {
+impl FleetKeys {
+    pub(super) fn new(shape: KeyShape) -> Self {
         Self { shape, buffer: vec![0; shape.bytes + SLACK] }
     }
 
@@ -71,7 +71,7 @@ pub(super) struct Member {
 }
 
 impl Fleet {
-    pub(super) fn build(plan: &Plan, control: Control<'_>) -> Result<Self, Error> {
+    pub(super) fn build(plan: &FilterBenchPlan, control: Control<'_>) -> Result<Self, Error> {
         check(plan)?;
         let mut rng = Rng::with_seed(plan.seed);
         let mut fleet = Self {
@@ -105,8 +105,8 @@ impl Fleet {
     }
 
     /// Builds one more filter, and returns its bytes in memory.
-    fn add(&mut self, plan: &Plan, keys: u64) -> Result<u64, Error> {
-        let mut maker = Keys::new(plan.shape);
+    fn add(&mut self, plan: &FilterBenchPlan, keys: u64) -> Result<u64, Error> {
+        let mut maker = FleetKeys::new(plan.shape);
         let number = self.members.len();
         // The theory's tables, computed once per process, are not part of a filter's cost.
         plan.spec.expected_fpr(keys);
@@ -136,9 +136,9 @@ impl Fleet {
     }
 
     /// Whether every key added is found; false if stopped.
-    pub(super) fn verify(&self, plan: &Plan, control: Control<'_>) -> Result<bool, Error> {
+    pub(super) fn verify(&self, plan: &FilterBenchPlan, control: Control<'_>) -> Result<bool, Error> {
         control.progress.begin("verifying", self.keys, Unit::Keys);
-        let mut maker = Keys::new(plan.shape);
+        let mut maker = FleetKeys::new(plan.shape);
         for (number, member) in self.members.iter().enumerate() {
             for key in 0..member.keys {
                 if !member.filter.may_contain(maker.key(number, key)) {
@@ -158,11 +158,11 @@ impl Fleet {
     }
 
     /// The cell with all that is known without queries.
-    pub(super) fn cell(&self, plan: &Plan) -> Cell {
+    pub(super) fn cell(&self, plan: &FilterBenchPlan) -> FilterCell {
         let filters = || self.members.iter().map(|member| &member.filter);
         let bits: f64 = filters().map(|filter| filter.bits_per_key() * filter.keys() as f64).sum();
         let first = &self.members[0].filter;
-        Cell {
+        FilterCell {
             spec: plan.spec.to_string(),
             kind: plan.spec.kind().to_string(),
             bits: plan.spec.bits_per_key(),
@@ -182,13 +182,13 @@ impl Fleet {
             probes: first.probes(),
             build_ns: nanoseconds(self.build_time, self.keys),
             build_bytes: Some(self.build_bytes as f64 / self.keys as f64),
-            ..Cell::default()
+            ..FilterCell::default()
         }
     }
 }
 
 /// Rejects a plan that cannot be run, with the reason.
-pub(super) fn check(plan: &Plan) -> Result<(), Error> {
+pub(super) fn check(plan: &FilterBenchPlan) -> Result<(), Error> {
     let varied = if plan.shape.varies_in_size() { 2 } else { 0 };
     let shortest = MIN_KEY_BYTES + varied;
     let what = if plan.keys == 0 {
@@ -220,7 +220,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), Error> {
 }
 
 /// Rejects a plan whose filters exceed the machine's memory.
-pub(super) fn check_memory(plan: &Plan, machine: Option<u64>) -> Result<(), Error> {
+pub(super) fn check_memory(plan: &FilterBenchPlan, machine: Option<u64>) -> Result<(), Error> {
     let Some(machine) = machine else { return Ok(()) };
     let most = (plan.keys as f64 * (1.0 + plan.vary)) as u64;
     let bytes_per_key = plan.spec.bits_per_key() / 8.0;

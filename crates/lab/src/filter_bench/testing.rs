@@ -4,11 +4,11 @@
 use trommel::filter::{FilterKind, FilterSpec};
 use trommel_harness::machine::{Cache, Environment};
 
-use super::record::{Place, Record};
-use super::{Cell, Pattern, Rate, Timing};
+use super::record::{Place, CellRecord};
+use super::{FilterCell, Pattern, Rate, Timing};
 
 /// A record of a filter of `kind` with `bits` bits for each of `keys` keys.
-pub(crate) fn record(kind: &str, bits: f64, keys: u64) -> Record {
+pub(crate) fn record(kind: &str, bits: f64, keys: u64) -> CellRecord {
     let spec: FilterSpec = format!("{kind}:{bits}").parse().unwrap();
     let expected = spec.expected_fpr(keys);
     let bytes = spec.expected_bytes(keys);
@@ -23,7 +23,7 @@ pub(crate) fn record(kind: &str, bits: f64, keys: u64) -> Record {
             .map(|(bytes, level)| Cache { level, bytes: *bytes })
             .collect(),
     };
-    let cell = Cell {
+    let cell = FilterCell {
         spec: spec.to_string(),
         kind: kind.into(),
         bits,
@@ -43,7 +43,7 @@ pub(crate) fn record(kind: &str, bits: f64, keys: u64) -> Record {
         build_bytes: Some(8.25),
         rate,
         timings: Pattern::all().into_iter().enumerate().map(timing).collect(),
-        ..Cell::default()
+        ..FilterCell::default()
     };
-    Record::new(&place, cell)
+    CellRecord::new(&place, cell)
 }

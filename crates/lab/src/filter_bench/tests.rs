@@ -2,15 +2,15 @@
 
 use trommel_harness::{Silent, Stop};
 
-use super::fleet::{Fleet, Keys, check_memory};
+use super::fleet::{Fleet, FleetKeys, check_memory};
 use super::*;
 
-fn plan(spec: &str) -> Plan {
-    Plan {
+fn plan(spec: &str) -> FilterBenchPlan {
+    FilterBenchPlan {
         spec: spec.parse().unwrap(),
         keys: 2000,
         vary: 0.4,
-        shape: Shape { bytes: 24, vary_alignment: true, vary_size_log2: 5 },
+        shape: KeyShape { bytes: 24, vary_alignment: true, vary_size_log2: 5 },
         until: Until::Bytes(200_000),
         rate_queries: 400_000,
         queries: 20_000,
@@ -23,7 +23,7 @@ fn plan(spec: &str) -> Plan {
     }
 }
 
-fn run(plan: &Plan) -> Result<Cell, Error> {
+fn run(plan: &FilterBenchPlan) -> Result<FilterCell, Error> {
     measure(plan, Control { stop: &Stop::new(), progress: &Silent }, &mut |_| Ok(()))
 }
 
@@ -45,7 +45,7 @@ fn a_fleet_fills_its_memory_and_errs_as_it_says() {
         assert!(cell.timings.iter().all(|timing| timing.gross_ns > 0.0));
         assert!((4.0..64.0).contains(&cell.build_bytes.unwrap()), "{cell:?}");
         let line = serde_json::to_string(&cell).unwrap();
-        assert_eq!(serde_json::from_str::<Cell>(&line).unwrap(), cell);
+        assert_eq!(serde_json::from_str::<FilterCell>(&line).unwrap(), cell);
     }
 }
 
@@ -69,7 +69,7 @@ fn keys_can_be_counted_instead_of_bytes() {
 
 #[test]
 fn all_keys_are_distinct_and_of_the_sizes_asked_for() {
-    let mut keys = Keys::new(Shape { bytes: 14, vary_alignment: true, vary_size_log2: 0 });
+    let mut keys = FleetKeys::new(KeyShape { bytes: 14, vary_alignment: true, vary_size_log2: 0 });
     let mut seen = std::collections::HashSet::new();
     let mut lengths = std::collections::BTreeSet::new();
     for filter in 0..3 {
@@ -85,7 +85,7 @@ fn all_keys_are_distinct_and_of_the_sizes_asked_for() {
         }
     }
     assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [12, 13, 14, 15, 16]);
-    let mut keys = Keys::new(Shape { bytes: 12, vary_alignment: false, vary_size_log2: 30 });
+    let mut keys = FleetKeys::new(KeyShape { bytes: 12, vary_alignment: false, vary_size_log2: 30 });
     let (one, other) = (keys.key(1, 7).to_vec(), keys.key(2, 6).to_vec());
     assert_eq!((one.len(), other.len()), (12, 12));
     assert_eq!(keys.key(1, 7), one, "whatever was made in between");
@@ -133,7 +133,7 @@ fn large_filters_lie_on_the_pages_that_the_plan_says() {
 
 #[test]
 fn what_cannot_be_done_is_explained() {
-    let text = |change: fn(&mut Plan)| {
+    let text = |change: fn(&mut FilterBenchPlan)| {
         let mut plan = plan("paired:10");
         change(&mut plan);
         let error = run(&plan).unwrap_err();
@@ -148,8 +148,8 @@ fn what_cannot_be_done_is_explained() {
     }
     assert!(text(|plan| plan.shape.bytes = 13).contains("at least 14 bytes"));
     assert!(text(|plan| plan.shape.bytes = usize::MAX / 2).contains("at most 65536 bytes"));
-    let fixed = |plan: &mut Plan| {
-        plan.shape = Shape { bytes: 11, vary_alignment: false, vary_size_log2: 30 };
+    let fixed = |plan: &mut FilterBenchPlan| {
+        plan.shape = KeyShape { bytes: 11, vary_alignment: false, vary_size_log2: 30 };
     };
     assert!(text(fixed).contains("at least 12 bytes"));
     assert!(text(|plan| plan.spec = FilterSpec::NONE).contains("none"));

@@ -7,8 +7,8 @@ use trommel_harness::units;
 
 use super::bars::{Bar, bars, key};
 use super::charts;
-use super::data::{Data, Group};
-use super::html::{Cell, count, details, digits, escaped, sum, time};
+use super::data::{Data, WorkloadGroup};
+use super::html::{HtmlCell, count, details, digits, escaped, sum, time};
 use super::svg::Role;
 
 /// A summary of a workload's repeats.
@@ -73,7 +73,7 @@ pub(super) fn overview(data: &Data<'_>) -> String {
     for group in &data.groups {
         for (variant, records) in group.records.iter().enumerate() {
             if !records.is_empty() {
-                let mut row = vec![Cell::text(&group.name), data.store_cell(variant)];
+                let mut row = vec![HtmlCell::text(&group.name), data.store_cell(variant)];
                 row.extend(cells(records));
                 rows.push(row);
             }
@@ -82,7 +82,7 @@ pub(super) fn overview(data: &Data<'_>) -> String {
     data.table(&head, rows)
 }
 
-fn cells(records: &[&Record]) -> Vec<Cell> {
+fn cells(records: &[&Record]) -> Vec<HtmlCell> {
     let repeats = Repeats::of(records);
     let total = |of: fn(&Record) -> u64| sum(records.iter().map(|record| of(record)));
     let seconds: f64 = records.iter().map(|record| record.wall_seconds).sum();
@@ -104,21 +104,21 @@ fn cells(records: &[&Record]) -> Vec<Cell> {
         speed += " (interrupted)";
     }
     vec![
-        Cell::number(&records.len().to_string()),
-        Cell::number(&count(operations)),
-        Cell::number(&speed),
-        Cell::number(&digits(thread_seconds * 1e6 / operations.max(1) as f64)),
-        Cell::maybe((bytes > 0).then_some(bytes), |bytes| {
+        HtmlCell::number(&records.len().to_string()),
+        HtmlCell::number(&count(operations)),
+        HtmlCell::number(&speed),
+        HtmlCell::number(&digits(thread_seconds * 1e6 / operations.max(1) as f64)),
+        HtmlCell::maybe((bytes > 0).then_some(bytes), |bytes| {
             digits(bytes as f64 / 1_048_576.0 / seconds.max(1e-9))
         }),
-        Cell::maybe(times, |times| time(times.p50 as f64)),
-        Cell::maybe(times, |times| time(times.p99 as f64)),
-        Cell::maybe(times, |times| time(times.p999 as f64)),
-        Cell::maybe(times, |times| time(times.max as f64)),
-        Cell::maybe(found.zip(asked).filter(|(_, asked)| *asked > 0), |(found, asked)| {
+        HtmlCell::maybe(times, |times| time(times.p50 as f64)),
+        HtmlCell::maybe(times, |times| time(times.p99 as f64)),
+        HtmlCell::maybe(times, |times| time(times.p999 as f64)),
+        HtmlCell::maybe(times, |times| time(times.max as f64)),
+        HtmlCell::maybe(found.zip(asked).filter(|(_, asked)| *asked > 0), |(found, asked)| {
             format!("{:.1}%", 100.0 * found as f64 / asked as f64)
         }),
-        Cell::maybe(cpu, |cpu| format!("{cpu:.2}")),
+        HtmlCell::maybe(cpu, |cpu| format!("{cpu:.2}")),
     ]
 }
 
@@ -192,18 +192,18 @@ pub(super) fn card(name: &str, what: &str, chart: &str, rest: &str) -> String {
     )
 }
 
-fn series_table(data: &Data<'_>, group: &Group<'_>) -> String {
+fn series_table(data: &Data<'_>, group: &WorkloadGroup<'_>) -> String {
     let mut rows = Vec::new();
     for (variant, records) in group.records.iter().enumerate() {
         for record in records {
             let mut start = 0.0;
             for (end, operations) in &record.series {
                 rows.push(vec![
-                    Cell::number(&record.repeat.to_string()),
+                    HtmlCell::number(&record.repeat.to_string()),
                     data.store_cell(variant),
-                    Cell::number(&format!("{end:.3}")),
-                    Cell::number(&count(*operations)),
-                    Cell::number(&count((*operations as f64 / (end - start).max(1e-9)) as u64)),
+                    HtmlCell::number(&format!("{end:.3}")),
+                    HtmlCell::number(&count(*operations)),
+                    HtmlCell::number(&count((*operations as f64 / (end - start).max(1e-9)) as u64)),
                 ]);
                 start = *end;
             }
@@ -217,7 +217,7 @@ fn times_table(data: &Data<'_>, histograms: &[Option<Histogram<u64>>]) -> String
         "Store", "count", "min", "mean", "p50", "p75", "p90", "p95", "p99", "p99.9", "p99.99",
         "max",
     ];
-    let rows: Vec<Vec<Cell>> = histograms
+    let rows: Vec<Vec<HtmlCell>> = histograms
         .iter()
         .zip(&data.variants)
         .filter_map(|(histogram, variant)| Some((Times::of(histogram.as_ref()?), variant)))
@@ -233,10 +233,10 @@ fn times_table(data: &Data<'_>, histograms: &[Option<Histogram<u64>>]) -> String
                 times.p9999,
                 times.max,
             ]
-            .map(|nanos| Cell::number(&time(nanos as f64)));
-            let mut row = vec![Cell::text(&variant.label), Cell::number(&count(times.count))];
+            .map(|nanos| HtmlCell::number(&time(nanos as f64)));
+            let mut row = vec![HtmlCell::text(&variant.label), HtmlCell::number(&count(times.count))];
             row.extend(nanos);
-            row.insert(3, Cell::number(&time(times.mean)));
+            row.insert(3, HtmlCell::number(&time(times.mean)));
             row
         })
         .collect();
@@ -254,12 +254,12 @@ pub(super) fn amplification(data: &Data<'_>) -> String {
                 let (Some(io), amplification) = (&state.io, state.amplification.as_ref()) else {
                     continue;
                 };
-                let factor = |of: Option<f64>| Cell::maybe(of, digits);
-                let bytes = |of: Option<u64>| Cell::maybe(of, units::bytes);
+                let factor = |of: Option<f64>| HtmlCell::maybe(of, digits);
+                let bytes = |of: Option<u64>| HtmlCell::maybe(of, units::bytes);
                 rows.push(vec![
-                    Cell::text(&group.name),
+                    HtmlCell::text(&group.name),
                     data.store_cell(variant),
-                    Cell::number(&record.repeat.to_string()),
+                    HtmlCell::number(&record.repeat.to_string()),
                     factor(amplification.and_then(|all| all.write)),
                     factor(amplification.and_then(|all| all.space)),
                     factor(amplification.and_then(|all| all.read)),
@@ -269,9 +269,9 @@ pub(super) fn amplification(data: &Data<'_>) -> String {
                     bytes(io.flush_bytes),
                     bytes(io.compaction_bytes_written),
                     bytes(io.bytes_read),
-                    Cell::maybe(io.block_reads, count),
-                    Cell::maybe(io.cache_hits, count),
-                    Cell::maybe(io.stall_seconds, digits),
+                    HtmlCell::maybe(io.block_reads, count),
+                    HtmlCell::maybe(io.cache_hits, count),
+                    HtmlCell::maybe(io.stall_seconds, digits),
                 ]);
             }
         }

@@ -27,7 +27,7 @@ use crate::commands::store_args::is_missing_or_empty;
 use crate::failure::Failure;
 pub(crate) use args::BenchArgs;
 use args::PaceArgs;
-use journal::Files;
+use journal::RecordFiles;
 use reports::Reports;
 use store::{Setup, Use, set_up};
 
@@ -148,7 +148,7 @@ fn measure(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut files = Files::new(&args.reports)?;
+    let mut files = RecordFiles::new(&args.reports)?;
     if !files.are_wanted() {
         return Ok(bench(plan, opener, control, out, None)?);
     }

@@ -21,7 +21,7 @@ const MANY_FILES: usize = 1 << 20;
 /// The store of a bench.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
-pub(crate) struct StoreArgs {
+pub(crate) struct BenchStoreArgs {
     /// Its directory, kept afterwards [default: one in the temporary directory, removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub(crate) db: Option<PathBuf>,
@@ -166,7 +166,7 @@ impl Use {
 
 /// Resolves the flags of the store; an existing store is used as it is, except for explicit flags.
 pub(crate) fn set_up(
-    args: &StoreArgs,
+    args: &BenchStoreArgs,
     switches: &StoreSwitches,
     filters: Option<&FilterPolicy>,
     partitions: &Partitions,
@@ -212,7 +212,7 @@ pub(crate) fn set_up(
 }
 
 /// Rejects a store without any filters if only filters of prefixes were requested.
-fn check_prefixes(args: &StoreArgs, options: &Options) -> Result<(), Failure> {
+fn check_prefixes(args: &BenchStoreArgs, options: &Options) -> Result<(), Failure> {
     if args.whole_key_filtering == Some(false) && prefix_bytes(options) == 0 {
         return Err(Failure::Usage(
             "--whole_key_filtering=false leaves filters of prefixes alone, and there are none: give \
@@ -241,7 +241,7 @@ fn of_a_new_store() -> Options {
 
 /// `options` with the explicit flags that shape a store.
 fn given(
-    args: &StoreArgs,
+    args: &BenchStoreArgs,
     filters: Option<&FilterPolicy>,
     mut options: Options,
 ) -> Result<Options, Failure> {
@@ -277,7 +277,7 @@ fn given(
     Ok(options)
 }
 
-fn check(args: &StoreArgs) -> Result<(), Failure> {
+fn check(args: &BenchStoreArgs) -> Result<(), Failure> {
     let compresses = !matches!(args.compression, None | Some(Compression::None));
     if compresses && args.min_level_to_compress > 0 {
         return Err(Failure::Usage(format!(
@@ -304,7 +304,7 @@ fn read_mode(switches: &StoreSwitches, mode: ReadMode) -> Result<ReadMode, Failu
     }
 }
 
-impl StoreArgs {
+impl BenchStoreArgs {
     fn jobs(&self) -> usize {
         match (self.max_background_compactions, self.max_background_flushes) {
             (None, None) => self.max_background_jobs,
@@ -317,7 +317,7 @@ impl StoreArgs {
 }
 
 fn lines(
-    args: &StoreArgs,
+    args: &BenchStoreArgs,
     switches: &StoreSwitches,
     options: &Options,
     partitions: &Partitions,
@@ -393,7 +393,7 @@ fn prefix_bytes(options: &Options) -> u64 {
 }
 
 fn settings(
-    args: &StoreArgs,
+    args: &BenchStoreArgs,
     switches: &StoreSwitches,
     options: &Options,
     partitions: &Partitions,
@@ -438,7 +438,7 @@ mod tests {
 
     #[test]
     fn help_states_the_defaults_of_the_store() {
-        let command = StoreArgs::augment_args(clap::Command::new("bench"));
+        let command = BenchStoreArgs::augment_args(clap::Command::new("bench"));
         let options = of_a_new_store();
         for (flag, name) in [
             ("write_buffer_size", "write_buffer_bytes"),

@@ -49,7 +49,7 @@ enum SstCommand {
 }
 
 #[derive(Debug, Args)]
-struct FilesArgs {
+struct TablesArgs {
     /// Tables, or directories of them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -58,7 +58,7 @@ struct FilesArgs {
 #[derive(Debug, Args)]
 struct InfoArgs {
     #[command(flatten)]
-    files: FilesArgs,
+    files: TablesArgs,
     #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
@@ -68,7 +68,7 @@ struct InfoArgs {
 #[derive(Debug, Args)]
 struct CheckArgs {
     #[command(flatten)]
-    files: FilesArgs,
+    files: TablesArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -76,7 +76,7 @@ struct CheckArgs {
 #[derive(Debug, Args)]
 struct LayoutArgs {
     #[command(flatten)]
-    files: FilesArgs,
+    files: TablesArgs,
     #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
@@ -86,7 +86,7 @@ struct LayoutArgs {
 #[derive(Debug, Args)]
 struct SstScanArgs {
     #[command(flatten)]
-    files: FilesArgs,
+    files: TablesArgs,
     #[command(flatten)]
     range: EndsArgs,
     #[command(flatten)]

@@ -6,7 +6,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::units::{parse_count, parse_decimal};
-use trommel_lab::filter_bench::{Access, Mix, Pattern, Plan, Shape, Until, has_kernels};
+use trommel_lab::filter_bench::{Access, Mix, Pattern, FilterBenchPlan, KeyShape, Until, has_kernels};
 
 use super::specs::{Bits, Implementation, KINDS, Specs, bits, implementation, specs};
 use crate::commands::bench::args::switches;
@@ -197,7 +197,7 @@ impl FilterBenchArgs {
     ///
     /// # Errors
     /// If one is impossible.
-    pub(super) fn plans(&self) -> Result<Vec<Plan>, Failure> {
+    pub(super) fn plans(&self) -> Result<Vec<FilterBenchPlan>, Failure> {
         if let Some(kernel) = self.kernel.map(Kernel::from)
             && !Kernel::available().any(|known| known == kernel)
         {
@@ -228,12 +228,12 @@ impl FilterBenchArgs {
             }
         }
         // Check all of them before hours are spent on the first.
-        plans.iter().try_for_each(Plan::check)?;
+        plans.iter().try_for_each(FilterBenchPlan::check)?;
         Ok(plans)
     }
 
     /// Notes on flags that have no effect on `plans`.
-    pub(super) fn notes(&self, plans: &[Plan]) -> Vec<String> {
+    pub(super) fn notes(&self, plans: &[FilterBenchPlan]) -> Vec<String> {
         let Switches { quick, best_case, .. } = self.switches;
         let mut notes = Vec::new();
         let is_asked = |kind| plans.iter().any(|plan| plan.spec.kind() == kind);
@@ -277,7 +277,7 @@ impl FilterBenchArgs {
         Ok(self.implementation.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    fn plan(&self, spec: FilterSpec, keys: u64, seed: u64) -> Result<Plan, Failure> {
+    fn plan(&self, spec: FilterSpec, keys: u64, seed: u64) -> Result<FilterBenchPlan, Failure> {
         let Switches { quick, best_case, .. } = self.switches;
         // The fractions are filter_bench's.
         let part = if quick {
@@ -293,11 +293,11 @@ impl FilterBenchArgs {
             Some(asked) => millions("--m-rate-queries", asked)?,
             None => queries / part,
         };
-        Ok(Plan {
+        Ok(FilterBenchPlan {
             spec,
             keys,
             vary: self.vary_key_count_ratio,
-            shape: Shape {
+            shape: KeyShape {
                 bytes: self.keys.key_size,
                 vary_alignment: self.keys.vary_key_alignment,
                 vary_size_log2: self.keys.vary_key_size_log2_interval,

@@ -1,6 +1,6 @@
 //! A measurement as a row of a table, a document or a file of comma-separated values.
 
-use trommel_lab::filter_bench::{Access, Cell, Mix, Rate};
+use trommel_lab::filter_bench::{Access, FilterCell, Mix, Rate};
 
 use crate::output::{Format, Output, Value};
 
@@ -86,15 +86,15 @@ pub(super) fn columns(format: Format) -> Vec<&'static str> {
     }
 }
 
-pub(super) fn write(cell: &Cell, format: Format, output: &mut Output<'_>) -> std::io::Result<()> {
+pub(super) fn write(cell: &FilterCell, format: Format, output: &mut Output<'_>) -> std::io::Result<()> {
     output.row(if format == Format::Table { short(cell) } else { long(cell) })
 }
 
-fn time(cell: &Cell, access: Access, mix: Mix) -> Value {
+fn time(cell: &FilterCell, access: Access, mix: Mix) -> Value {
     cell.net_ns(access, mix).into()
 }
 
-fn short(cell: &Cell) -> Vec<Value> {
+fn short(cell: &FilterCell) -> Vec<Value> {
     let rate = cell.rate.as_ref();
     vec![
         cell.spec.clone().into(),
@@ -115,7 +115,7 @@ fn short(cell: &Cell) -> Vec<Value> {
     ]
 }
 
-fn long(cell: &Cell) -> Vec<Value> {
+fn long(cell: &FilterCell) -> Vec<Value> {
     let rate = cell.rate.as_ref();
     let mut row = vec![
         cell.spec.clone().into(),
@@ -164,7 +164,7 @@ mod tests {
     fn each_time_is_in_the_column_of_its_name() {
         let timing = |(nth, pattern)| Timing { pattern, gross_ns: nth as f64 + 1.5, dry_ns: 1.0 };
         let timings = Pattern::all().into_iter().enumerate().map(timing).collect();
-        let cell = Cell { timings, ..Cell::default() };
+        let cell = FilterCell { timings, ..FilterCell::default() };
         let (columns, row) = (columns(Format::Csv), long(&cell));
         assert_eq!(columns.len(), row.len());
         for (pattern, nth) in Pattern::all().into_iter().zip(0_u32..) {

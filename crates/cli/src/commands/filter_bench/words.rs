@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use trommel_lab::filter_bench::{Cell, Mix, Rate, Timing, Told};
+use trommel_lab::filter_bench::{FilterCell, Mix, Rate, Timing, Told};
 
 const RULE: &str = "----------------------------";
 
@@ -49,7 +49,7 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn built(&mut self, cell: &Cell) -> io::Result<()> {
+    fn built(&mut self, cell: &FilterCell) -> io::Result<()> {
         let out = &mut *self.out;
         let bits = cell.stored_bits;
         // RocksDB's own limit of tolerance.
@@ -107,7 +107,7 @@ impl<'a> Words<'a> {
     }
 
     /// The end, once everything is measured.
-    pub(super) fn finish(self, cell: &Cell) -> io::Result<()> {
+    pub(super) fn finish(self, cell: &FilterCell) -> io::Result<()> {
         let Some(rate) = &cell.rate else { return Ok(()) };
         writeln!(self.out, "{RULE}")?;
         writeln!(self.out, "    Average FP rate %: {}", percent(rate.measured))?;

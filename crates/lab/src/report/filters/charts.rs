@@ -7,9 +7,9 @@ use trommel_harness::machine::Cache;
 use trommel_harness::units;
 
 use super::{colour, role};
-use crate::filter_bench::{Access, Cell, Mix, Rate};
+use crate::filter_bench::{Access, FilterCell, Mix, Rate};
 use crate::report::axis::Axis;
-use crate::report::charts::{Chart as Frame, frame};
+use crate::report::charts::{FilterChart as Frame, frame};
 use crate::report::html::{rate, short, tick_rate, time};
 use crate::report::lines::{Lines, Series, Show};
 use crate::report::svg::{Failed, SCALE, chart};
@@ -22,7 +22,7 @@ const CURVE_POINTS: u32 = 160;
 const USUAL_BITS: f64 = 10.0;
 
 /// A finished chart.
-pub(super) struct Chart {
+pub(super) struct FilterChart {
     /// Its name, in file names and in the page.
     pub(super) id: &'static str,
     pub(super) title: String,
@@ -32,7 +32,7 @@ pub(super) struct Chart {
 }
 
 /// Rates against bits per key. None without rates.
-pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
+pub(super) fn rates(cells: &[&FilterCell]) -> Option<FilterChart> {
     let rated: Vec<_> = cells.iter().filter_map(|cell| Some((*cell, cell.rate?))).collect();
     let bits = || rated.iter().map(|(cell, _)| cell.stored_bits).filter(|bits| bits.is_finite());
     let x = Axis::whole(bits().reduce(f64::min)?, bits().reduce(f64::max)?);
@@ -74,12 +74,12 @@ pub(super) fn rates(cells: &[&Cell]) -> Option<Chart> {
         }
         Ok(())
     })?;
-    Some(Chart { id: "rates", title, what: "rate against bits per key stored".into(), svg })
+    Some(FilterChart { id: "rates", title, what: "rate against bits per key stored".into(), svg })
 }
 
 /// One rate: its interval and the dot; or, without a false positive, a faint line below its upper
 /// bound.
-fn draw_rate(chart: &mut Frame<'_>, cell: &Cell, rate: &Rate) -> Result<(), Failed> {
+fn draw_rate(chart: &mut Frame<'_>, cell: &FilterCell, rate: &Rate) -> Result<(), Failed> {
     let (x, role) = (cell.stored_bits, role(&cell.kind));
     let range = chart.y_range();
     let inside = |value: f64| value.clamp(range.start, range.end);
@@ -104,7 +104,7 @@ fn expected(kind: &str, bits: f64) -> Option<f64> {
 
 /// Of each kind the cells of one number of bits: that which most cells have, or the nearest there
 /// is.
-fn at_one_size<'a>(cells: &[&'a Cell]) -> (f64, Vec<(&'a str, Vec<&'a Cell>)>) {
+fn at_one_size<'a>(cells: &[&'a FilterCell]) -> (f64, Vec<(&'a str, Vec<&'a FilterCell>)>) {
     let times = |bits: f64| cells.iter().filter(|cell| cell.bits == bits).count();
     let far = |bits: f64, from: f64| (bits - from).abs();
     let better = |a: &f64, b: &f64| {
@@ -134,7 +134,7 @@ fn differ(numbers: impl Iterator<Item = u64>) -> bool {
 
 /// Query times against the filter's size, for absent and for present keys; against bits if all
 /// filters have the same number of keys.
-pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
+pub(super) fn times(cells: &[&FilterCell], caches: &[Cache]) -> [Option<FilterChart>; 2] {
     let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
     let (bits, at_one) = at_one_size(cells);
     let kinds = if over_keys { at_one } else { by_kind(cells) };
@@ -168,7 +168,7 @@ pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
         let (x, y): (_, (_, Show<'_>)) = ((x.clone(), show_x), (y.clone(), &|nanos| time(*nanos)));
         let lines = Lines { id, title, series, x, y, marks };
         let svg = (!series.is_empty() && most.is_finite()).then(|| lines.draw())??;
-        Some(Chart { id, title: title.to_owned(), what: what.clone(), svg })
+        Some(FilterChart { id, title: title.to_owned(), what: what.clone(), svg })
     };
     [
         draw("absent-keys", "Keys that are not there", &both[0]),
@@ -178,10 +178,10 @@ pub(super) fn times(cells: &[&Cell], caches: &[Cache]) -> [Option<Chart>; 2] {
 
 /// The static string of a kind's name.
 fn series(
-    kinds: &[(&str, Vec<&Cell>)],
-    point: impl Fn(&Cell) -> Option<(f64, f64)>,
+    kinds: &[(&str, Vec<&FilterCell>)],
+    point: impl Fn(&FilterCell) -> Option<(f64, f64)>,
 ) -> Vec<Series> {
-    let of_kind = |(kind, cells): &(&str, Vec<&Cell>)| {
+    let of_kind = |(kind, cells): &(&str, Vec<&FilterCell>)| {
         let mut dots: Vec<_> = cells.iter().filter_map(|cell| point(cell)).collect();
         dots.sort_by(|a, b| a.0.total_cmp(&b.0));
         Series { name: (*kind).to_owned(), colour: colour(kind), line: dots.clone(), dots }
@@ -190,19 +190,19 @@ fn series(
 }
 
 /// All cells of each kind.
-fn by_kind<'a>(cells: &[&'a Cell]) -> Vec<(&'a str, Vec<&'a Cell>)> {
+fn by_kind<'a>(cells: &[&'a FilterCell]) -> Vec<(&'a str, Vec<&'a FilterCell>)> {
     let of = |kind| cells.iter().copied().filter(|cell| cell.kind == kind).collect();
     super::KINDS.into_iter().map(|kind| (kind, of(kind))).collect()
 }
 
 /// The cost of construction in time and memory: against keys if these differ, or else against bits.
-pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
+pub(super) fn build(cells: &[&FilterCell]) -> [Option<FilterChart>; 2] {
     let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
     let (bits, at_one) = at_one_size(cells);
     let groups = if over_keys { at_one } else { by_kind(cells) };
-    let x_of = |cell: &Cell| if over_keys { cell.keys_per_filter() } else { cell.stored_bits };
+    let x_of = |cell: &FilterCell| if over_keys { cell.keys_per_filter() } else { cell.stored_bits };
     let draw =
-        |id, title: &str, unit: &str, value: &dyn Fn(&Cell) -> Option<f64>, show_y: Show<'_>| {
+        |id, title: &str, unit: &str, value: &dyn Fn(&FilterCell) -> Option<f64>, show_y: Show<'_>| {
             let series = series(&groups, |cell| Some((x_of(cell), value(cell)?)));
             let all = || series.iter().flat_map(|series| &series.dots);
             let xs = || all().map(|point| point.0);
@@ -217,7 +217,7 @@ pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
             let y = Axis::linear(highest.is_finite().then_some(highest)?, 5);
             let (x, y): ((_, Show<'_>), _) = ((x, &|x| short(*x)), (y, show_y));
             let svg = Lines { id, title, series: &series, x, y, marks: &[] }.draw()?;
-            Some(Chart { id, title: title.to_owned(), what, svg })
+            Some(FilterChart { id, title: title.to_owned(), what, svg })
         };
     [
         draw("build-time", "Time to build", "ns", &|cell| Some(cell.build_ns), &|nanos| {

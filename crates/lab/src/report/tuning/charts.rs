@@ -6,7 +6,7 @@ use trommel_harness::units;
 
 use super::groups::{Group, Groups};
 use crate::report::axis::Axis;
-use crate::report::charts::{Chart as Frame, frame};
+use crate::report::charts::{TuningChart as Frame, frame};
 use crate::report::html::{digits, tick};
 use crate::report::svg::{Failed, Role, SCALE, chart};
 use crate::tune::{Estimate, Record};
@@ -21,7 +21,7 @@ const TOLERANCE: f64 = 0.05;
 const FARTHEST: f64 = 0.5;
 
 /// A finished chart.
-pub(super) struct Chart {
+pub(super) struct TuningChart {
     /// Its name, unique among the charts of these records.
     pub(super) name: String,
     pub(super) title: String,
@@ -40,7 +40,7 @@ struct Cost {
 }
 
 /// Wasted reads against bytes, for each group of several filters.
-pub(super) fn waste(groups: &Groups<'_>) -> Vec<Chart> {
+pub(super) fn waste(groups: &Groups<'_>) -> Vec<TuningChart> {
     let cost = Cost {
         name: "waste",
         what: "wasted reads a lookup by filter bytes",
@@ -51,7 +51,7 @@ pub(super) fn waste(groups: &Groups<'_>) -> Vec<Chart> {
 }
 
 /// Lookup times against bytes, for each group of several filters.
-pub(super) fn times(groups: &Groups<'_>) -> Vec<Chart> {
+pub(super) fn times(groups: &Groups<'_>) -> Vec<TuningChart> {
     let cost = Cost {
         name: "time",
         what: "µs a lookup by filter bytes",
@@ -61,7 +61,7 @@ pub(super) fn times(groups: &Groups<'_>) -> Vec<Chart> {
     fronts(groups, &cost)
 }
 
-fn fronts(groups: &Groups<'_>, cost: &Cost) -> Vec<Chart> {
+fn fronts(groups: &Groups<'_>, cost: &Cost) -> Vec<TuningChart> {
     let several = groups.groups.iter().enumerate().filter(|(_, group)| group.records.len() > 1);
     several.filter_map(|(nth, group)| front(groups, group, nth, cost)).collect()
 }
@@ -71,7 +71,7 @@ fn bytes(bytes: &f64) -> String {
     units::bytes(bytes.round() as u64)
 }
 
-fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Option<Chart> {
+fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Option<TuningChart> {
     let of = cost.of;
     let is_shown = |record: &Record| {
         (LEAST_WASTE..MOST).contains(&of(record).mean) && (0.0..MOST).contains(&record.filter_bytes)
@@ -110,7 +110,7 @@ fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Opt
         }
         Ok(())
     })?;
-    Some(Chart { name, title, what: cost.what.into(), svg })
+    Some(TuningChart { name, title, what: cost.what.into(), svg })
 }
 
 /// A mean with its interval, clipped to the axis.
@@ -127,7 +127,7 @@ fn dot(chart: &mut Frame<'_>, role: Role, x: f64, estimate: &Estimate) -> Result
 }
 
 /// Measured against predicted values, and the deviations.
-pub(super) fn prediction(groups: &Groups<'_>) -> Vec<Chart> {
+pub(super) fn prediction(groups: &Groups<'_>) -> Vec<TuningChart> {
     let dots: Vec<(Role, &Record)> = groups
         .groups
         .iter()
@@ -161,7 +161,7 @@ pub(super) fn prediction(groups: &Groups<'_>) -> Vec<Chart> {
         .collect()
 }
 
-fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Chart> {
+fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<TuningChart> {
     let (title, what) = ("Wasted reads a lookup", "measured by predicted");
     let show = |value: &f64| tick(*value);
     let svg = chart("predicted", title, described, |area| {
@@ -174,10 +174,10 @@ fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Ch
         }
         Ok(())
     })?;
-    Some(Chart { name: "predicted".into(), title: title.into(), what: what.into(), svg })
+    Some(TuningChart { name: "predicted".into(), title: title.into(), what: what.into(), svg })
 }
 
-fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Chart> {
+fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<TuningChart> {
     let (title, what) =
         ("How far off", "measured less predicted, as a share of predicted, by predicted");
     let shares: Vec<(Role, f64, Estimate)> = dots
@@ -211,5 +211,5 @@ fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<C
         }
         Ok(())
     })?;
-    Some(Chart { name: "off".into(), title: title.into(), what: what.into(), svg })
+    Some(TuningChart { name: "off".into(), title: title.into(), what: what.into(), svg })
 }

@@ -69,7 +69,8 @@ impl Repository {
         dir: impl AsRef<Path>,
         progress: &dyn Progress,
     ) -> Result<Restored> {
-        RunningRestore { repository: self, vfs, progress, keeps_damage: false }.restore(id, dir.as_ref())
+        RunningRestore { repository: self, vfs, progress, keeps_damage: false }
+            .restore(id, dir.as_ref())
     }
 
     /// As [`Repository::restore_on`], for a backup without an intact copy: corrupt files are kept
@@ -85,7 +86,8 @@ impl Repository {
         dir: impl AsRef<Path>,
         progress: &dyn Progress,
     ) -> Result<Restored> {
-        RunningRestore { repository: self, vfs, progress, keeps_damage: true }.restore(id, dir.as_ref())
+        RunningRestore { repository: self, vfs, progress, keeps_damage: true }
+            .restore(id, dir.as_ref())
     }
 
     /// Reports damage to a content that backup `id` needs, unless the backup was deleted meanwhile.

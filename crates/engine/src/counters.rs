@@ -15,7 +15,7 @@ use trommel_sstable::FilterLabel;
 
 use crate::conformance::Evidence;
 use crate::filter_kinds::{ByKind, kind_index};
-use crate::passed::{FalsePositive, PendingKeys, AlarmWindows};
+use crate::passed::{AlarmWindows, FalsePositive, PendingKeys};
 use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
 
 /// A count with one writer.

@@ -99,8 +99,18 @@ impl Engine {
     }
 
     /// Writes manifest `number` with this state and makes it current.
-    pub(crate) fn create_manifest(&self, number: u64, state: ManifestState) -> Result<ActiveManifest> {
-        ActiveManifest::create(&*self.files.vfs, &self.files.dir, number, self.files.store_id, state)
+    pub(crate) fn create_manifest(
+        &self,
+        number: u64,
+        state: ManifestState,
+    ) -> Result<ActiveManifest> {
+        ActiveManifest::create(
+            &*self.files.vfs,
+            &self.files.dir,
+            number,
+            self.files.store_id,
+            state,
+        )
     }
 
     /// Records the backlog of `version`, which is about to become current.
@@ -124,7 +134,7 @@ impl Engine {
                     self.files.tables.forget_unusable(table.number);
                     table.retire(&self.files.dir, &self.files.deletion_queue);
                 }
-                Some(same) if same.filter_sidecar == table.filter_sidecar => continue,
+                Some(same) if same.filters.sidecar == table.filters.sidecar => continue,
                 Some(_) => table.give_way(&self.files.dir, &self.files.deletion_queue),
             }
             self.forget_filters(table);

@@ -9,7 +9,7 @@ use trommel_memtable::{ArenaPool, Memtable};
 use crate::counters::Shard;
 use crate::snapshots::Snapshots;
 use crate::sync::{AtomicBool, AtomicU64};
-use crate::write_queue::{CommitGroup, Joined, Notifier, Queue, WriterTurn, Wanted};
+use crate::write_queue::{CommitGroup, Joined, Notifier, Queue, Wanted, WriterTurn};
 
 /// Two members insert, the last one publishes: a reader that sees the sequence number sees both
 /// entries.

@@ -20,7 +20,7 @@ use crate::purpose::Purpose;
 use crate::sync::panicking;
 use crate::user_filters::{FilterChoice, FilterContext, UserPolicy};
 use crate::version::logical_level;
-use crate::version::{TableMeta, Version};
+use crate::version::{FilterMeta, TableMeta, Version};
 
 /// A table being written.
 struct Open {
@@ -154,25 +154,28 @@ impl<'a> Outputs<'a> {
         if let Some((_, choice)) = &self.chosen {
             self.engine.statistics.budget_history.note_built(
                 choice.of(number),
-                built.keys,
+                built.contents.keys,
                 built.filter_bytes,
             );
         }
         let (logical, _) = logical_level(&self.version, self.level);
+        let contents = built.contents;
         self.done.push(TableMeta {
             number,
             table_id,
             file_bytes: built.file_bytes,
-            smallest: built.smallest.into(),
-            largest: built.largest.into(),
-            min_seqno: built.min_seqno,
-            max_seqno: built.max_seqno,
-            entries: built.entries,
-            deletions: built.deletions,
-            keys: built.keys,
-            filter_bytes: built.filter_bytes,
-            built_for: logical as u8,
-            filter_sidecar: None,
+            smallest: contents.smallest.into(),
+            largest: contents.largest.into(),
+            min_seqno: contents.min_seqno,
+            max_seqno: contents.max_seqno,
+            entries: contents.entries,
+            deletions: contents.deletions,
+            keys: contents.keys,
+            filters: FilterMeta {
+                bytes: built.filter_bytes,
+                built_for: logical as u8,
+                sidecar: None,
+            },
         });
         Ok(())
     }

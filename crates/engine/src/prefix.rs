@@ -94,7 +94,7 @@ impl Prefix {
     ///
     /// A closure that breaks the contract makes scans skip entries. If a breach is detected (while
     /// tables are built, in scans, by [`Db::verify`](crate::Db::verify)), or the closure panics, it
-    /// is not called any more, [`Stats::prefix_breach`](crate::Stats::prefix_breach) says why, and
+    /// is not called any more, [`PrefixStats::breach`](crate::PrefixStats::breach) says why, and
     /// the table being built gets no prefix filter.
     ///
     /// Before a table's prefix filter is first used, it is probed for the prefixes of the table's

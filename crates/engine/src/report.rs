@@ -44,6 +44,19 @@ pub struct FilterLevel {
     pub bits_stored: f64,
     /// Bytes of the filters in memory if all tables were open.
     pub filter_bytes: u64,
+    /// What the filters answered since the counters were reset.
+    pub counts: FilterCounts,
+    /// The rates that follow from these counts.
+    pub rates: FilterRates,
+    /// Whether no more distinct keys passed the filters than expected; `None` for scans, and while
+    /// there were no false positives.
+    pub conformance: Option<Conformance>,
+}
+
+/// Probes of filters, by outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterCounts {
     /// Lookups that probed such a table since the counters were reset. Lookups at a snapshot that
     /// do not find the key in a table with newer entries are left out, because it is unknown
     /// whether the positive was true.
@@ -54,17 +67,18 @@ pub struct FilterLevel {
     pub false_positives: u64,
     /// Probes for a key that is in the table.
     pub true_positives: u64,
-    /// Rate of false positives among the probes for keys not in the table.
-    pub measured_rate: Option<f64>,
+}
+
+/// Rates of false positives among the probes for keys not in the table; none without such probes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct FilterRates {
+    /// The measured rate.
+    pub measured: Option<f64>,
     /// 95% interval of the rate (Wilson's score interval).
     pub interval: Option<(f64, f64)>,
     /// The rate that theory predicts for the same probes.
-    pub expected_rate: Option<f64>,
-    /// Reads saved: the negatives.
-    pub reads_saved: u64,
-    /// Whether no more distinct keys passed the filters than expected; `None` for scans, and while
-    /// there were no false positives.
-    pub conformance: Option<Conformance>,
+    pub expected: Option<f64>,
 }
 
 /// What each level's filters did since the counters were reset. `Display` prints a table.
@@ -94,7 +108,7 @@ pub struct FilterReport {
     /// Stored bytes of those filters.
     pub spared_bytes: u64,
     /// Filters built as [`FilterKind::Standard`] instead of ribbon because their keys have no
-    /// ribbon: see [`Stats::filter_fallbacks`](crate::Stats::filter_fallbacks). Partitioned filters
+    /// ribbon: see [`FilterStats::fallbacks`](crate::FilterStats::fallbacks). Partitioned filters
     /// are not counted here.
     pub fallbacks: u64,
     /// The state of the budget, if [`Options::filters`](crate::Options::filters) is one.
@@ -149,7 +163,10 @@ impl Engine {
                 fallbacks += u64::from(open.keys.is_fallback && !stands_in);
                 fallbacks += u64::from(open.prefixes.is_fallback);
                 if open.prefixes.kind != FilterKind::None {
-                    prefixes.hold(level, HeldFilter::new(open.prefixes, open.prefixes.keys, file.number));
+                    prefixes.hold(
+                        level,
+                        HeldFilter::new(open.prefixes, open.prefixes.keys, file.number),
+                    );
                     unused += u64::from(!open.prefixes_are_used);
                 }
             }
@@ -281,14 +298,17 @@ impl Row {
                 .then(|| per_key(|held| held.facts.bits_asked)),
             bits_stored: filter_bytes as f64 * 8.0 / keys.max(1) as f64,
             filter_bytes,
-            probes: totals.probes(),
-            negatives: totals.negatives,
-            false_positives: totals.false_positives,
-            true_positives: totals.true_positives,
-            measured_rate: (absent > 0).then(|| totals.false_positives as f64 / absent as f64),
-            interval: (absent > 0).then(|| wilson(totals.false_positives, absent)),
-            expected_rate: (absent > 0).then(|| totals.expected / absent as f64),
-            reads_saved: totals.negatives,
+            counts: FilterCounts {
+                probes: totals.probes(),
+                negatives: totals.negatives,
+                false_positives: totals.false_positives,
+                true_positives: totals.true_positives,
+            },
+            rates: FilterRates {
+                measured: (absent > 0).then(|| totals.false_positives as f64 / absent as f64),
+                interval: (absent > 0).then(|| wilson(totals.false_positives, absent)),
+                expected: (absent > 0).then(|| totals.expected / absent as f64),
+            },
             conformance: evidence
                 .judge(&held.iter().map(|held| (held.table, held.facts)).collect()),
         }
@@ -384,6 +404,7 @@ impl fmt::Display for FilterLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| Reads(rate).to_string());
         let interval = self
+            .rates
             .interval
             .map_or("-".to_owned(), |(low, high)| format!("{} - {}", Reads(low), Reads(high)));
         write!(
@@ -396,13 +417,13 @@ impl fmt::Display for FilterLevel {
             self.bits_asked.map_or("-".to_owned(), |bits| format!("{bits:.2}")),
             self.bits_stored,
             self.filter_bytes as f64 / 1024.0,
-            self.probes,
-            self.negatives,
-            self.false_positives,
-            self.true_positives,
-            rate(self.measured_rate),
+            self.counts.probes,
+            self.counts.negatives,
+            self.counts.false_positives,
+            self.counts.true_positives,
+            rate(self.rates.measured),
             interval,
-            rate(self.expected_rate)
+            rate(self.rates.expected)
         )?;
         match self.prefix_tables {
             0 => writeln!(f),

@@ -129,7 +129,8 @@ impl Weighter<BlockKey, CacheEntry> for ByBytes {
     }
 }
 
-type Entries = Cache<BlockKey, CacheEntry, ByBytes, WordHasher, DefaultLifecycle<BlockKey, CacheEntry>>;
+type Entries =
+    Cache<BlockKey, CacheEntry, ByBytes, WordHasher, DefaultLifecycle<BlockKey, CacheEntry>>;
 
 /// The cache of data blocks and filter blocks, shared by all tables of a store. If [several
 /// stores](BlockCache::share) share one cache, this is the handle of one of them.
@@ -331,7 +332,9 @@ impl BlockCache {
     ) -> Arc<CachedFilter> {
         let bytes = charge.bytes();
         let cached = Arc::new(CachedFilter { block, charge });
-        self.shared.blocks.insert(BlockKey { table, offset }, CacheEntry::Filter(Arc::clone(&cached)));
+        self.shared
+            .blocks
+            .insert(BlockKey { table, offset }, CacheEntry::Filter(Arc::clone(&cached)));
         self.note_inserted(bytes);
         if !cached.charge.is_within_limit() {
             self.remove(table, offset);

@@ -298,7 +298,11 @@ fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     report_damages(damages)
 }
 
-fn verify(args: &VerifyBackupArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn verify(
+    args: &VerifyBackupArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let repository = args.repository.open()?;
     let id = args.id.map(|id| id.find(&repository, &args.store)).transpose()?;
     let verified = repository.verify(id, &BackupProgress(session.control))?;
@@ -358,7 +362,11 @@ pub(crate) fn restore(
     report_damages(restored.damages).map_err(|failure| failure.with("what is left of it was kept"))
 }
 
-fn delete(args: &DeleteBackupArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn delete(
+    args: &DeleteBackupArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let repository = args.repository.open()?;
     // All names are resolved first: after a deletion, `latest` would be another backup.
     let mut ids = BTreeSet::new();

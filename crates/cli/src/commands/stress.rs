@@ -9,7 +9,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use trommel_harness::Control;
-use trommel_harness::stress::{Limits, Place, StressPlan, Profile, Report, stress, work};
+use trommel_harness::stress::{Limits, Place, Profile, Report, StressPlan, stress, work};
 use trommel_harness::units::{parse_bytes, parse_count, parse_decimal, parse_part, parse_time};
 
 use super::bench::filters::FilterArgs;

@@ -6,7 +6,7 @@ use std::slice;
 
 use trommel_base::EntryKind;
 
-use super::{MAX_BATCH_BYTES, Operation, BatchOperations, WriteBatch, check_sizes_of};
+use super::{BatchOperations, MAX_BATCH_BYTES, Operation, WriteBatch, check_sizes_of};
 use crate::error::Error;
 
 /// An operation of a [`WriteBatch`].

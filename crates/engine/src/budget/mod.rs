@@ -52,7 +52,7 @@ use trommel_tuning::{Held, Offer, Price, Solver, TuningError, Workload, bytes, r
 
 pub(crate) use fit::LEAST_GAIN;
 pub(crate) use report::Reads;
-pub use report::{BudgetReport, DriftReason, LevelDrift, TableDrift};
+pub use report::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
 use shape::{Outlook, TreeShape, held_bytes};
 
 use crate::compaction::in_progress::InProgress;
@@ -299,13 +299,13 @@ impl Engine {
         let is_refused = self.access.check_writable().is_err();
         let waiting = if is_refused { Vec::new() } else { waiting };
         let mut state = lock(&self.background.state);
-        if waiting.is_empty() && state.fit_budget.is_over() {
+        if waiting.is_empty() && state.requests.fit_budget.is_over() {
             return;
         }
-        if state.fit_budget.is_over() {
+        if state.requests.fit_budget.is_over() {
             crate::events::budget_exceeded(waiting.len());
         }
-        state.fit_budget.refill(waiting);
+        state.requests.fit_budget.refill(waiting);
         self.background.notify();
     }
 

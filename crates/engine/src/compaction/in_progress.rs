@@ -63,7 +63,12 @@ impl InProgress {
         (!self.is_busy(number)).then(|| self.add(vec![number], None, false))
     }
 
-    fn add(&mut self, tables: Vec<u64>, output: Option<(usize, KeyBounds)>, is_move: bool) -> JobId {
+    fn add(
+        &mut self,
+        tables: Vec<u64>,
+        output: Option<(usize, KeyBounds)>,
+        is_move: bool,
+    ) -> JobId {
         let id = JobId(self.next_id);
         self.next_id += 1;
         self.busy.extend(&tables);

@@ -23,7 +23,7 @@ use crate::compaction::older::OlderData;
 use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::iter::level::{LevelCursor, Tables};
+use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
 use crate::manifest::edit::VersionEdit;
@@ -220,7 +220,11 @@ impl Engine {
         let own = own.and_then(|read| Ok((read, outputs.finish()?)));
         let waits = crate::env::now();
         let (others, outcome) = merge.end(own.as_ref().err());
-        let mut done = MergeOutcome { waited: waits.elapsed(), takings: others.len(), ..MergeOutcome::default() };
+        let mut done = MergeOutcome {
+            waited: waits.elapsed(),
+            takings: others.len(),
+            ..MergeOutcome::default()
+        };
         if let Ok((read, tables)) = own {
             done.read = read;
             done.tables = tables;
@@ -366,7 +370,7 @@ impl Engine {
             trust_verified: false,
         };
         let level = |tables: Vec<Arc<TableFile>>| {
-            let tables = Tables::List(tables);
+            let tables = ScanTables::List(tables);
             Source::Level(LevelCursor::new(tables, Arc::clone(&self.files.tables), scan))
         };
         let mut sources = Vec::with_capacity(upper.len() + 2);

@@ -9,7 +9,7 @@ use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::DumpTotals;
 use super::format::{FORM, KIND_BLOCK, MAX_PAYLOAD_BYTES};
 use crate::error::Result;
-use crate::framed::{FrameReader, FrameHead, KIND_END};
+use crate::framed::{FrameHead, FrameReader, KIND_END};
 
 /// Reads a dump; see [the module](super).
 #[derive(Debug)]

@@ -1,7 +1,7 @@
 use super::format::{BLOCK_BYTES, MAX_PAYLOAD_BYTES, VERSION};
 use super::*;
 use crate::error::{Error, Result};
-use crate::framed::{HEAD_BYTES, HEADER_BYTES, FrameHead, Header, KIND_END};
+use crate::framed::{FrameHead, HEAD_BYTES, HEADER_BYTES, Header, KIND_END};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 

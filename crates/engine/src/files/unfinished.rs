@@ -69,7 +69,11 @@ fn text_of(source: &str) -> String {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Option<UnfinishedMark>> {
+pub(crate) fn find(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: &[DirEntry],
+) -> Result<Option<UnfinishedMark>> {
     let Some(entry) = listing.iter().find(|entry| entry.name == UNFINISHED) else {
         return Ok(None);
     };

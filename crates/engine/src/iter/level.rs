@@ -83,7 +83,9 @@ impl ScanTables {
     fn sought(&self, key: &[u8], aim: Aim) -> Option<(usize, SkipDirection)> {
         match aim {
             Aim::From => Some((self.ending_before(key), SkipDirection::Forward)),
-            Aim::Before => Some((self.beginning_before(key).checked_sub(1)?, SkipDirection::Backward)),
+            Aim::Before => {
+                Some((self.beginning_before(key).checked_sub(1)?, SkipDirection::Backward))
+            }
         }
     }
 }
@@ -135,7 +137,11 @@ impl LevelCursor {
 
     /// Opens table `at`, or the next one in this direction that the gate admits; `None` if there is
     /// none.
-    fn open(&mut self, mut at: usize, direction: SkipDirection) -> Result<Option<&mut TableCursor>> {
+    fn open(
+        &mut self,
+        mut at: usize,
+        direction: SkipDirection,
+    ) -> Result<Option<&mut TableCursor>> {
         while self.cursor.is_none() || self.at != at {
             self.leave();
             let Some(file) = self.tables.get(at) else { return Ok(None) };

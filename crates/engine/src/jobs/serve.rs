@@ -26,7 +26,7 @@ impl Engine {
         let _ = self.background.workers.set(served);
         let state = lock(&self.background.state);
         let is_at_rest = self.automatic_plan(&state, &self.view.load()).is_none()
-            && state.fit_budget.is_over()
+            && state.requests.fit_budget.is_over()
             && self.files.deletion_queue.rests_at().is_none();
         // No thread is started for a store without work.
         if !is_at_rest {
@@ -80,7 +80,7 @@ impl Engine {
         };
         let retry = state.all_job_failures().into_iter().filter_map(due).min();
         let retry = retry.filter(|_| !self.access.is_poisoned());
-        let due = retry.into_iter().chain(rests_at).chain(state.put_off_until).min();
+        let due = retry.into_iter().chain(rests_at).chain(state.writer_core.put_off_until).min();
         if let Some(served) = self.background.workers.get() {
             served.look_again_at(due);
         }

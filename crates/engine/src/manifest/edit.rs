@@ -15,7 +15,7 @@ use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
 use crate::levels::LEVELS;
 use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
-use crate::version::TableMeta;
+use crate::version::{FilterMeta, TableMeta};
 
 /// Unknown tags from this one on may be skipped.
 pub(crate) const FIRST_OPTIONAL_TAG: u64 = 128;
@@ -162,12 +162,12 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
         table.entries,
         table.deletions,
         table.keys,
-        table.filter_bytes,
+        table.filters.bytes,
     ] {
         put_varint(out, number);
     }
-    out.push(table.built_for);
-    if let Some(number) = table.filter_sidecar {
+    out.push(table.filters.built_for);
+    if let Some(number) = table.filters.sidecar {
         let mut body = Vec::new();
         put_varint(&mut body, number);
         put_field(out, TABLE_TAG_FILTER_SIDECAR, &mut body);
@@ -189,7 +189,7 @@ fn table(decoder: &mut Decoder<'_>) -> Result<TableMeta, EditError> {
             TABLE_TAG_FILTER_SIDECAR => {
                 let number = file_number(&mut body).filter(|_| body.is_empty());
                 let number = number.ok_or(EditError::Damaged("a filter sidecar has no number"))?;
-                set_once(&mut table.filter_sidecar, number)?;
+                set_once(&mut table.filters.sidecar, number)?;
             }
             _ if tag >= FIRST_OPTIONAL_TAG => {}
             _ => {
@@ -219,9 +219,7 @@ fn fixed_part(decoder: &mut Decoder<'_>) -> Option<TableMeta> {
         entries: decoder.varint()?,
         deletions: decoder.varint()?,
         keys: decoder.varint()?,
-        filter_bytes: decoder.varint()?,
-        built_for: level(decoder)?,
-        filter_sidecar: None,
+        filters: FilterMeta { bytes: decoder.varint()?, built_for: level(decoder)?, sidecar: None },
     })
 }
 

@@ -119,14 +119,14 @@ impl Engine {
         // If it was installed, the registry has forgotten it already.
         state.busy.finish(job.id);
         if !job.is_of_budget() {
-            let mut asked = state.rebuilds.iter_mut();
+            let mut asked = state.requests.rebuilds.iter_mut();
             if let Some(rebuild) = asked.find(|rebuild| rebuild.is(job.ticket)) {
                 rebuild.ended(number, count, failure);
             }
             return;
         }
-        state.fit_budget.tried(job, count, failure.as_ref());
-        state.last_rebuild = Some(state.fit_budget.report().clone());
+        state.requests.fit_budget.tried(job, count, failure.as_ref());
+        state.requests.last_rebuild = Some(state.requests.fit_budget.report().clone());
         let is_patient = failure.as_ref().is_some_and(may_pass)
             && !self.access.is_poisoned()
             && !job.is_last_try();
@@ -161,7 +161,8 @@ impl Engine {
                 match self.write_or_leave_out(job, logical, &filters, user) {
                     Ok((summary, left_out)) => {
                         self.note_rebuilt(job.table.number, &summary, start.elapsed());
-                        Ok(left_out.map_or(RebuildOutcome::Rebuilt(summary), RebuildOutcome::LeftOut))
+                        Ok(left_out
+                            .map_or(RebuildOutcome::Rebuilt(summary), RebuildOutcome::LeftOut))
                     }
                     Err(Stop::Skip(why)) => Ok(RebuildOutcome::Skipped(why)),
                     Err(Stop::Failed(error)) => Err(error),

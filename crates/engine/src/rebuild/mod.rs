@@ -25,7 +25,7 @@ use trommel_sstable::{
     FilterPart, FilterPlan, FilterRole, FilterState, Filters, UserFilterReader as _, contained,
 };
 
-use crate::background::{Concern, BackgroundState};
+use crate::background::{BackgroundState, Concern};
 use crate::budget::Planned;
 use crate::compaction::key_range::KeyBounds;
 use crate::engine::Engine;
@@ -37,7 +37,7 @@ use crate::rebuild_queue::{FilterRebuildReport, Rebuild};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
 use crate::version::logical_level;
-use crate::version::{Keeping, TableFile, TableMeta, Version};
+use crate::version::{FilterMeta, Keeping, TableFile, TableMeta, Version};
 
 /// Approximate bytes of a sidecar in addition to its filters.
 const SIDECAR_BYTES: u64 = 200;
@@ -214,7 +214,7 @@ impl Engine {
             let is_sound = !matches!(filters.state(), FilterState::Damaged(_));
             is_sound && is_like(&wanted, user.as_ref(), filters)
         };
-        let task = match table.filter_sidecar {
+        let task = match table.filters.sidecar {
             None if serves(filters) => RebuildTask::Keep,
             Some(_) if filters.are_beside() && serves(filters) => RebuildTask::Keep,
             Some(_) if serves(filters.own()) => RebuildTask::Drop,
@@ -255,18 +255,19 @@ impl Engine {
         let ticket = {
             let mut state = lock(&self.background.state);
             let ticket = state.ticket();
-            state.rebuilds.push(Rebuild::new(ticket, tables));
+            state.requests.rebuilds.push(Rebuild::new(ticket, tables));
             self.background.notify();
             ticket
         };
-        let is_over =
-            |state: &BackgroundState| state.rebuilds.iter().all(|it| !it.is(ticket) || it.is_over());
+        let is_over = |state: &BackgroundState| {
+            state.requests.rebuilds.iter().all(|it| !it.is(ticket) || it.is_over())
+        };
         let waited = self.wait_for_state(&awaited, Concern::Poison, |_, state| is_over(state));
         let mut state = lock(&self.background.state);
-        let at = state.rebuilds.iter().position(|it| it.is(ticket));
-        let rebuild = at.map(|at| state.rebuilds.swap_remove(at));
+        let at = state.requests.rebuilds.iter().position(|it| it.is(ticket));
+        let rebuild = at.map(|at| state.requests.rebuilds.swap_remove(at));
         if let Some(rebuild) = &rebuild {
-            state.last_rebuild = Some(rebuild.report().clone());
+            state.requests.last_rebuild = Some(rebuild.report().clone());
         }
         drop(state);
         self.sweep();
@@ -279,7 +280,7 @@ impl Engine {
     /// The report of the last rebuild that was requested or processed a table.
     pub(crate) fn last_rebuild(&self) -> Option<FilterRebuildReport> {
         self.access.opener().check().ok()?;
-        lock(&self.background.state).last_rebuild.clone()
+        lock(&self.background.state).requests.last_rebuild.clone()
     }
 
     /// The numbers of the tables that need a rebuild, and of those that cannot be opened: such a
@@ -306,7 +307,13 @@ impl Engine {
     /// Tables whose filter rebuilds are queued or running.
     pub(crate) fn queued_rebuilds(&self) -> u64 {
         let state = lock(&self.background.state);
-        state.rebuilds.iter().chain([&state.fit_budget]).map(Rebuild::tables).sum()
+        state
+            .requests
+            .rebuilds
+            .iter()
+            .chain([&state.requests.fit_budget])
+            .map(Rebuild::tables)
+            .sum()
     }
 }
 
@@ -348,8 +355,8 @@ fn is_like(wanted: &FilterPlan, user: Option<&UserFilterBuild>, filters: &Filter
 
 /// The metadata of the table with filters of `bytes` bytes in `sidecar`.
 fn with_filters(meta: &TableMeta, level: usize, sidecar: Option<u64>, bytes: u64) -> TableMeta {
-    let built_for = level as u8;
-    TableMeta { filter_sidecar: sidecar, filter_bytes: bytes, built_for, ..meta.clone() }
+    let filters = FilterMeta { bytes, built_for: level as u8, sidecar };
+    TableMeta { filters, ..meta.clone() }
 }
 
 /// Drops a user's builder that will not be finished.

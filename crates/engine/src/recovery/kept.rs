@@ -70,7 +70,12 @@ impl Engine {
         })
     }
 
-    fn replay_to(&self, target: ReplayTarget, plan: &ReplayPlan, recovered: &Recovered) -> Result<()> {
+    fn replay_to(
+        &self,
+        target: ReplayTarget,
+        plan: &ReplayPlan,
+        recovered: &Recovered,
+    ) -> Result<()> {
         let replayed = self.replay(plan, recovered.state.clone(), target)?;
         self.install_opened(plan, replayed)
     }

@@ -27,7 +27,7 @@ pub(super) fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -
             state.version.tables().all(|(_, table)| table.number != number)
         }
         Some(Numbered::FilterSidecar(number)) => {
-            state.version.tables().all(|(_, table)| table.filter_sidecar != Some(number))
+            state.version.tables().all(|(_, table)| table.filters.sidecar != Some(number))
         }
     };
     listing.iter().filter(is_orphan).map(|entry| dir.join(&entry.name)).collect()
@@ -67,7 +67,7 @@ impl Engine {
                 Some(Numbered::Manifest(number)) => Some(number) == manifest,
                 Some(Numbered::Spare(_)) => false,
                 Some(Numbered::FilterSidecar(number)) => {
-                    view.version.tables().any(|(_, table)| table.filter_sidecar == Some(number))
+                    view.version.tables().any(|(_, table)| table.filters.sidecar == Some(number))
                 }
             };
             if !needed {

@@ -64,7 +64,7 @@ pub(crate) fn recover(
             let keys = KeySpan::new(&file.smallest, &file.largest);
             damage.push(found.costing(keys).of_bytes(file.file_bytes));
         }
-        if let Some(number) = file.filter_sidecar
+        if let Some(number) = file.filters.sidecar
             && listing.iter().all(|entry| entry.name != *names::filter_sidecar(number))
         {
             let path = sidecar_path(dir, number);

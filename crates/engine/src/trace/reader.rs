@@ -11,7 +11,7 @@ use super::format::{
 };
 use super::{TraceInfo, TraceTotals, TracedLookup};
 use crate::error::{Error, Result};
-use crate::framed::{FrameReader, FrameHead, KIND_END};
+use crate::framed::{FrameHead, FrameReader, KIND_END};
 
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 256 << 10;

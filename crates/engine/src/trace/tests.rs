@@ -10,7 +10,7 @@ use super::format::{
 };
 use super::*;
 use crate::error::{Error, Result};
-use crate::framed::{FrameWriter, HEAD_BYTES, HEADER_BYTES, FrameHead, Header, KIND_END};
+use crate::framed::{FrameHead, FrameWriter, HEAD_BYTES, HEADER_BYTES, Header, KIND_END};
 use crate::{Db, Options};
 
 const PAGE: &str = include_str!("../../../../docs/format/trace.md");

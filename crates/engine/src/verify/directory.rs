@@ -265,7 +265,7 @@ fn list_others(
                 state.version.tables().any(|(_, table)| table.number == number)
             }
             Some(Numbered::FilterSidecar(number)) => {
-                state.version.tables().any(|(_, table)| table.filter_sidecar == Some(number))
+                state.version.tables().any(|(_, table)| table.filters.sidecar == Some(number))
             }
         };
         let path = dir.join(&entry.name);

@@ -38,12 +38,20 @@ pub struct TableMeta {
     pub deletions: u64,
     /// Distinct user keys.
     pub keys: u64,
-    /// Stored bytes of its filters, or of those in its sidecar if it has one.
-    pub filter_bytes: u64,
-    /// Level that its filters were built for; a trivial move does not change it.
+    /// Its filters.
+    pub filters: FilterMeta,
+}
+
+/// The manifest's record of a table's filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterMeta {
+    /// Their stored bytes, or those of the filters in the sidecar if there is one.
+    pub bytes: u64,
+    /// Level that they were built for; a trivial move does not change it.
     pub built_for: u8,
     /// Number of the sidecar that replaces the table's own filters, if there is one.
-    pub filter_sidecar: Option<u64>,
+    pub sidecar: Option<u64>,
 }
 
 impl TableMeta {
@@ -54,7 +62,7 @@ impl TableMeta {
 
     /// Bytes of the filters in its sidecar, if it has one.
     pub(crate) fn sidecar_bytes(&self) -> u64 {
-        self.filter_sidecar.map_or(0, |_| self.filter_bytes)
+        self.filters.sidecar.map_or(0, |_| self.filters.bytes)
     }
 
     /// Whether `key` is in the table's key range.
@@ -186,7 +194,7 @@ impl TableFile {
     /// Stored bytes of the filters in use: the table's own, if its sidecar was found unusable.
     pub(crate) fn built_bytes(&self) -> u64 {
         match self.fallback_bytes.load(Ordering::Acquire) {
-            NOTHING_LOST => self.meta.filter_bytes,
+            NOTHING_LOST => self.meta.filters.bytes,
             own => own,
         }
     }
@@ -229,7 +237,7 @@ impl TableFile {
     /// record its replacement.
     pub(crate) fn give_way(&self, dir: &Path, deletion_queue: &Arc<DeletionQueue>) {
         self.is_obsolete.store(true, Ordering::Release);
-        if let Some(number) = self.filter_sidecar {
+        if let Some(number) = self.filters.sidecar {
             let (path, deletion_queue) = (sidecar_path(dir, number), Arc::clone(deletion_queue));
             self.sidecar.remove_when_dropped(Removal { path, table: None, deletion_queue });
         }

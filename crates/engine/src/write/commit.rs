@@ -12,7 +12,9 @@ use crate::error::{Error, Result};
 use crate::log::LogWriter;
 use crate::options::{Durability, WriteOptions};
 use crate::sync::{MutexGuard, lock, look_out, panicking};
-use crate::write_queue::{CommitGroup, Joined, Leader, Member, WriterTurn, Wanted, done, fail, hand_out};
+use crate::write_queue::{
+    CommitGroup, Joined, Leader, Member, Wanted, WriterTurn, done, fail, hand_out,
+};
 
 /// Most operations of a batch whose memory is prefetched before the batch is logged.
 const PREFETCHED: usize = 16;
@@ -522,7 +524,7 @@ mod tests {
                 let seen = db.get(format!("{writer} 0")).unwrap();
                 assert_eq!(seen.as_deref(), Some(&[writer as u8][..]), "written, and not there");
             };
-            let commits = || db.stats().commits;
+            let commits = || db.stats().writes.commits;
             let before = commits();
             let engine = db.engine();
             thread::scope(|scope| {

@@ -175,7 +175,9 @@ impl Curve {
     fn new(batch: usize, at: f64, half: u32, grid: Grid) -> Self {
         let number = (at / SPACING).round() as i32;
         let interval = interval(batch, number, grid);
-        let value = |law: &CountDistribution| law.mean_of(|keys| pass(keys, half)).max(f64::MIN_POSITIVE).ln();
+        let value = |law: &CountDistribution| {
+            law.mean_of(|keys| pass(keys, half)).max(f64::MIN_POSITIVE).ln()
+        };
         let values: Vec<f64> = interval.iter().map(value).collect();
         let coefficient = |j: usize| {
             let terms =

@@ -64,7 +64,7 @@ impl Trial {
 
     /// False positives of all missing lookups.
     pub(super) fn false_positives(&self) -> u64 {
-        self.report.levels.iter().map(|level| level.false_positives).sum()
+        self.report.levels.iter().map(|level| level.counts.false_positives).sum()
     }
 
     /// False positives per missing lookup.
@@ -76,7 +76,7 @@ impl Trial {
     /// report of each level.
     pub(super) fn interval(&self) -> (f64, f64) {
         let levels = &self.report.levels;
-        let probes: u64 = levels.iter().map(|level| level.negatives + level.false_positives).sum();
+        let probes: u64 = levels.iter().map(|level| level.counts.negatives + level.counts.false_positives).sum();
         let (low, high) = wilson(self.false_positives(), probes);
         let for_lookup = probes as f64 / self.missing.operations();
         (low * for_lookup, high * for_lookup)
@@ -95,8 +95,8 @@ impl Trial {
             .levels
             .iter()
             .filter_map(|level| {
-                let asked = level.negatives + level.false_positives;
-                level.expected_rate.map(|rate| rate * asked as f64)
+                let asked = level.counts.negatives + level.counts.false_positives;
+                level.rates.expected.map(|rate| rate * asked as f64)
             })
             .sum();
         expected / self.missing.operations()
@@ -104,7 +104,7 @@ impl Trial {
 
     /// Filters queried per missing lookup.
     pub(super) fn probes(&self) -> f64 {
-        let probes: u64 = self.report.levels.iter().map(|level| level.probes).sum();
+        let probes: u64 = self.report.levels.iter().map(|level| level.counts.probes).sum();
         probes as f64 / self.missing.operations()
     }
 }

@@ -211,25 +211,25 @@ fn memory(stats: &Stats) -> IndexMap<String, u64> {
 
 impl Io {
     fn of(stats: &Stats) -> Self {
-        let stalls = [stats.stalled_by_memtables, stats.stalled_by_level_0, stats.stalled_by_debt];
-        let written = stats.log_bytes + stats.flush_bytes + stats.compaction_bytes_written;
+        let stalls = [stats.background.stalls.memtables, stats.background.stalls.level_0, stats.background.stalls.debt];
+        let written = stats.writes.log_bytes + stats.background.flushes.bytes + stats.background.compactions.bytes_written;
         Self {
-            gets: Some(stats.gets),
-            block_reads: Some(stats.block_reads),
-            cache_hits: Some(stats.cache_hits),
-            bytes_read: Some(stats.block_read_bytes + stats.compaction_bytes_read),
+            gets: Some(stats.lookups.gets),
+            block_reads: Some(stats.lookups.block_reads),
+            cache_hits: Some(stats.lookups.cache_hits),
+            bytes_read: Some(stats.lookups.block_read_bytes + stats.background.compactions.bytes_read),
             bytes_written: Some(written),
-            user_bytes: Some(stats.user_bytes),
-            log_bytes: Some(stats.log_bytes),
-            log_syncs: Some(stats.log_syncs),
-            flushes: Some(stats.flushes),
-            flush_bytes: Some(stats.flush_bytes),
-            flush_seconds: Some(stats.flush_time.as_secs_f64()),
-            compactions: Some(stats.compactions),
-            compaction_bytes_read: Some(stats.compaction_bytes_read),
-            compaction_bytes_written: Some(stats.compaction_bytes_written),
-            compaction_seconds: Some(stats.compaction_time.as_secs_f64()),
-            filter_seconds: Some(stats.filter_time.as_secs_f64()),
+            user_bytes: Some(stats.writes.user_bytes),
+            log_bytes: Some(stats.writes.log_bytes),
+            log_syncs: Some(stats.writes.log_syncs),
+            flushes: Some(stats.background.flushes.count),
+            flush_bytes: Some(stats.background.flushes.bytes),
+            flush_seconds: Some(stats.background.flushes.time.as_secs_f64()),
+            compactions: Some(stats.background.compactions.count),
+            compaction_bytes_read: Some(stats.background.compactions.bytes_read),
+            compaction_bytes_written: Some(stats.background.compactions.bytes_written),
+            compaction_seconds: Some(stats.background.compactions.time.as_secs_f64()),
+            filter_seconds: Some(stats.background.filter_time.as_secs_f64()),
             stall_seconds: Some(stalls.iter().map(|stall| stall.total.as_secs_f64()).sum()),
         }
     }
@@ -293,13 +293,13 @@ impl FilterRecord {
             bits_asked: filter.bits_asked,
             bits_stored: Some(filter.bits_stored),
             bytes: filter.filter_bytes,
-            probes: filter.probes,
-            negatives: filter.negatives,
-            false_positives: filter.false_positives,
-            true_positives: filter.true_positives,
-            measured_rate: filter.measured_rate,
-            interval: filter.interval,
-            expected_rate: filter.expected_rate,
+            probes: filter.counts.probes,
+            negatives: filter.counts.negatives,
+            false_positives: filter.counts.false_positives,
+            true_positives: filter.counts.true_positives,
+            measured_rate: filter.rates.measured,
+            interval: filter.rates.interval,
+            expected_rate: filter.rates.expected,
             alarm: filter.alarm().map(ToString::to_string),
         }
     }

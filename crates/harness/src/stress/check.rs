@@ -329,7 +329,12 @@ enum WriteFate {
 }
 
 impl WriteFate {
-    fn of(records: &RecordSpec, key: u32, state: super::expected::KeyState, found: Option<u32>) -> Self {
+    fn of(
+        records: &RecordSpec,
+        key: u32,
+        state: super::expected::KeyState,
+        found: Option<u32>,
+    ) -> Self {
         match found {
             Some(found) if found == state.pending => Self::There,
             Some(_) => Self::Lost,

@@ -26,7 +26,7 @@ use super::place::{LOG_FILE, Place};
 use super::records::RecordSpec;
 use super::report::{Finding, Report};
 use super::watch::{Limits, disk_bytes, threads_of};
-use super::wire::{Line, WorkerPhase, Task, Tick};
+use super::wire::{Line, Task, Tick, WorkerPhase};
 use super::worker::exponential;
 use crate::control::{Control, Unit};
 use crate::error::Error;
@@ -260,7 +260,11 @@ impl StressRun<'_> {
     }
 
     /// Follows a worker to its end; returns the fault found, if any.
-    fn watch(&mut self, worker: &mut WorkerProcess, ending: Ending) -> Result<Option<Finding>, Error> {
+    fn watch(
+        &mut self,
+        worker: &mut WorkerProcess,
+        ending: Ending,
+    ) -> Result<Option<Finding>, Error> {
         let born = Instant::now();
         let mut measured = born;
         loop {

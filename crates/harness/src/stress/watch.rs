@@ -7,7 +7,7 @@ use std::time::Duration;
 use trommel::vfs::{DiskVfs, Vfs};
 
 use super::report::{Finding, Report};
-use super::wire::{WorkerPhase, Tick};
+use super::wire::{Tick, WorkerPhase};
 use crate::{machine, units};
 
 /// Time limit of a check of all keys, as a multiple of that of an operation.

@@ -29,7 +29,7 @@ use super::draw::Draw;
 use super::expected::Expected;
 use super::faulty_disk::FaultyDisk;
 use super::upkeep::Upkeep;
-use super::wire::{Line, WorkerPhase, Task, Tick};
+use super::wire::{Line, Task, Tick, WorkerPhase};
 use crate::control::Stop;
 use crate::error::Error;
 

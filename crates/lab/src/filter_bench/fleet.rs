@@ -8,7 +8,8 @@ use trommel::vfs::advise_huge_pages;
 use trommel_harness::{Control, Error, Unit, machine, units};
 
 use super::{
-    FilterCell, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, FilterBenchPlan, KeyShape, Until, has_kernels, nanoseconds,
+    FilterBenchPlan, FilterCell, KeyShape, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, Until,
+    has_kernels, nanoseconds,
 };
 
 /// Number of the first key that no filter holds.
@@ -136,7 +137,11 @@ impl Fleet {
     }
 
     /// Whether every key added is found; false if stopped.
-    pub(super) fn verify(&self, plan: &FilterBenchPlan, control: Control<'_>) -> Result<bool, Error> {
+    pub(super) fn verify(
+        &self,
+        plan: &FilterBenchPlan,
+        control: Control<'_>,
+    ) -> Result<bool, Error> {
         control.progress.begin("verifying", self.keys, Unit::Keys);
         let mut maker = FleetKeys::new(plan.shape);
         for (number, member) in self.members.iter().enumerate() {

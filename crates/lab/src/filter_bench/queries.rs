@@ -7,7 +7,7 @@ use fastrand::Rng;
 use trommel_harness::{Control, Unit};
 
 use super::fleet::{Fleet, FleetKeys};
-use super::{Access, Pattern, FilterBenchPlan, Rate, Timing, nanoseconds};
+use super::{Access, FilterBenchPlan, Pattern, Rate, Timing, nanoseconds};
 
 /// Queries between two checks of the stop.
 const STRIDE: u64 = 1 << 16;
@@ -83,7 +83,13 @@ enum Asked {
 
 /// Nanoseconds per query of one pass over a pattern's queries. A dry run draws the same keys and
 /// filters.
-fn run(fleet: &Fleet, plan: &FilterBenchPlan, pattern: Pattern, asked: Asked, control: Control<'_>) -> f64 {
+fn run(
+    fleet: &Fleet,
+    plan: &FilterBenchPlan,
+    pattern: Pattern,
+    asked: Asked,
+    control: Control<'_>,
+) -> f64 {
     let mut rng = Rng::with_seed(plan.seed ^ 0x6173_6b65_6420_6b65);
     let mut keys = FleetKeys::new(plan.shape);
     let at_once = if pattern.access.is_batched() { plan.batch } else { 1 };

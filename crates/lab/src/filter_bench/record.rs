@@ -108,7 +108,10 @@ mod tests {
         let read = read_lines(&older).unwrap();
         assert!(records[0].cell.build_bytes.is_some());
         let cell = FilterCell { build_bytes: None, ..records[0].cell.clone() };
-        assert_eq!(read, [CellRecord { schema: 1, cell, ..records[0].clone() }, records[1].clone()]);
+        assert_eq!(
+            read,
+            [CellRecord { schema: 1, cell, ..records[0].clone() }, records[1].clone()]
+        );
         let mut again = Vec::new();
         read.iter().for_each(|record| write_line(record, &mut again).unwrap());
         assert_eq!(read_lines(&String::from_utf8(again).unwrap()).unwrap(), read);

@@ -4,7 +4,7 @@
 use trommel::filter::{FilterKind, FilterSpec};
 use trommel_harness::machine::{Cache, Environment};
 
-use super::record::{Place, CellRecord};
+use super::record::{CellRecord, Place};
 use super::{FilterCell, Pattern, Rate, Timing};
 
 /// A record of a filter of `kind` with `bits` bits for each of `keys` keys.

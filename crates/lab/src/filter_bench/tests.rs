@@ -85,7 +85,8 @@ fn all_keys_are_distinct_and_of_the_sizes_asked_for() {
         }
     }
     assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [12, 13, 14, 15, 16]);
-    let mut keys = FleetKeys::new(KeyShape { bytes: 12, vary_alignment: false, vary_size_log2: 30 });
+    let mut keys =
+        FleetKeys::new(KeyShape { bytes: 12, vary_alignment: false, vary_size_log2: 30 });
     let (one, other) = (keys.key(1, 7).to_vec(), keys.key(2, 6).to_vec());
     assert_eq!((one.len(), other.len()), (12, 12));
     assert_eq!(keys.key(1, 7), one, "whatever was made in between");

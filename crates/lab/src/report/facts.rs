@@ -155,7 +155,9 @@ pub(super) fn memory(data: &Data<'_>) -> String {
     head.push("all");
     let cells = |(label, memory): &(String, &IndexMap<String, u64>)| {
         let mut row = vec![HtmlCell::text(label)];
-        row.extend(parts.iter().map(|part| HtmlCell::maybe(memory.get(*part).copied(), units::bytes)));
+        row.extend(
+            parts.iter().map(|part| HtmlCell::maybe(memory.get(*part).copied(), units::bytes)),
+        );
         row.push(HtmlCell::number(&units::bytes(total(memory))));
         row
     };

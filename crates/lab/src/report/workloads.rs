@@ -234,7 +234,8 @@ fn times_table(data: &Data<'_>, histograms: &[Option<Histogram<u64>>]) -> String
                 times.max,
             ]
             .map(|nanos| HtmlCell::number(&time(nanos as f64)));
-            let mut row = vec![HtmlCell::text(&variant.label), HtmlCell::number(&count(times.count))];
+            let mut row =
+                vec![HtmlCell::text(&variant.label), HtmlCell::number(&count(times.count))];
             row.extend(nanos);
             row.insert(3, HtmlCell::number(&time(times.mean)));
             row

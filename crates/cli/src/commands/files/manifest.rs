@@ -178,7 +178,11 @@ fn table_row(info: &ManifestInfo, listed: &ListedTable, keys: KeyForm) -> Vec<Va
     ]
 }
 
-fn check(args: &ManifestFilesArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn check(
+    args: &ManifestFilesArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut output = args.output.begin("manifest_check", out);
     output.list("manifests", &["file", "ok", "bytes", "edits", "tables", "ending"])?;
     let failures = args.each(session, |manifest| {
@@ -283,7 +287,11 @@ const HISTORY: [&str; 9] = [
     "oldest_log",
 ];
 
-fn history(args: &ManifestFilesArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn history(
+    args: &ManifestFilesArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut output = args.output.begin("manifest_history", out);
     output.list("edits", &HISTORY)?;
     let failures = args.each(session, |manifest| {
@@ -308,7 +316,11 @@ fn history(args: &ManifestFilesArgs, session: Session<'_>, out: &mut dyn Write) 
     failures.result()
 }
 
-fn layout(args: &ManifestFilesArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn layout(
+    args: &ManifestFilesArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut output = args.output.begin("manifest_layout", out);
     output.list("records", &SPANS)?;
     let failures = args.each(session, |manifest| {

@@ -6,7 +6,9 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::units::{parse_count, parse_decimal};
-use trommel_lab::filter_bench::{Access, Mix, Pattern, FilterBenchPlan, KeyShape, Until, has_kernels};
+use trommel_lab::filter_bench::{
+    Access, FilterBenchPlan, KeyShape, Mix, Pattern, Until, has_kernels,
+};
 
 use super::specs::{Bits, Implementation, KINDS, Specs, bits, implementation, specs};
 use crate::commands::bench::args::switches;

@@ -8,7 +8,7 @@ use std::path::Path;
 use trommel_harness::Error;
 use trommel_harness::record::write_line;
 use trommel_lab::filter_bench::FilterCell;
-use trommel_lab::filter_bench::record::{Place, CellRecord};
+use trommel_lab::filter_bench::record::{CellRecord, Place};
 use trommel_lab::report::filters;
 
 use super::args::FileArgs;

@@ -17,7 +17,7 @@ use std::io::Write;
 
 use trommel_harness::{Control, Error, Progress, Unit};
 use trommel_lab::filter_bench::record::read_lines;
-use trommel_lab::filter_bench::{FilterCell, FilterBenchPlan, measure};
+use trommel_lab::filter_bench::{FilterBenchPlan, FilterCell, measure};
 
 use crate::commands::records;
 use crate::failure::Failure;

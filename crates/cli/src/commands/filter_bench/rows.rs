@@ -86,7 +86,11 @@ pub(super) fn columns(format: Format) -> Vec<&'static str> {
     }
 }
 
-pub(super) fn write(cell: &FilterCell, format: Format, output: &mut Output<'_>) -> std::io::Result<()> {
+pub(super) fn write(
+    cell: &FilterCell,
+    format: Format,
+    output: &mut Output<'_>,
+) -> std::io::Result<()> {
     output.row(if format == Format::Table { short(cell) } else { long(cell) })
 }
 

@@ -28,7 +28,7 @@ use crate::levels::LEVELS;
 use crate::purpose::Purpose;
 use crate::user_filters::FilterReason;
 use crate::version::logical_level;
-use crate::version::{TableFile, TableMeta, Version};
+use crate::version::{FilterMeta, TableFile, TableMeta, Version};
 
 /// How much more than the optimum the engine's choice may waste.
 const WITHIN: f64 = 1.05;
@@ -125,9 +125,7 @@ fn table(number: u64, level: usize, keys: &[u64]) -> Arc<TableFile> {
         entries: keys.len() as u64,
         deletions: 0,
         keys: keys.len() as u64,
-        filter_bytes: 0,
-        built_for: level as u8,
-        filter_sidecar: None,
+        filters: FilterMeta { bytes: 0, built_for: level as u8, sidecar: None },
     }))
 }
 
@@ -228,7 +226,8 @@ fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
                 for table in &mut version.levels[level][from..to] {
                     let spec = choice.of(table.number);
                     let filter_bytes = bytes(spec, table.keys);
-                    let meta = TableMeta { filter_bytes, ..table.meta().clone() };
+                    let mut meta = table.meta().clone();
+                    meta.filters.bytes = filter_bytes;
                     specs.insert(table.number, spec);
                     *table = Arc::new(TableFile::new(meta));
                 }

@@ -19,7 +19,7 @@
 use trommel_base::{Cursor, CursorHints, EntryRef, KeyHead, MAX_SEQNO, SeqNo};
 
 use super::{
-    Direction, SourceHead, Mark, MergeCursor, NO_SOURCE, Ranked, SHOWN_BYTES, STEPS_BEFORE_RESEEK,
+    Direction, Mark, MergeCursor, NO_SOURCE, Ranked, SHOWN_BYTES, STEPS_BEFORE_RESEEK, SourceHead,
 };
 
 /// Most sources whose leaves take part at once: the least rank is searched for among all of them.

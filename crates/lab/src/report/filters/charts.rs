@@ -200,25 +200,29 @@ pub(super) fn build(cells: &[&FilterCell]) -> [Option<FilterChart>; 2] {
     let over_keys = differ(cells.iter().map(|cell| cell.average_keys));
     let (bits, at_one) = at_one_size(cells);
     let groups = if over_keys { at_one } else { by_kind(cells) };
-    let x_of = |cell: &FilterCell| if over_keys { cell.keys_per_filter() } else { cell.stored_bits };
-    let draw =
-        |id, title: &str, unit: &str, value: &dyn Fn(&FilterCell) -> Option<f64>, show_y: Show<'_>| {
-            let series = series(&groups, |cell| Some((x_of(cell), value(cell)?)));
-            let all = || series.iter().flat_map(|series| &series.dots);
-            let xs = || all().map(|point| point.0);
-            let (least, most) = (xs().reduce(f64::min)?, xs().reduce(f64::max)?);
-            let (x, what) = if over_keys {
-                let what = format!("{unit} a key by keys, {} bits per key", short(bits));
-                (Axis::logarithmic(least, most), what)
-            } else {
-                (Axis::whole(least, most), format!("{unit} a key by bits per key"))
-            };
-            let highest = all().map(|point| point.1).fold(1.0, f64::max);
-            let y = Axis::linear(highest.is_finite().then_some(highest)?, 5);
-            let (x, y): ((_, Show<'_>), _) = ((x, &|x| short(*x)), (y, show_y));
-            let svg = Lines { id, title, series: &series, x, y, marks: &[] }.draw()?;
-            Some(FilterChart { id, title: title.to_owned(), what, svg })
+    let x_of =
+        |cell: &FilterCell| if over_keys { cell.keys_per_filter() } else { cell.stored_bits };
+    let draw = |id,
+                title: &str,
+                unit: &str,
+                value: &dyn Fn(&FilterCell) -> Option<f64>,
+                show_y: Show<'_>| {
+        let series = series(&groups, |cell| Some((x_of(cell), value(cell)?)));
+        let all = || series.iter().flat_map(|series| &series.dots);
+        let xs = || all().map(|point| point.0);
+        let (least, most) = (xs().reduce(f64::min)?, xs().reduce(f64::max)?);
+        let (x, what) = if over_keys {
+            let what = format!("{unit} a key by keys, {} bits per key", short(bits));
+            (Axis::logarithmic(least, most), what)
+        } else {
+            (Axis::whole(least, most), format!("{unit} a key by bits per key"))
         };
+        let highest = all().map(|point| point.1).fold(1.0, f64::max);
+        let y = Axis::linear(highest.is_finite().then_some(highest)?, 5);
+        let (x, y): ((_, Show<'_>), _) = ((x, &|x| short(*x)), (y, show_y));
+        let svg = Lines { id, title, series: &series, x, y, marks: &[] }.draw()?;
+        Some(FilterChart { id, title: title.to_owned(), what, svg })
+    };
     [
         draw("build-time", "Time to build", "ns", &|cell| Some(cell.build_ns), &|nanos| {
             time(*nanos)

@@ -67,7 +67,8 @@ fn all_charts(records: &[CellRecord]) -> Vec<FilterChart> {
 /// The charts as SVG files, each with its name, for light and dark backgrounds.
 pub fn plots(records: &[CellRecord]) -> Vec<(&'static str, String)> {
     let kinds = kinds(records);
-    let file = |chart: FilterChart| (chart.id, standalone(&chart.title, &chart.what, &kinds, &chart.svg));
+    let file =
+        |chart: FilterChart| (chart.id, standalone(&chart.title, &chart.what, &kinds, &chart.svg));
     all_charts(records).into_iter().map(file).collect()
 }
 

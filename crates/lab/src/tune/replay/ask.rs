@@ -8,7 +8,7 @@ use trommel::inspect::{ListedTable, Table};
 use trommel::{Db, FilterSpec};
 use trommel_harness::{Control, Error};
 
-use super::load::{TracePart, Survey};
+use super::load::{Survey, TracePart};
 use super::sums::{Lookups, Sums};
 use super::{Candidate, Replay, Replayed, TraceRead};
 use crate::tune::build::{STRIDE, store_error};

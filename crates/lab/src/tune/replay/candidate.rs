@@ -8,7 +8,7 @@ use trommel::tuning::{Run, Solver, Table, Tree, TuningError, Workload};
 use trommel::{FilterPolicy, FilterSpec};
 use trommel_harness::Error;
 
-use super::load::{TracePart, Survey};
+use super::load::{Survey, TracePart};
 
 /// Maximum bits per key of a filter.
 const MOST_BITS: f64 = 64.0;

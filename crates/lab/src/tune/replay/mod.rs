@@ -39,7 +39,7 @@ use trommel_harness::{Control, Error, Unit};
 
 use self::ask::Replayer;
 pub use self::candidate::Candidate;
-use self::load::{TracePart, Survey};
+use self::load::{Survey, TracePart};
 use super::build::store_error;
 use super::record::Estimate;
 

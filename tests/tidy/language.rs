@@ -88,7 +88,11 @@ fn type_names_occur_once_in_a_crate() {
         .filter(|(_, files)| files.len() > 1)
         .map(|((area, name), files)| format!("{area} {name}: {files:?}"))
         .collect();
-    assert!(shared.is_empty(), "a type name says what it is, once in a crate:\n{}", shared.join("\n"));
+    assert!(
+        shared.is_empty(),
+        "a type name says what it is, once in a crate:\n{}",
+        shared.join("\n")
+    );
 }
 
 fn is_test_file(path: &str) -> bool {

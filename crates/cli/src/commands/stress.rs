@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use trommel_harness::Control;
-use trommel_harness::stress::{Limits, Place, Profile, Report, StressPlan, stress, work};
+use trommel_harness::stress::{
+    Limits, Place, Profile, Report, StressPlan, StressSchedule, stress, work,
+};
 use trommel_harness::units::{parse_bytes, parse_count, parse_decimal, parse_part, parse_time};
 
 use super::bench::filters::FilterArgs;
@@ -208,10 +210,16 @@ fn plan(args: &StressArgs) -> Result<StressPlan, Failure> {
         threads: args.threads,
         // A seed short enough to type.
         seed: if args.seed == 0 { (now() as u64 >> 10) % 1_000_000_000 + 1 } else { args.seed },
-        duration: args.duration,
-        kill_every: args.kill_every,
-        reopen_every: args.reopen_every,
-        whole_check_every: args.whole_check_every.unwrap_or(if keys > WHOLE_KEYS { 4 } else { 1 }),
+        schedule: StressSchedule {
+            duration: args.duration,
+            kill_every: args.kill_every,
+            reopen_every: args.reopen_every,
+            whole_check_every: args.whole_check_every.unwrap_or(if keys > WHOLE_KEYS {
+                4
+            } else {
+                1
+            }),
+        },
         faults: args.faults,
         memory_limit,
         filters: args.filters.are_given().then(|| args.filters.policy()).transpose()?,
@@ -264,7 +272,7 @@ fn failure_of(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> F
     if let Some(kept) = kept {
         text += &format!("\n{}", kept_note(kept));
     }
-    text += &format!("\nagain: trommel stress --seed={} {}", report.seed, other_flags());
+    text += &format!("\nagain: trommel stress --seed={} {}", report.setup.seed, other_flags());
     Failure::Check(text.trim_end().to_owned())
 }
 

@@ -76,7 +76,8 @@ impl Trial {
     /// report of each level.
     pub(super) fn interval(&self) -> (f64, f64) {
         let levels = &self.report.levels;
-        let probes: u64 = levels.iter().map(|level| level.counts.negatives + level.counts.false_positives).sum();
+        let probes: u64 =
+            levels.iter().map(|level| level.counts.negatives + level.counts.false_positives).sum();
         let (low, high) = wilson(self.false_positives(), probes);
         let for_lookup = probes as f64 / self.missing.operations();
         (low * for_lookup, high * for_lookup)

@@ -45,7 +45,7 @@ pub fn write_line<T: Serialize>(record: &T, out: &mut dyn Write) -> io::Result<(
 pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
     let records: Vec<Record> = read_each(text, "a bench", SCHEMA)?;
     for (nth, record) in records.iter().enumerate() {
-        if let Some(Err(error)) = record.latency_ns.as_ref().map(super::Times::histogram) {
+        if let Some(Err(error)) = record.results.latency_ns.as_ref().map(super::Times::histogram) {
             let what = format!("the histogram in latency_ns.hdr is damaged: {error}");
             let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
             let line = lines.map(|(line, _)| line + 1).nth(nth).unwrap_or_default();

@@ -24,7 +24,7 @@ use super::draw::Profile;
 use super::expected::Expected;
 use super::place::{LOG_FILE, Place};
 use super::records::RecordSpec;
-use super::report::{Finding, Report};
+use super::report::{Finding, Report, StressSetup};
 use super::watch::{Limits, disk_bytes, threads_of};
 use super::wire::{Line, Task, Tick, WorkerPhase};
 use super::worker::exponential;
@@ -43,6 +43,19 @@ const PATIENCE: f64 = 4.0;
 /// Number of the last lines of the workers' standard error to show.
 const LAST_LINES: usize = 20;
 
+/// When things happen in a run.
+#[derive(Debug, Clone, Copy)]
+pub struct StressSchedule {
+    /// Duration of the run.
+    pub duration: Duration,
+    /// Mean time between kills; 0 for none.
+    pub kill_every: Duration,
+    /// Mean time between opens of the store in one worker.
+    pub reopen_every: Duration,
+    /// All keys are read after every nth start of a worker, and some keys after the other starts.
+    pub whole_check_every: u64,
+}
+
 /// The plan of a run.
 #[derive(Debug, Clone)]
 pub struct StressPlan {
@@ -56,14 +69,8 @@ pub struct StressPlan {
     pub threads: usize,
     /// Seed of everything random.
     pub seed: u64,
-    /// Duration of the run.
-    pub duration: Duration,
-    /// Mean time between kills; 0 for none.
-    pub kill_every: Duration,
-    /// Mean time between opens of the store in one worker.
-    pub reopen_every: Duration,
-    /// All keys are read after every nth start of a worker, and some keys after the other starts.
-    pub whole_check_every: u64,
+    /// When things happen.
+    pub schedule: StressSchedule,
     /// Fraction of the calls to the disk that fail.
     pub faults: f64,
     /// The store's own memory limit, which most opens set.
@@ -110,15 +117,17 @@ pub fn stress(
         told: start,
         seconds_shown: 0,
         report: Report {
-            seed: plan.seed,
-            profile: plan.profile.name(),
-            threads: plan.threads as u64,
-            keys: u64::from(records.keys),
-            fault_rate: plan.faults,
+            setup: StressSetup {
+                seed: plan.seed,
+                profile: plan.profile.name(),
+                threads: plan.threads as u64,
+                keys: u64::from(records.keys),
+                fault_rate: plan.faults,
+            },
             ..Report::default()
         },
     };
-    control.progress.begin("stress", plan.duration.as_secs(), Unit::Seconds);
+    control.progress.begin("stress", plan.schedule.duration.as_secs(), Unit::Seconds);
     let ended = run.all(worker);
     control.progress.end();
     ended?;
@@ -159,22 +168,22 @@ struct WorkerProcess {
 
 impl StressRun<'_> {
     fn is_over(&self) -> bool {
-        self.control.stop.is_set() || self.start.elapsed() >= self.plan.duration
+        self.control.stop.is_set() || self.start.elapsed() >= self.plan.schedule.duration
     }
 
     fn all(&mut self, worker: &dyn Fn() -> Command) -> Result<(), Error> {
         for nth in 0.. {
-            let mean = self.plan.kill_every.as_secs_f64();
+            let mean = self.plan.schedule.kill_every.as_secs_f64();
             let draw = self.rng.u8(..16);
             let time = Duration::from_secs_f64(exponential(&mut self.rng, mean.max(0.05)));
             let (ending, die_at) = match draw {
                 // The time is unreachable: the end of the run comes first.
-                _ if self.plan.kill_every.is_zero() => {
+                _ if self.plan.schedule.kill_every.is_zero() => {
                     (Ending::InOrder { after: Duration::MAX }, 0)
                 }
                 0..2 => (Ending::InOrder { after: time }, 0),
                 2..8 => {
-                    let after = self.plan.kill_every.mul_f64(PATIENCE);
+                    let after = self.plan.schedule.kill_every.mul_f64(PATIENCE);
                     let calls = 20_000_f64.powf(self.rng.f64()) as u64;
                     (Ending::Kill { after, from_start: false }, calls)
                 }
@@ -188,11 +197,11 @@ impl StressRun<'_> {
                 seed: self.rng.u64(..),
                 memory_limit: self.plan.memory_limit,
                 filters: self.plan.filters.as_ref().map(ToString::to_string),
-                reopen_every: self.plan.reopen_every.as_secs_f64(),
+                reopen_every: self.plan.schedule.reopen_every.as_secs_f64(),
                 faults: self.plan.faults,
                 // Once the time is over, only the final check is left.
                 die_at: if self.is_over() { 0 } else { die_at },
-                check_all: nth % self.plan.whole_check_every.max(1) == 0,
+                check_all: nth % self.plan.schedule.whole_check_every.max(1) == 0,
             };
             let mut worker = self.spawn(worker(), &task)?;
             let watched = self.watch(&mut worker, ending);
@@ -356,7 +365,7 @@ impl StressRun<'_> {
 
     fn show(&mut self) {
         let seconds = self.start.elapsed().as_secs();
-        let done = seconds.min(self.plan.duration.as_secs());
+        let done = seconds.min(self.plan.schedule.duration.as_secs());
         self.control.progress.advance(done.saturating_sub(self.seconds_shown));
         self.seconds_shown = done;
         if self.told.elapsed() >= REPORT_EVERY {

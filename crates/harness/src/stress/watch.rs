@@ -39,9 +39,9 @@ impl Limits {
         let memory = memory_of(process).unwrap_or(0);
         let handles = handles_of(process).unwrap_or(0);
         let disk = disk_bytes(store);
-        report.peak_memory_bytes = report.peak_memory_bytes.max(memory);
-        report.peak_handles = report.peak_handles.max(handles);
-        report.peak_disk_bytes = report.peak_disk_bytes.max(disk);
+        report.peaks.memory_bytes = report.peaks.memory_bytes.max(memory);
+        report.peaks.handles = report.peaks.handles.max(handles);
+        report.peaks.disk_bytes = report.peaks.disk_bytes.max(disk);
         let room = self.space_free as f64 + self.space * report.live_bytes as f64;
         if self.memory > 0 && memory > self.memory {
             let (is, may) = (units::bytes(memory), units::bytes(self.memory));
@@ -146,7 +146,7 @@ mod tests {
         let told = |limits: Limits| {
             let mut report = Report { live_bytes: 100, ..Report::default() };
             let found = limits.measure(std::process::id(), scratch.path(), &mut report);
-            (found.map(|finding| finding.kind), report.peak_disk_bytes)
+            (found.map(|finding| finding.kind), report.peaks.disk_bytes)
         };
         assert_eq!(told(LIMITS), (None, 500));
         assert_eq!(told(Limits { space: 3.9, ..LIMITS }).0, Some("space"));

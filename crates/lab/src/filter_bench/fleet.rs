@@ -8,8 +8,8 @@ use trommel::vfs::advise_huge_pages;
 use trommel_harness::{Control, Error, Unit, machine, units};
 
 use super::{
-    FilterBenchPlan, FilterCell, KeyShape, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, Until,
-    has_kernels, nanoseconds,
+    BuiltFilters, FilterBenchPlan, FilterCell, FilterSetup, KeyShape, MAX_BATCH, MAX_KEY_BYTES,
+    MIN_KEY_BYTES, Until, has_kernels, nanoseconds,
 };
 
 /// Number of the first key that no filter holds.
@@ -168,25 +168,29 @@ impl Fleet {
         let bits: f64 = filters().map(|filter| filter.bits_per_key() * filter.keys() as f64).sum();
         let first = &self.members[0].filter;
         FilterCell {
-            spec: plan.spec.to_string(),
-            kind: plan.spec.kind().to_string(),
-            bits: plan.spec.bits_per_key(),
-            average_keys: plan.keys,
-            kernel: has_kernels(plan.spec.kind()).then(|| first.kernel().to_string()),
-            huge_pages: plan.huge_pages,
-            key_bytes: plan.shape.bytes as u64,
-            batch: plan.batch as u64,
-            queries: plan.queries,
-            net_includes_hashing: plan.net_includes_hashing,
-            seed: plan.seed,
-            filters: self.members.len() as u64,
-            keys: self.keys,
-            memory_bytes: self.memory_bytes,
-            single_bytes: first.memory_bytes() as u64,
-            stored_bits: bits / self.keys as f64,
-            probes: first.probes(),
-            build_ns: nanoseconds(self.build_time, self.keys),
-            build_bytes: Some(self.build_bytes as f64 / self.keys as f64),
+            setup: FilterSetup {
+                spec: plan.spec.to_string(),
+                kind: plan.spec.kind().to_string(),
+                bits: plan.spec.bits_per_key(),
+                average_keys: plan.keys,
+                kernel: has_kernels(plan.spec.kind()).then(|| first.kernel().to_string()),
+                huge_pages: plan.huge_pages,
+                key_bytes: plan.shape.bytes as u64,
+                batch: plan.queries.batch as u64,
+                queries: plan.queries.per_pattern,
+                net_includes_hashing: plan.net_includes_hashing,
+                seed: plan.seed,
+            },
+            built: BuiltFilters {
+                filters: self.members.len() as u64,
+                keys: self.keys,
+                memory_bytes: self.memory_bytes,
+                single_bytes: first.memory_bytes() as u64,
+                stored_bits: bits / self.keys as f64,
+                probes: first.probes(),
+                build_ns: nanoseconds(self.build_time, self.keys),
+                build_bytes: Some(self.build_bytes as f64 / self.keys as f64),
+            },
             ..FilterCell::default()
         }
     }
@@ -212,11 +216,11 @@ pub(super) fn check(plan: &FilterBenchPlan) -> Result<(), Error> {
         format!("a key can have at most {MAX_KEY_BYTES} bytes")
     } else if plan.spec.kind() == FilterKind::None {
         "there is nothing to measure of the filter `none`".into()
-    } else if plan.batch == 0 {
+    } else if plan.queries.batch == 0 {
         "a batch must hold at least one key".into()
-    } else if plan.batch > MAX_BATCH {
+    } else if plan.queries.batch > MAX_BATCH {
         format!("a batch can hold at most {MAX_BATCH} keys")
-    } else if plan.queries == 0 || plan.rate_queries == 0 {
+    } else if plan.queries.per_pattern == 0 || plan.queries.for_rate == 0 {
         "at least one query must be made".into()
     } else {
         return check_memory(plan, machine::memory_bytes());

@@ -26,9 +26,20 @@ use serde::{Deserialize, Serialize};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::{Control, Error};
 
-pub use cell::{FilterCell, Timing};
+pub use cell::{BuiltFilters, FilterCell, FilterSetup, Timing};
 use fleet::Fleet;
 pub use rate::Rate;
+
+/// The numbers of queries in a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryCounts {
+    /// Queries for absent keys, over all filters together, that measure the rate.
+    pub for_rate: u64,
+    /// Queries in each timed pattern.
+    pub per_pattern: u64,
+    /// Keys in each batched query of one filter; at least 1.
+    pub batch: usize,
+}
 
 /// The plan of a measurement of one kind of filter.
 #[derive(Debug, Clone)]
@@ -43,12 +54,8 @@ pub struct FilterBenchPlan {
     pub shape: KeyShape,
     /// When to stop building filters; at least one is built.
     pub until: Until,
-    /// Queries for absent keys, over all filters together, that measure the rate.
-    pub rate_queries: u64,
-    /// Queries in each timed pattern.
-    pub queries: u64,
-    /// Keys in each batched query of one filter; at least 1.
-    pub batch: usize,
+    /// The numbers of queries.
+    pub queries: QueryCounts,
     /// Seed of all keys and of the order of queries.
     pub seed: u64,
     /// The instruction set for queries, if not the best available.

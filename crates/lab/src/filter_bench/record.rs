@@ -70,7 +70,7 @@ impl CellRecord {
 pub fn read_lines(text: &str) -> Result<Vec<CellRecord>, ReadError> {
     let mut records: Vec<CellRecord> = read_each(text, "a filter-bench", SCHEMA)?;
     for record in records.iter_mut().filter(|record| record.schema < SCHEMA_OF_PEAKS) {
-        record.cell.build_bytes = None;
+        record.cell.built.build_bytes = None;
     }
     Ok(records)
 }
@@ -106,8 +106,9 @@ mod tests {
         records.iter().for_each(|record| write_line(record, &mut bytes).unwrap());
         let older = String::from_utf8(bytes).unwrap().replacen("\"schema\":2", "\"schema\":1", 1);
         let read = read_lines(&older).unwrap();
-        assert!(records[0].cell.build_bytes.is_some());
-        let cell = FilterCell { build_bytes: None, ..records[0].cell.clone() };
+        assert!(records[0].cell.built.build_bytes.is_some());
+        let mut cell = records[0].cell.clone();
+        cell.built.build_bytes = None;
         assert_eq!(
             read,
             [CellRecord { schema: 1, cell, ..records[0].clone() }, records[1].clone()]

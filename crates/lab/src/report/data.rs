@@ -108,8 +108,8 @@ impl<'a> Data<'a> {
             let other = variant.records[0];
             other.store == record.store
                 && other.settings == record.settings
-                && other.environment.program == record.environment.program
-                && other.environment.commit == record.environment.commit
+                && other.environment.build.program == record.environment.build.program
+                && other.environment.build.commit == record.environment.build.commit
                 && (!by_file || variant.source == source)
         };
         let at = self.variants.iter().position(is_same).unwrap_or_else(|| {
@@ -161,8 +161,8 @@ impl<'a> Data<'a> {
         if others().any(|other| other.store.version != mine.store.version) {
             marks.push(mine.store.version.clone());
         }
-        if others().any(|other| other.environment.commit != mine.environment.commit) {
-            marks.push(mine.environment.commit.clone().unwrap_or_else(|| "no commit".into()));
+        if others().any(|other| other.environment.build.commit != mine.environment.build.commit) {
+            marks.push(mine.environment.build.commit.clone().unwrap_or_else(|| "no commit".into()));
         }
         for (name, value) in &mine.settings {
             if others().any(|other| other.settings.get(name) != Some(value)) {

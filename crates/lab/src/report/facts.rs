@@ -25,7 +25,7 @@ pub(super) fn filters(data: &Data<'_>) -> String {
             cards += &card(&group.name, "rate of false positives by level", &chart, "");
         }
         for (variant, filters) in series.iter().enumerate() {
-            let probed = filters.iter().filter(|filter| filter.probes > 0);
+            let probed = filters.iter().filter(|filter| filter.counts.probes > 0);
             let store = data.store_cell(variant);
             rows.extend(probed.map(|filter| filter_row(&group.name, store.clone(), filter)));
         }
@@ -99,13 +99,15 @@ fn filter_row(workload: &str, store: HtmlCell, filter: &FilterRecord) -> Vec<Htm
         store,
         HtmlCell::text(&format!("L{}", filter.level)),
         HtmlCell::text(&filter.kind),
-        HtmlCell::maybe(filter.measured_rate, rate),
-        HtmlCell::maybe(filter.interval, |(low, high)| format!("{} – {}", rate(low), rate(high))),
-        HtmlCell::maybe(filter.expected_rate, rate),
-        HtmlCell::number(&count(filter.probes)),
-        HtmlCell::number(&count(filter.negatives)),
-        HtmlCell::number(&count(filter.false_positives)),
-        HtmlCell::number(&count(filter.true_positives)),
+        HtmlCell::maybe(filter.rates.measured, rate),
+        HtmlCell::maybe(filter.rates.interval, |(low, high)| {
+            format!("{} – {}", rate(low), rate(high))
+        }),
+        HtmlCell::maybe(filter.rates.expected, rate),
+        HtmlCell::number(&count(filter.counts.probes)),
+        HtmlCell::number(&count(filter.counts.negatives)),
+        HtmlCell::number(&count(filter.counts.false_positives)),
+        HtmlCell::number(&count(filter.counts.true_positives)),
         bits(filter.bits_asked),
         bits(filter.bits_stored),
         HtmlCell::number(&units::bytes(filter.bytes)),
@@ -299,8 +301,8 @@ fn collect(at: &str, value: &Value, rows: &mut Vec<Vec<HtmlCell>>) {
 pub(super) fn warnings(data: &Data<'_>) -> String {
     let records = || data.variants.iter().flat_map(|variant| &variant.records);
     let words = words_of_warning(
-        records().any(|record| record.environment.debug_assertions),
-        records().any(|record| record.interrupted),
+        records().any(|record| record.environment.build.debug_assertions),
+        records().any(|record| record.results.interrupted),
     );
     let mut alarms: Vec<String> = Vec::new();
     for record in records() {
@@ -333,8 +335,8 @@ pub(super) fn words_of_warning(debug_assertions: bool, interrupted: bool) -> Str
 /// A short figure that represents a whole run.
 pub(super) fn headline(data: &Data<'_>) -> String {
     let records = || data.variants.iter().flat_map(|variant| &variant.records);
-    let operations = sum(records().map(|record| record.operations));
-    let seconds: f64 = records().map(|record| record.wall_seconds).sum();
+    let operations = sum(records().map(|record| record.results.operations));
+    let seconds: f64 = records().map(|record| record.results.wall_seconds).sum();
     let start = records().map(|record| record.start.as_str()).min().unwrap_or_default();
     format!(
         "{} operations in {} seconds, begun {}",

@@ -32,7 +32,7 @@ impl Repeats {
         let least = speeds.iter().copied().fold(f64::INFINITY, f64::min);
         let most = speeds.iter().copied().fold(0.0, f64::max);
         let times = match records {
-            [one] => one.latency_ns.clone(),
+            [one] => one.results.latency_ns.clone(),
             _ => merged(records).map(|histogram| Times::of(&histogram)),
         };
         Self { speed: (mean, least, most), times }
@@ -42,7 +42,7 @@ impl Repeats {
 /// The latencies of all repeats in one histogram.
 fn merged(records: &[&Record]) -> Option<Histogram<u64>> {
     let mut all: Option<Histogram<u64>> = None;
-    for times in records.iter().filter_map(|record| record.latency_ns.as_ref()) {
+    for times in records.iter().filter_map(|record| record.results.latency_ns.as_ref()) {
         let one = times.histogram().ok()?;
         match &mut all {
             None => all = Some(one),
@@ -85,10 +85,10 @@ pub(super) fn overview(data: &Data<'_>) -> String {
 fn cells(records: &[&Record]) -> Vec<HtmlCell> {
     let repeats = Repeats::of(records);
     let total = |of: fn(&Record) -> u64| sum(records.iter().map(|record| of(record)));
-    let seconds: f64 = records.iter().map(|record| record.wall_seconds).sum();
-    let thread_seconds: f64 = records.iter().map(|record| record.thread_seconds).sum();
-    let operations = total(|record| record.operations);
-    let bytes = total(|record| record.bytes);
+    let seconds: f64 = records.iter().map(|record| record.results.wall_seconds).sum();
+    let thread_seconds: f64 = records.iter().map(|record| record.results.thread_seconds).sum();
+    let operations = total(|record| record.results.operations);
+    let bytes = total(|record| record.results.bytes);
     let times = repeats.times.as_ref();
     let all = |of: fn(&Record) -> Option<u64>| {
         records
@@ -96,11 +96,13 @@ fn cells(records: &[&Record]) -> Vec<HtmlCell> {
             .all(|record| of(record).is_some())
             .then(|| sum(records.iter().filter_map(|record| of(record))))
     };
-    let (asked, found) = (all(|record| record.asked), all(|record| record.found));
-    let cpu: Option<f64> =
-        records.iter().map(|record| Some(record.user_seconds? + record.system_seconds?)).sum();
+    let (asked, found) = (all(|record| record.results.asked), all(|record| record.results.found));
+    let cpu: Option<f64> = records
+        .iter()
+        .map(|record| Some(record.results.user_seconds? + record.results.system_seconds?))
+        .sum();
     let mut speed = digits(repeats.speed.0);
-    if records.iter().any(|record| record.interrupted) {
+    if records.iter().any(|record| record.results.interrupted) {
         speed += " (interrupted)";
     }
     vec![
@@ -131,7 +133,7 @@ pub(super) fn side_by_side(data: &Data<'_>) -> String {
     let mut html = String::from("<div class=\"grid\">\n");
     for group in &data.groups {
         // Single operations are shown by their time.
-        let is_once = group.records.iter().flatten().all(|record| record.operations <= 1);
+        let is_once = group.records.iter().flatten().all(|record| record.results.operations <= 1);
         let what = if is_once { "seconds; shorter is better" } else { "" };
         let with_records = group.records.iter().enumerate().filter(|(_, all)| !all.is_empty());
         let all: Vec<Bar> =
@@ -197,7 +199,7 @@ fn series_table(data: &Data<'_>, group: &WorkloadGroup<'_>) -> String {
     for (variant, records) in group.records.iter().enumerate() {
         for record in records {
             let mut start = 0.0;
-            for (end, operations) in &record.series {
+            for (end, operations) in &record.results.series {
                 rows.push(vec![
                     HtmlCell::number(&record.repeat.to_string()),
                     data.store_cell(variant),
@@ -267,11 +269,11 @@ pub(super) fn amplification(data: &Data<'_>) -> String {
                     bytes(io.user_bytes),
                     bytes(io.bytes_written),
                     bytes(io.log_bytes),
-                    bytes(io.flush_bytes),
-                    bytes(io.compaction_bytes_written),
+                    bytes(io.flushes.bytes),
+                    bytes(io.compactions.bytes_written),
                     bytes(io.bytes_read),
-                    HtmlCell::maybe(io.block_reads, count),
-                    HtmlCell::maybe(io.cache_hits, count),
+                    HtmlCell::maybe(io.lookups.block_reads, count),
+                    HtmlCell::maybe(io.lookups.cache_hits, count),
                     HtmlCell::maybe(io.stall_seconds, digits),
                 ]);
             }

@@ -62,19 +62,33 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) pace: PaceArgs,
     #[command(flatten)]
+    pub(crate) output: BenchOutputArgs,
+    #[command(flatten)]
+    pub(crate) store: BenchedStoreArgs,
+    #[command(flatten)]
+    pub(crate) foreign: ForeignFlags<DbBench>,
+}
+
+/// What the bench writes besides its results.
+#[derive(Debug, Args)]
+pub(crate) struct BenchOutputArgs {
+    #[command(flatten)]
     pub(crate) reports: BenchReportArgs,
     #[command(flatten)]
-    pub(crate) report_switches: ReportSwitches,
+    pub(crate) switches: ReportSwitches,
+}
+
+/// The store of the bench, and its filters.
+#[derive(Debug, Args)]
+pub(crate) struct BenchedStoreArgs {
     #[command(flatten)]
-    pub(crate) store: BenchStoreArgs,
+    pub(crate) options: BenchStoreArgs,
     #[command(flatten)]
     pub(crate) filters: FilterArgs,
     #[command(flatten)]
     pub(crate) partitions: PartitionArgs,
     #[command(flatten)]
-    pub(crate) store_switches: StoreSwitches,
-    #[command(flatten)]
-    pub(crate) foreign: ForeignFlags<DbBench>,
+    pub(crate) switches: StoreSwitches,
 }
 
 /// A number of operations, or -1 for the default from another flag.

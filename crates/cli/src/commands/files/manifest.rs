@@ -172,9 +172,9 @@ fn table_row(info: &ManifestInfo, listed: &ListedTable, keys: KeyForm) -> Vec<Va
         keys.print(&table.largest).into(),
         Value::Integer(table.min_seqno),
         Value::Integer(table.max_seqno),
-        Value::Count(table.filter_bytes),
-        level(table.built_for.into()),
-        table.filter_sidecar.map_or(Value::Null, Value::Integer),
+        Value::Count(table.filters.bytes),
+        level(table.filters.built_for.into()),
+        table.filters.sidecar.map_or(Value::Null, Value::Integer),
     ]
 }
 

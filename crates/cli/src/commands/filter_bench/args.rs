@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::units::{parse_count, parse_decimal};
 use trommel_lab::filter_bench::{
-    Access, FilterBenchPlan, KeyShape, Mix, Pattern, Until, has_kernels,
+    Access, FilterBenchPlan, KeyShape, Mix, Pattern, QueryCounts, Until, has_kernels,
 };
 
 use super::specs::{Bits, Implementation, KINDS, Specs, bits, implementation, specs};
@@ -305,9 +305,11 @@ impl FilterBenchArgs {
                 vary_size_log2: self.keys.vary_key_size_log2_interval,
             },
             until: self.until()?,
-            rate_queries: (rate_queries as u64).max(1),
-            queries: ((queries / part) as u64).max(1),
-            batch: self.batch_size.unwrap_or(BATCH),
+            queries: QueryCounts {
+                for_rate: (rate_queries as u64).max(1),
+                per_pattern: ((queries / part) as u64).max(1),
+                batch: self.batch_size.unwrap_or(BATCH),
+            },
             seed,
             kernel: self.kernel.map(Into::into),
             huge_pages: self.huge_pages,

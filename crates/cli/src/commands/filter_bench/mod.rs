@@ -96,7 +96,7 @@ fn show(args: &FilterBenchArgs, control: Control<'_>, out: &mut dyn Write) -> Re
     for file in &args.files.from {
         found.extend(records::read_with(file, read_lines)?);
     }
-    if found.iter().any(|record| record.cell.build_bytes.is_none()) {
+    if found.iter().any(|record| record.cell.built.build_bytes.is_none()) {
         control.progress.say(
             "note: records of schema 1 told other bytes of building than this program does: they \
              are left out",
@@ -212,7 +212,7 @@ impl Verdict {
         };
         self.complaints.push(format!(
             "{} errs too often: measured {:.4e}, expected {:.4e}, {:.1} standard errors apart",
-            cell.spec,
+            cell.setup.spec,
             rate.measured,
             rate.expected,
             rate.deviation()

@@ -44,7 +44,7 @@ fn colour(kind: &str) -> usize {
 
 /// The kinds in `records`, each with its colour.
 fn kinds(records: &[CellRecord]) -> Vec<(Role, &str)> {
-    let is_there = |kind: &&str| records.iter().any(|record| record.cell.kind == *kind);
+    let is_there = |kind: &&str| records.iter().any(|record| record.cell.setup.kind == *kind);
     KINDS.into_iter().filter(is_there).map(|kind| (role(kind), kind)).collect()
 }
 
@@ -115,7 +115,7 @@ pub fn page(title: &str, records: &[CellRecord]) -> String {
     .map(|(id, heading, lead, content)| section(id, heading, lead, &content))
     .concat();
     let warnings = facts::words_of_warning(
-        records.iter().any(|record| record.place.environment.debug_assertions),
+        records.iter().any(|record| record.place.environment.build.debug_assertions),
         records.iter().any(|record| record.cell.interrupted),
     );
     document(title, &tables::subtitle(records), &tables::headline(records), &(warnings + &sections))

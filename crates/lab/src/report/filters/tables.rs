@@ -12,7 +12,7 @@ use crate::report::html::{HtmlCell, count, details, digits, rate, table};
 fn name(cell: &FilterCell) -> Vec<HtmlCell> {
     let mark = if cell.interrupted { " (interrupted)" } else { "" };
     vec![
-        HtmlCell::text(&format!("{}{mark}", cell.spec)),
+        HtmlCell::text(&format!("{}{mark}", cell.setup.spec)),
         HtmlCell::number(&count(cell.keys_per_filter().round() as u64)),
     ]
 }
@@ -44,9 +44,9 @@ pub(super) fn rates(cells: &[&FilterCell]) -> String {
         let found = cell.rate?;
         let (low, high) = found.interval;
         let rest = [
-            HtmlCell::number(&count(cell.filters)),
-            HtmlCell::number(&format!("{:.3}", cell.stored_bits)),
-            HtmlCell::number(&count(cell.probes.into())),
+            HtmlCell::number(&count(cell.built.filters)),
+            HtmlCell::number(&format!("{:.3}", cell.built.stored_bits)),
+            HtmlCell::number(&count(cell.built.probes.into())),
             HtmlCell::number(&rate(found.expected)),
             HtmlCell::number(&rate(found.measured)),
             HtmlCell::number(&format!("{} – {}", rate(low), rate(high))),
@@ -72,9 +72,9 @@ pub(super) fn times(cells: &[&FilterCell]) -> String {
         head.extend(accesses.iter().map(|access| access.name()));
         let cells_of = |cell: &&FilterCell| {
             let rest = [
-                HtmlCell::number(&units::bytes(cell.single_bytes)),
-                HtmlCell::number(&units::bytes(cell.memory_bytes)),
-                HtmlCell::text(cell.kernel.as_deref().unwrap_or("–")),
+                HtmlCell::number(&units::bytes(cell.built.single_bytes)),
+                HtmlCell::number(&units::bytes(cell.built.memory_bytes)),
+                HtmlCell::text(cell.setup.kernel.as_deref().unwrap_or("–")),
             ];
             let net = accesses.iter().map(|access| {
                 HtmlCell::maybe(cell.net_ns(*access, mix), |nanos| format!("{nanos:.2}"))
@@ -94,10 +94,10 @@ pub(super) fn build(cells: &[&FilterCell]) -> String {
     let head = ["Filter", "Keys", "Filters", "All filters", "ns a key", "Bytes a key"];
     let rows = cells.iter().map(|cell| {
         let rest = [
-            HtmlCell::number(&count(cell.filters)),
-            HtmlCell::number(&units::bytes(cell.memory_bytes)),
-            HtmlCell::number(&digits(cell.build_ns)),
-            HtmlCell::number(&cell.build_bytes.map_or("-".to_owned(), digits)),
+            HtmlCell::number(&count(cell.built.filters)),
+            HtmlCell::number(&units::bytes(cell.built.memory_bytes)),
+            HtmlCell::number(&digits(cell.built.build_ns)),
+            HtmlCell::number(&cell.built.build_bytes.map_or("-".to_owned(), digits)),
         ];
         row(cell, rest)
     });
@@ -106,7 +106,7 @@ pub(super) fn build(cells: &[&FilterCell]) -> String {
 
 pub(super) fn machine(environment: &Environment, cells: &[&FilterCell]) -> String {
     let mut facts = environment_facts(environment);
-    let asked = cells.iter().filter(|cell| cell.huge_pages).count();
+    let asked = cells.iter().filter(|cell| cell.setup.huge_pages).count();
     let pages = match asked {
         0 => "not asked for",
         asked if asked == cells.len() => "asked for under filters of 4 MiB and more",
@@ -121,9 +121,9 @@ pub(super) fn machine(environment: &Environment, cells: &[&FilterCell]) -> Strin
 pub(super) fn subtitle(records: &[CellRecord]) -> String {
     let mut kinds: Vec<String> = Vec::new();
     for CellRecord { cell, .. } in records {
-        let kind = match &cell.kernel {
-            Some(kernel) => format!("{} ({kernel})", cell.kind),
-            None => cell.kind.clone(),
+        let kind = match &cell.setup.kernel {
+            Some(kernel) => format!("{} ({kernel})", cell.setup.kind),
+            None => cell.setup.kind.clone(),
         };
         if !kinds.contains(&kind) {
             kinds.push(kind);
@@ -134,7 +134,7 @@ pub(super) fn subtitle(records: &[CellRecord]) -> String {
 
 pub(super) fn headline(records: &[CellRecord]) -> String {
     let Some(first) = records.first() else { return "Nothing was measured yet.".into() };
-    let filters: u64 = records.iter().map(|record| record.cell.filters).sum();
+    let filters: u64 = records.iter().map(|record| record.cell.built.filters).sum();
     format!(
         "{} filters in {} measurements, begun {}",
         count(filters),

@@ -6,7 +6,7 @@ use trommel_harness::units;
 
 use super::groups::{Group, Groups};
 use crate::report::axis::Axis;
-use crate::report::charts::{TuningChart as Frame, frame};
+use crate::report::charts::{Chart as Frame, frame};
 use crate::report::html::{digits, tick};
 use crate::report::svg::{Failed, Role, SCALE, chart};
 use crate::tune::{Estimate, Record};
@@ -44,7 +44,7 @@ pub(super) fn waste(groups: &Groups<'_>) -> Vec<TuningChart> {
     let cost = Cost {
         name: "waste",
         what: "wasted reads a lookup by filter bytes",
-        of: |record| record.wasted_reads,
+        of: |record| record.measured.wasted_reads,
         is_logarithmic: true,
     };
     fronts(groups, &cost)
@@ -55,7 +55,7 @@ pub(super) fn times(groups: &Groups<'_>) -> Vec<TuningChart> {
     let cost = Cost {
         name: "time",
         what: "µs a lookup by filter bytes",
-        of: |record| record.micros,
+        of: |record| record.measured.micros,
         is_logarithmic: false,
     };
     fronts(groups, &cost)
@@ -134,13 +134,15 @@ pub(super) fn prediction(groups: &Groups<'_>) -> Vec<TuningChart> {
         .flat_map(|group| groups.by_family(group))
         .flat_map(|(role, records)| records.into_iter().map(move |record| (role, record)))
         .filter(|(_, record)| {
-            let (predicted, measured) = (record.predicted.wasted_reads, record.wasted_reads.mean);
+            let (predicted, measured) =
+                (record.predicted.wasted_reads, record.measured.wasted_reads.mean);
             [predicted, measured].iter().all(|value| (LEAST_WASTE..MOST).contains(value))
         })
         .collect();
     let values = || {
-        dots.iter()
-            .flat_map(|(_, record)| [record.predicted.wasted_reads, record.wasted_reads.mean])
+        dots.iter().flat_map(|(_, record)| {
+            [record.predicted.wasted_reads, record.measured.wasted_reads.mean]
+        })
     };
     let (Some(least), Some(most)) = (values().reduce(f64::min), values().reduce(f64::max)) else {
         return Vec::new();
@@ -148,7 +150,8 @@ pub(super) fn prediction(groups: &Groups<'_>) -> Vec<TuningChart> {
     let described: Vec<String> = dots
         .iter()
         .map(|(_, record)| {
-            let (predicted, measured) = (record.predicted.wasted_reads, record.wasted_reads.mean);
+            let (predicted, measured) =
+                (record.predicted.wasted_reads, record.measured.wasted_reads.mean);
             let (predicted, measured) = (digits(predicted), digits(measured));
             format!("{}: predicted {predicted}, measured {measured}.", record.cell.name())
         })
@@ -170,7 +173,7 @@ fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Tu
         let line = vec![(start, start), (end, end)];
         chart.draw_series([PathElement::new(line, Role::Theory.line(10))])?;
         for (role, record) in dots {
-            dot(&mut chart, *role, record.predicted.wasted_reads, &record.wasted_reads)?;
+            dot(&mut chart, *role, record.predicted.wasted_reads, &record.measured.wasted_reads)?;
         }
         Ok(())
     })?;
@@ -185,7 +188,7 @@ fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<T
         .map(|(role, record)| {
             let predicted = record.predicted.wasted_reads;
             let share = |value: f64| record.off_by(value);
-            let Estimate { mean, standard_error, interval } = record.wasted_reads;
+            let Estimate { mean, standard_error, interval } = record.measured.wasted_reads;
             let interval = (share(interval.0), share(interval.1));
             (*role, predicted, Estimate { mean: share(mean), standard_error, interval })
         })

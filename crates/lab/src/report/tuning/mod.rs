@@ -84,7 +84,7 @@ pub fn page(title: &str, records: &[Record]) -> String {
     ]
     .map(|(id, heading, lead, content)| section(id, heading, lead, &content))
     .concat();
-    let is_debug = records.iter().any(|record| record.environment.debug_assertions);
+    let is_debug = records.iter().any(|record| record.environment.build.debug_assertions);
     let warnings = facts::words_of_warning(is_debug, false) + &tables::mixture(records);
     document(title, &tables::subtitle(&groups), &tables::headline(records), &(warnings + &sections))
 }

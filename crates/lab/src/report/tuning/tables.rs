@@ -52,14 +52,14 @@ pub(super) fn cells(groups: &Groups<'_>) -> String {
             HtmlCell::text(&record.cell.filters),
             HtmlCell::number(&format!("{:.2}", record.bits_per_key())),
             HtmlCell::number(&size(record.filter_bytes)),
-            number(record.wasted_reads.mean),
-            HtmlCell::number(&half(&record.wasted_reads)),
+            number(record.measured.wasted_reads.mean),
+            HtmlCell::number(&half(&record.measured.wasted_reads)),
             number(record.predicted.wasted_reads),
             off(record.off()),
-            number(record.micros.mean),
-            HtmlCell::number(&half(&record.micros)),
-            number(record.blocks),
-            number(record.block_reads),
+            number(record.measured.micros.mean),
+            HtmlCell::number(&half(&record.measured.micros)),
+            number(record.measured.blocks),
+            number(record.measured.block_reads),
         ]
     };
     let of = |group: &Group<'_>| {
@@ -173,8 +173,11 @@ fn environments(records: &[Record]) -> Vec<&Environment> {
 
 /// Whether times on both can be compared: they are equal except for the directory.
 fn is_alike(a: &Environment, b: &Environment) -> bool {
-    let placeless =
-        |environment: &Environment| Environment { directory: None, ..environment.clone() };
+    let placeless = |environment: &Environment| {
+        let mut place = environment.clone();
+        place.storage.directory = None;
+        place
+    };
     placeless(a) == placeless(b)
 }
 

@@ -38,7 +38,7 @@ pub(crate) struct BackgroundState {
     /// Running compactions that helpers may take part in.
     pub(crate) shared: Vec<Arc<SharedMerge>>,
     pub(crate) requests: Requests,
-    pub(crate) failures: Failures,
+    pub(crate) failures: BackgroundFailures,
     pub(crate) writer_core: WriterCore,
     pub(crate) shutting_down: bool,
     /// Whether a caller is about to close the store, so that no writer may wait for room.
@@ -66,7 +66,7 @@ pub(crate) struct Requests {
 
 /// Failures of each kind of work.
 #[derive(Debug, Default)]
-pub(crate) struct Failures {
+pub(crate) struct BackgroundFailures {
     pub(crate) flushes: JobFailures,
     pub(crate) compactions: JobFailures,
     /// Of rebuilds of filters to fit their budget.
@@ -150,7 +150,7 @@ impl BackgroundState {
         self.requests.next_ticket
     }
 
-    /// Failures of `concern` since the store was opened.
+    /// BackgroundFailures of `concern` since the store was opened.
     pub(crate) fn failures(&self, concern: Concern) -> u64 {
         let [flushes, compactions, fits] =
             [&self.failures.flushes, &self.failures.compactions, &self.failures.fits]

@@ -6,8 +6,8 @@
 //! 1. Each thread keeps its own keys ([`PendingKeys`]), under a lock that other threads take only
 //!    for a report.
 //! 2. When it has [`BATCH`] of them, or the first of a level and kind, it hands them over to the
-//!    windows of the alarm ([`AlarmWindows`]), under the one shared lock. A report, or a reset, collects
-//!    the keys of all threads.
+//!    windows of the alarm ([`AlarmWindows`]), under the one shared lock. A report, or a reset,
+//!    collects the keys of all threads.
 //! 3. The keys come with the expectation of the thread's probes since its last hand-over, each
 //!    key's part with the key. So whatever a thread still holds back, it holds back keys and
 //!    expectation together, and a window that begins in between gets consistent parts of both.

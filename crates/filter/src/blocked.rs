@@ -37,8 +37,8 @@ use crate::mix::{fold, scale};
 use crate::plan::{Part, Plan, blocks_for};
 use crate::theory;
 
-/// Queries whose cache misses overlap in [`BlockedContainsMany`]: as many outstanding lines as a core
-/// supports.
+/// Queries whose cache misses overlap in [`BlockedContainsMany`]: as many outstanding lines as a
+/// core supports.
 pub(crate) const AHEAD: usize = 32;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
@@ -83,8 +83,8 @@ impl Query for BlockedContains {
     }
 }
 
-/// [`BlockedContains`] for many hashes: when one is tested, the blocks of the next [`AHEAD`] have been
-/// prefetched.
+/// [`BlockedContains`] for many hashes: when one is tested, the blocks of the next [`AHEAD`] have
+/// been prefetched.
 pub(crate) struct BlockedContainsMany<'a> {
     pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],

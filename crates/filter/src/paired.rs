@@ -44,8 +44,8 @@
 //! # Costs
 //! A query costs one cache miss for an absent key, except for a share of `2^(-k/2)`, and two
 //! dependent misses for a present key. Queries for many keys are pipelined in three stages, so that
-//! all misses overlap ([`PairedContainsMany`]). The pair table takes 7 of 512 bits: 1.4%. To build, the
-//! hashes are partitioned by batches, so that counting, pairing and setting bits stay in the
+//! all misses overlap ([`PairedContainsMany`]). The pair table takes 7 of 512 bits: 1.4%. To build,
+//! the hashes are partitioned by batches, so that counting, pairing and setting bits stay in the
 //! first-level cache; counting and sorting 128 numbers a batch is cheap next to setting the bits.
 //! It takes 8 bytes a key on top of the filter.
 //!
@@ -193,9 +193,9 @@ impl Query for PairedContains {
     }
 }
 
-/// [`PairedContains`] for many hashes, as a pipeline of three stages. A primary is prefetched; [`AHEAD`]
-/// queries later it is tested, and if it passes, its partner is prefetched; when the primaries of
-/// the next [`AHEAD`] queries have been tested, the partner is tested.
+/// [`PairedContains`] for many hashes, as a pipeline of three stages. A primary is prefetched;
+/// [`AHEAD`] queries later it is tested, and if it passes, its partner is prefetched; when the
+/// primaries of the next [`AHEAD`] queries have been tested, the partner is tested.
 pub(crate) struct PairedContainsMany<'a> {
     pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],

@@ -49,8 +49,12 @@ pub(crate) struct PendingKeys {
 
 impl Default for PendingKeys {
     fn default() -> Self {
-        let none =
-            FalsePositive { hash: 0, table: 0, level: 0, kind: FilterLabel::Own(FilterKind::None) };
+        let none = FalsePositive {
+            hash: 0,
+            table: 0,
+            level: 0,
+            kind: FilterLabel::BuiltIn(FilterKind::None),
+        };
         Self {
             keys: [none; BATCH],
             count: 0,

@@ -197,7 +197,7 @@ fn in_table(
     let opened = Table::open(vfs, &path)?.with_sidecar(vfs, table.filters.sidecar);
     let (verdict, by_prefix) = ask(opened.reader()?.filters(), key);
     let filter = match verdict.kind {
-        FilterLabel::Own(FilterKind::None) => Answer::NotAsked,
+        FilterLabel::BuiltIn(FilterKind::None) => Answer::NotAsked,
         _ if verdict.maybe => Answer::Maybe,
         _ => Answer::No,
     };

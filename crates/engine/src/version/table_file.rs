@@ -104,9 +104,9 @@ pub(crate) struct TableFile {
     /// Whether it has left the store, or was replaced by a successor for the same file.
     is_obsolete: AtomicBool,
     /// The table's file, shared with predecessors and successors.
-    file: Arc<ObsoleteFile>,
+    file: Arc<RemovalOnDrop>,
     /// Its sidecar.
-    sidecar: ObsoleteFile,
+    sidecar: RemovalOnDrop,
 }
 
 /// More than the filters of any table take.
@@ -115,7 +115,7 @@ const NOTHING_LOST: u64 = u64::MAX;
 /// A file to be removed when its last owner is dropped. The path and the deletion queue are set
 /// once the manifest has durably dropped the file.
 #[derive(Debug, Default)]
-struct ObsoleteFile(OnceLock<Removal>);
+struct RemovalOnDrop(OnceLock<Removal>);
 
 /// The removal of a file.
 #[derive(Debug)]
@@ -126,7 +126,7 @@ struct Removal {
     deletion_queue: Arc<DeletionQueue>,
 }
 
-impl ObsoleteFile {
+impl RemovalOnDrop {
     /// Removes the file when its last owner is dropped.
     fn remove_when_dropped(&self, removal: Removal) {
         let deletion_queue = Arc::clone(&removal.deletion_queue);
@@ -136,7 +136,7 @@ impl ObsoleteFile {
     }
 }
 
-impl Drop for ObsoleteFile {
+impl Drop for RemovalOnDrop {
     fn drop(&mut self) {
         let Some(Removal { path, table, deletion_queue }) = self.0.take() else { return };
         match table {
@@ -159,7 +159,7 @@ impl TableFile {
             stays_small: AtomicBool::new(false),
             is_obsolete: AtomicBool::new(false),
             file: Arc::default(),
-            sidecar: ObsoleteFile::default(),
+            sidecar: RemovalOnDrop::default(),
         }
     }
 

@@ -75,8 +75,8 @@ fn before(key: &[u8]) -> Vec<u8> {
 /// Checks an idle store: its filters fit their budget, if there is one, and no rebuild is queued.
 pub(crate) fn budget_fits(db: &Db) -> Verdict<()> {
     let Some(report) = db.filter_report().budget else { return Ok(()) };
-    let most = report.built_bytes.max(report.resident_bytes);
-    if most <= report.budget_bytes && report.queued_rebuilds == 0 {
+    let most = report.space.built_bytes.max(report.space.resident_bytes);
+    if most <= report.space.budget_bytes && report.queued_rebuilds == 0 {
         return Ok(());
     }
     Err(format!("filters of a store that rests are beyond their budget: {report}"))

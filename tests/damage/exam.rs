@@ -98,7 +98,7 @@ impl Place {
             dropped: db.recovery_report().dropped.clone(),
             odd_options: db.recovery_report().options.is_some(),
             verify: db.verify().err(),
-            unusable_filter: !db.stats().unusable_filters.is_empty(),
+            unusable_filter: !db.stats().filters.unusable.is_empty(),
             read_errors: answers.errors,
             ..Found::default()
         };

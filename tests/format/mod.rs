@@ -98,7 +98,7 @@ fn check(db: &Db, expected: &str, name: &str, has_old_filters: bool) {
     }
     assert_eq!(scanned, held, "{name}");
     db.verify().unwrap_or_else(|error| panic!("{name}: {error}"));
-    assert_eq!(!db.stats().unusable_filters.is_empty(), has_old_filters, "{name}");
+    assert_eq!(!db.stats().filters.unusable.is_empty(), has_old_filters, "{name}");
 }
 
 /// The keys of golden stores are plain text.

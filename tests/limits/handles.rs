@@ -137,8 +137,12 @@ fn few(dir: &Path) {
     let Error::Stalled { source, .. } = &refused else { panic!("{refused}") };
     assert!(source.to_string().contains("ulimit -n"), "{source}");
     let after = db.stats();
-    assert!(after.flushes >= before.flushes + 8, "{} flushes with six handles", after.flushes);
-    let last = after.background_error.expect("a compaction has failed");
+    assert!(
+        after.background.flushes.count >= before.background.flushes.count + 8,
+        "{} flushes with six handles",
+        after.background.flushes.count
+    );
+    let last = after.background.error.expect("a compaction has failed");
     assert!(last.is_current() && last.job == BackgroundJob::Compaction, "{last}");
     println!("\n{}", db.stats());
     drop(taken);

@@ -85,7 +85,7 @@ fn threads(dir: &Path) {
     setrlimit(Resource::Nproc, Rlimit { current: Some(0), ..limits }).unwrap();
     let db = Db::open(&store, tiny().background_threads(4)).unwrap();
     known.check(&db);
-    let flushes = || db.stats().flushes;
+    let flushes = || db.stats().background.flushes.count;
     assert!(known.fill(&db, known.written + 1_000).is_none());
     db.flush().unwrap();
     db.wait_idle().unwrap();

@@ -177,7 +177,7 @@ fn no_room_in_the_background(dir: &Path) {
     let Error::Stalled { job, source, .. } = &refused else { panic!("{refused}") };
     assert_eq!(*job, BackgroundJob::Flush, "{refused}");
     assert!(source.to_string().to_lowercase().contains("no space left"), "{source}");
-    let last = db.stats().background_error.expect("a flush has failed");
+    let last = db.stats().background.error.expect("a flush has failed");
     assert!(last.is_current() && last.job == BackgroundJob::Flush, "{last}");
     known.check(&db);
     ballast.give_back();
@@ -186,7 +186,7 @@ fn no_room_in_the_background(dir: &Path) {
         std::thread::sleep(Duration::from_millis(50));
     }
     db.wait_idle().unwrap();
-    let last = db.stats().background_error.expect("it is told for as long as the store is open");
+    let last = db.stats().background.error.expect("it is told for as long as the store is open");
     assert!(!last.is_current(), "{last}");
     known.check(&db);
     db.close().unwrap();

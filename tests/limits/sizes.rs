@@ -102,8 +102,11 @@ fn maps_in_the_background(dir: &Path) {
     let waited = tried(&db.wait_idle());
     setrlimit(Resource::As, Rlimit { current: None, maximum }).unwrap();
     let after = db.stats();
-    assert!(after.flushes > before.flushes && after.compactions > before.compactions);
-    assert!(waited || after.background_error.is_some_and(|error| error.is_current()));
+    assert!(
+        after.background.flushes.count > before.background.flushes.count
+            && after.background.compactions.count > before.background.compactions.count
+    );
+    assert!(waited || after.background.error.is_some_and(|error| error.is_current()));
     let (mapped, files) = (mapped_tables(), table_bytes(&store));
     assert!(mapped < files, "all {files} bytes of the tables were mapped");
     counted("maps_not_made", 1);

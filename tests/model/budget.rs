@@ -52,7 +52,7 @@ fn wasted(db: &Db, seed: u64, lookups: u64) -> u64 {
     for number in 0..lookups {
         assert_eq!(db.get(key(seed, MISSING + number)).unwrap(), None);
     }
-    db.filter_report().levels.iter().map(|row| row.false_positives).sum()
+    db.filter_report().levels.iter().map(|row| row.counts.false_positives).sum()
 }
 
 fn built(report: &FilterReport) -> u64 {
@@ -66,7 +66,7 @@ fn built_and_queued(db: &Db, stats: &Stats) -> (u64, u64) {
     let counts = |level: usize| last_has_some || level == 0 || level < last;
     let counted = stats.levels.iter().filter(|level| counts(level.level));
     let built = counted.map(|level| level.filter_bytes).sum();
-    (built, stats.filter_rebuilds_queued)
+    (built, stats.background.filter_rebuilds.queued)
 }
 
 /// Whether the store's filters have a budget; then no more than that is in memory, including
@@ -153,9 +153,9 @@ fn a_budget_wastes_fewer_reads_than_as_many_bits_everywhere() {
         assert!(reads[0] > 1_000, "there is something to save: {reads:?}");
         assert!(reads[1] * 2 < reads[0], "less than half as many reads in vain: {reads:?}");
         let budget = reports[1].budget.as_ref().unwrap();
-        assert_eq!(budget.dropped_tables, 0, "{budget}");
-        assert!(budget.built_bytes <= budget.budget_bytes, "{budget}");
-        let expected = budget.expected_wasted_reads * lookups as f64;
+        assert_eq!(budget.space.dropped_tables, 0, "{budget}");
+        assert!(budget.space.built_bytes <= budget.space.budget_bytes, "{budget}");
+        let expected = budget.value.expected_wasted_reads * lookups as f64;
         assert!((reads[1] as f64 / expected - 1.0).abs() < 0.15, "{expected}: {reads:?}");
         check(&solved);
         counters.add("reads.uniform", reads[0]);
@@ -223,7 +223,7 @@ fn five_full_levels_waste_a_third_of_what_uniform_bits_waste() {
                 assert_eq!(db.get(short(seed, MISSING + number)).unwrap(), None);
             }
             let report = db.filter_report();
-            let wasted: u64 = report.levels.iter().map(|row| row.false_positives).sum();
+            let wasted: u64 = report.levels.iter().map(|row| row.counts.false_positives).sum();
             let keys: u64 = report.levels.iter().map(|row| row.keys).sum();
             println!("{:?}\n{report}\n{wasted} reads in vain", db.stats().levels);
             (wasted, built(&report) as f64 * 8.0 / keys as f64, report)
@@ -232,7 +232,7 @@ fn five_full_levels_waste_a_third_of_what_uniform_bits_waste() {
         assert!(uniform.0 > 25_000, "one read in 110 on each of five levels: {}", uniform.0);
         assert!(solved.0 * 3 <= uniform.0, "{} and {} reads", uniform.0, solved.0);
         let budget = solved.2.budget.unwrap();
-        let expected = budget.expected_wasted_reads * lookups as f64;
+        let expected = budget.value.expected_wasted_reads * lookups as f64;
         assert!((solved.0 as f64 / expected - 1.0).abs() < 0.1, "{expected}: {}", solved.0);
         counters.add("reads.uniform", uniform.0);
         counters.add("reads.solved", solved.0);
@@ -276,7 +276,7 @@ fn no_more_is_held_than_may_be_whatever_is_kept_open() {
                     db.compact_all().unwrap();
                     wasted(&db, 3, 300);
                     db.set_filters(filters.parse().unwrap()).unwrap();
-                    dropped += budget(&db).dropped_tables;
+                    dropped += budget(&db).space.dropped_tables;
                 }
                 check(&db);
                 // Iterators that have started hold their tables.
@@ -302,7 +302,7 @@ fn no_more_is_held_than_may_be_whatever_is_kept_open() {
             check(&db);
             wasted(&db, 3, 300);
             let report = budget(&db);
-            assert!(report.resident_bytes > 0, "{filters}: {report}");
+            assert!(report.space.resident_bytes > 0, "{filters}: {report}");
             assert!(dropped > 0, "{filters}: nothing had to go");
             drop(held);
             check(&db);
@@ -325,10 +325,10 @@ fn what_is_built_comes_back_to_the_budget_as_tables_are_merged() {
     db.compact_all().unwrap();
     let poor = budget(&db);
     println!("{rich}\n{poor}");
-    assert!(poor.built_bytes <= poor.budget_bytes, "{poor}");
-    assert_eq!(poor.dropped_tables, 0, "{poor}");
+    assert!(poor.space.built_bytes <= poor.space.budget_bytes, "{poor}");
+    assert_eq!(poor.space.dropped_tables, 0, "{poor}");
     assert!(poor.levels[0].built_bits() < 6.0, "{poor}");
-    assert!(poor.price > rich.price, "a byte is worth more: {rich}\n{poor}");
+    assert!(poor.value.price > rich.value.price, "a byte is worth more: {rich}\n{poor}");
     check(&db);
 }
 
@@ -344,8 +344,8 @@ fn a_policy_changed_on_a_live_store_counts_for_new_tables() {
     db.set_filters("budget=6/key,misses=1".parse().unwrap()).unwrap();
     check(&db);
     let report = budget(&db);
-    assert_eq!(report.built_bytes, report.tables.iter().map(|t| t.built_bytes).sum::<u64>());
-    assert!(report.dropped_tables > 0, "twelve bits are more than six: {report}");
+    assert_eq!(report.space.built_bytes, report.tables.iter().map(|t| t.built_bytes).sum::<u64>());
+    assert!(report.space.dropped_tables > 0, "twelve bits are more than six: {report}");
     assert!(report.tables.iter().all(|t| t.reason == DriftReason::WasCheaper), "{report}");
     assert!(report.to_string().contains("less scarce"), "{report}");
     wasted(&db, 9, 1_000);
@@ -355,7 +355,7 @@ fn a_policy_changed_on_a_live_store_counts_for_new_tables() {
     fill(&db, 9, 20_000..21_000);
     db.compact_all().unwrap();
     let report = budget(&db);
-    assert_eq!(report.dropped_tables, 0, "{report}");
+    assert_eq!(report.space.dropped_tables, 0, "{report}");
     let (built_bits, planned) = (report.levels[0].built_bits(), report.levels[0].planned_bits());
     assert!((built_bits / planned - 1.0).abs() < 0.05, "{report}");
     assert!((4.0..6.0).contains(&report.levels[0].built_bits()), "{report}");
@@ -373,17 +373,21 @@ fn misses_are_those_that_were_seen() {
     let db = open(leveled("budget=10/key"));
     fill(&db, 4, 0..5_000);
     db.flush().unwrap();
-    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (0.5, None));
+    assert_eq!((budget(&db).value.misses, budget(&db).value.misses_seen_in), (0.5, None));
     wasted(&db, 4, 9_999);
-    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (0.5, None), "too few");
+    assert_eq!(
+        (budget(&db).value.misses, budget(&db).value.misses_seen_in),
+        (0.5, None),
+        "too few"
+    );
     wasted(&db, 4, 1);
-    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (1.0, Some(10_000)));
+    assert_eq!((budget(&db).value.misses, budget(&db).value.misses_seen_in), (1.0, Some(10_000)));
     for number in 0..30_000 {
         assert!(db.contains_key(key(4, number % 5_000)).unwrap());
     }
-    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (0.25, Some(40_000)));
+    assert_eq!((budget(&db).value.misses, budget(&db).value.misses_seen_in), (0.25, Some(40_000)));
     db.set_filters("budget=10/key,misses=0.9".parse().unwrap()).unwrap();
-    assert_eq!((budget(&db).misses, budget(&db).misses_seen_in), (0.9, None));
+    assert_eq!((budget(&db).value.misses, budget(&db).value.misses_seen_in), (0.9, None));
 }
 
 #[test]
@@ -394,7 +398,7 @@ fn the_same_writes_make_the_same_filters() {
         wasted(&db, 12, 500);
         db.wait_idle().unwrap();
         let report = budget(&db);
-        (report.price, report.tables)
+        (report.value.price, report.tables)
     };
     assert_eq!(tables(), tables());
 }
@@ -405,7 +409,7 @@ fn a_budget_of_nothing_and_a_level_without_filters() {
     fill(&db, 5, 0..20_000);
     db.wait_idle().unwrap();
     assert_eq!(wasted(&db, 5, 200), wasted(&db, 5, 200));
-    assert_eq!((budget(&db).built_bytes, budget(&db).resident_bytes), (0, 0));
+    assert_eq!((budget(&db).space.built_bytes, budget(&db).space.resident_bytes), (0, 0));
     check(&db);
     // All of it is for the upper levels.
     let db = open(leveled("budget=5/key").filtering(|f| f.filters_on_last_level(false)));
@@ -414,7 +418,7 @@ fn a_budget_of_nothing_and_a_level_without_filters() {
     let report = budget(&db);
     let last = report.levels.last().unwrap();
     assert_eq!((last.planned_bytes, last.built_bytes), (0, 0), "{report}");
-    assert!(report.built_bytes > 0, "{report}");
+    assert!(report.space.built_bytes > 0, "{report}");
     let refused = Options::default()
         .filtering(|f| f.prefix_extractor("fixed:4".parse::<trommel::Prefix>().unwrap()));
     let refused = refused.filtering(|f| f.prefix_filters(Some("budget=5/key".parse().unwrap())));

@@ -126,11 +126,11 @@ impl Store {
 
 /// The answers of the filters of each level and kind, and the expected number of false positives.
 fn counts(report: &FilterReport) -> Vec<(usize, &'static str, [u64; 3], f64)> {
-    let rows = report.levels.iter().filter(|row| row.probes > 0);
+    let rows = report.levels.iter().filter(|row| row.counts.probes > 0);
     rows.map(|row| {
-        let said = [row.negatives, row.false_positives, row.true_positives];
-        let absent = (row.negatives + row.false_positives) as f64;
-        (row.level, row.kind.name(), said, row.expected_rate.unwrap_or(0.0) * absent)
+        let said = [row.counts.negatives, row.counts.false_positives, row.counts.true_positives];
+        let absent = (row.counts.negatives + row.counts.false_positives) as f64;
+        (row.level, row.kind.name(), said, row.rates.expected.unwrap_or(0.0) * absent)
     })
     .collect()
 }
@@ -212,7 +212,10 @@ fn said_of_prefixes(db: &Db) -> [u64; 2] {
     let report = db.filter_report();
     let rows = report.prefixes.iter().filter(|row| row.level == 0);
     rows.fold([0; 2], |[absent, present], row| {
-        [absent + row.negatives + row.false_positives, present + row.true_positives]
+        [
+            absent + row.counts.negatives + row.counts.false_positives,
+            present + row.counts.true_positives,
+        ]
     })
 }
 
@@ -234,8 +237,8 @@ fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost
                 let context = format!("{shape}, {extractor}, {pinned:?} pinned");
                 check_scans(&db, &store.model, &context);
                 let stats = db.stats();
-                assert!(stats.prefix_useful * 3 > stats.prefix_checked, "{context}: {stats}");
-                assert_eq!(stats.prefix_unused, 0, "{context}");
+                assert!(stats.prefixes.useful * 3 > stats.prefixes.checked, "{context}: {stats}");
+                assert_eq!(stats.prefixes.unused, 0, "{context}");
                 db.verify().unwrap();
                 alike.push((said_of_prefixes(&db), context));
             }
@@ -243,9 +246,9 @@ fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost
             let db = store.open();
             let context = format!("{shape}, {extractor}, damaged");
             check_scans(&db, &store.model, &context);
-            let useful = db.stats().prefix_useful;
+            let useful = db.stats().prefixes.useful;
             assert!(useful > 0, "{context}: the pieces that are left are asked");
-            assert!(!db.stats().unusable_filters.is_empty(), "{context}");
+            assert!(!db.stats().filters.unusable.is_empty(), "{context}");
             assert!(db.verify().is_err(), "{context}");
         }
         // Whether a table holds a prefix depends on the table, not on the shape of its filter.

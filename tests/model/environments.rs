@@ -76,7 +76,7 @@ fn all_are_right(threads: usize) {
     assert!(matches!(broken.wait_idle(), Err(Error::Poisoned { .. })));
     for (nth, db) in (0..).zip(&stores) {
         db.wait_idle().unwrap();
-        assert!(db.stats().compactions > 0, "store {nth} was never compacted");
+        assert!(db.stats().background.compactions.count > 0, "store {nth} was never compacted");
         for i in 0..ENTRIES {
             let found = db.get(scattered(i)).unwrap();
             assert!(found.as_deref() == Some(&noise(i + nth + 2)[..]), "entry {i} of store {nth}");
@@ -113,13 +113,13 @@ fn the_largest_memtable_is_written_out_for_others() {
     let (large, small) = (open(), open());
     fill(&large, 400 << 10);
     fill(&small, 1 << 10);
-    assert_eq!(large.stats().flushes, 0, "full by itself");
+    assert_eq!(large.stats().background.flushes.count, 0, "full by itself");
     let others: Vec<Db> = (0..16).map(|_| open()).collect();
     for db in &others {
         fill(db, 100 << 10);
     }
-    comes("room for others", || large.stats().flushes > 0);
-    assert_eq!(small.stats().flushes, 0, "the smallest was written out");
+    comes("room for others", || large.stats().background.flushes.count > 0);
+    assert_eq!(small.stats().background.flushes.count, 0, "the smallest was written out");
     let active = || environment.stats().memtables;
     comes("an end of flushes", || active() <= 8 << 20);
     assert_eq!(large.iter().count(), 400);
@@ -145,6 +145,6 @@ fn a_store_is_closed_while_another_is_at_work() {
         db.flush().unwrap();
         db.close().unwrap();
     }
-    assert_eq!((environment.stats().stores, busy.stats().flushes), (1, 0));
+    assert_eq!((environment.stats().stores, busy.stats().background.flushes.count), (1, 0));
     busy.close().unwrap();
 }

@@ -35,7 +35,7 @@ fn a_filter_that_no_ribbon_could_be_made_of_is_counted_and_says_its_kind() {
             db.put(key, b"").unwrap();
         }
         db.flush().unwrap();
-        assert_eq!(db.stats().filter_fallbacks, 1, "{shape:?}");
+        assert_eq!(db.stats().filters.fallbacks, 1, "{shape:?}");
         assert!(db.stats().to_string().contains("built as standard ones"));
         assert!(keys.iter().all(|key| db.contains_key(key).unwrap()));
         let report = db.filter_report();
@@ -50,7 +50,7 @@ fn a_filter_that_no_ribbon_could_be_made_of_is_counted_and_says_its_kind() {
         // The report covers existing tables, whichever process built them.
         let db = Db::open("/store", options()).unwrap();
         assert_eq!(db.filter_report().fallbacks, u64::from(is_whole));
-        assert_eq!(db.stats().filter_fallbacks, 0);
+        assert_eq!(db.stats().filters.fallbacks, 0);
     }
 }
 
@@ -63,7 +63,7 @@ fn a_ribbon_of_random_keys_is_no_fallback() {
     }
     db.flush().unwrap();
     let report = db.filter_report();
-    assert_eq!((db.stats().filter_fallbacks, report.fallbacks), (0, 0));
+    assert_eq!((db.stats().filters.fallbacks, report.fallbacks), (0, 0));
     assert_eq!(report.levels[0].kind, FilterKind::Ribbon);
     assert!(!report.to_string().contains("fallback"), "{report}");
 }
@@ -114,7 +114,7 @@ fn a_mib_more_saves_no_more_than_is_wasted() {
         db.flush().unwrap();
         let text = db.filter_report().to_string();
         let report = db.filter_report().budget.unwrap();
-        let (saved, wasted) = (report.saved_by_a_mib, report.planned_wasted_reads);
+        let (saved, wasted) = (report.value.saved_by_a_mib, report.value.planned_wasted_reads);
         assert!((0.0..=wasted).contains(&saved), "{text}");
         // With a MiB more the one table has the best possible filter.
         assert!(wasted - saved < 5e-9, "{text}");

@@ -43,7 +43,7 @@ fn writers_go_on_when_options_lift_what_stopped_them() {
             db.put(scattered(i), [i as u8; 100]).unwrap();
         }
         db.flush().unwrap();
-        assert!(db.stats().compaction_debt > 200 << 10, "writers would be stopped");
+        assert!(db.stats().background.compaction_debt > 200 << 10, "writers would be stopped");
         db.set_options(|options| {
             options.compaction(|c| {
                 c.l0_trigger(900).l0_slowdown(900).l0_stop(1000).base_level_bytes(1 << 30)
@@ -52,7 +52,7 @@ fn writers_go_on_when_options_lift_what_stopped_them() {
         .unwrap();
         db.resume_compaction();
         db.wait_idle().unwrap();
-        assert_eq!(db.stats().compaction_debt, 0);
+        assert_eq!(db.stats().background.compaction_debt, 0);
         for i in 0..20_000 {
             db.put(scattered(i), [7; 100]).unwrap();
         }
@@ -83,10 +83,10 @@ fn a_flush_waits_for_its_own_memtables_only() {
             })
             .collect();
         for _ in 0..20 {
-            let before = db.stats().flushes;
+            let before = db.stats().background.flushes.count;
             db.flush().unwrap();
             // At most those already frozen, its own, and a few that were added meanwhile.
-            let waited_for = db.stats().flushes - before;
+            let waited_for = db.stats().background.flushes.count - before;
             assert!(waited_for <= 16, "one flush waited for {waited_for} memtables");
         }
         stop.store(true, Ordering::Relaxed);
@@ -113,7 +113,7 @@ fn statistics_and_resets_may_meet() {
             }
         });
         for _ in 0..20_000 {
-            assert!(db.stats().gets < 1 << 40);
+            assert!(db.stats().lookups.gets < 1 << 40);
         }
         stop.store(true, Ordering::Relaxed);
     });
@@ -261,7 +261,7 @@ fn a_cursor_may_end_with_its_thread() {
     let db = Db::open(dir.path(), Options::default()).unwrap();
     db.put("k", "v").unwrap();
     db.flush().unwrap();
-    let reads = || db.stats().scan_block_reads + db.stats().scan_cache_hits;
+    let reads = || db.stats().scans.block_reads + db.stats().scans.cache_hits;
     let before = reads();
     let of_thread = db.clone();
     let thread = thread::spawn(move || {
@@ -420,9 +420,9 @@ fn a_full_memtable_is_flushed_though_nobody_waits() {
         // The thread looks for work by itself when it starts, and after each job: wait until it
         // sleeps.
         thread::sleep(Duration::from_millis(25));
-        let before = db.stats().flushes;
+        let before = db.stats().background.flushes.count;
         fill_a_memtable(&db);
-        comes("a flush", || db.stats().flushes > before);
+        comes("a flush", || db.stats().background.flushes.count > before);
     }
 }
 
@@ -437,9 +437,9 @@ fn what_failed_for_want_of_room_is_tried_again_though_nobody_waits() {
         disk.inject(Fault::new(Failure::NoSpace).named(".sst").lasting());
         fill_a_memtable(&db);
         comes("a flush that fails", || disk.faults_fired() > 0);
-        assert_eq!(db.stats().flushes, 0);
+        assert_eq!(db.stats().background.flushes.count, 0);
         disk.clear_faults();
-        comes("another attempt", || db.stats().flushes > 0);
+        comes("another attempt", || db.stats().background.flushes.count > 0);
     });
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trommel::vfs::MemoryVfs;
-use trommel::{Db, Options, ReadMode, Slice, Snapshot, Stats};
+use trommel::{Db, LookupStats, Options, ReadMode, Slice, Snapshot};
 
 use crate::rng::Rng;
 
@@ -77,9 +77,15 @@ fn drawn(rng: &mut Rng, count: usize) -> Vec<Vec<u8>> {
 fn counts(db: &Db) -> (Vec<[u64; 5]>, [u64; 2]) {
     let row = |row: &trommel::FilterLevel| {
         let kind = u64::from(row.kind.name().as_bytes()[0]);
-        [row.level as u64, kind, row.negatives, row.false_positives, row.true_positives]
+        [
+            row.level as u64,
+            kind,
+            row.counts.negatives,
+            row.counts.false_positives,
+            row.counts.true_positives,
+        ]
     };
-    let Stats { gets, found, .. } = db.stats();
+    let LookupStats { gets, found, .. } = db.stats().lookups;
     (db.filter_report().levels.iter().map(row).collect(), [gets, found])
 }
 

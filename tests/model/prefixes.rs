@@ -60,9 +60,12 @@ fn scans_within_a_prefix_pass_over_tables_without_it() {
             assert_eq!(entries(db.prefix(format!("{user:04}/")).rev()), []);
         }
         let stats = db.stats();
-        assert!(stats.prefix_checked >= 1500, "{extractor}: {stats:?}");
-        assert!(stats.prefix_useful * 100 >= stats.prefix_checked * 99, "{extractor}: {stats:?}");
-        assert!(stats.scan_block_reads + stats.scan_cache_hits <= 20, "{extractor}: {stats:?}");
+        assert!(stats.prefixes.checked >= 1500, "{extractor}: {stats:?}");
+        assert!(
+            stats.prefixes.useful * 100 >= stats.prefixes.checked * 99,
+            "{extractor}: {stats:?}"
+        );
+        assert!(stats.scans.block_reads + stats.scans.cache_hits <= 20, "{extractor}: {stats:?}");
 
         // The same without the filters: each scan reads a block of each table.
         db.set_options(|options| options.filtering(|f| f.prefix_extractor(prefix("fixed:40"))))
@@ -72,8 +75,8 @@ fn scans_within_a_prefix_pass_over_tables_without_it() {
             assert_eq!(entries(db.prefix(format!("{user:04}/"))), []);
         }
         let without = db.stats();
-        assert_eq!(without.prefix_checked, 0);
-        assert!(without.scan_block_reads + without.scan_cache_hits >= 700, "{without:?}");
+        assert_eq!(without.prefixes.checked, 0);
+        assert!(without.scans.block_reads + without.scans.cache_hits >= 700, "{without:?}");
     }
 }
 
@@ -101,21 +104,21 @@ fn a_maybe_is_found_true_or_false_by_the_walk() {
     let report = db.filter_report();
     let [top, below] = &report.prefixes[..] else { panic!("{report}") };
     // A hundred users are in each of the four tables, and each is queried twice.
-    assert_eq!(top.true_positives, 100 * 4 * 2, "{report}");
+    assert_eq!(top.counts.true_positives, 100 * 4 * 2, "{report}");
     // A user with entries in two tables is in both filters, and an iteration over all of them
     // queries both.
     let parted = below.keys - 100;
-    assert_eq!(below.true_positives, 100 * 2 + parted, "{report}");
+    assert_eq!(below.counts.true_positives, 100 * 2 + parted, "{report}");
     // At least 198 absent users are between its keys.
-    assert!(top.negatives + top.false_positives >= 198 * 4 * 2, "{report}");
-    let (low, high) = top.interval.unwrap();
+    assert!(top.counts.negatives + top.counts.false_positives >= 198 * 4 * 2, "{report}");
+    let (low, high) = top.rates.interval.unwrap();
     // The same prefixes are queried twice, in filters that are alike: the interval is too narrow.
-    assert!(low / 2.0 <= top.expected_rate.unwrap(), "{report}");
-    assert!(top.expected_rate.unwrap() <= high * 2.0, "{report}");
-    assert!(top.false_positives > 100, "{report}");
+    assert!(low / 2.0 <= top.rates.expected.unwrap(), "{report}");
+    assert!(top.rates.expected.unwrap() <= high * 2.0, "{report}");
+    assert!(top.counts.false_positives > 100, "{report}");
     assert_eq!(report.unused_prefix_filters, 0);
     db.reset_stats();
-    assert_eq!(db.stats().prefix_checked, 0);
+    assert_eq!(db.stats().prefixes.checked, 0);
 }
 
 /// A scan that begins in the middle of its range cannot determine whether a positive was false; its
@@ -125,7 +128,10 @@ fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
     let db = with_poor_filters();
     let absent = || {
         let levels = db.filter_report().prefixes;
-        levels.iter().map(|level| level.negatives + level.false_positives).sum::<u64>()
+        levels
+            .iter()
+            .map(|level| level.counts.negatives + level.counts.false_positives)
+            .sum::<u64>()
     };
     let seek = |user: u32, key: &str| {
         let mut cursor = db.prefix_cursor(format!("{user:04}/")).unwrap();
@@ -137,8 +143,8 @@ fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
     (1..400).step_by(2).for_each(|user| seek(user, ""));
     assert!(absent() > 199 * 4, "{}", db.filter_report());
     let report = db.filter_report();
-    let (low, high) = report.prefixes[0].interval.unwrap();
-    let expected = report.prefixes[0].expected_rate.unwrap();
+    let (low, high) = report.prefixes[0].rates.interval.unwrap();
+    let expected = report.prefixes[0].rates.expected.unwrap();
     assert!(low / 2.0 <= expected && expected <= high * 2.0, "{report}");
 }
 
@@ -168,10 +174,10 @@ fn lookups_ask_prefixes_only_where_there_are_no_whole_keys() {
         let kind = if whole_keys { "paired" } else { "standard" };
         let row = &by_one.levels[0];
         assert_eq!(row.kind.name(), kind, "{by_one}");
-        assert!(row.negatives >= 199 * 4 - 4, "{by_one}");
-        assert_eq!(row.false_positives >= 4, !whole_keys, "{by_one}");
+        assert!(row.counts.negatives >= 199 * 4 - 4, "{by_one}");
+        assert_eq!(row.counts.false_positives >= 4, !whole_keys, "{by_one}");
         for (one, other) in by_one.levels.iter().zip(&at_once.levels) {
-            let counts = |row: &FilterLevel| (row.level, row.probes, row.negatives);
+            let counts = |row: &FilterLevel| (row.level, row.counts.probes, row.counts.negatives);
             assert_eq!(counts(one), counts(other), "{by_one}\n{at_once}");
         }
         assert_eq!(db.get("0002/01").unwrap().as_deref(), Some(&[8; 40][..]));
@@ -199,19 +205,19 @@ fn a_changed_extractor_is_not_used_and_counted() {
         }
         db.stats()
     };
-    assert!(ask(&db).prefix_useful > 1000);
+    assert!(ask(&db).prefixes.useful > 1000);
     // Tables record "custom:mine": no other extractor may query their filters.
     for other in [prefix("fixed:2"), prefix("until:/"), Prefix::custom("all", |_| Some(0))] {
         db.set_options(|options| options.filtering(|f| f.prefix_extractor(other.clone()))).unwrap();
         let stats = ask(&db);
-        assert_eq!((stats.prefix_checked, stats.prefix_useful), (0, 0), "{other}");
-        assert!(stats.prefix_unused > 1000, "{other}: {stats:?}");
+        assert_eq!((stats.prefixes.checked, stats.prefixes.useful), (0, 0), "{other}");
+        assert!(stats.prefixes.unused > 1000, "{other}: {stats:?}");
         let tables: u64 = stats.levels.iter().map(|level| level.tables).sum();
         assert_eq!(db.filter_report().unused_prefix_filters, tables, "{other}");
     }
     // None set: a closure cannot be recovered from its name.
     db.set_options(|options| options.filtering(|f| f.prefix_extractor(None))).unwrap();
-    assert_eq!(ask(&db).prefix_checked, 0);
+    assert_eq!(ask(&db).prefixes.checked, 0);
     // New tables are built with the new one, next to old ones.
     db.set_options(|options| options.filtering(|f| f.prefix_extractor(prefix("fixed:5")))).unwrap();
     db.put("0001/00", "new").unwrap();
@@ -222,14 +228,14 @@ fn a_changed_extractor_is_not_used_and_counted() {
         assert_eq!(entries(db.prefix(format!("{user:04}/"))), []);
     }
     let stats = db.stats();
-    assert!(stats.prefix_useful >= 98 && stats.prefix_unused >= 4 * 98, "{stats:?}");
+    assert!(stats.prefixes.useful >= 98 && stats.prefixes.unused >= 4 * 98, "{stats:?}");
     db.close().unwrap();
     // Reopened without an extractor: a built-in one is recovered from the tables.
     let db = Db::open("/store", options(&vfs)).unwrap();
     for user in (3..399).step_by(4) {
         assert_eq!(entries(db.prefix(format!("{user:04}/"))), []);
     }
-    assert!(db.stats().prefix_useful >= 98, "{:?}", db.stats());
+    assert!(db.stats().prefixes.useful >= 98, "{:?}", db.stats());
     db.compact_all().unwrap();
     db.reset_stats();
     assert_eq!(db.filter_report().prefixes, [], "it built none");
@@ -311,7 +317,7 @@ fn ranges_at_the_edges_of_a_prefix_are_whole() {
             let found = entries(db.prefix(from));
             assert!(found.iter().map(|(key, _)| &**key).eq(there.iter().map(|key| &***key)));
         }
-        let useful = db.stats().prefix_useful;
+        let useful = db.stats().prefixes.useful;
         assert!(useful > 100 || extractor.name() == "custom:all", "{extractor}: {:?}", db.stats());
         db.verify().unwrap();
     }
@@ -365,14 +371,14 @@ fn a_closure_changed_under_its_name_loses_nothing() {
             assert!(all.iter().all(|(key, _)| db.get(key).unwrap().is_some()));
         }
         let stats = db.stats();
-        assert!(stats.prefix_breach.is_some() && stats.prefix_unused > 0, "{stats:?}");
-        assert_eq!(stats.prefix_useful, 0);
+        assert!(stats.prefixes.breach.is_some() && stats.prefixes.unused > 0, "{stats:?}");
+        assert_eq!(stats.prefixes.useful, 0);
         // On the live store, too; and findings about one closure do not apply to another.
         db.set_options(|options| options.filtering(|f| f.prefix_extractor(before.clone())))
             .unwrap();
         db.reset_stats();
         assert_eq!(entries(db.prefix("0003/")), []);
-        assert!(db.stats().prefix_useful > 0 && db.stats().prefix_breach.is_none());
+        assert!(db.stats().prefixes.useful > 0 && db.stats().prefixes.breach.is_none());
         let changed = Prefix::custom("mine", first);
         db.set_options(|options| options.filtering(|f| f.prefix_extractor(changed))).unwrap();
         assert_eq!(entries(db.prefix("00")).len(), all.len() / 4);
@@ -388,7 +394,7 @@ fn a_closure_that_breaks_its_word_is_dropped_and_named() {
     db.put("ab", "1").unwrap();
     db.put("ab/1", "2").unwrap();
     db.flush().unwrap();
-    assert!(db.stats().prefix_breach.is_some());
+    assert!(db.stats().prefixes.breach.is_some());
     assert_eq!(db.filter_report().prefixes, []);
     assert_eq!(entries(db.range("ab".."ab0")).len(), 2);
     // One that panics in a background thread or in a scan stops nothing.
@@ -408,7 +414,7 @@ fn a_closure_that_breaks_its_word_is_dropped_and_named() {
     }
     db.flush().unwrap();
     assert!(calls.load(Ordering::Relaxed) > 0);
-    assert_eq!(db.stats().prefix_breach, Some("it panicked"));
+    assert_eq!(db.stats().prefixes.breach, Some("it panicked"));
     assert_eq!(entries(db.iter()).len(), 5);
     assert_eq!(entries(db.prefix("x")).len(), 1);
     db.verify().unwrap();

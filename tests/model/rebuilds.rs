@@ -63,7 +63,7 @@ fn check(db: &Db) -> u64 {
             assert_eq!(found.is_some(), number < 4);
         }
     }
-    db.stats().prefix_useful
+    db.stats().prefixes.useful
 }
 
 /// Filters of prefixes are added by a rebuild, and removed by one; shapes change too.
@@ -109,7 +109,7 @@ fn an_extractor_that_breaks_its_word_costs_its_own_filter() {
     db.set_options(|options| options.filtering(|f| f.prefix_extractor(by)).filters(filters))
         .unwrap();
     db.rebuild_filters(&RebuildOptions::default()).unwrap();
-    assert_eq!(db.stats().prefix_breach, Some("it panicked"));
+    assert_eq!(db.stats().prefixes.breach, Some("it panicked"));
     check(&db);
     let report = db.filter_report();
     assert!(report.levels.iter().all(|row| row.kind.name() == "blocked"), "{report}");

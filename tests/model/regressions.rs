@@ -166,7 +166,7 @@ fn a_compaction_goes_on_when_the_pause_is_over() {
         db.pause_compaction().unwrap();
         std::thread::scope(|scope| {
             let compacting = scope.spawn(|| db.compact_all().unwrap());
-            while db.stats().flushes == 0 {
+            while db.stats().background.flushes.count == 0 {
                 std::thread::yield_now();
             }
             std::thread::sleep(Duration::from_millis(50));
@@ -310,7 +310,7 @@ fn the_report_has_one_row_for_each_level_and_kind() {
     let rows: Vec<_> = report.levels.iter().map(|row| (row.level, row.kind.name())).collect();
     let distinct: BTreeSet<_> = rows.iter().collect();
     assert_eq!(distinct.len(), rows.len(), "{report}");
-    assert!(report.levels.iter().all(|row| row.probes > 0), "{report}");
+    assert!(report.levels.iter().all(|row| row.counts.probes > 0), "{report}");
 }
 
 /// Without a file handle left a log used to be created whose directory could not be synced. The
@@ -450,6 +450,11 @@ fn each_snapshot_keeps_its_version_through_flush_and_merge() {
                 }
             }
         });
-        assert!(db.stats().flushes >= 10 && db.stats().compactions > 0, "{}", db.stats());
+        assert!(
+            db.stats().background.flushes.count >= 10
+                && db.stats().background.compactions.count > 0,
+            "{}",
+            db.stats()
+        );
     });
 }

@@ -107,11 +107,11 @@ fn by_level(report: &FilterReport) -> Vec<Level> {
     let mut levels = vec![Level::default(); deepest + 1];
     for row in &report.levels {
         let level = &mut levels[row.level];
-        let absent = row.negatives + row.false_positives;
+        let absent = row.counts.negatives + row.counts.false_positives;
         level.keys += row.keys;
         level.absent += absent;
-        level.false_positives += row.false_positives as f64;
-        level.expected += row.expected_rate.unwrap_or(0.0) * absent as f64;
+        level.false_positives += row.counts.false_positives as f64;
+        level.expected += row.rates.expected.unwrap_or(0.0) * absent as f64;
     }
     levels
 }
@@ -119,24 +119,26 @@ fn by_level(report: &FilterReport) -> Vec<Level> {
 /// Checks the invariants of every report, after `lookups` lookups that found nothing.
 fn check_sums(db: &Db, lookups: u64) {
     let (report, stats) = (db.filter_report(), db.stats());
-    assert_eq!((stats.gets, stats.found), (lookups, 0));
+    assert_eq!((stats.lookups.gets, stats.lookups.found), (lookups, 0));
     for row in &report.levels {
         assert_eq!(
-            row.probes,
-            row.negatives + row.false_positives + row.true_positives,
+            row.counts.probes,
+            row.counts.negatives + row.counts.false_positives + row.counts.true_positives,
             "{report}"
         );
-        assert_eq!(row.reads_saved, row.negatives, "{report}");
-        assert_eq!(row.true_positives, 0, "{report}");
-        assert!(row.probes <= lookups * if row.level == 0 { 3 } else { 1 }, "{report}");
-        let interval = wilson(row.false_positives, row.probes);
-        assert_eq!(row.interval, (row.probes > 0).then_some(interval), "{report}");
-        let measured = row.false_positives as f64 / row.probes as f64;
-        assert_eq!(row.measured_rate, (row.probes > 0).then_some(measured), "{report}");
+        assert_eq!(row.counts.true_positives, 0, "{report}");
+        assert!(row.counts.probes <= lookups * if row.level == 0 { 3 } else { 1 }, "{report}");
+        let interval = wilson(row.counts.false_positives, row.counts.probes);
+        assert_eq!(row.rates.interval, (row.counts.probes > 0).then_some(interval), "{report}");
+        let measured = row.counts.false_positives as f64 / row.counts.probes as f64;
+        assert_eq!(row.rates.measured, (row.counts.probes > 0).then_some(measured), "{report}");
     }
-    let wasted: u64 = report.levels.iter().map(|row| row.false_positives).sum();
-    assert_eq!(stats.block_reads, wasted, "each false positive reads one block: {report}\n{stats}");
-    assert_eq!(stats.cache_hits, 0, "there is no cache");
+    let wasted: u64 = report.levels.iter().map(|row| row.counts.false_positives).sum();
+    assert_eq!(
+        stats.lookups.block_reads, wasted,
+        "each false positive reads one block: {report}\n{stats}"
+    );
+    assert_eq!(stats.lookups.cache_hits, 0, "there is no cache");
     let expected = report.expected_wasted_reads_per_miss * lookups as f64;
     let levels = by_level(&report);
     let variance: f64 = levels.iter().map(|level| level.variance(SCATTER_AT_10_BITS)).sum();
@@ -234,7 +236,7 @@ fn the_default_filters_meet_their_theory() {
         let bytes = row.bits_stored * row.keys as f64 / 8.0;
         assert!((bytes - row.filter_bytes as f64).abs() < 0.01, "{report}");
         // These filters are so large that they vary less than the lookups do.
-        let ((low, high), expected) = (row.interval.unwrap(), row.expected_rate.unwrap());
+        let ((low, high), expected) = (row.rates.interval.unwrap(), row.rates.expected.unwrap());
         assert!(low <= expected && expected <= high, "{report}");
     }
 }
@@ -281,16 +283,19 @@ fn multi_get_counts_like_get() {
     let (together, stats) = (db.filter_report(), db.stats());
     for (a, b) in one_by_one.levels.iter().zip(&together.levels) {
         let counts = |row: &trommel::FilterLevel| {
-            (row.level, row.negatives, row.false_positives, row.true_positives)
+            (row.level, row.counts.negatives, row.counts.false_positives, row.counts.true_positives)
         };
         assert_eq!(counts(a), counts(b), "{one_by_one}\n{together}");
-        let rates = (a.expected_rate.unwrap_or(0.0), b.expected_rate.unwrap_or(0.0));
+        let rates = (a.rates.expected.unwrap_or(0.0), b.rates.expected.unwrap_or(0.0));
         assert!((rates.0 - rates.1).abs() < 1e-9, "{one_by_one}\n{together}");
     }
-    assert_eq!((stats.gets, stats.found), (alone.gets, alone.found));
-    let found: u64 = together.levels.iter().map(|row| row.true_positives).sum();
-    assert_eq!(found, stats.found, "each key found was in one table: {together}");
-    assert!(stats.block_reads <= alone.block_reads, "no block is read twice");
+    assert_eq!(
+        (stats.lookups.gets, stats.lookups.found),
+        (alone.lookups.gets, alone.lookups.found)
+    );
+    let found: u64 = together.levels.iter().map(|row| row.counts.true_positives).sum();
+    assert_eq!(found, stats.lookups.found, "each key found was in one table: {together}");
+    assert!(stats.lookups.block_reads <= alone.lookups.block_reads, "no block is read twice");
 }
 
 #[test]
@@ -302,12 +307,16 @@ fn without_filters_every_probe_reads() {
     assert_eq!(report.levels.len(), 3, "{report}");
     for row in &report.levels {
         assert_eq!((row.kind, row.filter_bytes), (FilterKind::None.into(), 0), "{report}");
-        assert_eq!((row.negatives, row.false_positives), (0, row.probes), "{report}");
-        assert_eq!((row.measured_rate, row.expected_rate), (Some(1.0), Some(1.0)), "{report}");
+        assert_eq!(
+            (row.counts.negatives, row.counts.false_positives),
+            (0, row.counts.probes),
+            "{report}"
+        );
+        assert_eq!((row.rates.measured, row.rates.expected), (Some(1.0), Some(1.0)), "{report}");
     }
     // Three runs in level 0, the deepest level, and as much of the keys as level 1 covers; a few
     // are between two tables.
-    let probes: Vec<u64> = report.levels.iter().map(|row| row.probes).collect();
+    let probes: Vec<u64> = report.levels.iter().map(|row| row.counts.probes).collect();
     assert!(probes[0] > 14_950 && probes[1] > 500 && probes[2] > 4_950, "{report}");
     assert!((4.1..=5.0).contains(&report.expected_wasted_reads_per_miss), "{report}");
     check_sums(&db, 5_000);
@@ -323,9 +332,12 @@ fn a_key_outside_every_table_probes_none() {
         db.multi_get(&[vec![], vec![0xff; 17]]).unwrap();
     }
     let (report, stats) = (db.filter_report(), db.stats());
-    assert!(report.levels.iter().all(|row| row.probes == 0), "{report}");
-    assert!(report.levels.iter().all(|row| row.measured_rate.is_none()), "{report}");
-    assert_eq!((stats.gets, stats.block_reads, stats.cache_hits), (4_000, 0, 0));
+    assert!(report.levels.iter().all(|row| row.counts.probes == 0), "{report}");
+    assert!(report.levels.iter().all(|row| row.rates.measured.is_none()), "{report}");
+    assert_eq!(
+        (stats.lookups.gets, stats.lookups.block_reads, stats.lookups.cache_hits),
+        (4_000, 0, 0)
+    );
 }
 
 /// Filters of 150,000 bytes, and a lookup of a missing key within the key range.
@@ -350,7 +362,7 @@ fn a_filter_that_finds_no_place_is_counted_and_saves_nothing() {
     for number in 0..100 {
         assert_eq!(db.get(format!("{number:08}x")).unwrap(), None);
     }
-    assert_eq!(db.stats().filters_not_held, 1, "once a table, however often it is asked");
+    assert_eq!(db.stats().filters.not_held, 1, "once a table, however often it is asked");
     assert_eq!(db.filter_report().expected_wasted_reads_per_miss, 1.0);
 }
 
@@ -359,6 +371,6 @@ fn a_memory_limit_leaves_shards_that_hold_filters() {
     let options =
         Options::default().filtering(|f| f.filter_residency(trommel::FilterResidency::Cached));
     let db = with_large_filters(options.reads(|r| r.cache_bytes(1 << 30)).memory_limit(16 << 20));
-    assert_eq!(db.stats().filters_not_held, 0);
+    assert_eq!(db.stats().filters.not_held, 0);
     assert!(db.filter_report().expected_wasted_reads_per_miss < 0.01);
 }

@@ -46,7 +46,7 @@ fn open(dir: &std::path::Path) -> Db {
 fn skipped(db: &Db, scan: impl FnOnce()) -> u64 {
     let count = || {
         let stats = db.stats();
-        stats.scan_entries_skipped + stats.scan_reseeks
+        stats.scans.entries_skipped + stats.scans.reseeks
     };
     let before = count();
     scan();

@@ -36,15 +36,15 @@ fn held_up(disk: &SimDisk, options: Options, short_of: Failure) -> Db {
         db.put("last", noise(i)).unwrap();
         db.flush().unwrap();
     }
-    assert!(db.stats().background_error.is_none());
+    assert!(db.stats().background.error.is_none());
     disk.inject(Fault::new(short_of).on(OpKind::Create).named(".sst").lasting());
     db.resume_compaction();
-    comes("a compaction that fails", || db.stats().background_error.is_some());
+    comes("a compaction that fails", || db.stats().background.error.is_some());
     db
 }
 
 fn last_error(db: &Db) -> BackgroundError {
-    db.stats().background_error.expect("a job has failed")
+    db.stats().background.error.expect("a job has failed")
 }
 
 /// Writes entries from the first on until one is rejected; returns its number and the error.
@@ -68,11 +68,11 @@ fn a_writer_that_waits_for_compactions_that_go_on_failing_is_refused() {
             assert!(matches!(**source, Error::Io { .. }) && source.kind() == ErrorKind::Retry);
             assert!(error.to_string().contains(&source.to_string()), "{error}");
             // Later writers do not wait again.
-            let (waits, all) = (db.stats().stalled_by_level_0.times, 20);
+            let (waits, all) = (db.stats().background.stalls.level_0.times, 20);
             for _ in 0..all {
                 assert!(matches!(db.put("later", "1"), Err(Error::Stalled { .. })));
             }
-            assert_eq!(db.stats().stalled_by_level_0.times, waits + all);
+            assert_eq!(db.stats().background.stalls.level_0.times, waits + all);
             let keys = db.iter().filter(Result::is_ok).count();
             assert_eq!(keys, i as usize + 2, "a write that was refused is visible");
             // Neither was logged.

@@ -218,9 +218,10 @@ fn a_policy_hears_of_each_table_and_its_filters_are_reported() {
     let report = db.filter_report();
     let [row] = &report.levels[..] else { panic!("{report}") };
     assert_eq!((row.kind, row.tables, row.keys), (FilterLabel::User, 1, KEYS), "{report}");
-    assert_eq!((row.bits_asked, row.true_positives), (None, 2 * KEYS), "{report}");
-    let (low, high) = wilson(row.false_positives, row.negatives + row.false_positives);
-    let expected = row.expected_rate.unwrap();
+    assert_eq!((row.bits_asked, row.counts.true_positives), (None, 2 * KEYS), "{report}");
+    let (low, high) =
+        wilson(row.counts.false_positives, row.counts.negatives + row.counts.false_positives);
+    let expected = row.rates.expected.unwrap();
     assert!(low <= expected && expected <= high && expected > 0.05, "{report}");
     assert_eq!(report.policy.as_ref().unwrap().failures, 0);
     assert!(report.to_string().contains("policy \"prints\", 0 failures"), "{report}");
@@ -239,8 +240,8 @@ fn where_the_policy_is_unknown_tables_answer_maybe_until_it_is_back() {
         check_all(&db);
         let report = db.filter_report();
         assert_eq!((tables(&report, "none"), tables(&report, "user")), (1, 0), "{report}");
-        assert_eq!(report.levels[0].negatives, 0, "{report}");
-        let unusable = db.stats().unusable_filters;
+        assert_eq!(report.levels[0].counts.negatives, 0, "{report}");
+        let unusable = db.stats().filters.unusable;
         assert_eq!(unusable.len(), 1, "once");
         let why = "it was made by the policy \"prints\", which is not here";
         assert_eq!(unusable[0].1, why);
@@ -250,8 +251,8 @@ fn where_the_policy_is_unknown_tables_answer_maybe_until_it_is_back() {
     check_all(&db);
     let report = db.filter_report();
     assert_eq!(tables(&report, "user"), 1, "{report}");
-    assert!(report.levels[0].negatives > KEYS, "{report}");
-    assert!(db.stats().unusable_filters.is_empty());
+    assert!(report.levels[0].counts.negatives > KEYS, "{report}");
+    assert!(db.stats().filters.unusable.is_empty());
     assert_eq!(db.verify().unwrap().foreign_filters, 0);
 }
 
@@ -286,7 +287,7 @@ fn what_a_policy_does_wrong_costs_filters_and_nothing_else() {
         // Stated sizes are accepted as far as possible.
         let is_taken = matches!(fault, StatesNonsense | StatesNothing);
         assert_eq!(said.failures == 0, is_taken, "{fault:?}: {report}");
-        assert!(report.levels.iter().all(|row| row.expected_rate.unwrap_or(0.0) <= 1.0));
+        assert!(report.levels.iter().all(|row| row.rates.expected.unwrap_or(0.0) <= 1.0));
         let first = said.first_failure.clone().unwrap_or_default();
         let panics = format!("{fault:?}").starts_with("Panics");
         assert_eq!(first.contains("panic"), panics, "{fault:?}: {first}");
@@ -326,7 +327,7 @@ fn filters_that_a_later_policy_does_not_take_are_no_damage() {
         let db = open(&vfs, &prints("prints", fault));
         check_all(&db);
         assert_eq!(db.verify().unwrap().foreign_filters, 1, "{fault:?}");
-        let unusable = db.stats().unusable_filters;
+        let unusable = db.stats().filters.unusable;
         assert!(unusable[0].1.contains("\"prints\" does not take it"), "{unusable:?}");
     }
 }
@@ -378,10 +379,10 @@ fn unusable_filters_are_those_of_tables_that_are_there() {
     fill(&open(&vfs, &prints("prints", Fault::Nothing)));
     let db = Db::open(DIR, options(&vfs)).unwrap();
     check_all(&db);
-    assert_eq!(db.stats().unusable_filters.len(), 1);
+    assert_eq!(db.stats().filters.unusable.len(), 1);
     db.compact_all().unwrap();
     check_all(&db);
-    assert_eq!(db.stats().unusable_filters, [], "the table that had it is gone");
+    assert_eq!(db.stats().filters.unusable, [], "the table that had it is gone");
 }
 
 /// The only table of a store with few keys and a user-defined filter, and the store's files.
@@ -483,7 +484,7 @@ fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
         db.reset_stats();
         check_all(db);
         let report = db.filter_report();
-        let negatives: u64 = report.levels.iter().map(|row| row.negatives).sum();
+        let negatives: u64 = report.levels.iter().map(|row| row.counts.negatives).sum();
         (negatives, report.spared_tables, db.stats().memory.filters, report)
     };
     fill(&db);
@@ -493,7 +494,12 @@ fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
     // A trivial move takes the table, with its filter, to the last level.
     db.set_options(|options| options.compaction(|c| c.l0_trigger(1))).unwrap();
     db.wait_idle().unwrap();
-    assert_eq!((db.stats().trivial_moves, db.stats().levels[0].level), (1, 1), "{}", db.stats());
+    assert_eq!(
+        (db.stats().background.compactions.trivial_moves, db.stats().levels[0].level),
+        (1, 1),
+        "{}",
+        db.stats()
+    );
     let (negatives, spared, held, report) = misses(&db);
     assert_eq!((negatives, spared, held), (0, 1, 0), "{report}");
     assert!(report.to_string().contains("last level: the filters of 1 tables"), "{report}");
@@ -558,7 +564,7 @@ fn a_table_that_lies_last_no_more_is_asked_again() {
         }
         let report = db.filter_report();
         let rows = report.levels.iter().map(|row| {
-            assert_eq!(row.kind == FilterLabel::User, row.negatives > 0, "{report}");
+            assert_eq!(row.kind == FilterLabel::User, row.counts.negatives > 0, "{report}");
             (row.level, row.kind.name(), row.tables)
         });
         (rows.collect::<Vec<_>>(), report.spared_tables)

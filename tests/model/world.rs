@@ -90,11 +90,11 @@ impl Work {
 
     /// Adds a store's counters since its open.
     pub(crate) fn note(&mut self, stats: &Stats) {
-        self.flushes += stats.flushes;
-        self.compactions += stats.compactions;
-        self.moves += stats.trivial_moves;
-        self.passed_over += stats.prefix_useful;
-        self.rebuilt += stats.filter_rebuilds;
+        self.flushes += stats.background.flushes.count;
+        self.compactions += stats.background.compactions.count;
+        self.moves += stats.background.compactions.trivial_moves;
+        self.passed_over += stats.prefixes.useful;
+        self.rebuilt += stats.background.filter_rebuilds.tables;
         let deepest = stats.levels.last().map_or(0, |level| level.level);
         self.deepest = self.deepest.max(deepest);
     }
@@ -471,20 +471,20 @@ impl World {
 
     fn check_stats(&mut self, rng: &mut Rng) -> Check {
         let stats = self.db().stats();
-        if (stats.gets, stats.found) != (self.gets, self.found) {
+        if (stats.lookups.gets, stats.lookups.found) != (self.gets, self.found) {
             return Err(format!(
                 "stats: {} gets and {} found, but {} were made and {} found",
-                stats.gets, stats.found, self.gets, self.found
+                stats.lookups.gets, stats.lookups.found, self.gets, self.found
             ));
         }
         let levels: Vec<usize> = stats.levels.iter().map(|level| level.level).collect();
         if !levels.windows(2).all(|pair| pair[0] < pair[1]) {
             return Err(format!("stats: the levels are {levels:?}"));
         }
-        if !stats.unusable_filters.is_empty() {
-            return Err(format!("unusable filters: {:?}", stats.unusable_filters));
+        if !stats.filters.unusable.is_empty() {
+            return Err(format!("unusable filters: {:?}", stats.filters.unusable));
         }
-        if let Some(breach) = stats.prefix_breach {
+        if let Some(breach) = stats.prefixes.breach {
             return Err(format!("a good prefix extractor is distrusted: {breach}"));
         }
         if stats.to_string().is_empty() {
@@ -506,8 +506,8 @@ impl World {
             return Err(format!("the report's rows are {order:?}"));
         }
         for row in &report.levels {
-            let sum = row.negatives + row.false_positives + row.true_positives;
-            if row.probes != sum || row.reads_saved != row.negatives {
+            let sum = row.counts.negatives + row.counts.false_positives + row.counts.true_positives;
+            if row.counts.probes != sum {
                 return Err(format!("the report does not add up: {row:?}"));
             }
         }

@@ -125,7 +125,7 @@ fn what_is_certain_is_right() {
             let silent = is_excused(left, name, injury, &report, &case);
             let kept = examine_but(&store, &vfs, &report, &case, silent);
             assert!(kept.older + kept.back == 0 || silent, "{case}: {report:?}");
-            saved += report.entries;
+            saved += report.saved.entries;
         });
         assert!(saved > 1000, "{saved}");
     }

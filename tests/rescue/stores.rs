@@ -73,7 +73,7 @@ impl Store {
             }
         }
         let killed = contents(&*vfs, DIR);
-        assert!(db.stats().spare_file_bytes > 0, "nothing is kept");
+        assert!(db.stats().background.spare_file_bytes > 0, "nothing is kept");
         db.close().expect("closing");
         let files = if left == Left::Killed { killed } else { contents(&*vfs, DIR) };
         Self { files, history }

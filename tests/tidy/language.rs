@@ -1,6 +1,4 @@
 //! The field's words, one name for one thing, and commit subjects that say what was done.
-//!
-//! The list of type names that occur more than once in a crate may only get shorter.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
@@ -22,74 +20,6 @@ const RETIRED: [(&str, &str); 13] = [
     ("are told", "are notified, are returned"),
     ("told apart", "distinguished"),
     ("comes upon", "finds, reaches"),
-];
-
-/// Types of one crate that share a name.
-const SHARED_NAMES: [(&str, &str); 64] = [
-    ("crates/backup", "Run"),
-    ("crates/cli", "DeleteArgs"),
-    ("crates/cli", "Files"),
-    ("crates/cli", "FilesArgs"),
-    ("crates/cli", "Flag"),
-    ("crates/cli", "LimitArgs"),
-    ("crates/cli", "PlainArgs"),
-    ("crates/cli", "ReportArgs"),
-    ("crates/cli", "Sink"),
-    ("crates/cli", "StoreArgs"),
-    ("crates/cli", "VerifyArgs"),
-    ("crates/engine", "Answer"),
-    ("crates/engine", "Batch"),
-    ("crates/engine", "Bounds"),
-    ("crates/engine", "Choice"),
-    ("crates/engine", "Direction"),
-    ("crates/engine", "Done"),
-    ("crates/engine", "Gathered"),
-    ("crates/engine", "Group"),
-    ("crates/engine", "Head"),
-    ("crates/engine", "Held"),
-    ("crates/engine", "Job"),
-    ("crates/engine", "KeyRange"),
-    ("crates/engine", "Manifest"),
-    ("crates/engine", "Mark"),
-    ("crates/engine", "Operations"),
-    ("crates/engine", "Plan"),
-    ("crates/engine", "Progress"),
-    ("crates/engine", "Recorder"),
-    ("crates/engine", "Rule"),
-    ("crates/engine", "Run"),
-    ("crates/engine", "State"),
-    ("crates/engine", "Step"),
-    ("crates/engine", "Tables"),
-    ("crates/engine", "Target"),
-    ("crates/engine", "Task"),
-    ("crates/engine", "Turn"),
-    ("crates/engine", "Verdict"),
-    ("crates/engine", "Watched"),
-    ("crates/engine", "Window"),
-    ("crates/filter", "Contains"),
-    ("crates/filter", "ContainsMany"),
-    ("crates/filter", "Counts"),
-    ("crates/filter", "Fill"),
-    ("crates/harness", "Counts"),
-    ("crates/harness", "Head"),
-    ("crates/harness", "Outcome"),
-    ("crates/harness", "Phase"),
-    ("crates/harness", "Plan"),
-    ("crates/harness", "Records"),
-    ("crates/harness", "Run"),
-    ("crates/harness", "State"),
-    ("crates/harness", "Verdict"),
-    ("crates/harness", "Worker"),
-    ("crates/lab", "Cell"),
-    ("crates/lab", "Chart"),
-    ("crates/lab", "Group"),
-    ("crates/lab", "Keys"),
-    ("crates/lab", "Part"),
-    ("crates/lab", "Plan"),
-    ("crates/lab", "Record"),
-    ("crates/lab", "Shape"),
-    ("crates/sstable", "Entry"),
-    ("crates/vfs", "Page"),
 ];
 
 /// Verbs that do not say what a commit does.
@@ -153,16 +83,16 @@ fn type_names_occur_once_in_a_crate() {
             places.entry((area_of(&file.path), name)).or_default().insert(file.path.clone());
         }
     }
-    let shared: BTreeSet<(String, String)> =
-        places.iter().filter(|(_, files)| files.len() > 1).map(|(name, _)| name.clone()).collect();
-    let listed: BTreeSet<(String, String)> =
-        SHARED_NAMES.map(|(area, name)| (area.to_owned(), name.to_owned())).into();
-    let describe =
-        |name: &(String, String)| format!("{} {}: {:?}", name.0, name.1, places.get(name));
-    let new: Vec<String> = shared.difference(&listed).map(describe).collect();
-    assert!(new.is_empty(), "a type name says what it is, once in a crate:\n{}", new.join("\n"));
-    let gone: Vec<String> = listed.difference(&shared).map(describe).collect();
-    assert!(gone.is_empty(), "no longer shared, so take it off the list:\n{}", gone.join("\n"));
+    let shared: Vec<String> = places
+        .iter()
+        .filter(|(_, files)| files.len() > 1)
+        .map(|((area, name), files)| format!("{area} {name}: {files:?}"))
+        .collect();
+    assert!(
+        shared.is_empty(),
+        "a type name says what it is, once in a crate:\n{}",
+        shared.join("\n")
+    );
 }
 
 fn is_test_file(path: &str) -> bool {

@@ -5,6 +5,7 @@
 //! * [`knots`]: modules of a crate that reach each other.
 //! * [`language`]: retired words, type names that occur twice, commit subjects.
 //! * [`sizes`]: long functions and long files.
+//! * [`fields`]: structs with many visible fields.
 //! * [`unsafe_list`]: docs/unsafe.md against the sources.
 //! * [`leavings`]: leftovers: notes to oneself, dead code, dead files, dead links.
 //! * [`public_enums`]: enums that could not get another variant.
@@ -20,6 +21,8 @@ mod arrows;
 mod contract;
 #[cfg(test)]
 mod examples;
+#[cfg(test)]
+mod fields;
 #[cfg(test)]
 mod knots;
 #[cfg(test)]

@@ -51,7 +51,7 @@ pub(crate) const SIZES: [Figure; 9] = [
     },
     Figure { title: "write amplification", of: |group| group.write_amplification() },
     Figure { title: "runs", of: |group| group.runs() },
-    Figure { title: "open, ms", of: |group| Some(group.find(OPEN)?.wall_seconds * 1e3) },
+    Figure { title: "open, ms", of: |group| Some(group.find(OPEN)?.results.wall_seconds * 1e3) },
     Figure { title: "peak in fill, MiB", of: |group| group.peak(true) },
     Figure { title: "own after fill, MiB", of: |group| group.own_after_fill() },
     Figure { title: "own after reads, MiB", of: |group| group.own_memory() },
@@ -75,7 +75,7 @@ impl Group<'_> {
     /// Wall time per operation, over the operations of all threads.
     pub(crate) fn per_operation(&self, workload: &str) -> Option<f64> {
         let record = self.find(workload)?;
-        Some(record.wall_seconds * 1e6 / record.operations.max(1) as f64)
+        Some(record.results.wall_seconds * 1e6 / record.results.operations.max(1) as f64)
     }
 
     fn row(&self, row: Row) -> Option<f64> {
@@ -84,8 +84,8 @@ impl Group<'_> {
 
     fn fill_until_idle(&self) -> Option<f64> {
         let fill = self.find(FILL)?;
-        let seconds = fill.wall_seconds + self.find(SETTLE)?.wall_seconds;
-        Some(seconds * 1e6 / fill.operations.max(1) as f64)
+        let seconds = fill.results.wall_seconds + self.find(SETTLE)?.results.wall_seconds;
+        Some(seconds * 1e6 / fill.results.operations.max(1) as f64)
     }
 
     fn write_amplification(&self) -> Option<f64> {
@@ -235,7 +235,7 @@ impl Results {
             1 => "one run".to_owned(),
             many => format!("{many} runs"),
         };
-        let commits = self.of_num(num).map(|record| record.environment.commit.as_deref());
+        let commits = self.of_num(num).map(|record| record.environment.build.commit.as_deref());
         let commits: BTreeSet<_> =
             commits.map(|it| it.unwrap_or("a commit not recorded")).collect();
         let commits = commits.into_iter().collect::<Vec<_>>().join(", ");
@@ -283,7 +283,7 @@ impl Results {
         let mut found = Vec::new();
         for record in self.of_num(num) {
             let is_scan = [Row::Scan.title(), Row::Reverse.title()].contains(&&*record.workload);
-            let Some(answer) = record.found.or(is_scan.then_some(record.operations)) else {
+            let Some(answer) = record.results.found.or(is_scan.then_some(record.results.operations)) else {
                 continue;
             };
             let same = |(other, _): &&(&Record, u64)| other.workload == record.workload;
@@ -331,15 +331,20 @@ fn round_of(record: &Record) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use trommel_harness::record::Results as Measurements;
+
     use super::*;
 
     fn record(name: &str, round: u32, workload: &str, seconds: f64) -> Record {
         let mut record = Record {
             workload: workload.into(),
             threads: 1,
-            operations: 1000,
-            wall_seconds: seconds,
-            found: Some(600),
+            results: Measurements {
+                operations: 1000,
+                wall_seconds: seconds,
+                found: Some(600),
+                ..Measurements::default()
+            },
             ..Record::default()
         };
         record.store.name = name.into();
@@ -421,7 +426,7 @@ mod tests {
     #[test]
     fn stores_that_disagree_are_named() {
         let mut wrong = record("redb", 1, "readrandom", 1.0);
-        wrong.found = Some(599);
+        wrong.results.found = Some(599);
         let right = record("lmdb", 1, "readrandom", 1.0);
         let results = Results::new(vec![right.clone(), right]);
         assert!(results.disagreements(1000).is_empty());

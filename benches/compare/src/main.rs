@@ -136,7 +136,7 @@ fn measured(args: &Args, stop: &Stop) -> Result<Vec<Record>, StoreError> {
     let is_terminal = io::stderr().is_terminal();
     let mut sink = |record: Record| {
         if is_terminal {
-            let micros = record.wall_seconds * 1e6 / record.operations.max(1) as f64;
+            let micros = record.results.wall_seconds * 1e6 / record.results.operations.max(1) as f64;
             let (store, workload) = (&record.store.name, &record.workload);
             let _ = writeln!(io::stderr(), "  {store:<14} {workload:<18} {micros:12.3} us");
         }

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
-use trommel_harness::machine::Environment;
+use trommel_harness::machine::{BuildInfo, Environment, StorageInfo};
 use trommel_harness::units;
 
 use trommel_harness::record::Record;
@@ -234,8 +234,8 @@ const COMMAND: &str = "RUSTFLAGS=\"-C target-cpu=native\" cargo run --release --
 
 fn about(records: &[&Record]) -> String {
     let Some(first) = records.first() else { return String::new() };
-    let Environment { cpu, cores, memory_bytes, kernel, file_system, rustc, program, .. } =
-        &first.environment;
+    let Environment { build, cpu, cores, memory_bytes, kernel, storage, .. } = &first.environment;
+    let (BuildInfo { rustc, program, .. }, StorageInfo { file_system, .. }) = (build, storage);
     let starts = || records.iter().map(|record| record.start.as_str());
     let (from, to) = (starts().min().unwrap_or_default(), starts().max().unwrap_or_default());
     let mut lines = vec![
@@ -245,7 +245,7 @@ fn about(records: &[&Record]) -> String {
         ("Stores", versions(records).join("; ")),
         ("Processor", format!("{}, {cores} threads", cpu.as_deref().unwrap_or("not known"))),
     ];
-    let commits = records.iter().map(|record| record.environment.commit.as_deref());
+    let commits = records.iter().map(|record| record.environment.build.commit.as_deref());
     let commits: BTreeSet<_> = commits.map(|commit| commit.unwrap_or("not recorded")).collect();
     lines.push(("Commits", commits.into_iter().collect::<Vec<_>>().join(", ")));
     if let Some(bytes) = memory_bytes {

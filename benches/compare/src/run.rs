@@ -19,7 +19,7 @@ use std::time::{Duration, Instant, SystemTime};
 
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{Product, Record, Run, read_lines};
-use trommel_harness::{Measured, ScratchDir, Stop, StoreError};
+use trommel_harness::{Measured, MeasuredTime, ScratchDir, Stop, StoreError};
 
 use crate::figures::{APPEND, FLOOR};
 use crate::process;
@@ -362,10 +362,10 @@ fn floor(id: &str, dir: &Path, settings: &Settings, round: u32) -> Result<Record
         environment: Environment::of(Some(dir)),
         ..Run::default()
     };
-    run.environment.directory = None;
+    run.environment.storage.directory = None;
     run.settings.insert("num".into(), settings.num.into());
     let measured =
-        Measured { operations, thread_time: time, wall_time: time, ..Measured::default() };
+        Measured { operations, time: MeasuredTime::of_one_thread(time), ..Measured::default() };
     Ok(Record::new(&run, APPEND, round, 1, start, &measured))
 }
 

@@ -127,7 +127,7 @@ fn wrapped(words: &str) -> String {
 /// All workloads of a study as an HTML page.
 pub(crate) fn html(study: Study, results: &Results) -> String {
     // Records without a time are no workloads.
-    let is_shown = |record: &&Record| record.workload != FAILED && record.wall_seconds > 0.0;
+    let is_shown = |record: &&Record| record.workload != FAILED && record.results.wall_seconds > 0.0;
     let records = results.records().iter().filter(is_shown).cloned().collect();
     let title = format!("Trommel beside other stores: {}", study.sheet().title);
     page(&title, &[Source { name: String::new(), records }])
@@ -170,7 +170,8 @@ mod tests {
         let of = |name: &str, seconds| {
             let mut record = Record::default();
             (record.store.name, record.workload) = (name.into(), Workload::YcsbA.name().into());
-            (record.operations, record.wall_seconds, record.repeat) = (1000, seconds, 1);
+            (record.results.operations, record.results.wall_seconds) = (1000, seconds);
+            record.repeat = 1;
             record.settings.insert("num".into(), 1000.into());
             record
         };

@@ -22,7 +22,7 @@ use serde_json::Value;
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{self, Amplification, Io, LevelRecord, Product, Record, Run, State};
 use trommel_harness::{
-    Control, KeySpace, Load, Measured, Silent, Stop, Store, StoreError, Values, Workload,
+    Control, KeySpace, Load, Measured, MeasuredTime, Silent, Stop, Store, StoreError, Values, Workload,
     WorkloadOptions, measure,
 };
 
@@ -185,7 +185,8 @@ impl<'a> Trial<'a> {
         let mut run =
             run_of(&spec.id, contender, settings, spec.study.map(|study| (study, &spec.sizes)));
         // Records must not identify the directory, only its file system.
-        run.environment = Environment { directory: None, ..Environment::of(spec.dir.parent()) };
+        run.environment = Environment::of(spec.dir.parent());
+        run.environment.storage.directory = None;
         Ok(Self {
             spec,
             contender,
@@ -375,7 +376,7 @@ fn warming(settings: &Settings) -> u64 {
 }
 
 fn taken(time: Duration) -> Measured {
-    Measured { operations: 1, thread_time: time, wall_time: time, ..Measured::default() }
+    Measured { operations: 1, time: MeasuredTime::of_one_thread(time), ..Measured::default() }
 }
 
 fn memory_state() -> State {

@@ -41,7 +41,7 @@ fn every_store_has_its_figures_and_nothing_is_left() {
         let record = records.iter().find(|record| {
             (&*record.store.name, &*record.workload, record.threads) == (name, "readrandom", 1)
         });
-        record.and_then(|record| record.found)
+        record.and_then(|record| record.results.found)
     };
     assert!(found("trommel").is_some_and(|found| (550..700).contains(&found)));
     for other in [
@@ -121,7 +121,7 @@ fn studies_have_their_figures_verdicts_and_fairness() {
         assert!(page_text.contains(words), "{words} is missing in\n{page_text}");
     }
     let lost = records.iter().filter(|record| record.workload == "recovery");
-    assert!(lost.clone().count() >= 6 && lost.clone().all(|record| record.found == record.asked));
+    assert!(lost.clone().count() >= 6 && lost.clone().all(|record| record.results.found == record.results.asked));
 
     let results = format!("{out}/results.jsonl");
     let again = format!("{out}/again.md");

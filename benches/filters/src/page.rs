@@ -100,7 +100,7 @@ fn about(results: &Results) -> String {
     let Machine { start, environment, kernels, huge_pages, rivals, .. } = &results.machine;
     let mut lines = vec![
         ("Measured", start.clone()),
-        ("Compiler", environment.rustc.clone()),
+        ("Compiler", environment.build.rustc.clone()),
         ("Other crates", rivals.join(", ")),
         (
             "Processor",
@@ -114,7 +114,7 @@ fn about(results: &Results) -> String {
         ("Kernels of Trommel's filters", kernels.join(", ")),
     ];
     let known = [
-        ("Commit", environment.commit.clone()),
+        ("Commit", environment.build.commit.clone()),
         ("Memory", environment.memory_bytes.map(bytes)),
         ("System", environment.kernel.clone()),
         ("Huge pages", huge_pages.clone()),
@@ -142,7 +142,7 @@ fn about(results: &Results) -> String {
     } else {
         text += "* **It was cut off before its end.**\n";
     }
-    if results.machine.environment.debug_assertions {
+    if results.machine.environment.build.debug_assertions {
         text += "* **Built without optimisation: the times mean nothing.**\n";
     }
     text

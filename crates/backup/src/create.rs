@@ -88,7 +88,7 @@ impl Repository {
         let created = clock::now();
         let checkpoint = Checkpoint::take(db)?;
         let parent = self.newest_of(db.id())?;
-        let mut run = Run {
+        let mut run = RunningBackup {
             repository: self,
             hold: &*hold,
             checkpoint: &checkpoint,
@@ -196,7 +196,7 @@ fn known_tables(parent: &Backup) -> HashMap<(String, u64), Blob> {
 }
 
 /// A backup in progress.
-struct Run<'a> {
+struct RunningBackup<'a> {
     repository: &'a Repository,
     hold: &'a dyn Hold,
     checkpoint: &'a Checkpoint,
@@ -214,7 +214,7 @@ struct Found {
     blob: Blob,
 }
 
-impl Run<'_> {
+impl RunningBackup<'_> {
     fn copy_all(&mut self) -> Result<()> {
         let files = self.checkpoint.files()?;
         let total = files.iter().map(|file| file.bytes).sum();

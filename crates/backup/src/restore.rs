@@ -69,7 +69,8 @@ impl Repository {
         dir: impl AsRef<Path>,
         progress: &dyn Progress,
     ) -> Result<Restored> {
-        Run { repository: self, vfs, progress, keeps_damage: false }.restore(id, dir.as_ref())
+        RunningRestore { repository: self, vfs, progress, keeps_damage: false }
+            .restore(id, dir.as_ref())
     }
 
     /// As [`Repository::restore_on`], for a backup without an intact copy: corrupt files are kept
@@ -85,7 +86,8 @@ impl Repository {
         dir: impl AsRef<Path>,
         progress: &dyn Progress,
     ) -> Result<Restored> {
-        Run { repository: self, vfs, progress, keeps_damage: true }.restore(id, dir.as_ref())
+        RunningRestore { repository: self, vfs, progress, keeps_damage: true }
+            .restore(id, dir.as_ref())
     }
 
     /// Reports damage to a content that backup `id` needs, unless the backup was deleted meanwhile.
@@ -99,14 +101,14 @@ impl Repository {
 }
 
 /// A restore in progress.
-struct Run<'a> {
+struct RunningRestore<'a> {
     repository: &'a Repository,
     vfs: Arc<dyn Vfs>,
     progress: &'a dyn Progress,
     keeps_damage: bool,
 }
 
-impl Run<'_> {
+impl RunningRestore<'_> {
     fn restore(&self, id: u64, dir: &Path) -> Result<Restored> {
         let backup = self.repository.backup(id)?;
         let unfinished = Unfinished::claim(Arc::clone(&self.vfs), dir)?;

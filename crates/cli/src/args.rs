@@ -174,10 +174,16 @@ mod tests {
         assert_eq!(names, [Workload::FillSeq, Workload::ReadRandom]);
         assert_eq!((args.num, args.counts.reads.0, args.threads), (Some(1000), None, 2));
         assert_eq!((args.data.key_size, args.data.value_size), (20, 400));
-        assert!(args.store_switches.use_existing_db && args.switches.histogram);
-        assert!(!args.store_switches.disable_wal);
-        assert_eq!((args.store.cache_size, args.store.base_level_size), (8 << 20, Some(4 << 20)));
-        assert_eq!((args.store.write_buffer_size, args.work.batch_size), (Some(1 << 20), 10));
+        assert!(args.store.switches.use_existing_db && args.switches.histogram);
+        assert!(!args.store.switches.disable_wal);
+        assert_eq!(
+            (args.store.options.cache_size, args.store.options.tree.base_level_size),
+            (8 << 20, Some(4 << 20))
+        );
+        assert_eq!(
+            (args.store.options.write_buffer_size, args.work.batch_size),
+            (Some(1 << 20), 10)
+        );
     }
 
     /// Invalid numbers used to be reported in the words of the standard library's parsers.

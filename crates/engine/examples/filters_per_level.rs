@@ -64,14 +64,14 @@ fn main() -> Result<(), Box<dyn Error>> {
     println!("{report}");
     println!();
     for level in &report.levels {
-        let (Some(measured), Some(expected)) = (level.measured_rate, level.expected_rate) else {
+        let (Some(measured), Some(expected)) = (level.rates.measured, level.rates.expected) else {
             continue;
         };
         println!(
             "L{}: of {} lookups of missing keys {} read a block in vain: {:.3}%, and {:.3}% by theory",
             level.level,
-            level.probes,
-            level.false_positives,
+            level.counts.probes,
+            level.counts.false_positives,
             measured * 100.0,
             expected * 100.0
         );
@@ -80,8 +80,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let stats = db.stats();
     println!(
         "{} reads of {without} were left ({} of them of files)",
-        stats.block_reads + stats.cache_hits,
-        stats.block_reads
+        stats.lookups.block_reads + stats.lookups.cache_hits,
+        stats.lookups.block_reads
     );
     Ok(db.close()?)
 }

@@ -55,7 +55,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     // Within the table's key range, but not in its filter.
     db.flush()?;
     let events = db.prefix("event/adal/").count();
-    let passed_over = db.stats().prefix_useful;
+    let passed_over = db.stats().prefixes.useful;
     println!("adal has {events} events; tables passed over without a look inside: {passed_over}");
     Ok(db.close()?)
 }

@@ -65,9 +65,9 @@ fn reads_without(path: &Path) -> Result<(u64, String), Box<dyn Error>> {
         assert!(!db.contains_key(key(number))?);
     }
     let stats = db.stats();
-    let why = stats.unusable_filters.first().map(|(_, why)| why.clone());
+    let why = stats.filters.unusable.first().map(|(_, why)| why.clone());
     db.close()?;
-    Ok((stats.block_reads + stats.cache_hits, why.unwrap_or_default()))
+    Ok((stats.lookups.block_reads + stats.lookups.cache_hits, why.unwrap_or_default()))
 }
 
 fn options() -> Options {

@@ -31,18 +31,32 @@ pub(crate) use trouble::{JobFailures, LONGEST_RETRY};
 
 /// Running and requested work.
 #[derive(Debug, Default)]
-pub(crate) struct State {
+pub(crate) struct BackgroundState {
     pub(crate) busy: InProgress,
     pub(crate) flushing: bool,
     /// Running jobs.
     pub(crate) running: usize,
+    /// Running compactions that helpers may take part in.
+    pub(crate) shared: Vec<Arc<SharedMerge>>,
+    pub(crate) requests: Requests,
+    pub(crate) failures: BackgroundFailures,
+    pub(crate) writer_core: WriterCore,
+    /// Since when nothing was written, as far as anybody has looked: the active memtable's log, the
+    /// newest visible sequence number, and when they were first seen.
+    pub(crate) unchanged: Option<((u64, SeqNo), Instant)>,
+    pub(crate) shutting_down: bool,
+    /// Whether a caller is about to close the store, so that no writer may wait for room.
+    pub(crate) refuses_writers: bool,
+}
+
+/// What callers have requested, and what they wait for.
+#[derive(Debug, Default)]
+pub(crate) struct Requests {
     /// Unmatched pauses of compactions.
     pub(crate) pauses: usize,
     /// Callers waiting for the store to become idle; for them, filters are made to fit their budget
     /// even during a pause.
     pub(crate) waiting_for_idle: usize,
-    /// Running compactions that helpers may take part in.
-    pub(crate) shared: Vec<Arc<SharedMerge>>,
     /// Requested range compactions, each with its ticket.
     pub(crate) ranges: Vec<(u64, RangeCompaction)>,
     next_ticket: u64,
@@ -52,20 +66,25 @@ pub(crate) struct State {
     pub(crate) fit_budget: Rebuild,
     /// The report of the last rebuild, so far.
     pub(crate) last_rebuild: Option<FilterRebuildReport>,
+}
+
+/// Failures of each kind of work.
+#[derive(Debug, Default)]
+pub(crate) struct BackgroundFailures {
     pub(crate) flushes: JobFailures,
     pub(crate) compactions: JobFailures,
+    /// Of rebuilds of filters to fit their budget.
     pub(crate) fits: JobFailures,
+}
+
+/// What decides whether a compaction would take a writer's core.
+#[derive(Debug, Default)]
+pub(crate) struct WriterCore {
     pub(crate) filling: Filling,
     pub(crate) cores: Cores,
     /// Until when a compaction that would take a writer's core is deferred, if the last look for
     /// work found one.
     pub(crate) put_off_until: Option<Instant>,
-    pub(crate) shutting_down: bool,
-    /// Since when nothing was written, as far as anybody has looked: the active memtable's log, the
-    /// newest visible sequence number, and when they were first seen.
-    pub(crate) unchanged: Option<((u64, SeqNo), Instant)>,
-    /// Whether a caller is about to close the store, so that no writer may wait for room.
-    pub(crate) refuses_writers: bool,
 }
 
 /// The failures that a waiter must report.
@@ -79,12 +98,12 @@ pub(crate) enum Concern {
     All,
 }
 
-impl State {
+impl BackgroundState {
     /// The failures of this kind of job; `None` if they are returned to the requester.
     pub(crate) fn job_failures(&mut self, kind: Kind) -> Option<&mut JobFailures> {
         match kind {
-            Kind::Flush => Some(&mut self.flushes),
-            Kind::Compaction => Some(&mut self.compactions),
+            Kind::Flush => Some(&mut self.failures.flushes),
+            Kind::Compaction => Some(&mut self.failures.compactions),
             Kind::Other => None,
         }
     }
@@ -92,9 +111,9 @@ impl State {
     /// Failures of each kind of work.
     pub(crate) fn all_job_failures(&self) -> [(BackgroundJob, &JobFailures); 3] {
         [
-            (BackgroundJob::Flush, &self.flushes),
-            (BackgroundJob::Compaction, &self.compactions),
-            (BackgroundJob::FilterRebuild, &self.fits),
+            (BackgroundJob::Flush, &self.failures.flushes),
+            (BackgroundJob::Compaction, &self.failures.compactions),
+            (BackgroundJob::FilterRebuild, &self.failures.fits),
         ]
     }
 
@@ -108,7 +127,7 @@ impl State {
 
     /// Whether a caller waits for the store to become idle, or for a range to be compacted.
     pub(crate) fn is_waited_for(&self) -> bool {
-        self.waiting_for_idle > 0 || !self.ranges.is_empty()
+        self.requests.waiting_for_idle > 0 || !self.requests.ranges.is_empty()
     }
 
     /// Subranges of a running compaction to help with, if a caller waits for compactions.
@@ -122,7 +141,8 @@ impl State {
 
     /// The oldest frozen memtable, if it is its turn.
     pub(crate) fn next_flush(&mut self, view: &View, now: Instant) -> Option<Job> {
-        let oldest = view.frozen.last().filter(|_| !self.flushing && self.flushes.is_due(now))?;
+        let oldest =
+            view.frozen.last().filter(|_| !self.flushing && self.failures.flushes.is_due(now))?;
         self.flushing = true;
         self.running += 1;
         Some(Job::Flush(Arc::clone(oldest)))
@@ -130,14 +150,15 @@ impl State {
 
     /// A number for a request.
     pub(crate) fn ticket(&mut self) -> u64 {
-        self.next_ticket += 1;
-        self.next_ticket
+        self.requests.next_ticket += 1;
+        self.requests.next_ticket
     }
 
-    /// Failures of `concern` since the store was opened.
+    /// BackgroundFailures of `concern` since the store was opened.
     pub(crate) fn failures(&self, concern: Concern) -> u64 {
-        let [flushes, compactions, fits] = [&self.flushes, &self.compactions, &self.fits]
-            .map(|job_failures| job_failures.failures);
+        let [flushes, compactions, fits] =
+            [&self.failures.flushes, &self.failures.compactions, &self.failures.fits]
+                .map(|job_failures| job_failures.failures);
         match concern {
             Concern::Poison => 0,
             Concern::Flushes => flushes,
@@ -151,10 +172,10 @@ impl State {
         if self.failures(concern) <= seen {
             return Ok(());
         }
-        let fits = if concern == Concern::All { self.fits.since(0) } else { Ok(()) };
+        let fits = if concern == Concern::All { self.failures.fits.since(0) } else { Ok(()) };
         let compactions =
-            if concern == Concern::Flushes { Ok(()) } else { self.compactions.since(0) };
-        compactions.and(self.flushes.since(0)).and(fits)
+            if concern == Concern::Flushes { Ok(()) } else { self.failures.compactions.since(0) };
+        compactions.and(self.failures.flushes.since(0)).and(fits)
     }
 
     /// Records the end of a rebuild for the budget; returns the pause before a retry. Waiters do
@@ -166,28 +187,34 @@ impl State {
     ) -> Option<Duration> {
         match failure {
             None => {
-                self.fits.succeeded();
+                self.failures.fits.succeeded();
                 None
             }
             Some(error @ (Error::Closed | Error::Poisoned { .. })) => {
-                self.fits.note(error.clone(), env::now());
+                self.failures.fits.note(error.clone(), env::now());
                 None
             }
-            Some(error) if may_pass => Some(self.fits.postponed(error.clone(), env::now())),
-            Some(error) => Some(self.fits.failed(error.clone(), env::now())),
+            Some(error) if may_pass => {
+                Some(self.failures.fits.postponed(error.clone(), env::now()))
+            }
+            Some(error) => Some(self.failures.fits.failed(error.clone(), env::now())),
         }
     }
 
     /// Why the last rebuild for the budget failed, if a retry is pending.
     pub(crate) fn fit_failure(&self) -> Option<&Error> {
-        self.fits.last.as_ref().filter(|_| self.fits.retry.is_some() && !self.fit_budget.is_over())
+        self.failures
+            .fits
+            .last
+            .as_ref()
+            .filter(|_| self.failures.fits.retry.is_some() && !self.requests.fit_budget.is_over())
     }
 }
 
 /// The state shared with the workers.
 #[derive(Debug, Default)]
 pub(crate) struct Background {
-    pub(crate) state: Mutex<State>,
+    pub(crate) state: Mutex<BackgroundState>,
     /// Whether compaction is paused; a copy for lock-free checks by writers.
     pub(crate) paused: AtomicBool,
     /// Whether the store is closing; a copy for lock-free checks by jobs.
@@ -242,7 +269,7 @@ impl Job {
 impl Background {
     /// Records that a memtable has become full.
     pub(crate) fn note_full(&self) {
-        lock(&self.state).filling.note(env::now());
+        lock(&self.state).writer_core.filling.note(env::now());
     }
 
     /// From now on a stopped writer fails with a closed store instead of waiting for room, which

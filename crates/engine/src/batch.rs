@@ -196,8 +196,8 @@ impl WriteBatch {
     }
 
     /// The operations that were not refused.
-    fn operations(&self) -> Operations<'_> {
-        Operations::written(&self.encoded, self.count)
+    fn operations(&self) -> BatchOperations<'_> {
+        BatchOperations::written(&self.encoded, self.count)
     }
 }
 
@@ -396,8 +396,8 @@ impl SealedBatch<'_> {
         SealedBatch { encoded: self.encoded.into_owned().into(), ..self }
     }
 
-    fn operations(&self) -> Operations<'_> {
-        Operations::written(&self.encoded, self.count)
+    fn operations(&self) -> BatchOperations<'_> {
+        BatchOperations::written(&self.encoded, self.count)
     }
 }
 
@@ -451,12 +451,12 @@ impl Operation<'_> {
 /// The operations of an encoded batch, in order. Never panics on bytes from a log: yields `None`
 /// where the batch cannot have been written by a [`WriteBatch`].
 #[derive(Debug, Clone)]
-pub(crate) struct Operations<'a> {
+pub(crate) struct BatchOperations<'a> {
     rest: Decoder<'a>,
     left: u32,
 }
 
-impl<'a> Operations<'a> {
+impl<'a> BatchOperations<'a> {
     /// Reads the count of a batch that came from a log.
     pub(crate) fn decode(encoded: &'a [u8]) -> Option<Self> {
         let mut rest = Decoder::new(encoded);
@@ -483,7 +483,7 @@ impl<'a> Operations<'a> {
     }
 }
 
-impl<'a> Iterator for Operations<'a> {
+impl<'a> Iterator for BatchOperations<'a> {
     /// The inner `None` means that the bytes are not a batch.
     type Item = Option<Operation<'a>>;
 
@@ -511,7 +511,7 @@ mod tests {
     type Owned = (OpKind, Vec<u8>, Vec<u8>);
 
     fn decode(bytes: &[u8]) -> Option<Vec<Owned>> {
-        Operations::decode(bytes)?
+        BatchOperations::decode(bytes)?
             .map(|op| op.map(|op| (op.kind, op.key.to_vec(), op.value.to_vec())))
             .collect()
     }

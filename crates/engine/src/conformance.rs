@@ -187,7 +187,7 @@ impl Evidence {
 fn spread_of(facts: &FilterFacts) -> f64 {
     let FilterFacts { kind, keys, bits_stored, .. } = *facts;
     match kind {
-        FilterLabel::Own(kind) if kind != FilterKind::None => spread(kind, keys, bits_stored),
+        FilterLabel::BuiltIn(kind) if kind != FilterKind::None => spread(kind, keys, bits_stored),
         _ => spread(FilterKind::Standard, keys, bits_stored),
     }
 }

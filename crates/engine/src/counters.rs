@@ -15,7 +15,7 @@ use trommel_sstable::FilterLabel;
 
 use crate::conformance::Evidence;
 use crate::filter_kinds::{ByKind, kind_index};
-use crate::passed::{FalsePositive, PendingKeys, Watched};
+use crate::passed::{AlarmWindows, FalsePositive, PendingKeys};
 use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
 
 /// A count with one writer.
@@ -179,7 +179,7 @@ impl Shard {
     }
 
     /// Hands over the false positives.
-    fn hand_over(&self, watched: &mut Watched) {
+    fn hand_over(&self, watched: &mut AlarmWindows) {
         let expected = |level, kind| self.filter(level, kind).expected.get();
         watched.take_over(&mut lock(&self.passed), expected);
     }
@@ -224,7 +224,7 @@ pub(crate) struct Counters {
     id: u64,
     shards: Mutex<Vec<Arc<Shard>>>,
     baseline: Mutex<Totals>,
-    watched: Mutex<Watched>,
+    watched: Mutex<AlarmWindows>,
 }
 
 /// The shards of the current thread, one for each store it uses.

@@ -728,7 +728,7 @@ impl Db {
     /// # let db = trommel::Db::open(dir.path(), Default::default())?;
     /// db.put("key", "value")?;
     /// db.flush()?;
-    /// assert_eq!(db.stats().flushes, 1);
+    /// assert_eq!(db.stats().background.flushes.count, 1);
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn flush(&self) -> Result<()> {
@@ -813,7 +813,7 @@ impl Db {
     /// db.put("a", "1")?;
     /// db.flush()?;
     /// db.wait_idle()?;
-    /// assert_eq!(db.stats().compaction_debt, 0);
+    /// assert_eq!(db.stats().background.compaction_debt, 0);
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn wait_idle(&self) -> Result<()> {
@@ -1117,7 +1117,7 @@ impl Db {
     /// db.put("key", "value")?;
     /// db.get("key")?;
     /// let stats = db.stats();
-    /// assert_eq!((stats.writes, stats.gets, stats.found), (1, 1, 1));
+    /// assert_eq!((stats.writes.operations, stats.lookups.gets, stats.lookups.found), (1, 1, 1));
     /// println!("{stats}");
     /// # Ok::<(), trommel::Error>(())
     /// ```
@@ -1199,7 +1199,7 @@ impl Db {
     /// # let db = trommel::Db::open(dir.path(), Default::default())?;
     /// db.get("key")?;
     /// db.reset_stats();
-    /// assert_eq!(db.stats().gets, 0);
+    /// assert_eq!(db.stats().lookups.gets, 0);
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn reset_stats(&self) {

@@ -16,7 +16,7 @@ use trommel_sstable::BlockCache;
 use trommel_vfs::OpenFlag;
 
 use crate::error::{Error, Result};
-use crate::memory::{Ceiling, Held, default_cache_bytes};
+use crate::memory::{Ceiling, HeldMemory, default_cache_bytes};
 use crate::version::SharedFiles;
 use crate::workers::WorkerPool;
 
@@ -184,7 +184,7 @@ impl Environment {
 
     /// The resources that its stores hold.
     pub fn stats(&self) -> EnvironmentStats {
-        let Held { memtables, tables, construction, cache, cache_capacity } =
+        let HeldMemory { memtables, tables, construction, cache, cache_capacity } =
             self.shared.ceiling.held();
         let (stores, threads) = self.shared.workers.counts();
         EnvironmentStats {

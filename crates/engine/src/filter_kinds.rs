@@ -7,11 +7,11 @@ use crate::levels::LEVELS;
 
 /// Filter kinds that are counted separately.
 pub(crate) const KINDS: [FilterLabel; 6] = [
-    FilterLabel::Own(FilterKind::None),
-    FilterLabel::Own(FilterKind::Standard),
-    FilterLabel::Own(FilterKind::Blocked),
-    FilterLabel::Own(FilterKind::Paired),
-    FilterLabel::Own(FilterKind::Ribbon),
+    FilterLabel::BuiltIn(FilterKind::None),
+    FilterLabel::BuiltIn(FilterKind::Standard),
+    FilterLabel::BuiltIn(FilterKind::Blocked),
+    FilterLabel::BuiltIn(FilterKind::Paired),
+    FilterLabel::BuiltIn(FilterKind::Ribbon),
     FilterLabel::User,
 ];
 
@@ -19,10 +19,10 @@ pub(crate) const KINDS: [FilterLabel; 6] = [
 #[inline]
 pub(crate) fn kind_index(kind: FilterLabel) -> usize {
     match kind {
-        FilterLabel::Own(FilterKind::Standard) => 1,
-        FilterLabel::Own(FilterKind::Blocked) => 2,
-        FilterLabel::Own(FilterKind::Paired) => 3,
-        FilterLabel::Own(FilterKind::Ribbon) => 4,
+        FilterLabel::BuiltIn(FilterKind::Standard) => 1,
+        FilterLabel::BuiltIn(FilterKind::Blocked) => 2,
+        FilterLabel::BuiltIn(FilterKind::Paired) => 3,
+        FilterLabel::BuiltIn(FilterKind::Ribbon) => 4,
         FilterLabel::User => 5,
         _ => 0,
     }

@@ -18,7 +18,7 @@ pub(crate) use budget::FilterBudget;
 
 /// A rule for some levels.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-struct Rule {
+struct LevelRule {
     levels: Levels,
     spec: FilterSpec,
 }
@@ -76,26 +76,26 @@ impl fmt::Display for Levels {
 /// ```
 #[derive(Debug, Clone, PartialEq)]
 pub struct FilterPolicy {
-    choice: Choice,
+    choice: PolicyForm,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-enum Choice {
-    Rules(Vec<Rule>),
+enum PolicyForm {
+    Rules(Vec<LevelRule>),
     Budget(FilterBudget),
 }
 
 impl FilterPolicy {
     /// The same filter on every level.
     pub fn uniform(spec: FilterSpec) -> Self {
-        Self { choice: Choice::Rules(vec![Rule { levels: Levels::All, spec }]) }
+        Self { choice: PolicyForm::Rules(vec![LevelRule { levels: Levels::All, spec }]) }
     }
 
     /// The filter of a table built for `level` (0, or 1 for the base level, and so on); `is_last`
     /// if no deeper level holds data. Level 0 is never the last. [`FilterSpec::NONE`] for a budget,
     /// which chooses for the tables of a tree and not by level.
     pub fn for_level(&self, level: usize, is_last: bool) -> FilterSpec {
-        let Choice::Rules(rules) = &self.choice else { return FilterSpec::NONE };
+        let PolicyForm::Rules(rules) = &self.choice else { return FilterSpec::NONE };
         let named = rules.iter().rev().find(|rule| rule.levels.match_level(level, is_last));
         named.map_or(FilterSpec::NONE, |rule| rule.spec)
     }
@@ -109,16 +109,16 @@ impl FilterPolicy {
     /// The same policy with another budget, if this is one.
     pub(crate) fn with_budget(&self, budget: Budget) -> Self {
         match &self.choice {
-            Choice::Budget(old) => Self { choice: Choice::Budget(old.clone().of(budget)) },
-            Choice::Rules(_) => self.clone(),
+            PolicyForm::Budget(old) => Self { choice: PolicyForm::Budget(old.clone().of(budget)) },
+            PolicyForm::Rules(_) => self.clone(),
         }
     }
 
     /// The budget, if this is one.
     pub(crate) fn budget(&self) -> Option<&FilterBudget> {
         match &self.choice {
-            Choice::Budget(budget) => Some(budget),
-            Choice::Rules(_) => None,
+            PolicyForm::Budget(budget) => Some(budget),
+            PolicyForm::Rules(_) => None,
         }
     }
 }
@@ -156,15 +156,15 @@ impl FromStr for FilterPolicy {
         };
         if parts.iter().any(is_of_budget) {
             let budget = FilterBudget::parse(&parts).map_err(fault)?;
-            return Ok(Self { choice: Choice::Budget(budget) });
+            return Ok(Self { choice: PolicyForm::Budget(budget) });
         }
         let rules: Result<Vec<_>, _> = parts.into_iter().map(parse_rules).collect();
-        Ok(Self { choice: Choice::Rules(rules.map_err(fault)?.concat()) })
+        Ok(Self { choice: PolicyForm::Rules(rules.map_err(fault)?.concat()) })
     }
 }
 
 /// Parses one entry: a rule, or RocksDB's ribbon with its first level.
-fn parse_rules(part: &str) -> Result<Vec<Rule>, String> {
+fn parse_rules(part: &str) -> Result<Vec<LevelRule>, String> {
     match ribbon_from_level(part)? {
         Some(rules) => Ok(rules),
         None => Ok(vec![parse_rule(part)?]),
@@ -174,7 +174,7 @@ fn parse_rules(part: &str) -> Result<Vec<Rule>, String> {
 /// Parses RocksDB's `ribbonfilter:BITS:LEVEL`: Bloom filters above that level, ribbons from it on.
 /// 0 is all levels except flushes, which here are all of level 0; -1 is no level, and the largest
 /// number is all of them.
-fn ribbon_from_level(part: &str) -> Result<Option<Vec<Rule>>, String> {
+fn ribbon_from_level(part: &str) -> Result<Option<Vec<LevelRule>>, String> {
     let words: Vec<&str> = part.split(':').collect();
     let ["ribbonfilter" | "rocksdb.RibbonFilter", bits, level] = words[..] else { return Ok(None) };
     let wrong = || {
@@ -187,22 +187,22 @@ fn ribbon_from_level(part: &str) -> Result<Option<Vec<Rule>>, String> {
     let (bloom, ribbon) =
         (spec(format!("bloomfilter:{bits}"))?, spec(format!("ribbonfilter:{bits}"))?);
     let above = match level {
-        -1 => return Ok(Some(vec![Rule { levels: Levels::All, spec: ribbon }])),
+        -1 => return Ok(Some(vec![LevelRule { levels: Levels::All, spec: ribbon }])),
         0 | 1 => 0,
         2.. => u8::try_from(level - 1).unwrap_or(u8::MAX).min(crate::levels::LEVELS as u8 - 1),
         _ => return Err(wrong()),
     };
     let is_all = usize::from(above) + 1 >= crate::levels::LEVELS;
     Ok(Some(match is_all {
-        true => vec![Rule { levels: Levels::All, spec: bloom }],
+        true => vec![LevelRule { levels: Levels::All, spec: bloom }],
         false => vec![
-            Rule { levels: Levels::Range { from: 0, to: Some(above) }, spec: bloom },
-            Rule { levels: Levels::Range { from: above + 1, to: None }, spec: ribbon },
+            LevelRule { levels: Levels::Range { from: 0, to: Some(above) }, spec: bloom },
+            LevelRule { levels: Levels::Range { from: above + 1, to: None }, spec: ribbon },
         ],
     }))
 }
 
-fn parse_rule(part: &str) -> Result<Rule, String> {
+fn parse_rule(part: &str) -> Result<LevelRule, String> {
     // `fpr=` belongs to a spec, so only the text before the first ':' can hold a level's '='.
     let level_end = part.find(':').unwrap_or(part.len());
     let (levels, spec) = match part[..level_end].find('=') {
@@ -210,7 +210,7 @@ fn parse_rule(part: &str) -> Result<Rule, String> {
         None => (Levels::All, part),
     };
     let spec = spec.trim().parse::<FilterSpec>().map_err(|error| error.to_string())?;
-    Ok(Rule { levels, spec })
+    Ok(LevelRule { levels, spec })
 }
 
 /// Parses `L0`, `L1-3`, `L4-` or `last`.
@@ -245,10 +245,10 @@ pub(crate) fn parse_levels(text: &str) -> Result<Levels, String> {
 impl fmt::Display for FilterPolicy {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rules = match &self.choice {
-            Choice::Budget(budget) => return budget.fmt(f),
-            Choice::Rules(rules) => rules,
+            PolicyForm::Budget(budget) => return budget.fmt(f),
+            PolicyForm::Rules(rules) => rules,
         };
-        for (i, Rule { levels, spec }) in rules.iter().enumerate() {
+        for (i, LevelRule { levels, spec }) in rules.iter().enumerate() {
             let comma = if i > 0 { "," } else { "" };
             write!(f, "{comma}{levels}{spec}")?;
         }

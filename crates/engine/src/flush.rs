@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use trommel_base::Cursor;
 
-use crate::compaction::merge::{DropRule, Verdict};
+use crate::compaction::merge::{DropRule, EntryFate};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::files::log_path;
@@ -77,7 +77,7 @@ impl Engine {
         while let Some(entry) = cursor.entry() {
             last_seqno = last_seqno.max(entry.seqno);
             // Older versions may be in any table: tombstones stay.
-            if rule.judge(entry.key, entry.seqno, entry.kind, || true) == Verdict::Keep {
+            if rule.judge(entry.key, entry.seqno, entry.kind, || true) == EntryFate::Keep {
                 outputs.add(entry)?;
             }
             cursor.next()?;

@@ -73,7 +73,7 @@ impl Header {
 
 /// The head before a frame's payload, or the end of the stream.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct FrameHead {
     pub(crate) kind: u32,
     /// Entries in the frame, or in the whole stream.
     pub(crate) entries: u64,
@@ -81,7 +81,7 @@ pub(crate) struct Head {
     pub(crate) bytes: u64,
 }
 
-impl Head {
+impl FrameHead {
     pub(crate) fn encode(&self, id: u64, offset: u64) -> Vec<u8> {
         let mut bytes = Vec::with_capacity(HEAD_BYTES);
         put_u32(&mut bytes, self.kind);
@@ -126,7 +126,7 @@ impl<W: Write> FrameWriter<W> {
     /// Writes a frame with `entries` entries.
     pub(crate) fn frame(&mut self, kind: u32, entries: u64, payload: &[u8]) -> io::Result<()> {
         let bytes = payload.len() as u64;
-        self.out.write_all(&Head { kind, entries, bytes }.encode(self.id, self.offset))?;
+        self.out.write_all(&FrameHead { kind, entries, bytes }.encode(self.id, self.offset))?;
         self.offset += HEAD_BYTES as u64;
         self.out.write_all(payload)?;
         self.out.write_all(&checksum(self.id, self.offset, payload).to_le_bytes())?;
@@ -136,7 +136,7 @@ impl<W: Write> FrameWriter<W> {
 
     /// Writes the end, flushes, and returns `out`.
     pub(crate) fn end(mut self, entries: u64, bytes: u64) -> io::Result<W> {
-        let end = Head { kind: KIND_END, entries, bytes };
+        let end = FrameHead { kind: KIND_END, entries, bytes };
         self.out.write_all(&end.encode(self.id, self.offset))?;
         self.out.flush()?;
         Ok(self.out)
@@ -183,10 +183,10 @@ impl<R: Read> FrameReader<R> {
     }
 
     /// The next head, and its offset.
-    pub(crate) fn head(&mut self) -> Result<(Head, u64)> {
+    pub(crate) fn head(&mut self) -> Result<(FrameHead, u64)> {
         let at = self.offset;
         let bytes: [u8; HEAD_BYTES] = self.read_array()?;
-        let head = Head::decode(&bytes, self.id, at);
+        let head = FrameHead::decode(&bytes, self.id, at);
         let wrong = || self.damage(at, "the head of a block does not have its checksum");
         Ok((head.ok_or_else(wrong)?, at))
     }

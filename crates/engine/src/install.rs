@@ -21,7 +21,7 @@ use crate::compaction::shape::debt;
 use crate::compaction::upkeep::dead_from;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::manifest::active::Manifest;
+use crate::manifest::active::ActiveManifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::names;
@@ -78,7 +78,7 @@ impl Engine {
     ///
     /// What they have deleted is in no table, and in no running compaction, whose inputs are in the
     /// version. Entries that are not flushed yet are newer.
-    fn drop_spent_ranges(&self, manifest: &Manifest, edit: &mut VersionEdit) -> Result<()> {
+    fn drop_spent_ranges(&self, manifest: &ActiveManifest, edit: &mut VersionEdit) -> Result<()> {
         if manifest.version().ranges.is_empty() || edit.removed.is_empty() {
             return Ok(());
         }
@@ -94,7 +94,7 @@ impl Engine {
 
     /// Makes `edit` durable in the manifest; returns the resulting version. A manifest that has
     /// grown long is replaced by a new one.
-    fn append_edit(&self, manifest: &mut Manifest, edit: &VersionEdit) -> Result<Version> {
+    fn append_edit(&self, manifest: &mut ActiveManifest, edit: &VersionEdit) -> Result<Version> {
         let state = manifest.state().apply(edit).map_err(|e| Error::internal(e.0))?;
         if manifest.should_roll() {
             let old = manifest.number();
@@ -119,8 +119,18 @@ impl Engine {
     }
 
     /// Writes manifest `number` with this state and makes it current.
-    pub(crate) fn create_manifest(&self, number: u64, state: ManifestState) -> Result<Manifest> {
-        Manifest::create(&*self.files.vfs, &self.files.dir, number, self.files.store_id, state)
+    pub(crate) fn create_manifest(
+        &self,
+        number: u64,
+        state: ManifestState,
+    ) -> Result<ActiveManifest> {
+        ActiveManifest::create(
+            &*self.files.vfs,
+            &self.files.dir,
+            number,
+            self.files.store_id,
+            state,
+        )
     }
 
     /// Records the backlog of `version`, which is about to become current.
@@ -144,7 +154,7 @@ impl Engine {
                     self.files.tables.forget_unusable(table.number);
                     table.retire(&self.files.dir, &self.files.deletion_queue);
                 }
-                Some(same) if same.filter_sidecar == table.filter_sidecar => continue,
+                Some(same) if same.filters.sidecar == table.filters.sidecar => continue,
                 Some(_) => table.give_way(&self.files.dir, &self.files.deletion_queue),
             }
             self.forget_filters(table);

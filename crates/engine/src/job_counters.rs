@@ -8,113 +8,106 @@ use std::time::Duration;
 
 use crate::compaction::pressure::Cause;
 
+/// What is counted of background jobs. Times are in nanoseconds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum JobCounter {
+    Flushes,
+    FlushBytes,
+    FlushTime,
+    Compactions,
+    SharedCompactions,
+    TrivialMoves,
+    CompactionBytesRead,
+    CompactionBytesWritten,
+    CompactionTime,
+    FilterTime,
+    FilterFallbacks,
+    Rebuilds,
+    RebuildBytesRead,
+    RebuildBytesWritten,
+    /// The last: see [`JobCounter::COUNT`].
+    RebuildTime,
+}
+
+impl JobCounter {
+    const COUNT: usize = Self::RebuildTime as usize + 1;
+}
+
 /// Counters of background jobs and write stalls.
 #[derive(Debug, Default)]
 pub(crate) struct JobCounters {
-    micros: [AtomicU64; 3],
-    times: [AtomicU64; 3],
-    pub(crate) flushes: AtomicU64,
-    pub(crate) flush_bytes: AtomicU64,
-    pub(crate) flush_nanos: AtomicU64,
-    pub(crate) compactions: AtomicU64,
-    pub(crate) shared_compactions: AtomicU64,
-    pub(crate) trivial_moves: AtomicU64,
-    pub(crate) compaction_bytes_read: AtomicU64,
-    pub(crate) compaction_bytes_written: AtomicU64,
-    pub(crate) compaction_nanos: AtomicU64,
-    pub(crate) filter_nanos: AtomicU64,
-    filter_fallbacks: AtomicU64,
-    pub(crate) rebuilds: AtomicU64,
-    pub(crate) rebuild_bytes_read: AtomicU64,
-    pub(crate) rebuild_bytes_written: AtomicU64,
-    pub(crate) rebuild_nanos: AtomicU64,
+    jobs: [AtomicU64; JobCounter::COUNT],
+    stall_micros: [AtomicU64; 3],
+    stalls: [AtomicU64; 3],
 }
 
 impl JobCounters {
-    pub(crate) fn add(&self, cause: Cause, time: Duration) {
+    pub(crate) fn count_stall(&self, cause: Cause, time: Duration) {
         let at = number(cause);
-        self.times[at].fetch_add(1, Relaxed);
-        self.micros[at].fetch_add(time.as_micros() as u64, Relaxed);
+        self.stalls[at].fetch_add(1, Relaxed);
+        self.stall_micros[at].fetch_add(time.as_micros() as u64, Relaxed);
     }
 
     pub(crate) fn count_flush(&self, bytes: u64, time: Duration) {
-        self.flush_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
-        self.flushes.fetch_add(1, Relaxed);
-        self.flush_bytes.fetch_add(bytes, Relaxed);
+        self.add_time(JobCounter::FlushTime, time);
+        self.add(JobCounter::Flushes, 1);
+        self.add(JobCounter::FlushBytes, bytes);
     }
 
     pub(crate) fn count_move(&self) {
-        self.trivial_moves.fetch_add(1, Relaxed);
+        self.add(JobCounter::TrivialMoves, 1);
     }
 
     /// Adds the time for completing and writing a table's filters.
     pub(crate) fn count_filters(&self, time: Duration) {
-        self.filter_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+        self.add_time(JobCounter::FilterTime, time);
     }
 
     /// Adds filters that were built of another kind than chosen.
     pub(crate) fn count_fallbacks(&self, filters: u64) {
-        self.filter_fallbacks.fetch_add(filters, Relaxed);
-    }
-
-    /// Their number since the store was opened.
-    pub(crate) fn fallbacks(&self) -> u64 {
-        self.filter_fallbacks.load(Relaxed)
+        self.add(JobCounter::FilterFallbacks, filters);
     }
 
     /// Adds an installed part of a compaction, with the time of its threads.
     pub(crate) fn count_merged(&self, read: u64, written: u64, time: Duration) {
-        self.compaction_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
-        self.compaction_bytes_read.fetch_add(read, Relaxed);
-        self.compaction_bytes_written.fetch_add(written, Relaxed);
+        self.add_time(JobCounter::CompactionTime, time);
+        self.add(JobCounter::CompactionBytesRead, read);
+        self.add(JobCounter::CompactionBytesWritten, written);
     }
 
     pub(crate) fn count_compaction(&self, is_shared: bool) {
-        self.compactions.fetch_add(1, Relaxed);
-        self.shared_compactions.fetch_add(u64::from(is_shared), Relaxed);
+        self.add(JobCounter::Compactions, 1);
+        self.add(JobCounter::SharedCompactions, u64::from(is_shared));
     }
 
     pub(crate) fn count_rebuild(&self, read: u64, written: u64, time: Duration) {
-        self.rebuilds.fetch_add(1, Relaxed);
-        self.rebuild_bytes_read.fetch_add(read, Relaxed);
-        self.rebuild_bytes_written.fetch_add(written, Relaxed);
-        self.rebuild_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
+        self.add(JobCounter::Rebuilds, 1);
+        self.add(JobCounter::RebuildBytesRead, read);
+        self.add(JobCounter::RebuildBytesWritten, written);
+        self.add_time(JobCounter::RebuildTime, time);
+    }
+
+    fn add(&self, counter: JobCounter, n: u64) {
+        self.jobs[counter as usize].fetch_add(n, Relaxed);
+    }
+
+    fn add_time(&self, counter: JobCounter, time: Duration) {
+        self.add(counter, time.as_nanos() as u64);
+    }
+
+    /// The count since the last reset.
+    pub(crate) fn get(&self, counter: JobCounter) -> u64 {
+        self.jobs[counter as usize].load(Relaxed)
+    }
+
+    /// A counter of time.
+    pub(crate) fn time(&self, counter: JobCounter) -> Duration {
+        Duration::from_nanos(self.get(counter))
     }
 
     /// Resets all of them.
     pub(crate) fn reset(&self) {
-        let Self {
-            micros,
-            times,
-            flushes,
-            flush_bytes,
-            flush_nanos,
-            compactions,
-            shared_compactions,
-            trivial_moves,
-            compaction_bytes_read,
-            compaction_bytes_written,
-            compaction_nanos,
-            filter_nanos,
-            filter_fallbacks,
-            rebuilds,
-            rebuild_bytes_read,
-            rebuild_bytes_written,
-            rebuild_nanos,
-        } = self;
-        let flushes = [flushes, flush_bytes, flush_nanos];
-        let compactions = [
-            compactions,
-            shared_compactions,
-            trivial_moves,
-            compaction_bytes_read,
-            compaction_bytes_written,
-            compaction_nanos,
-        ];
-        let filters = [filter_nanos, filter_fallbacks];
-        let rebuilds = [rebuilds, rebuild_bytes_read, rebuild_bytes_written, rebuild_nanos];
-        let jobs = flushes.into_iter().chain(compactions).chain(filters).chain(rebuilds);
-        for counter in micros.iter().chain(times).chain(jobs) {
+        for counter in self.jobs.iter().chain(&self.stall_micros).chain(&self.stalls) {
             counter.store(0, Relaxed);
         }
     }
@@ -123,8 +116,8 @@ impl JobCounters {
     pub(crate) fn stall(&self, cause: Cause) -> Stall {
         let at = number(cause);
         Stall {
-            times: self.times[at].load(Relaxed),
-            total: Duration::from_micros(self.micros[at].load(Relaxed)),
+            times: self.stalls[at].load(Relaxed),
+            total: Duration::from_micros(self.stall_micros[at].load(Relaxed)),
         }
     }
 }

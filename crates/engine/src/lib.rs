@@ -154,7 +154,7 @@ pub use advice::{
 };
 pub use background::BackgroundError;
 pub use batch::{BatchIter, BatchOp, MAX_BATCH_BYTES, RefusedOperation, WriteBatch};
-pub use budget::{BudgetReport, DriftReason, LevelDrift, TableDrift};
+pub use budget::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
 pub use conformance::Conformance;
 pub use damage::{Damage, KeySpan, Remedy};
 pub use db::Db;
@@ -174,11 +174,14 @@ pub use read_mode::{ReadMode, Verify};
 pub use rebuild::{FilterRebuildPlan, RebuildOptions, TableRebuild};
 pub use rebuild_queue::FilterRebuildReport;
 pub use recovery_report::{DroppedBytes, RecoveryReport};
-pub use repair::{RepairOptions, RepairReport};
-pub use report::{FilterLevel, FilterReport, wilson};
+pub use repair::{RepairOptions, RepairReport, Saved};
+pub use report::{FilterCounts, FilterLevel, FilterRates, FilterReport, wilson};
 pub use rescue::RecordBeyond;
 pub use snapshot::Snapshot;
-pub use stats::{LevelStats, MemoryStats, Stats};
+pub use stats::{
+    BackgroundStats, CompactionStats, FilterStats, FlushStats, LevelStats, LookupStats,
+    MemoryStats, PrefixStats, RebuildStats, ScanStats, StallStats, Stats, WriteStats,
+};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, Slice};
 pub use trommel_filter as filter;
 pub use trommel_filter::{FilterKind, FilterSpec};

@@ -38,7 +38,7 @@ pub(crate) enum AwaitedWork {
 pub(crate) struct Limiter {
     /// The limit in bytes per second; 0 for none.
     limit: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<LimiterState>,
     /// Signalled when a caller begins to wait, and when no flush is writing any more.
     changed: Condvar,
     /// Bytes to which the limit was applied.
@@ -46,7 +46,7 @@ pub(crate) struct Limiter {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct LimiterState {
     /// When the bytes granted so far will have been written at the granted rate.
     due: Option<Instant>,
     /// Callers waiting for flushes only.
@@ -57,7 +57,7 @@ struct State {
     flush_files: usize,
 }
 
-impl State {
+impl LimiterState {
     /// Whether a caller waits for files written for this `reason`: the rule at the head of this
     /// file.
     fn is_awaited(&self, reason: FilterReason) -> bool {

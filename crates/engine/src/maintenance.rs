@@ -13,14 +13,14 @@ use crate::files::{LOCK, sidecar_path, table_path};
 use crate::iter::range::Bounds;
 use crate::limiter::AwaitedWork;
 use crate::log::LogEnds;
-use crate::manifest::active::Manifest;
+use crate::manifest::active::ActiveManifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::names::OPTIONS_TMP;
 use crate::options::{FilterSettings, Options, ReadSettings, WriteSettings};
 use crate::options_file;
 use crate::sync::lock;
-use crate::version::{TableFile, TableMeta};
+use crate::version::TableFile;
 
 impl Engine {
     /// Creates a store in `dir`, which must be missing or empty, with the current contents of this
@@ -72,7 +72,7 @@ impl Engine {
         let (next_file_number, log_ends) = (number + 1, LogEnds::new());
         let state = ManifestState { next_file_number, log_number: 0, log_ends, ..state.clone() };
         let store_id = crate::env::random_u64();
-        Manifest::create(&*self.files.vfs, dir, number, store_id, state)?.finish()?;
+        ActiveManifest::create(&*self.files.vfs, dir, number, store_id, state)?.finish()?;
         self.copy_options(dir)?;
         let parent = dir.parent().filter(|parent| !parent.as_os_str().is_empty());
         let parent = parent.unwrap_or(Path::new("."));
@@ -87,7 +87,7 @@ impl Engine {
     fn with_sidecars(&self, dir: &Path, state: &ManifestState) -> Result<ManifestState> {
         let mut missing = Vec::new();
         for (level, table) in state.version.tables() {
-            let Some(number) = table.filter_sidecar else { continue };
+            let Some(number) = table.filters.sidecar else { continue };
             let (from, to) = (sidecar_path(&self.files.dir, number), sidecar_path(dir, number));
             match self.link_or_copy(&from, &to) {
                 Err(Error::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -103,7 +103,10 @@ impl Engine {
             removed: missing.iter().map(|(level, meta)| (*level, meta.number)).collect(),
             added: missing
                 .into_iter()
-                .map(|(level, meta)| (level, TableMeta { filter_sidecar: None, ..meta }))
+                .map(|(level, mut meta)| {
+                    meta.filters.sidecar = None;
+                    (level, meta)
+                })
                 .collect(),
             ..VersionEdit::default()
         };

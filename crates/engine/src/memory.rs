@@ -121,10 +121,10 @@ impl Ceiling {
     }
 
     /// The memory held now.
-    pub(crate) fn held(&self) -> Held {
+    pub(crate) fn held(&self) -> HeldMemory {
         let _one_at_a_time = lock(&self.changing);
         let cache = self.blocks.stats();
-        Held {
+        HeldMemory {
             memtables: self.memtables.load(Relaxed),
             tables: self.tables.load(Relaxed),
             construction: self.construction.load(Relaxed),
@@ -136,7 +136,7 @@ impl Ceiling {
 
 /// Bytes held under a ceiling.
 #[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Held {
+pub(crate) struct HeldMemory {
     pub(crate) memtables: u64,
     pub(crate) tables: u64,
     pub(crate) construction: u64,

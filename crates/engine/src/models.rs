@@ -9,7 +9,7 @@ use trommel_memtable::{ArenaPool, Memtable};
 use crate::counters::Shard;
 use crate::snapshots::Snapshots;
 use crate::sync::{AtomicBool, AtomicU64};
-use crate::write_queue::{Group, Joined, Notifier, Queue, Turn, Wanted};
+use crate::write_queue::{CommitGroup, Joined, Notifier, Queue, Wanted, WriterTurn};
 
 /// Two members insert, the last one publishes: a reader that sees the sequence number sees both
 /// entries.
@@ -19,7 +19,7 @@ fn who_sees_a_moment_sees_its_group() {
     let counted = Arc::clone(&looks);
     check("who_sees_a_moment_sees_its_group", move || {
         let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
-        let group = Group::new(memtable, u64::MAX, 2, 2);
+        let group = CommitGroup::new(memtable, u64::MAX, 2, 2);
         let snapshots = Arc::new(Snapshots::default());
         let entries = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let member = |own: usize| {
@@ -108,7 +108,7 @@ fn every_writer_leads_once() {
         let leads = Arc::new((AtomicBool::new(false), AtomicU64::new(0)));
         let write = |queue: &Queue, (leads, led): &(AtomicBool, AtomicU64)| {
             if let Joined::Queued(member) = queue.join(Wanted { batch: None, sync: false }) {
-                assert!(matches!(member.wait(), Turn::Lead));
+                assert!(matches!(member.wait(), WriterTurn::Lead));
             }
             assert!(!leads.swap(true, Relaxed), "two lead at once");
             led.store(led.load(Relaxed) + 1, Relaxed);

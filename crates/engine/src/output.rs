@@ -7,7 +7,7 @@ use trommel_base::{EntryRef, SeqNo};
 use trommel_filter::FilterSpec;
 use trommel_sstable::{FilterPlan, TableBuilder, TableOptions, UserFilterBuilder};
 
-use crate::budget::Choice;
+use crate::budget::BudgetChoice;
 use crate::compaction::merge::DropRule;
 use crate::engine::Engine;
 use crate::env;
@@ -21,7 +21,7 @@ use crate::purpose::Purpose;
 use crate::sync::panicking;
 use crate::user_filters::{FilterChoice, FilterContext, UserPolicy};
 use crate::version::logical_level;
-use crate::version::{TableMeta, Version};
+use crate::version::{FilterMeta, TableMeta, Version};
 
 /// A table being written.
 struct Open {
@@ -60,7 +60,7 @@ pub(crate) struct Outputs<'a> {
     version: Arc<Version>,
     purpose: Purpose,
     /// The policy and choice for all tables, under a budget.
-    chosen: Option<(FilterPolicy, Choice)>,
+    chosen: Option<(FilterPolicy, BudgetChoice)>,
     open: Option<Open>,
     /// Range tombstones up to this sequence number were applied to all entries.
     ranges_applied: SeqNo,
@@ -130,7 +130,7 @@ impl<'a> Outputs<'a> {
     }
 
     /// The whole-key filters of the next tables, if the current options have a budget.
-    fn choose_by_budget(&mut self) -> Option<Choice> {
+    fn choose_by_budget(&mut self) -> Option<BudgetChoice> {
         let options = self.engine.options.load();
         let Some(budget) = options.filters.budget() else {
             self.chosen = None;
@@ -163,25 +163,28 @@ impl<'a> Outputs<'a> {
         if let Some((_, choice)) = &self.chosen {
             self.engine.statistics.budget_history.note_built(
                 choice.of(number),
-                built.keys,
+                built.contents.keys,
                 built.filter_bytes,
             );
         }
         let (logical, _) = logical_level(&self.version, self.level);
+        let contents = built.contents;
         self.done.push(TableMeta {
             number,
             table_id,
             file_bytes: built.file_bytes,
-            smallest: built.smallest.into(),
-            largest: built.largest.into(),
-            min_seqno: built.min_seqno,
-            max_seqno: built.max_seqno,
-            entries: built.entries,
-            deletions: built.deletions,
-            keys: built.keys,
-            filter_bytes: built.filter_bytes,
-            built_for: logical as u8,
-            filter_sidecar: None,
+            smallest: contents.smallest.into(),
+            largest: contents.largest.into(),
+            min_seqno: contents.min_seqno,
+            max_seqno: contents.max_seqno,
+            entries: contents.entries,
+            deletions: contents.deletions,
+            keys: contents.keys,
+            filters: FilterMeta {
+                bytes: built.filter_bytes,
+                built_for: logical as u8,
+                sidecar: None,
+            },
             ranges_applied: self.ranges_applied,
         });
         Ok(())
@@ -276,7 +279,7 @@ fn begin_table(
     level: usize,
     version: &Version,
     purpose: &Purpose,
-    by_budget: Option<Choice>,
+    by_budget: Option<BudgetChoice>,
 ) -> Result<(PathBuf, Open)> {
     let options = engine.options.load();
     let number = engine.files.new_file_number();

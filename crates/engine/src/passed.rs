@@ -6,8 +6,8 @@
 //! 1. Each thread keeps its own keys ([`PendingKeys`]), under a lock that other threads take only
 //!    for a report.
 //! 2. When it has [`BATCH`] of them, or the first of a level and kind, it hands them over to the
-//!    windows of the alarm ([`Watched`]), under the one shared lock. A report, or a reset, collects
-//!    the keys of all threads.
+//!    windows of the alarm ([`AlarmWindows`]), under the one shared lock. A report, or a reset,
+//!    collects the keys of all threads.
 //! 3. The keys come with the expectation of the thread's probes since its last hand-over, each
 //!    key's part with the key. So whatever a thread still holds back, it holds back keys and
 //!    expectation together, and a window that begins in between gets consistent parts of both.
@@ -49,8 +49,12 @@ pub(crate) struct PendingKeys {
 
 impl Default for PendingKeys {
     fn default() -> Self {
-        let none =
-            FalsePositive { hash: 0, table: 0, level: 0, kind: FilterLabel::Own(FilterKind::None) };
+        let none = FalsePositive {
+            hash: 0,
+            table: 0,
+            level: 0,
+            kind: FilterLabel::BuiltIn(FilterKind::None),
+        };
         Self {
             keys: [none; BATCH],
             count: 0,
@@ -78,12 +82,12 @@ impl PendingKeys {
 
 /// The windows of the alarm, and the expectation of the probes that they cover.
 #[derive(Debug, Default)]
-pub(crate) struct Watched {
+pub(crate) struct AlarmWindows {
     watches: Watches,
     expected: ByKind<f64>,
 }
 
-impl Watched {
+impl AlarmWindows {
     /// Takes over the keys of a thread; `expected` is the expectation of its probes, by level and
     /// kind.
     pub(crate) fn take_over(

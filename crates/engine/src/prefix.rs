@@ -48,12 +48,12 @@ struct Maker {
     name: String,
     /// Distinguishes it from others with its name in this process; never 0.
     id: u64,
-    rule: Rule,
+    rule: PrefixRule,
     /// How it broke its contract, if it was seen to.
     breach: OnceLock<&'static str>,
 }
 
-enum Rule {
+enum PrefixRule {
     Fixed(usize),
     Until { delimiter: Vec<u8>, nth: usize },
     Custom(Box<Closure>),
@@ -64,7 +64,7 @@ type Closure = dyn Fn(&[u8]) -> Option<usize> + Send + Sync;
 impl Prefix {
     /// The first `bytes` bytes, 1 to 65,535; a shorter key has no prefix.
     pub fn fixed(bytes: usize) -> Self {
-        Self::new(format!("fixed:{bytes}"), Rule::Fixed(bytes))
+        Self::new(format!("fixed:{bytes}"), PrefixRule::Fixed(bytes))
     }
 
     /// Everything up to and including the first `delimiter` (1 to 255 bytes); a key without it has
@@ -81,7 +81,7 @@ impl Prefix {
         if nth != 1 {
             name.push_str(&format!(",{nth}"));
         }
-        Self::new(name, Rule::Until { delimiter, nth })
+        Self::new(name, PrefixRule::Until { delimiter, nth })
     }
 
     /// A custom rule: `prefix_len` returns the number of bytes of a key's prefix, or `None`. Tables
@@ -94,7 +94,7 @@ impl Prefix {
     ///
     /// A closure that breaks the contract makes scans skip entries. If a breach is detected (while
     /// tables are built, in scans, by [`Db::verify`](crate::Db::verify)), or the closure panics, it
-    /// is not called any more, [`Stats::prefix_breach`](crate::Stats::prefix_breach) says why, and
+    /// is not called any more, [`PrefixStats::breach`](crate::PrefixStats::breach) says why, and
     /// the table being built gets no prefix filter.
     ///
     /// Before a table's prefix filter is first used, it is probed for the prefixes of the table's
@@ -106,10 +106,10 @@ impl Prefix {
         name: impl AsRef<str>,
         prefix_len: impl Fn(&[u8]) -> Option<usize> + Send + Sync + 'static,
     ) -> Self {
-        Self::new(format!("custom:{}", name.as_ref()), Rule::Custom(Box::new(prefix_len)))
+        Self::new(format!("custom:{}", name.as_ref()), PrefixRule::Custom(Box::new(prefix_len)))
     }
 
-    fn new(name: String, rule: Rule) -> Self {
+    fn new(name: String, rule: PrefixRule) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let id = NEXT_ID.fetch_add(1, Relaxed);
         Self(Arc::new(Maker { name, id, rule, breach: OnceLock::new() }))
@@ -144,7 +144,7 @@ impl Prefix {
     /// itself.
     pub(crate) fn believed<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         let prefix = self.of(key)?;
-        if matches!(self.0.rule, Rule::Custom(_)) {
+        if matches!(self.0.rule, PrefixRule::Custom(_)) {
             if self.breach().is_some() {
                 return None;
             }
@@ -178,12 +178,12 @@ impl Prefix {
             )))
         };
         match &self.0.rule {
-            Rule::Fixed(bytes) => within("its length", *bytes, MAX_KEY_BYTES),
-            Rule::Until { delimiter, nth } => {
+            PrefixRule::Fixed(bytes) => within("its length", *bytes, MAX_KEY_BYTES),
+            PrefixRule::Until { delimiter, nth } => {
                 within("the length of its delimiter", delimiter.len(), MAX_TEXT_BYTES)?;
                 within("the number of the delimiter", *nth, MAX_KEY_BYTES)
             }
-            Rule::Custom(_) => {
+            PrefixRule::Custom(_) => {
                 within("the length of its name", name.len() - "custom:".len(), MAX_TEXT_BYTES)
             }
         }
@@ -198,9 +198,9 @@ impl PrefixExtractor for Maker {
     #[inline]
     fn prefix_len(&self, key: &[u8]) -> Option<usize> {
         match &self.rule {
-            Rule::Fixed(bytes) => (key.len() >= *bytes).then_some(*bytes),
-            Rule::Until { delimiter, nth } => until(key, delimiter, *nth),
-            Rule::Custom(closure) => match catch_unwind(AssertUnwindSafe(|| closure(key))) {
+            PrefixRule::Fixed(bytes) => (key.len() >= *bytes).then_some(*bytes),
+            PrefixRule::Until { delimiter, nth } => until(key, delimiter, *nth),
+            PrefixRule::Custom(closure) => match catch_unwind(AssertUnwindSafe(|| closure(key))) {
                 Ok(len) => len,
                 Err(_) => {
                     self.distrust("it panicked");

@@ -5,7 +5,7 @@
 
 use trommel_memtable::Memtable;
 
-use crate::compaction::key_range::KeyRange;
+use crate::compaction::key_range::KeyBounds;
 use crate::user_filters::FilterReason;
 use crate::version::TableFile;
 
@@ -20,7 +20,7 @@ pub(crate) struct Purpose {
     /// The tables that they replace, by number, sorted.
     pub(crate) inputs: Vec<u64>,
     /// Their smallest and largest key, if known.
-    pub(crate) span: Option<KeyRange>,
+    pub(crate) span: Option<KeyBounds>,
 }
 
 impl Purpose {

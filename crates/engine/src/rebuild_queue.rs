@@ -70,7 +70,7 @@ pub(crate) enum Aim {
 impl Aim {
     /// Whether `table` has got other filters since they were found too large.
     fn is_past(self, table: &TableFile) -> bool {
-        matches!(self, Self::Budget { sidecar, .. } if sidecar != table.filter_sidecar)
+        matches!(self, Self::Budget { sidecar, .. } if sidecar != table.filters.sidecar)
     }
 }
 

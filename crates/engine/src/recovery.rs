@@ -39,7 +39,7 @@ use self::leftovers::orphans;
 use crate::access::Access;
 use crate::background::Background;
 use crate::backlog::BacklogCounts;
-use crate::batch::Operations;
+use crate::batch::BatchOperations;
 use crate::current::CurrentOptions;
 use crate::dir_sync::DirSync;
 use crate::engine::Engine;
@@ -88,7 +88,7 @@ struct Replayed {
 
 /// The destination of replayed records.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Target {
+enum ReplayTarget {
     /// Tables of level 0, except for short logs.
     Tables,
     /// The memtable.
@@ -139,7 +139,7 @@ impl Engine {
         room.is_in(&engine.files.deletion_queue);
         engine.files.deletion_queue.set_spare_limit(engine.options.load().writes.spare_file_bytes);
         if engine.options.load().opening.read_only {
-            let replayed = engine.replay(&plan, recovered.state, Target::Memory)?;
+            let replayed = engine.replay(&plan, recovered.state, ReplayTarget::Memory)?;
             engine.settle_filters(&engine.version());
             engine.note_backlog(&replayed.state.version);
             if let Some(what) = doubt {
@@ -176,13 +176,13 @@ impl Engine {
     /// Replays the logs. The returned state includes the tables flushed in the process.
     fn replay(
         &self,
-        plan: &recover::Plan,
+        plan: &recover::ReplayPlan,
         mut state: ManifestState,
-        target: Target,
+        target: ReplayTarget,
     ) -> Result<Replayed> {
         let vfs = Arc::clone(&self.files.vfs);
         let mut last_seqno = state.last_seqno;
-        let to_tables = target == Target::Tables;
+        let to_tables = target == ReplayTarget::Tables;
         let mut carried = Carried::new(&self.options.load(), to_tables);
         plan.replay(&*vfs, |log_number, record| {
             last_seqno = self.replay_batch(log_number, &record, last_seqno)?;
@@ -219,7 +219,7 @@ impl Engine {
         };
         let no_batch = || damaged("a record of the log is intact but does not hold a batch");
         let active = &self.view.load().active;
-        let operations = Operations::decode(record.payload).ok_or_else(no_batch)?;
+        let operations = BatchOperations::decode(record.payload).ok_or_else(no_batch)?;
         // Decoded in full before the first operation is applied: a batch is atomic.
         let operations = operations.collect::<Option<Vec<_>>>().ok_or_else(no_batch)?;
         let first = record.first_seqno;
@@ -264,7 +264,7 @@ impl Engine {
     }
 
     /// Creates the log and the manifest of this open, and installs them.
-    fn install_opened(&self, plan: &recover::Plan, replayed: Replayed) -> Result<()> {
+    fn install_opened(&self, plan: &recover::ReplayPlan, replayed: Replayed) -> Result<()> {
         let Replayed { mut state, last_seqno, carried, keeps_logs } = replayed;
         let log_number = self.files.new_file_number();
         let manifest_number = self.files.new_file_number();
@@ -307,7 +307,7 @@ fn plan_logs(
     listing: &[DirEntry],
     recovered: &Recovered,
     options: &Options,
-) -> Result<recover::Plan> {
+) -> Result<recover::ReplayPlan> {
     let log_number = |entry: &DirEntry| match Numbered::parse(&entry.name) {
         // Only a regular file is a log; if a log is needed in place of another entry, it is
         // missing.
@@ -331,7 +331,7 @@ fn report(
     dir: &Path,
     listing: &[DirEntry],
     recovered: &Recovered,
-    plan: &recover::Plan,
+    plan: &recover::ReplayPlan,
     tolerated: Tolerated,
 ) -> RecoveryReport {
     RecoveryReport {

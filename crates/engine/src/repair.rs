@@ -93,23 +93,12 @@ pub struct RepairReport {
     /// The manifest that was used; `None` if none was readable, and the tables were found by
     /// listing the directory.
     pub manifest: Option<PathBuf>,
-    /// Tables that were readable at least in part.
-    pub tables: u64,
-    /// Log records that were kept.
-    pub log_records: u64,
-    /// Entries written to the new store (or that would be, in a dry run).
-    pub entries: u64,
-    /// Bytes of their keys and values.
-    pub bytes: u64,
+    /// What the new store holds (or would hold, in a dry run).
+    pub saved: Saved,
     /// Entries of unreadable parts of tables, according to the manifest: values, deletions, and
     /// older versions. A lower bound of the loss, as the entries of lost logs, and of tables that
     /// no manifest describes, are not counted.
     pub unreadable: u64,
-    /// Keys whose newest remaining version is a deletion.
-    pub deleted: u64,
-    /// Entries that may have lost a newer version or a deletion. If only certain entries were
-    /// requested, these were left out, and `entries` does not include them.
-    pub doubtful: u64,
     /// All corrupt and missing files, and their consequences.
     pub damage: Vec<Damage>,
     /// Key ranges in which entries may be missing, outdated, or present though deleted: disjoint,
@@ -121,6 +110,25 @@ pub struct RepairReport {
     pub beyond_damage: Vec<RecordBeyond>,
     /// Ends of files that a crash explains, and that an open would drop too.
     pub incomplete: Vec<DroppedBytes>,
+}
+
+/// What a repair saved.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct Saved {
+    /// Tables that were readable at least in part.
+    pub tables: u64,
+    /// Log records that were kept.
+    pub log_records: u64,
+    /// Entries written to the new store.
+    pub entries: u64,
+    /// Bytes of their keys and values.
+    pub bytes: u64,
+    /// Keys whose newest remaining version is a deletion.
+    pub deleted: u64,
+    /// Entries that may have lost a newer version or a deletion. If only certain entries were
+    /// requested, these were left out, and `entries` does not include them.
+    pub doubtful: u64,
 }
 
 impl RepairReport {
@@ -151,7 +159,7 @@ impl Db {
     /// # let (old, new) = (home.path().join("old"), home.path().join("new"));
     /// # Db::open(&old, Options::default())?.put("a", "1")?;
     /// let report = Db::repair(&old, &new, Options::default(), RepairOptions::default())?;
-    /// assert!(report.is_complete() && report.entries == 1);
+    /// assert!(report.is_complete() && report.saved.entries == 1);
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn repair(
@@ -182,14 +190,14 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     let everything = Everything::new(&vfs, tables, logged.entries)?;
     let mut target = match how.dry_run {
         true => None,
-        false => Some(Target::create(from, to, options)?),
+        false => Some(NewStore::create(from, to, options)?),
     };
     let report = work.copy(everything, &deleted, how, |key, value| match &mut target {
         Some(target) => target.put(key, value),
         None => Ok(()),
     })?;
     held.check(&*vfs, from)?;
-    target.map_or(Ok(()), Target::finish)?;
+    target.map_or(Ok(()), NewStore::finish)?;
     Ok(report)
 }
 
@@ -246,7 +254,7 @@ impl<'a> Work<'a> {
                 None => self.found_table(number),
             })
             .collect();
-        self.report.tables = left.len() as u64;
+        self.report.saved.tables = left.len() as u64;
         left
     }
 
@@ -331,7 +339,7 @@ impl<'a> Work<'a> {
         self.report.damage.extend(left.damage.iter().cloned());
         self.report.incomplete.extend(left.torn.iter().map(Into::into));
         let found = logs::entries(&*self.vfs, self.dir, left)?;
-        self.report.log_records = found.records;
+        self.report.saved.log_records = found.records;
         let doubt = doubt.or_else(|| Some(found.damage.first()?.to_string()));
         self.report.damage.extend(found.damage);
         self.report.all_in_doubt = self.report.all_in_doubt.take().or(doubt);
@@ -339,7 +347,7 @@ impl<'a> Work<'a> {
         for (record, more) in found.beyond {
             self.report.beyond_damage.push(record);
             if how.beyond_damage {
-                self.report.log_records += 1;
+                self.report.saved.log_records += 1;
                 operations.extend(more);
             }
         }
@@ -365,15 +373,15 @@ impl<'a> Work<'a> {
                 let is_doubtful = doubt.is_doubtful(entry.key, entry.seqno) || is_all_doubtful;
                 let report = &mut self.report;
                 match entry.kind {
-                    EntryKind::Delete => report.deleted += 1,
+                    EntryKind::Delete => report.saved.deleted += 1,
                     _ if deleted.covering(entry.key, MAX_SEQNO) > entry.seqno => {
-                        report.deleted += 1;
+                        report.saved.deleted += 1;
                     }
                     EntryKind::Put => {
-                        report.doubtful += u64::from(is_doubtful);
+                        report.saved.doubtful += u64::from(is_doubtful);
                         if !(is_doubtful && how.only_certain) {
-                            report.entries += 1;
-                            report.bytes += (entry.key.len() + entry.value.len()) as u64;
+                            report.saved.entries += 1;
+                            report.saved.bytes += (entry.key.len() + entry.value.len()) as u64;
                             put(entry.key, entry.value)?;
                         }
                     }
@@ -419,14 +427,14 @@ fn check_target(vfs: &dyn Vfs, from: &Path, to: &Path) -> Result<()> {
 }
 
 /// The new store.
-struct Target {
+struct NewStore {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     db: Db,
     batch: WriteBatch,
 }
 
-impl Target {
+impl NewStore {
     fn create(from: &Path, dir: &Path, options: Options) -> Result<Self> {
         let vfs = Arc::clone(&options.vfs);
         match vfs.create_dir(dir) {

@@ -44,6 +44,19 @@ pub struct FilterLevel {
     pub bits_stored: f64,
     /// Bytes of the filters in memory if all tables were open.
     pub filter_bytes: u64,
+    /// What the filters answered since the counters were reset.
+    pub counts: FilterCounts,
+    /// The rates that follow from these counts.
+    pub rates: FilterRates,
+    /// Whether no more distinct keys passed the filters than expected; `None` for scans, and while
+    /// there were no false positives.
+    pub conformance: Option<Conformance>,
+}
+
+/// Probes of filters, by outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterCounts {
     /// Lookups that probed such a table since the counters were reset. Lookups at a snapshot that
     /// do not find the key in a table with newer entries are left out, because it is unknown
     /// whether the positive was true.
@@ -54,17 +67,18 @@ pub struct FilterLevel {
     pub false_positives: u64,
     /// Probes for a key that is in the table.
     pub true_positives: u64,
-    /// Rate of false positives among the probes for keys not in the table.
-    pub measured_rate: Option<f64>,
+}
+
+/// Rates of false positives among the probes for keys not in the table; none without such probes.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct FilterRates {
+    /// The measured rate.
+    pub measured: Option<f64>,
     /// 95% interval of the rate (Wilson's score interval).
     pub interval: Option<(f64, f64)>,
     /// The rate that theory predicts for the same probes.
-    pub expected_rate: Option<f64>,
-    /// Reads saved: the negatives.
-    pub reads_saved: u64,
-    /// Whether no more distinct keys passed the filters than expected; `None` for scans, and while
-    /// there were no false positives.
-    pub conformance: Option<Conformance>,
+    pub expected: Option<f64>,
 }
 
 /// What each level's filters did since the counters were reset. `Display` prints a table.
@@ -94,7 +108,7 @@ pub struct FilterReport {
     /// Stored bytes of those filters.
     pub spared_bytes: u64,
     /// Filters built as [`FilterKind::Standard`] instead of ribbon because their keys have no
-    /// ribbon: see [`Stats::filter_fallbacks`](crate::Stats::filter_fallbacks). Partitioned filters
+    /// ribbon: see [`FilterStats::fallbacks`](crate::FilterStats::fallbacks). Partitioned filters
     /// are not counted here.
     pub fallbacks: u64,
     /// The state of the budget, if [`Options::filters`](crate::Options::filters) is one.
@@ -145,11 +159,14 @@ impl Engine {
                 filter_bytes += open.bytes;
                 let stands_in = open.keys.is_of_prefixes;
                 let of_row = if stands_in { open.keys.keys } else { file.keys };
-                keys.hold(level, Held::new(open.keys, of_row, file.number));
+                keys.hold(level, HeldFilter::new(open.keys, of_row, file.number));
                 fallbacks += u64::from(open.keys.is_fallback && !stands_in);
                 fallbacks += u64::from(open.prefixes.is_fallback);
                 if open.prefixes.kind != FilterKind::None {
-                    prefixes.hold(level, Held::new(open.prefixes, open.prefixes.keys, file.number));
+                    prefixes.hold(
+                        level,
+                        HeldFilter::new(open.prefixes, open.prefixes.keys, file.number),
+                    );
                     unused += u64::from(!open.prefixes_are_used);
                 }
             }
@@ -212,13 +229,13 @@ impl Opened {
 }
 
 /// One table's filter.
-struct Held {
+struct HeldFilter {
     facts: FilterFacts,
     keys: u64,
     table: u64,
 }
 
-impl Held {
+impl HeldFilter {
     fn new(facts: FilterFacts, keys: u64, table: u64) -> Self {
         Self { facts, keys, table }
     }
@@ -229,7 +246,7 @@ impl Held {
 struct Rows(BTreeMap<(usize, usize), Row>);
 
 impl Rows {
-    fn hold(&mut self, level: usize, held: Held) {
+    fn hold(&mut self, level: usize, held: HeldFilter) {
         self.0.entry((level, kind_index(held.facts.kind))).or_default().held.push(held);
     }
 
@@ -255,7 +272,7 @@ impl Rows {
 /// One row of the report: the tables of one kind on one level, and the counts of their filters.
 #[derive(Default)]
 struct Row {
-    held: Vec<Held>,
+    held: Vec<HeldFilter>,
     totals: FilterTotals,
     evidence: Evidence,
 }
@@ -265,7 +282,7 @@ impl Row {
         let Self { held, totals, evidence } = self;
         let keys: u64 = held.iter().map(|held| held.keys).sum();
         let filter_bytes: u64 = held.iter().map(|held| held.facts.bytes).sum();
-        let per_key = |value: fn(&Held) -> f64| {
+        let per_key = |value: fn(&HeldFilter) -> f64| {
             let sum: f64 = held.iter().map(|held| value(held) * held.keys as f64).sum();
             if keys == 0 { 0.0 } else { sum / keys as f64 }
         };
@@ -281,14 +298,17 @@ impl Row {
                 .then(|| per_key(|held| held.facts.bits_asked)),
             bits_stored: filter_bytes as f64 * 8.0 / keys.max(1) as f64,
             filter_bytes,
-            probes: totals.probes(),
-            negatives: totals.negatives,
-            false_positives: totals.false_positives,
-            true_positives: totals.true_positives,
-            measured_rate: (absent > 0).then(|| totals.false_positives as f64 / absent as f64),
-            interval: (absent > 0).then(|| wilson(totals.false_positives, absent)),
-            expected_rate: (absent > 0).then(|| totals.expected / absent as f64),
-            reads_saved: totals.negatives,
+            counts: FilterCounts {
+                probes: totals.probes(),
+                negatives: totals.negatives,
+                false_positives: totals.false_positives,
+                true_positives: totals.true_positives,
+            },
+            rates: FilterRates {
+                measured: (absent > 0).then(|| totals.false_positives as f64 / absent as f64),
+                interval: (absent > 0).then(|| wilson(totals.false_positives, absent)),
+                expected: (absent > 0).then(|| totals.expected / absent as f64),
+            },
             conformance: evidence
                 .judge(&held.iter().map(|held| (held.table, held.facts)).collect()),
         }
@@ -384,6 +404,7 @@ impl fmt::Display for FilterLevel {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let rate = |rate: Option<f64>| rate.map_or("-".to_owned(), |rate| Reads(rate).to_string());
         let interval = self
+            .rates
             .interval
             .map_or("-".to_owned(), |(low, high)| format!("{} - {}", Reads(low), Reads(high)));
         write!(
@@ -396,13 +417,13 @@ impl fmt::Display for FilterLevel {
             self.bits_asked.map_or("-".to_owned(), |bits| format!("{bits:.2}")),
             self.bits_stored,
             self.filter_bytes as f64 / 1024.0,
-            self.probes,
-            self.negatives,
-            self.false_positives,
-            self.true_positives,
-            rate(self.measured_rate),
+            self.counts.probes,
+            self.counts.negatives,
+            self.counts.false_positives,
+            self.counts.true_positives,
+            rate(self.rates.measured),
             interval,
-            rate(self.expected_rate)
+            rate(self.rates.expected)
         )?;
         match self.prefix_tables {
             0 => writeln!(f),

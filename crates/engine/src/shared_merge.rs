@@ -56,13 +56,13 @@ pub(crate) struct SharedMerge {
     pub(crate) table_bytes: Option<u64>,
     /// The first keys of all subranges except the first, ascending.
     bounds: Vec<Box<[u8]>>,
-    progress: Mutex<Progress>,
+    progress: Mutex<MergeProgress>,
     /// Signalled when a helper has ended.
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct Progress {
+struct MergeProgress {
     /// The subrange that the owner is in.
     at: usize,
     /// The first subrange that was given away, or the number of subranges.
@@ -115,7 +115,7 @@ impl SharedMerge {
     /// The merge of a slice, without helpers yet.
     pub(crate) fn new(slice: MergeSlice, purpose: Purpose, version: Arc<Version>) -> Arc<Self> {
         let MergeSlice { plan, from, to, bounds, table_bytes } = slice;
-        let progress = Progress { end: bounds.len() + 1, ..Progress::default() };
+        let progress = MergeProgress { end: bounds.len() + 1, ..MergeProgress::default() };
         Arc::new(Self {
             plan,
             purpose,

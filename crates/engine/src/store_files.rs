@@ -8,7 +8,7 @@ use trommel_vfs::Vfs;
 
 use crate::files::deletion_queue::DeletionQueue;
 use crate::log::LogEnds;
-use crate::manifest::active::Manifest;
+use crate::manifest::active::ActiveManifest;
 use crate::sync::{AtomicU64, Mutex};
 use crate::version::TableCache;
 
@@ -25,7 +25,7 @@ pub(crate) struct StoreFiles {
     /// The deletion queue of obsolete files.
     pub(crate) deletion_queue: Arc<DeletionQueue>,
     /// None in a read-only store.
-    pub(crate) manifest: Mutex<Option<Manifest>>,
+    pub(crate) manifest: Mutex<Option<ActiveManifest>>,
     /// Ends of logs when the store was opened, as recorded in its manifest.
     pub(crate) log_ends: LogEnds,
 }

@@ -29,7 +29,7 @@ use crate::error::{Error, Result};
 use crate::files::{log_path, table_path};
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::{FileKind, LogEnds, read_whole};
-use crate::manifest::active::Manifest;
+use crate::manifest::active::ActiveManifest;
 use crate::manifest::current::{self, Current};
 use crate::names::{self, Numbered};
 use crate::options_file;
@@ -64,7 +64,7 @@ pub struct VerifyReport {
     pub keys: u64,
     /// Tables with an intact filter that was not queried for their keys, because this version does
     /// not know its kind, or its user-defined policy is missing or rejects it.
-    /// [`Stats::unusable_filters`](crate::Stats) lists them.
+    /// [`FilterStats::unusable`](crate::Stats) lists them.
     pub foreign_filters: u64,
     /// All corruption, by file and offset. [`Db::verify`](crate::Db::verify) returns the first as
     /// an error instead.
@@ -253,7 +253,7 @@ impl Engine {
     }
 
     fn verify_sidecar(&self, file: &Arc<TableFile>, report: &mut VerifyReport) -> Result<()> {
-        if file.filter_sidecar.is_none() {
+        if file.filters.sidecar.is_none() {
             return Ok(());
         }
         // Corruption of the table was reported already.
@@ -287,10 +287,10 @@ impl Engine {
     fn logs_in_use(
         &self,
         leader: &Leader,
-        manifest: Option<&Manifest>,
+        manifest: Option<&ActiveManifest>,
         report: &mut VerifyReport,
     ) -> Result<Vec<FileToVerify>> {
-        let bytes = manifest.map_or(0, Manifest::bytes);
+        let bytes = manifest.map_or(0, ActiveManifest::bytes);
         let mut needed = vec![self.current_manifest(End::At(bytes), report)?];
         let Some(log) = leader.log() else { return Ok(needed) };
         let view = self.view.load();
@@ -309,14 +309,14 @@ impl Engine {
     }
 
     /// The recorded ends of logs without an end marker.
-    fn log_ends_of<'a>(&'a self, manifest: Option<&'a Manifest>) -> &'a LogEnds {
+    fn log_ends_of<'a>(&'a self, manifest: Option<&'a ActiveManifest>) -> &'a LogEnds {
         manifest.map_or(&self.files.log_ends, |manifest| &manifest.state().log_ends)
     }
 
     /// The files of a store without writers.
     fn logs_at_rest(
         &self,
-        manifest: Option<&Manifest>,
+        manifest: Option<&ActiveManifest>,
         report: &mut VerifyReport,
     ) -> Result<Vec<FileToVerify>> {
         let mut needed = vec![self.current_manifest(End::Any, report)?];
@@ -410,9 +410,9 @@ mod tests {
         assert_eq!(db.get("key0500x").unwrap(), None, "the filter's read failed, not the block's");
         assert!(disk.calls(OpKind::Read) > reads + 1);
         assert_eq!(db.verify().unwrap().keys, 1000);
-        assert_eq!(db.stats().unusable_filters, []);
+        assert_eq!(db.stats().filters.unusable, []);
         assert_eq!(db.get("key0500y").unwrap(), None);
-        let refused: u64 = db.filter_report().levels.iter().map(|row| row.negatives).sum();
+        let refused: u64 = db.filter_report().levels.iter().map(|row| row.counts.negatives).sum();
         assert_eq!(refused, 1, "it is read again, and asked");
     }
 

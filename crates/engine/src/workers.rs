@@ -64,7 +64,7 @@ pub(crate) struct WorkerPool {
     most: usize,
     /// Most threads at other jobs than flushes.
     most_merging: usize,
-    state: Mutex<State>,
+    state: Mutex<PoolState>,
     /// Signalled when a store was queued, or a new time is to be waited for.
     ready: Condvar,
     /// Signalled when a turn or a thread has ended.
@@ -72,7 +72,7 @@ pub(crate) struct WorkerPool {
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct PoolState {
     stores: HashMap<u64, Store>,
     next_store: u64,
     /// Stores that may have work.
@@ -106,7 +106,7 @@ struct Store {
     due: Option<Instant>,
 }
 
-impl State {
+impl PoolState {
     fn enqueue(&mut self, id: u64) {
         let Some(store) = self.stores.get_mut(&id).filter(|store| !store.is_queued) else { return };
         store.is_queued = true;
@@ -201,7 +201,7 @@ impl WorkerPool {
     }
 
     /// Wakes or starts a worker for the queue.
-    fn call_worker(self: &Arc<Self>, state: &mut State) {
+    fn call_worker(self: &Arc<Self>, state: &mut PoolState) {
         if state.idle > 0 {
             self.ready.notify_one();
         } else if state.threads < self.most && !state.is_over {
@@ -242,7 +242,7 @@ impl WorkerPool {
                 if !state.queue.is_empty() {
                     self.call_worker(&mut state);
                 }
-                return Some(Next::Turn(Turn { pool: self, store, tenant, may_merge }));
+                return Some(Next::Turn(WorkerTurn { pool: self, store, tenant, may_merge }));
             }
             let until = *idle_until.get_or_insert(now + IDLE_FOR);
             let is_last = state.idle == 0;
@@ -279,10 +279,10 @@ impl WorkerPool {
     /// time to wait for.
     fn wait_idle<'a>(
         &'a self,
-        mut state: MutexGuard<'a, State>,
+        mut state: MutexGuard<'a, PoolState>,
         until: Instant,
         is_last: bool,
-    ) -> MutexGuard<'a, State> {
+    ) -> MutexGuard<'a, PoolState> {
         let first = state.due.first().map(|(at, _)| *at);
         let until = match first {
             Some(first) if is_last => first,
@@ -298,7 +298,7 @@ impl WorkerPool {
 
 /// What a thread does next.
 enum Next<'a> {
-    Turn(Turn<'a>),
+    Turn(WorkerTurn<'a>),
     /// Frees memory of memtables.
     Relieve,
 }
@@ -321,7 +321,7 @@ impl Drop for Thread<'_> {
 }
 
 /// A worker's look at a store, and the job that it found there.
-struct Turn<'a> {
+struct WorkerTurn<'a> {
     pool: &'a Arc<WorkerPool>,
     store: u64,
     tenant: Weak<dyn Tenant>,
@@ -329,7 +329,7 @@ struct Turn<'a> {
     may_merge: bool,
 }
 
-impl Turn<'_> {
+impl WorkerTurn<'_> {
     fn take(mut self) {
         let Some(tenant) = self.tenant.upgrade() else { return };
         match tenant.next_task(self.may_merge) {
@@ -363,7 +363,7 @@ impl Turn<'_> {
     }
 }
 
-impl Drop for Turn<'_> {
+impl Drop for WorkerTurn<'_> {
     fn drop(&mut self) {
         let mut state = lock(&self.pool.state);
         if self.may_merge {

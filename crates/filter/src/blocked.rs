@@ -37,8 +37,8 @@ use crate::mix::{fold, scale};
 use crate::plan::{Part, Plan, blocks_for};
 use crate::theory;
 
-/// Queries whose cache misses overlap in [`ContainsMany`]: as many outstanding lines as a core
-/// supports.
+/// Queries whose cache misses overlap in [`BlockedContainsMany`]: as many outstanding lines as a
+/// core supports.
 pub(crate) const AHEAD: usize = 32;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
@@ -49,13 +49,13 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
 }
 
 /// Sets the bits of every hash, all of which belong to `part`.
-pub(crate) struct Fill<'a, 'b> {
+pub(crate) struct BlockedFill<'a, 'b> {
     pub(crate) part: &'a mut Part<'b>,
     pub(crate) probes: u32,
     pub(crate) chunks: &'a [Vec<u64>],
 }
 
-impl Task for Fill<'_, '_> {
+impl Task for BlockedFill<'_, '_> {
     type Answer = ();
 
     #[inline(always)]
@@ -71,9 +71,9 @@ impl Task for Fill<'_, '_> {
 }
 
 /// Whether every bit of a hash is set. False for a filter without blocks.
-pub(crate) struct Contains;
+pub(crate) struct BlockedContains;
 
-impl Query for Contains {
+impl Query for BlockedContains {
     #[inline(always)]
     fn query<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
         let Bits { blocks, probes } = bits;
@@ -83,15 +83,15 @@ impl Query for Contains {
     }
 }
 
-/// [`Contains`] for many hashes: when one is tested, the blocks of the next [`AHEAD`] have been
-/// prefetched.
-pub(crate) struct ContainsMany<'a> {
+/// [`BlockedContains`] for many hashes: when one is tested, the blocks of the next [`AHEAD`] have
+/// been prefetched.
+pub(crate) struct BlockedContainsMany<'a> {
     pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],
     pub(crate) answers: &'a mut [bool],
 }
 
-impl Task for ContainsMany<'_> {
+impl Task for BlockedContainsMany<'_> {
     type Answer = ();
 
     #[inline(always)]
@@ -119,9 +119,9 @@ pub(crate) fn prefetch_block(blocks: &[Block], hash: u64) {
     }
 }
 
-/// Sets the bits of every hash, like [`Fill`].
+/// Sets the bits of every hash, like [`BlockedFill`].
 #[cfg(test)]
 pub(crate) fn fill(part: &mut Part<'_>, probes: u32, hashes: impl Iterator<Item = u64>) {
     let chunks = [hashes.collect()];
-    crate::kernel::Chosen::best().run(Fill { part, probes, chunks: &chunks });
+    crate::kernel::Chosen::best().run(BlockedFill { part, probes, chunks: &chunks });
 }

@@ -204,7 +204,7 @@ impl FilterBuilder {
             _ => self.partitioned_bytes(blocks.div_ceil(PART as u64)),
         };
         // Counts of keys; those of a part exist twice.
-        let working = paired::Counts::bytes(blocks) + (PART * size_of::<u16>()) as u64;
+        let working = paired::BlockCounts::bytes(blocks) + (PART * size_of::<u16>()) as u64;
         let computing = filter + theory::working_bytes(self.spec.kind(), blocks * BLOCK_BITS);
         let written = 2 * filter + HEADER_BYTES as u64;
         growing.max(partitioned + filter + working).max(computing).max(written)
@@ -270,16 +270,16 @@ impl FilterBuilder {
             }
             FilterKind::Blocked => {
                 let fill = |part: &mut Part<'_>, chunks: &[Vec<u64>]| {
-                    kernel.run(blocked::Fill { part, probes, chunks });
+                    kernel.run(blocked::BlockedFill { part, probes, chunks });
                 };
                 self.fill_parts(&mut blocks, |_| (), fill);
             }
             FilterKind::Paired => {
-                let counts = paired::Counts::new(count);
+                let counts = paired::BlockCounts::new(count);
                 let fill = |part: &mut Part<'_>, chunks: &[Vec<u64>]| {
                     let keys = &counts.take(part);
                     let scheme = PhantomData::<Golden>;
-                    kernel.run(paired::Fill { part, probes, keys, chunks, scheme });
+                    kernel.run(paired::PairedFill { part, probes, keys, chunks, scheme });
                 };
                 self.fill_parts(&mut blocks, |block| counts.add(block), fill);
             }

@@ -143,10 +143,10 @@ impl Filter {
         let bits = &self.bits;
         match self.header.kind {
             FilterKind::Paired => {
-                self.kernel.run(paired::ContainsMany { bits, hashes, answers });
+                self.kernel.run(paired::PairedContainsMany { bits, hashes, answers });
             }
             FilterKind::Blocked => {
-                self.kernel.run(blocked::ContainsMany { bits, hashes, answers });
+                self.kernel.run(blocked::BlockedContainsMany { bits, hashes, answers });
             }
             FilterKind::Standard => standard::contains_many(bits, hashes, answers),
             FilterKind::Ribbon => ribbon::contains_many(&bits.blocks, hashes, answers),
@@ -245,8 +245,8 @@ impl Filter {
 /// The query function of a filter of `kind`.
 fn query_fn(kind: FilterKind, kernel: Chosen) -> QueryFn {
     match kind {
-        FilterKind::Paired => QueryFn::with::<paired::Contains>(kernel),
-        FilterKind::Blocked => QueryFn::with::<blocked::Contains>(kernel),
+        FilterKind::Paired => QueryFn::with::<paired::PairedContains>(kernel),
+        FilterKind::Blocked => QueryFn::with::<blocked::BlockedContains>(kernel),
         FilterKind::Standard => QueryFn::portable(standard::contains),
         FilterKind::Ribbon => QueryFn::portable(|bits, hash| ribbon::contains(&bits.blocks, hash)),
         FilterKind::None => QueryFn::portable(|_, _| true),

@@ -44,8 +44,8 @@
 //! # Costs
 //! A query costs one cache miss for an absent key, except for a share of `2^(-k/2)`, and two
 //! dependent misses for a present key. Queries for many keys are pipelined in three stages, so that
-//! all misses overlap ([`ContainsMany`]). The pair table takes 7 of 512 bits: 1.4%. To build, the
-//! hashes are partitioned by batches, so that counting, pairing and setting bits stay in the
+//! all misses overlap ([`PairedContainsMany`]). The pair table takes 7 of 512 bits: 1.4%. To build,
+//! the hashes are partitioned by batches, so that counting, pairing and setting bits stay in the
 //! first-level cache; counting and sorting 128 numbers a batch is cheap next to setting the bits.
 //! It takes 8 bytes a key on top of the filter.
 //!
@@ -66,7 +66,7 @@ use crate::plan::{PART, Part, Plan, blocks_for};
 use crate::theory;
 
 /// With at most this many probes in the primary, an absent key passes often enough for branch
-/// mispredictions to matter: [`ContainsMany`] is branchless then.
+/// mispredictions to matter: [`PairedContainsMany`] is branchless then.
 const MOST_UNFORESEEN: usize = 4;
 
 /// Blocks and probes for `keys` keys at `millibits` thousandths of a bit each.
@@ -81,9 +81,9 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
 
 /// The number of keys of each block, up to 65,535, for the blocks whose hashes are distributed and
 /// not yet set. They are counted during distribution, when their indexes are known anyway.
-pub(crate) struct Counts(Vec<Cell<u16>>);
+pub(crate) struct BlockCounts(Vec<Cell<u16>>);
 
-impl Counts {
+impl BlockCounts {
     const MOST: usize = TOGETHER * PART;
 
     /// Counts for a filter of this many blocks.
@@ -111,7 +111,7 @@ impl Counts {
 }
 
 /// Pairs the blocks of `part` and sets the bits of its hashes.
-pub(crate) struct Fill<'a, 'b, S> {
+pub(crate) struct PairedFill<'a, 'b, S> {
     pub(crate) part: &'a mut Part<'b>,
     pub(crate) probes: u32,
     /// The number of keys of each block.
@@ -120,7 +120,7 @@ pub(crate) struct Fill<'a, 'b, S> {
     pub(crate) scheme: PhantomData<S>,
 }
 
-impl<S: Scheme> Task for Fill<'_, '_, S> {
+impl<S: Scheme> Task for PairedFill<'_, '_, S> {
     type Answer = ();
 
     #[inline(always)]
@@ -174,9 +174,9 @@ pub(crate) fn pairs_are_valid(blocks: &[Block]) -> bool {
 }
 
 /// Whether every bit of a hash is set. False for a filter without blocks.
-pub(crate) struct Contains;
+pub(crate) struct PairedContains;
 
-impl Query for Contains {
+impl Query for PairedContains {
     #[inline(always)]
     fn query<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
         let Bits { blocks, probes } = bits;
@@ -193,16 +193,16 @@ impl Query for Contains {
     }
 }
 
-/// [`Contains`] for many hashes, as a pipeline of three stages. A primary is prefetched; [`AHEAD`]
-/// queries later it is tested, and if it passes, its partner is prefetched; when the primaries of
-/// the next [`AHEAD`] queries have been tested, the partner is tested.
-pub(crate) struct ContainsMany<'a> {
+/// [`PairedContains`] for many hashes, as a pipeline of three stages. A primary is prefetched;
+/// [`AHEAD`] queries later it is tested, and if it passes, its partner is prefetched; when the
+/// primaries of the next [`AHEAD`] queries have been tested, the partner is tested.
+pub(crate) struct PairedContainsMany<'a> {
     pub(crate) bits: &'a Bits,
     pub(crate) hashes: &'a [u64],
     pub(crate) answers: &'a mut [bool],
 }
 
-impl Task for ContainsMany<'_> {
+impl Task for PairedContainsMany<'_> {
     type Answer = ();
 
     #[inline(always)]
@@ -216,7 +216,7 @@ impl Task for ContainsMany<'_> {
     }
 }
 
-impl ContainsMany<'_> {
+impl PairedContainsMany<'_> {
     /// `BRANCH` if a branch may depend on whether a primary passes.
     #[inline(always)]
     fn run_with<const BRANCH: bool>(self, hits: impl Fn(&Block, u32) -> bool) {
@@ -322,13 +322,13 @@ impl<S: Scheme> Probe for PlainCode<S> {
     }
 }
 
-/// Like [`Fill`], with the portable code of a scheme.
+/// Like [`PairedFill`], with the portable code of a scheme.
 #[cfg(test)]
 pub(crate) fn fill<S: Scheme>(part: &mut Part<'_>, probes: u32, hashes: impl Iterator<Item = u64>) {
     let chunks: [Vec<u64>; 1] = [hashes.collect()];
     let keys = &part.counts(&chunks);
     let scheme = PhantomData::<S>;
-    Fill { part, probes, keys, chunks: &chunks, scheme }.run(PlainCode(scheme));
+    PairedFill { part, probes, keys, chunks: &chunks, scheme }.run(PlainCode(scheme));
 }
 
 #[cfg(test)]
@@ -343,7 +343,7 @@ mod tests {
         let hashes: Vec<u64> = (0..600_000_u64).map(|n| crate::hash(&n.to_le_bytes())).collect();
         hashes.iter().for_each(|&hash| builder.add_hash(hash));
         let (_, blocks) = format::decode(&builder.finish(), |_| ()).unwrap();
-        assert!(blocks.len() > 2 * Counts::MOST, "{} blocks", blocks.len());
+        assert!(blocks.len() > 2 * BlockCounts::MOST, "{} blocks", blocks.len());
         let mut keys = vec![0; blocks.len()];
         for hash in hashes {
             keys[scale(hash, blocks.len() as u64) as usize] += 1;

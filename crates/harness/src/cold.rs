@@ -24,7 +24,7 @@ const RAMFS: u64 = 0x8584_58f6;
 
 /// The result of an eviction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Outcome {
+pub(crate) enum Eviction {
     /// All pages that could be dropped were.
     Dropped,
     /// The files are in memory.
@@ -36,19 +36,19 @@ pub(crate) enum Outcome {
 /// # Errors
 /// If a file cannot be opened, synced or advised about.
 #[cfg(target_os = "linux")]
-pub(crate) fn drop_files(dir: &Path) -> Result<Outcome, Error> {
+pub(crate) fn drop_files(dir: &Path) -> Result<Eviction, Error> {
     let failed = |doing| {
         let dir = dir.to_path_buf();
         move |error: rustix::io::Errno| Error::io(dir, doing, error.into())
     };
     let kind = rustix::fs::statfs(dir).map_err(failed("looking at the file system of"))?.f_type;
     if [TMPFS, RAMFS].contains(&u64::from(kind.cast_unsigned() as u32)) {
-        return Ok(Outcome::InMemory);
+        return Ok(Eviction::InMemory);
     }
     for file in files_in(dir)? {
         drop_file(&file)?;
     }
-    Ok(Outcome::Dropped)
+    Ok(Eviction::Dropped)
 }
 
 /// Always fails: implemented for Linux only.
@@ -56,7 +56,7 @@ pub(crate) fn drop_files(dir: &Path) -> Result<Outcome, Error> {
 /// # Errors
 /// Always.
 #[cfg(not(target_os = "linux"))]
-pub(crate) fn drop_files(_dir: &Path) -> Result<Outcome, Error> {
+pub(crate) fn drop_files(_dir: &Path) -> Result<Eviction, Error> {
     Err(Error::Usage("--cold needs Linux: elsewhere the page cache cannot be told".into()))
 }
 
@@ -95,7 +95,7 @@ mod tests {
         fs::write(&file, vec![7; 1 << 20]).unwrap();
         fs::create_dir(scratch.path().join("directory")).unwrap();
         let outcome = drop_files(scratch.path()).unwrap();
-        assert!(matches!(outcome, Outcome::Dropped | Outcome::InMemory));
+        assert!(matches!(outcome, Eviction::Dropped | Eviction::InMemory));
         assert_eq!(fs::read(&file).unwrap(), vec![7; 1 << 20]);
         let error = drop_files(&scratch.path().join("absent")).unwrap_err().to_string();
         assert!(error.contains("absent"), "{error}");

@@ -44,7 +44,7 @@ fn table_lines(tables: &[ListedTable]) -> String {
             table.number,
             table.file_bytes as f64 / 1024.0,
             table.entries,
-            table.filter_bytes as f64 / 1024.0,
+            table.filters.bytes as f64 / 1024.0,
             shown(&table.smallest),
             shown(&table.largest)
         );
@@ -194,7 +194,7 @@ impl Store for EngineStore {
 
     fn lookups(&self) -> Lookups {
         let stats = self.db.stats();
-        Lookups { block_reads: stats.block_reads, cache_hits: stats.cache_hits }
+        Lookups { block_reads: stats.lookups.block_reads, cache_hits: stats.lookups.cache_hits }
     }
 
     fn levels(&self) -> Vec<Level> {

@@ -48,7 +48,7 @@ pub use histogram::Latencies;
 pub use keys::{KeyMaker, KeySpace, mix};
 pub use map_store::{MapOpener, MapStore};
 pub use measure::{Load, PrefixSeeks, Records, WorkloadOptions, measure};
-pub use measured::{Kind, Measured, Tally};
+pub use measured::{Kind, Measured, MeasuredTime, Tally};
 pub use repeat::{ParseStepError, Step};
 pub use scratch::ScratchDir;
 pub use store::{Direction, Level, Lookups, Mark, Opener, Operation, Store, Visit};

@@ -10,9 +10,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::units;
 
-/// The environment of a measurement.
+/// The measuring program and its build.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub struct Environment {
+pub struct BuildInfo {
     /// Version of the measuring program.
     pub program: String,
     /// The commit it was built from: the value of TROMMEL_COMMIT at build time.
@@ -24,6 +24,31 @@ pub struct Environment {
     pub profile: String,
     /// Whether debug assertions are enabled, which slows the build down.
     pub debug_assertions: bool,
+}
+
+/// The directory of a store, and the device below it.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct StorageInfo {
+    /// The store's directory.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub directory: Option<String>,
+    /// Type of the directory's file system.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub file_system: Option<String>,
+    /// The file system's device.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<String>,
+    /// Whether the device is a spinning disk.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rotational: Option<bool>,
+}
+
+/// The environment of a measurement.
+#[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Environment {
+    /// The program and its build.
+    #[serde(flatten)]
+    pub build: BuildInfo,
     /// Model of the processor.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cpu: Option<String>,
@@ -40,18 +65,9 @@ pub struct Environment {
     /// The operating system kernel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub kernel: Option<String>,
-    /// The store's directory.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub directory: Option<String>,
-    /// Type of the directory's file system.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub file_system: Option<String>,
-    /// The file system's device.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub device: Option<String>,
-    /// Whether the device is a spinning disk.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub rotational: Option<bool>,
+    /// The store's directory, and the device below it.
+    #[serde(flatten)]
+    pub storage: StorageInfo,
 }
 
 impl Environment {
@@ -59,21 +75,25 @@ impl Environment {
     pub fn of(directory: Option<&Path>) -> Self {
         let mount = directory.and_then(mount_of);
         Self {
-            program: env!("CARGO_PKG_VERSION").into(),
-            commit: option_env!("TROMMEL_COMMIT").map(Into::into),
-            rustc: env!("TROMMEL_RUSTC").into(),
-            profile: env!("TROMMEL_PROFILE").into(),
-            debug_assertions: cfg!(debug_assertions),
+            build: BuildInfo {
+                program: env!("CARGO_PKG_VERSION").into(),
+                commit: option_env!("TROMMEL_COMMIT").map(Into::into),
+                rustc: env!("TROMMEL_RUSTC").into(),
+                profile: env!("TROMMEL_PROFILE").into(),
+                debug_assertions: cfg!(debug_assertions),
+            },
             cpu: field_of("/proc/cpuinfo", "model name"),
             cpu_flags: cpu_flags(),
             cores: std::thread::available_parallelism().map_or(1, |cores| cores.get() as u64),
             governor: line_of("/sys/devices/system/cpu/cpu0/cpufreq/scaling_governor"),
             memory_bytes: memory_bytes(),
             kernel: kernel(),
-            directory: directory.map(|dir| dir.display().to_string()),
-            rotational: mount.as_ref().and_then(|mount| rotational(&mount.number)),
-            file_system: mount.as_ref().map(|mount| mount.kind.clone()),
-            device: mount.map(|mount| mount.source),
+            storage: StorageInfo {
+                directory: directory.map(|dir| dir.display().to_string()),
+                rotational: mount.as_ref().and_then(|mount| rotational(&mount.number)),
+                file_system: mount.as_ref().map(|mount| mount.kind.clone()),
+                device: mount.map(|mount| mount.source),
+            },
         }
     }
 }
@@ -247,11 +267,14 @@ mod tests {
     #[test]
     fn this_machine_is_known() {
         let here = Environment::of(Some(Path::new("no/such/directory/yet")));
-        assert!(here.cores > 0 && here.rustc.starts_with("rustc "), "{here:?}");
-        assert!(!here.profile.is_empty() && !here.program.is_empty(), "{here:?}");
-        assert_eq!(here.debug_assertions, cfg!(debug_assertions));
+        assert!(here.cores > 0 && here.build.rustc.starts_with("rustc "), "{here:?}");
+        assert!(!here.build.profile.is_empty() && !here.build.program.is_empty(), "{here:?}");
+        assert_eq!(here.build.debug_assertions, cfg!(debug_assertions));
         if cfg!(target_os = "linux") {
-            assert!(here.memory_bytes > Some(1 << 20) && here.file_system.is_some(), "{here:?}");
+            assert!(
+                here.memory_bytes > Some(1 << 20) && here.storage.file_system.is_some(),
+                "{here:?}"
+            );
             assert!(here.kernel.unwrap().starts_with("Linux "));
         }
     }

@@ -57,6 +57,24 @@ impl Tally {
     }
 }
 
+/// The time that a workload took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct MeasuredTime {
+    /// Sum of the time of all threads.
+    pub threads: Duration,
+    /// From the first thread's start to the last one's end.
+    pub wall: Duration,
+    /// CPU time of the whole process during the workload, background threads included.
+    pub processor: Option<CpuSeconds>,
+}
+
+impl MeasuredTime {
+    /// The time of one thread.
+    pub fn of_one_thread(time: Duration) -> Self {
+        Self { threads: time, wall: time, processor: None }
+    }
+}
+
 /// The results of one workload, of all threads together.
 #[derive(Debug, Clone, Default)]
 pub struct Measured {
@@ -66,10 +84,8 @@ pub struct Measured {
     pub bytes: u64,
     /// Keys found and keys looked up, of workloads that look up keys.
     pub found: Option<(u64, u64)>,
-    /// Sum of the time of all threads.
-    pub thread_time: Duration,
-    /// From the first thread's start to the last one's end.
-    pub wall_time: Duration,
+    /// The time it took.
+    pub time: MeasuredTime,
     /// Latencies of all kinds of operations together, if recorded.
     pub latencies: Option<Latencies>,
     /// Latencies of each kind.
@@ -79,8 +95,6 @@ pub struct Measured {
     /// Operations over time: the end of each interval, in seconds since the start, and the number
     /// of operations in it.
     pub series: Vec<(f64, u64)>,
-    /// CPU time of the whole process during the workload, background threads included.
-    pub processor: Option<CpuSeconds>,
     /// The line's note in place of the keys found, if there is one.
     pub note: Option<String>,
     /// What the background thread did, if there was one.
@@ -95,13 +109,13 @@ pub struct Measured {
 impl Measured {
     /// Microseconds per operation, as seen by its thread.
     pub fn micros_per_operation(&self) -> f64 {
-        self.thread_time.as_secs_f64() * 1e6 / self.operations.max(1) as f64
+        self.time.threads.as_secs_f64() * 1e6 / self.operations.max(1) as f64
     }
 
     /// Operations per second of all threads together.
     pub fn operations_per_second(&self) -> f64 {
         // If the clock did not advance, the rate must not be infinite.
-        self.operations as f64 / self.wall_time.as_secs_f64().max(1e-9)
+        self.operations as f64 / self.time.wall.as_secs_f64().max(1e-9)
     }
 
     /// Adds another thread's results, except the wall time.
@@ -112,7 +126,7 @@ impl Measured {
             (Some((a, b)), Some((c, d))) => Some((a + c, b + d)),
             (one, other) => one.or(other),
         };
-        self.thread_time += other.thread_time;
+        self.time.threads += other.time.threads;
         for (kind, latencies) in &other.latencies_by_kind {
             match self.latencies_by_kind.iter_mut().find(|(of, _)| of == kind) {
                 Some((_, all)) => all.merge(latencies),
@@ -138,11 +152,11 @@ impl Measured {
             "{name:<12} : {:11.3} micros/op {} ops/sec {:.3} seconds {} operations;",
             self.micros_per_operation(),
             self.operations_per_second() as u64,
-            self.wall_time.as_secs_f64(),
+            self.time.wall.as_secs_f64(),
             self.operations
         );
         if self.bytes > 0 {
-            let seconds = self.wall_time.as_secs_f64().max(1e-9);
+            let seconds = self.time.wall.as_secs_f64().max(1e-9);
             line += &format!(" {:6.1} MB/s", self.bytes as f64 / 1_048_576.0 / seconds);
         }
         match (&self.note, self.found) {
@@ -176,8 +190,7 @@ mod tests {
         let fill = Measured {
             operations: 1_000_000,
             bytes: 116_000_000,
-            thread_time: seconds(5.3687),
-            wall_time: seconds(5.3687),
+            time: MeasuredTime::of_one_thread(seconds(5.3687)),
             ..Measured::default()
         };
         assert_eq!(
@@ -189,8 +202,7 @@ mod tests {
             operations: 300_000,
             bytes: 189_640 * 116,
             found: Some((189_640, 300_000)),
-            thread_time: seconds(1.50792),
-            wall_time: seconds(1.50792),
+            time: MeasuredTime::of_one_thread(seconds(1.50792)),
             ..Measured::default()
         };
         assert_eq!(
@@ -201,8 +213,7 @@ mod tests {
         let missing = Measured {
             operations: 300_000,
             found: Some((0, 300_000)),
-            thread_time: seconds(0.4828),
-            wall_time: seconds(0.4828),
+            time: MeasuredTime::of_one_thread(seconds(0.4828)),
             ..Measured::default()
         };
         assert_eq!(
@@ -218,10 +229,13 @@ mod tests {
             operations: 1000,
             bytes: 10,
             found: Some((600, 1000)),
-            thread_time: seconds(1.0),
+            time: MeasuredTime { threads: seconds(1.0), ..MeasuredTime::default() },
             ..Measured::default()
         };
-        let mut all = Measured { wall_time: seconds(1.0), ..Measured::default() };
+        let mut all = Measured {
+            time: MeasuredTime { wall: seconds(1.0), ..MeasuredTime::default() },
+            ..Measured::default()
+        };
         all.merge(&thread);
         all.merge(&Measured { interrupted: true, ..thread });
         assert_eq!(

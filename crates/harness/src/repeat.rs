@@ -92,7 +92,7 @@ pub(crate) struct Runs {
 
 impl Runs {
     pub(crate) fn add(&mut self, measured: &Measured) {
-        let seconds = measured.wall_time.as_secs_f64().max(1e-9);
+        let seconds = measured.time.wall.as_secs_f64().max(1e-9);
         self.operations_per_second.push(measured.operations_per_second());
         self.micros_per_operation.push(measured.micros_per_operation());
         if measured.bytes > 0 {
@@ -172,6 +172,7 @@ mod tests {
     use std::time::Duration;
 
     use super::*;
+    use crate::measured::MeasuredTime;
 
     #[test]
     fn steps_are_read_as_db_bench_writes_them() {
@@ -199,8 +200,7 @@ mod tests {
             runs.add(&Measured {
                 operations: 100_000,
                 bytes,
-                thread_time: Duration::from_millis(millis),
-                wall_time: Duration::from_millis(millis),
+                time: MeasuredTime::of_one_thread(Duration::from_millis(millis)),
                 ..Measured::default()
             });
         }

@@ -54,7 +54,7 @@ pub enum Workload {
 
 /// The parameter that determines the number of operations of a workload's thread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Counts {
+pub(crate) enum LoopCount {
     /// The number of writes.
     Writes,
     /// A thousandth of the number of writes.
@@ -76,7 +76,7 @@ struct Row {
     name: &'static str,
     /// Other names, from db_bench or in common use.
     aliases: &'static [&'static str],
-    counts: Counts,
+    counts: LoopCount,
     about: &'static str,
 }
 
@@ -84,7 +84,7 @@ const fn row(
     workload: Workload,
     name: &'static str,
     aliases: &'static [&'static str],
-    counts: Counts,
+    counts: LoopCount,
     about: &'static str,
 ) -> Row {
     Row { workload, name, aliases, counts, about }
@@ -92,7 +92,7 @@ const fn row(
 
 /// Every workload, in the order of the help.
 const TABLE: &[Row] = {
-    use Counts::{Both, Deletes, Once, Opens, Reads, ThousandthOfWrites, Writes};
+    use LoopCount::{Both, Deletes, Once, Opens, Reads, ThousandthOfWrites, Writes};
     use Workload as W;
     &[
         row(W::FillSeq, "fillseq", &[], Writes, "write all keys in key order, to a fresh store"),
@@ -311,7 +311,7 @@ impl Workload {
         ABSENT.iter().find(|(absent, _)| *absent == name).map(|(_, why)| *why)
     }
 
-    pub(crate) fn counts(self) -> Counts {
+    pub(crate) fn counts(self) -> LoopCount {
         self.row().counts
     }
 
@@ -339,7 +339,7 @@ impl Workload {
 
     /// Whether it reads stored data, so that caching matters.
     pub fn is_read(self) -> bool {
-        matches!(self.counts(), Counts::Reads | Counts::Both)
+        matches!(self.counts(), LoopCount::Reads | LoopCount::Both)
     }
 
     /// Whether it looks up keys that exist in a store filled with the keys of the run.
@@ -375,7 +375,7 @@ impl Workload {
                 | Self::Stats
                 | Self::ResetStats
         );
-        let is_read = self.counts() == Counts::Reads && !writes_beside;
+        let is_read = self.counts() == LoopCount::Reads && !writes_beside;
         is_read || shows || matches!(self, Self::YcsbC | Self::Open)
     }
 
@@ -386,17 +386,17 @@ impl Workload {
 
     /// Whether it mixes reads and writes, so that a rate limit of either does not apply.
     pub fn is_mixed(self) -> bool {
-        self.counts() == Counts::Both && self != Self::YcsbC
+        self.counts() == LoopCount::Both && self != Self::YcsbC
     }
 
     /// Whether it uses the requested number of threads.
     pub(crate) fn has_threads(self) -> bool {
-        !matches!(self.counts(), Counts::Once | Counts::Opens)
+        !matches!(self.counts(), LoopCount::Once | LoopCount::Opens)
     }
 
     /// Whether it does many operations, rather than one.
     pub fn is_counted(self) -> bool {
-        self.counts() != Counts::Once
+        self.counts() != LoopCount::Once
     }
 }
 

@@ -65,7 +65,7 @@ impl Metric {
 
     /// The metric's value, if the record has one above zero.
     fn of(self, record: &Record) -> Option<f64> {
-        let times = record.latency_ns.as_ref();
+        let times = record.results.latency_ns.as_ref();
         let micros = |nanos: f64| nanos / 1000.0;
         let value = match self {
             Self::Throughput => record.operations_per_second(),
@@ -289,11 +289,11 @@ fn values(records: &[&Record]) -> IndexMap<String, Vec<String>> {
         add("environment.cores", here.cores.to_string());
         let memory = here.memory_bytes.map(|bytes| bytes.to_string());
         add("environment.memory_bytes", or_unknown(&memory));
-        add("environment.file_system", or_unknown(&here.file_system));
-        add("environment.device", or_unknown(&here.device));
-        add("environment.profile", here.profile.clone());
-        add("environment.debug_assertions", here.debug_assertions.to_string());
-        add(MAY_BE_MEANT[0], here.rustc.clone());
+        add("environment.file_system", or_unknown(&here.storage.file_system));
+        add("environment.device", or_unknown(&here.storage.device));
+        add("environment.profile", here.build.profile.clone());
+        add("environment.debug_assertions", here.build.debug_assertions.to_string());
+        add(MAY_BE_MEANT[0], here.build.rustc.clone());
         add(MAY_BE_MEANT[1], or_unknown(&here.kernel));
     }
     values
@@ -341,7 +341,7 @@ pub fn compare(base: &[Record], new: &[Record]) -> Vec<Change> {
 
 /// Whether the workload ran to its end.
 fn is_whole(record: &Record) -> bool {
-    !record.interrupted && record.operations > 0
+    !record.results.interrupted && record.results.operations > 0
 }
 
 /// Number of runs among complete records.
@@ -421,7 +421,7 @@ mod tests {
         let mut record = full();
         record.workload = workload.into();
         record.repeat = repeat;
-        (record.operations, record.wall_seconds) = (operations, 1.0);
+        (record.results.operations, record.results.wall_seconds) = (operations, 1.0);
         record
     }
 
@@ -478,7 +478,7 @@ mod tests {
         let scaled = |factor: u64| -> Vec<Record> {
             let mut records = repeats("readrandom", &[1000; 5]);
             for (nth, record) in (0..).zip(&mut records) {
-                record.latency_ns.as_mut().unwrap().p99 = factor * 10_000 + nth;
+                record.results.latency_ns.as_mut().unwrap().p99 = factor * 10_000 + nth;
             }
             records
         };
@@ -538,7 +538,7 @@ mod tests {
     #[test]
     fn interrupted_and_empty_workloads_are_left_out() {
         let mut base = repeats("readrandom", &[1000, 0, 5]);
-        base[2].interrupted = true;
+        base[2].results.interrupted = true;
         let changes = compare(&base, &repeats("readrandom", &[1000]));
         assert_eq!(changes[0].samples, (1, 1));
         assert_eq!(compare(&base, &repeats("fillseq", &[1])), []);
@@ -578,7 +578,7 @@ mod tests {
             [("readrandom".to_owned(), Absence::Missing), ("readseq".to_owned(), Absence::OnlyNew)]
         );
         new[1] = record("readrandom", 1, 5);
-        new[1].interrupted = true;
+        new[1].results.interrupted = true;
         assert_eq!(absent(&base, &new), [("readrandom".to_owned(), Absence::Interrupted)]);
         std::mem::swap(&mut base, &mut new);
         assert_eq!(absent(&base, &new), [("readrandom".to_owned(), Absence::BaseInterrupted)]);
@@ -605,8 +605,8 @@ mod tests {
             record.settings.insert("num".into(), 5.into());
             record.settings.shift_remove("sync");
             record.settings.insert("level".into(), "high".into());
-            record.environment.debug_assertions = true;
-            record.environment.profile = "dev".into();
+            record.environment.build.debug_assertions = true;
+            record.environment.build.profile = "dev".into();
             record.environment.kernel = None;
             record.store.version = "0.2.0".into();
         }

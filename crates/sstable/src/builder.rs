@@ -28,7 +28,8 @@ use crate::format::{
 use crate::index::{IndexBuilder, separator};
 use crate::sink::Sink;
 use crate::{
-    Compression, Error, FilterLabel, FilterPlan, Properties, UserFilterBuilder, UserFilterReader,
+    Compression, Error, FilterLabel, FilterPlan, Properties, TableContents, UserFilterBuilder,
+    UserFilterReader,
 };
 
 /// The write buffer is appended to the file when it exceeds this many bytes, which still fit in a
@@ -89,30 +90,14 @@ impl TableOptions {
 pub struct TableSummary {
     /// Length of the file.
     pub file_bytes: u64,
-    /// Entries, tombstones included.
-    pub entries: u64,
-    /// Tombstones.
-    pub deletions: u64,
-    /// Distinct user keys.
-    pub keys: u64,
-    /// Smallest user key.
-    pub smallest: Vec<u8>,
-    /// Largest user key in the table.
-    pub largest: Vec<u8>,
-    /// Smallest sequence number.
-    pub min_seqno: SeqNo,
-    /// Largest sequence number.
-    pub max_seqno: SeqNo,
+    /// What it holds.
+    pub contents: TableContents,
     /// Bytes of the filter block.
     pub filter_bytes: u64,
     /// Bytes of the index, both levels.
     pub index_bytes: u64,
     /// Bytes of the data blocks as stored.
     pub data_bytes: u64,
-    /// Bytes of keys and values as they were added.
-    pub raw_bytes: u64,
-    /// Data blocks.
-    pub blocks: u64,
     /// Why a user-defined filter could not be built. The table then has no filter of whole keys.
     pub filter_failure: Option<String>,
     /// Filters and filter partitions of a fallback kind, as their keys did not fit the requested
@@ -154,7 +139,7 @@ impl TableBuilder {
         options.block_bytes = options.block_bytes.clamp(BLOCK_BYTES.0, BLOCK_BYTES.1);
         options.index_leaf_bytes = options.index_leaf_bytes.clamp(LEAF_BYTES.0, LEAF_BYTES.1);
         let properties = Properties {
-            min_seqno: MAX_SEQNO,
+            contents: TableContents { min_seqno: MAX_SEQNO, ..TableContents::default() },
             block_bytes: options.block_bytes as u64,
             compression: options.compression.name().to_owned(),
             filter: options.filters.keys.to_string(),
@@ -220,17 +205,17 @@ impl TableBuilder {
             if let Some(user) = &mut self.user {
                 user.add(key, self.last_hash);
             }
-            self.properties.keys += 1;
+            self.properties.contents.keys += 1;
             self.last_key.clear();
             self.last_key.extend_from_slice(key);
         }
         self.block.add(&mut self.sink.out, key, trailer, tag_of(self.last_hash), value);
         self.last_seqno = seqno;
-        self.properties.entries += 1;
-        self.properties.deletions += u64::from(kind == EntryKind::Delete);
-        self.properties.raw_bytes += bytes as u64;
-        self.properties.min_seqno = self.properties.min_seqno.min(seqno);
-        self.properties.max_seqno = self.properties.max_seqno.max(seqno);
+        self.properties.contents.entries += 1;
+        self.properties.contents.deletions += u64::from(kind == EntryKind::Delete);
+        self.properties.contents.raw_bytes += bytes as u64;
+        self.properties.contents.min_seqno = self.properties.contents.min_seqno.min(seqno);
+        self.properties.contents.max_seqno = self.properties.contents.max_seqno.max(seqno);
         Ok(())
     }
 
@@ -243,8 +228,8 @@ impl TableBuilder {
         if self.regions.is_some() {
             return Err(self.reject("the filters are written already"));
         }
-        if self.properties.entries == 0 {
-            self.properties.smallest = key.to_vec();
+        if self.properties.contents.entries == 0 {
+            self.properties.contents.smallest = key.to_vec();
             return Ok(true);
         }
         match compare_keys(&self.last_key, key) {
@@ -287,7 +272,7 @@ impl TableBuilder {
         // A block is bounded by its limit or by one entry: far below 4 GiB.
         self.index.push(&self.separator, (self.sink.out.len() - start) as u32);
         self.filters.end_block(offset, self.sink.offset(), &self.separator);
-        self.properties.blocks += 1;
+        self.properties.contents.blocks += 1;
         self.index_bytes = self.index.estimated_bytes() as u64;
         if self.sink.out.len() > WRITE_BYTES {
             self.sink.flush()?;
@@ -311,7 +296,7 @@ impl TableBuilder {
 
     /// Entries added so far.
     pub fn entries(&self) -> u64 {
-        self.properties.entries
+        self.properties.contents.entries
     }
 
     /// Estimated length of the file if it were finished now, in bytes. Cheap enough to call after
@@ -334,7 +319,7 @@ impl TableBuilder {
 
     /// The last key added.
     pub fn last_key(&self) -> Option<&[u8]> {
-        (self.properties.entries > 0).then_some(&self.last_key)
+        (self.properties.contents.entries > 0).then_some(&self.last_key)
     }
 
     /// Writes the remaining regions and syncs the file. `engine_properties` are opaque bytes of the
@@ -352,8 +337,9 @@ impl TableBuilder {
             features: self.features,
         };
         self.write_index(&mut footer);
-        self.properties.min_seqno = self.properties.min_seqno.min(self.properties.max_seqno);
-        self.properties.largest.clone_from(&self.last_key);
+        self.properties.contents.min_seqno =
+            self.properties.contents.min_seqno.min(self.properties.contents.max_seqno);
+        self.properties.contents.largest.clone_from(&self.last_key);
         self.properties.engine = engine_properties.to_vec();
         footer.properties_bytes = self.write_properties();
         let offset = self.sink.offset();
@@ -427,21 +413,12 @@ impl TableBuilder {
     }
 
     fn summary(self, footer: &Footer) -> TableSummary {
-        let properties = self.properties;
         TableSummary {
             file_bytes: self.sink.written,
-            entries: properties.entries,
-            deletions: properties.deletions,
-            keys: properties.keys,
-            smallest: properties.smallest,
-            largest: properties.largest,
-            min_seqno: properties.min_seqno,
-            max_seqno: properties.max_seqno,
+            contents: self.properties.contents,
             filter_bytes: footer.filter_bytes,
             index_bytes: footer.leaves_bytes + footer.index_bytes,
             data_bytes: footer.data_bytes,
-            raw_bytes: properties.raw_bytes,
-            blocks: properties.blocks,
             filter_failure: self.filter_failure,
             filter_fallbacks: self.sink.fallbacks,
         }

@@ -84,12 +84,12 @@ struct ByBytes;
 
 /// An entry of the cache.
 #[derive(Debug)]
-enum Entry {
+enum CacheEntry {
     Block(Arc<CachedBlock>),
     Filter(Arc<CachedFilter>),
 }
 
-impl Clone for Entry {
+impl Clone for CacheEntry {
     /// Called by lookups. Prefetches the memory that a search of the block reads before it
     /// increments the reference count, as that is a memory access that later loads cannot overtake.
     #[inline]
@@ -119,17 +119,18 @@ impl CachedFilter {
     }
 }
 
-impl Weighter<BlockKey, Entry> for ByBytes {
+impl Weighter<BlockKey, CacheEntry> for ByBytes {
     #[inline]
-    fn weight(&self, _: &BlockKey, entry: &Entry) -> u64 {
+    fn weight(&self, _: &BlockKey, entry: &CacheEntry) -> u64 {
         match entry {
-            Entry::Block(cached) => cached.block().buffer.len() as u64 + BLOCK_OVERHEAD_BYTES,
-            Entry::Filter(cached) => cached.charge.bytes() + ENTRY_OVERHEAD_BYTES,
+            CacheEntry::Block(cached) => cached.block().buffer.len() as u64 + BLOCK_OVERHEAD_BYTES,
+            CacheEntry::Filter(cached) => cached.charge.bytes() + ENTRY_OVERHEAD_BYTES,
         }
     }
 }
 
-type Entries = Cache<BlockKey, Entry, ByBytes, WordHasher, DefaultLifecycle<BlockKey, Entry>>;
+type Entries =
+    Cache<BlockKey, CacheEntry, ByBytes, WordHasher, DefaultLifecycle<BlockKey, CacheEntry>>;
 
 /// The cache of data blocks and filter blocks, shared by all tables of a store. If [several
 /// stores](BlockCache::share) share one cache, this is the handle of one of them.
@@ -271,7 +272,7 @@ impl BlockCache {
     /// The data block at `offset` of a table.
     pub(crate) fn get(&self, table: u64, offset: u64) -> Option<Arc<CachedBlock>> {
         match self.shared.blocks.get(&BlockKey { table, offset }) {
-            Some(Entry::Block(cached)) => Some(cached),
+            Some(CacheEntry::Block(cached)) => Some(cached),
             _ => None,
         }
     }
@@ -292,7 +293,7 @@ impl BlockCache {
     ) {
         let bytes = block.buffer.len() as u64;
         let cached = CachedBlock::new(block, slot, self.turn());
-        self.shared.blocks.insert(BlockKey { table, offset }, Entry::Block(cached));
+        self.shared.blocks.insert(BlockKey { table, offset }, CacheEntry::Block(cached));
         self.note_inserted(bytes);
     }
 
@@ -314,7 +315,7 @@ impl BlockCache {
     #[inline]
     pub(crate) fn filter(&self, table: u64, offset: u64) -> Option<Arc<CachedFilter>> {
         match self.shared.blocks.get(&BlockKey { table, offset }) {
-            Some(Entry::Filter(cached)) => Some(cached),
+            Some(CacheEntry::Filter(cached)) => Some(cached),
             _ => None,
         }
     }
@@ -331,7 +332,9 @@ impl BlockCache {
     ) -> Arc<CachedFilter> {
         let bytes = charge.bytes();
         let cached = Arc::new(CachedFilter { block, charge });
-        self.shared.blocks.insert(BlockKey { table, offset }, Entry::Filter(Arc::clone(&cached)));
+        self.shared
+            .blocks
+            .insert(BlockKey { table, offset }, CacheEntry::Filter(Arc::clone(&cached)));
         self.note_inserted(bytes);
         if !cached.charge.is_within_limit() {
             self.remove(table, offset);

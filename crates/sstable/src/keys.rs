@@ -109,7 +109,10 @@ impl Table {
             })?;
         }
         let stored = self.properties();
-        if end != self.footer.data_bytes || entries != stored.entries || keys != stored.keys {
+        if end != self.footer.data_bytes
+            || entries != stored.contents.entries
+            || keys != stored.contents.keys
+        {
             return Err(self.disagrees("the properties are not true of the entries").into());
         }
         Ok(end + self.footer.leaves_bytes)

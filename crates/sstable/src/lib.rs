@@ -60,7 +60,7 @@ pub use filters::{
 };
 pub use layout::{BlockContent, BlockInfo, layout};
 pub use many::{Request, get_many};
-pub use properties::Properties;
+pub use properties::{Properties, TableContents};
 pub use salvage::Salvage;
 pub use sidecar::{Sidecar, SidecarSummary};
 pub use source::ReadStats;

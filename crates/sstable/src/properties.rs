@@ -8,9 +8,9 @@ use trommel_base::{Decoder, MAX_SEQNO, SeqNo};
 
 use crate::format::Fault;
 
-/// Facts about a table, and opaque bytes of the engine.
+/// What a table holds.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
-pub struct Properties {
+pub struct TableContents {
     /// Entries, tombstones included.
     pub entries: u64,
     /// Tombstones.
@@ -29,6 +29,13 @@ pub struct Properties {
     pub blocks: u64,
     /// Bytes of keys and values as they were added.
     pub raw_bytes: u64,
+}
+
+/// Facts about a table, and opaque bytes of the engine.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Properties {
+    /// What the table holds.
+    pub contents: TableContents,
     /// Target size of a data block in bytes, before compression.
     pub block_bytes: u64,
     /// The compression requested for data blocks.
@@ -63,18 +70,20 @@ const DAMAGED: Fault = Fault::Damaged("the properties make no sense");
 impl Properties {
     pub(crate) fn encode(&self, out: &mut Vec<u8>) {
         let mut number = Vec::new();
-        for (tag, value) in
-            [(ENTRIES, self.entries), (DELETIONS, self.deletions), (KEYS, self.keys)]
-        {
+        for (tag, value) in [
+            (ENTRIES, self.contents.entries),
+            (DELETIONS, self.contents.deletions),
+            (KEYS, self.contents.keys),
+        ] {
             put_number(out, &mut number, tag, value);
         }
-        put_field(out, SMALLEST, &self.smallest);
-        put_field(out, LARGEST, &self.largest);
+        put_field(out, SMALLEST, &self.contents.smallest);
+        put_field(out, LARGEST, &self.contents.largest);
         for (tag, value) in [
-            (MIN_SEQNO, self.min_seqno),
-            (MAX_SEQNO_TAG, self.max_seqno),
-            (BLOCKS, self.blocks),
-            (RAW_BYTES, self.raw_bytes),
+            (MIN_SEQNO, self.contents.min_seqno),
+            (MAX_SEQNO_TAG, self.contents.max_seqno),
+            (BLOCKS, self.contents.blocks),
+            (RAW_BYTES, self.contents.raw_bytes),
             (BLOCK_BYTES, self.block_bytes),
         ] {
             put_number(out, &mut number, tag, value);
@@ -114,15 +123,15 @@ impl Properties {
     /// Sets one field. Returns whether this version knows the tag.
     fn set(&mut self, tag: u64, bytes: &[u8]) -> Result<bool, Fault> {
         match tag {
-            ENTRIES => self.entries = number(bytes)?,
-            DELETIONS => self.deletions = number(bytes)?,
-            KEYS => self.keys = number(bytes)?,
-            SMALLEST => self.smallest = bytes.to_vec(),
-            LARGEST => self.largest = bytes.to_vec(),
-            MIN_SEQNO => self.min_seqno = number(bytes)?,
-            MAX_SEQNO_TAG => self.max_seqno = number(bytes)?,
-            BLOCKS => self.blocks = number(bytes)?,
-            RAW_BYTES => self.raw_bytes = number(bytes)?,
+            ENTRIES => self.contents.entries = number(bytes)?,
+            DELETIONS => self.contents.deletions = number(bytes)?,
+            KEYS => self.contents.keys = number(bytes)?,
+            SMALLEST => self.contents.smallest = bytes.to_vec(),
+            LARGEST => self.contents.largest = bytes.to_vec(),
+            MIN_SEQNO => self.contents.min_seqno = number(bytes)?,
+            MAX_SEQNO_TAG => self.contents.max_seqno = number(bytes)?,
+            BLOCKS => self.contents.blocks = number(bytes)?,
+            RAW_BYTES => self.contents.raw_bytes = number(bytes)?,
             BLOCK_BYTES => self.block_bytes = number(bytes)?,
             COMPRESSION => self.compression = text(bytes)?,
             FILTER => self.filter = text(bytes)?,
@@ -134,18 +143,18 @@ impl Properties {
     }
 
     fn is_plausible(&self) -> bool {
-        self.deletions <= self.entries
-            && self.keys <= self.entries
-            && self.blocks <= self.entries
-            && self.smallest <= self.largest
-            && self.min_seqno <= self.max_seqno
-            && self.max_seqno <= MAX_SEQNO
+        self.contents.deletions <= self.contents.entries
+            && self.contents.keys <= self.contents.entries
+            && self.contents.blocks <= self.contents.entries
+            && self.contents.smallest <= self.contents.largest
+            && self.contents.min_seqno <= self.contents.max_seqno
+            && self.contents.max_seqno <= MAX_SEQNO
     }
 
     /// Heap memory in use, in bytes.
     pub(crate) fn heap_bytes(&self) -> usize {
-        self.smallest.capacity()
-            + self.largest.capacity()
+        self.contents.smallest.capacity()
+            + self.contents.largest.capacity()
             + self.compression.capacity()
             + self.filter.capacity()
             + self.engine.capacity()

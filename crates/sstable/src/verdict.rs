@@ -14,7 +14,7 @@ use trommel_filter::{Filter, FilterKind};
 #[non_exhaustive]
 pub enum FilterLabel {
     /// A built-in filter; [`FilterKind::None`] if no filter could be queried.
-    Own(FilterKind),
+    BuiltIn(FilterKind),
     /// A filter of a user-defined policy.
     User,
 }
@@ -23,7 +23,7 @@ impl FilterLabel {
     /// The name used in reports.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Own(kind) => kind.name(),
+            Self::BuiltIn(kind) => kind.name(),
             Self::User => "user",
         }
     }
@@ -31,13 +31,13 @@ impl FilterLabel {
 
 impl From<FilterKind> for FilterLabel {
     fn from(kind: FilterKind) -> Self {
-        Self::Own(kind)
+        Self::BuiltIn(kind)
     }
 }
 
 impl PartialEq<FilterKind> for FilterLabel {
     fn eq(&self, kind: &FilterKind) -> bool {
-        *self == Self::Own(*kind)
+        *self == Self::BuiltIn(*kind)
     }
 }
 
@@ -61,7 +61,7 @@ pub struct Verdict {
 impl Verdict {
     /// The verdict of a table without a usable filter.
     pub const UNFILTERED: Self =
-        Self { maybe: true, kind: FilterLabel::Own(FilterKind::None), expected: 1.0 };
+        Self { maybe: true, kind: FilterLabel::BuiltIn(FilterKind::None), expected: 1.0 };
 
     /// The verdict of a built-in filter on the key with this hash.
     #[inline]

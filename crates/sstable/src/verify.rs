@@ -18,7 +18,7 @@ use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle};
 use crate::index::Index;
 use crate::index_tree::IndexTree;
 use crate::keys::each_stored;
-use crate::{Error, Properties, Table};
+use crate::{Error, Properties, Table, TableContents};
 
 /// Result of [`Table::verify`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -149,7 +149,7 @@ struct Verifier<'a> {
     filters: Option<Filters>,
     /// The extractor of the prefix filter, if it was given.
     prefixes: Option<(Arc<dyn PrefixExtractor>, Watch)>,
-    facts: Properties,
+    facts: TableContents,
     /// The last entry.
     last: Option<(Vec<u8>, SeqNo)>,
     /// The separator of the last block.
@@ -162,7 +162,7 @@ impl<'a> Verifier<'a> {
         filters: Option<Filters>,
         extractor: Option<Arc<dyn PrefixExtractor>>,
     ) -> Self {
-        let facts = Properties { min_seqno: MAX_SEQNO, ..Properties::default() };
+        let facts = TableContents { min_seqno: MAX_SEQNO, ..TableContents::default() };
         let part = filters.as_ref().and_then(Filters::prefixes_part);
         let maker = part.map(|part| part.extractor.as_str());
         let prefixes = extractor
@@ -284,15 +284,8 @@ impl<'a> Verifier<'a> {
         self.facts.largest = self.last.map(|(key, _)| key).unwrap_or_default();
         self.facts.min_seqno = self.facts.min_seqno.min(self.facts.max_seqno);
         let filters = self.filters.take();
-        let facts = Properties {
-            block_bytes: stored.block_bytes,
-            compression: stored.compression.clone(),
-            filter: stored.filter.clone(),
-            engine: stored.engine.clone(),
-            filters: stored.filters.clone(),
-            ..self.facts
-        };
-        if facts != *stored {
+        let facts = self.facts;
+        if facts != stored.contents {
             return Err(Fault::Damaged("the properties are not true of the entries"));
         }
         let Some(filters) = filters else { return Ok((facts.entries, facts.keys, false)) };
@@ -300,15 +293,15 @@ impl<'a> Verifier<'a> {
         let filter = filters.keys_part();
         let is_foreign =
             matches!(filters.state(), FilterState::Foreign(_) | FilterState::Unknown(_));
-        if filter.is_none() && !requests_none && !is_foreign && stored.keys > 0 {
+        if filter.is_none() && !requests_none && !is_foreign && stored.contents.keys > 0 {
             return Err(Fault::Damaged("the filter that the properties name is missing"));
         }
         // A plain filter has no directory and records its number of keys itself. A filter that
         // could not be queried has no kind.
         let facts_of_filter = filters.facts();
-        let is_of_others =
-            facts_of_filter.kind != FilterKind::None && facts_of_filter.keys != stored.keys;
-        if filter.is_some_and(|filter| filter.keys != stored.keys || is_of_others) {
+        let is_of_others = facts_of_filter.kind != FilterKind::None
+            && facts_of_filter.keys != stored.contents.keys;
+        if filter.is_some_and(|filter| filter.keys != stored.contents.keys || is_of_others) {
             return Err(Fault::Damaged("the filter was built for another number of keys"));
         }
         Ok((facts.entries, facts.keys, is_foreign))

@@ -24,12 +24,12 @@ const CLOSED: u64 = 2;
 /// tried.
 static FREE: Mutex<Vec<&'static AtomicU64>> = Mutex::new(Vec::new());
 /// The newest page.
-static PAGES: AtomicPtr<Page> = AtomicPtr::new(std::ptr::null_mut());
+static PAGES: AtomicPtr<WordPage> = AtomicPtr::new(std::ptr::null_mut());
 
 /// A page of words, which is never freed.
-struct Page {
+struct WordPage {
     words: &'static [AtomicU64; WORDS],
-    next: *const Page,
+    next: *const WordPage,
 }
 
 /// Whether a resource is open, and was opened by the current process. It is open until
@@ -121,7 +121,7 @@ fn add_page() -> &'static [AtomicU64; WORDS] {
     }
     let words =
         wiped().unwrap_or_else(|| Box::leak(Box::new([const { AtomicU64::new(0) }; WORDS])));
-    let page = Box::leak(Box::new(Page { words, next: std::ptr::null() }));
+    let page = Box::leak(Box::new(WordPage { words, next: std::ptr::null() }));
     let mut next = PAGES.load(Ordering::Relaxed);
     loop {
         page.next = next;
@@ -134,9 +134,9 @@ fn add_page() -> &'static [AtomicU64; WORDS] {
 }
 
 extern "C" fn clear_in_child() {
-    let mut page: *const Page = PAGES.load(Ordering::Acquire);
+    let mut page: *const WordPage = PAGES.load(Ordering::Acquire);
     // SAFETY: null, or a page that lives forever and does not change once it is in the list.
-    while let Some(Page { words, next }) = unsafe { page.as_ref() } {
+    while let Some(WordPage { words, next }) = unsafe { page.as_ref() } {
         for word in *words {
             word.store(0, Ordering::Relaxed);
         }

@@ -104,10 +104,13 @@ fn synced_writers(vfs: &Arc<dyn Vfs>) {
     println!(
         "{} writers' batches, {} groups, {} syncs",
         threads * rounds,
-        stats.commits,
-        stats.log_syncs
+        stats.writes.commits,
+        stats.writes.log_syncs
     );
-    assert!(stats.commits <= threads * rounds && stats.log_syncs <= stats.commits + 1);
+    assert!(
+        stats.writes.commits <= threads * rounds
+            && stats.writes.log_syncs <= stats.writes.commits + 1
+    );
     db.close().unwrap();
     let db = Db::open("/synced", tiny(Arc::clone(vfs))).unwrap();
     assert_eq!(db.iter().map(Result::unwrap).count() as u64, threads * (rounds + 1));

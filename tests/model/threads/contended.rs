@@ -194,8 +194,8 @@ fn one_store(seed: u64, callers: usize) -> Tally {
         judge(&calls, &mut values, &mut tally);
     }
     let stats = db.stats();
-    assert!(stats.flushes > 50, "too quiet: {stats}");
-    tally.flushes = stats.flushes;
+    assert!(stats.background.flushes.count > 50, "too quiet: {stats}");
+    tally.flushes = stats.background.flushes.count;
     db.close().unwrap();
     tally
 }

@@ -265,9 +265,16 @@ fn one_store(seed: u64, callers: usize) -> Tally {
         }
     }
     let stats = db.stats();
-    assert!(stats.flushes > 50 && stats.compactions > 20, "too quiet: {stats}");
+    assert!(
+        stats.background.flushes.count > 50 && stats.background.compactions.count > 20,
+        "too quiet: {stats}"
+    );
     db.close().unwrap();
-    Tally { facts, flushes: stats.flushes, compactions: stats.compactions }
+    Tally {
+        facts,
+        flushes: stats.background.flushes.count,
+        compactions: stats.background.compactions.count,
+    }
 }
 
 #[test]

@@ -164,7 +164,10 @@ fn batches_are_seen_whole(background_threads: usize) {
         assert!(looks >= 10, "the auditors hardly looked");
     });
     let stats = db.stats();
-    assert!(stats.flushes > 20 && stats.compactions > 20, "too quiet: {stats}");
+    assert!(
+        stats.background.flushes.count > 20 && stats.background.compactions.count > 20,
+        "too quiet: {stats}"
+    );
     check_sum("at the end", &entries(db.iter()));
     db.close().unwrap();
 }

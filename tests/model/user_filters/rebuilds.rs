@@ -35,7 +35,7 @@ fn a_rebuild_asks_the_policy_and_is_read_where_that_is_known() {
     let db = Db::open(DIR, options(&vfs)).unwrap();
     check_all(&db);
     let report = db.filter_report();
-    assert!(report.levels[0].negatives > KEYS, "{report}");
+    assert!(report.levels[0].counts.negatives > KEYS, "{report}");
     assert_eq!(db.verify().unwrap().foreign_filters, 1);
     assert_eq!(db.rebuild_filters(&all).unwrap().dropped, 1);
     assert_eq!(db.verify().unwrap().foreign_filters, 0);

@@ -8,7 +8,7 @@ use rocksdb::{
     CompactOptions, DB, DBCompressionType, DataBlockIndexType, Options, ReadOptions,
     WaitForCompactOptions, WriteBatch, WriteOptions, statistics::Ticker,
 };
-use trommel_harness::record::{Io, State};
+use trommel_harness::record::{Io, LookupIo, State};
 use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
 
 use crate::settings::Settings;
@@ -268,8 +268,11 @@ impl Store for RocksStore {
     fn state(&self) -> State {
         let count = |ticker| self.counts.as_ref().map(|counts| counts.get_ticker_count(ticker));
         let io = Io {
-            block_reads: count(Ticker::BlockCacheDataMiss),
-            cache_hits: count(Ticker::BlockCacheDataHit),
+            lookups: LookupIo {
+                block_reads: count(Ticker::BlockCacheDataMiss),
+                cache_hits: count(Ticker::BlockCacheDataHit),
+                ..LookupIo::default()
+            },
             log_syncs: count(Ticker::WalFileSynced),
             ..Io::default()
         };

@@ -98,8 +98,8 @@ const WASTE_TO_EXPECTED: Figure = Figure { title: "measured to expected", of: wa
 fn per_lookup(group: &Group<'_>, workload: &str, with_hits: bool) -> Option<f64> {
     let record = group.find(workload)?;
     let io = record.state.io.as_ref()?;
-    let hits = if with_hits { io.cache_hits? } else { 0 };
-    Some((io.block_reads? + hits) as f64 / record.operations.max(1) as f64)
+    let hits = if with_hits { io.lookups.cache_hits? } else { 0 };
+    Some((io.lookups.block_reads? + hits) as f64 / record.results.operations.max(1) as f64)
 }
 
 fn present_blocks(group: &Group<'_>) -> Option<f64> {
@@ -119,11 +119,11 @@ fn expected_waste(group: &Group<'_>, workload: &str) -> Option<f64> {
     let record = group.find(workload)?;
     let filters = record.state.filters.as_ref()?;
     let expected = filters.iter().map(|filter| {
-        let misses = filter.negatives + filter.false_positives;
-        filter.expected_rate.unwrap_or_default() * misses as f64
+        let misses = filter.counts.negatives + filter.counts.false_positives;
+        filter.rates.expected.unwrap_or_default() * misses as f64
     });
     let sum: f64 = expected.sum();
-    (sum > 0.0).then(|| sum / record.operations.max(1) as f64)
+    (sum > 0.0).then(|| sum / record.results.operations.max(1) as f64)
 }
 
 fn waste_ratio(group: &Group<'_>) -> Option<f64> {

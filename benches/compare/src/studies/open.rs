@@ -6,7 +6,7 @@
 
 use std::time::{Duration, Instant, SystemTime};
 
-use trommel_harness::{Latencies, Load, Measured, Store, StoreError, Workload};
+use trommel_harness::{Latencies, Load, Measured, MeasuredTime, Store, StoreError, Workload};
 
 use super::{Sheet, Sizes};
 use crate::figures::{Figure, Group, Results};
@@ -90,7 +90,7 @@ fn tables(group: &Group<'_>) -> Option<f64> {
 }
 
 fn large_tables(group: &Group<'_>) -> Option<f64> {
-    Some(group.find(LARGE)?.operations as f64)
+    Some(group.find(LARGE)?.results.operations as f64)
 }
 
 fn mebibytes_a_table(group: &Group<'_>) -> Option<f64> {
@@ -100,7 +100,7 @@ fn mebibytes_a_table(group: &Group<'_>) -> Option<f64> {
 }
 
 fn millis(group: &Group<'_>, workload: &str) -> Option<f64> {
-    Some(group.find(workload)?.latency_ns.as_ref()?.p50 as f64 / 1e6)
+    Some(group.find(workload)?.results.latency_ns.as_ref()?.p50 as f64 / 1e6)
 }
 
 fn warm_open(group: &Group<'_>) -> Option<f64> {
@@ -150,7 +150,7 @@ fn opens(
         if measured.found != Some((1, 1)) {
             return Err("a key that was written is not there".into());
         }
-        got.add(measured.thread_time);
+        got.add(measured.time.threads);
         store.close()?;
     }
     for (title, times) in titles.into_iter().zip([opened, got]) {
@@ -175,8 +175,7 @@ impl Times {
     pub(super) fn measured(self) -> Measured {
         Measured {
             operations: self.latencies.count(),
-            thread_time: self.sum,
-            wall_time: self.sum,
+            time: MeasuredTime::of_one_thread(self.sum),
             latencies: Some(self.latencies),
             ..Measured::default()
         }

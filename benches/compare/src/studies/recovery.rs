@@ -51,12 +51,12 @@ pub(super) static SHEET: Sheet = Sheet {
 };
 
 fn millis(group: &Group<'_>) -> Option<f64> {
-    Some(group.find(RECOVERY)?.latency_ns.as_ref()?.p50 as f64 / 1e6)
+    Some(group.find(RECOVERY)?.results.latency_ns.as_ref()?.p50 as f64 / 1e6)
 }
 
 fn lost(group: &Group<'_>) -> Option<f64> {
     let record = group.find(RECOVERY)?;
-    Some(record.asked?.saturating_sub(record.found?) as f64)
+    Some(record.results.asked?.saturating_sub(record.results.found?) as f64)
 }
 
 pub(super) fn settings(sizes: &Sizes) -> Settings {

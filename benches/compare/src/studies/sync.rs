@@ -84,11 +84,11 @@ fn title(threads: usize) -> String {
 
 fn syncs(group: &Group<'_>, threads: usize) -> Option<f64> {
     let record = group.find(&title(threads))?;
-    Some(record.state.io.as_ref()?.log_syncs? as f64 / record.operations.max(1) as f64)
+    Some(record.state.io.as_ref()?.log_syncs? as f64 / record.results.operations.max(1) as f64)
 }
 
 fn slowest(group: &Group<'_>, threads: usize) -> Option<f64> {
-    Some(group.find(&title(threads))?.latency_ns.as_ref()?.p99 as f64 / 1e3)
+    Some(group.find(&title(threads))?.results.latency_ns.as_ref()?.p99 as f64 / 1e3)
 }
 
 pub(super) fn settings(_sizes: &Sizes) -> Settings {

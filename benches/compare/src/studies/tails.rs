@@ -118,7 +118,7 @@ fn held(group: &Group<'_>) -> Option<f64> {
 
 /// The median, 99%, 99.9% and maximum, in microseconds.
 fn times(group: &Group<'_>, workload: &str, which: usize) -> Option<f64> {
-    let times = group.find(workload)?.latency_ns.as_ref()?;
+    let times = group.find(workload)?.results.latency_ns.as_ref()?;
     let nanos = [times.p50, times.p99, times.p999, times.max];
     Some(*nanos.get(which)? as f64 / 1e3)
 }

@@ -49,11 +49,11 @@ enum BackupCommand {
     /// List the backups, oldest first
     List(ListArgs),
     /// Read every byte back and compare it with its hash
-    Verify(VerifyArgs),
+    Verify(VerifyBackupArgs),
     /// Make a new store of a backup, and verify it
     Restore(RestoreArgs),
     /// Delete backups, and what only they need
-    Delete(DeleteArgs),
+    Delete(DeleteBackupArgs),
     /// Delete all but the newest backups of each store, and what nobody needs
     ///
     /// It needs no --yes, unlike delete: --keep says what stays, at least one backup of
@@ -100,7 +100,7 @@ struct ListArgs {
 }
 
 #[derive(Debug, Args)]
-struct VerifyArgs {
+struct VerifyBackupArgs {
     /// Only this backup: its number, or latest [default: all]
     id: Option<Id>,
     #[command(flatten)]
@@ -129,7 +129,7 @@ pub(crate) struct RestoreArgs {
 }
 
 #[derive(Debug, Args)]
-struct DeleteArgs {
+struct DeleteBackupArgs {
     /// The backups: their numbers, or latest
     #[arg(required = true, value_name = "ID")]
     ids: Vec<Id>,
@@ -298,7 +298,11 @@ fn list(args: &ListArgs, out: &mut dyn Write) -> Result<(), Failure> {
     report_damages(damages)
 }
 
-fn verify(args: &VerifyArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn verify(
+    args: &VerifyBackupArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let repository = args.repository.open()?;
     let id = args.id.map(|id| id.find(&repository, &args.store)).transpose()?;
     let verified = repository.verify(id, &BackupProgress(session.control))?;
@@ -358,7 +362,11 @@ pub(crate) fn restore(
     report_damages(restored.damages).map_err(|failure| failure.with("what is left of it was kept"))
 }
 
-fn delete(args: &DeleteArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn delete(
+    args: &DeleteBackupArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let repository = args.repository.open()?;
     // All names are resolved first: after a deletion, `latest` would be another backup.
     let mut ids = BTreeSet::new();

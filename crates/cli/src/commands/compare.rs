@@ -129,7 +129,9 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Failure
 
 /// The names of the completed workloads.
 fn workloads(records: &[Record]) -> String {
-    let whole = records.iter().filter(|record| !record.interrupted && record.operations > 0);
+    let whole = records
+        .iter()
+        .filter(|record| !record.results.interrupted && record.results.operations > 0);
     let names: BTreeSet<&str> = whole.map(|record| record.workload.as_str()).collect();
     match names.len() {
         0 => "no finished workload".into(),

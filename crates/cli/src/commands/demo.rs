@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use clap::Args;
 use trommel::FilterPolicy;
-use trommel_harness::demo::{Plan, Tree, demo};
+use trommel_harness::demo::{DemoPlan, Tree, demo};
 use trommel_harness::units::{parse_bytes, parse_count};
 use trommel_harness::{Control, Values};
 
@@ -83,7 +83,7 @@ pub(crate) fn run(
     let mut tree = Tree::for_data(&keys, &values, writes);
     tree.read_mode = args.data.read_mode;
     tree.cache_bytes = args.cache_size.unwrap_or(tree.cache_bytes);
-    let plan = Plan {
+    let plan = DemoPlan {
         policies: args.filters,
         keys,
         keys_file: args.data.keys_file,

@@ -234,18 +234,18 @@ fn write_budget(
         "budget",
         &[
             ("spec", budget.spec.as_str().into()),
-            ("budget_bytes", Value::Size(budget.budget_bytes)),
-            ("built_bytes", Value::Size(budget.built_bytes)),
-            ("resident_bytes", Value::Size(budget.resident_bytes)),
-            ("dropped_tables", Value::Count(budget.dropped_tables)),
-            ("dropped_bytes", Value::Size(budget.dropped_bytes)),
+            ("budget_bytes", Value::Size(budget.space.budget_bytes)),
+            ("built_bytes", Value::Size(budget.space.built_bytes)),
+            ("resident_bytes", Value::Size(budget.space.resident_bytes)),
+            ("dropped_tables", Value::Count(budget.space.dropped_tables)),
+            ("dropped_bytes", Value::Size(budget.space.dropped_bytes)),
             ("queued_rebuilds", Value::Count(budget.queued_rebuilds)),
             ("rebuild_failure", budget.rebuild_failure.clone().map_or(Value::Null, Into::into)),
-            ("price_per_byte", Some(budget.price).filter(|price| price.is_finite()).into()),
-            ("misses", budget.misses.into()),
-            ("misses_seen_in", budget.misses_seen_in.map_or(Value::Null, Value::Count)),
-            ("expected_wasted_reads", budget.expected_wasted_reads.into()),
-            ("planned_wasted_reads", budget.planned_wasted_reads.into()),
+            ("price_per_byte", Some(budget.value.price).filter(|price| price.is_finite()).into()),
+            ("misses", budget.value.misses.into()),
+            ("misses_seen_in", budget.value.misses_seen_in.map_or(Value::Null, Value::Count)),
+            ("expected_wasted_reads", budget.value.expected_wasted_reads.into()),
+            ("planned_wasted_reads", budget.value.planned_wasted_reads.into()),
         ],
     )?)
 }
@@ -301,7 +301,7 @@ fn keys_are(level: &FilterLevel) -> &'static str {
 }
 
 fn row(level: &FilterLevel) -> Vec<Value> {
-    let interval = level.interval.map(|(low, high)| vec![low.into(), high.into()]);
+    let interval = level.rates.interval.map(|(low, high)| vec![low.into(), high.into()]);
     vec![
         format!("L{}", level.level).into(),
         level.kind.name().into(),
@@ -310,13 +310,13 @@ fn row(level: &FilterLevel) -> Vec<Value> {
         level.bits_asked.into(),
         level.bits_stored.into(),
         Value::Size(level.filter_bytes),
-        Value::Count(level.probes),
-        Value::Count(level.negatives),
-        Value::Count(level.false_positives),
-        Value::Count(level.true_positives),
-        level.measured_rate.into(),
+        Value::Count(level.counts.probes),
+        Value::Count(level.counts.negatives),
+        Value::Count(level.counts.false_positives),
+        Value::Count(level.counts.true_positives),
+        level.rates.measured.into(),
         interval.into(),
-        level.expected_rate.into(),
+        level.rates.expected.into(),
     ]
 }
 

@@ -163,7 +163,7 @@ fn look(args: &StatsArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
 fn write_store(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
     let (stats, recovery) = (db.stats(), db.recovery_report());
     let dropped = recovery.dropped.iter().map(|dropped| dropped.to_string().into());
-    let unusable = stats.unusable_filters.iter();
+    let unusable = stats.filters.unusable.iter();
     let unusable = unusable.map(|(number, why)| format!("table {number}: {why}").into());
     Ok(output.record(
         "store",
@@ -176,10 +176,10 @@ fn write_store(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
             ("last_seqno", Value::Integer(stats.last_seqno)),
             ("tables", Value::Count(stats.levels.iter().map(|level| level.tables).sum())),
             ("file_bytes", Value::Size(stats.levels.iter().map(|level| level.bytes).sum())),
-            ("compaction_debt", Value::Size(stats.compaction_debt)),
+            ("compaction_debt", Value::Size(stats.background.compaction_debt)),
             ("unusable_filters", none_if_empty(unusable.collect())),
-            ("filters_not_held", Value::Count(stats.filters_not_held)),
-            ("filter_fallbacks", Value::Count(stats.filter_fallbacks)),
+            ("filters_not_held", Value::Count(stats.filters.not_held)),
+            ("filter_fallbacks", Value::Count(stats.filters.fallbacks)),
         ],
     )?)
 }
@@ -195,19 +195,19 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
         .alarms()
         .map(|(level, evidence)| format!("L{} {}: {evidence}", level.level, level.kind).into());
     let seconds = |stall: trommel::Stall| Value::Float(stall.total.as_secs_f64());
-    if stats.prefix_checked + stats.prefix_unused > 0 {
+    if stats.prefixes.checked + stats.prefixes.unused > 0 {
         output.record(
             "prefix_filters",
             &[
-                ("checked", Value::Count(stats.prefix_checked)),
-                ("useful", Value::Count(stats.prefix_useful)),
-                ("not_used", Value::Count(stats.prefix_unused)),
-                ("scan_block_reads", Value::Count(stats.scan_block_reads)),
-                ("scan_cache_hits", Value::Count(stats.scan_cache_hits)),
+                ("checked", Value::Count(stats.prefixes.checked)),
+                ("useful", Value::Count(stats.prefixes.useful)),
+                ("not_used", Value::Count(stats.prefixes.unused)),
+                ("scan_block_reads", Value::Count(stats.scans.block_reads)),
+                ("scan_cache_hits", Value::Count(stats.scans.cache_hits)),
             ],
         )?;
     }
-    if let Some(last) = &stats.background_error {
+    if let Some(last) = &stats.background.error {
         let seconds = |time: Duration| Value::Float(time.as_secs_f64());
         output.record(
             "background_error",
@@ -225,27 +225,27 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
     Ok(output.record(
         "since_open",
         &[
-            ("lookups", Value::Count(stats.gets)),
-            ("found", Value::Count(stats.found)),
-            ("block_reads", Value::Count(stats.block_reads)),
-            ("cache_hits", Value::Count(stats.cache_hits)),
-            ("scan_entries_skipped", Value::Count(stats.scan_entries_skipped)),
-            ("scan_reseeks", Value::Count(stats.scan_reseeks)),
+            ("lookups", Value::Count(stats.lookups.gets)),
+            ("found", Value::Count(stats.lookups.found)),
+            ("block_reads", Value::Count(stats.lookups.block_reads)),
+            ("cache_hits", Value::Count(stats.lookups.cache_hits)),
+            ("scan_entries_skipped", Value::Count(stats.scans.entries_skipped)),
+            ("scan_reseeks", Value::Count(stats.scans.reseeks)),
             ("filter_alarms", none_if_empty(alarms.collect())),
-            ("writes", Value::Count(stats.writes)),
-            ("user_bytes", Value::Size(stats.user_bytes)),
-            ("log_bytes", Value::Size(stats.log_bytes)),
-            ("log_syncs", Value::Count(stats.log_syncs)),
-            ("flushes", Value::Count(stats.flushes)),
-            ("flush_bytes", Value::Size(stats.flush_bytes)),
-            ("compactions", Value::Count(stats.compactions)),
-            ("trivial_moves", Value::Count(stats.trivial_moves)),
-            ("compaction_bytes_read", Value::Size(stats.compaction_bytes_read)),
-            ("compaction_bytes_written", Value::Size(stats.compaction_bytes_written)),
-            ("rate_limited_bytes", Value::Size(stats.rate_limited_bytes)),
-            ("seconds_stalled_by_memtables", seconds(stats.stalled_by_memtables)),
-            ("seconds_stalled_by_level_0", seconds(stats.stalled_by_level_0)),
-            ("seconds_stalled_by_debt", seconds(stats.stalled_by_debt)),
+            ("writes", Value::Count(stats.writes.operations)),
+            ("user_bytes", Value::Size(stats.writes.user_bytes)),
+            ("log_bytes", Value::Size(stats.writes.log_bytes)),
+            ("log_syncs", Value::Count(stats.writes.log_syncs)),
+            ("flushes", Value::Count(stats.background.flushes.count)),
+            ("flush_bytes", Value::Size(stats.background.flushes.bytes)),
+            ("compactions", Value::Count(stats.background.compactions.count)),
+            ("trivial_moves", Value::Count(stats.background.compactions.trivial_moves)),
+            ("compaction_bytes_read", Value::Size(stats.background.compactions.bytes_read)),
+            ("compaction_bytes_written", Value::Size(stats.background.compactions.bytes_written)),
+            ("rate_limited_bytes", Value::Size(stats.background.rate_limited_bytes)),
+            ("seconds_stalled_by_memtables", seconds(stats.background.stalls.memtables)),
+            ("seconds_stalled_by_level_0", seconds(stats.background.stalls.level_0)),
+            ("seconds_stalled_by_debt", seconds(stats.background.stalls.debt)),
         ],
     )?)
 }

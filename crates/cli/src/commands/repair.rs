@@ -94,8 +94,8 @@ pub(crate) fn run(
     if report.is_complete() {
         return Ok(());
     }
-    let left = report.entries + if args.only_certain { report.doubtful } else { 0 };
-    let doubtful = report.doubtful;
+    let left = report.saved.entries + if args.only_certain { report.saved.doubtful } else { 0 };
+    let doubtful = report.saved.doubtful;
     let what = if args.only_certain { "left out" } else { "kept" };
     let made = match args.dry_run {
         true => "nothing was written".to_owned(),
@@ -115,13 +115,13 @@ fn sums(report: &RepairReport) -> Vec<(&'static str, Value)> {
     let manifest = report.manifest.as_ref().map(|path| print_path(path));
     vec![
         ("manifest", manifest.into()),
-        ("tables", Value::Count(report.tables)),
-        ("log_records", Value::Count(report.log_records)),
+        ("tables", Value::Count(report.saved.tables)),
+        ("log_records", Value::Count(report.saved.log_records)),
         ("unreadable_entries", Value::Count(report.unreadable)),
-        ("entries", Value::Count(report.entries)),
-        ("bytes", Value::Size(report.bytes)),
-        ("deleted", Value::Count(report.deleted)),
-        ("doubtful", Value::Count(report.doubtful)),
+        ("entries", Value::Count(report.saved.entries)),
+        ("bytes", Value::Size(report.saved.bytes)),
+        ("deleted", Value::Count(report.saved.deleted)),
+        ("doubtful", Value::Count(report.saved.doubtful)),
         ("damaged_places", Value::Count(report.damage.len() as u64)),
         ("all_in_doubt", report.all_in_doubt.clone().into()),
         ("complete", report.is_complete().into()),

@@ -9,7 +9,9 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use clap::{Args, ValueEnum};
 use trommel_harness::Control;
-use trommel_harness::stress::{Limits, Place, Plan, Profile, Report, stress, work};
+use trommel_harness::stress::{
+    Limits, Place, Profile, Report, StressPlan, StressSchedule, stress, work,
+};
 use trommel_harness::units::{parse_bytes, parse_count, parse_decimal, parse_part, parse_time};
 
 use super::bench::filters::FilterArgs;
@@ -99,14 +101,14 @@ pub(crate) struct StressArgs {
     #[command(flatten)]
     filters: FilterArgs,
     #[command(flatten)]
-    limits: LimitArgs,
+    limits: StressLimitArgs,
     #[command(flatten)]
     foreign: ForeignFlags<DbStress>,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
-struct LimitArgs {
+struct StressLimitArgs {
     /// The store's own limit of memory, in most opens [default: tiny 8M, default 128M, big 1G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memory_limit: Option<u64>,
@@ -186,7 +188,7 @@ fn factor(text: &str) -> Result<f64, String> {
     factor.ok_or_else(|| "it must be 0, or a number from 1".into())
 }
 
-fn plan(args: &StressArgs) -> Result<Plan, Failure> {
+fn plan(args: &StressArgs) -> Result<StressPlan, Failure> {
     let profile = Profile::from(args.profile);
     let sizes = profile.sizes();
     let keys = args.keys.unwrap_or(sizes.keys);
@@ -201,17 +203,23 @@ fn plan(args: &StressArgs) -> Result<Plan, Failure> {
         space_free: (64 << 20) + 16 * sizes.write_buffer,
         longest: args.limits.longest.unwrap_or(sizes.longest),
     };
-    Ok(Plan {
+    Ok(StressPlan {
         profile,
         keys,
         value_size: args.value_size.unwrap_or(sizes.values),
         threads: args.threads,
         // A seed short enough to type.
         seed: if args.seed == 0 { (now() as u64 >> 10) % 1_000_000_000 + 1 } else { args.seed },
-        duration: args.duration,
-        kill_every: args.kill_every,
-        reopen_every: args.reopen_every,
-        whole_check_every: args.whole_check_every.unwrap_or(if keys > WHOLE_KEYS { 4 } else { 1 }),
+        schedule: StressSchedule {
+            duration: args.duration,
+            kill_every: args.kill_every,
+            reopen_every: args.reopen_every,
+            whole_check_every: args.whole_check_every.unwrap_or(if keys > WHOLE_KEYS {
+                4
+            } else {
+                1
+            }),
+        },
         faults: args.faults,
         memory_limit,
         filters: args.filters.are_given().then(|| args.filters.policy()).transpose()?,
@@ -264,7 +272,7 @@ fn failure_of(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> F
     if let Some(kept) = kept {
         text += &format!("\n{}", kept_note(kept));
     }
-    text += &format!("\nagain: trommel stress --seed={} {}", report.seed, other_flags());
+    text += &format!("\nagain: trommel stress --seed={} {}", report.setup.seed, other_flags());
     Failure::Check(text.trim_end().to_owned())
 }
 

@@ -10,12 +10,12 @@ use super::{Forms, SCHEMA, StreamForm};
 
 /// Writes entries in one of the forms.
 pub(crate) struct EntryWriter<W: Write> {
-    sink: Sink<W>,
+    sink: EntrySink<W>,
     forms: Forms,
     entries: u64,
 }
 
-enum Sink<W: Write> {
+enum EntrySink<W: Write> {
     Jsonl(Box<Hashed<W>>),
     Text(W),
     Csv(Box<csv::Writer<W>>),
@@ -30,15 +30,15 @@ impl<W: Write> EntryWriter<W> {
                 let head = json!({"schema": SCHEMA, "key_format": key, "value_format": value});
                 let mut out = Box::new(Hashed { out, hash: Xxh3::new() });
                 writeln!(out, "{head}")?;
-                Sink::Jsonl(out)
+                EntrySink::Jsonl(out)
             }
-            StreamForm::Text => Sink::Text(out),
+            StreamForm::Text => EntrySink::Text(out),
             StreamForm::Csv => {
                 let mut writer = Box::new(csv::Writer::from_writer(out));
                 writer.write_record(["key", "value"]).map_err(io_error)?;
-                Sink::Csv(writer)
+                EntrySink::Csv(writer)
             }
-            StreamForm::Binary => Sink::Binary(DumpWriter::new(out)?),
+            StreamForm::Binary => EntrySink::Binary(DumpWriter::new(out)?),
         };
         Ok(Self { sink, forms, entries: 0 })
     }
@@ -47,34 +47,34 @@ impl<W: Write> EntryWriter<W> {
         self.entries += 1;
         let texts = || (self.forms.key.print(key), self.forms.value.print(value));
         match &mut self.sink {
-            Sink::Jsonl(out) => {
+            EntrySink::Jsonl(out) => {
                 let (key, value) = texts();
                 writeln!(out, "{}", json!({"key": key, "value": value}))
             }
-            Sink::Text(out) => {
+            EntrySink::Text(out) => {
                 let (key, value) = texts();
                 writeln!(out, "{key}\t{value}")
             }
-            Sink::Csv(writer) => {
+            EntrySink::Csv(writer) => {
                 let (key, value) = texts();
                 writer.write_record([key, value]).map_err(io_error)
             }
-            Sink::Binary(writer) => writer.append(key, value),
+            EntrySink::Binary(writer) => writer.append(key, value),
         }
     }
 
     /// Writes the end and flushes; returns the number of entries.
     pub(crate) fn finish(self) -> io::Result<u64> {
         match self.sink {
-            Sink::Jsonl(mut out) => {
+            EntrySink::Jsonl(mut out) => {
                 let hash = format!("{:016x}", out.hash.digest());
                 let end = json!({"entries": self.entries, "xxh3": hash});
                 writeln!(out, "{}", end)?;
                 out.flush()?;
             }
-            Sink::Text(mut out) => out.flush()?,
-            Sink::Csv(mut writer) => writer.flush()?,
-            Sink::Binary(writer) => drop(writer.finish()?),
+            EntrySink::Text(mut out) => out.flush()?,
+            EntrySink::Csv(mut writer) => writer.flush()?,
+            EntrySink::Binary(writer) => drop(writer.finish()?),
         }
         Ok(self.entries)
     }

@@ -51,7 +51,7 @@ programs! {
 
 /// One flag of one program.
 #[derive(Debug)]
-struct Flag {
+struct ForeignFlag {
     program: &'static str,
     /// The name with underscores, as in the program.
     name: &'static str,
@@ -73,8 +73,8 @@ fn bracketed(line: &'static str) -> Option<&'static str> {
 }
 
 /// All flags of `program`.
-fn flags(program: &str) -> impl Iterator<Item = &'static Flag> {
-    static FLAGS_READ: OnceLock<Vec<Flag>> = OnceLock::new();
+fn flags(program: &str) -> impl Iterator<Item = &'static ForeignFlag> {
+    static FLAGS_READ: OnceLock<Vec<ForeignFlag>> = OnceLock::new();
     let all = FLAGS_READ.get_or_init(|| {
         let mut flags = Vec::new();
         let mut program = "";
@@ -86,7 +86,7 @@ fn flags(program: &str) -> impl Iterator<Item = &'static Flag> {
             flags.extend(line.split_whitespace().map(|word| {
                 let name = word.strip_suffix('?').unwrap_or(word);
                 let (long, id) = (name.replace('_', "-"), format!("foreign {name}"));
-                Flag { program, name, long, id, is_switch: name != word }
+                ForeignFlag { program, name, long, id, is_switch: name != word }
             }));
         }
         flags
@@ -185,7 +185,7 @@ impl<P: Program> clap::Args for ForeignFlags<P> {
 impl<P: Program> clap::FromArgMatches for ForeignFlags<P> {
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         // The command has no ids of foreign flags with its own names.
-        let value_of = |flag: &Flag| {
+        let value_of = |flag: &ForeignFlag| {
             let value = if flag.is_switch {
                 matches.try_get_one::<bool>(&flag.id).ok().flatten().map(bool::to_string)
             } else {
@@ -251,7 +251,7 @@ mod tests {
         for (command, program) in PROGRAMS {
             let command = cli.find_subcommand(command).unwrap();
             let mut count = 0;
-            for Flag { name, long, id, .. } in flags(program) {
+            for ForeignFlag { name, long, id, .. } in flags(program) {
                 count += 1;
                 seen.extend([(program, *name), ("", *name)]);
                 let is_named = |arg: &&Arg| {

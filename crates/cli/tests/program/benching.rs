@@ -280,8 +280,8 @@ fn records_and_reports_are_written_in_addition_to_the_lines() {
     }
     assert_eq!(settings["filters"], "L0=paired:16,L1-=paired:12");
     let read_record = &records[3];
-    assert!(read_record.latency_ns.is_some() && read_record.state.filters.is_some());
-    assert_eq!(read_record.asked, Some(read_record.operations));
+    assert!(read_record.results.latency_ns.is_some() && read_record.state.filters.is_some());
+    assert_eq!(read_record.results.asked, Some(read_record.results.operations));
     assert_eq!(read(csv).lines().count(), 5);
     let page = read(page);
     assert!(page.starts_with("<!DOCTYPE html>") && page.contains("readmissing"));

@@ -4,7 +4,7 @@ use std::fs;
 use std::time::{Duration, SystemTime};
 
 use trommel_harness::record::{Product, Record, Run, write_line};
-use trommel_harness::{Latencies, Measured};
+use trommel_harness::{Latencies, Measured, MeasuredTime};
 
 use crate::support::{Program, check_snapshot};
 
@@ -27,8 +27,7 @@ fn records(filters: &str, nanos: &[u64]) -> Vec<Record> {
         let time = Duration::from_nanos(1000 * nanos);
         let measured = Measured {
             operations: 1000,
-            wall_time: time,
-            thread_time: time,
+            time: MeasuredTime::of_one_thread(time),
             latencies: Some(latencies),
             ..Measured::default()
         };
@@ -118,7 +117,7 @@ fn a_workload_that_vanished_fails_the_check() {
     write(&program, "both", &[fill.clone(), read[0].clone(), read[1].clone()]);
     write(&program, "fill", &[fill.clone()]);
     let mut stopped = read[0].clone();
-    stopped.interrupted = true;
+    stopped.results.interrupted = true;
     write(&program, "stopped", &[fill, stopped]);
     for (new, wants) in [("fill", "missing"), ("stopped", "interrupted")] {
         let wants = format!("readrandom is {wants} in the new records");
@@ -138,7 +137,7 @@ fn a_workload_that_vanished_fails_the_check() {
 fn machines_must_be_alike_but_compilers_may_be_compared() {
     let program = program();
     let mut new = records("paired:16", &[2000, 2020]);
-    new.iter_mut().for_each(|record| record.environment.rustc = "rustc 2".into());
+    new.iter_mut().for_each(|record| record.environment.build.rustc = "rustc 2".into());
     write(&program, "rustc", &new);
     let ran = compare(&program, "base", "rustc", "");
     assert_eq!(ran.code, Some(0), "{ran:?}");
@@ -188,7 +187,7 @@ fn an_unmeasured_metric_is_a_failure() {
     let program = program();
     let mut untimed = records("paired:16", &[2000, 2020]);
     for record in &mut untimed {
-        record.latency_ns = None;
+        record.results.latency_ns = None;
     }
     write(&program, "untimed", &untimed);
     let ran = compare(&program, "base", "untimed", "--fail-on=5% --watch=p99");

@@ -4,8 +4,10 @@ use std::fs;
 use std::process::{Command, Stdio};
 use std::time::{Duration, SystemTime};
 
-use trommel_harness::record::{FilterRecord, Product, Record, Run, write_line};
-use trommel_harness::{Latencies, Measured};
+use trommel_harness::record::{
+    FilterCounts, FilterRates, FilterRecord, Product, Record, Run, write_line,
+};
+use trommel_harness::{Latencies, Measured, MeasuredTime};
 
 use crate::support::Program;
 
@@ -24,7 +26,7 @@ fn write_records(program: &Program, store: &str) -> String {
         }
         let measured = Measured {
             operations: 30_000,
-            wall_time: Duration::from_secs(3),
+            time: MeasuredTime { wall: Duration::from_secs(3), ..MeasuredTime::default() },
             latencies: Some(latencies),
             series: vec![(1.0, 9_000), (2.0, 11_000), (3.0, 10_000)],
             ..Measured::default()
@@ -33,12 +35,17 @@ fn write_records(program: &Program, store: &str) -> String {
         record.state.filters = Some(vec![FilterRecord {
             level: 1,
             kind: "paired".into(),
-            probes: 1000,
-            negatives: 990,
-            false_positives: 10,
-            measured_rate: Some(0.01),
-            interval: Some((0.005, 0.018)),
-            expected_rate: Some(0.009),
+            counts: FilterCounts {
+                probes: 1000,
+                negatives: 990,
+                false_positives: 10,
+                true_positives: 0,
+            },
+            rates: FilterRates {
+                measured: Some(0.01),
+                interval: Some((0.005, 0.018)),
+                expected: Some(0.009),
+            },
             ..FilterRecord::default()
         }]);
         record.state.memory = Some([("filters".to_owned(), 1 << 20)].into_iter().collect());

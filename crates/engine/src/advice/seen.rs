@@ -259,7 +259,7 @@ impl SeenTable {
 
     /// Its filter, if it is built in.
     fn spec(&self) -> FilterSpec {
-        let FilterLabel::Own(kind) = self.facts.kind else { return FilterSpec::NONE };
+        let FilterLabel::BuiltIn(kind) = self.facts.kind else { return FilterSpec::NONE };
         FilterSpec::new(kind, self.facts.bits_asked).unwrap_or(FilterSpec::NONE)
     }
 

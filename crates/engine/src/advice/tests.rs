@@ -97,7 +97,7 @@ fn where_all_miss_upper_levels_get_more() {
     assert!(advice.advised.wasted_reads < 0.8 * advice.now.wasted_reads, "{advice}");
     // The figures for the current filters match the counters.
     let report = db.filter_report();
-    let counted: u64 = report.levels.iter().map(|level| level.false_positives).sum();
+    let counted: u64 = report.levels.iter().map(|level| level.counts.false_positives).sum();
     let told = advice.now.wasted_reads * LOOKUPS as f64;
     assert!((counted as f64 - told).abs() < 6.0 * told.sqrt(), "{counted} of {told}");
     assert!((advice.now.lines / advice.advised.lines - 1.0).abs() < 0.2, "{advice}");
@@ -114,7 +114,7 @@ fn advice_saves_as_many_reads_as_it_promises() {
     other.rebuild_filters(&RebuildOptions::default()).unwrap();
     ask(&other, misses());
     let report = other.filter_report();
-    let counted: u64 = report.levels.iter().map(|level| level.false_positives).sum();
+    let counted: u64 = report.levels.iter().map(|level| level.counts.false_positives).sum();
     let told = advice.advised.wasted_reads * LOOKUPS as f64;
     assert!((counted as f64 - told).abs() < 6.0 * told.sqrt(), "{counted}, told {told}: {advice}");
     let bytes = report.filter_bytes as f64 / advice.advised.bytes as f64;
@@ -177,7 +177,11 @@ fn keys_answered_by_a_memtable_are_no_misses() {
     let keys: Vec<_> = (0..60).map(|number| key(2 * number)).collect();
     assert_eq!(db.multi_get(&keys).unwrap().iter().flatten().count(), 20);
     let stats = db.stats();
-    assert_eq!((stats.gets, stats.memtable_hits), (LOOKUPS + 60, LOOKUPS + 50), "{stats}");
+    assert_eq!(
+        (stats.lookups.gets, stats.lookups.memtable_hits),
+        (LOOKUPS + 60, LOOKUPS + 50),
+        "{stats}"
+    );
     let advice = db.filter_advice().unwrap();
     assert_eq!((advice.lookups, advice.measured_misses), (10, Some(0.0)), "{advice}");
     assert_eq!(advice.verdict, AdviceVerdict::TooFewLookups, "{advice}");

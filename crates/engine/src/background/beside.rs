@@ -169,11 +169,11 @@ mod tests {
             })
             .background_threads(2);
         let db = Db::open("db", options).unwrap();
-        state(&db).cores = Cores(2);
+        state(&db).writer_core.cores = Cores(2);
         db
     }
 
-    fn state(db: &Db) -> MutexGuard<'_, crate::background::State> {
+    fn state(db: &Db) -> MutexGuard<'_, crate::background::BackgroundState> {
         lock(&db.engine().background.state)
     }
 
@@ -183,7 +183,8 @@ mod tests {
 
     /// Pretends that the last memtable became full at this moment, soon after the one before it.
     fn became_full_at(db: &Db, moment: Instant) {
-        state(db).filling = Filling { last: Some(moment), took: Some(Duration::from_millis(1)) };
+        state(db).writer_core.filling =
+            Filling { last: Some(moment), took: Some(Duration::from_millis(1)) };
     }
 
     /// Later than the end of any test.
@@ -210,11 +211,11 @@ mod tests {
             became_full_at(&db, much_later());
             let state = state(&db);
             most = most.max(state.busy.working());
-            puts_off |= state.put_off_until.is_some();
+            puts_off |= state.writer_core.put_off_until.is_some();
         }
         assert_eq!((most, puts_off), (1, true));
         db.wait_idle().unwrap();
-        assert!(db.stats().compactions > 3);
+        assert!(db.stats().background.compactions.count > 3);
     }
 
     /// Fills level 0 while another job seems to be running, as if the last memtable had become full
@@ -229,7 +230,7 @@ mod tests {
     }
 
     fn is_merged(db: &Db) -> bool {
-        db.stats().compactions > 0
+        db.stats().background.compactions.count > 0
     }
 
     #[test]
@@ -248,7 +249,7 @@ mod tests {
     fn a_deferred_compaction_begins_at_once_for_a_waiting_caller() {
         let db = open();
         put_off(&db, much_later());
-        assert!(comes_true(|| state(&db).put_off_until.is_some()));
+        assert!(comes_true(|| state(&db).writer_core.put_off_until.is_some()));
         db.compact_all().unwrap();
         assert!(is_merged(&db));
     }
@@ -258,9 +259,9 @@ mod tests {
     fn nothing_is_put_off_in_a_pause() {
         let db = open();
         put_off(&db, much_later());
-        assert!(comes_true(|| state(&db).put_off_until.is_some()));
+        assert!(comes_true(|| state(&db).writer_core.put_off_until.is_some()));
         db.pause_compaction().unwrap();
         db.engine().background.wake();
-        assert!(comes_true(|| state(&db).put_off_until.is_none()));
+        assert!(comes_true(|| state(&db).writer_core.put_off_until.is_none()));
     }
 }

@@ -12,7 +12,7 @@ const FIRST_RETRY: Duration = Duration::from_millis(50);
 pub(crate) const LONGEST_RETRY: Duration = Duration::from_secs(5);
 
 /// The last failure of a background job, and the attempts at jobs of its kind since the store was
-/// opened: see [`Stats::background_error`](crate::Stats::background_error).
+/// opened: see [`BackgroundStats::error`](crate::BackgroundStats::error).
 #[derive(Debug, Clone)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

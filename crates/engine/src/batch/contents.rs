@@ -4,7 +4,7 @@ use std::fmt;
 use std::iter::Peekable;
 use std::slice;
 
-use super::{MAX_BATCH_BYTES, OpKind, Operation, Operations, WriteBatch, check_sizes_of};
+use super::{BatchOperations, MAX_BATCH_BYTES, OpKind, Operation, WriteBatch, check_sizes_of};
 use crate::error::Error;
 
 /// An operation of a [`WriteBatch`].
@@ -83,7 +83,7 @@ impl std::error::Error for RefusedOperation {}
 /// The operations of a [`WriteBatch`] in the order they were added: see [`WriteBatch::iter`].
 #[derive(Debug, Clone)]
 pub struct BatchIter<'a> {
-    written: Operations<'a>,
+    written: BatchOperations<'a>,
     refused: Peekable<slice::Iter<'a, RefusedOperation>>,
     /// Operations yielded so far.
     index: usize,

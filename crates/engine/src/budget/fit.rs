@@ -126,7 +126,7 @@ fn enough(mut candidates: Vec<Candidate<'_>>, bytes: u64) -> Vec<Waiting> {
             break;
         }
         gone += it.held.bytes - it.takes;
-        let aim = Aim::Budget { spec: it.to, sidecar: it.table.filter_sidecar };
+        let aim = Aim::Budget { spec: it.to, sidecar: it.table.filters.sidecar };
         waiting.push(Waiting { table: it.table.number, aim });
     }
     waiting

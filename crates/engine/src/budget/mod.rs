@@ -52,7 +52,7 @@ use trommel_tuning::{Held, Offer, Price, Solver, TuningError, Workload, bytes, r
 
 pub(crate) use fit::LEAST_GAIN;
 pub(crate) use report::Reads;
-pub use report::{BudgetReport, DriftReason, LevelDrift, TableDrift};
+pub use report::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
 use shape::{Outlook, TreeShape, held_bytes};
 
 use crate::compaction::in_progress::InProgress;
@@ -168,9 +168,9 @@ impl Engine {
         version: &Version,
         level: usize,
         purpose: &Purpose,
-    ) -> Choice {
+    ) -> BudgetChoice {
         let choice = self.try_to_choose(budget, version, level, purpose);
-        choice.unwrap_or(Choice::same(FilterSpec::NONE))
+        choice.unwrap_or(BudgetChoice::same(FilterSpec::NONE))
     }
 
     fn try_to_choose(
@@ -179,7 +179,7 @@ impl Engine {
         version: &Version,
         level: usize,
         purpose: &Purpose,
-    ) -> Result<Choice, TuningError> {
+    ) -> Result<BudgetChoice, TuningError> {
         if level == 0 {
             self.statistics.budget_history.note_run(purpose.keys);
         }
@@ -193,7 +193,7 @@ impl Engine {
             if spec == FilterSpec::NONE { 0 } else { (each * purpose.tables() as f64) as u64 }
         };
         let at = |price| solver.choose_near(level, keys, weight, price);
-        let choice = Choice { offer, usual: at(offer.price()), larger: at(offer.lower()) };
+        let choice = BudgetChoice { offer, usual: at(offer.price()), larger: at(offer.lower()) };
         let room = limit.saturating_sub(shape.bytes_that_stay);
         let more = takes(choice.larger).saturating_sub(takes(choice.usual));
         if takes(choice.usual) + (more as f64 * offer.share()).ceil() as u64 <= room {
@@ -201,7 +201,7 @@ impl Engine {
         }
         let first = choice.usual;
         if takes(first) <= room {
-            return Ok(Choice::same(first));
+            return Ok(BudgetChoice::same(first));
         }
         let stays = |(_, table): &(usize, &Arc<TableFile>)| !purpose.replaces(table);
         let staying = version.tables().filter(stays).zip(shape.weights(&workload));
@@ -226,7 +226,7 @@ impl Engine {
                 break;
             }
         }
-        Ok(Choice::same(best.1))
+        Ok(BudgetChoice::same(best.1))
     }
 
     /// Decides which filters of `version` are held and probed: by the options for the last level,
@@ -299,13 +299,13 @@ impl Engine {
         let is_refused = self.access.check_writable().is_err();
         let waiting = if is_refused { Vec::new() } else { waiting };
         let mut state = lock(&self.background.state);
-        if waiting.is_empty() && state.fit_budget.is_over() {
+        if waiting.is_empty() && state.requests.fit_budget.is_over() {
             return;
         }
-        if state.fit_budget.is_over() {
+        if state.requests.fit_budget.is_over() {
             crate::events::budget_exceeded(waiting.len());
         }
-        state.fit_budget.refill(waiting);
+        state.requests.fit_budget.refill(waiting);
         self.background.notify();
     }
 
@@ -388,14 +388,14 @@ fn raised(price: Price, step: i32) -> Result<Price, TuningError> {
 
 /// The choice for the tables of a job.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Choice {
+pub(crate) struct BudgetChoice {
     offer: Offer,
     usual: FilterSpec,
     /// For the tables that are offered a lower price.
     larger: FilterSpec,
 }
 
-impl Choice {
+impl BudgetChoice {
     fn same(spec: FilterSpec) -> Self {
         Self { offer: Offer::flat(Price::FREE), usual: spec, larger: spec }
     }

@@ -24,7 +24,7 @@ use crate::version::{Keeping, TableFile, Version};
 const SLACK: f64 = 0.06;
 /// Drift below this many bytes is ignored: a cache line, and the largest header.
 const SLACK_BYTES: u64 = 128;
-/// The bytes for which [`BudgetReport::saved_by_a_mib`] is computed.
+/// The bytes for which [`BudgetValue::saved_by_a_mib`] is computed.
 const MIB: u64 = 1 << 20;
 
 /// The state of a budget. All bytes are of whole-key and prefix filters together.
@@ -33,6 +33,25 @@ const MIB: u64 = 1 << 20;
 pub struct BudgetReport {
     /// The budget, as in [`Options::filters`](crate::Options::filters).
     pub spec: String,
+    /// The bytes of the budget, and what takes them.
+    pub space: BudgetSpace,
+    /// Tables queued or running in the rebuild `fit-budget`, which makes filters smaller in the
+    /// background until all built filters fit.
+    pub queued_rebuilds: u64,
+    /// Why such a rebuild failed, if it is to be retried.
+    pub rebuild_failure: Option<String>,
+    /// The reads that the filters are expected to waste, and what more bytes would save.
+    pub value: BudgetValue,
+    /// Level by level.
+    pub levels: Vec<LevelDrift>,
+    /// Table by table, level 0 first.
+    pub tables: Vec<TableDrift>,
+}
+
+/// The bytes of a budget, and what takes them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct BudgetSpace {
     /// Bytes that filters may take in memory, for the current number of keys. A lowered budget
     /// takes effect once the excess has left memory, when the lookups probing it have ended.
     pub budget_bytes: u64,
@@ -46,11 +65,12 @@ pub struct BudgetReport {
     pub dropped_tables: u64,
     /// Stored bytes of those filters.
     pub dropped_bytes: u64,
-    /// Tables queued or running in the rebuild `fit-budget`, which makes filters smaller in the
-    /// background until all built filters fit.
-    pub queued_rebuilds: u64,
-    /// Why such a rebuild failed, if it is to be retried.
-    pub rebuild_failure: Option<String>,
+}
+
+/// What the bytes of a budget are worth in reads.
+#[derive(Debug, Clone, Copy, PartialEq, Default)]
+#[non_exhaustive]
+pub struct BudgetValue {
     /// The value of a byte: wasted reads per lookup that one more byte would save. 0 if all filters
     /// are at their maximum, infinite if the floors exceed the budget. It is valid for a few bytes
     /// only: see `saved_by_a_mib`.
@@ -66,10 +86,6 @@ pub struct BudgetReport {
     pub expected_wasted_reads: f64,
     /// The same, if every table had its planned filter.
     pub planned_wasted_reads: f64,
-    /// Level by level.
-    pub levels: Vec<LevelDrift>,
-    /// Table by table, level 0 first.
-    pub tables: Vec<TableDrift>,
 }
 
 /// The tables of one level, compared with the plan.
@@ -153,7 +169,7 @@ pub enum DriftReason {
     Unfiltered,
     /// Its kind is not among those of the budget.
     OtherKind,
-    /// It cannot be used: see [`Stats::unusable_filters`](crate::Stats::unusable_filters).
+    /// It cannot be used: see [`FilterStats::unusable`](crate::FilterStats::unusable).
     Unusable,
     /// A byte was worth more elsewhere when it was built: it is smaller than it would be today.
     WasDearer,
@@ -194,23 +210,23 @@ impl Engine {
         let richer = self.terms_with(budget, &shape, MIB).ok()?;
         let (queued_rebuilds, rebuild_failure) = {
             let state = lock(&self.background.state);
-            (state.fit_budget.tables(), state.fit_failure().map(ToString::to_string))
+            (state.requests.fit_budget.tables(), state.fit_failure().map(ToString::to_string))
         };
         let mut report = BudgetReport {
             spec: budget.to_string(),
-            budget_bytes: filters.limit,
-            built_bytes: 0,
-            resident_bytes: filters.held,
-            dropped_tables: 0,
-            dropped_bytes: 0,
+            space: BudgetSpace {
+                budget_bytes: filters.limit,
+                resident_bytes: filters.held,
+                ..BudgetSpace::default()
+            },
             queued_rebuilds,
             rebuild_failure,
-            price: terms.offer.price().per_byte(),
-            saved_by_a_mib: 0.0,
-            misses: terms.misses.share,
-            misses_seen_in: terms.misses.seen_in,
-            expected_wasted_reads: 0.0,
-            planned_wasted_reads: 0.0,
+            value: BudgetValue {
+                price: terms.offer.price().per_byte(),
+                misses: terms.misses.share,
+                misses_seen_in: terms.misses.seen_in,
+                ..BudgetValue::default()
+            },
             levels: Vec::new(),
             tables: Vec::new(),
         };
@@ -221,11 +237,11 @@ impl Engine {
             report.add(budget, planned, (level, table, *facts), weight);
             let price = richer.offer.of(table.number);
             let larger = richer.solver.choose_near(level, table.keys, weight, price);
-            report.saved_by_a_mib +=
+            report.value.saved_by_a_mib +=
                 weight * (planned_rate(planned, table) - planned_rate(larger, table));
         }
         // Among identical tables some get more than others, and not the same ones in both plans.
-        report.saved_by_a_mib = report.saved_by_a_mib.max(0.0);
+        report.value.saved_by_a_mib = report.value.saved_by_a_mib.max(0.0);
         Some(report)
     }
 }
@@ -254,13 +270,13 @@ impl BudgetReport {
         };
         let drift = TableDrift { reason: reason(budget, table, facts, &drift), ..drift };
         if table.keeping() != Keeping::NotInLastLevel {
-            self.built_bytes += drift.built_bytes;
+            self.space.built_bytes += drift.built_bytes;
         }
-        self.expected_wasted_reads += weight * built_rate;
-        self.planned_wasted_reads += weight * planned_rate;
+        self.value.expected_wasted_reads += weight * built_rate;
+        self.value.planned_wasted_reads += weight * planned_rate;
         if is_dropped {
-            self.dropped_tables += 1;
-            self.dropped_bytes += drift.built_bytes;
+            self.space.dropped_tables += 1;
+            self.space.dropped_bytes += drift.built_bytes;
         }
         if self.levels.last().is_none_or(|last| last.level != level) {
             self.levels.push(LevelDrift { level, ..LevelDrift::default() });
@@ -304,8 +320,8 @@ fn reason(
         DriftReason::Unfiltered
     } else if drift.built_bytes < drift.planned_bytes {
         DriftReason::WasDearer
-    } else if usize::from(table.built_for) < drift.level {
-        DriftReason::Moved { from: usize::from(table.built_for) }
+    } else if usize::from(table.filters.built_for) < drift.level {
+        DriftReason::Moved { from: usize::from(table.filters.built_for) }
     } else {
         DriftReason::WasCheaper
     }
@@ -334,12 +350,12 @@ impl fmt::Display for BudgetReport {
             f,
             "{}: {:.1} KiB, of which {:.1} are built and {:.1} in memory",
             self.spec,
-            kib(self.budget_bytes),
-            kib(self.built_bytes),
-            kib(self.resident_bytes)
+            kib(self.space.budget_bytes),
+            kib(self.space.built_bytes),
+            kib(self.space.resident_bytes)
         )?;
-        if self.dropped_tables > 0 {
-            let (tables, bytes) = (self.dropped_tables, kib(self.dropped_bytes));
+        if self.space.dropped_tables > 0 {
+            let (tables, bytes) = (self.space.dropped_tables, kib(self.space.dropped_bytes));
             write!(f, "; the filters of {tables} tables, {bytes:.1} KiB, find no room")?;
         }
         if self.queued_rebuilds > 0 {
@@ -348,22 +364,22 @@ impl fmt::Display for BudgetReport {
         if let Some(why) = &self.rebuild_failure {
             write!(f, " (it will be tried again: {why})")?;
         }
-        let seen = match self.misses_seen_in {
+        let seen = match self.value.misses_seen_in {
             Some(lookups) => format!("of {lookups} lookups"),
             None => "of lookups".to_owned(),
         };
-        let misses = self.misses * 100.0;
+        let misses = self.value.misses * 100.0;
         write!(
             f,
             "\na lookup is expected to waste {} reads, and {} as planned for now, where \
              {misses:.0}% {seen} find nothing; ",
-            Reads(self.expected_wasted_reads),
-            Reads(self.planned_wasted_reads),
+            Reads(self.value.expected_wasted_reads),
+            Reads(self.value.planned_wasted_reads),
         )?;
-        if self.price.is_infinite() {
+        if self.value.price.is_infinite() {
             f.write_str("the floors take more than the budget, which is kept all the same")?;
         } else {
-            write!(f, "a MiB more would save {}", Reads(self.saved_by_a_mib))?;
+            write!(f, "a MiB more would save {}", Reads(self.value.saved_by_a_mib))?;
         }
         for level in &self.levels {
             write!(

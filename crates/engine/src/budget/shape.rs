@@ -404,7 +404,7 @@ fn part_before(smallest: &[u8], largest: &[u8], key: &[u8]) -> f64 {
 mod tests {
     use super::*;
     use crate::user_filters::FilterReason;
-    use crate::version::TableMeta;
+    use crate::version::{FilterMeta, TableMeta};
 
     fn table(number: u64, level: u8, (from, to): (u64, u64), keys: u64) -> Arc<TableFile> {
         Arc::new(TableFile::new(TableMeta {
@@ -418,9 +418,7 @@ mod tests {
             entries: keys,
             deletions: 0,
             keys,
-            filter_bytes: keys,
-            built_for: level,
-            filter_sidecar: None,
+            filters: FilterMeta { bytes: keys, built_for: level, sidecar: None },
             ranges_applied: 0,
         }))
     }
@@ -492,7 +490,7 @@ mod tests {
         let inputs: Vec<u64> = vec![upper];
         let mut job = merge(&version, inputs);
         let first = &version.levels[LEVELS - 2][0];
-        job.span = crate::compaction::key_range::KeyRange::hull([first]);
+        job.span = crate::compaction::key_range::KeyBounds::hull([first]);
         let shape = TreeShape::after(&version, LEVELS - 1, &job, outlook(&version, 0)).unwrap();
         assert_eq!(shape.keys, version.keys(), "they move");
         assert_eq!(shape.bytes_that_stay, {

@@ -63,15 +63,15 @@ fn check(db: &Db) -> u64 {
         assert_eq!(db.get(format!("{}x", key(i))).unwrap(), None);
     }
     let report = budget(db);
-    assert!(report.resident_bytes <= report.budget_bytes, "{report}");
-    db.filter_report().levels.iter().map(|level| level.false_positives).sum()
+    assert!(report.space.resident_bytes <= report.space.budget_bytes, "{report}");
+    db.filter_report().levels.iter().map(|level| level.counts.false_positives).sum()
 }
 
 /// Checks that nothing is queued and the built filters fit.
 fn check_fits(db: &Db) {
     let report = budget(db);
-    assert!(report.built_bytes <= report.budget_bytes, "{report}");
-    assert_eq!((report.queued_rebuilds, report.dropped_tables), (0, 0), "{report}");
+    assert!(report.space.built_bytes <= report.space.budget_bytes, "{report}");
+    assert_eq!((report.queued_rebuilds, report.space.dropped_tables), (0, 0), "{report}");
     assert_eq!(report.rebuild_failure, None);
     db.verify().unwrap();
 }
@@ -87,7 +87,10 @@ fn filters_that_are_too_large_are_rebuilt_until_they_fit() {
 
         let db = Db::open_read_only(DIR, lower.clone()).unwrap();
         let report = budget(&db);
-        assert!(report.built_bytes > report.budget_bytes && report.dropped_tables > 0, "{report}");
+        assert!(
+            report.space.built_bytes > report.space.budget_bytes && report.space.dropped_tables > 0,
+            "{report}"
+        );
         assert_eq!(report.queued_rebuilds, 0, "nothing is written: {report}");
         db.wait_idle().unwrap();
         db.close().unwrap();
@@ -95,17 +98,20 @@ fn filters_that_are_too_large_are_rebuilt_until_they_fit() {
         let db = Db::open(DIR, lower.background_threads(threads)).unwrap();
         if threads == 0 {
             let report = budget(&db);
-            assert!(report.built_bytes > report.budget_bytes, "{report}");
+            assert!(report.space.built_bytes > report.space.budget_bytes, "{report}");
             assert!(report.queued_rebuilds > 0, "{report}");
             assert!(report.to_string().contains("fit-budget"), "{report}");
-            assert_eq!(db.stats().filter_rebuilds_queued, report.queued_rebuilds);
+            assert_eq!(db.stats().background.filter_rebuilds.queued, report.queued_rebuilds);
         }
         db.wait_idle().unwrap();
         check_fits(&db);
         let wasted = check(&db);
         let report = budget(&db);
         // Filters of 500 keys are sized in cache lines, and each table has some memory overhead.
-        assert!(report.resident_bytes * 10 > report.budget_bytes * 7, "it is used: {report}");
+        assert!(
+            report.space.resident_bytes * 10 > report.space.budget_bytes * 7,
+            "it is used: {report}"
+        );
         assert!((20..1_600).contains(&wasted), "four bits a key err once in five: {wasted}");
         assert_eq!(names(&vfs, ".sst"), data, "data is never written");
         assert!(!names(&vfs, ".flt").is_empty());
@@ -124,15 +130,15 @@ fn a_table_rebuilt_by_another_worker_keeps_its_filters() {
     let vfs = in_memory();
     filled(&vfs).close().unwrap();
     let db = Db::open(DIR, options(&vfs, "budget=6/key,misses=1")).unwrap();
-    let stale = lock(&db.engine().background.state).fit_budget.waiting();
+    let stale = lock(&db.engine().background.state).requests.fit_budget.waiting();
     assert!(stale.len() > 6);
     db.wait_idle().unwrap();
     check_fits(&db);
     let (before, files) = (budget(&db), names(&vfs, ".flt"));
-    lock(&db.engine().background.state).fit_budget.refill(stale);
+    lock(&db.engine().background.state).requests.fit_budget.refill(stale);
     db.wait_idle().unwrap();
     assert_eq!(names(&vfs, ".flt"), files);
-    assert_eq!(budget(&db).built_bytes, before.built_bytes, "{}", budget(&db));
+    assert_eq!(budget(&db).space.built_bytes, before.space.built_bytes, "{}", budget(&db));
     check_fits(&db);
     check(&db);
 }
@@ -155,7 +161,9 @@ fn filters_wait_for_the_end_of_a_pause() {
         std::thread::sleep(std::time::Duration::from_millis(20));
         let report = budget(&db);
         assert_eq!(names(&vfs, ".flt"), [""; 0], "{report}");
-        assert!(report.queued_rebuilds > 0 && report.resident_bytes <= report.budget_bytes);
+        assert!(
+            report.queued_rebuilds > 0 && report.space.resident_bytes <= report.space.budget_bytes
+        );
         // A wait for an idle store brings it within its budget, during a pause as well.
         if threads == 0 {
             db.wait_idle().unwrap();
@@ -194,12 +202,12 @@ fn any_budget_is_reached() {
             db.wait_idle().unwrap();
             check_fits(&db);
             check(&db);
-            let rebuilt = db.stats().filter_rebuilds;
+            let rebuilt = db.stats().background.filter_rebuilds.tables;
             let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
             assert!(rebuilt <= 5 * tables, "{filters}: {rebuilt} rebuilds of {tables} tables");
             // And it stays so.
             db.wait_idle().unwrap();
-            assert_eq!(db.stats().filter_rebuilds, rebuilt);
+            assert_eq!(db.stats().background.filter_rebuilds.tables, rebuilt);
         }
     }
 }
@@ -235,7 +243,10 @@ fn a_full_disk_is_reported_and_stops_no_writes() {
         let error = db.wait_idle().unwrap_err();
         assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
         let report = budget(&db);
-        assert!(report.queued_rebuilds > 0 && report.built_bytes > report.budget_bytes, "{report}");
+        assert!(
+            report.queued_rebuilds > 0 && report.space.built_bytes > report.space.budget_bytes,
+            "{report}"
+        );
         assert!(report.rebuild_failure.is_some(), "{report}");
         assert!(report.to_string().contains("tried again"), "{report}");
         // Enough for some flushes and a compaction.
@@ -315,7 +326,7 @@ fn a_failed_sync_poisons_and_another_policy_ends_it() {
     let db = Db::open(DIR, options(&vfs, "budget=6/key")).unwrap();
     assert!(budget(&db).queued_rebuilds > 0);
     db.set_filters("paired:10".parse().unwrap()).unwrap();
-    assert_eq!(db.stats().filter_rebuilds_queued, 0);
+    assert_eq!(db.stats().background.filter_rebuilds.queued, 0);
     db.wait_idle().unwrap();
     assert_eq!(names(&vfs, ".flt"), [""; 0]);
     db.set_filters("budget=6/key".parse().unwrap()).unwrap();
@@ -342,9 +353,12 @@ fn a_tree_that_grows_stays_within_its_bytes() {
             }
         }
         // Ascending keys are never merged: only rebuilds could do it.
-        assert!(db.stats().filter_rebuilds > 0);
+        assert!(db.stats().background.filter_rebuilds.tables > 0);
         check(&db);
         let report = budget(&db);
-        assert!(report.built_bytes * 2 > report.budget_bytes, "most of it is used: {report}");
+        assert!(
+            report.space.built_bytes * 2 > report.space.budget_bytes,
+            "most of it is used: {report}"
+        );
     }
 }

@@ -22,7 +22,7 @@ use std::sync::Arc;
 
 use crate::version::TableFile;
 
-use super::key_range::{KeyRange, total_bytes};
+use super::key_range::{KeyBounds, total_bytes};
 use super::plan::{Inputs, Plan, Planner, Reason};
 
 /// Runs of level 0 that overlap one another, and no others.
@@ -30,7 +30,7 @@ use super::plan::{Inputs, Plan, Planner, Reason};
 pub(super) struct Group {
     /// Newest first.
     pub(super) tables: Vec<Arc<TableFile>>,
-    range: KeyRange,
+    range: KeyBounds,
     bytes: u64,
     /// Index of its oldest run in level 0.
     oldest: usize,
@@ -64,7 +64,7 @@ impl Groups {
             indices.sort_unstable();
             let tables: Vec<_> = indices.iter().map(|at| Arc::clone(&runs[*at])).collect();
             let bytes = total_bytes(&tables);
-            let range = KeyRange { smallest, largest: largest.into() };
+            let range = KeyBounds { smallest, largest: largest.into() };
             Group { tables, range, bytes, oldest: indices.last().copied().unwrap_or_default() }
         };
         Self(groups.into_iter().map(group).collect())

@@ -8,7 +8,7 @@
 
 use std::collections::HashSet;
 
-use super::key_range::KeyRange;
+use super::key_range::KeyBounds;
 use super::plan::Plan;
 
 /// The id of a running plan.
@@ -27,19 +27,19 @@ pub(crate) enum JobStep {
 /// The plans being run.
 #[derive(Debug, Default)]
 pub(crate) struct InProgress {
-    jobs: Vec<Job>,
+    jobs: Vec<RunningJob>,
     /// File numbers of the tables that all jobs hold: their inputs, and what they have installed.
     busy: HashSet<u64>,
     next_id: u64,
 }
 
 #[derive(Debug)]
-struct Job {
+struct RunningJob {
     id: JobId,
     /// File numbers of its inputs, and of the tables it has installed.
     tables: Vec<u64>,
     /// The level and range of its outputs, for a compaction.
-    output: Option<(usize, KeyRange)>,
+    output: Option<(usize, KeyBounds)>,
     /// Whether it only moves a table.
     is_move: bool,
 }
@@ -63,11 +63,16 @@ impl InProgress {
         (!self.is_busy(number)).then(|| self.add(vec![number], None, false))
     }
 
-    fn add(&mut self, tables: Vec<u64>, output: Option<(usize, KeyRange)>, is_move: bool) -> JobId {
+    fn add(
+        &mut self,
+        tables: Vec<u64>,
+        output: Option<(usize, KeyBounds)>,
+        is_move: bool,
+    ) -> JobId {
         let id = JobId(self.next_id);
         self.next_id += 1;
         self.busy.extend(&tables);
-        self.jobs.push(Job { id, tables, output, is_move });
+        self.jobs.push(RunningJob { id, tables, output, is_move });
         id
     }
 
@@ -101,7 +106,7 @@ impl InProgress {
     }
 
     /// The levels and ranges that running compactions write to.
-    fn outputs(&self) -> impl Iterator<Item = &(usize, KeyRange)> {
+    fn outputs(&self) -> impl Iterator<Item = &(usize, KeyBounds)> {
         self.jobs.iter().filter_map(|job| job.output.as_ref())
     }
 
@@ -111,13 +116,13 @@ impl InProgress {
     }
 
     /// Whether a running plan writes tables into `level` that may overlap `range`.
-    pub(crate) fn writes_into(&self, level: usize, range: &KeyRange) -> bool {
+    pub(crate) fn writes_into(&self, level: usize, range: &KeyBounds) -> bool {
         self.writes_between(level, &range.smallest, &range.largest)
     }
 
     /// As `writes_into`, for the keys from `smallest` to `largest`, both included.
     pub(crate) fn writes_between(&self, level: usize, smallest: &[u8], largest: &[u8]) -> bool {
-        let meets = |(into, other): &(usize, KeyRange)| {
+        let meets = |(into, other): &(usize, KeyBounds)| {
             *into == level && *smallest <= *other.largest && *other.smallest <= *largest
         };
         self.outputs().any(meets)
@@ -129,7 +134,7 @@ impl InProgress {
     }
 
     /// The ranges of all running plans.
-    pub(crate) fn ranges(&self) -> impl Iterator<Item = &KeyRange> {
+    pub(crate) fn ranges(&self) -> impl Iterator<Item = &KeyBounds> {
         self.outputs().map(|(_, range)| range)
     }
 }

@@ -6,12 +6,12 @@ use crate::version::TableFile;
 
 /// All keys from `smallest` to `largest`, both included.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct KeyRange {
+pub(crate) struct KeyBounds {
     pub(crate) smallest: Box<[u8]>,
     pub(crate) largest: Box<[u8]>,
 }
 
-impl KeyRange {
+impl KeyBounds {
     /// The smallest range that holds all `tables`; `None` if there are none.
     pub(crate) fn hull<'a>(tables: impl IntoIterator<Item = &'a Arc<TableFile>>) -> Option<Self> {
         let mut tables = tables.into_iter();

@@ -25,7 +25,7 @@ use crate::ranges::{RangeCursor, RangeSet};
 
 /// The fate of an entry.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Verdict {
+pub(crate) enum EntryFate {
     /// It goes to the output.
     Keep,
     /// A newer version of its key hides it from every reader.
@@ -80,24 +80,24 @@ impl DropRule {
         seqno: SeqNo,
         kind: EntryKind,
         older_exists: impl FnOnce() -> bool,
-    ) -> Verdict {
+    ) -> EntryFate {
         if !self.is_last(key) {
             self.stripe = None;
         }
         let stripe = self.snapshots.partition_point(|snapshot| *snapshot < seqno);
         if self.stripe == Some(stripe) {
-            return Verdict::Hidden;
+            return EntryFate::Hidden;
         }
         self.stripe = Some(stripe);
         // The readers of the stripe see the same tombstones that are newer than the entry, or the
         // stripe's end is above them all.
         if self.ranges.get_mut(stripe).is_some_and(|ranges| ranges.deletes(key, seqno)) {
-            return Verdict::Hidden;
+            return EntryFate::Hidden;
         }
         if kind == EntryKind::Delete && stripe == 0 && !older_exists() {
-            return Verdict::Spent;
+            return EntryFate::Spent;
         }
-        Verdict::Keep
+        EntryFate::Keep
     }
 
     /// Whether `key` equals the last one judged; remembers it as the last.
@@ -129,7 +129,7 @@ mod tests {
     fn kept(snapshots: &[SeqNo], versions: &[(SeqNo, EntryKind)], older: bool) -> Vec<SeqNo> {
         let mut rule = DropRule::new(snapshots.to_vec(), RangeSet::default());
         let keep = |(seqno, kind): &&(SeqNo, EntryKind)| {
-            rule.judge(b"k", *seqno, *kind, || older) == Verdict::Keep
+            rule.judge(b"k", *seqno, *kind, || older) == EntryFate::Keep
         };
         versions.iter().filter(keep).map(|(seqno, _)| *seqno).collect()
     }
@@ -179,17 +179,17 @@ mod tests {
     #[test]
     fn each_key_is_judged_separately() {
         let mut rule = DropRule::new(Vec::new(), RangeSet::default());
-        assert_eq!(rule.judge(b"", 5, PUT, || true), Verdict::Keep, "the empty key");
-        assert_eq!(rule.judge(b"", 4, PUT, || true), Verdict::Hidden);
-        assert_eq!(rule.judge(b"a", 3, DELETE, || false), Verdict::Spent);
-        assert_eq!(rule.judge(b"a", 2, DELETE, || false), Verdict::Hidden);
-        assert_eq!(rule.judge(b"b", 3, PUT, || true), Verdict::Keep, "of the same stripe");
+        assert_eq!(rule.judge(b"", 5, PUT, || true), EntryFate::Keep, "the empty key");
+        assert_eq!(rule.judge(b"", 4, PUT, || true), EntryFate::Hidden);
+        assert_eq!(rule.judge(b"a", 3, DELETE, || false), EntryFate::Spent);
+        assert_eq!(rule.judge(b"a", 2, DELETE, || false), EntryFate::Hidden);
+        assert_eq!(rule.judge(b"b", 3, PUT, || true), EntryFate::Keep, "of the same stripe");
         // The first sixteen bytes, or zeros after a short key, do not identify a key.
         let long = |last: &str| format!("{}{last}", "k".repeat(40)).into_bytes();
         for key in [&b"b\0"[..], b"b\0\0", &[0; 16], &[0; 17], &[0; 18], &long("a"), &long("b")] {
-            assert_eq!(rule.judge(key, 9, PUT, || true), Verdict::Keep, "{key:?}");
-            assert_eq!(rule.judge(key, 8, PUT, || true), Verdict::Hidden, "{key:?}");
+            assert_eq!(rule.judge(key, 9, PUT, || true), EntryFate::Keep, "{key:?}");
+            assert_eq!(rule.judge(key, 8, PUT, || true), EntryFate::Hidden, "{key:?}");
         }
-        assert_eq!(rule.judge(&long("c"), 8, PUT, || true), Verdict::Keep, "another long one");
+        assert_eq!(rule.judge(&long("c"), 8, PUT, || true), EntryFate::Keep, "another long one");
     }
 }

@@ -79,7 +79,7 @@ impl OlderData {
 
 #[cfg(test)]
 mod tests {
-    use super::super::key_range::KeyRange;
+    use super::super::key_range::KeyBounds;
     use super::super::plan::Reason;
     use super::super::tests::tree;
     use super::*;
@@ -90,7 +90,7 @@ mod tests {
         let upper: Vec<_> = tables.filter(|t| numbers.contains(&t.number)).cloned().collect();
         Plan {
             level,
-            range: KeyRange::hull(&upper).unwrap(),
+            range: KeyBounds::hull(&upper).unwrap(),
             upper,
             through: Vec::new(),
             output_level,

@@ -50,7 +50,7 @@ use crate::version::{TableFile, Version};
 
 use super::gather::Groups;
 use super::in_progress::InProgress;
-use super::key_range::{KeyRange, total_bytes};
+use super::key_range::{KeyBounds, total_bytes};
 use super::shape::Shape;
 use crate::compaction_options::CompactionOptions;
 
@@ -93,7 +93,7 @@ pub(crate) struct Plan {
     /// best cut at their ends.
     pub(crate) grandparents: Vec<Grandparent>,
     /// The keys of all inputs are in this range.
-    pub(crate) range: KeyRange,
+    pub(crate) range: KeyBounds,
 }
 
 /// A table below the output level. It does not hold the file, which is deleted when another
@@ -311,7 +311,7 @@ impl Planner<'_> {
     /// The plan with these inputs, unless it would conflict with a running one or pass older data.
     pub(super) fn checked(&self, inputs: Inputs, reason: Reason) -> Option<Plan> {
         let Inputs { level, upper, through, output_level, lower, moves } = inputs;
-        let range = KeyRange::hull(upper.iter().chain(&through).chain(&lower))?;
+        let range = KeyBounds::hull(upper.iter().chain(&through).chain(&lower))?;
         let grandparents = self.grandparents(output_level, &range);
         let plan = Plan {
             level,
@@ -331,7 +331,7 @@ impl Planner<'_> {
 
     /// A plan that removes tables of `level` unread, if there are any.
     pub(super) fn removal(&self, level: usize, upper: Vec<Arc<TableFile>>) -> Option<Plan> {
-        let range = KeyRange::hull(&upper)?;
+        let range = KeyBounds::hull(&upper)?;
         let plan = Plan {
             level,
             upper,
@@ -354,7 +354,7 @@ impl Planner<'_> {
         reason: Reason,
     ) -> Option<Plan> {
         let upper = self.below(offer, level)?;
-        let range = KeyRange::hull(&upper)?;
+        let range = KeyBounds::hull(&upper)?;
         let touched = upper.iter().any(|table| self.busy.is_busy(table.number));
         if touched || self.busy.writes_into(level, &range) {
             return None;
@@ -374,7 +374,7 @@ impl Planner<'_> {
     }
 
     /// The tables below `output_level` that overlap `range`.
-    fn grandparents(&self, output_level: usize, range: &KeyRange) -> Vec<Arc<TableFile>> {
+    fn grandparents(&self, output_level: usize, range: &KeyBounds) -> Vec<Arc<TableFile>> {
         match output_level + 1 {
             LEVELS => Vec::new(),
             below => self.version.overlapping(below, &range.smallest, &range.largest),
@@ -387,7 +387,7 @@ impl Planner<'_> {
         upper: impl IntoIterator<Item = &'a Arc<TableFile>>,
         output_level: usize,
     ) -> Option<Vec<Arc<TableFile>>> {
-        let range = KeyRange::hull(upper)?;
+        let range = KeyBounds::hull(upper)?;
         let below = self.closed(output_level, &range.smallest, &range.largest);
         Some(self.version.levels[output_level][below].to_vec())
     }
@@ -410,7 +410,7 @@ impl Planner<'_> {
     /// Whether nothing that stays between the levels of `plan`, now or after the running plans,
     /// overlaps the tables that it moves down.
     fn may_pass(&self, plan: &Plan) -> bool {
-        let Some(range) = KeyRange::hull(plan.upper.iter().chain(&plan.through)) else {
+        let Some(range) = KeyBounds::hull(plan.upper.iter().chain(&plan.through)) else {
             return false;
         };
         let taken: HashSet<u64> = plan.through.iter().map(|table| table.number).collect();

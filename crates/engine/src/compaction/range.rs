@@ -23,7 +23,7 @@ use crate::version::{TableFile, Version};
 
 use super::gather::Groups;
 use super::in_progress::InProgress;
-use super::key_range::{KeyRange, total_bytes};
+use super::key_range::{KeyBounds, total_bytes};
 use super::plan::{Plan, Planner, Reason};
 use super::shape::Shape;
 use crate::compaction_options::CompactionOptions;
@@ -44,7 +44,7 @@ pub(crate) struct RangeCompaction {
 
 /// What to do next.
 #[derive(Debug)]
-pub(crate) enum Step {
+pub(crate) enum RangeStep {
     /// Run this plan, then get the next step.
     Run(Box<Plan>),
     /// A running compaction is in the way: try again when one has ended.
@@ -68,7 +68,7 @@ impl RangeCompaction {
         version: &Version,
         busy: &InProgress,
         options: &CompactionOptions,
-    ) -> Step {
+    ) -> RangeStep {
         let planner = Planner::new(version, busy, options);
         while self.level < LEVELS {
             let step = match self.level {
@@ -77,23 +77,23 @@ impl RangeCompaction {
                 _ => self.sweep(&planner),
             };
             match step {
-                Step::Done => {}
+                RangeStep::Done => {}
                 step => return step,
             }
             if busy.ranges().any(|range| self.meets(&range.smallest, &range.largest)) {
-                return Step::Wait;
+                return RangeStep::Wait;
             }
             self.level += 1;
             self.swept = None;
         }
-        Step::Done
+        RangeStep::Done
     }
 
     fn meets(&self, smallest: &[u8], largest: &[u8]) -> bool {
         *self.from <= *largest && self.to.as_deref().is_none_or(|to| smallest <= to)
     }
 
-    fn out_of_level_0(&self, planner: &Planner<'_>) -> Step {
+    fn out_of_level_0(&self, planner: &Planner<'_>) -> RangeStep {
         let wanted = |table: &Arc<TableFile>| {
             table.min_seqno <= self.through && self.meets(&table.smallest, &table.largest)
         };
@@ -103,12 +103,12 @@ impl RangeCompaction {
         for at in groups.oldest_first() {
             if groups.get(at).tables.iter().any(wanted) {
                 match planner.down_from_0(&groups, at, base, Reason::Range) {
-                    Some(plan) => return Step::Run(Box::new(plan)),
+                    Some(plan) => return RangeStep::Run(Box::new(plan)),
                     None => blocked = true,
                 }
             }
         }
-        if blocked { Step::Wait } else { Step::Done }
+        if blocked { RangeStep::Wait } else { RangeStep::Done }
     }
 
     /// The tables of the level that are not done yet, by key, with their indexes.
@@ -124,7 +124,7 @@ impl RangeCompaction {
 
     /// Compacts the next tables of an inner level, as many as one job should take, into the next
     /// level.
-    fn sweep(&mut self, planner: &Planner<'_>) -> Step {
+    fn sweep(&mut self, planner: &Planner<'_>) -> RangeStep {
         let below = self.level + 1;
         let (mut offer, mut upper_bytes) = (0..0, 0_u64);
         // The tables that they overlap, from the first key to the last. No table begins before
@@ -147,17 +147,17 @@ impl RangeCompaction {
             (upper_bytes, lower_bytes) = (upper_bytes + table.file_bytes, lower_bytes + more);
         }
         if offer.is_empty() {
-            return Step::Done;
+            return RangeStep::Done;
         }
         match planner.down_from(self.level, offer, below, Reason::Range) {
             Some(plan) => self.run(plan),
-            None => Step::Wait,
+            None => RangeStep::Wait,
         }
     }
 
     /// Rewrites the next tables of the last level that are older than the request, or hold
     /// tombstones, in place.
-    fn rewrite(&mut self, planner: &Planner<'_>) -> Step {
+    fn rewrite(&mut self, planner: &Planner<'_>) -> RangeStep {
         let (mut offer, mut bytes): (Vec<Arc<TableFile>>, u64) = (Vec::new(), 0);
         for (_, table) in self.unswept(planner.version) {
             // Tables moved here may hold tombstones whose targets have since been dropped.
@@ -173,16 +173,16 @@ impl RangeCompaction {
             }
         }
         if offer.is_empty() {
-            return Step::Done;
+            return RangeStep::Done;
         }
         match planner.in_place(LAST, &offer, Reason::Range) {
             Some(plan) => self.run(plan),
-            None => Step::Wait,
+            None => RangeStep::Wait,
         }
     }
 
-    fn run(&mut self, plan: Plan) -> Step {
-        self.swept = KeyRange::hull(&plan.upper).map(|range| range.largest);
-        Step::Run(Box::new(plan))
+    fn run(&mut self, plan: Plan) -> RangeStep {
+        self.swept = KeyBounds::hull(&plan.upper).map(|range| range.largest);
+        RangeStep::Run(Box::new(plan))
     }
 }

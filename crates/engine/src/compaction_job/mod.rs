@@ -17,13 +17,13 @@ use trommel_sstable::{FilterLabel, ScanOptions};
 use crate::compaction::cut::OutputCutter;
 use crate::compaction::gather::sequences;
 use crate::compaction::in_progress::{JobId, JobStep};
-use crate::compaction::key_range::{KeyRange, total_bytes};
-use crate::compaction::merge::{DropRule, Verdict};
+use crate::compaction::key_range::{KeyBounds, total_bytes};
+use crate::compaction::merge::{DropRule, EntryFate};
 use crate::compaction::older::OlderData;
 use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::iter::level::{LevelCursor, Tables};
+use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
 use crate::manifest::edit::VersionEdit;
@@ -108,7 +108,7 @@ struct Merging {
 
 /// The outcome of a merge, with the parts of helpers.
 #[derive(Debug, Default)]
-pub(crate) struct Done {
+pub(crate) struct MergeOutcome {
     /// All tables, in key order.
     pub(crate) tables: Vec<TableMeta>,
     /// Entries that were read.
@@ -223,14 +223,18 @@ impl Engine {
         merge: &Arc<SharedMerge>,
         polling: &mut Polling,
         outputs: &mut Outputs<'_>,
-    ) -> Result<Done> {
+    ) -> Result<MergeOutcome> {
         let offer = Offer::new(&self.background, merge);
         let own = self.merge(merge, merge.whole(), true, polling, outputs);
         drop(offer);
         let own = own.and_then(|read| Ok((read, outputs.finish()?)));
         let waits = crate::env::now();
         let (others, outcome) = merge.end(own.as_ref().err());
-        let mut done = Done { waited: waits.elapsed(), takings: others.len(), ..Done::default() };
+        let mut done = MergeOutcome {
+            waited: waits.elapsed(),
+            takings: others.len(),
+            ..MergeOutcome::default()
+        };
         if let Ok((read, tables)) = own {
             done.read = read;
             done.tables = tables;
@@ -272,7 +276,7 @@ impl Engine {
             keys,
             expected_keys: (keys as f64 * share) as u64,
             inputs,
-            span: KeyRange::hull(plan.tables()),
+            span: KeyBounds::hull(plan.tables()),
         }
     }
 
@@ -322,7 +326,7 @@ impl Engine {
                 self.poll(merge, polling)?;
             }
             let older_exists = || older.may_exist(entry.key, |table| may_hold(table, entry.key));
-            if rule.judge(entry.key, entry.seqno, entry.kind, older_exists) == Verdict::Keep {
+            if rule.judge(entry.key, entry.seqno, entry.kind, older_exists) == EntryFate::Keep {
                 let cut = cutter.cut_before(entry.key, outputs.last_key(), outputs.open_bytes());
                 if cut {
                     outputs.close_table()?;
@@ -379,7 +383,7 @@ impl Engine {
             trust_verified: false,
         };
         let level = |tables: Vec<Arc<TableFile>>| {
-            let tables = Tables::List(tables);
+            let tables = ScanTables::List(tables);
             Source::Level(LevelCursor::new(tables, Arc::clone(&self.files.tables), scan))
         };
         let mut sources = Vec::with_capacity(upper.len() + 2);

@@ -135,13 +135,17 @@ fn answers_that_cannot_be_judged_do_not_count() {
     keys.iter().for_each(|key| assert_eq!(snapshot.get(key).unwrap(), None));
     assert!(snapshot.multi_get(&keys).unwrap().iter().all(Option::is_none));
     let report = db.filter_report();
-    assert!(report.levels.iter().all(|level| level.probes == 0), "{report}");
+    assert!(report.levels.iter().all(|level| level.counts.probes == 0), "{report}");
     ask(&db, 3000, 1);
     let report = db.filter_report();
-    assert_eq!(report.levels.iter().map(|level| level.probes).sum::<u64>(), 3000, "{report}");
+    assert_eq!(
+        report.levels.iter().map(|level| level.counts.probes).sum::<u64>(),
+        3000,
+        "{report}"
+    );
     let one = &report.levels[0];
-    let (low, high) = one.interval.unwrap();
-    assert!((low..=high).contains(&one.expected_rate.unwrap()), "{report}");
+    let (low, high) = one.rates.interval.unwrap();
+    assert!((low..=high).contains(&one.rates.expected.unwrap()), "{report}");
 }
 
 #[test]
@@ -150,7 +154,7 @@ fn hot_absent_keys_raise_no_alarm() {
     let db = two_levels(&vfs);
     // Of many absent keys, those that pass a filter are looked up repeatedly.
     let passed = |db: &Db| -> u64 {
-        db.filter_report().levels.iter().map(|level| level.false_positives).sum()
+        db.filter_report().levels.iter().map(|level| level.counts.false_positives).sum()
     };
     let mut hot = Vec::new();
     for number in 0..2000 {
@@ -173,9 +177,9 @@ fn hot_absent_keys_raise_no_alarm() {
     }
     let report = db.filter_report();
     // The measured rate far exceeds the expected one, and its interval alone would raise an alarm.
-    let worst = report.levels.iter().max_by_key(|level| level.false_positives).unwrap();
-    let (low, _) = worst.interval.unwrap();
-    assert!(low > 20.0 * worst.expected_rate.unwrap(), "{report}");
+    let worst = report.levels.iter().max_by_key(|level| level.counts.false_positives).unwrap();
+    let (low, _) = worst.rates.interval.unwrap();
+    assert!(low > 20.0 * worst.rates.expected.unwrap(), "{report}");
     assert_eq!(report.alarms().count(), 0, "{report}");
     let evidence = worst.conformance.as_ref().unwrap();
     assert!(evidence.most_of_one_key >= 1000 && evidence.distinct_keys < 100, "{evidence}");

@@ -9,7 +9,7 @@ use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_VALUE_BYTES};
 use super::DumpTotals;
 use super::format::{FORM, KIND_BLOCK, MAX_PAYLOAD_BYTES};
 use crate::error::Result;
-use crate::framed::{FrameReader, Head, KIND_END};
+use crate::framed::{FrameHead, FrameReader, KIND_END};
 
 /// Reads a dump; see [the module](super).
 #[derive(Debug)]
@@ -90,7 +90,7 @@ impl<R: Read> DumpReader<R> {
         Ok(true)
     }
 
-    fn read_end(&mut self, end: Head, at: u64) -> Result<bool> {
+    fn read_end(&mut self, end: FrameHead, at: u64) -> Result<bool> {
         if (DumpTotals { entries: end.entries, bytes: end.bytes }) != self.totals {
             return Err(self.frames.damage(at, "the end counts other entries than there are"));
         }

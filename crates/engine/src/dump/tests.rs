@@ -1,7 +1,7 @@
 use super::format::{BLOCK_BYTES, MAX_PAYLOAD_BYTES, VERSION};
 use super::*;
 use crate::error::{Error, Result};
-use crate::framed::{HEAD_BYTES, HEADER_BYTES, Head, Header, KIND_END};
+use crate::framed::{FrameHead, HEAD_BYTES, HEADER_BYTES, Header, KIND_END};
 
 type Entries = Vec<(Vec<u8>, Vec<u8>)>;
 
@@ -96,7 +96,7 @@ fn every_truncation_is_found() {
 fn moved_blocks_are_detected() {
     let entries = large();
     let bytes = written(&entries);
-    let first = Head::decode(bytes[HEADER_BYTES..][..HEAD_BYTES].try_into().unwrap(), ID, 36);
+    let first = FrameHead::decode(bytes[HEADER_BYTES..][..HEAD_BYTES].try_into().unwrap(), ID, 36);
     let block = HEAD_BYTES + first.unwrap().bytes as usize + 4;
     let (header, blocks) = bytes.split_at(HEADER_BYTES);
     let without_first = [header, &blocks[block..]].concat();
@@ -134,11 +134,11 @@ fn a_newer_version_is_unsupported() {
 #[test]
 fn a_claimed_size_takes_no_memory() {
     let mut bytes = Header { version: VERSION, features: 0, id: ID }.encode(&MAGIC);
-    let head = Head { kind: 1, entries: 1, bytes: MAX_PAYLOAD_BYTES };
+    let head = FrameHead { kind: 1, entries: 1, bytes: MAX_PAYLOAD_BYTES };
     bytes.extend(head.encode(ID, bytes.len() as u64));
     let mut reader = DumpReader::new(&*bytes, "x").unwrap();
     assert!(matches!(reader.next_entry(), Err(Error::Corruption(_))));
-    let head = Head { kind: 1, entries: 1, bytes: u64::MAX };
+    let head = FrameHead { kind: 1, entries: 1, bytes: u64::MAX };
     bytes.truncate(HEADER_BYTES);
     bytes.extend(head.encode(ID, bytes.len() as u64));
     assert_eq!(offset_of_damage(read(&bytes).1), HEADER_BYTES as u64);

@@ -324,7 +324,7 @@ mod tests {
             for round in 0..8 {
                 fill(&db, round);
                 let stats = db.stats();
-                let kept = stats.spare_file_bytes;
+                let kept = stats.background.spare_file_bytes;
                 let live: u64 = stats.levels.iter().map(|level| level.bytes).sum();
                 assert!(kept <= limit.min(live / PART_KEPT), "{kept} bytes kept beside {live}");
                 most = most.max(kept);
@@ -333,7 +333,7 @@ mod tests {
             check(&db, 7);
             let removed = disk.calls(OpKind::Remove);
             db.wait_idle().unwrap();
-            assert_eq!(db.stats().spare_file_bytes, 0);
+            assert_eq!(db.stats().background.spare_file_bytes, 0);
             let files = disk.list(Path::new("db")).unwrap();
             let tables: u64 = db.stats().levels.iter().map(|level| level.tables).sum();
             // The log, the manifest, `CURRENT`, `OPTIONS` and `LOCK`.
@@ -351,12 +351,12 @@ mod tests {
         let is_kept = |_| {
             fill(&db, 0);
             db.flush().unwrap();
-            db.stats().spare_file_bytes > 0
+            db.stats().background.spare_file_bytes > 0
         };
         assert!((0..100).any(is_kept), "nothing was ever kept");
         let is_gone = |_| {
             std::thread::sleep(Duration::from_millis(10));
-            db.stats().spare_file_bytes == 0
+            db.stats().background.spare_file_bytes == 0
         };
         assert!((0..1_000).any(is_gone), "kept for ten seconds");
     }
@@ -420,11 +420,11 @@ mod tests {
     fn fewer_are_kept_once_fewer_may_be() {
         let db = Db::open("db", small(SimDisk::new())).unwrap();
         fill(&db, 0);
-        assert!(db.stats().spare_file_bytes > 10 << 10);
+        assert!(db.stats().background.spare_file_bytes > 10 << 10);
         db.set_options(|options| options.writes(|w| w.spare_file_bytes(10 << 10))).unwrap();
-        assert!(db.stats().spare_file_bytes <= 10 << 10);
+        assert!(db.stats().background.spare_file_bytes <= 10 << 10);
         db.set_options(|options| options.writes(|w| w.spare_file_bytes(0))).unwrap();
-        assert_eq!(db.stats().spare_file_bytes, 0);
+        assert_eq!(db.stats().background.spare_file_bytes, 0);
         fill(&db, 1);
         check(&db, 1);
     }
@@ -440,7 +440,7 @@ mod tests {
             fill(&db, limit);
             // The next puts do not fill a memtable.
             db.flush().unwrap();
-            let kept = db.stats().spare_file_bytes;
+            let kept = db.stats().background.spare_file_bytes;
             if kept == 0 {
                 continue;
             }
@@ -450,7 +450,7 @@ mod tests {
             (0..1 + (room / 60) as u32).for_each(|number| {
                 put(number).unwrap();
             });
-            assert_eq!(db.stats().spare_file_bytes, 0, "kept on a full disk");
+            assert_eq!(db.stats().background.spare_file_bytes, 0, "kept on a full disk");
             disk.set_capacity(None);
         }
         db.verify().unwrap();

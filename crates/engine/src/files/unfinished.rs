@@ -24,21 +24,21 @@ const MAX_BYTES: u64 = 64 << 10;
 
 /// The contents of a file `UNFINISHED`.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum UnfinishedMark {
     /// A repair of this store, which was interrupted, or is running.
     Repair(String),
     /// Something else is in its place.
     Foreign,
 }
 
-impl Mark {
+impl UnfinishedMark {
     /// Whether a repair wrote it.
     pub(crate) fn is_ours(&self) -> bool {
         matches!(self, Self::Repair(_))
     }
 }
 
-impl fmt::Display for Mark {
+impl fmt::Display for UnfinishedMark {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Repair(source) => write!(
@@ -69,16 +69,20 @@ fn text_of(source: &str) -> String {
 ///
 /// # Errors
 /// If the file cannot be read.
-pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Option<Mark>> {
+pub(crate) fn find(
+    vfs: &dyn Vfs,
+    dir: &Path,
+    listing: &[DirEntry],
+) -> Result<Option<UnfinishedMark>> {
     let Some(entry) = listing.iter().find(|entry| entry.name == UNFINISHED) else {
         return Ok(None);
     };
     if !entry.is_file || entry.bytes > MAX_BYTES {
-        return Ok(Some(Mark::Foreign));
+        return Ok(Some(UnfinishedMark::Foreign));
     }
     let path = dir.join(UNFINISHED);
     let bytes = vfs.read(&path, MAX_BYTES).map_err(Error::on(&path))?;
-    Ok(Some(parse(&bytes).map_or(Mark::Foreign, Mark::Repair)))
+    Ok(Some(parse(&bytes).map_or(UnfinishedMark::Foreign, UnfinishedMark::Repair)))
 }
 
 fn parse(bytes: &[u8]) -> Option<String> {

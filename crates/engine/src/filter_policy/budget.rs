@@ -21,11 +21,11 @@ pub(crate) struct FilterBudget {
     /// The share of lookups that find nothing; measured if not given.
     misses: Option<f64>,
     /// Bounds for levels; the last that matches wins.
-    bounds: Vec<Bounds>,
+    bounds: Vec<LevelBounds>,
 }
 
 #[derive(Debug, Clone, PartialEq)]
-struct Bounds {
+struct LevelBounds {
     levels: Levels,
     rule: Rule,
 }
@@ -107,7 +107,7 @@ impl FilterBudget {
                 .clone()
                 .with_bits(floor, cap)
                 .map_err(|error: TuningError| error.to_string())?;
-            Ok(Bounds { levels, rule })
+            Ok(LevelBounds { levels, rule })
         });
         let bounds = bounds.collect::<Result<_, String>>()?;
         Ok(Self { budget, rule, misses, bounds })
@@ -166,7 +166,7 @@ impl fmt::Display for FilterBudget {
         if let Some(misses) = self.misses {
             write!(f, ",misses={misses}")?;
         }
-        for Bounds { levels, rule } in &self.bounds {
+        for LevelBounds { levels, rule } in &self.bounds {
             write!(f, ",{levels}{}..{}", rule.floor(), rule.cap())?;
         }
         Ok(())

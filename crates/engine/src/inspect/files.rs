@@ -78,7 +78,7 @@ fn live_files_once(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<LiveFile>> {
     let mut needed: Vec<Numbered> = Vec::new();
     for (_, table) in state.version.tables() {
         needed.push(Numbered::Table(table.number));
-        needed.extend(table.filter_sidecar.map(Numbered::FilterSidecar));
+        needed.extend(table.filters.sidecar.map(Numbered::FilterSidecar));
     }
     if state.log_number != 0 {
         needed.push(Numbered::Log(state.log_number));
@@ -136,7 +136,7 @@ fn live_file(dir: &Path, entry: &DirEntry, state: &ManifestState, manifest: u64)
                     );
                     Corruption::new(&path, 0, what).into()
                 });
-            let sidecar = |n| state.version.tables().any(|(_, t)| t.filter_sidecar == Some(n));
+            let sidecar = |n| state.version.tables().any(|(_, t)| t.filters.sidecar == Some(n));
             let live = match file {
                 Numbered::Table(_) => table.is_some(),
                 Numbered::Log(n) => state.needs_log(n),

@@ -214,10 +214,10 @@ fn in_table(
     key: &[u8],
 ) -> Result<Sighting> {
     let path = table_path(dir, table.number);
-    let opened = Table::open(vfs, &path)?.with_sidecar(vfs, table.filter_sidecar);
+    let opened = Table::open(vfs, &path)?.with_sidecar(vfs, table.filters.sidecar);
     let (verdict, by_prefix) = ask(opened.reader()?.filters(), key);
     let filter = match verdict.kind {
-        FilterLabel::Own(FilterKind::None) => Answer::NotAsked,
+        FilterLabel::BuiltIn(FilterKind::None) => Answer::NotAsked,
         _ if verdict.maybe => Answer::Maybe,
         _ => Answer::No,
     };

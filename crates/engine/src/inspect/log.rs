@@ -248,7 +248,7 @@ impl<'a> LogBatch<'a> {
     /// The operations in the order in which they were written; ends after the first error.
     pub fn operations(&self) -> Operations<'a> {
         Operations {
-            decoded: batch::Operations::decode(self.payload),
+            decoded: batch::BatchOperations::decode(self.payload),
             path: self.path,
             offset: self.offset,
             next: self.first_seqno,
@@ -260,7 +260,7 @@ impl<'a> LogBatch<'a> {
 /// The operations of a batch.
 #[derive(Debug, Clone)]
 pub struct Operations<'a> {
-    decoded: Option<batch::Operations<'a>>,
+    decoded: Option<batch::BatchOperations<'a>>,
     path: &'a Path,
     offset: u64,
     next: SeqNo,

@@ -50,7 +50,7 @@ pub use trommel_sstable::format::{BlockKind, Footer};
 pub use trommel_sstable::{BlockContent, BlockInfo, FilterPart, FilterState, Properties};
 
 pub use crate::log::LogEnd;
-pub use crate::version::TableMeta;
+pub use crate::version::{FilterMeta, TableMeta};
 
 use crate::error::{Error, Result};
 use crate::log::format::{LOG_MAGIC, MANIFEST_MAGIC};

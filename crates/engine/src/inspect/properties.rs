@@ -52,7 +52,7 @@ fn properties_once(vfs: &dyn Vfs, dir: &Path) -> Result<StoreProperties> {
     let manifest = Manifest::in_force(vfs, dir)?.info()?;
     let tables = manifest.tables.iter().map(|listed| {
         let path = table_path(dir, listed.meta.number);
-        let sidecar = listed.meta.filter_sidecar;
+        let sidecar = listed.meta.filters.sidecar;
         let info =
             Table::open(vfs, &path).and_then(|table| table.with_sidecar(vfs, sidecar).info());
         TableProperties { listed: listed.clone(), info }

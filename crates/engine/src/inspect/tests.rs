@@ -69,7 +69,13 @@ fn a_table_reports_its_contents() {
         };
         let said = info.properties.clone();
         assert_eq!(
-            (said.entries, said.deletions, said.keys, said.smallest, said.largest),
+            (
+                said.contents.entries,
+                said.contents.deletions,
+                said.contents.keys,
+                said.contents.smallest,
+                said.contents.largest
+            ),
             expected
         );
         assert_eq!((info.footer.table_id, info.file_bytes), (meta.table_id, meta.file_bytes));
@@ -80,7 +86,7 @@ fn a_table_reports_its_contents() {
         let check = opened.check().unwrap();
         assert_eq!((check.entries, check.keys), (meta.entries, meta.keys));
         let sums = BlockSums::of(&opened.layout().unwrap());
-        assert_eq!((sums.blocks, sums.damaged), (info.properties.blocks, 0));
+        assert_eq!((sums.blocks, sums.damaged), (info.properties.contents.blocks, 0));
         assert_eq!(sums.stored_bytes, info.footer.data_bytes);
         let entries = opened.scan(Bound::Unbounded, Bound::Unbounded).unwrap();
         let entries: Vec<_> = entries.map(|entry| entry.unwrap()).collect();
@@ -145,7 +151,7 @@ fn a_prefix_filter_answers_for_a_table_without_another() {
         let of_short = if whole_keys { Answer::Maybe } else { Answer::NotAsked };
         assert_eq!(trace(&vfs, "cc")[0].0, of_short);
         let stats = db.stats();
-        assert_eq!(stats.block_reads + stats.cache_hits, reads, "{stats}");
+        assert_eq!(stats.lookups.block_reads + stats.lookups.cache_hits, reads, "{stats}");
         db.close().unwrap();
     }
 }

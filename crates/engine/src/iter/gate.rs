@@ -102,7 +102,7 @@ fn one_prefix(bounds: &Bounds, extractor: &Prefix) -> Option<RangePrefix> {
 
 /// What is known of one table.
 #[derive(Debug, Clone, Copy, PartialEq)]
-enum Answer {
+enum TableAnswer {
     /// Its filter was not probed.
     None,
     /// It holds no key of the range.
@@ -118,7 +118,7 @@ enum Answer {
 pub(crate) struct TableGate {
     range: Arc<RangeGate>,
     level: usize,
-    answers: Vec<Answer>,
+    answers: Vec<TableAnswer>,
     /// Negatives since the scan was last positioned in a table.
     refused: Vec<(Verdict, SeqNo)>,
 }
@@ -129,31 +129,31 @@ impl TableGate {
         Self {
             range: Arc::clone(range),
             level,
-            answers: vec![Answer::None; tables],
+            answers: vec![TableAnswer::None; tables],
             refused: Vec::new(),
         }
     }
 
     /// Whether table `at` is known to hold no key of the range.
     pub(crate) fn has_refused(&self, at: usize) -> bool {
-        self.answers.get(at) == Some(&Answer::No)
+        self.answers.get(at) == Some(&TableAnswer::No)
     }
 
     /// Whether table `at`, whose newest entry has sequence number `newest`, may hold keys of the
     /// range.
     pub(crate) fn admits(&mut self, at: usize, newest: SeqNo, table: &Reader) -> bool {
         let Some(answer) = self.answers.get_mut(at) else { return true };
-        if *answer == Answer::None {
+        if *answer == TableAnswer::None {
             *answer = match self.range.probe(table) {
-                None => Answer::Settled,
-                Some(verdict) if verdict.maybe => Answer::Maybe(verdict, newest),
+                None => TableAnswer::Settled,
+                Some(verdict) if verdict.maybe => TableAnswer::Maybe(verdict, newest),
                 Some(verdict) => {
                     self.refused.push((verdict, newest));
-                    Answer::No
+                    TableAnswer::No
                 }
             };
         }
-        *answer != Answer::No
+        *answer != TableAnswer::No
     }
 
     /// Records that a forward scan began at `key`, with versions up to `seqno`, and is positioned
@@ -194,10 +194,10 @@ impl TableGate {
             }
         }
         let Some(answer) = at.and_then(|at| self.answers.get_mut(at)) else { return };
-        let Answer::Maybe(verdict, newest) = *answer else { return };
+        let TableAnswer::Maybe(verdict, newest) = *answer else { return };
         let is_true = found.is_some_and(|key| self.range.bounds.holds(key));
         if is_true || all(newest) {
-            *answer = Answer::Settled;
+            *answer = TableAnswer::Settled;
             self.range.count_maybe(self.level, verdict, is_true);
         }
     }

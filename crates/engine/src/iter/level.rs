@@ -15,13 +15,13 @@ use crate::version::{Fences, Run, TableCache, TableFile};
 
 /// Where to continue after a skipped table.
 #[derive(Debug, Clone, Copy)]
-enum Direction {
+enum SkipDirection {
     Forward,
     Backward,
 }
 
 /// The tables to iterate over, sorted and disjoint.
-pub(crate) enum Tables {
+pub(crate) enum ScanTables {
     /// A list of tables.
     List(Vec<Arc<TableFile>>),
     /// Part of a sorted run of a version, found by its fences.
@@ -35,7 +35,7 @@ pub(crate) enum Tables {
     },
 }
 
-impl Tables {
+impl ScanTables {
     fn run(fences: &Fences, run: usize) -> Option<&Run> {
         fences.sorted_runs().get(run)
     }
@@ -82,17 +82,19 @@ impl Tables {
 
     /// The table that a seek goes to, and where to continue if it is skipped; `None` if the seek
     /// goes before the first table.
-    fn sought(&self, key: &[u8], aim: Aim) -> Option<(usize, Direction)> {
+    fn sought(&self, key: &[u8], aim: Aim) -> Option<(usize, SkipDirection)> {
         match aim {
-            Aim::From => Some((self.ending_before(key), Direction::Forward)),
-            Aim::Before => Some((self.beginning_before(key).checked_sub(1)?, Direction::Backward)),
+            Aim::From => Some((self.ending_before(key), SkipDirection::Forward)),
+            Aim::Before => {
+                Some((self.beginning_before(key).checked_sub(1)?, SkipDirection::Backward))
+            }
         }
     }
 }
 
 /// A cursor over tables that do not overlap, in key order.
 pub(crate) struct LevelCursor {
-    tables: Tables,
+    tables: ScanTables,
     cache: Arc<TableCache>,
     scan: ScanOptions,
     gate: Option<TableGate>,
@@ -105,7 +107,7 @@ pub(crate) struct LevelCursor {
 
 impl LevelCursor {
     /// A cursor over `tables`.
-    pub(crate) fn new(tables: Tables, cache: Arc<TableCache>, scan: ScanOptions) -> Self {
+    pub(crate) fn new(tables: ScanTables, cache: Arc<TableCache>, scan: ScanOptions) -> Self {
         Self { tables, cache, scan, gate: None, read: ReadStats::default(), at: 0, cursor: None }
     }
 
@@ -137,7 +139,11 @@ impl LevelCursor {
 
     /// Opens table `at`, or the next one in this direction that the gate admits; `None` if there is
     /// none.
-    fn open(&mut self, mut at: usize, direction: Direction) -> Result<Option<&mut TableCursor>> {
+    fn open(
+        &mut self,
+        mut at: usize,
+        direction: SkipDirection,
+    ) -> Result<Option<&mut TableCursor>> {
         while self.cursor.is_none() || self.at != at {
             self.leave();
             let Some(file) = self.tables.get(at) else { return Ok(None) };
@@ -150,9 +156,9 @@ impl LevelCursor {
                 }
             }
             at = match direction {
-                Direction::Forward => at + 1,
-                Direction::Backward if at == 0 => return Ok(None),
-                Direction::Backward => at - 1,
+                SkipDirection::Forward => at + 1,
+                SkipDirection::Backward if at == 0 => return Ok(None),
+                SkipDirection::Backward => at - 1,
             };
         }
         Ok(self.cursor.as_mut())
@@ -173,7 +179,7 @@ impl LevelCursor {
             return Ok(false);
         }
         self.guarded(|this| {
-            if let Some(cursor) = this.open(at, Direction::Forward)? {
+            if let Some(cursor) = this.open(at, SkipDirection::Forward)? {
                 match to.filter(|_| reaches_on) {
                     Some(to) => cursor.seek(to, MAX_SEQNO)?,
                     None => cursor.seek_to_first()?,
@@ -201,7 +207,7 @@ impl LevelCursor {
             return Ok(false);
         }
         self.guarded(|this| {
-            if let Some(cursor) = this.open(at, Direction::Backward)? {
+            if let Some(cursor) = this.open(at, SkipDirection::Backward)? {
                 match reaches_on {
                     true => cursor.seek_before(from)?,
                     false => cursor.seek_to_last()?,
@@ -226,7 +232,7 @@ impl LevelCursor {
     /// Moves to the first entry of the next non-empty table, if the current one is at its end.
     fn skip_ends_forward(&mut self) -> Result<()> {
         while self.cursor.as_ref().is_some_and(|cursor| !cursor.is_valid()) {
-            if let Some(cursor) = self.open(self.at + 1, Direction::Forward)? {
+            if let Some(cursor) = self.open(self.at + 1, SkipDirection::Forward)? {
                 cursor.seek_to_first()?;
             }
             self.report_to_gate(TableGate::passed);
@@ -240,7 +246,7 @@ impl LevelCursor {
                 self.leave();
                 return Ok(());
             };
-            if let Some(cursor) = self.open(before, Direction::Backward)? {
+            if let Some(cursor) = self.open(before, SkipDirection::Backward)? {
                 cursor.seek_to_last()?;
             }
             self.report_to_gate(TableGate::passed);
@@ -253,13 +259,13 @@ impl LevelCursor {
     fn continue_after(
         &mut self,
         outcome: std::result::Result<(), trommel_sstable::Error>,
-        direction: Direction,
+        direction: SkipDirection,
     ) -> Result<()> {
         self.guarded(|this| {
             outcome?;
             match direction {
-                Direction::Forward => this.skip_ends_forward(),
-                Direction::Backward => this.skip_ends_backward(),
+                SkipDirection::Forward => this.skip_ends_forward(),
+                SkipDirection::Backward => this.skip_ends_backward(),
             }
         })
     }
@@ -279,7 +285,7 @@ impl Cursor for LevelCursor {
 
     fn seek_to_first(&mut self) -> Result<()> {
         self.guarded(|this| {
-            if let Some(cursor) = this.open(0, Direction::Forward)? {
+            if let Some(cursor) = this.open(0, SkipDirection::Forward)? {
                 cursor.seek_to_first()?;
             }
             this.report_to_gate(TableGate::passed);
@@ -290,7 +296,7 @@ impl Cursor for LevelCursor {
     fn seek_to_last(&mut self) -> Result<()> {
         self.guarded(|this| {
             let Some(last) = this.tables.len().checked_sub(1) else { return Ok(()) };
-            if let Some(cursor) = this.open(last, Direction::Backward)? {
+            if let Some(cursor) = this.open(last, SkipDirection::Backward)? {
                 cursor.seek_to_last()?;
             }
             this.report_to_gate(TableGate::passed);
@@ -329,7 +335,7 @@ impl Cursor for LevelCursor {
         let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
         match cursor.next() {
             Ok(()) if cursor.is_valid() => Ok(()),
-            outcome => self.continue_after(outcome, Direction::Forward),
+            outcome => self.continue_after(outcome, SkipDirection::Forward),
         }
     }
 
@@ -338,7 +344,7 @@ impl Cursor for LevelCursor {
         let Some(cursor) = self.cursor.as_mut() else { return Ok(()) };
         match cursor.prev() {
             Ok(()) if cursor.is_valid() => Ok(()),
-            outcome => self.continue_after(outcome, Direction::Backward),
+            outcome => self.continue_after(outcome, SkipDirection::Backward),
         }
     }
 

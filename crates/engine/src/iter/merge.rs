@@ -39,7 +39,7 @@ pub(crate) use visit::{HasLeaf, Offered};
 #[derive(Debug)]
 pub(crate) struct MergeCursor<C: CursorHints> {
     sources: Vec<C>,
-    heads: Vec<Head>,
+    heads: Vec<SourceHead>,
     /// All sources, sorted by their entries. The rank of the first may be stale; its head is not.
     order: Vec<Ranked>,
     /// The first source, if it is on an entry and nothing failed; otherwise [`NO_SOURCE`].
@@ -68,7 +68,7 @@ pub(crate) trait SkipsDeleted: CursorHints {
 
 /// What is kept of the entry that a source is on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Head {
+pub(crate) struct SourceHead {
     /// The key's first sixteen bytes as a number that sorts alike; shorter keys are padded with
     /// zeros. Going backward, its complement: the smaller rank comes first in either direction. The
     /// largest number if the source is off the end.
@@ -83,7 +83,7 @@ pub(crate) struct Head {
     live: bool,
 }
 
-impl Head {
+impl SourceHead {
     /// The head of an entry, for this direction.
     #[inline]
     fn new(head: KeyHead, direction: Direction) -> Self {
@@ -107,8 +107,8 @@ impl Head {
 }
 
 /// The head of a source that is off the end.
-const NO_HEAD: Head =
-    Head { rank: u128::MAX, seqno: 0, len: 0, kind: EntryKind::Delete, live: false };
+const NO_HEAD: SourceHead =
+    SourceHead { rank: u128::MAX, seqno: 0, len: 0, kind: EntryKind::Delete, live: false };
 
 /// A source in the order, with the rank of its entry.
 #[derive(Debug, Clone, Copy)]
@@ -190,7 +190,7 @@ where
 
     /// The head of the current entry.
     #[inline]
-    pub(crate) fn head(&self) -> Option<&Head> {
+    pub(crate) fn head(&self) -> Option<&SourceHead> {
         self.heads.get(self.top)
     }
 
@@ -208,7 +208,7 @@ where
 
     /// The mark of the key of `head`, which is of one of the sources.
     #[inline]
-    pub(crate) fn mark(&self, head: &Head) -> Mark {
+    pub(crate) fn mark(&self, head: &SourceHead) -> Mark {
         Mark { words: head.words(self.direction), len: head.len }
     }
 
@@ -263,7 +263,7 @@ where
     fn remember(&mut self, i: usize) {
         let direction = self.direction;
         let head = self.sources[i].head();
-        self.heads[i] = head.map_or(NO_HEAD, |head| Head::new(head, direction));
+        self.heads[i] = head.map_or(NO_HEAD, |head| SourceHead::new(head, direction));
     }
 
     /// Moves source `i` and updates its head.
@@ -435,7 +435,7 @@ where
             return None;
         }
         let next = movement(source)?;
-        let left = std::mem::replace(head, Head::new(next, direction));
+        let left = std::mem::replace(head, SourceHead::new(next, direction));
         let mark = Mark { words: left.words(direction), len: left.len };
         if head.rank < self.second_rank {
             return Some((mark, next));

@@ -30,10 +30,10 @@ use std::time::{Duration, Instant};
 
 use trommel_base::SeqNo;
 
-use crate::background::{CoreUse, Job, JobFailures, Kind, State};
+use crate::background::{BackgroundState, CoreUse, Job, JobFailures, Kind};
 use crate::compaction::key_range::total_bytes;
 use crate::compaction::plan::{Plan, plan};
-use crate::compaction::range::Step;
+use crate::compaction::range::RangeStep;
 use crate::compaction_options::CompactionOptions;
 use crate::engine::Engine;
 use crate::env;
@@ -53,7 +53,7 @@ impl Engine {
         loop {
             let job = {
                 let mut state = lock(&self.background.state);
-                (state.flushes.retry, state.compactions.retry) = (None, None);
+                (state.failures.flushes.retry, state.failures.compactions.retry) = (None, None);
                 self.next_job(&mut state, env::now())
             };
             let Some(job) = job else { return Ok(ran_some) };
@@ -63,8 +63,8 @@ impl Engine {
     }
 
     /// Takes the most urgent job, if there is any.
-    fn next_job(&self, state: &mut State, now: Instant) -> Option<Job> {
-        state.put_off_until = None;
+    fn next_job(&self, state: &mut BackgroundState, now: Instant) -> Option<Job> {
+        state.writer_core.put_off_until = None;
         if let Some(flush) = self.next_flush(state, now) {
             return Some(flush);
         }
@@ -79,12 +79,12 @@ impl Engine {
         Some(job)
     }
 
-    fn takes_no_jobs(&self, state: &State) -> bool {
+    fn takes_no_jobs(&self, state: &BackgroundState) -> bool {
         state.shutting_down || self.access.is_poisoned() || self.options.load().opening.read_only
     }
 
     /// The oldest frozen memtable, if it is its turn.
-    fn next_flush(&self, state: &mut State, now: Instant) -> Option<Job> {
+    fn next_flush(&self, state: &mut BackgroundState, now: Instant) -> Option<Job> {
         if self.takes_no_jobs(state) {
             return None;
         }
@@ -102,7 +102,7 @@ impl Engine {
             return false;
         }
         let mut state = lock(&self.background.state);
-        if state.flushing && threads >= state.cores.0 {
+        if state.flushing && threads >= state.writer_core.cores.0 {
             // If a flush panics, poisoning is the only sign that it has ended.
             while state.flushing && !self.access.is_poisoned() {
                 state = wait(&self.background.changed, state);
@@ -118,18 +118,23 @@ impl Engine {
         flush.map(|flush| self.run_job(flush)).is_some()
     }
 
-    fn next_rebuild(&self, state: &mut State, view: &View, now: Instant) -> Option<RebuildJob> {
-        let over = |state: &State| {
-            let all = state.rebuilds.iter().chain([&state.fit_budget]);
+    fn next_rebuild(
+        &self,
+        state: &mut BackgroundState,
+        view: &View,
+        now: Instant,
+    ) -> Option<RebuildJob> {
+        let over = |state: &BackgroundState| {
+            let all = state.requests.rebuilds.iter().chain([&state.requests.fit_budget]);
             all.filter(|it| it.is_over()).count()
         };
         let before = over(state);
-        let mut job = next_rebuild(&mut state.rebuilds, &mut state.busy, &view.version);
-        let is_paused = state.pauses > 0 && state.waiting_for_idle == 0;
+        let mut job = next_rebuild(&mut state.requests.rebuilds, &mut state.busy, &view.version);
+        let is_paused = state.requests.pauses > 0 && state.requests.waiting_for_idle == 0;
         // Automatic rebuilds do not take the core that a deferred compaction leaves to writers.
-        let is_paused = is_paused || state.put_off_until.is_some();
-        if job.is_none() && !is_paused && state.fits.is_due(now) {
-            job = state.fit_budget.next(&mut state.busy, &view.version);
+        let is_paused = is_paused || state.writer_core.put_off_until.is_some();
+        if job.is_none() && !is_paused && state.failures.fits.is_due(now) {
+            job = state.requests.fit_budget.next(&mut state.busy, &view.version);
         }
         // Searching for a table may end a request that has none left.
         if over(state) > before {
@@ -138,15 +143,20 @@ impl Engine {
         job
     }
 
-    fn next_compaction(&self, state: &mut State, view: &View, now: Instant) -> Option<Job> {
-        if state.pauses > 0 || !state.compactions.is_due(now) {
+    fn next_compaction(
+        &self,
+        state: &mut BackgroundState,
+        view: &View,
+        now: Instant,
+    ) -> Option<Job> {
+        if state.requests.pauses > 0 || !state.failures.compactions.is_due(now) {
             return None;
         }
         let plan = self.next_plan(state, view)?;
         if !plan.trivial_move {
-            state.put_off_until = self.put_off_until(state, view, now);
+            state.writer_core.put_off_until = self.put_off_until(state, view, now);
         }
-        if state.put_off_until.is_some() {
+        if state.writer_core.put_off_until.is_some() {
             return None;
         }
         // The planner and the registry see the same state under the same lock.
@@ -155,32 +165,36 @@ impl Engine {
     }
 
     /// Until when the next compaction is deferred, if it is.
-    fn put_off_until(&self, state: &State, view: &View, now: Instant) -> Option<Instant> {
+    fn put_off_until(&self, state: &BackgroundState, view: &View, now: Instant) -> Option<Instant> {
         let options = self.options.load();
         if options.background_threads == 0 || state.is_waited_for() {
             return None;
         }
         let core_use = CoreUse {
             threads: options.background_threads,
-            cores: state.cores.0,
+            cores: state.writer_core.cores.0,
             running: state.busy.working(),
             l0_runs: view.version.levels[0].len(),
             debt: self.backlog.debt(),
             options: &options.planner(),
         };
-        state.filling.until(now).filter(|_| core_use.takes_a_core() && !core_use.is_urgent())
+        state
+            .writer_core
+            .filling
+            .until(now)
+            .filter(|_| core_use.takes_a_core() && !core_use.is_urgent())
     }
 
-    fn next_plan(&self, state: &mut State, view: &View) -> Option<Box<Plan>> {
+    fn next_plan(&self, state: &mut BackgroundState, view: &View) -> Option<Box<Plan>> {
         let options = self.options.load();
         let compaction = options.planner();
         let mut at = 0;
-        while at < state.ranges.len() {
-            match state.ranges[at].1.next_step(&view.version, &state.busy, &compaction) {
-                Step::Run(plan) => return Some(plan),
-                Step::Wait => at += 1,
-                Step::Done => {
-                    state.ranges.remove(at);
+        while at < state.requests.ranges.len() {
+            match state.requests.ranges[at].1.next_step(&view.version, &state.busy, &compaction) {
+                RangeStep::Run(plan) => return Some(plan),
+                RangeStep::Wait => at += 1,
+                RangeStep::Done => {
+                    state.requests.ranges.remove(at);
                     self.background.notify();
                 }
             }
@@ -188,13 +202,13 @@ impl Engine {
         self.automatic_plan(state, view)
     }
 
-    fn automatic_plan(&self, state: &State, view: &View) -> Option<Box<Plan>> {
+    fn automatic_plan(&self, state: &BackgroundState, view: &View) -> Option<Box<Plan>> {
         let options = self.options.load();
         if !options.compaction.auto_compaction || options.opening.read_only {
             return None;
         }
         // While a caller waits for an idle store, no further runs are expected.
-        let waits_for_runs = state.waiting_for_idle == 0;
+        let waits_for_runs = state.requests.waiting_for_idle == 0;
         let compaction = CompactionOptions { waits_for_runs, ..options.planner() };
         plan(&view.version, &state.busy, &compaction, self.snapshots.oldest()).map(Box::new)
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use super::PoisonOnPanic;
-use crate::background::{JobFailures, Kind, State};
+use crate::background::{BackgroundState, JobFailures, Kind};
 use crate::engine::Engine;
 use crate::env;
 use crate::sync::lock;
@@ -30,7 +30,7 @@ impl Engine {
         let _ = self.background.workers.set(served);
         let state = lock(&self.background.state);
         let is_at_rest = self.automatic_plan(&state, &self.view.load()).is_none()
-            && state.fit_budget.is_over()
+            && state.requests.fit_budget.is_over()
             && self.files.deletion_queue.rests_at().is_none();
         // No thread is started for a store without work.
         if !is_at_rest {
@@ -89,7 +89,11 @@ impl Engine {
         };
         let retry = state.all_job_failures().into_iter().filter_map(due).min();
         let retry = retry.filter(|_| !self.access.is_poisoned());
-        let due = retry.into_iter().chain(rests_at).chain(flushes_at).chain(state.put_off_until);
+        let due = retry
+            .into_iter()
+            .chain(rests_at)
+            .chain(flushes_at)
+            .chain(state.writer_core.put_off_until);
         let due = due.min();
         if let Some(served) = self.background.workers.get() {
             served.look_again_at(due);
@@ -101,7 +105,7 @@ impl Engine {
 impl Engine {
     /// When the active memtable is to be flushed for the space that its range tombstones free, if
     /// it has any and nothing is written until then.
-    fn flushes_ranges_at(&self, state: &mut State, now: Instant) -> Option<Instant> {
+    fn flushes_ranges_at(&self, state: &mut BackgroundState, now: Instant) -> Option<Instant> {
         let view = self.view.load();
         if view.active.ranges.is_empty() || self.takes_no_jobs(state) {
             state.unchanged = None;

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-use crate::background::{Background, BackgroundError, Concern, JobFailures, LONGEST_RETRY, State};
+use crate::background::{
+    Background, BackgroundError, BackgroundState, Concern, JobFailures, LONGEST_RETRY,
+};
 use crate::compaction::pressure::Cause;
 use crate::compaction::range::RangeCompaction;
 use crate::engine::Engine;
@@ -19,12 +21,12 @@ use crate::rebuild_queue::Rebuild;
 use crate::sync::{lock, wait, wait_at_most};
 use crate::view::View;
 
-impl State {
+impl BackgroundState {
     /// The work that writers stopped for `cause` wait for, and its failures.
     fn holding_up(&self, cause: Cause) -> (BackgroundJob, &JobFailures) {
         match cause {
-            Cause::Memtables => (BackgroundJob::Flush, &self.flushes),
-            Cause::Level0 | Cause::Debt => (BackgroundJob::Compaction, &self.compactions),
+            Cause::Memtables => (BackgroundJob::Flush, &self.failures.flushes),
+            Cause::Level0 | Cause::Debt => (BackgroundJob::Compaction, &self.failures.compactions),
         }
     }
 }
@@ -63,7 +65,12 @@ impl Engine {
 
     /// An error if a writer stopped for `cause` has nothing to wait for, or has waited as long as
     /// it may.
-    fn check_stopped(&self, state: &State, cause: Cause, limit: Option<Duration>) -> Result<()> {
+    fn check_stopped(
+        &self,
+        state: &BackgroundState,
+        cause: Cause,
+        limit: Option<Duration>,
+    ) -> Result<()> {
         self.check_background(state, Concern::Poison, 0)?;
         if state.refuses_writers {
             return Err(Error::Closed);
@@ -84,7 +91,7 @@ impl Engine {
         Some(last)
     }
 
-    fn check_background(&self, state: &State, concern: Concern, seen: u64) -> Result<()> {
+    fn check_background(&self, state: &BackgroundState, concern: Concern, seen: u64) -> Result<()> {
         self.access.check_unpoisoned()?;
         if state.shutting_down {
             return Err(Error::Closed);
@@ -110,7 +117,7 @@ impl Engine {
         &self,
         _awaited: &WaitingCaller<'_>,
         concern: Concern,
-        done: impl Fn(&Self, &State) -> bool,
+        done: impl Fn(&Self, &BackgroundState) -> bool,
     ) -> Result<()> {
         let mut state = lock(&self.background.state);
         let seen = state.failures(concern);
@@ -128,9 +135,9 @@ impl Engine {
             let inline = self.callers_work();
             if inline {
                 // The waiting caller is the retry.
-                (state.flushes.retry, state.compactions.retry) = (None, None);
+                (state.failures.flushes.retry, state.failures.compactions.retry) = (None, None);
                 if concern == Concern::All {
-                    state.fits.retry = None;
+                    state.failures.fits.retry = None;
                 }
             }
             let job = if inline { self.next_job(&mut state, env::now()) } else { None };
@@ -162,10 +169,11 @@ impl Engine {
                 let view = engine.view.load();
                 state.running == 0
                     && view.frozen.is_empty()
-                    && state.rebuilds.iter().all(Rebuild::is_over)
-                    && state.fit_budget.is_over()
-                    && (state.pauses > 0
-                        || state.ranges.is_empty() && engine.automatic_plan(state, &view).is_none())
+                    && state.requests.rebuilds.iter().all(Rebuild::is_over)
+                    && state.requests.fit_budget.is_over()
+                    && (state.requests.pauses > 0
+                        || state.requests.ranges.is_empty()
+                            && engine.automatic_plan(state, &view).is_none())
             })?;
             // A full memtable may not have been frozen yet. Jobs may have found sidecars lost.
             if !self.freeze_full() && !self.settle_losses() {
@@ -186,14 +194,16 @@ impl Engine {
         let ticket = {
             let mut state = lock(&self.background.state);
             let ticket = state.ticket();
-            state.ranges.push((ticket, RangeCompaction::new(from, to, through, before)));
+            state.requests.ranges.push((ticket, RangeCompaction::new(from, to, through, before)));
             self.background.notify();
             ticket
         };
-        let is_open = |state: &State| state.ranges.iter().any(|(other, _)| *other == ticket);
+        let is_open = |state: &BackgroundState| {
+            state.requests.ranges.iter().any(|(other, _)| *other == ticket)
+        };
         let outcome =
             self.wait_for_state(&awaited, Concern::Compactions, |_, state| !is_open(state));
-        lock(&self.background.state).ranges.retain(|(other, _)| *other != ticket);
+        lock(&self.background.state).requests.ranges.retain(|(other, _)| *other != ticket);
         outcome
     }
 
@@ -209,7 +219,7 @@ impl Engine {
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         {
             let mut state = lock(&self.background.state);
-            state.pauses += 1;
+            state.requests.pauses += 1;
             self.background.paused.store(true, Ordering::Relaxed);
             // Writers that wait for a compaction no longer need to.
             self.background.notify();
@@ -228,8 +238,8 @@ impl Engine {
             return;
         }
         let mut state = lock(&self.background.state);
-        state.pauses = state.pauses.saturating_sub(1);
-        self.background.paused.store(state.pauses > 0, Ordering::Relaxed);
+        state.requests.pauses = state.requests.pauses.saturating_sub(1);
+        self.background.paused.store(state.requests.pauses > 0, Ordering::Relaxed);
         drop(state);
         self.background.wake();
     }
@@ -241,7 +251,7 @@ struct WaitingForIdle<'a>(&'a Background);
 impl<'a> WaitingForIdle<'a> {
     fn new(background: &'a Background) -> Self {
         let mut state = lock(&background.state);
-        state.waiting_for_idle += 1;
+        state.requests.waiting_for_idle += 1;
         // Paused work may resume, subranges of compactions may be taken, and no more runs are
         // waited for.
         background.notify();
@@ -251,6 +261,6 @@ impl<'a> WaitingForIdle<'a> {
 
 impl Drop for WaitingForIdle<'_> {
     fn drop(&mut self) {
-        lock(&self.0.state).waiting_for_idle -= 1;
+        lock(&self.0.state).requests.waiting_for_idle -= 1;
     }
 }

@@ -31,7 +31,7 @@ fn fill(db: &Db, kib: u32) {
 }
 
 fn limited(db: &Db) -> u64 {
-    db.stats().rate_limited_bytes
+    db.stats().background.rate_limited_bytes
 }
 
 /// Regression: a store killed with 40 MiB in its log took 40 seconds to open at 1 MiB/s.
@@ -56,7 +56,7 @@ fn work_without_waiting_callers_is_limited() {
             .compaction(|c| c.background_bytes_per_second(Some(1 << 20)))
     });
     fill(&db, 100);
-    while db.stats().flushes == 0 {
+    while db.stats().background.flushes.count == 0 {
         std::thread::sleep(Duration::from_millis(1));
     }
     assert!(limited(&db) > 32 << 10, "{}", limited(&db));
@@ -83,7 +83,7 @@ fn resting_is_not_limited() {
     }
     db.set_options(|options| options.compaction(|c| c.auto_compaction(true))).unwrap();
     db.wait_idle().unwrap();
-    assert!(db.stats().compactions > 0);
+    assert!(db.stats().background.compactions.count > 0);
     // The compaction may have begun before.
     assert!(limited(&db) < 64 << 10, "{}", limited(&db));
 }
@@ -118,7 +118,9 @@ fn jobs_of_a_store_without_threads_are_not_limited() {
             .compaction(|c| c.auto_compaction(true))
     });
     fill(&db, 1 << 10);
-    assert!(db.stats().flushes > 10 && db.stats().compactions > 0);
+    assert!(
+        db.stats().background.flushes.count > 10 && db.stats().background.compactions.count > 0
+    );
     assert_eq!(limited(&db), 0);
 }
 
@@ -129,8 +131,8 @@ fn work_that_stopped_writers_wait_for_is_not_limited() {
         open(|options| options.writes(|w| w.write_buffer_bytes(64 << 10).max_frozen_memtables(1)));
     fill(&db, 2 << 10);
     let stats = db.stats();
-    assert!(stats.stalled_by_memtables.times > 0);
-    assert!(stats.rate_limited_bytes < stats.flush_bytes / 4, "{stats:?}");
+    assert!(stats.background.stalls.memtables.times > 0);
+    assert!(stats.background.rate_limited_bytes < stats.background.flushes.bytes / 4, "{stats:?}");
     drop(db);
     let db = open(|options| {
         let options = options
@@ -140,9 +142,9 @@ fn work_that_stopped_writers_wait_for_is_not_limited() {
     });
     fill(&db, 2 << 10);
     let stats = db.stats();
-    assert!(stats.stalled_by_level_0.times > 0);
-    let written = stats.flush_bytes + stats.compaction_bytes_written;
-    assert!(stats.rate_limited_bytes < written / 4, "{stats:?}");
+    assert!(stats.background.stalls.level_0.times > 0);
+    let written = stats.background.flushes.bytes + stats.background.compactions.bytes_written;
+    assert!(stats.background.rate_limited_bytes < written / 4, "{stats:?}");
 }
 
 /// The only worker is at a limited compaction: the flush does not wait for the rest of it.
@@ -160,8 +162,12 @@ fn a_flush_is_not_held_up_by_a_compaction_that_is() {
     db.put("key", "value").unwrap();
     db.flush().unwrap();
     let stats = db.stats();
-    assert_eq!(stats.flushes, 3);
-    assert!(stats.rate_limited_bytes < 1 << 20, "{}", stats.rate_limited_bytes);
+    assert_eq!(stats.background.flushes.count, 3);
+    assert!(
+        stats.background.rate_limited_bytes < 1 << 20,
+        "{}",
+        stats.background.rate_limited_bytes
+    );
 }
 
 /// Nor is a close delayed by a flush that no caller waited for.
@@ -173,12 +179,16 @@ fn closing_is_not_limited() {
     db.put("key", "value").unwrap();
     db.close().unwrap();
     let stats = other.stats();
-    assert!(stats.rate_limited_bytes < 512 << 10, "{}", stats.rate_limited_bytes);
+    assert!(
+        stats.background.rate_limited_bytes < 512 << 10,
+        "{}",
+        stats.background.rate_limited_bytes
+    );
 }
 
 #[test]
 fn jobs_share_one_rate() {
-    let mut state = State::default();
+    let mut state = LimiterState::default();
     let now = env::now();
     let mut wait = |moment| state.book(1000, 10_000, moment) - moment;
     assert_eq!(wait(now), Duration::ZERO, "the first is free");

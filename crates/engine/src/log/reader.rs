@@ -158,8 +158,8 @@ impl LogImage {
         let mut scan = Scan::new(bytes, path, &header);
         let verdict = loop {
             match scan.step()? {
-                Step::Record => {}
-                Step::Stop(verdict) => break verdict,
+                ReadStep::Record => {}
+                ReadStep::Stop(verdict) => break verdict,
             }
         };
         Ok(scan.finish(header, verdict, file_bytes))
@@ -255,7 +255,7 @@ fn trim_zeros(bytes: &mut Vec<u8>) {
     }
 }
 
-enum Step {
+enum ReadStep {
     Record,
     Stop(Verdict),
 }
@@ -267,11 +267,11 @@ struct Scan<'a> {
     binding: Binding,
     /// Offset of the next record.
     at: usize,
-    progress: Progress,
+    progress: LogProgress,
 }
 
 /// State of the verification after the good records so far.
-pub(super) struct Progress {
+pub(super) struct LogProgress {
     /// The predecessor checksum expected in the next record.
     chain: u32,
     records: u64,
@@ -279,7 +279,7 @@ pub(super) struct Progress {
     max_durable_to: u64,
 }
 
-impl Progress {
+impl LogProgress {
     /// The state at the start of a file with this header.
     pub(super) fn new(header: &FileHeader) -> Self {
         Self { chain: header.chain_start(), records: 0, seqnos: None, max_durable_to: 0 }
@@ -338,15 +338,15 @@ impl<'a> Scan<'a> {
             path,
             binding: Binding::new(header),
             at: FILE_HEADER_BYTES,
-            progress: Progress::new(header),
+            progress: LogProgress::new(header),
         }
     }
 
     /// Accepts one good record, or decides why there is none.
-    fn step(&mut self) -> Result<Step, Error> {
+    fn step(&mut self) -> Result<ReadStep, Error> {
         let rest = &self.bytes[self.at..];
         if rest.is_empty() {
-            return Ok(Step::Stop(Verdict::Clean));
+            return Ok(ReadStep::Stop(Verdict::Clean));
         }
         let offset = self.at as u64;
         let Some(header) = RecordHeader::decode(rest, &self.binding, offset) else {
@@ -354,12 +354,12 @@ impl<'a> Scan<'a> {
                 Some(reason) => Verdict::Torn(reason),
                 None => self.damaged("there is no intact record header"),
             };
-            return Ok(Step::Stop(verdict));
+            return Ok(ReadStep::Stop(verdict));
         };
         let payload_end = RECORD_HEADER_BYTES + header.payload_bytes as usize;
         let payload = rest.get(RECORD_HEADER_BYTES..payload_end);
         let (Some(payload), Some(trailer)) = (payload, rest.get(payload_end)) else {
-            return Ok(Step::Stop(Verdict::Torn(TearReason::CutPayload)));
+            return Ok(ReadStep::Stop(Verdict::Torn(TearReason::CutPayload)));
         };
         let is_whole = *trailer == RECORD_TRAILER
             && header.payload_checksum == self.binding.at(offset).with(payload).value();
@@ -368,15 +368,15 @@ impl<'a> Scan<'a> {
                 true => Verdict::Torn(TearReason::ZeroSector),
                 false => self.damaged("the record fails its checksum"),
             };
-            return Ok(Step::Stop(verdict));
+            return Ok(ReadStep::Stop(verdict));
         }
         self.take(&header, payload_end)
     }
 
     /// Accepts the verified record at `self.at`, if it fits its predecessors.
-    fn take(&mut self, header: &RecordHeader, payload_end: usize) -> Result<Step, Error> {
+    fn take(&mut self, header: &RecordHeader, payload_end: usize) -> Result<ReadStep, Error> {
         if let Some(what) = self.progress.refusal(header, self.at as u64) {
-            return Ok(Step::Stop(self.damaged(what)));
+            return Ok(ReadStep::Stop(self.damaged(what)));
         }
         self.progress.accept(header);
         match header.kind {
@@ -385,12 +385,12 @@ impl<'a> Scan<'a> {
                 let offset = self.at as u64;
                 mask::apply(&mut self.bytes[start..end], self.binding.salt(), offset, header.mask);
                 self.at = end + 1;
-                Ok(Step::Record)
+                Ok(ReadStep::Record)
             }
             KIND_END if header.mask != 0 => {
-                Ok(Step::Stop(self.damaged("an end marker is never masked")))
+                Ok(ReadStep::Stop(self.damaged("an end marker is never masked")))
             }
-            KIND_END => Ok(Step::Stop(self.take_end(payload_end))),
+            KIND_END => Ok(ReadStep::Stop(self.take_end(payload_end))),
             kind => {
                 let what = format!("the record at byte {} is of kind {kind}", self.at);
                 Err(Error::Unsupported { file: self.path.to_path_buf(), what })

@@ -1,7 +1,7 @@
 //! Decides which records of the needed logs are replayed, and which are dropped.
 //!
 //! All logs are read and verified before any record is replayed ([`plan`]), so that a failed open
-//! has changed nothing; [`Plan::replay`] then passes the records on.
+//! has changed nothing; [`ReplayPlan::replay`] then passes the records on.
 //!
 //! 1. The oldest needed log must exist; each later one must name its predecessor in its header, and
 //!    an end marker must name its successor. (A log is created durably before its predecessor's end
@@ -31,7 +31,7 @@
 //! The same logs give the same plan however often recovery is started and interrupted, because it
 //! writes nothing. The caller must not append a record to a new log before the manifest either
 //! needs only newer logs, as the replayed records are in tables, or records the ends of these logs
-//! ([`Plan::ends`]).
+//! ([`ReplayPlan::ends`]).
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -133,7 +133,7 @@ impl fmt::Display for Dropped {
 
 /// The logs to replay.
 #[derive(Debug)]
-pub(crate) struct Plan {
+pub(crate) struct ReplayPlan {
     replayed: Vec<Planned>,
     dropped: Vec<Dropped>,
     newest: u64,
@@ -227,7 +227,7 @@ impl Planned {
 }
 
 /// Reads and verifies the needed logs, and decides which records are replayed. Writes nothing.
-pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
+pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<ReplayPlan, Error> {
     let mut logs = read_logs(vfs, needed)?;
     let newest = logs.last().map_or(needed.oldest, |log| log.number);
     let (keep, dropped) = match first_break(&logs, needed) {
@@ -238,10 +238,10 @@ pub(crate) fn plan(vfs: &dyn Vfs, needed: &Needed<'_>) -> Result<Plan, Error> {
         Some(found) => (found.keep, dropped(&logs, &found)),
     };
     logs.truncate(keep);
-    Ok(Plan { replayed: logs, dropped, newest, until: None })
+    Ok(ReplayPlan { replayed: logs, dropped, newest, until: None })
 }
 
-impl Plan {
+impl ReplayPlan {
     /// Passes every record to `take`, with its log's number, oldest first.
     pub(crate) fn replay(
         &self,

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use trommel_vfs::{MemoryVfs, Vfs};
 
-use super::recover::{DropReason, Needed, Plan, plan};
-use super::testing::{Crash, Recorder, disk};
+use super::recover::{DropReason, Needed, ReplayPlan, plan};
+use super::testing::{Crash, OpRecorder, disk};
 use super::{FileHeader, FileKind, LogEnd, LogEnds, LogWriter};
 use crate::error::Error;
 
@@ -45,7 +45,7 @@ struct Moment {
 
 /// A store reduced to its logs.
 struct Store {
-    vfs: Recorder,
+    vfs: OpRecorder,
     logs: Vec<(u64, LogWriter)>,
     /// Batches before each log.
     starts: BTreeMap<u64, usize>,
@@ -55,7 +55,7 @@ struct Store {
 
 impl Store {
     fn new() -> Self {
-        let vfs = Recorder::default();
+        let vfs = OpRecorder::default();
         let mut store = Self {
             vfs,
             logs: Vec::new(),
@@ -191,7 +191,7 @@ fn recover_with(files: &Files, needed: Needed<'_>) -> Result<Found, Error> {
     let vfs = on_disk(files);
     let present: Vec<u64> = files.keys().map(|path| number_of(path)).collect();
     let needed = Needed { present: &present, ..needed };
-    let plan: Plan = plan(&vfs, &needed)?;
+    let plan: ReplayPlan = plan(&vfs, &needed)?;
     let dropped = plan.dropped().iter().map(|dropped| dropped.reason.clone()).collect();
     let (newest, records) = (plan.newest(), plan.records());
     let mut batches = Batches::new();

@@ -15,7 +15,7 @@ use super::format::{
     RECORD_TRAILER,
 };
 use super::framing::{Binding, FileHeader, FileKind, RecordHeader};
-use super::reader::{Progress, Record, Summary, Verdict};
+use super::reader::{LogProgress, Record, Summary, Verdict};
 use super::{LONGEST_BYTES, mask};
 use crate::error::Error;
 
@@ -35,7 +35,7 @@ pub(super) fn read_records(
     if !(head_bytes..=LONGEST_BYTES).contains(&file_bytes) {
         return Ok(None);
     }
-    let mut window = Window { file, path, from: 0, bytes: Vec::new() };
+    let mut window = FileWindow { file, path, from: 0, bytes: Vec::new() };
     let end = match file_bytes.is_multiple_of(AHEAD_BYTES) {
         true => window.end_before_zeros(file_bytes)?.max(head_bytes),
         false => file_bytes,
@@ -43,7 +43,7 @@ pub(super) fn read_records(
     let head = window.get(0, head_bytes, end)?;
     let Ok(header) = FileHeader::decode(head, FileKind::Log, number) else { return Ok(None) };
     let binding = Binding::new(&header);
-    let mut progress = Progress::new(&header);
+    let mut progress = LogProgress::new(&header);
     let mut at = head_bytes;
     let verdict = loop {
         if at == end {
@@ -89,7 +89,7 @@ pub(super) fn read_records(
 }
 
 /// The part of a file in memory.
-struct Window<'a> {
+struct FileWindow<'a> {
     file: &'a dyn ReadFile,
     path: &'a Path,
     /// Its offset in the file.
@@ -97,7 +97,7 @@ struct Window<'a> {
     bytes: Vec<u8>,
 }
 
-impl Window<'_> {
+impl FileWindow<'_> {
     /// The `count` bytes from `at`, which end at or before `end`.
     fn get(&mut self, at: u64, count: u64, end: u64) -> Result<&mut [u8], Error> {
         let is_there = at >= self.from && at + count <= self.from + self.bytes.len() as u64;

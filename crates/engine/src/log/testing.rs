@@ -23,7 +23,7 @@ pub(crate) enum Op {
 
 /// An in-memory file system that records all changes, and fails one of them on request.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Recorder {
+pub(crate) struct OpRecorder {
     inner: MemoryVfs,
     ops: Arc<Mutex<Vec<Op>>>,
     /// Bytes for which space was preallocated; none once it was released.
@@ -32,7 +32,7 @@ pub(crate) struct Recorder {
     pub(crate) fail_at: Arc<Mutex<Option<usize>>>,
 }
 
-impl Recorder {
+impl OpRecorder {
     pub(crate) fn ops(&self) -> Vec<Op> {
         self.ops.lock().unwrap().clone()
     }
@@ -47,7 +47,7 @@ impl Recorder {
     }
 }
 
-impl Layer for Recorder {
+impl Layer for OpRecorder {
     fn below(&self) -> &dyn Vfs {
         &self.inner
     }
@@ -82,7 +82,7 @@ impl Layer for Recorder {
 struct RecordedFile {
     file: Box<dyn WriteFile>,
     path: PathBuf,
-    vfs: Recorder,
+    vfs: OpRecorder,
 }
 
 impl WriteFile for RecordedFile {

@@ -9,7 +9,7 @@ use trommel_vfs::{MemoryVfs, ReadFile, Vfs};
 use super::format::{AHEAD_BYTES, FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RECORD_TRAILER};
 use super::framing::{FileHeader, FileKind};
 use super::reader::{LogImage, Summary, TearReason, Verdict};
-use super::testing::{Crash, Op, Recorder, choices};
+use super::testing::{Crash, Op, OpRecorder, choices};
 use super::writer::LogWriter;
 use crate::error::Error;
 
@@ -208,7 +208,7 @@ fn an_append_cut_before_zeros_ahead_is_a_tear() {
 fn every_power_cut_leaves_a_prefix_past_the_synced_part() {
     let mut images = 0;
     for (payloads, syncs, ended) in torn_shapes() {
-        let vfs = Recorder::default();
+        let vfs = OpRecorder::default();
         let mut writer = create(&vfs);
         for (index, payload) in payloads.iter().enumerate() {
             writer.append(10 * (index as u64 + 1), &[payload]).unwrap();
@@ -432,7 +432,7 @@ fn zeros_ahead_are_no_tear() {
 #[test]
 fn zeros_are_preallocated_for_small_syncs() {
     let steps = |kind, payload: usize, appends_a_sync: u64| {
-        let vfs = Recorder::default();
+        let vfs = OpRecorder::default();
         let mut writer = LogWriter::create(&vfs, path(), &FileHeader { kind, ..header() }).unwrap();
         for seqno in 1..=600 {
             writer.append(seqno, &[&text(payload)]).unwrap();
@@ -461,7 +461,7 @@ fn zeros_are_preallocated_for_small_syncs() {
 
 #[test]
 fn a_group_is_one_append() {
-    let vfs = Recorder::default();
+    let vfs = OpRecorder::default();
     let mut writer = create(&vfs);
     let before = vfs.ops().len();
     writer.commit().unwrap();
@@ -481,7 +481,7 @@ fn a_group_is_one_append() {
 #[test]
 fn after_a_failure_nothing_is_written_or_synced() {
     for fail_at in 4..8 {
-        let vfs = Recorder::default();
+        let vfs = OpRecorder::default();
         let mut writer = create(&vfs);
         *vfs.fail_at.lock().unwrap() = Some(fail_at);
         let mut failures = 0;
@@ -523,7 +523,7 @@ fn a_length_that_no_log_has_is_damage_and_asks_for_no_memory() {
 #[test]
 fn space_for_a_log_is_preallocated() {
     for (kind, next) in [(FileKind::Log, 8), (FileKind::Log, 0), (FileKind::Manifest, 0)] {
-        let vfs = Recorder::default();
+        let vfs = OpRecorder::default();
         let header = FileHeader { kind, ..header() };
         let mut writer = LogWriter::create(&vfs, path(), &header).unwrap();
         let aside = || vfs.aside.lock().unwrap().clone();

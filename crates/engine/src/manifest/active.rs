@@ -14,12 +14,12 @@ use crate::version::Version;
 
 /// The current manifest, and its contents.
 #[derive(Debug)]
-pub(crate) struct Manifest {
+pub(crate) struct ActiveManifest {
     writer: ManifestWriter,
     state: ManifestState,
 }
 
-impl Manifest {
+impl ActiveManifest {
     /// Writes manifest `number` with this state into `dir` and installs it there.
     pub(crate) fn create(
         vfs: &dyn Vfs,

@@ -17,7 +17,7 @@ use crate::levels::LEVELS;
 use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
 use crate::ranges::RangeTombstone;
-use crate::version::TableMeta;
+use crate::version::{FilterMeta, TableMeta};
 
 /// Unknown tags from this one on may be skipped.
 pub(crate) const FIRST_OPTIONAL_TAG: u64 = 128;
@@ -188,12 +188,12 @@ fn put_table(out: &mut Vec<u8>, table: &TableMeta) {
         table.entries,
         table.deletions,
         table.keys,
-        table.filter_bytes,
+        table.filters.bytes,
     ] {
         put_varint(out, number);
     }
-    out.push(table.built_for);
-    if let Some(number) = table.filter_sidecar {
+    out.push(table.filters.built_for);
+    if let Some(number) = table.filters.sidecar {
         let mut body = Vec::new();
         put_varint(&mut body, number);
         put_field(out, TABLE_TAG_FILTER_SIDECAR, &mut body);
@@ -220,7 +220,7 @@ fn table(decoder: &mut Decoder<'_>) -> Result<TableMeta, EditError> {
             TABLE_TAG_FILTER_SIDECAR => {
                 let number = file_number(&mut body).filter(|_| body.is_empty());
                 let number = number.ok_or(EditError::Damaged("a filter sidecar has no number"))?;
-                set_once(&mut table.filter_sidecar, number)?;
+                set_once(&mut table.filters.sidecar, number)?;
             }
             TABLE_TAG_RANGES_APPLIED => {
                 let applied = seqno(&mut body).filter(|_| body.is_empty());
@@ -255,9 +255,7 @@ fn fixed_part(decoder: &mut Decoder<'_>) -> Option<TableMeta> {
         entries: decoder.varint()?,
         deletions: decoder.varint()?,
         keys: decoder.varint()?,
-        filter_bytes: decoder.varint()?,
-        built_for: level(decoder)?,
-        filter_sidecar: None,
+        filters: FilterMeta { bytes: decoder.varint()?, built_for: level(decoder)?, sidecar: None },
         ranges_applied: 0,
     })
 }

@@ -12,7 +12,7 @@ use super::state::{InvalidEdit, ManifestState};
 use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
 use crate::ranges::RangeTombstone;
-use crate::version::{TableMeta, Version};
+use crate::version::{FilterMeta, TableMeta, Version};
 
 /// Table `number` with these keys and sequence numbers.
 pub(super) fn table(number: u64, keys: (&str, &str), seqnos: (u64, u64)) -> TableMeta {
@@ -27,16 +27,14 @@ pub(super) fn table(number: u64, keys: (&str, &str), seqnos: (u64, u64)) -> Tabl
         entries: 9,
         deletions: 2,
         keys: 5,
-        filter_bytes: 64,
-        built_for: 1,
-        filter_sidecar: None,
+        filters: FilterMeta { bytes: 64, built_for: 1, sidecar: None },
         ranges_applied: 0,
     }
 }
 
 fn sample() -> VersionEdit {
-    let with_sidecar =
-        TableMeta { filter_sidecar: Some(31), ..table(30, ("", "zzz"), (1, MAX_SEQNO)) };
+    let mut with_sidecar = table(30, ("", "zzz"), (1, MAX_SEQNO));
+    with_sidecar.filters.sidecar = Some(31);
     VersionEdit {
         added: vec![(0, with_sidecar), (6, table(MAX_FILE_NUMBER, ("a", "a"), (0, 0)))],
         removed: vec![(0, 1), (3, 1 << 40)],
@@ -116,7 +114,7 @@ fn unknown_fields_are_rejected_or_skipped_by_their_tag() {
     assert_eq!(usize::from(encoded[1]), body.len(), "a one-byte length");
     let with = |tag| field(TAG_ADDED, &[body, &field(tag, b"xyz")].concat());
     assert!(unsupported(&with(2)));
-    assert_eq!(VersionEdit::decode(&with(FIRST_OPTIONAL_TAG)), Ok(described));
+    assert_eq!(VersionEdit::decode(&with(FIRST_OPTIONAL_TAG + 1)), Ok(described));
 }
 
 #[test]
@@ -129,11 +127,11 @@ fn invalid_edits_are_corruption() {
     for bad in [
         TableMeta { number: 0, ..good.clone() },
         TableMeta { number: MAX_FILE_NUMBER + 1, ..good.clone() },
-        TableMeta { built_for: 7, ..good.clone() },
+        TableMeta { filters: FilterMeta { built_for: 7, ..good.filters }, ..good.clone() },
         TableMeta { entries: 1, ..good.clone() },
         TableMeta { keys: 0, ..good.clone() },
         TableMeta { max_seqno: MAX_SEQNO + 1, ..good.clone() },
-        TableMeta { filter_sidecar: Some(0), ..good.clone() },
+        TableMeta { filters: FilterMeta { sidecar: Some(0), ..good.filters }, ..good.clone() },
         table(3, ("b", "a"), (1, 2)),
         table(3, ("a", "b"), (2, 1)),
         table(3, ("a", &long), (1, 2)),

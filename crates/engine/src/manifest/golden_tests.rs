@@ -17,7 +17,6 @@ use super::writer::ManifestWriter;
 use crate::log::format::MANIFEST_MAGIC;
 use crate::log::testing::disk;
 use crate::names::MAX_FILE_NUMBER;
-use crate::version::TableMeta;
 
 const PAGE: &str = include_str!("../../../../docs/format/manifest.md");
 const MANIFEST: &[u8] = include_bytes!("testdata/MANIFEST-000009");
@@ -25,7 +24,8 @@ const CURRENT: &[u8] = include_bytes!("testdata/CURRENT");
 const STORE: u64 = 0x7472_6f6d_6d65_6c21;
 
 fn states_and_edit() -> (ManifestState, VersionEdit, ManifestState) {
-    let with_sidecar = TableMeta { filter_sidecar: Some(5), ..table(4, ("a", "k"), (7, 70)) };
+    let mut with_sidecar = table(4, ("a", "k"), (7, 70));
+    with_sidecar.filters.sidecar = Some(5);
     let snapshot = VersionEdit {
         added: vec![(0, with_sidecar), (6, table(3, ("", "zebra"), (1, 6)))],
         next_file_number: Some(10),

@@ -55,7 +55,7 @@ impl ManifestState {
         let numbers = edit
             .added
             .iter()
-            .flat_map(|(_, table)| std::iter::once(table.number).chain(table.filter_sidecar));
+            .flat_map(|(_, table)| std::iter::once(table.number).chain(table.filters.sidecar));
         let logs = edit.log_ends.iter().map(|end| end.next).chain([log_number]);
         if let Some(number) = numbers.chain(logs).find(|n| *n >= next_file_number.max(1)) {
             return Err(invalid(&format!("file {number} is above the next file number")));

@@ -12,7 +12,7 @@ use super::reader::{Recovered, recover};
 use super::state::ManifestState;
 use super::writer::ManifestWriter;
 use crate::error::Error;
-use crate::log::testing::{Crash, Recorder, disk};
+use crate::log::testing::{Crash, OpRecorder, disk};
 use crate::log::{DropReason, FileHeader, FileKind, LogWriter};
 use crate::version::TableMeta;
 
@@ -68,7 +68,7 @@ fn create(vfs: &dyn Vfs, number: u64, state: &ManifestState) -> Result<ManifestW
 
 /// A manifest with `count` edits.
 fn written(count: u64, closed: bool) -> Files {
-    let vfs = Recorder::default();
+    let vfs = OpRecorder::default();
     let mut writer = create(&vfs, 1, &states(0)[0]).unwrap();
     for step in 0..count {
         writer.append(&edit(step)).unwrap();
@@ -250,7 +250,7 @@ fn the_next_file_number_is_above_all_files() {
 #[test]
 fn every_power_cut_leaves_a_state_at_or_past_the_last_synced_edit() {
     let states = states(7);
-    let vfs = Recorder::default();
+    let vfs = OpRecorder::default();
     let mut synced: Vec<(usize, Option<usize>)> = vec![(0, None)];
     let mut writer = create(&vfs, 1, &states[0]).unwrap();
     synced.push((vfs.ops().len(), Some(0)));
@@ -372,13 +372,13 @@ fn records_without_valid_edits_are_errors() {
 fn a_failed_write_sync_or_rename_stops_the_writer() {
     let states = states(3);
     let calls = {
-        let vfs = Recorder::default();
+        let vfs = OpRecorder::default();
         let mut writer = create(&vfs, 1, &states[0]).unwrap();
         (0..3).for_each(|step| writer.append(&edit(step)).unwrap());
         vfs.ops().len()
     };
     for fail_at in 0..calls {
-        let vfs = Recorder::default();
+        let vfs = OpRecorder::default();
         *vfs.fail_at.lock().unwrap() = Some(fail_at);
         let failed = create(&vfs, 1, &states[0]).and_then(|mut writer| {
             let appended: Vec<_> = (0..3).map(|step| writer.append(&edit(step))).collect();

@@ -28,7 +28,7 @@ pub enum FilterResidency {
     /// In the block cache, beside the blocks and evicted like them. A filter (or a partition of
     /// one, see [`filter_shape`](crate::settings::FilterSettings::filter_shape)) of more than half
     /// a shard of the cache is not used, and counted
-    /// ([`Stats::filters_not_held`](crate::Stats::filters_not_held)): a shard is a 64th of a cache
+    /// ([`FilterStats::not_held`](crate::FilterStats::not_held)): a shard is a 64th of a cache
     /// of 64 MiB and more, about 1 MiB of a smaller one.
     Cached,
     /// As `Cached`, but those of tables that were written for level 0 as `Pinned`: lookups probe

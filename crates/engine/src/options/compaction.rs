@@ -35,8 +35,9 @@ settings! {
         /// Bytes per second that flushes, compactions and rebuilds of filters may write. Work that
         /// a caller waits for is not limited: opening, closing, [`Db::flush`](crate::Db::flush),
         /// [`Db::wait_idle`](crate::Db::wait_idle), and writers that are slowed or stopped among
-        /// them. [`Stats::rate_limited_bytes`](crate::Stats::rate_limited_bytes) counts what the
-        /// limit was applied to.
+        /// them.
+        /// [`BackgroundStats::rate_limited_bytes`](crate::BackgroundStats::rate_limited_bytes)
+        /// counts what the limit was applied to.
         background_bytes_per_second: Option<u64> = None, 4 << 10..;
         /// Whether compactions start by themselves.
         auto_compaction: bool = true;

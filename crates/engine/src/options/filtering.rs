@@ -50,7 +50,7 @@ settings! {
         /// probes it.
         ///
         /// Existing tables keep the filters they have. Those that another extractor made are not
-        /// used, and counted ([`Stats::prefix_unused`](crate::Stats::prefix_unused)). Where no
+        /// used, and counted ([`PrefixStats::unused`](crate::PrefixStats::unused)). Where no
         /// extractor is set, a table's own is used if it is one of the built-in rules.
         prefix_extractor(impl Into<Option<Prefix>> => Into::into): Option<Prefix> = None;
         /// Which filter of prefixes the tables of each level get, bits being counted for each

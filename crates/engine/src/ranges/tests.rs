@@ -281,7 +281,7 @@ fn tables(db: &Db) -> usize {
 #[test]
 fn deleted_tables_are_removed_unread() {
     let db = filled(&Arc::default(), 10_000);
-    let before = (tables(&db), db.stats().compaction_bytes_read);
+    let before = (tables(&db), db.stats().background.compactions.bytes_read);
     assert!(before.0 > 10);
     let snapshot = db.snapshot();
     db.delete_range(100_u32.to_be_bytes()..).unwrap();
@@ -311,7 +311,7 @@ fn scans_do_not_read_what_is_deleted() {
     let held = db.snapshot();
     db.delete_range(10_u32.to_be_bytes()..19_990_u32.to_be_bytes()).unwrap();
     db.put(5_000_u32.to_be_bytes(), "new").unwrap();
-    let reads = || db.stats().scan_block_reads + db.stats().scan_cache_hits;
+    let reads = || db.stats().scans.block_reads + db.stats().scans.cache_hits;
     let before = reads();
     assert_eq!(db.iter().count(), 21);
     assert_eq!(db.iter().rev().count(), 21);
@@ -339,7 +339,7 @@ fn a_store_at_rest_flushes_its_range_tombstones() {
 fn the_head_of_a_queue_stays_near() {
     let db = filled(&Arc::default(), 10_000);
     let old = db.snapshot();
-    let passed = || db.stats().scan_entries_skipped;
+    let passed = || db.stats().scans.entries_skipped;
     for step in 0..5_000_u32 {
         db.put((10_000 + step).to_be_bytes(), "new").unwrap();
         let (head, _) = db.iter().next().unwrap().unwrap();

@@ -39,7 +39,7 @@ const LINES_AHEAD: usize = 32;
 const DECIDED: usize = usize::MAX;
 
 /// The keys still searched for, and what was found.
-struct Batch<'a> {
+struct MultiGet<'a> {
     seqno: SeqNo,
     moment: &'a Moment<'a>,
     found: Vec<Option<Slice>>,
@@ -112,7 +112,7 @@ impl Engine {
             });
         }
         let in_memory = keys.len() - places.len();
-        let mut batch = Batch::new(keys, places, found, &moment);
+        let mut batch = MultiGet::new(keys, places, found, &moment);
         batch.stops = stops;
         for level in 0..LEVELS {
             self.search_level(level, &view.version.levels[level], &mut batch)?;
@@ -133,7 +133,7 @@ impl Engine {
         &self,
         level: usize,
         tables: &[Arc<TableFile>],
-        batch: &mut Batch<'_>,
+        batch: &mut MultiGet<'_>,
     ) -> Result<()> {
         let mut level_tables = LevelTables { tables, is_sorted: level > 0, from: 0 };
         let mut spans = [const { None }; TOGETHER];
@@ -193,7 +193,7 @@ impl Engine {
         &self,
         level: usize,
         run: &mut [Option<TableSpan<'_>>],
-        batch: &mut Batch<'_>,
+        batch: &mut MultiGet<'_>,
     ) -> Result<()> {
         batch.scratch.forget_requests();
         for (nth, span) in run.iter_mut().enumerate() {
@@ -223,10 +223,10 @@ impl Engine {
         &self,
         level: usize,
         run: &[Option<TableSpan<'_>>],
-        batch: &mut Batch<'_>,
+        batch: &mut MultiGet<'_>,
     ) -> Result<()> {
         let table = |nth: usize| run.get(nth)?.as_ref()?.reader.as_deref().map(|table| &**table);
-        let Batch { scratch, places, keys, hashes, found, stops, any_decided, seqno, moment } =
+        let MultiGet { scratch, places, keys, hashes, found, stops, any_decided, seqno, moment } =
             batch;
         let Scratch { requests, requested, .. } = scratch;
         let mut stats = ReadStats::default();
@@ -274,7 +274,7 @@ impl Engine {
 
     /// Requests the keys that passed the filter of a table, given by its index in the run, and
     /// counts the negatives. Where no whole-key filter answered, the prefix filter is probed.
-    fn take_survivors(&self, table: &TableOfRun<'_>, keys: Range<usize>, batch: &mut Batch<'_>) {
+    fn take_survivors(&self, table: &TableOfRun<'_>, keys: Range<usize>, batch: &mut MultiGet<'_>) {
         let answers = std::mem::take(&mut batch.scratch.answers);
         for (run, verdict, maybe) in answers.runs() {
             let keys = keys.start + run.start..keys.start + run.end;
@@ -298,7 +298,7 @@ impl Engine {
     }
 
     /// Requests the pending key `at` from a table if it passes the prefix filter.
-    fn take_by_prefix(&self, table: &TableOfRun<'_>, at: usize, batch: &mut Batch<'_>) {
+    fn take_by_prefix(&self, table: &TableOfRun<'_>, at: usize, batch: &mut MultiGet<'_>) {
         let verdict = self.probe_prefix(table.table, batch.keys[at]);
         if verdict.maybe {
             batch.request(table.number, at, verdict, false);
@@ -325,7 +325,7 @@ impl Scratch<'_> {
     }
 }
 
-impl<'a> Batch<'a> {
+impl<'a> MultiGet<'a> {
     /// Searches for the keys at `places`, in order.
     fn new<K: AsRef<[u8]>>(
         keys: &'a [K],
@@ -412,11 +412,11 @@ struct LevelTables<'a> {
 
 impl<'a> LevelTables<'a> {
     /// The next table and its span of the pending keys.
-    fn next(&mut self, batch: &Batch<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
+    fn next(&mut self, batch: &MultiGet<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
         if self.is_sorted { self.next_of_run(batch) } else { self.next_run(batch) }
     }
 
-    fn next_run(&mut self, batch: &Batch<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
+    fn next_run(&mut self, batch: &MultiGet<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
         while let Some((file, rest)) = self.tables.split_first() {
             self.tables = rest;
             let from = batch.keys.partition_point(|key| **key < *file.smallest);
@@ -428,7 +428,7 @@ impl<'a> LevelTables<'a> {
         None
     }
 
-    fn next_of_run(&mut self, batch: &Batch<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
+    fn next_of_run(&mut self, batch: &MultiGet<'_>) -> Option<(&'a Arc<TableFile>, Range<usize>)> {
         while let Some(key) = batch.keys.get(self.from) {
             let before = self.tables.partition_point(|file| *file.largest < **key);
             self.tables = &self.tables[before..];

@@ -8,7 +8,7 @@ use trommel_sstable::ScanOptions;
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::iter::gate::{RangeGate, TableGate};
-use crate::iter::level::{LevelCursor, Tables};
+use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::range::{Bounds, DbCursor, Range, SharedBounds};
 use crate::iter::source::Source;
 use crate::iter::visible::VisibleCursor;
@@ -68,7 +68,7 @@ impl Pinned {
         let trust_verified = engine.files.tables.read_mode().trusts_verified();
         let scan = ScanOptions { trust_verified, ..ScanOptions::default() };
         let gate = RangeGate::new(engine, bounds);
-        let level_cursor = |level: usize, tables: Tables| {
+        let level_cursor = |level: usize, tables: ScanTables| {
             let gate = gate.as_ref().map(|gate| TableGate::new(gate, level, tables.len()));
             let cursor = LevelCursor::new(tables, Arc::clone(&engine.files.tables), scan);
             Source::Level(gate.into_iter().fold(cursor, LevelCursor::with_gate))
@@ -83,7 +83,7 @@ impl Pinned {
             let reader = engine.files.tables.reader(table)?;
             let gated = gate.is_some() && reader.filters().prefixes_part().is_some();
             sources.push(match gated {
-                true => level_cursor(0, Tables::List(vec![Arc::clone(table)])),
+                true => level_cursor(0, ScanTables::List(vec![Arc::clone(table)])),
                 false => Source::Table(reader.cursor(scan), table.max_seqno),
             });
         }
@@ -92,7 +92,7 @@ impl Pinned {
             let end = bounds.to.as_ref().map_or(run.len(), |to| run.beginning_before(to));
             if start < end {
                 let fences = Arc::clone(&view.fences);
-                let tables = Tables::Run { fences, run: at, range: start..end };
+                let tables = ScanTables::Run { fences, run: at, range: start..end };
                 sources.push(level_cursor(run.level(), tables));
             }
         }

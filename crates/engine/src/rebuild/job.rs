@@ -19,7 +19,7 @@ use std::time::Duration;
 
 use trommel_sstable::{FilterPlan, SidecarSummary, UserFilterReader};
 
-use super::{Task, with_filters};
+use super::{RebuildTask, with_filters};
 use crate::budget::LEAST_GAIN;
 use crate::compaction::in_progress::JobStep;
 use crate::engine::Engine;
@@ -37,7 +37,7 @@ use crate::version::TableMeta;
 use crate::version::logical_level;
 
 /// The outcome of a table's turn.
-enum Done {
+enum RebuildOutcome {
     Kept,
     Dropped,
     Rebuilt(SidecarSummary),
@@ -119,14 +119,14 @@ impl Engine {
         // If it was installed, the registry has forgotten it already.
         state.busy.finish(job.id);
         if !job.is_of_budget() {
-            let mut asked = state.rebuilds.iter_mut();
+            let mut asked = state.requests.rebuilds.iter_mut();
             if let Some(rebuild) = asked.find(|rebuild| rebuild.is(job.ticket)) {
                 rebuild.ended(number, count, failure);
             }
             return;
         }
-        state.fit_budget.tried(job, count, failure.as_ref());
-        state.last_rebuild = Some(state.fit_budget.report().clone());
+        state.requests.fit_budget.tried(job, count, failure.as_ref());
+        state.requests.last_rebuild = Some(state.requests.fit_budget.report().clone());
         let is_patient = failure.as_ref().is_some_and(may_pass)
             && !self.access.is_poisoned()
             && !job.is_last_try();
@@ -137,7 +137,7 @@ impl Engine {
         }
     }
 
-    fn rebuild_table(&self, job: &RebuildJob) -> Result<Done> {
+    fn rebuild_table(&self, job: &RebuildJob) -> Result<RebuildOutcome> {
         let start = env::now();
         let version = self.version();
         let RebuildJob { table, level, .. } = job;
@@ -151,19 +151,20 @@ impl Engine {
             Aim::Budget { spec, .. } => self.fit_of(&version, *level, table, spec),
         };
         match task {
-            Task::Keep => Ok(Done::Kept),
-            Task::Drop => {
+            RebuildTask::Keep => Ok(RebuildOutcome::Kept),
+            RebuildTask::Drop => {
                 let bytes = self.files.tables.reader(table)?.footer().filter_bytes;
                 self.swap_filters(job, with_filters(table.meta(), logical, None, bytes))?;
-                Ok(Done::Dropped)
+                Ok(RebuildOutcome::Dropped)
             }
-            Task::Build(filters, user) => {
+            RebuildTask::Build(filters, user) => {
                 match self.write_or_leave_out(job, logical, &filters, user) {
                     Ok((summary, left_out)) => {
                         self.note_rebuilt(job.table.number, &summary, start.elapsed());
-                        Ok(left_out.map_or(Done::Rebuilt(summary), Done::LeftOut))
+                        Ok(left_out
+                            .map_or(RebuildOutcome::Rebuilt(summary), RebuildOutcome::LeftOut))
                     }
-                    Err(Stop::Skip(why)) => Ok(Done::Skipped(why)),
+                    Err(Stop::Skip(why)) => Ok(RebuildOutcome::Skipped(why)),
                     Err(Stop::Failed(error)) => Err(error),
                 }
             }
@@ -285,17 +286,17 @@ impl Engine {
     }
 }
 
-fn count(report: &mut FilterRebuildReport, number: u64, done: Done) {
+fn count(report: &mut FilterRebuildReport, number: u64, done: RebuildOutcome) {
     match done {
-        Done::Kept => report.needless += 1,
-        Done::Dropped => report.dropped += 1,
-        Done::Rebuilt(summary) => {
+        RebuildOutcome::Kept => report.needless += 1,
+        RebuildOutcome::Dropped => report.dropped += 1,
+        RebuildOutcome::Rebuilt(summary) => {
             report.rebuilt += 1;
             report.keys += summary.keys;
             report.bytes_read += summary.bytes_read;
             report.bytes_written += summary.file_bytes;
         }
-        Done::Skipped(why) => report.skipped.push((number, why)),
-        Done::LeftOut(why) => report.given_up.push((number, why)),
+        RebuildOutcome::Skipped(why) => report.skipped.push((number, why)),
+        RebuildOutcome::LeftOut(why) => report.given_up.push((number, why)),
     }
 }

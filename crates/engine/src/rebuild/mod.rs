@@ -25,9 +25,9 @@ use trommel_sstable::{
     FilterPart, FilterPlan, FilterRole, FilterState, Filters, UserFilterReader as _, contained,
 };
 
-use crate::background::{Concern, State};
+use crate::background::{BackgroundState, Concern};
 use crate::budget::Planned;
-use crate::compaction::key_range::KeyRange;
+use crate::compaction::key_range::KeyBounds;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::limiter::AwaitedWork;
@@ -37,7 +37,7 @@ use crate::rebuild_queue::{FilterRebuildReport, Rebuild};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
 use crate::version::logical_level;
-use crate::version::{Keeping, TableFile, TableMeta, Version};
+use crate::version::{FilterMeta, Keeping, TableFile, TableMeta, Version};
 
 /// Approximate bytes of a sidecar in addition to its filters.
 const SIDECAR_BYTES: u64 = 200;
@@ -109,7 +109,7 @@ pub struct FilterRebuildPlan {
 }
 
 /// The task for a table.
-enum Task {
+enum RebuildTask {
     /// None: it has the wanted filters.
     Keep,
     /// Drop its sidecar: its own filters are the wanted ones.
@@ -160,9 +160,9 @@ impl Engine {
             bytes_written: 0,
         };
         match task {
-            Task::Keep => return Ok(None),
-            Task::Drop => cost.to = words(reader.filters().own().stored_parts()),
-            Task::Build(filters, user) => {
+            RebuildTask::Keep => return Ok(None),
+            RebuildTask::Drop => cost.to = words(reader.filters().own().stored_parts()),
+            RebuildTask::Build(filters, user) => {
                 cost.to = words_of(&filters, user.as_ref());
                 cost.bytes_written = SIDECAR_BYTES + filters.expected_bytes(table.keys);
                 if filters.has_any() || user.is_some() {
@@ -184,10 +184,10 @@ impl Engine {
         physical: usize,
         table: &Arc<TableFile>,
         planned: Option<&Planned>,
-    ) -> Result<Task> {
+    ) -> Result<RebuildTask> {
         // Neither held nor wanted: whatever it has costs nothing.
         if table.keeping() == Keeping::NotInLastLevel {
-            return Ok(Task::Keep);
+            return Ok(RebuildTask::Keep);
         }
         let (level, is_last) = logical_level(version, physical);
         let purpose = purpose_of(table);
@@ -196,29 +196,29 @@ impl Engine {
         let filters = reader.filters();
         let planned = planned.and_then(|planned| planned.get(&table.number)).copied();
         if planned.is_none() && options.filters.budget().is_some() {
-            return Ok(Task::Keep);
+            return Ok(RebuildTask::Keep);
         }
         let is_dropped = table.keeping() == Keeping::NotInBudget;
         // Its kind is not known, but its size is: close to the planned size is good enough.
         if let Some(spec) = planned.filter(|_| is_dropped)
             && near(table.built_bytes() as f64, trommel_tuning::bytes(spec, table.keys) as f64)
         {
-            return Ok(Task::Keep);
+            return Ok(RebuildTask::Keep);
         }
         let by_budget = planned.map(|spec| as_it_is(spec, filters));
         let (wanted, user) = choose_filters(&options, level, is_last, &purpose, by_budget);
         if is_dropped {
-            return Ok(Task::Build(wanted, user));
+            return Ok(RebuildTask::Build(wanted, user));
         }
         let serves = |filters: &Filters| {
             let is_sound = !matches!(filters.state(), FilterState::Damaged(_));
             is_sound && is_like(&wanted, user.as_ref(), filters)
         };
-        let task = match table.filter_sidecar {
-            None if serves(filters) => Task::Keep,
-            Some(_) if filters.are_beside() && serves(filters) => Task::Keep,
-            Some(_) if serves(filters.own()) => Task::Drop,
-            _ => return Ok(Task::Build(wanted, user)),
+        let task = match table.filters.sidecar {
+            None if serves(filters) => RebuildTask::Keep,
+            Some(_) if filters.are_beside() && serves(filters) => RebuildTask::Keep,
+            Some(_) if serves(filters.own()) => RebuildTask::Drop,
+            _ => return Ok(RebuildTask::Build(wanted, user)),
         };
         drop_builder(user);
         Ok(task)
@@ -231,16 +231,16 @@ impl Engine {
         physical: usize,
         table: &Arc<TableFile>,
         spec: FilterSpec,
-    ) -> Task {
+    ) -> RebuildTask {
         let options = self.options.load();
         if options.filters.budget().is_none() || table.built_bytes() == 0 {
-            return Task::Keep;
+            return RebuildTask::Keep;
         }
         let (level, is_last) = logical_level(version, physical);
         let by_budget = Some(spec);
         let (wanted, user) =
             choose_filters(&options, level, is_last, &purpose_of(table), by_budget);
-        Task::Build(wanted, user)
+        RebuildTask::Build(wanted, user)
     }
 
     /// Rebuilds the filters of the tables that need it, and waits for that to finish.
@@ -255,18 +255,19 @@ impl Engine {
         let ticket = {
             let mut state = lock(&self.background.state);
             let ticket = state.ticket();
-            state.rebuilds.push(Rebuild::new(ticket, tables));
+            state.requests.rebuilds.push(Rebuild::new(ticket, tables));
             self.background.notify();
             ticket
         };
-        let is_over =
-            |state: &State| state.rebuilds.iter().all(|it| !it.is(ticket) || it.is_over());
+        let is_over = |state: &BackgroundState| {
+            state.requests.rebuilds.iter().all(|it| !it.is(ticket) || it.is_over())
+        };
         let waited = self.wait_for_state(&awaited, Concern::Poison, |_, state| is_over(state));
         let mut state = lock(&self.background.state);
-        let at = state.rebuilds.iter().position(|it| it.is(ticket));
-        let rebuild = at.map(|at| state.rebuilds.swap_remove(at));
+        let at = state.requests.rebuilds.iter().position(|it| it.is(ticket));
+        let rebuild = at.map(|at| state.requests.rebuilds.swap_remove(at));
         if let Some(rebuild) = &rebuild {
-            state.last_rebuild = Some(rebuild.report().clone());
+            state.requests.last_rebuild = Some(rebuild.report().clone());
         }
         drop(state);
         self.sweep();
@@ -279,7 +280,7 @@ impl Engine {
     /// The report of the last rebuild that was requested or processed a table.
     pub(crate) fn last_rebuild(&self) -> Option<FilterRebuildReport> {
         self.access.opener().check().ok()?;
-        lock(&self.background.state).last_rebuild.clone()
+        lock(&self.background.state).requests.last_rebuild.clone()
     }
 
     /// The numbers of the tables that need a rebuild, and of those that cannot be opened: such a
@@ -292,12 +293,12 @@ impl Engine {
                 return false;
             }
             match self.rebuild_of(&version, *physical, table, planned.as_ref()) {
-                Ok(Task::Keep) => false,
-                Ok(Task::Build(_, user)) => {
+                Ok(RebuildTask::Keep) => false,
+                Ok(RebuildTask::Build(_, user)) => {
                     drop_builder(user);
                     true
                 }
-                Ok(Task::Drop) | Err(_) => true,
+                Ok(RebuildTask::Drop) | Err(_) => true,
             }
         };
         version.tables().filter(wants).map(|(_, table)| table.number).collect()
@@ -306,7 +307,13 @@ impl Engine {
     /// Tables whose filter rebuilds are queued or running.
     pub(crate) fn queued_rebuilds(&self) -> u64 {
         let state = lock(&self.background.state);
-        state.rebuilds.iter().chain([&state.fit_budget]).map(Rebuild::tables).sum()
+        state
+            .requests
+            .rebuilds
+            .iter()
+            .chain([&state.requests.fit_budget])
+            .map(Rebuild::tables)
+            .sum()
     }
 }
 
@@ -332,7 +339,7 @@ fn purpose_of(table: &Arc<TableFile>) -> Purpose {
         keys: table.keys,
         expected_keys: table.keys,
         inputs: vec![table.number],
-        span: KeyRange::hull([table]),
+        span: KeyBounds::hull([table]),
     }
 }
 
@@ -348,8 +355,8 @@ fn is_like(wanted: &FilterPlan, user: Option<&UserFilterBuild>, filters: &Filter
 
 /// The metadata of the table with filters of `bytes` bytes in `sidecar`.
 fn with_filters(meta: &TableMeta, level: usize, sidecar: Option<u64>, bytes: u64) -> TableMeta {
-    let built_for = level as u8;
-    TableMeta { filter_sidecar: sidecar, filter_bytes: bytes, built_for, ..meta.clone() }
+    let filters = FilterMeta { bytes, built_for: level as u8, sidecar };
+    TableMeta { filters, ..meta.clone() }
 }
 
 /// Drops a user's builder that will not be finished.

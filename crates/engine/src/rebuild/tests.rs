@@ -62,7 +62,7 @@ fn wasted(db: &Db) -> u64 {
     for i in 0..2000 {
         assert_eq!(db.get(format!("key {i:05}x")).unwrap(), None);
     }
-    db.filter_report().levels.iter().map(|level| level.false_positives).sum()
+    db.filter_report().levels.iter().map(|level| level.counts.false_positives).sum()
 }
 
 fn rebuild(db: &Db, filters: &str) -> crate::FilterRebuildReport {
@@ -87,7 +87,7 @@ fn the_plan_of_a_rebuild_matches_its_report_and_the_reads() {
     let report = db.rebuild_filters(&RebuildOptions::default()).unwrap();
     db.wait_idle().unwrap();
     assert_eq!((report.rebuilt, report.keys), (all, plan.keys));
-    assert_eq!(db.stats().filter_rebuilds, all);
+    assert_eq!(db.stats().background.filter_rebuilds.tables, all);
     assert_eq!(report.bytes_read, plan.bytes_read);
     let off = report.bytes_written.abs_diff(plan.bytes_written);
     assert!(off * 10 < report.bytes_written, "{plan:?} {report:?}");
@@ -100,7 +100,7 @@ fn the_plan_of_a_rebuild_matches_its_report_and_the_reads() {
     assert_eq!(db.filter_rebuild_plan(&RebuildOptions::default()).unwrap().tables, []);
     let verified = db.verify().unwrap();
     assert_eq!((verified.tables, verified.sidecars), (all, all));
-    assert_eq!(db.stats().filter_rebuilds_queued, 0);
+    assert_eq!(db.stats().background.filter_rebuilds.queued, 0);
     db.close().unwrap();
     let db = Db::open(DIR, options(&vfs).filters("paired:20".parse().unwrap())).unwrap();
     assert!(db.recovery_report().orphans.is_empty());
@@ -217,7 +217,7 @@ fn a_sidecar_that_is_lost_costs_nothing_but_reads() {
     vfs.create(&path(&files[2])).unwrap().append(&other).unwrap();
     let db = Db::open(DIR, options(&vfs).filters("paired:20".parse().unwrap())).unwrap();
     check(&db);
-    assert_eq!(db.stats().unusable_filters.len(), 3);
+    assert_eq!(db.stats().filters.unusable.len(), 3);
     let report = db.filter_report();
     let kinds: Vec<_> = report.levels.iter().map(|level| level.kind.name()).collect();
     assert_eq!(kinds, ["blocked", "paired"], "{report}");
@@ -229,7 +229,7 @@ fn a_sidecar_that_is_lost_costs_nothing_but_reads() {
     let plan = db.filter_rebuild_plan(&RebuildOptions::default()).unwrap();
     assert_eq!(plan.tables.len(), 3);
     assert_eq!(db.rebuild_filters(&RebuildOptions::default()).unwrap().rebuilt, 3);
-    assert_eq!(db.stats().unusable_filters, []);
+    assert_eq!(db.stats().filters.unusable, []);
     db.verify().unwrap();
     check(&db);
     let copied = Db::open(copy, options(&vfs)).unwrap();
@@ -276,7 +276,7 @@ fn an_unreadable_table_keeps_its_filters_and_the_others_are_rebuilt() {
     disk.inject(Fault::new(Failure::Io).on(OpKind::Read).named(".sst"));
     let error = db.rebuild_filters(&RebuildOptions::default()).unwrap_err();
     assert!(matches!(error, Error::Io { .. }), "{error}");
-    assert_eq!(db.stats().filter_rebuilds, tables(&db) - 1);
+    assert_eq!(db.stats().background.filter_rebuilds.tables, tables(&db) - 1);
     db.put("a", "b").unwrap();
     db.delete("a").unwrap();
     assert_eq!(db.rebuild_filters(&RebuildOptions::default()).unwrap().rebuilt, 1);

@@ -21,11 +21,11 @@ use std::sync::Arc;
 
 use trommel_vfs::DirEntry;
 
-use super::{Target, disk_space, first_view};
+use super::{ReplayTarget, disk_space, first_view};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::log_path;
-use crate::log::recover::Plan;
+use crate::log::recover::ReplayPlan;
 use crate::manifest::reader::Recovered;
 use crate::sync::lock;
 
@@ -34,11 +34,11 @@ impl Engine {
     /// before the open.
     pub(super) fn take_over(
         &self,
-        plan: &Plan,
+        plan: &ReplayPlan,
         recovered: &Recovered,
         before: &[DirEntry],
     ) -> Result<()> {
-        let mut opened = self.replay_to(Target::Tables, plan, recovered);
+        let mut opened = self.replay_to(ReplayTarget::Tables, plan, recovered);
         let options = self.options.load();
         let holds_any = plan.records() > 0;
         let mut may_keep =
@@ -70,13 +70,18 @@ impl Engine {
         })
     }
 
-    fn replay_to(&self, target: Target, plan: &Plan, recovered: &Recovered) -> Result<()> {
+    fn replay_to(
+        &self,
+        target: ReplayTarget,
+        plan: &ReplayPlan,
+        recovered: &Recovered,
+    ) -> Result<()> {
         let replayed = self.replay(plan, recovered.state.clone(), target)?;
         self.install_opened(plan, replayed)
     }
 
     /// Makes the logs durable. Returns whether the file system supports that.
-    fn sync_kept(&self, plan: &Plan) -> Result<bool> {
+    fn sync_kept(&self, plan: &ReplayPlan) -> Result<bool> {
         for number in plan.logs() {
             let path = log_path(&self.files.dir, number);
             match self.files.vfs.sync_file(&path) {
@@ -88,7 +93,7 @@ impl Engine {
     }
 
     /// Opens the store with its logs kept, for lack of the space that `error` reports.
-    fn keep_logs(&self, plan: &Plan, recovered: &Recovered, error: &Error) -> Result<()> {
+    fn keep_logs(&self, plan: &ReplayPlan, recovered: &Recovered, error: &Error) -> Result<()> {
         if self.recovery.dropped.is_empty() {
             for orphan in &self.recovery.orphans {
                 let _ = self.files.vfs.remove(orphan);
@@ -97,7 +102,7 @@ impl Engine {
         let view = first_view(recovered, &self.memory.arenas);
         lock(&self.writes.leader).write_to(Arc::clone(&view.active));
         self.replace_view(|_| view);
-        self.replay_to(Target::Memory, plan, recovered)?;
+        self.replay_to(ReplayTarget::Memory, plan, recovered)?;
         crate::events::logs_kept(plan.bytes(), error);
         Ok(())
     }

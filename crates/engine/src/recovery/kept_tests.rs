@@ -130,7 +130,7 @@ fn a_log_above_the_limit_of_a_memtable_is_kept_too() {
         db.delete(key(0)).unwrap();
         db.delete(key(1)).unwrap();
         assert_eq!(db.flush().unwrap_err().kind(), ErrorKind::Retry);
-        assert!(db.stats().background_error.is_some());
+        assert!(db.stats().background.error.is_some());
         holds_from(&db, 2);
         db.verify().unwrap();
         db.close().unwrap();
@@ -144,7 +144,7 @@ fn a_log_above_the_limit_of_a_memtable_is_kept_too() {
         }
         holds_from(&db, 2);
         assert_eq!(names(&disk, ".log").len(), 1, "{threads} threads");
-        assert!(db.stats().background_error.is_none());
+        assert!(db.stats().background.error.is_none());
         db.verify().unwrap();
     }
 }

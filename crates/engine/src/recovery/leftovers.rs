@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use trommel_vfs::DirEntry;
 
 use crate::engine::Engine;
-use crate::manifest::active::Manifest;
+use crate::manifest::active::ActiveManifest;
 use crate::manifest::reader::Recovered;
 use crate::names::{CURRENT_TMP, Numbered, OPTIONS_TMP};
 use crate::sync::lock;
@@ -27,7 +27,7 @@ pub(super) fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -
             state.version.tables().all(|(_, table)| table.number != number)
         }
         Some(Numbered::FilterSidecar(number)) => {
-            state.version.tables().all(|(_, table)| table.filter_sidecar != Some(number))
+            state.version.tables().all(|(_, table)| table.filters.sidecar != Some(number))
         }
     };
     listing.iter().filter(is_orphan).map(|entry| dir.join(&entry.name)).collect()
@@ -55,7 +55,7 @@ impl Engine {
     pub(super) fn remove_leftovers(&self, listing: &[DirEntry]) {
         let view = self.view.load();
         let tables: HashSet<u64> = view.version.tables().map(|(_, table)| table.number).collect();
-        let manifest = lock(&self.files.manifest).as_ref().map(Manifest::number);
+        let manifest = lock(&self.files.manifest).as_ref().map(ActiveManifest::number);
         for entry in listing.iter().filter(|entry| entry.is_file) {
             let needed = match Numbered::parse(&entry.name) {
                 None => true,
@@ -67,7 +67,7 @@ impl Engine {
                 Some(Numbered::Manifest(number)) => Some(number) == manifest,
                 Some(Numbered::Spare(_)) => false,
                 Some(Numbered::FilterSidecar(number)) => {
-                    view.version.tables().any(|(_, table)| table.filter_sidecar == Some(number))
+                    view.version.tables().any(|(_, table)| table.filters.sidecar == Some(number))
                 }
             };
             if !needed {

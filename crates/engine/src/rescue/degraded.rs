@@ -24,7 +24,7 @@ use super::{logs, table};
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
 use crate::files::{sidecar_path, table_path};
-use crate::log::recover::Plan;
+use crate::log::recover::ReplayPlan;
 use crate::manifest::reader::Recovered;
 use crate::names;
 
@@ -64,7 +64,7 @@ pub(crate) fn recover(
             let keys = KeySpan::new(&file.smallest, &file.largest);
             damage.push(found.costing(keys).of_bytes(file.file_bytes));
         }
-        if let Some(number) = file.filter_sidecar
+        if let Some(number) = file.filters.sidecar
             && listing.iter().all(|entry| entry.name != *names::filter_sidecar(number))
         {
             let path = sidecar_path(dir, number);
@@ -87,7 +87,7 @@ pub(crate) fn plan_logs(
     dir: &Path,
     listing: &[DirEntry],
     tolerated: &mut Tolerated,
-) -> Result<Plan> {
+) -> Result<ReplayPlan> {
     let oldest = tolerated.chosen.state.log_number;
     let left = logs::left(vfs, dir, listing, &tolerated.chosen, oldest)?;
     tolerated.doubt = tolerated.doubt.take().or_else(|| left.doubt());

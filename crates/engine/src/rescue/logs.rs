@@ -6,12 +6,12 @@ use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 use trommel_vfs::{DirEntry, Vfs};
 
 use super::manifest::Chosen;
-use crate::batch::Operations;
+use crate::batch::BatchOperations;
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
 use crate::files::log_path;
 use crate::log::reader::LogImage;
-use crate::log::recover::{self, Needed, Plan};
+use crate::log::recover::{self, Needed, ReplayPlan};
 use crate::log::{DropReason, Dropped, FileKind, LogEnds, read_whole};
 use crate::names::Numbered;
 use crate::ranges::RangeTombstone;
@@ -51,7 +51,7 @@ struct LoggedBatch {
 #[derive(Debug)]
 pub(crate) struct LogsLeft {
     /// The plan for replaying everything before the first corruption.
-    pub(crate) plan: Plan,
+    pub(crate) plan: ReplayPlan,
     /// The logs that were read.
     pub(crate) present: Vec<u64>,
     /// Corrupt and missing logs.
@@ -132,7 +132,7 @@ pub(crate) fn left(
 }
 
 /// Adds to `damage` what the plan drops because of corruption; returns what a crash explains.
-fn classify_dropped(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
+fn classify_dropped(plan: &ReplayPlan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
     let mut torn = Vec::new();
     for dropped in plan.dropped() {
         match &dropped.reason {
@@ -157,7 +157,7 @@ fn classify_dropped(plan: &Plan, damage: &mut Vec<Damage>) -> Vec<Dropped> {
 }
 
 /// Ends the plan before the first record that an open would reject, and reports that record.
-fn cut(vfs: &dyn Vfs, plan: &mut Plan, mut last_seqno: SeqNo) -> Result<Option<Damage>> {
+fn cut(vfs: &dyn Vfs, plan: &mut ReplayPlan, mut last_seqno: SeqNo) -> Result<Option<Damage>> {
     let cut = plan.cut(vfs, |record| {
         let batch = operations(record.first_seqno, record.payload);
         let is_good = record.first_seqno > last_seqno && batch.is_some();
@@ -250,7 +250,7 @@ fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<LoggedBatch> {
         keys: KeySpan::default(),
     };
     let mut keys: Vec<&[u8]> = Vec::new();
-    for operation in Operations::decode(payload)? {
+    for operation in BatchOperations::decode(payload)? {
         let operation = operation?;
         let seqno = first_seqno.checked_add(batch.operations)?;
         (batch.operations, batch.last_seqno) = (batch.operations + 1, seqno);

@@ -46,14 +46,14 @@ pub(crate) fn left(path: PathBuf, blocks: Vec<BlockInfo>) -> Option<TableLeft> {
 
 /// Disjoint tables, in order.
 #[derive(Debug)]
-struct Run {
+struct RescuedRun {
     vfs: Arc<dyn Vfs>,
     tables: VecDeque<TableLeft>,
     open: Option<(PathBuf, Salvage)>,
     last: Option<(Vec<u8>, u64)>,
 }
 
-impl Run {
+impl RescuedRun {
     /// Moves to the next entry. A table whose entries are out of order, which no writer writes,
     /// ends there and is reported.
     fn advance(&mut self, damage: &mut Vec<Damage>) -> Result<()> {
@@ -96,7 +96,7 @@ impl Run {
 /// The iterator over all sources.
 #[derive(Debug)]
 pub(crate) struct Everything {
-    runs: Vec<Run>,
+    runs: Vec<RescuedRun>,
     /// In order, the next one first.
     logged: VecDeque<LoggedEntry>,
     /// Tables found out of order during the iteration.
@@ -124,7 +124,7 @@ impl Everything {
             }
         }
         logged.sort_by(|a, b| compare_internal(&a.key, a.seqno, &b.key, b.seqno));
-        let run = |tables| Run { vfs: Arc::clone(vfs), tables, open: None, last: None };
+        let run = |tables| RescuedRun { vfs: Arc::clone(vfs), tables, open: None, last: None };
         let mut everything = Self {
             runs: runs.into_iter().map(run).collect(),
             logged: logged.into(),

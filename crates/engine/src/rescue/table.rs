@@ -72,7 +72,7 @@ pub(crate) fn survey_sidecar(
 
 /// The damage for `error`, found in the sidecar of the table described by `meta`.
 pub(crate) fn damage_of_sidecar(error: &Error, dir: &Path, meta: &TableMeta) -> Damage {
-    let path = sidecar_path(dir, meta.filter_sidecar.unwrap_or_default());
+    let path = sidecar_path(dir, meta.filters.sidecar.unwrap_or_default());
     Damage::of(error, &path, Remedy::Compact)
 }
 
@@ -174,12 +174,12 @@ fn check(
 /// An error unless the table's properties match the manifest's record.
 pub(crate) fn agrees(table: &Table, meta: &TableMeta, path: &Path) -> Result<()> {
     let said = table.properties();
-    let agrees = said.entries == meta.entries
-        && said.keys == meta.keys
-        && *said.smallest == *meta.smallest
-        && *said.largest == *meta.largest
-        && said.min_seqno == meta.min_seqno
-        && said.max_seqno == meta.max_seqno;
+    let agrees = said.contents.entries == meta.entries
+        && said.contents.keys == meta.keys
+        && *said.contents.smallest == *meta.smallest
+        && *said.contents.largest == *meta.largest
+        && said.contents.min_seqno == meta.min_seqno
+        && said.contents.max_seqno == meta.max_seqno;
     if agrees {
         return Ok(());
     }
@@ -265,7 +265,7 @@ pub(crate) fn check_sidecar(
     table: Option<&Table>,
     extractor: Option<&Prefix>,
 ) -> Result<Option<VerifiedSidecar>> {
-    let Some(number) = meta.filter_sidecar else { return Ok(None) };
+    let Some(number) = meta.filters.sidecar else { return Ok(None) };
     let path = sidecar_path(dir, number);
     let file = vfs.open(&path, Access::Buffered).map_err(|source| match source.kind() {
         io::ErrorKind::NotFound => {

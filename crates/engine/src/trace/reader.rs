@@ -11,7 +11,7 @@ use super::format::{
 };
 use super::{TraceInfo, TraceTotals, TracedLookup};
 use crate::error::{Error, Result};
-use crate::framed::{FrameReader, Head, KIND_END};
+use crate::framed::{FrameHead, FrameReader, KIND_END};
 
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 256 << 10;
@@ -51,7 +51,7 @@ impl<R: Read> TraceReader<R> {
     pub fn new(input: R, name: impl Into<PathBuf>) -> Result<Self> {
         let mut frames = FrameReader::begin(input, name.into(), FORM)?;
         let (head, at) = frames.head()?;
-        let about = Head { kind: KIND_ABOUT, entries: 0, bytes: ABOUT_BYTES as u64 };
+        let about = FrameHead { kind: KIND_ABOUT, entries: 0, bytes: ABOUT_BYTES as u64 };
         if head != about {
             return Err(frames.damage(at, "it does not say what it is a trace of"));
         }
@@ -133,7 +133,7 @@ impl<R: Read> TraceReader<R> {
         Ok(true)
     }
 
-    fn read_end(&mut self, end: Head, at: u64) -> Result<bool> {
+    fn read_end(&mut self, end: FrameHead, at: u64) -> Result<bool> {
         if (TraceTotals { lookups: end.entries, bytes: end.bytes }) != self.totals {
             return Err(self.frames.damage(at, "the end counts other lookups than there are"));
         }

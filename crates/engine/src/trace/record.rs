@@ -34,7 +34,7 @@ use crate::version::logical_level;
 pub(crate) struct TraceSlot {
     /// Whether there is a recorder: the only thing a lookup checks.
     is_on: AtomicBool,
-    recorder: SwapOption<Recorder>,
+    recorder: SwapOption<TraceRecorder>,
     /// Held while a recorder is set or removed.
     change: Mutex<()>,
 }
@@ -70,7 +70,7 @@ impl TraceSlot {
     }
 
     /// Starts recording to `recorder`.
-    fn begin(&self, recorder: &Arc<Recorder>) -> Result<()> {
+    fn begin(&self, recorder: &Arc<TraceRecorder>) -> Result<()> {
         let _one_at_a_time = lock(&self.change);
         if self.recorder.load().is_some() {
             let what = "a trace of lookups is being recorded already: finish that one before";
@@ -82,7 +82,7 @@ impl TraceSlot {
     }
 
     /// Stops recording to `recorder`.
-    fn end(&self, recorder: &Arc<Recorder>) {
+    fn end(&self, recorder: &Arc<TraceRecorder>) {
         let _one_at_a_time = lock(&self.change);
         if self.recorder.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, recorder)) {
             self.is_on.store(false, Relaxed);
@@ -109,16 +109,16 @@ pub(crate) trait Traced: Debug + Send + Sync {
 
 /// Writes sampled lookups to a file.
 #[derive(Debug)]
-struct Recorder {
+struct TraceRecorder {
     path: PathBuf,
     vfs: Arc<dyn Vfs>,
     info: TraceInfo,
     sampler: Sampler,
-    state: Mutex<State>,
+    state: Mutex<TraceState>,
 }
 
 #[derive(Debug)]
-enum State {
+enum TraceState {
     Open(TraceWriter<Sink>),
     Failed(Error),
     Ended,
@@ -139,7 +139,7 @@ impl Write for Sink {
     }
 }
 
-impl Recorder {
+impl TraceRecorder {
     fn create(store: &dyn Traced, path: &Path, options: TraceOptions) -> Result<Self> {
         let (vfs, dir) = (store.vfs(), store.dir());
         let real = vfs.real_path(dir).map_err(|source| Error::io(dir, "looking for", source))?;
@@ -158,25 +158,25 @@ impl Recorder {
             vfs: Arc::clone(vfs),
             info,
             sampler: Sampler::new(options.sample, options.seed),
-            state: Mutex::new(State::Open(writer)),
+            state: Mutex::new(TraceState::Open(writer)),
         })
     }
 
     fn add(&self, key: &[u8], outcome: Outcome) {
         let mut state = lock(&self.state);
-        let State::Open(writer) = &mut *state else { return };
+        let TraceState::Open(writer) = &mut *state else { return };
         if let Err(source) = writer.add(key, outcome, 1) {
-            *state = State::Failed(Error::io(&self.path, "writing", source));
+            *state = TraceState::Failed(Error::io(&self.path, "writing", source));
         }
     }
 
     /// Writes the end of the trace, and syncs it.
     fn end(&self) -> Result<TraceTotals> {
-        let state = std::mem::replace(&mut *lock(&self.state), State::Ended);
+        let state = std::mem::replace(&mut *lock(&self.state), TraceState::Ended);
         let writer = match state {
-            State::Open(writer) => writer,
-            State::Failed(error) => return Err(error),
-            State::Ended => return Err(Error::internal("a trace was ended twice")),
+            TraceState::Open(writer) => writer,
+            TraceState::Failed(error) => return Err(error),
+            TraceState::Ended => return Err(Error::internal("a trace was ended twice")),
         };
         let failed = |source| Error::io(&self.path, "writing", source);
         let (mut file, totals) = writer.finish().map_err(failed)?;
@@ -202,7 +202,7 @@ impl TraceInfo {
 #[derive(Debug)]
 #[must_use = "dropped, it records nothing more"]
 pub struct LookupTrace {
-    recorder: Arc<Recorder>,
+    recorder: Arc<TraceRecorder>,
     /// The store whose lookups are recorded.
     store: Mutex<Weak<dyn Traced>>,
     opener: Opener,
@@ -220,7 +220,7 @@ impl LookupTrace {
             let what = "a trace of lookups is being recorded already: finish that one before";
             return Err(Error::option(what));
         }
-        let recorder = Arc::new(Recorder::create(&**store, path, options)?);
+        let recorder = Arc::new(TraceRecorder::create(&**store, path, options)?);
         store.trace().begin(&recorder)?;
         let opener = store.opener();
         let store = Mutex::new(Arc::downgrade(store));

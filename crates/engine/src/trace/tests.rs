@@ -10,7 +10,7 @@ use super::format::{
 };
 use super::*;
 use crate::error::{Error, Result};
-use crate::framed::{FrameWriter, HEAD_BYTES, HEADER_BYTES, Head, Header, KIND_END};
+use crate::framed::{FrameHead, FrameWriter, HEAD_BYTES, HEADER_BYTES, Header, KIND_END};
 use crate::{Db, Options};
 
 const PAGE: &str = include_str!("../../../../docs/format/trace.md");
@@ -236,7 +236,7 @@ fn forged_blocks_with_valid_checksums_are_refused() {
     let mut counted = forged(&good, 1);
     let end = counted.len() - HEAD_BYTES;
     counted.truncate(end);
-    counted.extend(Head { kind: KIND_END, entries: 2, bytes: 6 }.encode(ID, end as u64));
+    counted.extend(FrameHead { kind: KIND_END, entries: 2, bytes: 6 }.encode(ID, end as u64));
     assert_eq!(offset_of_damage(read(&counted).1), end as u64);
 }
 
@@ -257,7 +257,7 @@ fn a_claimed_size_takes_no_memory() {
     let begin = &whole[..HEADER_BYTES + HEAD_BYTES + ABOUT_BYTES + 4];
     for bytes in [MAX_PAYLOAD_BYTES, u64::MAX] {
         let mut forged = begin.to_vec();
-        let head = Head { kind: KIND_LOOKUPS, entries: 1, bytes };
+        let head = FrameHead { kind: KIND_LOOKUPS, entries: 1, bytes };
         forged.extend(head.encode(ID, begin.len() as u64));
         assert!(matches!(read(&forged).1, Err(Error::Corruption(_))));
     }

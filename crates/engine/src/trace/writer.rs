@@ -19,14 +19,14 @@ pub struct TraceWriter<W> {
     frames: FrameWriter<W>,
     /// The keys collected for the next block.
     keys: Vec<u8>,
-    gathered: Vec<Gathered>,
+    gathered: Vec<KeyLookups>,
     block: Vec<u8>,
     totals: TraceTotals,
 }
 
 /// Lookups of one key.
 #[derive(Debug, Clone, Copy)]
-struct Gathered {
+struct KeyLookups {
     /// Offset of the key in `keys`.
     start: u32,
     bytes: u32,
@@ -76,7 +76,7 @@ impl<W: Write> TraceWriter<W> {
         }
         let start = self.keys.len() as u32;
         self.keys.extend_from_slice(key);
-        self.gathered.push(Gathered { start, bytes: key.len() as u32, outcome, times });
+        self.gathered.push(KeyLookups { start, bytes: key.len() as u32, outcome, times });
         if self.keys.len() >= BLOCK_KEY_BYTES || self.gathered.len() >= BLOCK_LOOKUPS {
             self.write_block()?;
         }
@@ -86,11 +86,11 @@ impl<W: Write> TraceWriter<W> {
     /// Writes the collected lookups, sorted, equal ones combined.
     fn write_block(&mut self) -> io::Result<()> {
         let Self { keys, gathered, block, .. } = self;
-        let key = |of: &Gathered| &keys[of.start as usize..(of.start + of.bytes) as usize];
+        let key = |of: &KeyLookups| &keys[of.start as usize..(of.start + of.bytes) as usize];
         gathered.sort_unstable_by(|a, b| key(a).cmp(key(b)).then(a.outcome.cmp(&b.outcome)));
         block.clear();
         let (mut last, mut lookups): (&[u8], u64) = (&[], 0);
-        let alike = |a: &Gathered, b: &Gathered| a.outcome == b.outcome && key(a) == key(b);
+        let alike = |a: &KeyLookups, b: &KeyLookups| a.outcome == b.outcome && key(a) == key(b);
         for alike in gathered.chunk_by(alike) {
             // The sums of counts come nowhere near either limit.
             let times = alike.iter().fold(0, |sum: u64, one| sum.saturating_add(one.times));

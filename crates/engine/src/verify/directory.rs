@@ -65,7 +65,7 @@ pub(crate) fn verify_dir(dir: &Path, options: &Options) -> Result<VerifyReport> 
     let current = listing.iter().find(|entry| entry.name == CURRENT);
     report.bytes += chosen.bytes + current.map_or(0, |entry| entry.bytes);
     report.incomplete.extend(chosen.torn.iter().map(Into::into));
-    let tables = Tables { vfs, dir, listing: &listing, options };
+    let tables = TableInputs { vfs, dir, listing: &listing, options };
     tables.verify(&chosen, &mut report);
     verify_logs(vfs, dir, &listing, &chosen, &mut report);
     report.add_options(&listing);
@@ -85,13 +85,13 @@ fn is_numbered(entry: &DirEntry) -> bool {
 
 /// The protection of a store under examination from writers.
 #[derive(Debug)]
-pub(crate) struct Held {
+pub(crate) struct WriterLock {
     lock: Option<Box<dyn FileLock>>,
     /// Whether the lock file's place is taken by something other than a file.
     lock_is_no_file: bool,
 }
 
-impl Held {
+impl WriterLock {
     /// An error if there may have been a writer meanwhile: a lock file has appeared, or the locked
     /// one is gone.
     pub(crate) fn check(&self, vfs: &dyn Vfs, dir: &Path) -> Result<()> {
@@ -114,7 +114,7 @@ pub(crate) fn hold(
     vfs: &dyn Vfs,
     dir: &Path,
     report: &mut VerifyReport,
-) -> Result<(Held, Vec<DirEntry>)> {
+) -> Result<(WriterLock, Vec<DirEntry>)> {
     let not_a_store =
         |what: &str| Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() };
     let list = || {
@@ -139,18 +139,18 @@ pub(crate) fn hold(
         }
         Err(error) => return Err(Error::io(&path, "locking", error)),
     };
-    Ok((Held { lock, lock_is_no_file }, list()?))
+    Ok((WriterLock { lock, lock_is_no_file }, list()?))
 }
 
 /// The inputs for verifying tables.
-struct Tables<'a> {
+struct TableInputs<'a> {
     vfs: &'a dyn Vfs,
     dir: &'a Path,
     listing: &'a [DirEntry],
     options: &'a Options,
 }
 
-impl Tables<'_> {
+impl TableInputs<'_> {
     fn verify(&self, chosen: &Chosen, report: &mut VerifyReport) {
         let extractor = self.options.filtering.prefix_extractor.as_ref();
         let entries: HashMap<_, _> =
@@ -265,7 +265,7 @@ fn list_others(
                 state.version.tables().any(|(_, table)| table.number == number)
             }
             Some(Numbered::FilterSidecar(number)) => {
-                state.version.tables().any(|(_, table)| table.filter_sidecar == Some(number))
+                state.version.tables().any(|(_, table)| table.filters.sidecar == Some(number))
             }
         };
         let path = dir.join(&entry.name);

@@ -230,7 +230,7 @@ impl<'a> Candidates<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::TableMeta;
+    use super::super::{FilterMeta, TableMeta};
     use super::*;
     use crate::levels::LEVELS;
 
@@ -246,9 +246,7 @@ mod tests {
             entries: 1,
             deletions: 0,
             keys: 1,
-            filter_bytes: 0,
-            built_for: 0,
-            filter_sidecar: None,
+            filters: FilterMeta { bytes: 0, built_for: 0, sidecar: None },
             ranges_applied: 0,
         }))
     }

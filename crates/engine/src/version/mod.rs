@@ -24,7 +24,7 @@ use crate::ranges::{RangeSet, RangeTombstone};
 pub(crate) use fences::{Candidates, Fence, Fences, Run};
 pub(crate) use shared_files::SharedFiles;
 pub(crate) use table_cache::{Reader, TableCache};
-pub use table_file::TableMeta;
+pub use table_file::{FilterMeta, TableMeta};
 pub(crate) use table_file::{Keeping, TableFile};
 
 /// The tables of the store at one moment.

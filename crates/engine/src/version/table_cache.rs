@@ -422,7 +422,7 @@ impl TableCache {
             unusable: Arc::clone(&self.unusable_filters),
             user_filters: self.user_filters.clone(),
             keeping: file.keeping(),
-            is_of_level_0: file.built_for == 0,
+            is_of_level_0: file.filters.built_for == 0,
         };
         let config = TableConfig {
             cache: Arc::clone(&self.blocks),
@@ -433,7 +433,7 @@ impl TableCache {
         if self.read_mode.verifies_once() {
             table = table.verifying_once();
         }
-        if let Some(number) = file.filter_sidecar.filter(|_| file.keeping() == Keeping::Held) {
+        if let Some(number) = file.filters.sidecar.filter(|_| file.keeping() == Keeping::Held) {
             self.open_sidecar(&mut table, file, number)?;
         }
         Ok(table)
@@ -480,7 +480,7 @@ impl TableCache {
     /// Finds the tables of `version` whose own filters have become the fallback for their sidecars,
     /// and counts these for them. Returns how often a sidecar was lost since the store was opened.
     pub(crate) fn look_for_damage(&self, version: &Version) -> u64 {
-        for (_, file) in version.tables().filter(|(_, file)| file.filter_sidecar.is_some()) {
+        for (_, file) in version.tables().filter(|(_, file)| file.filters.sidecar.is_some()) {
             if let Some(open) = file.open_reader()
                 && open.table.filters().have_stand_in()
             {

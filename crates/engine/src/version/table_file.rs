@@ -38,14 +38,22 @@ pub struct TableMeta {
     pub deletions: u64,
     /// Distinct user keys.
     pub keys: u64,
-    /// Stored bytes of its filters, or of those in its sidecar if it has one.
-    pub filter_bytes: u64,
-    /// Level that its filters were built for; a trivial move does not change it.
-    pub built_for: u8,
-    /// Number of the sidecar that replaces the table's own filters, if there is one.
-    pub filter_sidecar: Option<u64>,
+    /// Its filters.
+    pub filters: FilterMeta,
     /// No range tombstone up to this sequence number deletes any of its entries.
     pub ranges_applied: u64,
+}
+
+/// The manifest's record of a table's filters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+#[non_exhaustive]
+pub struct FilterMeta {
+    /// Their stored bytes, or those of the filters in the sidecar if there is one.
+    pub bytes: u64,
+    /// Level that they were built for; a trivial move does not change it.
+    pub built_for: u8,
+    /// Number of the sidecar that replaces the table's own filters, if there is one.
+    pub sidecar: Option<u64>,
 }
 
 impl TableMeta {
@@ -56,7 +64,7 @@ impl TableMeta {
 
     /// Bytes of the filters in its sidecar, if it has one.
     pub(crate) fn sidecar_bytes(&self) -> u64 {
-        self.filter_sidecar.map_or(0, |_| self.filter_bytes)
+        self.filters.sidecar.map_or(0, |_| self.filters.bytes)
     }
 
     /// Whether `key` is in the table's key range.
@@ -98,9 +106,9 @@ pub(crate) struct TableFile {
     /// Whether it has left the store, or was replaced by a successor for the same file.
     is_obsolete: AtomicBool,
     /// The table's file, shared with predecessors and successors.
-    file: Arc<ObsoleteFile>,
+    file: Arc<RemovalOnDrop>,
     /// Its sidecar.
-    sidecar: ObsoleteFile,
+    sidecar: RemovalOnDrop,
 }
 
 /// More than the filters of any table take.
@@ -109,7 +117,7 @@ const NOTHING_LOST: u64 = u64::MAX;
 /// A file to be removed when its last owner is dropped. The path and the deletion queue are set
 /// once the manifest has durably dropped the file.
 #[derive(Debug, Default)]
-struct ObsoleteFile(OnceLock<Removal>);
+struct RemovalOnDrop(OnceLock<Removal>);
 
 /// The removal of a file.
 #[derive(Debug)]
@@ -120,7 +128,7 @@ struct Removal {
     deletion_queue: Arc<DeletionQueue>,
 }
 
-impl ObsoleteFile {
+impl RemovalOnDrop {
     /// Removes the file when its last owner is dropped.
     fn remove_when_dropped(&self, removal: Removal) {
         let deletion_queue = Arc::clone(&removal.deletion_queue);
@@ -130,7 +138,7 @@ impl ObsoleteFile {
     }
 }
 
-impl Drop for ObsoleteFile {
+impl Drop for RemovalOnDrop {
     fn drop(&mut self) {
         let Some(Removal { path, table, deletion_queue }) = self.0.take() else { return };
         match table {
@@ -153,7 +161,7 @@ impl TableFile {
             stays_small: AtomicBool::new(false),
             is_obsolete: AtomicBool::new(false),
             file: Arc::default(),
-            sidecar: ObsoleteFile::default(),
+            sidecar: RemovalOnDrop::default(),
         }
     }
 
@@ -188,7 +196,7 @@ impl TableFile {
     /// Stored bytes of the filters in use: the table's own, if its sidecar was found unusable.
     pub(crate) fn built_bytes(&self) -> u64 {
         match self.fallback_bytes.load(Ordering::Acquire) {
-            NOTHING_LOST => self.meta.filter_bytes,
+            NOTHING_LOST => self.meta.filters.bytes,
             own => own,
         }
     }
@@ -231,7 +239,7 @@ impl TableFile {
     /// record its replacement.
     pub(crate) fn give_way(&self, dir: &Path, deletion_queue: &Arc<DeletionQueue>) {
         self.is_obsolete.store(true, Ordering::Release);
-        if let Some(number) = self.filter_sidecar {
+        if let Some(number) = self.filters.sidecar {
             let (path, deletion_queue) = (sidecar_path(dir, number), Arc::clone(deletion_queue));
             self.sidecar.remove_when_dropped(Removal { path, table: None, deletion_queue });
         }

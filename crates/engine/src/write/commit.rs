@@ -13,7 +13,9 @@ use crate::log::LogWriter;
 use crate::options::{Durability, WriteOptions};
 use crate::sync::{MutexGuard, lock, look_out, panicking};
 use crate::view::LoggedMemtable;
-use crate::write_queue::{Group, Joined, Leader, Member, Turn, Wanted, done, fail, hand_out};
+use crate::write_queue::{
+    CommitGroup, Joined, Leader, Member, Wanted, WriterTurn, done, fail, hand_out,
+};
 
 /// Most operations of a batch whose memory is prefetched before the batch is logged.
 const PREFETCHED: usize = 16;
@@ -58,13 +60,13 @@ impl Engine {
         match self.writes.queue.join(wanted) {
             Joined::First(own) => self.lead(&own),
             Joined::Queued(member) => match member.wait() {
-                Turn::Insert(group, first_seqno) => {
+                WriterTurn::Insert(group, first_seqno) => {
                     self.insert(&group, &member.wanted, first_seqno)?;
                     Ok(member.wanted.last_seqno(first_seqno))
                 }
-                Turn::Written(last_seqno) => Ok(last_seqno),
-                Turn::Failed(error) => Err(error),
-                Turn::Lead | Turn::Wait => self.lead(&member.wanted),
+                WriterTurn::Written(last_seqno) => Ok(last_seqno),
+                WriterTurn::Failed(error) => Err(error),
+                WriterTurn::Lead | WriterTurn::Wait => self.lead(&member.wanted),
             },
         }
     }
@@ -157,8 +159,12 @@ impl Engine {
         let active = Arc::clone(&leader.active);
         let (last_seqno, limit) = (leader.last_seqno, leader.marks.memtable_limit);
         if followers.are_worth_waking() {
-            let group =
-                Group::new(Arc::clone(&active), limit, followers.members.len() + 1, last_seqno);
+            let group = CommitGroup::new(
+                Arc::clone(&active),
+                limit,
+                followers.members.len() + 1,
+                last_seqno,
+            );
             followers.hand_out(&group, own_last_seqno + 1);
             drop((leader, turnstile));
             self.insert(&group, own, first_seqno)?;
@@ -247,7 +253,7 @@ impl Engine {
     /// Inserts a member's batch; the last member to insert makes the whole group visible. The group
     /// is logged, so only a member that panics can fail it: if the store is poisoned by something
     /// else meanwhile, the others still publish the group, and none returns an error.
-    fn insert(&self, group: &Group, own: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
+    fn insert(&self, group: &CommitGroup, own: &Wanted<'_>, first_seqno: SeqNo) -> Result<()> {
         let unless_done = PoisonOnUnwind { engine: self, group: Some(group) };
         self.insert_batch(&group.active, own, first_seqno);
         let is_last = group.inserted();
@@ -442,7 +448,7 @@ impl<'a> Followers<'a> {
         operations(&self.members) > LEADER_INSERTS * self.members.len() as u64
     }
 
-    fn hand_out(&mut self, group: &Arc<Group>, first_seqno: SeqNo) {
+    fn hand_out(&mut self, group: &Arc<CommitGroup>, first_seqno: SeqNo) {
         hand_out(group, &self.members, first_seqno);
         self.are_notified = true;
     }
@@ -478,7 +484,7 @@ fn operations(followers: &[Arc<Member>]) -> u64 {
 struct PoisonOnUnwind<'a> {
     engine: &'a Engine,
     /// The group that waits for the caller, if each member inserts for itself.
-    group: Option<&'a Group>,
+    group: Option<&'a CommitGroup>,
 }
 
 impl Drop for PoisonOnUnwind<'_> {
@@ -501,7 +507,7 @@ mod tests {
     use trommel_base::EntryKind;
     use trommel_vfs::{MemoryVfs, Policy, SimDisk};
 
-    use super::{Group, LEADER_INSERTS, Wanted};
+    use super::{CommitGroup, LEADER_INSERTS, Wanted};
     use crate::batch::{Batch, OpKind};
     use crate::{Db, Error, Options, WriteBatch, WriteOptions};
 
@@ -527,7 +533,7 @@ mod tests {
                 let seen = db.get(format!("{writer} 0")).unwrap();
                 assert_eq!(seen.as_deref(), Some(&[writer as u8][..]), "written, and not there");
             };
-            let commits = || db.stats().commits;
+            let commits = || db.stats().writes.commits;
             let before = commits();
             let engine = db.engine();
             thread::scope(|scope| {
@@ -607,7 +613,7 @@ mod tests {
             let first = leader.last_seqno + 1;
             leader.last_seqno += 2;
             let active = Arc::clone(&leader.active);
-            Ok((Group::new(active, u64::MAX, 2, leader.last_seqno), first))
+            Ok((CommitGroup::new(active, u64::MAX, 2, leader.last_seqno), first))
         });
         let (group, first) = logged.unwrap();
         thread::scope(|scope| {

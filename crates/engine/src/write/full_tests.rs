@@ -42,7 +42,7 @@ fn a_batch_beyond_the_limit_is_written_out() {
             db.wait_idle().unwrap();
             let memory = db.stats().memory;
             assert!(memory.total() < LIMIT, "{operations}, {threads}: {memory:?}");
-            assert_eq!(db.stats().flushes, 1);
+            assert_eq!(db.stats().background.flushes.count, 1);
         }
     }
 }
@@ -51,7 +51,7 @@ fn a_batch_beyond_the_limit_is_written_out() {
 fn conditional_writes_beyond_the_limit_are_written_out() {
     let db = open(|options| options.memory_limit(LIMIT).background_threads(0));
     assert!(db.insert_if_absent("key", vec![7; 8 << 20]).unwrap());
-    assert_eq!(db.stats().flushes, 1);
+    assert_eq!(db.stats().background.flushes.count, 1);
 }
 
 #[test]
@@ -65,7 +65,7 @@ fn a_limit_that_is_lowered_is_kept_at_once() {
             false => options.writes(|w| w.write_buffer_bytes(1 << 20)),
         };
         db.set_options(lower).unwrap();
-        assert_eq!(db.stats().flushes, 1, "{by_memory}");
+        assert_eq!(db.stats().background.flushes.count, 1, "{by_memory}");
         assert!(active(&db) < 1 << 20);
     }
 }
@@ -88,7 +88,7 @@ fn a_full_memtable_is_frozen_after_the_one_before_it() {
     assert_eq!(frozen(), 1);
     assert!(active(&db) > 32 << 20);
     disk.clear_faults();
-    while db.stats().flushes < 2 {
+    while db.stats().background.flushes.count < 2 {
         std::thread::sleep(std::time::Duration::from_millis(1));
     }
     assert!(active(&db) < 1 << 20);

@@ -140,7 +140,7 @@ impl Engine {
         let start = env::now();
         let outcome = wait(&awaited);
         let took = start.elapsed();
-        self.statistics.jobs.add(cause, took);
+        self.statistics.jobs.count_stall(cause, took);
         outcome.map(|()| took)
     }
 }
@@ -169,7 +169,7 @@ mod tests {
             for n in 0..8 {
                 db.put(format!("{n}"), &value).unwrap();
             }
-            let stalls = || db.stats().stalled_by_memtables.times;
+            let stalls = || db.stats().background.stalls.memtables.times;
             let before = stalls();
             write(&db);
             (before, stalls() - before)
@@ -190,7 +190,7 @@ mod tests {
     fn conditional_writes_choose_their_durability() {
         let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
         let db = Db::open("db", options).unwrap();
-        let syncs = || db.stats().log_syncs;
+        let syncs = || db.stats().writes.log_syncs;
         let before = syncs();
         assert!(db.insert_if_absent("a", "1").unwrap());
         assert_eq!(syncs(), before);
@@ -226,18 +226,18 @@ mod tests {
         let log = || db.engine().view.load().active.log_number;
         let put = |key: &str| db.put(key, vec![7; 10_000]).unwrap();
         put("a");
-        let (first, syncs) = (log(), db.stats().log_syncs);
+        let (first, syncs) = (log(), db.stats().writes.log_syncs);
         put("b");
-        assert_eq!((log(), db.stats().log_syncs), (first, syncs));
+        assert_eq!((log(), db.stats().writes.log_syncs), (first, syncs));
         db.set_options(|options| options.durability(Durability::Sync)).unwrap();
         put("c");
-        assert_eq!((log(), db.stats().log_syncs), (first, syncs + 1));
+        assert_eq!((log(), db.stats().writes.log_syncs), (first, syncs + 1));
         let smaller = |options: Options| {
             options.durability(Durability::Os).writes(|w| w.write_buffer_bytes(16 << 10))
         };
         db.set_options(smaller).unwrap();
         put("d");
         assert!(log() > first, "a full memtable was written to");
-        assert_eq!(db.stats().log_syncs, syncs + 1);
+        assert_eq!(db.stats().writes.log_syncs, syncs + 1);
     }
 }

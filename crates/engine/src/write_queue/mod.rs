@@ -13,7 +13,9 @@ use crate::sync::{AtomicBool, Mutex};
 
 pub(crate) use awaited::Notifier;
 pub(crate) use leader::{LONGEST_DELAY, Leader};
-pub(crate) use queue::{Group, Joined, Member, Queue, Turn, Wanted, done, fail, hand_out};
+pub(crate) use queue::{
+    CommitGroup, Joined, Member, Queue, Wanted, WriterTurn, done, fail, hand_out,
+};
 pub(crate) use rotated::RotatedLogs;
 
 /// The state of the write path of an open store.

@@ -25,13 +25,13 @@ const YIELDS_MAX: usize = 64;
 
 /// What a waiting writer is notified of.
 #[derive(Debug)]
-pub(crate) enum Turn {
+pub(crate) enum WriterTurn {
     /// Nothing yet.
     Wait,
     /// It is at the head of the queue.
     Lead,
     /// Its batch is in the log: insert it, with this number for its first operation.
-    Insert(Arc<Group>, SeqNo),
+    Insert(Arc<CommitGroup>, SeqNo),
     /// Its batch is written and visible; its last operation has this number.
     Written(SeqNo),
     /// Its batch is not acknowledged. It may be in the log all the same.
@@ -97,19 +97,19 @@ pub(crate) struct Member {
 /// A member's notification.
 #[derive(Debug)]
 struct Notification {
-    turn: Turn,
+    turn: WriterTurn,
     /// Whether it sleeps until it is woken.
     sleeps: bool,
 }
 
 impl Member {
     fn new(wanted: Wanted<'static>) -> Arc<Self> {
-        let notification = Mutex::new(Notification { turn: Turn::Wait, sleeps: false });
+        let notification = Mutex::new(Notification { turn: WriterTurn::Wait, sleeps: false });
         let is_notified = quiet::AtomicBool::new(false);
         Arc::new(Self { wanted, notification, changed: Condvar::new(), is_notified })
     }
 
-    fn notify(&self, turn: Turn) {
+    fn notify(&self, turn: WriterTurn) {
         let mut notification = lock(&self.notification);
         notification.turn = turn;
         let sleeps = notification.sleeps;
@@ -123,23 +123,23 @@ impl Member {
     }
 
     /// Waits for its turn.
-    pub(crate) fn wait(&self) -> Turn {
+    pub(crate) fn wait(&self) -> WriterTurn {
         // A sync takes so long that it is better to sleep at once.
         if !self.wanted.sync {
             look_out(|| self.is_notified.load(Ordering::Acquire));
         }
         let mut notification = lock(&self.notification);
         notification.sleeps = true;
-        while matches!(notification.turn, Turn::Wait) {
+        while matches!(notification.turn, WriterTurn::Wait) {
             notification = wait(&self.changed, notification);
         }
-        std::mem::replace(&mut notification.turn, Turn::Wait)
+        std::mem::replace(&mut notification.turn, WriterTurn::Wait)
     }
 }
 
 /// Batches that were logged together and become visible together.
 #[derive(Debug)]
-pub(crate) struct Group {
+pub(crate) struct CommitGroup {
     pub(crate) active: Arc<LoggedMemtable>,
     /// Bytes at which the memtable is full.
     pub(crate) memtable_limit: u64,
@@ -150,7 +150,7 @@ pub(crate) struct Group {
     is_broken: quiet::AtomicBool,
 }
 
-impl Group {
+impl CommitGroup {
     pub(crate) fn new(
         active: Arc<LoggedMemtable>,
         memtable_limit: u64,
@@ -178,7 +178,7 @@ impl Group {
 
 /// How a leader's wait for other writers ended.
 #[derive(Debug, PartialEq)]
-enum Gathered {
+enum GatherOutcome {
     /// No further writer came, quickly; or as many came as are waited for.
     Enough,
     /// No further writer came, slowly: other threads are running that do not write.
@@ -246,7 +246,7 @@ impl Queue {
     /// Without it, they would arrive during the sync of a single writer.
     pub(crate) fn gather(&self) {
         static SLOW: SlowYields = SlowYields::none();
-        if !SLOW.are_near() && self.gather_while(yields_quickly) == Gathered::SlowlyNobody {
+        if !SLOW.are_near() && self.gather_while(yields_quickly) == GatherOutcome::SlowlyNobody {
             SLOW.note();
         }
     }
@@ -259,17 +259,17 @@ impl Queue {
         lock(&self.line).waiting.len()
     }
 
-    fn gather_while(&self, mut others_run_quickly: impl FnMut() -> bool) -> Gathered {
+    fn gather_while(&self, mut others_run_quickly: impl FnMut() -> bool) -> GatherOutcome {
         let mut before = self.waiting();
         for _ in 0..YIELDS_MAX {
             let is_quick = others_run_quickly();
             let now = self.waiting();
             if now <= before {
-                return if is_quick { Gathered::Enough } else { Gathered::SlowlyNobody };
+                return if is_quick { GatherOutcome::Enough } else { GatherOutcome::SlowlyNobody };
             }
             before = now;
         }
-        Gathered::Enough
+        GatherOutcome::Enough
     }
 
     /// The waiting writers whose batches can be logged with the leader's `own`.
@@ -309,7 +309,7 @@ impl Queue {
         // The woken writer takes the lock soon, and so does the next to come.
         drop(line);
         if let Some(next) = next {
-            next.notify(Turn::Lead);
+            next.notify(WriterTurn::Lead);
         }
     }
 }
@@ -326,10 +326,10 @@ impl Line {
 }
 
 /// Notifies the `followers` to insert; `first_seqno` is the number of their first operation.
-pub(crate) fn hand_out(group: &Arc<Group>, followers: &[Arc<Member>], first_seqno: SeqNo) {
+pub(crate) fn hand_out(group: &Arc<CommitGroup>, followers: &[Arc<Member>], first_seqno: SeqNo) {
     let mut seqno = first_seqno;
     for member in followers {
-        member.notify(Turn::Insert(Arc::clone(group), seqno));
+        member.notify(WriterTurn::Insert(Arc::clone(group), seqno));
         seqno += member.wanted.operations();
     }
 }
@@ -340,14 +340,14 @@ pub(crate) fn done(followers: &[Arc<Member>], first_seqno: SeqNo) {
     let mut seqno = first_seqno;
     for member in followers {
         seqno += member.wanted.operations();
-        member.notify(Turn::Written(seqno - 1));
+        member.notify(WriterTurn::Written(seqno - 1));
     }
 }
 
 /// Notifies the `followers` that nothing of the group is acknowledged.
 pub(crate) fn fail(followers: &[Arc<Member>], error: &Error) {
     for member in followers {
-        member.notify(Turn::Failed(error.clone()));
+        member.notify(WriterTurn::Failed(error.clone()));
     }
 }
 
@@ -359,7 +359,7 @@ mod tests {
 
     /// Lets one of `coming` writers join at each yield, quick or slow. Returns the number of yields
     /// and how the wait ended.
-    fn gathered(coming: usize, is_quick: bool) -> (usize, Gathered) {
+    fn gathered(coming: usize, is_quick: bool) -> (usize, GatherOutcome) {
         let queue = Queue::default();
         assert!(matches!(queue.join(ALONE), Joined::First(_)));
         let mut turns = 0;
@@ -376,11 +376,11 @@ mod tests {
     #[test]
     fn a_leader_lets_others_run_as_long_as_they_come() {
         for is_quick in [true, false] {
-            let end = if is_quick { Gathered::Enough } else { Gathered::SlowlyNobody };
+            let end = if is_quick { GatherOutcome::Enough } else { GatherOutcome::SlowlyNobody };
             assert_eq!(gathered(0, is_quick).0, 1, "a lone writer is not kept");
             assert_eq!(gathered(3, is_quick), (4, end));
             let all = gathered(usize::MAX, is_quick);
-            assert_eq!(all, (YIELDS_MAX, Gathered::Enough), "it does lead in the end");
+            assert_eq!(all, (YIELDS_MAX, GatherOutcome::Enough), "it does lead in the end");
         }
     }
 

@@ -193,9 +193,9 @@ fn filled(kernel: Chosen, kind: FilterKind, count: usize, probes: u32, keys: &[V
     let part = &mut Part::whole(&mut blocks);
     if kind == FilterKind::Paired {
         let (counts, scheme) = (part.counts(keys), PhantomData::<Golden>);
-        kernel.run(paired::Fill { part, probes, keys: &counts, chunks: keys, scheme });
+        kernel.run(paired::PairedFill { part, probes, keys: &counts, chunks: keys, scheme });
     } else {
-        kernel.run(blocked::Fill { part, probes, chunks: keys });
+        kernel.run(blocked::BlockedFill { part, probes, chunks: keys });
     }
     Bits { blocks, probes }
 }
@@ -205,11 +205,11 @@ fn queried(kernel: Chosen, kind: FilterKind, bits: &Bits, hashes: &[u64]) -> [Ve
     let mut many = vec![true; hashes.len()];
     let answers = &mut many[..];
     let query = if kind == FilterKind::Paired {
-        kernel.run(paired::ContainsMany { bits, hashes, answers });
-        QueryFn::with::<paired::Contains>(kernel)
+        kernel.run(paired::PairedContainsMany { bits, hashes, answers });
+        QueryFn::with::<paired::PairedContains>(kernel)
     } else {
-        kernel.run(blocked::ContainsMany { bits, hashes, answers });
-        QueryFn::with::<blocked::Contains>(kernel)
+        kernel.run(blocked::BlockedContainsMany { bits, hashes, answers });
+        QueryFn::with::<blocked::BlockedContains>(kernel)
     };
     [hashes.iter().map(|&hash| query.query(bits, hash)).collect(), many]
 }

@@ -5,14 +5,14 @@ const NEGLIGIBLE: f64 = 1e-22;
 
 /// Probabilities of consecutive whole numbers; all others are negligible.
 #[derive(Debug, Clone)]
-pub(super) struct Counts {
+pub(super) struct CountDistribution {
     /// The number of the first weight.
     pub(super) first: usize,
     /// The probabilities; their sum is 1.
     pub(super) weights: Vec<f64>,
 }
 
-impl Counts {
+impl CountDistribution {
     /// Poisson probabilities of mean `mean`.
     pub(super) fn poisson(mean: f64) -> Self {
         Self::around(mean.floor(), |i| mean / (i + 1.0))
@@ -73,14 +73,14 @@ mod tests {
     #[test]
     fn weights_have_the_right_moments() {
         for mean in [0.01, 1.0, 21.88, 1024.0] {
-            let counts = Counts::poisson(mean);
+            let counts = CountDistribution::poisson(mean);
             let first = counts.mean_of(|i| i as f64);
             let second = counts.mean_of(|i| (i as f64 - mean).powi(2));
             assert!((first / mean - 1.0).abs() < 1e-10, "{mean}: {first}");
             assert!((second / mean - 1.0).abs() < 1e-10, "{mean}: {second}");
         }
         for (trials, chance) in [(1, 0.5), (7, 1.0), (100, 0.01), (1000, 0.02), (1_000_000, 1e-5)] {
-            let counts = Counts::binomial(trials, chance);
+            let counts = CountDistribution::binomial(trials, chance);
             let mean = trials as f64 * chance;
             let first = counts.mean_of(|i| i as f64);
             let second = counts.mean_of(|i| (i as f64 - mean).powi(2));

@@ -36,7 +36,7 @@ mod probes;
 
 pub use probes::{best_blocked_probes, best_paired_probes, best_standard_probes};
 
-use counts::Counts;
+use counts::CountDistribution;
 use occupancy::{Balls, PassTable};
 
 use crate::block::BLOCK_BITS;
@@ -117,7 +117,7 @@ pub fn blocked_fpr(keys: u64, blocks: u64, probes: u32) -> f64 {
         return 1.0;
     }
     let table = PassTable::of::<0>(probes);
-    Counts::binomial(keys, 1.0 / blocks as f64).mean_of(|keys| table.at(keys)).min(1.0)
+    CountDistribution::binomial(keys, 1.0 / blocks as f64).mean_of(|keys| table.at(keys)).min(1.0)
 }
 
 /// The rate of a blocked filter of `bits_per_key` bits per key in the limit of many keys. 1 below
@@ -128,7 +128,7 @@ pub fn blocked_limit(bits_per_key: f64, probes: u32) -> f64 {
         return 1.0;
     }
     let table = PassTable::of::<0>(probes);
-    Counts::poisson(BLOCK_BITS as f64 / bits_per_key).mean_of(|keys| table.at(keys))
+    CountDistribution::poisson(BLOCK_BITS as f64 / bits_per_key).mean_of(|keys| table.at(keys))
 }
 
 /// The exact expected rate of a paired filter of `keys` keys in `blocks` blocks (1, or an even

@@ -29,7 +29,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use super::counts::Counts;
+use super::counts::CountDistribution;
 use super::few::mean_over_partitions;
 use super::occupancy::PassTable;
 use super::pairs::pair_law;
@@ -77,7 +77,7 @@ impl Grid {
 }
 
 /// Distributions of a pair's keys at the nodes of one interval.
-type Interval = [Counts];
+type Interval = [CountDistribution];
 
 /// The probability that an absent key passes both blocks of a pair that holds `keys` keys.
 fn pass(keys: usize, half: u32) -> f64 {
@@ -129,7 +129,7 @@ fn between_powers(batch: usize, exact: impl Fn(usize) -> f64) -> f64 {
 /// The rate of a batch of `batch` blocks of a filter of `keys` keys in `blocks` blocks.
 pub(super) fn batch_rate(batch: usize, keys: u64, blocks: u64, half: u32) -> f64 {
     if batch == 2 {
-        let counts = Counts::binomial(keys, 2.0 / blocks as f64);
+        let counts = CountDistribution::binomial(keys, 2.0 / blocks as f64);
         return counts.mean_of(|keys| pass(keys, half));
     }
     let at = (keys as f64 / blocks as f64).ln();
@@ -175,7 +175,9 @@ impl Curve {
     fn new(batch: usize, at: f64, half: u32, grid: Grid) -> Self {
         let number = (at / SPACING).round() as i32;
         let interval = interval(batch, number, grid);
-        let value = |law: &Counts| law.mean_of(|keys| pass(keys, half)).max(f64::MIN_POSITIVE).ln();
+        let value = |law: &CountDistribution| {
+            law.mean_of(|keys| pass(keys, half)).max(f64::MIN_POSITIVE).ln()
+        };
         let values: Vec<f64> = interval.iter().map(value).collect();
         let coefficient = |j: usize| {
             let terms =

@@ -17,7 +17,7 @@
 //! This is exact, and takes some hundred walks of a dozen powers each, where summing the joint
 //! probabilities of all pairs of order statistics takes 10^8 terms.
 
-use super::counts::Counts;
+use super::counts::CountDistribution;
 
 /// Counts are grouped so that their standard deviation spans this many groups. This matters only
 /// below five bits per key, where it changes rates by less than 1 part in 20,000.
@@ -34,9 +34,9 @@ const LANES: usize = 8;
 
 /// The distribution of the number of keys in a random pair of a batch of `batch` blocks (even, 4 or
 /// more) whose counts are independent and Poisson of mean `mean`.
-pub(super) fn pair_law(batch: usize, mean: f64) -> Counts {
+pub(super) fn pair_law(batch: usize, mean: f64) -> CountDistribution {
     let walk = Walk::new(batch);
-    let counts = Counts::poisson(mean);
+    let counts = CountDistribution::poisson(mean);
     let group = ((mean.sqrt() / GROUPS_PER_SIGMA) as usize).max(1);
     let chances: Vec<f64> = counts.weights.chunks(group).map(|g| g.iter().sum()).collect();
     let groups = chances.len();
@@ -68,7 +68,7 @@ pub(super) fn pair_law(batch: usize, mean: f64) -> Counts {
     for weight in &mut weights {
         *weight /= total;
     }
-    Counts { first: 2 * counts.first + group - 1, weights }
+    CountDistribution { first: 2 * counts.first + group - 1, weights }
 }
 
 fn above_noise(pairs: f64) -> f64 {
@@ -251,7 +251,7 @@ mod tests {
     #[test]
     fn small_batches_agree_with_enumeration() {
         let mean = 1.7;
-        let single = Counts::poisson(mean);
+        let single = CountDistribution::poisson(mean);
         let mut law = vec![0.0; 60];
         let chances: Vec<(usize, f64)> = single.iter().filter(|&(i, _)| i < 14).collect();
         for &(a, pa) in &chances {

@@ -3,7 +3,7 @@
 use super::Plan;
 use crate::measure::{Load, Records, WorkloadOptions};
 use crate::values::Values;
-use crate::workload::{Counts, Workload};
+use crate::workload::{LoopCount, Workload};
 
 /// Keys in one write of `fillbatch`.
 const FILL_BATCH: usize = 1000;
@@ -56,15 +56,15 @@ pub(super) fn of<'a>(
     let write_rate = |bytes| plan.rates.write.map(|rate| rate.operations(bytes));
     let thousandth = |count: u64| (count / 1000).max(1);
     let operations = match workload.counts() {
-        Counts::Writes if are_shared(workload) => {
+        LoopCount::Writes if are_shared(workload) => {
             plan.operations.writes.div_ceil(plan.threads as u64)
         }
-        Counts::Writes => plan.operations.writes,
-        Counts::ThousandthOfWrites => thousandth(plan.operations.writes),
-        Counts::Reads => plan.operations.reads,
-        Counts::Deletes => plan.operations.deletes,
-        Counts::Both => plan.operations.both,
-        Counts::Opens | Counts::Once => 1,
+        LoopCount::Writes => plan.operations.writes,
+        LoopCount::ThousandthOfWrites => thousandth(plan.operations.writes),
+        LoopCount::Reads => plan.operations.reads,
+        LoopCount::Deletes => plan.operations.deletes,
+        LoopCount::Both => plan.operations.both,
+        LoopCount::Opens | LoopCount::Once => 1,
     };
     let is_scan = matches!(workload, Workload::ReadSeq | Workload::ReadReverse);
     let duration = plan.duration.filter(|_| !has_an_end(workload));
@@ -83,10 +83,10 @@ pub(super) fn of<'a>(
         },
         duration,
         rate: plan.rates.all.or(match workload.counts() {
-            Counts::Writes | Counts::ThousandthOfWrites => write_rate(entry_bytes),
-            Counts::Deletes => write_rate(key_bytes),
-            Counts::Reads => plan.rates.read,
-            Counts::Both if !workload.is_mixed() => plan.rates.read,
+            LoopCount::Writes | LoopCount::ThousandthOfWrites => write_rate(entry_bytes),
+            LoopCount::Deletes => write_rate(key_bytes),
+            LoopCount::Reads => plan.rates.read,
+            LoopCount::Both if !workload.is_mixed() => plan.rates.read,
             _ => None,
         }),
         seed: plan.seed,

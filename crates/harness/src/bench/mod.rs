@@ -22,7 +22,7 @@ use crate::error::{Error, StoreError};
 use crate::keys::KeySpace;
 use crate::map_store::MapStore;
 use crate::measure::{Records, WorkloadOptions, measure};
-use crate::measured::{Kind, Measured};
+use crate::measured::{Kind, Measured, MeasuredTime};
 use crate::record::{self, Record, State};
 use crate::repeat::{Runs, Step};
 use crate::store::{Opener, Store};
@@ -31,6 +31,15 @@ use crate::workload::Workload;
 
 use expectation::Verdict;
 pub use load::WriteRate;
+
+/// What a bench prints besides.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct PrintOptions {
+    /// Whether to print all of the store's statistics at the end.
+    pub statistics: bool,
+    /// Whether to print only the interval of the mean of repeated steps.
+    pub interval_only: bool,
+}
 
 /// The plan of a bench.
 #[derive(Debug, Clone)]
@@ -59,10 +68,8 @@ pub struct Plan {
     /// Whether to evict the store's files from the page cache, and reopen it, before each workload
     /// that reads.
     pub cold: bool,
-    /// Whether to print all of the store's statistics at the end.
-    pub statistics: bool,
-    /// Whether to print only the interval of the mean of repeated steps.
-    pub interval_only: bool,
+    /// What to print besides.
+    pub print: PrintOptions,
 }
 
 /// Operations of each thread, by what they do.
@@ -106,8 +113,7 @@ impl Plan {
             options: WorkloadOptions::default(),
             existing: false,
             cold: false,
-            statistics: false,
-            interval_only: false,
+            print: PrintOptions::default(),
         }
     }
 
@@ -161,7 +167,7 @@ pub fn bench(
     plan.check()?;
     let store = opener.open(!plan.existing)?;
     lines::write_header(plan, opener, out)?;
-    let mut run = Run {
+    let mut run = BenchRun {
         plan,
         opener,
         control,
@@ -178,7 +184,7 @@ pub fn bench(
 }
 
 /// A bench in progress.
-struct Run<'a, 'j> {
+struct BenchRun<'a, 'j> {
     plan: &'a Plan,
     opener: &'a dyn Opener,
     control: Control<'a>,
@@ -193,12 +199,12 @@ struct Run<'a, 'j> {
     nth: u64,
 }
 
-impl Run<'_, '_> {
+impl BenchRun<'_, '_> {
     fn steps(&mut self) -> Result<(), Error> {
         for step in &self.plan.steps {
             self.step(*step)?;
         }
-        if self.plan.statistics {
+        if self.plan.print.statistics {
             let stats = self.store.stats();
             writeln!(self.out, "STATISTICS:\n{}", stats.trim_end())?;
         }
@@ -227,7 +233,7 @@ impl Run<'_, '_> {
             }
         }
         if repeats > 1 && workload.is_counted() {
-            let lines = runs.lines(workload.name(), self.plan.interval_only);
+            let lines = runs.lines(workload.name(), self.plan.print.interval_only);
             writeln!(self.out, "{lines}")?;
         }
         Ok(self.out.flush()?)
@@ -333,7 +339,7 @@ impl Run<'_, '_> {
         };
         let progress = self.control.progress;
         self.reopen(false, || {
-            if cold::drop_files(&dir)? == cold::Outcome::InMemory {
+            if cold::drop_files(&dir)? == cold::Eviction::InMemory {
                 progress.say(&format!(
                     "--cold does nothing: the file system of {} lies in memory",
                     dir.display()
@@ -400,8 +406,8 @@ impl Run<'_, '_> {
             if let Some(latencies) = &mut latencies {
                 latencies.record(time);
             }
-            measured.wall_time += time;
-            measured.thread_time += time;
+            measured.time.wall += time;
+            measured.time.threads += time;
             measured.operations += 1;
         }
         measured.interrupted = measured.operations < times;
@@ -460,8 +466,7 @@ impl Run<'_, '_> {
 fn one_operation(is_done: bool, time: Duration) -> Measured {
     Measured {
         operations: u64::from(is_done),
-        thread_time: time,
-        wall_time: time,
+        time: MeasuredTime::of_one_thread(time),
         interrupted: !is_done,
         ..Measured::default()
     }

@@ -254,13 +254,15 @@ fn each_run_that_counts_is_recorded() {
     ];
     assert_eq!(of, expected);
     let (fill, read) = (&records[0], &records[2]);
-    assert_eq!((fill.operations, fill.threads, read.asked), (2000, 2, Some(1000)));
+    assert_eq!((fill.results.operations, fill.threads, read.results.asked), (2000, 2, Some(1000)));
     assert_eq!(fill.state.io.as_ref().unwrap().user_bytes, Some(2000 * 116));
     let (io, filters) = (read.state.io.as_ref().unwrap(), read.state.filters.as_ref().unwrap());
-    assert_eq!((io.gets, io.user_bytes), (Some(1000), Some(0)), "its own gets alone");
-    assert_eq!(filters.iter().map(|level| level.probes).sum::<u64>(), 1000);
-    assert_eq!(read.series.iter().map(|point| point.1).sum::<u64>(), 1000);
+    assert_eq!((io.lookups.gets, io.user_bytes), (Some(1000), Some(0)), "its own gets alone");
+    assert_eq!(filters.iter().map(|level| level.counts.probes).sum::<u64>(), 1000);
+    assert_eq!(read.results.series.iter().map(|point| point.1).sum::<u64>(), 1000);
     assert!(
-        read.latency_ns.is_some() && read.user_seconds.is_some() && read.state.memory.is_some()
+        read.results.latency_ns.is_some()
+            && read.results.user_seconds.is_some()
+            && read.state.memory.is_some()
     );
 }

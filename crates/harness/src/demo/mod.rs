@@ -27,7 +27,7 @@ use crate::values::Values;
 
 /// The plan of a demo.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct DemoPlan {
     /// The filters to compare, in the order of the table's columns.
     pub policies: Vec<FilterPolicy>,
     /// The keys drawn from.
@@ -97,7 +97,7 @@ fn data_bytes(keys: &KeySpace, values: &Values, writes: u64) -> f64 {
     (keys.key_bytes() + values.value_bytes() as f64 + ENTRY_BYTES) * writes as f64
 }
 
-impl Plan {
+impl DemoPlan {
     /// Approximate upper bound of the disk space of one store: all data written, and the tables and
     /// logs that compaction has not replaced yet.
     pub fn disk_bytes(&self) -> u64 {
@@ -112,7 +112,7 @@ impl Plan {
 /// # Errors
 /// The first that a store or `out` reports; [`Error::Usage`] if the disk has too little free space;
 /// [`Error::Interrupted`] if stopped.
-pub fn demo(plan: &Plan, control: Control<'_>, out: &mut dyn Write) -> Result<(), Error> {
+pub fn demo(plan: &DemoPlan, control: Control<'_>, out: &mut dyn Write) -> Result<(), Error> {
     let start = Instant::now();
     let scratch = ScratchDir::new(&plan.parent)?;
     let free = scratch.free_bytes();
@@ -150,10 +150,10 @@ mod tests {
     use super::*;
     use crate::control::{Silent, Stop};
 
-    fn plan(parent: &ScratchDir) -> Plan {
+    fn plan(parent: &ScratchDir) -> DemoPlan {
         let keys = KeySpace::integers(3000, 16).unwrap();
         let values = Values::new(100, 0.5, 42);
-        Plan {
+        DemoPlan {
             policies: ["paired:10", "none"].map(|text| text.parse().unwrap()).to_vec(),
             tree: Tree::for_data(&keys, &values, 3000),
             keys,

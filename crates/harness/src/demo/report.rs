@@ -5,7 +5,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use super::trial::Trial;
-use super::{Plan, Tree};
+use super::{DemoPlan, Tree};
 use crate::error::Error;
 use crate::measured::Measured;
 use crate::table::Table;
@@ -13,7 +13,7 @@ use crate::units::{bytes, duration, grouped};
 
 /// Prints what will be done, where, and how much disk space it takes.
 pub(super) fn introduce(
-    plan: &Plan,
+    plan: &DemoPlan,
     dir: &Path,
     free: Option<u64>,
     out: &mut dyn Write,
@@ -116,7 +116,7 @@ fn micros(measured: &Measured) -> String {
 }
 
 /// Prints the comparison of all filters.
-pub(super) fn compare(plan: &Plan, trials: &[Trial], out: &mut dyn Write) -> Result<(), Error> {
+pub(super) fn compare(plan: &DemoPlan, trials: &[Trial], out: &mut dyn Write) -> Result<(), Error> {
     let names = trials.iter().map(|trial| trial.policy.clone());
     let mut table = Table::new([String::new()].into_iter().chain(names), 1);
     for (title, cell) in ROWS {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use trommel::{Compression, FilterPolicy, FilterReport, Options, wilson};
 
-use super::Plan;
+use super::DemoPlan;
 use crate::control::{Control, Unit};
 use crate::engine_store::{EngineOpener, EngineStore};
 use crate::error::Error;
@@ -21,20 +21,20 @@ use crate::workload::Workload;
 pub(super) struct Trial {
     pub(super) policy: String,
     pub(super) fill: Measured,
-    pub(super) present: Phase,
-    pub(super) missing: Phase,
+    pub(super) present: LookupPhase,
+    pub(super) missing: LookupPhase,
     /// The filters' counters over the missing lookups alone.
     pub(super) report: FilterReport,
 }
 
 /// The lookups of one kind.
 #[derive(Debug)]
-pub(super) struct Phase {
+pub(super) struct LookupPhase {
     pub(super) measured: Measured,
     pub(super) lookups: Lookups,
 }
 
-impl Phase {
+impl LookupPhase {
     /// Data blocks searched per lookup.
     pub(super) fn blocks(&self) -> f64 {
         self.blocks_from_files() + self.lookups.cache_hits as f64 / self.operations()
@@ -64,7 +64,7 @@ impl Trial {
 
     /// False positives of all missing lookups.
     pub(super) fn false_positives(&self) -> u64 {
-        self.report.levels.iter().map(|level| level.false_positives).sum()
+        self.report.levels.iter().map(|level| level.counts.false_positives).sum()
     }
 
     /// False positives per missing lookup.
@@ -76,7 +76,8 @@ impl Trial {
     /// report of each level.
     pub(super) fn interval(&self) -> (f64, f64) {
         let levels = &self.report.levels;
-        let probes: u64 = levels.iter().map(|level| level.negatives + level.false_positives).sum();
+        let probes: u64 =
+            levels.iter().map(|level| level.counts.negatives + level.counts.false_positives).sum();
         let (low, high) = wilson(self.false_positives(), probes);
         let for_lookup = probes as f64 / self.missing.operations();
         (low * for_lookup, high * for_lookup)
@@ -95,8 +96,8 @@ impl Trial {
             .levels
             .iter()
             .filter_map(|level| {
-                let asked = level.negatives + level.false_positives;
-                level.expected_rate.map(|rate| rate * asked as f64)
+                let asked = level.counts.negatives + level.counts.false_positives;
+                level.rates.expected.map(|rate| rate * asked as f64)
             })
             .sum();
         expected / self.missing.operations()
@@ -104,14 +105,14 @@ impl Trial {
 
     /// Filters queried per missing lookup.
     pub(super) fn probes(&self) -> f64 {
-        let probes: u64 = self.report.levels.iter().map(|level| level.probes).sum();
+        let probes: u64 = self.report.levels.iter().map(|level| level.counts.probes).sum();
         probes as f64 / self.missing.operations()
     }
 }
 
 /// Fills a store in `dir` under `policy`, and looks up keys in it.
 pub(super) fn run(
-    plan: &Plan,
+    plan: &DemoPlan,
     policy: &FilterPolicy,
     dir: &Path,
     control: Control<'_>,
@@ -138,7 +139,7 @@ pub(super) fn run(
 
 /// A trial in progress.
 struct Steps<'a> {
-    plan: &'a Plan,
+    plan: &'a DemoPlan,
     policy: &'a FilterPolicy,
     store: &'a Arc<EngineStore>,
     control: Control<'a>,
@@ -167,10 +168,10 @@ impl Steps<'_> {
         Ok(self.out.flush()?)
     }
 
-    fn lookups(&mut self, workload: Workload, operations: u64) -> Result<Phase, Error> {
+    fn lookups(&mut self, workload: Workload, operations: u64) -> Result<LookupPhase, Error> {
         self.store.reset_stats();
         let measured = self.operations(workload, operations, self.plan.threads)?;
-        Ok(Phase { measured, lookups: self.store.lookups() })
+        Ok(LookupPhase { measured, lookups: self.store.lookups() })
     }
 
     fn operations(

@@ -8,12 +8,12 @@ use std::sync::{Condvar, Mutex, PoisonError};
 /// A gate that opens for a known number of threads, or releases them without a run.
 #[derive(Debug, Default)]
 pub(super) struct Gate {
-    state: Mutex<State>,
+    state: Mutex<GateState>,
     changed: Condvar,
 }
 
 #[derive(Debug, Default)]
-struct State {
+struct GateState {
     waiting: usize,
     /// Whether the waiting threads may go on, once decided.
     decision: Option<bool>,

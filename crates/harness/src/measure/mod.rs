@@ -166,7 +166,7 @@ pub fn measure(
     let cpu_after = CpuSeconds::now();
     let mut measured = team.into_measured();
     measured.series = series;
-    measured.processor = cpu_before.zip(cpu_after).map(|(before, after)| after.since(before));
+    measured.time.processor = cpu_before.zip(cpu_after).map(|(before, after)| after.since(before));
     Ok(measured)
 }
 
@@ -293,7 +293,7 @@ impl<'a> Team<'a> {
     fn into_measured(self) -> Measured {
         let Total { mut measured, span } =
             self.total.into_inner().unwrap_or_else(PoisonError::into_inner);
-        measured.wall_time = span.map_or_else(Default::default, |(first, last)| last - first);
+        measured.time.wall = span.map_or_else(Default::default, |(first, last)| last - first);
         measured.note = mixed::note(self.workload, &measured);
         measured
     }

@@ -444,7 +444,7 @@ fn time_ends_a_workload() {
             (load.operations, load.rate) = (u64::MAX, rate);
             load.duration = Some(Duration::from_millis(30));
         });
-        assert!(read.wall_time >= Duration::from_millis(29) && !read.interrupted);
+        assert!(read.time.wall >= Duration::from_millis(29) && !read.interrupted);
         assert!(read.operations > 0);
         let counted: u64 = read.series.iter().map(|point| point.1).sum();
         assert_eq!(counted, read.operations, "the series holds all of them");

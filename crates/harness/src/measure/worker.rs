@@ -10,7 +10,7 @@ use super::meter::Slot;
 use super::{Load, Team, stream_seed};
 use crate::histogram::Latencies;
 use crate::keys::KeyMaker;
-use crate::measured::{Kind, Measured, Tally};
+use crate::measured::{Kind, Measured, MeasuredTime, Tally};
 use crate::rate::Pace;
 use crate::store::{Mark, Store};
 use crate::values::Values;
@@ -208,7 +208,7 @@ impl<'a> Worker<'a> {
             operations: self.done,
             bytes: self.bytes,
             found: (self.asked > 0).then_some((self.found, self.asked)),
-            thread_time: end - self.start,
+            time: MeasuredTime { threads: end - self.start, ..MeasuredTime::default() },
             // One may be due just now.
             overdue: due.saturating_sub(self.done + 1),
             interrupted: is_partial,

@@ -29,13 +29,13 @@ impl BudgetRecord {
         let drifted = budget.tables.iter().filter(|table| table.reason != DriftReason::AsPlanned);
         Self {
             spec: budget.spec.clone(),
-            budget_bytes: budget.budget_bytes,
-            built_bytes: budget.built_bytes,
-            resident_bytes: budget.resident_bytes,
-            dropped_tables: budget.dropped_tables,
+            budget_bytes: budget.space.budget_bytes,
+            built_bytes: budget.space.built_bytes,
+            resident_bytes: budget.space.resident_bytes,
+            dropped_tables: budget.space.dropped_tables,
             drifted_tables: drifted.count() as u64,
-            expected_wasted_reads: budget.expected_wasted_reads,
-            planned_wasted_reads: budget.planned_wasted_reads,
+            expected_wasted_reads: budget.value.expected_wasted_reads,
+            planned_wasted_reads: budget.value.planned_wasted_reads,
         }
     }
 }

@@ -45,7 +45,7 @@ pub fn write_line<T: Serialize>(record: &T, out: &mut dyn Write) -> io::Result<(
 pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
     let records: Vec<Record> = read_each(text, "a bench", SCHEMA)?;
     for (nth, record) in records.iter().enumerate() {
-        if let Some(Err(error)) = record.latency_ns.as_ref().map(super::Times::histogram) {
+        if let Some(Err(error)) = record.results.latency_ns.as_ref().map(super::Times::histogram) {
             let what = format!("the histogram in latency_ns.hdr is damaged: {error}");
             let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
             let line = lines.map(|(line, _)| line + 1).nth(nth).unwrap_or_default();
@@ -78,7 +78,7 @@ pub fn read_each<T: DeserializeOwned>(
 
 /// The only field read before the schema is known to be supported.
 #[derive(Deserialize)]
-struct Head {
+struct SchemaHead {
     schema: u32,
 }
 
@@ -87,7 +87,7 @@ fn read_line<T: DeserializeOwned>(line: &str, whose: &str, newest: u32) -> Resul
         let at = error.column();
         format!("this is no record of {whose}: {} (column {at})", without_place(&error))
     };
-    let head: Head = serde_json::from_str(line).map_err(not_one)?;
+    let head: SchemaHead = serde_json::from_str(line).map_err(not_one)?;
     if head.schema > newest {
         return Err(format!(
             "the record has schema {}, this program reads schemas up to {newest}: use the program \

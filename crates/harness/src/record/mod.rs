@@ -35,7 +35,10 @@ use crate::units;
 pub use budget::BudgetRecord;
 pub use csv::{write_csv, write_csv_header};
 pub use lines::{ReadError, read_each, read_lines, write_line};
-pub use state::{Amplification, FilterRecord, Io, LevelRecord, State};
+pub use state::{
+    Amplification, CompactionIo, FilterCounts, FilterRates, FilterRecord, FlushIo, Io, LevelRecord,
+    LookupIo, State,
+};
 pub use times::Times;
 
 /// Version of the records that this program writes, and the newest that it reads.
@@ -77,27 +80,9 @@ impl Run {
     }
 }
 
-/// The results of one execution of a workload.
+/// What was measured in one execution of a workload.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Record {
-    /// [`SCHEMA`] of the program that wrote the record.
-    pub schema: u32,
-    /// [`Run::id`].
-    pub run: String,
-    /// The store under test.
-    pub store: Product,
-    /// Name of the workload.
-    pub workload: String,
-    /// 1 for the first of several executions of the workload in a row, 2 for the second, and so on.
-    pub repeat: u32,
-    /// [`Run::settings`].
-    pub settings: IndexMap<String, Value>,
-    /// The environment of the run.
-    pub environment: Environment,
-    /// Start of the workload: UTC, as `2026-11-21T09:30:00Z`.
-    pub start: String,
-    /// Number of measured threads.
-    pub threads: u64,
+pub struct Results {
     /// Operations done, all threads together.
     pub operations: u64,
     /// Keys and values written, or found, in bytes.
@@ -128,6 +113,51 @@ pub struct Record {
     /// of operations in it. Empty if not recorded.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub series: Vec<(f64, u64)>,
+}
+
+impl Results {
+    fn of(measured: &Measured) -> Self {
+        let processor = measured.time.processor;
+        Self {
+            operations: measured.operations,
+            bytes: measured.bytes,
+            found: measured.found.map(|(found, _)| found),
+            asked: measured.found.map(|(_, asked)| asked),
+            wall_seconds: measured.time.wall.as_secs_f64(),
+            thread_seconds: measured.time.threads.as_secs_f64(),
+            user_seconds: processor.map(|cpu| cpu.user),
+            system_seconds: processor.map(|cpu| cpu.system),
+            interrupted: measured.interrupted,
+            latency_ns: measured.latencies.as_ref().map(Times::new),
+            series: measured.series.clone(),
+        }
+    }
+}
+
+/// The results of one execution of a workload.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct Record {
+    /// [`SCHEMA`] of the program that wrote the record.
+    pub schema: u32,
+    /// [`Run::id`].
+    pub run: String,
+    /// The store under test.
+    pub store: Product,
+    /// Name of the workload.
+    pub workload: String,
+    /// 1 for the first of several executions of the workload in a row, 2 for the second, and so on.
+    pub repeat: u32,
+    /// [`Run::settings`].
+    pub settings: IndexMap<String, Value>,
+    /// The environment of the run.
+    pub environment: Environment,
+    /// Start of the workload: UTC, as `2026-11-21T09:30:00Z`.
+    pub start: String,
+    /// Number of measured threads.
+    pub threads: u64,
+    /// What was measured.
+    #[serde(flatten)]
+    pub results: Results,
     /// The store's report on its state.
     #[serde(flatten)]
     pub state: State,
@@ -154,17 +184,7 @@ impl Record {
             environment: run.environment.clone(),
             start: units::utc(start),
             threads: threads as u64,
-            operations: measured.operations,
-            bytes: measured.bytes,
-            found: measured.found.map(|(found, _)| found),
-            asked: measured.found.map(|(_, asked)| asked),
-            wall_seconds: measured.wall_time.as_secs_f64(),
-            thread_seconds: measured.thread_time.as_secs_f64(),
-            user_seconds: measured.processor.map(|cpu| cpu.user),
-            system_seconds: measured.processor.map(|cpu| cpu.system),
-            interrupted: measured.interrupted,
-            latency_ns: measured.latencies.as_ref().map(Times::new),
-            series: measured.series.clone(),
+            results: Results::of(measured),
             state: State::default(),
         }
     }
@@ -172,12 +192,12 @@ impl Record {
     /// Operations per second of all threads together.
     pub fn operations_per_second(&self) -> f64 {
         // If the clock did not advance, the rate must not be infinite.
-        self.operations as f64 / self.wall_seconds.max(1e-9)
+        self.results.operations as f64 / self.results.wall_seconds.max(1e-9)
     }
 
     /// Microseconds per operation, as seen by its thread.
     pub fn micros_per_operation(&self) -> f64 {
-        self.thread_seconds * 1e6 / self.operations.max(1) as f64
+        self.results.thread_seconds * 1e6 / self.results.operations.max(1) as f64
     }
 }
 

@@ -32,15 +32,9 @@ pub struct State {
 /// Reads and writes, in counts and bytes.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
 pub struct Io {
-    /// Keys looked up.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub gets: Option<u64>,
-    /// Data blocks that lookups read from files.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub block_reads: Option<u64>,
-    /// Data blocks that lookups found in the store's cache.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub cache_hits: Option<u64>,
+    /// Lookups.
+    #[serde(flatten)]
+    pub lookups: LookupIo,
     /// Bytes read from files, by lookups and compactions.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bytes_read: Option<u64>,
@@ -56,33 +50,63 @@ pub struct Io {
     /// Syncs of the log on behalf of writers.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub log_syncs: Option<u64>,
-    /// Memtables flushed.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flushes: Option<u64>,
-    /// Bytes of the tables that flushes wrote.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flush_bytes: Option<u64>,
-    /// Total seconds of flushes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub flush_seconds: Option<f64>,
-    /// Compactions that merged tables.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compactions: Option<u64>,
-    /// Bytes that compactions read.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compaction_bytes_read: Option<u64>,
-    /// Bytes that compactions wrote.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compaction_bytes_written: Option<u64>,
-    /// Total seconds of compactions; several may run at once.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub compaction_seconds: Option<f64>,
+    /// Flushes of memtables.
+    #[serde(flatten)]
+    pub flushes: FlushIo,
+    /// Compactions.
+    #[serde(flatten)]
+    pub compactions: CompactionIo,
     /// Seconds of flushes and compactions spent on building and writing filters.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub filter_seconds: Option<f64>,
     /// Total seconds of write stalls.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stall_seconds: Option<f64>,
+}
+
+/// What lookups did.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct LookupIo {
+    /// Keys looked up.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub gets: Option<u64>,
+    /// Data blocks that lookups read from files.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub block_reads: Option<u64>,
+    /// Data blocks that lookups found in the store's cache.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cache_hits: Option<u64>,
+}
+
+/// What flushes did.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct FlushIo {
+    /// Memtables flushed.
+    #[serde(rename = "flushes", skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Bytes of the tables written.
+    #[serde(rename = "flush_bytes", skip_serializing_if = "Option::is_none")]
+    pub bytes: Option<u64>,
+    /// Total seconds.
+    #[serde(rename = "flush_seconds", skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
+}
+
+/// What compactions did.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct CompactionIo {
+    /// Compactions that merged tables.
+    #[serde(rename = "compactions", skip_serializing_if = "Option::is_none")]
+    pub count: Option<u64>,
+    /// Bytes read.
+    #[serde(rename = "compaction_bytes_read", skip_serializing_if = "Option::is_none")]
+    pub bytes_read: Option<u64>,
+    /// Bytes written.
+    #[serde(rename = "compaction_bytes_written", skip_serializing_if = "Option::is_none")]
+    pub bytes_written: Option<u64>,
+    /// Total seconds; several may run at once.
+    #[serde(rename = "compaction_seconds", skip_serializing_if = "Option::is_none")]
+    pub seconds: Option<f64>,
 }
 
 /// One level that holds data.
@@ -121,6 +145,20 @@ pub struct FilterRecord {
     pub bits_stored: Option<f64>,
     /// Bytes of the filters in memory if all tables were open.
     pub bytes: u64,
+    /// The probes of the workload, by outcome.
+    #[serde(flatten)]
+    pub counts: FilterCounts,
+    /// The rates that follow from these counts.
+    #[serde(flatten)]
+    pub rates: FilterRates,
+    /// Set if more distinct keys were false positives than chance explains: the evidence in words.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub alarm: Option<String>,
+}
+
+/// Probes of filters, by outcome.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct FilterCounts {
     /// Lookups during the workload that reached such a table.
     pub probes: u64,
     /// Probes with a negative answer: each saves a read.
@@ -129,18 +167,20 @@ pub struct FilterRecord {
     pub false_positives: u64,
     /// Probes for a key that is in the table.
     pub true_positives: u64,
+}
+
+/// Rates of false positives.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct FilterRates {
     /// False positives divided by probes for keys that are not in the table.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub measured_rate: Option<f64>,
+    #[serde(rename = "measured_rate", skip_serializing_if = "Option::is_none")]
+    pub measured: Option<f64>,
     /// 95% confidence interval of the rate (Wilson's score interval).
     #[serde(skip_serializing_if = "Option::is_none")]
     pub interval: Option<(f64, f64)>,
     /// The rate that theory predicts for the same probes.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub expected_rate: Option<f64>,
-    /// Set if more distinct keys were false positives than chance explains: the evidence in words.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub alarm: Option<String>,
+    #[serde(rename = "expected_rate", skip_serializing_if = "Option::is_none")]
+    pub expected: Option<f64>,
 }
 
 /// The amplification factors of a workload.
@@ -211,44 +251,55 @@ fn memory(stats: &Stats) -> IndexMap<String, u64> {
 
 impl Io {
     fn of(stats: &Stats) -> Self {
-        let stalls = [stats.stalled_by_memtables, stats.stalled_by_level_0, stats.stalled_by_debt];
-        let written = stats.log_bytes + stats.flush_bytes + stats.compaction_bytes_written;
+        let jobs = &stats.background;
+        let stalls = [jobs.stalls.memtables, jobs.stalls.level_0, jobs.stalls.debt];
+        let written = stats.writes.log_bytes + jobs.flushes.bytes + jobs.compactions.bytes_written;
         Self {
-            gets: Some(stats.gets),
-            block_reads: Some(stats.block_reads),
-            cache_hits: Some(stats.cache_hits),
-            bytes_read: Some(stats.block_read_bytes + stats.compaction_bytes_read),
+            lookups: LookupIo {
+                gets: Some(stats.lookups.gets),
+                block_reads: Some(stats.lookups.block_reads),
+                cache_hits: Some(stats.lookups.cache_hits),
+            },
+            bytes_read: Some(
+                stats.lookups.block_read_bytes + stats.background.compactions.bytes_read,
+            ),
             bytes_written: Some(written),
-            user_bytes: Some(stats.user_bytes),
-            log_bytes: Some(stats.log_bytes),
-            log_syncs: Some(stats.log_syncs),
-            flushes: Some(stats.flushes),
-            flush_bytes: Some(stats.flush_bytes),
-            flush_seconds: Some(stats.flush_time.as_secs_f64()),
-            compactions: Some(stats.compactions),
-            compaction_bytes_read: Some(stats.compaction_bytes_read),
-            compaction_bytes_written: Some(stats.compaction_bytes_written),
-            compaction_seconds: Some(stats.compaction_time.as_secs_f64()),
-            filter_seconds: Some(stats.filter_time.as_secs_f64()),
+            user_bytes: Some(stats.writes.user_bytes),
+            log_bytes: Some(stats.writes.log_bytes),
+            log_syncs: Some(stats.writes.log_syncs),
+            flushes: FlushIo {
+                count: Some(jobs.flushes.count),
+                bytes: Some(jobs.flushes.bytes),
+                seconds: Some(jobs.flushes.time.as_secs_f64()),
+            },
+            compactions: CompactionIo {
+                count: Some(jobs.compactions.count),
+                bytes_read: Some(jobs.compactions.bytes_read),
+                bytes_written: Some(jobs.compactions.bytes_written),
+                seconds: Some(jobs.compactions.time.as_secs_f64()),
+            },
+            filter_seconds: Some(stats.background.filter_time.as_secs_f64()),
             stall_seconds: Some(stalls.iter().map(|stall| stall.total.as_secs_f64()).sum()),
         }
     }
 
     fn subtract(&mut self, before: &Self) {
+        let (lookups, flushes) = (&mut self.lookups, &mut self.flushes);
+        let compactions = &mut self.compactions;
         let counts = [
-            (&mut self.gets, before.gets),
-            (&mut self.block_reads, before.block_reads),
-            (&mut self.cache_hits, before.cache_hits),
+            (&mut lookups.gets, before.lookups.gets),
+            (&mut lookups.block_reads, before.lookups.block_reads),
+            (&mut lookups.cache_hits, before.lookups.cache_hits),
             (&mut self.bytes_read, before.bytes_read),
             (&mut self.bytes_written, before.bytes_written),
             (&mut self.user_bytes, before.user_bytes),
             (&mut self.log_bytes, before.log_bytes),
             (&mut self.log_syncs, before.log_syncs),
-            (&mut self.flushes, before.flushes),
-            (&mut self.flush_bytes, before.flush_bytes),
-            (&mut self.compactions, before.compactions),
-            (&mut self.compaction_bytes_read, before.compaction_bytes_read),
-            (&mut self.compaction_bytes_written, before.compaction_bytes_written),
+            (&mut flushes.count, before.flushes.count),
+            (&mut flushes.bytes, before.flushes.bytes),
+            (&mut compactions.count, before.compactions.count),
+            (&mut compactions.bytes_read, before.compactions.bytes_read),
+            (&mut compactions.bytes_written, before.compactions.bytes_written),
         ];
         for (count, before) in counts {
             if let (Some(count), Some(before)) = (count, before) {
@@ -256,8 +307,8 @@ impl Io {
             }
         }
         let times = [
-            (&mut self.flush_seconds, before.flush_seconds),
-            (&mut self.compaction_seconds, before.compaction_seconds),
+            (&mut flushes.seconds, before.flushes.seconds),
+            (&mut compactions.seconds, before.compactions.seconds),
             (&mut self.filter_seconds, before.filter_seconds),
             (&mut self.stall_seconds, before.stall_seconds),
         ];
@@ -293,13 +344,17 @@ impl FilterRecord {
             bits_asked: filter.bits_asked,
             bits_stored: Some(filter.bits_stored),
             bytes: filter.filter_bytes,
-            probes: filter.probes,
-            negatives: filter.negatives,
-            false_positives: filter.false_positives,
-            true_positives: filter.true_positives,
-            measured_rate: filter.measured_rate,
-            interval: filter.interval,
-            expected_rate: filter.expected_rate,
+            counts: FilterCounts {
+                probes: filter.counts.probes,
+                negatives: filter.counts.negatives,
+                false_positives: filter.counts.false_positives,
+                true_positives: filter.counts.true_positives,
+            },
+            rates: FilterRates {
+                measured: filter.rates.measured,
+                interval: filter.rates.interval,
+                expected: filter.rates.expected,
+            },
             alarm: filter.alarm().map(ToString::to_string),
         }
     }
@@ -323,36 +378,38 @@ impl FilterRecord {
         // Without probes of absent keys no false positive was to be expected.
         let expected = |filter: &Self| match filter.misses() {
             0 => Some(0.0),
-            misses => filter.expected_rate.map(|rate| rate * misses as f64),
+            misses => filter.rates.expected.map(|rate| rate * misses as f64),
         };
         let expected = expected(&self).zip(expected(other)).map(|(one, two)| one + two);
-        self.probes = self.probes.saturating_add(other.probes);
-        self.negatives = self.negatives.saturating_add(other.negatives);
-        self.false_positives = self.false_positives.saturating_add(other.false_positives);
-        self.true_positives = self.true_positives.saturating_add(other.true_positives);
+        self.counts.probes = self.counts.probes.saturating_add(other.counts.probes);
+        self.counts.negatives = self.counts.negatives.saturating_add(other.counts.negatives);
+        self.counts.false_positives =
+            self.counts.false_positives.saturating_add(other.counts.false_positives);
+        self.counts.true_positives =
+            self.counts.true_positives.saturating_add(other.counts.true_positives);
         self.alarm = self.alarm.or_else(|| other.alarm.clone());
         let misses = self.misses();
         if misses > 0 {
-            self.measured_rate = Some(self.false_positives as f64 / misses as f64);
-            self.interval = Some(wilson(self.false_positives, misses));
-            self.expected_rate = expected.map(|expected| expected / misses as f64);
+            self.rates.measured = Some(self.counts.false_positives as f64 / misses as f64);
+            self.rates.interval = Some(wilson(self.counts.false_positives, misses));
+            self.rates.expected = expected.map(|expected| expected / misses as f64);
         }
         self
     }
 
     /// Probes for keys that are not in the table.
     fn misses(&self) -> u64 {
-        self.negatives.saturating_add(self.false_positives)
+        self.counts.negatives.saturating_add(self.counts.false_positives)
     }
 
     /// Subtracts the earlier counters; the expected rate becomes that of the probes since.
     fn subtract(&mut self, before: &Self) {
         let misses = self.misses();
         let counts = [
-            (&mut self.probes, before.probes),
-            (&mut self.negatives, before.negatives),
-            (&mut self.false_positives, before.false_positives),
-            (&mut self.true_positives, before.true_positives),
+            (&mut self.counts.probes, before.counts.probes),
+            (&mut self.counts.negatives, before.counts.negatives),
+            (&mut self.counts.false_positives, before.counts.false_positives),
+            (&mut self.counts.true_positives, before.counts.true_positives),
         ];
         if counts.iter().any(|(count, before)| **count < *before) {
             return;
@@ -362,15 +419,15 @@ impl FilterRecord {
         }
         let since = self.misses();
         if since == 0 {
-            (self.measured_rate, self.interval, self.expected_rate) = (None, None, None);
+            (self.rates.measured, self.rates.interval, self.rates.expected) = (None, None, None);
             return;
         }
-        self.measured_rate = Some(self.false_positives as f64 / since as f64);
-        self.interval = Some(wilson(self.false_positives, since));
-        if let Some(rate) = self.expected_rate {
-            let expected_before = before.expected_rate.unwrap_or(0.0) * before.misses() as f64;
+        self.rates.measured = Some(self.counts.false_positives as f64 / since as f64);
+        self.rates.interval = Some(wilson(self.counts.false_positives, since));
+        if let Some(rate) = self.rates.expected {
+            let expected_before = before.rates.expected.unwrap_or(0.0) * before.misses() as f64;
             let expected = rate * misses as f64 - expected_before;
-            self.expected_rate = Some((expected / since as f64).clamp(0.0, 1.0));
+            self.rates.expected = Some((expected / since as f64).clamp(0.0, 1.0));
         }
     }
 }
@@ -382,11 +439,12 @@ impl Amplification {
             (Some(all), Some(of)) if of > 0 => Some(all as f64 / of as f64),
             _ => None,
         };
-        let blocks = io.block_reads.zip(io.cache_hits).map(|(files, cache)| files + cache);
+        let blocks =
+            io.lookups.block_reads.zip(io.lookups.cache_hits).map(|(files, cache)| files + cache);
         Self {
             write: ratio(io.bytes_written, io.user_bytes),
             space: None,
-            read: ratio(blocks, io.gets),
+            read: ratio(blocks, io.lookups.gets),
         }
     }
 }
@@ -399,18 +457,18 @@ mod tests {
         let negatives = probes - false_positives;
         State {
             io: Some(Io {
-                gets: Some(gets),
-                block_reads: Some(gets / 2),
-                cache_hits: Some(gets / 4),
+                lookups: LookupIo {
+                    gets: Some(gets),
+                    block_reads: Some(gets / 2),
+                    cache_hits: Some(gets / 4),
+                },
                 ..Io::default()
             }),
             filters: Some(vec![FilterRecord {
                 level: 1,
                 kind: "paired".into(),
-                probes,
-                negatives,
-                false_positives,
-                expected_rate: Some(expected_rate),
+                counts: FilterCounts { probes, negatives, false_positives, true_positives: 0 },
+                rates: FilterRates { expected: Some(expected_rate), ..FilterRates::default() },
                 ..FilterRecord::default()
             }]),
             ..State::default()
@@ -421,22 +479,25 @@ mod tests {
     fn a_workload_is_the_difference_of_two_states() {
         let since = state(400, 3000, 60, 0.02).since(&state(100, 1000, 10, 0.01));
         let io = since.io.unwrap();
-        assert_eq!((io.gets, io.block_reads, io.log_bytes), (Some(300), Some(150), None));
+        assert_eq!(
+            (io.lookups.gets, io.lookups.block_reads, io.log_bytes),
+            (Some(300), Some(150), None)
+        );
         let filter = &since.filters.unwrap()[0];
-        assert_eq!((filter.probes, filter.false_positives), (2000, 50));
-        assert_eq!(filter.measured_rate, Some(0.025));
-        assert_eq!(filter.interval, Some(wilson(50, 2000)));
+        assert_eq!((filter.counts.probes, filter.counts.false_positives), (2000, 50));
+        assert_eq!(filter.rates.measured, Some(0.025));
+        assert_eq!(filter.rates.interval, Some(wilson(50, 2000)));
         // 60 expected in total, 10 of them before.
-        assert!((filter.expected_rate.unwrap() - 0.025).abs() < 1e-12);
+        assert!((filter.rates.expected.unwrap() - 0.025).abs() < 1e-12);
         assert_eq!(since.amplification.unwrap().read, Some(225.0 / 300.0));
     }
 
     #[test]
     fn after_a_reset_all_counts() {
         let since = state(50, 100, 1, 0.02).since(&state(100, 1000, 10, 0.01));
-        assert_eq!(since.io.unwrap().gets, Some(50));
+        assert_eq!(since.io.unwrap().lookups.gets, Some(50));
         let filter = &since.filters.unwrap()[0];
-        assert_eq!((filter.probes, filter.expected_rate), (100, Some(0.02)));
+        assert_eq!((filter.counts.probes, filter.rates.expected), (100, Some(0.02)));
     }
 
     #[test]
@@ -444,7 +505,7 @@ mod tests {
         let since = state(400, 1000, 10, 0.01).since(&state(100, 1000, 10, 0.01));
         let filter = &since.filters.unwrap()[0];
         assert_eq!(
-            (filter.measured_rate, filter.interval, filter.expected_rate),
+            (filter.rates.measured, filter.rates.interval, filter.rates.expected),
             (None, None, None)
         );
     }

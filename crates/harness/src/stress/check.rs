@@ -18,7 +18,7 @@ use std::ops::Range as Span;
 use trommel::{Db, Range, Slice, Snapshot};
 
 use super::expected::Expected;
-use super::records::{Found, Member, Records, Window};
+use super::records::{Found, Member, RecordSpec, Window};
 use crate::error::Error;
 
 /// Why the worker must stop.
@@ -129,7 +129,7 @@ impl Frame {
     }
 }
 
-fn text(records: &Records, key: u32) -> String {
+fn text(records: &RecordSpec, key: u32) -> String {
     format!("key {key} ({})", records.key(key).escape_ascii())
 }
 
@@ -169,7 +169,7 @@ pub(super) fn judge(
     )))
 }
 
-fn parse(records: &Records, key: u32, value: &[u8], how: &str) -> Checked<Found> {
+fn parse(records: &RecordSpec, key: u32, value: &[u8], how: &str) -> Checked<Found> {
     let found = records.parse(value).filter(|found| found.key == key);
     found.ok_or_else(|| {
         let start = &value[..value.len().min(48)];
@@ -185,7 +185,7 @@ fn parse(records: &Records, key: u32, value: &[u8], how: &str) -> Checked<Found>
 /// Checks the writes of a batch that a value names against the state of their keys in the same
 /// view.
 pub(super) fn judge_member(
-    records: &Records,
+    records: &RecordSpec,
     of: u32,
     member: Member,
     found: Option<u32>,
@@ -299,12 +299,12 @@ pub(super) fn recovered(
     let pending = expected.pending();
     let keys: Vec<Vec<u8>> = pending.iter().map(|key| records.key(*key)).collect();
     let values = View::multi_get(db, &keys)?;
-    let mut batches: BTreeMap<u32, Verdict> = BTreeMap::new();
+    let mut batches: BTreeMap<u32, BatchFate> = BTreeMap::new();
     let mut verdicts = Vec::new();
     for (key, value) in pending.into_iter().zip(&values) {
         let state = expected.state(key);
         let found = judge(expected, key, value.as_deref(), state.window(), how)?;
-        let outcome = Outcome::of(records, key, state, found.map(|found| found.generation));
+        let outcome = WriteFate::of(records, key, state, found.map(|found| found.generation));
         if state.batch != 0 {
             batches.entry(state.batch).or_default().add(key, outcome, records, how)?;
         }
@@ -312,7 +312,7 @@ pub(super) fn recovered(
     }
     // Everything is checked before anything is settled, so that a kill in between hides nothing.
     for (key, state, outcome) in verdicts {
-        let is_there = outcome != Outcome::Lost;
+        let is_there = outcome != WriteFate::Lost;
         expected.settle(key, if is_there { state.pending } else { state.settled })?;
         read += 1;
     }
@@ -321,15 +321,20 @@ pub(super) fn recovered(
 
 /// The fate of a pending write.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Outcome {
+enum WriteFate {
     There,
     Lost,
     /// Indistinguishable: the key is absent both before and after the write.
     Either,
 }
 
-impl Outcome {
-    fn of(records: &Records, key: u32, state: super::expected::State, found: Option<u32>) -> Self {
+impl WriteFate {
+    fn of(
+        records: &RecordSpec,
+        key: u32,
+        state: super::expected::KeyState,
+        found: Option<u32>,
+    ) -> Self {
         match found {
             Some(found) if found == state.pending => Self::There,
             Some(_) => Self::Lost,
@@ -342,14 +347,14 @@ impl Outcome {
 
 /// The fate of a batch: all of its writes are present, or none.
 #[derive(Debug, Default)]
-struct Verdict {
-    first: Option<(u32, Outcome)>,
+struct BatchFate {
+    first: Option<(u32, WriteFate)>,
 }
 
-impl Verdict {
-    fn add(&mut self, key: u32, outcome: Outcome, records: &Records, how: &str) -> Checked {
+impl BatchFate {
+    fn add(&mut self, key: u32, outcome: WriteFate, records: &RecordSpec, how: &str) -> Checked {
         match self.first {
-            _ if outcome == Outcome::Either => Ok(()),
+            _ if outcome == WriteFate::Either => Ok(()),
             None => {
                 self.first = Some((key, outcome));
                 Ok(())
@@ -374,7 +379,7 @@ mod tests {
     use super::*;
     use crate::ScratchDir;
 
-    const RECORDS: Records = Records { keys: 300, min_value: 16, max_value: 64, seed: 3 };
+    const RECORDS: RecordSpec = RecordSpec { keys: 300, min_value: 16, max_value: 64, seed: 3 };
 
     fn told<T: fmt::Debug>(checked: Checked<T>) -> String {
         checked.unwrap_err().to_string()

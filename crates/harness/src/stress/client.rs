@@ -7,7 +7,7 @@ use trommel::{Db, Slice, Snapshot, WriteBatch, WriteOptions};
 
 use super::check::{Checked, Frame, Trouble, View, judge, judge_member, scan, scan_range};
 use super::counts::Activity;
-use super::records::{Found, MAX_MEMBERS, Member, Records};
+use super::records::{Found, MAX_MEMBERS, Member, RecordSpec};
 use super::worker::Shared;
 
 /// Maximum number of snapshots that one thread holds.
@@ -75,7 +75,7 @@ impl<'a> Client<'a> {
         self.shared.counts.add(what, count);
     }
 
-    fn records(&self) -> &'a Records {
+    fn records(&self) -> &'a RecordSpec {
         &self.shared.expected.records
     }
 

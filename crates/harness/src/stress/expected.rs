@@ -27,7 +27,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use serde::{Deserialize, Serialize};
 
-use super::records::{BLOCK_KEYS, Records, Window};
+use super::records::{BLOCK_KEYS, RecordSpec, Window};
 use crate::error::Error;
 
 /// The file's name in its directory.
@@ -37,15 +37,15 @@ const RECORD_BYTES: usize = 16;
 const VERSION: u32 = 1;
 
 #[derive(Debug, Serialize, Deserialize)]
-struct Head {
+struct ExpectedHead {
     trommel_expected_state: u32,
     #[serde(flatten)]
-    records: Records,
+    records: RecordSpec,
 }
 
 /// The record of one key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-pub(super) struct State {
+pub(super) struct KeyState {
     /// The last write that was acknowledged, or found to be present.
     pub(super) settled: u32,
     /// The write that may be present; 0 if there is none.
@@ -56,7 +56,7 @@ pub(super) struct State {
     pub(super) batch: u32,
 }
 
-impl State {
+impl KeyState {
     fn of(word: u64, other: u64) -> Self {
         let (pending, batch) = ((word >> 32) as u32, (other >> 32) as u32);
         Self { settled: word as u32, pending, begun: other as u32, batch }
@@ -84,7 +84,7 @@ impl State {
 pub(super) struct Expected {
     file: File,
     path: PathBuf,
-    pub(super) records: Records,
+    pub(super) records: RecordSpec,
     /// `settled` in the lower half, `pending` in the upper.
     words: Vec<AtomicU64>,
     /// `begun` in the lower half, `batch` in the upper.
@@ -98,7 +98,7 @@ impl Expected {
     ///
     /// # Errors
     /// If the file is corrupt, of another version, or cannot be read and written.
-    pub(super) fn open(dir: &Path, wanted: Records) -> Result<Self, Error> {
+    pub(super) fn open(dir: &Path, wanted: RecordSpec) -> Result<Self, Error> {
         let path = dir.join(EXPECTED_FILE);
         let mut file = match open_file(&path, false) {
             Ok(file) => file,
@@ -123,7 +123,7 @@ impl Expected {
     ///
     /// # Errors
     /// As [`Expected::open`], or if another run holds the lock.
-    pub(super) fn lease(dir: &Path, wanted: Records) -> Result<(File, Records), Error> {
+    pub(super) fn lease(dir: &Path, wanted: RecordSpec) -> Result<(File, RecordSpec), Error> {
         let records = Self::open(dir, wanted)?.records;
         let path = dir.join(EXPECTED_FILE);
         let file = open_file(&path, false).map_err(|error| Error::io(&path, "opening", error))?;
@@ -138,10 +138,10 @@ impl Expected {
     }
 
     /// The current record of a key.
-    pub(super) fn state(&self, key: u32) -> State {
+    pub(super) fn state(&self, key: u32) -> KeyState {
         let word = self.words[key as usize].load(Ordering::SeqCst);
         let other = self.others[key as usize].load(Ordering::SeqCst);
-        State::of(word, other)
+        KeyState::of(word, other)
     }
 
     /// Approximate bytes of the keys and values that must be present.
@@ -169,7 +169,7 @@ impl Expected {
     /// If the file cannot be written.
     pub(super) fn begin(&self, key: u32, generation: u32, batch: u32) -> Result<(), Error> {
         let settled = self.state(key).settled;
-        self.put(key, State { settled, pending: generation, begun: generation, batch })
+        self.put(key, KeyState { settled, pending: generation, begun: generation, batch })
     }
 
     /// Records the key's state: the write was acknowledged, or a read after recovery has found it.
@@ -181,10 +181,10 @@ impl Expected {
         let before = self.records.bytes(key, state.settled) as i64;
         let more = self.records.bytes(key, generation) as i64 - before;
         self.live_bytes.fetch_add(more, Ordering::Relaxed);
-        self.put(key, State { settled: generation, pending: 0, batch: 0, ..state })
+        self.put(key, KeyState { settled: generation, pending: 0, batch: 0, ..state })
     }
 
-    fn put(&self, key: u32, state: State) -> Result<(), Error> {
+    fn put(&self, key: u32, state: KeyState) -> Result<(), Error> {
         let [word, other] = state.words();
         let mut record = [0; RECORD_BYTES];
         record[..8].copy_from_slice(&word.to_le_bytes());
@@ -211,9 +211,9 @@ fn open_file(path: &Path, create: bool) -> io::Result<File> {
 
 /// Creates the complete file under another name and renames it, so that a kill leaves no partial
 /// file.
-fn create(path: &Path, records: Records) -> Result<File, Error> {
+fn create(path: &Path, records: RecordSpec) -> Result<File, Error> {
     let failed = |error| Error::io(path, "creating", error);
-    let head = Head { trommel_expected_state: VERSION, records };
+    let head = ExpectedHead { trommel_expected_state: VERSION, records };
     let mut text = serde_json::to_vec(&head).map_err(|error| failed(error.into()))?;
     text.resize(HEAD_BYTES - 1, b' ');
     text.push(b'\n');
@@ -230,9 +230,9 @@ fn damaged(path: &Path, what: &str) -> Error {
     Error::io(path, "reading the expected state in", source)
 }
 
-fn head(path: &Path, bytes: &[u8]) -> Result<Records, Error> {
+fn head(path: &Path, bytes: &[u8]) -> Result<RecordSpec, Error> {
     let text = bytes.get(..HEAD_BYTES).ok_or_else(|| damaged(path, "its head is cut short"))?;
-    let head: Head = serde_json::from_slice(text)
+    let head: ExpectedHead = serde_json::from_slice(text)
         .map_err(|error| damaged(path, &format!("its head is none of this program's: {error}")))?;
     if head.trommel_expected_state != VERSION {
         return Err(damaged(path, "another version of this program wrote it"));
@@ -245,7 +245,7 @@ fn head(path: &Path, bytes: &[u8]) -> Result<Records, Error> {
 
 type States = (Vec<AtomicU64>, Vec<AtomicU64>);
 
-fn states(path: &Path, records: Records, bytes: &[u8]) -> Result<States, Error> {
+fn states(path: &Path, records: RecordSpec, bytes: &[u8]) -> Result<States, Error> {
     let body = &bytes[HEAD_BYTES..];
     if body.len() != records.keys as usize * RECORD_BYTES {
         return Err(damaged(path, "it has not a record for each key"));
@@ -254,7 +254,7 @@ fn states(path: &Path, records: Records, bytes: &[u8]) -> Result<States, Error> 
         |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
     let mut found = States::default();
     for (key, record) in body.chunks_exact(RECORD_BYTES).enumerate() {
-        let state = State::of(word(&record[..8]), word(&record[8..]));
+        let state = KeyState::of(word(&record[..8]), word(&record[8..]));
         if !state.is_sound() {
             return Err(damaged(
                 path,
@@ -273,7 +273,7 @@ mod tests {
     use super::*;
     use crate::ScratchDir;
 
-    const RECORDS: Records = Records { keys: 200, min_value: 16, max_value: 64, seed: 3 };
+    const RECORDS: RecordSpec = RecordSpec { keys: 200, min_value: 16, max_value: 64, seed: 3 };
 
     #[test]
     fn begun_and_settled_writes_survive_a_reopen() {
@@ -284,11 +284,11 @@ mod tests {
         expected.settle(8, 1).unwrap();
         assert_eq!(expected.state(7).window(), Window { low: 0, high: 1 });
         drop(expected);
-        let other = Records { keys: 5, ..RECORDS };
+        let other = RecordSpec { keys: 5, ..RECORDS };
         let again = Expected::open(scratch.path(), other).unwrap();
         assert_eq!(again.records, RECORDS, "what is there decides");
-        assert_eq!(again.state(7), State { settled: 0, pending: 1, begun: 1, batch: 99 });
-        assert_eq!(again.state(8), State { settled: 1, pending: 0, begun: 1, batch: 0 });
+        assert_eq!(again.state(7), KeyState { settled: 0, pending: 1, begun: 1, batch: 99 });
+        assert_eq!(again.state(8), KeyState { settled: 1, pending: 0, begun: 1, batch: 0 });
         assert_eq!(again.pending(), [7]);
         assert_eq!(again.live_bytes(), RECORDS.bytes(8, 1));
     }

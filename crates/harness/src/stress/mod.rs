@@ -36,7 +36,7 @@ mod worker;
 
 pub use draw::{Profile, Sizes};
 pub use place::Place;
-pub use report::{Finding, Report};
-pub use supervise::{Plan, stress};
+pub use report::{Finding, Report, StressPeaks, StressSetup};
+pub use supervise::{StressPlan, StressSchedule, stress};
 pub use watch::Limits;
 pub use worker::work;

@@ -27,7 +27,7 @@ pub(super) type Member = (u32, u32);
 
 /// The parameters of all keys and values.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Records {
+pub(super) struct RecordSpec {
     /// Number of keys ever written: their numbers are below this.
     pub(super) keys: u32,
     /// Minimum bytes of a value; its head is never left out.
@@ -47,7 +47,7 @@ pub(super) struct Found {
     pub(super) members: Vec<Member>,
 }
 
-impl Records {
+impl RecordSpec {
     /// The key of this number. Larger numbers have larger keys; some have a long tail.
     pub(super) fn key(&self, number: u32) -> Vec<u8> {
         let mut key = self.prefix(number / BLOCK_KEYS);
@@ -176,7 +176,7 @@ impl Window {
     }
 
     /// Whether the window permits this result: a write of this generation, or nothing.
-    pub(super) fn admits(self, records: &Records, key: u32, found: Option<u32>) -> bool {
+    pub(super) fn admits(self, records: &RecordSpec, key: u32, found: Option<u32>) -> bool {
         match found {
             Some(generation) => (self.low..=self.high).contains(&generation),
             None => (self.low..=self.high).any(|nth| records.is_delete(key, nth)),
@@ -188,7 +188,7 @@ impl Window {
 mod tests {
     use super::*;
 
-    const RECORDS: Records = Records { keys: 1000, min_value: 16, max_value: 300, seed: 7 };
+    const RECORDS: RecordSpec = RecordSpec { keys: 1000, min_value: 16, max_value: 300, seed: 7 };
 
     #[test]
     fn keys_sort_as_their_numbers_and_foreign_keys_are_recognised() {

@@ -15,9 +15,9 @@ pub struct Finding {
     pub what: String,
 }
 
-/// The counters of a run: one JSON object.
+/// The parameters of a run.
 #[derive(Debug, Clone, Default, Serialize)]
-pub struct Report {
+pub struct StressSetup {
     /// Seed of everything random. The timing of threads and kills is not reproducible.
     pub seed: u64,
     /// Name of the profile.
@@ -28,6 +28,28 @@ pub struct Report {
     pub keys: u64,
     /// Fraction of the calls to the disk that failed on purpose.
     pub fault_rate: f64,
+}
+
+/// The peaks of a run.
+#[derive(Debug, Clone, Copy, Default, Serialize)]
+pub struct StressPeaks {
+    /// Peak anonymous memory of a worker, in bytes.
+    #[serde(rename = "peak_memory_bytes")]
+    pub memory_bytes: u64,
+    /// Peak number of a worker's file handles.
+    #[serde(rename = "peak_handles")]
+    pub handles: u64,
+    /// Peak bytes of the store's files.
+    #[serde(rename = "peak_disk_bytes")]
+    pub disk_bytes: u64,
+}
+
+/// The counters of a run: one JSON object.
+#[derive(Debug, Clone, Default, Serialize)]
+pub struct Report {
+    /// The parameters of the run.
+    #[serde(flatten)]
+    pub setup: StressSetup,
     /// Duration of the run.
     pub seconds: f64,
     /// Whether the run was stopped early.
@@ -38,12 +60,9 @@ pub struct Report {
     pub finding: Option<Finding>,
     /// Counters by name. Those of the last twentieth of a second of a killed worker are missing.
     pub counters: BTreeMap<String, u64>,
-    /// Peak anonymous memory of a worker, in bytes.
-    pub peak_memory_bytes: u64,
-    /// Peak number of a worker's file handles.
-    pub peak_handles: u64,
-    /// Peak bytes of the store's files.
-    pub peak_disk_bytes: u64,
+    /// The peaks of the run.
+    #[serde(flatten)]
+    pub peaks: StressPeaks,
     /// Bytes of the live keys and values at the end.
     pub live_bytes: u64,
     /// Bytes of its files at the end per byte of live data.

@@ -23,10 +23,10 @@ use trommel::FilterPolicy;
 use super::draw::Profile;
 use super::expected::Expected;
 use super::place::{LOG_FILE, Place};
-use super::records::Records;
-use super::report::{Finding, Report};
+use super::records::RecordSpec;
+use super::report::{Finding, Report, StressSetup};
 use super::watch::{Limits, disk_bytes, threads_of};
-use super::wire::{Line, Phase, Task, Tick};
+use super::wire::{Line, Task, Tick, WorkerPhase};
 use super::worker::exponential;
 use crate::control::{Control, Unit};
 use crate::error::Error;
@@ -43,9 +43,22 @@ const PATIENCE: f64 = 4.0;
 /// Number of the last lines of the workers' standard error to show.
 const LAST_LINES: usize = 20;
 
+/// When things happen in a run.
+#[derive(Debug, Clone, Copy)]
+pub struct StressSchedule {
+    /// Duration of the run.
+    pub duration: Duration,
+    /// Mean time between kills; 0 for none.
+    pub kill_every: Duration,
+    /// Mean time between opens of the store in one worker.
+    pub reopen_every: Duration,
+    /// All keys are read after every nth start of a worker, and some keys after the other starts.
+    pub whole_check_every: u64,
+}
+
 /// The plan of a run.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct StressPlan {
     /// The scale of the run.
     pub profile: Profile,
     /// Number of keys; a continued run uses that of the earlier one.
@@ -56,14 +69,8 @@ pub struct Plan {
     pub threads: usize,
     /// Seed of everything random.
     pub seed: u64,
-    /// Duration of the run.
-    pub duration: Duration,
-    /// Mean time between kills; 0 for none.
-    pub kill_every: Duration,
-    /// Mean time between opens of the store in one worker.
-    pub reopen_every: Duration,
-    /// All keys are read after every nth start of a worker, and some keys after the other starts.
-    pub whole_check_every: u64,
+    /// When things happen.
+    pub schedule: StressSchedule,
     /// Fraction of the calls to the disk that fail.
     pub faults: f64,
     /// The store's own memory limit, which most opens set.
@@ -91,16 +98,16 @@ enum Ending {
 /// # Errors
 /// If anything other than the store fails. Faults of the store are in the report.
 pub fn stress(
-    plan: &Plan,
+    plan: &StressPlan,
     place: &Place,
     worker: &dyn Fn() -> Command,
     control: Control<'_>,
 ) -> Result<Report, Error> {
     let start = Instant::now();
     let (min_value, max_value) = plan.value_size;
-    let wanted = Records { keys: plan.keys, min_value, max_value, seed: plan.seed };
+    let wanted = RecordSpec { keys: plan.keys, min_value, max_value, seed: plan.seed };
     let (_lease, records) = Expected::lease(&place.expected, wanted)?;
-    let mut run = Run {
+    let mut run = StressRun {
         plan,
         place,
         control,
@@ -110,15 +117,17 @@ pub fn stress(
         told: start,
         seconds_shown: 0,
         report: Report {
-            seed: plan.seed,
-            profile: plan.profile.name(),
-            threads: plan.threads as u64,
-            keys: u64::from(records.keys),
-            fault_rate: plan.faults,
+            setup: StressSetup {
+                seed: plan.seed,
+                profile: plan.profile.name(),
+                threads: plan.threads as u64,
+                keys: u64::from(records.keys),
+                fault_rate: plan.faults,
+            },
             ..Report::default()
         },
     };
-    control.progress.begin("stress", plan.duration.as_secs(), Unit::Seconds);
+    control.progress.begin("stress", plan.schedule.duration.as_secs(), Unit::Seconds);
     let ended = run.all(worker);
     control.progress.end();
     ended?;
@@ -130,11 +139,11 @@ pub fn stress(
     Ok(report)
 }
 
-struct Run<'a> {
-    plan: &'a Plan,
+struct StressRun<'a> {
+    plan: &'a StressPlan,
     place: &'a Place,
     control: Control<'a>,
-    records: Records,
+    records: RecordSpec,
     rng: Rng,
     start: Instant,
     told: Instant,
@@ -143,7 +152,7 @@ struct Run<'a> {
 }
 
 /// A running worker.
-struct Worker {
+struct WorkerProcess {
     child: Child,
     /// Dropping it makes the worker end in order.
     input: Option<ChildStdin>,
@@ -157,24 +166,24 @@ struct Worker {
     die_at: u64,
 }
 
-impl Run<'_> {
+impl StressRun<'_> {
     fn is_over(&self) -> bool {
-        self.control.stop.is_set() || self.start.elapsed() >= self.plan.duration
+        self.control.stop.is_set() || self.start.elapsed() >= self.plan.schedule.duration
     }
 
     fn all(&mut self, worker: &dyn Fn() -> Command) -> Result<(), Error> {
         for nth in 0.. {
-            let mean = self.plan.kill_every.as_secs_f64();
+            let mean = self.plan.schedule.kill_every.as_secs_f64();
             let draw = self.rng.u8(..16);
             let time = Duration::from_secs_f64(exponential(&mut self.rng, mean.max(0.05)));
             let (ending, die_at) = match draw {
                 // The time is unreachable: the end of the run comes first.
-                _ if self.plan.kill_every.is_zero() => {
+                _ if self.plan.schedule.kill_every.is_zero() => {
                     (Ending::InOrder { after: Duration::MAX }, 0)
                 }
                 0..2 => (Ending::InOrder { after: time }, 0),
                 2..8 => {
-                    let after = self.plan.kill_every.mul_f64(PATIENCE);
+                    let after = self.plan.schedule.kill_every.mul_f64(PATIENCE);
                     let calls = 20_000_f64.powf(self.rng.f64()) as u64;
                     (Ending::Kill { after, from_start: false }, calls)
                 }
@@ -188,11 +197,11 @@ impl Run<'_> {
                 seed: self.rng.u64(..),
                 memory_limit: self.plan.memory_limit,
                 filters: self.plan.filters.as_ref().map(ToString::to_string),
-                reopen_every: self.plan.reopen_every.as_secs_f64(),
+                reopen_every: self.plan.schedule.reopen_every.as_secs_f64(),
                 faults: self.plan.faults,
                 // Once the time is over, only the final check is left.
                 die_at: if self.is_over() { 0 } else { die_at },
-                check_all: nth % self.plan.whole_check_every.max(1) == 0,
+                check_all: nth % self.plan.schedule.whole_check_every.max(1) == 0,
             };
             let mut worker = self.spawn(worker(), &task)?;
             let watched = self.watch(&mut worker, ending);
@@ -213,7 +222,7 @@ impl Run<'_> {
         Ok(())
     }
 
-    fn spawn(&mut self, mut command: Command, task: &Task) -> Result<Worker, Error> {
+    fn spawn(&mut self, mut command: Command, task: &Task) -> Result<WorkerProcess, Error> {
         let log = self.place.expected.join(LOG_FILE);
         #[expect(clippy::disallowed_methods, reason = "it is no store's file")]
         let opened = OpenOptions::new().create(true).append(true).open(&log);
@@ -246,7 +255,7 @@ impl Run<'_> {
             let _ = input.write_all(text.as_bytes());
         }
         self.report.add("workers", 1);
-        Ok(Worker {
+        Ok(WorkerProcess {
             child,
             input,
             lines,
@@ -260,7 +269,11 @@ impl Run<'_> {
     }
 
     /// Follows a worker to its end; returns the fault found, if any.
-    fn watch(&mut self, worker: &mut Worker, ending: Ending) -> Result<Option<Finding>, Error> {
+    fn watch(
+        &mut self,
+        worker: &mut WorkerProcess,
+        ending: Ending,
+    ) -> Result<Option<Finding>, Error> {
         let born = Instant::now();
         let mut measured = born;
         loop {
@@ -302,15 +315,15 @@ impl Run<'_> {
     }
 
     /// Ends a worker in the way drawn for it.
-    fn end(&mut self, worker: &mut Worker, ending: Ending) {
+    fn end(&mut self, worker: &mut WorkerProcess, ending: Ending) {
         match ending {
             Ending::InOrder { .. } => worker.input = None,
             Ending::Kill { .. } => {
                 let phase = match worker.tick.phase {
-                    Phase::Opening => "kills.while_opening",
-                    Phase::Checking => "kills.while_checking",
-                    Phase::Running => "kills.while_running",
-                    Phase::Closing => "kills.while_closing",
+                    WorkerPhase::Opening => "kills.while_opening",
+                    WorkerPhase::Checking => "kills.while_checking",
+                    WorkerPhase::Running => "kills.while_running",
+                    WorkerPhase::Closing => "kills.while_closing",
                 };
                 self.report.add(phase, 1);
                 worker.is_killed = true;
@@ -320,7 +333,7 @@ impl Run<'_> {
         }
     }
 
-    fn judge_end(&mut self, worker: &Worker, status: ExitStatus) -> Option<Finding> {
+    fn judge_end(&mut self, worker: &WorkerProcess, status: ExitStatus) -> Option<Finding> {
         let was_killed = status.signal() == Some(Signal::KILL.as_raw());
         if worker.is_done && status.success() {
             self.report.add("ends_in_order", 1);
@@ -352,7 +365,7 @@ impl Run<'_> {
 
     fn show(&mut self) {
         let seconds = self.start.elapsed().as_secs();
-        let done = seconds.min(self.plan.duration.as_secs());
+        let done = seconds.min(self.plan.schedule.duration.as_secs());
         self.control.progress.advance(done.saturating_sub(self.seconds_shown));
         self.seconds_shown = done;
         if self.told.elapsed() >= REPORT_EVERY {
@@ -362,12 +375,12 @@ impl Run<'_> {
     }
 }
 
-impl Worker {
+impl WorkerProcess {
     fn hear(&mut self, line: Line) -> Option<Finding> {
         self.heard = Instant::now();
         match line {
             Line::Tick(tick) => {
-                if tick.phase == Phase::Running && self.running_since.is_none() {
+                if tick.phase == WorkerPhase::Running && self.running_since.is_none() {
                     self.running_since = Some(self.heard);
                 }
                 self.tick = tick;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use trommel::vfs::{DiskVfs, Vfs};
 
 use super::report::{Finding, Report};
-use super::wire::{Phase, Tick};
+use super::wire::{Tick, WorkerPhase};
 use crate::{machine, units};
 
 /// Time limit of a check of all keys, as a multiple of that of an operation.
@@ -39,9 +39,9 @@ impl Limits {
         let memory = memory_of(process).unwrap_or(0);
         let handles = handles_of(process).unwrap_or(0);
         let disk = disk_bytes(store);
-        report.peak_memory_bytes = report.peak_memory_bytes.max(memory);
-        report.peak_handles = report.peak_handles.max(handles);
-        report.peak_disk_bytes = report.peak_disk_bytes.max(disk);
+        report.peaks.memory_bytes = report.peaks.memory_bytes.max(memory);
+        report.peaks.handles = report.peaks.handles.max(handles);
+        report.peaks.disk_bytes = report.peaks.disk_bytes.max(disk);
         let room = self.space_free as f64 + self.space * report.live_bytes as f64;
         if self.memory > 0 && memory > self.memory {
             let (is, may) = (units::bytes(memory), units::bytes(self.memory));
@@ -71,7 +71,7 @@ impl Limits {
     /// Reports a hang if the worker has been silent, or in one operation, for too long.
     pub(super) fn hang(&self, silence: Duration, tick: &Tick) -> Option<Finding> {
         let may = match tick.phase {
-            Phase::Running => self.longest,
+            WorkerPhase::Running => self.longest,
             _ => self.longest.saturating_mul(CHECKS),
         };
         let (micros, what) = &tick.current;
@@ -146,7 +146,7 @@ mod tests {
         let told = |limits: Limits| {
             let mut report = Report { live_bytes: 100, ..Report::default() };
             let found = limits.measure(std::process::id(), scratch.path(), &mut report);
-            (found.map(|finding| finding.kind), report.peak_disk_bytes)
+            (found.map(|finding| finding.kind), report.peaks.disk_bytes)
         };
         assert_eq!(told(LIMITS), (None, 500));
         assert_eq!(told(Limits { space: 3.9, ..LIMITS }).0, Some("space"));
@@ -164,12 +164,12 @@ mod tests {
             ..Tick::default()
         };
         let seconds = Duration::from_secs;
-        assert_eq!(LIMITS.hang(seconds(1), &tick(Phase::Running, 5)), None);
-        assert_eq!(LIMITS.hang(seconds(1), &tick(Phase::Checking, 50)), None);
-        let told = LIMITS.hang(seconds(1), &tick(Phase::Running, 6)).unwrap();
+        assert_eq!(LIMITS.hang(seconds(1), &tick(WorkerPhase::Running, 5)), None);
+        assert_eq!(LIMITS.hang(seconds(1), &tick(WorkerPhase::Checking, 50)), None);
+        let told = LIMITS.hang(seconds(1), &tick(WorkerPhase::Running, 6)).unwrap();
         assert_eq!((told.kind, told.what.contains("a put goes on for 6.0 s")), ("hang", true));
-        assert!(LIMITS.hang(seconds(6), &tick(Phase::Running, 0)).is_some());
+        assert!(LIMITS.hang(seconds(6), &tick(WorkerPhase::Running, 0)).is_some());
         let none = Limits { longest: Duration::ZERO, ..LIMITS };
-        assert_eq!(none.hang(seconds(600), &tick(Phase::Running, 600)), None);
+        assert_eq!(none.hang(seconds(600), &tick(WorkerPhase::Running, 600)), None);
     }
 }

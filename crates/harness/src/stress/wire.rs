@@ -10,14 +10,14 @@ use std::collections::BTreeMap;
 use serde::{Deserialize, Serialize};
 
 use super::draw::{Draw, Profile};
-use super::records::Records;
+use super::records::RecordSpec;
 use crate::error::Error;
 
 /// The task of one worker.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 pub(super) struct Task {
     /// The keys, unless there is an expected state already.
-    pub(super) records: Records,
+    pub(super) records: RecordSpec,
     pub(super) profile: Profile,
     pub(super) threads: usize,
     /// Seed of everything random.
@@ -53,7 +53,7 @@ impl Task {
 
 /// The phase of a worker.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
-pub(super) enum Phase {
+pub(super) enum WorkerPhase {
     /// Opening the store.
     #[default]
     Opening,
@@ -68,7 +68,7 @@ pub(super) enum Phase {
 /// The progress of a worker.
 #[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(super) struct Tick {
-    pub(super) phase: Phase,
+    pub(super) phase: WorkerPhase,
     pub(super) counts: BTreeMap<String, u64>,
     /// Microseconds of the longest operation so far.
     pub(super) longest: u64,

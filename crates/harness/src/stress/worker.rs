@@ -29,7 +29,7 @@ use super::draw::Draw;
 use super::expected::Expected;
 use super::faulty_disk::FaultyDisk;
 use super::upkeep::Upkeep;
-use super::wire::{Line, Phase, Task, Tick};
+use super::wire::{Line, Task, Tick, WorkerPhase};
 use crate::control::Stop;
 use crate::error::Error;
 
@@ -54,7 +54,7 @@ pub(super) struct Shared {
     /// Set when the store is to be closed.
     pub(super) is_closing: AtomicBool,
     activities: Vec<Activity>,
-    phase: Mutex<Phase>,
+    phase: Mutex<WorkerPhase>,
     output: Mutex<Box<dyn Write + Send>>,
     sessions: AtomicU64,
 }
@@ -177,7 +177,7 @@ impl Shared {
         self.task.faults > 0.0 && is_of_faults
     }
 
-    fn enter(&self, phase: Phase) {
+    fn enter(&self, phase: WorkerPhase) {
         *lock(&self.phase) = phase;
     }
 
@@ -190,7 +190,7 @@ impl Shared {
         while !self.stop.is_set() {
             self.session(store, &mut rng);
         }
-        self.enter(Phase::Closing);
+        self.enter(WorkerPhase::Closing);
         let end = self.activity().work("the last check", || self.last_check(store, &mut rng));
         self.must(end);
     }
@@ -201,9 +201,9 @@ impl Shared {
 
     /// Opens the store, uses it and closes it.
     fn session(&self, store: &Path, rng: &mut Rng) {
-        self.enter(Phase::Opening);
+        self.enter(WorkerPhase::Opening);
         let db = self.activity().work("opening", || self.open(store, rng));
-        self.enter(Phase::Checking);
+        self.enter(WorkerPhase::Checking);
         let is_first = self.sessions.fetch_add(1, Relaxed) == 0;
         let checked = self.activity().work("the check after opening", || {
             let how = if is_first { "after a restart" } else { "after opening again" };
@@ -213,11 +213,11 @@ impl Shared {
         if self.stop.is_set() {
             return;
         }
-        self.enter(Phase::Running);
+        self.enter(WorkerPhase::Running);
         self.is_closing.store(false, Relaxed);
         self.disk.set_faults(true);
         self.use_store(&db, rng);
-        self.enter(Phase::Closing);
+        self.enter(WorkerPhase::Closing);
         if rng.u8(..4) > 0 {
             let closed = self.activity().work("closing", || db.close());
             self.tolerate(closed.map_err(Trouble::Store));

@@ -24,9 +24,9 @@ impl Timing {
     }
 }
 
-/// The measurements of one kind of filter at one size.
+/// The filters to build, and how they are queried.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Cell {
+pub struct FilterSetup {
     /// The filter, as a spec.
     pub spec: String,
     /// Its kind.
@@ -52,6 +52,11 @@ pub struct Cell {
     pub net_includes_hashing: bool,
     /// Seed of all keys and of the order of queries.
     pub seed: u64,
+}
+
+/// The filters that were built.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct BuiltFilters {
     /// Number of filters built.
     pub filters: u64,
     /// Keys of all filters.
@@ -71,6 +76,17 @@ pub struct Cell {
     /// from before this field.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub build_bytes: Option<f64>,
+}
+
+/// The measurements of one kind of filter at one size.
+#[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
+pub struct FilterCell {
+    /// The filters to build, and how they are queried.
+    #[serde(flatten)]
+    pub setup: FilterSetup,
+    /// The filters that were built.
+    #[serde(flatten)]
+    pub built: BuiltFilters,
     /// The false-positive rate. None if a stop prevented the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
@@ -81,7 +97,7 @@ pub struct Cell {
     pub interrupted: bool,
 }
 
-impl Cell {
+impl FilterCell {
     /// The information-theoretic lower bound of bits per key for the measured rate. None without a
     /// false positive.
     pub fn best_possible_bits(&self) -> Option<f64> {
@@ -96,6 +112,6 @@ impl Cell {
 
     /// Average number of keys in a filter.
     pub fn keys_per_filter(&self) -> f64 {
-        self.keys as f64 / self.filters.max(1) as f64
+        self.built.keys as f64 / self.built.filters.max(1) as f64
     }
 }

@@ -8,7 +8,8 @@ use trommel::vfs::advise_huge_pages;
 use trommel_harness::{Control, Error, Unit, machine, units};
 
 use super::{
-    Cell, MAX_BATCH, MAX_KEY_BYTES, MIN_KEY_BYTES, Plan, Shape, Until, has_kernels, nanoseconds,
+    BuiltFilters, FilterBenchPlan, FilterCell, FilterSetup, KeyShape, MAX_BATCH, MAX_KEY_BYTES,
+    MIN_KEY_BYTES, Until, has_kernels, nanoseconds,
 };
 
 /// Number of the first key that no filter holds.
@@ -18,13 +19,13 @@ const SLACK: usize = 8;
 
 /// Makes keys: the filter's number, the key's number, and zeros.
 #[derive(Debug, Clone)]
-pub(super) struct Keys {
-    shape: Shape,
+pub(super) struct FleetKeys {
+    shape: KeyShape,
     buffer: Vec<u8>,
 }
 
-impl Keys {
-    pub(super) fn new(shape: Shape) -> Self {
+impl FleetKeys {
+    pub(super) fn new(shape: KeyShape) -> Self {
         Self { shape, buffer: vec![0; shape.bytes + SLACK] }
     }
 
@@ -71,7 +72,7 @@ pub(super) struct Member {
 }
 
 impl Fleet {
-    pub(super) fn build(plan: &Plan, control: Control<'_>) -> Result<Self, Error> {
+    pub(super) fn build(plan: &FilterBenchPlan, control: Control<'_>) -> Result<Self, Error> {
         check(plan)?;
         let mut rng = Rng::with_seed(plan.seed);
         let mut fleet = Self {
@@ -105,8 +106,8 @@ impl Fleet {
     }
 
     /// Builds one more filter, and returns its bytes in memory.
-    fn add(&mut self, plan: &Plan, keys: u64) -> Result<u64, Error> {
-        let mut maker = Keys::new(plan.shape);
+    fn add(&mut self, plan: &FilterBenchPlan, keys: u64) -> Result<u64, Error> {
+        let mut maker = FleetKeys::new(plan.shape);
         let number = self.members.len();
         // The theory's tables, computed once per process, are not part of a filter's cost.
         plan.spec.expected_fpr(keys);
@@ -136,9 +137,13 @@ impl Fleet {
     }
 
     /// Whether every key added is found; false if stopped.
-    pub(super) fn verify(&self, plan: &Plan, control: Control<'_>) -> Result<bool, Error> {
+    pub(super) fn verify(
+        &self,
+        plan: &FilterBenchPlan,
+        control: Control<'_>,
+    ) -> Result<bool, Error> {
         control.progress.begin("verifying", self.keys, Unit::Keys);
-        let mut maker = Keys::new(plan.shape);
+        let mut maker = FleetKeys::new(plan.shape);
         for (number, member) in self.members.iter().enumerate() {
             for key in 0..member.keys {
                 if !member.filter.may_contain(maker.key(number, key)) {
@@ -158,37 +163,41 @@ impl Fleet {
     }
 
     /// The cell with all that is known without queries.
-    pub(super) fn cell(&self, plan: &Plan) -> Cell {
+    pub(super) fn cell(&self, plan: &FilterBenchPlan) -> FilterCell {
         let filters = || self.members.iter().map(|member| &member.filter);
         let bits: f64 = filters().map(|filter| filter.bits_per_key() * filter.keys() as f64).sum();
         let first = &self.members[0].filter;
-        Cell {
-            spec: plan.spec.to_string(),
-            kind: plan.spec.kind().to_string(),
-            bits: plan.spec.bits_per_key(),
-            average_keys: plan.keys,
-            kernel: has_kernels(plan.spec.kind()).then(|| first.kernel().to_string()),
-            huge_pages: plan.huge_pages,
-            key_bytes: plan.shape.bytes as u64,
-            batch: plan.batch as u64,
-            queries: plan.queries,
-            net_includes_hashing: plan.net_includes_hashing,
-            seed: plan.seed,
-            filters: self.members.len() as u64,
-            keys: self.keys,
-            memory_bytes: self.memory_bytes,
-            single_bytes: first.memory_bytes() as u64,
-            stored_bits: bits / self.keys as f64,
-            probes: first.probes(),
-            build_ns: nanoseconds(self.build_time, self.keys),
-            build_bytes: Some(self.build_bytes as f64 / self.keys as f64),
-            ..Cell::default()
+        FilterCell {
+            setup: FilterSetup {
+                spec: plan.spec.to_string(),
+                kind: plan.spec.kind().to_string(),
+                bits: plan.spec.bits_per_key(),
+                average_keys: plan.keys,
+                kernel: has_kernels(plan.spec.kind()).then(|| first.kernel().to_string()),
+                huge_pages: plan.huge_pages,
+                key_bytes: plan.shape.bytes as u64,
+                batch: plan.queries.batch as u64,
+                queries: plan.queries.per_pattern,
+                net_includes_hashing: plan.net_includes_hashing,
+                seed: plan.seed,
+            },
+            built: BuiltFilters {
+                filters: self.members.len() as u64,
+                keys: self.keys,
+                memory_bytes: self.memory_bytes,
+                single_bytes: first.memory_bytes() as u64,
+                stored_bits: bits / self.keys as f64,
+                probes: first.probes(),
+                build_ns: nanoseconds(self.build_time, self.keys),
+                build_bytes: Some(self.build_bytes as f64 / self.keys as f64),
+            },
+            ..FilterCell::default()
         }
     }
 }
 
 /// Rejects a plan that cannot be run, with the reason.
-pub(super) fn check(plan: &Plan) -> Result<(), Error> {
+pub(super) fn check(plan: &FilterBenchPlan) -> Result<(), Error> {
     let varied = if plan.shape.varies_in_size() { 2 } else { 0 };
     let shortest = MIN_KEY_BYTES + varied;
     let what = if plan.keys == 0 {
@@ -207,11 +216,11 @@ pub(super) fn check(plan: &Plan) -> Result<(), Error> {
         format!("a key can have at most {MAX_KEY_BYTES} bytes")
     } else if plan.spec.kind() == FilterKind::None {
         "there is nothing to measure of the filter `none`".into()
-    } else if plan.batch == 0 {
+    } else if plan.queries.batch == 0 {
         "a batch must hold at least one key".into()
-    } else if plan.batch > MAX_BATCH {
+    } else if plan.queries.batch > MAX_BATCH {
         format!("a batch can hold at most {MAX_BATCH} keys")
-    } else if plan.queries == 0 || plan.rate_queries == 0 {
+    } else if plan.queries.per_pattern == 0 || plan.queries.for_rate == 0 {
         "at least one query must be made".into()
     } else {
         return check_memory(plan, machine::memory_bytes());
@@ -220,7 +229,7 @@ pub(super) fn check(plan: &Plan) -> Result<(), Error> {
 }
 
 /// Rejects a plan whose filters exceed the machine's memory.
-pub(super) fn check_memory(plan: &Plan, machine: Option<u64>) -> Result<(), Error> {
+pub(super) fn check_memory(plan: &FilterBenchPlan, machine: Option<u64>) -> Result<(), Error> {
     let Some(machine) = machine else { return Ok(()) };
     let most = (plan.keys as f64 * (1.0 + plan.vary)) as u64;
     let bytes_per_key = plan.spec.bits_per_key() / 8.0;

@@ -26,13 +26,24 @@ use serde::{Deserialize, Serialize};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::{Control, Error};
 
-pub use cell::{Cell, Timing};
+pub use cell::{BuiltFilters, FilterCell, FilterSetup, Timing};
 use fleet::Fleet;
 pub use rate::Rate;
 
+/// The numbers of queries in a measurement.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct QueryCounts {
+    /// Queries for absent keys, over all filters together, that measure the rate.
+    pub for_rate: u64,
+    /// Queries in each timed pattern.
+    pub per_pattern: u64,
+    /// Keys in each batched query of one filter; at least 1.
+    pub batch: usize,
+}
+
 /// The plan of a measurement of one kind of filter.
 #[derive(Debug, Clone)]
-pub struct Plan {
+pub struct FilterBenchPlan {
     /// The filter.
     pub spec: FilterSpec,
     /// Average number of keys in a filter; at least 1.
@@ -40,15 +51,11 @@ pub struct Plan {
     /// Fraction by which the number of keys varies up and down, 0 to 1 (exclusive).
     pub vary: f64,
     /// The shape of keys.
-    pub shape: Shape,
+    pub shape: KeyShape,
     /// When to stop building filters; at least one is built.
     pub until: Until,
-    /// Queries for absent keys, over all filters together, that measure the rate.
-    pub rate_queries: u64,
-    /// Queries in each timed pattern.
-    pub queries: u64,
-    /// Keys in each batched query of one filter; at least 1.
-    pub batch: usize,
+    /// The numbers of queries.
+    pub queries: QueryCounts,
     /// Seed of all keys and of the order of queries.
     pub seed: u64,
     /// The instruction set for queries, if not the best available.
@@ -61,7 +68,7 @@ pub struct Plan {
     pub patterns: Vec<Pattern>,
 }
 
-impl Plan {
+impl FilterBenchPlan {
     /// Rejects a plan that cannot be run here, with the reason.
     ///
     /// # Errors
@@ -87,7 +94,7 @@ pub enum Until {
 
 /// The shape of keys. Each consists of its filter's number, its own number, and zeros.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Shape {
+pub struct KeyShape {
     /// Average bytes in a key; [`MIN_KEY_BYTES`] to [`MAX_KEY_BYTES`], plus 2 if the size varies.
     pub bytes: usize,
     /// Whether keys start at any address, or at multiples of 4 only.
@@ -97,7 +104,7 @@ pub struct Shape {
     pub vary_size_log2: u32,
 }
 
-impl Shape {
+impl KeyShape {
     /// Whether keys differ in size.
     pub fn varies_in_size(self) -> bool {
         self.vary_size_log2 < 30
@@ -234,9 +241,9 @@ impl fmt::Display for Pattern {
 #[derive(Debug, Clone, Copy)]
 pub enum Told<'a> {
     /// The filters are built.
-    Built(&'a Cell),
+    Built(&'a FilterCell),
     /// Every filter finds its own keys, and the false-positive rate is measured.
-    Rated(&'a Cell, &'a Rate),
+    Rated(&'a FilterCell, &'a Rate),
     /// A pattern is timed.
     Timed(&'a Timing),
 }
@@ -248,10 +255,10 @@ pub enum Told<'a> {
 /// [`Error::Usage`] if the plan cannot be run, [`Error::Interrupted`] if stopped while building,
 /// [`Error::Store`] if a filter has a false negative, and any error of `tell`.
 pub fn measure(
-    plan: &Plan,
+    plan: &FilterBenchPlan,
     control: Control<'_>,
     tell: &mut dyn FnMut(Told<'_>) -> Result<(), Error>,
-) -> Result<Cell, Error> {
+) -> Result<FilterCell, Error> {
     let fleet = Fleet::build(plan, control)?;
     let mut cell = fleet.cell(plan);
     tell(Told::Built(&cell))?;

@@ -6,17 +6,17 @@ use std::time::Instant;
 use fastrand::Rng;
 use trommel_harness::{Control, Unit};
 
-use super::fleet::{Fleet, Keys};
-use super::{Access, Pattern, Plan, Rate, Timing, nanoseconds};
+use super::fleet::{Fleet, FleetKeys};
+use super::{Access, FilterBenchPlan, Pattern, Rate, Timing, nanoseconds};
 
 /// Queries between two checks of the stop.
 const STRIDE: u64 = 1 << 16;
 
 /// Queries every filter for its share of absent keys. If stopped, only the filters queried up to
 /// then count; none if there are none.
-pub(super) fn rate(fleet: &Fleet, plan: &Plan, control: Control<'_>) -> Option<Rate> {
-    let share = plan.rate_queries.div_ceil(fleet.members.len() as u64);
-    let mut keys = Keys::new(plan.shape);
+pub(super) fn rate(fleet: &Fleet, plan: &FilterBenchPlan, control: Control<'_>) -> Option<Rate> {
+    let share = plan.queries.for_rate.div_ceil(fleet.members.len() as u64);
+    let mut keys = FleetKeys::new(plan.shape);
     let mut each = Vec::with_capacity(fleet.members.len());
     let (mut expected, mut held) = (0.0, 0);
     control.progress.begin(
@@ -53,13 +53,13 @@ const PASSES: u64 = 3;
 /// Times `pattern`, with and without the filters; none if stopped.
 pub(super) fn time(
     fleet: &Fleet,
-    plan: &Plan,
+    plan: &FilterBenchPlan,
     pattern: Pattern,
     control: Control<'_>,
 ) -> Option<Timing> {
     control.progress.begin(
         &pattern.to_string(),
-        plan.queries.saturating_mul(2 * PASSES),
+        plan.queries.per_pattern.saturating_mul(2 * PASSES),
         Unit::Keys,
     );
     let (mut dry_ns, mut gross_ns) = (f64::INFINITY, f64::INFINITY);
@@ -83,17 +83,23 @@ enum Asked {
 
 /// Nanoseconds per query of one pass over a pattern's queries. A dry run draws the same keys and
 /// filters.
-fn run(fleet: &Fleet, plan: &Plan, pattern: Pattern, asked: Asked, control: Control<'_>) -> f64 {
+fn run(
+    fleet: &Fleet,
+    plan: &FilterBenchPlan,
+    pattern: Pattern,
+    asked: Asked,
+    control: Control<'_>,
+) -> f64 {
     let mut rng = Rng::with_seed(plan.seed ^ 0x6173_6b65_6420_6b65);
-    let mut keys = Keys::new(plan.shape);
-    let at_once = if pattern.access.is_batched() { plan.batch } else { 1 };
+    let mut keys = FleetKeys::new(plan.shape);
+    let at_once = if pattern.access.is_batched() { plan.queries.batch } else { 1 };
     let hashes_too = asked == Asked::Filters || !plan.net_includes_hashing;
     let inside = pattern.mix.inside_of_256();
     let mut hashes = vec![0_u64; at_once];
     let mut answers = vec![false; at_once];
     let (mut done, mut sum) = (0_u64, 0_u64);
     let start = Instant::now();
-    while done < plan.queries {
+    while done < plan.queries.per_pattern {
         let number = choose(&mut rng, pattern.access, fleet.members.len());
         let member = &fleet.members[number];
         for hash in &mut hashes {

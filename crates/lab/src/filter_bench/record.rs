@@ -11,9 +11,9 @@ use trommel_harness::machine::{self, Cache, Environment};
 use trommel_harness::record::{ReadError, read_each};
 use trommel_harness::units;
 
-use super::Cell;
+use super::FilterCell;
 
-/// Version of [`Record`] as JSON.
+/// Version of [`CellRecord`] as JSON.
 pub const SCHEMA: u32 = 2;
 
 /// The first schema whose `build_bytes` are the peak; before, they did not include writing the
@@ -44,7 +44,7 @@ impl Place {
 
 /// A cell with its place.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
-pub struct Record {
+pub struct CellRecord {
     /// [`SCHEMA`], or the schema of the file that the record was read from.
     pub schema: u32,
     /// The place and time.
@@ -52,12 +52,12 @@ pub struct Record {
     pub place: Place,
     /// The measurements.
     #[serde(flatten)]
-    pub cell: Cell,
+    pub cell: FilterCell,
 }
 
-impl Record {
+impl CellRecord {
     /// `cell`, measured at `place`.
-    pub fn new(place: &Place, cell: Cell) -> Self {
+    pub fn new(place: &Place, cell: FilterCell) -> Self {
         Self { schema: SCHEMA, place: place.clone(), cell }
     }
 }
@@ -67,10 +67,10 @@ impl Record {
 ///
 /// # Errors
 /// The first line that is not a record, or has a newer schema; a file without any record.
-pub fn read_lines(text: &str) -> Result<Vec<Record>, ReadError> {
-    let mut records: Vec<Record> = read_each(text, "a filter-bench", SCHEMA)?;
+pub fn read_lines(text: &str) -> Result<Vec<CellRecord>, ReadError> {
+    let mut records: Vec<CellRecord> = read_each(text, "a filter-bench", SCHEMA)?;
     for record in records.iter_mut().filter(|record| record.schema < SCHEMA_OF_PEAKS) {
-        record.cell.build_bytes = None;
+        record.cell.built.build_bytes = None;
     }
     Ok(records)
 }
@@ -106,9 +106,13 @@ mod tests {
         records.iter().for_each(|record| write_line(record, &mut bytes).unwrap());
         let older = String::from_utf8(bytes).unwrap().replacen("\"schema\":2", "\"schema\":1", 1);
         let read = read_lines(&older).unwrap();
-        assert!(records[0].cell.build_bytes.is_some());
-        let cell = Cell { build_bytes: None, ..records[0].cell.clone() };
-        assert_eq!(read, [Record { schema: 1, cell, ..records[0].clone() }, records[1].clone()]);
+        assert!(records[0].cell.built.build_bytes.is_some());
+        let mut cell = records[0].cell.clone();
+        cell.built.build_bytes = None;
+        assert_eq!(
+            read,
+            [CellRecord { schema: 1, cell, ..records[0].clone() }, records[1].clone()]
+        );
         let mut again = Vec::new();
         read.iter().for_each(|record| write_line(record, &mut again).unwrap());
         assert_eq!(read_lines(&String::from_utf8(again).unwrap()).unwrap(), read);

@@ -4,11 +4,11 @@
 use trommel::filter::{FilterKind, FilterSpec};
 use trommel_harness::machine::{Cache, Environment};
 
-use super::record::{Place, Record};
-use super::{Cell, Pattern, Rate, Timing};
+use super::record::{CellRecord, Place};
+use super::{BuiltFilters, FilterCell, FilterSetup, Pattern, Rate, Timing};
 
 /// A record of a filter of `kind` with `bits` bits for each of `keys` keys.
-pub(crate) fn record(kind: &str, bits: f64, keys: u64) -> Record {
+pub(crate) fn record(kind: &str, bits: f64, keys: u64) -> CellRecord {
     let spec: FilterSpec = format!("{kind}:{bits}").parse().unwrap();
     let expected = spec.expected_fpr(keys);
     let bytes = spec.expected_bytes(keys);
@@ -23,27 +23,32 @@ pub(crate) fn record(kind: &str, bits: f64, keys: u64) -> Record {
             .map(|(bytes, level)| Cache { level, bytes: *bytes })
             .collect(),
     };
-    let cell = Cell {
-        spec: spec.to_string(),
-        kind: kind.into(),
-        bits,
-        average_keys: keys,
-        kernel: (spec.kind() != FilterKind::Ribbon).then(|| "avx2".into()),
-        huge_pages: true,
-        key_bytes: 24,
-        batch: 8,
-        queries: 1000,
-        filters: 2,
-        keys: 2 * keys,
-        memory_bytes: 2 * bytes,
-        single_bytes: bytes,
-        stored_bits: bits + 0.01,
-        probes: 6,
-        build_ns: 11.5,
-        build_bytes: Some(8.25),
+    let cell = FilterCell {
+        setup: FilterSetup {
+            spec: spec.to_string(),
+            kind: kind.into(),
+            bits,
+            average_keys: keys,
+            kernel: (spec.kind() != FilterKind::Ribbon).then(|| "avx2".into()),
+            huge_pages: true,
+            key_bytes: 24,
+            batch: 8,
+            queries: 1000,
+            ..FilterSetup::default()
+        },
+        built: BuiltFilters {
+            filters: 2,
+            keys: 2 * keys,
+            memory_bytes: 2 * bytes,
+            single_bytes: bytes,
+            stored_bits: bits + 0.01,
+            probes: 6,
+            build_ns: 11.5,
+            build_bytes: Some(8.25),
+        },
         rate,
         timings: Pattern::all().into_iter().enumerate().map(timing).collect(),
-        ..Cell::default()
+        ..FilterCell::default()
     };
-    Record::new(&place, cell)
+    CellRecord::new(&place, cell)
 }

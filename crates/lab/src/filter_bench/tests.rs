@@ -2,19 +2,17 @@
 
 use trommel_harness::{Silent, Stop};
 
-use super::fleet::{Fleet, Keys, check_memory};
+use super::fleet::{Fleet, FleetKeys, check_memory};
 use super::*;
 
-fn plan(spec: &str) -> Plan {
-    Plan {
+fn plan(spec: &str) -> FilterBenchPlan {
+    FilterBenchPlan {
         spec: spec.parse().unwrap(),
         keys: 2000,
         vary: 0.4,
-        shape: Shape { bytes: 24, vary_alignment: true, vary_size_log2: 5 },
+        shape: KeyShape { bytes: 24, vary_alignment: true, vary_size_log2: 5 },
         until: Until::Bytes(200_000),
-        rate_queries: 400_000,
-        queries: 20_000,
-        batch: 8,
+        queries: QueryCounts { for_rate: 400_000, per_pattern: 20_000, batch: 8 },
         seed: 42,
         kernel: None,
         huge_pages: true,
@@ -23,7 +21,7 @@ fn plan(spec: &str) -> Plan {
     }
 }
 
-fn run(plan: &Plan) -> Result<Cell, Error> {
+fn run(plan: &FilterBenchPlan) -> Result<FilterCell, Error> {
     measure(plan, Control { stop: &Stop::new(), progress: &Silent }, &mut |_| Ok(()))
 }
 
@@ -31,10 +29,10 @@ fn run(plan: &Plan) -> Result<Cell, Error> {
 fn a_fleet_fills_its_memory_and_errs_as_it_says() {
     for spec in ["standard:10", "blocked:10", "paired:10", "ribbon:8"] {
         let cell = run(&plan(spec)).unwrap();
-        assert!((200_000..220_000).contains(&cell.memory_bytes), "{cell:?}");
-        let average = cell.keys as f64 / cell.filters as f64;
+        assert!((200_000..220_000).contains(&cell.built.memory_bytes), "{cell:?}");
+        let average = cell.built.keys as f64 / cell.built.filters as f64;
         assert!((1600.0..2400.0).contains(&average), "{average} keys a filter");
-        assert!((cell.stored_bits / cell.bits - 1.0).abs() < 0.1, "{cell:?}");
+        assert!((cell.built.stored_bits / cell.setup.bits - 1.0).abs() < 0.1, "{cell:?}");
         let rate = cell.rate.unwrap();
         assert!(rate.asked >= 400_000 && rate.false_positives > 1000);
         assert!(rate.deviation().abs() < 4.0, "{spec}: {rate:?}");
@@ -43,9 +41,9 @@ fn a_fleet_fills_its_memory_and_errs_as_it_says() {
         assert!(rate.interval.0 < rate.measured && rate.measured < rate.interval.1);
         assert_eq!(cell.timings.len(), 18);
         assert!(cell.timings.iter().all(|timing| timing.gross_ns > 0.0));
-        assert!((4.0..64.0).contains(&cell.build_bytes.unwrap()), "{cell:?}");
+        assert!((4.0..64.0).contains(&cell.built.build_bytes.unwrap()), "{cell:?}");
         let line = serde_json::to_string(&cell).unwrap();
-        assert_eq!(serde_json::from_str::<Cell>(&line).unwrap(), cell);
+        assert_eq!(serde_json::from_str::<FilterCell>(&line).unwrap(), cell);
     }
 }
 
@@ -54,8 +52,8 @@ fn one_filter_is_enough() {
     let mut plan = plan("paired:16");
     (plan.until, plan.keys, plan.vary) = (Until::Bytes(1), 10, 0.0);
     let cell = run(&plan).unwrap();
-    assert_eq!((cell.filters, cell.keys), (1, 10));
-    assert_eq!(cell.memory_bytes, cell.single_bytes);
+    assert_eq!((cell.built.filters, cell.built.keys), (1, 10));
+    assert_eq!(cell.built.memory_bytes, cell.built.single_bytes);
 }
 
 #[test]
@@ -63,13 +61,13 @@ fn keys_can_be_counted_instead_of_bytes() {
     let mut plan = plan("blocked:10");
     (plan.until, plan.patterns) = (Until::Keys(5001), Vec::new());
     let cell = run(&plan).unwrap();
-    assert_eq!((cell.keys, cell.timings.len()), (5001, 0));
-    assert!((2..=5).contains(&cell.filters), "{cell:?}");
+    assert_eq!((cell.built.keys, cell.timings.len()), (5001, 0));
+    assert!((2..=5).contains(&cell.built.filters), "{cell:?}");
 }
 
 #[test]
 fn all_keys_are_distinct_and_of_the_sizes_asked_for() {
-    let mut keys = Keys::new(Shape { bytes: 14, vary_alignment: true, vary_size_log2: 0 });
+    let mut keys = FleetKeys::new(KeyShape { bytes: 14, vary_alignment: true, vary_size_log2: 0 });
     let mut seen = std::collections::HashSet::new();
     let mut lengths = std::collections::BTreeSet::new();
     for filter in 0..3 {
@@ -85,7 +83,8 @@ fn all_keys_are_distinct_and_of_the_sizes_asked_for() {
         }
     }
     assert_eq!(lengths.into_iter().collect::<Vec<_>>(), [12, 13, 14, 15, 16]);
-    let mut keys = Keys::new(Shape { bytes: 12, vary_alignment: false, vary_size_log2: 30 });
+    let mut keys =
+        FleetKeys::new(KeyShape { bytes: 12, vary_alignment: false, vary_size_log2: 30 });
     let (one, other) = (keys.key(1, 7).to_vec(), keys.key(2, 6).to_vec());
     assert_eq!((one.len(), other.len()), (12, 12));
     assert_eq!(keys.key(1, 7), one, "whatever was made in between");
@@ -94,17 +93,17 @@ fn all_keys_are_distinct_and_of_the_sizes_asked_for() {
 #[test]
 fn all_kernels_err_alike() {
     let mut plan = plan("paired:10");
-    (plan.patterns, plan.rate_queries) = (Vec::new(), 50_000);
+    (plan.patterns, plan.queries.for_rate) = (Vec::new(), 50_000);
     let mut rates = Vec::new();
     for kernel in Kernel::available() {
         plan.kernel = Some(kernel);
         let cell = run(&plan).unwrap();
-        assert_eq!(cell.kernel, Some(kernel.to_string()));
+        assert_eq!(cell.setup.kernel, Some(kernel.to_string()));
         rates.push(cell.rate);
     }
     assert!(rates.iter().all(|rate| rate == &rates[0]), "{rates:?}");
     plan.spec = "ribbon:8".parse().unwrap();
-    assert_eq!(run(&plan).unwrap().kernel, None, "it has no choice");
+    assert_eq!(run(&plan).unwrap().setup.kernel, None, "it has no choice");
 }
 
 /// Times on large filters used to be for small pages, while a store has its filters on huge ones.
@@ -126,14 +125,14 @@ fn large_filters_lie_on_the_pages_that_the_plan_says() {
     for huge_pages in [false, true] {
         plan.huge_pages = huge_pages;
         let fleet = Fleet::build(&plan, Control { stop: &Stop::new(), progress: &Silent }).unwrap();
-        assert_eq!(fleet.cell(&plan).huge_pages, huge_pages);
+        assert_eq!(fleet.cell(&plan).setup.huge_pages, huge_pages);
         assert_eq!(advised(), Some(huge_pages), "pages of the filter");
     }
 }
 
 #[test]
 fn what_cannot_be_done_is_explained() {
-    let text = |change: fn(&mut Plan)| {
+    let text = |change: fn(&mut FilterBenchPlan)| {
         let mut plan = plan("paired:10");
         change(&mut plan);
         let error = run(&plan).unwrap_err();
@@ -148,14 +147,14 @@ fn what_cannot_be_done_is_explained() {
     }
     assert!(text(|plan| plan.shape.bytes = 13).contains("at least 14 bytes"));
     assert!(text(|plan| plan.shape.bytes = usize::MAX / 2).contains("at most 65536 bytes"));
-    let fixed = |plan: &mut Plan| {
-        plan.shape = Shape { bytes: 11, vary_alignment: false, vary_size_log2: 30 };
+    let fixed = |plan: &mut FilterBenchPlan| {
+        plan.shape = KeyShape { bytes: 11, vary_alignment: false, vary_size_log2: 30 };
     };
     assert!(text(fixed).contains("at least 12 bytes"));
     assert!(text(|plan| plan.spec = FilterSpec::NONE).contains("none"));
-    assert!(text(|plan| plan.batch = 0).contains("at least one key"));
-    assert!(text(|plan| plan.batch = 1 << 20).contains("at most 65536 keys"));
-    assert!(text(|plan| plan.queries = 0).contains("at least one query"));
+    assert!(text(|plan| plan.queries.batch = 0).contains("at least one key"));
+    assert!(text(|plan| plan.queries.batch = 1 << 20).contains("at most 65536 keys"));
+    assert!(text(|plan| plan.queries.per_pattern = 0).contains("at least one query"));
     if trommel_harness::machine::memory_bytes().is_some() {
         let error = text(|plan| plan.keys = u64::MAX / 2);
         assert!(error.contains("to build paired:10 of"), "{error}");
@@ -196,7 +195,7 @@ fn a_stop_keeps_what_is_known() {
     let stop = Stop::new();
     let control = Control { stop: &stop, progress: &Silent };
     let mut plan = plan("paired:10");
-    plan.queries = 1 << 20;
+    plan.queries.per_pattern = 1 << 20;
     let mut told = Vec::new();
     let cell = measure(&plan, control, &mut |what| {
         told.push(match what {

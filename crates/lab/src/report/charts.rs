@@ -85,7 +85,7 @@ pub(super) fn throughput(id: &str, title: &str, series: &[Vec<&Record>]) -> Opti
 /// A record's operations per second: two points for each interval. A truncated last interval is
 /// merged with the one before it, because its rate says little.
 fn steps(record: &Record) -> Vec<(f64, f64)> {
-    let mut series = record.series.clone();
+    let mut series = record.results.series.clone();
     if let [.., (start, _), (middle, _), (end, _)] = series[..]
         && end - middle < (middle - start) / 2.0
         && let Some((_, operations)) = series.pop()
@@ -170,14 +170,14 @@ fn curve(histogram: &Histogram<u64>) -> Vec<(f64, f64)> {
 pub(super) fn rates(id: &str, title: &str, series: &[Vec<FilterRecord>]) -> Option<String> {
     let mut columns: BTreeMap<u64, Vec<(usize, &FilterRecord)>> = BTreeMap::new();
     for (nth, filters) in series.iter().enumerate() {
-        for filter in filters.iter().filter(|filter| filter.measured_rate.is_some()) {
+        for filter in filters.iter().filter(|filter| filter.rates.measured.is_some()) {
             columns.entry(filter.level).or_default().push((nth, filter));
         }
     }
     let all = || columns.values().flatten().map(|(_, filter)| *filter);
     let values = |filter: &FilterRecord| {
-        let (low, high) = filter.interval.unzip();
-        [low, high, filter.expected_rate, filter.measured_rate]
+        let (low, high) = filter.rates.interval.unzip();
+        [low, high, filter.rates.expected, filter.rates.measured]
     };
     let positive: Vec<f64> =
         all().flat_map(values).flatten().filter(|rate| (1e-12..=1.0).contains(rate)).collect();
@@ -212,15 +212,15 @@ fn draw_rate(
 ) -> Result<(), Failed> {
     let bottom = chart.y_range().start;
     let role = Role::Series(nth);
-    if let Some(expected) = filter.expected_rate.filter(|rate| *rate > 0.0) {
+    if let Some(expected) = filter.rates.expected.filter(|rate| *rate > 0.0) {
         let ends = vec![(middle - half, expected), (middle + half, expected)];
         chart.draw_series([PathElement::new(ends, Role::Theory.line(15))])?;
     }
-    if let Some((low, high)) = filter.interval {
+    if let Some((low, high)) = filter.rates.interval {
         let ends = vec![(middle, low.max(bottom)), (middle, high.max(bottom))];
         chart.draw_series([PathElement::new(ends, role.line(18))])?;
     }
-    if let Some(measured) = filter.measured_rate.filter(|rate| *rate > 0.0) {
+    if let Some(measured) = filter.rates.measured.filter(|rate| *rate > 0.0) {
         let dot = Circle::new((middle, measured), 7 * SCALE / 2, role.colour().filled());
         chart.draw_series([dot])?;
     }
@@ -233,17 +233,20 @@ fn described(filter: &FilterRecord) -> String {
         "Level {}, {}: measured {}, expected {}.",
         filter.level,
         filter.kind,
-        show(filter.measured_rate),
-        show(filter.expected_rate)
+        show(filter.rates.measured),
+        show(filter.rates.expected)
     )
 }
 
 #[cfg(test)]
 mod tests {
+    use trommel_harness::record::Results;
+
     use super::*;
 
     fn record(series: &[(f64, u64)]) -> Record {
-        Record { series: series.to_vec(), ..Record::default() }
+        let results = Results { series: series.to_vec(), ..Results::default() };
+        Record { results, ..Record::default() }
     }
 
     #[test]

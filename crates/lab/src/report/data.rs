@@ -9,7 +9,7 @@ use std::collections::BTreeSet;
 
 use trommel_harness::record::{Record, plain, turns};
 
-use super::html::{Cell, escaped, table};
+use super::html::{HtmlCell, escaped, table};
 use super::svg::Role;
 
 /// A file of records.
@@ -33,7 +33,7 @@ pub(super) struct Variant<'a> {
 
 /// One workload.
 #[derive(Debug)]
-pub(super) struct Group<'a> {
+pub(super) struct WorkloadGroup<'a> {
     /// Its name, with a number from its second occurrence on.
     pub(super) name: String,
     /// The repeats of each variant.
@@ -44,7 +44,7 @@ pub(super) struct Group<'a> {
 #[derive(Debug)]
 pub(super) struct Data<'a> {
     pub(super) variants: Vec<Variant<'a>>,
-    pub(super) groups: Vec<Group<'a>>,
+    pub(super) groups: Vec<WorkloadGroup<'a>>,
 }
 
 impl<'a> Data<'a> {
@@ -58,14 +58,14 @@ impl<'a> Data<'a> {
     }
 
     /// The table cell that names a variant, with its colour.
-    pub(super) fn store_cell(&self, variant: usize) -> Cell {
+    pub(super) fn store_cell(&self, variant: usize) -> HtmlCell {
         let colour = Role::Series(variant).variable();
         let label = escaped(&self.variants[variant].label);
-        Cell::html(format!("<i class=\"dot\" style=\"background:{colour}\"></i>{label}"))
+        HtmlCell::html(format!("<i class=\"dot\" style=\"background:{colour}\"></i>{label}"))
     }
 
     /// A table, without its column "Store" if there is only one.
-    pub(super) fn table(&self, head: &[&str], mut rows: Vec<Vec<Cell>>) -> String {
+    pub(super) fn table(&self, head: &[&str], mut rows: Vec<Vec<HtmlCell>>) -> String {
         let mut head = head.to_vec();
         let column = head.iter().position(|name| *name == "Store");
         if let Some(column) = column.filter(|_| self.variants.len() == 1) {
@@ -88,7 +88,7 @@ impl<'a> Data<'a> {
                 };
                 let at = data.groups.iter().position(|group| group.name == name);
                 let at = at.unwrap_or_else(|| {
-                    data.groups.push(Group { name, records: Vec::new() });
+                    data.groups.push(WorkloadGroup { name, records: Vec::new() });
                     data.groups.len() - 1
                 });
                 let slots = &mut data.groups[at].records;
@@ -108,8 +108,8 @@ impl<'a> Data<'a> {
             let other = variant.records[0];
             other.store == record.store
                 && other.settings == record.settings
-                && other.environment.program == record.environment.program
-                && other.environment.commit == record.environment.commit
+                && other.environment.build.program == record.environment.build.program
+                && other.environment.build.commit == record.environment.build.commit
                 && (!by_file || variant.source == source)
         };
         let at = self.variants.iter().position(is_same).unwrap_or_else(|| {
@@ -161,8 +161,8 @@ impl<'a> Data<'a> {
         if others().any(|other| other.store.version != mine.store.version) {
             marks.push(mine.store.version.clone());
         }
-        if others().any(|other| other.environment.commit != mine.environment.commit) {
-            marks.push(mine.environment.commit.clone().unwrap_or_else(|| "no commit".into()));
+        if others().any(|other| other.environment.build.commit != mine.environment.build.commit) {
+            marks.push(mine.environment.build.commit.clone().unwrap_or_else(|| "no commit".into()));
         }
         for (name, value) in &mine.settings {
             if others().any(|other| other.settings.get(name) != Some(value)) {

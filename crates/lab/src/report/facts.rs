@@ -10,7 +10,7 @@ use trommel_harness::units;
 use super::bars::{key, stack};
 use super::charts;
 use super::data::Data;
-use super::html::{Cell, count, details, digits, escaped, rate, sum, table};
+use super::html::{HtmlCell, count, details, digits, escaped, rate, sum, table};
 use super::svg::Role;
 use super::workloads::card;
 
@@ -25,7 +25,7 @@ pub(super) fn filters(data: &Data<'_>) -> String {
             cards += &card(&group.name, "rate of false positives by level", &chart, "");
         }
         for (variant, filters) in series.iter().enumerate() {
-            let probed = filters.iter().filter(|filter| filter.probes > 0);
+            let probed = filters.iter().filter(|filter| filter.counts.probes > 0);
             let store = data.store_cell(variant);
             rows.extend(probed.map(|filter| filter_row(&group.name, store.clone(), filter)));
         }
@@ -63,16 +63,16 @@ pub(super) fn budgets(data: &Data<'_>) -> String {
             let budget = records.last().and_then(|record| record.state.budget.as_ref());
             rows.extend(budget.map(|budget| {
                 vec![
-                    Cell::text(&group.name),
+                    HtmlCell::text(&group.name),
                     data.store_cell(variant),
-                    Cell::text(&budget.spec),
-                    Cell::number(&units::bytes(budget.budget_bytes)),
-                    Cell::number(&units::bytes(budget.built_bytes)),
-                    Cell::number(&units::bytes(budget.resident_bytes)),
-                    Cell::number(&count(budget.dropped_tables)),
-                    Cell::number(&count(budget.drifted_tables)),
-                    Cell::number(&digits(budget.expected_wasted_reads)),
-                    Cell::number(&digits(budget.planned_wasted_reads)),
+                    HtmlCell::text(&budget.spec),
+                    HtmlCell::number(&units::bytes(budget.budget_bytes)),
+                    HtmlCell::number(&units::bytes(budget.built_bytes)),
+                    HtmlCell::number(&units::bytes(budget.resident_bytes)),
+                    HtmlCell::number(&count(budget.dropped_tables)),
+                    HtmlCell::number(&count(budget.drifted_tables)),
+                    HtmlCell::number(&digits(budget.expected_wasted_reads)),
+                    HtmlCell::number(&digits(budget.planned_wasted_reads)),
                 ]
             }));
         }
@@ -92,23 +92,25 @@ pub(super) fn budgets(data: &Data<'_>) -> String {
     data.table(&head, rows)
 }
 
-fn filter_row(workload: &str, store: Cell, filter: &FilterRecord) -> Vec<Cell> {
-    let bits = |bits: Option<f64>| Cell::maybe(bits, |bits| format!("{bits:.2}"));
+fn filter_row(workload: &str, store: HtmlCell, filter: &FilterRecord) -> Vec<HtmlCell> {
+    let bits = |bits: Option<f64>| HtmlCell::maybe(bits, |bits| format!("{bits:.2}"));
     vec![
-        Cell::text(workload),
+        HtmlCell::text(workload),
         store,
-        Cell::text(&format!("L{}", filter.level)),
-        Cell::text(&filter.kind),
-        Cell::maybe(filter.measured_rate, rate),
-        Cell::maybe(filter.interval, |(low, high)| format!("{} – {}", rate(low), rate(high))),
-        Cell::maybe(filter.expected_rate, rate),
-        Cell::number(&count(filter.probes)),
-        Cell::number(&count(filter.negatives)),
-        Cell::number(&count(filter.false_positives)),
-        Cell::number(&count(filter.true_positives)),
+        HtmlCell::text(&format!("L{}", filter.level)),
+        HtmlCell::text(&filter.kind),
+        HtmlCell::maybe(filter.rates.measured, rate),
+        HtmlCell::maybe(filter.rates.interval, |(low, high)| {
+            format!("{} – {}", rate(low), rate(high))
+        }),
+        HtmlCell::maybe(filter.rates.expected, rate),
+        HtmlCell::number(&count(filter.counts.probes)),
+        HtmlCell::number(&count(filter.counts.negatives)),
+        HtmlCell::number(&count(filter.counts.false_positives)),
+        HtmlCell::number(&count(filter.counts.true_positives)),
         bits(filter.bits_asked),
         bits(filter.bits_stored),
-        Cell::number(&units::bytes(filter.bytes)),
+        HtmlCell::number(&units::bytes(filter.bytes)),
     ]
 }
 
@@ -154,9 +156,11 @@ pub(super) fn memory(data: &Data<'_>) -> String {
     head.extend(&parts);
     head.push("all");
     let cells = |(label, memory): &(String, &IndexMap<String, u64>)| {
-        let mut row = vec![Cell::text(label)];
-        row.extend(parts.iter().map(|part| Cell::maybe(memory.get(*part).copied(), units::bytes)));
-        row.push(Cell::number(&units::bytes(total(memory))));
+        let mut row = vec![HtmlCell::text(label)];
+        row.extend(
+            parts.iter().map(|part| HtmlCell::maybe(memory.get(*part).copied(), units::bytes)),
+        );
+        row.push(HtmlCell::number(&units::bytes(total(memory))));
         row
     };
     html + &details("Numbers", &table("", &head, &bars.iter().map(cells).collect::<Vec<_>>()))
@@ -168,15 +172,15 @@ pub(super) fn levels(data: &Data<'_>) -> String {
     for variant in &data.variants {
         let last = variant.records.iter().rev().find(|record| record.state.levels.is_some());
         let Some(levels) = last.and_then(|record| record.state.levels.as_ref()) else { continue };
-        let rows: Vec<Vec<Cell>> = levels
+        let rows: Vec<Vec<HtmlCell>> = levels
             .iter()
             .map(|level| {
                 vec![
-                    Cell::text(&format!("L{}", level.level)),
-                    Cell::number(&count(level.tables)),
-                    Cell::number(&units::bytes(level.bytes)),
-                    Cell::maybe(level.entries, count),
-                    Cell::maybe(level.deletions, count),
+                    HtmlCell::text(&format!("L{}", level.level)),
+                    HtmlCell::number(&count(level.tables)),
+                    HtmlCell::number(&units::bytes(level.bytes)),
+                    HtmlCell::maybe(level.entries, count),
+                    HtmlCell::maybe(level.deletions, count),
                 ]
             })
             .collect();
@@ -204,14 +208,14 @@ fn facts(data: &Data<'_>, of: impl Fn(&Record) -> IndexMap<String, String>) -> S
     let mut head = vec![""];
     head.extend(data.variants.iter().map(|variant| variant.label.as_str()));
     let row = |name: &&&String| {
-        let mut row = vec![Cell::text(name)];
-        row.extend(facts.iter().map(|fact| Cell::text(&value(fact, name))));
+        let mut row = vec![HtmlCell::text(name)];
+        row.extend(facts.iter().map(|fact| HtmlCell::text(&value(fact, name))));
         row
     };
     let different = different.iter().map(row).collect::<Vec<_>>();
     let same = same
         .iter()
-        .map(|name| vec![Cell::text(name), Cell::text(&value(&facts[0], name))])
+        .map(|name| vec![HtmlCell::text(name), HtmlCell::text(&value(&facts[0], name))])
         .collect::<Vec<_>>();
     let caption = if different.is_empty() { "" } else { "The same for all" };
     table("What differs", &head, &different) + &table(caption, &["", ""], &same)
@@ -273,7 +277,7 @@ pub(super) fn everything(data: &Data<'_>) -> String {
     html
 }
 
-fn collect(at: &str, value: &Value, rows: &mut Vec<Vec<Cell>>) {
+fn collect(at: &str, value: &Value, rows: &mut Vec<Vec<HtmlCell>>) {
     if ["settings", "environment", "latency_ns.hdr"].contains(&at) {
         return;
     }
@@ -289,7 +293,7 @@ fn collect(at: &str, value: &Value, rows: &mut Vec<Vec<Cell>>) {
                 collect(&format!("{at}[{nth}]"), item, rows);
             }
         }
-        value => rows.push(vec![Cell::text(at), Cell::text(&plain(value))]),
+        value => rows.push(vec![HtmlCell::text(at), HtmlCell::text(&plain(value))]),
     }
 }
 
@@ -297,8 +301,8 @@ fn collect(at: &str, value: &Value, rows: &mut Vec<Vec<Cell>>) {
 pub(super) fn warnings(data: &Data<'_>) -> String {
     let records = || data.variants.iter().flat_map(|variant| &variant.records);
     let words = words_of_warning(
-        records().any(|record| record.environment.debug_assertions),
-        records().any(|record| record.interrupted),
+        records().any(|record| record.environment.build.debug_assertions),
+        records().any(|record| record.results.interrupted),
     );
     let mut alarms: Vec<String> = Vec::new();
     for record in records() {
@@ -331,8 +335,8 @@ pub(super) fn words_of_warning(debug_assertions: bool, interrupted: bool) -> Str
 /// A short figure that represents a whole run.
 pub(super) fn headline(data: &Data<'_>) -> String {
     let records = || data.variants.iter().flat_map(|variant| &variant.records);
-    let operations = sum(records().map(|record| record.operations));
-    let seconds: f64 = records().map(|record| record.wall_seconds).sum();
+    let operations = sum(records().map(|record| record.results.operations));
+    let seconds: f64 = records().map(|record| record.results.wall_seconds).sum();
     let start = records().map(|record| record.start.as_str()).min().unwrap_or_default();
     format!(
         "{} operations in {} seconds, begun {}",

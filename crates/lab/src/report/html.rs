@@ -21,12 +21,12 @@ pub(super) fn escaped(text: &str) -> String {
 
 /// A table cell: HTML, and whether it holds a number.
 #[derive(Debug, Clone)]
-pub(super) struct Cell {
+pub(super) struct HtmlCell {
     html: String,
     is_number: bool,
 }
 
-impl Cell {
+impl HtmlCell {
     pub(super) fn text(text: &str) -> Self {
         Self { html: escaped(text), is_number: false }
     }
@@ -46,7 +46,7 @@ impl Cell {
 }
 
 /// A table whose first column names its rows. Empty without rows.
-pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<Cell>]) -> String {
+pub(super) fn table(caption: &str, head: &[&str], rows: &[Vec<HtmlCell>]) -> String {
     if rows.is_empty() {
         return String::new();
     }

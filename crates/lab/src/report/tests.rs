@@ -84,7 +84,7 @@ fn stores_stand_side_by_side() {
     rival.store.name = "redb".into();
     rival.state = trommel_harness::record::State::default();
     rival.settings.insert("page size".into(), 4096.into());
-    (ours.operations, rival.operations) = (2_531_000, 5_062_000);
+    (ours.results.operations, rival.results.operations) = (2_531_000, 5_062_000);
     let html = page("Two", &[source("a", vec![ours]), source("b", vec![rival])]);
     check_tags(&html);
     check_alone(&html);
@@ -105,7 +105,7 @@ fn repeats_are_one_row() {
     let mut records = vec![full(), full(), full()];
     for (repeat, record) in (1..).zip(&mut records) {
         record.repeat = repeat;
-        record.operations = 2_531_000 * [1, 2, 4][repeat as usize - 1];
+        record.results.operations = 2_531_000 * [1, 2, 4][repeat as usize - 1];
     }
     let html = page("Three", &[source("a", records)]);
     check_tags(&html);
@@ -135,18 +135,18 @@ fn odd_numbers_make_a_page_too() {
     check_tags(&page("", &[]));
     check_tags(&page("", &[source("a", vec![bare.clone()])]));
     let mut odd = full();
-    odd.wall_seconds = -1.0;
-    odd.series = vec![(0.0, 5), (-3.0, 7), (1e300, u64::MAX), (1e301, 0), (1e301, 9)];
-    odd.operations = u64::MAX;
+    odd.results.wall_seconds = -1.0;
+    odd.results.series = vec![(0.0, 5), (-3.0, 7), (1e300, u64::MAX), (1e301, 0), (1e301, 9)];
+    odd.results.operations = u64::MAX;
     for filter in odd.state.filters.as_mut().unwrap() {
-        filter.measured_rate = Some(7.5);
-        filter.interval = Some((-1.0, 1e300));
-        filter.expected_rate = Some(0.0);
+        filter.rates.measured = Some(7.5);
+        filter.rates.interval = Some((-1.0, 1e300));
+        filter.rates.expected = Some(0.0);
     }
     let mut zero = full();
-    zero.series = vec![(1.0, 0), (2.0, 0)];
+    zero.results.series = vec![(1.0, 0), (2.0, 0)];
     for filter in zero.state.filters.as_mut().unwrap() {
-        (filter.measured_rate, filter.interval) = (Some(0.0), Some((0.0, 1e-6)));
+        (filter.rates.measured, filter.rates.interval) = (Some(0.0), Some((0.0, 1e-6)));
     }
     zero.state.memory.as_mut().unwrap().values_mut().for_each(|bytes| *bytes = 0);
     for records in [vec![odd.clone()], vec![zero.clone()], vec![odd, zero, bare]] {
@@ -173,8 +173,8 @@ fn filters_that_let_too_many_keys_pass_are_warned_of() {
 #[test]
 fn a_measurement_that_is_worth_little_is_marked() {
     let mut record = full();
-    record.environment.debug_assertions = true;
-    record.interrupted = true;
+    record.environment.build.debug_assertions = true;
+    record.results.interrupted = true;
     let html = page("x", &[source("a", vec![record])]);
     assert_eq!(html.matches("class=\"warning\"").count(), 2);
     assert!(!page("x", &[source("a", vec![full()])]).contains("class=\"warning\""));

@@ -7,8 +7,8 @@ use trommel_harness::units;
 
 use super::bars::{Bar, bars, key};
 use super::charts;
-use super::data::{Data, Group};
-use super::html::{Cell, count, details, digits, escaped, sum, time};
+use super::data::{Data, WorkloadGroup};
+use super::html::{HtmlCell, count, details, digits, escaped, sum, time};
 use super::svg::Role;
 
 /// A summary of a workload's repeats.
@@ -32,7 +32,7 @@ impl Repeats {
         let least = speeds.iter().copied().fold(f64::INFINITY, f64::min);
         let most = speeds.iter().copied().fold(0.0, f64::max);
         let times = match records {
-            [one] => one.latency_ns.clone(),
+            [one] => one.results.latency_ns.clone(),
             _ => merged(records).map(|histogram| Times::of(&histogram)),
         };
         Self { speed: (mean, least, most), times }
@@ -42,7 +42,7 @@ impl Repeats {
 /// The latencies of all repeats in one histogram.
 fn merged(records: &[&Record]) -> Option<Histogram<u64>> {
     let mut all: Option<Histogram<u64>> = None;
-    for times in records.iter().filter_map(|record| record.latency_ns.as_ref()) {
+    for times in records.iter().filter_map(|record| record.results.latency_ns.as_ref()) {
         let one = times.histogram().ok()?;
         match &mut all {
             None => all = Some(one),
@@ -73,7 +73,7 @@ pub(super) fn overview(data: &Data<'_>) -> String {
     for group in &data.groups {
         for (variant, records) in group.records.iter().enumerate() {
             if !records.is_empty() {
-                let mut row = vec![Cell::text(&group.name), data.store_cell(variant)];
+                let mut row = vec![HtmlCell::text(&group.name), data.store_cell(variant)];
                 row.extend(cells(records));
                 rows.push(row);
             }
@@ -82,13 +82,13 @@ pub(super) fn overview(data: &Data<'_>) -> String {
     data.table(&head, rows)
 }
 
-fn cells(records: &[&Record]) -> Vec<Cell> {
+fn cells(records: &[&Record]) -> Vec<HtmlCell> {
     let repeats = Repeats::of(records);
     let total = |of: fn(&Record) -> u64| sum(records.iter().map(|record| of(record)));
-    let seconds: f64 = records.iter().map(|record| record.wall_seconds).sum();
-    let thread_seconds: f64 = records.iter().map(|record| record.thread_seconds).sum();
-    let operations = total(|record| record.operations);
-    let bytes = total(|record| record.bytes);
+    let seconds: f64 = records.iter().map(|record| record.results.wall_seconds).sum();
+    let thread_seconds: f64 = records.iter().map(|record| record.results.thread_seconds).sum();
+    let operations = total(|record| record.results.operations);
+    let bytes = total(|record| record.results.bytes);
     let times = repeats.times.as_ref();
     let all = |of: fn(&Record) -> Option<u64>| {
         records
@@ -96,29 +96,31 @@ fn cells(records: &[&Record]) -> Vec<Cell> {
             .all(|record| of(record).is_some())
             .then(|| sum(records.iter().filter_map(|record| of(record))))
     };
-    let (asked, found) = (all(|record| record.asked), all(|record| record.found));
-    let cpu: Option<f64> =
-        records.iter().map(|record| Some(record.user_seconds? + record.system_seconds?)).sum();
+    let (asked, found) = (all(|record| record.results.asked), all(|record| record.results.found));
+    let cpu: Option<f64> = records
+        .iter()
+        .map(|record| Some(record.results.user_seconds? + record.results.system_seconds?))
+        .sum();
     let mut speed = digits(repeats.speed.0);
-    if records.iter().any(|record| record.interrupted) {
+    if records.iter().any(|record| record.results.interrupted) {
         speed += " (interrupted)";
     }
     vec![
-        Cell::number(&records.len().to_string()),
-        Cell::number(&count(operations)),
-        Cell::number(&speed),
-        Cell::number(&digits(thread_seconds * 1e6 / operations.max(1) as f64)),
-        Cell::maybe((bytes > 0).then_some(bytes), |bytes| {
+        HtmlCell::number(&records.len().to_string()),
+        HtmlCell::number(&count(operations)),
+        HtmlCell::number(&speed),
+        HtmlCell::number(&digits(thread_seconds * 1e6 / operations.max(1) as f64)),
+        HtmlCell::maybe((bytes > 0).then_some(bytes), |bytes| {
             digits(bytes as f64 / 1_048_576.0 / seconds.max(1e-9))
         }),
-        Cell::maybe(times, |times| time(times.p50 as f64)),
-        Cell::maybe(times, |times| time(times.p99 as f64)),
-        Cell::maybe(times, |times| time(times.p999 as f64)),
-        Cell::maybe(times, |times| time(times.max as f64)),
-        Cell::maybe(found.zip(asked).filter(|(_, asked)| *asked > 0), |(found, asked)| {
+        HtmlCell::maybe(times, |times| time(times.p50 as f64)),
+        HtmlCell::maybe(times, |times| time(times.p99 as f64)),
+        HtmlCell::maybe(times, |times| time(times.p999 as f64)),
+        HtmlCell::maybe(times, |times| time(times.max as f64)),
+        HtmlCell::maybe(found.zip(asked).filter(|(_, asked)| *asked > 0), |(found, asked)| {
             format!("{:.1}%", 100.0 * found as f64 / asked as f64)
         }),
-        Cell::maybe(cpu, |cpu| format!("{cpu:.2}")),
+        HtmlCell::maybe(cpu, |cpu| format!("{cpu:.2}")),
     ]
 }
 
@@ -131,7 +133,7 @@ pub(super) fn side_by_side(data: &Data<'_>) -> String {
     let mut html = String::from("<div class=\"grid\">\n");
     for group in &data.groups {
         // Single operations are shown by their time.
-        let is_once = group.records.iter().flatten().all(|record| record.operations <= 1);
+        let is_once = group.records.iter().flatten().all(|record| record.results.operations <= 1);
         let what = if is_once { "seconds; shorter is better" } else { "" };
         let with_records = group.records.iter().enumerate().filter(|(_, all)| !all.is_empty());
         let all: Vec<Bar> =
@@ -192,18 +194,18 @@ pub(super) fn card(name: &str, what: &str, chart: &str, rest: &str) -> String {
     )
 }
 
-fn series_table(data: &Data<'_>, group: &Group<'_>) -> String {
+fn series_table(data: &Data<'_>, group: &WorkloadGroup<'_>) -> String {
     let mut rows = Vec::new();
     for (variant, records) in group.records.iter().enumerate() {
         for record in records {
             let mut start = 0.0;
-            for (end, operations) in &record.series {
+            for (end, operations) in &record.results.series {
                 rows.push(vec![
-                    Cell::number(&record.repeat.to_string()),
+                    HtmlCell::number(&record.repeat.to_string()),
                     data.store_cell(variant),
-                    Cell::number(&format!("{end:.3}")),
-                    Cell::number(&count(*operations)),
-                    Cell::number(&count((*operations as f64 / (end - start).max(1e-9)) as u64)),
+                    HtmlCell::number(&format!("{end:.3}")),
+                    HtmlCell::number(&count(*operations)),
+                    HtmlCell::number(&count((*operations as f64 / (end - start).max(1e-9)) as u64)),
                 ]);
                 start = *end;
             }
@@ -217,7 +219,7 @@ fn times_table(data: &Data<'_>, histograms: &[Option<Histogram<u64>>]) -> String
         "Store", "count", "min", "mean", "p50", "p75", "p90", "p95", "p99", "p99.9", "p99.99",
         "max",
     ];
-    let rows: Vec<Vec<Cell>> = histograms
+    let rows: Vec<Vec<HtmlCell>> = histograms
         .iter()
         .zip(&data.variants)
         .filter_map(|(histogram, variant)| Some((Times::of(histogram.as_ref()?), variant)))
@@ -233,10 +235,11 @@ fn times_table(data: &Data<'_>, histograms: &[Option<Histogram<u64>>]) -> String
                 times.p9999,
                 times.max,
             ]
-            .map(|nanos| Cell::number(&time(nanos as f64)));
-            let mut row = vec![Cell::text(&variant.label), Cell::number(&count(times.count))];
+            .map(|nanos| HtmlCell::number(&time(nanos as f64)));
+            let mut row =
+                vec![HtmlCell::text(&variant.label), HtmlCell::number(&count(times.count))];
             row.extend(nanos);
-            row.insert(3, Cell::number(&time(times.mean)));
+            row.insert(3, HtmlCell::number(&time(times.mean)));
             row
         })
         .collect();
@@ -254,24 +257,24 @@ pub(super) fn amplification(data: &Data<'_>) -> String {
                 let (Some(io), amplification) = (&state.io, state.amplification.as_ref()) else {
                     continue;
                 };
-                let factor = |of: Option<f64>| Cell::maybe(of, digits);
-                let bytes = |of: Option<u64>| Cell::maybe(of, units::bytes);
+                let factor = |of: Option<f64>| HtmlCell::maybe(of, digits);
+                let bytes = |of: Option<u64>| HtmlCell::maybe(of, units::bytes);
                 rows.push(vec![
-                    Cell::text(&group.name),
+                    HtmlCell::text(&group.name),
                     data.store_cell(variant),
-                    Cell::number(&record.repeat.to_string()),
+                    HtmlCell::number(&record.repeat.to_string()),
                     factor(amplification.and_then(|all| all.write)),
                     factor(amplification.and_then(|all| all.space)),
                     factor(amplification.and_then(|all| all.read)),
                     bytes(io.user_bytes),
                     bytes(io.bytes_written),
                     bytes(io.log_bytes),
-                    bytes(io.flush_bytes),
-                    bytes(io.compaction_bytes_written),
+                    bytes(io.flushes.bytes),
+                    bytes(io.compactions.bytes_written),
                     bytes(io.bytes_read),
-                    Cell::maybe(io.block_reads, count),
-                    Cell::maybe(io.cache_hits, count),
-                    Cell::maybe(io.stall_seconds, digits),
+                    HtmlCell::maybe(io.lookups.block_reads, count),
+                    HtmlCell::maybe(io.lookups.cache_hits, count),
+                    HtmlCell::maybe(io.stall_seconds, digits),
                 ]);
             }
         }

@@ -16,7 +16,7 @@ use super::build::{self, Keys, store_error};
 use super::cell::{Cell, Draw};
 use super::counted::Counted;
 use super::lookups::{Drawer, ask};
-use super::record::{Estimate, LevelRecord, Predicted, Record, SCHEMA};
+use super::record::{Estimate, LevelRecord, LookupCosts, Predicted, Record, SCHEMA};
 
 /// Number of draws from which each level's share of the hits is estimated, if keys are not equally
 /// likely.
@@ -70,16 +70,18 @@ pub(super) fn measure(
             filters_asked: mean(|one| one.cost.filters_asked),
             cache_lines: mean(|one| one.cost.lines),
         },
-        reported_per_miss: mean(|one| one.reported_per_miss),
-        expected: mean(|one| one.levels.values().map(|level| level.expected).sum()),
-        wasted_reads: estimate(
-            |one| one.levels.values().map(|level| level.wasted).sum(),
-            counted(wasted),
-        ),
-        micros: estimate(|one| one.micros, 0.0),
-        blocks: mean(|one| one.blocks),
-        block_reads: mean(|one| one.block_reads),
-        file_reads: mean(|one| one.file_reads),
+        measured: LookupCosts {
+            reported_per_miss: mean(|one| one.reported_per_miss),
+            expected: mean(|one| one.levels.values().map(|level| level.expected).sum()),
+            wasted_reads: estimate(
+                |one| one.levels.values().map(|level| level.wasted).sum(),
+                counted(wasted),
+            ),
+            micros: estimate(|one| one.micros, 0.0),
+            blocks: mean(|one| one.blocks),
+            block_reads: mean(|one| one.block_reads),
+            file_reads: mean(|one| one.file_reads),
+        },
     })
 }
 
@@ -159,9 +161,9 @@ fn result(
     for row in &report.levels {
         let level = levels.entry(row.level).or_default();
         level.filter_bytes += row.filter_bytes;
-        let absent = (row.negatives + row.false_positives) as f64;
-        level.wasted += row.false_positives as f64 / lookups;
-        level.expected += row.expected_rate.unwrap_or(0.0) * absent / lookups;
+        let absent = (row.counts.negatives + row.counts.false_positives) as f64;
+        level.wasted += row.counts.false_positives as f64 / lookups;
+        level.expected += row.rates.expected.unwrap_or(0.0) * absent / lookups;
     }
     let (mut runs, mut numbers, mut specs) = (Vec::<Run>::new(), Vec::new(), Vec::new());
     for table in tables {
@@ -205,8 +207,8 @@ fn result(
     Ok(One {
         cost,
         levels,
-        blocks: (stats.block_reads + stats.cache_hits) as f64 / lookups,
-        block_reads: stats.block_reads as f64 / lookups,
+        blocks: (stats.lookups.block_reads + stats.lookups.cache_hits) as f64 / lookups,
+        block_reads: stats.lookups.block_reads as f64 / lookups,
         reported_per_miss: 0.0,
         filter_bytes: 0,
         micros: 0.0,

@@ -41,7 +41,7 @@ use trommel_harness::{Control, Error, Progress, ScratchDir, Unit};
 
 pub use cell::{Cell, Draw};
 pub use plan::Plan;
-pub use record::{Estimate, LevelRecord, Record, merge};
+pub use record::{Estimate, LevelRecord, LookupCosts, Record, merge};
 pub use shape::{Grown, Shape};
 
 /// A share of the cells, for one of several machines.

@@ -84,6 +84,26 @@ impl LevelRecord {
     }
 }
 
+/// The measured costs of a lookup.
+#[derive(Debug, Clone, Copy, PartialEq, Default, Serialize, Deserialize)]
+pub struct LookupCosts {
+    /// Wasted reads per lookup of a missing key, as the store's own report expects.
+    pub reported_per_miss: f64,
+    /// Wasted reads per lookup by theory, for exactly the probes that were made.
+    pub expected: f64,
+    /// Wasted reads per lookup, measured.
+    pub wasted_reads: Estimate,
+    /// Microseconds per lookup.
+    pub micros: Estimate,
+    /// Data blocks searched per lookup.
+    pub blocks: f64,
+    /// Data blocks read from files per lookup.
+    pub block_reads: f64,
+    /// Reads of files per lookup, counted by the disk; 0 if files are mapped.
+    #[serde(default)]
+    pub file_reads: f64,
+}
+
 /// A cell and its result.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Record {
@@ -110,21 +130,9 @@ pub struct Record {
     pub keys: f64,
     /// The model's prediction.
     pub predicted: Predicted,
-    /// Wasted reads per lookup of a missing key, as the store's own report expects.
-    pub reported_per_miss: f64,
-    /// Wasted reads per lookup by theory, for exactly the probes that were made.
-    pub expected: f64,
-    /// Wasted reads per lookup, measured.
-    pub wasted_reads: Estimate,
-    /// Microseconds per lookup.
-    pub micros: Estimate,
-    /// Data blocks searched per lookup.
-    pub blocks: f64,
-    /// Data blocks read from files per lookup.
-    pub block_reads: f64,
-    /// Reads of files per lookup, counted by the disk; 0 if files are mapped.
-    #[serde(default)]
-    pub file_reads: f64,
+    /// The measurements, per lookup.
+    #[serde(flatten)]
+    pub measured: LookupCosts,
 }
 
 impl Record {
@@ -136,7 +144,7 @@ impl Record {
     /// The deviation of the measurement from the prediction, as a fraction of the prediction. None
     /// if nothing was wasted, or none was predicted.
     pub fn off(&self) -> Option<f64> {
-        let measured = self.wasted_reads.mean;
+        let measured = self.measured.wasted_reads.mean;
         (measured > 0.0).then(|| self.off_by(measured)).filter(|share| share.is_finite())
     }
 
@@ -147,15 +155,16 @@ impl Record {
 
     /// The result in one line.
     pub(super) fn in_words(&self) -> String {
-        let half = (self.wasted_reads.interval.1 - self.wasted_reads.interval.0) / 2.0;
+        let half =
+            (self.measured.wasted_reads.interval.1 - self.measured.wasted_reads.interval.0) / 2.0;
         format!(
             "{}: {:.2} bits a key, wasted reads {:.4e} ± {half:.1e} a lookup, predicted {:.4e}; \
              {:.2} µs",
             self.cell.name(),
             self.bits_per_key(),
-            self.wasted_reads.mean,
+            self.measured.wasted_reads.mean,
             self.predicted.wasted_reads,
-            self.micros.mean
+            self.measured.micros.mean
         )
     }
 }

@@ -1,9 +1,9 @@
 //! Records for tests.
 
-use trommel_harness::machine::Environment;
+use trommel_harness::machine::{BuildInfo, Environment};
 
 use super::cell::{Cell, Draw};
-use super::record::{Estimate, LevelRecord, Predicted, Record, SCHEMA};
+use super::record::{Estimate, LevelRecord, LookupCosts, Predicted, Record, SCHEMA};
 use super::shape::{Grown, Shape};
 
 /// A cell with `bits` bits per key in total.
@@ -75,9 +75,12 @@ pub(crate) fn record(cell: Cell) -> Record {
         start: "2026-11-21T09:30:00Z".into(),
         seconds: 1.5,
         environment: Environment {
-            program: "0.1.0".into(),
-            rustc: "rustc 1.95.0".into(),
-            profile: "release".into(),
+            build: BuildInfo {
+                program: "0.1.0".into(),
+                rustc: "rustc 1.95.0".into(),
+                profile: "release".into(),
+                ..BuildInfo::default()
+            },
             ..Environment::default()
         },
         levels: vec![level(0, 100.0), level(1, 1000.0), level(2, 10_000.0)],
@@ -89,12 +92,14 @@ pub(crate) fn record(cell: Cell) -> Record {
             filters_asked: 2.7,
             cache_lines: 5.1,
         },
-        reported_per_miss: wasted,
-        expected: wasted,
-        wasted_reads: estimate(wasted),
-        micros: estimate(1.0 + wasted),
-        blocks: 0.2,
-        block_reads: 0.01,
-        file_reads: 0.01,
+        measured: LookupCosts {
+            reported_per_miss: wasted,
+            expected: wasted,
+            wasted_reads: estimate(wasted),
+            micros: estimate(1.0 + wasted),
+            blocks: 0.2,
+            block_reads: 0.01,
+            file_reads: 0.01,
+        },
     }
 }

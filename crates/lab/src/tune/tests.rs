@@ -213,8 +213,8 @@ fn trees_are_as_planned() {
         // Without a filter on the last level a missing key costs a read there.
         let last = record.levels.last().unwrap();
         let is_unfiltered = last.filters == ["none"];
-        assert_eq!(record.wasted_reads.mean > 0.9, is_unfiltered, "{}", record.in_words());
-        let report = record.reported_per_miss;
+        assert_eq!(record.measured.wasted_reads.mean > 0.9, is_unfiltered, "{}", record.in_words());
+        let report = record.measured.reported_per_miss;
         assert!((report / record.predicted.wasted_reads - 1.0).abs() < 0.05, "{report}");
     }
 }
@@ -228,15 +228,15 @@ fn what_is_predicted_is_measured() {
     ));
     assert_eq!(records.len(), 4);
     for record in &records {
-        let measured = record.wasted_reads;
+        let measured = record.measured.wasted_reads;
         // Six standard errors, of eight stores, and 5% for small filters.
         let slack = 6.0 * measured.standard_error + 0.05 * measured.mean;
-        for expected in [record.predicted.wasted_reads, record.expected] {
+        for expected in [record.predicted.wasted_reads, record.measured.expected] {
             assert!((measured.mean - expected).abs() < slack, "{}", record.in_words());
         }
         let sum: f64 = record.levels.iter().map(|level| level.predicted).sum();
         assert!((sum / record.predicted.wasted_reads - 1.0).abs() < 1e-9);
-        assert!(record.blocks > 0.0 && record.micros.mean > 0.0);
+        assert!(record.measured.blocks > 0.0 && record.measured.micros.mean > 0.0);
     }
     // The trees are equal, so their levels can be compared. Their rates are not: filters of some
     // 260 keys are rounded to whole pairs of cache lines.
@@ -258,18 +258,22 @@ fn reads_are_counted_below_the_store() {
          read_modes = [\"direct\", \"mapped\"]\n{TREE}"
     ));
     let (direct, mapped) = (&records[0], &records[1]);
-    assert_eq!(direct.file_reads, direct.block_reads);
+    assert_eq!(direct.measured.file_reads, direct.measured.block_reads);
     // Two runs without filters: a missing key costs a read in both, except at their very ends.
-    assert!((1.9..=2.1).contains(&direct.file_reads), "{}", direct.file_reads);
-    assert_eq!((mapped.file_reads, mapped.wasted_reads.mean), (0.0, direct.wasted_reads.mean));
+    assert!((1.9..=2.1).contains(&direct.measured.file_reads), "{}", direct.measured.file_reads);
+    assert_eq!(
+        (mapped.measured.file_reads, mapped.measured.wasted_reads.mean),
+        (0.0, direct.measured.wasted_reads.mean)
+    );
 }
 
 #[test]
 fn the_same_cell_makes_the_same_result() {
     let text = format!("filters = [\"paired:5\"]\nstores = 2\nlookups = 3000\n{TREE}");
     let same = |mut record: Record| {
-        (record.start, record.seconds, record.micros) = Default::default();
-        (record.blocks, record.block_reads, record.file_reads) = (0.0, 0.0, 0.0);
+        (record.start, record.seconds, record.measured.micros) = Default::default();
+        (record.measured.blocks, record.measured.block_reads, record.measured.file_reads) =
+            (0.0, 0.0, 0.0);
         record
     };
     let [first, second] = [measured(&text), measured(&text)].map(|mut r| same(r.remove(0)));

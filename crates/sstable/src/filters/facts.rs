@@ -34,7 +34,7 @@ pub struct FilterFacts {
 impl FilterFacts {
     /// The facts of a table without a filter.
     pub const NONE: Self = Self {
-        kind: FilterLabel::Own(FilterKind::None),
+        kind: FilterLabel::BuiltIn(FilterKind::None),
         bits_asked: 0.0,
         bits_stored: 0.0,
         keys: 0,

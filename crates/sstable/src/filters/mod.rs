@@ -355,7 +355,7 @@ pub(crate) fn parts_of(
         role: FilterRole::Keys,
         shape: FilterShape::Whole,
         expected_fpr: 1.0,
-        keys: properties.keys,
+        keys: properties.contents.keys,
         bytes: footer.filter_bytes,
         top_bytes: 0,
         spec: properties.filter.clone(),

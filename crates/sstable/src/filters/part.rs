@@ -308,13 +308,15 @@ impl Part {
                 let keys = self.entry.keys;
                 let bits_stored = if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 };
                 let probes = match self.kind {
-                    FilterLabel::Own(FilterKind::Standard) => {
+                    FilterLabel::BuiltIn(FilterKind::Standard) => {
                         theory::best_standard_probes(bits_asked)
                     }
-                    FilterLabel::Own(FilterKind::Blocked) => {
+                    FilterLabel::BuiltIn(FilterKind::Blocked) => {
                         theory::best_blocked_probes(bits_asked)
                     }
-                    FilterLabel::Own(FilterKind::Paired) => theory::best_paired_probes(bits_asked),
+                    FilterLabel::BuiltIn(FilterKind::Paired) => {
+                        theory::best_paired_probes(bits_asked)
+                    }
                     _ => 0,
                 };
                 Some(FilterFacts {

@@ -66,7 +66,7 @@ impl Table {
         let mut footer = SidecarFooter {
             table_id: self.footer.table_id,
             sidecar_id: id,
-            keys: self.properties().keys,
+            keys: self.properties().contents.keys,
             data_bytes: self.footer.data_bytes,
             region_bytes: 0,
             directory_bytes: 0,

@@ -99,7 +99,7 @@ impl Sidecar {
     fn check_table(&self, table: &Table) -> Result<(), Error> {
         let footer = &self.footer;
         let is_its = footer.table_id == table.footer.table_id
-            && footer.keys == table.properties().keys
+            && footer.keys == table.properties().contents.keys
             && footer.data_bytes == table.footer.data_bytes;
         let foreign = Fault::Damaged("it was built from another table");
         if is_its { Ok(()) } else { Err(foreign.at(&self.source.path, 0)) }

@@ -160,12 +160,15 @@ fn lookups_of_many_keys_find_blocks_in_their_slots() {
         check(&opened, entry, &mut stats);
     }
     let there = stats.block_reads;
-    for reads in [table.summary.blocks - there, 0] {
+    for reads in [table.summary.contents.blocks - there, 0] {
         let (mut stats, mut values) = (ReadStats::default(), Vec::new());
         let answer = |_, found: Option<trommel_sstable::Found>| values.push(found.unwrap().value);
         get_many(|_| Some(&*opened), &requests, &mut stats, answer).unwrap();
         assert!(values.iter().zip(&entries).all(|(value, entry)| *value == entry.value));
-        assert_eq!((stats.block_reads, stats.cache_hits), (reads, table.summary.blocks - reads));
+        assert_eq!(
+            (stats.block_reads, stats.cache_hits),
+            (reads, table.summary.contents.blocks - reads)
+        );
     }
 }
 
@@ -195,5 +198,5 @@ fn concurrent_reads_and_evictions_leak_nothing() {
         check(&opened, entry, &mut stats);
     }
     // Each block is read once, and found for its other entries.
-    assert_eq!(stats.block_reads, table.summary.blocks, "in a slot, but not in the cache");
+    assert_eq!(stats.block_reads, table.summary.contents.blocks, "in a slot, but not in the cache");
 }

@@ -76,16 +76,19 @@ fn a_block_holds_at_most_65535_entries_and_at_most_its_limit() {
     let entries = sorted(entries.into_iter().map(|e| Entry { seqno: 0, ..e }).collect());
     let table = check(options(16 << 20, Compression::None, "none"), &entries);
     let blocks = entries.len().div_ceil(65_535) as u64;
-    assert_eq!(table.summary.blocks, blocks, "as many as there must be, and no more");
+    assert_eq!(table.summary.contents.blocks, blocks, "as many as there must be, and no more");
 
     let mut random = Random(5);
     let entries = random_entries(&mut random, 2000, 150);
     for limit in [512, 1000, 4096, 200_000] {
         let table = InMemory::new(options(limit, Compression::None, "none"), &entries);
-        let average = table.summary.data_bytes / table.summary.blocks;
+        let average = table.summary.data_bytes / table.summary.contents.blocks;
         assert!(average <= limit as u64, "{average} of {limit}");
         let fill = average as f64 / limit as f64;
-        assert!(limit < 4096 || table.summary.blocks < 20 || fill > 0.9, "{fill} of {limit}");
+        assert!(
+            limit < 4096 || table.summary.contents.blocks < 20 || fill > 0.9,
+            "{fill} of {limit}"
+        );
     }
 }
 
@@ -159,9 +162,12 @@ fn entries_beyond_the_limits_are_rejected() {
     }
     builder.add(b"b", 4, EntryKind::Delete, b"").unwrap();
     let summary = builder.finish(b"").unwrap();
-    assert_eq!((summary.entries, summary.deletions, summary.keys), (2, 1, 1));
-    assert_eq!((summary.min_seqno, summary.max_seqno), (4, 5));
-    assert_eq!((&*summary.smallest, &*summary.largest), (&b"b"[..], &b"b"[..]));
+    assert_eq!(
+        (summary.contents.entries, summary.contents.deletions, summary.contents.keys),
+        (2, 1, 1)
+    );
+    assert_eq!((summary.contents.min_seqno, summary.contents.max_seqno), (4, 5));
+    assert_eq!((&*summary.contents.smallest, &*summary.contents.largest), (&b"b"[..], &b"b"[..]));
 }
 
 #[test]

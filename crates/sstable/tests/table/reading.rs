@@ -61,7 +61,7 @@ fn a_block_is_read_once_and_then_found_in_the_cache() {
     get_many(|_| Some(&*opened), &requests, &mut stats, |_, answer| found.push(answer)).unwrap();
     assert_eq!(found.len(), entries.len());
     assert!(found.iter().zip(&entries).all(|(f, e)| f.as_ref().unwrap().value == e.value));
-    assert_eq!((stats.block_reads, stats.cache_hits), (table.summary.blocks, 0));
+    assert_eq!((stats.block_reads, stats.cache_hits), (table.summary.contents.blocks, 0));
 }
 
 #[test]
@@ -156,7 +156,7 @@ fn long_scans_read_ahead_and_leave_the_cache_alone() {
             assert_eq!(count, entries.len());
         }
         let reads = calls.load(Ordering::Relaxed) - before;
-        let blocks = table.summary.blocks;
+        let blocks = table.summary.contents.blocks;
         assert!(reads < blocks / 8, "{reads} reads for twice {blocks} blocks");
         assert!(cursor.stats().block_reads >= blocks);
         let positioned = if fill_cache { 1..=4 } else { 0..=0 };
@@ -172,7 +172,7 @@ fn a_scan_of_cached_blocks_looks_up_each_once() {
         open(&table.vfs, &table.path, Access::Buffered, &BlockCache::new(1 << 30)).unwrap();
     let mut stats = ReadStats::default();
     assert!(entries.iter().all(|entry| get(&opened, entry, &mut stats).is_some()));
-    let blocks = table.summary.blocks;
+    let blocks = table.summary.contents.blocks;
     assert_eq!(stats.block_reads, blocks);
     // Forward and back to the start, from each fifth of the way.
     for fifths in 1..=5 {

@@ -164,7 +164,7 @@ fn random_tables_come_back_unchanged() {
         options.block_align = round % 3 == 0;
         let table = InMemory::new(options, &entries);
         let opened = table.open().unwrap();
-        assert_eq!(table.summary.entries, entries.len() as u64);
+        assert_eq!(table.summary.contents.entries, entries.len() as u64);
         assert_eq!(opened.properties().engine, b"the engine's own");
         if round % 4 > 0 {
             assert_eq!(*opened.filters().check().unwrap(), FilterState::Loaded);

@@ -131,7 +131,7 @@ fn a_table_queries_its_sidecar() {
             let mut plan = plan(beside, shape);
             plan.prefixes = Some((plan.keys, Arc::new(First4)));
             let pair = Pair::new(own, &plan, &entries);
-            let keys = pair.table.open().unwrap().properties().keys;
+            let keys = pair.table.open().unwrap().properties().contents.keys;
             assert_eq!(
                 (pair.summary.keys, pair.summary.file_bytes),
                 (keys, pair.bytes().len() as u64)
@@ -361,7 +361,7 @@ fn sidecars_of_earlier_versions_are_queried() {
             || Sidecar::open(DiskVfs.open(&path, Access::Buffered).unwrap(), &path).unwrap();
         let table = open();
         assert!(!table.verify_sidecar(&sidecar(), None).unwrap(), "{name}");
-        let keys = table.properties().keys;
+        let keys = table.properties().contents.keys;
         let said: Vec<_> = sidecar().parts().cloned().collect();
         assert!(plan.would_build(said.iter()), "{name}: {said:?}");
         assert!(said.iter().all(|part| part.keys == keys), "{name}");

@@ -10,7 +10,7 @@ use trommel_harness::units::{parse_bytes, parse_count, parse_decimal, parse_part
 use super::filters::FilterArgs;
 use super::partitions::PartitionArgs;
 use super::steps::StepParser;
-use super::store::{StoreArgs, StoreSwitches};
+use super::store::{BenchStoreArgs, StoreSwitches};
 use crate::foreign::{DbBench, ForeignFlags};
 use crate::shared_args::{DataArgs, threads};
 
@@ -62,19 +62,33 @@ pub(crate) struct BenchArgs {
     #[command(flatten)]
     pub(crate) pace: PaceArgs,
     #[command(flatten)]
-    pub(crate) reports: ReportArgs,
+    pub(crate) output: BenchOutputArgs,
     #[command(flatten)]
-    pub(crate) report_switches: ReportSwitches,
+    pub(crate) store: BenchedStoreArgs,
     #[command(flatten)]
-    pub(crate) store: StoreArgs,
+    pub(crate) foreign: ForeignFlags<DbBench>,
+}
+
+/// What the bench writes besides its results.
+#[derive(Debug, Args)]
+pub(crate) struct BenchOutputArgs {
+    #[command(flatten)]
+    pub(crate) reports: BenchReportArgs,
+    #[command(flatten)]
+    pub(crate) switches: ReportSwitches,
+}
+
+/// The store of the bench, and its filters.
+#[derive(Debug, Args)]
+pub(crate) struct BenchedStoreArgs {
+    #[command(flatten)]
+    pub(crate) options: BenchStoreArgs,
     #[command(flatten)]
     pub(crate) filters: FilterArgs,
     #[command(flatten)]
     pub(crate) partitions: PartitionArgs,
     #[command(flatten)]
-    pub(crate) store_switches: StoreSwitches,
-    #[command(flatten)]
-    pub(crate) foreign: ForeignFlags<DbBench>,
+    pub(crate) switches: StoreSwitches,
 }
 
 /// A number of operations, or -1 for the default from another flag.
@@ -184,7 +198,7 @@ pub(crate) struct PaceArgs {
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
-pub(crate) struct ReportArgs {
+pub(crate) struct BenchReportArgs {
     /// Append a record of each benchmark to FILE, a line of JSON each; a file may hold many runs,
     /// distinguished by an id: `trommel compare` reads them
     #[arg(long, value_name = "FILE")]

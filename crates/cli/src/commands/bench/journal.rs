@@ -11,13 +11,13 @@ use trommel_harness::Error;
 use trommel_harness::record::{Record, write_csv, write_csv_header, write_line};
 use trommel_lab::report::{Source, page};
 
-use super::args::ReportArgs;
+use super::args::BenchReportArgs;
 
 /// The title of the page.
 const TITLE: &str = "Trommel bench";
 
 /// The files, and the records so far.
-pub(crate) struct Files {
+pub(crate) struct RecordFiles {
     json: Option<PathBuf>,
     /// The previous contents of the JSON file.
     earlier: Vec<u8>,
@@ -26,12 +26,12 @@ pub(crate) struct Files {
     records: Vec<Record>,
 }
 
-impl Files {
+impl RecordFiles {
     /// The requested files, without records.
     ///
     /// # Errors
     /// If one cannot be written.
-    pub(crate) fn new(args: &ReportArgs) -> Result<Self, Error> {
+    pub(crate) fn new(args: &BenchReportArgs) -> Result<Self, Error> {
         let files = Self {
             json: args.json.clone(),
             earlier: args.json.as_deref().map_or(Ok(Vec::new()), earlier)?,

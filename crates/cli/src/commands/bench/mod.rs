@@ -15,7 +15,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 use trommel::trace::TraceOptions;
-use trommel_harness::bench::{Journal, Operations, Plan, Rates, WriteRate, bench};
+use trommel_harness::bench::{Journal, Operations, Plan, PrintOptions, Rates, WriteRate, bench};
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{Record, Run};
 use trommel_harness::{
@@ -27,7 +27,7 @@ use crate::commands::store_args::is_missing_or_empty;
 use crate::failure::Failure;
 pub(crate) use args::BenchArgs;
 use args::PaceArgs;
-use journal::Files;
+use journal::RecordFiles;
 use reports::Reports;
 use store::{Setup, Use, set_up};
 
@@ -76,32 +76,32 @@ pub(crate) fn run(
     for note in not_limited(&plan, &args.pace) {
         control.progress.say(&format!("note: {note}"));
     }
-    let filters = args.filters.policy()?;
-    let (partitions, notes) = args.partitions.resolve()?;
+    let filters = args.store.filters.policy()?;
+    let (partitions, notes) = args.store.partitions.resolve()?;
     for note in notes {
         control.progress.say(&format!("note: {note}"));
     }
-    let filters = Some(&filters).filter(|_| args.filters.are_given());
+    let filters = Some(&filters).filter(|_| args.store.filters.are_given());
     let purpose = Use::of(plan.steps.iter().map(|step| step.workload));
-    let (store, switches) = (&args.store, &args.store_switches);
+    let (store, switches) = (&args.store.options, &args.store.switches);
     let setup = set_up(store, switches, filters, &partitions, args.data.read_mode, purpose)?;
     for note in &setup.notes {
         control.progress.say(&format!("note: {note}"));
     }
-    let reports = Reports::new(&args.reports, control.progress)?;
+    let reports = Reports::new(&args.output.reports, control.progress)?;
     let control = Control { progress: &reports, ..control };
-    match &args.store.db {
+    match &args.store.options.db {
         Some(dir) => run_in(dir, args, &plan, setup, control, out).map_err(|failure| {
             let is_missing = failure.is_no_store() && is_missing_or_empty(dir);
-            match is_missing && args.store_switches.use_existing_db {
+            match is_missing && args.store.switches.use_existing_db {
                 true => failure.with("leave --use-existing-db out to make one"),
                 false => failure,
             }
         }),
-        None if args.store_switches.use_existing_db => Err(Failure::Usage(
+        None if args.store.switches.use_existing_db => Err(Failure::Usage(
             "--use-existing-db needs --db DIR, the directory of the store".into(),
         )),
-        None if args.reports.trace.is_some() => Err(Failure::Usage(
+        None if args.output.reports.trace.is_some() => Err(Failure::Usage(
             "--trace needs --db DIR: a replay needs the store, and without --db it is removed"
                 .into(),
         )),
@@ -124,15 +124,15 @@ fn run_in(
 ) -> Result<(), Failure> {
     let settings = settings(args, plan, setup.settings);
     let mut opener = EngineOpener::new(dir, setup.options, setup.lines);
-    if let Some(file) = &args.reports.trace {
-        let options = TraceOptions::default().sample(args.reports.trace_sample);
+    if let Some(file) = &args.output.reports.trace {
+        let options = TraceOptions::default().sample(args.output.reports.trace_sample);
         opener = opener.traced(file, options.seed(args.data.seed()));
     }
     let result = measure(dir, args, plan, &opener, settings, control, out);
     // The trace is useful even after an error or a stop.
     let traced = opener.finish_trace();
     result?;
-    if let (Some(totals), Some(file)) = (traced?, &args.reports.trace) {
+    if let (Some(totals), Some(file)) = (traced?, &args.output.reports.trace) {
         let lookups = units::grouped(totals.lookups);
         control.progress.say(&format!("{lookups} lookups are recorded in {}", file.display()));
     }
@@ -148,7 +148,7 @@ fn measure(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut files = Files::new(&args.reports)?;
+    let mut files = RecordFiles::new(&args.output.reports)?;
     if !files.are_wanted() {
         return Ok(bench(plan, opener, control, out, None)?);
     }
@@ -200,10 +200,12 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
             latencies: args.switches.histogram,
             ..WorkloadOptions::default()
         },
-        existing: args.store_switches.use_existing_db,
+        existing: args.store.switches.use_existing_db,
         cold: args.switches.cold,
-        statistics: args.report_switches.statistics,
-        interval_only: args.report_switches.confidence_interval_only,
+        print: PrintOptions {
+            statistics: args.output.switches.statistics,
+            interval_only: args.output.switches.confidence_interval_only,
+        },
         ..Plan::new(keys, values)
     })
 }
@@ -215,7 +217,7 @@ fn prefixes(args: &BenchArgs, keys: &KeySpace) -> Result<Option<PrefixSeeks>, Fa
         return Ok(None);
     }
     let flag = if missing { "seek_missing_prefix" } else { "prefix_same_as_start" };
-    let bytes = args.store.prefix_size.map_or(0, usize::from);
+    let bytes = args.store.options.prefixes.prefix_size.map_or(0, usize::from);
     if missing && !keys.has_missing_prefixes(bytes) {
         return Err(Failure::Usage(format!(
             "--{flag} changes a byte behind the number in a key: give a --prefix_size of more than 8, up to the \
@@ -292,7 +294,10 @@ fn settings(
         ("get_then_put_hit_rate", json!(plan.options.hit_rate)),
         ("histogram", json!(plan.options.latencies)),
         ("cold", json!(plan.cold)),
-        ("trace_sample", json!(args.reports.trace.as_ref().map(|_| args.reports.trace_sample))),
+        (
+            "trace_sample",
+            json!(args.output.reports.trace.as_ref().map(|_| args.output.reports.trace_sample)),
+        ),
     ];
     settings.extend(store);
     settings

@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use trommel_harness::{Progress, Unit};
 
-use super::args::ReportArgs;
+use super::args::BenchReportArgs;
 use crate::failure::Failure;
 
 const HEADER: &str = "secs_elapsed,interval_qps\n";
@@ -61,7 +61,7 @@ impl<'a> Reports<'a> {
     ///
     /// # Errors
     /// If the file cannot be written.
-    pub(crate) fn new(args: &ReportArgs, inner: &'a dyn Progress) -> Result<Self, Failure> {
+    pub(crate) fn new(args: &BenchReportArgs, inner: &'a dyn Progress) -> Result<Self, Failure> {
         let seconds = |seconds| (seconds > 0).then(|| Duration::from_secs(seconds));
         let file = seconds(args.report_interval_seconds)
             .map(|every| ReportFile { path: args.report_file.clone(), every });

@@ -21,7 +21,7 @@ const MANY_FILES: usize = 1 << 20;
 /// The store of a bench.
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
-pub(crate) struct StoreArgs {
+pub(crate) struct BenchStoreArgs {
     /// Its directory, kept afterwards [default: one in the temporary directory, removed afterwards]
     #[arg(long, value_name = "DIR")]
     pub(crate) db: Option<PathBuf>,
@@ -35,36 +35,10 @@ pub(crate) struct StoreArgs {
     #[arg(long, value_name = "COUNT", default_value = "2")]
     #[arg(value_parser = whole_in(2..=65_u16))]
     pub(crate) max_write_buffer_number: u16,
-    /// Bytes of the smallest level below level 0 [default: 256M]
-    #[arg(long, value_name = "SIZE", alias = "max-bytes-for-level-base")]
-    #[arg(value_parser = parse_bytes)]
-    pub(crate) base_level_size: Option<u64>,
-    /// How many times larger each level is than the one above [default: 10]
-    #[arg(long, value_name = "RATIO", value_parser = ratio)]
-    pub(crate) max_bytes_for_level_multiplier: Option<u32>,
-    /// Bytes of a table [default: 64M]
-    #[arg(long, value_name = "SIZE", alias = "target-file-size-base")]
-    #[arg(value_parser = parse_bytes)]
-    pub(crate) table_size: Option<u64>,
-    /// Bytes of a table block [default: 4K]
-    #[arg(long, value_name = "SIZE", value_parser = size)]
-    pub(crate) block_size: Option<usize>,
-    /// Compression of table blocks [default: none]
-    #[arg(long, value_name = "KIND", alias = "compression-type")]
-    #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
-    pub(crate) compression: Option<Compression>,
-    /// Tables of level 0 that start a compaction [default: 4]
-    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
-    pub(crate) level0_file_num_compaction_trigger: Option<usize>,
-    /// Tables of level 0 above which writers are slowed [default: 20]
-    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
-    pub(crate) level0_slowdown_writes_trigger: Option<usize>,
-    /// Tables of level 0 at which writers wait [default: 36]
-    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
-    pub(crate) level0_stop_writes_trigger: Option<usize>,
-    /// Bytes of compaction that is due at which writers wait [default: 256G]
-    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
-    pub(crate) hard_pending_compaction_bytes_limit: Option<u64>,
+    #[command(flatten)]
+    pub(crate) tree: TreeArgs,
+    #[command(flatten)]
+    pub(crate) triggers: TriggerArgs,
     /// Threads that write out memtables and compact; 0: writers do it themselves, so that with one
     /// thread the same seed makes the same tables
     #[arg(long, value_name = "COUNT", default_value = "2", value_parser = whole_in(0..=65_536_usize))]
@@ -72,15 +46,8 @@ pub(crate) struct StoreArgs {
     /// Bytes a second that these write at most; 0: no limit
     #[arg(long, value_name = "SIZE", default_value = "0", value_parser = parse_bytes)]
     pub(crate) rate_limiter_bytes_per_sec: u64,
-    /// Bytes of a key that are its prefix: tables get filters of prefixes; 0: none [default: 0]
-    #[arg(long, value_name = "COUNT", value_parser = whole::<u16>)]
-    pub(crate) prefix_size: Option<u16>,
-    /// Build filters of whole keys beside those of prefixes; false: these alone, which lookups ask
-    /// then [default: true]
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    #[arg(value_name = "BOOL")]
-    #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
-    pub(crate) whole_key_filtering: Option<bool>,
+    #[command(flatten)]
+    pub(crate) prefixes: PrefixArgs,
     /// Build no filters for the deepest level [default: false]
     #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
     #[arg(value_name = "BOOL")]
@@ -107,6 +74,60 @@ pub(crate) struct StoreArgs {
     /// The directory of the log: it is that of the store
     #[arg(long, hide = true)]
     wal_dir: Option<PathBuf>,
+}
+
+/// The sizes of levels, tables and blocks.
+#[derive(Debug, Args)]
+pub(crate) struct TreeArgs {
+    /// Bytes of the smallest level below level 0 [default: 256M]
+    #[arg(long, value_name = "SIZE", alias = "max-bytes-for-level-base")]
+    #[arg(value_parser = parse_bytes)]
+    pub(crate) base_level_size: Option<u64>,
+    /// How many times larger each level is than the one above [default: 10]
+    #[arg(long, value_name = "RATIO", value_parser = ratio)]
+    pub(crate) max_bytes_for_level_multiplier: Option<u32>,
+    /// Bytes of a table [default: 64M]
+    #[arg(long, value_name = "SIZE", alias = "target-file-size-base")]
+    #[arg(value_parser = parse_bytes)]
+    pub(crate) table_size: Option<u64>,
+    /// Bytes of a table block [default: 4K]
+    #[arg(long, value_name = "SIZE", value_parser = size)]
+    pub(crate) block_size: Option<usize>,
+    /// Compression of table blocks [default: none]
+    #[arg(long, value_name = "KIND", alias = "compression-type")]
+    #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
+    pub(crate) compression: Option<Compression>,
+}
+
+/// When compactions start, and when writers are slowed or stopped.
+#[derive(Debug, Args)]
+pub(crate) struct TriggerArgs {
+    /// Tables of level 0 that start a compaction [default: 4]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
+    pub(crate) level0_file_num_compaction_trigger: Option<usize>,
+    /// Tables of level 0 above which writers are slowed [default: 20]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
+    pub(crate) level0_slowdown_writes_trigger: Option<usize>,
+    /// Tables of level 0 at which writers wait [default: 36]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
+    pub(crate) level0_stop_writes_trigger: Option<usize>,
+    /// Bytes of compaction that is due at which writers wait [default: 256G]
+    #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
+    pub(crate) hard_pending_compaction_bytes_limit: Option<u64>,
+}
+
+/// Filters of prefixes.
+#[derive(Debug, Args)]
+pub(crate) struct PrefixArgs {
+    /// Bytes of a key that are its prefix: tables get filters of prefixes; 0: none [default: 0]
+    #[arg(long, value_name = "COUNT", value_parser = whole::<u16>)]
+    pub(crate) prefix_size: Option<u16>,
+    /// Build filters of whole keys beside those of prefixes; false: these alone, which lookups ask
+    /// then [default: true]
+    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    #[arg(value_name = "BOOL")]
+    #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
+    pub(crate) whole_key_filtering: Option<bool>,
 }
 
 switches! {
@@ -166,7 +187,7 @@ impl Use {
 
 /// Resolves the flags of the store; an existing store is used as it is, except for explicit flags.
 pub(crate) fn set_up(
-    args: &StoreArgs,
+    args: &BenchStoreArgs,
     switches: &StoreSwitches,
     filters: Option<&FilterPolicy>,
     partitions: &Partitions,
@@ -212,8 +233,8 @@ pub(crate) fn set_up(
 }
 
 /// Rejects a store without any filters if only filters of prefixes were requested.
-fn check_prefixes(args: &StoreArgs, options: &Options) -> Result<(), Failure> {
-    if args.whole_key_filtering == Some(false) && prefix_bytes(options) == 0 {
+fn check_prefixes(args: &BenchStoreArgs, options: &Options) -> Result<(), Failure> {
+    if args.prefixes.whole_key_filtering == Some(false) && prefix_bytes(options) == 0 {
         return Err(Failure::Usage(
             "--whole_key_filtering=false leaves filters of prefixes alone, and there are none: give \
              --prefix_size too, as in --prefix_size=8"
@@ -241,14 +262,14 @@ fn of_a_new_store() -> Options {
 
 /// `options` with the explicit flags that shape a store.
 fn given(
-    args: &StoreArgs,
+    args: &BenchStoreArgs,
     filters: Option<&FilterPolicy>,
     mut options: Options,
 ) -> Result<Options, Failure> {
     fn text(value: Option<impl ToString>) -> Option<String> {
         value.map(|value| value.to_string())
     }
-    let prefix = args.prefix_size.map(|bytes| match bytes {
+    let prefix = args.prefixes.prefix_size.map(|bytes| match bytes {
         0 => "none".to_owned(),
         bytes => format!("fixed:{bytes}"),
     });
@@ -256,17 +277,17 @@ fn given(
         ("filters", text(filters)),
         ("filters_on_last_level", text(args.optimize_filters_for_hits.map(|only_hits| !only_hits))),
         ("write_buffer_bytes", text(args.write_buffer_size)),
-        ("base_level_bytes", text(args.base_level_size)),
-        ("level_ratio", text(args.max_bytes_for_level_multiplier)),
-        ("table_bytes", text(args.table_size)),
-        ("block_bytes", text(args.block_size)),
+        ("base_level_bytes", text(args.tree.base_level_size)),
+        ("level_ratio", text(args.tree.max_bytes_for_level_multiplier)),
+        ("table_bytes", text(args.tree.table_size)),
+        ("block_bytes", text(args.tree.block_size)),
         ("block_align", text(args.block_align)),
-        ("compression", text(args.compression)),
-        ("l0_trigger", text(args.level0_file_num_compaction_trigger)),
-        ("l0_slowdown", text(args.level0_slowdown_writes_trigger)),
-        ("l0_stop", text(args.level0_stop_writes_trigger)),
-        ("debt_stop_bytes", text(args.hard_pending_compaction_bytes_limit)),
-        ("whole_key_filters", text(args.whole_key_filtering)),
+        ("compression", text(args.tree.compression)),
+        ("l0_trigger", text(args.triggers.level0_file_num_compaction_trigger)),
+        ("l0_slowdown", text(args.triggers.level0_slowdown_writes_trigger)),
+        ("l0_stop", text(args.triggers.level0_stop_writes_trigger)),
+        ("debt_stop_bytes", text(args.triggers.hard_pending_compaction_bytes_limit)),
+        ("whole_key_filters", text(args.prefixes.whole_key_filtering)),
         ("prefix_extractor", prefix),
     ];
     for (name, text) in given {
@@ -277,8 +298,8 @@ fn given(
     Ok(options)
 }
 
-fn check(args: &StoreArgs) -> Result<(), Failure> {
-    let compresses = !matches!(args.compression, None | Some(Compression::None));
+fn check(args: &BenchStoreArgs) -> Result<(), Failure> {
+    let compresses = !matches!(args.tree.compression, None | Some(Compression::None));
     if compresses && args.min_level_to_compress > 0 {
         return Err(Failure::Usage(format!(
             "--min_level_to_compress={} cannot be done: all levels are compressed alike",
@@ -304,7 +325,7 @@ fn read_mode(switches: &StoreSwitches, mode: ReadMode) -> Result<ReadMode, Failu
     }
 }
 
-impl StoreArgs {
+impl BenchStoreArgs {
     fn jobs(&self) -> usize {
         match (self.max_background_compactions, self.max_background_flushes) {
             (None, None) => self.max_background_jobs,
@@ -317,7 +338,7 @@ impl StoreArgs {
 }
 
 fn lines(
-    args: &StoreArgs,
+    args: &BenchStoreArgs,
     switches: &StoreSwitches,
     options: &Options,
     partitions: &Partitions,
@@ -393,7 +414,7 @@ fn prefix_bytes(options: &Options) -> u64 {
 }
 
 fn settings(
-    args: &StoreArgs,
+    args: &BenchStoreArgs,
     switches: &StoreSwitches,
     options: &Options,
     partitions: &Partitions,
@@ -438,7 +459,7 @@ mod tests {
 
     #[test]
     fn help_states_the_defaults_of_the_store() {
-        let command = StoreArgs::augment_args(clap::Command::new("bench"));
+        let command = BenchStoreArgs::augment_args(clap::Command::new("bench"));
         let options = of_a_new_store();
         for (flag, name) in [
             ("write_buffer_size", "write_buffer_bytes"),

@@ -40,17 +40,17 @@ pub(crate) struct LogArgs {
 #[derive(Debug, Subcommand)]
 enum LogCommand {
     /// What a log says of itself, how much it holds, and how it ends
-    Info(PlainArgs),
+    Info(LogFilesArgs),
     /// Read every byte and check it: checksums, order, every operation
-    Check(PlainArgs),
+    Check(LogFilesArgs),
     /// Print every operation, in the order in which it was written
     Scan(LogScanArgs),
     /// Print what lies where, record by record
-    Layout(PlainArgs),
+    Layout(LogFilesArgs),
 }
 
 #[derive(Debug, Args)]
-struct PlainArgs {
+struct LogFilesArgs {
     /// Logs, or directories of them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -86,7 +86,7 @@ pub(crate) fn run(
     }
 }
 
-fn info(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn info(args: &LogFilesArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut items = Vec::new();
     let failures = Failures::each(&with_those_of_dirs(&args.files, "log")?, session, |file| {
         items.push(item(&Log::open(DISK, file)?.info()?));
@@ -119,7 +119,7 @@ fn item(info: &LogInfo) -> Vec<(&'static str, Value)> {
     ]
 }
 
-fn check(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn check(args: &LogFilesArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut output = args.output.begin("log_check", out);
     output.list("logs", &["file", "ok", "bytes", "batches", "operations", "ending"])?;
     let failures = Failures::each(&with_those_of_dirs(&args.files, "log")?, session, |file| {
@@ -182,7 +182,7 @@ fn scan(args: &LogScanArgs, session: Session<'_>, out: &mut dyn Write) -> Result
     failures.result()
 }
 
-fn layout(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn layout(args: &LogFilesArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
     let mut output = args.output.begin("log_layout", out);
     output.list("records", &SPANS)?;
     let failures = Failures::each(&with_those_of_dirs(&args.files, "log")?, session, |file| {

@@ -39,17 +39,17 @@ enum ManifestCommand {
     /// What the manifest says: every table with its level and key range, the logs still needed
     Info(KeyedArgs),
     /// Read every byte and check it: checksums, every edit, that what they add up to can be
-    Check(PlainArgs),
+    Check(ManifestFilesArgs),
     /// Print each change that an edit makes
     Scan(KeyedArgs),
     /// Print the shape of the store behind each edit
-    History(PlainArgs),
+    History(ManifestFilesArgs),
     /// Print what lies where, record by record
-    Layout(PlainArgs),
+    Layout(ManifestFilesArgs),
 }
 
 #[derive(Debug, Args)]
-struct PlainArgs {
+struct ManifestFilesArgs {
     /// Manifests, or stores, whose current one is meant [default: --db]
     #[arg(value_name = "FILE", conflicts_with = "db")]
     files: Vec<PathBuf>,
@@ -62,12 +62,12 @@ struct PlainArgs {
 #[derive(Debug, Args)]
 struct KeyedArgs {
     #[command(flatten)]
-    plain: PlainArgs,
+    plain: ManifestFilesArgs,
     #[command(flatten)]
     key_form: KeyForm,
 }
 
-impl PlainArgs {
+impl ManifestFilesArgs {
     /// Calls `act` for each manifest.
     fn each(
         &self,
@@ -172,13 +172,17 @@ fn table_row(info: &ManifestInfo, listed: &ListedTable, keys: KeyForm) -> Vec<Va
         keys.print(&table.largest).into(),
         Value::Integer(table.min_seqno),
         Value::Integer(table.max_seqno),
-        Value::Count(table.filter_bytes),
-        level(table.built_for.into()),
-        table.filter_sidecar.map_or(Value::Null, Value::Integer),
+        Value::Count(table.filters.bytes),
+        level(table.filters.built_for.into()),
+        table.filters.sidecar.map_or(Value::Null, Value::Integer),
     ]
 }
 
-fn check(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn check(
+    args: &ManifestFilesArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut output = args.output.begin("manifest_check", out);
     output.list("manifests", &["file", "ok", "bytes", "edits", "tables", "ending"])?;
     let failures = args.each(session, |manifest| {
@@ -283,7 +287,11 @@ const HISTORY: [&str; 9] = [
     "oldest_log",
 ];
 
-fn history(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn history(
+    args: &ManifestFilesArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut output = args.output.begin("manifest_history", out);
     output.list("edits", &HISTORY)?;
     let failures = args.each(session, |manifest| {
@@ -308,7 +316,11 @@ fn history(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Resul
     failures.result()
 }
 
-fn layout(args: &PlainArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn layout(
+    args: &ManifestFilesArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
     let mut output = args.output.begin("manifest_layout", out);
     output.list("records", &SPANS)?;
     let failures = args.each(session, |manifest| {

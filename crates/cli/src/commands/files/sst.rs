@@ -49,7 +49,7 @@ enum SstCommand {
 }
 
 #[derive(Debug, Args)]
-struct FilesArgs {
+struct TablesArgs {
     /// Tables, or directories of them
     #[arg(value_name = "FILE", required = true)]
     files: Vec<PathBuf>,
@@ -58,7 +58,7 @@ struct FilesArgs {
 #[derive(Debug, Args)]
 struct InfoArgs {
     #[command(flatten)]
-    files: FilesArgs,
+    files: TablesArgs,
     #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
@@ -68,7 +68,7 @@ struct InfoArgs {
 #[derive(Debug, Args)]
 struct CheckArgs {
     #[command(flatten)]
-    files: FilesArgs,
+    files: TablesArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -76,7 +76,7 @@ struct CheckArgs {
 #[derive(Debug, Args)]
 struct LayoutArgs {
     #[command(flatten)]
-    files: FilesArgs,
+    files: TablesArgs,
     #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
@@ -86,7 +86,7 @@ struct LayoutArgs {
 #[derive(Debug, Args)]
 struct SstScanArgs {
     #[command(flatten)]
-    files: FilesArgs,
+    files: TablesArgs,
     #[command(flatten)]
     range: EndsArgs,
     #[command(flatten)]
@@ -143,15 +143,15 @@ fn of_file(table: &Table, info: &TableInfo, keys: KeyForm) -> Fields {
         ("format_version", Value::Integer(info.format_version.into())),
         ("table_id", id(info.footer.table_id)),
         ("level", listed.as_ref().map(|listed| level(listed.level)).into()),
-        ("built_for", listed.map(|listed| level(listed.meta.built_for.into())).into()),
-        ("entries", Value::Count(said.entries)),
-        ("puts", Value::Count(said.entries - said.deletions)),
-        ("deletes", Value::Count(said.deletions)),
-        ("keys", Value::Count(said.keys)),
-        ("smallest_key", keys.print(&said.smallest).into()),
-        ("largest_key", keys.print(&said.largest).into()),
-        ("smallest_seqno", Value::Integer(said.min_seqno)),
-        ("largest_seqno", Value::Integer(said.max_seqno)),
+        ("built_for", listed.map(|listed| level(listed.meta.filters.built_for.into())).into()),
+        ("entries", Value::Count(said.contents.entries)),
+        ("puts", Value::Count(said.contents.entries - said.contents.deletions)),
+        ("deletes", Value::Count(said.contents.deletions)),
+        ("keys", Value::Count(said.contents.keys)),
+        ("smallest_key", keys.print(&said.contents.smallest).into()),
+        ("largest_key", keys.print(&said.contents.largest).into()),
+        ("smallest_seqno", Value::Integer(said.contents.min_seqno)),
+        ("largest_seqno", Value::Integer(said.contents.max_seqno)),
     ]
 }
 
@@ -168,7 +168,7 @@ fn of_parts(info: &TableInfo, sums: &BlockSums) -> Fields {
         ("properties_bytes", Value::Count(footer.properties_bytes)),
         ("footer_bytes", Value::Count(info.file_bytes - before_footer)),
         ("index_levels", Value::Integer(1 + u64::from(footer.has_two_levels()))),
-        ("blocks", Value::Count(info.properties.blocks)),
+        ("blocks", Value::Count(info.properties.contents.blocks)),
         ("damaged_blocks", Value::Count(sums.damaged)),
         ("block_limit", Value::Count(info.properties.block_bytes)),
         ("smallest_block", Value::Count(sums.smallest)),
@@ -178,7 +178,7 @@ fn of_parts(info: &TableInfo, sums: &BlockSums) -> Fields {
         ("raw_data_bytes", Value::Count(sums.raw_bytes)),
         ("stored_key_bytes", Value::Count(sums.key_bytes)),
         ("value_bytes", Value::Count(sums.value_bytes)),
-        ("key_and_value_bytes", Value::Count(info.properties.raw_bytes)),
+        ("key_and_value_bytes", Value::Count(info.properties.contents.raw_bytes)),
     ]
 }
 

@@ -6,7 +6,9 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::units::{parse_count, parse_decimal};
-use trommel_lab::filter_bench::{Access, Mix, Pattern, Plan, Shape, Until, has_kernels};
+use trommel_lab::filter_bench::{
+    Access, FilterBenchPlan, KeyShape, Mix, Pattern, QueryCounts, Until, has_kernels,
+};
 
 use super::specs::{Bits, Implementation, KINDS, Specs, bits, implementation, specs};
 use crate::commands::bench::args::switches;
@@ -197,7 +199,7 @@ impl FilterBenchArgs {
     ///
     /// # Errors
     /// If one is impossible.
-    pub(super) fn plans(&self) -> Result<Vec<Plan>, Failure> {
+    pub(super) fn plans(&self) -> Result<Vec<FilterBenchPlan>, Failure> {
         if let Some(kernel) = self.kernel.map(Kernel::from)
             && !Kernel::available().any(|known| known == kernel)
         {
@@ -228,12 +230,12 @@ impl FilterBenchArgs {
             }
         }
         // Check all of them before hours are spent on the first.
-        plans.iter().try_for_each(Plan::check)?;
+        plans.iter().try_for_each(FilterBenchPlan::check)?;
         Ok(plans)
     }
 
     /// Notes on flags that have no effect on `plans`.
-    pub(super) fn notes(&self, plans: &[Plan]) -> Vec<String> {
+    pub(super) fn notes(&self, plans: &[FilterBenchPlan]) -> Vec<String> {
         let Switches { quick, best_case, .. } = self.switches;
         let mut notes = Vec::new();
         let is_asked = |kind| plans.iter().any(|plan| plan.spec.kind() == kind);
@@ -277,7 +279,7 @@ impl FilterBenchArgs {
         Ok(self.implementation.iter().map(of).collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    fn plan(&self, spec: FilterSpec, keys: u64, seed: u64) -> Result<Plan, Failure> {
+    fn plan(&self, spec: FilterSpec, keys: u64, seed: u64) -> Result<FilterBenchPlan, Failure> {
         let Switches { quick, best_case, .. } = self.switches;
         // The fractions are filter_bench's.
         let part = if quick {
@@ -293,19 +295,21 @@ impl FilterBenchArgs {
             Some(asked) => millions("--m-rate-queries", asked)?,
             None => queries / part,
         };
-        Ok(Plan {
+        Ok(FilterBenchPlan {
             spec,
             keys,
             vary: self.vary_key_count_ratio,
-            shape: Shape {
+            shape: KeyShape {
                 bytes: self.keys.key_size,
                 vary_alignment: self.keys.vary_key_alignment,
                 vary_size_log2: self.keys.vary_key_size_log2_interval,
             },
             until: self.until()?,
-            rate_queries: (rate_queries as u64).max(1),
-            queries: ((queries / part) as u64).max(1),
-            batch: self.batch_size.unwrap_or(BATCH),
+            queries: QueryCounts {
+                for_rate: (rate_queries as u64).max(1),
+                per_pattern: ((queries / part) as u64).max(1),
+                batch: self.batch_size.unwrap_or(BATCH),
+            },
             seed,
             kernel: self.kernel.map(Into::into),
             huge_pages: self.huge_pages,

@@ -7,8 +7,8 @@ use std::path::Path;
 
 use trommel_harness::Error;
 use trommel_harness::record::write_line;
-use trommel_lab::filter_bench::Cell;
-use trommel_lab::filter_bench::record::{Place, Record};
+use trommel_lab::filter_bench::FilterCell;
+use trommel_lab::filter_bench::record::{CellRecord, Place};
 use trommel_lab::report::filters;
 
 use super::args::FileArgs;
@@ -18,20 +18,20 @@ use crate::commands::bench::journal::{earlier, write};
 const TITLE: &str = "Trommel filter-bench";
 
 /// The files, and the measurements so far.
-pub(super) struct Files<'a> {
+pub(super) struct CellFiles<'a> {
     args: &'a FileArgs,
     /// The previous contents of the JSON file.
     earlier: Vec<u8>,
     place: Place,
-    records: Vec<Record>,
+    records: Vec<CellRecord>,
 }
 
-impl<'a> Files<'a> {
+impl<'a> CellFiles<'a> {
     /// The requested files, with initial records.
     ///
     /// # Errors
     /// If one cannot be written.
-    pub(super) fn new(args: &'a FileArgs, records: Vec<Record>) -> Result<Self, Error> {
+    pub(super) fn new(args: &'a FileArgs, records: Vec<CellRecord>) -> Result<Self, Error> {
         if let Some(dir) = &args.plot {
             std::fs::create_dir_all(dir).map_err(|source| Error::Io {
                 file: dir.clone(),
@@ -49,8 +49,8 @@ impl<'a> Files<'a> {
     ///
     /// # Errors
     /// If one cannot be written.
-    pub(super) fn add(&mut self, cell: Cell) -> Result<(), Error> {
-        self.records.push(Record::new(&self.place, cell));
+    pub(super) fn add(&mut self, cell: FilterCell) -> Result<(), Error> {
+        self.records.push(CellRecord::new(&self.place, cell));
         self.write_all()
     }
 

@@ -17,13 +17,13 @@ use std::io::Write;
 
 use trommel_harness::{Control, Error, Progress, Unit};
 use trommel_lab::filter_bench::record::read_lines;
-use trommel_lab::filter_bench::{Cell, Plan, measure};
+use trommel_lab::filter_bench::{FilterBenchPlan, FilterCell, measure};
 
 use crate::commands::records;
 use crate::failure::Failure;
 use crate::output::Format;
 pub(crate) use args::FilterBenchArgs;
-use files::Files;
+use files::CellFiles;
 use words::{LEGEND, Words};
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -72,7 +72,7 @@ pub(crate) fn run(
     for note in args.notes(&plans) {
         control.progress.say(&format!("note: {note}"));
     }
-    let mut files = Files::new(&args.files, Vec::new())?;
+    let mut files = CellFiles::new(&args.files, Vec::new())?;
     let mut verdict = Verdict::default();
     let result = if args.output.format == Format::Table && !args.is_sweep() {
         in_words(args, &plans, control, out, &mut |cell| {
@@ -96,7 +96,7 @@ fn show(args: &FilterBenchArgs, control: Control<'_>, out: &mut dyn Write) -> Re
     for file in &args.files.from {
         found.extend(records::read_with(file, read_lines)?);
     }
-    if found.iter().any(|record| record.cell.build_bytes.is_none()) {
+    if found.iter().any(|record| record.cell.built.build_bytes.is_none()) {
         control.progress.say(
             "note: records of schema 1 told other bytes of building than this program does: they \
              are left out",
@@ -108,16 +108,16 @@ fn show(args: &FilterBenchArgs, control: Control<'_>, out: &mut dyn Write) -> Re
         rows::write(&record.cell, args.output.format, &mut output)?;
     }
     output.finish()?;
-    Files::new(&args.files, found)?;
+    CellFiles::new(&args.files, found)?;
     Ok(())
 }
 
 /// Receives a measurement.
-type Keep<'a> = &'a mut dyn FnMut(Cell) -> Result<(), Error>;
+type Keep<'a> = &'a mut dyn FnMut(FilterCell) -> Result<(), Error>;
 
 fn in_words(
     args: &FilterBenchArgs,
-    plans: &[Plan],
+    plans: &[FilterBenchPlan],
     control: Control<'_>,
     out: &mut dyn Write,
     keep: Keep<'_>,
@@ -139,7 +139,7 @@ fn in_words(
 
 fn in_rows(
     args: &FilterBenchArgs,
-    plans: &[Plan],
+    plans: &[FilterBenchPlan],
     control: Control<'_>,
     out: &mut dyn Write,
     keep: Keep<'_>,
@@ -177,7 +177,7 @@ struct Place<'a> {
     inner: &'a dyn Progress,
     nth: usize,
     of: usize,
-    plan: &'a Plan,
+    plan: &'a FilterBenchPlan,
 }
 
 impl Progress for Place<'_> {
@@ -206,13 +206,13 @@ struct Verdict {
 }
 
 impl Verdict {
-    fn hear(&mut self, cell: &Cell) {
+    fn hear(&mut self, cell: &FilterCell) {
         let Some(rate) = cell.rate.filter(trommel_lab::filter_bench::Rate::is_bad) else {
             return;
         };
         self.complaints.push(format!(
             "{} errs too often: measured {:.4e}, expected {:.4e}, {:.1} standard errors apart",
-            cell.spec,
+            cell.setup.spec,
             rate.measured,
             rate.expected,
             rate.deviation()

@@ -1,6 +1,6 @@
 //! A measurement as a row of a table, a document or a file of comma-separated values.
 
-use trommel_lab::filter_bench::{Access, Cell, Mix, Rate};
+use trommel_lab::filter_bench::{Access, FilterCell, Mix, Rate};
 
 use crate::output::{Format, Output, Value};
 
@@ -86,24 +86,28 @@ pub(super) fn columns(format: Format) -> Vec<&'static str> {
     }
 }
 
-pub(super) fn write(cell: &Cell, format: Format, output: &mut Output<'_>) -> std::io::Result<()> {
+pub(super) fn write(
+    cell: &FilterCell,
+    format: Format,
+    output: &mut Output<'_>,
+) -> std::io::Result<()> {
     output.row(if format == Format::Table { short(cell) } else { long(cell) })
 }
 
-fn time(cell: &Cell, access: Access, mix: Mix) -> Value {
+fn time(cell: &FilterCell, access: Access, mix: Mix) -> Value {
     cell.net_ns(access, mix).into()
 }
 
-fn short(cell: &Cell) -> Vec<Value> {
+fn short(cell: &FilterCell) -> Vec<Value> {
     let rate = cell.rate.as_ref();
     vec![
-        cell.spec.clone().into(),
+        cell.setup.spec.clone().into(),
         Value::Count(cell.keys_per_filter().round() as u64),
-        Value::Count(cell.filters),
-        Value::Float(cell.stored_bits),
-        Value::Count(cell.probes.into()),
-        Value::Float(cell.build_ns),
-        cell.build_bytes.into(),
+        Value::Count(cell.built.filters),
+        Value::Float(cell.built.stored_bits),
+        Value::Count(cell.built.probes.into()),
+        Value::Float(cell.built.build_ns),
+        cell.built.build_bytes.into(),
         rate.map(|rate| rate.measured).into(),
         rate.map(|rate| rate.interval.0).into(),
         rate.map(|rate| rate.interval.1).into(),
@@ -115,23 +119,23 @@ fn short(cell: &Cell) -> Vec<Value> {
     ]
 }
 
-fn long(cell: &Cell) -> Vec<Value> {
+fn long(cell: &FilterCell) -> Vec<Value> {
     let rate = cell.rate.as_ref();
     let mut row = vec![
-        cell.spec.clone().into(),
-        cell.kind.clone().into(),
-        Value::Float(cell.bits),
-        Value::Count(cell.average_keys),
-        Value::Count(cell.filters),
-        Value::Count(cell.keys),
-        cell.kernel.clone().into(),
-        Value::Bool(cell.huge_pages),
-        Value::Count(cell.probes.into()),
-        Value::Float(cell.stored_bits),
-        Value::Size(cell.memory_bytes),
-        Value::Size(cell.single_bytes),
-        Value::Float(cell.build_ns),
-        cell.build_bytes.into(),
+        cell.setup.spec.clone().into(),
+        cell.setup.kind.clone().into(),
+        Value::Float(cell.setup.bits),
+        Value::Count(cell.setup.average_keys),
+        Value::Count(cell.built.filters),
+        Value::Count(cell.built.keys),
+        cell.setup.kernel.clone().into(),
+        Value::Bool(cell.setup.huge_pages),
+        Value::Count(cell.built.probes.into()),
+        Value::Float(cell.built.stored_bits),
+        Value::Size(cell.built.memory_bytes),
+        Value::Size(cell.built.single_bytes),
+        Value::Float(cell.built.build_ns),
+        cell.built.build_bytes.into(),
         rate.map(|rate| rate.measured).into(),
         rate.map(|rate| rate.interval.0).into(),
         rate.map(|rate| rate.interval.1).into(),
@@ -142,10 +146,10 @@ fn long(cell: &Cell) -> Vec<Value> {
         rate.map(|rate| rate.best).into(),
         rate.map_or(Value::Null, |rate| Value::Count(rate.asked)),
         rate.map_or(Value::Null, |rate| Value::Count(rate.false_positives)),
-        Value::Count(cell.queries),
-        Value::Count(cell.key_bytes),
-        Value::Count(cell.batch),
-        Value::Integer(cell.seed),
+        Value::Count(cell.setup.queries),
+        Value::Count(cell.setup.key_bytes),
+        Value::Count(cell.setup.batch),
+        Value::Integer(cell.setup.seed),
         Value::Bool(cell.interrupted),
     ];
     for mix in Mix::ALL {
@@ -164,7 +168,7 @@ mod tests {
     fn each_time_is_in_the_column_of_its_name() {
         let timing = |(nth, pattern)| Timing { pattern, gross_ns: nth as f64 + 1.5, dry_ns: 1.0 };
         let timings = Pattern::all().into_iter().enumerate().map(timing).collect();
-        let cell = Cell { timings, ..Cell::default() };
+        let cell = FilterCell { timings, ..FilterCell::default() };
         let (columns, row) = (columns(Format::Csv), long(&cell));
         assert_eq!(columns.len(), row.len());
         for (pattern, nth) in Pattern::all().into_iter().zip(0_u32..) {

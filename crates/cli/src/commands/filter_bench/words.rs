@@ -3,7 +3,7 @@
 
 use std::io::{self, Write};
 
-use trommel_lab::filter_bench::{Cell, Mix, Rate, Timing, Told};
+use trommel_lab::filter_bench::{FilterCell, Mix, Rate, Timing, Told};
 
 const RULE: &str = "----------------------------";
 
@@ -49,23 +49,23 @@ impl<'a> Words<'a> {
         }
     }
 
-    fn built(&mut self, cell: &Cell) -> io::Result<()> {
+    fn built(&mut self, cell: &FilterCell) -> io::Result<()> {
         let out = &mut *self.out;
-        let bits = cell.stored_bits;
+        let bits = cell.built.stored_bits;
         // RocksDB's own limit of tolerance.
         let tolerable = (-(bits - 1.0) / (1.4 + bits / 50.0)).exp2();
-        match &cell.kernel {
-            Some(kernel) => writeln!(out, "Filter: {}, asked with {kernel} code", cell.spec)?,
-            None => writeln!(out, "Filter: {}", cell.spec)?,
+        match &cell.setup.kernel {
+            Some(kernel) => writeln!(out, "Filter: {}, asked with {kernel} code", cell.setup.spec)?,
+            None => writeln!(out, "Filter: {}", cell.setup.spec)?,
         }
-        writeln!(out, "Build avg ns/key: {:.2}", cell.build_ns)?;
-        if let Some(bytes) = cell.build_bytes {
+        writeln!(out, "Build avg ns/key: {:.2}", cell.built.build_ns)?;
+        if let Some(bytes) = cell.built.build_bytes {
             writeln!(out, "Bytes/key building: {bytes:.2}")?;
         }
-        writeln!(out, "Number of filters: {}", cell.filters)?;
-        writeln!(out, "Total size (MB): {:.3}", cell.memory_bytes as f64 / 1_048_576.0)?;
+        writeln!(out, "Number of filters: {}", cell.built.filters)?;
+        writeln!(out, "Total size (MB): {:.3}", cell.built.memory_bytes as f64 / 1_048_576.0)?;
         writeln!(out, "Bits/key stored: {bits:.4}")?;
-        writeln!(out, "Probes (k): {}", cell.probes)?;
+        writeln!(out, "Probes (k): {}", cell.built.probes)?;
         writeln!(out, "Best possible FP rate %: {}", percent((-bits).exp2()))?;
         writeln!(out, "Tolerable FP rate %: {}", percent(tolerable))?;
         writeln!(out, "{RULE}\nVerifying...")
@@ -107,7 +107,7 @@ impl<'a> Words<'a> {
     }
 
     /// The end, once everything is measured.
-    pub(super) fn finish(self, cell: &Cell) -> io::Result<()> {
+    pub(super) fn finish(self, cell: &FilterCell) -> io::Result<()> {
         let Some(rate) = &cell.rate else { return Ok(()) };
         writeln!(self.out, "{RULE}")?;
         writeln!(self.out, "    Average FP rate %: {}", percent(rate.measured))?;

@@ -44,7 +44,7 @@ enum TuneCommand {
     Run(run::RunArgs),
     /// Make one HTML page, and CSV, of results
     #[command(long_about = report::LONG_ABOUT, after_help = report::AFTER_HELP)]
-    Report(report::ReportArgs),
+    Report(report::TuneReportArgs),
     /// What other filters would have done with the lookups of a trace, on a store's own keys
     #[command(long_about = replay::LONG_ABOUT, after_help = replay::AFTER_HELP)]
     Replay(replay::ReplayArgs),

@@ -30,7 +30,7 @@ Examples:
   trommel tune report accuracy.*.jsonl -o accuracy.html --csv accuracy.csv";
 
 #[derive(Debug, Args)]
-pub(crate) struct ReportArgs {
+pub(crate) struct TuneReportArgs {
     /// Files of results; - for standard input
     #[arg(required = true, value_name = "FILE.jsonl")]
     files: Vec<PathBuf>,
@@ -49,7 +49,7 @@ pub(crate) struct ReportArgs {
 }
 
 pub(crate) fn run(
-    args: &ReportArgs,
+    args: &TuneReportArgs,
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
@@ -80,7 +80,7 @@ pub(crate) fn run(
 }
 
 /// The title of the page: the user's, or the titles of the plans.
-fn title(args: &ReportArgs, records: &[Record]) -> String {
+fn title(args: &TuneReportArgs, records: &[Record]) -> String {
     let mut titles: Vec<&str> = Vec::new();
     for title in records.iter().filter_map(|record| record.title.as_deref()) {
         if !titles.contains(&title) {

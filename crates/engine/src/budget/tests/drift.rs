@@ -78,7 +78,7 @@ fn corrupt_filters_are_reported_as_unusable() {
     }
     let db = Db::open(DIR, large(&vfs, "budget=10/key")).unwrap();
     check_all(&db, DriftReason::Unusable, "cannot be used");
-    assert_eq!(db.stats().unusable_filters.len(), budget(&db).tables.len());
+    assert_eq!(db.stats().filters.unusable.len(), budget(&db).tables.len());
 }
 
 /// Tables that were written to level 0 and moved down unchanged, because there was nothing to

@@ -158,7 +158,10 @@ fn a_running_probe_keeps_its_filter_and_no_more() {
             assert_eq!(memory(), (held, limit));
         }
         if let Some(budget) = db.filter_report().budget {
-            assert_eq!((budget.resident_bytes, Some(budget.budget_bytes)), (held, limit));
+            assert_eq!(
+                (budget.space.resident_bytes, Some(budget.space.budget_bytes)),
+                (held, limit)
+            );
         }
         opener.send(()).unwrap();
         assert!(lookup.join().unwrap());
@@ -193,13 +196,13 @@ fn filters_that_stand_in_for_lost_sidecars_are_counted() {
     }
     let db = Db::open(super::DIR, options(&vfs, "budget=3000")).unwrap();
     let before = budget(&db);
-    assert!(before.resident_bytes <= 3_000, "{before}");
-    assert!(before.built_bytes > 5_000, "those that stand in are counted: {before}");
+    assert!(before.space.resident_bytes <= 3_000, "{before}");
+    assert!(before.space.built_bytes > 5_000, "those that stand in are counted: {before}");
     check(&db);
     db.wait_idle().unwrap();
     let after = budget(&db);
-    assert!(after.built_bytes <= 3_000, "{after}");
-    assert_eq!((after.queued_rebuilds, after.dropped_tables), (0, 0), "{after}");
+    assert!(after.space.built_bytes <= 3_000, "{after}");
+    assert_eq!((after.queued_rebuilds, after.space.dropped_tables), (0, 0), "{after}");
     check(&db);
     db.rebuild_filters(&RebuildOptions::default()).unwrap();
     db.wait_idle().unwrap();

@@ -22,13 +22,13 @@ use trommel_tuning::{Cost, Run, Solver, Table, Tree, Workload, bytes, rate};
 
 use super::{in_memory, options};
 use crate::Db;
-use crate::compaction::key_range::KeyRange;
+use crate::compaction::key_range::KeyBounds;
 use crate::filter_policy::FilterBudget;
 use crate::levels::LEVELS;
 use crate::purpose::Purpose;
 use crate::user_filters::FilterReason;
 use crate::version::logical_level;
-use crate::version::{TableFile, TableMeta, Version};
+use crate::version::{FilterMeta, TableFile, TableMeta, Version};
 
 /// How much more than the optimum the engine's choice may waste.
 const WITHIN: f64 = 1.05;
@@ -125,9 +125,7 @@ fn table(number: u64, level: usize, keys: &[u64]) -> Arc<TableFile> {
         entries: keys.len() as u64,
         deletions: 0,
         keys: keys.len() as u64,
-        filter_bytes: 0,
-        built_for: level as u8,
-        filter_sidecar: None,
+        filters: FilterMeta { bytes: 0, built_for: level as u8, sidecar: None },
         ranges_applied: 0,
     }))
 }
@@ -223,13 +221,14 @@ fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
                     keys,
                     expected_keys: keys.div_ceil(written.len() as u64),
                     inputs,
-                    span: KeyRange::hull(written),
+                    span: KeyBounds::hull(written),
                 };
                 let choice = engine.choose_by_budget(budget, &version, level, &purpose);
                 for table in &mut version.levels[level][from..to] {
                     let spec = choice.of(table.number);
                     let filter_bytes = bytes(spec, table.keys);
-                    let meta = TableMeta { filter_bytes, ..table.meta().clone() };
+                    let mut meta = table.meta().clone();
+                    meta.filters.bytes = filter_bytes;
                     specs.insert(table.number, spec);
                     *table = Arc::new(TableFile::new(meta));
                 }

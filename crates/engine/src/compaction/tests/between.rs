@@ -152,10 +152,10 @@ fn a_memtable_does_not_wait_for_the_end_of_a_merge() {
     busy.gated.open_for(2);
     wait_until("the memtable is a table", || busy.frozen() == 0);
     wait_until("the merge wants its third table", || busy.gated.is_waited_at());
-    assert_eq!(busy.db.stats().compactions, 0);
+    assert_eq!(busy.db.stats().background.compactions.count, 0);
     busy.assert_holds();
     busy.end_merge().unwrap();
-    assert!(busy.db.stats().compactions > 0);
+    assert!(busy.db.stats().background.compactions.count > 0);
     busy.assert_holds();
     busy.reopen();
 }
@@ -166,7 +166,7 @@ fn a_flush_that_fails_there_is_tried_again() {
     let mut busy = Busy::whose_flush_fails(Failure::NoSpace);
     // A waiter gets the error of any work that failed meanwhile.
     let _ = busy.end_merge();
-    wait_until("the merge is done", || busy.db.stats().compactions > 0);
+    wait_until("the merge is done", || busy.db.stats().background.compactions.count > 0);
     assert_eq!(busy.disk.faults_fired(), 1);
     busy.db.flush().unwrap();
     assert_eq!(busy.frozen(), 0);
@@ -181,7 +181,7 @@ fn a_flush_that_poisons_there_ends_the_merge() {
     assert!(matches!(busy.end_merge(), Err(Error::Poisoned { .. } | Error::Io { .. })));
     assert_eq!((busy.disk.faults_fired(), busy.frozen()), (1, 1));
     assert!(matches!(busy.db.put("key", "value"), Err(Error::Poisoned { .. })));
-    assert_eq!(busy.db.stats().compactions, 0);
+    assert_eq!(busy.db.stats().background.compactions.count, 0);
     busy.assert_holds();
     busy.reopen();
 }

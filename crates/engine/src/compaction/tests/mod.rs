@@ -12,7 +12,7 @@ mod write_cost;
 
 use std::sync::Arc;
 
-use crate::version::{TableFile, TableMeta, Version};
+use crate::version::{FilterMeta, TableFile, TableMeta, Version};
 
 use super::plan::Plan;
 
@@ -29,9 +29,7 @@ fn table(number: u64, smallest: &[u8], largest: &[u8], file_bytes: u64) -> Table
         entries: 10,
         deletions: 0,
         keys: 10,
-        filter_bytes: 0,
-        built_for: 0,
-        filter_sidecar: None,
+        filters: FilterMeta { bytes: 0, built_for: 0, sidecar: None },
         ranges_applied: 0,
     }
 }

@@ -218,11 +218,11 @@ fn idle_workers_take_part_while_a_caller_waits() {
         write(&db, &mut rng, &mut content);
         db.compact_range(..).unwrap();
         assert_holds(&db, &content);
-        if db.stats().shared_compactions > 0 {
+        if db.stats().background.compactions.shared > 0 {
             return;
         }
     }
-    panic!("nobody took part in {} merges", db.stats().compactions);
+    panic!("nobody took part in {} merges", db.stats().background.compactions.count);
 }
 
 #[test]

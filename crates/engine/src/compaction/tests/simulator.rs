@@ -17,10 +17,10 @@ use crate::version::{TableFile, Version};
 
 use super::super::cut::OutputCutter;
 use super::super::in_progress::{InProgress, JobId};
-use super::super::merge::{DropRule, Verdict};
+use super::super::merge::{DropRule, EntryFate};
 use super::super::older::OlderData;
 use super::super::plan::{Plan, Reason, plan};
-use super::super::range::{RangeCompaction, Step};
+use super::super::range::{RangeCompaction, RangeStep};
 use super::{Rng, install, table};
 use crate::compaction_job::stretches::divide;
 use crate::compaction_options::CompactionOptions;
@@ -132,7 +132,7 @@ impl World {
         let mut rule = DropRule::new(self.snapshots.clone(), RangeSet::default());
         let mut kept = std::mem::take(&mut self.memtable);
         kept.retain(|(key, inverted), kind| {
-            rule.judge(key, !*inverted, *kind, || true) == Verdict::Keep
+            rule.judge(key, !*inverted, *kind, || true) == EntryFate::Keep
         });
         if !kept.is_empty() {
             let table = self.build(kept);
@@ -175,8 +175,8 @@ impl World {
                 !by_filter || self.contents[&t.number].keys().any(|(held, _)| *held == key)
             };
             let verdict = rule.judge(&key, !inverted, kind, || older.may_exist(&key, holds));
-            if verdict != Verdict::Keep {
-                self.seen.insert(if verdict == Verdict::Spent { "spent" } else { "hidden" });
+            if verdict != EntryFate::Keep {
+                self.seen.insert(if verdict == EntryFate::Spent { "spent" } else { "hidden" });
                 continue;
             }
             let open = outputs.last().unwrap();
@@ -275,12 +275,12 @@ impl World {
     fn step_range(&mut self) {
         let Some(mut manual) = self.manual.take() else { return self.begin_range() };
         match manual.range.next_step(&self.version, &self.busy, &self.options) {
-            Step::Run(plan) => self.start(*plan),
-            Step::Wait => {
+            RangeStep::Run(plan) => self.start(*plan),
+            RangeStep::Wait => {
                 assert!(!self.busy.is_empty(), "it waits for nothing");
                 self.seen.insert("wait");
             }
-            Step::Done => {
+            RangeStep::Done => {
                 self.seen.insert("range done");
                 return self.check_range(&manual);
             }
@@ -409,7 +409,7 @@ impl World {
             assert!(!is_last || 8 * table.deletions < table.entries.max(1), "{what}: tombstones");
         }
         let mut range = RangeCompaction::new(b"", None, self.seqno, self.next_number);
-        while let Step::Run(plan) = range.next_step(&self.version, &self.busy, &self.options) {
+        while let RangeStep::Run(plan) = range.next_step(&self.version, &self.busy, &self.options) {
             self.start(*plan);
             while !self.running.is_empty() {
                 let running = self.running.remove(0);

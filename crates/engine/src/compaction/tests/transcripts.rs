@@ -34,9 +34,9 @@ use crate::levels::LEVELS;
 use crate::version::{TableFile, Version};
 
 use super::super::in_progress::InProgress;
-use super::super::key_range::{KeyRange, total_bytes};
+use super::super::key_range::{KeyBounds, total_bytes};
 use super::super::plan::{Plan, Reason, plan};
-use super::super::range::{RangeCompaction, Step};
+use super::super::range::{RangeCompaction, RangeStep};
 use super::super::shape::{Shape, debt};
 use super::{install, table};
 use crate::compaction_options::CompactionOptions;
@@ -141,7 +141,7 @@ impl Case {
             trivial_move: false,
             reason: Reason::Bytes,
             grandparents: Vec::new(),
-            range: KeyRange::hull(tables()).unwrap(),
+            range: KeyBounds::hull(tables()).unwrap(),
         };
         self.busy.start(&plan).unwrap();
     }
@@ -216,15 +216,15 @@ impl Case {
         let mut range = RangeCompaction::new(from.as_bytes(), to, number(), number());
         loop {
             match range.next_step(&self.version, &self.busy, &options) {
-                Step::Run(plan) => {
+                RangeStep::Run(plan) => {
                     lines.push(show(&plan));
                     self.run(&plan);
                 }
-                Step::Wait => {
+                RangeStep::Wait => {
                     lines.push("wait".to_owned());
                     break;
                 }
-                Step::Done => break,
+                RangeStep::Done => break,
             }
             assert!(lines.len() < 100, "it never ends");
         }

@@ -69,17 +69,21 @@ fn a_newer_snapshot_keeps_only_what_it_sees() {
     db.compact_all().unwrap();
     db.wait_idle().unwrap();
     assert_eq!(entries(&db), 10_000);
-    let before = db.stats().compactions;
+    let before = db.stats().background.compactions.count;
     db.wait_idle().unwrap();
-    assert_eq!(db.stats().compactions, before, "nothing can be dropped yet");
+    assert_eq!(db.stats().background.compactions.count, before, "nothing can be dropped yet");
     drop(older);
     db.wait_idle().unwrap();
     assert_eq!(entries(&db), 5_000);
     assert_eq!(newer.get(key(3)).unwrap().unwrap(), [2; 100][..]);
-    let before = db.stats().compactions;
+    let before = db.stats().background.compactions.count;
     drop(newer);
     db.wait_idle().unwrap();
-    assert_eq!(db.stats().compactions, before, "what lost nothing is not rewritten again");
+    assert_eq!(
+        db.stats().background.compactions.count,
+        before,
+        "what lost nothing is not rewritten again"
+    );
 }
 
 /// Snapshots do not survive closing the store.
@@ -128,6 +132,6 @@ fn tombstones_that_were_moved_to_the_deepest_level_go() {
     db.flush().unwrap();
     db.wait_idle().unwrap();
     let stats = db.stats();
-    assert!(stats.trivial_moves > 0, "none was moved unread");
+    assert!(stats.background.compactions.trivial_moves > 0, "none was moved unread");
     assert_eq!((bytes(&db), entries(&db)), (0, 0));
 }

@@ -19,7 +19,7 @@
 use trommel_base::{Cursor, CursorHints, EntryRef, KeyHead, MAX_SEQNO, SeqNo};
 
 use super::{
-    Direction, Head, Mark, MergeCursor, NO_SOURCE, Ranked, SHOWN_BYTES, STEPS_BEFORE_RESEEK,
+    Direction, Mark, MergeCursor, NO_SOURCE, Ranked, SHOWN_BYTES, STEPS_BEFORE_RESEEK, SourceHead,
 };
 
 /// Most sources whose leaves take part at once: the least rank is searched for among all of them.
@@ -140,7 +140,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
     #[inline]
     fn new<C: HasLeaf<Leaf = L>>(
         sources: &'a mut [C],
-        heads: &[Head],
+        heads: &[SourceHead],
         order: &[Ranked],
         direction: Direction,
     ) -> Self {
@@ -152,7 +152,7 @@ impl<'a, L: CursorHints> Leaves<'a, L> {
             limit: None,
         };
         let (first, others) = order.split_at(order.len().min(LEAVES));
-        let rank = |head: &Head| Rank::new(&head.entry(direction), direction);
+        let rank = |head: &SourceHead| Rank::new(&head.entry(direction), direction);
         let limit = others.first().and_then(|place| heads.get(place.source));
         all.limit = limit.filter(|head| head.live).map(rank);
         for (nth, (source, head)) in sources.iter_mut().zip(heads).enumerate() {

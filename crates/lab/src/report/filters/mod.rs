@@ -16,9 +16,9 @@ use super::html::section;
 use super::page::document;
 use super::svg::{Role, standalone};
 use super::workloads::card;
-use crate::filter_bench::Cell;
-use crate::filter_bench::record::Record;
-use charts::Chart;
+use crate::filter_bench::FilterCell;
+use crate::filter_bench::record::CellRecord;
+use charts::FilterChart;
 
 const ABOUT_RATES: &str = "How often a filter says “maybe” to a key that is not in it. Lines are the \
                            exact theory of each kind for many keys; dots are measured, with the 95% \
@@ -43,17 +43,17 @@ fn colour(kind: &str) -> usize {
 }
 
 /// The kinds in `records`, each with its colour.
-fn kinds(records: &[Record]) -> Vec<(Role, &str)> {
-    let is_there = |kind: &&str| records.iter().any(|record| record.cell.kind == *kind);
+fn kinds(records: &[CellRecord]) -> Vec<(Role, &str)> {
+    let is_there = |kind: &&str| records.iter().any(|record| record.cell.setup.kind == *kind);
     KINDS.into_iter().filter(is_there).map(|kind| (role(kind), kind)).collect()
 }
 
-fn cells(records: &[Record]) -> Vec<&Cell> {
+fn cells(records: &[CellRecord]) -> Vec<&FilterCell> {
     records.iter().map(|record| &record.cell).collect()
 }
 
 /// All charts with data.
-fn all_charts(records: &[Record]) -> Vec<Chart> {
+fn all_charts(records: &[CellRecord]) -> Vec<FilterChart> {
     let cells = cells(records);
     let caches = records.first().map_or(&[][..], |record| &record.place.caches);
     [charts::rates(&cells)]
@@ -65,14 +65,15 @@ fn all_charts(records: &[Record]) -> Vec<Chart> {
 }
 
 /// The charts as SVG files, each with its name, for light and dark backgrounds.
-pub fn plots(records: &[Record]) -> Vec<(&'static str, String)> {
+pub fn plots(records: &[CellRecord]) -> Vec<(&'static str, String)> {
     let kinds = kinds(records);
-    let file = |chart: Chart| (chart.id, standalone(&chart.title, &chart.what, &kinds, &chart.svg));
+    let file =
+        |chart: FilterChart| (chart.id, standalone(&chart.title, &chart.what, &kinds, &chart.svg));
     all_charts(records).into_iter().map(file).collect()
 }
 
 /// The page about `records`. It needs no other file, no network and no script.
-pub fn page(title: &str, records: &[Record]) -> String {
+pub fn page(title: &str, records: &[CellRecord]) -> String {
     let key = key(kinds(records).into_iter());
     let charts = all_charts(records);
     let grid = |wanted: &[&str]| {
@@ -114,7 +115,7 @@ pub fn page(title: &str, records: &[Record]) -> String {
     .map(|(id, heading, lead, content)| section(id, heading, lead, &content))
     .concat();
     let warnings = facts::words_of_warning(
-        records.iter().any(|record| record.place.environment.debug_assertions),
+        records.iter().any(|record| record.place.environment.build.debug_assertions),
         records.iter().any(|record| record.cell.interrupted),
     );
     document(title, &tables::subtitle(records), &tables::headline(records), &(warnings + &sections))
@@ -126,7 +127,7 @@ mod tests {
     use crate::filter_bench::testing::record;
     use crate::report::tests::{check_alone, check_tags};
 
-    fn many() -> Vec<Record> {
+    fn many() -> Vec<CellRecord> {
         let mut records = Vec::new();
         for kind in KINDS {
             for bits in [8.0, 10.0, 16.0] {

@@ -21,7 +21,7 @@ const TOLERANCE: f64 = 0.05;
 const FARTHEST: f64 = 0.5;
 
 /// A finished chart.
-pub(super) struct Chart {
+pub(super) struct TuningChart {
     /// Its name, unique among the charts of these records.
     pub(super) name: String,
     pub(super) title: String,
@@ -40,28 +40,28 @@ struct Cost {
 }
 
 /// Wasted reads against bytes, for each group of several filters.
-pub(super) fn waste(groups: &Groups<'_>) -> Vec<Chart> {
+pub(super) fn waste(groups: &Groups<'_>) -> Vec<TuningChart> {
     let cost = Cost {
         name: "waste",
         what: "wasted reads a lookup by filter bytes",
-        of: |record| record.wasted_reads,
+        of: |record| record.measured.wasted_reads,
         is_logarithmic: true,
     };
     fronts(groups, &cost)
 }
 
 /// Lookup times against bytes, for each group of several filters.
-pub(super) fn times(groups: &Groups<'_>) -> Vec<Chart> {
+pub(super) fn times(groups: &Groups<'_>) -> Vec<TuningChart> {
     let cost = Cost {
         name: "time",
         what: "µs a lookup by filter bytes",
-        of: |record| record.micros,
+        of: |record| record.measured.micros,
         is_logarithmic: false,
     };
     fronts(groups, &cost)
 }
 
-fn fronts(groups: &Groups<'_>, cost: &Cost) -> Vec<Chart> {
+fn fronts(groups: &Groups<'_>, cost: &Cost) -> Vec<TuningChart> {
     let several = groups.groups.iter().enumerate().filter(|(_, group)| group.records.len() > 1);
     several.filter_map(|(nth, group)| front(groups, group, nth, cost)).collect()
 }
@@ -71,7 +71,7 @@ fn bytes(bytes: &f64) -> String {
     units::bytes(bytes.round() as u64)
 }
 
-fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Option<Chart> {
+fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Option<TuningChart> {
     let of = cost.of;
     let is_shown = |record: &Record| {
         (LEAST_WASTE..MOST).contains(&of(record).mean) && (0.0..MOST).contains(&record.filter_bytes)
@@ -110,7 +110,7 @@ fn front(groups: &Groups<'_>, group: &Group<'_>, nth: usize, cost: &Cost) -> Opt
         }
         Ok(())
     })?;
-    Some(Chart { name, title, what: cost.what.into(), svg })
+    Some(TuningChart { name, title, what: cost.what.into(), svg })
 }
 
 /// A mean with its interval, clipped to the axis.
@@ -127,20 +127,22 @@ fn dot(chart: &mut Frame<'_>, role: Role, x: f64, estimate: &Estimate) -> Result
 }
 
 /// Measured against predicted values, and the deviations.
-pub(super) fn prediction(groups: &Groups<'_>) -> Vec<Chart> {
+pub(super) fn prediction(groups: &Groups<'_>) -> Vec<TuningChart> {
     let dots: Vec<(Role, &Record)> = groups
         .groups
         .iter()
         .flat_map(|group| groups.by_family(group))
         .flat_map(|(role, records)| records.into_iter().map(move |record| (role, record)))
         .filter(|(_, record)| {
-            let (predicted, measured) = (record.predicted.wasted_reads, record.wasted_reads.mean);
+            let (predicted, measured) =
+                (record.predicted.wasted_reads, record.measured.wasted_reads.mean);
             [predicted, measured].iter().all(|value| (LEAST_WASTE..MOST).contains(value))
         })
         .collect();
     let values = || {
-        dots.iter()
-            .flat_map(|(_, record)| [record.predicted.wasted_reads, record.wasted_reads.mean])
+        dots.iter().flat_map(|(_, record)| {
+            [record.predicted.wasted_reads, record.measured.wasted_reads.mean]
+        })
     };
     let (Some(least), Some(most)) = (values().reduce(f64::min), values().reduce(f64::max)) else {
         return Vec::new();
@@ -148,7 +150,8 @@ pub(super) fn prediction(groups: &Groups<'_>) -> Vec<Chart> {
     let described: Vec<String> = dots
         .iter()
         .map(|(_, record)| {
-            let (predicted, measured) = (record.predicted.wasted_reads, record.wasted_reads.mean);
+            let (predicted, measured) =
+                (record.predicted.wasted_reads, record.measured.wasted_reads.mean);
             let (predicted, measured) = (digits(predicted), digits(measured));
             format!("{}: predicted {predicted}, measured {measured}.", record.cell.name())
         })
@@ -161,7 +164,7 @@ pub(super) fn prediction(groups: &Groups<'_>) -> Vec<Chart> {
         .collect()
 }
 
-fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Chart> {
+fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<TuningChart> {
     let (title, what) = ("Wasted reads a lookup", "measured by predicted");
     let show = |value: &f64| tick(*value);
     let svg = chart("predicted", title, described, |area| {
@@ -170,14 +173,14 @@ fn equality(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Ch
         let line = vec![(start, start), (end, end)];
         chart.draw_series([PathElement::new(line, Role::Theory.line(10))])?;
         for (role, record) in dots {
-            dot(&mut chart, *role, record.predicted.wasted_reads, &record.wasted_reads)?;
+            dot(&mut chart, *role, record.predicted.wasted_reads, &record.measured.wasted_reads)?;
         }
         Ok(())
     })?;
-    Some(Chart { name: "predicted".into(), title: title.into(), what: what.into(), svg })
+    Some(TuningChart { name: "predicted".into(), title: title.into(), what: what.into(), svg })
 }
 
-fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<Chart> {
+fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<TuningChart> {
     let (title, what) =
         ("How far off", "measured less predicted, as a share of predicted, by predicted");
     let shares: Vec<(Role, f64, Estimate)> = dots
@@ -185,7 +188,7 @@ fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<C
         .map(|(role, record)| {
             let predicted = record.predicted.wasted_reads;
             let share = |value: f64| record.off_by(value);
-            let Estimate { mean, standard_error, interval } = record.wasted_reads;
+            let Estimate { mean, standard_error, interval } = record.measured.wasted_reads;
             let interval = (share(interval.0), share(interval.1));
             (*role, predicted, Estimate { mean: share(mean), standard_error, interval })
         })
@@ -211,5 +214,5 @@ fn deviation(dots: &[(Role, &Record)], axis: &Axis, described: &str) -> Option<C
         }
         Ok(())
     })?;
-    Some(Chart { name: "off".into(), title: title.into(), what: what.into(), svg })
+    Some(TuningChart { name: "off".into(), title: title.into(), what: what.into(), svg })
 }

@@ -37,15 +37,15 @@ const COLUMNS: [Column; 34] = [
     ("standard_error", |_, p| p.wasted.standard_error.to_string()),
     ("low", |_, p| p.wasted.interval.0.to_string()),
     ("high", |_, p| p.wasted.interval.1.to_string()),
-    ("micros", |r, p| whole(p, r.micros.mean)),
-    ("micros_low", |r, p| whole(p, r.micros.interval.0)),
-    ("micros_high", |r, p| whole(p, r.micros.interval.1)),
-    ("blocks", |r, p| whole(p, r.blocks)),
-    ("block_reads", |r, p| whole(p, r.block_reads)),
-    ("program", |r, _| r.environment.program.clone()),
-    ("commit", |r, _| r.environment.commit.clone().unwrap_or_default()),
+    ("micros", |r, p| whole(p, r.measured.micros.mean)),
+    ("micros_low", |r, p| whole(p, r.measured.micros.interval.0)),
+    ("micros_high", |r, p| whole(p, r.measured.micros.interval.1)),
+    ("blocks", |r, p| whole(p, r.measured.blocks)),
+    ("block_reads", |r, p| whole(p, r.measured.block_reads)),
+    ("program", |r, _| r.environment.build.program.clone()),
+    ("commit", |r, _| r.environment.build.commit.clone().unwrap_or_default()),
     ("cpu", |r, _| r.environment.cpu.clone().unwrap_or_default()),
-    ("file_reads", |r, p| whole(p, r.file_reads)),
+    ("file_reads", |r, p| whole(p, r.measured.file_reads)),
 ];
 
 /// The figures of a level, or of all levels.
@@ -87,8 +87,8 @@ fn parts(record: &Record) -> Vec<Part> {
         filter_bytes: record.filter_bytes,
         bits_per_key: record.bits_per_key(),
         predicted: record.predicted.wasted_reads,
-        expected: record.expected,
-        wasted: record.wasted_reads,
+        expected: record.measured.expected,
+        wasted: record.measured.wasted_reads,
     };
     let levels = record.levels.iter().map(|level| Part {
         level: level.level.to_string(),

@@ -21,7 +21,7 @@ use super::page::document;
 use super::svg::{Role, standalone};
 use super::workloads::card;
 use crate::tune::Record;
-use charts::Chart;
+use charts::TuningChart;
 pub use csv::write_csv;
 use groups::Groups;
 
@@ -44,7 +44,7 @@ pub fn plots(records: &[Record]) -> Vec<(String, String)> {
     let groups = Groups::new(records);
     let families: Vec<(Role, &str)> = groups.families().collect();
     let charts = [charts::waste(&groups), charts::times(&groups), charts::prediction(&groups)];
-    let file = |chart: Chart| {
+    let file = |chart: TuningChart| {
         let svg = standalone(&chart.title, &chart.what, &families, &chart.svg);
         (chart.name, svg)
     };
@@ -55,7 +55,7 @@ pub fn plots(records: &[Record]) -> Vec<(String, String)> {
 pub fn page(title: &str, records: &[Record]) -> String {
     let groups = Groups::new(records);
     let families = key(groups.families());
-    let grid = |charts: Vec<Chart>| {
+    let grid = |charts: Vec<TuningChart>| {
         let alone = charts.len() == 1;
         let cards: String =
             charts.iter().map(|chart| card(&chart.title, &chart.what, &chart.svg, "")).collect();
@@ -84,7 +84,7 @@ pub fn page(title: &str, records: &[Record]) -> String {
     ]
     .map(|(id, heading, lead, content)| section(id, heading, lead, &content))
     .concat();
-    let is_debug = records.iter().any(|record| record.environment.debug_assertions);
+    let is_debug = records.iter().any(|record| record.environment.build.debug_assertions);
     let warnings = facts::words_of_warning(is_debug, false) + &tables::mixture(records);
     document(title, &tables::subtitle(&groups), &tables::headline(records), &(warnings + &sections))
 }

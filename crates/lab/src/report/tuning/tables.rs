@@ -6,7 +6,7 @@ use trommel_harness::units;
 use super::groups::{Group, Groups};
 use crate::report::bars::{Bar, bars};
 use crate::report::facts::environment_facts;
-use crate::report::html::{Cell as Html, count, details, escaped, small, table};
+use crate::report::html::{HtmlCell, count, details, escaped, small, table};
 use crate::report::svg::Role;
 use crate::tune::{Estimate, LevelRecord, Record};
 
@@ -24,12 +24,12 @@ fn size(bytes: f64) -> String {
     units::bytes(bytes.max(0.0).round() as u64)
 }
 
-fn number(value: f64) -> Html {
-    Html::number(&small(value))
+fn number(value: f64) -> HtmlCell {
+    HtmlCell::number(&small(value))
 }
 
-fn off(share: Option<f64>) -> Html {
-    Html::maybe(share, |share| format!("{:+.1}%", share * 100.0))
+fn off(share: Option<f64>) -> HtmlCell {
+    HtmlCell::maybe(share, |share| format!("{:+.1}%", share * 100.0))
 }
 
 /// All cells, one table per group.
@@ -49,17 +49,17 @@ pub(super) fn cells(groups: &Groups<'_>) -> String {
     ];
     let row = |record: &&Record| {
         vec![
-            Html::text(&record.cell.filters),
-            Html::number(&format!("{:.2}", record.bits_per_key())),
-            Html::number(&size(record.filter_bytes)),
-            number(record.wasted_reads.mean),
-            Html::number(&half(&record.wasted_reads)),
+            HtmlCell::text(&record.cell.filters),
+            HtmlCell::number(&format!("{:.2}", record.bits_per_key())),
+            HtmlCell::number(&size(record.filter_bytes)),
+            number(record.measured.wasted_reads.mean),
+            HtmlCell::number(&half(&record.measured.wasted_reads)),
             number(record.predicted.wasted_reads),
             off(record.off()),
-            number(record.micros.mean),
-            Html::number(&half(&record.micros)),
-            number(record.blocks),
-            number(record.block_reads),
+            number(record.measured.micros.mean),
+            HtmlCell::number(&half(&record.measured.micros)),
+            number(record.measured.blocks),
+            number(record.measured.block_reads),
         ]
     };
     let of = |group: &Group<'_>| {
@@ -87,19 +87,19 @@ pub(super) fn levels(groups: &Groups<'_>) -> String {
     ];
     let row = |record: &Record, level: &LevelRecord| {
         vec![
-            Html::text(&record.cell.filters),
-            Html::text(&format!("L{}", level.level)),
-            Html::number(&decimals(level.runs)),
-            Html::number(&decimals(level.tables)),
-            Html::number(&count(level.keys.round() as u64)),
-            Html::number(&size(level.bytes)),
-            Html::text(&level.filters.join(", ")),
-            Html::number(&format!("{:.2}", level.bits_per_key())),
-            Html::number(&size(level.filter_bytes)),
+            HtmlCell::text(&record.cell.filters),
+            HtmlCell::text(&format!("L{}", level.level)),
+            HtmlCell::number(&decimals(level.runs)),
+            HtmlCell::number(&decimals(level.tables)),
+            HtmlCell::number(&count(level.keys.round() as u64)),
+            HtmlCell::number(&size(level.bytes)),
+            HtmlCell::text(&level.filters.join(", ")),
+            HtmlCell::number(&format!("{:.2}", level.bits_per_key())),
+            HtmlCell::number(&size(level.filter_bytes)),
             number(level.predicted),
             number(level.expected),
             number(level.wasted_reads.mean),
-            Html::number(&half(&level.wasted_reads)),
+            HtmlCell::number(&half(&level.wasted_reads)),
         ]
     };
     let of = |group: &Group<'_>| {
@@ -173,13 +173,16 @@ fn environments(records: &[Record]) -> Vec<&Environment> {
 
 /// Whether times on both can be compared: they are equal except for the directory.
 fn is_alike(a: &Environment, b: &Environment) -> bool {
-    let placeless =
-        |environment: &Environment| Environment { directory: None, ..environment.clone() };
+    let placeless = |environment: &Environment| {
+        let mut place = environment.clone();
+        place.storage.directory = None;
+        place
+    };
     placeless(a) == placeless(b)
 }
 
 pub(super) fn machines(records: &[Record]) -> String {
-    let row = |(name, value): (&String, &String)| vec![Html::text(name), Html::text(value)];
+    let row = |(name, value): (&String, &String)| vec![HtmlCell::text(name), HtmlCell::text(value)];
     let of = |environment: &&Environment| {
         let facts = environment_facts(environment);
         table("", &["", ""], &facts.iter().map(row).collect::<Vec<_>>())

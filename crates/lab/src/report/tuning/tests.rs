@@ -56,9 +56,9 @@ fn charts_are_files_of_their_own() {
 #[test]
 fn what_cannot_be_compared_is_told() {
     let mut records = many();
-    records[1].environment.commit = Some("abc".into());
-    records[2].environment.directory = Some("/elsewhere".into());
-    records[3].environment.debug_assertions = true;
+    records[1].environment.build.commit = Some("abc".into());
+    records[2].environment.storage.directory = Some("/elsewhere".into());
+    records[3].environment.build.debug_assertions = true;
     let html = page("Mixed", &records);
     assert!(
         html.contains("3 machines or builds measured") && html.contains("checks its assertions")
@@ -94,7 +94,7 @@ fn odd_numbers_do_no_harm() {
     for odd in [0.0, -1.0, f64::MAX, 1e-300, f64::NAN, f64::INFINITY] {
         let mut records = many();
         for record in &mut records[..3] {
-            (record.wasted_reads.mean, record.micros.mean) = (odd, odd);
+            (record.measured.wasted_reads.mean, record.measured.micros.mean) = (odd, odd);
             (record.filter_bytes, record.predicted.wasted_reads) = (odd, odd);
             record.levels[0].keys = odd;
         }
@@ -111,10 +111,10 @@ fn the_front_is_what_no_other_beats() {
     records.truncate(6);
     // The blocked filters are as large and waste as many reads, except that one wastes more, and
     // one fewer.
-    records[3].wasted_reads.mean *= 2.0;
-    records[4].wasted_reads.mean /= 2.0;
+    records[3].measured.wasted_reads.mean *= 2.0;
+    records[4].measured.wasted_reads.mean /= 2.0;
     let groups = Groups::new(&records);
-    let front = groups.groups[0].front(|record| record.wasted_reads.mean);
+    let front = groups.groups[0].front(|record| record.measured.wasted_reads.mean);
     let front: Vec<&str> = front.iter().map(|record| &*record.cell.filters).collect();
     assert_eq!(front, ["paired:6", "blocked:8", "paired:10"]);
 }

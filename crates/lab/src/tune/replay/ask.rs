@@ -8,7 +8,7 @@ use trommel::inspect::{ListedTable, Table};
 use trommel::{Db, FilterSpec};
 use trommel_harness::{Control, Error};
 
-use super::load::{Part, Survey};
+use super::load::{Survey, TracePart};
 use super::sums::{Lookups, Sums};
 use super::{Candidate, Replay, Replayed, TraceRead};
 use crate::tune::build::{STRIDE, store_error};
@@ -32,7 +32,7 @@ pub(super) struct Replayer<'a> {
 
 /// The lookups of a part, on their way through the tables.
 struct Round {
-    part: Part,
+    part: TracePart,
     /// Wasted reads of one lookup of each key, by candidate: on the current level, and on those
     /// above.
     level: Vec<Vec<u32>>,
@@ -73,7 +73,7 @@ impl<'a> Replayer<'a> {
     }
 
     /// Runs the lookups of a part through all tables.
-    pub(super) fn replay(&mut self, part: Part, is_first: bool) -> Result<(), Error> {
+    pub(super) fn replay(&mut self, part: TracePart, is_first: bool) -> Result<(), Error> {
         let none = vec![vec![0; part.lookups.len()]; self.candidates.len()];
         let mut round = Round { part, level: none.clone(), above: none };
         let tables = self.tables;
@@ -103,7 +103,7 @@ impl<'a> Replayer<'a> {
     }
 
     /// Reads the table's keys in order, merged with those of the lookups that reach it.
-    fn visit(&self, nth: usize, coming: Vec<usize>, part: &Part) -> Result<Visited, Error> {
+    fn visit(&self, nth: usize, coming: Vec<usize>, part: &TracePart) -> Result<Visited, Error> {
         let ListedTable { level, meta, .. } = &self.tables[nth];
         let missing = || Error::Store("the store has changed while it was read".into());
         let file = self.db.dir().join(self.names.get(&meta.table_id).ok_or_else(missing)?);
@@ -196,7 +196,7 @@ impl<'a> Replayer<'a> {
     }
 
     /// Ends the lookups whose key the table has.
-    fn leave(&mut self, visited: &Visited, part: &mut Part) {
+    fn leave(&mut self, visited: &Visited, part: &mut TracePart) {
         let ended = self.ended.entry(visited.level).or_default();
         for (at, is_there) in visited.coming.iter().zip(&visited.is_there) {
             if *is_there {

@@ -8,7 +8,7 @@ use trommel::tuning::{Run, Solver, Table, Tree, TuningError, Workload};
 use trommel::{FilterPolicy, FilterSpec};
 use trommel_harness::Error;
 
-use super::load::{Part, Survey};
+use super::load::{Survey, TracePart};
 
 /// Maximum bits per key of a filter.
 const MOST_BITS: f64 = 64.0;
@@ -66,7 +66,7 @@ impl Candidate {
         &self,
         tables: &[ListedTable],
         survey: &Survey,
-        part: &Part,
+        part: &TracePart,
     ) -> Result<Vec<FilterSpec>, Error> {
         let last = tables.iter().map(|table| table.level).max().filter(|level| *level > 0);
         let is_last = |table: &ListedTable| Some(table.level) == last;
@@ -89,7 +89,7 @@ impl Candidate {
 fn solve(
     tables: &[ListedTable],
     survey: &Survey,
-    part: &Part,
+    part: &TracePart,
     bits: f64,
 ) -> Result<Vec<FilterSpec>, TuningError> {
     let mut runs: Vec<Run> = Vec::new();

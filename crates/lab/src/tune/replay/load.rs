@@ -127,12 +127,12 @@ pub(super) struct Lookup {
 
 /// The lookups of some keys, sorted by key.
 #[derive(Debug, Default)]
-pub(super) struct Part {
+pub(super) struct TracePart {
     keys: Vec<u8>,
     pub(super) lookups: Vec<Lookup>,
 }
 
-impl Part {
+impl TracePart {
     /// Loads part number `nth` of `parts`.
     pub(super) fn load(
         vfs: &dyn Vfs,

@@ -39,7 +39,7 @@ use trommel_harness::{Control, Error, Unit};
 
 use self::ask::Replayer;
 pub use self::candidate::Candidate;
-use self::load::{Part, Survey};
+use self::load::{Survey, TracePart};
 use super::build::store_error;
 use super::record::Estimate;
 
@@ -131,7 +131,7 @@ pub fn replay(
     let survey = Survey::of(&**db.vfs(), trace)?;
     let tables = tables(db)?;
     let parts = survey.parts(memory, candidates.len())?;
-    let load = |nth: u64| Part::load(&**db.vfs(), trace, nth, parts, control);
+    let load = |nth: u64| TracePart::load(&**db.vfs(), trace, nth, parts, control);
     let first = load(0)?;
     let filters = candidates.iter().map(|one| one.filters(&tables, &survey, &first));
     let filters: Vec<Vec<FilterSpec>> = filters.collect::<Result<_, _>>()?;

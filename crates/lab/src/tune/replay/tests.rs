@@ -92,9 +92,9 @@ fn counted(report: &FilterReport, level: usize) -> [u64; 4] {
     rows.fold([0; 4], |[bytes, probes, there, wasted], row| {
         [
             bytes + row.filter_bytes,
-            probes + row.probes,
-            there + row.true_positives,
-            wasted + row.false_positives,
+            probes + row.counts.probes,
+            there + row.counts.true_positives,
+            wasted + row.counts.false_positives,
         ]
     })
 }
@@ -105,7 +105,7 @@ fn replayed(level: &ReplayedLevel) -> [u64; 4] {
 }
 
 fn wasted(report: &FilterReport, lookups: u64) -> f64 {
-    let wasted: u64 = report.levels.iter().map(|row| row.false_positives).sum();
+    let wasted: u64 = report.levels.iter().map(|row| row.counts.false_positives).sum();
     wasted as f64 / lookups as f64
 }
 
@@ -174,7 +174,7 @@ fn a_sample_is_scaled_and_as_sure_as_it_is_large() {
     assert_eq!(replay.trace.info.sample, 10);
     let recorded = replay.trace.lookups as f64;
     assert!((recorded / (lookups as f64 / 10.0) - 1.0).abs() < 0.1, "{recorded}");
-    let probes: u64 = report.levels.iter().map(|row| row.probes).sum();
+    let probes: u64 = report.levels.iter().map(|row| row.counts.probes).sum();
     assert!((all.probes as f64 / probes as f64 - 1.0).abs() < 0.1, "{} of {probes}", all.probes);
     let Estimate { mean, standard_error, .. } = all.wasted_reads;
     let off = (mean - wasted(&report, lookups)).abs() / standard_error;

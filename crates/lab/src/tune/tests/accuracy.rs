@@ -87,7 +87,7 @@ fn check(plan: &str, count: usize) {
     for record in &records {
         let words = record.in_words();
         let lookups = record.cell.lookups * record.cell.stores;
-        let errors = record.wasted_reads.mean * lookups as f64;
+        let errors = record.measured.wasted_reads.mean * lookups as f64;
         assert!(errors >= FEWEST_ERRORS, "{errors} errors are too few: {words}");
         let off = record.off().unwrap();
         assert!(off.abs() <= BOUND, "{:.2}% off: {words}", 100.0 * off);

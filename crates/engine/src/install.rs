@@ -10,7 +10,8 @@
 //!    never sees one without the other.
 //! 5. Tables that left the version become obsolete: they are removed once the last reader is gone.
 //!    So are filter sidecars that were replaced.
-//! 6. The filters that may be held in memory are determined again for the new version.
+//! 6. The filters that may be held in memory are determined again for the new version, and the
+//!    bytes of each table that range tombstones delete.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -70,6 +71,7 @@ impl Engine {
         }
         self.settle_filters(&after);
         drop(manifest);
+        self.estimate_deleted(&after);
         Ok(())
     }
 

@@ -20,7 +20,7 @@ use crate::names::OPTIONS_TMP;
 use crate::options::{FilterSettings, Options, ReadSettings, WriteSettings};
 use crate::options_file;
 use crate::sync::lock;
-use crate::version::TableFile;
+use crate::version::{TableFile, Version};
 
 impl Engine {
     /// Creates a store in `dir`, which must be missing or empty, with the current contents of this
@@ -164,6 +164,26 @@ impl Engine {
             bytes += self.bytes_within(file, bounds)?;
         }
         Ok(bytes)
+    }
+
+    /// Estimates for each table the bytes that the range tombstones of `version` delete.
+    pub(crate) fn estimate_deleted(&self, version: &Version) {
+        if version.ranges.is_empty() {
+            return;
+        }
+        for (_, table) in version.tables() {
+            let applied = table.min_seqno.max(table.ranges_applied);
+            let mut bytes = 0;
+            if version.ranges.newest() > applied {
+                version.ranges.for_each_span(&table.smallest, &table.largest, |span, covering| {
+                    if covering > applied {
+                        // What cannot be estimated is compacted later.
+                        bytes += self.bytes_within(table, span).unwrap_or(0);
+                    }
+                });
+            }
+            table.set_deleted_bytes(bytes.min(table.file_bytes));
+        }
     }
 
     fn bytes_within(&self, file: &Arc<TableFile>, bounds: &Bounds) -> Result<u64> {

@@ -170,7 +170,7 @@ impl Engine {
     }
 
     fn background_stats(&self) -> BackgroundStats {
-        let jobs = &self.statistics.jobs;
+        let (jobs, version) = (&self.statistics.jobs, self.version());
         BackgroundStats {
             flushes: FlushStats {
                 count: jobs.get(JobCounter::Flushes),
@@ -195,6 +195,8 @@ impl Engine {
             },
             spare_file_bytes: self.files.deletion_queue.spare_bytes(),
             compaction_debt: self.backlog.debt(),
+            range_tombstones: version.ranges.len() as u64,
+            deleted_bytes: version.tables().map(|(_, table)| table.deleted_bytes()).sum(),
             rate_limited_bytes: self.background.limiter.limited_bytes(),
             stalls: StallStats {
                 memtables: jobs.stall(Cause::Memtables),

@@ -8,6 +8,7 @@
 //! 2. A rewrite also drops the tombstones of a table that overlaps no deeper table. If there are
 //!    few, they are left alone, because a rewrite costs as much as the whole table: they hide
 //!    nothing any more.
+//!    A table of which range tombstones delete half of the bytes is rewritten, too.
 //! 3. *Small tables.* Four or more adjacent small tables are merged into one, unless one of them
 //!    has most of their bytes. So each rewrite at least doubles the size of the table that holds a
 //!    byte, and of tables that arrive one by one, a number remains that grows with the logarithm of
@@ -35,6 +36,8 @@ use super::plan::{Plan, Planner, Reason};
 
 /// A rewrite is worth it if at least one in this many entries is a tombstone with nothing below.
 const TOMBSTONES_PART: u64 = 8;
+/// A rewrite is worth it if at least one in this many bytes is deleted by a range tombstone.
+const DELETED_PART: u64 = 2;
 /// Fewest small tables that are merged.
 const FEWEST_SMALL: usize = 4;
 
@@ -56,10 +59,19 @@ fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
 /// to drop entries; `None` if no table has any.
 pub(crate) fn dead_from(version: &Version) -> Option<SeqNo> {
     let dead_from = |(level, table): (usize, &Arc<TableFile>)| {
-        let dead = has_dead(version, level, table).then_some(table.max_seqno);
+        let dead = rewrite_from(version, level, table);
         dead.into_iter().chain(deleted_from(version, table)).min()
     };
     version.tables().filter_map(dead_from).min()
+}
+
+/// The sequence number that the oldest snapshot must reach for a rewrite of `table` in `level` to
+/// drop entries; `None` if it has none to drop.
+fn rewrite_from(version: &Version, level: usize, table: &TableFile) -> Option<SeqNo> {
+    let of_versions = has_dead(version, level, table).then_some(table.max_seqno);
+    let is_half = table.deleted_bytes().saturating_mul(DELETED_PART) >= table.file_bytes;
+    let of_ranges = (table.deleted_bytes() > 0 && is_half).then(|| version.ranges.newest());
+    of_versions.into_iter().chain(of_ranges).min()
 }
 
 /// If range tombstones delete every entry of `table`, the sequence number that the oldest snapshot
@@ -94,7 +106,7 @@ impl Planner<'_> {
         let is_dead = |level: usize, table: &Arc<TableFile>| {
             self.count_step();
             let is_free = table.max_seqno <= oldest && !self.busy.is_busy(table.number);
-            is_free && has_dead(self.version, level, table)
+            is_free && rewrite_from(self.version, level, table).is_some_and(|from| from <= oldest)
         };
         let deeper = (1..LEVELS).rev().find_map(|level| {
             let run = &self.version.levels[level];

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use trommel_base::{MAX_SEQNO, SeqNo};
 
 use super::map::{RangeMap, RangeTombstone, Readers, Span};
+use crate::iter::range::Bounds;
 
 /// Each map has at least this many times as many fragments as the next.
 const RATIO: usize = 2;
@@ -81,6 +82,27 @@ impl RangeSet {
             match to {
                 Some(to) if to <= largest => key = to,
                 _ => return Some(last),
+            }
+        }
+    }
+
+    /// Calls `take` with the parts of `smallest..=largest` to which the same tombstones apply, and
+    /// the newest tombstone of each, 0 if there is none.
+    pub(crate) fn for_each_span(
+        &self,
+        smallest: &[u8],
+        largest: &[u8],
+        mut take: impl FnMut(&Bounds, SeqNo),
+    ) {
+        let mut from = smallest.to_vec();
+        loop {
+            let Span { to, covering, .. } = self.span(&from, MAX_SEQNO);
+            let to = to.map(<[u8]>::to_vec);
+            let span = Bounds { from, to };
+            take(&span, covering);
+            match span.to {
+                Some(to) if *to <= *largest => from = to,
+                _ => return,
             }
         }
     }

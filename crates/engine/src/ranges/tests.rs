@@ -382,3 +382,29 @@ fn a_gap_is_no_gap_for_what_is_written_in_it() {
         db.delete(1_500_u32.to_be_bytes()).unwrap();
     }
 }
+
+/// A table of which more than half is deleted is rewritten, in the deepest level too; one that has
+/// lost less stays, and its tombstone with it.
+#[test]
+fn half_deleted_tables_are_rewritten() {
+    let db = filled(&Arc::default(), 10_000);
+    let bytes = || db.engine().version().tables().map(|(_, table)| table.file_bytes).sum::<u64>();
+    let before = bytes();
+    for start in (0..10_000_u32).step_by(100) {
+        db.delete_range(start.to_be_bytes()..(start + 20).to_be_bytes()).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let stats = db.stats().background;
+    assert!(bytes() > before * 9 / 10, "rewritten for a fifth");
+    assert!(stats.range_tombstones == 100 && stats.deleted_bytes > before / 10, "{stats:?}");
+    for start in (0..10_000_u32).step_by(100) {
+        db.delete_range((start + 20).to_be_bytes()..(start + 70).to_be_bytes()).unwrap();
+    }
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let stats = db.stats().background;
+    assert!(bytes() < before / 2, "{} of {before} bytes are left", bytes());
+    assert!(stats.range_tombstones <= 2 && stats.deleted_bytes < before / 50, "{stats:?}");
+    assert_eq!((db.iter().count(), db.iter().rev().count()), (3_000, 3_000));
+}

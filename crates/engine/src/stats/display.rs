@@ -124,6 +124,14 @@ impl fmt::Display for Stats {
                 rebuilds.queued
             )?;
         }
+        if self.background.range_tombstones > 0 {
+            writeln!(
+                f,
+                "deleted ranges: {} tombstones, {:.1} MiB of tables are deleted",
+                self.background.range_tombstones,
+                mib(self.background.deleted_bytes)
+            )?;
+        }
         if let Some(error) = &self.background.error {
             writeln!(f, "background: {error}")?;
         }

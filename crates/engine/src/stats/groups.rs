@@ -183,6 +183,11 @@ pub struct BackgroundStats {
     pub spare_file_bytes: u64,
     /// Bytes of compaction needed to bring the tree into shape.
     pub compaction_debt: u64,
+    /// Range tombstones in the tables' manifest: they delete entries that are still in tables.
+    pub range_tombstones: u64,
+    /// Estimated bytes of these entries. What is in tables of which at least half is deleted comes
+    /// back when there is no other work, once no snapshot sees it.
+    pub deleted_bytes: u64,
     /// Bytes of background writes limited by
     /// [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second):
     /// those that no caller was waiting for. Since the reset.

@@ -101,6 +101,8 @@ pub(crate) struct TableFile {
     /// Stored bytes of the table's own filters if these are the fallback for an unusable sidecar;
     /// otherwise [`NOTHING_LOST`].
     fallback_bytes: AtomicU64,
+    /// Estimated bytes of its entries that range tombstones delete.
+    deleted_bytes: AtomicU64,
     /// Whether it results from a compaction of small tables that did not reduce their number.
     stays_small: AtomicBool,
     /// Whether it has left the store, or was replaced by a successor for the same file.
@@ -158,6 +160,7 @@ impl TableFile {
             used: AtomicBool::new(false),
             keeping: AtomicUsize::new(Keeping::Held as usize),
             fallback_bytes: AtomicU64::new(NOTHING_LOST),
+            deleted_bytes: AtomicU64::new(0),
             stays_small: AtomicBool::new(false),
             is_obsolete: AtomicBool::new(false),
             file: Arc::default(),
@@ -210,6 +213,15 @@ impl TableFile {
     /// Records that its sidecar was opened.
     pub(super) fn find_sidecar(&self) {
         self.fallback_bytes.store(NOTHING_LOST, Ordering::Release);
+    }
+
+    /// Estimated bytes of its entries that range tombstones delete.
+    pub(crate) fn deleted_bytes(&self) -> u64 {
+        self.deleted_bytes.load(Ordering::Relaxed)
+    }
+
+    pub(crate) fn set_deleted_bytes(&self, bytes: u64) {
+        self.deleted_bytes.store(bytes, Ordering::Relaxed);
     }
 
     /// Records that it is small even though tables were compacted to reduce their number.

@@ -524,12 +524,16 @@ impl VisibleCursor {
         current.is_some_and(|current| ranges.deletes(current.key, current.seqno))
     }
 
-    /// On a deleted entry: moves the sources that hold only deleted entries past the range. Returns
-    /// whether any has moved.
+    /// On a deleted entry: moves the sources that hold only deleted entries past the deleted range,
+    /// or to the end of the bounds, beyond which a block may be corrupt. Returns whether any has
+    /// moved.
     #[cold]
     fn skip_deleted(&mut self) -> Result<bool> {
         let Some(ranges) = &self.ranges else { return Ok(false) };
-        self.merge.skip_deleted(ranges.covering(), ranges.from(), ranges.to())
+        let from = ranges.from().max(&self.bounds.from);
+        let ends = [ranges.to(), self.bounds.to.as_deref()];
+        let to = ends.into_iter().flatten().min();
+        self.merge.skip_deleted(ranges.covering(), from, to)
     }
 
     #[inline]

@@ -50,6 +50,7 @@ pub use trommel_sstable::format::{BlockKind, Footer};
 pub use trommel_sstable::{BlockContent, BlockInfo, FilterPart, FilterState, Properties};
 
 pub use crate::log::LogEnd;
+pub use crate::ranges::RangeTombstone;
 pub use crate::version::TableMeta;
 
 use crate::error::{Error, Result};

@@ -22,7 +22,7 @@ pub(crate) enum StoreCommand {
     Delete(put::DeleteArgs),
     /// Delete all keys of a range
     #[command(long_about = put::DELETE_RANGE_ABOUT, after_help = put::DELETE_RANGE_HELP)]
-    DeleteRange(put::DeleteRangeArgs),
+    DeleteRange(Box<put::DeleteRangeArgs>),
     /// Print entries in key order
     Scan(scan::ScanArgs),
     /// Write entries from a file or standard input

@@ -101,7 +101,7 @@ fn levels(image: &Image) -> Option<Vec<(usize, u64)>> {
     let vfs = vfs_of(image);
     let manifest = Manifest::in_force(&vfs, DIR.as_ref()).and_then(|manifest| manifest.info());
     let place = |table: &ListedTable| (table.stored_level, table.meta.number);
-    manifest.ok().map(|manifest| manifest.tables.iter().map(place).collect())
+    manifest.ok().map(|manifest| manifest.contents.tables.iter().map(place).collect())
 }
 
 fn change_everything(filters: &str, compression: Compression, ending: Ending) {

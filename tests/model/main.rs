@@ -14,6 +14,7 @@
 //! * [`sizes`]: inputs that are too large are rejected before a byte is written.
 //! * [`read_errors`]: a read error is never the end of a scan.
 //! * [`skipping`]: scans skip tombstones and old versions in few steps.
+//! * [`ranges`]: deleted ranges, for conditional writes, open iterators and copies of the store.
 //! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
 //! * [`user_filters`]: user-defined policies, and filters that are stored and not used.
 //! * [`cuts`]: partitioned filters, against theory and against the limit on pinned bytes.
@@ -48,6 +49,7 @@ mod many;
 mod metamorphic;
 mod panics;
 mod prefixes;
+mod ranges;
 mod read_errors;
 mod rebuilds;
 mod regressions;

@@ -8,6 +8,7 @@
 //! * [`late`]: other processes, and shortages, during a verification.
 //! * [`faults`]: the same while the disk fails, at every call.
 //! * [`odd`]: links, unreadable sectors, tables of newer versions.
+//! * [`ranges`]: deleted ranges, wherever their tombstones are.
 //! * [`repair`]: after any corruption, each key of the new store is right or named.
 
 #[cfg(test)]
@@ -20,6 +21,8 @@ mod late;
 mod obstacles;
 #[cfg(test)]
 mod odd;
+#[cfg(test)]
+mod ranges;
 #[cfg(test)]
 mod repair;
 #[cfg(test)]

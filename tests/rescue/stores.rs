@@ -44,7 +44,8 @@ pub(crate) fn small<V: Vfs + 'static>(vfs: &Arc<V>) -> Options {
 }
 
 impl Store {
-    /// A store with tables in several levels, and writes that only the logs hold.
+    /// A store with tables in several levels, a range tombstone in the manifest, and writes that
+    /// only the logs hold, among them the deletion of another range.
     pub(crate) fn filled(left: Left) -> Self {
         // As on a real disk, some files are kept for recycling.
         let vfs = Arc::new(SimDisk::new());
@@ -65,6 +66,12 @@ impl Store {
                     // kept.
                     db.flush().expect("flushing");
                 }
+            }
+            if round >= 2 {
+                let from = format!("key{:04}", 30 * round).into_bytes();
+                let to = format!("key{:04}", 30 * round + 9).into_bytes();
+                db.delete_range(&from..&to).expect("deleting a range");
+                history.range_mut(from..to).for_each(|(_, values)| values.push(None));
             }
             if round == 1 {
                 db.compact_all().expect("compacting");

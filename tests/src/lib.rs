@@ -13,6 +13,8 @@ mod book {
     struct QuickStart;
     #[doc = include_str!("../../docs/book/configuration.md")]
     struct Configuration;
+    #[doc = include_str!("../../docs/book/deleting.md")]
+    struct Deleting;
     #[doc = include_str!("../../docs/book/errors.md")]
     struct Errors;
     #[doc = include_str!("../../docs/book/operations.md")]

@@ -8,7 +8,10 @@ const FAMILIES: [(&str, &[&str]); 5] = [
         "Show and measure",
         &["demo", "bench", "compare", "report", "filter-bench", "tune", "stress", "rates"],
     ),
-    ("Read and write", &["get", "mget", "put", "delete", "scan", "load", "dump", "shell"]),
+    (
+        "Read and write",
+        &["get", "mget", "put", "delete", "delete-range", "scan", "load", "dump", "shell"],
+    ),
     (
         "Look inside",
         &[

@@ -16,8 +16,8 @@ use trommel_base::{
 
 pub use contents::{BatchIter, BatchOp, RefusedOperation};
 
+use crate::bounds::{Bounds, KeyRange};
 use crate::error::{Error, Result};
-use crate::iter::range::{Bounds, KeyRange};
 use crate::ranges::RangeTombstone;
 
 /// Largest encoded batch, in bytes: one value of the largest size and some headroom.
@@ -25,7 +25,8 @@ pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
 /// Bytes of the operation count at the head of an encoded batch.
 const COUNT_BYTES: usize = 4;
 
-/// Puts and deletes, also of whole ranges, that become visible together, and durable together or not at all.
+/// Puts and deletes, also of whole ranges, that become visible together, and durable together or
+/// not at all.
 ///
 /// An operation above a size limit is not dropped: it makes the whole batch unwritable.
 /// [`WriteBatch::len`] counts it, [`WriteBatch::iter`] yields it, [`WriteBatch::check`] names it,

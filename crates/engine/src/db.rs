@@ -8,13 +8,14 @@ use trommel_vfs::Vfs;
 
 use crate::advice::{AdviceOptions, FilterAdvice};
 use crate::batch::{Batch, OpKind, WriteBatch};
+use crate::bounds::{Bounds, KeyRange};
 use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::filter_policy::FilterPolicy;
 use crate::handle::Handle;
 use crate::healthy::Healthy;
-use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
+use crate::iter::range::{DbCursor, Range};
 use crate::names;
 use crate::options::Degraded;
 use crate::options::{Options, WriteOptions};

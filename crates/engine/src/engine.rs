@@ -12,7 +12,6 @@ use crate::background::Background;
 use crate::backlog::BacklogCounts;
 use crate::current::CurrentOptions;
 use crate::error::{Error, Result};
-use crate::ranges::Gaps;
 use crate::recovery_report::RecoveryReport;
 use crate::snapshots::Snapshots;
 use crate::statistics::Statistics;
@@ -40,7 +39,6 @@ pub(crate) struct Engine {
     pub(crate) statistics: Statistics,
     pub(crate) writes: WritePath,
     pub(crate) snapshots: Snapshots,
-    pub(crate) gaps: Gaps,
     pub(crate) background: Background,
     pub(crate) backlog: BacklogCounts,
 }

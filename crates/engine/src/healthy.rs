@@ -13,13 +13,14 @@ use std::sync::Arc;
 use trommel_base::{Cursor as _, MAX_SEQNO, Slice};
 use trommel_vfs::Access;
 
+use crate::bounds::Bounds;
 use crate::damage::{Damage, KeySpan};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::table_path;
 use crate::fork::leak;
 use crate::handle::Handle;
-use crate::iter::range::{Bounds, Range};
+use crate::iter::range::Range;
 use crate::names;
 use crate::rescue::doubt::spans;
 use crate::rescue::logs::LoggedEntry;

@@ -71,6 +71,7 @@ mod advice;
 mod background;
 mod backlog;
 mod batch;
+mod bounds;
 mod budget;
 mod budget_history;
 mod compaction;
@@ -154,6 +155,7 @@ pub use advice::{
 };
 pub use background::BackgroundError;
 pub use batch::{BatchIter, BatchOp, MAX_BATCH_BYTES, RefusedOperation, WriteBatch};
+pub use bounds::KeyRange;
 pub use budget::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
 pub use conformance::Conformance;
 pub use damage::{Damage, KeySpan, Remedy};
@@ -163,7 +165,7 @@ pub use environment::{Environment, EnvironmentBuilder, EnvironmentStats};
 pub use error::{BackgroundJob, Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
 pub use healthy::Healthy;
-pub use iter::range::{DbCursor, KeyRange, Range};
+pub use iter::range::{DbCursor, Range};
 pub use job_counters::Stall;
 pub use options::{
     Compression, Degraded, Durability, FilterResidency, FilterShape, Options, WriteOptions,

@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use trommel_vfs::DirEntry;
 
+use crate::bounds::Bounds;
 use crate::compaction::shape::debt;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::{LOCK, sidecar_path, table_path};
-use crate::iter::range::Bounds;
 use crate::limiter::AwaitedWork;
 use crate::log::LogEnds;
 use crate::manifest::active::ActiveManifest;

@@ -373,7 +373,12 @@ fn first_memory(options: &Options) -> StoreMemory {
         }
     };
     shares.set_pinned_limits(options.pinned_limits());
-    StoreMemory { blocks, shares, arenas: ArenaPool::new(options.arena_limit()) }
+    StoreMemory {
+        blocks,
+        shares,
+        arenas: ArenaPool::new(options.arena_limit()),
+        gaps: Gaps::default(),
+    }
 }
 
 /// An empty table cache.
@@ -443,7 +448,6 @@ fn assemble(
         statistics,
         writes: WritePath::new(leader),
         snapshots: Snapshots::default(),
-        gaps: Gaps::default(),
         background,
         backlog: BacklogCounts::new(),
     }

@@ -4,10 +4,11 @@ use std::sync::Arc;
 
 use trommel_base::{SeqNo, Slice};
 
+use crate::bounds::{Bounds, KeyRange};
 use crate::error::Result;
 use crate::fork::leak;
 use crate::handle::Handle;
-use crate::iter::range::{Bounds, DbCursor, KeyRange, Range};
+use crate::iter::range::{DbCursor, Range};
 
 /// A read-only view of the store as of the moment it was taken.
 ///

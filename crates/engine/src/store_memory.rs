@@ -6,6 +6,7 @@ use trommel_memtable::ArenaPool;
 use trommel_sstable::BlockCache;
 
 use crate::memory::MemoryShares;
+use crate::ranges::Gaps;
 
 /// The memory of an open store.
 #[derive(Debug)]
@@ -15,4 +16,6 @@ pub(crate) struct StoreMemory {
     pub(crate) shares: Arc<MemoryShares>,
     /// Chunks of dropped memtables, for the next ones.
     pub(crate) arenas: Arc<ArenaPool>,
+    /// What scans have learned of deleted keys.
+    pub(crate) gaps: Gaps,
 }

@@ -85,14 +85,14 @@ pub(crate) struct View {
 
 /// The sequence number that a read is as of, and the range tombstones that it may see.
 #[derive(Debug)]
-pub(crate) struct Moment<'a> {
+pub(crate) struct ReadMoment<'a> {
     pub(crate) seqno: SeqNo,
     /// Those of the active memtable.
     active: Option<Arc<LoadedRanges>>,
     others: &'a RangeSet,
 }
 
-impl Moment<'_> {
+impl ReadMoment<'_> {
     /// Whether there is any range tombstone.
     #[inline]
     pub(crate) fn has_ranges(&self) -> bool {
@@ -174,7 +174,7 @@ impl View {
     /// The moment of a read at a registered sequence number, or now. A read that needs the view
     /// must have pinned it before.
     #[inline]
-    pub(crate) fn moment(&self, at: Option<SeqNo>, snapshots: &Snapshots) -> Moment<'_> {
+    pub(crate) fn moment(&self, at: Option<SeqNo>, snapshots: &Snapshots) -> ReadMoment<'_> {
         let mut seqno = at.unwrap_or_else(|| snapshots.visible());
         let mut active = self.active.ranges.load();
         // See the head of `ranges::live`.
@@ -182,7 +182,7 @@ impl View {
             seqno = snapshots.visible();
             active = self.active.ranges.load();
         }
-        Moment { seqno, active, others: &self.ranges }
+        ReadMoment { seqno, active, others: &self.ranges }
     }
 
     /// All memtables, newest first.

@@ -232,7 +232,7 @@ impl Store for EngineStore {
     fn table_stats(&self) -> String {
         let manifest = Manifest::in_force(&**self.db.vfs(), self.db.dir());
         match manifest.and_then(|manifest| manifest.info()) {
-            Ok(info) => table_lines(&info.tables),
+            Ok(info) => table_lines(&info.contents.tables),
             Err(error) => format!("the tables cannot be listed: {error}"),
         }
     }

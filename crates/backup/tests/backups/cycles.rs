@@ -501,3 +501,24 @@ fn only_leftovers_of_a_restore_are_removed() {
     assert!(!names(&*vfs, "left").contains(&"000001.sst".to_owned()));
     assert!(entries_in(&vfs, "left") == entries(&db));
 }
+
+/// A deleted range stays deleted in a backup, whether its tombstone is in the log or the manifest.
+#[test]
+fn a_backup_heeds_deleted_ranges() {
+    for is_flushed in [false, true] {
+        let (vfs, db) = new_store();
+        write(&db, 1, 200);
+        db.delete_range([64]..[128]).unwrap();
+        if is_flushed {
+            db.flush().unwrap();
+        }
+        let expected = entries(&db);
+        assert!(expected.iter().all(|(key, _)| key[0] / 64 != 1) && expected.len() < 180);
+        let target: Arc<dyn Target> = Arc::new(Directory::on(Arc::clone(&vfs), "repository"));
+        let repository = Repository::open_or_create(target).unwrap();
+        let id = repository.create(&db, &()).unwrap().backup.id;
+        db.delete_range(..).unwrap();
+        repository.restore_on(Arc::clone(&vfs), id, "restored", &()).unwrap();
+        assert_eq!(entries_in(&vfs, "restored"), expected, "flushed: {is_flushed}");
+    }
+}

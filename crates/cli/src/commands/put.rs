@@ -1,11 +1,13 @@
-//! `trommel put` and `trommel delete`.
+//! `trommel put`, `trommel delete` and `trommel delete-range`.
 
 use std::ffi::OsString;
 use std::io::Read as _;
+use std::ops::Bound;
 
 use clap::Args;
 use trommel::{WriteBatch, WriteOptions};
 
+use crate::commands::scan::RangeArgs;
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::failure::Failure;
 use crate::text::{KeyForm, ValueForm};
@@ -70,6 +72,63 @@ pub(crate) fn run_delete(args: &DeleteArgs, session: Session<'_>) -> Result<(), 
         db.write_with(batch, durability(args.sync))?;
         Ok(())
     })
+}
+
+pub(crate) const DELETE_RANGE_ABOUT: &str = "\
+Deletes all keys of a range with one write, whatever their number. Their space is free once \
+compactions have removed them: see compact.";
+
+pub(crate) const DELETE_RANGE_HELP: &str = "\
+Examples:
+  trommel delete-range --db db --prefix log/2024-     every key that begins so
+  trommel delete-range --db db --from b --to d        b is deleted, d stays
+  trommel delete-range --db db --to log/417           everything before that key
+  trommel delete-range --db db --all";
+
+#[derive(Debug, Args)]
+pub(crate) struct DeleteRangeArgs {
+    #[command(flatten)]
+    range: RangeArgs,
+    /// Yes, every key of the store is to be gone
+    #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
+    all: bool,
+    /// Return once the write is on the device
+    #[arg(long)]
+    sync: bool,
+    #[command(flatten)]
+    write: WriteArgs,
+    #[command(flatten)]
+    key_form: KeyForm,
+}
+
+pub(crate) fn run_delete_range(
+    args: &DeleteRangeArgs,
+    session: Session<'_>,
+) -> Result<(), Failure> {
+    let ends = args.range.bounds(args.key_form)?;
+    match &ends {
+        (Bound::Included(from), Bound::Excluded(to)) if from > to => {
+            let (from, to) = (args.key_form.print(from), args.key_form.print(to));
+            let what = format!("no key is in this range: its start {from} is after its end {to}");
+            return Err(Failure::Usage(what));
+        }
+        // Bounds are often variables of a script, which may be empty by mistake.
+        (Bound::Unbounded, Bound::Unbounded) if !args.all => return Err(refuse_all()),
+        (Bound::Included(from), Bound::Unbounded) if from.is_empty() => return Err(refuse_all()),
+        _ => {}
+    }
+    args.write.write(session, |db| {
+        db.delete_range_with(ends, durability(args.sync))?;
+        Ok(())
+    })
+}
+
+fn refuse_all() -> Failure {
+    Failure::Usage(
+        "this deletes every key of the store: give --from, --to or --prefix, or --all if that is \
+         meant"
+            .into(),
+    )
 }
 
 fn durability(sync: bool) -> WriteOptions {

@@ -66,26 +66,27 @@ impl RangeArgs {
         if !degraded.is_wanted() {
             return Ok(Entries::All(Box::new(self.of(db, form)?)));
         }
-        let healthy = match &self.prefix {
-            Some(prefix) => {
-                let from = form.of_argument(prefix)?;
-                let mut to = from.clone();
-                while to.last() == Some(&0xff) {
-                    to.pop();
-                }
-                let to = match to.last_mut() {
-                    Some(last) => {
-                        *last += 1;
-                        Bound::Excluded(to)
-                    }
-                    None => Bound::Unbounded,
-                };
-                db.healthy((Bound::Included(from), to))?
-            }
-            None => db.healthy(self.ends.bounds(form)?)?,
-        };
+        let healthy = db.healthy(self.bounds(form)?)?;
         passed_over.extend(healthy.in_doubt());
         Ok(Entries::Around(Box::new(healthy)))
+    }
+
+    /// The bounds of the range.
+    pub(crate) fn bounds(&self, form: KeyForm) -> Result<Ends, Failure> {
+        let Some(prefix) = &self.prefix else { return self.ends.bounds(form) };
+        let from = form.of_argument(prefix)?;
+        let mut to = from.clone();
+        while to.last() == Some(&0xff) {
+            to.pop();
+        }
+        let to = match to.last_mut() {
+            Some(last) => {
+                *last += 1;
+                Bound::Excluded(to)
+            }
+            None => Bound::Unbounded,
+        };
+        Ok((Bound::Included(from), to))
     }
 
     /// The entries of `db`.

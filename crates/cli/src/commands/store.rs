@@ -20,6 +20,9 @@ pub(crate) enum StoreCommand {
     Put(put::PutArgs),
     /// Delete keys
     Delete(put::DeleteArgs),
+    /// Delete all keys of a range
+    #[command(long_about = put::DELETE_RANGE_ABOUT, after_help = put::DELETE_RANGE_HELP)]
+    DeleteRange(Box<put::DeleteRangeArgs>),
     /// Print entries in key order
     Scan(scan::ScanArgs),
     /// Write entries from a file or standard input
@@ -87,6 +90,7 @@ impl StoreCommand {
             Self::Mget(args) => get::run_mget(&args, session, out),
             Self::Put(args) => put::run_put(&args, session),
             Self::Delete(args) => put::run_delete(&args, session),
+            Self::DeleteRange(args) => put::run_delete_range(&args, session),
             Self::Scan(args) => scan::run(&args, session, out),
             Self::Load(args) => load::run(&args, session, out),
             Self::Dump(args) => dump::run(&args, session, out),

@@ -1,4 +1,4 @@
-//! `get`, `mget`, `put`, `delete` and `scan`.
+//! `get`, `mget`, `put`, `delete`, `delete-range` and `scan`.
 
 use crate::support::{Program, Ran, with_store};
 
@@ -45,6 +45,62 @@ fn a_scan_prints_a_range_either_way() {
     }
     assert_eq!(program.run_on("scan --count --from=b").out, "2\n");
     assert_eq!(program.run_on("scan --limit 2").out, "key  value\na    1\nab   2\n");
+}
+
+#[test]
+fn delete_range_deletes_the_keys_of_a_scan_with_its_bounds() {
+    let entries = [("a", "1"), ("ab", "2"), ("b", "3"), (r"\xff", "4"), (r"\xff\xff", "5")];
+    for (bounds, left) in [
+        ("--from=ab --to=b", r"a b \xff \xff\xff"),
+        ("--from=ab", "a"),
+        ("--to=b --sync", r"b \xff \xff\xff"),
+        ("--prefix=a", r"b \xff \xff\xff"),
+        (r"--prefix=\xff", "a ab b"),
+        ("--prefix=6162 --key-format=hex", r"a b \xff \xff\xff"),
+        ("--from=b --to=b", r"a ab b \xff \xff\xff"),
+        ("--to=", r"a ab b \xff \xff\xff"),
+        ("--all", ""),
+    ] {
+        let program = with_store(&entries);
+        let ran = program.run_on(&format!("delete-range {bounds}"));
+        assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "", ""), "{bounds}");
+        let ran = program.run_on("scan --keys-only --format=csv");
+        let found: Vec<&str> = ran.out.lines().skip(1).collect();
+        assert_eq!(found.join(" "), left, "{bounds}");
+    }
+}
+
+/// An empty variable of a script must not delete everything.
+#[test]
+fn delete_range_refuses_bounds_that_are_likely_wrong() {
+    let program = with_store(&[("a", "1"), ("b", "2")]);
+    for (bounds, word) in [
+        ("", "--all if that is meant"),
+        ("--prefix=", "--all if that is meant"),
+        ("--from=", "--all if that is meant"),
+        ("--from=b --to=a", "its start b is after its end a"),
+        ("--all --prefix=a", "cannot be used with"),
+        ("--prefix=a --to=b", "cannot be used with"),
+        ("a b", "unexpected argument"),
+        ("--from=xy --key-format=hex", "cannot be read as hex"),
+    ] {
+        for shell in [false, true] {
+            let line = format!("delete-range {bounds}");
+            let ran = match shell {
+                true => program.run_on_with("shell", line.as_bytes()),
+                false => program.run_on(&line),
+            };
+            assert_eq!((ran.code, &*ran.out), (Some(2), ""), "{line}: {ran:?}");
+            assert!(ran.err.contains(word), "{line}: {ran:?}");
+        }
+    }
+    let long = format!("delete-range --from={}", "k".repeat(65_537));
+    let ran = program.run_on(&long);
+    assert!(ran.code == Some(2) && ran.err.contains("too long"), "{}", ran.err);
+    assert_eq!(program.run_on("scan --count").out, "2\n");
+    let ran = program.run_on_with("shell", b"delete-range --prefix=a\nscan --count\n");
+    assert_eq!((ran.code, &*ran.out, &*ran.err), (Some(0), "1\n", ""));
+    assert_eq!(Program::new().run_on("delete-range --all").code, Some(6));
 }
 
 #[test]

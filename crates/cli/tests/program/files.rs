@@ -8,7 +8,7 @@ use std::process::Stdio;
 
 use trommel::vfs::{DiskVfs, Vfs as _};
 
-use crate::support::{Program, Ran, check_snapshot};
+use crate::support::{Program, Ran, check_snapshot, with_store};
 
 /// A program with a copy of the golden store `name`, called `db`.
 fn beside(name: &str) -> Program {
@@ -121,6 +121,35 @@ fn a_key_is_found_in_every_file() {
         ],
     );
     check_snapshot("find", &text);
+}
+
+#[test]
+fn a_range_tombstone_is_shown_in_the_log_and_then_in_the_manifest() {
+    let program = with_store(&[("a", "1"), ("b", "2"), ("c", "3")]);
+    for line in ["flush", "delete-range --from b --to c", "delete-range --from c"] {
+        assert_eq!(program.run_on(line).code, Some(0), "{line}");
+    }
+    let found = |line: &str| {
+        let ran = program.run_on(&format!("{line} --format csv"));
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{line}");
+        ran.out
+    };
+    let log = program.run(&format!("log scan {} --format csv", program.path("db").display()));
+    assert!(log.out.ends_with(",5,delete_range,c,\n"), "{}", log.out);
+    let b = found("find b");
+    assert!(b.contains(",answered here,2,put,4,"), "{b}");
+    assert_eq!(program.run_on("flush").code, Some(0));
+    let info = found("manifest info");
+    assert!(info.contains(",4,b,c\n") && info.contains(",5,c,\n"), "{info}");
+    assert!(found("manifest scan").contains(",add range tombstone,4,,,,b,c\n"));
+    let history = found("manifest history");
+    assert!(history.lines().last().unwrap().contains(",2,5,"), "{history}");
+    for (key, deleted) in [("a", ",put,,"), ("b", ",put,4,")] {
+        let places = found(&format!("find {key}"));
+        assert!(places.contains(deleted), "{places}");
+    }
+    assert_eq!(program.run_on("put x 4").code, Some(0));
+    assert!(found("find x").contains(",answered here,6,put,,"), "it is newer than the deletion");
 }
 
 #[test]

@@ -295,7 +295,7 @@ impl Engine {
         // a version that is kept.
         let snapshots = self.snapshots.live();
         let version = self.version();
-        let mut rule = DropRule::new(snapshots, version.ranges.clone());
+        let mut rule = DropRule::new(snapshots, &version.ranges);
         outputs.judged_by(&rule);
         let mut older = OlderData::new(&version, plan);
         let options = self.options.load().planner();

@@ -39,6 +39,18 @@ pub struct LogInfo {
     pub store_id: u64,
     /// The log written before this one; 0 for none.
     pub previous: u64,
+    /// What was written to it.
+    pub written: LoggedCounts,
+    /// The first and the last sequence number; none without operations.
+    pub seqnos: Option<(SeqNo, SeqNo)>,
+    /// How it ends.
+    pub ending: Ending,
+}
+
+/// Counts of a log's batches and operations.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LoggedCounts {
     /// Batches.
     pub batches: u64,
     /// Operations that set a key.
@@ -47,10 +59,6 @@ pub struct LogInfo {
     pub deletes: u64,
     /// Deletions of ranges.
     pub range_deletes: u64,
-    /// The first and the last sequence number; none without operations.
-    pub seqnos: Option<(SeqNo, SeqNo)>,
-    /// How it ends.
-    pub ending: Ending,
 }
 
 /// How a log or manifest ends.
@@ -171,21 +179,18 @@ impl Log {
             salt: header.salt,
             store_id: header.store_id,
             previous: header.previous,
-            batches: 0,
-            puts: 0,
-            deletes: 0,
-            range_deletes: 0,
+            written: LoggedCounts::default(),
             seqnos: None,
             ending: self.framed.ending(),
         };
         for batch in self.scan() {
-            info.batches += 1;
+            info.written.batches += 1;
             for operation in batch.operations() {
                 let operation = operation?;
                 match operation.op {
-                    BatchOp::Put { .. } => info.puts += 1,
-                    BatchOp::Delete { .. } => info.deletes += 1,
-                    BatchOp::DeleteRange { .. } => info.range_deletes += 1,
+                    BatchOp::Put { .. } => info.written.puts += 1,
+                    BatchOp::Delete { .. } => info.written.deletes += 1,
+                    BatchOp::DeleteRange { .. } => info.written.range_deletes += 1,
                     BatchOp::Refused(_) => {}
                 }
                 let first = info.seqnos.map_or(operation.seqno, |(first, _)| first);

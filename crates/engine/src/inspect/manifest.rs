@@ -14,6 +14,7 @@ use crate::manifest::current::{self, Current};
 use crate::manifest::reader::{apply, decode_edit};
 use crate::manifest::state::ManifestState;
 use crate::names;
+use crate::ranges::RangeTombstone;
 use crate::version::logical_level;
 use crate::version::{TableMeta, Version};
 
@@ -47,10 +48,20 @@ pub struct ManifestInfo {
     pub last_seqno: u64,
     /// The oldest log still needed, 0 for none.
     pub log_number: u64,
-    /// The tables: level 0 first and newest first, deeper levels by key.
-    pub tables: Vec<ListedTable>,
+    /// The data.
+    pub contents: ManifestContents,
     /// How it ends; with an end marker if the store was closed.
     pub ending: Ending,
+}
+
+/// The data that a manifest records.
+#[derive(Debug, Clone)]
+#[non_exhaustive]
+pub struct ManifestContents {
+    /// The tables: level 0 first and newest first, deeper levels by key.
+    pub tables: Vec<ListedTable>,
+    /// The range tombstones, cut where others begin or end. Those of the logs are not among them.
+    pub range_tombstones: Vec<RangeTombstone>,
 }
 
 /// A table of the store.
@@ -102,6 +113,10 @@ pub struct Edit {
     pub log_number: Option<u64>,
     /// Ends of needed logs without an end marker.
     pub log_ends: Vec<LogEnd>,
+    /// Range tombstones added.
+    pub range_tombstones: Vec<RangeTombstone>,
+    /// Whether they replace all earlier ones.
+    pub replaces_range_tombstones: bool,
 }
 
 /// The state of the store after one edit.
@@ -114,6 +129,8 @@ pub struct Moment {
     pub tables: Vec<u64>,
     /// Bytes of all tables.
     pub table_bytes: u64,
+    /// Number of range tombstones.
+    pub range_tombstones: u64,
     /// Highest sequence number in the tables.
     pub last_seqno: u64,
     /// The oldest log still needed, 0 for none.
@@ -171,7 +188,10 @@ impl Manifest {
             next_file_number: state.next_file_number,
             last_seqno: state.last_seqno,
             log_number: state.log_number,
-            tables: listed(&state.version).collect(),
+            contents: ManifestContents {
+                tables: listed(&state.version).collect(),
+                range_tombstones: state.version.ranges.tombstones().collect(),
+            },
             ending: self.framed.ending(),
         })
     }
@@ -223,11 +243,14 @@ impl Manifest {
                     last_seqno: edit.last_seqno,
                     log_number: edit.log_number,
                     log_ends: edit.log_ends,
+                    range_tombstones: edit.ranges,
+                    replaces_range_tombstones: edit.replaces_ranges,
                 };
                 let moment = Moment {
                     edit,
                     tables: after.version.levels.iter().map(|run| run.len() as u64).collect(),
                     table_bytes: after.version.tables().map(|(_, table)| table.file_bytes).sum(),
+                    range_tombstones: after.version.ranges.tombstones().count() as u64,
                     last_seqno: after.last_seqno,
                     log_number: after.log_number,
                 };

@@ -37,9 +37,12 @@ use trommel_vfs::{Access, DirEntry, ReadFile, Vfs};
 pub use files::{LiveFile, Role, live_files};
 pub use find::{Answer, Sighting, Trace, VersionAt, find};
 pub use log::{
-    Ending, Log, LogBatch, LogCheck, LogInfo, LogOperation, LogSpan, LogSpanKind, Operations,
+    Ending, Log, LogBatch, LogCheck, LogInfo, LogOperation, LogSpan, LogSpanKind, LoggedCounts,
+    Operations,
 };
-pub use manifest::{Edit, ListedTable, Manifest, ManifestCheck, ManifestInfo, Moment};
+pub use manifest::{
+    Edit, ListedTable, Manifest, ManifestCheck, ManifestContents, ManifestInfo, Moment,
+};
 pub use properties::{StoreProperties, TableProperties, properties};
 pub use sidecar::{Sidecar, SidecarInfo};
 pub use table::{
@@ -50,6 +53,7 @@ pub use trommel_sstable::format::{BlockKind, Footer};
 pub use trommel_sstable::{BlockContent, BlockInfo, FilterPart, FilterState, Properties};
 
 pub use crate::log::LogEnd;
+pub use crate::ranges::RangeTombstone;
 pub use crate::version::{FilterMeta, TableMeta};
 
 use crate::error::{Error, Result};

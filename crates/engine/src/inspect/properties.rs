@@ -50,7 +50,7 @@ pub fn properties(vfs: &dyn Vfs, dir: &Path) -> Result<StoreProperties> {
 
 fn properties_once(vfs: &dyn Vfs, dir: &Path) -> Result<StoreProperties> {
     let manifest = Manifest::in_force(vfs, dir)?.info()?;
-    let tables = manifest.tables.iter().map(|listed| {
+    let tables = manifest.contents.tables.iter().map(|listed| {
         let path = table_path(dir, listed.meta.number);
         let sidecar = listed.meta.filters.sidecar;
         let info =

@@ -163,7 +163,7 @@ fn a_log_reports_its_contents_and_its_end() {
     let path = files(&vfs, Role::Log).pop().unwrap();
     let log = Log::open(&vfs, &path).unwrap();
     let info = log.info().unwrap();
-    assert_eq!((info.batches, info.puts, info.deletes), (1, 2, 0));
+    assert_eq!((info.written.batches, info.written.puts, info.written.deletes), (1, 2, 0));
     assert_eq!(info.seqnos, Some((71, 72)));
     assert_eq!((info.ending, info.store_id), (Ending::Open, db.id()));
     assert_eq!(log.check().unwrap().operations, 2);
@@ -194,7 +194,7 @@ fn a_manifest_holds_the_store_s_history() {
     let db = store(&vfs, "none");
     let manifest = Manifest::in_force(&vfs, Path::new(DIR)).unwrap();
     let info = manifest.info().unwrap();
-    let levels: Vec<_> = info.tables.iter().map(|table| table.level).collect();
+    let levels: Vec<_> = info.contents.tables.iter().map(|table| table.level).collect();
     assert_eq!((levels, info.last_seqno), (vec![0, 1], 70));
     let moments: Vec<_> = manifest.history().map(|moment| moment.unwrap()).collect();
     assert_eq!(moments.len() as u64, info.edits);

@@ -24,7 +24,7 @@ use std::sync::Arc;
 use trommel_base::SeqNo;
 use trommel_sstable::Verdict;
 
-use super::range::{Bounds, SharedBounds};
+use crate::bounds::{Bounds, SharedBounds};
 use crate::engine::Engine;
 use crate::prefix::Prefix;
 use crate::version::Reader;

@@ -513,8 +513,8 @@ where
     /// Moves, in the direction of travel, the sources that are in `from..to` past it, if they hold
     /// nothing there that was written after `covering`. Returns whether the current entry was left.
     ///
-    /// A source that was moved is no longer on its nearest entry, but on its nearest one that is not
-    /// known to be deleted.
+    /// A source that was moved is no longer on its nearest entry, but on its nearest one that is
+    /// not known to be deleted.
     #[cold]
     pub(crate) fn skip_deleted(
         &mut self,

@@ -3,8 +3,8 @@
 //! An edit is a sequence of fields, each `tag | length | bytes` with varint tag and length. A tag
 //! below 128 must be understood: an unknown one is a typed error, never a guess. A tag from 128 on
 //! may be skipped by versions that do not know it. Fields may occur in any order; `ADDED`,
-//! `REMOVED`, `LOG_END` and `RANGE_TOMBSTONE` may repeat, the others occur at most once. The description of a table
-//! ends in fields of its own, under the same rule.
+//! `REMOVED`, `LOG_END` and `RANGE_TOMBSTONE` may repeat, the others occur at most once. The
+//! description of a table ends in fields of its own, under the same rule.
 //!
 //! Decoding is total: any bytes give an edit or an error, and memory is bounded by their number.
 //! The layout is specified in `docs/format/manifest.md`.

@@ -7,12 +7,14 @@ use trommel_base::SeqNo;
 
 /// Every key in `from..to` that was written before `seqno` is deleted.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct RangeTombstone {
+#[non_exhaustive]
+pub struct RangeTombstone {
     /// The first key in the range.
-    pub(crate) from: Arc<[u8]>,
+    pub from: Arc<[u8]>,
     /// The first key after it; `None` if the range has no end.
-    pub(crate) to: Option<Arc<[u8]>>,
-    pub(crate) seqno: SeqNo,
+    pub to: Option<Arc<[u8]>>,
+    /// The sequence number of the deletion.
+    pub seqno: SeqNo,
 }
 
 impl RangeTombstone {

@@ -24,5 +24,6 @@ mod tests;
 pub(crate) use cursor::RangeCursor;
 pub(crate) use gaps::Gaps;
 pub(crate) use live::{LiveRanges, LoadedRanges};
-pub(crate) use map::{RangeMap, RangeTombstone, Readers};
+pub use map::RangeTombstone;
+pub(crate) use map::{RangeMap, Readers};
 pub(crate) use set::RangeSet;

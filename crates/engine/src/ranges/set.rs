@@ -9,7 +9,7 @@ use std::sync::Arc;
 use trommel_base::{MAX_SEQNO, SeqNo};
 
 use super::map::{RangeMap, RangeTombstone, Readers, Span};
-use crate::iter::range::Bounds;
+use crate::bounds::Bounds;
 
 /// Each map has at least this many times as many fragments as the next.
 const RATIO: usize = 2;

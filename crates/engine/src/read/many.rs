@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::levels::LEVELS;
 use crate::trace::Place;
 use crate::version::{Reader, TableFile};
-use crate::view::Moment;
+use crate::view::ReadMoment;
 
 /// Tables that are opened, if necessary, and held before the first of them is probed.
 ///
@@ -41,7 +41,7 @@ const DECIDED: usize = usize::MAX;
 /// The keys still searched for, and what was found.
 struct MultiGet<'a> {
     seqno: SeqNo,
-    moment: &'a Moment<'a>,
+    moment: &'a ReadMoment<'a>,
     found: Vec<Option<Slice>>,
     /// Where each key was found, for a trace; empty without one.
     stops: Vec<Place>,
@@ -331,7 +331,7 @@ impl<'a> MultiGet<'a> {
         keys: &'a [K],
         mut places: Vec<usize>,
         found: Vec<Option<Slice>>,
-        moment: &'a Moment<'a>,
+        moment: &'a ReadMoment<'a>,
     ) -> Self {
         let seqno = moment.seqno;
         let key = |at: usize| keys[at].as_ref();

@@ -5,11 +5,12 @@ use std::sync::Arc;
 use trommel_base::SeqNo;
 use trommel_sstable::ScanOptions;
 
+use crate::bounds::{Bounds, SharedBounds};
 use crate::error::Result;
 use crate::handle::Handle;
 use crate::iter::gate::{RangeGate, TableGate};
 use crate::iter::level::{LevelCursor, ScanTables};
-use crate::iter::range::{Bounds, DbCursor, Range, SharedBounds};
+use crate::iter::range::{DbCursor, Range};
 use crate::iter::source::Source;
 use crate::iter::visible::VisibleCursor;
 use crate::ranges::RangeSet;

@@ -6,7 +6,7 @@ use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 use trommel_vfs::{DirEntry, Vfs};
 
 use super::manifest::Chosen;
-use crate::batch::BatchOperations;
+use crate::batch::{BatchOperations, OpKind};
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::error::{Error, Result};
 use crate::files::log_path;
@@ -263,9 +263,10 @@ fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<LoggedBatch> {
                 value: operation.value.to_vec(),
             }),
             None => {
-                // Without an end, the range reaches as far as any key.
-                let end = if operation.value.is_empty() { operation.key } else { operation.value };
-                keys.push(end);
+                // Without an end, the range reaches beyond any key that can be named.
+                if operation.kind == OpKind::RangeDelete {
+                    keys.push(operation.value);
+                }
                 batch.contents.ranges.push(operation.range_tombstone(seqno));
             }
         }

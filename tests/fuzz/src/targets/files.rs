@@ -140,7 +140,7 @@ fn examine_manifest(vfs: &dyn Vfs, path: &Path, bytes: usize) {
     let edits = manifest.scan().take_while(Result::is_ok).count() as u64;
     if let (Ok(info), Ok(check)) = (&info, &check) {
         assert_eq!((info.edits, check.edits), (edits, edits));
-        assert_eq!(info.tables.len() as u64, check.tables);
+        assert_eq!(info.contents.tables.len() as u64, check.tables);
     }
     is_gapless(&manifest.layout(), bytes);
 }

@@ -4,7 +4,7 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::Args;
-use trommel::inspect::{self, Answer, Sighting, VersionAt};
+use trommel::inspect::{self, Answer, Sighting, Trace, VersionAt};
 
 use super::sst::kind;
 use super::{DISK, Failures, dir_of, level, name};
@@ -21,7 +21,9 @@ a lock, so the store may be in use.
 
 In column `lookup` stands what a lookup of the key does at each file: it is answered there; it goes \
 past because the filter says no (a read saved); it reads in vain (a read wasted: a false positive of \
-the filter, or a table without one); or it does not come there, having been answered before.";
+the filter, or a table without one); or it does not come there, having been answered before. In \
+column `range deleted` stands the sequence number of the newest deletion of a range that holds the \
+key, if it deletes the version.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -43,8 +45,17 @@ pub(crate) struct FindArgs {
     output: OutputArgs,
 }
 
-const COLUMNS: [&str; 8] =
-    ["file", "level", "filter", "lookup", "seqno", "kind", "value_bytes", "offset"];
+const COLUMNS: [&str; 9] = [
+    "file",
+    "level",
+    "filter",
+    "lookup",
+    "seqno",
+    "kind",
+    "range_deleted",
+    "value_bytes",
+    "offset",
+];
 
 pub(crate) fn run(
     args: &FindArgs,
@@ -57,9 +68,9 @@ pub(crate) fn run(
     output.list("places", &COLUMNS)?;
     for sighting in &trace.sightings {
         let mut versions = sighting.versions.iter();
-        output.row(row(sighting, versions.next(), lookup(sighting)))?;
+        output.row(row(&trace, sighting, versions.next(), lookup(sighting)))?;
         for older in versions {
-            output.row(row(sighting, Some(older), "older"))?;
+            output.row(row(&trace, sighting, Some(older), "older"))?;
         }
     }
     output.finish()?;
@@ -70,7 +81,13 @@ pub(crate) fn run(
     if is_there { Ok(()) } else { Err(Failure::NotFound) }
 }
 
-fn row(sighting: &Sighting, version: Option<&VersionAt>, lookup: &str) -> Vec<Value> {
+fn row(
+    trace: &Trace,
+    sighting: &Sighting,
+    version: Option<&VersionAt>,
+    lookup: &str,
+) -> Vec<Value> {
+    let deleted = |version: &VersionAt| trace.range_deleted.filter(|at| *at > version.seqno);
     let filter = match (sighting.filter, sighting.by_prefix) {
         (Answer::NotAsked, _) => Value::Null,
         (Answer::No, false) => "no".into(),
@@ -86,6 +103,7 @@ fn row(sighting: &Sighting, version: Option<&VersionAt>, lookup: &str) -> Vec<Va
         lookup.into(),
         version.map(|version| Value::Integer(version.seqno)).into(),
         version.map(|version| kind(version.kind)).into(),
+        version.and_then(deleted).map(Value::Integer).into(),
         version.map(|version| Value::Count(version.value_bytes)).into(),
         version.map(|version| Value::Integer(version.offset)).into(),
     ]

@@ -4,7 +4,7 @@ use std::io::Write;
 use std::path::PathBuf;
 
 use clap::{Args, Subcommand};
-use trommel::inspect::{Edit, ListedTable, Manifest, ManifestInfo, TableMeta};
+use trommel::inspect::{Edit, ListedTable, Manifest, ManifestInfo, RangeTombstone, TableMeta};
 
 use super::{DISK, Failures, SPANS, dir_of, ending, id, level, path_text, span_row};
 use crate::commands::store_args::{Session, StoreArgs};
@@ -36,7 +36,8 @@ pub(crate) struct ManifestArgs {
 
 #[derive(Debug, Subcommand)]
 enum ManifestCommand {
-    /// What the manifest says: every table with its level and key range, the logs still needed
+    /// What the manifest says: every table with its level and key range, every deleted range, the
+    /// logs still needed
     Info(KeyedArgs),
     /// Read every byte and check it: checksums, every edit, that what they add up to can be
     Check(ManifestFilesArgs),
@@ -109,8 +110,16 @@ fn info(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
     output.items("manifests", infos.iter().map(item).collect())?;
     output.list("tables", &TABLES)?;
     for info in &infos {
-        for table in &info.tables {
+        for table in &info.contents.tables {
             output.row(table_row(info, table, args.key_form))?;
+        }
+    }
+    output.list("range_tombstones", &["manifest", "seqno", "from", "to"])?;
+    for info in &infos {
+        for tombstone in &info.contents.range_tombstones {
+            let [from, to] = ends(tombstone, args.key_form);
+            let seqno = Value::Integer(tombstone.seqno);
+            output.row(vec![Value::Integer(info.number), seqno, from, to])?;
         }
     }
     output.finish()?;
@@ -119,7 +128,8 @@ fn info(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
 
 fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
     let (word, detail) = ending(&info.ending);
-    let sum = |of: fn(&TableMeta) -> u64| info.tables.iter().map(|table| of(&table.meta)).sum();
+    let sum =
+        |of: fn(&TableMeta) -> u64| info.contents.tables.iter().map(|table| of(&table.meta)).sum();
     vec![
         ("file", path_text(&info.path)),
         ("format_version", Value::Integer(info.format_version.into())),
@@ -128,15 +138,22 @@ fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
         ("salt", id(info.salt)),
         ("file_bytes", Value::Count(info.file_bytes)),
         ("edits", Value::Count(info.edits)),
-        ("tables", Value::Count(info.tables.len() as u64)),
+        ("tables", Value::Count(info.contents.tables.len() as u64)),
         ("table_bytes", Value::Count(sum(|table| table.file_bytes))),
         ("entries", Value::Count(sum(|table| table.entries))),
+        ("range_tombstones", Value::Count(info.contents.range_tombstones.len() as u64)),
         ("last_seqno", Value::Integer(info.last_seqno)),
         ("next_file_number", Value::Integer(info.next_file_number)),
         ("oldest_log", Some(info.log_number).filter(|n| *n != 0).map(Value::Integer).into()),
         ("ending", word),
         ("ending_detail", detail),
     ]
+}
+
+/// The start of a range, and its end if it has one.
+fn ends(tombstone: &RangeTombstone, keys: KeyForm) -> [Value; 2] {
+    let to = tombstone.to.as_ref().map(|to| keys.print(to));
+    [keys.print(&tombstone.from).into(), to.into()]
 }
 
 const TABLES: [&str; 15] = [
@@ -233,13 +250,9 @@ fn scan(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
 
 /// A row for each change of an edit.
 fn change_rows(edit: &Edit, keys: KeyForm) -> Vec<Vec<Value>> {
-    let row = |change: &str, number: u64, rest: [Value; 5]| {
-        let first = [
-            Value::Integer(edit.ordinal),
-            Value::Integer(edit.offset),
-            change.into(),
-            Value::Integer(number),
-        ];
+    let row = |change: &str, number: Value, rest: [Value; 5]| {
+        let first =
+            [Value::Integer(edit.ordinal), Value::Integer(edit.offset), change.into(), number];
         first.into_iter().chain(rest).collect::<Vec<_>>()
     };
     let numbers = [
@@ -247,18 +260,22 @@ fn change_rows(edit: &Edit, keys: KeyForm) -> Vec<Vec<Value>> {
         ("last seqno", edit.last_seqno),
         ("oldest log", edit.log_number),
     ];
-    let numbers = numbers
-        .into_iter()
-        .filter_map(|(change, number)| Some(row(change, number?, [const { Value::Null }; 5])));
-    let ends = edit.log_ends.iter().map(|ended| {
+    let numbers = numbers.into_iter().filter_map(|(change, number)| {
+        Some(row(change, Value::Integer(number?), [const { Value::Null }; 5]))
+    });
+    let log_ends = edit.log_ends.iter().map(|ended| {
         let [to, _, entries, smallest, largest] = [const { Value::Null }; 5];
-        row("end log", ended.number, [to, Value::Count(ended.end), entries, smallest, largest])
+        row(
+            "end log",
+            Value::Integer(ended.number),
+            [to, Value::Count(ended.end), entries, smallest, largest],
+        )
     });
     let removed = edit.removed.iter().map(|(from, number)| {
         let [_, bytes, entries, smallest, largest] = [const { Value::Null }; 5];
         row(
             "remove table",
-            *number,
+            Value::Integer(*number),
             [Value::Integer((*from).into()), bytes, entries, smallest, largest],
         )
     });
@@ -270,12 +287,22 @@ fn change_rows(edit: &Edit, keys: KeyForm) -> Vec<Vec<Value>> {
             keys.print(&table.smallest).into(),
             keys.print(&table.largest).into(),
         ];
-        row("add table", table.number, rest)
+        row("add table", Value::Integer(table.number), rest)
     });
-    numbers.chain(ends).chain(removed).chain(added).collect()
+    let replaced = edit
+        .replaces_range_tombstones
+        .then(|| row("remove range tombstones", Value::Null, [const { Value::Null }; 5]));
+    let deleted = edit.range_tombstones.iter().map(|tombstone| {
+        let [level, bytes, entries] = [const { Value::Null }; 3];
+        let [from, to] = ends(tombstone, keys);
+        let seqno = Value::Integer(tombstone.seqno);
+        row("add range tombstone", seqno, [level, bytes, entries, from, to])
+    });
+    let ranges = replaced.into_iter().chain(deleted);
+    numbers.chain(log_ends).chain(ranges).chain(removed).chain(added).collect()
 }
 
-const HISTORY: [&str; 9] = [
+const HISTORY: [&str; 10] = [
     "edit",
     "offset",
     "added",
@@ -283,6 +310,7 @@ const HISTORY: [&str; 9] = [
     "tables",
     "stored_levels",
     "table_bytes",
+    "range_tombstones",
     "last_seqno",
     "oldest_log",
 ];
@@ -306,6 +334,7 @@ fn history(
                 Value::Count(moment.tables.iter().sum()),
                 Value::List(levels.collect()),
                 Value::Size(moment.table_bytes),
+                Value::Count(moment.range_tombstones),
                 Value::Integer(moment.last_seqno),
                 Value::Integer(moment.log_number),
             ])?;

@@ -149,5 +149,5 @@ pub fn replay(
 /// The tables in the order in which a lookup queries them.
 fn tables(db: &Db) -> Result<Vec<ListedTable>, Error> {
     let manifest = Manifest::in_force(&**db.vfs(), db.dir()).and_then(|manifest| manifest.info());
-    Ok(manifest.map_err(store_error)?.tables)
+    Ok(manifest.map_err(store_error)?.contents.tables)
 }

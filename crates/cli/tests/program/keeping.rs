@@ -76,7 +76,8 @@ fn files(program: &Program, name: &str) -> Files {
 fn tables(program: &Program, name: &str) -> (Vec<(u64, usize)>, Files) {
     let dir = program.path(name);
     let manifest = trommel::inspect::Manifest::in_force(&trommel::vfs::DiskVfs, &dir).unwrap();
-    let levels = manifest.info().unwrap().tables.iter().map(|t| (t.meta.number, t.level)).collect();
+    let levels =
+        manifest.info().unwrap().contents.tables.iter().map(|t| (t.meta.number, t.level)).collect();
     let mut files = files(program, name);
     files.retain(|name, _| name.ends_with(".sst"));
     (levels, files)

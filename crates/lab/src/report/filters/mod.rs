@@ -35,11 +35,7 @@ const KINDS: [&str; 4] = ["paired", "blocked", "standard", "ribbon"];
 
 /// The colour of a kind.
 fn role(kind: &str) -> Role {
-    Role::Series(colour(kind))
-}
-
-fn colour(kind: &str) -> usize {
-    KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len())
+    Role::Series(KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len()))
 }
 
 /// The kinds in `records`, each with its colour.

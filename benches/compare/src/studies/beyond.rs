@@ -9,28 +9,18 @@ use std::time::SystemTime;
 use trommel_harness::record::Record;
 use trommel_harness::{Load, Store, StoreError, Workload};
 
-use super::{Sheet, Sizes};
-use crate::figures::{Figure, Group, Results};
+use super::{Sizes, Study};
+use crate::figures::{Figure, Group};
 use crate::process::drop_page_cache;
 use crate::settings::Settings;
 use crate::stores::{ALIGNED, DIRECT_ALIGNED, MAPPED_ALIGNED};
 use crate::trial::{Trial, write};
-use crate::verdict::{Verdict, beside};
 
 /// Size of the data as a multiple of the cache.
 const DATA_PER_CACHE: u64 = 5;
 /// Lookups of missing keys per lookup of a present one: they read next to nothing, and their few
 /// reads must be enough to count.
 const MISSING_PER_PRESENT: u64 = 40;
-/// The targets: the deviation of wasted reads from theory, and at most 1.01 blocks read for a
-/// present key.
-const WASTE_TOLERANCE: f64 = 0.05;
-const VAIN_OF_HUNDRED_MAX: f64 = 1.0;
-
-/// What bounds the latter.
-const PRESENT_BOUND: &str = "a filter's false positives in the runs above the one that has the key: ten bits a \
-    key in every level are to have this many by theory (the column beside it), as many in all, divided among the levels \
-    (trommel-direct-divided), hardly any";
 
 const PRESENT: &str = "get, present";
 const MISSING: &str = "get, missing";
@@ -38,7 +28,7 @@ const OWN_FILTERS: &str = "trommel-direct-own";
 const EQUAL: &str = "trommel-direct";
 const DIVIDED: &str = "trommel-direct-divided";
 
-pub(super) static SHEET: Sheet = Sheet {
+pub(super) static STUDY: Study = Study {
     name: "beyond",
     title: "More data than the cache holds",
     about: "A store of `--beyond-keys` distinct keys of 16 bytes with values of 256 gets a cache of \
@@ -71,13 +61,13 @@ pub(super) static SHEET: Sheet = Sheet {
     sizes: &["beyond-keys", "beyond-reads"],
     tables: &[("Microseconds a lookup", &TIMES), ("Data blocks a lookup", &BLOCKS)],
     raced: &["Microseconds a lookup"],
-    verdicts,
-    ahead: "LMDB reads its pages in the page cache, which holds all of them here; direct reads pass that by",
     unequal: &[
         "Beyond the cache: RocksDB's cache also counts its blocks' own memory, Trommel's what they \
          hold; indexes and filters are outside of both caches. RocksDB counts blocks by its \
          statistics, which are on for this and cost it some time.",
     ],
+    settings,
+    run,
 };
 
 const TIMES: [Figure; 2] = [
@@ -130,13 +120,13 @@ fn waste_ratio(group: &Group<'_>) -> Option<f64> {
     Some(missing_blocks(group)? / expected_waste(group, MISSING)?)
 }
 
-pub(super) fn settings(sizes: &Sizes) -> Settings {
+fn settings(sizes: &Sizes) -> Settings {
     let settings = Settings::new(sizes.beyond_keys, sizes.beyond_reads);
     let cache_bytes = settings.user_bytes() / DATA_PER_CACHE;
     Settings { cache_bytes, counted: true, ..settings }
 }
 
-pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     trial.fill_distinct("fill")?;
     drop_page_cache(&trial.spec.dir)?;
     let settings = &trial.spec.settings;
@@ -157,29 +147,4 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
         write(&Record { state: store.state().since(&before), ..record })?;
     }
     store.close()
-}
-
-fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for name in [EQUAL, DIVIDED, OWN_FILTERS, DIRECT_ALIGNED] {
-        let median = |figure: &Figure| results.figure(num, name, figure).map(|is| is.median);
-        if let Some(is) = median(&WASTE_TO_EXPECTED) {
-            let what = format!("missing keys, {name}, distance from the expected wasted reads");
-            verdicts.push(Verdict::at_most(&what, (is - 1.0).abs(), WASTE_TOLERANCE));
-        }
-        if let Some(is) = median(&BLOCKS[0]) {
-            let what = format!("present keys, {name}, blocks in vain of a hundred lookups");
-            let verdict = Verdict::at_most(&what, (is - 1.0) * 100.0, VAIN_OF_HUNDRED_MAX);
-            verdicts.push(verdict.bounded_by(PRESENT_BOUND));
-        }
-    }
-    for figure in &TIMES {
-        let what = format!("direct reads, {} keys, us", figure.title);
-        // With the same bits per key in every level, or as many in all; blocks are not aligned.
-        for ours in [EQUAL, DIVIDED] {
-            let direct = |name: &str| name == ours || name == "rocksdb-direct";
-            verdicts.extend(beside(&results.only(direct), num, &what, figure, &["rocksdb"], 1.0));
-        }
-    }
-    verdicts
 }

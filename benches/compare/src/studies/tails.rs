@@ -8,7 +8,6 @@
 //!    from when it could start.
 //! 4. Before both, the same loops with nothing to do: the latencies of the machine itself.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
@@ -17,12 +16,10 @@ use trommel_harness::{
     Direction, Load, Measured, Operation, Store, StoreError, Visit, Workload, WorkloadOptions,
 };
 
-use super::{Sheet, Sizes};
-use crate::figures::{Figure, Group, Results};
-use crate::report::number;
+use super::{Sizes, Study};
+use crate::figures::{Figure, Group};
 use crate::settings::Settings;
 use crate::trial::{Trial, options, write};
-use crate::verdict::{OURS, Verdict, beside};
 
 /// The contender whose peak determines the pace of the others.
 pub(crate) const CALIBRATES: &str = "rocksdb-best";
@@ -42,13 +39,7 @@ const READS_PER_SECOND: f64 = 2000.0;
 /// Time with nothing to do, as a fraction of the measured one.
 const IDLE_PART: f64 = 0.5;
 
-/// What bounds the tails.
-const BOUND: &str = "writer, reader and the background share two cores, and whoever is put aside waits for a turn of the \
-    scheduler; what the machine alone did is what the control had, and what is above it is the store's: its reader \
-    also meets up to ten runs in level 0, as merges are put off while memtables fill; where the controls differ by as \
-    much as the figures, nothing is decided";
-
-pub(super) static SHEET: Sheet = Sheet {
+pub(crate) static STUDY: Study = Study {
     name: "tails",
     title: "The slowest reads and writes of a steady fill",
     about: "A store of `--tails-keys` keys is overwritten at random by one thread at a steady rate, \
@@ -67,13 +58,13 @@ pub(super) static SHEET: Sheet = Sheet {
         ("The control: nothing done at the same rates, microseconds", &IDLE_TIMES),
     ],
     raced: &["Reads during the fill, microseconds", "Writes under compaction, microseconds"],
-    verdicts,
-    ahead: "",
     unequal: &[
         "Tails: writer, reader and two background threads share the cores of the machine; where \
          there are two, a thread may wait for a core as long as for the store.",
         "Tails: LMDB and redb, whose single commits do not reach the rate, take no part.",
     ],
+    settings,
+    run,
 };
 
 const RATES: [Figure; 3] = [
@@ -123,11 +114,11 @@ fn times(group: &Group<'_>, workload: &str, which: usize) -> Option<f64> {
     Some(*nanos.get(which)? as f64 / 1e3)
 }
 
-pub(super) fn settings(sizes: &Sizes) -> Settings {
+fn settings(sizes: &Sizes) -> Settings {
     Settings::new(sizes.tails_keys, 0)
 }
 
-pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     let sizes = &trial.spec.sizes;
     let store = trial.open(true)?;
     let fill = Load { operations: trial.spec.settings.num, ..trial.load(0) };
@@ -192,15 +183,7 @@ fn both(
 struct Nothing;
 
 impl Store for Nothing {
-    fn put(&self, _key: &[u8], _value: &[u8]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
     fn write(&self, _operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn delete(&self, _key: &[u8]) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -208,27 +191,7 @@ impl Store for Nothing {
         Ok(false)
     }
 
-    fn multi_get(
-        &self,
-        _keys: &[&[u8]],
-        _found: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<(), StoreError> {
-        Ok(())
-    }
-
     fn scan(&self, _: Option<&[u8]>, _: Direction, _: Visit<'_>) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn settle(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn compact(&self) -> Result<(), StoreError> {
         Ok(())
     }
 
@@ -236,34 +199,7 @@ impl Store for Nothing {
         Ok(String::new())
     }
 
-    fn checkpoint(&self, _dir: &Path) -> Result<(), StoreError> {
-        Ok(())
-    }
-
     fn close(self: Arc<Self>) -> Result<(), StoreError> {
         Ok(())
     }
-}
-
-fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
-    let ours = results.names(num).into_iter().filter(|name| name.starts_with(OURS));
-    let of_one = |name: &str| {
-        let compared = results.only(|other| other == name || other.starts_with("rocksdb"));
-        let tail = |what: &str, figure: &Figure, idle: &Figure| {
-            let what = format!("{what}, {name}");
-            let verdict = beside(&compared, num, &what, figure, &["rocksdb"], 1.0)?;
-            let control = |name: &str| Some(number(results.figure(num, name, idle)?.median));
-            let theirs = control(CALIBRATES).unwrap_or_default();
-            let remark = format!(
-                " (the control had {} before it, and {theirs} before {CALIBRATES})",
-                control(name)?
-            );
-            Some(verdict.noting(&remark))
-        };
-        [
-            tail("p99.9 of reads during a fill, us", &READ_TIMES[2], &IDLE_TIMES[1]),
-            tail("p99.9 of writes under compaction, us", &WRITE_TIMES[2], &IDLE_TIMES[4]),
-        ]
-    };
-    ours.flat_map(of_one).flatten().map(|verdict| verdict.bounded_by(BOUND)).collect()
 }

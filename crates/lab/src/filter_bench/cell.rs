@@ -48,8 +48,6 @@ pub struct Cell {
     pub batch: u64,
     /// Queries in each pattern.
     pub queries: u64,
-    /// Whether hashing the key counts as part of the filter's cost.
-    pub net_includes_hashing: bool,
     /// Seed of all keys and of the order of queries.
     pub seed: u64,
     /// Number of filters built.
@@ -67,10 +65,8 @@ pub struct Cell {
     /// Nanoseconds per key to build, including hashing.
     pub build_ns: f64,
     /// Peak bytes per key during construction, beyond the finished filter
-    /// ([`peak_bytes`](trommel::filter::FilterBuilder::peak_bytes) less its bytes). None in records
-    /// from before this field.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub build_bytes: Option<f64>,
+    /// ([`peak_bytes`](trommel::filter::FilterBuilder::peak_bytes) less its bytes).
+    pub build_bytes: f64,
     /// The false-positive rate. None if a stop prevented the measurement.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate: Option<Rate>,
@@ -82,12 +78,6 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// The information-theoretic lower bound of bits per key for the measured rate. None without a
-    /// false positive.
-    pub fn best_possible_bits(&self) -> Option<f64> {
-        self.rate.filter(|rate| rate.false_positives > 0).map(|rate| -rate.measured.log2())
-    }
-
     /// Net nanoseconds per query of a pattern, if it was timed and is above the noise.
     pub fn net_ns(&self, access: Access, mix: Mix) -> Option<f64> {
         let pattern = Pattern { access, mix };

@@ -223,8 +223,12 @@ pub(super) fn build(cells: &[&Cell]) -> [Option<Chart>; 2] {
         draw("build-time", "Time to build", "ns", &|cell| Some(cell.build_ns), &|nanos| {
             time(*nanos)
         }),
-        draw("build-memory", "Memory to build", "bytes", &|cell| cell.build_bytes, &|bytes| {
-            format!("{} B", short(*bytes))
-        }),
+        draw(
+            "build-memory",
+            "Memory to build",
+            "bytes",
+            &|cell| Some(cell.build_bytes),
+            &|bytes| format!("{} B", short(*bytes)),
+        ),
     ]
 }

@@ -62,7 +62,7 @@ pub(super) fn rates(cells: &[&Cell]) -> String {
 
 pub(super) fn times(cells: &[&Cell]) -> String {
     let mut html = String::new();
-    for mix in [Mix::Outside, Mix::Inside, Mix::Mixed] {
+    for mix in Mix::ALL {
         let is_timed = |access: &Access| cells.iter().any(|c| c.net_ns(*access, mix).is_some());
         let accesses: Vec<Access> = Access::ALL.into_iter().filter(is_timed).collect();
         if accesses.is_empty() {
@@ -82,7 +82,7 @@ pub(super) fn times(cells: &[&Cell]) -> String {
             row(cell, rest.into_iter().chain(net))
         };
         html += &table(
-            &format!("{}: net ns", mix.name()),
+            &format!("mostly {}: net ns", mix.name()),
             &head,
             &cells.iter().map(cells_of).collect::<Vec<_>>(),
         );
@@ -97,7 +97,7 @@ pub(super) fn build(cells: &[&Cell]) -> String {
             Html::number(&count(cell.filters)),
             Html::number(&units::bytes(cell.memory_bytes)),
             Html::number(&digits(cell.build_ns)),
-            Html::number(&cell.build_bytes.map_or("-".to_owned(), digits)),
+            Html::number(&digits(cell.build_bytes)),
         ];
         row(cell, rest)
     });

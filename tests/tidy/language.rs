@@ -30,7 +30,6 @@ const SHARED_NAMES: [(&str, &str); 64] = [
     ("crates/cli", "DeleteArgs"),
     ("crates/cli", "Files"),
     ("crates/cli", "FilesArgs"),
-    ("crates/cli", "Flag"),
     ("crates/cli", "LimitArgs"),
     ("crates/cli", "PlainArgs"),
     ("crates/cli", "ReportArgs"),
@@ -87,7 +86,6 @@ const SHARED_NAMES: [(&str, &str); 64] = [
     ("crates/lab", "Part"),
     ("crates/lab", "Plan"),
     ("crates/lab", "Record"),
-    ("crates/lab", "Shape"),
     ("crates/sstable", "Entry"),
     ("crates/vfs", "Page"),
 ];

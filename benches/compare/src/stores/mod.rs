@@ -70,11 +70,6 @@ const DIRECT: &str = "pread, O_DIRECT";
 /// How a store designed for single writes is written.
 const SINGLE: &str = "one at a time";
 
-/// Set-ups of Trommel whose blocks are page-aligned, for the studies that read from the device.
-pub(crate) const ALIGNED: &str = "trommel-aligned";
-pub(crate) const MAPPED_ALIGNED: &str = "trommel-mapped-aligned";
-pub(crate) const DIRECT_ALIGNED: &str = "trommel-direct-aligned";
-
 /// A store in one set-up.
 #[derive(Debug)]
 pub(crate) struct Contender {
@@ -104,13 +99,8 @@ enum Build {
     Redb(redb::Variant),
 }
 
-const TROMMEL: trommel::Variant = trommel::Variant {
-    reads: ReadMode::Cached,
-    filters: trommel::Filters::Equal,
-    log: true,
-    in_batches: false,
-    aligned: false,
-};
+const TROMMEL: trommel::Variant =
+    trommel::Variant { reads: ReadMode::Cached, log: true, in_batches: false };
 const TROMMEL_DIRECT: trommel::Variant = trommel::Variant { reads: ReadMode::Direct, ..TROMMEL };
 
 /// A contender of the main measurement, whose reads are measured too.
@@ -137,7 +127,7 @@ const MAPPED: ReadMode = ReadMode::Mapped(Verify::EachUse);
 
 /// All contenders, in the order in which they run: the most important first, and one that reads
 /// another's files directly after it.
-pub(crate) static ALL: [Contender; 25] = [
+pub(crate) static ALL: [Contender; 19] = [
     trommel("trommel", "Trommel, cached reads, equal filter bits", TROMMEL),
     rocks("rocksdb-best", "RocksDB as its documentation advises", rocks::SetUp::Cached),
     rocks("rocksdb-mmap", "the same, mapped reads without checksums", rocks::SetUp::Mapped)
@@ -189,42 +179,7 @@ pub(crate) static ALL: [Contender; 25] = [
         "fjall, its own filters, hash index, pinned blocks",
         Build::Fjall(fjall::Variant { best: true }),
     ),
-    trommel(
-        "trommel-own",
-        "Trommel, cached reads, the filters it has by default",
-        trommel::Variant { filters: trommel::Filters::Own, ..TROMMEL },
-    ),
     trommel("trommel-direct", "Trommel, direct reads", TROMMEL_DIRECT).on_request(),
-    trommel(
-        ALIGNED,
-        "Trommel, cached reads, blocks in pages of their own",
-        trommel::Variant { aligned: true, ..TROMMEL },
-    )
-    .on_request(),
-    trommel(
-        MAPPED_ALIGNED,
-        "Trommel, mapped reads, blocks in pages of their own",
-        trommel::Variant { reads: MAPPED, aligned: true, ..TROMMEL },
-    )
-    .on_request(),
-    trommel(
-        DIRECT_ALIGNED,
-        "Trommel, direct reads, blocks in pages of their own",
-        trommel::Variant { aligned: true, ..TROMMEL_DIRECT },
-    )
-    .on_request(),
-    trommel(
-        "trommel-direct-divided",
-        "Trommel, direct reads, at most the others' bits in all, divided among its levels",
-        trommel::Variant { filters: trommel::Filters::Divided, ..TROMMEL_DIRECT },
-    )
-    .on_request(),
-    trommel(
-        "trommel-direct-own",
-        "Trommel, direct reads, the filters it has by default",
-        trommel::Variant { filters: trommel::Filters::Own, ..TROMMEL_DIRECT },
-    )
-    .on_request(),
     rocks(
         "rocksdb-direct",
         "RocksDB as its documentation advises, direct reads",

@@ -14,7 +14,6 @@ use super::{Sizes, Study};
 use crate::figures::{Figure, Group};
 use crate::process::{drop_page_cache, warm_page_cache};
 use crate::settings::Settings;
-use crate::stores::{ALIGNED, DIRECT_ALIGNED, MAPPED_ALIGNED};
 use crate::trial::{Trial, options, write};
 
 /// Keys in a call.
@@ -37,15 +36,11 @@ pub(super) static STUDY: Study = Study {
             every key being there: with single gets, and with multi-gets of 64 keys. Warm: all of \
             it is in the store's cache (mapped: in the page cache). Cold: the files are dropped \
             from the page cache and the store opened anew before each of the two; 128 gets bring \
-            indexes and filters in, which are not measured. \"aligned\": blocks lie in pages of their own \
-            (block_align). Microseconds a key.",
+            indexes and filters in, which are not measured. Microseconds a key.",
     stores: &[
         "trommel",
         "trommel-mapped",
         "trommel-direct",
-        ALIGNED,
-        MAPPED_ALIGNED,
-        DIRECT_ALIGNED,
         "rocksdb-best",
         "rocksdb-mmap",
         "rocksdb-direct",

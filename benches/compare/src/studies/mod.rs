@@ -20,7 +20,6 @@ use crate::figures::Figure;
 use crate::settings::Settings;
 use crate::trial::Trial;
 
-mod beyond;
 mod many;
 mod open;
 mod recovery;
@@ -58,7 +57,7 @@ pub(crate) struct Study {
 }
 
 /// All studies, in the order in which they run.
-pub(crate) static ALL: [&Study; 8] = [
+pub(crate) static ALL: [&Study; 7] = [
     &sync::STUDY,
     &writers::STUDY,
     &open::STUDY,
@@ -66,7 +65,6 @@ pub(crate) static ALL: [&Study; 8] = [
     &many::STUDY,
     &ycsb::STUDY,
     &tails::STUDY,
-    &beyond::STUDY,
 ];
 
 impl FromStr for &'static Study {
@@ -128,14 +126,6 @@ pub(crate) struct Sizes {
     /// is not measured, of each store's own
     #[arg(long, value_name = "N")]
     pub(crate) tails_rate: Option<f64>,
-
-    /// Keys of the store that is larger than its cache
-    #[arg(long, value_name = "N", default_value = "4M", value_parser = parse_count)]
-    pub(crate) beyond_keys: u64,
-
-    /// Reads of its present keys; of absent ones, 40 times as many
-    #[arg(long, value_name = "N", default_value = "50K", value_parser = parse_count)]
-    pub(crate) beyond_reads: u64,
 }
 
 impl Sizes {
@@ -153,8 +143,6 @@ impl Sizes {
             tails_keys: 50_000,
             tails_seconds: 0.5,
             tails_rate: None,
-            beyond_keys: 50_000,
-            beyond_reads: 1000,
         }
     }
 

@@ -6,9 +6,9 @@
 //!    collapsed.
 //!
 //! Invariants: nothing in a record is interpreted as markup; colours are variables of the style, so
-//! one page serves light and dark; every figure in a chart is also in a table. [`filters`] makes a
-//! page of the results of `trommel filter-bench`, [`tuning`] one of those of `trommel tune run`.
-//! Called by `trommel report` and `trommel bench --report`.
+//! one page serves light and dark; every figure in a chart is also in a table. [`filters`] draws
+//! the results of `trommel filter-bench`, [`tuning`] makes a page of those of `trommel tune run`.
+//! Called by `trommel report`.
 
 mod axis;
 mod bars;

@@ -177,15 +177,9 @@ pub(crate) struct PaceArgs {
 #[command(next_help_heading = "Results")]
 pub(crate) struct ReportArgs {
     /// Append a record of each benchmark to FILE, a line of JSON each; a file may hold many runs,
-    /// distinguished by an id: `trommel compare` reads them
+    /// distinguished by an id: `trommel compare` and `trommel report` read them
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the same records to FILE as comma-separated values
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-    /// Make a page of the same records in FILE: charts and tables in one file of HTML
-    #[arg(long, value_name = "PAGE.html")]
-    pub(crate) report: Option<PathBuf>,
     /// Record the lookups in FILE, which must not be there, for `trommel tune replay`; goes with
     /// --db
     #[arg(long, value_name = "FILE")]

@@ -2,7 +2,6 @@
 
 pub(crate) mod args;
 pub(crate) mod filters;
-pub(crate) mod journal;
 mod steps;
 mod store;
 
@@ -21,11 +20,11 @@ use trommel_harness::{
     WorkloadOptions, units,
 };
 
+use crate::commands::records::Appender;
 use crate::commands::store_args::is_missing_or_empty;
 use crate::failure::Failure;
 pub(crate) use args::BenchArgs;
 use args::PaceArgs;
-use journal::Files;
 use store::{Setup, Use, prefix_bytes, set_up};
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -136,16 +135,16 @@ fn measure(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut files = Files::new(&args.reports)?;
-    if !files.are_wanted() {
+    let Some(file) = &args.reports.json else {
         return Ok(bench(plan, opener, control, out, None)?);
-    }
+    };
+    let mut file = Appender::open(file)?;
     let run = Run::new(
         opener.product(),
         settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         Environment::of(Some(dir)),
     );
-    let mut write = |record: Record| files.add(record);
+    let mut write = |record: Record| file.add(&record);
     let mut journal = Journal { run, write: &mut write };
     Ok(bench(plan, opener, control, out, Some(&mut journal))?)
 }

@@ -117,9 +117,6 @@ pub(super) struct FileArgs {
     /// Add a line of JSON for each filter and size to FILE
     #[arg(long, value_name = "FILE")]
     pub(super) json: Option<PathBuf>,
-    /// Write an HTML page with all charts and tables
-    #[arg(long, value_name = "PAGE.html")]
-    pub(super) report: Option<PathBuf>,
     /// Write the charts, as SVG files, to DIR
     #[arg(long, value_name = "DIR", alias = "svg")]
     pub(super) plot: Option<PathBuf>,

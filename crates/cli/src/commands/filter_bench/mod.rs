@@ -2,23 +2,22 @@
 //!
 //! 1. [`args`] turns the flags into a list of measurements; [`specs`] parses lists of filters.
 //! 2. Each measurement is a row ([`rows`]).
-//! 3. [`files`] updates records, a page and charts after each measurement.
+//! 3. Records are appended to a file, and charts drawn again, after each measurement.
 
 mod args;
-mod files;
 mod rows;
 mod specs;
 
 use std::io::Write;
 
 use trommel_harness::{Control, Error, Progress, Unit};
-use trommel_lab::filter_bench::record::read_lines;
+use trommel_lab::filter_bench::record::{self, Record, read_lines};
 use trommel_lab::filter_bench::{Cell, Plan, measure};
+use trommel_lab::report::filters;
 
-use crate::commands::records;
+use crate::commands::records::{self, Appender};
 use crate::failure::Failure;
 pub(crate) use args::FilterBenchArgs;
-use files::Files;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Builds filters until they fill some memory, checks that they deny no key, measures how often they \
@@ -26,7 +25,7 @@ take absent keys for present ones beside the exact rate that theory expects, and
 filter, many, in batches, for keys that are there and keys that are not. Times are net: of the \
 filter alone, without making keys, hashing and choosing filters, which a dry run measures.
 
-Each filter and number of keys is a row; --plot and --report draw charts. With --format=json or csv \
+Each filter and number of keys is a row; --plot draws charts. With --format=json or csv \
 there are more columns.
 
 Ends with exit code 7 if filters err more often than expected by more than chance explains.";
@@ -35,7 +34,7 @@ pub(crate) const AFTER_HELP: &str = "\
 Examples:
   trommel filter-bench --filters paired:23.4 --quick
       a few seconds; without --quick some minutes
-  trommel filter-bench --filters all:8..32/4 --keys 1M --m-rate-queries=200 --report rates.html
+  trommel filter-bench --filters all:8..32/4 --keys 1M --m-rate-queries=200 --plot charts
       rates against bits per key, four kinds
   trommel filter-bench --filters all:10 --keys 1K,10K,100K,1M,10M,100M --plot charts --json run.jsonl
       times against the filter's size, through the caches to memory
@@ -55,11 +54,16 @@ pub(crate) fn run(
     for note in args.notes(&plans) {
         control.progress.say(&format!("note: {note}"));
     }
-    let mut files = Files::new(&args.files, Vec::new())?;
+    let mut file = args.files.json.as_deref().map(Appender::open).transpose()?;
+    let (place, mut records) = (record::Place::new(), Vec::new());
+    draw(args, &records)?;
     let mut verdict = Verdict::default();
     let result = measure_all(args, &plans, control, out, &mut |cell| {
         verdict.hear(&cell);
-        files.add(cell)
+        let record = Record::new(&place, cell);
+        file.iter_mut().try_for_each(|file| file.add(&record))?;
+        records.push(record);
+        draw(args, &records)
     });
     let judged = if args.switches.allow_bad_rate { Ok(()) } else { verdict.pronounce() };
     // Judge even if the reader of the rows is gone.
@@ -78,8 +82,21 @@ fn show(args: &FilterBenchArgs, out: &mut dyn Write) -> Result<(), Failure> {
         rows::write(&record.cell, args.output.format, &mut output)?;
     }
     output.finish()?;
-    Files::new(&args.files, found)?;
-    Ok(())
+    Ok(draw(args, &found)?)
+}
+
+/// Draws the charts of all records, if they are requested.
+fn draw(args: &FilterBenchArgs, records: &[Record]) -> Result<(), Error> {
+    let Some(dir) = &args.files.plot else { return Ok(()) };
+    std::fs::create_dir_all(dir).map_err(|source| Error::Io {
+        file: dir.clone(),
+        doing: "making the directory",
+        source,
+    })?;
+    let write = |(name, svg): (&str, String)| {
+        records::write(&dir.join(format!("{name}.svg")), svg.as_bytes())
+    };
+    filters::plots(records).into_iter().try_for_each(write)
 }
 
 /// Receives a measurement.

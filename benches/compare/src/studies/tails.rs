@@ -6,15 +6,11 @@
 //! 3. Settle. The same, but the writer has a steady rate: 80% of the peak of [`CALIBRATES`], which
 //!    the run passes to all later contenders. Latencies count from when an operation was due, not
 //!    from when it could start.
-//! 4. Before both, the same loops with nothing to do: the latencies of the machine itself.
 
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use trommel_harness::record::Record;
-use trommel_harness::{
-    Direction, Load, Measured, Operation, Store, StoreError, Visit, Workload, WorkloadOptions,
-};
+use trommel_harness::{Load, Measured, Store, StoreError, Workload, WorkloadOptions};
 
 use super::{Sizes, Study};
 use crate::figures::{Figure, Group};
@@ -30,14 +26,10 @@ pub(crate) const PART: f64 = 0.8;
 
 const WRITES: &str = "writes, paced";
 const READS: &str = "reads, paced";
-const IDLE_WRITES: &str = "nothing, paced as writes";
-const IDLE_READS: &str = "nothing, paced as reads";
 /// A paced part ends after this multiple of its time, finished or not.
 const LATE: u32 = 2;
 /// Reads per second of the reader.
 const READS_PER_SECOND: f64 = 2000.0;
-/// Time with nothing to do, as a fraction of the measured one.
-const IDLE_PART: f64 = 0.5;
 
 pub(crate) static STUDY: Study = Study {
     name: "tails",
@@ -45,9 +37,7 @@ pub(crate) static STUDY: Study = Study {
     about: "A store of `--tails-keys` keys is overwritten at random by one thread at a steady rate, \
             80% of what rocksdb-best reached on such a store as fast as it could in as long, while another \
             thread reads 2,000 keys a second; both for `--tails-seconds`. Times count from when an \
-            operation was due. \"Nothing\" is the control: the same two threads at the same rates, \
-            waiting for the next turn in the same way, with no store behind them, just before; \
-            what it shows is the machine's own. The first store of each round is rocksdb-best, whose \
+            operation was due. The first store of each round is rocksdb-best, whose \
             peak sets the rate; the others follow in turns.",
     stores: &["rocksdb-best", "trommel", "trommel-mapped", "rocksdb", "fjall"],
     sizes: &["tails-keys", "tails-seconds", "tails-rate"],
@@ -55,7 +45,6 @@ pub(crate) static STUDY: Study = Study {
         ("Rates", &RATES),
         ("Reads during the fill, microseconds", &READ_TIMES),
         ("Writes under compaction, microseconds", &WRITE_TIMES),
-        ("The control: nothing done at the same rates, microseconds", &IDLE_TIMES),
     ],
     raced: &["Reads during the fill, microseconds", "Writes under compaction, microseconds"],
     unequal: &[
@@ -85,15 +74,6 @@ const WRITE_TIMES: [Figure; 4] = [
     Figure { title: "p99", of: |group| times(group, WRITES, 1) },
     Figure { title: "p99.9", of: |group| times(group, WRITES, 2) },
     Figure { title: "max", of: |group| times(group, WRITES, 3) },
-];
-
-const IDLE_TIMES: [Figure; 6] = [
-    Figure { title: "reads p99", of: |group| times(group, IDLE_READS, 1) },
-    Figure { title: "reads p99.9", of: |group| times(group, IDLE_READS, 2) },
-    Figure { title: "reads max", of: |group| times(group, IDLE_READS, 3) },
-    Figure { title: "writes p99", of: |group| times(group, IDLE_WRITES, 1) },
-    Figure { title: "writes p99.9", of: |group| times(group, IDLE_WRITES, 2) },
-    Figure { title: "writes max", of: |group| times(group, IDLE_WRITES, 3) },
 ];
 
 fn rate(group: &Group<'_>, workload: &str) -> Option<f64> {
@@ -130,17 +110,13 @@ fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     write(&trial.record(PEAK, start, 1, &unfound(peak.clone())))?;
     store.settle()?;
     let rate = sizes.tails_rate.unwrap_or(peak.operations_per_second() * PART);
-    let (start, idle) = (SystemTime::now(), Arc::new(Nothing));
-    let (writes, reads) = both(trial, &*idle, Some(rate), seconds * IDLE_PART, 3)?;
     let write_as = |title: &str, start, measured: Measured| {
         let mut record: Record = trial.record(title, start, 1, &unfound(measured));
         record.settings.insert("tails-rate".into(), rate.into());
         write(&record)
     };
-    write_as(IDLE_WRITES, start, writes)?;
-    write_as(IDLE_READS, start, reads)?;
     let start = SystemTime::now();
-    let (writes, reads) = both(trial, &*store, Some(rate), seconds, 5)?;
+    let (writes, reads) = both(trial, &*store, Some(rate), seconds, 3)?;
     write_as(WRITES, start, writes)?;
     write_as(READS, start, reads)?;
     store.close()
@@ -177,29 +153,4 @@ fn both(
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok((written, read))
     })
-}
-
-/// A store that does nothing.
-struct Nothing;
-
-impl Store for Nothing {
-    fn write(&self, _operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn get(&self, _key: &[u8], _found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn scan(&self, _: Option<&[u8]>, _: Direction, _: Visit<'_>) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn verify(&self) -> Result<String, StoreError> {
-        Ok(String::new())
-    }
-
-    fn close(self: Arc<Self>) -> Result<(), StoreError> {
-        Ok(())
-    }
 }

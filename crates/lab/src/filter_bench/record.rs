@@ -71,7 +71,7 @@ mod tests {
 
     use super::*;
     use crate::filter_bench::testing;
-    use crate::format_pages::check;
+    use crate::format_tests::check;
 
     const PAGE: &str = include_str!("../../../../docs/format/filter-bench-record.md");
 

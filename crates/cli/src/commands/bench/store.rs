@@ -135,7 +135,7 @@ static FLAGS: [Flag; 26] = [
         "rate-limiter-bytes-per-sec",
         "background_bytes_per_second",
         "SIZE",
-        |text| Ok(parse_bytes(text).map_err(|e| e.to_string()).map(none_if_0)?),
+        |text| parse_bytes(text).map_err(|error| error.to_string()).map(none_if_0),
         "Bytes a second that flushes and compactions write at most; 0: no limit [default: 0]",
     ),
     flag(

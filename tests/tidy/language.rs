@@ -25,10 +25,9 @@ const RETIRED: [(&str, &str); 13] = [
 ];
 
 /// Types of one crate that share a name.
-const SHARED_NAMES: [(&str, &str); 64] = [
+const SHARED_NAMES: [(&str, &str); 61] = [
     ("crates/backup", "Run"),
     ("crates/cli", "DeleteArgs"),
-    ("crates/cli", "Files"),
     ("crates/cli", "FilesArgs"),
     ("crates/cli", "LimitArgs"),
     ("crates/cli", "PlainArgs"),

@@ -174,8 +174,7 @@ pub(crate) fn options_of(seed: u64, vfs: Arc<dyn Vfs>, filters: &[&str]) -> Opti
         .filters(filters[rng.usize(..filters.len())].parse().expect("a filter policy"))
         .filtering(|f| {
             f.filter_shape(
-                [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock]
-                    [rng.usize(..3)],
+                [FilterShape::Whole, FilterShape::Partitioned][rng.usize(..2)],
             )
             .filter_piece_bytes(256)
             .filters_on_last_level(rng.u8(..4) > 0)

@@ -174,12 +174,7 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
         })
         .filters(budget.unwrap_or(filters))
         .filtering(|f| {
-            f.filter_shape(*rng.pick(&[
-                FilterShape::Whole,
-                FilterShape::Whole,
-                FilterShape::Partitioned,
-                FilterShape::PerBlock,
-            ]))
+            f.filter_shape(*rng.pick(&[FilterShape::Whole, FilterShape::Partitioned]))
             .filter_piece_bytes(*rng.pick(&[256, 1024, 32 << 10]))
             .filter_residency(*rng.pick(&[
                 FilterResidency::Pinned,

@@ -2,8 +2,8 @@
 //! verify filters.
 //!
 //! 1. Read the index leaves in order, and the data blocks that they list, many at a time.
-//! 2. Pass each distinct key to the caller once. After each block, pass its bounds and the
-//!    separator to the next block.
+//! 2. Pass each distinct key to the caller once. After each block, pass the separator to the next
+//!    block.
 //! 3. Finally compare the counts with the properties: a filter built from a scan that missed a key
 //!    would deny that key.
 
@@ -23,9 +23,8 @@ const READ_BYTES: usize = 1 << 20;
 pub(crate) enum Step<'a> {
     /// A user key that differs from the previous one.
     Key(&'a [u8]),
-    /// The end of the data block at `offset`, the start of the next one, and the separator between
-    /// them.
-    BlockEnd { offset: u64, next: u64, separator: &'a [u8] },
+    /// The end of a data block, and the separator between it and the next one.
+    BlockEnd { separator: &'a [u8] },
 }
 
 /// Reads the blocks that `leaf` lists, many at a time. Passes each stored block to `take`: its
@@ -103,9 +102,7 @@ impl Table {
                     keys += 1;
                     take(Step::Key(&last))?;
                 }
-                let separator = leaf.separator(slot);
-                let (offset, next) = (handle.offset, handle.end());
-                take(Step::BlockEnd { offset, next, separator: &separator })
+                take(Step::BlockEnd { separator: &leaf.separator(slot) })
             })?;
         }
         let stored = self.properties();

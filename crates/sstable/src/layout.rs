@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_filter::{DecodeError, Filter, SmallFilters};
+use trommel_filter::{DecodeError, Filter};
 use trommel_vfs::ReadFile;
 
 use crate::block::Block;
@@ -324,7 +324,6 @@ fn read_filter(source: &Source, handle: Handle, part: &FilterPart) -> Result<Blo
         // A user-defined filter cannot be checked here; only the directory has its key count.
         FilterShape::Whole if !part.policy.is_empty() => Ok(part.keys),
         _ if !part.policy.is_empty() => Ok(0),
-        FilterShape::PerBlock => SmallFilters::decode(&*payload).map(|group| group.keys()),
         _ => Filter::decode(&payload).map(|filter| filter.keys()),
     };
     let items = match keys {

@@ -126,7 +126,7 @@ impl Table {
 
     fn stored_filters(&self, footer: &Footer, properties: &Properties) -> Result<Filters, Error> {
         let reader = self.filters().reader().cloned();
-        let filters = Filters::open(&self.source, &self.index, footer, properties, None, reader);
+        let filters = Filters::open(&self.source, footer, properties, None, reader);
         match filters.check()? {
             FilterState::Loaded
             | FilterState::Absent

@@ -93,7 +93,7 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
         "--wal_dir=/elsewhere",
         "--filters=paired:10 --bloom_bits=10",
         "--filter-shape=sliced",
-        "--filter-shape=per-block --partition_index_and_filters",
+        "--filter-shape=whole --partition_index_and_filters",
         "--filter-residency=pinned --cache_index_and_filter_blocks=1",
         "--filter-residency=cached --cache_index_and_filter_blocks --unpartitioned_pinning",
         "--filter-piece-bytes=100",
@@ -192,10 +192,10 @@ fn filters_are_cut_and_held_as_db_bench_and_this_program_name_it() {
     assert!(ran.err.contains("cuts filters only: indexes stay as they are"), "{ran:?}");
     assert!(ran.err.contains("indexes of open tables stay in memory"), "{ran:?}");
     assert!(in_cache(&ran), "{ran:?}");
-    let ours = "--filter-shape=per-block --pinned-filter-bytes=1M";
+    let ours = "--filter-shape=partitioned --pinned-filter-bytes=1M";
     let ran = program.run(&format!("bench {ours} {work}"));
     assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{ran:?}");
-    assert!(ran.out.contains("; one per block, pieces of 32 KiB; pinned up to 1 MiB\n"));
+    assert!(ran.out.contains("; partitioned, pieces of 32 KiB; pinned up to 1 MiB\n"));
     assert!(!in_cache(&ran), "{ran:?}");
     let off = "--nopartition_index_and_filters --cache_index_and_filter_blocks=false";
     let ran = program.run(&format!("bench {off} --num=100 --benchmarks=fillseq"));
@@ -224,8 +224,8 @@ fn the_pinning_flags_of_db_bench_pin_filters() {
         ),
         (format!("{cached} --partition_pinning"), "in the block cache", "filters are not cut"),
         (
-            format!("{cached} --filter-shape=per-block --unpartitioned_pinning"),
-            "one per block, pieces of 32 KiB; in the block cache",
+            format!("{cached} --filter-shape=partitioned --unpartitioned_pinning"),
+            "partitioned, pieces of 32 KiB; in the block cache",
             "--unpartitioned_pinning does nothing here: filters are cut",
         ),
         (format!("{cached} {level_0}"), "in the block cache, of level 0 pinned", ""),

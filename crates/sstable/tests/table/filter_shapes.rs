@@ -1,5 +1,5 @@
-//! Partitioned and per-block filters deny no key and have the false-positive rate that they state,
-//! wherever they are held. Corruption in them costs only extra reads.
+//! Partitioned filters deny no key and have the false-positive rate that they state, wherever they
+//! are held. Corruption in them costs only extra reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -15,8 +15,7 @@ use trommel_vfs::{Access, DiskVfs, Failure, Fault, OpKind, SimDisk, Vfs};
 use crate::common::*;
 use crate::damage::reseal;
 
-pub(crate) const SHAPES: [FilterShape; 3] =
-    [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+pub(crate) const SHAPES: [FilterShape; 2] = [FilterShape::Whole, FilterShape::Partitioned];
 
 /// The first bytes of a key that is long enough.
 #[derive(Debug)]
@@ -237,7 +236,7 @@ fn false_positives_match_the_stated_rate() {
 fn every_flipped_bit_of_partitions_and_tops_is_a_maybe_and_verify_finds_it() {
     let entries: Vec<Entry> =
         (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
-    for shape in [FilterShape::Partitioned, FilterShape::PerBlock] {
+    for shape in [FilterShape::Partitioned] {
         let plan = plan("blocked:20", Some(("blocked:20", 6)), shape);
         let table = InMemory::new(shaped(plan, 1 << 16), &entries);
         let bytes = table.bytes();
@@ -331,19 +330,16 @@ fn batched_and_single_queries_agree() {
 fn the_directory_describes_the_parts() {
     let entries: Vec<Entry> =
         (0..500).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
-    for (shape, spec) in
-        [(FilterShape::Partitioned, "paired:12"), (FilterShape::PerBlock, "standard:12")]
-    {
-        let table =
-            InMemory::new(shaped(plan("paired:12", Some(("blocked:10", 6)), shape), 64), &entries);
-        let opened = table.open().unwrap();
-        let keys = opened.filters().keys_part().unwrap();
-        assert_eq!((keys.role, keys.shape, &*keys.spec), (FilterRole::Keys, shape, spec));
-        assert_eq!(keys.keys, 500);
-        assert!(keys.top_bytes > 0 && keys.top_bytes < keys.bytes);
-        let prefixes = opened.filters().prefixes_part().unwrap();
-        assert_eq!((prefixes.role, &*prefixes.extractor), (FilterRole::Prefixes, "first"));
-    }
+    let shape = FilterShape::Partitioned;
+    let plan = plan("paired:12", Some(("blocked:10", 6)), shape);
+    let table = InMemory::new(shaped(plan, 64), &entries);
+    let opened = table.open().unwrap();
+    let keys = opened.filters().keys_part().unwrap();
+    assert_eq!((keys.role, keys.shape, &*keys.spec), (FilterRole::Keys, shape, "paired:12"));
+    assert_eq!(keys.keys, 500);
+    assert!(keys.top_bytes > 0 && keys.top_bytes < keys.bytes);
+    let prefixes = opened.filters().prefixes_part().unwrap();
+    assert_eq!((prefixes.role, &*prefixes.extractor), (FilterRole::Prefixes, "first"));
 }
 
 /// A table of 120 keys with a filter of keys and one of prefixes: its entries, its bytes, its

@@ -20,7 +20,7 @@ use crate::shared_args::{one_of, size};
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct PartitionArgs {
-    /// How filters are cut: whole, partitioned (by key range) or per-block [default: whole]
+    /// How filters are cut: whole or partitioned (by key range) [default: whole]
     #[arg(long, value_name = "SHAPE")]
     filter_shape: Option<FilterShape>,
     /// About how many bytes a piece of a cut filter has [default: 32K]
@@ -192,10 +192,8 @@ impl Partitions {
     pub(crate) fn line(&self, options: &Options) -> String {
         let mut line = String::new();
         let pieces = units::bytes(number(options, "filter_piece_bytes"));
-        match setting(options, "filter_shape").as_deref() {
-            Some("partitioned") => line += &format!("; partitioned, pieces of {pieces}"),
-            Some("per-block") => line += &format!("; one per block, pieces of {pieces}"),
-            _ => {}
+        if setting(options, "filter_shape").as_deref() == Some("partitioned") {
+            line += &format!("; partitioned, pieces of {pieces}");
         }
         match (self.residency, self.pinned_bytes) {
             (FilterResidency::Cached, _) => line += "; in the block cache",

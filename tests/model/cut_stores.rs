@@ -6,8 +6,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel::inspect::{BlockKind, Table};
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, FilterReport, FilterShape, Options, Prefix, Slice};
+use trommel_sim::MemoryVfs;
 
 use crate::rng::Rng;
 

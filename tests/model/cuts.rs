@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterResidency, FilterShape, Options};
+use trommel_sim::MemoryVfs;
 
 use crate::report::{ENOUGH, Shape, key, measure, three_levels};
 

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, Options, ReadMode, Slice, Snapshot, Stats};
+use trommel_sim::MemoryVfs;
 
 use crate::rng::Rng;
 

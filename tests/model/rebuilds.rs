@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterShape, Options, Prefix, RebuildOptions};
+use trommel_sim::MemoryVfs;
 
 use crate::iterators::{Check, ok};
 

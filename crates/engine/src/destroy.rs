@@ -118,7 +118,7 @@ fn not_a_store(dir: &Path, what: &str) -> Error {
 mod tests {
     use std::sync::Arc;
 
-    use trommel_vfs::MemoryVfs;
+    use trommel_sim::MemoryVfs;
 
     use super::*;
     use crate::Db;

@@ -449,7 +449,7 @@ impl fmt::Display for Stats {
 mod tests {
     use std::sync::Arc;
 
-    use trommel_vfs::MemoryVfs;
+    use trommel_sim::MemoryVfs;
 
     use super::Stats;
     use crate::{Db, Options};

@@ -388,7 +388,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
+    use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 
     use super::*;
     use crate::{Db, Options};

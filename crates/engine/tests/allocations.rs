@@ -9,11 +9,11 @@ mod allocator;
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{
     Compression, Db, FilterChoice, FilterContext, FilterResidency, FilterShape, Options, Prefix,
     ReadMode, Slice, UserFilter, UserFilterBuilder, UserFilterPolicy, Verify,
 };
+use trommel_sim::MemoryVfs;
 
 use crate::allocator::{held, taken};
 

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, Options, WriteBatch};
+use trommel_sim::MemoryVfs;
 
 use common::{key, scatter};
 

@@ -10,11 +10,12 @@ use std::time::Duration;
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_filter::FilterSpec;
+use trommel_sim::MemoryVfs;
 use trommel_sstable::{
     BlockCache, Compression, Expected, ReadStats, ScanOptions, Table, TableBuilder, TableConfig,
     TableCursor, TableOptions,
 };
-use trommel_vfs::{Access, DiskVfs, MemoryVfs, Vfs};
+use trommel_vfs::{Access, DiskVfs, Vfs};
 
 const ENTRIES: u64 = 200_000;
 const LOOKUPS: u64 = 10_000;

@@ -86,9 +86,7 @@ impl FromStr for FilterShape {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|shape| shape.name() == text);
-        named.ok_or_else(|| {
-            format!("\"{text}\" is no shape of filters: give whole or partitioned")
-        })
+        named.ok_or_else(|| format!("\"{text}\" is no shape of filters: give whole or partitioned"))
     }
 }
 

@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trommel_base::MAX_SEQNO;
+use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 use trommel_sstable::format::BlockKind;
 use trommel_sstable::{
     Answers, BlockCache, Compression, Expected, FilterHost, FilterPlan, FilterRole, FilterShape,
     FilterState, PrefixExtractor, ReadStats, Table, TableConfig, TableOptions, Verdict, layout,
 };
-use trommel_vfs::{Access, DiskVfs, Failure, Fault, OpKind, SimDisk, Vfs};
+use trommel_vfs::{Access, DiskVfs, Vfs};
 
 use crate::common::*;
 use crate::damage::reseal;
@@ -190,7 +191,7 @@ fn shapes_are_identical_on_disk_in_every_read_mode() {
         let path = dir.path().join("1.sst");
         let plan = plan("blocked:10", Some(("blocked:10", 4)), shape);
         let summary = build(&DiskVfs, &path, shaped(plan, 1 << 16), &entries);
-        let table = InMemory { vfs: trommel_vfs::MemoryVfs::new(), path, summary };
+        let table = InMemory { vfs: trommel_sim::MemoryVfs::new(), path, summary };
         for access in [Access::Buffered, Access::Mapped, Access::Direct] {
             for pinned in [u64::MAX, 0] {
                 let (host, cache) = (Host::new(pinned), BlockCache::new(1 << 20));

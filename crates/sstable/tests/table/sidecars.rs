@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterSpec, hash};
+use trommel_sim::MemoryVfs;
 use trommel_sstable::sidecar::format::{
     FOOTER_BYTES, FOOTER_MAGIC, HEAD_BYTES, HEAD_MAGIC, SidecarFooter, VERSION,
 };
@@ -12,7 +13,7 @@ use trommel_sstable::{
     Answers, BlockCache, Compression, Error, Expected, FilterPlan, FilterShape, FilterState,
     PrefixExtractor, Sidecar, SidecarSummary, Table, TableConfig,
 };
-use trommel_vfs::{Access, DiskVfs, MemoryVfs, Vfs};
+use trommel_vfs::{Access, DiskVfs, Vfs};
 
 use crate::common::*;
 

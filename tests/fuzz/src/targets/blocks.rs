@@ -10,7 +10,8 @@ use trommel_sstable::{
     BlockCache, Compression, Expected, FilterPlan, FilterShape, ReadStats, ScanOptions, Table,
     TableBuilder, TableConfig, TableOptions,
 };
-use trommel_vfs::{Access, MemoryVfs, Vfs};
+use trommel_vfs::{Access, Vfs};
+use trommel_sim::MemoryVfs;
 
 /// Maximum number of entries in an input.
 const MOST_ENTRIES: usize = 400;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trommel::{Compression, Db, FilterShape, Options, ReadMode, Verify, WriteBatch};
-use trommel_vfs::MemoryVfs;
+use trommel_sim::MemoryVfs;
 
 use crate::image::DIR;
 

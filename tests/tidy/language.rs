@@ -25,7 +25,7 @@ const RETIRED: [(&str, &str); 13] = [
 ];
 
 /// Types of one crate that share a name.
-const SHARED_NAMES: [(&str, &str); 64] = [
+const SHARED_NAMES: [(&str, &str); 63] = [
     ("crates/backup", "Run"),
     ("crates/cli", "DeleteArgs"),
     ("crates/cli", "Files"),
@@ -89,7 +89,6 @@ const SHARED_NAMES: [(&str, &str); 64] = [
     ("crates/lab", "Record"),
     ("crates/lab", "Shape"),
     ("crates/sstable", "Entry"),
-    ("crates/vfs", "Page"),
 ];
 
 /// Verbs that do not say what a commit does.

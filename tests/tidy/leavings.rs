@@ -15,6 +15,7 @@ const FENCED: [&str; 22] = [
     "crates/filter/src/kernel/avx2.rs",
     "crates/filter/src/kernel/avx512.rs",
     "crates/filter/src/kernel/mod.rs",
+    "crates/filter/src/kernel/vector.rs",
     "crates/filter/tests/bounds/allocator.rs",
     "crates/memtable/src/arena.rs",
     "crates/memtable/src/chains.rs",

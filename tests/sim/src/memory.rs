@@ -1,7 +1,7 @@
 //! Files in memory, for tests that need no disk.
 //!
-//! Behaves like [`DiskVfs`](trommel_vfs::DiskVfs) in everything that the conformance suite tests. Nothing
-//! is ever lost: syncing does nothing. The simulated disk models power cuts.
+//! Behaves like [`DiskVfs`](trommel_vfs::DiskVfs) in everything that the conformance suite tests.
+//! Nothing is ever lost: syncing does nothing. The simulated disk models power cuts.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};

@@ -122,8 +122,8 @@ impl Part {
 
     /// Whether the table may hold a key with this prefix, whose hash is `hash`.
     ///
-    /// A search for the prefix itself reaches the first partition that may hold such a key. If its separator starts with the prefix, the next one may hold the first such key as
-    /// well.
+    /// A search for the prefix itself reaches the first partition that may hold such a key. If its
+    /// separator starts with the prefix, the next one may hold the first such key as well.
     pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         let asked = match &self.blocks {
             PartBlocks::Whole(_) => return self.ask(prefix, hash, loader),

@@ -8,26 +8,44 @@ use std::time::Duration;
 
 use crate::compaction::pressure::Cause;
 
-/// Counters of background jobs and write stalls.
-#[derive(Debug, Default)]
-pub(crate) struct JobCounters {
-    micros: [AtomicU64; 3],
-    times: [AtomicU64; 3],
-    pub(crate) flushes: AtomicU64,
-    pub(crate) flush_bytes: AtomicU64,
-    pub(crate) flush_nanos: AtomicU64,
-    pub(crate) compactions: AtomicU64,
-    pub(crate) shared_compactions: AtomicU64,
-    pub(crate) trivial_moves: AtomicU64,
-    pub(crate) compaction_bytes_read: AtomicU64,
-    pub(crate) compaction_bytes_written: AtomicU64,
-    pub(crate) compaction_nanos: AtomicU64,
-    pub(crate) filter_nanos: AtomicU64,
-    filter_fallbacks: AtomicU64,
-    pub(crate) rebuilds: AtomicU64,
-    pub(crate) rebuild_bytes_read: AtomicU64,
-    pub(crate) rebuild_bytes_written: AtomicU64,
-    pub(crate) rebuild_nanos: AtomicU64,
+macro_rules! job_counters {
+    ($($name:ident,)*) => {
+        /// Counters of background jobs and write stalls.
+        #[derive(Debug, Default)]
+        pub(crate) struct JobCounters {
+            micros: [AtomicU64; 3],
+            times: [AtomicU64; 3],
+            $(pub(crate) $name: AtomicU64,)*
+        }
+
+        impl JobCounters {
+            /// Resets all of them.
+            pub(crate) fn reset(&self) {
+                let jobs = [$(&self.$name),*];
+                for counter in self.micros.iter().chain(&self.times).chain(jobs) {
+                    counter.store(0, Relaxed);
+                }
+            }
+        }
+    };
+}
+
+job_counters! {
+    flushes,
+    flush_bytes,
+    flush_nanos,
+    compactions,
+    shared_compactions,
+    trivial_moves,
+    compaction_bytes_read,
+    compaction_bytes_written,
+    compaction_nanos,
+    filter_nanos,
+    filter_fallbacks,
+    rebuilds,
+    rebuild_bytes_read,
+    rebuild_bytes_written,
+    rebuild_nanos,
 }
 
 impl JobCounters {
@@ -57,11 +75,6 @@ impl JobCounters {
         self.filter_fallbacks.fetch_add(filters, Relaxed);
     }
 
-    /// Their number since the store was opened.
-    pub(crate) fn fallbacks(&self) -> u64 {
-        self.filter_fallbacks.load(Relaxed)
-    }
-
     /// Adds an installed part of a compaction, with the time of its threads.
     pub(crate) fn count_merged(&self, read: u64, written: u64, time: Duration) {
         self.compaction_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
@@ -79,44 +92,6 @@ impl JobCounters {
         self.rebuild_bytes_read.fetch_add(read, Relaxed);
         self.rebuild_bytes_written.fetch_add(written, Relaxed);
         self.rebuild_nanos.fetch_add(time.as_nanos() as u64, Relaxed);
-    }
-
-    /// Resets all of them.
-    pub(crate) fn reset(&self) {
-        let Self {
-            micros,
-            times,
-            flushes,
-            flush_bytes,
-            flush_nanos,
-            compactions,
-            shared_compactions,
-            trivial_moves,
-            compaction_bytes_read,
-            compaction_bytes_written,
-            compaction_nanos,
-            filter_nanos,
-            filter_fallbacks,
-            rebuilds,
-            rebuild_bytes_read,
-            rebuild_bytes_written,
-            rebuild_nanos,
-        } = self;
-        let flushes = [flushes, flush_bytes, flush_nanos];
-        let compactions = [
-            compactions,
-            shared_compactions,
-            trivial_moves,
-            compaction_bytes_read,
-            compaction_bytes_written,
-            compaction_nanos,
-        ];
-        let filters = [filter_nanos, filter_fallbacks];
-        let rebuilds = [rebuilds, rebuild_bytes_read, rebuild_bytes_written, rebuild_nanos];
-        let jobs = flushes.into_iter().chain(compactions).chain(filters).chain(rebuilds);
-        for counter in micros.iter().chain(times).chain(jobs) {
-            counter.store(0, Relaxed);
-        }
     }
 
     /// The number and total time of stalls for this cause.

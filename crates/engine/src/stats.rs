@@ -262,7 +262,7 @@ impl Engine {
             open_tables: self.files.tables.open_tables(),
             unusable_filters: self.files.tables.unusable_filters(&self.version()),
             filters_not_held: self.memory.shares.filters_not_held(),
-            filter_fallbacks: jobs.fallbacks(),
+            filter_fallbacks: jobs.filter_fallbacks.load(Relaxed),
             last_seqno: self.snapshots.visible(),
         }
     }

@@ -69,15 +69,7 @@ impl Table {
         let source = &self.source;
         let (mut entries, mut keys, mut end) = (0, 0, 0);
         let mut last: Vec<u8> = Vec::new();
-        for i in 0..self.index.leaf_count() {
-            let leaf;
-            let leaf = match self.footer.has_two_levels() {
-                true => {
-                    leaf = self.index.read_leaf(i, source)?;
-                    &leaf
-                }
-                false => self.index.top(),
-            };
+        self.index.each_leaf(source, |_, leaf| {
             if leaf.range().0 != end {
                 return Err(self.disagrees("the index leaves do not lie side by side").into());
             }
@@ -103,8 +95,8 @@ impl Table {
                     take(Step::Key(&last))?;
                 }
                 take(Step::BlockEnd { separator: &leaf.separator(slot) })
-            })?;
-        }
+            })
+        })?;
         let stored = self.properties();
         if end != self.footer.data_bytes || entries != stored.entries || keys != stored.keys {
             return Err(self.disagrees("the properties are not true of the entries").into());

@@ -237,11 +237,8 @@ impl Engine {
             let part = reader.filters().own().prefixes_part();
             (reader.without_filters(), part.map(|part| part.extractor.clone()))
         };
-        // The configured one may be a closure with the name stored in the table.
-        let maker = maker.as_deref();
         let set = self.options.load().filtering.prefix_extractor.clone();
-        let set = set.filter(|prefix| maker == Some(prefix.name()));
-        let prefix = set.or_else(|| maker.and_then(Prefix::stored));
+        let prefix = maker.and_then(|maker| Prefix::maker(&maker, set.as_ref()));
         let verified = opened.verify_with(prefix.map(|prefix| prefix.extractor()))?;
         table::agrees(&opened, file, &path)?;
         report.add(&verified);

@@ -12,8 +12,7 @@
 //!    queried, one by one and many at once, and both must agree.
 //!
 //! Every execution has a number, and is deterministic. A run has 200,000 times `TROMMEL_SCALE`
-//! executions. Ten million executions took 8 seconds on two processors, with
-//! debug assertions:
+//! executions. For ten million:
 //!
 //! `TROMMEL_SCALE=50 cargo test -p trommel-filter --test bounds fuzz -- --nocapture`
 

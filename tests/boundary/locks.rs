@@ -154,8 +154,8 @@ fn what_a_walk_held_is_not_removed_from_another_store() {
     assert!(Db::verify_dir(&dir, &small()).expect("verifying").is_sound());
 }
 
-/// When a new table's name is to be made durable, puts `other` in the place of its directory, with a
-/// table of this name, and has no file descriptors left.
+/// When a new table's name is to be made durable, puts `other` in the place of its directory, with
+/// a table of this name, and has no file descriptors left.
 #[derive(Debug)]
 struct Swap {
     other: PathBuf,

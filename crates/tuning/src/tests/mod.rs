@@ -25,8 +25,8 @@ pub(crate) fn tree(keys: &[u64]) -> Tree {
     Tree::new(runs.collect()).unwrap()
 }
 
-/// The filter of a table of `keys` keys and this weight on `level` if bytes cost `price`: the one of
-/// least `weight * rate + price * bytes`.
+/// The filter of a table of `keys` keys and this weight on `level` if bytes cost `price`: the one
+/// of least `weight * rate + price * bytes`.
 pub(crate) fn choose(
     rules: &Rules,
     level: usize,

@@ -113,8 +113,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use trommel::inspect::{Manifest, Table};
-use trommel::vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 use trommel::{Compression, Db, Error, Options, WriteOptions};
+use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 
 /// Runs `test` in a thread of its own; panics if it does not return.
 fn comes_back(what: &str, test: impl FnOnce() + Send + 'static) {

@@ -164,6 +164,7 @@ pub use filter_policy::FilterPolicy;
 pub use healthy::Healthy;
 pub use iter::range::{DbCursor, KeyRange, Range};
 pub use job_counters::Stall;
+pub use lookup_trace::LookupTrace;
 pub use options::{
     Compression, Degraded, Durability, FilterResidency, FilterShape, Options, WriteOptions,
 };

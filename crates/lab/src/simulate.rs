@@ -8,9 +8,13 @@
 //! Nothing is built or measured, so [`Simulation::assumptions`] are part of the result. Called by
 //! `trommel tune simulate`.
 
-use trommel::tuning::{Budget, Cost, Rules, Shape, Solver, Tree, TuningError, Workload};
+mod shape;
+
+use trommel::tuning::{Budget, Cost, Rules, Solver, Tree, TuningError, Workload};
 use trommel::{FilterKind, FilterPolicy, FilterSpec};
 use trommel_harness::{Error, units};
+
+pub use shape::Shape;
 
 /// A tree, and the cost of filter policies on it.
 #[derive(Debug, Clone, PartialEq)]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{
     Db, FilterChoice, FilterContext, Options, UserFilter, UserFilterBuilder, UserFilterPolicy,
 };
+use trommel_sim::MemoryVfs;
 
 /// Number of distinct absent keys looked up in the store.
 pub(crate) const LOOKUPS: u64 = 500;

@@ -162,8 +162,8 @@ fn filters_are_cut_and_held_where_the_flags_say() {
             true,
         ),
         (
-            "--filter-shape=per-block --pinned-filter-bytes=1M --filter-residency=pinned",
-            ["filter_shape per-block", "pinned_filter_bytes 1048576", "compression none"],
+            "--filter-shape=partitioned --pinned-filter-bytes=1M --filter-residency=pinned",
+            ["filter_shape partitioned", "pinned_filter_bytes 1048576", "compression none"],
             false,
         ),
     ] {

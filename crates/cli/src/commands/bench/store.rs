@@ -177,7 +177,7 @@ static FLAGS: [Flag; 26] = [
         "filter_shape",
         "SHAPE",
         word,
-        "How filters are divided: whole, partitioned (by key range) or per-block [default: whole]",
+        "How filters are divided: whole or partitioned (by key range) [default: whole]",
     ),
     flag(
         "filter-piece-bytes",

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use clap::Args;
-use trommel::tuning::{Cost, Shape};
+use trommel::tuning::Cost;
 use trommel_harness::units::{parse_bytes, parse_count, parse_part};
-use trommel_lab::simulate::{Simulated, Simulation, simulate};
+use trommel_lab::simulate::{Shape, Simulated, Simulation, simulate};
 
 use super::cost::CostArgs;
 use crate::failure::Failure;

@@ -1,17 +1,17 @@
 //! Files in memory, for tests that need no disk.
 //!
-//! Behaves like [`DiskVfs`](crate::DiskVfs) in everything that the conformance suite tests. Nothing
-//! is ever lost: syncing does nothing. The simulated disk models power cuts.
+//! Behaves like [`DiskVfs`](trommel_vfs::DiskVfs) in everything that the conformance suite tests.
+//! Nothing is ever lost: syncing does nothing. The simulated disk models power cuts.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard};
 
+use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, SharedMap, Vfs, WriteFile, wrap, wrap_to};
+
 use crate::content::Content;
-use crate::error::{check_range, refuse, wrap, wrap_to};
 use crate::tree::{Inode, Tree};
-use crate::{Access, DirEntry, FileLock, ReadFile, SharedMap, Vfs, WriteFile};
 
 /// A file system in memory. Clones are handles to the same one.
 ///
@@ -149,7 +149,10 @@ impl MemoryFile {
 
 impl ReadFile for MemoryFile {
     fn read_at(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        check_range(&self.path, self.content.bytes(), offset, buffer.len())?;
+        let end = offset.checked_add(buffer.len() as u64);
+        if end.is_none_or(|end| end > self.content.bytes()) {
+            return Err(wrap("read", &self.path, ErrorKind::UnexpectedEof));
+        }
         self.content.read_at(offset, buffer);
         Ok(())
     }
@@ -205,7 +208,7 @@ impl Locks {
         let mut held = self.held();
         let Some(holders) = change(held.get(&inode).copied()) else {
             let why = "another owner holds the lock";
-            return Err(refuse(ErrorKind::WouldBlock, "lock", path, why));
+            return Err(wrap("lock", path, io::Error::new(ErrorKind::WouldBlock, why)));
         };
         held.insert(inode, holders);
         Ok(Box::new(MemoryLock { locks: self.clone(), inode }))

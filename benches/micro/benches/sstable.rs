@@ -1,20 +1,20 @@
 //! Tables of 200,000 entries of 16 + 256 bytes: building one, gets of keys that are there and of
 //! others, seeks, and scans both ways; from the block cache, with reads of the file, and mapped.
-//! `cargo bench -p trommel-sstable`
+//! `cargo bench -- sstable`
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion makes a public function")]
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
 use trommel_filter::FilterSpec;
+use trommel_sim::MemoryVfs;
 use trommel_sstable::{
     BlockCache, Compression, Expected, ReadStats, ScanOptions, Table, TableBuilder, TableConfig,
     TableCursor, TableOptions,
 };
-use trommel_vfs::{Access, DiskVfs, MemoryVfs, Vfs};
+use trommel_vfs::{Access, DiskVfs, Vfs};
 
 const ENTRIES: u64 = 200_000;
 const LOOKUPS: u64 = 10_000;
@@ -125,12 +125,5 @@ fn reading(criterion: &mut Criterion) {
     }
 }
 
-fn short() -> Criterion {
-    Criterion::default()
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1))
-}
-
-criterion_group! { name = benches; config = short(); targets = building, reading }
+criterion_group! { name = benches; config = trommel_micro::short(1); targets = building, reading }
 criterion_main!(benches);

@@ -1,17 +1,16 @@
 //! A store of 500,000 entries of 16 + 100 bytes on a file system in memory, compacted: single puts
 //! and batches, gets of keys that are there and of others, multi-gets of 64, and scans of ten
-//! entries and of all. `cargo bench -p trommel-harness`
+//! entries and of all. `cargo bench -- engine`
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion makes a public function")]
 
-#[path = "../examples/common/mod.rs"]
+#[path = "../../../crates/harness/examples/common/mod.rs"]
 mod common;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, Options, WriteBatch};
+use trommel_sim::MemoryVfs;
 
 use common::{key, scatter};
 
@@ -90,12 +89,5 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn short() -> Criterion {
-    Criterion::default()
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(2))
-}
-
-criterion_group! { name = benches; config = short(); targets = writes, reads }
+criterion_group! { name = benches; config = trommel_micro::short(2); targets = writes, reads }
 criterion_main!(benches);

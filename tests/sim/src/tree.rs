@@ -13,7 +13,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Component, Path};
 use std::sync::Arc;
 
-use crate::DirEntry;
+use trommel_vfs::DirEntry;
+
 use crate::content::{Content, hash_bytes, mix};
 
 /// The permanent identity of a file or directory, whatever its name. Never reused.

@@ -6,12 +6,12 @@
 use std::io::{self, ErrorKind};
 use std::path::Path;
 
-use crate::{Access, PathError, Vfs};
+use trommel_vfs::{Access, PathError, Vfs};
 
 const ACCESSES: [Access; 3] = [Access::Buffered, Access::Mapped, Access::Direct];
 
 /// Runs all tests, in new directories below `root`, which must exist and be empty.
-pub(crate) fn check(vfs: &dyn Vfs, root: &Path) {
+pub fn check(vfs: &dyn Vfs, root: &Path) {
     type Promise = fn(&dyn Vfs, &Path);
     let promises: [(&str, Promise); 17] = [
         ("append", appended_bytes_read_back),
@@ -406,4 +406,24 @@ fn whole_files_are_read_up_to_a_limit(vfs: &dyn Vfs, dir: &Path) {
     write(vfs, &path, b"12345");
     assert_eq!(vfs.read(&path, 5).expect("at the limit"), b"12345");
     refused(vfs.read(&path, 4), ErrorKind::InvalidData, &path);
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_vfs::DiskVfs;
+
+    use super::*;
+
+    #[test]
+    fn a_disk_conforms() {
+        let dir = tempfile::tempdir().expect("a place for temporary files");
+        check(&DiskVfs, dir.path());
+    }
+
+    #[test]
+    fn a_disk_conforms_on_a_file_system_in_memory() {
+        // Older kernels refuse O_DIRECT there: reads must fall back.
+        let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
+        check(&DiskVfs, dir.path());
+    }
 }

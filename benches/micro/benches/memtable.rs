@@ -1,10 +1,9 @@
 //! A memtable of 16 MiB, keys of 16 and values of 256 bytes: inserts and gets at random, and a
-//! scan, which copies every entry and whose first cursor sorts. `cargo bench -p trommel-memtable`
+//! scan, which copies every entry and whose first cursor sorts. `cargo bench -- memtable`
 #![allow(missing_docs, reason = "criterion makes a public function")]
 
 use std::hint::black_box;
 use std::sync::Arc;
-use std::time::Duration;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
@@ -71,12 +70,5 @@ fn memtable(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn short() -> Criterion {
-    Criterion::default()
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(2))
-}
-
-criterion_group! { name = benches; config = short(); targets = memtable }
+criterion_group! { name = benches; config = trommel_micro::short(2); targets = memtable }
 criterion_main!(benches);

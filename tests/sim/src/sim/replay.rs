@@ -30,7 +30,8 @@ use crate::tree::{Dir, Entry, Inode, ROOT, Tree};
 ///
 /// ```
 /// use std::path::Path;
-/// use trommel_vfs::{Policy, SimDisk, Vfs};
+/// use trommel_sim::{Policy, SimDisk};
+/// use trommel_vfs::Vfs;
 ///
 /// let disk = SimDisk::new();
 /// disk.create(Path::new("a")).unwrap().append(b"bytes").unwrap();

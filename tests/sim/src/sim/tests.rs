@@ -387,7 +387,7 @@ fn a_directory_that_could_not_be_opened_is_synced_later() {
     let disk = SimDisk::new();
     write(&disk, "a", b"a");
     disk.inject(Fault::new(Failure::TooManyOpenFiles).on(OpKind::SyncDir));
-    assert!(crate::is_out_of_handles(&disk.sync_dir(path("")).expect_err("no handle")));
+    assert!(trommel_vfs::is_out_of_handles(&disk.sync_dir(path("")).expect_err("no handle")));
     let look = |disk: &SimDisk| read(disk, "a").is_some();
     assert_eq!(all(&disk, look), set([false, true]));
     sync_dir(&disk, "");

@@ -7,7 +7,6 @@ use std::path::Path;
 use rustix::io::Errno;
 
 use super::op::OpKind;
-use crate::error::SHORT_READ;
 
 /// The error that the system reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -46,7 +45,9 @@ impl Failure {
     pub(super) fn error(self) -> io::Error {
         let number = match self {
             Self::EndOfFile => return ErrorKind::UnexpectedEof.into(),
-            Self::ShortRead => return io::Error::other(SHORT_READ),
+            Self::ShortRead => {
+                return io::Error::other("the system gave fewer bytes than the file has");
+            }
             Self::Io => Errno::IO,
             Self::NoSpace => Errno::NOSPC,
             Self::QuotaExceeded => Errno::DQUOT,
@@ -92,7 +93,7 @@ impl fmt::Display for Failure {
 /// written it.
 ///
 /// ```
-/// use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
+/// use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 /// let disk = SimDisk::new();
 /// // The third sync of a log fails with EIO.
 /// disk.inject(Fault::new(Failure::Io).on(OpKind::Sync).named(".log").after(2));

@@ -16,15 +16,8 @@
 //! 5. Each run covers all keys, and its tables share them evenly. Tables of the deepest level have
 //!    `table_bytes`, those above eight tenths of it: they end where tables of the next level end.
 
-use crate::error::{TuningError, within};
-use crate::tree::{Run, Table, Tree};
+use trommel::tuning::{BASE_LEVEL_GROWTH, MEMTABLE_OVERHEAD, Run, Table, Tree, TuningError};
 
-/// Approximate bytes that an entry takes in a memtable in addition to key and value: its node,
-/// links and number.
-pub const MEMTABLE_OVERHEAD: u64 = 56;
-/// How many times the base level's bytes a level other than the deepest may have to hold before one
-/// is opened above it.
-pub const BASE_LEVEL_GROWTH: u64 = 2;
 /// Levels of a tree below level 0.
 const LEVELS: usize = 6;
 /// The most bytes of any field.
@@ -36,12 +29,12 @@ const UPPER_TABLES: f64 = 0.8;
 /// values of 100, with the engine's own sizes.
 ///
 /// ```
-/// use trommel_tuning::Shape;
+/// use trommel_lab::simulate::Shape;
 /// let tree = Shape { keys: 1_000_000_000, value_bytes: 256, ..Shape::default() }.tree()?;
 /// assert_eq!(tree.keys(), 1_000_000_000);
 /// let levels: Vec<usize> = tree.runs().iter().map(|run| run.level).collect();
 /// assert_eq!(levels, [0, 0, 1, 2, 3, 4]);
-/// # Ok::<(), trommel_tuning::TuningError>(())
+/// # Ok::<(), trommel::tuning::TuningError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shape {
@@ -166,6 +159,19 @@ impl Shape {
         upper.push(rest.max(0.0));
         upper
     }
+}
+
+/// An error unless `value` is a number from `least` to `most`.
+fn within(
+    what: &'static str,
+    value: f64,
+    (least, most): (f64, f64),
+    bounds: &'static str,
+) -> Result<(), TuningError> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(TuningError::OutOfRange { what, value, bounds })
 }
 
 /// A run of `tables` tables, as equal as whole keys allow.

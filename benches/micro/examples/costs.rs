@@ -1,7 +1,7 @@
 //! The cost of each kind in instructions and bytes: figures that do not depend on other load of the
 //! machine.
 //!
-//! `cargo run --release -p trommel-filter --example costs > crates/filter/COSTS.md`
+//! `cargo run --release -p trommel-micro --example costs > crates/filter/COSTS.md`
 //!
 //! needs valgrind, and takes some minutes. The program runs itself under callgrind, which counts
 //! the instructions of one step, and under dhat, which reports the peak memory. Valgrind has no
@@ -110,7 +110,7 @@ fn main() -> Answer<()> {
     }
     println!(
         "# What filters cost\n\n\
-         Written by `cargo run --release -p trommel-filter --example costs > \
+         Written by `cargo run --release -p trommel-micro --example costs > \
          crates/filter/COSTS.md`: {KEYS} keys, instructions per key counted by callgrind (with the \
          AVX2 kernel: valgrind has no AVX-512; hashing the key is not counted), bytes per key by \
          dhat. *Most held* is the most memory during construction, the finished bytes included.\n\n\

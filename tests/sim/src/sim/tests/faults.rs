@@ -1,7 +1,7 @@
 //! Injected failures.
 
 use super::*;
-use crate::os_error;
+use trommel_vfs::os_error;
 
 const ENOSPC: i32 = 28;
 const EIO: i32 = 5;

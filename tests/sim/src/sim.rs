@@ -11,8 +11,7 @@
 //!    is opened on it, and crashed again while it recovers.
 //! 5. Before a call does anything, the planned [`Fault`]s decide whether it fails.
 //!
-//! Used only by tests: of this crate, of the engine, and of users who want to crash a store. It has
-//! no threads, no clock and no randomness except its seeds.
+//! It has no threads, no clock and no randomness except its seeds.
 
 mod fault;
 mod file;
@@ -29,6 +28,8 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+use trommel_vfs::{Access, DirEntry, FileLock, ReadFile, SharedMap, Vfs, WriteFile, wrap, wrap_to};
+
 pub use fault::{Failure, Fault};
 pub use image::Image;
 pub use loss::Loss;
@@ -36,10 +37,8 @@ pub use op::{Op, OpKind};
 pub use policy::{Data, Entries, Policy};
 pub use replay::Replay;
 
-use crate::error::{wrap, wrap_to};
 use crate::memory::{Locks, MemoryFile};
 use crate::tree::{Inode, Tree};
-use crate::{Access, DirEntry, FileLock, ReadFile, SharedMap, Vfs, WriteFile};
 use fault::{Effect, Outcome};
 use op::{Change, Synced};
 

@@ -1,9 +1,8 @@
 //! Filters of 10 bits per key by kind: building them, and probing them for keys that are there and
-//! for others, alone and 64 at once. `cargo bench -p trommel-filter`
+//! for others, alone and 64 at once. `cargo bench -- filter`
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion makes a public function")]
 
 use std::hint::black_box;
-use std::time::Duration;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
 use trommel_filter::{Filter, FilterSpec, hash};
@@ -58,12 +57,5 @@ fn probe(criterion: &mut Criterion) {
     group.finish();
 }
 
-fn short() -> Criterion {
-    Criterion::default()
-        .sample_size(10)
-        .warm_up_time(Duration::from_millis(300))
-        .measurement_time(Duration::from_secs(1))
-}
-
-criterion_group! { name = benches; config = short(); targets = build, probe }
+criterion_group! { name = benches; config = trommel_micro::short(1); targets = build, probe }
 criterion_main!(benches);

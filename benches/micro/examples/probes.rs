@@ -2,7 +2,7 @@
 //! once.
 //!
 //! ```sh
-//! cargo run --release -p trommel-filter --example probes -- [KEYS] [SPEC] [ROUNDS]
+//! cargo run --release -p trommel-micro --example probes -- [KEYS] [SPEC] [ROUNDS]
 //! ```
 //! A filter of SPEC (default `paired:10`) for KEYS (default 1000000) keys is queried by hash, like
 //! a table's filter, in each of ROUNDS (default 5); the fastest is printed.

@@ -6,7 +6,7 @@
 //! 2. An entry takes `key_bytes + value_bytes + overhead_bytes` in a table, times `compressed`. In
 //!    a memtable nothing is compressed, and an entry takes [`MEMTABLE_OVERHEAD`] bytes more than
 //!    key and value.
-//! 3. There are [`Shape::l0_runs`] runs in level 0, each of one full memtable; the memtables
+//! 3. There are [`TreeShape::l0_runs`] runs in level 0, each of one full memtable; the memtables
 //!    themselves are empty.
 //! 4. Levels are sized like in the engine: the deepest has no bound. If a level would have to hold
 //!    more than `base_level_bytes`, or twice that if it is not the deepest, another is opened above
@@ -29,15 +29,15 @@ const UPPER_TABLES: f64 = 0.8;
 /// values of 100, with the engine's own sizes.
 ///
 /// ```
-/// use trommel_lab::simulate::Shape;
-/// let tree = Shape { keys: 1_000_000_000, value_bytes: 256, ..Shape::default() }.tree()?;
+/// use trommel_lab::simulate::TreeShape;
+/// let tree = TreeShape { keys: 1_000_000_000, value_bytes: 256, ..TreeShape::default() }.tree()?;
 /// assert_eq!(tree.keys(), 1_000_000_000);
 /// let levels: Vec<usize> = tree.runs().iter().map(|run| run.level).collect();
 /// assert_eq!(levels, [0, 0, 1, 2, 3, 4]);
 /// # Ok::<(), trommel::tuning::TuningError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Shape {
+pub struct TreeShape {
     /// Distinct keys: 0 to 2^50.
     pub keys: u64,
     /// Bytes of a key: 0 to 2^50.
@@ -60,7 +60,7 @@ pub struct Shape {
     pub l0_runs: u64,
 }
 
-impl Default for Shape {
+impl Default for TreeShape {
     fn default() -> Self {
         Self {
             keys: 1_000_000,
@@ -77,7 +77,7 @@ impl Default for Shape {
     }
 }
 
-impl Shape {
+impl TreeShape {
     /// The tree of this shape.
     ///
     /// # Errors
@@ -193,7 +193,7 @@ mod tests {
 
     /// Levels of a tree of `keys` entries of 100 bytes, with their MiB.
     fn levels(keys: u64) -> Vec<(usize, u64)> {
-        let shape = Shape { keys, value_bytes: 76, l0_runs: 0, ..Shape::default() };
+        let shape = TreeShape { keys, value_bytes: 76, l0_runs: 0, ..TreeShape::default() };
         let tree = shape.tree().unwrap();
         assert_eq!(tree.keys(), keys, "no key is lost");
         let mib = |keys: u64| (keys as f64 * 100.0 / f64::from(1 << 20)).round() as u64;
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn the_deepest_tree_has_seven_levels() {
-        let shape = Shape { keys: 1 << 45, ..Shape::default() };
+        let shape = TreeShape { keys: 1 << 45, ..TreeShape::default() };
         let tree = shape.tree().unwrap();
         assert_eq!(tree.runs().last().unwrap().level, 6);
         assert_eq!(tree.keys(), shape.keys);
@@ -226,7 +226,7 @@ mod tests {
 
     #[test]
     fn runs_cover_all_keys() {
-        let tree = Shape { keys: 123_456_789, ..Shape::default() }.tree().unwrap();
+        let tree = TreeShape { keys: 123_456_789, ..TreeShape::default() }.tree().unwrap();
         for run in tree.runs() {
             let reach: f64 = run.tables.iter().map(|t| t.reach * t.alike as f64).sum();
             assert!((reach - 1.0).abs() < 1e-9);
@@ -238,16 +238,16 @@ mod tests {
 
     #[test]
     fn few_keys_make_a_small_tree_and_nonsense_is_refused() {
-        let tree = |keys| Shape { keys, ..Shape::default() }.tree().unwrap();
+        let tree = |keys| TreeShape { keys, ..TreeShape::default() }.tree().unwrap();
         assert!(tree(0).runs().is_empty());
         assert_eq!(tree(1).runs().len(), 1);
         for shape in [
-            Shape { compressed: 0.0, ..Shape::default() },
-            Shape { compressed: f64::NAN, ..Shape::default() },
-            Shape { level_ratio: 1, ..Shape::default() },
-            Shape { table_bytes: 0, ..Shape::default() },
-            Shape { keys: u64::MAX, ..Shape::default() },
-            Shape { value_bytes: u64::MAX, ..Shape::default() },
+            TreeShape { compressed: 0.0, ..TreeShape::default() },
+            TreeShape { compressed: f64::NAN, ..TreeShape::default() },
+            TreeShape { level_ratio: 1, ..TreeShape::default() },
+            TreeShape { table_bytes: 0, ..TreeShape::default() },
+            TreeShape { keys: u64::MAX, ..TreeShape::default() },
+            TreeShape { value_bytes: u64::MAX, ..TreeShape::default() },
         ] {
             assert!(shape.tree().unwrap_err().to_string().contains("give"), "{shape:?}");
         }

@@ -2,9 +2,11 @@
 //! before it overwrites another owner's data, and moving the store must not lose an acknowledged
 //! write.
 
-use std::fs;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::{fs, io};
 
+use trommel::vfs::{DiskVfs, Layer, Vfs};
 use trommel::{Db, Error};
 
 use crate::common::{fill, home, small};
@@ -150,6 +152,53 @@ fn what_a_walk_held_is_not_removed_from_another_store() {
     let _ = db.wait_idle();
     db.close().expect_err("its place is another's");
     assert!(Db::verify_dir(&dir, &small()).expect("verifying").is_sound());
+}
+
+/// When a new table's name is to be made durable, puts `other` in the place of its directory, with
+/// a table of this name, and has no file descriptors left.
+#[derive(Debug)]
+struct Swap {
+    other: PathBuf,
+}
+
+impl Layer for Swap {
+    fn below(&self) -> &dyn Vfs {
+        &DiskVfs
+    }
+
+    fn sync_dir(&self, dir: &Path) -> io::Result<()> {
+        let entries = DiskVfs.list(dir)?.into_iter().map(|entry| entry.name);
+        let new = entries
+            .filter(|name| Path::new(name).extension().is_some_and(|of| of == "sst"))
+            .find(|name| self.other.exists() && !self.other.join(name).exists());
+        let moved = self.other.with_extension("moved");
+        if let Some(new) = new {
+            fs::rename(dir, &moved)?;
+            fs::rename(&self.other, dir)?;
+            fs::write(dir.join(new), "another's")?;
+        }
+        if moved.exists() {
+            return Err(io::Error::from_raw_os_error(libc::EMFILE));
+        }
+        DiskVfs.sync_dir(dir)
+    }
+}
+
+/// The table of a failed job used to be removed by its path, even if another store's was there.
+#[test]
+fn what_a_failed_job_made_is_not_removed_from_another_store() {
+    let (home, dir) = home();
+    fill(&dir);
+    let other = home.path().join("other");
+    let options = small().vfs(Arc::new(Swap { other: other.clone() }));
+    let db = Db::open(&dir, options).expect("opening");
+    db.checkpoint(&other).expect("a copy");
+    change(&db, "more").expect_err("its place is another's");
+    drop(db);
+    assert!(!other.exists(), "the directories were not swapped");
+    let read = |entry: io::Result<fs::DirEntry>| fs::read(entry.expect("an entry").path()).ok();
+    let mut files = fs::read_dir(&dir).expect("listing").filter_map(read);
+    assert!(files.any(|bytes| bytes == b"another's"));
 }
 
 #[test]

@@ -10,8 +10,9 @@ use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
 
-use trommel::vfs::{DiskVfs, OpKind, SimDisk, Vfs};
+use trommel::vfs::{DiskVfs, Vfs};
 use trommel::{Db, WriteOptions};
+use trommel_sim::{OpKind, SimDisk};
 use trommel_tests::counters::Counters;
 
 use crate::inspect::scan;

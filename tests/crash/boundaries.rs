@@ -7,7 +7,8 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use trommel::vfs::{Data, Entries, Image, Loss, Policy, Replay, SimDisk, Vfs};
+use trommel::vfs::Vfs;
+use trommel_sim::{Data, Entries, Image, Loss, Policy, Replay, SimDisk};
 use trommel_tests::counters::Counters;
 
 use crate::inspect::{Inspection, Verdict, inspect_checkpoints, inspect_suspect};
@@ -325,7 +326,7 @@ pub(crate) fn make(replay: &Replay, case: Case, kept: Option<&[usize]>) -> Optio
     Some(replay.image(policy(case.policy), case.seed))
 }
 
-/// The number of a policy in the table of `trommel_vfs::Policy`.
+/// The number of a policy in the table of `trommel_sim::Policy`.
 fn label(policy: Policy) -> &'static str {
     match (policy.entries, policy.data) {
         (Entries::Synced, Data::Synced) => "P01",

@@ -13,8 +13,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, Error};
+use trommel_sim::{Failure, Fault, Image, OpKind, Policy, SimDisk};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, rounds};
 

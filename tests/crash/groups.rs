@@ -12,8 +12,9 @@
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
-use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, Error, WriteOptions};
+use trommel_sim::{Failure, Fault, Image, OpKind, Policy, SimDisk};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, rounds};
 

@@ -35,8 +35,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel::vfs::{Failure, Fault, OpKind, Policy, SimDisk, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, Error, WriteOptions};
+use trommel_sim::{Failure, Fault, OpKind, Policy, SimDisk};
 
 use crate::inspect::scan;
 use crate::workload::{DIR, options};

@@ -19,7 +19,7 @@ use std::sync::Arc;
 
 use fastrand::Rng;
 use trommel::Db;
-use trommel::vfs::{Image, Op, OpKind, Policy, SimDisk};
+use trommel_sim::{Image, Op, OpKind, Policy, SimDisk};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{cases, first_seed};
 

@@ -5,8 +5,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use trommel::vfs::{Image, Policy, SimDisk, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, Error, Options, Result as StoreResult, Slice};
+use trommel_sim::{Image, Policy, SimDisk};
 use trommel_tests::counters::Counters;
 
 use crate::boundaries::Flaw;

@@ -13,8 +13,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use trommel::vfs::{Fault, Op, OpKind, Policy, Replay, SimDisk};
 use trommel::{Db, Error};
+use trommel_sim::{Fault, Op, OpKind, Policy, Replay, SimDisk};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, rounds};
 

@@ -10,8 +10,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use fastrand::Rng;
-use trommel::vfs::{Data, Entries, Failure, Fault, Image, OpKind, Policy, SimDisk};
 use trommel::{Db, Options, WriteOptions};
+use trommel_sim::{Data, Entries, Failure, Fault, Image, OpKind, Policy, SimDisk};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{cases, first_seed, scale};
 

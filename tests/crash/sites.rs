@@ -7,7 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use trommel::vfs::{Failure, Fault, OpKind};
+use trommel_sim::{Failure, Fault, OpKind};
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, scale};
 

@@ -7,7 +7,7 @@
 
 use std::fmt;
 
-use trommel::vfs::Fault;
+use trommel_sim::Fault;
 
 use crate::inspect::Verdict;
 use crate::minimise::minimise;
@@ -133,7 +133,7 @@ fn numbers_go_from_the_last_to_the_first() {
 /// A failure that needs three actions and one call among hundreds is minimised to them.
 #[test]
 fn a_failure_of_a_disk_is_cut_down() {
-    use trommel::vfs::Failure;
+    use trommel_sim::Failure;
     let action = |at| if at % 9 == 0 { Action::Flush } else { Action::Sync };
     let actions: Vec<_> = (0..40).map(action).collect();
     // It fails if the fault comes before the fifth call per flush, and there are at least three

@@ -8,11 +8,12 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use fastrand::Rng;
-use trommel::vfs::{SimDisk, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{
     Compression, Db, FilterShape, Options, Prefix, ReadMode, RebuildOptions, Snapshot, WriteBatch,
     WriteOptions,
 };
+use trommel_sim::SimDisk;
 
 use crate::inspect::{Verdict, budget_fits, collect, failed, scan};
 use crate::oracle::{History, Mark, Operation, digest};
@@ -173,13 +174,11 @@ pub(crate) fn options_of(seed: u64, vfs: Arc<dyn Vfs>, filters: &[&str]) -> Opti
         .compression([Compression::None, Compression::Lz4][rng.usize(..2)])
         .filters(filters[rng.usize(..filters.len())].parse().expect("a filter policy"))
         .filtering(|f| {
-            f.filter_shape(
-                [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock]
-                    [rng.usize(..3)],
-            )
-            .filter_piece_bytes(256)
-            .filters_on_last_level(rng.u8(..4) > 0)
-            .prefix_extractor(prefix)
+            // Of three, so that the seeds that tests name keep their crashes.
+            f.filter_shape([FilterShape::Whole, FilterShape::Partitioned][rng.usize(..3) % 2])
+                .filter_piece_bytes(256)
+                .filters_on_last_level(rng.u8(..4) > 0)
+                .prefix_extractor(prefix)
         })
         .reads(|r| {
             r.read_mode(ReadMode::ALL[rng.usize(..ReadMode::ALL.len())])

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trommel::vfs::{Layer, MemoryVfs, Vfs, WriteFile};
+use trommel::vfs::{Layer, Vfs, WriteFile};
+use trommel_sim::MemoryVfs;
 
 /// See the module.
 #[derive(Debug, Clone, Default)]

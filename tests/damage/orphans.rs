@@ -5,8 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Compression, Db, Options};
+use trommel_sim::MemoryVfs;
 
 use crate::stores::{DIR, Ending, build, image_of, vfs_of};
 

@@ -6,8 +6,9 @@ use std::io::ErrorKind;
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::vfs::{DirEntry, MemoryVfs, Vfs};
+use trommel::vfs::{DirEntry, Vfs};
 use trommel::{Compression, Db, Options, RebuildOptions, WriteBatch, WriteOptions};
+use trommel_sim::MemoryVfs;
 
 use crate::gate::GatedVfs;
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{BudgetReport, Db, DriftReason, FilterReport, Options, Stats};
+use trommel_sim::MemoryVfs;
 use trommel_tests::counters::Counters;
 use trommel_tests::settings::{first_seed, rounds};
 

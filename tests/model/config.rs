@@ -3,10 +3,11 @@
 
 use std::sync::{Arc, LazyLock};
 
-use trommel::vfs::{DiskVfs, MemoryVfs, SimDisk, Vfs};
+use trommel::vfs::{DiskVfs, Vfs};
 use trommel::{
     Compression, Durability, FilterPolicy, FilterResidency, FilterShape, Options, Prefix, ReadMode,
 };
+use trommel_sim::{MemoryVfs, SimDisk};
 
 use crate::rng::Rng;
 
@@ -174,19 +175,14 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
         })
         .filters(budget.unwrap_or(filters))
         .filtering(|f| {
-            f.filter_shape(*rng.pick(&[
-                FilterShape::Whole,
-                FilterShape::Whole,
-                FilterShape::Partitioned,
-                FilterShape::PerBlock,
-            ]))
-            .filter_piece_bytes(*rng.pick(&[256, 1024, 32 << 10]))
-            .filter_residency(*rng.pick(&[
-                FilterResidency::Pinned,
-                FilterResidency::Cached,
-                FilterResidency::CachedBelowLevel0,
-            ]))
-            .pinned_filter_bytes(*rng.pick(&[None, None, Some(0), Some(2000)]))
+            f.filter_shape(*rng.pick(&[FilterShape::Whole, FilterShape::Partitioned]))
+                .filter_piece_bytes(*rng.pick(&[256, 1024, 32 << 10]))
+                .filter_residency(*rng.pick(&[
+                    FilterResidency::Pinned,
+                    FilterResidency::Cached,
+                    FilterResidency::CachedBelowLevel0,
+                ]))
+                .pinned_filter_bytes(*rng.pick(&[None, None, Some(0), Some(2000)]))
         })
         .compression(*rng.pick(&[Compression::None, Compression::Lz4]))
         // With 4 KiB, each write fills a memtable.

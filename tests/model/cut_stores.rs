@@ -1,4 +1,4 @@
-//! Stores with filters of keys and of prefixes, both partitioned, by key range or by data block:
+//! Stores with filters of keys and of prefixes, both partitioned:
 //! every kind of read finds what is present, also with lost partitions, and the counters are equal.
 
 use std::collections::BTreeMap;
@@ -6,13 +6,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel::inspect::{BlockKind, Table};
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, FilterReport, FilterShape, Options, Prefix, Slice};
+use trommel_sim::MemoryVfs;
 
 use crate::rng::Rng;
 
-const SHAPES: [FilterShape; 3] =
-    [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+const SHAPES: [FilterShape; 2] = [FilterShape::Whole, FilterShape::Partitioned];
 /// Number of possible users; about two in three have events.
 const USERS: usize = 300;
 

@@ -7,8 +7,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::thread;
 
-use trommel::vfs::{Layer, SimDisk, Vfs, WriteFile};
+use trommel::vfs::{Layer, Vfs, WriteFile};
 use trommel::{Db, Environment, Error, Options};
+use trommel_sim::SimDisk;
 
 use crate::liveness::{comes, noise, scattered};
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterKind, FilterShape, Options, Prefix, filter};
+use trommel_sim::MemoryVfs;
 
 fn options(vfs: &Arc<MemoryVfs>) -> Options {
     Options::default()

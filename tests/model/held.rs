@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, Error, Options};
+use trommel_sim::MemoryVfs;
 
 fn open(vfs: &Arc<dyn Vfs>) -> trommel::Result<Db> {
     Db::open("/held", Options::default().vfs(Arc::clone(vfs)))

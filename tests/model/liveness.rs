@@ -9,8 +9,8 @@ use std::sync::mpsc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trommel::vfs::{Failure, Fault, MemoryVfs, SimDisk};
 use trommel::{Compression, Db, DbCursor, Error, ErrorKind, Options};
+use trommel_sim::{Failure, Fault, MemoryVfs, SimDisk};
 
 /// Panics if `work` has not ended after much longer than it needs.
 pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, LookupStats, Options, ReadMode, Slice, Snapshot};
+use trommel_sim::MemoryVfs;
 
 use crate::rng::Rng;
 

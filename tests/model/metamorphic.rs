@@ -39,7 +39,7 @@ struct Set {
 
 use Compression::{Lz4, None as Plain};
 use Durability::{Os, Sync};
-use FilterShape::{Partitioned, PerBlock, Whole};
+use FilterShape::{Partitioned, Whole};
 use ReadMode::{Cached, Direct};
 
 const MAPPED: ReadMode = ReadMode::Mapped(Verify::EachUse);
@@ -49,18 +49,18 @@ const SETS: [Set; 16] = [
     set(Cached, 0, "paired:12",    Whole,       Lz4,   true,  Os,   8,  256,   8,  64),
     set(MAPPED, 0, "none",         Whole,       Plain, true,  Os,   4,  64,    4,  0),
     set(Direct, 0, "standard:10",  Partitioned, Lz4,   true,  Os,   16, 512,   16, 16),
-    set(Cached, 1, "budget=2KiB", PerBlock,    Plain, true,  Os,   4,  128,   4,  4),
+    set(Cached, 1, "budget=2KiB", Partitioned, Plain, true,  Os,   4,  128,   4,  4),
     set(MAPPED, 1, "ribbon:8",     Whole,       Lz4,   true,  Sync, 8,  256,   4,  64),
-    set(Direct, 1, "paired:20",    PerBlock,    Lz4,   false, Os,   24, 1024,  8,  0),
+    set(Direct, 1, "paired:20",    Partitioned, Lz4,   false, Os,   24, 1024,  8,  0),
     set(Cached, 2, "standard:2",   Partitioned, Plain, true,  Os,   6,  64,    64, 1024),
     set(MAPPED, 2, "blocked:3.5",  Partitioned, Lz4,   false, Sync, 12, 4096,  4,  4),
     set(Direct, 2, "ribbon:6",     Partitioned, Plain, true,  Os,   10, 96,    6,  64),
     set(Cached, 3, "L0=none,L1-=paired:10", Whole, Lz4, true, Os,   8,  300,   8,  8),
-    set(MAPPED, 4, "L0=paired:16,last=none", PerBlock, Plain, true, Os, 4, 200, 5, 64),
+    set(MAPPED, 4, "L0=paired:16,last=none", Partitioned, Plain, true, Os, 4, 200, 5, 64),
     set(Cached, 0, "L0-1=ribbon:7,last=standard:6", Partitioned, Lz4, false, Os, 64, 512, 32, 64),
-    set(MAPPED, 0, "blocked:16",   PerBlock,    Lz4,   true,  Sync, 5,  64,    4,  0),
+    set(MAPPED, 0, "blocked:16",   Partitioned, Lz4,   true,  Sync, 5,  64,    4,  0),
     set(Direct, 4, "budget=8/key", Whole,       Plain, true,  Os,   4,  256,   4,  4),
-    set(Cached, 0, "budget=12/key,kinds=standard|blocked", PerBlock,    Lz4,   true,  Os,   256, 4096, 256, 1024),
+    set(Cached, 0, "budget=12/key,kinds=standard|blocked", Partitioned, Lz4,   true,  Os,   256, 4096, 256, 1024),
     set(MAPPED, 0, "budget=6/key,misses=1", Partitioned, Plain, true,  Os,   7,  128,   12, 16),
 ];
 

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::thread;
 use std::time::Duration;
 
-use trommel::vfs::{Access, Layer, OpKind, ReadFile, SimDisk, Vfs, WriteFile};
+use trommel::vfs::{Access, Layer, ReadFile, Vfs, WriteFile};
 use trommel::{Db, Error, Options};
+use trommel_sim::{OpKind, SimDisk};
 
 use crate::liveness::{comes, ends, noise, scattered};
 

@@ -5,8 +5,8 @@ use std::ops::Bound;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterLevel, Options, Prefix, Slice};
+use trommel_sim::MemoryVfs;
 
 /// A store in memory that compacts only on request.
 fn options(vfs: &Arc<MemoryVfs>) -> Options {

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::{Failure, Fault, OpKind, SimDisk};
 use trommel::{Db, Error, Options, Slice};
+use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 
 const ENTRIES: u32 = 300;
 

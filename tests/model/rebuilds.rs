@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterShape, Options, Prefix, RebuildOptions};
+use trommel_sim::MemoryVfs;
 
 use crate::iterators::{Check, ok};
 
@@ -74,7 +74,7 @@ fn prefixes_and_shapes_are_rebuilt() {
     fill(&db);
     let all = RebuildOptions::default();
     assert_eq!(check(&db), 0);
-    for shape in [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock] {
+    for shape in [FilterShape::Whole, FilterShape::Partitioned] {
         let by = Prefix::custom("six", |key| (key.len() >= 6).then_some(6));
         db.set_options(|options| options.filtering(|f| f.prefix_extractor(by).filter_shape(shape)))
             .unwrap();

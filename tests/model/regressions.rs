@@ -113,8 +113,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use trommel::inspect::{Manifest, Table};
-use trommel::vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 use trommel::{Compression, Db, Error, Options, WriteOptions};
+use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 
 /// Runs `test` in a thread of its own; panics if it does not return.
 fn comes_back(what: &str, test: impl FnOnce() + Send + 'static) {
@@ -366,7 +366,7 @@ fn versions_of_one_key_never_lie_in_two_tables_of_a_level() {
     let tables = Manifest::in_force(vfs.as_ref(), Path::new("/store")).unwrap().info().unwrap();
     let mut homes: BTreeMap<(usize, Vec<u8>), BTreeSet<u64>> = BTreeMap::new();
     let mut versions = 0;
-    for table in tables.tables.iter().filter(|table| table.stored_level > 0) {
+    for table in tables.contents.tables.iter().filter(|table| table.stored_level > 0) {
         let number = table.meta.number;
         let path = format!("/store/{number:06}.sst");
         let file = Table::open(vfs.as_ref(), Path::new(&path)).unwrap();

@@ -8,8 +8,8 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterKind, FilterReport, Options, wilson};
+use trommel_sim::MemoryVfs;
 use trommel_tests::settings::rounds;
 
 use crate::rng::Rng;

@@ -5,11 +5,11 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::{OpKind, SimDisk};
 use trommel::{
     Db, Error, ErrorKind, MAX_BATCH_BYTES, MAX_KEY_BYTES, MAX_VALUE_BYTES, Options, Result,
     WriteBatch, WriteOptions,
 };
+use trommel_sim::{OpKind, SimDisk};
 
 /// A value of the largest size no longer fits in a batch with this many bytes.
 const TOO_MUCH_BESIDE: usize = MAX_BATCH_BYTES - MAX_VALUE_BYTES;

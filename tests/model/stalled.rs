@@ -6,8 +6,8 @@ use std::sync::Arc;
 use std::thread;
 use std::time::Duration;
 
-use trommel::vfs::{Failure, Fault, OpKind, SimDisk};
 use trommel::{BackgroundError, BackgroundJob, Db, Error, ErrorKind, Options, WriteOptions};
+use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 
 use crate::liveness::{comes, ends, noise, scattered};
 

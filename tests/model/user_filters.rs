@@ -10,11 +10,12 @@ use std::sync::{Arc, Mutex};
 use std::thread;
 
 use trommel::inspect;
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{
     Compression, Db, Error, FilterChoice, FilterContext, FilterLabel, FilterReason, FilterReport,
     FilterSpec, Options, UserFilter, UserFilterBuilder, UserFilterPolicy, wilson,
 };
+use trommel_sim::MemoryVfs;
 
 /// The fault of a policy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -4,8 +4,9 @@
 use std::ops::Bound;
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Vfs as _};
+use trommel::vfs::Vfs as _;
 use trommel::{Db, Degraded, Error, ErrorKind};
+use trommel_sim::MemoryVfs;
 use trommel_tests::counters::Counters;
 
 use crate::stores::{DIR, Injury, Left, Store, contents, disk_of, path, small};

@@ -4,8 +4,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::vfs::{Failure, Fault, OpKind, SimDisk, Vfs as _};
+use trommel::vfs::Vfs as _;
 use trommel::{Db, Degraded, RepairOptions, VerifyReport};
+use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 use trommel_tests::counters::Counters;
 
 use crate::repair::{examine, is_named};

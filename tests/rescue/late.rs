@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trommel::vfs::{Access, Failure, Fault, Layer, MemoryVfs, OpKind, ReadFile, SimDisk, Vfs};
+use trommel::vfs::{Access, Layer, ReadFile, Vfs};
 use trommel::{Db, Error, RepairOptions, VerifyReport};
+use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 
 use crate::stores::{DIR, Left, Store, contents, path, small, write};
 

@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk, Vfs as _};
+use trommel::vfs::Vfs as _;
 use trommel::{Db, Degraded, Error, Options, Remedy, RepairOptions};
+use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 
 use crate::stores::{DIR, Left, Store, contents, path, small, write};
 
@@ -79,7 +80,7 @@ fn an_open_that_failed_leaves_nothing_behind() {
     let db = Db::open(DIR, options.clone()).expect("opening");
     db.put("b", "2").expect("writing");
     db.sync().expect("syncing");
-    let disk = disk.crash(trommel::vfs::Policy::SYNCED, 0).disk();
+    let disk = disk.crash(trommel_sim::Policy::SYNCED, 0).disk();
     drop(db);
     let options = options.vfs(Arc::new(disk.clone()));
     let before = list(&disk);

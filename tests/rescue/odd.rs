@@ -6,8 +6,9 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel::vfs::{Access, Layer, MemoryVfs, ReadFile, Vfs};
+use trommel::vfs::{Access, Layer, ReadFile, Vfs};
 use trommel::{Db, Degraded, Error, Options, RepairOptions};
+use trommel_sim::MemoryVfs;
 
 use crate::repair::{examine, is_named};
 use crate::stores::{DIR, Injury, Left, Store, disk_of, path, small};

@@ -4,8 +4,9 @@
 use std::ffi::OsString;
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, Error, RepairOptions, RepairReport};
+use trommel_sim::MemoryVfs;
 use trommel_tests::counters::Counters;
 
 use crate::stores::{DIR, Injury, Left, Store, contents, disk_of, path, small, write};

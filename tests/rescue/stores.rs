@@ -5,8 +5,9 @@ use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, SimDisk, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, Options};
+use trommel_sim::{MemoryVfs, SimDisk};
 use trommel_tests::settings::scale;
 
 /// A key's values, oldest first; none for a deletion.

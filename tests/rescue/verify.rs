@@ -4,8 +4,9 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Vfs as _};
+use trommel::vfs::Vfs as _;
 use trommel::{Db, Error, Remedy, VerifyReport};
+use trommel_sim::MemoryVfs;
 
 use crate::stores::{DIR, Left, Store, contents, path, small, write};
 

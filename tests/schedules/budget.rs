@@ -2,8 +2,8 @@
 //! nothing is lost or left pending.
 
 use shuttle::thread::spawn;
-use trommel::vfs::{Policy, SimDisk};
 use trommel::{Db, FilterPolicy, Options};
+use trommel_sim::{Policy, SimDisk};
 
 use crate::lane::lane;
 use crate::store::{number, open, options};

@@ -3,8 +3,8 @@
 use std::sync::{Arc, Mutex};
 
 use shuttle::thread::spawn;
-use trommel::vfs::SimDisk;
 use trommel::{Db, WriteBatch, WriteOptions};
+use trommel_sim::SimDisk;
 
 use crate::lane::lane;
 use crate::store::{after_power_cut, number, open, options};

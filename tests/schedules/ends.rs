@@ -2,8 +2,8 @@
 //! stopped and started.
 
 use shuttle::thread::spawn;
-use trommel::vfs::{Failure, Fault, OpKind, SimDisk};
 use trommel::{Db, Error, WriteOptions};
+use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 
 use crate::lane::lane;
 use crate::store::{after_power_cut, number, open, options};

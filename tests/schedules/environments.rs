@@ -2,8 +2,8 @@
 //! do, and are started again when there is.
 
 use shuttle::thread::spawn;
-use trommel::vfs::SimDisk;
 use trommel::{Db, Environment};
+use trommel_sim::SimDisk;
 
 use crate::lane::lane;
 use crate::store::{open, options};

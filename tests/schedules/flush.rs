@@ -4,8 +4,8 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use shuttle::thread::spawn;
-use trommel::vfs::{OpKind, SimDisk};
 use trommel::{Db, Error, ErrorKind, WriteBatch, WriteOptions};
+use trommel_sim::{OpKind, SimDisk};
 
 use crate::lane::lane;
 use crate::store::{after_power_cut, number, open, options};

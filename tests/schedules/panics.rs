@@ -6,8 +6,9 @@ use std::path::Path;
 use std::sync::Arc;
 
 use shuttle::thread::{Builder, current, spawn};
-use trommel::vfs::{Layer, SimDisk, Vfs, WriteFile};
+use trommel::vfs::{Layer, Vfs, WriteFile};
 use trommel::{Error, WriteOptions};
+use trommel_sim::SimDisk;
 
 use crate::lane::lane;
 use crate::store::{after_power_cut, number, open, options};

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::{Policy, SimDisk};
 use trommel::{Db, Options, Slice};
+use trommel_sim::{Policy, SimDisk};
 
 const DIR: &str = "/store";
 

@@ -1,8 +1,8 @@
 //! Readers of tables: filters loaded by their first user, and tables that are closed during reads.
 
 use shuttle::thread::spawn;
-use trommel::vfs::{OpKind, SimDisk};
 use trommel::{Db, FilterPolicy, Options};
+use trommel_sim::{OpKind, SimDisk};
 
 use crate::lane::lane;
 use crate::store::{number, open, options};

@@ -1,13 +1,14 @@
 //! The command line.
 
 use std::path::PathBuf;
+use std::str::FromStr;
 
 use clap::Parser;
 use trommel_harness::units::parse_count;
 
-use crate::rows::Row;
-use crate::stores::{ALL, Contender};
-use crate::studies::{Sizes, Study};
+use crate::rows::{self, Row};
+use crate::stores::{self, Contender};
+use crate::studies::{self, Sizes, Study};
 
 /// Compares Trommel with RocksDB, fjall, redb and LMDB on equal terms.
 ///
@@ -31,16 +32,16 @@ pub(crate) struct Args {
 
     /// Stores to measure; `rocksdb*` selects all whose names begin like this
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = parse_stores)]
-    pub(crate) stores: Vec<Stores>,
+    stores: Vec<Several<Contender>>,
 
     /// What to measure besides filling, or `all`; all by default
-    #[arg(long, value_name = "ROW,...", value_delimiter = ',', value_parser = parse_rows)]
-    pub(crate) rows: Vec<Rows>,
+    #[arg(long, value_name = "ROW,...", value_delimiter = ',', value_parser = |text: &str| several(text, rows::ALL.iter()))]
+    rows: Vec<Several<Row>>,
 
     /// Studies to run, each on stores of its own, or `all`; without `--rows` nothing else is run
     /// then
-    #[arg(long, value_name = "STUDY,...", value_delimiter = ',', value_parser = parse_studies)]
-    pub(crate) studies: Vec<Studies>,
+    #[arg(long, value_name = "STUDY,...", value_delimiter = ',', value_parser = |text: &str| several(text, studies::ALL))]
+    studies: Vec<Several<Study>>,
 
     #[command(flatten)]
     pub(crate) sizes: Sizes,
@@ -50,10 +51,6 @@ pub(crate) struct Args {
     #[arg(long, conflicts_with_all = ["num", "reads"])]
     pub(crate) quick: bool,
 
-    /// Minutes after which no store is started that would take longer; those left out are reported
-    #[arg(long, value_name = "N")]
-    pub(crate) minutes: Option<f64>,
-
     /// Seconds after which one store is abandoned
     #[arg(long, value_name = "N", default_value_t = 900)]
     pub(crate) patience: u64,
@@ -62,14 +59,9 @@ pub(crate) struct Args {
     #[arg(long, value_name = "DIR", default_value_os_t = std::env::temp_dir())]
     pub(crate) dir: PathBuf,
 
-    /// Writes results.jsonl, record by record, and at the end tables.txt and report-NUM.html to
-    /// this directory
+    /// Writes results.jsonl, record by record, and at the end report.md to this directory
     #[arg(long, value_name = "DIR")]
     pub(crate) out: Option<PathBuf>,
-
-    /// Writes a page in Markdown with all results
-    #[arg(long, value_name = "FILE")]
-    pub(crate) page: Option<PathBuf>,
 
     /// Measures nothing, but reads these results instead
     #[arg(long, value_name = "FILE", value_delimiter = ',')]
@@ -80,90 +72,87 @@ pub(crate) struct Args {
     pub(crate) trial: bool,
 }
 
-/// The stores that one word of `--stores` selects.
-#[derive(Debug, Clone)]
-pub(crate) struct Stores(Vec<&'static Contender>);
+/// The rows, studies or stores that one word selects.
+#[derive(Debug)]
+struct Several<T: 'static>(Vec<&'static T>);
 
-fn parse_stores(text: &str) -> Result<Stores, String> {
-    let exact = ALL.iter().find(|contender| contender.name == text);
-    let found: Vec<_> = match text.strip_suffix('*') {
-        Some(start) => ALL.iter().filter(|contender| contender.name.starts_with(start)).collect(),
-        None => exact.into_iter().collect(),
+impl<T> Clone for Several<T> {
+    fn clone(&self) -> Self {
+        Self(self.0.clone())
+    }
+}
+
+/// All of them, or the one of this name.
+fn several<T>(text: &str, all: impl IntoIterator<Item = &'static T>) -> Result<Several<T>, String>
+where
+    &'static T: FromStr<Err = String>,
+{
+    Ok(Several(if text == "all" { all.into_iter().collect() } else { vec![text.parse()?] }))
+}
+
+/// The store of this name, or those whose names begin with it if it ends with `*`.
+fn parse_stores(text: &str) -> Result<Several<Contender>, String> {
+    let is_meant = |contender: &&Contender| match text.strip_suffix('*') {
+        Some(start) => contender.name.starts_with(start),
+        None => contender.name == text,
     };
+    let found: Vec<_> = stores::ALL.iter().filter(is_meant).collect();
     if found.is_empty() {
-        let names: Vec<_> = ALL.iter().map(|contender| contender.name).collect();
+        let names: Vec<_> = stores::ALL.iter().map(|contender| contender.name).collect();
         return Err(format!("no store is called that; there are {}", names.join(", ")));
     }
-    Ok(Stores(found))
+    Ok(Several(found))
 }
-
-/// The rows that one word of `--rows` selects.
-#[derive(Debug, Clone)]
-pub(crate) struct Rows(Vec<Row>);
-
-fn parse_rows(text: &str) -> Result<Rows, String> {
-    Ok(Rows(if text == EVERY { Row::ALL.to_vec() } else { vec![text.parse()?] }))
-}
-
-/// The studies that one word of `--studies` selects.
-#[derive(Debug, Clone)]
-pub(crate) struct Studies(Vec<Study>);
-
-fn parse_studies(text: &str) -> Result<Studies, String> {
-    Ok(Studies(if text == EVERY { Study::ALL.to_vec() } else { vec![text.parse()?] }))
-}
-
-/// The word for all rows, or all studies.
-const EVERY: &str = "all";
 
 fn after_help() -> String {
-    let width = ALL.iter().map(|contender| contender.name.len()).max().unwrap_or(0);
-    let line =
-        |contender: &Contender| format!("  {:width$}  {}\n", contender.name, contender.about);
-    let stores: String = ALL.iter().map(line).collect();
-    let rows = Row::ALL.map(Row::name).join(", ");
-    let studies = Study::ALL.map(Study::name).join(", ");
+    let line = |contender: &Contender| format!("  {:23}  {}\n", contender.name, contender.about);
+    let stores: String = stores::ALL.iter().map(line).collect();
+    let rows = rows::ALL.each_ref().map(|row| row.name).join(", ");
+    let studies = studies::ALL.map(|study| study.name).join(", ");
     format!("Stores:\n{stores}\nRows: {rows}\n\nStudies: {studies}")
 }
 
 impl Args {
-    /// The requested contenders, in the order of [`ALL`].
-    pub(crate) fn contenders(&self) -> Vec<&'static Contender> {
-        let asked: Vec<_> =
-            self.stores.iter().flat_map(|stores| &stores.0).map(|one| one.name).collect();
-        let is_wanted = |contender: &&Contender| {
-            if asked.is_empty() { contender.usual } else { asked.contains(&contender.name) }
-        };
-        ALL.iter().filter(is_wanted).collect()
+    fn is_chosen(&self, contender: &Contender) -> bool {
+        self.stores.iter().flat_map(|stores| &stores.0).any(|one| one.name == contender.name)
     }
 
-    /// The contenders of a study: the requested ones, or all of its own.
-    pub(crate) fn contenders_of(&self, study: Study) -> Vec<&'static Contender> {
-        let asked: Vec<_> =
-            self.stores.iter().flat_map(|stores| &stores.0).map(|one| one.name).collect();
-        let is_wanted = |contender: &&Contender| {
-            study.sheet().stores.contains(&contender.name)
-                && (asked.is_empty() || asked.contains(&contender.name))
+    /// The stores of the main measurement.
+    pub(crate) fn contenders(&self) -> Vec<&'static Contender> {
+        let is_wanted = |contender: &&Contender| match self.stores.is_empty() {
+            true => contender.usual,
+            false => self.is_chosen(contender),
         };
-        ALL.iter().filter(is_wanted).collect()
+        stores::ALL.iter().filter(is_wanted).collect()
+    }
+
+    /// The stores of a study: of its own, those that are selected, if any are.
+    pub(crate) fn contenders_of(&self, study: &Study) -> Vec<&'static Contender> {
+        let is_wanted = |contender: &&Contender| {
+            study.stores.contains(&contender.name)
+                && (self.stores.is_empty() || self.is_chosen(contender))
+        };
+        stores::ALL.iter().filter(is_wanted).collect()
     }
 
     /// The requested rows, or all; none if only studies are requested.
-    pub(crate) fn rows(&self) -> Option<Vec<Row>> {
+    pub(crate) fn rows(&self) -> Option<Vec<&'static Row>> {
         match (self.rows.is_empty(), self.studies.is_empty()) {
             (true, false) => None,
-            (true, true) => Some(Row::ALL.to_vec()),
+            (true, true) => Some(rows::ALL.iter().collect()),
             (false, _) => Some(self.rows.iter().flat_map(|rows| &rows.0).copied().collect()),
         }
     }
 
     /// The requested studies; all with `--quick`.
-    pub(crate) fn studies(&self) -> Vec<Study> {
+    pub(crate) fn studies(&self) -> Vec<&'static Study> {
         if self.quick && self.rows.is_empty() && self.studies.is_empty() {
-            return Study::ALL.to_vec();
+            return studies::ALL.to_vec();
         }
-        let asked: Vec<_> = self.studies.iter().flat_map(|studies| &studies.0).collect();
-        Study::ALL.into_iter().filter(|study| asked.contains(&study)).collect()
+        let is_asked = |study: &&Study| {
+            self.studies.iter().flat_map(|studies| &studies.0).any(|one| one.name == study.name)
+        };
+        studies::ALL.into_iter().filter(is_asked).collect()
     }
 
     /// The sizes of the studies.
@@ -185,7 +174,10 @@ mod tests {
     fn stores_are_chosen_by_name_or_by_the_start_of_it() {
         assert_eq!(names(&["--stores", "redb,trommel"]), ["trommel", "redb"]);
         assert_eq!(names(&["--stores", "lmdb*"]), ["lmdb", "lmdb-best", "lmdb-writemap"]);
-        assert_eq!(names(&[]).len(), ALL.iter().filter(|contender| contender.usual).count());
+        assert_eq!(
+            names(&[]).len(),
+            stores::ALL.iter().filter(|contender| contender.usual).count()
+        );
         let error = Args::try_parse_from(["trommel-compare", "--stores", "sled"]).unwrap_err();
         assert!(error.to_string().contains("there are trommel, rocksdb-best"), "{error}");
     }
@@ -196,16 +188,17 @@ mod tests {
             let args = Args::try_parse_from([&["trommel-compare"], line].concat()).unwrap();
             (args.rows().map(|rows| rows.len()), args.studies().len())
         };
-        assert_eq!(chosen(&[]), (Some(Row::ALL.len()), 0));
-        assert_eq!(chosen(&["--quick"]), (Some(Row::ALL.len()), Study::ALL.len()));
+        assert_eq!(chosen(&[]), (Some(rows::ALL.len()), 0));
+        assert_eq!(chosen(&["--quick"]), (Some(rows::ALL.len()), studies::ALL.len()));
         assert_eq!(chosen(&["--rows", "read,scan"]), (Some(2), 0));
         assert_eq!(chosen(&["--studies", "sync"]), (None, 1));
-        assert_eq!(chosen(&["--studies", "sync", "--rows", "all"]), (Some(Row::ALL.len()), 1));
-        assert_eq!(chosen(&["--studies", "all"]), (None, Study::ALL.len()));
+        assert_eq!(chosen(&["--studies", "sync", "--rows", "all"]), (Some(rows::ALL.len()), 1));
+        assert_eq!(chosen(&["--studies", "all"]), (None, studies::ALL.len()));
         assert!(Args::try_parse_from(["trommel-compare", "--studies", "none"]).is_err());
         let args = ["trommel-compare", "--studies", "sync", "--stores", "lmdb*"];
         let args = Args::try_parse_from(args).unwrap();
-        let names = args.contenders_of(Study::Sync).into_iter().map(|contender| contender.name);
+        let names =
+            args.contenders_of("sync".parse().unwrap()).into_iter().map(|contender| contender.name);
         assert_eq!(names.collect::<Vec<_>>(), ["lmdb"]);
     }
 

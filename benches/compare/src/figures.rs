@@ -4,13 +4,11 @@
 //! 2. A [`Figure`] is a number that a group may have.
 //! 3. Over the rounds a figure has a median, a minimum and a maximum.
 
-use std::collections::{BTreeMap, BTreeSet};
-
 use serde_json::Value;
 use trommel_harness::record::Record;
 
-use crate::rows::Row;
-use crate::studies::{STUDY, Study};
+use crate::rows;
+use crate::studies::{self, SETTING, Study};
 use crate::trial::{DISK, DISK_PEAK, FAILED, OPEN, OWN, SETTLE, WHY};
 
 /// Name of the contender whose only figure is the floor of the machine.
@@ -31,23 +29,26 @@ pub(crate) struct Figure {
 pub(crate) const TIMES: [Figure; 11] = [
     Figure { title: "fill", of: |group| group.per_operation(FILL) },
     Figure { title: "fill until idle", of: |group| group.fill_until_idle() },
-    Figure { title: "read", of: |group| group.row(Row::Read) },
-    Figure { title: "missing", of: |group| group.row(Row::Missing) },
-    Figure { title: "multi-get", of: |group| group.row(Row::MultiGet) },
-    Figure { title: "read, 2 threads", of: |group| group.row(Row::Read2) },
-    Figure { title: "missing, 2 threads", of: |group| group.row(Row::Missing2) },
-    Figure { title: "seek+10", of: |group| group.row(Row::Seek) },
-    Figure { title: "seek+100", of: |group| group.row(Row::LongSeek) },
-    Figure { title: "scan", of: |group| group.row(Row::Scan) },
-    Figure { title: "reverse", of: |group| group.row(Row::Reverse) },
+    Figure { title: "read", of: |group| group.per_operation("readrandom") },
+    Figure { title: "missing", of: |group| group.per_operation("readmissing") },
+    Figure { title: "multi-get", of: |group| group.per_operation("multireadrandom") },
+    Figure { title: "read, 2 threads", of: |group| group.per_operation("readrandom (2 threads)") },
+    Figure {
+        title: "missing, 2 threads",
+        of: |group| group.per_operation("readmissing (2 threads)"),
+    },
+    Figure { title: "seek+10", of: |group| group.per_operation("seekrandom") },
+    Figure { title: "seek+100", of: |group| group.per_operation("seekrandom (100 entries)") },
+    Figure { title: "scan", of: |group| group.per_operation("readseq") },
+    Figure { title: "reverse", of: |group| group.per_operation("readreverse") },
 ];
 
 /// Other figures; less is better for these too.
 pub(crate) const SIZES: [Figure; 9] = [
-    Figure { title: "disk, MiB", of: |group| Some(mebibytes(group.find(DISK)?.bytes)) },
+    Figure { title: "disk, MiB", of: |group| Some(mebibytes(group.find(DISK)?.results.bytes)) },
     Figure {
         title: "disk at most, MiB",
-        of: |group| Some(mebibytes(group.find(DISK_PEAK)?.bytes)),
+        of: |group| Some(mebibytes(group.find(DISK_PEAK)?.results.bytes)),
     },
     Figure { title: "write amplification", of: |group| group.write_amplification() },
     Figure { title: "runs", of: |group| group.runs() },
@@ -76,10 +77,6 @@ impl Group<'_> {
     pub(crate) fn per_operation(&self, workload: &str) -> Option<f64> {
         let record = self.find(workload)?;
         Some(record.results.wall_seconds * 1e6 / record.results.operations.max(1) as f64)
-    }
-
-    fn row(&self, row: Row) -> Option<f64> {
-        self.per_operation(row.title())
     }
 
     fn fill_until_idle(&self) -> Option<f64> {
@@ -145,33 +142,16 @@ pub(crate) struct Results {
 }
 
 impl Results {
-    pub(crate) fn new(records: Vec<Record>) -> Self {
-        Self { records }
-    }
-
-    /// The records without a study, and those of each study with any.
-    pub(crate) fn split(records: Vec<Record>) -> (Self, Vec<(Study, Self)>) {
-        let (main, mut rest): (Vec<_>, Vec<_>) =
-            records.into_iter().partition(|record| !record.settings.contains_key(STUDY));
-        let mut studies = Vec::new();
-        for study in Study::ALL {
-            let is_its = |record: &Record| {
-                record.settings.get(STUDY).and_then(Value::as_str) == Some(study.name())
+    /// The records without a study, if there are any, and those of each study with any.
+    pub(crate) fn split(records: Vec<Record>) -> Vec<(Option<&'static Study>, Self)> {
+        let of = |study: Option<&'static Study>| {
+            let is_its = |record: &&Record| {
+                record.settings.get(SETTING).and_then(Value::as_str) == study.map(|it| it.name)
             };
-            let (its, others) = rest.into_iter().partition(is_its);
-            rest = others;
-            let its = Self::new(its);
-            if !its.records.is_empty() {
-                studies.push((study, its));
-            }
-        }
-        (Self::new(main), studies)
-    }
-
-    /// The results of the contenders whose names are selected.
-    pub(crate) fn only(&self, is_wanted: impl Fn(&str) -> bool) -> Self {
-        let records = self.records.iter().filter(|record| is_wanted(&record.store.name));
-        Self { records: records.cloned().collect() }
+            (study, Self { records: records.iter().filter(is_its).cloned().collect() })
+        };
+        let all = std::iter::once(None).chain(studies::ALL.map(Some)).map(of);
+        all.filter(|(_, results)| !results.records.is_empty()).collect()
     }
 
     pub(crate) fn records(&self) -> &[Record] {
@@ -208,56 +188,17 @@ impl Results {
         names
     }
 
-    /// The contenders of any number of keys, as [`Results::names`].
-    pub(crate) fn all_names(&self) -> Vec<&str> {
-        let mut names: Vec<&str> = Vec::new();
-        for name in self.nums().into_iter().flat_map(|num| self.names(num)) {
-            if !names.contains(&name) {
-                names.push(name);
-            }
-        }
-        names
-    }
-
-    /// The contenders of other numbers of keys that were not measured with `num`.
-    pub(crate) fn absent(&self, num: u64) -> Vec<&str> {
-        let here = self.names(num);
-        let mut names = self.all_names();
-        names.retain(|name| !here.contains(name));
-        names
-    }
-
-    /// The number of rounds and of runs, and the program's versions: only within one run do all
-    /// stores take turns.
-    pub(crate) fn rounds_and_runs(&self, num: u64) -> String {
-        let ids: BTreeSet<_> = self.of_num(num).map(|record| record.run.as_str()).collect();
-        let runs = match ids.len() {
-            1 => "one run".to_owned(),
-            many => format!("{many} runs"),
-        };
-        let commits = self.of_num(num).map(|record| record.environment.build.commit.as_deref());
-        let commits: BTreeSet<_> =
-            commits.map(|it| it.unwrap_or("a commit not recorded")).collect();
-        let commits = commits.into_iter().collect::<Vec<_>>().join(", ");
-        format!("Rounds: {}, of {runs}, with the program of {commits}.", self.rounds(num))
-    }
-
     /// A figure of a contender over the rounds.
     pub(crate) fn figure(&self, num: u64, name: &str, figure: &Figure) -> Option<Spread> {
-        let groups = self.groups(num, name);
-        Spread::of(groups.iter().filter_map(|group| (figure.of)(group)).collect())
-    }
-
-    /// The ratio of the other contender's figure to the first one's, in each round that has both.
-    pub(crate) fn ratios(&self, num: u64, (one, other): (&str, &str), figure: &Figure) -> Vec<f64> {
-        let of_rounds = |name: &str| {
-            let rounds = self.groups_by_round(num, name).into_iter();
-            rounds.filter_map(|(round, group)| Some((round, (figure.of)(&group)?)))
-        };
-        let others: BTreeMap<u64, f64> = of_rounds(other).collect();
-        of_rounds(one)
-            .filter_map(|(round, value)| Some(others.get(&round)? / value.max(f64::MIN_POSITIVE)))
-            .collect()
+        let mut groups: Vec<(u64, Group<'_>)> = Vec::new();
+        for record in self.of_num(num).filter(|record| record.store.name == name) {
+            let round = round_of(record);
+            match groups.iter_mut().find(|(other, _)| *other == round) {
+                Some((_, group)) => group.records.push(record),
+                None => groups.push((round, Group { records: vec![record] })),
+            }
+        }
+        Spread::of(groups.iter().filter_map(|(_, group)| (figure.of)(group)).collect())
     }
 
     /// Microseconds of an append on this machine.
@@ -282,8 +223,11 @@ impl Results {
         let mut seen: Vec<(&Record, u64)> = Vec::new();
         let mut found = Vec::new();
         for record in self.of_num(num) {
-            let is_scan = [Row::Scan.title(), Row::Reverse.title()].contains(&&*record.workload);
-            let Some(answer) = record.results.found.or(is_scan.then_some(record.results.operations)) else {
+            let is_scan =
+                rows::ALL.iter().any(|row| row.title == record.workload && row.reads_all());
+            let Some(answer) =
+                record.results.found.or(is_scan.then_some(record.results.operations))
+            else {
                 continue;
             };
             let same = |(other, _): &&(&Record, u64)| other.workload == record.workload;
@@ -302,22 +246,6 @@ impl Results {
     /// The records of `num` keys.
     pub(crate) fn of_num(&self, num: u64) -> impl Iterator<Item = &Record> {
         self.records.iter().filter(move |record| num_of(record) == Some(num))
-    }
-
-    fn groups(&self, num: u64, name: &str) -> Vec<Group<'_>> {
-        self.groups_by_round(num, name).into_iter().map(|(_, group)| group).collect()
-    }
-
-    fn groups_by_round(&self, num: u64, name: &str) -> Vec<(u64, Group<'_>)> {
-        let mut groups: Vec<(u64, Group<'_>)> = Vec::new();
-        for record in self.of_num(num).filter(|record| record.store.name == name) {
-            let round = round_of(record);
-            match groups.iter_mut().find(|(other, _)| *other == round) {
-                Some((_, group)) => group.records.push(record),
-                None => groups.push((round, Group { records: vec![record] })),
-            }
-        }
-        groups
     }
 }
 
@@ -353,6 +281,10 @@ mod tests {
         record
     }
 
+    fn of(records: Vec<Record>) -> Results {
+        Results { records }
+    }
+
     #[test]
     fn rounds_are_a_median_between_two_ends() {
         let spread = |values: &[f64]| Spread::of(values.to_vec());
@@ -364,7 +296,7 @@ mod tests {
 
     #[test]
     fn figures_come_from_the_records_of_one_contender() {
-        let results = Results::new(vec![
+        let results = of(vec![
             record("rocksdb", 1, "fillrandom", 0.004),
             record("rocksdb", 1, "waitforcompaction", 0.002),
             record("rocksdb", 2, "fillrandom", 0.006),
@@ -381,46 +313,14 @@ mod tests {
     }
 
     #[test]
-    fn ratios_are_of_one_round_each() {
-        let results = Results::new(vec![
-            record("trommel", 1, "fillrandom", 0.001),
-            record("rocksdb", 1, "fillrandom", 0.004),
-            record("rocksdb", 2, "fillrandom", 0.006),
-            record("trommel", 3, "fillrandom", 0.002),
-            record("rocksdb", 3, "fillrandom", 0.005),
-        ]);
-        let ratios = results.ratios(1000, ("trommel", "rocksdb"), &TIMES[0]);
-        assert_eq!(ratios.len(), 2, "{ratios:?}");
-        assert!((ratios[0] - 4.0).abs() < 1e-9 && (ratios[1] - 2.5).abs() < 1e-9, "{ratios:?}");
-    }
-
-    #[test]
-    fn contenders_of_other_numbers_of_keys_are_known() {
-        let mut more = record("rocksdb", 1, "fillrandom", 1.0);
-        more.settings.insert("num".into(), 2000.into());
-        more.run = "another".into();
-        let mut again = record("trommel", 2, "fillrandom", 1.0);
-        again.run = "another".into();
-        let results = Results::new(vec![record("trommel", 1, "fillrandom", 1.0), again, more]);
-        assert_eq!(results.all_names(), ["trommel", "rocksdb"]);
-        assert_eq!(
-            (results.absent(1000), results.absent(2000)),
-            (vec!["rocksdb"], vec!["trommel"])
-        );
-        let unknown = "with the program of a commit not recorded.";
-        assert_eq!(results.rounds_and_runs(1000), format!("Rounds: 2, of 2 runs, {unknown}"));
-        assert_eq!(results.rounds_and_runs(2000), format!("Rounds: 1, of one run, {unknown}"));
-    }
-
-    #[test]
     fn records_of_a_study_are_its_own() {
         let mut of_study = record("trommel", 1, "fillsync", 1.0);
-        of_study.settings.insert(STUDY.into(), "sync".into());
+        of_study.settings.insert(SETTING.into(), "sync".into());
         let main = record("trommel", 1, "fillrandom", 1.0);
-        let (main, studies) = Results::split(vec![of_study, main]);
-        assert_eq!((main.records.len(), studies.len()), (1, 1));
-        assert_eq!(studies[0].0, Study::Sync);
-        assert_eq!(studies[0].1.records[0].workload, "fillsync");
+        let split = Results::split(vec![of_study, main]);
+        let names: Vec<_> = split.iter().map(|(study, _)| study.map(|study| study.name)).collect();
+        assert_eq!(names, [None, Some("sync")]);
+        assert_eq!(split[1].1.records[0].workload, "fillsync");
     }
 
     #[test]
@@ -428,9 +328,9 @@ mod tests {
         let mut wrong = record("redb", 1, "readrandom", 1.0);
         wrong.results.found = Some(599);
         let right = record("lmdb", 1, "readrandom", 1.0);
-        let results = Results::new(vec![right.clone(), right]);
+        let results = of(vec![right.clone(), right]);
         assert!(results.disagreements(1000).is_empty());
-        let results = Results::new([results.records, vec![wrong]].concat());
+        let results = of([results.records, vec![wrong]].concat());
         let found = results.disagreements(1000);
         assert_eq!(found, ["readrandom: redb found 599, lmdb 600"]);
     }

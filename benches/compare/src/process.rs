@@ -62,24 +62,6 @@ pub(crate) fn dirty_pages() -> Option<String> {
     Some(format!("at most {most}% of memory, written back from {background}% on"))
 }
 
-/// The free memory that the system returns to the host, if it is a virtual machine whose host
-/// accepts it and reports the block size.
-pub(crate) fn free_pages() -> Option<String> {
-    let limit = |name: &str| {
-        let path = format!("/sys/module/page_reporting/parameters/{name}");
-        fs::read_to_string(path).ok()?.trim().parse().ok()
-    };
-    // Not all kernels have the latter.
-    given_back(limit("page_reporting_order")?, limit("min_free_ms").unwrap_or(0))
-}
-
-/// Blocks of `2^order` pages, when they were free for this many milliseconds.
-fn given_back(order: u32, after: u32) -> Option<String> {
-    let kib = (rustix::param::page_size() as u64 / 1024).checked_mul(1_u64.checked_shl(order)?)?;
-    let after = if after > 0 { format!(", free for {after} ms") } else { String::new() };
-    Some(format!("pieces of {kib} KiB and more{after}"))
-}
-
 /// All files below `dir`, and their bytes on the device; without files that disappear meanwhile.
 pub(crate) fn files(dir: &Path) -> io::Result<Vec<(PathBuf, u64)>> {
     let mut found = Vec::new();
@@ -194,15 +176,6 @@ mod tests {
         let found = files(scratch.path()).unwrap();
         assert_eq!(found.len(), 2);
         assert!(found.iter().map(|(_, bytes)| bytes).sum::<u64>() >= 15_000);
-    }
-
-    #[test]
-    fn returned_memory_is_described_in_blocks() {
-        let page = rustix::param::page_size() / 1024;
-        let pieces = |of: usize| format!("pieces of {} KiB and more", of * page);
-        assert_eq!(given_back(9, 0), Some(pieces(512)));
-        assert_eq!(given_back(10, 60_000), Some(pieces(1024) + ", free for 60000 ms"));
-        assert_eq!(given_back(64, 0), None);
     }
 
     #[test]

@@ -22,6 +22,7 @@ use trommel_harness::record::{Product, Record, Run, read_lines};
 use trommel_harness::{Measured, MeasuredTime, ScratchDir, Stop, StoreError};
 
 use crate::figures::{APPEND, FLOOR};
+use crate::note;
 use crate::process;
 use crate::rows::Row;
 use crate::settings::Settings;
@@ -31,8 +32,6 @@ use crate::trial::{FAILED, Spec, WHY, failure, run_of};
 
 /// Disk space for a store, per byte of keys and values.
 const DISK_PER_BYTE: u64 = 5;
-/// Additional factor of a trial's time over one with fewer keys, besides the ratio of keys.
-const CAUTION: f64 = 1.15;
 /// Time between two checks of whether a trial must end.
 const POLL: Duration = Duration::from_millis(50);
 
@@ -41,38 +40,28 @@ pub(crate) struct Plan {
     pub(crate) settings: Vec<Settings>,
     pub(crate) rounds: u32,
     pub(crate) contenders: Vec<&'static Contender>,
-    pub(crate) rows: Vec<Row>,
+    pub(crate) rows: Vec<&'static Row>,
     /// The studies, each with its contenders.
-    pub(crate) studies: Vec<(Study, Vec<&'static Contender>)>,
+    pub(crate) studies: Vec<(&'static Study, Vec<&'static Contender>)>,
     pub(crate) sizes: Sizes,
     /// The directory in which the scratch directory is created.
     pub(crate) parent: PathBuf,
-    /// Time limit of everything.
-    pub(crate) limit: Option<Duration>,
     /// Time limit of one trial.
     pub(crate) patience: Duration,
 }
 
 /// Receives each record as it is produced.
 pub(crate) type Sink<'a> = &'a mut dyn FnMut(Record) -> Result<(), StoreError>;
-/// Receives progress messages.
-pub(crate) type Say<'a> = &'a mut dyn FnMut(&str);
 
 /// Runs all of `plan`, until `stop` is set.
 ///
 /// # Errors
 /// If the scratch directory cannot be created or removed, or the sink fails. A failing store is not
 /// an error: its record says so.
-pub(crate) fn run(
-    plan: &Plan,
-    stop: &Stop,
-    sink: Sink<'_>,
-    say: Say<'_>,
-) -> Result<(), StoreError> {
+pub(crate) fn run(plan: &Plan, stop: &Stop, sink: Sink<'_>) -> Result<(), StoreError> {
     let scratch = ScratchDir::new(&plan.parent)?;
     let id = Run::new(Product::default(), [].into_iter().collect(), Environment::default()).id;
-    let mut session =
-        Session { id, plan, stop, begun: Instant::now(), rate: None, took: Vec::new(), sink, say };
+    let mut session = Session { id, plan, stop, rate: None, sink };
     for settings in &plan.settings {
         for round in 1..=plan.rounds {
             session.round(&scratch, settings, round)?;
@@ -80,7 +69,7 @@ pub(crate) fn run(
     }
     for (study, contenders) in &plan.studies {
         for round in 1..=plan.rounds {
-            session.study(&scratch, *study, contenders, round)?;
+            session.study(&scratch, study, contenders, round)?;
         }
     }
     Ok(scratch.remove()?)
@@ -91,13 +80,9 @@ struct Session<'a> {
     id: String,
     plan: &'a Plan,
     stop: &'a Stop,
-    begun: Instant,
     /// Writes per second of paced contenders, once known for the round.
     rate: Option<f64>,
-    /// Times of trials, by contender, study and number of keys.
-    took: Vec<(&'static str, Option<Study>, u64, Duration)>,
     sink: Sink<'a>,
-    say: Say<'a>,
 }
 
 impl Session<'_> {
@@ -111,152 +96,95 @@ impl Session<'_> {
             return Ok(());
         }
         (self.sink)(floor(&self.id, scratch.path(), settings, round)?)?;
-        let order = in_order(&self.plan.contenders, round);
-        let dir = scratch.path().join("store");
         let mut filled: Option<&'static str> = None;
-        for (nth, contender) in order.iter().copied().enumerate() {
-            if self.stop.is_set() {
-                break;
-            }
+        for contender in in_order(&self.plan.contenders, round) {
             let fill = filled.is_none() || contender.reads_files_of != filled;
-            if fill {
-                remove(&dir)?;
-            }
-            let head = format!(
-                "[{}/{}] {}, {} keys, round {round}",
-                nth + 1,
-                order.len(),
-                contender.name,
-                settings.num
-            );
-            let spec = Spec {
-                id: self.id.clone(),
-                contender: contender.name.into(),
-                settings: *settings,
-                round,
-                dir: dir.clone(),
-                fill,
-                rows: self.plan.rows.iter().map(|row| row.name().to_owned()).collect(),
-                study: None,
-                is_killed: false,
-                sizes: self.plan.sizes,
-                seconds: 0,
-            };
-            let is_done = self.contender(contender, spec, scratch.free_bytes(), &head)?;
+            let rows = self.plan.rows.iter().map(|row| row.name.to_owned()).collect();
+            let spec = Spec { fill, rows, ..self.spec(scratch, contender, settings, round) };
+            let is_done = self.contender(contender, spec, scratch)?;
             filled = if fill { Some(contender.name) } else { filled }.filter(|_| is_done);
         }
-        remove(&dir)
+        remove(&scratch.path().join("store"))
     }
 
     /// Runs a study with each contender, starting with another one each round.
     fn study(
         &mut self,
         scratch: &ScratchDir,
-        study: Study,
+        study: &Study,
         contenders: &[&'static Contender],
         round: u32,
     ) -> Result<(), StoreError> {
         let sizes = self.plan.sizes;
-        let settings = study.settings(&sizes);
+        let settings = (study.settings)(&sizes);
         let mut order = contenders.to_vec();
         order.rotate_left((round as usize - 1) % contenders.len().max(1));
         // A machine's peak differs from round to round: each begins with the store that determines
         // it.
         self.rate = None;
-        if study == Study::Tails && sizes.tails_rate.is_none() {
+        if study.name == tails::STUDY.name && sizes.tails_rate.is_none() {
             order.sort_by_key(|contender| contender.name != tails::CALIBRATES);
         }
-        let dir = scratch.path().join("store");
-        for (nth, contender) in order.iter().copied().enumerate() {
-            if self.stop.is_set() {
-                break;
-            }
-            remove(&dir)?;
-            let (name, of) = (contender.name, order.len());
-            let head = format!("[{}/{of}] {name}, {study}, round {round}", nth + 1);
-            let spec = Spec {
-                id: self.id.clone(),
-                contender: name.into(),
-                settings,
-                round,
-                dir: dir.clone(),
-                fill: true,
-                rows: Vec::new(),
-                study: Some(study),
-                is_killed: false,
-                sizes: Sizes { tails_rate: sizes.tails_rate.or(self.rate), ..sizes },
-                seconds: 0,
-            };
-            self.contender(contender, spec, scratch.free_bytes(), &head)?;
+        for contender in order {
+            let sizes = Sizes { tails_rate: sizes.tails_rate.or(self.rate), ..sizes };
+            let study = Some(study.name.to_owned());
+            let spec = Spec { study, sizes, ..self.spec(scratch, contender, &settings, round) };
+            self.contender(contender, spec, scratch)?;
         }
-        remove(&dir)
+        remove(&scratch.path().join("store"))
     }
 
-    /// Runs one contender; returns whether it finished.
+    /// A trial that fills a store of its own.
+    fn spec(
+        &self,
+        scratch: &ScratchDir,
+        contender: &Contender,
+        settings: &Settings,
+        round: u32,
+    ) -> Spec {
+        Spec {
+            id: self.id.clone(),
+            contender: contender.name.into(),
+            settings: *settings,
+            round,
+            dir: scratch.path().join("store"),
+            fill: true,
+            rows: Vec::new(),
+            study: None,
+            sizes: self.plan.sizes,
+            is_killed: false,
+            seconds: self.plan.patience.as_secs().max(1),
+        }
+    }
+
+    /// Runs one contender, unless the measurement is to end; returns whether it finished.
     fn contender(
         &mut self,
         contender: &'static Contender,
-        mut spec: Spec,
-        free_bytes: Option<u64>,
-        head: &str,
+        spec: Spec,
+        scratch: &ScratchDir,
     ) -> Result<bool, StoreError> {
-        let settings = spec.settings;
-        let study = spec.study.map(|study| (study, &self.plan.sizes));
-        let run = run_of(&self.id, contender, &settings, study);
-        let limit = match self.time_for(contender, spec.study, &settings) {
-            Ok(limit) => limit,
-            Err(why) => return self.give_up(&run, spec.round, head, why),
-        };
-        let needs = settings.user_bytes() * DISK_PER_BYTE;
-        if spec.fill && free_bytes.is_some_and(|free| free < needs) {
-            let why = format!("left out: it may need {needs} bytes of disk");
-            return self.give_up(&run, spec.round, head, why);
+        if self.stop.is_set() {
+            return Ok(false);
         }
-        spec.seconds = limit.as_secs().max(1);
+        if spec.fill {
+            remove(&spec.dir)?;
+        }
+        let run = run_of(&spec, contender)?;
+        let what = spec.study.clone().unwrap_or_else(|| format!("{} keys", spec.settings.num));
+        let head = format!("{}, {what}, round {}", contender.name, spec.round);
+        let needs = spec.settings.user_bytes() * DISK_PER_BYTE;
         let start = Instant::now();
-        let failed = self.trial(&spec, &run)?;
-        let time = start.elapsed();
-        self.took.push((contender.name, spec.study, settings.num, time));
+        let failed = if spec.fill && scratch.free_bytes().is_some_and(|free| free < needs) {
+            let why = format!("left out: it may need {needs} bytes of disk");
+            (self.sink)(failure(&run, spec.round, why.clone()))?;
+            Some(why)
+        } else {
+            self.trial(&spec, &run)?
+        };
         let how = failed.as_deref().unwrap_or("done");
-        (self.say)(&format!("{head}: {how} after {:.1} s", time.as_secs_f64()));
+        note(&format!("{head}: {how} after {:.1} s", start.elapsed().as_secs_f64()));
         Ok(failed.is_none())
-    }
-
-    fn give_up(
-        &mut self,
-        run: &Run,
-        round: u32,
-        head: &str,
-        why: String,
-    ) -> Result<bool, StoreError> {
-        (self.say)(&format!("{head}: {why}"));
-        (self.sink)(failure(run, round, why))?;
-        Ok(false)
-    }
-
-    /// The time limit of a trial, or the reason not to start it.
-    fn time_for(
-        &self,
-        contender: &Contender,
-        study: Option<Study>,
-        settings: &Settings,
-    ) -> Result<Duration, String> {
-        let Some(limit) = self.plan.limit else { return Ok(self.plan.patience) };
-        let left = limit.saturating_sub(self.begun.elapsed());
-        let same = |(name, of, ..): &&(_, _, _, _)| (*name, *of) == (contender.name, study);
-        let before = self.took.iter().rev().find(same);
-        let expected = before.map_or(Duration::ZERO, |(_, _, num, time)| {
-            let ratio = (settings.num as f64 / *num as f64).max(1.0);
-            time.mul_f64(ratio * if ratio > 1.0 { CAUTION } else { 1.0 })
-        });
-        if left <= expected {
-            return Err(format!(
-                "left out: it may take {:.0} s, and {:.0} s are left",
-                expected.as_secs_f64(),
-                left.as_secs_f64()
-            ));
-        }
-        Ok(left.min(self.plan.patience))
     }
 
     /// Runs a trial and forwards its records; returns the reason of its failure, if it failed.

@@ -22,16 +22,16 @@ use serde_json::Value;
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{self, Amplification, Io, LevelRecord, Product, Record, Run, State};
 use trommel_harness::{
-    Control, KeySpace, Load, Measured, MeasuredTime, Silent, Stop, Store, StoreError, Values, Workload,
-    WorkloadOptions, measure,
+    Control, KeySpace, Load, Measured, MeasuredTime, Silent, Stop, Store, StoreError, Values,
+    Workload, WorkloadOptions, measure,
 };
 
 use crate::checked::Checked;
 use crate::process::{self, Memory, warm_page_cache};
-use crate::rows::Row;
+use crate::rows::{self, Row};
 use crate::settings::Settings;
 use crate::stores::{Contender, FACTS};
-use crate::studies::{STUDY, Sizes, Study};
+use crate::studies::{SETTING, Sizes, Study};
 
 /// Names of a trial's steps other than the harness's workloads.
 pub(crate) const SETTLE: &str = "waitforcompaction";
@@ -75,12 +75,18 @@ pub(crate) struct Spec {
     pub(crate) fill: bool,
     pub(crate) rows: Vec<String>,
     /// The study to run instead of the main measurement.
-    pub(crate) study: Option<Study>,
+    pub(crate) study: Option<String>,
     pub(crate) sizes: Sizes,
     /// Whether it is the process that a study of recovery kills.
     pub(crate) is_killed: bool,
     /// Seconds after which it ends, finished or not.
     pub(crate) seconds: u64,
+}
+
+impl Spec {
+    fn study(&self) -> Result<Option<&'static Study>, StoreError> {
+        Ok(self.study.as_deref().map(str::parse).transpose()?)
+    }
 }
 
 /// Runs the trial that standard input describes.
@@ -126,40 +132,34 @@ pub(crate) fn failure(run: &Run, round: u32, why: String) -> Record {
     Record::new(&run, FAILED, round, 0, SystemTime::now(), &measured)
 }
 
-/// The fields that all records of a contender share, in the run of this id.
-pub(crate) fn run_of(
-    id: &str,
-    contender: &Contender,
-    settings: &Settings,
-    study: Option<(Study, &Sizes)>,
-) -> Run {
+/// The run of a trial: its store, and the settings that identify it. Readers of records need no
+/// directory, only its file system.
+pub(crate) fn run_of(spec: &Spec, contender: &Contender) -> Result<Run, StoreError> {
+    let settings = &spec.settings;
     let facts = contender.facts(settings);
     let version = facts.get("version").cloned().unwrap_or_default();
     let store = Product { name: contender.name.into(), version };
-    let mut run =
-        Run { id: id.into(), store, environment: Environment::of(None), ..Run::default() };
-    run.settings = [
+    let mut environment = Environment::of(spec.dir.parent());
+    environment.storage.directory = None;
+    let mut run = Run { id: spec.id.clone(), store, environment, ..Run::default() };
+    let named = [
         ("num", settings.num.into()),
         ("reads", settings.reads.into()),
         ("key bytes", settings.key_bytes.into()),
         ("value bytes", settings.value_bytes.into()),
         ("seed", settings.seed.into()),
-    ]
-    .map(|(name, value)| (name.to_owned(), value))
-    .into_iter()
-    .collect();
-    if let Some((study, sizes)) = study {
-        run.settings.insert(STUDY.into(), study.name().into());
-        let its = |(name, _): &(&str, Value)| study.sheet().sizes.contains(name);
-        let sizes = sizes.named().into_iter().filter(its);
-        run.settings.extend(sizes.map(|(name, value)| (name.to_owned(), value)));
+    ];
+    run.settings.extend(named.map(|(name, value): (_, Value)| (name.to_owned(), value)));
+    if let Some(study) = spec.study()? {
+        run.settings.insert(SETTING.into(), study.name.into());
+        run.settings.extend(spec.sizes.of(study));
     }
     for name in FACTS {
         if let Some(value) = facts.get(name) {
             run.settings.insert(name.to_owned(), Value::from(value.as_str()));
         }
     }
-    run
+    Ok(run)
 }
 
 /// Prints a record to the run.
@@ -182,24 +182,19 @@ pub(crate) struct Trial<'a> {
 impl<'a> Trial<'a> {
     fn new(spec: &'a Spec, contender: &'a Contender, stop: Stop) -> Result<Self, StoreError> {
         let settings = &spec.settings;
-        let mut run =
-            run_of(&spec.id, contender, settings, spec.study.map(|study| (study, &spec.sizes)));
-        // Records must not identify the directory, only its file system.
-        run.environment = Environment::of(spec.dir.parent());
-        run.environment.storage.directory = None;
         Ok(Self {
             spec,
             contender,
             stop,
-            run,
+            run: run_of(spec, contender)?,
             keys: KeySpace::integers(settings.num, settings.key_bytes)?,
             values: Values::new(settings.value_bytes, COMPRESSION_RATIO, settings.seed),
         })
     }
 
     fn run(&self) -> Result<(), StoreError> {
-        if let Some(study) = self.spec.study {
-            return study.run(self);
+        if let Some(study) = self.spec.study()? {
+            return (study.run)(self);
         }
         if self.spec.fill {
             self.fill()?;
@@ -273,30 +268,31 @@ impl<'a> Trial<'a> {
         let load = Load { operations: warming(&self.spec.settings), ..self.load(1) };
         self.measure(&*store, Workload::ReadRandom, &load)?;
         process::reset_peak();
-        for row in Row::ALL {
-            let is_wanted = self.spec.rows.iter().any(|name| name == row.name());
-            if is_wanted && (row != Row::MultiGet || self.contender.multi_get) {
-                self.row(&store, row)?;
+        for (nth, row) in rows::ALL.iter().enumerate() {
+            let is_wanted = self.spec.rows.iter().any(|name| name == row.name);
+            if is_wanted && (row.workload != Workload::MultiReadRandom || self.contender.multi_get)
+            {
+                self.row(&store, row, 2 + nth as u64)?;
             }
         }
         store.close()
     }
 
-    fn row(&self, store: &Checked, row: Row) -> Result<(), StoreError> {
+    fn row(&self, store: &Checked, row: &Row, stream: u64) -> Result<(), StoreError> {
         let settings = &self.spec.settings;
         let load = Load {
             operations: row.operations(settings.reads),
-            threads: row.threads(),
+            threads: row.threads,
             options: WorkloadOptions {
                 batch: settings.multi_get,
-                seek_nexts: row.seek_nexts(),
+                seek_nexts: row.seek_nexts,
                 ..options()
             },
-            ..self.load(2 + row as u64)
+            ..self.load(stream)
         };
         let start = SystemTime::now();
-        let measured = self.measure(store, row.workload(), &load)?;
-        let record = self.record(row.title(), start, row.threads(), &measured);
+        let measured = self.measure(store, row.workload, &load)?;
+        let record = self.record(row.title, start, row.threads, &measured);
         write(&Record { state: memory_state(), ..record })
     }
 

@@ -6,7 +6,6 @@ use std::ffi::OsString;
 
 use clap::{CommandFactory as _, FromArgMatches as _, Parser, Subcommand};
 
-use crate::commands::bench::spelling;
 use crate::commands::*;
 use crate::families::in_families;
 
@@ -103,25 +102,30 @@ impl Cli {
     }
 }
 
-/// Normalises the arguments for clap, and inserts the default command if there is none.
+/// Inserts the default command if there is none, and spells the flags of benches as clap does.
 fn normalised(arguments: impl Iterator<Item = OsString>) -> Vec<OsString> {
     let mut all: Vec<_> = arguments.collect();
     if all.len() <= 1 {
         all.resize(1, "trommel".into());
         all.push("demo".into());
     }
-    let cli = Cli::command();
-    match cli.find_subcommand(&all[1]) {
-        Some(command) if matches!(command.get_name(), "bench" | "filter-bench" | "stress") => {
-            let flags = all.split_off(2);
-            all.extend(spelling::plain(command, flags));
-        }
-        _ => {
-            let words = all.split_off(1);
-            all.extend(spelling::with_dashed_flags(&cli, words));
+    if ["bench", "filter-bench", "stress"].iter().any(|name| all[1] == *name) {
+        let end = all.iter().position(|argument| argument == "--").unwrap_or(all.len());
+        for argument in &mut all[2..end] {
+            if let Some(flag) = argument.to_str().and_then(dashed) {
+                *argument = flag.into();
+            }
         }
     }
     all
+}
+
+/// A flag of db_bench, which has underscores, or one dash only, with dashes.
+fn dashed(argument: &str) -> Option<String> {
+    let body = argument.strip_prefix("--").or_else(|| argument.strip_prefix('-'))?;
+    let (name, value) = body.split_at(body.find('=').unwrap_or(body.len()));
+    let is_name = name.len() > 1 && name.starts_with(|first: char| first.is_ascii_alphabetic());
+    is_name.then(|| format!("--{}{value}", name.replace('_', "-")))
 }
 
 #[cfg(test)]
@@ -150,14 +154,9 @@ mod tests {
             normal("trommel bench --key_size=16 --db /a_b --use_existing_db --db=c_d -- --x_y"),
             "trommel bench --key-size=16 --db /a_b --use-existing-db --db=c_d -- --x_y"
         );
-        assert_eq!(
-            normal("trommel tune replay --x_y --trace a_b --key_format --format=a_b"),
-            "trommel tune replay --x_y --trace a_b --key_format --format=a_b"
-        );
-        assert_eq!(
-            normal("trommel scan --keys_only --prefix --keys_only --value_format=a_b"),
-            "trommel scan --keys-only --prefix --keys_only --value-format=a_b"
-        );
+        assert_eq!(normal("trommel bench -num=1_0 -h -1 a_b"), "trommel bench --num=1_0 -h -1 a_b");
+        let of_another = "trommel scan --prefix --keys_only --value-format=a_b";
+        assert_eq!(normal(of_another), of_another);
         assert_eq!(normal("trommel --x_y"), "trommel --x_y");
         assert_eq!(normal("trommel"), "trommel demo");
     }
@@ -175,15 +174,17 @@ mod tests {
         assert_eq!((args.num, args.counts.reads.0, args.threads), (Some(1000), None, 2));
         assert_eq!((args.data.key_size, args.data.value_size), (20, 400));
         assert!(args.store.switches.use_existing_db && args.switches.histogram);
-        assert!(!args.store.switches.disable_wal);
-        assert_eq!(
-            (args.store.options.cache_size, args.store.options.tree.base_level_size),
-            (8 << 20, Some(4 << 20))
-        );
-        assert_eq!(
-            (args.store.options.write_buffer_size, args.work.batch_size),
-            (Some(1 << 20), 10)
-        );
+        assert_eq!(args.work.batch_size, 10);
+        let given: Vec<_> =
+            args.store.options.given.0.iter().map(|(name, text)| (*name, &**text)).collect();
+        let expected = [
+            ("cache_bytes", "8388608"),
+            ("write_buffer_bytes", "1048576"),
+            ("base_level_bytes", "4194304"),
+            ("compression", "none"),
+            ("log", "true"),
+        ];
+        assert_eq!(given, expected);
     }
 
     /// Invalid numbers used to be reported in the words of the standard library's parsers.

@@ -10,7 +10,6 @@ mod entries;
 mod escape;
 mod failure;
 mod families;
-mod foreign;
 mod output;
 mod progress;
 mod shared_args;

@@ -142,6 +142,13 @@ impl Access {
         Err(Error::io(&self.lock_path, "keeping the lock on", source))
     }
 
+    /// Whether the files of a failed job may be removed. If it is unknown whether the manifest
+    /// names them, they stay: the next open knows which files are referenced. They also stay if the
+    /// directory may be another owner's.
+    pub(crate) fn may_remove(&self) -> bool {
+        !self.is_poisoned() && self.lock.is_held()
+    }
+
     /// Releases the lock, at the end.
     pub(crate) fn release_lock(&self) {
         self.lock.give_back();

@@ -16,6 +16,7 @@ use crate::filter_policy::FilterPolicy;
 use crate::handle::Handle;
 use crate::healthy::Healthy;
 use crate::iter::range::{DbCursor, Range};
+use crate::lookup_trace::LookupTrace;
 use crate::names;
 use crate::options::Degraded;
 use crate::options::{Options, WriteOptions};
@@ -25,7 +26,7 @@ use crate::recovery_report::RecoveryReport;
 use crate::report::FilterReport;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
-use crate::trace::{LookupTrace, TraceOptions};
+use crate::trace::TraceOptions;
 use crate::verify::{VerifyReport, verify_store};
 
 /// A handle to an open store. Clones share the store.
@@ -1267,5 +1268,31 @@ impl Db {
     /// ```
     pub fn close(self) -> Result<()> {
         self.handle.close()
+    }
+}
+
+impl LookupTrace {
+    /// Continues with `db`, which is the same store reopened. The lookups of the earlier handle, if
+    /// it is still open, are no longer recorded.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if it is another store, or if a trace of `db` is already being
+    /// recorded.
+    ///
+    /// ```
+    /// use trommel::trace::TraceOptions;
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let (store, file) = (dir.path().join("store"), dir.path().join("lookups.trace"));
+    /// let db = trommel::Db::open(&store, Default::default())?;
+    /// let trace = db.trace_lookups(&file, TraceOptions::default())?;
+    /// db.close()?;
+    /// let db = trommel::Db::open(&store, Default::default())?;
+    /// trace.go_on(&db)?;
+    /// db.get("apple")?;
+    /// assert_eq!(trace.finish()?.lookups, 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn go_on(&self, db: &Db) -> Result<()> {
+        self.resume(db.engine())
     }
 }

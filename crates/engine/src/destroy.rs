@@ -18,7 +18,7 @@ use trommel_vfs::{DirEntry, Vfs};
 
 use crate::dir_sync::parent;
 use crate::error::{Error, Result};
-use crate::files::{LOCK, UNFINISHED};
+use crate::files::{LOCK, UNFINISHED, list};
 use crate::names::{CURRENT, CURRENT_TMP, Numbered, OPTIONS, OPTIONS_TMP};
 use crate::options::Options;
 
@@ -59,7 +59,7 @@ pub(crate) fn destroy(dir: &Path, options: &Options) -> Result<DestroyReport> {
     };
     let mut report = DestroyReport::default();
     // Listed again, as the store may have changed before the lock was taken.
-    let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
+    let listing = list(vfs, dir)?;
     let (mut ours, others): (Vec<&DirEntry>, Vec<&DirEntry>) = listing
         .iter()
         .filter(|entry| entry.name != LOCK)
@@ -89,7 +89,7 @@ fn may_be_removed(vfs: &dyn Vfs, dir: &Path) -> Result<()> {
             "it is no name that can be removed: give the directory's own",
         ));
     };
-    let beside = vfs.list(parent).map_err(|source| Error::io(parent, "listing", source))?;
+    let beside = list(vfs, parent)?;
     match beside.iter().find(|entry| entry.name == name) {
         Some(entry) if !entry.is_dir => {
             Err(not_a_store(dir, "it is a symbolic link: give the directory that it points to"))
@@ -118,7 +118,7 @@ fn not_a_store(dir: &Path, what: &str) -> Error {
 mod tests {
     use std::sync::Arc;
 
-    use trommel_vfs::MemoryVfs;
+    use trommel_sim::MemoryVfs;
 
     use super::*;
     use crate::Db;

@@ -157,7 +157,7 @@ pub(crate) fn parent(dir: &Path) -> Option<&Path> {
 
 #[cfg(test)]
 mod tests {
-    use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
+    use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 
     use super::*;
 

@@ -55,12 +55,20 @@ impl Engine {
     /// Called if something that was to be made durable may not be: nothing acknowledged later may
     /// depend on it, so nothing is acknowledged later.
     pub(crate) fn poison(&self, error: Error) -> Error {
-        if self.access.refuse_writes(&error) {
+        if self.refuse_writes(&error) {
             crate::events::poisoned(&error);
         }
-        self.writes.publication.notify();
         self.background.wake();
         error
+    }
+
+    /// As [`Engine::poison`], but reports nothing and leaves the background threads alone: for
+    /// callers that hold their state. Returns whether it was the first.
+    pub(crate) fn refuse_writes(&self, error: &Error) -> bool {
+        let is_first = self.access.refuse_writes(error);
+        // Waiters for publication check for poisoning too.
+        self.writes.publication.notify();
+        is_first
     }
 
     /// Replaces the view by `change` applied to it.

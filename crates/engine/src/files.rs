@@ -8,7 +8,7 @@ pub(crate) mod unfinished;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trommel_vfs::Vfs;
+use trommel_vfs::{DirEntry, Vfs};
 
 use crate::error::{Error, Result};
 use crate::names;
@@ -32,6 +32,11 @@ pub(crate) fn table_path(dir: &Path, number: u64) -> PathBuf {
 /// Path of filter sidecar `number` in `dir`.
 pub(crate) fn sidecar_path(dir: &Path, number: u64) -> PathBuf {
     dir.join(names::filter_sidecar(number))
+}
+
+/// The entries of `dir`.
+pub(crate) fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<DirEntry>> {
+    vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))
 }
 
 /// Whether `to`, which need not exist yet, is the directory `real` or inside it.

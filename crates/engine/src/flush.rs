@@ -109,7 +109,8 @@ mod tests {
     use std::path::Path;
     use std::sync::{Arc, Mutex, OnceLock};
 
-    use trommel_vfs::{Layer, MemoryVfs, Vfs, WriteFile};
+    use trommel_sim::MemoryVfs;
+    use trommel_vfs::{Layer, Vfs, WriteFile};
 
     use crate::{Compression, Db, Options, WriteOptions};
 

@@ -17,7 +17,7 @@ use crate::bounds::Bounds;
 use crate::damage::{Damage, KeySpan};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::files::table_path;
+use crate::files::{list, table_path};
 use crate::fork::leak;
 use crate::handle::Handle;
 use crate::iter::range::Range;
@@ -182,7 +182,7 @@ impl Handle {
         // Held from before the directory is listed, so that its tables stay.
         let version = engine.version();
         let (vfs, dir) = (&*engine.files.vfs, &engine.files.dir);
-        let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
+        let listing = list(vfs, dir)?;
         let options = engine.options.load();
         let mut damage = Vec::new();
         for (_, file) in version.tables() {

@@ -6,7 +6,8 @@ use std::sync::Arc;
 
 use trommel_base::codec::{put_u32, put_varint};
 use trommel_base::{Checksum, MAX_SEQNO};
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::Vfs;
 
 use crate::files::log_path;
 use crate::log::{FileHeader, FileKind, LogWriter};

@@ -167,6 +167,7 @@ pub use filter_policy::FilterPolicy;
 pub use healthy::Healthy;
 pub use iter::range::{DbCursor, Range};
 pub use job_counters::Stall;
+pub use lookup_trace::LookupTrace;
 pub use options::{
     Compression, Degraded, Durability, FilterResidency, FilterShape, Options, WriteOptions,
 };

@@ -5,41 +5,13 @@
 //! [`Db::trace_lookups`](crate::Db::trace_lookups).
 
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Weak};
 
-use trommel_vfs::Vfs;
-
-use crate::db::Db;
 use crate::engine::Engine;
-use crate::error::Result;
-use crate::fork::Opener;
-use crate::trace::{LookupTrace, TraceOptions, TraceSlot, Traced};
-
-impl Traced for Engine {
-    fn trace(&self) -> &TraceSlot {
-        &self.statistics.trace
-    }
-
-    fn vfs(&self) -> &Arc<dyn Vfs> {
-        &self.files.vfs
-    }
-
-    fn dir(&self) -> &Path {
-        &self.files.dir
-    }
-
-    fn store_id(&self) -> u64 {
-        self.files.store_id
-    }
-
-    fn opener(&self) -> Opener {
-        self.access.opener()
-    }
-
-    fn check_open(&self) -> Result<()> {
-        self.access.check_open()
-    }
-}
+use crate::error::{Error, Result};
+use crate::fork::{Opener, leak};
+use crate::sync::{Mutex, lock};
+use crate::trace::{TraceOptions, TraceRecorder, TraceTotals};
 
 impl Engine {
     /// Records lookups from now on.
@@ -48,18 +20,79 @@ impl Engine {
         path: &Path,
         options: TraceOptions,
     ) -> Result<LookupTrace> {
-        LookupTrace::begin(&(Arc::clone(self) as Arc<dyn Traced>), path, options)
+        self.access.check_open()?;
+        self.statistics.trace.check_off()?;
+        let files = &self.files;
+        let recorder =
+            TraceRecorder::create(&files.vfs, &files.dir, files.store_id, path, options)?;
+        let recorder = Arc::new(recorder);
+        self.statistics.trace.begin(&recorder)?;
+        let opener = self.access.opener();
+        let store = Mutex::new(Arc::downgrade(self));
+        Ok(LookupTrace { recorder, store, opener, is_finished: false })
     }
 }
 
+/// A trace being recorded: see [`Db::trace_lookups`](crate::Db::trace_lookups). Dropping it
+/// finishes it, and errors are lost.
+#[derive(Debug)]
+#[must_use = "dropped, it records nothing more"]
+pub struct LookupTrace {
+    recorder: Arc<TraceRecorder>,
+    /// The store whose lookups are recorded.
+    store: Mutex<Weak<Engine>>,
+    opener: Opener,
+    is_finished: bool,
+}
+
 impl LookupTrace {
-    /// Continues with `db`, which is the same store reopened. The lookups of the earlier handle, if
-    /// it is still open, are no longer recorded.
+    /// Continues with `store`, which is the same store reopened.
+    pub(crate) fn resume(&self, store: &Arc<Engine>) -> Result<()> {
+        self.opener.check()?;
+        store.access.opener().check()?;
+        if store.files.store_id != self.recorder.info.store_id {
+            return Err(Error::option("a trace is of one store, and this is another"));
+        }
+        let mut current = lock(&self.store);
+        if let Some(earlier) = current.upgrade() {
+            earlier.statistics.trace.end(&self.recorder);
+        }
+        store.statistics.trace.begin(&self.recorder)?;
+        *current = Arc::downgrade(store);
+        Ok(())
+    }
+
+    /// The path of its file.
+    pub fn path(&self) -> &Path {
+        &self.recorder.path
+    }
+
+    /// Ends the recording, and syncs the trace.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`](crate::Error::InvalidOption) if it is another store, or if a trace
-    /// of `db` is already being recorded.
-    pub fn go_on(&self, db: &Db) -> Result<()> {
-        self.resume(&(Arc::clone(db.engine()) as Arc<dyn Traced>))
+    /// The first error of its file: the trace then has no end, but what was written before it can
+    /// be read.
+    pub fn finish(mut self) -> Result<TraceTotals> {
+        self.end()
+    }
+
+    fn end(&mut self) -> Result<TraceTotals> {
+        self.is_finished = true;
+        if let Err(forked) = self.opener.check() {
+            leak(&self.recorder);
+            return Err(forked);
+        }
+        if let Some(store) = lock(&self.store).upgrade() {
+            store.statistics.trace.end(&self.recorder);
+        }
+        self.recorder.end()
+    }
+}
+
+impl Drop for LookupTrace {
+    fn drop(&mut self) {
+        if !self.is_finished {
+            let _ = self.end();
+        }
     }
 }

@@ -225,9 +225,8 @@ impl<'a> Outputs<'a> {
 
 impl Drop for Outputs<'_> {
     fn drop(&mut self) {
-        // If it is unknown whether the manifest names them, nothing is removed: the next open knows
-        // which files are referenced. A panic may have come out of a manifest write.
-        let stays = self.installed || self.engine.access.is_poisoned() || panicking();
+        // A panic may have come out of a manifest write.
+        let stays = self.installed || !self.engine.access.may_remove() || panicking();
         if stays {
             return;
         }

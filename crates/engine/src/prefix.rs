@@ -166,6 +166,12 @@ impl Prefix {
         name.parse().ok().filter(|prefix: &Self| prefix.name() == name)
     }
 
+    /// The extractor that made a filter, whose stored name is `name`: `set` if it has that name, as
+    /// it may be a closure; otherwise the built-in rule.
+    pub(crate) fn maker(name: &str, set: Option<&Self>) -> Option<Self> {
+        set.filter(|set| set.name() == name).cloned().or_else(|| Self::stored(name))
+    }
+
     /// Checks the bounds that the constructors state.
     pub(crate) fn check(&self) -> Result<()> {
         let name = self.name();

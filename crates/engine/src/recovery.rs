@@ -34,7 +34,7 @@ use trommel_sstable::BlockCache;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
 use self::carried::Carried;
-use self::directory::{check_current_tmp, list, new_store, prepare_dir, sync_ancestors};
+use self::directory::{check_current_tmp, new_store, prepare_dir, sync_ancestors};
 use self::leftovers::orphans;
 use crate::access::Access;
 use crate::background::Background;
@@ -47,8 +47,8 @@ use crate::environment::Environment;
 use crate::error::{Error, Result};
 use crate::files::deletion_queue::DeletionQueue;
 use crate::files::held::HeldLock;
-use crate::files::log_path;
 use crate::files::room::Room;
+use crate::files::{list, log_path};
 use crate::log::reader::Record;
 use crate::log::recover;
 use crate::manifest::edit::VersionEdit;

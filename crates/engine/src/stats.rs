@@ -260,7 +260,7 @@ impl Engine {
 mod tests {
     use std::sync::Arc;
 
-    use trommel_vfs::MemoryVfs;
+    use trommel_sim::MemoryVfs;
 
     use super::{BackgroundStats, Stats};
     use crate::{Db, Options};

@@ -26,7 +26,7 @@ use crate::damage::KeySpan;
 use crate::damage::{Damage, Remedy};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::files::{log_path, table_path};
+use crate::files::{list, log_path, table_path};
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::{FileKind, LogEnds, read_whole};
 use crate::manifest::active::ActiveManifest;
@@ -210,11 +210,7 @@ impl Engine {
     /// Verifies the options file, if there is one, while changes are blocked.
     fn verify_options(&self, report: &mut VerifyReport) -> Result<()> {
         let _no_change = self.options.hold();
-        let listing = self
-            .files
-            .vfs
-            .list(&self.files.dir)
-            .map_err(|source| Error::io(&self.files.dir, "listing", source))?;
+        let listing = list(&*self.files.vfs, &self.files.dir)?;
         report.add_options(&listing);
         options_file::read(&*self.files.vfs, &self.files.dir, &listing).map(drop)
     }
@@ -241,11 +237,8 @@ impl Engine {
             let part = reader.filters().own().prefixes_part();
             (reader.without_filters(), part.map(|part| part.extractor.clone()))
         };
-        // The configured one may be a closure with the name stored in the table.
-        let maker = maker.as_deref();
         let set = self.options.load().filtering.prefix_extractor.clone();
-        let set = set.filter(|prefix| maker == Some(prefix.name()));
-        let prefix = set.or_else(|| maker.and_then(Prefix::stored));
+        let prefix = maker.and_then(|maker| Prefix::maker(&maker, set.as_ref()));
         let verified = opened.verify_with(prefix.map(|prefix| prefix.extractor()))?;
         table::agrees(&opened, file, &path)?;
         report.add(&verified);
@@ -267,11 +260,7 @@ impl Engine {
 
     /// The current manifest. Verifies `CURRENT` as well.
     fn current_manifest(&self, end: End, report: &mut VerifyReport) -> Result<FileToVerify> {
-        let listing = self
-            .files
-            .vfs
-            .list(&self.files.dir)
-            .map_err(|source| Error::io(&self.files.dir, "listing", source))?;
+        let listing = list(&*self.files.vfs, &self.files.dir)?;
         let Current::Manifest(number) = current::find(&*self.files.vfs, &self.files.dir, &listing)?
         else {
             let path = self.files.dir.join(names::CURRENT);
@@ -322,11 +311,7 @@ impl Engine {
         let mut needed = vec![self.current_manifest(End::Any, report)?];
         let ends = self.log_ends_of(manifest);
         let oldest = self.view.load().memtables().map(|m| m.oldest_log()).min().unwrap_or(0);
-        let listing = self
-            .files
-            .vfs
-            .list(&self.files.dir)
-            .map_err(|source| Error::io(&self.files.dir, "listing", source))?;
+        let listing = list(&*self.files.vfs, &self.files.dir)?;
         for entry in listing.iter().filter(|entry| entry.is_file) {
             if let Some(Numbered::Log(number)) = Numbered::parse(&entry.name)
                 && oldest != 0
@@ -388,7 +373,7 @@ impl Engine {
 
 #[cfg(test)]
 mod tests {
-    use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
+    use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 
     use super::*;
     use crate::{Db, Options};

@@ -9,11 +9,11 @@ mod allocator;
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{
     Compression, Db, FilterChoice, FilterContext, FilterResidency, FilterShape, Options, Prefix,
     ReadMode, Slice, UserFilter, UserFilterBuilder, UserFilterPolicy, Verify,
 };
+use trommel_sim::MemoryVfs;
 
 use crate::allocator::{held, taken};
 
@@ -81,7 +81,7 @@ fn shapes() -> Vec<(String, Options)> {
     let whole = policies
         .map(|filters| (filters.into(), Options::default().filters(filters.parse().unwrap())));
     let mut shapes: Vec<(String, Options)> = whole.into();
-    let cuts = [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+    let cuts = [FilterShape::Whole, FilterShape::Partitioned];
     for shape in cuts {
         for residency in [FilterResidency::Pinned, FilterResidency::Cached] {
             let cut = Options::default().filtering(|f| {

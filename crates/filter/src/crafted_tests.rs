@@ -6,7 +6,7 @@
 
 use crate::mix::{remix, scale};
 use crate::ribbon::{self, Ribbon};
-use crate::{Filter, FilterKind, FilterSpec, SmallFilters, SmallFiltersBuilder};
+use crate::{Filter, FilterKind, FilterSpec};
 
 /// The hash for which [`remix`] returns `mixed`.
 fn unmix(mixed: u64) -> u64 {
@@ -209,19 +209,5 @@ fn kinds_that_set_bits_are_as_large_as_ever_and_state_their_rate() {
         let stated = build(spec, &sets[0]).expected_fpr();
         let is_crowded = spec.kind() != FilterKind::Standard && spec.bits_per_key() > 1.0;
         assert!(!is_crowded || stated >= 0.0155, "{text}: {stated}");
-    }
-}
-
-#[test]
-fn small_filters_of_chosen_keys_are_as_large_as_ever() {
-    for hashes in [of_one_place(500), by_turns(500), vec![remix(9); 500]] {
-        let mut builder = SmallFiltersBuilder::new("ribbon:10".parse().unwrap());
-        hashes.iter().for_each(|&hash| builder.add_hash(hash));
-        let keys = builder.keys();
-        builder.end(0);
-        assert_eq!(builder.bytes(), 48 + 8 + (keys as usize * 10).div_ceil(8));
-        let filters = SmallFilters::decode(builder.finish()).unwrap();
-        assert_eq!(filters.kind(), FilterKind::Standard);
-        assert!(hashes.iter().all(|&hash| filters.may_contain_hash(0, hash) == Some(true)));
     }
 }

@@ -126,7 +126,6 @@ mod plan;
 mod rate_tests;
 mod ribbon;
 mod size;
-mod small;
 mod spec;
 mod standard;
 pub mod theory;
@@ -139,7 +138,6 @@ pub use kernel::{Kernel, UnknownKernel, prefetch_at, prefetch_into_second};
 pub use kind::FilterKind;
 pub use lines::FilterLines;
 pub use size::FilterSize;
-pub use small::{SmallFilters, SmallFiltersBuilder};
 pub use spec::{FilterSpec, ParseSpecError};
 
 /// The hash of a key that every filter uses: XXH3 with 64 bits and seed 0. It is part of the

@@ -22,8 +22,8 @@ mod common;
 use std::sync::Arc;
 use std::time::Instant;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, FilterPolicy, Options};
+use trommel_sim::MemoryVfs;
 
 use common::{key, scatter};
 

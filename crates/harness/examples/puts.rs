@@ -17,8 +17,8 @@ mod common;
 use std::sync::Arc;
 use std::time::Instant;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, Options, WriteBatch};
+use trommel_sim::MemoryVfs;
 
 use common::{key, scatter};
 

@@ -20,8 +20,8 @@ mod common;
 use std::sync::Arc;
 use std::time::Instant;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{Compression, Db, DbCursor, Options, ReadMode, Slice, Verify};
+use trommel_sim::MemoryVfs;
 
 use common::{key, scatter};
 

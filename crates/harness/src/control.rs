@@ -88,10 +88,6 @@ pub trait Progress: Sync {
     /// `done` more units are done.
     fn advance(&self, done: u64);
 
-    /// Called about ten times a second in workloads that do operations, with the total of all
-    /// threads and the time since the workload's start. The last call is at its end.
-    fn tick(&self, _elapsed: Duration, _operations: u64) {}
-
     /// The step is over; its results are printed next.
     fn end(&self);
 

@@ -7,8 +7,8 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use trommel::inspect::{ListedTable, Manifest};
-use trommel::trace::{LookupTrace, TraceOptions, TraceTotals};
-use trommel::{Db, Options, VerifyReport, WriteBatch, WriteOptions};
+use trommel::trace::{TraceOptions, TraceTotals};
+use trommel::{Db, LookupTrace, Options, VerifyReport, WriteBatch, WriteOptions};
 
 use crate::error::{Error, StoreError};
 use crate::record::{Product, State};

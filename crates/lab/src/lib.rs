@@ -15,7 +15,7 @@
 pub mod compare;
 pub mod filter_bench;
 #[cfg(test)]
-mod format_pages;
+mod format_tests;
 pub mod report;
 pub mod simulate;
 pub mod statistics;

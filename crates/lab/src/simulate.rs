@@ -1,16 +1,20 @@
 //! The cost and benefit of filters in a hypothetical store.
 //!
-//! 1. [`Shape`] determines the tree: levels, tables and keys, by the engine's own rule for level
-//!    sizes.
+//! 1. [`TreeShape`] determines the tree: levels, tables and keys, by the engine's own rule for the
+//!    sizes of levels.
 //! 2. Each policy determines the filter of each level; a budget is solved for the tree.
 //! 3. The model ([`Cost`]) sums the filters' bytes, false positives and probes.
 //!
 //! Nothing is built or measured, so [`Simulation::assumptions`] are part of the result. Called by
 //! `trommel tune simulate`.
 
-use trommel::tuning::{Budget, Cost, Rules, Shape, Solver, Tree, TuningError, Workload};
+mod shape;
+
+use trommel::tuning::{Budget, Cost, Rules, Solver, Tree, TuningError, Workload};
 use trommel::{FilterKind, FilterPolicy, FilterSpec};
 use trommel_harness::{Error, units};
+
+pub use shape::TreeShape;
 
 /// A tree, and the cost of filter policies on it.
 #[derive(Debug, Clone, PartialEq)]
@@ -77,7 +81,7 @@ pub struct SimulatedLevel {
 /// [`Error::Usage`] if a number is out of range, `read_costs` names a level that the tree does not
 /// have, or a policy is invalid.
 pub fn simulate(
-    shape: &Shape,
+    shape: &TreeShape,
     misses: f64,
     read_costs: &[(usize, f64)],
     policies: &[String],
@@ -193,7 +197,7 @@ fn in_words(tables: &[(u64, FilterSpec)]) -> String {
     }
 }
 
-fn assumptions(shape: &Shape, misses: f64, read_costs: &[(usize, f64)]) -> Vec<String> {
+fn assumptions(shape: &TreeShape, misses: f64, read_costs: &[(usize, f64)]) -> Vec<String> {
     let percent = 100.0 * misses;
     let costs: Vec<String> =
         read_costs.iter().map(|(level, cost)| format!("{cost} on L{level}")).collect();
@@ -237,7 +241,7 @@ mod tests {
     /// A cost on a level that does not exist used to be ignored silently.
     #[test]
     fn a_cost_on_a_missing_level_is_rejected() {
-        let shape = Shape { keys: 100_000, ..Shape::default() };
+        let shape = TreeShape { keys: 100_000, ..TreeShape::default() };
         let policies = [String::from("paired:10")];
         let deepest = simulate(&shape, 1.0, &[], &policies).unwrap().levels.last().unwrap().level;
         assert!(simulate(&shape, 1.0, &[(deepest, 0.5)], &policies).is_ok());
@@ -258,7 +262,7 @@ mod tests {
 
     #[test]
     fn a_budget_wastes_less_than_the_same_bytes_spread_evenly() {
-        let shape = Shape { keys: 1_000_000_000, value_bytes: 256, ..Shape::default() };
+        let shape = TreeShape { keys: 1_000_000_000, value_bytes: 256, ..TreeShape::default() };
         let policies =
             texts(&["paired:10", "L0=paired:20,L1-=paired:12,last=none", "budget=10/key"]);
         let simulation = simulate(&shape, 1.0, &[], &policies).unwrap();
@@ -281,7 +285,7 @@ mod tests {
 
     #[test]
     fn bytes_go_where_reads_are_dear() {
-        let shape = Shape { keys: 1_000_000_000, value_bytes: 256, ..Shape::default() };
+        let shape = TreeShape { keys: 1_000_000_000, value_bytes: 256, ..TreeShape::default() };
         let policy = texts(&["budget=10/key"]);
         let with = |costs: &[(usize, f64)]| simulate(&shape, 1.0, costs, &policy).unwrap();
         let of = |simulation: &Simulation, level: usize| {
@@ -305,20 +309,20 @@ mod tests {
 
     #[test]
     fn invalid_input_is_rejected_with_a_valid_example() {
-        let shape = Shape::default();
-        let error = |shape: &Shape, misses, policy: &str| {
+        let shape = TreeShape::default();
+        let error = |shape: &TreeShape, misses, policy: &str| {
             simulate(shape, misses, &[], &texts(&[policy])).unwrap_err().to_string()
         };
         assert!(error(&shape, 1.5, "paired:10").contains("0 to 1"));
         assert!(error(&shape, 1.0, "paired").contains("for example"));
         assert!(error(&shape, 1.0, "budget=much").contains("as in 10/key"));
         assert!(error(&shape, 1.0, "misses=1,budget=10/key").contains("stands alone"));
-        assert!(error(&Shape { level_ratio: 1, ..shape }, 1.0, "none").contains("2 to 1000"));
+        assert!(error(&TreeShape { level_ratio: 1, ..shape }, 1.0, "none").contains("2 to 1000"));
     }
 
     #[test]
     fn no_keys_make_no_tree() {
-        let none = Shape { keys: 0, ..Shape::default() };
+        let none = TreeShape { keys: 0, ..TreeShape::default() };
         let simulation = simulate(&none, 1.0, &[], &texts(&["paired:10", "budget=1MiB"])).unwrap();
         assert!(simulation.levels.is_empty());
         assert!(simulation.policies.iter().all(|policy| policy.cost == Cost::default()));
@@ -326,7 +330,7 @@ mod tests {
 
     /// The tree of a store that received all keys of `shape`, each once, in random order, after
     /// compaction.
-    fn grown(shape: &Shape) -> Vec<TreeLevel> {
+    fn grown(shape: &TreeShape) -> Vec<TreeLevel> {
         let scratch = ScratchDir::new(&env::temp_dir()).unwrap();
         let options = Options::default()
             .compression(Compression::None)
@@ -367,17 +371,18 @@ mod tests {
         // The second number of keys is between the one that opens a third level, and the one that
         // did while the base level could not grow.
         for keys in [20_000, 30_000, 100_000] {
-            let shape = Shape {
+            let shape = TreeShape {
                 keys,
                 write_buffer_bytes: 128 << 10,
                 table_bytes: 128 << 10,
                 base_level_bytes: 512 << 10,
                 level_ratio: 5,
-                ..Shape::default()
+                ..TreeShape::default()
             };
             let real = grown(&shape);
             let runs = real.first().filter(|level| level.level == 0).map_or(0, |level| level.runs);
-            let told = simulate(&Shape { l0_runs: runs, ..shape }, 1.0, &[], &[]).unwrap().levels;
+            let told =
+                simulate(&TreeShape { l0_runs: runs, ..shape }, 1.0, &[], &[]).unwrap().levels;
             assert_eq!(real.len(), told.len(), "{real:?}\n{told:?}");
             for (real, told) in real.iter().zip(&told) {
                 assert_eq!((real.level, real.runs), (told.level, told.runs), "{real:?}");

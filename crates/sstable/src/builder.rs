@@ -271,7 +271,7 @@ impl TableBuilder {
         separator(&self.last_key, next, &mut self.separator);
         // A block is bounded by its limit or by one entry: far below 4 GiB.
         self.index.push(&self.separator, (self.sink.out.len() - start) as u32);
-        self.filters.end_block(offset, self.sink.offset(), &self.separator);
+        self.filters.end_block(&self.separator);
         self.properties.contents.blocks += 1;
         self.index_bytes = self.index.estimated_bytes() as u64;
         if self.sink.out.len() > WRITE_BYTES {

@@ -11,7 +11,7 @@ use std::borrow::Borrow;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trommel_filter::{Filter, SmallFilters};
+use trommel_filter::Filter;
 
 use crate::filter_host::PinCharge;
 use crate::format::Handle;
@@ -24,8 +24,6 @@ use crate::verdict::{Answers, Verdict};
 pub(crate) enum FilterBlock {
     /// A filter, of the whole table or of a range of its keys.
     Filter(Filter),
-    /// A filter for each data block of a range of keys.
-    Small(SmallFilters),
     /// The index of the partitions of a part.
     Partitions(PartitionIndex),
     /// A user-defined filter.
@@ -39,7 +37,7 @@ impl FilterBlock {
         match self {
             Self::Filter(filter) => Verdict::of(filter, hash),
             Self::User(filter) => filter.verdict(key, hash),
-            Self::Small(_) | Self::Partitions(_) => Verdict::UNFILTERED,
+            Self::Partitions(_) => Verdict::UNFILTERED,
         }
     }
 
@@ -56,20 +54,11 @@ impl FilterBlock {
         }
     }
 
-    /// The verdict of the filter for the data block at `offset`; `None` if this block does not hold
-    /// that filter.
-    pub(crate) fn verdict_of_block(&self, offset: u64, hash: u64) -> Option<Verdict> {
-        let Self::Small(filters) = self else { return None };
-        let maybe = filters.may_contain_hash(offset, hash)?;
-        Some(Verdict { maybe, kind: filters.kind().into(), expected: filters.expected_fpr() })
-    }
-
     /// Memory in bytes. `stored` is the length in the file, the minimum for a user-defined filter
     /// whatever it reports.
     pub(crate) fn memory_bytes(&self, stored: usize) -> u64 {
         let heap = match self {
             Self::Filter(filter) => filter.memory_bytes() - size_of::<Filter>(),
-            Self::Small(filters) => filters.memory_bytes() - size_of::<SmallFilters>(),
             Self::Partitions(top) => top.index.heap_bytes() + size_of_val(&*top.cells),
             Self::User(filter) => filter.memory_bytes().max(stored),
         };

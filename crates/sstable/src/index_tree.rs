@@ -122,6 +122,18 @@ impl IndexTree {
         leaf.map_err(|fault| fault.at(&source.path, handle.offset))
     }
 
+    /// Passes every leaf to `take`, read from the file, with its number.
+    pub(crate) fn each_leaf<E: From<Error>>(
+        &self,
+        source: &Source,
+        mut take: impl FnMut(usize, &Index) -> Result<(), E>,
+    ) -> Result<(), E> {
+        if self.leaves.is_empty() {
+            return take(0, &self.top);
+        }
+        (0..self.leaf_count()).try_for_each(|i| take(i, &self.read_leaf(i, source)?))
+    }
+
     /// The first block whose separator is not smaller than `key`, with its leaf.
     #[inline]
     pub(crate) fn find(

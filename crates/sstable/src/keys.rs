@@ -2,8 +2,8 @@
 //! verify filters.
 //!
 //! 1. Read the index leaves in order, and the data blocks that they list, many at a time.
-//! 2. Pass each distinct key to the caller once. After each block, pass its bounds and the
-//!    separator to the next block.
+//! 2. Pass each distinct key to the caller once. After each block, pass the separator to the next
+//!    block.
 //! 3. Finally compare the counts with the properties: a filter built from a scan that missed a key
 //!    would deny that key.
 
@@ -23,9 +23,8 @@ const READ_BYTES: usize = 1 << 20;
 pub(crate) enum Step<'a> {
     /// A user key that differs from the previous one.
     Key(&'a [u8]),
-    /// The end of the data block at `offset`, the start of the next one, and the separator between
-    /// them.
-    BlockEnd { offset: u64, next: u64, separator: &'a [u8] },
+    /// The end of a data block, and the separator between it and the next one.
+    BlockEnd { separator: &'a [u8] },
 }
 
 /// Reads the blocks that `leaf` lists, many at a time. Passes each stored block to `take`: its
@@ -70,15 +69,7 @@ impl Table {
         let source = &self.source;
         let (mut entries, mut keys, mut end) = (0, 0, 0);
         let mut last: Vec<u8> = Vec::new();
-        for i in 0..self.index.leaf_count() {
-            let leaf;
-            let leaf = match self.footer.has_two_levels() {
-                true => {
-                    leaf = self.index.read_leaf(i, source)?;
-                    &leaf
-                }
-                false => self.index.top(),
-            };
+        self.index.each_leaf(source, |_, leaf| {
             if leaf.range().0 != end {
                 return Err(self.disagrees("the index leaves do not lie side by side").into());
             }
@@ -103,11 +94,9 @@ impl Table {
                     keys += 1;
                     take(Step::Key(&last))?;
                 }
-                let separator = leaf.separator(slot);
-                let (offset, next) = (handle.offset, handle.end());
-                take(Step::BlockEnd { offset, next, separator: &separator })
-            })?;
-        }
+                take(Step::BlockEnd { separator: &leaf.separator(slot) })
+            })
+        })?;
         let stored = self.properties();
         if end != self.footer.data_bytes
             || entries != stored.contents.entries

@@ -12,7 +12,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_filter::{DecodeError, Filter, SmallFilters};
+use trommel_filter::{DecodeError, Filter};
 use trommel_vfs::ReadFile;
 
 use crate::block::Block;
@@ -23,7 +23,7 @@ use crate::index::Index;
 use crate::index_tree::IndexTree;
 use crate::source::Source;
 use crate::table::read_footer;
-use crate::{BlockCache, Error, FilterPart, FilterShape, Properties};
+use crate::{Error, FilterPart, FilterShape, Properties};
 
 /// One range of a table's file: a block with its frame, or the footer.
 #[derive(Debug, Clone)]
@@ -66,15 +66,7 @@ pub struct BlockContent {
 /// [`BlockInfo::content`].
 pub fn layout(file: &Arc<dyn ReadFile>, path: &Path) -> Result<Vec<BlockInfo>, Error> {
     let footer = read_footer(&**file, path)?;
-    let source = Source {
-        file: Arc::clone(file),
-        path: path.to_path_buf(),
-        table_id: footer.table_id,
-        data_bytes: footer.data_bytes,
-        cache: BlockCache::new(0),
-        number: 0,
-        mapped: false,
-    };
+    let source = Source::uncached(Arc::clone(file), path, footer.table_id, footer.data_bytes);
     let mut scan = LayoutScan { source, footer, data: Vec::new(), leaves: Vec::new(), reached: 0 };
     let index = scan.index();
     match &index {
@@ -227,27 +219,8 @@ impl LayoutScan {
             }
         };
         let mut blocks = Vec::new();
-        let mut offset = region.0;
-        for part in parts {
-            let bytes = part.bytes();
-            match part {
-                Listed::Part(part) => {
-                    // The callback returns no error, so neither does this.
-                    let _ = blocks_of(&self.source, &part, offset, &mut |handle, kind, content| {
-                        let (offset, bytes) = (handle.offset, handle.bytes as u64);
-                        let content = in_words(content);
-                        blocks.push(BlockInfo { offset, bytes, kind, content });
-                        Ok(())
-                    });
-                }
-                // A newer build wrote it. Its blocks cannot be located, and that is not corruption.
-                Listed::Later { .. } => {
-                    let (kind, content) = (BlockKind::Filter, Ok(plain(bytes)));
-                    blocks.push(BlockInfo { offset, bytes, kind, content });
-                }
-            }
-            offset += bytes;
-        }
+        // The callback returns no error, so neither does this.
+        let _ = blocks_of_parts(&self.source, &parts, region.0, &mut list_in(&mut blocks));
         blocks
     }
 
@@ -272,9 +245,42 @@ impl LayoutScan {
 pub(crate) type TakeBlock<'a> =
     dyn FnMut(Handle, BlockKind, Result<BlockContent, Error>) -> Result<(), Error> + 'a;
 
+/// A callback that adds each block to `blocks`.
+pub(crate) fn list_in(
+    blocks: &mut Vec<BlockInfo>,
+) -> impl FnMut(Handle, BlockKind, Result<BlockContent, Error>) -> Result<(), Error> {
+    |handle, kind, content| {
+        let (offset, bytes) = (handle.offset, handle.bytes as u64);
+        blocks.push(BlockInfo { offset, bytes, kind, content: in_words(content) });
+        Ok(())
+    }
+}
+
+/// Passes the blocks of all parts of the filter region at `offset` of `source` to `take`.
+pub(crate) fn blocks_of_parts(
+    source: &Source,
+    parts: &[Listed],
+    mut offset: u64,
+    take: &mut TakeBlock<'_>,
+) -> Result<(), Error> {
+    for listed in parts {
+        let bytes = listed.bytes();
+        match listed {
+            Listed::Part(part) => blocks_of(source, part, offset, take)?,
+            // A newer build wrote it. Its blocks cannot be located, and that is not corruption.
+            Listed::Later { .. } => {
+                let handle = Handle { offset, bytes: bytes as usize };
+                take(handle, BlockKind::Filter, Ok(plain(bytes)))?;
+            }
+        }
+        offset += bytes;
+    }
+    Ok(())
+}
+
 /// Passes the blocks of the part that starts at `offset` of `source` to `take`: one for a whole
 /// part, the partitions and their top index for a partitioned one.
-pub(crate) fn blocks_of(
+fn blocks_of(
     source: &Source,
     part: &FilterPart,
     offset: u64,
@@ -324,7 +330,6 @@ fn read_filter(source: &Source, handle: Handle, part: &FilterPart) -> Result<Blo
         // A user-defined filter cannot be checked here; only the directory has its key count.
         FilterShape::Whole if !part.policy.is_empty() => Ok(part.keys),
         _ if !part.policy.is_empty() => Ok(0),
-        FilterShape::PerBlock => SmallFilters::decode(&*payload).map(|group| group.keys()),
         _ => Filter::decode(&payload).map(|filter| filter.keys()),
     };
     let items = match keys {

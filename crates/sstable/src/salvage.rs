@@ -14,7 +14,7 @@ use crate::compression::zeroed;
 use crate::format::{BlockKind, Handle};
 use crate::source::Source;
 use crate::table::read_footer;
-use crate::{BlockCache, BlockInfo, Error};
+use crate::{BlockInfo, Error};
 
 /// An iterator over the entries of a table's good data blocks.
 #[derive(Debug)]
@@ -36,15 +36,7 @@ impl Salvage {
     /// As [`layout`](crate::layout()).
     pub fn new(file: Arc<dyn ReadFile>, path: &Path, blocks: &[BlockInfo]) -> Result<Self, Error> {
         let footer = read_footer(&*file, path)?;
-        let source = Source {
-            file,
-            path: path.to_path_buf(),
-            table_id: footer.table_id,
-            data_bytes: footer.data_bytes,
-            cache: BlockCache::new(0),
-            number: 0,
-            mapped: false,
-        };
+        let source = Source::uncached(file, path, footer.table_id, footer.data_bytes);
         let is_good = |block: &&BlockInfo| block.kind == BlockKind::Data && block.content.is_ok();
         let handle =
             |block: &BlockInfo| Handle { offset: block.offset, bytes: block.bytes as usize };

@@ -6,7 +6,7 @@
 //! into owned memory.
 
 use std::io::{self, BufReader, Read};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel_base::{Checksum, Corruption};
@@ -61,6 +61,17 @@ pub(crate) struct Source {
 }
 
 impl Source {
+    /// A file that is read past every cache.
+    pub(crate) fn uncached(
+        file: Arc<dyn ReadFile>,
+        path: &Path,
+        table_id: u64,
+        data_bytes: u64,
+    ) -> Self {
+        let (path, cache) = (path.to_path_buf(), BlockCache::new(0));
+        Self { file, path, table_id, data_bytes, cache, number: 0, mapped: false }
+    }
+
     /// Fills `buffer` from `offset`.
     pub(crate) fn read_into(&self, offset: u64, buffer: &mut [u8]) -> Result<(), Error> {
         self.file.read_at(offset, buffer).map_err(|source| self.failure(offset, source))

@@ -149,7 +149,7 @@ impl Table {
         let host = config.filter_host.clone();
         let (source, index) = (Arc::new(source), Arc::new(index.held_by(host.clone())));
         let reader = host.as_ref().and_then(|host| host.user_filters());
-        let filters = Filters::open(&source, &index, &footer, &properties, host, reader);
+        let filters = Filters::open(&source, &footer, &properties, host, reader);
         Ok(Self { source, index, footer, filters, properties, verified: None })
     }
 

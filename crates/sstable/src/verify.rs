@@ -86,18 +86,11 @@ impl Table {
             if checks_filters { Some(self.stored_filters(&footer, &properties)?) } else { None };
         let mut verifier = Verifier::new(self, filters, extractor);
         let mut end = 0;
-        for i in 0..index.leaf_count() {
-            let leaf;
-            let leaf = if footer.has_two_levels() {
-                leaf = index.read_leaf(i, source)?;
-                &leaf
-            } else {
-                index.top()
-            };
+        index.each_leaf(source, |i, leaf| {
             verifier.check_leaf(leaf, end, &index, i)?;
             end = leaf.range().1;
-            verifier.leaf(leaf)?;
-        }
+            verifier.leaf(leaf)
+        })?;
         let at_properties = footer.properties_offset();
         verifier
             .finish(end == footer.data_bytes, &properties)
@@ -126,7 +119,7 @@ impl Table {
 
     fn stored_filters(&self, footer: &Footer, properties: &Properties) -> Result<Filters, Error> {
         let reader = self.filters().reader().cloned();
-        let filters = Filters::open(&self.source, &self.index, footer, properties, None, reader);
+        let filters = Filters::open(&self.source, footer, properties, None, reader);
         match filters.check()? {
             FilterState::Loaded
             | FilterState::Absent

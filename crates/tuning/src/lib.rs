@@ -5,8 +5,7 @@
 //! per key costs most there. But a lookup of a missing key searches every level once: one level up,
 //! the same read is saved for a tenth of the bytes. This crate computes the waste of given filters
 //! ([`Cost`]), the filters of least waste for a number of bytes ([`Solver`]), the worth of a byte
-//! then ([`Price`]), the filters to drop ([`to_drop`]), and the shape of hypothetical trees
-//! ([`Shape`]).
+//! then ([`Price`]), and the filters to drop ([`to_drop`]).
 //!
 //! # The model
 //! 1. A [`Tree`] is a list of sorted runs, newest first, of tables with keys and reach.
@@ -22,8 +21,7 @@
 //!
 //! # Reading order
 //! `tree`, `workload`, `curve`, `cost`; then `menu`, `price`, `core`, `fill` and `solver`; `cached`
-//! for many tables, `by_level` for policies with one filter per level; `held` for a live store,
-//! `shape` for a hypothetical one.
+//! for many tables, `by_level` for policies with one filter per level; `held` for a live store.
 
 #![forbid(unsafe_code)]
 
@@ -39,7 +37,6 @@ mod held;
 mod menu;
 mod price;
 mod rules;
-mod shape;
 mod solver;
 #[cfg(test)]
 mod tests;
@@ -54,9 +51,8 @@ pub use error::TuningError;
 pub use held::{Held, to_drop};
 pub use price::{Offer, Price};
 pub use rules::{Rule, Rules};
-pub use shape::{BASE_LEVEL_GROWTH, MEMTABLE_OVERHEAD, Shape};
 pub use solver::{Plan, Solver};
-pub use tree::{Run, Table, Tree};
+pub use tree::{BASE_LEVEL_GROWTH, MEMTABLE_OVERHEAD, Run, Table, Tree};
 pub use workload::{Visits, Workload};
 
 /// The expected wasted reads of a lookup of a missing key, in all tables of a tree: the sum of the

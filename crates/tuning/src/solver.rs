@@ -120,38 +120,6 @@ impl Solver {
         }
     }
 
-    /// The price at which the choices for `tree` fit `budget` bytes: the price of
-    /// [`Solver::solve`]'s plan without the plan, in a fraction of the time.
-    ///
-    /// # Errors
-    /// [`TuningError::BelowFloors`].
-    pub fn price(
-        &self,
-        tree: &Tree,
-        workload: &Workload,
-        budget: u64,
-    ) -> Result<Price, TuningError> {
-        Ok(Problem::exact(&self.rules, tree, workload).buy(budget)?.price)
-    }
-
-    /// The filters of `tree` that waste least if bytes cost `price`.
-    #[must_use]
-    pub fn at_price(&self, tree: &Tree, workload: &Workload, price: Price) -> Plan {
-        let problem = Problem::exact(&self.rules, tree, workload);
-        let items = problem.items();
-        let corners: Vec<usize> = items.iter().map(|item| item.corner_at(price)).collect();
-        problem.plan(problem.filters(&corners), price)
-    }
-
-    /// The filter of a table of `keys` keys and this weight ([`Visits::weight`]) on `level` if
-    /// bytes cost `price`: the one of least `weight * rate + price * bytes`.
-    #[must_use]
-    pub fn choose(&self, level: usize, keys: u64, weight: f64, price: Price) -> FilterSpec {
-        let (menu_keys, scale) = menu_of(keys);
-        let menu = Menu::new(self.rules.of(level), menu_keys);
-        menu.corner(Item { weight, scale, menu: &menu }.corner_at(price)).spec
-    }
-
     /// The best single spec for all tables within `budget` bytes, as in stores without tuning.
     /// Levels whose rule does not allow it get the nearest allowed one.
     ///

@@ -6,6 +6,13 @@
 
 use crate::error::{TuningError, within};
 
+/// Approximate bytes that an entry takes in a memtable in addition to key and value: its node,
+/// links and number.
+pub const MEMTABLE_OVERHEAD: u64 = 56;
+/// How many times the base level's bytes a level other than the deepest may have to hold before one
+/// is opened above it.
+pub const BASE_LEVEL_GROWTH: u64 = 2;
+
 /// A table, or several equal ones in one run that get the same filter.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Table {

@@ -67,13 +67,13 @@ pub fn os_error(error: &io::Error) -> Option<i32> {
     error.raw_os_error().or_else(wrapped)
 }
 
-/// Wraps `source`: "cannot `action` `path`: ...".
-pub(crate) fn wrap(action: &'static str, path: &Path, source: impl Into<io::Error>) -> io::Error {
+/// An error of an implementation of [`Vfs`](crate::Vfs): "cannot `action` `path`: `source`".
+pub fn wrap(action: &'static str, path: &Path, source: impl Into<io::Error>) -> io::Error {
     wrap_pair(action, path, None, source.into())
 }
 
-/// Wraps `source`: "cannot `action` `from` to `to`: ...".
-pub(crate) fn wrap_to(
+/// The same with two paths: "cannot `action` `from` to `to`: `source`".
+pub fn wrap_to(
     action: &'static str,
     from: &Path,
     to: &Path,

@@ -5,27 +5,19 @@
 //!   changed. An obsolete file may be recycled: overwritten under a new name
 //!   ([`Vfs::create_over`]). This is refused while it is open, or if it has a second name.
 //! * [`DiskVfs`]: files on disk.
-//! * [`MemoryVfs`]: the same behavior in memory, for tests.
-//! * [`SimDisk`]: a disk whose power can be cut at any moment, and whose calls can be made to fail.
 //!
 //! Every error has its path in its text, and the system's error as its source (see [`PathError`]
-//! and [`os_error`]). All implementations run one conformance suite.
+//! and [`os_error`]). All implementations run one conformance suite (crate `trommel-sim`, which has
+//! file systems for tests).
 
 #![deny(unsafe_code)]
 
-mod content;
 mod disk;
 mod error;
 mod input;
 mod layer;
 mod machine;
-mod memory;
 mod process;
-mod sim;
-mod tree;
-
-#[cfg(test)]
-mod conformance;
 
 use std::ffi::OsString;
 use std::fmt::Debug;
@@ -37,15 +29,11 @@ use std::sync::Arc;
 use bytes::Bytes;
 
 pub use disk::{DirectHandle, DiskVfs};
-pub use error::{PathError, is_out_of_handles, os_error, path_of};
+pub use error::{PathError, is_out_of_handles, os_error, path_of, wrap, wrap_to};
 pub use input::FileInput;
 pub use layer::Layer;
 pub use machine::{advise_huge_pages, memory_bytes, open_file_limit, usable_memory_bytes};
-pub use memory::MemoryVfs;
 pub use process::{OpenFlag, OpenFlagRef};
-pub use sim::{
-    Data, Entries, Failure, Fault, Image, Loss, Op, OpKind, Policy, Replay, SECTOR_BYTES, SimDisk,
-};
 
 /// The access method for a finished file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -168,7 +156,7 @@ fn whole(file: &dyn ReadFile, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     if bytes > limit {
         let text = format!("it has {bytes} bytes, more than the {limit} that make sense");
         let found = io::Error::new(io::ErrorKind::InvalidData, text);
-        return Err(error::wrap("read", path, found));
+        return Err(wrap("read", path, found));
     }
     let mut buffer = vec![0; bytes as usize];
     file.read_at(0, &mut buffer)?;
@@ -256,7 +244,7 @@ pub struct SharedMap(Bytes);
 
 impl SharedMap {
     /// A map of the bytes of any owner.
-    pub(crate) fn of(owner: impl AsRef<[u8]> + Send + 'static) -> Self {
+    pub fn of(owner: impl AsRef<[u8]> + Send + 'static) -> Self {
         Self(Bytes::from_owner(owner))
     }
 }

@@ -4,7 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use trommel::Db;
-use trommel::vfs::{Image, Policy, SimDisk};
+use trommel_sim::{Image, Policy, SimDisk};
 
 use super::held::{Alphabet, State};
 use super::store::Lean;

@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
 
-use trommel::vfs::{SimDisk, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, Options, Snapshot, WriteBatch};
+use trommel_sim::SimDisk;
 
 use super::held::{Alphabet, LeanCursor, LeanRange, State};
 use crate::budget;

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Barrier};
 
-use trommel::vfs::{SimDisk, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, WriteBatch, WriteOptions};
+use trommel_sim::SimDisk;
 use trommel_tests::settings::rounds;
 
 use super::{in_time, memory, number, tiny, value};

@@ -24,7 +24,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::time::Duration;
 
 use trommel::Options;
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::Vfs;
+use trommel_sim::MemoryVfs;
 
 /// Time limit of a test, exceeded only by a hang.
 const PATIENCE: Duration = Duration::from_secs(150);

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::MemoryVfs;
 use trommel::{
     Db, Error, FilterChoice, FilterContext, FilterResidency, Options, UserFilterBuilder,
     UserFilterPolicy,
 };
+use trommel_sim::MemoryVfs;
 
 use super::{DIR, Fault, Prints, check_all, fill, open, options, prints, tables};
 

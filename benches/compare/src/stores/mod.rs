@@ -29,7 +29,7 @@ mod trommel;
 pub(crate) type Facts = BTreeMap<&'static str, String>;
 
 /// The settings in display order.
-pub(crate) const FACTS: [&str; 22] = [
+pub(crate) const FACTS: [&str; 21] = [
     "version",
     "writes",
     "log",
@@ -51,20 +51,13 @@ pub(crate) const FACTS: [&str; 22] = [
     "tuned besides",
     COMPILED,
     DIRTY_PAGES,
-    FREE_PAGES,
 ];
 
 /// The instructions that the compilers could use.
-pub(crate) const COMPILED: &str = "compiled for";
-/// The start of its value if they could only use those that all processors of the kind have.
-pub(crate) const ANY_PROCESSOR: &str = "any processor of";
+const COMPILED: &str = "compiled for";
 
 /// How much written data may wait in the page cache: a setting of the system.
 const DIRTY_PAGES: &str = "dirty pages";
-
-/// The free memory that a virtual machine returns to its host, and has to wait for when it is used
-/// again.
-const FREE_PAGES: &str = "free memory given back";
 
 /// The log of a store whose writes survive the process.
 const LOG_OS: &str = "on, with the system at each write, not synced";
@@ -76,11 +69,6 @@ const VERIFIED_ONCE: &str = "verified when it is not in the cache";
 const DIRECT: &str = "pread, O_DIRECT";
 /// How a store designed for single writes is written.
 const SINGLE: &str = "one at a time";
-
-/// Set-ups of Trommel whose blocks are page-aligned, for the studies that read from the device.
-pub(crate) const ALIGNED: &str = "trommel-aligned";
-pub(crate) const MAPPED_ALIGNED: &str = "trommel-mapped-aligned";
-pub(crate) const DIRECT_ALIGNED: &str = "trommel-direct-aligned";
 
 /// A store in one set-up.
 #[derive(Debug)]
@@ -111,205 +99,117 @@ enum Build {
     Redb(redb::Variant),
 }
 
-const TROMMEL: trommel::Variant = trommel::Variant {
-    reads: ReadMode::Cached,
-    filters: trommel::Filters::Equal,
-    log: true,
-    in_batches: false,
-    aligned: false,
-};
+const TROMMEL: trommel::Variant =
+    trommel::Variant { reads: ReadMode::Cached, log: true, in_batches: false };
 const TROMMEL_DIRECT: trommel::Variant = trommel::Variant { reads: ReadMode::Direct, ..TROMMEL };
-const ROCKS: rocks::Variant = rocks::Variant { set_up: rocks::SetUp::Equal, log: true };
 
+/// A contender of the main measurement, whose reads are measured too.
 const fn contender(name: &'static str, about: &'static str, build: Build) -> Contender {
     let batches = matches!(build, Build::Lmdb(_) | Build::Redb(_));
     let multi_get = matches!(build, Build::Trommel(_) | Build::Rocks(_));
-    Contender {
-        name,
-        about,
-        build,
-        batches,
-        multi_get,
-        writes_only: false,
-        reads_files_of: None,
-        usual: true,
-    }
+    let (writes_only, reads_files_of, usual) = (false, None, true);
+    Contender { name, about, build, batches, multi_get, writes_only, reads_files_of, usual }
 }
 
-/// All contenders, the most important first: if time is short the last are left out. Those that
-/// read another's files come right after it.
-pub(crate) static ALL: [Contender; 25] = [
-    contender("trommel", "Trommel, cached reads, equal filter bits", Build::Trommel(TROMMEL)),
-    contender(
-        "rocksdb-best",
-        "RocksDB as its documentation advises",
-        Build::Rocks(rocks::Variant { set_up: rocks::SetUp::Cached, ..ROCKS }),
-    ),
-    Contender {
-        reads_files_of: Some("rocksdb-best"),
-        ..contender(
-            "rocksdb-mmap",
-            "the same, mapped reads without checksums",
-            Build::Rocks(rocks::Variant { set_up: rocks::SetUp::Mapped, ..ROCKS }),
-        )
-    },
-    contender(
+const fn trommel(name: &'static str, about: &'static str, build: trommel::Variant) -> Contender {
+    contender(name, about, Build::Trommel(build))
+}
+
+const fn rocks(name: &'static str, about: &'static str, set_up: rocks::SetUp) -> Contender {
+    contender(name, about, Build::Rocks(rocks::Variant { set_up, log: true }))
+}
+
+const fn lmdb(name: &'static str, about: &'static str, reuse: bool, write_map: bool) -> Contender {
+    contender(name, about, Build::Lmdb(lmdb::Variant { reuse, write_map }))
+}
+
+const MAPPED: ReadMode = ReadMode::Mapped(Verify::EachUse);
+
+/// All contenders, in the order in which they run: the most important first, and one that reads
+/// another's files directly after it.
+pub(crate) static ALL: [Contender; 19] = [
+    trommel("trommel", "Trommel, cached reads, equal filter bits", TROMMEL),
+    rocks("rocksdb-best", "RocksDB as its documentation advises", rocks::SetUp::Cached),
+    rocks("rocksdb-mmap", "the same, mapped reads without checksums", rocks::SetUp::Mapped)
+        .reading("rocksdb-best"),
+    trommel(
         "trommel-mapped",
         "Trommel, mapped reads, equal filter bits",
-        Build::Trommel(trommel::Variant { reads: ReadMode::Mapped(Verify::EachUse), ..TROMMEL }),
+        trommel::Variant { reads: MAPPED, ..TROMMEL },
     ),
-    Contender {
-        reads_files_of: Some("trommel-mapped"),
-        ..contender(
-            "trommel-mapped-once",
-            "the same, each block verified when it is first used",
-            Build::Trommel(trommel::Variant { reads: ReadMode::Mapped(Verify::Once), ..TROMMEL }),
-        )
-    },
-    Contender {
-        reads_files_of: Some("trommel-mapped"),
-        ..contender(
-            "trommel-mapped-trusted",
-            "the same, and not verified again by scans either",
-            Build::Trommel(trommel::Variant {
-                reads: ReadMode::Mapped(Verify::Trusted),
-                ..TROMMEL
-            }),
-        )
-    },
-    contender("rocksdb", "RocksDB, equal limits", Build::Rocks(ROCKS)),
+    trommel(
+        "trommel-mapped-once",
+        "the same, each block verified when it is first used",
+        trommel::Variant { reads: ReadMode::Mapped(Verify::Once), ..TROMMEL },
+    )
+    .reading("trommel-mapped"),
+    trommel(
+        "trommel-mapped-trusted",
+        "the same, and not verified again by scans either",
+        trommel::Variant { reads: ReadMode::Mapped(Verify::Trusted), ..TROMMEL },
+    )
+    .reading("trommel-mapped"),
+    rocks("rocksdb", "RocksDB, equal limits", rocks::SetUp::Equal),
     contender("fjall", "fjall, equal limits", Build::Fjall(fjall::Variant { best: false })),
+    lmdb("lmdb", "LMDB, a read transaction for each read", false, false),
+    lmdb("lmdb-best", "LMDB, a read transaction kept by each thread", true, false).reading("lmdb"),
+    lmdb("lmdb-writemap", "LMDB, written through its map", false, true).writing(),
     contender(
-        "lmdb",
-        "LMDB, a read transaction for each read",
-        Build::Lmdb(lmdb::Variant { reuse: false, write_map: false }),
-    ),
-    Contender {
-        reads_files_of: Some("lmdb"),
-        ..contender(
-            "lmdb-best",
-            "LMDB, a read transaction kept by each thread",
-            Build::Lmdb(lmdb::Variant { reuse: true, write_map: false }),
-        )
-    },
-    Contender {
-        writes_only: true,
-        ..contender(
-            "lmdb-writemap",
-            "LMDB, written through its map",
-            Build::Lmdb(lmdb::Variant { reuse: false, write_map: true }),
-        )
-    },
-    Contender {
-        writes_only: true,
-        ..contender(
-            "rocksdb-nolog",
-            "RocksDB without its log",
-            Build::Rocks(rocks::Variant { log: false, ..ROCKS }),
-        )
-    },
-    Contender {
-        writes_only: true,
-        ..contender(
-            "trommel-nolog",
-            "Trommel without its log",
-            Build::Trommel(trommel::Variant { log: false, ..TROMMEL }),
-        )
-    },
-    Contender {
-        writes_only: true,
-        batches: true,
-        ..contender(
-            "trommel-batches",
-            "Trommel, as many entries in a batch as LMDB has in a transaction",
-            Build::Trommel(trommel::Variant { in_batches: true, ..TROMMEL }),
-        )
-    },
+        "rocksdb-nolog",
+        "RocksDB without its log",
+        Build::Rocks(rocks::Variant { set_up: rocks::SetUp::Equal, log: false }),
+    )
+    .writing(),
+    trommel("trommel-nolog", "Trommel without its log", trommel::Variant { log: false, ..TROMMEL })
+        .writing(),
+    Contender { batches: true, ..BATCHES }.writing(),
     contender(
         "redb",
         "redb, a read transaction for each read",
         Build::Redb(redb::Variant { reuse: false }),
     ),
-    Contender {
-        reads_files_of: Some("redb"),
-        ..contender(
-            "redb-best",
-            "redb, a read transaction kept by each thread",
-            Build::Redb(redb::Variant { reuse: true }),
-        )
-    },
+    contender(
+        "redb-best",
+        "redb, a read transaction kept by each thread",
+        Build::Redb(redb::Variant { reuse: true }),
+    )
+    .reading("redb"),
     contender(
         "fjall-best",
         "fjall, its own filters, hash index, pinned blocks",
         Build::Fjall(fjall::Variant { best: true }),
     ),
-    contender(
-        "trommel-own",
-        "Trommel, cached reads, the filters it has by default",
-        Build::Trommel(trommel::Variant { filters: trommel::Filters::Own, ..TROMMEL }),
-    ),
-    Contender {
-        usual: false,
-        ..contender("trommel-direct", "Trommel, direct reads", Build::Trommel(TROMMEL_DIRECT))
-    },
-    Contender {
-        usual: false,
-        ..contender(
-            ALIGNED,
-            "Trommel, cached reads, blocks in pages of their own",
-            Build::Trommel(trommel::Variant { aligned: true, ..TROMMEL }),
-        )
-    },
-    Contender {
-        usual: false,
-        ..contender(
-            MAPPED_ALIGNED,
-            "Trommel, mapped reads, blocks in pages of their own",
-            Build::Trommel(trommel::Variant {
-                reads: ReadMode::Mapped(Verify::EachUse),
-                aligned: true,
-                ..TROMMEL
-            }),
-        )
-    },
-    Contender {
-        usual: false,
-        ..contender(
-            DIRECT_ALIGNED,
-            "Trommel, direct reads, blocks in pages of their own",
-            Build::Trommel(trommel::Variant { aligned: true, ..TROMMEL_DIRECT }),
-        )
-    },
-    Contender {
-        usual: false,
-        ..contender(
-            "trommel-direct-divided",
-            "Trommel, direct reads, at most the others' bits in all, divided among its levels",
-            Build::Trommel(trommel::Variant {
-                filters: trommel::Filters::Divided,
-                ..TROMMEL_DIRECT
-            }),
-        )
-    },
-    Contender {
-        usual: false,
-        ..contender(
-            "trommel-direct-own",
-            "Trommel, direct reads, the filters it has by default",
-            Build::Trommel(trommel::Variant { filters: trommel::Filters::Own, ..TROMMEL_DIRECT }),
-        )
-    },
-    Contender {
-        usual: false,
-        ..contender(
-            "rocksdb-direct",
-            "RocksDB as its documentation advises, direct reads",
-            Build::Rocks(rocks::Variant { set_up: rocks::SetUp::Direct, ..ROCKS }),
-        )
-    },
+    trommel("trommel-direct", "Trommel, direct reads", TROMMEL_DIRECT).on_request(),
+    rocks(
+        "rocksdb-direct",
+        "RocksDB as its documentation advises, direct reads",
+        rocks::SetUp::Direct,
+    )
+    .on_request(),
 ];
 
+const BATCHES: Contender = trommel(
+    "trommel-batches",
+    "Trommel, as many entries in a batch as LMDB has in a transaction",
+    trommel::Variant { in_batches: true, ..TROMMEL },
+);
+
 impl Contender {
+    /// The same, reading the files of another.
+    const fn reading(self, of: &'static str) -> Self {
+        Self { reads_files_of: Some(of), ..self }
+    }
+
+    /// The same, of which only writes are measured.
+    const fn writing(self) -> Self {
+        Self { writes_only: true, ..self }
+    }
+
+    /// The same, which takes part only if it is named.
+    const fn on_request(self) -> Self {
+        Self { usual: false, ..self }
+    }
+
     /// The contender of this name.
     pub(crate) fn named(name: &str) -> Option<&'static Self> {
         ALL.iter().find(|contender| contender.name == name)
@@ -366,7 +266,6 @@ impl Contender {
         };
         facts.insert(COMPILED, compiled_for());
         facts.extend(process::dirty_pages().map(|limits| (DIRTY_PAGES, limits)));
-        facts.extend(process::free_pages().map(|limits| (FREE_PAGES, limits)));
         facts
     }
 }
@@ -384,7 +283,7 @@ fn compiled_for() -> String {
     ];
     let has: Vec<_> = known.iter().filter(|(_, is)| *is).map(|(name, _)| *name).collect();
     match has.is_empty() {
-        true => format!("{ANY_PROCESSOR} {}", std::env::consts::ARCH),
+        true => format!("any processor of {}", std::env::consts::ARCH),
         false => format!("this processor: {}", has.join(", ")),
     }
 }

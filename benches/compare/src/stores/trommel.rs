@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::{Compression, FilterPolicy, Options, ReadMode, Verify};
+use trommel::{Compression, Options, ReadMode, Verify};
 use trommel_harness::{EngineOpener, Error, Opener, Store, StoreError};
 
 use crate::settings::Settings;
@@ -13,24 +13,10 @@ use crate::stores::{self, Facts};
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Variant {
     pub(crate) reads: ReadMode,
-    pub(crate) filters: Filters,
     /// Whether it writes its log.
     pub(crate) log: bool,
     /// Whether writes come in batches.
     pub(crate) in_batches: bool,
-    /// Whether blocks are page-aligned.
-    pub(crate) aligned: bool,
-}
-
-/// The filters of tables.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Filters {
-    /// The same bits per key in every level as the others.
-    Equal,
-    /// At most as many bits in all, distributed over levels by the solver.
-    Divided,
-    /// The default filters.
-    Own,
 }
 
 /// Opens the store in `dir`.
@@ -44,13 +30,9 @@ pub(crate) fn open(
     EngineOpener::new(dir, options, Vec::new()).open(fresh)
 }
 
-fn filters(settings: &Settings, variant: Variant) -> Result<FilterPolicy, StoreError> {
-    let bits = settings.filter_bits;
-    match variant.filters {
-        Filters::Own => Ok(FilterPolicy::default()),
-        Filters::Equal => Ok(format!("paired:{bits}").parse()?),
-        Filters::Divided => Ok(format!("budget={bits}/key").parse()?),
-    }
+/// The same bits per key in every level as the others.
+fn filters(settings: &Settings) -> String {
+    format!("paired:{}", settings.filter_bits)
 }
 
 fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError> {
@@ -60,12 +42,11 @@ fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError>
                 .write_buffer_bytes(settings.write_buffer_bytes as usize)
                 .max_frozen_memtables(settings.frozen_memtables)
         })
-        .filters(filters(settings, variant)?)
+        .filters(filters(settings).parse()?)
         .reads(|r| {
             r.read_mode(variant.reads)
                 .cache_bytes(settings.cache_bytes)
                 .block_bytes(settings.block_bytes as usize)
-                .block_align(variant.aligned)
         })
         .compression(Compression::None)
         .compaction(|c| {
@@ -82,8 +63,6 @@ fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError>
 /// The fairness block of this set-up.
 pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
     let mut facts = stores::tree_facts(settings);
-    let filters = filters(settings, variant);
-    let filters = filters.map_or_else(|error| error.to_string(), |filters| filters.to_string());
     let cache = stores::size(settings.cache_bytes);
     let (cache, reads, checksum) = match variant.reads {
         ReadMode::Mapped(Verify::EachUse) => {
@@ -106,11 +85,11 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
             if variant.in_batches { stores::batches(settings) } else { stores::SINGLE.into() },
         ),
         ("log", stores::log(settings, variant.log).into()),
-        ("filter", filters),
+        ("filter", filters(settings)),
         ("cache", cache),
         ("tables are read by", reads.into()),
         ("checksum of a block", checksum.into()),
-        ("tuned besides", if variant.aligned { "block_align" } else { "nothing" }.into()),
+        ("tuned besides", "nothing".into()),
     ]);
     facts
 }

@@ -10,13 +10,11 @@ use std::time::SystemTime;
 
 use trommel_harness::{Load, Store, StoreError, Workload, WorkloadOptions};
 
-use super::{Sheet, Sizes};
-use crate::figures::{Figure, Group, Results};
+use super::{Sizes, Study};
+use crate::figures::{Figure, Group};
 use crate::process::{drop_page_cache, warm_page_cache};
 use crate::settings::Settings;
-use crate::stores::{ALIGNED, DIRECT_ALIGNED, MAPPED_ALIGNED};
 use crate::trial::{Trial, options, write};
-use crate::verdict::Verdict;
 
 /// Keys in a call.
 const KEYS: usize = 64;
@@ -27,44 +25,22 @@ const WARM_READS: u64 = 25;
 /// Reads before warm ones are measured, as a multiple of the keys.
 const WARMING: u64 = 1;
 
-/// The targets, as the ratio of keys per second of multi-gets to those of gets.
-const WARM_TIMES: f64 = 2.0;
-const COLD_TIMES: f64 = 4.0;
-
-/// What bounds them, and what was tried.
-const WARM_BOUND: &str = "where each use of a block is verified, some 0.2 us of a key are its 4 KiB \
-    through the checksum, and more in a get, which waits for them; what a key waits for in memory is asked \
-    for ahead, of sixteen keys: the place of a block in the cache, then its count of references and its \
-    columns, or in a map its page, then its lines while the blocks before are verified";
-const COLD_BOUND: &str = "the device: with 64 reads of 4 KiB under way it took 21 to 26 us for each on \
-    one machine, with one 70 to 91, whoever asked for them (io_submit with O_DIRECT), so that less than \
-    four times was to be had there; on another it answers n reads that it has at once after some 55 + 12.5 n \
-    us, all at the end, and one alone in 45 to 55; files are told of the blocks of 64 keys at once, over all \
-    tables of a run; reads past the page cache are handed to the system in one call (io_uring), or made by up \
-    to 32 threads where it takes none; a block that lies in two pages is a read of 8 KiB, of which 64 at once took \
-    14.5 us each and one alone 56 (fio), 3.9 times; where each lies in a page of its own (\"aligned\") a get out of \
-    a map needs one page and not two, so that it gains more by that than calls of 64 do";
-
 const TITLES: [[&str; 2]; 2] =
     [["get (warm)", "multi-get (warm)"], ["get (cold)", "multi-get (cold)"]];
 const WORKLOADS: [Workload; 2] = [Workload::ReadRandom, Workload::MultiReadRandom];
 
-pub(super) static SHEET: Sheet = Sheet {
+pub(super) static STUDY: Study = Study {
     name: "multiget",
     title: "64 keys in a call, beside 64 calls",
     about: "A store of `--many-keys` distinct keys of 16 bytes with values of 256 is read at random, \
             every key being there: with single gets, and with multi-gets of 64 keys. Warm: all of \
             it is in the store's cache (mapped: in the page cache). Cold: the files are dropped \
             from the page cache and the store opened anew before each of the two; 128 gets bring \
-            indexes and filters in, which are not measured. \"aligned\": blocks lie in pages of their own \
-            (block_align). Microseconds a key.",
+            indexes and filters in, which are not measured. Microseconds a key.",
     stores: &[
         "trommel",
         "trommel-mapped",
         "trommel-direct",
-        ALIGNED,
-        MAPPED_ALIGNED,
-        DIRECT_ALIGNED,
         "rocksdb-best",
         "rocksdb-mmap",
         "rocksdb-direct",
@@ -87,12 +63,12 @@ pub(super) static SHEET: Sheet = Sheet {
         ),
     ],
     raced: &["Microseconds a key"],
-    verdicts,
-    ahead: "",
     unequal: &[
         "Multi-get: RocksDB overlaps reads of one call where it was built with io_uring, which \
          this build is not.",
     ],
+    settings,
+    run,
 };
 
 fn times(group: &Group<'_>, titles: [&str; 2]) -> Option<f64> {
@@ -107,11 +83,11 @@ fn cold(group: &Group<'_>) -> Option<f64> {
     times(group, TITLES[1])
 }
 
-pub(super) fn settings(sizes: &Sizes) -> Settings {
+fn settings(sizes: &Sizes) -> Settings {
     Settings { multi_get: KEYS, ..Settings::new(sizes.many_keys, sizes.many_reads) }
 }
 
-pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     trial.fill_distinct("fill")?;
     let settings = &trial.spec.settings;
     warm_page_cache(&trial.spec.dir)?;
@@ -147,19 +123,4 @@ fn reads_of(
     let start = SystemTime::now();
     let measured = trial.measure(store, workload, &load)?;
     write(&trial.record(title, start, 1, &measured))
-}
-
-fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for name in results.names(num).into_iter().filter(|name| name.starts_with("trommel")) {
-        for (what, of, limit, bound) in [
-            ("warm", warm as fn(&Group<'_>) -> _, WARM_TIMES, WARM_BOUND),
-            ("cold", cold, COLD_TIMES, COLD_BOUND),
-        ] {
-            let Some(is) = results.figure(num, name, &Figure { title: "", of }) else { continue };
-            let what = format!("multi-get of 64, {name}, {what}, times the keys of gets");
-            verdicts.push(Verdict::at_least(&what, is.median, limit).bounded_by(bound));
-        }
-    }
-    verdicts
 }

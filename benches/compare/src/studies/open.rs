@@ -8,12 +8,11 @@ use std::time::{Duration, Instant, SystemTime};
 
 use trommel_harness::{Latencies, Load, Measured, MeasuredTime, Store, StoreError, Workload};
 
-use super::{Sheet, Sizes};
-use crate::figures::{Figure, Group, Results};
+use super::{Sizes, Study};
+use crate::figures::{Figure, Group};
 use crate::process::{self, drop_page_cache, warm_page_cache};
 use crate::settings::Settings;
 use crate::trial::{Trial, write};
-use crate::verdict::Verdict;
 
 /// Maximum bytes of a table: so far above 2 MiB that most have as much even if compactions cut
 /// tables short.
@@ -27,13 +26,7 @@ const MORE: f64 = 0.5;
 const WARM_OPENS: u32 = 7;
 const COLD_OPENS: u32 = 3;
 
-/// The target.
-const OPEN_MILLIS_MAX: f64 = 50.0;
 const TABLE_BYTES_MIN: u64 = 2 << 20;
-
-/// What bounds it.
-const BOUND: &str = "the manifest is read and the length of each file is asked for, and there are more \
-    tables than the target speaks of; the new log's entry is synced twice";
 
 const TABLES: &str = "tables";
 /// Files of at least [`TABLE_BYTES_MIN`].
@@ -41,7 +34,7 @@ const LARGE: &str = "large tables";
 const WARM: [&str; 2] = ["open (warm)", "first get (warm)"];
 const COLD: [&str; 2] = ["open (cold)", "first get (cold)"];
 
-pub(super) static SHEET: Sheet = Sheet {
+pub(super) static STUDY: Study = Study {
     name: "open",
     title: "Opening a store of many tables",
     about: "A store is filled in random order with distinct keys and values of 1 KiB, its tables \
@@ -71,8 +64,6 @@ pub(super) static SHEET: Sheet = Sheet {
         ),
     ],
     raced: &["Milliseconds"],
-    verdicts,
-    ahead: "a first get reads what RocksDB read of each table when it opened, and LMDB has one file",
     unequal: &[
         "Opening: RocksDB opens every table and reads its footer, properties, index and filter then \
          (max_open_files is -1); fjall does as it does by default; Trommel checks that each table \
@@ -82,6 +73,8 @@ pub(super) static SHEET: Sheet = Sheet {
          level 0, and both of its workers for work. Where it is missing above it was ended by hand after eight minutes, \
          and others that are missing were not asked for.",
     ],
+    settings,
+    run,
 };
 
 fn tables(group: &Group<'_>) -> Option<f64> {
@@ -107,7 +100,7 @@ fn warm_open(group: &Group<'_>) -> Option<f64> {
     millis(group, WARM[0])
 }
 
-pub(super) fn settings(sizes: &Sizes) -> Settings {
+fn settings(sizes: &Sizes) -> Settings {
     let bytes = sizes.open_tables as f64 * (1.0 + MORE) * TABLE_BYTES as f64;
     let base = Settings::new(0, 0);
     let entry_bytes = (base.key_bytes + VALUE_BYTES) as u64 + ENTRY_MORE_BYTES;
@@ -119,7 +112,7 @@ pub(super) fn settings(sizes: &Sizes) -> Settings {
     }
 }
 
-pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     trial.fill_distinct(TABLES)?;
     let files = process::files(&trial.spec.dir)?.into_iter().map(|(_, bytes)| bytes);
     let large: Vec<_> = files.filter(|bytes| *bytes >= TABLE_BYTES_MIN).collect();
@@ -180,29 +173,6 @@ impl Times {
             ..Measured::default()
         }
     }
-}
-
-fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    let mut asked = results.records().iter().filter_map(|record| {
-        record.settings.get("open-tables").and_then(serde_json::Value::as_f64)
-    });
-    let asked = asked.next().unwrap_or_default();
-    for name in ["trommel", "trommel-mapped"] {
-        let median = |of| {
-            let figure = Figure { title: "", of };
-            results.figure(num, name, &figure).map(|spread| spread.median)
-        };
-        let say = |what: &str| format!("opening, {name}, {what}");
-        let large = median(large_tables);
-        let at_least = |is| Verdict::at_least(&say("tables of 2 MiB or more"), is, asked);
-        verdicts.extend(large.map(at_least));
-        let time = median(warm_open);
-        verdicts.extend(
-            time.map(|is| Verdict::at_most(&say("ms"), is, OPEN_MILLIS_MAX).bounded_by(BOUND)),
-        );
-    }
-    verdicts
 }
 
 #[cfg(test)]

@@ -13,21 +13,18 @@ use trommel_harness::record::{Record, read_lines};
 use trommel_harness::{Load, Store, StoreError, Workload};
 
 use super::open::Times;
-use super::{Sheet, Sizes};
-use crate::figures::{Figure, Group, Results};
+use super::{Sizes, Study};
+use crate::figures::{Figure, Group};
 use crate::settings::Settings;
 use crate::trial::{Spec, Trial, WHY, write};
-use crate::verdict::{Verdict, beside};
 
 /// Size of the write buffer as a multiple of the log, so that it never fills.
 const BUFFERS: u64 = 4;
 const KILLS: u32 = 3;
-/// The target, for 64 MiB.
-const MILLIS_PER_MIB_MAX: f64 = 500.0 / 64.0;
 
 const RECOVERY: &str = "recovery";
 
-pub(super) static SHEET: Sheet = Sheet {
+pub(super) static STUDY: Study = Study {
     name: "recovery",
     title: "Opening a store whose process was killed",
     about: "A process fills a store in random order with distinct keys of 16 bytes and values of \
@@ -41,13 +38,13 @@ pub(super) static SHEET: Sheet = Sheet {
         ("Entries lost", &[Figure { title: "entries", of: lost }]),
     ],
     raced: &["Milliseconds of opening after the kill"],
-    verdicts,
-    ahead: "a B-tree whose commits are in its pages has no log that is to be replayed",
     unequal: &[
         "Recovery: LMDB has nothing to recover. redb loses what was committed without durability, \
          so it makes all durable before it is killed, and then checks its whole file.",
         "Recovery: RocksDB and Trommel write what they recover to tables before they are open.",
     ],
+    settings,
+    run,
 };
 
 fn millis(group: &Group<'_>) -> Option<f64> {
@@ -59,14 +56,14 @@ fn lost(group: &Group<'_>) -> Option<f64> {
     Some(record.results.asked?.saturating_sub(record.results.found?) as f64)
 }
 
-pub(super) fn settings(sizes: &Sizes) -> Settings {
+fn settings(sizes: &Sizes) -> Settings {
     let bytes = sizes.recovery_mib << 20;
     let base = Settings::new(0, 0);
     let entry_bytes = (base.key_bytes + base.value_bytes) as u64;
     Settings { num: bytes / entry_bytes, write_buffer_bytes: bytes * BUFFERS, ..base }
 }
 
-pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     if trial.spec.is_killed {
         return fill_and_die(trial);
     }
@@ -121,19 +118,4 @@ fn have_killed(trial: &Trial<'_>) -> Result<(), StoreError> {
         }
         None => Ok(()),
     }
-}
-
-fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
-    let time = Figure { title: "", of: millis };
-    let mebibytes = results
-        .records()
-        .iter()
-        .find_map(|record| record.settings.get("recovery-mib").and_then(serde_json::Value::as_f64));
-    let limit = MILLIS_PER_MIB_MAX * mebibytes.unwrap_or_default();
-    let ours = results.figure(num, "trommel", &time);
-    let what = "recovery after a kill, ms";
-    let absolute = ours.map(|is| Verdict::at_most(what, is.median, limit));
-    let what = "recovery after a kill, ms, beside RocksDB";
-    let ratio = beside(results, num, what, &time, &["rocksdb"], 1.0);
-    absolute.into_iter().chain(ratio).collect()
 }

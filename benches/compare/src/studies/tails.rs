@@ -6,23 +6,16 @@
 //! 3. Settle. The same, but the writer has a steady rate: 80% of the peak of [`CALIBRATES`], which
 //!    the run passes to all later contenders. Latencies count from when an operation was due, not
 //!    from when it could start.
-//! 4. Before both, the same loops with nothing to do: the latencies of the machine itself.
 
-use std::path::Path;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime};
 
 use trommel_harness::record::Record;
-use trommel_harness::{
-    Direction, Load, Measured, Operation, Store, StoreError, Visit, Workload, WorkloadOptions,
-};
+use trommel_harness::{Load, Measured, Store, StoreError, Workload, WorkloadOptions};
 
-use super::{Sheet, Sizes};
-use crate::figures::{Figure, Group, Results};
-use crate::report::number;
+use super::{Sizes, Study};
+use crate::figures::{Figure, Group};
 use crate::settings::Settings;
 use crate::trial::{Trial, options, write};
-use crate::verdict::{OURS, Verdict, beside};
 
 /// The contender whose peak determines the pace of the others.
 pub(crate) const CALIBRATES: &str = "rocksdb-best";
@@ -33,30 +26,18 @@ pub(crate) const PART: f64 = 0.8;
 
 const WRITES: &str = "writes, paced";
 const READS: &str = "reads, paced";
-const IDLE_WRITES: &str = "nothing, paced as writes";
-const IDLE_READS: &str = "nothing, paced as reads";
 /// A paced part ends after this multiple of its time, finished or not.
 const LATE: u32 = 2;
 /// Reads per second of the reader.
 const READS_PER_SECOND: f64 = 2000.0;
-/// Time with nothing to do, as a fraction of the measured one.
-const IDLE_PART: f64 = 0.5;
 
-/// What bounds the tails.
-const BOUND: &str = "writer, reader and the background share two cores, and whoever is put aside waits for a turn of the \
-    scheduler; what the machine alone did is what the control had, and what is above it is the store's: its reader \
-    also meets up to ten runs in level 0, as merges are put off while memtables fill; where the controls differ by as \
-    much as the figures, nothing is decided";
-
-pub(super) static SHEET: Sheet = Sheet {
+pub(crate) static STUDY: Study = Study {
     name: "tails",
     title: "The slowest reads and writes of a steady fill",
     about: "A store of `--tails-keys` keys is overwritten at random by one thread at a steady rate, \
             80% of what rocksdb-best reached on such a store as fast as it could in as long, while another \
             thread reads 2,000 keys a second; both for `--tails-seconds`. Times count from when an \
-            operation was due. \"Nothing\" is the control: the same two threads at the same rates, \
-            waiting for the next turn in the same way, with no store behind them, just before; \
-            what it shows is the machine's own. The first store of each round is rocksdb-best, whose \
+            operation was due. The first store of each round is rocksdb-best, whose \
             peak sets the rate; the others follow in turns.",
     stores: &["rocksdb-best", "trommel", "trommel-mapped", "rocksdb", "fjall"],
     sizes: &["tails-keys", "tails-seconds", "tails-rate"],
@@ -64,16 +45,15 @@ pub(super) static SHEET: Sheet = Sheet {
         ("Rates", &RATES),
         ("Reads during the fill, microseconds", &READ_TIMES),
         ("Writes under compaction, microseconds", &WRITE_TIMES),
-        ("The control: nothing done at the same rates, microseconds", &IDLE_TIMES),
     ],
     raced: &["Reads during the fill, microseconds", "Writes under compaction, microseconds"],
-    verdicts,
-    ahead: "",
     unequal: &[
         "Tails: writer, reader and two background threads share the cores of the machine; where \
          there are two, a thread may wait for a core as long as for the store.",
         "Tails: LMDB and redb, whose single commits do not reach the rate, take no part.",
     ],
+    settings,
+    run,
 };
 
 const RATES: [Figure; 3] = [
@@ -96,15 +76,6 @@ const WRITE_TIMES: [Figure; 4] = [
     Figure { title: "max", of: |group| times(group, WRITES, 3) },
 ];
 
-const IDLE_TIMES: [Figure; 6] = [
-    Figure { title: "reads p99", of: |group| times(group, IDLE_READS, 1) },
-    Figure { title: "reads p99.9", of: |group| times(group, IDLE_READS, 2) },
-    Figure { title: "reads max", of: |group| times(group, IDLE_READS, 3) },
-    Figure { title: "writes p99", of: |group| times(group, IDLE_WRITES, 1) },
-    Figure { title: "writes p99.9", of: |group| times(group, IDLE_WRITES, 2) },
-    Figure { title: "writes max", of: |group| times(group, IDLE_WRITES, 3) },
-];
-
 fn rate(group: &Group<'_>, workload: &str) -> Option<f64> {
     Some(group.find(workload)?.operations_per_second())
 }
@@ -123,11 +94,11 @@ fn times(group: &Group<'_>, workload: &str, which: usize) -> Option<f64> {
     Some(*nanos.get(which)? as f64 / 1e3)
 }
 
-pub(super) fn settings(sizes: &Sizes) -> Settings {
+fn settings(sizes: &Sizes) -> Settings {
     Settings::new(sizes.tails_keys, 0)
 }
 
-pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     let sizes = &trial.spec.sizes;
     let store = trial.open(true)?;
     let fill = Load { operations: trial.spec.settings.num, ..trial.load(0) };
@@ -139,17 +110,13 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     write(&trial.record(PEAK, start, 1, &unfound(peak.clone())))?;
     store.settle()?;
     let rate = sizes.tails_rate.unwrap_or(peak.operations_per_second() * PART);
-    let (start, idle) = (SystemTime::now(), Arc::new(Nothing));
-    let (writes, reads) = both(trial, &*idle, Some(rate), seconds * IDLE_PART, 3)?;
     let write_as = |title: &str, start, measured: Measured| {
         let mut record: Record = trial.record(title, start, 1, &unfound(measured));
         record.settings.insert("tails-rate".into(), rate.into());
         write(&record)
     };
-    write_as(IDLE_WRITES, start, writes)?;
-    write_as(IDLE_READS, start, reads)?;
     let start = SystemTime::now();
-    let (writes, reads) = both(trial, &*store, Some(rate), seconds, 5)?;
+    let (writes, reads) = both(trial, &*store, Some(rate), seconds, 3)?;
     write_as(WRITES, start, writes)?;
     write_as(READS, start, reads)?;
     store.close()
@@ -186,84 +153,4 @@ fn both(
         let read = reader.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))?;
         Ok((written, read))
     })
-}
-
-/// A store that does nothing.
-struct Nothing;
-
-impl Store for Nothing {
-    fn put(&self, _key: &[u8], _value: &[u8]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn write(&self, _operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn delete(&self, _key: &[u8]) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn get(&self, _key: &[u8], _found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
-        Ok(false)
-    }
-
-    fn multi_get(
-        &self,
-        _keys: &[&[u8]],
-        _found: &mut dyn FnMut(usize, &[u8]),
-    ) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn scan(&self, _: Option<&[u8]>, _: Direction, _: Visit<'_>) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn flush(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn settle(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn compact(&self) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn verify(&self) -> Result<String, StoreError> {
-        Ok(String::new())
-    }
-
-    fn checkpoint(&self, _dir: &Path) -> Result<(), StoreError> {
-        Ok(())
-    }
-
-    fn close(self: Arc<Self>) -> Result<(), StoreError> {
-        Ok(())
-    }
-}
-
-fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
-    let ours = results.names(num).into_iter().filter(|name| name.starts_with(OURS));
-    let of_one = |name: &str| {
-        let compared = results.only(|other| other == name || other.starts_with("rocksdb"));
-        let tail = |what: &str, figure: &Figure, idle: &Figure| {
-            let what = format!("{what}, {name}");
-            let verdict = beside(&compared, num, &what, figure, &["rocksdb"], 1.0)?;
-            let control = |name: &str| Some(number(results.figure(num, name, idle)?.median));
-            let theirs = control(CALIBRATES).unwrap_or_default();
-            let remark = format!(
-                " (the control had {} before it, and {theirs} before {CALIBRATES})",
-                control(name)?
-            );
-            Some(verdict.noting(&remark))
-        };
-        [
-            tail("p99.9 of reads during a fill, us", &READ_TIMES[2], &IDLE_TIMES[1]),
-            tail("p99.9 of writes under compaction, us", &WRITE_TIMES[2], &IDLE_TIMES[4]),
-        ]
-    };
-    ours.flat_map(of_one).flatten().map(|verdict| verdict.bounded_by(BOUND)).collect()
 }

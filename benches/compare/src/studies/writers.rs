@@ -8,19 +8,14 @@ use std::time::SystemTime;
 
 use trommel_harness::{Load, Store, StoreError, Workload};
 
-use super::{Sheet, Sizes};
-use crate::figures::{Figure, Results};
+use super::{Sizes, Study};
+use crate::figures::Figure;
 use crate::settings::Settings;
 use crate::trial::{Trial, write};
-use crate::verdict::{Verdict, beside};
 
 const THREADS: [usize; 4] = [1, 2, 4, 16];
 
-/// What bounds the time of a write.
-const BOUND: &str = "who waits for a leader is woken by it, and a thread that sleeps takes longer to \
-    run again than a write takes";
-
-pub(super) static SHEET: Sheet = Sheet {
+pub(super) static STUDY: Study = Study {
     name: "writers",
     title: "Several writers",
     about: "Threads write single entries of 16 + 256 bytes at random, `--writers-writes` in all with \
@@ -31,9 +26,9 @@ pub(super) static SHEET: Sheet = Sheet {
     sizes: &["writers-writes"],
     tables: &[("Microseconds a write, by threads", &TIMES)],
     raced: &["Microseconds a write, by threads"],
-    verdicts,
-    ahead: "",
     unequal: &[],
+    settings,
+    run,
 };
 
 const TIMES: [Figure; 4] = [
@@ -50,11 +45,11 @@ fn title(threads: usize) -> String {
     }
 }
 
-pub(super) fn settings(sizes: &Sizes) -> Settings {
+fn settings(sizes: &Sizes) -> Settings {
     Settings::new(sizes.writers_writes, 0)
 }
 
-pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     let store = trial.open(true)?;
     for (nth, threads) in THREADS.into_iter().enumerate() {
         let operations = trial.spec.settings.num / threads as u64;
@@ -65,14 +60,4 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
         store.settle()?;
     }
     store.close()
-}
-
-fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
-    let of = |(figure, threads): (&Figure, usize)| {
-        let what = format!("writes, {threads} threads, us a write");
-        let beside = |rival: &str| beside(results, num, &what, figure, &[rival], 1.0);
-        ["rocksdb", "fjall"].map(beside).into_iter().flatten().collect::<Vec<_>>()
-    };
-    let verdicts = TIMES.iter().zip(THREADS).flat_map(of);
-    verdicts.map(|verdict| verdict.bounded_by(BOUND)).collect()
 }

@@ -7,11 +7,10 @@ use std::time::SystemTime;
 
 use trommel_harness::{Load, Records, Store, StoreError, Workload};
 
-use super::{Sheet, Sizes};
-use crate::figures::{Figure, Results};
+use super::{Sizes, Study};
+use crate::figures::Figure;
 use crate::settings::Settings;
 use crate::trial::{Trial, write};
-use crate::verdict::{Verdict, beside};
 
 const ORDER: [Workload; 6] = [
     Workload::YcsbA,
@@ -24,7 +23,7 @@ const ORDER: [Workload; 6] = [
 /// Operations of the other workloads per operation of E, whose scans read fifty entries on average.
 const OPERATIONS_PER_SCAN: u64 = 5;
 
-pub(super) static SHEET: Sheet = Sheet {
+pub(super) static STUDY: Study = Study {
     name: "ycsb",
     title: "YCSB A to F",
     about: "One thread, `--ycsb-records` records of 16 + 256 bytes, `--ycsb-operations` operations \
@@ -48,11 +47,11 @@ pub(super) static SHEET: Sheet = Sheet {
     sizes: &["ycsb-records", "ycsb-operations"],
     tables: &[("Microseconds an operation", &FIGURES)],
     raced: &["Microseconds an operation"],
-    verdicts,
-    ahead: "a short scan looks for its first key in each run of a tree, and in one path of a B-tree",
     unequal: &["YCSB: every write is a commit of its own, also for LMDB and redb, which the main \
          measurement fills in batches; neither syncs. lmdb opens a transaction for each read, lmdb-best keeps one while \
          nothing is written."],
+    settings,
+    run,
 };
 
 const FIGURES: [Figure; 7] = [
@@ -65,11 +64,11 @@ const FIGURES: [Figure; 7] = [
     Figure { title: "F", of: |group| group.per_operation(Workload::YcsbF.name()) },
 ];
 
-pub(super) fn settings(sizes: &Sizes) -> Settings {
+fn settings(sizes: &Sizes) -> Settings {
     Settings { batch: 1, ..Settings::new(sizes.ycsb_records, sizes.ycsb_operations) }
 }
 
-pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
+fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
     let settings = &trial.spec.settings;
     let store = trial.open(true)?;
     let records = Records::new(settings.num);
@@ -87,15 +86,4 @@ pub(super) fn run(trial: &Trial<'_>) -> Result<(), StoreError> {
         one(workload, &Load { operations, stream: 1 + nth as u64, ..load.clone() })?;
     }
     store.close()
-}
-
-fn verdicts(results: &Results, num: u64) -> Vec<Verdict> {
-    let mut verdicts = Vec::new();
-    for figure in FIGURES.iter().skip(1) {
-        for rival in ["rocksdb", "fjall"] {
-            let what = format!("YCSB {}, us an operation", figure.title);
-            verdicts.extend(beside(results, num, &what, figure, &[rival], 1.0));
-        }
-    }
-    verdicts
 }

@@ -6,8 +6,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use trommel::vfs::{Failure, Fault, Image, OpKind, Policy, SimDisk, Vfs};
+use trommel::vfs::Vfs;
 use trommel_backup::{Directory, Repository, Target};
+use trommel_sim::{Failure, Fault, Image, OpKind, Policy, SimDisk};
 
 use crate::stores::{Entries, entries, entries_in, new_store, write};
 

@@ -6,8 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
 use trommel::Db;
-use trommel::vfs::{DiskVfs, MemoryVfs, Vfs};
+use trommel::vfs::{DiskVfs, Vfs};
 use trommel_backup::{Directory, Error, Hold, Progress, Purpose, Repository, Target};
+use trommel_sim::MemoryVfs;
 
 use crate::stores::{entries, entries_in, names, new_store, open, options, write};
 use crate::targets::each;

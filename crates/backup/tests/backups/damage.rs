@@ -5,8 +5,9 @@ use std::sync::Arc;
 
 use sha2::Digest as _;
 use trommel::RebuildOptions;
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::Vfs;
 use trommel_backup::{Directory, Error, Repository};
+use trommel_sim::MemoryVfs;
 
 use crate::stores::{entries, entries_in, names, new_store, open, write};
 

@@ -3,8 +3,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Vfs};
+use trommel::vfs::Vfs;
 use trommel::{Db, Options};
+use trommel_sim::MemoryVfs;
 
 /// Everything in a store.
 pub(crate) type Entries = Vec<(Vec<u8>, Vec<u8>)>;

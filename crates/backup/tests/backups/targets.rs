@@ -3,8 +3,8 @@
 use std::io::{self, ErrorKind, Read};
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, SimDisk};
 use trommel_backup::{Directory, Purpose, Target, target_at};
+use trommel_sim::{MemoryVfs, SimDisk};
 
 /// Runs `test` on an empty target of each kind that needs no server.
 pub(crate) fn each(test: impl Fn(Arc<dyn Target>)) {

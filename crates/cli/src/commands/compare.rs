@@ -14,7 +14,7 @@ use trommel_lab::compare::{
 
 use crate::commands::records;
 use crate::failure::Failure;
-use crate::output::{Format, OutputArgs, Value};
+use crate::output::{Column, Format, OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Sets the workloads that two files of records share side by side: operations a second, and times of \
@@ -165,78 +165,56 @@ fn note(text: &str) {
     let _ = writeln!(std::io::stderr(), "note: {text}");
 }
 
-/// The columns of all formats except tables.
-const COLUMNS: [&str; 13] = [
-    "workload",
-    "metric",
-    "unit",
-    "base",
-    "new",
-    "change_percent",
-    "low_percent",
-    "high_percent",
-    "p",
-    "base_samples",
-    "new_samples",
-    "samples_are",
-    "verdict",
+fn percent_of(share: f64) -> Value {
+    Value::Float(share * 100.0)
+}
+
+/// All columns, for programs.
+const COLUMNS: [Column<Change>; 13] = [
+    ("workload", |change| change.workload.as_str().into()),
+    ("metric", |change| change.metric.name().into()),
+    ("unit", |change| change.metric.unit().into()),
+    ("base", |change| change.base.into()),
+    ("new", |change| change.new.into()),
+    ("change_percent", |change| percent_of(change.change)),
+    ("low_percent", |change| change.interval.map(|(low, _)| percent_of(low)).into()),
+    ("high_percent", |change| change.interval.map(|(_, high)| percent_of(high)).into()),
+    ("p", |change| change.p.into()),
+    ("base_samples", |change| Value::Count(change.samples.0 as u64)),
+    ("new_samples", |change| Value::Count(change.samples.1 as u64)),
+    ("samples_are", |change| if change.within_run { "repeats" } else { "runs" }.into()),
+    ("verdict", |change| change.verdict.name().into()),
 ];
 
-/// The columns of tables, which have to fit a screen.
-const SHOWN: [&str; 7] = ["workload", "metric", "base", "new", "change", "95%_interval", "verdict"];
+/// The columns of the table.
+const SHOWN: [Column<Change>; 7] = [
+    ("workload", |change| change.workload.as_str().into()),
+    ("metric", |change| {
+        let unit = if change.metric == Metric::Throughput { "" } else { " us" };
+        format!("{}{unit}", change.metric.name()).into()
+    }),
+    ("base", |change| change.base.into()),
+    ("new", |change| change.new.into()),
+    ("change", |change| format!("{:+.1}%", change.change * 100.0).into()),
+    ("95%_interval", |change| {
+        let text = |(low, high)| format!("{:+.1}% to {:+.1}%", low * 100.0, high * 100.0);
+        change.interval.map(text).into()
+    }),
+    ("verdict", |change| {
+        let place = if change.within_run && change.p.is_some() { " within one run" } else { "" };
+        format!("{}{place}", change.verdict.name()).into()
+    }),
+];
 
 fn print(args: &CompareArgs, changes: &[Change], out: &mut dyn Write) -> Result<(), Failure> {
     let is_table = matches!(args.output.format, Format::Table);
     let mut columns = if is_table { SHOWN.to_vec() } else { COLUMNS.to_vec() };
-    let has_stores = changes.iter().any(|change| change.store.is_some());
-    if has_stores {
-        columns.insert(0, "store");
+    if changes.iter().any(|change| change.store.is_some()) {
+        columns.insert(0, ("store", |change| change.store.clone().into()));
     }
     let mut output = args.output.begin("compare", out);
-    output.list("changes", &columns)?;
-    for change in changes {
-        let mut row = if is_table { shown(change) } else { row(change) };
-        if has_stores {
-            row.insert(0, change.store.clone().into());
-        }
-        output.row(row)?;
-    }
+    output.rows("changes", &columns, changes)?;
     Ok(output.finish()?)
-}
-
-fn row(change: &Change) -> Vec<Value> {
-    let percent = |share: f64| Value::Float(share * 100.0);
-    vec![
-        change.workload.as_str().into(),
-        change.metric.name().into(),
-        change.metric.unit().into(),
-        change.base.into(),
-        change.new.into(),
-        percent(change.change),
-        change.interval.map(|(low, _)| percent(low)).into(),
-        change.interval.map(|(_, high)| percent(high)).into(),
-        change.p.into(),
-        Value::Count(change.samples.0 as u64),
-        Value::Count(change.samples.1 as u64),
-        if change.within_run { "repeats" } else { "runs" }.into(),
-        change.verdict.name().into(),
-    ]
-}
-
-fn shown(change: &Change) -> Vec<Value> {
-    let unit = if change.metric == Metric::Throughput { "" } else { " us" };
-    let interval =
-        change.interval.map(|(low, high)| format!("{:+.1}% to {:+.1}%", low * 100.0, high * 100.0));
-    let place = if change.within_run && change.p.is_some() { " within one run" } else { "" };
-    vec![
-        change.workload.as_str().into(),
-        format!("{}{unit}", change.metric.name()).into(),
-        change.base.into(),
-        change.new.into(),
-        format!("{:+.1}%", change.change * 100.0).into(),
-        interval.into(),
-        format!("{}{place}", change.verdict.name()).into(),
-    ]
 }
 
 /// Fails if any watched metric became slower than the threshold, or is missing.

@@ -3,13 +3,16 @@
 use std::io::Write;
 
 use clap::Args;
-use trommel::{BudgetReport, Db, DbCursor, FilterLevel, FilterPolicy, FilterReport, Options};
+use trommel::{
+    BudgetReport, Conformance, Db, DbCursor, FilterLevel, FilterPolicy, FilterReport, LevelDrift,
+    Options, TableDrift,
+};
 use trommel_harness::Unit;
 use trommel_harness::units::parse_count;
 
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
-use crate::output::{Output, OutputArgs, Value};
+use crate::output::{Column, Output, OutputArgs, Value};
 use crate::shared_args::whole;
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -111,21 +114,13 @@ pub(crate) fn run(
         let wanted = |level: &&FilterLevel| args.level.is_none_or(|number| level.level == number);
         // Only if some level has filters of prefixes.
         let of_prefixes = report.levels.iter().any(|level| level.prefix_tables > 0);
-        let columns: Vec<&'static str> =
-            COLUMNS.into_iter().chain(of_prefixes.then_some("keys_are")).collect();
-        output.list("levels", &columns)?;
-        for level in report.levels.iter().filter(wanted) {
-            let keys_are = of_prefixes.then(|| keys_are(level).into());
-            output.row(row(level).into_iter().chain(keys_are).collect())?;
-        }
+        let keys_are: Column<FilterLevel> = ("keys_are", |level| keys_are(level).into());
+        let columns: Vec<_> = COLUMNS.into_iter().chain(of_prefixes.then_some(keys_are)).collect();
+        output.rows("levels", &columns, report.levels.iter().filter(wanted))?;
         if !report.prefixes.is_empty() {
-            output.list(
-                "prefixes",
-                &COLUMNS.map(|name| if name == "keys" { "prefixes" } else { name }),
-            )?;
-            for level in report.prefixes.iter().filter(wanted) {
-                output.row(row(level))?;
-            }
+            let columns =
+                COLUMNS.map(|(name, of)| (if name == "keys" { "prefixes" } else { name }, of));
+            output.rows("prefixes", &columns, report.prefixes.iter().filter(wanted))?;
             let unused = Value::Count(report.unused_prefix_filters);
             output.record("prefix_filters", &[("tables_not_used", unused)])?;
         }
@@ -161,35 +156,19 @@ fn write_alarms(
     if alarms.is_empty() {
         return Ok(());
     }
-    output.list(
-        "alarms",
-        &[
-            "level",
-            "filter",
-            "false_positives",
-            "distinct_keys",
-            "expected",
-            "deviation",
-            "excess",
-            "most_of_one_key",
-            "worst_table",
-            "keys_of_worst_table",
-        ],
-    )?;
-    for (level, evidence) in alarms {
-        output.row(vec![
-            format!("L{}", level.level).into(),
-            level.kind.name().into(),
-            Value::Count(evidence.false_positives),
-            Value::Count(evidence.distinct_keys),
-            evidence.expected.into(),
-            evidence.deviation.into(),
-            evidence.excess().into(),
-            Value::Count(evidence.most_of_one_key),
-            Value::Integer(evidence.worst_table),
-            Value::Count(evidence.keys_of_worst_table),
-        ])?;
-    }
+    let columns: [Column<(&FilterLevel, &Conformance)>; 10] = [
+        ("level", |(level, _)| Value::level(level.level)),
+        ("filter", |(level, _)| level.kind.name().into()),
+        ("false_positives", |(_, evidence)| Value::Count(evidence.false_positives)),
+        ("distinct_keys", |(_, evidence)| Value::Count(evidence.distinct_keys)),
+        ("expected", |(_, evidence)| evidence.expected.into()),
+        ("deviation", |(_, evidence)| evidence.deviation.into()),
+        ("excess", |(_, evidence)| evidence.excess().into()),
+        ("most_of_one_key", |(_, evidence)| Value::Count(evidence.most_of_one_key)),
+        ("worst_table", |(_, evidence)| Value::Integer(evidence.worst_table)),
+        ("keys_of_worst_table", |(_, evidence)| Value::Count(evidence.keys_of_worst_table)),
+    ];
+    output.rows("alarms", &columns, alarms)?;
     Ok(())
 }
 
@@ -200,35 +179,33 @@ fn write_budget(
     output: &mut Output<'_>,
 ) -> Result<(), Failure> {
     let wanted = |level: usize| args.level.is_none_or(|number| level == number);
-    output.list("budget_levels", &BUDGET_COLUMNS)?;
-    for level in budget.levels.iter().filter(|level| wanted(level.level)) {
-        output.row(vec![
-            format!("L{}", level.level).into(),
-            Value::Count(level.tables),
-            level.built_bits().into(),
-            level.planned_bits().into(),
-            Value::Size(level.built_bytes),
-            Value::Size(level.planned_bytes),
-            Value::Count(level.drifted),
-            Value::Count(level.dropped),
-            level.wasted_reads.into(),
-        ])?;
-    }
+    let columns: [Column<LevelDrift>; 9] = [
+        ("level", |level| Value::level(level.level)),
+        ("tables", |level| Value::Count(level.tables)),
+        ("built_bits", |level| level.built_bits().into()),
+        ("planned_bits", |level| level.planned_bits().into()),
+        ("built_bytes", |level| Value::Size(level.built_bytes)),
+        ("planned_bytes", |level| Value::Size(level.planned_bytes)),
+        ("drifted", |level| Value::Count(level.drifted)),
+        ("dropped", |level| Value::Count(level.dropped)),
+        ("extra_reads", |level| level.wasted_reads.into()),
+    ];
+    let levels = budget.levels.iter().filter(|level| wanted(level.level));
+    output.rows("budget_levels", &columns, levels)?;
     if args.tables {
-        output.list("tables", &TABLE_COLUMNS)?;
-        for table in budget.tables.iter().filter(|table| wanted(table.level)) {
-            output.row(vec![
-                Value::Integer(table.number),
-                format!("L{}", table.level).into(),
-                Value::Count(table.keys),
-                Value::Size(table.built_bytes),
-                Value::Size(table.planned_bytes),
-                table.planned.to_string().into(),
-                table.is_dropped.into(),
-                table.wasted_reads.into(),
-                table.reason.to_string().into(),
-            ])?;
-        }
+        let columns: [Column<TableDrift>; 9] = [
+            ("table", |table| Value::Integer(table.number)),
+            ("level", |table| Value::level(table.level)),
+            ("keys", |table| Value::Count(table.keys)),
+            ("built_bytes", |table| Value::Size(table.built_bytes)),
+            ("planned_bytes", |table| Value::Size(table.planned_bytes)),
+            ("planned", |table| table.planned.to_string().into()),
+            ("dropped", |table| table.is_dropped.into()),
+            ("extra_reads", |table| table.wasted_reads.into()),
+            ("reason", |table| table.reason.to_string().into()),
+        ];
+        let tables = budget.tables.iter().filter(|table| wanted(table.level));
+        output.rows("tables", &columns, tables)?;
     }
     Ok(output.record(
         "budget",
@@ -250,45 +227,24 @@ fn write_budget(
     )?)
 }
 
-const BUDGET_COLUMNS: [&str; 9] = [
-    "level",
-    "tables",
-    "built_bits",
-    "planned_bits",
-    "built_bytes",
-    "planned_bytes",
-    "drifted",
-    "dropped",
-    "extra_reads",
-];
-
-const TABLE_COLUMNS: [&str; 9] = [
-    "table",
-    "level",
-    "keys",
-    "built_bytes",
-    "planned_bytes",
-    "planned",
-    "dropped",
-    "extra_reads",
-    "reason",
-];
-
-const COLUMNS: [&str; 14] = [
-    "level",
-    "filter",
-    "tables",
-    "keys",
-    "bits_asked",
-    "bits_stored",
-    "filter_bytes",
-    "probes",
-    "negatives",
-    "false_positives",
-    "true_positives",
-    "measured_rate",
-    "interval_95",
-    "expected_rate",
+/// The columns of a level's filters.
+const COLUMNS: [Column<FilterLevel>; 14] = [
+    ("level", |level| Value::level(level.level)),
+    ("filter", |level| level.kind.name().into()),
+    ("tables", |level| Value::Count(level.tables)),
+    ("keys", |level| Value::Count(level.keys)),
+    ("bits_asked", |level| level.bits_asked.into()),
+    ("bits_stored", |level| level.bits_stored.into()),
+    ("filter_bytes", |level| Value::Size(level.filter_bytes)),
+    ("probes", |level| Value::Count(level.counts.probes)),
+    ("negatives", |level| Value::Count(level.counts.negatives)),
+    ("false_positives", |level| Value::Count(level.counts.false_positives)),
+    ("true_positives", |level| Value::Count(level.counts.true_positives)),
+    ("measured_rate", |level| level.rates.measured.into()),
+    ("interval_95", |level| {
+        level.rates.interval.map(|(low, high)| vec![low.into(), high.into()]).into()
+    }),
+    ("expected_rate", |level| level.rates.expected.into()),
 ];
 
 /// The kind of the keys of a row.
@@ -298,26 +254,6 @@ fn keys_are(level: &FilterLevel) -> &'static str {
         tables if tables == level.tables => "prefixes",
         _ => "keys and prefixes",
     }
-}
-
-fn row(level: &FilterLevel) -> Vec<Value> {
-    let interval = level.rates.interval.map(|(low, high)| vec![low.into(), high.into()]);
-    vec![
-        format!("L{}", level.level).into(),
-        level.kind.name().into(),
-        Value::Count(level.tables),
-        Value::Count(level.keys),
-        level.bits_asked.into(),
-        level.bits_stored.into(),
-        Value::Size(level.filter_bytes),
-        Value::Count(level.counts.probes),
-        Value::Count(level.counts.negatives),
-        Value::Count(level.counts.false_positives),
-        Value::Count(level.counts.true_positives),
-        level.rates.measured.into(),
-        interval.into(),
-        level.rates.expected.into(),
-    ]
 }
 
 /// Looks up absent keys: keys of the store with random bytes appended, several for each key drawn.
@@ -399,7 +335,7 @@ fn between(first: &[u8], last: &[u8], random: &mut fastrand::Rng) -> Vec<u8> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::alarmed::{self, LOOKUPS};
+    use crate::commands::testing::{self, LOOKUPS};
     use crate::output::{ColorChoice, Format};
 
     /// The alarms of a report as one JSON document.
@@ -414,7 +350,7 @@ mod tests {
 
     #[test]
     fn alarms_are_listed_with_their_evidence() {
-        let db = alarmed::store();
+        let db = testing::store();
         let report = db.filter_report();
         let (_, evidence) = report.alarms().next().unwrap();
         assert_eq!(

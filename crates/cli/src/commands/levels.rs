@@ -253,12 +253,12 @@ fn write_activity(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::commands::alarmed::{self, LOOKUPS};
+    use crate::commands::testing::{self, LOOKUPS};
     use crate::output::{ColorChoice, Format};
 
     #[test]
     fn activity_lists_alarms() {
-        let db = alarmed::store();
+        let db = testing::store();
         let said = || {
             let mut text = Vec::new();
             let args = OutputArgs { format: Format::Json, color: ColorChoice::Never };

@@ -1,8 +1,6 @@
 //! The commands, one module for each or for a family: their arguments, and their implementation.
 
 pub(crate) mod admin;
-#[cfg(test)]
-pub(crate) mod alarmed;
 pub(crate) mod backup;
 pub(crate) mod base;
 pub(crate) mod bench;
@@ -27,5 +25,7 @@ pub(crate) mod shell;
 pub(crate) mod store;
 pub(crate) mod store_args;
 pub(crate) mod stress;
+#[cfg(test)]
+pub(crate) mod testing;
 pub(crate) mod tune;
 pub(crate) mod verify;

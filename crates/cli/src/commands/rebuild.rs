@@ -3,11 +3,11 @@
 use std::io::{self, Write};
 
 use clap::Args;
-use trommel::{Db, FilterRebuildPlan, FilterRebuildReport, RebuildOptions};
+use trommel::{Db, FilterRebuildPlan, FilterRebuildReport, RebuildOptions, TableRebuild};
 
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::failure::Failure;
-use crate::output::{Output, OutputArgs, Value};
+use crate::output::{Column, Output, OutputArgs, Value};
 use crate::shared_args::whole;
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -97,19 +97,16 @@ pub(crate) fn run(
 }
 
 fn write_plan(output: &mut Output<'_>, plan: &FilterRebuildPlan) -> Result<(), Failure> {
-    output
-        .list("tables", &["table", "level", "from", "to", "keys", "bytes_read", "bytes_written"])?;
-    for table in &plan.tables {
-        output.row(vec![
-            Value::Integer(table.table),
-            format!("L{}", table.level).into(),
-            table.from.clone().into(),
-            table.to.clone().into(),
-            Value::Count(table.keys),
-            Value::Size(table.bytes_read),
-            Value::Size(table.bytes_written),
-        ])?;
-    }
+    let columns: [Column<TableRebuild>; 7] = [
+        ("table", |table| Value::Integer(table.table)),
+        ("level", |table| Value::level(table.level)),
+        ("from", |table| table.from.clone().into()),
+        ("to", |table| table.to.clone().into()),
+        ("keys", |table| Value::Count(table.keys)),
+        ("bytes_read", |table| Value::Size(table.bytes_read)),
+        ("bytes_written", |table| Value::Size(table.bytes_written)),
+    ];
+    output.rows("tables", &columns, &plan.tables)?;
     output.record(
         "cost",
         &[

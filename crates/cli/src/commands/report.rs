@@ -6,8 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use trommel_lab::report::{Source, page};
 
-use crate::commands::bench::journal::write;
-use crate::commands::records;
+use crate::commands::records::{self, write};
 use crate::failure::Failure;
 
 pub(crate) const LONG_ABOUT: &str = "\

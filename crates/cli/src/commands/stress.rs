@@ -16,7 +16,6 @@ use trommel_harness::units::{parse_bytes, parse_count, parse_decimal, parse_part
 
 use super::bench::filters::FilterArgs;
 use crate::failure::Failure;
-use crate::foreign::{DbStress, ForeignFlags};
 use crate::shared_args::{threads, whole, whole_in};
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -102,8 +101,6 @@ pub(crate) struct StressArgs {
     filters: FilterArgs,
     #[command(flatten)]
     limits: StressLimitArgs,
-    #[command(flatten)]
-    foreign: ForeignFlags<DbStress>,
 }
 
 #[derive(Debug, Args)]
@@ -232,9 +229,6 @@ pub(crate) fn run(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    for note in args.foreign.judge()? {
-        control.progress.say(&format!("note: {note}"));
-    }
     let plan = plan(args)?;
     // Opened before the run: after three days it is too late to find that it cannot be.
     let counters = args.json.as_deref().map(counters_file).transpose()?;

@@ -115,6 +115,9 @@ trait Sink {
 /// The destination of a sink.
 type Out<'a> = &'a mut dyn Write;
 
+/// A column of a list: its name, and its value for an item.
+pub(crate) type Column<T> = (&'static str, fn(&T) -> Value);
+
 /// The results of one command.
 pub(crate) struct Output<'a> {
     sink: Box<dyn Sink>,
@@ -138,6 +141,24 @@ impl<'a> Output<'a> {
         self.end_list()?;
         self.in_list = true;
         self.sink.begin_list(name, columns, &mut self.out)
+    }
+
+    /// A list of items, with a row for each.
+    pub(crate) fn rows<T>(
+        &mut self,
+        name: &str,
+        columns: &[Column<T>],
+        items: impl IntoIterator<Item: std::borrow::Borrow<T>>,
+    ) -> io::Result<()> {
+        self.list(name, &columns.iter().map(|(name, _)| *name).collect::<Vec<_>>())?;
+        items.into_iter().try_for_each(|item| {
+            self.row(
+                columns
+                    .iter()
+                    .map(|(_, value)| value(std::borrow::Borrow::borrow(&item)))
+                    .collect(),
+            )
+        })
     }
 
     /// Writes a row of the list: a value for each column.

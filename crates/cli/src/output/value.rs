@@ -26,6 +26,11 @@ pub(crate) enum Value {
 }
 
 impl Value {
+    /// The name of a level.
+    pub(crate) fn level(level: usize) -> Self {
+        Self::Text(format!("L{level}"))
+    }
+
     /// Whether a column of such values is right-aligned.
     pub(super) fn is_number(&self) -> bool {
         matches!(self, Self::Integer(_) | Self::Count(_) | Self::Size(_) | Self::Float(_))

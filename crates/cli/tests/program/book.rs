@@ -287,7 +287,7 @@ fn every_option_is_described_with_its_default() {
 /// What opening a store with this value of an option reports as its bounds.
 fn bounds(name: &str, value: &str) -> Option<Vec<u64>> {
     let options = trommel::Options::default().set(name, value).ok()?;
-    let options = options.vfs(std::sync::Arc::new(trommel::vfs::MemoryVfs::new()));
+    let options = options.vfs(std::sync::Arc::new(trommel_sim::MemoryVfs::new()));
     let error = trommel::Db::open("db", options).err()?.to_string();
     let (_, bounds) = error.split_once("it must be ").filter(|_| error.starts_with(name))?;
     Some(bounds.split(' ').filter_map(|word| word.parse().ok()).collect())

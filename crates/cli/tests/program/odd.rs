@@ -68,15 +68,15 @@ fn what_only_looks_like_a_flag_stays_as_it_is() {
     assert_eq!(program.run_on("put --create k --some_value").code, Some(0));
     assert_eq!(program.run_on("get k").out, "--some_value\n");
     let entries = b"put j --other_value\nput -- --x_y 1\nfind --x_y --format=csv\n\
-        scan --prefix --x_y --count\nscan --prefix=--x_y --value_format=hex\n";
+        scan --prefix --x_y --count\nscan --prefix=--x_y --value-format=hex\n";
     let ran = program.run_on_with("shell", entries);
     assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{}", ran.out);
     assert!(ran.out.contains("\n1\n") && ran.out.ends_with("--x_y  31\n"), "{}", ran.out);
     assert_eq!(program.run_on("get j").out, "--other_value\n");
     for line in [
-        "scan --prefix --x_y --keys_only",
-        "scan --from --x_x --to --x_z --keys_only",
-        "scan --from --x-z --keys_only --limit 1",
+        "scan --prefix --x_y --keys-only",
+        "scan --from --x_x --to --x_z --keys-only",
+        "scan --from --x-z --keys-only --limit 1",
     ] {
         assert_eq!(program.run_on(line).out, "key\n--x_y\n", "{line}");
     }

@@ -1,8 +1,8 @@
 use std::sync::Arc;
 
 use trommel_filter::FilterSpec;
+use trommel_sim::MemoryVfs;
 use trommel_tuning::Budget;
-use trommel_vfs::MemoryVfs;
 
 use super::{AdviceOptions, AdviceVerdict, FilterAdvice, LOOKUPS_FOR_ADVICE};
 use crate::RebuildOptions;

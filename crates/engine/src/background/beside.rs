@@ -94,7 +94,7 @@ impl CoreUse<'_> {
 mod tests {
     use std::sync::Arc;
 
-    use trommel_vfs::MemoryVfs;
+    use trommel_sim::MemoryVfs;
 
     use super::*;
     use crate::sync::{MutexGuard, lock};

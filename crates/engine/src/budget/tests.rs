@@ -7,7 +7,8 @@ mod optimum;
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel_vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk, Vfs};
+use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
+use trommel_vfs::Vfs;
 
 use crate::sync::lock;
 use crate::{BudgetReport, Db, Error, ErrorKind, Options};

@@ -2,9 +2,10 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterSpec};
+use trommel_sim::MemoryVfs;
 use trommel_sstable::format::{BlockKind, block_checksum};
 use trommel_sstable::{UserFilter, UserFilterBuilder};
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_vfs::Vfs;
 use xxhash_rust::xxh3::Xxh3;
 
 use super::*;

@@ -275,7 +275,8 @@ impl DeletionQueue {
 mod tests {
     use std::path::Path;
 
-    use trommel_vfs::{DiskVfs, OpKind, SimDisk};
+    use trommel_sim::{OpKind, SimDisk};
+    use trommel_vfs::DiskVfs;
 
     use super::*;
     use crate::{Db, Options, ReadMode};

@@ -2,8 +2,7 @@
 //!
 //! If the directory was moved away and replaced by another, the files at the old path may belong to
 //! another owner. From its next flush, new log or close on, the engine accepts no more writes.
-//! Queued files are not removed. Partial files of a failed job are removed by path without this
-//! check.
+//! Neither queued files nor those of a failed job are removed.
 
 use trommel_vfs::FileLock;
 

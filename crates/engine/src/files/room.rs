@@ -82,7 +82,8 @@ impl WriteFile for RoomyFile {
 mod tests {
     use std::path::Path;
 
-    use trommel_vfs::{Failure, Fault, OpKind, SimDisk, Vfs};
+    use trommel_sim::{Failure, Fault, OpKind, SimDisk};
+    use trommel_vfs::Vfs;
 
     use super::*;
     use crate::files::held::HeldLock;

@@ -3,7 +3,8 @@
 use std::ops::Bound;
 use std::path::Path;
 
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::Vfs;
 
 use super::tests::{DIR, files, store};
 use super::{Ending, Entry, Log, Manifest, Role, Table, find, live_files, properties};

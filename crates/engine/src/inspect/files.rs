@@ -136,15 +136,7 @@ fn live_file(dir: &Path, entry: &DirEntry, state: &ManifestState, manifest: u64)
                     );
                     Corruption::new(&path, 0, what).into()
                 });
-            let sidecar = |n| state.version.tables().any(|(_, t)| t.filters.sidecar == Some(n));
-            let live = match file {
-                Numbered::Table(_) => table.is_some(),
-                Numbered::Log(n) => state.needs_log(n),
-                Numbered::Manifest(n) => n == manifest,
-                Numbered::FilterSidecar(n) => sidecar(n),
-                Numbered::Spare(_) => false,
-            };
-            (role_of_numbered(file), live)
+            (role_of_numbered(file), state.needs(file, Some(manifest)))
         }
         None => match entry.name.to_str() {
             Some(LOCK) => (Role::Lock, true),

@@ -45,12 +45,10 @@ pub use manifest::{
 };
 pub use properties::{StoreProperties, TableProperties, properties};
 pub use sidecar::{Sidecar, SidecarInfo};
-pub use table::{
-    BlockSums, Entry, FilterInfo, PrefixFilterInfo, Table, TableCheck, TableInfo, TableScan,
-};
+pub use table::{BlockSums, Entry, FilterInfo, PrefixFilterInfo, Table, TableInfo, TableScan};
 pub use trommel_base::{EntryKind, SeqNo};
 pub use trommel_sstable::format::{BlockKind, Footer};
-pub use trommel_sstable::{BlockContent, BlockInfo, FilterPart, FilterState, Properties};
+pub use trommel_sstable::{BlockContent, BlockInfo, FilterPart, FilterState, Properties, Verified};
 
 pub use crate::log::LogEnd;
 pub use crate::ranges::RangeTombstone;

@@ -8,7 +8,7 @@ use trommel_base::{Cursor as _, CursorHints, EntryKind, SeqNo, Slice};
 use trommel_sstable::format::{BlockKind, Footer, VERSION};
 use trommel_sstable::{
     BlockCache, BlockInfo, Expected, FilterLabel, FilterState, Properties, ScanOptions,
-    TableConfig, TableCursor, layout,
+    TableConfig, TableCursor, Verified, layout,
 };
 use trommel_vfs::{Access, ReadFile, Vfs};
 
@@ -87,21 +87,6 @@ pub struct PrefixFilterInfo {
     pub bytes: u64,
     /// The theoretical false-positive rate.
     pub expected_rate: f64,
-}
-
-/// The result of [`Table::check`].
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
-#[non_exhaustive]
-pub struct TableCheck {
-    /// Bytes of the file, all of which were read.
-    pub bytes: u64,
-    /// Entries.
-    pub entries: u64,
-    /// Distinct keys, each of which passed the filter.
-    pub keys: u64,
-    /// Whether there is a filter that was not queried: of a kind that this version does not know,
-    /// or a user-defined one, whose policy is never available here.
-    pub foreign_filter: bool,
 }
 
 /// Sums over the data blocks of a table. Lengths are in bytes.
@@ -186,17 +171,11 @@ impl Table {
     ///
     /// # Errors
     /// The first corruption found.
-    pub fn check(&self) -> Result<TableCheck> {
+    pub fn check(&self) -> Result<Verified> {
         let table = self.reader()?;
         let prefixes = table.filters().own().prefixes_part();
         let prefix = prefixes.and_then(|part| Prefix::stored(&part.extractor));
-        let verified = table.verify_with(prefix.map(|prefix| prefix.extractor()))?;
-        Ok(TableCheck {
-            bytes: verified.bytes,
-            entries: verified.entries,
-            keys: verified.keys,
-            foreign_filter: verified.foreign_filter,
-        })
+        Ok(table.verify_with(prefix.map(|prefix| prefix.extractor()))?)
     }
 
     /// The entries between two keys, in order: keys ascending, versions of one key newest first.

@@ -5,8 +5,9 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel_filter::FilterKind;
+use trommel_sim::MemoryVfs;
 use trommel_sstable::FilterState;
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_vfs::Vfs;
 
 use super::{
     Answer, BlockSums, Ending, EntryKind as Kind, LiveFile, Log, LogSpanKind, Manifest, Role,

@@ -296,10 +296,7 @@ impl Engine {
             return Judged::Retried { pause, failures: job_failures.failed_in_a_row() };
         }
         job_failures.note(error.clone(), env::now());
-        let is_first = self.access.refuse_writes(error);
-        // Waiters for publication check for poisoning too.
-        self.writes.publication.notify();
-        if is_first { Judged::Poisons } else { Judged::Noted }
+        if self.refuse_writes(error) { Judged::Poisons } else { Judged::Noted }
     }
 
     /// Removes the obsolete files, except those kept for recycling.

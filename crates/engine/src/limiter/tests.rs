@@ -1,7 +1,8 @@
 //! Which writes the limit applies to, by the number of limited bytes; no time is measured.
 #![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
 
-use trommel_vfs::{MemoryVfs, Policy, SimDisk, Vfs};
+use trommel_sim::{MemoryVfs, Policy, SimDisk};
+use trommel_vfs::Vfs;
 
 use super::*;
 use crate::{Compression, Db, Options, RebuildOptions, WriteOptions};

@@ -3,7 +3,8 @@
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_vfs::{DiskVfs, Policy, Replay, SimDisk, Vfs};
+use trommel_sim::{Policy, Replay, SimDisk};
+use trommel_vfs::{DiskVfs, Vfs};
 
 use super::format::{AHEAD_BYTES, END_PAYLOAD_BYTES, RECORD_OVERHEAD_BYTES};
 use crate::inspect::{Ending, Log, LogSpanKind};

@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::Vfs;
 
 use super::format::{
     AHEAD_BYTES, FILE_CHECKSUM_AT, FILE_HEADER_BYTES, FORMAT_VERSION, KIND_DATA, KIND_END,

@@ -4,7 +4,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::Vfs;
 
 use super::recover::{DropReason, Needed, ReplayPlan, plan};
 use super::testing::{Crash, OpRecorder, disk};

@@ -6,7 +6,8 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use trommel_vfs::{Access, DirectHandle, Layer, MemoryVfs, ReadFile, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::{Access, DirectHandle, Layer, ReadFile, Vfs};
 
 use crate::{Compression, Db, Durability, Options};
 

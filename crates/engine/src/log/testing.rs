@@ -7,7 +7,8 @@ use std::ops::Range;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
-use trommel_vfs::{Layer, MemoryVfs, Vfs, WriteFile};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::{Layer, Vfs, WriteFile};
 
 /// One call.
 #[derive(Debug, Clone, PartialEq, Eq)]

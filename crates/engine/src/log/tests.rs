@@ -4,7 +4,8 @@ use std::io;
 use std::ops::Range;
 use std::path::Path;
 
-use trommel_vfs::{MemoryVfs, ReadFile, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::{ReadFile, Vfs};
 
 use super::format::{AHEAD_BYTES, FILE_HEADER_BYTES, RECORD_OVERHEAD_BYTES, RECORD_TRAILER};
 use super::framing::{FileHeader, FileKind};

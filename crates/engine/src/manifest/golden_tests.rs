@@ -3,7 +3,8 @@
 
 use std::path::Path;
 
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::Vfs;
 
 use super::current;
 use super::edit::{

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use super::edit::VersionEdit;
 use crate::levels::LEVELS;
 use crate::log::LogEnds;
+use crate::names::Numbered;
 use crate::ranges::RangeSet;
 use crate::version::{TableFile, TableMeta, Version};
 
@@ -36,6 +37,21 @@ impl ManifestState {
     /// Whether log `number` may hold writes that are in no table.
     pub(crate) fn needs_log(&self, number: u64) -> bool {
         self.log_number != 0 && number >= self.log_number && !self.log_ends.ignores(number)
+    }
+
+    /// Whether the store needs this file, if `manifest` is the number of its manifest.
+    pub(crate) fn needs(&self, file: Numbered, manifest: Option<u64>) -> bool {
+        match file {
+            Numbered::Manifest(number) => Some(number) == manifest,
+            Numbered::Log(number) => self.needs_log(number),
+            Numbered::Table(number) => {
+                self.version.tables().any(|(_, table)| table.number == number)
+            }
+            Numbered::FilterSidecar(number) => {
+                self.version.tables().any(|(_, table)| table.filters.sidecar == Some(number))
+            }
+            Numbered::Spare(_) => false,
+        }
     }
 
     /// The state after `edit`.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
-use trommel_vfs::{Access, MemoryVfs, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::{Access, Vfs};
 
 use super::current::{self, Current};
 use super::edit::VersionEdit;

@@ -16,10 +16,7 @@ settings! {
     /// [`Options::filtering`](crate::Options::filtering).
     FilterSettings {
         /// How the filters of new tables are divided. [`FilterShape::Partitioned`]: into one for
-        /// each range of keys, so that only those in use need memory. [`FilterShape::PerBlock`]:
-        /// into small ones, one for each data block and kept in groups, each a standard filter with
-        /// the bits per key that [`filters`](crate::Options::filters) specifies, whatever the kind;
-        /// the index is searched before the filter is probed.
+        /// each range of keys, so that only those in use need memory.
         filter_shape: FilterShape = FilterShape::Whole;
         /// About how many bytes a partition of a filter has; it ends where a data block ends.
         filter_piece_bytes: usize = 32 << 10, 256..=16 << 20;

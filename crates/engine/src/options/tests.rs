@@ -72,7 +72,7 @@ fn every_setting_is_had_back_from_its_text() {
         ("memory_limit", "1048576"),
         ("background_threads", "3"),
         ("stall_timeout", "1.5s"),
-        ("filter_shape", "per-block"),
+        ("filter_shape", "partitioned"),
         ("filter_residency", "cached-below-level-0"),
         ("pinned_filter_bytes", "7"),
         ("prefix_extractor", "fixed:8"),

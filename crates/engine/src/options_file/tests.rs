@@ -5,8 +5,9 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, Policy, SimDisk};
 use trommel_sstable::{Compression, FilterShape};
-use trommel_vfs::{Failure, Fault, MemoryVfs, OpKind, Policy, SimDisk, Vfs};
+use trommel_vfs::Vfs;
 
 use super::*;
 use crate::inspect::{Role, live_files};

@@ -5,7 +5,7 @@ use std::ops::Bound;
 use std::sync::Arc;
 
 use trommel_base::{MAX_SEQNO, SeqNo};
-use trommel_vfs::MemoryVfs;
+use trommel_sim::MemoryVfs;
 
 use super::{RangeCursor, RangeMap, RangeSet, RangeTombstone, Readers};
 use crate::{Db, Options, Snapshot, WriteBatch};

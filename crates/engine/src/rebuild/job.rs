@@ -97,8 +97,7 @@ struct Written<'a> {
 
 impl Drop for Written<'_> {
     fn drop(&mut self) {
-        // If it is unknown whether the manifest names it, nothing is removed.
-        if !self.is_installed && !self.engine.access.is_poisoned() {
+        if !self.is_installed && self.engine.access.may_remove() {
             let _ = self.engine.files.vfs.remove(&self.path);
         }
     }

@@ -392,7 +392,6 @@ fn words_of(plan: &FilterPlan, user: Option<&UserFilterBuild>) -> String {
 fn shape_word(shape: crate::FilterShape) -> &'static str {
     match shape {
         crate::FilterShape::Partitioned => " (partitioned)",
-        crate::FilterShape::PerBlock => " (per block)",
         _ => "",
     }
 }

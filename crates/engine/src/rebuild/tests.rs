@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use trommel_vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk, Vfs};
+use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
+use trommel_vfs::Vfs;
 
 use crate::{Db, Error, ErrorKind, Options, RebuildOptions};
 

@@ -30,10 +30,6 @@ pub(super) fn check_current_tmp(dir: &Path, listing: &[DirEntry]) -> Result<()> 
     }
 }
 
-pub(super) fn list(vfs: &dyn Vfs, dir: &Path) -> Result<Vec<DirEntry>> {
-    vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))
-}
-
 fn not_a_store(dir: &Path, what: &str) -> Error {
     Error::NotAStore { dir: dir.to_path_buf(), what: what.to_owned() }
 }

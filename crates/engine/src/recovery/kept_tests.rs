@@ -4,7 +4,8 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_vfs::{Layer, Policy, SimDisk, Vfs};
+use trommel_sim::{Policy, SimDisk};
+use trommel_vfs::{Layer, Vfs};
 
 use crate::{Compression, Db, Error, ErrorKind, Options, RepairOptions, WriteOptions};
 

@@ -16,19 +16,10 @@ use crate::sync::lock;
 
 /// Our files that the recovered state does not name.
 pub(super) fn orphans(dir: &Path, listing: &[DirEntry], recovered: &Recovered) -> Vec<PathBuf> {
-    let state = &recovered.state;
     let is_orphan = |entry: &&DirEntry| match Numbered::parse(&entry.name) {
         _ if !entry.is_file => false,
         None => entry.name == CURRENT_TMP || entry.name == OPTIONS_TMP,
-        Some(Numbered::Spare(_)) => true,
-        Some(Numbered::Manifest(number)) => number != recovered.number,
-        Some(Numbered::Log(number)) => !state.needs_log(number),
-        Some(Numbered::Table(number)) => {
-            state.version.tables().all(|(_, table)| table.number != number)
-        }
-        Some(Numbered::FilterSidecar(number)) => {
-            state.version.tables().all(|(_, table)| table.filters.sidecar != Some(number))
-        }
+        Some(file) => !recovered.state.needs(file, Some(recovered.number)),
     };
     listing.iter().filter(is_orphan).map(|entry| dir.join(&entry.name)).collect()
 }

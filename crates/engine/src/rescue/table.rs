@@ -163,9 +163,8 @@ fn check(
     extractor: Option<&Prefix>,
 ) -> Result<Verified> {
     let table = plain(file, path, meta)?;
-    let maker = table.filters().prefixes_part().map(|part| part.extractor.clone());
-    let set = extractor.filter(|prefix| maker.as_deref() == Some(prefix.name())).cloned();
-    let prefix = set.or_else(|| maker.and_then(|maker| Prefix::stored(&maker)));
+    let maker = table.filters().prefixes_part().map(|part| &*part.extractor);
+    let prefix = maker.and_then(|maker| Prefix::maker(maker, extractor));
     let verified = table.verify_with(prefix.map(|prefix| prefix.extractor()))?;
     agrees(&table, meta, path)?;
     Ok(verified)
@@ -283,8 +282,7 @@ pub(crate) fn check_sidecar(
         return Ok(Some(VerifiedSidecar { bytes, has_foreign: false }));
     };
     let maker = sidecar.parts().map(|part| &*part.extractor).find(|maker| !maker.is_empty());
-    let set = extractor.filter(|prefix| maker == Some(prefix.name())).cloned();
-    let prefix = set.or_else(|| maker.and_then(Prefix::stored));
+    let prefix = maker.and_then(|maker| Prefix::maker(maker, extractor));
     let has_foreign = match table.verify_sidecar(&sidecar, prefix.map(|prefix| prefix.extractor()))
     {
         Err(error) if is_of(&error, table.path()) => false,

@@ -4,7 +4,7 @@
 //! `trommel tune replay`). The format and its rationale are in docs/format/trace.md.
 //!
 //! 1. [`Db::trace_lookups`](crate::Db::trace_lookups) records lookups, all or a sample of them,
-//!    until the [`LookupTrace`] is finished.
+//!    until the [`LookupTrace`](crate::LookupTrace) is finished.
 //! 2. A [`TraceWriter`] collects lookups, sorts them by key when there are enough, and writes them
 //!    as a block in which equal ones are counted.
 //! 3. A [`TraceReader`] yields a block's lookups after the block has passed its checksum and its
@@ -44,8 +44,7 @@ mod tests;
 
 pub use format::{MAGIC, MAX_TIMES};
 pub use reader::TraceReader;
-pub use record::LookupTrace;
-pub(crate) use record::{TraceSlot, Traced};
+pub(crate) use record::{TraceRecorder, TraceSlot};
 pub use writer::TraceWriter;
 
 /// Where a lookup ended.

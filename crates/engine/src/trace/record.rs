@@ -5,16 +5,15 @@
 //! 2. A sampled lookup is added to the writer under its lock. The thread that fills a block writes
 //!    it while others wait, so there is one block in memory.
 //! 3. The first error of the trace's file ends the recording. Lookups go on, and
-//!    [`LookupTrace::finish`] returns the error.
+//!    [`LookupTrace::finish`](crate::LookupTrace::finish) returns the error.
 //!
 //! The lock is a leaf: nothing else is taken while it is held. The file is written through the
 //! store's file system, outside its directory.
 
-use std::fmt::Debug;
 use std::io::{self, Write};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Weak};
 
 use trommel_vfs::{Vfs, WriteFile};
 
@@ -23,7 +22,6 @@ use super::writer::TraceWriter;
 use super::{Outcome, Place, TraceInfo, TraceOptions, TraceTotals};
 use crate::error::{Error, Result};
 use crate::files::lies_in;
-use crate::fork::{Opener, leak};
 use crate::sync::quiet::AtomicBool;
 use crate::sync::{Mutex, SwapOption, lock};
 use crate::version::Version;
@@ -69,20 +67,26 @@ impl TraceSlot {
         recorder.add(key, Outcome { place, ..outcome });
     }
 
-    /// Starts recording to `recorder`.
-    fn begin(&self, recorder: &Arc<TraceRecorder>) -> Result<()> {
-        let _one_at_a_time = lock(&self.change);
+    /// An error if a trace is being recorded.
+    pub(crate) fn check_off(&self) -> Result<()> {
         if self.recorder.load().is_some() {
             let what = "a trace of lookups is being recorded already: finish that one before";
             return Err(Error::option(what));
         }
+        Ok(())
+    }
+
+    /// Starts recording to `recorder`.
+    pub(crate) fn begin(&self, recorder: &Arc<TraceRecorder>) -> Result<()> {
+        let _one_at_a_time = lock(&self.change);
+        self.check_off()?;
         self.recorder.store(Some(Arc::clone(recorder)));
         self.is_on.store(true, Relaxed);
         Ok(())
     }
 
     /// Stops recording to `recorder`.
-    fn end(&self, recorder: &Arc<TraceRecorder>) {
+    pub(crate) fn end(&self, recorder: &Arc<TraceRecorder>) {
         let _one_at_a_time = lock(&self.change);
         if self.recorder.load().as_ref().is_some_and(|current| Arc::ptr_eq(current, recorder)) {
             self.is_on.store(false, Relaxed);
@@ -91,28 +95,12 @@ impl TraceSlot {
     }
 }
 
-/// An open store whose lookups can be recorded.
-pub(crate) trait Traced: Debug + Send + Sync {
-    /// The slot of its recorder.
-    fn trace(&self) -> &TraceSlot;
-    /// Its file system.
-    fn vfs(&self) -> &Arc<dyn Vfs>;
-    /// Its directory.
-    fn dir(&self) -> &Path;
-    /// Its id.
-    fn store_id(&self) -> u64;
-    /// The process that opened it.
-    fn opener(&self) -> Opener;
-    /// An error if it was closed.
-    fn check_open(&self) -> Result<()>;
-}
-
 /// Writes sampled lookups to a file.
 #[derive(Debug)]
-struct TraceRecorder {
-    path: PathBuf,
+pub(crate) struct TraceRecorder {
+    pub(crate) path: PathBuf,
     vfs: Arc<dyn Vfs>,
-    info: TraceInfo,
+    pub(crate) info: TraceInfo,
     sampler: Sampler,
     state: Mutex<TraceState>,
 }
@@ -140,15 +128,21 @@ impl Write for Sink {
 }
 
 impl TraceRecorder {
-    fn create(store: &dyn Traced, path: &Path, options: TraceOptions) -> Result<Self> {
-        let (vfs, dir) = (store.vfs(), store.dir());
+    /// A recorder of the store `store_id`, which lies in `dir`.
+    pub(crate) fn create(
+        vfs: &Arc<dyn Vfs>,
+        dir: &Path,
+        store_id: u64,
+        path: &Path,
+        options: TraceOptions,
+    ) -> Result<Self> {
         let real = vfs.real_path(dir).map_err(|source| Error::io(dir, "looking for", source))?;
         if lies_in(&**vfs, &real, path)? {
             let (path, dir) = (path.display(), dir.display());
             let what = format!("{path} lies in the store's directory {dir}: name another place");
             return Err(Error::option(what));
         }
-        let info = TraceInfo { store_id: store.store_id(), sample: options.sample };
+        let info = TraceInfo { store_id, sample: options.sample };
         info.check()?;
         let failed = |source| Error::creating(&**vfs, path, source);
         let sink = Sink(vfs.create(path).map_err(failed)?);
@@ -171,7 +165,7 @@ impl TraceRecorder {
     }
 
     /// Writes the end of the trace, and syncs it.
-    fn end(&self) -> Result<TraceTotals> {
+    pub(crate) fn end(&self) -> Result<TraceTotals> {
         let state = std::mem::replace(&mut *lock(&self.state), TraceState::Ended);
         let writer = match state {
             TraceState::Open(writer) => writer,
@@ -194,86 +188,5 @@ impl TraceInfo {
         }
         let sample = self.sample;
         Err(Error::option(format!("a trace takes one lookup of 1 to 4294967296, not of {sample}")))
-    }
-}
-
-/// A trace being recorded: see [`Db::trace_lookups`](crate::Db::trace_lookups). Dropping it
-/// finishes it, and errors are lost.
-#[derive(Debug)]
-#[must_use = "dropped, it records nothing more"]
-pub struct LookupTrace {
-    recorder: Arc<TraceRecorder>,
-    /// The store whose lookups are recorded.
-    store: Mutex<Weak<dyn Traced>>,
-    opener: Opener,
-    is_finished: bool,
-}
-
-impl LookupTrace {
-    pub(crate) fn begin(
-        store: &Arc<dyn Traced>,
-        path: &Path,
-        options: TraceOptions,
-    ) -> Result<Self> {
-        store.check_open()?;
-        if store.trace().is_on() {
-            let what = "a trace of lookups is being recorded already: finish that one before";
-            return Err(Error::option(what));
-        }
-        let recorder = Arc::new(TraceRecorder::create(&**store, path, options)?);
-        store.trace().begin(&recorder)?;
-        let opener = store.opener();
-        let store = Mutex::new(Arc::downgrade(store));
-        Ok(Self { recorder, store, opener, is_finished: false })
-    }
-
-    /// Continues with `store` instead of the previous one.
-    pub(crate) fn resume(&self, store: &Arc<dyn Traced>) -> Result<()> {
-        self.opener.check()?;
-        store.opener().check()?;
-        if store.store_id() != self.recorder.info.store_id {
-            return Err(Error::option("a trace is of one store, and this is another"));
-        }
-        let mut current = lock(&self.store);
-        if let Some(earlier) = current.upgrade() {
-            earlier.trace().end(&self.recorder);
-        }
-        store.trace().begin(&self.recorder)?;
-        *current = Arc::downgrade(store);
-        Ok(())
-    }
-
-    /// The path of its file.
-    pub fn path(&self) -> &Path {
-        &self.recorder.path
-    }
-
-    /// Ends the recording, and syncs the trace.
-    ///
-    /// # Errors
-    /// The first error of its file: the trace then has no end, but what was written before it can
-    /// be read.
-    pub fn finish(mut self) -> Result<TraceTotals> {
-        self.end()
-    }
-
-    fn end(&mut self) -> Result<TraceTotals> {
-        self.is_finished = true;
-        if let Err(forked) = self.opener.check() {
-            leak(&self.recorder);
-            return Err(forked);
-        }
-        if let Some(store) = lock(&self.store).upgrade() {
-            store.trace().end(&self.recorder);
-        }
-        self.recorder.end()
-    }
-}
-
-impl Drop for LookupTrace {
-    fn drop(&mut self) {
-        if !self.is_finished {
-            let _ = self.end();
-        }
     }
 }

@@ -2,7 +2,8 @@ use std::path::Path;
 use std::sync::Arc;
 
 use trommel_base::codec::{put_bytes, put_varint};
-use trommel_vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk, Vfs};
+use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
+use trommel_vfs::Vfs;
 
 use super::format::{
     ABOUT_BYTES, BLOCK_KEY_BYTES, BLOCK_LOOKUPS, FORM, KIND_ABOUT, KIND_LOOKUPS, MAX_PAYLOAD_BYTES,

@@ -22,7 +22,7 @@ use trommel_vfs::{DirEntry, FileLock, Vfs};
 use super::VerifyReport;
 use crate::damage::{Damage, NO_FILE, Remedy};
 use crate::error::{Error, Result};
-use crate::files::{LOCK, UNFINISHED, log_path, unfinished};
+use crate::files::{LOCK, UNFINISHED, list, log_path, unfinished};
 use crate::log::reader::{LogImage, Verdict};
 use crate::log::recover::{self, Needed};
 use crate::log::{FileKind, read_whole};
@@ -38,7 +38,7 @@ use crate::rescue::watched::Watched;
 pub(crate) fn verify_store(dir: &Path, options: &Options) -> Result<VerifyReport> {
     let mut report = verify_dir(dir, options)?;
     let vfs = &*options.vfs;
-    let listing = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
+    let listing = list(vfs, dir)?;
     if let Some(mark) = unfinished::find(vfs, dir, &listing)? {
         let remedy = if mark.is_ours() { Remedy::RepairAgain } else { Remedy::Remove };
         report.damage.push(Damage::at(&dir.join(UNFINISHED), 0, mark.to_string(), remedy));
@@ -99,7 +99,7 @@ impl WriterLock {
             Some(lock) => !lock.is_in_place(),
             None if self.lock_is_no_file => false,
             None => {
-                let now = vfs.list(dir).map_err(|source| Error::io(dir, "listing", source))?;
+                let now = list(vfs, dir)?;
                 now.iter().any(|entry| entry.name == LOCK)
             }
         };
@@ -251,22 +251,15 @@ fn list_others(
     is_certain: bool,
     report: &mut VerifyReport,
 ) {
-    let state = &chosen.state;
     for entry in listing {
         let numbered = Numbered::parse(&entry.name).filter(|_| entry.is_file);
         let is_needed = match numbered {
             None => [LOCK, CURRENT, OPTIONS, UNFINISHED].iter().any(|name| entry.name == *name),
-            Some(Numbered::Spare(_)) => false,
             // Without an intact manifest, orphans cannot be identified.
-            Some(_) if chosen.number.is_none() || !is_certain => true,
-            Some(Numbered::Manifest(number)) => chosen.number == Some(number),
-            Some(Numbered::Log(number)) => state.needs_log(number),
-            Some(Numbered::Table(number)) => {
-                state.version.tables().any(|(_, table)| table.number == number)
+            Some(file) if chosen.number.is_none() || !is_certain => {
+                !matches!(file, Numbered::Spare(_))
             }
-            Some(Numbered::FilterSidecar(number)) => {
-                state.version.tables().any(|(_, table)| table.filters.sidecar == Some(number))
-            }
+            Some(file) => chosen.state.needs(file, chosen.number),
         };
         let path = dir.join(&entry.name);
         match numbered {

@@ -505,7 +505,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     use trommel_base::EntryKind;
-    use trommel_vfs::{MemoryVfs, Policy, SimDisk};
+    use trommel_sim::{MemoryVfs, Policy, SimDisk};
 
     use super::{CommitGroup, LEADER_INSERTS, Wanted};
     use crate::batch::{Batch, OpKind};

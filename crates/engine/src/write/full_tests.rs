@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use trommel_vfs::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
+use trommel_sim::{Failure, Fault, MemoryVfs, OpKind, SimDisk};
 
 use crate::{Db, Options, WriteBatch};
 

@@ -179,7 +179,7 @@ mod tests {
     use std::sync::atomic::Ordering;
     use std::time::Duration;
 
-    use trommel_vfs::{Failure, Fault, OpKind, SimDisk};
+    use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 
     use super::*;
     use crate::{Db, Options, WriteOptions};

@@ -149,7 +149,7 @@ impl Engine {
 mod tests {
     use std::sync::Arc;
 
-    use trommel_vfs::MemoryVfs;
+    use trommel_sim::MemoryVfs;
 
     use crate::{Db, Degraded, Durability, Options, WriteOptions};
 

@@ -5,10 +5,7 @@
 //! 3. The block is two registers of eight 32-bit words. Each is permuted by the low three bits of
 //!    the word's index, and the fourth bit selects one of the two.
 //! 4. Each word is shifted until the tested bit is its sign; the eight signs form one mask.
-//!
-//! `unsafe` is needed because instructions that a processor lacks must not be executed: an [`Avx2`]
-//! exists only if the processor reports them.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "see `vector_kernel`")]
 
 use std::arch::x86_64::{
     __m256i, _bzhi_u32, _mm256_add_epi32, _mm256_andnot_si256, _mm256_blendv_ps,
@@ -17,6 +14,7 @@ use std::arch::x86_64::{
     _mm256_slli_epi32, _mm256_sllv_epi32, _mm256_srli_epi32,
 };
 
+use super::vector::vector_kernel;
 use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Query, Task};
 use crate::block::{Bits, Block};
 
@@ -27,86 +25,19 @@ const LANES: usize = 8;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx2(());
 
-impl Avx2 {
-    pub(super) fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx2")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2");
-        has.then_some(Self(()))
-    }
-
-    /// The code of `Q`, compiled for these instructions.
-    pub(super) fn query_fn<Q: Query>(self) -> unsafe fn(&Bits, u64) -> bool {
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        fn query<Q: Query>(bits: &Bits, hash: u64) -> bool {
-            Q::query(Avx2(()), bits, hash)
-        }
-        query::<Q>
-    }
-
-    /// Runs `task`, compiled for AVX2.
-    #[inline]
-    pub(super) fn run<T: Task>(self, task: T) -> T::Answer {
-        #[target_feature(enable = "avx2,bmi1,bmi2")]
-        fn with_avx2<T: Task>(probe: Avx2, task: T) -> T::Answer {
-            task.run(probe)
-        }
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { with_avx2(self, task) }
-    }
-}
-
-impl Probe for Avx2 {
-    const FEW: usize = LANES;
-
-    #[inline(always)]
-    fn hits_few<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { hits_few::<RESERVED>(block, seed, count) }
-    }
-
-    #[inline(always)]
-    fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { hits::<RESERVED>(block, seed, count) }
-    }
-
-    #[inline(always)]
-    fn hits_both(self, block: &Block, folded: u64, count: usize) -> bool {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { hits_both(block, folded, count) }
-    }
-
-    #[inline(always)]
-    fn set_both(self, block: &mut Block, folded: u64, count: usize) {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { set_both(block, folded, count) }
-    }
-
-    #[inline(always)]
-    fn set<const RESERVED: u32>(self, block: &mut Block, seed: u32, count: usize) {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { set::<RESERVED>(block, seed, count) }
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
-fn hits<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
-    hits_in_lanes::<RESERVED>(block, _mm256_set1_epi32(seed.cast_signed()), &LANES_OF_POWERS, count)
-}
+vector_kernel!(
+    Avx2,
+    "avx2,bmi1,bmi2",
+    ["avx2", "bmi1", "bmi2"],
+    _mm256_set1_epi32,
+    _mm256_set1_epi64x
+);
 
 #[inline]
 #[target_feature(enable = "avx2,bmi1,bmi2")]
 fn hits_few<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
     let seeds = _mm256_set1_epi32(seed.cast_signed());
     all_set(block, positions::<RESERVED>(seeds, words(&LANES_OF_POWERS[0], 0)), count)
-}
-
-#[inline]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
-fn hits_both(block: &Block, folded: u64, count: usize) -> bool {
-    hits_in_lanes::<0>(block, _mm256_set1_epi64x(folded.cast_signed()), &LANES_IN_TURN, count)
 }
 
 /// Whether the first `count` positions, whose states are the seeds times the powers, are all set.
@@ -150,18 +81,6 @@ fn all_set(block: &Block, positions: __m256i, count: usize) -> bool {
     let signs = _mm256_castsi256_ps(_mm256_sllv_epi32(word, shift));
     let wanted = _bzhi_u32(0xff, count as u32);
     !(_mm256_movemask_ps(signs) as u32) & wanted == 0
-}
-
-#[inline]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
-fn set<const RESERVED: u32>(block: &mut Block, seed: u32, count: usize) {
-    set_in_lanes::<RESERVED>(block, _mm256_set1_epi32(seed.cast_signed()), &LANES_OF_POWERS, count);
-}
-
-#[inline]
-#[target_feature(enable = "avx2,bmi1,bmi2")]
-fn set_both(block: &mut Block, folded: u64, count: usize) {
-    set_in_lanes::<0>(block, _mm256_set1_epi64x(folded.cast_signed()), &LANES_IN_TURN, count);
 }
 
 /// Sets the first `count` positions whose states are the seeds times the powers.

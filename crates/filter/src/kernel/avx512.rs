@@ -6,10 +6,7 @@
 //!
 //! A blocked filter's two chains alternate, one lane each: the folded hash, copied to all 64-bit
 //! lanes, is both seeds in turn.
-//!
-//! `unsafe` is needed because instructions that a processor lacks must not be executed: an
-//! [`Avx512`] exists only if the processor reports them.
-#![allow(unsafe_code)]
+#![allow(unsafe_code, reason = "see `vector_kernel`")]
 
 use std::arch::asm;
 use std::arch::x86_64::{
@@ -19,6 +16,7 @@ use std::arch::x86_64::{
     _mm512_set1_epi64, _mm512_srli_epi32, _mm512_sub_epi64,
 };
 
+use super::vector::vector_kernel;
 use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Query, Task};
 use crate::block::{Bits, Block};
 
@@ -29,87 +27,19 @@ const LANES: usize = 16;
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Avx512(());
 
-impl Avx512 {
-    pub(super) fn detect() -> Option<Self> {
-        let has = is_x86_feature_detected!("avx512f")
-            && is_x86_feature_detected!("avx512vl")
-            && is_x86_feature_detected!("bmi1")
-            && is_x86_feature_detected!("bmi2");
-        has.then_some(Self(()))
-    }
-
-    /// The code of `Q`, compiled for these instructions.
-    pub(super) fn query_fn<Q: Query>(self) -> unsafe fn(&Bits, u64) -> bool {
-        #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-        fn query<Q: Query>(bits: &Bits, hash: u64) -> bool {
-            Q::query(Avx512(()), bits, hash)
-        }
-        query::<Q>
-    }
-
-    /// Runs `task`, compiled for AVX-512.
-    #[inline]
-    pub(super) fn run<T: Task>(self, task: T) -> T::Answer {
-        #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-        fn with_avx512<T: Task>(probe: Avx512, task: T) -> T::Answer {
-            task.run(probe)
-        }
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { with_avx512(self, task) }
-    }
-}
-
-impl Probe for Avx512 {
-    const FEW: usize = LANES;
-
-    #[inline(always)]
-    fn hits_few<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { hits_few::<RESERVED>(block, seed, count) }
-    }
-
-    #[inline(always)]
-    fn hits<const RESERVED: u32>(self, block: &Block, seed: u32, count: usize) -> bool {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { hits::<RESERVED>(block, seed, count) }
-    }
-
-    #[inline(always)]
-    fn hits_both(self, block: &Block, folded: u64, count: usize) -> bool {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { hits_both(block, folded, count) }
-    }
-
-    #[inline(always)]
-    fn set_both(self, block: &mut Block, folded: u64, count: usize) {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { set_both(block, folded, count) }
-    }
-
-    #[inline(always)]
-    fn set<const RESERVED: u32>(self, block: &mut Block, seed: u32, count: usize) {
-        // SAFETY: `self` exists only if the processor has these instructions.
-        unsafe { set::<RESERVED>(block, seed, count) }
-    }
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-fn hits<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
-    hits_in_lanes::<RESERVED>(block, _mm512_set1_epi32(seed.cast_signed()), &LANES_OF_POWERS, count)
-}
+vector_kernel!(
+    Avx512,
+    "avx512f,avx512vl,bmi1,bmi2",
+    ["avx512f", "avx512vl", "bmi1", "bmi2"],
+    _mm512_set1_epi32,
+    _mm512_set1_epi64
+);
 
 #[inline]
 #[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
 fn hits_few<const RESERVED: u32>(block: &Block, seed: u32, count: usize) -> bool {
     let seeds = _mm512_set1_epi32(seed.cast_signed());
     all_set(words(block), positions::<RESERVED>(seeds, &LANES_OF_POWERS[0]), lanes(count))
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-fn hits_both(block: &Block, folded: u64, count: usize) -> bool {
-    hits_in_lanes::<0>(block, _mm512_set1_epi64(folded.cast_signed()), &LANES_IN_TURN, count)
 }
 
 /// Whether the first `count` positions, whose states are the seeds times the powers, are all set.
@@ -163,18 +93,6 @@ fn all_set(words: __m512i, positions: __m512i, mask: u16) -> bool {
     // The rotation uses the position modulo 32.
     let turned = _mm512_rorv_epi32(word, positions);
     _mm512_mask_testn_epi32_mask(mask, turned, _mm512_set1_epi32(1)) == 0
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-fn set<const RESERVED: u32>(block: &mut Block, seed: u32, count: usize) {
-    set_in_lanes::<RESERVED>(block, _mm512_set1_epi32(seed.cast_signed()), &LANES_OF_POWERS, count);
-}
-
-#[inline]
-#[target_feature(enable = "avx512f,avx512vl,bmi1,bmi2")]
-fn set_both(block: &mut Block, folded: u64, count: usize) {
-    set_in_lanes::<0>(block, _mm512_set1_epi64(folded.cast_signed()), &LANES_IN_TURN, count);
 }
 
 /// Sets the first `count` positions, whose states are the seeds times the powers, in a register

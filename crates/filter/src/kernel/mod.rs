@@ -20,6 +20,8 @@ mod avx512;
 mod scalar;
 #[cfg(test)]
 mod tests;
+#[cfg(target_arch = "x86_64")]
+mod vector;
 
 use std::fmt;
 use std::str::FromStr;

@@ -2,25 +2,24 @@
 //! answers queries.
 //!
 //! 1. A valid filter is taken from a small collection: every kind, with and without keys, one cache
-//!    line, several batches, several shards; or a group of small filters.
+//!    line, several batches, several shards.
 //! 2. It is changed once or a few times: bits flipped, bytes overwritten, removed, added, or copied
 //!    from another filter; fields of the header and of a ribbon's shards set to extreme values; the
 //!    family replaced.
 //! 3. Seven times in eight the checksum is corrected, and sometimes the stated length as well, so
 //!    that the code after the checksum is reached. Otherwise the change must be detected.
-//! 4. It is decoded. This allocates at most as many bytes as the input has, and nothing for a
-//!    group. A decoded filter is queried, one by one and many at once, and both must agree.
+//! 4. It is decoded. This allocates at most as many bytes as the input has. A decoded filter is
+//!    queried, one by one and many at once, and both must agree.
 //!
 //! Every execution has a number, and is deterministic. A run has 200,000 times `TROMMEL_SCALE`
-//! executions. Ten million executions of each of the two took 16 seconds on two processors, with
-//! debug assertions:
+//! executions. For ten million:
 //!
 //! `TROMMEL_SCALE=50 cargo test -p trommel-filter --test bounds fuzz -- --nocapture`
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use trommel_filter::{DecodeError, Filter, FilterSpec, SmallFilters, SmallFiltersBuilder, hash};
+use trommel_filter::{DecodeError, Filter, FilterSpec, hash};
 
 use crate::allocator::most_held;
 
@@ -63,32 +62,6 @@ const FILTER: Layout = Layout {
         [1 + random.below(5) as u8, 1 + random.below(2) as u8, 7 * random.below(2) as u8]
     },
 };
-
-const GROUP: Layout = Layout {
-    header: 48,
-    checksum: 40,
-    fields: &[(0, 4), (4, 1), (5, 1), (6, 2), (8, 4), (12, 4), (16, 8), (24, 8), (32, 8)],
-    settle: |bytes| {
-        // The stated number of filters, or as many as fit; the last ends where the bits do.
-        let body = bytes.len() - 48;
-        let stated = bytes[8..12].iter().rev().fold(0, |n, byte| n << 8 | usize::from(*byte));
-        let count = stated.min(body / 8);
-        put(bytes, 8, &(count as u32).to_le_bytes());
-        if count > 0 {
-            put(bytes, 48 + 8 * count - 4, &((body - 8 * count) as u32).to_le_bytes());
-        }
-    },
-    other_kind: |random| [random.below(3) as u8, 1 + random.below(64) as u8, 0],
-};
-
-/// Groups: bits per key, and keys of each filter.
-const GROUPS: [(&str, &[u64]); 5] = [
-    ("standard:10", &[]),
-    ("standard:10", &[0]),
-    ("standard:0.5", &[1, 0, 7]),
-    ("standard:64", &[3, 3]),
-    ("paired:12", &[40, 0, 1, 60, 2, 90]),
-];
 
 /// The original filters: small, so that many can be tried.
 const WHOLE: [(&str, u64); 20] = [
@@ -167,18 +140,6 @@ fn collection() -> Vec<Vec<u8>> {
     WHOLE.map(build).to_vec()
 }
 
-fn groups() -> Vec<Vec<u8>> {
-    let build = |(spec, sizes): (&str, &[u64])| {
-        let mut builder = SmallFiltersBuilder::new(spec.parse().expect("a valid spec"));
-        for (label, keys) in sizes.iter().enumerate() {
-            (0..*keys).for_each(|key| builder.add_hash(hash(&key.to_le_bytes())));
-            builder.end(100 + 7 * label as u64);
-        }
-        builder.finish()
-    };
-    GROUPS.map(build).to_vec()
-}
-
 fn put(bytes: &mut [u8], at: usize, value: &[u8]) {
     for (byte, &new) in bytes.iter_mut().skip(at).zip(value) {
         *byte = new;
@@ -212,7 +173,7 @@ fn change(layout: &Layout, bytes: &mut Vec<u8>, whole: &[Vec<u8>], random: &mut 
             put(bytes, at, &random.extreme().to_le_bytes()[..width]);
         }
         // A ribbon's shards begin after the number of shards; a pair index is in a block's first
-        // byte; a group begins with labels and ends.
+        // byte.
         8 => {
             let at = layout.header + 4 * random.below(24);
             put(bytes, at, &random.extreme().to_le_bytes()[..1 + random.below(8)]);
@@ -259,30 +220,6 @@ fn execute(number: u64, whole: &[Vec<u8>]) -> String {
             assert!(may_open, "damage is not found");
             query(&filter, bytes.len(), &mut random);
             format!("opened as {}", filter.kind())
-        }
-        Err(error) => refusal(&error),
-    }
-}
-
-/// Like `execute`, for a group of small filters.
-fn execute_group(number: u64, whole: &[Vec<u8>]) -> String {
-    let mut random = Random(number << 20 | 1);
-    let (bytes, may_open) = changed(&GROUP, whole, &mut random);
-    let (len, room) = (bytes.len(), bytes.capacity());
-    let (answer, most) = most_held(|| SmallFilters::decode(bytes));
-    assert_eq!(most, 0, "it takes memory to open {len} bytes");
-    match answer {
-        Ok(filters) => {
-            assert!(may_open, "damage is not found");
-            for label in [0, 99, 100, 107, 114, 121, 128, 135, random.next(), u64::MAX] {
-                let asked = random.next();
-                let answer = filters.may_contain_hash(label, asked);
-                assert_eq!(answer, filters.may_contain_hash(label, asked));
-                assert!(answer.is_none() || !filters.is_empty());
-            }
-            assert!((0.0..=1.0).contains(&filters.expected_fpr()));
-            assert!(filters.len() * 8 <= len && filters.memory_bytes() <= room + 128);
-            "opened".to_owned()
         }
         Err(error) => refusal(&error),
     }
@@ -371,24 +308,6 @@ fn fuzz_decoding_and_querying() {
         "shards",
     ];
     run(|number| execute(number, &whole), &expected);
-}
-
-#[test]
-fn fuzz_decoding_and_querying_groups() {
-    let whole = groups();
-    let expected = [
-        "opened",
-        "unknown",
-        "shorter than its header",
-        "shorter than its labels",
-        "start as a group",
-        "checksum",
-        "number of probes",
-        "bits per key",
-        "probability",
-        "fill",
-    ];
-    run(|number| execute_group(number, &whole), &expected);
 }
 
 /// Without a forged checksum, any single wrong byte is detected: all values of all bytes.

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use super::{Plan, WriteRate};
+use super::Plan;
 use crate::error::Error;
 use crate::store::{Level, Opener};
 
@@ -37,10 +37,7 @@ pub(super) fn write_header(
         lines.push(("Duration", text));
     }
     let operations = |rate: f64| format!("{rate:.0} operations a second");
-    let write_rate = plan.rates.write.map(|rate| match rate {
-        WriteRate::Operations(rate) => operations(rate),
-        WriteRate::Bytes(rate) => format!("{rate:.0} bytes a second"),
-    });
+    let write_rate = plan.rates.write_bytes.map(|rate| format!("{rate:.0} bytes a second"));
     let read_rate = plan.rates.read.map(operations);
     lines.extend(plan.rates.all.map(|rate| ("Rate", operations(rate))));
     lines.extend(write_rate.map(|rate| ("Write rate", rate)));

@@ -12,25 +12,6 @@ const MULTI_READ_BATCH: usize = 32;
 /// Bytes in a value of `fill100K`.
 const LARGE_VALUE_BYTES: usize = 100_000;
 
-/// The write rate limit of a bench.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum WriteRate {
-    /// Operations per second.
-    Operations(f64),
-    /// Bytes of keys and values per second.
-    Bytes(f64),
-}
-
-impl WriteRate {
-    /// Operations per second, if each writes `bytes` bytes.
-    pub fn operations(self, bytes: f64) -> f64 {
-        match self {
-            Self::Operations(rate) => rate,
-            Self::Bytes(rate) => rate / bytes.max(1.0),
-        }
-    }
-}
-
 /// The values of a workload that does not write those of the plan.
 pub(super) fn own_values(plan: &Plan, workload: Workload) -> Option<Values> {
     (workload == Workload::Fill100K)
@@ -53,7 +34,7 @@ pub(super) fn of<'a>(
     let values = own_values.unwrap_or(&plan.values);
     let key_bytes = plan.keys.key_bytes();
     let entry_bytes = key_bytes + values.value_bytes() as f64;
-    let write_rate = |bytes| plan.rates.write.map(|rate| rate.operations(bytes));
+    let write_rate = |bytes: f64| plan.rates.write_bytes.map(|rate| rate / bytes.max(1.0));
     let thousandth = |count: u64| (count / 1000).max(1);
     let operations = match workload.counts() {
         LoopCount::Writes if are_shared(workload) => {

@@ -30,7 +30,6 @@ use crate::values::Values;
 use crate::workload::Workload;
 
 use expectation::Verdict;
-pub use load::WriteRate;
 
 /// What a bench prints besides.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -91,8 +90,9 @@ pub struct Operations {
 pub struct Rates {
     /// Of any workload.
     pub all: Option<f64>,
-    /// Of workloads that only write, and of the thread that writes beside readers.
-    pub write: Option<WriteRate>,
+    /// Bytes of keys and values a second, of workloads that only write, and of the thread that
+    /// writes beside readers.
+    pub write_bytes: Option<f64>,
     /// Of workloads that only read.
     pub read: Option<f64>,
 }

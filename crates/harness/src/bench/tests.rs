@@ -75,7 +75,7 @@ Level Files Size(MB)
 #[test]
 fn a_limit_in_bytes_counts_the_bytes_of_each_workload() {
     let mut plan = plan("fillseq");
-    plan.rates.write = Some(WriteRate::Bytes(1_160_000.0));
+    plan.rates.write_bytes = Some(1_160_000.0);
     plan.rates.read = Some(7.0);
     let records = Records::new(1);
     let rates = |plan: &Plan, workload| {
@@ -97,8 +97,6 @@ fn a_limit_in_bytes_counts_the_bytes_of_each_workload() {
     ] {
         assert_eq!(rates(&plan, workload), (rate, Some(beside)), "{workload}");
     }
-    plan.rates.write = Some(WriteRate::Operations(5.0));
-    assert_eq!(rates(&plan, Workload::Fill100K), (Some(5.0), Some(5.0)));
 }
 
 #[test]

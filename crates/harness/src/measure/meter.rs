@@ -74,7 +74,6 @@ impl Meter {
                 halt.store(true, Relaxed);
             }
             progress.advance(total - series.total);
-            progress.tick(elapsed, total);
             series.push(elapsed, total);
             if finished {
                 return series.points;

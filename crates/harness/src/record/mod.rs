@@ -14,7 +14,6 @@
 //! the report and by `compare`.
 
 mod budget;
-mod csv;
 mod lines;
 mod state;
 #[cfg(test)]
@@ -33,7 +32,6 @@ use crate::measured::Measured;
 use crate::units;
 
 pub use budget::BudgetRecord;
-pub use csv::{write_csv, write_csv_header};
 pub use lines::{ReadError, read_each, read_lines, write_line};
 pub use state::{
     Amplification, CompactionIo, FilterCounts, FilterRates, FilterRecord, FlushIo, Io, LevelRecord,

@@ -374,7 +374,7 @@ mod tests {
     use std::sync::Arc;
 
     use trommel::Options;
-    use trommel::vfs::MemoryVfs;
+    use trommel_sim::MemoryVfs;
 
     use super::*;
     use crate::ScratchDir;

@@ -129,7 +129,7 @@ impl Draw {
             pick(rng, &PREFIXES).parse::<Prefix>().expect("the prefixes above are well formed")
         });
         let has_prefix = prefix.is_some();
-        let shapes = [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+        let shapes = [FilterShape::Whole, FilterShape::Partitioned];
         let trigger = rng.usize(2..6);
         let slowdown = trigger + rng.usize(4..12);
         let options = options

@@ -48,8 +48,6 @@ pub struct FilterSetup {
     pub batch: u64,
     /// Queries in each pattern.
     pub queries: u64,
-    /// Whether hashing the key counts as part of the filter's cost.
-    pub net_includes_hashing: bool,
     /// Seed of all keys and of the order of queries.
     pub seed: u64,
 }
@@ -72,10 +70,8 @@ pub struct BuiltFilters {
     /// Nanoseconds per key to build, including hashing.
     pub build_ns: f64,
     /// Peak bytes per key during construction, beyond the finished filter
-    /// ([`peak_bytes`](trommel::filter::FilterBuilder::peak_bytes) less its bytes). None in records
-    /// from before this field.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub build_bytes: Option<f64>,
+    /// ([`peak_bytes`](trommel::filter::FilterBuilder::peak_bytes) less its bytes).
+    pub build_bytes: f64,
 }
 
 /// The measurements of one kind of filter at one size.
@@ -98,12 +94,6 @@ pub struct FilterCell {
 }
 
 impl FilterCell {
-    /// The information-theoretic lower bound of bits per key for the measured rate. None without a
-    /// false positive.
-    pub fn best_possible_bits(&self) -> Option<f64> {
-        self.rate.filter(|rate| rate.false_positives > 0).map(|rate| -rate.measured.log2())
-    }
-
     /// Net nanoseconds per query of a pattern, if it was timed and is above the noise.
     pub fn net_ns(&self, access: Access, mix: Mix) -> Option<f64> {
         let pattern = Pattern { access, mix };

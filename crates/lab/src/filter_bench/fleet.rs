@@ -8,43 +8,29 @@ use trommel::vfs::advise_huge_pages;
 use trommel_harness::{Control, Error, Unit, machine, units};
 
 use super::{
-    BuiltFilters, FilterBenchPlan, FilterCell, FilterSetup, KeyShape, MAX_BATCH, MAX_KEY_BYTES,
+    BuiltFilters, FilterBenchPlan, FilterCell, FilterSetup, MAX_BATCH, MAX_KEY_BYTES,
     MIN_KEY_BYTES, Until, has_kernels, nanoseconds,
 };
 
 /// Number of the first key that no filter holds.
 const ABSENT: u64 = 1 << 63;
-/// Largest variation of a key's size or address: extra bytes written after the shortest key.
-const SLACK: usize = 8;
 
 /// Makes keys: the filter's number, the key's number, and zeros.
 #[derive(Debug, Clone)]
 pub(super) struct FleetKeys {
-    shape: KeyShape,
     buffer: Vec<u8>,
 }
 
 impl FleetKeys {
-    pub(super) fn new(shape: KeyShape) -> Self {
-        Self { shape, buffer: vec![0; shape.bytes + SLACK] }
+    pub(super) fn new(key_bytes: usize) -> Self {
+        Self { buffer: vec![0; key_bytes] }
     }
 
     #[inline]
     pub(super) fn key(&mut self, filter: usize, number: u64) -> &[u8] {
-        let mut length = self.shape.bytes;
-        if self.shape.varies_in_size() {
-            let run = (number >> self.shape.vary_size_log2) as u32;
-            // A multiplicative hash to 32 bits, scaled to 0 to 4.
-            let step = (u64::from(run.wrapping_mul(1_234_567_891)) * 5) >> 32;
-            length = length + step as usize - 2;
-        }
-        let start = if self.shape.vary_alignment { (number % 4) as usize } else { 0 };
-        let key = &mut self.buffer[start..];
-        key[..4].copy_from_slice(&(filter as u32).to_le_bytes());
-        key[4..MIN_KEY_BYTES].copy_from_slice(&number.to_le_bytes());
-        // Clear what a key at a higher address left.
-        key[MIN_KEY_BYTES..MIN_KEY_BYTES + 3].fill(0);
-        &key[..length]
+        self.buffer[..4].copy_from_slice(&(filter as u32).to_le_bytes());
+        self.buffer[4..MIN_KEY_BYTES].copy_from_slice(&number.to_le_bytes());
+        &self.buffer
     }
 
     /// A key that filter number `filter` does not hold.
@@ -107,7 +93,7 @@ impl Fleet {
 
     /// Builds one more filter, and returns its bytes in memory.
     fn add(&mut self, plan: &FilterBenchPlan, keys: u64) -> Result<u64, Error> {
-        let mut maker = FleetKeys::new(plan.shape);
+        let mut maker = FleetKeys::new(plan.key_bytes);
         let number = self.members.len();
         // The theory's tables, computed once per process, are not part of a filter's cost.
         plan.spec.expected_fpr(keys);
@@ -143,7 +129,7 @@ impl Fleet {
         control: Control<'_>,
     ) -> Result<bool, Error> {
         control.progress.begin("verifying", self.keys, Unit::Keys);
-        let mut maker = FleetKeys::new(plan.shape);
+        let mut maker = FleetKeys::new(plan.key_bytes);
         for (number, member) in self.members.iter().enumerate() {
             for key in 0..member.keys {
                 if !member.filter.may_contain(maker.key(number, key)) {
@@ -175,10 +161,9 @@ impl Fleet {
                 average_keys: plan.keys,
                 kernel: has_kernels(plan.spec.kind()).then(|| first.kernel().to_string()),
                 huge_pages: plan.huge_pages,
-                key_bytes: plan.shape.bytes as u64,
+                key_bytes: plan.key_bytes as u64,
                 batch: plan.queries.batch as u64,
                 queries: plan.queries.per_pattern,
-                net_includes_hashing: plan.net_includes_hashing,
                 seed: plan.seed,
             },
             built: BuiltFilters {
@@ -189,7 +174,7 @@ impl Fleet {
                 stored_bits: bits / self.keys as f64,
                 probes: first.probes(),
                 build_ns: nanoseconds(self.build_time, self.keys),
-                build_bytes: Some(self.build_bytes as f64 / self.keys as f64),
+                build_bytes: self.build_bytes as f64 / self.keys as f64,
             },
             ..FilterCell::default()
         }
@@ -198,21 +183,13 @@ impl Fleet {
 
 /// Rejects a plan that cannot be run, with the reason.
 pub(super) fn check(plan: &FilterBenchPlan) -> Result<(), Error> {
-    let varied = if plan.shape.varies_in_size() { 2 } else { 0 };
-    let shortest = MIN_KEY_BYTES + varied;
     let what = if plan.keys == 0 {
         "a filter must have at least one key".into()
     } else if !(0.0..1.0).contains(&plan.vary) {
         format!("the number of keys can vary by a part from 0 to below 1, not by {}", plan.vary)
-    } else if plan.shape.bytes < shortest {
-        let hint = match varied {
-            0 => "",
-            _ => {
-                "; 2 fewer will do where their size does not vary (--vary-key-size-log2-interval=30)"
-            }
-        };
-        format!("a key must have at least {shortest} bytes to be told from all others{hint}")
-    } else if plan.shape.bytes > MAX_KEY_BYTES {
+    } else if plan.key_bytes < MIN_KEY_BYTES {
+        format!("a key must have at least {MIN_KEY_BYTES} bytes to differ from all others")
+    } else if plan.key_bytes > MAX_KEY_BYTES {
         format!("a key can have at most {MAX_KEY_BYTES} bytes")
     } else if plan.spec.kind() == FilterKind::None {
         "there is nothing to measure of the filter `none`".into()

@@ -11,7 +11,7 @@
 //!    run*): the difference is the filter's own cost.
 //! 4. [`record`] stores a measurement in a file; [`report`](crate::report) draws charts of many.
 //!
-//! The modes match RocksDB's `filter_bench`. Called by the program.
+//! Called by the program.
 
 mod cell;
 mod fleet;
@@ -50,8 +50,8 @@ pub struct FilterBenchPlan {
     pub keys: u64,
     /// Fraction by which the number of keys varies up and down, 0 to 1 (exclusive).
     pub vary: f64,
-    /// The shape of keys.
-    pub shape: KeyShape,
+    /// Bytes of a key; [`MIN_KEY_BYTES`] to [`MAX_KEY_BYTES`].
+    pub key_bytes: usize,
     /// When to stop building filters; at least one is built.
     pub until: Until,
     /// The numbers of queries.
@@ -62,8 +62,6 @@ pub struct FilterBenchPlan {
     pub kernel: Option<Kernel>,
     /// Whether to request huge pages for large filters, as the store does.
     pub huge_pages: bool,
-    /// Whether the net time includes hashing the key.
-    pub net_includes_hashing: bool,
     /// The patterns to time.
     pub patterns: Vec<Pattern>,
 }
@@ -92,25 +90,6 @@ pub enum Until {
     Keys(u64),
 }
 
-/// The shape of keys. Each consists of its filter's number, its own number, and zeros.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct KeyShape {
-    /// Average bytes in a key; [`MIN_KEY_BYTES`] to [`MAX_KEY_BYTES`], plus 2 if the size varies.
-    pub bytes: usize,
-    /// Whether keys start at any address, or at multiples of 4 only.
-    pub vary_alignment: bool,
-    /// The size varies by up to 2 bytes, and changes every 2 to the power of this number of keys.
-    /// From 30 on it never changes.
-    pub vary_size_log2: u32,
-}
-
-impl KeyShape {
-    /// Whether keys differ in size.
-    pub fn varies_in_size(self) -> bool {
-        self.vary_size_log2 < 30
-    }
-}
-
 /// Shortest key: the filter's number and the key's.
 pub const MIN_KEY_BYTES: usize = 12;
 /// Longest key.
@@ -124,78 +103,53 @@ pub const MAX_BATCH: usize = 1 << 16;
 pub enum Access {
     /// One filter, one key at a time.
     Single,
-    /// A batch of keys to one filter, another filter for each batch; one batched query.
-    BatchedPrepared,
-    /// The same, queried one by one.
-    BatchedUnprepared,
+    /// A batch of keys to one filter in one query, another filter for each batch.
+    Batched,
     /// Another filter for each key.
     Random,
-    /// Half of the keys to one filter of a hundred.
-    SkewedHalfInOne,
-    /// 80% of the keys to 20% of the filters.
-    SkewedEightyInTwenty,
 }
 
 impl Access {
     /// All access patterns, in the order of reports.
-    pub const ALL: [Self; 6] = [
-        Self::Single,
-        Self::BatchedPrepared,
-        Self::BatchedUnprepared,
-        Self::Random,
-        Self::SkewedHalfInOne,
-        Self::SkewedEightyInTwenty,
-    ];
+    pub const ALL: [Self; 3] = [Self::Single, Self::Batched, Self::Random];
 
-    /// Whether keys come in batches.
-    pub fn is_batched(self) -> bool {
-        matches!(self, Self::BatchedPrepared | Self::BatchedUnprepared)
-    }
-
-    /// The name in `filter_bench`.
+    /// In reports.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Single => "Single filter",
-            Self::BatchedPrepared => "Batched, prepared",
-            Self::BatchedUnprepared => "Batched, unprepared",
-            Self::Random => "Random filter",
-            Self::SkewedHalfInOne => "Skewed 50% in 1%",
-            Self::SkewedEightyInTwenty => "Skewed 80% in 20%",
+            Self::Single => "single",
+            Self::Batched => "batched",
+            Self::Random => "random",
         }
     }
 }
 
-/// The mix of present and absent keys in queries.
+/// The mix of present and absent keys in queries; the processor cannot guess the answer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Mix {
-    /// Half of the keys are present.
-    Mixed,
-    /// 95% are present.
+    /// 95% of the keys are present.
     Inside,
     /// 95% are absent.
     Outside,
 }
 
 impl Mix {
-    /// All mixes, in the order of reports.
-    pub const ALL: [Self; 3] = [Self::Mixed, Self::Inside, Self::Outside];
+    /// Both mixes, in the order of reports.
+    pub const ALL: [Self; 2] = [Self::Outside, Self::Inside];
 
     /// Number of present keys among 256.
     fn inside_of_256(self) -> u8 {
         match self {
-            Self::Mixed => 128,
             Self::Inside => 243,
             Self::Outside => 13,
         }
     }
 
-    /// The name in `filter_bench`.
+    /// In reports.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Mixed => "Mixed inside/outside queries",
-            Self::Inside => "Inside queries (mostly)",
-            Self::Outside => "Outside queries (mostly)",
+            Self::Inside => "inside",
+            Self::Outside => "outside",
         }
     }
 }
@@ -218,58 +172,24 @@ impl Pattern {
 }
 
 impl fmt::Display for Pattern {
-    /// A short form for a progress bar.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mix = match self.mix {
-            Mix::Mixed => "mixed",
-            Mix::Inside => "inside",
-            Mix::Outside => "outside",
-        };
-        let access = match self.access {
-            Access::Single => "single",
-            Access::BatchedPrepared => "batched",
-            Access::BatchedUnprepared => "one by one",
-            Access::Random => "random",
-            Access::SkewedHalfInOne => "50% in 1%",
-            Access::SkewedEightyInTwenty => "80% in 20%",
-        };
-        write!(f, "{mix}, {access}")
+        write!(f, "{}, {}", self.mix.name(), self.access.name())
     }
 }
 
-/// A partial result of a measurement.
-#[derive(Debug, Clone, Copy)]
-pub enum Told<'a> {
-    /// The filters are built.
-    Built(&'a FilterCell),
-    /// Every filter finds its own keys, and the false-positive rate is measured.
-    Rated(&'a FilterCell, &'a Rate),
-    /// A pattern is timed.
-    Timed(&'a Timing),
-}
-
-/// Builds filters according to `plan` and measures them; `tell` receives each partial result. If
-/// stopped once the filters are built, returns the results up to then.
+/// Builds filters according to `plan` and measures them. If stopped once the filters are built,
+/// returns the results up to then.
 ///
 /// # Errors
 /// [`Error::Usage`] if the plan cannot be run, [`Error::Interrupted`] if stopped while building,
-/// [`Error::Store`] if a filter has a false negative, and any error of `tell`.
-pub fn measure(
-    plan: &FilterBenchPlan,
-    control: Control<'_>,
-    tell: &mut dyn FnMut(Told<'_>) -> Result<(), Error>,
-) -> Result<FilterCell, Error> {
+/// and [`Error::Store`] if a filter has a false negative.
+pub fn measure(plan: &FilterBenchPlan, control: Control<'_>) -> Result<FilterCell, Error> {
     let fleet = Fleet::build(plan, control)?;
     let mut cell = fleet.cell(plan);
-    tell(Told::Built(&cell))?;
     if fleet.verify(plan, control)? {
         cell.rate = queries::rate(&fleet, plan, control);
-        if let Some(rate) = &cell.rate {
-            tell(Told::Rated(&cell, rate))?;
-        }
         for &pattern in &plan.patterns {
             let Some(timing) = queries::time(&fleet, plan, pattern, control) else { break };
-            tell(Told::Timed(&timing))?;
             cell.timings.push(timing);
         }
     }

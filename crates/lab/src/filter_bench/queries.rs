@@ -16,7 +16,7 @@ const STRIDE: u64 = 1 << 16;
 /// then count; none if there are none.
 pub(super) fn rate(fleet: &Fleet, plan: &FilterBenchPlan, control: Control<'_>) -> Option<Rate> {
     let share = plan.queries.for_rate.div_ceil(fleet.members.len() as u64);
-    let mut keys = FleetKeys::new(plan.shape);
+    let mut keys = FleetKeys::new(plan.key_bytes);
     let mut each = Vec::with_capacity(fleet.members.len());
     let (mut expected, mut held) = (0.0, 0);
     control.progress.begin(
@@ -91,9 +91,8 @@ fn run(
     control: Control<'_>,
 ) -> f64 {
     let mut rng = Rng::with_seed(plan.seed ^ 0x6173_6b65_6420_6b65);
-    let mut keys = FleetKeys::new(plan.shape);
-    let at_once = if pattern.access.is_batched() { plan.queries.batch } else { 1 };
-    let hashes_too = asked == Asked::Filters || !plan.net_includes_hashing;
+    let mut keys = FleetKeys::new(plan.key_bytes);
+    let at_once = if pattern.access == Access::Batched { plan.queries.batch } else { 1 };
     let inside = pattern.mix.inside_of_256();
     let mut hashes = vec![0_u64; at_once];
     let mut answers = vec![false; at_once];
@@ -109,11 +108,11 @@ fn run(
             } else {
                 keys.absent(number, drawn)
             };
-            *hash = if hashes_too { trommel::filter::hash(key) } else { u64::from(key[4]) };
+            *hash = trommel::filter::hash(key);
         }
         sum = match (asked, pattern.access) {
             (Asked::Nothing, _) => hashes.iter().fold(sum, |sum, hash| sum ^ hash),
-            (Asked::Filters, Access::BatchedPrepared) => {
+            (Asked::Filters, Access::Batched) => {
                 member.filter.may_contain_many(&hashes, &mut answers);
                 answers.iter().fold(sum, |sum, answer| sum + u64::from(*answer))
             }
@@ -139,20 +138,8 @@ fn run(
 /// The next filter to query.
 #[inline]
 fn choose(rng: &mut Rng, access: Access, filters: usize) -> usize {
-    let skewed = |rng: &mut Rng, percent: u8, part: usize| {
-        let some = filters.div_ceil(part);
-        if some == filters || rng.u8(..100) < percent {
-            rng.usize(..some)
-        } else {
-            rng.usize(some..filters)
-        }
-    };
     match access {
         Access::Single => 0,
-        Access::BatchedPrepared | Access::BatchedUnprepared | Access::Random => {
-            rng.usize(..filters)
-        }
-        Access::SkewedHalfInOne => skewed(rng, 50, 100),
-        Access::SkewedEightyInTwenty => skewed(rng, 80, 5),
+        Access::Batched | Access::Random => rng.usize(..filters),
     }
 }

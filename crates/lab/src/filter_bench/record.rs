@@ -1,8 +1,7 @@
 //! Records of measurements in files: one JSON object per line.
 //!
 //! The format is specified in `docs/format/filter-bench-record.md`; a test keeps it and these types
-//! in step. A reader ignores unknown fields and rejects a schema newer than [`SCHEMA`]. From an
-//! older one it drops fields whose meaning has changed.
+//! in step. A reader ignores unknown fields and rejects a schema newer than [`SCHEMA`].
 
 use std::time::SystemTime;
 
@@ -14,11 +13,7 @@ use trommel_harness::units;
 use super::FilterCell;
 
 /// Version of [`CellRecord`] as JSON.
-pub const SCHEMA: u32 = 2;
-
-/// The first schema whose `build_bytes` are the peak; before, they did not include writing the
-/// filter.
-const SCHEMA_OF_PEAKS: u32 = 2;
+pub const SCHEMA: u32 = 3;
 
 /// The place and time of a measurement, shared by all cells of a run.
 #[derive(Debug, Clone, PartialEq, Default, Serialize, Deserialize)]
@@ -62,17 +57,12 @@ impl CellRecord {
     }
 }
 
-/// Parses a file of records. Empty lines and unknown fields are ignored, and records of schema 1
-/// lose their `build_bytes`, which had another meaning.
+/// Parses a file of records. Empty lines and unknown fields are ignored.
 ///
 /// # Errors
-/// The first line that is not a record, or has a newer schema; a file without any record.
+/// The first line that is not a record of this schema; a file without any record.
 pub fn read_lines(text: &str) -> Result<Vec<CellRecord>, ReadError> {
-    let mut records: Vec<CellRecord> = read_each(text, "a filter-bench", SCHEMA)?;
-    for record in records.iter_mut().filter(|record| record.schema < SCHEMA_OF_PEAKS) {
-        record.cell.built.build_bytes = None;
-    }
-    Ok(records)
+    read_each(text, "a filter-bench", SCHEMA)
 }
 
 #[cfg(test)]
@@ -81,7 +71,7 @@ mod tests {
 
     use super::*;
     use crate::filter_bench::testing;
-    use crate::format_pages::check;
+    use crate::format_tests::check;
 
     const PAGE: &str = include_str!("../../../../docs/format/filter-bench-record.md");
 
@@ -92,30 +82,11 @@ mod tests {
         records.iter().for_each(|record| write_line(record, &mut bytes).unwrap());
         let text = String::from_utf8(bytes).unwrap();
         assert_eq!(read_lines(&text).unwrap(), records);
-        let newer = text.replacen("\"schema\":2", "\"schema\":3", 1);
+        let newer = text.replacen("\"schema\":3", "\"schema\":4", 1);
         let error = read_lines(&newer).unwrap_err().to_string();
-        assert!(error.contains("line 1") && error.contains("schema 3"), "{error}");
+        assert!(error.contains("line 1") && error.contains("schema 4"), "{error}");
         let error = read_lines("{\"schema\":1}").unwrap_err().to_string();
         assert!(error.contains("no record of a filter-bench"), "{error}");
-    }
-
-    #[test]
-    fn what_meant_something_else_is_left_out() {
-        let records = [testing::record("paired", 10.0, 1000), testing::record("ribbon", 8.0, 10)];
-        let mut bytes = Vec::new();
-        records.iter().for_each(|record| write_line(record, &mut bytes).unwrap());
-        let older = String::from_utf8(bytes).unwrap().replacen("\"schema\":2", "\"schema\":1", 1);
-        let read = read_lines(&older).unwrap();
-        assert!(records[0].cell.built.build_bytes.is_some());
-        let mut cell = records[0].cell.clone();
-        cell.built.build_bytes = None;
-        assert_eq!(
-            read,
-            [CellRecord { schema: 1, cell, ..records[0].clone() }, records[1].clone()]
-        );
-        let mut again = Vec::new();
-        read.iter().for_each(|record| write_line(record, &mut again).unwrap());
-        assert_eq!(read_lines(&String::from_utf8(again).unwrap()).unwrap(), read);
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) fn record(kind: &str, bits: f64, keys: u64) -> CellRecord {
             stored_bits: bits + 0.01,
             probes: 6,
             build_ns: 11.5,
-            build_bytes: Some(8.25),
+            build_bytes: 8.25,
         },
         rate,
         timings: Pattern::all().into_iter().enumerate().map(timing).collect(),

@@ -6,9 +6,9 @@
 //!    collapsed.
 //!
 //! Invariants: nothing in a record is interpreted as markup; colours are variables of the style, so
-//! one page serves light and dark; every figure in a chart is also in a table. [`filters`] makes a
-//! page of the results of `trommel filter-bench`, [`tuning`] one of those of `trommel tune run`.
-//! Called by `trommel report`, `trommel bench --report` and the comparison with other stores.
+//! one page serves light and dark; every figure in a chart is also in a table. [`filters`] draws
+//! the results of `trommel filter-bench`, [`tuning`] makes a page of those of `trommel tune run`.
+//! Called by `trommel report`.
 
 mod axis;
 mod bars;
@@ -26,5 +26,4 @@ pub mod tuning;
 mod workloads;
 
 pub use data::Source;
-pub use lines::{Scale, Series, plot};
 pub use page::page;

@@ -7,7 +7,7 @@ use trommel_harness::{Silent, Stop};
 use super::record::read_lines;
 use super::testing::{cell, grown, record};
 use super::*;
-use crate::format_pages::check;
+use crate::format_tests::check;
 
 mod accuracy;
 

@@ -54,7 +54,7 @@ impl FilterPlan {
     fn wanted(&self) -> impl Iterator<Item = (FilterRole, String, &str)> {
         self.parts().map(|(spec, maker)| {
             let role = if maker.is_some() { FilterRole::Prefixes } else { FilterRole::Keys };
-            (role, PartBuilder::stored_spec(spec, self.shape), maker.unwrap_or_default())
+            (role, spec.to_string(), maker.unwrap_or_default())
         })
     }
 
@@ -130,12 +130,12 @@ impl FiltersBuilder {
         }
     }
 
-    /// Ends the data block at `offset`; the next one starts at `next`. `separator` is not smaller
-    /// than the last key of the one and smaller than the first key of the other.
-    pub(crate) fn end_block(&mut self, offset: u64, next: u64, separator: &[u8]) {
-        self.keys.end_block(offset, next, separator);
+    /// Ends a data block. `separator` is not smaller than its last key and smaller than the first
+    /// key of the next one.
+    pub(crate) fn end_block(&mut self, separator: &[u8]) {
+        self.keys.end_block(separator);
         if let Some(prefixes) = &mut self.prefixes {
-            prefixes.filter.end_block(offset, next, separator);
+            prefixes.filter.end_block(separator);
         }
     }
 

@@ -62,18 +62,15 @@ pub enum FilterShape {
     Whole = 0,
     /// Several filters, each for a range of keys, loaded independently.
     Partitioned = 1,
-    /// A small filter for each data block.
-    PerBlock = 2,
 }
 
 impl FilterShape {
-    const ALL: [Self; 3] = [Self::Whole, Self::Partitioned, Self::PerBlock];
+    const ALL: [Self; 2] = [Self::Whole, Self::Partitioned];
 
     fn name(self) -> &'static str {
         match self {
             Self::Whole => "whole",
             Self::Partitioned => "partitioned",
-            Self::PerBlock => "per-block",
         }
     }
 }
@@ -89,9 +86,7 @@ impl FromStr for FilterShape {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let named = Self::ALL.into_iter().find(|shape| shape.name() == text);
-        named.ok_or_else(|| {
-            format!("\"{text}\" is no shape of filters: give whole, partitioned or per-block")
-        })
+        named.ok_or_else(|| format!("\"{text}\" is no shape of filters: give whole or partitioned"))
     }
 }
 
@@ -294,7 +289,7 @@ mod tests {
 
     #[test]
     fn any_bytes_are_a_directory_or_an_error() {
-        let directory = encode(&[part(FilterRole::Prefixes, FilterShape::PerBlock)]);
+        let directory = encode(&[part(FilterRole::Prefixes, FilterShape::Partitioned)]);
         for at in 0..directory.len() {
             assert!(decode(&directory[..at], 300).is_err(), "cut at {at}");
             for bit in 0..8 {
@@ -316,7 +311,7 @@ mod tests {
         let scale = std::env::var("TROMMEL_SCALE").map_or(1, |scale| scale.parse().unwrap());
         let whole = encode(&[
             part(FilterRole::Keys, FilterShape::Partitioned),
-            part(FilterRole::Prefixes, FilterShape::PerBlock),
+            part(FilterRole::Prefixes, FilterShape::Partitioned),
         ]);
         let mut word = 1_u64;
         let mut below = |n: usize| {

@@ -1,8 +1,8 @@
 //! Reads the blocks of one table's filters, with the host that grants them memory, and records what
 //! is unusable.
 //!
-//! 1. A built-in filter is read chunk by chunk into its aligned memory, and a group of small
-//!    filters is queried in the bytes read: neither is in memory twice.
+//! 1. A built-in filter is read chunk by chunk into its aligned memory: it is never in memory
+//!    twice.
 //! 2. A block is read by one thread at a time: other threads wait for the [`ReadGuard`] and find
 //!    the block in memory. No thread waits for a user-defined filter, since opening it runs user
 //!    code.
@@ -10,7 +10,7 @@
 use std::sync::{Arc, OnceLock};
 
 use trommel_base::sync::{Condvar, Mutex, lock, wait};
-use trommel_filter::{DecodeError, Filter, SmallFilters};
+use trommel_filter::{DecodeError, Filter};
 use trommel_vfs::advise_huge_pages;
 
 use crate::Error;
@@ -18,7 +18,6 @@ use crate::filter_block::{FilterBlock, PartitionIndex};
 use crate::filter_host::{FilterHost, FilterState, PinCharge};
 use crate::format::{BlockKind, Handle};
 use crate::index::Index;
-use crate::index_tree::IndexTree;
 use crate::source::Source;
 use crate::user_filter::{OpenUserFilter, UserFilterReader};
 
@@ -29,9 +28,6 @@ const NO_READER: &str = "its policy is not here";
 pub(super) struct BlockLoader {
     /// The file with the blocks.
     pub(super) source: Arc<Source>,
-    /// The table's own file: a different one if the blocks are in a sidecar.
-    pub(super) table: Arc<Source>,
-    pub(super) index: Arc<IndexTree>,
     pub(super) host: Option<Arc<dyn FilterHost>>,
     pub(super) reader: Option<Arc<dyn UserFilterReader>>,
     /// The first corruption found.
@@ -45,15 +41,11 @@ impl BlockLoader {
     /// Without a host everything is pinned.
     pub(super) fn new(
         source: Arc<Source>,
-        table: Arc<Source>,
-        index: Arc<IndexTree>,
         host: Option<Arc<dyn FilterHost>>,
         reader: Option<Arc<dyn UserFilterReader>>,
     ) -> Self {
         Self {
             source,
-            table,
-            index,
             host,
             reader,
             fault: OnceLock::new(),
@@ -109,9 +101,6 @@ impl BlockLoader {
                 })?;
                 filter.map(FilterBlock::Filter).map_err(|error| refused(&error))
             }
-            BlockForm::Small => SmallFilters::decode(payload()?)
-                .map(FilterBlock::Small)
-                .map_err(|error| refused(&error)),
             BlockForm::User => self.open_user_filter(&payload()?).map(FilterBlock::User),
             BlockForm::Foreign => {
                 payload()?;
@@ -207,8 +196,6 @@ fn refused(error: &DecodeError) -> FilterState {
 #[derive(Debug, Clone, Copy)]
 pub(super) enum BlockForm {
     Filter,
-    /// Small filters, one per data block.
-    Small,
     /// A user-defined filter with a reader.
     User,
     /// A filter that cannot be queried here: only its checksum is verified.

@@ -45,7 +45,6 @@ pub(crate) use user_build::UserBuild;
 
 use crate::filter_host::{FilterHost, FilterState};
 use crate::format::Footer;
-use crate::index_tree::IndexTree;
 use crate::source::Source;
 use crate::user_filter::UserFilterReader;
 use crate::verdict::{Answers, Verdict};
@@ -69,15 +68,13 @@ impl Filters {
     /// user-defined policy, if there is one.
     pub(crate) fn open(
         source: &Arc<Source>,
-        index: &Arc<IndexTree>,
         footer: &Footer,
         properties: &Properties,
         host: Option<Arc<dyn FilterHost>>,
         reader: Option<Arc<dyn UserFilterReader>>,
     ) -> Self {
         let is_wanted = host.as_ref().is_none_or(|host| host.wants_filters());
-        let (source, table) = (Arc::clone(source), Arc::clone(source));
-        let loader = BlockLoader::new(source, table, Arc::clone(index), host, reader);
+        let loader = BlockLoader::new(Arc::clone(source), host, reader);
         if !is_wanted && footer.filter_bytes > 0 {
             loader.note(FilterState::Spared);
             return Self::of_parts(loader, Vec::new(), 0);
@@ -92,26 +89,23 @@ impl Filters {
     /// Only the filters of a sidecar of this table, adjacent from `offset` of `sidecar`. They have
     /// no host: all blocks read stay in memory.
     pub(crate) fn of_sidecar(&self, sidecar: Arc<Source>, parts: Vec<Listed>, offset: u64) -> Self {
-        let BlockLoader { table, index, reader, .. } = &self.loader;
-        let (table, index) = (Arc::clone(table), Arc::clone(index));
-        Self::of_parts(BlockLoader::new(sidecar, table, index, None, reader.clone()), parts, offset)
+        let reader = self.loader.reader.clone();
+        Self::of_parts(BlockLoader::new(sidecar, None, reader), parts, offset)
     }
 
     /// Replaces these filters by those of a sidecar, adjacent from `offset` of `source`, and
     /// becomes their fallback.
     pub(crate) fn use_sidecar(&mut self, source: Arc<Source>, parts: Vec<Listed>, offset: u64) {
-        let BlockLoader { table, index, host, reader, .. } = &self.loader;
-        let (table, index) = (Arc::clone(table), Arc::clone(index));
-        let loader = BlockLoader::new(source, table, index, host.clone(), reader.clone());
+        let BlockLoader { host, reader, .. } = &self.loader;
+        let loader = BlockLoader::new(source, host.clone(), reader.clone());
         let own = std::mem::replace(self, Self::of_parts(loader, parts, offset));
         self.own = Some(Box::new(own));
     }
 
     /// No filters, with the same reader of a user-defined policy.
     pub(crate) fn without_filters(&self) -> Self {
-        let BlockLoader { table, index, reader, .. } = &self.loader;
-        let (table, index) = (Arc::clone(table), Arc::clone(index));
-        let loader = BlockLoader::new(Arc::clone(&table), table, index, None, reader.clone());
+        let BlockLoader { source, reader, .. } = &self.loader;
+        let loader = BlockLoader::new(Arc::clone(source), None, reader.clone());
         Self::of_parts(loader, Vec::new(), 0)
     }
 

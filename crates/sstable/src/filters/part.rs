@@ -4,8 +4,6 @@
 //! * A *partitioned* part has several blocks, each for a range of keys that ends with a data block.
 //!   They are followed by their *top*, an index of separators like that of the data blocks. The
 //!   partition of a key is the first whose separator is not smaller.
-//! * With a filter per data block, a partition is a group of them. The index of the data blocks is
-//!   searched first, then the top, and the filter of that one block is queried.
 //!
 //! A key whose versions straddle two partitions is in the first of them, which a search for it
 //! reaches. A prefix is in every partition that holds a key with it; see [`Part::ask_prefix`].
@@ -21,7 +19,6 @@ use crate::cache::CachedFilter;
 use crate::filter_block::{FilterBlock, FilterCell, PinnedFilter};
 use crate::filter_host::FilterState;
 use crate::format::Handle;
-use crate::source::ReadStats;
 use crate::user_filter::OpenUserFilter;
 use crate::verdict::{Answers, FilterLabel, Verdict};
 
@@ -54,9 +51,7 @@ impl Part {
     pub(super) fn new(entry: FilterPart, offset: u64, is_foreign: bool) -> Self {
         let blocks = match entry.shape {
             FilterShape::Whole => PartBlocks::Whole(FilterCell::default()),
-            FilterShape::Partitioned | FilterShape::PerBlock => {
-                PartBlocks::Partitioned { top: FilterCell::default() }
-            }
+            FilterShape::Partitioned => PartBlocks::Partitioned { top: FilterCell::default() },
         };
         let (kind, form) = if is_foreign {
             (FilterKind::None.into(), BlockForm::Foreign)
@@ -64,8 +59,7 @@ impl Part {
             (FilterLabel::User, BlockForm::User)
         } else {
             let kind = entry.spec.parse().map_or(FilterKind::None, |spec: FilterSpec| spec.kind());
-            let is_small = entry.shape == FilterShape::PerBlock;
-            (kind.into(), if is_small { BlockForm::Small } else { BlockForm::Filter })
+            (kind.into(), BlockForm::Filter)
         };
         Self { entry, kind, form, offset, blocks }
     }
@@ -109,9 +103,6 @@ impl Part {
                 let block = loader.get(cell, self.form, || self.whole());
                 block.map(|block| block.verdict(key, hash))
             }
-            PartBlocks::Partitioned { top } if self.entry.shape == FilterShape::PerBlock => {
-                self.ask_block(top, key, hash, loader)
-            }
             PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
                 let partition = partitions.get(partitions.find(key), loader, self.form)?;
                 Some(partition.verdict(key, hash))
@@ -131,16 +122,11 @@ impl Part {
 
     /// Whether the table may hold a key with this prefix, whose hash is `hash`.
     ///
-    /// A search for the prefix itself reaches the first partition (or block) that may hold such a
-    /// key. If its separator starts with the prefix, the next one may hold the first such key as
-    /// well.
+    /// A search for the prefix itself reaches the first partition that may hold such a key. If its
+    /// separator starts with the prefix, the next one may hold the first such key as well.
     pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         let asked = match &self.blocks {
             PartBlocks::Whole(_) => return self.ask(prefix, hash, loader),
-            PartBlocks::Partitioned { top } if self.entry.shape == FilterShape::PerBlock => self
-                .with_partitions(top, loader, |partitions| {
-                    self.ask_prefix_of_blocks(partitions, prefix, hash, loader)
-                }),
             PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
                 self.ask_prefix_of_partitions(partitions, prefix, hash, loader)
             }),
@@ -166,55 +152,6 @@ impl Part {
         None
     }
 
-    fn ask_prefix_of_blocks(
-        &self,
-        partitions: Partitions<'_>,
-        prefix: &[u8],
-        hash: u64,
-        loader: &BlockLoader,
-    ) -> Option<Verdict> {
-        let mut i = partitions.find(prefix);
-        let mut stats = ReadStats::default();
-        let mut place = loader.index.find(prefix, &loader.table, &mut stats).ok()?;
-        for _ in 0..MOST_PARTITIONS {
-            let (leaf, at) = place?;
-            let offset = leaf.handle(at.slot)?.offset;
-            let ask =
-                |i| Some(partitions.get(i, loader, self.form)?.verdict_of_block(offset, hash));
-            let mut verdict = ask(i)?;
-            if verdict.is_none() {
-                // The block is the first of the next partition.
-                i += 1;
-                verdict = ask(i)?;
-            }
-            let verdict = verdict?;
-            if verdict.maybe || !leaf.separator_starts_with(at.slot, prefix) {
-                return Some(verdict);
-            }
-            place = loader.index.next(at, &loader.table, &mut stats).ok()?;
-            if place.is_none() {
-                return Some(verdict);
-            }
-        }
-        None
-    }
-
-    /// The verdict of the filter of the block that a search for `key` reaches.
-    fn ask_block(
-        &self,
-        top: &FilterCell<PinnedFilter>,
-        key: &[u8],
-        hash: u64,
-        loader: &BlockLoader,
-    ) -> Option<Verdict> {
-        let mut stats = ReadStats::default();
-        let (leaf, at) = loader.index.find(key, &loader.table, &mut stats).ok()??;
-        let offset = leaf.handle(at.slot)?.offset;
-        self.with_partitions(top, loader, |partitions| {
-            partitions.get(partitions.find(key), loader, self.form)?.verdict_of_block(offset, hash)
-        })
-    }
-
     /// Like [`ask`](Self::ask) for many keys, with an answer for each.
     pub(super) fn ask_many(
         &self,
@@ -227,12 +164,6 @@ impl Part {
             PartBlocks::Whole(cell) => {
                 let block = loader.get(cell, self.form, || self.whole());
                 block.map(|block| block.answer(keys, hashes, answers))
-            }
-            PartBlocks::Partitioned { .. } if self.entry.shape == FilterShape::PerBlock => {
-                for (key, hash) in keys.iter().zip(hashes) {
-                    answers.add_one(self.ask(key, *hash, loader));
-                }
-                Some(())
             }
             PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
                 self.ask_many_of_partitions(partitions, keys, hashes, answers, loader);
@@ -286,7 +217,7 @@ impl Part {
                     FilterBlock::User(filter) => {
                         return Some(FilterFacts { is_held, ..self.user_facts(filter) });
                     }
-                    FilterBlock::Small(_) | FilterBlock::Partitions(_) => return None,
+                    FilterBlock::Partitions(_) => return None,
                 };
                 Some(FilterFacts {
                     kind: filter.kind().into(),

@@ -89,9 +89,7 @@ impl Table {
                             return Ok(());
                         }
                     }
-                    Step::BlockEnd { offset, next, separator } => {
-                        builder.end_block(offset, next, separator);
-                    }
+                    Step::BlockEnd { separator } => builder.end_block(separator),
                 }
                 let of_user = user.as_mut().map_or(0, UserBuild::memory_bytes);
                 watch(builder.memory_bytes() + of_user)

@@ -28,9 +28,9 @@ use format::{FOOTER_BYTES, HEAD_BYTES, SidecarFooter};
 use crate::filters::{Listed, PrefixExtractor, Watch, decode_directory};
 use crate::format::{BlockKind, Fault, Handle};
 use crate::keys::Step;
-use crate::layout::{TakeBlock, blocks_of, in_words, plain};
+use crate::layout::{TakeBlock, blocks_of_parts, list_in, plain};
 use crate::source::Source;
-use crate::{BlockCache, BlockContent, BlockInfo, Error, FilterPart, Table};
+use crate::{BlockContent, BlockInfo, Error, FilterPart, Table};
 
 /// An open sidecar.
 #[derive(Debug)]
@@ -54,15 +54,7 @@ impl Sidecar {
         file.read_at(at_footer, room).map_err(|source| Error::io(path, source))?;
         let footer =
             SidecarFooter::decode(room, file_bytes).map_err(|fault| fault.at(path, at_footer))?;
-        let source = Source {
-            file,
-            path: path.to_path_buf(),
-            table_id: footer.binding(),
-            data_bytes: 0,
-            cache: BlockCache::new(0),
-            number: 0,
-            mapped: false,
-        };
+        let source = Source::uncached(file, path, footer.binding(), 0);
         let offset = footer.directory_offset();
         // Bounded by the file's length, which the footer was checked against.
         let handle = Handle { offset, bytes: footer.directory_bytes as usize };
@@ -108,11 +100,7 @@ impl Sidecar {
     /// Every block in file order, with its content or the reason why it cannot be used.
     pub fn layout(&self) -> Vec<BlockInfo> {
         let mut blocks = Vec::new();
-        let _ = self.each_block(&mut |handle, kind, content| {
-            let (offset, bytes) = (handle.offset, handle.bytes as u64);
-            blocks.push(BlockInfo { offset, bytes, kind, content: in_words(content) });
-            Ok(())
-        });
+        let _ = self.each_block(&mut list_in(&mut blocks));
         blocks
     }
 
@@ -128,18 +116,7 @@ impl Sidecar {
     fn each_block(&self, take: &mut TakeBlock<'_>) -> Result<(), Error> {
         let at = |offset, bytes| Handle { offset, bytes };
         take(at(0, HEAD_BYTES), BlockKind::Sidecar, self.read_head())?;
-        let mut offset = self.footer.region_offset();
-        for listed in &self.parts {
-            let bytes = listed.bytes();
-            match listed {
-                Listed::Part(part) => blocks_of(&self.source, part, offset, take)?,
-                // A newer build wrote it. Its blocks cannot be located, and that is not corruption.
-                Listed::Later { .. } => {
-                    take(at(offset, bytes as usize), BlockKind::Filter, Ok(plain(bytes)))?;
-                }
-            }
-            offset += bytes;
-        }
+        blocks_of_parts(&self.source, &self.parts, self.footer.region_offset(), take)?;
         let directory = at(self.footer.directory_offset(), self.footer.directory_bytes as usize);
         let read = self.source.read_plain(directory, BlockKind::Sidecar);
         take(directory, BlockKind::Sidecar, read.map(|payload| plain(payload.len() as u64)))?;

@@ -6,11 +6,12 @@ use std::sync::Arc;
 
 use trommel_base::{CursorHints, EntryKind, SeqNo};
 use trommel_filter::FilterSpec;
+use trommel_sim::MemoryVfs;
 use trommel_sstable::{
     BlockCache, Compression, Error, Expected, Table, TableBuilder, TableConfig, TableOptions,
     TableSummary,
 };
-use trommel_vfs::{Access, MemoryVfs, ReadFile, Vfs};
+use trommel_vfs::{Access, ReadFile, Vfs};
 
 pub(crate) const TABLE_ID: u64 = 0x1234_5678_9abc_def0;
 

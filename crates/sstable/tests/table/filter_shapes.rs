@@ -1,22 +1,22 @@
-//! Partitioned and per-block filters deny no key and have the false-positive rate that they state,
-//! wherever they are held. Corruption in them costs only extra reads.
+//! Partitioned filters deny no key and have the false-positive rate that they state, wherever they
+//! are held. Corruption in them costs only extra reads.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trommel_base::MAX_SEQNO;
+use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 use trommel_sstable::format::BlockKind;
 use trommel_sstable::{
     Answers, BlockCache, Compression, Expected, FilterHost, FilterPlan, FilterRole, FilterShape,
     FilterState, PrefixExtractor, ReadStats, Table, TableConfig, TableOptions, Verdict, layout,
 };
-use trommel_vfs::{Access, DiskVfs, Failure, Fault, OpKind, SimDisk, Vfs};
+use trommel_vfs::{Access, DiskVfs, Vfs};
 
 use crate::common::*;
 use crate::damage::reseal;
 
-pub(crate) const SHAPES: [FilterShape; 3] =
-    [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+pub(crate) const SHAPES: [FilterShape; 2] = [FilterShape::Whole, FilterShape::Partitioned];
 
 /// The first bytes of a key that is long enough.
 #[derive(Debug)]
@@ -191,7 +191,7 @@ fn shapes_are_identical_on_disk_in_every_read_mode() {
         let path = dir.path().join("1.sst");
         let plan = plan("blocked:10", Some(("blocked:10", 4)), shape);
         let summary = build(&DiskVfs, &path, shaped(plan, 1 << 16), &entries);
-        let table = InMemory { vfs: trommel_vfs::MemoryVfs::new(), path, summary };
+        let table = InMemory { vfs: trommel_sim::MemoryVfs::new(), path, summary };
         for access in [Access::Buffered, Access::Mapped, Access::Direct] {
             for pinned in [u64::MAX, 0] {
                 let (host, cache) = (Host::new(pinned), BlockCache::new(1 << 20));
@@ -237,7 +237,7 @@ fn false_positives_match_the_stated_rate() {
 fn every_flipped_bit_of_partitions_and_tops_is_a_maybe_and_verify_finds_it() {
     let entries: Vec<Entry> =
         (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
-    for shape in [FilterShape::Partitioned, FilterShape::PerBlock] {
+    for shape in [FilterShape::Partitioned] {
         let plan = plan("blocked:20", Some(("blocked:20", 6)), shape);
         let table = InMemory::new(shaped(plan, 1 << 16), &entries);
         let bytes = table.bytes();
@@ -331,19 +331,16 @@ fn batched_and_single_queries_agree() {
 fn the_directory_describes_the_parts() {
     let entries: Vec<Entry> =
         (0..500).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
-    for (shape, spec) in
-        [(FilterShape::Partitioned, "paired:12"), (FilterShape::PerBlock, "standard:12")]
-    {
-        let table =
-            InMemory::new(shaped(plan("paired:12", Some(("blocked:10", 6)), shape), 64), &entries);
-        let opened = table.open().unwrap();
-        let keys = opened.filters().keys_part().unwrap();
-        assert_eq!((keys.role, keys.shape, &*keys.spec), (FilterRole::Keys, shape, spec));
-        assert_eq!(keys.keys, 500);
-        assert!(keys.top_bytes > 0 && keys.top_bytes < keys.bytes);
-        let prefixes = opened.filters().prefixes_part().unwrap();
-        assert_eq!((prefixes.role, &*prefixes.extractor), (FilterRole::Prefixes, "first"));
-    }
+    let shape = FilterShape::Partitioned;
+    let plan = plan("paired:12", Some(("blocked:10", 6)), shape);
+    let table = InMemory::new(shaped(plan, 64), &entries);
+    let opened = table.open().unwrap();
+    let keys = opened.filters().keys_part().unwrap();
+    assert_eq!((keys.role, keys.shape, &*keys.spec), (FilterRole::Keys, shape, "paired:12"));
+    assert_eq!(keys.keys, 500);
+    assert!(keys.top_bytes > 0 && keys.top_bytes < keys.bytes);
+    let prefixes = opened.filters().prefixes_part().unwrap();
+    assert_eq!((prefixes.role, &*prefixes.extractor), (FilterRole::Prefixes, "first"));
 }
 
 /// A table of 120 keys with a filter of keys and one of prefixes: its entries, its bytes, its

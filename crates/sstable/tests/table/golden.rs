@@ -32,9 +32,13 @@ const GOLDEN: [(&str, &str, Compression, usize, usize); 10] = [
 /// A table with padded blocks and enough entries to have some.
 const ALIGNED: &str = "v1-padded";
 
-/// Tables whose filters have a version that is no longer read: they answer "maybe".
-const WITHOUT_FILTERS: [&str; 3] =
-    ["v1-blocked-lz4-one-level", "v1-paired-lz4-two-level", "v1-partitioned-filter"];
+/// Tables whose filters have a version or a shape that is no longer read: they answer "maybe".
+const WITHOUT_FILTERS: [&str; 4] = [
+    "v1-blocked-lz4-one-level",
+    "v1-paired-lz4-two-level",
+    "v1-partitioned-filter",
+    "v1-filters-per-block",
+];
 
 /// The shape of each table's filters.
 const SHAPES: [FilterShape; GOLDEN.len()] = [
@@ -43,7 +47,7 @@ const SHAPES: [FilterShape; GOLDEN.len()] = [
     FilterShape::Whole,
     FilterShape::Whole,
     FilterShape::Partitioned,
-    FilterShape::PerBlock,
+    FilterShape::Partitioned,
     FilterShape::Whole,
     FilterShape::Whole,
     FilterShape::Partitioned,

@@ -3,8 +3,9 @@
 use std::path::Path;
 
 use trommel_base::{Cursor, EntryKind, MAX_KEY_BYTES, MAX_SEQNO};
+use trommel_sim::MemoryVfs;
 use trommel_sstable::{Compression, Error, ReadStats, ScanOptions, TableBuilder, TableOptions};
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_vfs::Vfs;
 
 use crate::common::*;
 

@@ -3,7 +3,7 @@
 use crate::*;
 use trommel_filter::FilterSpec;
 
-use super::tree;
+use super::{choose, tree};
 
 #[test]
 fn new_tables_get_the_filters_that_the_solution_has_for_their_run() {
@@ -18,7 +18,7 @@ fn new_tables_get_the_filters_that_the_solution_has_for_their_run() {
             // A run is written as tables of about this many keys, each with its share of the
             // weight.
             let part = weight * 200_000.0 / keys[level] as f64;
-            let new = solver.choose(level, 200_000, part, plan.price);
+            let new = choose(solver.rules(), level, 200_000, part, plan.price);
             let off = new.bits_per_key() - spec.bits_per_key();
             assert!(off.abs() <= 1.0, "{misses} level {level}: {new} beside {spec}");
         }
@@ -39,7 +39,7 @@ fn the_price_rises_as_a_budget_of_bytes_gets_tight() {
     // With this many keys the smallest filter does not fit.
     let plan = solver.solve(&tree(&[1_000, 100_000_000]), &workload, 1 << 20).unwrap();
     assert_eq!(plan.filters[1], FilterSpec::NONE);
-    assert_eq!(solver.choose(1, 100_000_000, 1.0, plan.price), FilterSpec::NONE);
+    assert_eq!(choose(solver.rules(), 1, 100_000_000, 1.0, plan.price), FilterSpec::NONE);
 }
 
 #[test]

@@ -6,8 +6,11 @@ mod levels;
 mod live;
 mod small;
 
+use crate::menu::Menu;
+use crate::price::Item;
+use crate::solver::menu_of;
 use crate::*;
-use trommel_filter::FilterKind;
+use trommel_filter::{FilterKind, FilterSpec};
 
 #[test]
 fn unfiltered_tables_waste_every_read_that_reaches_them() {
@@ -20,6 +23,20 @@ fn unfiltered_tables_waste_every_read_that_reaches_them() {
 pub(crate) fn tree(keys: &[u64]) -> Tree {
     let runs = keys.iter().enumerate().map(|(level, &keys)| Run::whole(level, keys));
     Tree::new(runs.collect()).unwrap()
+}
+
+/// The filter of a table of `keys` keys and this weight on `level` if bytes cost `price`: the one
+/// of least `weight * rate + price * bytes`.
+pub(crate) fn choose(
+    rules: &Rules,
+    level: usize,
+    keys: u64,
+    weight: f64,
+    price: Price,
+) -> FilterSpec {
+    let (menu_keys, scale) = menu_of(keys);
+    let menu = Menu::new(rules.of(level), menu_keys);
+    menu.corner(Item { weight, scale, menu: &menu }.corner_at(price)).spec
 }
 
 /// One or two kinds of filters.

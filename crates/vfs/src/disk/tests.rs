@@ -17,19 +17,6 @@ fn folder() -> (tempfile::TempDir, PathBuf) {
 }
 
 #[test]
-fn conforms() {
-    let (_dir, path) = folder();
-    crate::conformance::check(&DiskVfs, &path);
-}
-
-#[test]
-fn conforms_on_a_file_system_in_memory() {
-    // Older kernels refuse O_DIRECT there: reads must fall back.
-    let Ok(dir) = tempfile::tempdir_in("/dev/shm") else { return };
-    crate::conformance::check(&DiskVfs, dir.path());
-}
-
-#[test]
 fn files_and_folders_are_private() {
     let (_dir, path) = folder();
     DiskVfs.create(&path.join("file")).expect("a new file");

@@ -1,6 +1,6 @@
-//! Filters of every family, and groups of small ones.
+//! Filters of every family.
 
-use trommel_filter::{Filter, FilterSpec, SmallFilters, SmallFiltersBuilder, hash};
+use trommel_filter::{Filter, FilterSpec, hash};
 
 use crate::{fix, image};
 
@@ -44,29 +44,4 @@ pub(crate) fn filter_seeds() -> Vec<Vec<u8>> {
     let golden = image::golden("crates/filter/tests/golden", "filter");
     seeds.extend(golden.into_iter().filter(|bytes| bytes.len() <= 16 << 10));
     seeds
-}
-
-/// A group of small filters, queried for blocks within and beyond it.
-pub(crate) fn small(input: &[u8]) {
-    let mut bytes = input.to_vec();
-    fix::filter(&mut bytes);
-    let Ok(filters) = SmallFilters::decode(bytes) else { return };
-    assert!((0.0..=1.0).contains(&filters.expected_fpr()));
-    for label in [0, 1, 100, 4096, u64::MAX, 1 << 32] {
-        for hash in hashes() {
-            let _ = filters.may_contain_hash(label, hash);
-        }
-    }
-}
-
-pub(crate) fn small_seeds() -> Vec<Vec<u8>> {
-    let build = |blocks: u64, first: u64| {
-        let mut builder = SmallFiltersBuilder::new("standard:10".parse().expect("a spec"));
-        for block in 0..blocks {
-            (0..block * 7 + 1).for_each(|n| builder.add_hash(hash(&n.to_le_bytes())));
-            builder.end(first + block * 100);
-        }
-        builder.finish()
-    };
-    vec![build(1, 0), build(2, 4096), build(9, 100)]
 }

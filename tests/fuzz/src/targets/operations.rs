@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trommel::{Compression, Db, FilterShape, Options, ReadMode, Verify, WriteBatch};
-use trommel_vfs::MemoryVfs;
+use trommel_sim::MemoryVfs;
 
 use crate::image::DIR;
 
@@ -38,7 +38,7 @@ impl Input<'_> {
 fn options(input: &mut Input<'_>, vfs: &MemoryVfs) -> Options {
     let (a, b) = (input.byte(), input.byte());
     let filters = ["none", "paired:16", "blocked:10", "L0=ribbon:12,L1-=standard:10"];
-    let shapes = [FilterShape::Whole, FilterShape::Partitioned, FilterShape::PerBlock];
+    let shapes = [FilterShape::Whole, FilterShape::Partitioned];
     Options::default()
         .vfs(Arc::new(vfs.clone()))
         .background_threads(0)
@@ -53,7 +53,7 @@ fn options(input: &mut Input<'_>, vfs: &MemoryVfs) -> Options {
         })
         .compression(if a & 4 == 0 { Compression::None } else { Compression::Lz4 })
         .filters(filters[usize::from(a >> 4 & 3)].parse().expect("a filter policy"))
-        .filtering(|f| f.filter_shape(shapes[usize::from(b) % 3]).filter_piece_bytes(256))
+        .filtering(|f| f.filter_shape(shapes[usize::from(b) % 2]).filter_piece_bytes(256))
 }
 
 fn agree(db: &Db, model: &Model) {

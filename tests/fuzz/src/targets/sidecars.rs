@@ -57,7 +57,7 @@ fn read(bytes: &[u8]) -> Option<Sidecar> {
 pub(crate) fn sidecar(input: &[u8]) {
     let (table, keys) = &*TABLE;
     let mut table = open(table).expect("a golden table");
-    let (footer, all) = (*table.footer(), table.properties().keys);
+    let (footer, all) = (*table.footer(), table.properties().contents.keys);
     let mut bytes = input.to_vec();
     fix::sidecar_of(&mut bytes, footer.table_id, all, footer.data_bytes);
     let Some(sidecar) = read(&bytes) else { return };

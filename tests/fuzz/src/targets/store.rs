@@ -111,7 +111,7 @@ fn examine(image: &Image, how: u8, levels_are_true: bool) {
         }
     }
     let open = || {
-        let vfs: Arc<dyn Vfs> = Arc::<trommel_vfs::MemoryVfs>::clone(&vfs);
+        let vfs: Arc<dyn Vfs> = Arc::<trommel_sim::MemoryVfs>::clone(&vfs);
         let options = Options::default()
             .vfs(vfs)
             .background_threads(0)

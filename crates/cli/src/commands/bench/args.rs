@@ -3,15 +3,12 @@
 use std::path::PathBuf;
 
 use clap::Args;
-use clap::builder::BoolishValueParser;
 use trommel_harness::Step;
 use trommel_harness::units::{parse_bytes, parse_count, parse_decimal, parse_part, parse_percent};
 
 use super::filters::FilterArgs;
-use super::partitions::PartitionArgs;
 use super::steps::StepParser;
 use super::store::{BenchStoreArgs, StoreSwitches};
-use crate::foreign::{DbBench, ForeignFlags};
 use crate::shared_args::{DataArgs, threads};
 
 /// Defines boolean flags with an optional value, as in gflags.
@@ -25,7 +22,8 @@ macro_rules! switches {
                 #[arg(long, num_args = 0..=1, require_equals = true)]
                 #[arg(default_missing_value = "true", default_value = "false")]
                 #[arg(value_name = "BOOL", hide_default_value = true)]
-                #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
+                #[arg(hide_possible_values = true)]
+                #[arg(value_parser = clap::builder::BoolishValueParser::new())]
                 pub(crate) $field: bool,
             )*
         }
@@ -65,8 +63,6 @@ pub(crate) struct BenchArgs {
     pub(crate) output: BenchOutputArgs,
     #[command(flatten)]
     pub(crate) store: BenchedStoreArgs,
-    #[command(flatten)]
-    pub(crate) foreign: ForeignFlags<DbBench>,
 }
 
 /// What the bench writes besides its results.
@@ -85,8 +81,6 @@ pub(crate) struct BenchedStoreArgs {
     pub(crate) options: BenchStoreArgs,
     #[command(flatten)]
     pub(crate) filters: FilterArgs,
-    #[command(flatten)]
-    pub(crate) partitions: PartitionArgs,
     #[command(flatten)]
     pub(crate) switches: StoreSwitches,
 }
@@ -191,30 +185,15 @@ pub(crate) struct PaceArgs {
     /// As --rate, for benchmarks that only read; 0: none
     #[arg(long, value_name = "OPS", default_value = "0", value_parser = parse_count)]
     pub(crate) benchmark_read_rate_limit: u64,
-    /// Writes a second of the writer beside readers, as db_bench once called it
-    #[arg(long, hide = true, default_value = "0", value_parser = parse_count)]
-    pub(crate) writes_per_second: u64,
 }
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct BenchReportArgs {
     /// Append a record of each benchmark to FILE, a line of JSON each; a file may hold many runs,
-    /// distinguished by an id: `trommel compare` reads them
+    /// distinguished by an id: `trommel compare` and `trommel report` read them
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Write the same records to FILE as comma-separated values
-    #[arg(long, value_name = "FILE")]
-    pub(crate) csv: Option<PathBuf>,
-    /// Make a page of the same records in FILE: charts and tables in one file of HTML
-    #[arg(long, value_name = "PAGE.html")]
-    pub(crate) report: Option<PathBuf>,
-    /// Say on standard error how far a benchmark is each time so many operations are done
-    #[arg(long, value_name = "OPS", default_value = "0", value_parser = parse_count)]
-    pub(crate) stats_interval: u64,
-    /// The same after each so many seconds
-    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_count)]
-    pub(crate) stats_interval_seconds: u64,
     /// Record the lookups in FILE, which must not be there, for `trommel tune replay`; goes with
     /// --db
     #[arg(long, value_name = "FILE")]
@@ -223,12 +202,6 @@ pub(crate) struct BenchReportArgs {
     #[arg(long, value_name = "1/N", default_value = "1/1", requires = "trace")]
     #[arg(value_parser = one_of)]
     pub(crate) trace_sample: u64,
-    /// Write operations a second to --report-file after each so many seconds
-    #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_count)]
-    pub(crate) report_interval_seconds: u64,
-    /// Where those go
-    #[arg(long, value_name = "FILE", default_value = "report.csv")]
-    pub(crate) report_file: PathBuf,
 }
 
 switches! {

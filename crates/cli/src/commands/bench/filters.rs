@@ -4,14 +4,9 @@
 //! RocksDB's: a filter without bits gets those of `--bloom_bits`, and is rejected without these, as
 //! in Speedb; bits without a filter are for RocksDB's blocked filter; 0 is none; a negative number
 //! is the default.
-//!
-//! `--use_ribbon_filter` is RocksDB's too. There a ribbon gets the bits of the blocked filter with
-//! the same rate, and uses fewer; it does so here.
 
 use clap::Args;
-use clap::builder::BoolishValueParser;
 use trommel::FilterPolicy;
-use trommel::filter::FilterSpec;
 use trommel_harness::units::parse_decimal;
 
 use crate::failure::Failure;
@@ -28,25 +23,17 @@ pub(crate) struct FilterArgs {
     /// Bits a key, of RocksDB's blocked filter or of --filter-uri; 0: none, -1: the default
     #[arg(long, value_name = "BITS", allow_negative_numbers = true, value_parser = parse_decimal)]
     pub(crate) bloom_bits: Option<f64>,
-    /// A ribbon with the rate of the blocked filter of --bloom-bits, in fewer bits
-    #[arg(long, num_args = 0..=1, require_equals = true, default_missing_value = "true")]
-    #[arg(value_name = "BOOL", default_value = "false", hide_default_value = true)]
-    #[arg(hide_possible_values = true, value_parser = BoolishValueParser::new())]
-    pub(crate) use_ribbon_filter: bool,
 }
 
 impl FilterArgs {
     /// Whether any filters are requested; otherwise the store's own apply.
     pub(crate) fn are_given(&self) -> bool {
         let has_bits = self.bloom_bits.is_some_and(|bits| bits >= 0.0);
-        self.use_ribbon_filter || self.filters.is_some() || self.filter_uri.is_some() || has_bits
+        self.filters.is_some() || self.filter_uri.is_some() || has_bits
     }
 
     /// The requested filters.
     pub(crate) fn policy(&self) -> Result<FilterPolicy, Failure> {
-        if self.use_ribbon_filter {
-            return self.ribbon();
-        }
         if let Some(policy) = &self.filters {
             return Ok(policy.clone());
         }
@@ -72,27 +59,6 @@ impl FilterArgs {
             (false, None) => parse(uri),
         }
     }
-
-    fn ribbon(&self) -> Result<FilterPolicy, Failure> {
-        if self.filters.is_some() || self.filter_uri.is_some() {
-            return Err(Failure::Usage(
-                "--use_ribbon_filter goes with --bloom_bits, not with another way to name a \
-                 filter: leave it out and write --filters=ribbon:7"
-                    .into(),
-            ));
-        }
-        match self.bloom_bits {
-            Some(0.0) => parse("none"),
-            Some(bits) if bits > 0.0 => {
-                let spec = FilterSpec::ribbon_like_bloom(bits)
-                    .map_err(|e| Failure::Usage(e.to_string()))?;
-                parse(&spec.to_string())
-            }
-            _ => Err(Failure::Usage(
-                "--use_ribbon_filter needs --bloom_bits, as in --bloom_bits=10".into(),
-            )),
-        }
-    }
 }
 
 fn parse(text: &str) -> Result<FilterPolicy, Failure> {
@@ -101,8 +67,6 @@ fn parse(text: &str) -> Result<FilterPolicy, Failure> {
 
 #[cfg(test)]
 mod tests {
-    use trommel::filter::{FilterKind, theory};
-
     use super::*;
 
     fn policy(uri: &str, bits: Option<f64>) -> Result<String, String> {
@@ -142,34 +106,5 @@ mod tests {
         );
         assert!(policy("bloom:10", Some(12.0)).unwrap_err().contains("leave --bloom-bits out"));
         assert_eq!(policy("ribbon", Some(12.0)).as_deref(), Ok("ribbon:12"));
-    }
-
-    #[test]
-    fn a_ribbon_of_rocksdb_has_the_rate_of_its_bloom_filter() {
-        let policy = |bits| {
-            let args =
-                FilterArgs { bloom_bits: bits, use_ribbon_filter: true, ..FilterArgs::default() };
-            args.policy().map(|policy| policy.to_string()).map_err(|error| error.to_string())
-        };
-        assert_eq!(policy(Some(0.0)).as_deref(), Ok("none"));
-        for bits in [-1.0, f64::NAN] {
-            assert!(policy(Some(bits)).unwrap_err().contains("--bloom_bits=10"));
-        }
-        assert!(policy(None).unwrap_err().contains("--bloom_bits=10"));
-        assert!(policy(Some(65.0)).unwrap_err().contains("out of range"));
-        for bits in [10.0, 16.0, 23.4] {
-            let spec: FilterSpec = policy(Some(bits)).unwrap().parse().unwrap();
-            let blocked = theory::best_fpr(FilterKind::Blocked, bits);
-            let ribbon = theory::best_fpr(FilterKind::Ribbon, spec.bits_per_key());
-            assert!((ribbon / blocked - 1.0).abs() < 0.01, "{spec}: {ribbon} for {blocked}");
-            let over = spec.bits_per_key() / -blocked.log2();
-            assert!((1.0..1.06).contains(&over), "{spec}: {over} times the least there can be");
-        }
-        let args = FilterArgs {
-            filter_uri: Some("ribbon:7".into()),
-            use_ribbon_filter: true,
-            ..FilterArgs::default()
-        };
-        assert!(args.policy().unwrap_err().to_string().contains("--filters=ribbon:7"));
     }
 }

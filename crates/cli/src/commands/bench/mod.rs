@@ -2,10 +2,6 @@
 
 pub(crate) mod args;
 pub(crate) mod filters;
-pub(crate) mod journal;
-mod partitions;
-mod reports;
-pub(crate) mod spelling;
 mod steps;
 mod store;
 
@@ -14,8 +10,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use serde_json::{Value, json};
+use trommel::Options;
 use trommel::trace::TraceOptions;
-use trommel_harness::bench::{Journal, Operations, Plan, PrintOptions, Rates, WriteRate, bench};
+use trommel_harness::bench::{Journal, Operations, Plan, PrintOptions, Rates, bench};
 use trommel_harness::machine::Environment;
 use trommel_harness::record::{Record, Run};
 use trommel_harness::{
@@ -23,13 +20,12 @@ use trommel_harness::{
     WorkloadOptions, units,
 };
 
+use crate::commands::records::Appender;
 use crate::commands::store_args::is_missing_or_empty;
 use crate::failure::Failure;
 pub(crate) use args::BenchArgs;
 use args::PaceArgs;
-use journal::RecordFiles;
-use reports::Reports;
-use store::{Setup, Use, set_up};
+use store::{Setup, Use, prefix_bytes, set_up};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Runs benchmarks one after the other on one store, and prints a line for each in the form db_bench \
@@ -40,9 +36,8 @@ asked. Draws are with replacement: fillrandom writes about 63% of the keys.
 Benchmarks that fill start from an empty store. All counts are those of all threads together; \
 microseconds per operation are those of one thread.
 
-Command lines of db_bench are understood, with dashes or underscores, one dash or two, and --noFLAG. \
-A flag of db_bench that does nothing here is passed over with a note on standard error; one that \
-would change what is measured, and that cannot be followed, is refused with the reason.";
+Flags that db_bench has too mean the same, and are understood with dashes or underscores, one dash or \
+two.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -69,27 +64,19 @@ pub(crate) fn run(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    for note in args.foreign.judge()? {
-        control.progress.say(&format!("note: {note}"));
-    }
-    let plan = plan(args)?;
+    let mut plan = plan(args)?;
     for note in not_limited(&plan, &args.pace) {
         control.progress.say(&format!("note: {note}"));
     }
     let filters = args.store.filters.policy()?;
-    let (partitions, notes) = args.store.partitions.resolve()?;
-    for note in notes {
-        control.progress.say(&format!("note: {note}"));
-    }
     let filters = Some(&filters).filter(|_| args.store.filters.are_given());
     let purpose = Use::of(plan.steps.iter().map(|step| step.workload));
     let (store, switches) = (&args.store.options, &args.store.switches);
-    let setup = set_up(store, switches, filters, &partitions, args.data.read_mode, purpose)?;
+    let setup = set_up(store, switches, filters, args.data.read_mode, purpose)?;
+    plan.options.prefixes = prefixes(args, &plan.keys, &setup.options)?;
     for note in &setup.notes {
         control.progress.say(&format!("note: {note}"));
     }
-    let reports = Reports::new(&args.output.reports, control.progress)?;
-    let control = Control { progress: &reports, ..control };
     match &args.store.options.db {
         Some(dir) => run_in(dir, args, &plan, setup, control, out).map_err(|failure| {
             let is_missing = failure.is_no_store() && is_missing_or_empty(dir);
@@ -122,7 +109,7 @@ fn run_in(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let settings = settings(args, plan, setup.settings);
+    let settings = settings(args, plan, &setup.options);
     let mut opener = EngineOpener::new(dir, setup.options, setup.lines);
     if let Some(file) = &args.output.reports.trace {
         let options = TraceOptions::default().sample(args.output.reports.trace_sample);
@@ -148,16 +135,16 @@ fn measure(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    let mut files = RecordFiles::new(&args.output.reports)?;
-    if !files.are_wanted() {
+    let Some(file) = &args.output.reports.json else {
         return Ok(bench(plan, opener, control, out, None)?);
-    }
+    };
+    let mut file = Appender::open(file)?;
     let run = Run::new(
         opener.product(),
         settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
         Environment::of(Some(dir)),
     );
-    let mut write = |record: Record| files.add(record);
+    let mut write = |record: Record| file.add(&record);
     let mut journal = Journal { run, write: &mut write };
     Ok(bench(plan, opener, control, out, Some(&mut journal))?)
 }
@@ -170,10 +157,6 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
     let seed = args.data.seed();
     let num = args.num.unwrap_or(keys.len());
     let values = Values::new(args.data.value_size, work.compression_ratio, seed);
-    let write_rate = match pace.benchmark_write_rate_limit {
-        0 => positive(pace.writes_per_second).map(WriteRate::Operations),
-        bytes => Some(WriteRate::Bytes(bytes as f64)),
-    };
     Ok(Plan {
         steps: args.benchmarks.clone(),
         operations: Operations {
@@ -186,7 +169,7 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
         duration: (!duration.is_zero()).then_some(duration),
         rates: Rates {
             all: positive(pace.rate),
-            write: write_rate,
+            write_bytes: positive(pace.benchmark_write_rate_limit),
             read: positive(pace.benchmark_read_rate_limit),
         },
         seed,
@@ -194,7 +177,6 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
             batch: work.batch_size,
             seek_nexts: work.seek_nexts,
             backward: args.switches.reverse_iterator,
-            prefixes: prefixes(args, &keys)?,
             read_percent: work.readwritepercent,
             hit_rate: work.get_then_put_hit_rate,
             latencies: args.switches.histogram,
@@ -211,13 +193,17 @@ fn plan(args: &BenchArgs) -> Result<Plan, Failure> {
 }
 
 /// The prefix settings of seeks.
-fn prefixes(args: &BenchArgs, keys: &KeySpace) -> Result<Option<PrefixSeeks>, Failure> {
+fn prefixes(
+    args: &BenchArgs,
+    keys: &KeySpace,
+    options: &Options,
+) -> Result<Option<PrefixSeeks>, Failure> {
     let missing = args.switches.seek_missing_prefix;
     if !missing && !args.switches.prefix_same_as_start {
         return Ok(None);
     }
     let flag = if missing { "seek_missing_prefix" } else { "prefix_same_as_start" };
-    let bytes = args.store.options.prefixes.prefix_size.map_or(0, usize::from);
+    let bytes = prefix_bytes(options);
     if missing && !keys.has_missing_prefixes(bytes) {
         return Err(Failure::Usage(format!(
             "--{flag} changes a byte behind the number in a key: give a --prefix_size of more than 8, up to the \
@@ -258,15 +244,9 @@ fn not_limited(plan: &Plan, pace: &PaceArgs) -> Vec<String> {
 }
 
 /// Every option with its resolved value, for the records.
-fn settings(
-    args: &BenchArgs,
-    plan: &Plan,
-    store: Vec<(&'static str, Value)>,
-) -> Vec<(&'static str, Value)> {
+fn settings(args: &BenchArgs, plan: &Plan, options: &Options) -> Vec<(&'static str, Value)> {
     let keys_file =
         args.data.keys_file.as_ref().map_or(String::new(), |file| file.display().to_string());
-    let entry_bytes = plan.keys.key_bytes() + plan.values.value_bytes() as f64;
-    let write_rate = plan.rates.write.map_or(0.0, |rate| rate.operations(entry_bytes));
     let mut settings = vec![
         ("num", json!(plan.keys.len())),
         ("writes", json!(plan.operations.writes)),
@@ -280,7 +260,7 @@ fn settings(
         ("seed", json!(plan.seed)),
         ("duration", json!(plan.duration.unwrap_or_default().as_secs_f64())),
         ("rate", json!(plan.rates.all.unwrap_or_default())),
-        ("write_rate", json!(write_rate)),
+        ("write_bytes_rate", json!(plan.rates.write_bytes.unwrap_or_default())),
         ("read_rate", json!(plan.rates.read.unwrap_or_default())),
         ("batch_size", json!(plan.options.batch)),
         ("seek_nexts", json!(plan.options.seek_nexts)),
@@ -299,6 +279,6 @@ fn settings(
             json!(args.output.reports.trace.as_ref().map(|_| args.output.reports.trace_sample)),
         ),
     ];
-    settings.extend(store);
+    settings.extend(store::settings(options));
     settings
 }

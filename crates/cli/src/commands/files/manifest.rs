@@ -6,10 +6,10 @@ use std::path::PathBuf;
 use clap::{Args, Subcommand};
 use trommel::inspect::{Edit, ListedTable, Manifest, ManifestInfo, RangeTombstone, TableMeta};
 
-use super::{DISK, Failures, SPANS, dir_of, ending, id, level, path_text, span_row};
+use super::{DISK, Failures, SPANS, dir_of, ending, id, path_text, span_row};
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
-use crate::output::{OutputArgs, Value};
+use crate::output::{Column, OutputArgs, Value};
 use crate::text::KeyForm;
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -108,12 +108,10 @@ fn info(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
     })?;
     let mut output = args.plain.output.begin("manifest_info", out);
     output.items("manifests", infos.iter().map(item).collect())?;
-    output.list("tables", &TABLES)?;
-    for info in &infos {
-        for table in &info.contents.tables {
-            output.row(table_row(info, table, args.key_form))?;
-        }
-    }
+    let all = infos.iter().flat_map(|info| {
+        info.contents.tables.iter().map(move |table| (table, info.number, args.key_form))
+    });
+    output.rows("tables", &tables(), all)?;
     output.list("range_tombstones", &["manifest", "seqno", "from", "to"])?;
     for info in &infos {
         for tombstone in &info.contents.range_tombstones {
@@ -156,42 +154,26 @@ fn ends(tombstone: &RangeTombstone, keys: KeyForm) -> [Value; 2] {
     [keys.print(&tombstone.from).into(), to.into()]
 }
 
-const TABLES: [&str; 15] = [
-    "manifest",
-    "level",
-    "stored_level",
-    "table",
-    "bytes",
-    "entries",
-    "deletes",
-    "keys",
-    "smallest_key",
-    "largest_key",
-    "smallest_seqno",
-    "largest_seqno",
-    "filter_bytes",
-    "built_for",
-    "sidecar",
-];
+/// A table, the number of its manifest, and how keys are printed.
+type Item<'a> = (&'a ListedTable, u64, KeyForm);
 
-fn table_row(info: &ManifestInfo, listed: &ListedTable, keys: KeyForm) -> Vec<Value> {
-    let table = &listed.meta;
-    vec![
-        Value::Integer(info.number),
-        level(listed.level),
-        Value::Integer(listed.stored_level as u64),
-        Value::Integer(table.number),
-        Value::Count(table.file_bytes),
-        Value::Count(table.entries),
-        Value::Count(table.deletions),
-        Value::Count(table.keys),
-        keys.print(&table.smallest).into(),
-        keys.print(&table.largest).into(),
-        Value::Integer(table.min_seqno),
-        Value::Integer(table.max_seqno),
-        Value::Count(table.filters.bytes),
-        level(table.filters.built_for.into()),
-        table.filters.sidecar.map_or(Value::Null, Value::Integer),
+fn tables<'a>() -> [Column<Item<'a>>; 15] {
+    [
+        ("manifest", |(_, number, _)| Value::Integer(*number)),
+        ("level", |(table, ..)| Value::level(table.level)),
+        ("stored_level", |(table, ..)| Value::Integer(table.stored_level as u64)),
+        ("table", |(table, ..)| Value::Integer(table.meta.number)),
+        ("bytes", |(table, ..)| Value::Count(table.meta.file_bytes)),
+        ("entries", |(table, ..)| Value::Count(table.meta.entries)),
+        ("deletes", |(table, ..)| Value::Count(table.meta.deletions)),
+        ("keys", |(table, ..)| Value::Count(table.meta.keys)),
+        ("smallest_key", |(table, _, keys)| keys.print(&table.meta.smallest).into()),
+        ("largest_key", |(table, _, keys)| keys.print(&table.meta.largest).into()),
+        ("smallest_seqno", |(table, ..)| Value::Integer(table.meta.min_seqno)),
+        ("largest_seqno", |(table, ..)| Value::Integer(table.meta.max_seqno)),
+        ("filter_bytes", |(table, ..)| Value::Count(table.meta.filters.bytes)),
+        ("built_for", |(table, ..)| Value::level(table.meta.filters.built_for.into())),
+        ("sidecar", |(table, ..)| table.meta.filters.sidecar.map(Value::Integer).into()),
     ]
 }
 

@@ -3,13 +3,15 @@
 use std::io::Write;
 
 use clap::Args;
-use trommel::inspect::{self, FilterState, StoreProperties, TableProperties};
+use trommel::inspect::{
+    self, FilterInfo, FilterState, StoreProperties, TableInfo, TableProperties,
+};
 
 use super::sst::state;
-use super::{DISK, Failures, dir_of, ending, id, level};
+use super::{DISK, Failures, dir_of, ending, id};
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
-use crate::output::{OutputArgs, Value};
+use crate::output::{Column, OutputArgs, Value};
 use crate::text::KeyForm;
 
 pub(crate) const LONG_ABOUT: &str = "\
@@ -27,23 +29,41 @@ pub(crate) struct PropertiesArgs {
     output: OutputArgs,
 }
 
-const TABLES: [&str; 15] = [
-    "table",
-    "level",
-    "built_for",
-    "bytes",
-    "entries",
-    "deletes",
-    "keys",
-    "smallest_key",
-    "largest_key",
-    "blocks",
-    "compression",
-    "filter",
-    "filter_state",
-    "filter_bits_stored",
-    "filter_expected_rate",
-];
+/// A table, and how keys are printed.
+type Item<'a> = (&'a TableProperties, KeyForm);
+
+fn tables<'a>() -> [Column<Item<'a>>; 15] {
+    [
+        ("table", |(table, _)| Value::Integer(table.listed.meta.number)),
+        ("level", |(table, _)| Value::level(table.listed.level)),
+        ("built_for", |(table, _)| Value::level(table.listed.meta.filters.built_for.into())),
+        ("bytes", |(table, _)| Value::Size(table.listed.meta.file_bytes)),
+        ("entries", |(table, _)| Value::Count(table.listed.meta.entries)),
+        ("deletes", |(table, _)| Value::Count(table.listed.meta.deletions)),
+        ("keys", |(table, _)| Value::Count(table.listed.meta.keys)),
+        ("smallest_key", |(table, keys)| keys.print(&table.listed.meta.smallest).into()),
+        ("largest_key", |(table, keys)| keys.print(&table.listed.meta.largest).into()),
+        ("blocks", |(table, _)| info(table, |info| Value::Count(info.properties.contents.blocks))),
+        ("compression", |(table, _)| {
+            info(table, |info| info.properties.compression.clone().into())
+        }),
+        ("filter", |(table, _)| info(table, |info| info.properties.filter.clone().into())),
+        ("filter_state", |(table, _)| info(table, |info| state(&info.filter.state).into())),
+        ("filter_bits_stored", |(table, _)| loaded(table, |filter| filter.bits_stored)),
+        ("filter_expected_rate", |(table, _)| loaded(table, |filter| filter.expected_rate)),
+    ]
+}
+
+/// What an intact table says of itself.
+fn info(table: &TableProperties, of: impl Fn(&TableInfo) -> Value) -> Value {
+    table.info.as_ref().ok().map(of).into()
+}
+
+/// A figure of a filter that is used.
+fn loaded(table: &TableProperties, of: impl Fn(&FilterInfo) -> f64) -> Value {
+    let filter = table.info.as_ref().ok().map(|info| &info.filter);
+    filter.filter(|filter| filter.state == FilterState::Loaded).map(of).into()
+}
 
 pub(crate) fn run(
     args: &PropertiesArgs,
@@ -53,10 +73,7 @@ pub(crate) fn run(
     let store = inspect::properties(DISK, &dir_of(&args.store, session)?)?;
     let mut output = args.output.begin("properties", out);
     output.record("store", &whole(&store))?;
-    output.list("tables", &TABLES)?;
-    for table in &store.tables {
-        output.row(row(table, args.key_form))?;
-    }
+    output.rows("tables", &tables(), store.tables.iter().map(|table| (table, args.key_form)))?;
     output.finish()?;
     let mut failures = Failures::default();
     store.tables.into_iter().filter_map(|table| table.info.err()).for_each(|e| failures.add(e));
@@ -78,28 +95,5 @@ fn whole(store: &StoreProperties) -> Vec<(&'static str, Value)> {
         ("last_seqno", Value::Integer(manifest.last_seqno)),
         ("next_file_number", Value::Integer(manifest.next_file_number)),
         ("oldest_log", Some(manifest.log_number).filter(|n| *n != 0).map(Value::Integer).into()),
-    ]
-}
-
-fn row(table: &TableProperties, keys: KeyForm) -> Vec<Value> {
-    let meta = &table.listed.meta;
-    let info = table.info.as_ref().ok();
-    let loaded = info.filter(|info| info.filter.state == FilterState::Loaded);
-    vec![
-        Value::Integer(meta.number),
-        level(table.listed.level),
-        level(meta.filters.built_for.into()),
-        Value::Size(meta.file_bytes),
-        Value::Count(meta.entries),
-        Value::Count(meta.deletions),
-        Value::Count(meta.keys),
-        keys.print(&meta.smallest).into(),
-        keys.print(&meta.largest).into(),
-        info.map(|info| Value::Count(info.properties.contents.blocks)).into(),
-        info.map(|info| info.properties.compression.clone()).into(),
-        info.map(|info| info.properties.filter.clone()).into(),
-        info.map(|info| state(&info.filter.state)).into(),
-        loaded.map(|info| Value::Float(info.filter.bits_stored)).into(),
-        loaded.map(|info| Value::Float(info.filter.expected_rate)).into(),
     ]
 }

@@ -6,8 +6,8 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use trommel::inspect::{
-    BlockInfo, BlockKind, BlockSums, EntryKind, FilterState, PrefixFilterInfo, Table, TableCheck,
-    TableInfo,
+    BlockInfo, BlockKind, BlockSums, EntryKind, FilterState, PrefixFilterInfo, Table, TableInfo,
+    Verified,
 };
 
 use super::{
@@ -227,7 +227,7 @@ fn check(args: &CheckArgs, session: Session<'_>, out: &mut dyn Write) -> Result<
         Failures::each(&with_those_of_dirs(&args.files.files, "sst")?, session, |file| {
             let checked = Table::open(DISK, file).and_then(|table| table.check());
             let found = checked.as_ref().ok();
-            let count = |count: fn(&TableCheck) -> u64| found.map(count).map(Value::Count).into();
+            let count = |count: fn(&Verified) -> u64| found.map(count).map(Value::Count).into();
             output.row(vec![
                 path_text(file),
                 checked.is_ok().into(),

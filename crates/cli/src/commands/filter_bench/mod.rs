@@ -1,30 +1,23 @@
-//! `trommel filter-bench`: benchmarks of filters by themselves, with the flags and modes of
-//! RocksDB's filter_bench.
+//! `trommel filter-bench`: benchmarks of filters by themselves.
 //!
-//! 1. [`args`] turns the flags into a list of measurements; [`specs`] parses lists of filters,
-//!    [`foreign`](crate::foreign) knows filter_bench's flags that are missing here.
-//! 2. The measurement of one filter is printed in filter_bench's format ([`words`]), as it
-//!    proceeds; several are rows ([`rows`]).
-//! 3. [`files`] updates records, a page and charts after each measurement.
+//! 1. [`args`] turns the flags into a list of measurements; [`specs`] parses lists of filters.
+//! 2. Each measurement is a row ([`rows`]).
+//! 3. Records are appended to a file, and charts drawn again, after each measurement.
 
 mod args;
-mod files;
 mod rows;
 mod specs;
-mod words;
 
 use std::io::Write;
 
 use trommel_harness::{Control, Error, Progress, Unit};
-use trommel_lab::filter_bench::record::read_lines;
+use trommel_lab::filter_bench::record::{self, CellRecord, read_lines};
 use trommel_lab::filter_bench::{FilterBenchPlan, FilterCell, measure};
+use trommel_lab::report::filters;
 
-use crate::commands::records;
+use crate::commands::records::{self, Appender};
 use crate::failure::Failure;
-use crate::output::Format;
 pub(crate) use args::FilterBenchArgs;
-use files::CellFiles;
-use words::{LEGEND, Words};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Builds filters until they fill some memory, checks that they deny no key, measures how often they \
@@ -32,11 +25,8 @@ take absent keys for present ones beside the exact rate that theory expects, and
 filter, many, in batches, for keys that are there and keys that are not. Times are net: of the \
 filter alone, without making keys, hashing and choosing filters, which a dry run measures.
 
-One filter is shown in filter_bench's words, with its 18 modes. Several filters or numbers of keys \
-are a sweep: fewer modes and queries, one row each, and charts with --plot or --report.
-
-Command lines of filter_bench are understood, with dashes or underscores, one dash or two, and \
---noFLAG; what cannot be followed is refused with the reason.
+Each filter and number of keys is a row; --plot draws charts. With --format=json or csv \
+there are more columns.
 
 Ends with exit code 7 if filters err more often than expected by more than chance explains.";
 
@@ -44,9 +34,7 @@ pub(crate) const AFTER_HELP: &str = "\
 Examples:
   trommel filter-bench --filters paired:23.4 --quick
       a few seconds; without --quick some minutes
-  trommel filter-bench -impl=2 -bits_per_key=10 -average_keys_per_filter=100000
-      as filter_bench writes it
-  trommel filter-bench --filters all:8..32/4 --keys 1M --m-rate-queries=200 --report rates.html
+  trommel filter-bench --filters all:8..32/4 --keys 1M --m-rate-queries=200 --plot charts
       rates against bits per key, four kinds
   trommel filter-bench --filters all:10 --keys 1K,10K,100K,1M,10M,100M --plot charts --json run.jsonl
       times against the filter's size, through the caches to memory
@@ -59,85 +47,62 @@ pub(crate) fn run(
     control: Control<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    if args.switches.legend {
-        return Ok(out.write_all(LEGEND.as_bytes())?);
-    }
-    for note in args.foreign.judge()? {
-        control.progress.say(&format!("note: {note}"));
-    }
     if !args.files.from.is_empty() {
-        return show(args, control, out);
+        return show(args, out);
     }
     let plans = args.plans()?;
     for note in args.notes(&plans) {
         control.progress.say(&format!("note: {note}"));
     }
-    let mut files = CellFiles::new(&args.files, Vec::new())?;
+    let mut file = args.files.json.as_deref().map(Appender::open).transpose()?;
+    let (place, mut records) = (record::Place::new(), Vec::new());
+    draw(args, &records)?;
     let mut verdict = Verdict::default();
-    let result = if args.output.format == Format::Table && !args.is_sweep() {
-        in_words(args, &plans, control, out, &mut |cell| {
-            verdict.hear(&cell);
-            files.add(cell)
-        })
-    } else {
-        in_rows(args, &plans, control, out, &mut |cell| {
-            verdict.hear(&cell);
-            files.add(cell)
-        })
-    };
+    let result = measure_all(args, &plans, control, out, &mut |cell| {
+        verdict.hear(&cell);
+        let record = CellRecord::new(&place, cell);
+        file.iter_mut().try_for_each(|file| file.add(&record))?;
+        records.push(record);
+        draw(args, &records)
+    });
     let judged = if args.switches.allow_bad_rate { Ok(()) } else { verdict.pronounce() };
     // Judge even if the reader of the rows is gone.
     judged.and(result)
 }
 
 /// Shows earlier measurements.
-fn show(args: &FilterBenchArgs, control: Control<'_>, out: &mut dyn Write) -> Result<(), Failure> {
+fn show(args: &FilterBenchArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let mut found = Vec::new();
     for file in &args.files.from {
         found.extend(records::read_with(file, read_lines)?);
     }
-    if found.iter().any(|record| record.cell.built.build_bytes.is_none()) {
-        control.progress.say(
-            "note: records of schema 1 told other bytes of building than this program does: they \
-             are left out",
-        );
-    }
     let mut output = args.output.begin("filter_bench", out);
-    output.list("filters", &rows::columns(args.output.format))?;
+    rows::begin(args.output.format, &mut output)?;
     for record in &found {
         rows::write(&record.cell, args.output.format, &mut output)?;
     }
     output.finish()?;
-    CellFiles::new(&args.files, found)?;
-    Ok(())
+    Ok(draw(args, &found)?)
+}
+
+/// Draws the charts of all records, if they are requested.
+fn draw(args: &FilterBenchArgs, records: &[CellRecord]) -> Result<(), Error> {
+    let Some(dir) = &args.files.plot else { return Ok(()) };
+    std::fs::create_dir_all(dir).map_err(|source| Error::Io {
+        file: dir.clone(),
+        doing: "making the directory",
+        source,
+    })?;
+    let write = |(name, svg): (&str, String)| {
+        records::write(&dir.join(format!("{name}.svg")), svg.as_bytes())
+    };
+    filters::plots(records).into_iter().try_for_each(write)
 }
 
 /// Receives a measurement.
 type Keep<'a> = &'a mut dyn FnMut(FilterCell) -> Result<(), Error>;
 
-fn in_words(
-    args: &FilterBenchArgs,
-    plans: &[FilterBenchPlan],
-    control: Control<'_>,
-    out: &mut dyn Write,
-    keep: Keep<'_>,
-) -> Result<(), Failure> {
-    for plan in plans {
-        let mut words = Words::new(out, args.switches.quick);
-        let cell = measure(plan, control, &mut |told| Ok(words.print(told)?))?;
-        let is_interrupted = cell.interrupted;
-        if !is_interrupted {
-            words.finish(&cell)?;
-        }
-        keep(cell)?;
-        if is_interrupted {
-            return Err(Error::Interrupted.into());
-        }
-    }
-    Ok(())
-}
-
-fn in_rows(
+fn measure_all(
     args: &FilterBenchArgs,
     plans: &[FilterBenchPlan],
     control: Control<'_>,
@@ -146,12 +111,12 @@ fn in_rows(
 ) -> Result<(), Failure> {
     let format = args.output.format;
     let mut output = args.output.begin("filter_bench", out);
-    output.list("filters", &rows::columns(format))?;
+    rows::begin(format, &mut output)?;
     let mut result = Ok(());
     for (nth, plan) in plans.iter().enumerate() {
         let place = Place { inner: control.progress, nth: nth + 1, of: plans.len(), plan };
         let control = Control { progress: &place, ..control };
-        match measure(plan, control, &mut |_| Ok(())) {
+        match measure(plan, control) {
             Ok(cell) => {
                 let is_interrupted = cell.interrupted;
                 rows::write(&cell, format, &mut output)?;

@@ -1,161 +1,97 @@
 //! A measurement as a row of a table, a document or a file of comma-separated values.
 
+use std::io;
+
 use trommel_lab::filter_bench::{Access, FilterCell, Mix, Rate};
 
 use crate::output::{Format, Output, Value};
 
-/// Columns for people, to fit a screen.
-const SHORT: [&str; 15] = [
-    "filter",
-    "keys",
-    "filters",
-    "bits",
-    "k",
-    "build_ns",
-    "build_bytes",
-    "rate",
-    "low",
-    "high",
-    "expected",
-    "outside_ns",
-    "batched_ns",
-    "random_ns",
-    "inside_ns",
-];
-
-/// Columns for programs, without the times.
-const LONG: [&str; 29] = [
-    "filter",
-    "kind",
-    "bits_asked",
-    "average_keys",
-    "filters",
-    "keys",
-    "kernel",
-    "huge_pages",
-    "probes",
-    "bits_per_key",
-    "memory_bytes",
-    "single_bytes",
-    "build_ns",
-    "build_bytes",
-    "measured_rate",
-    "interval_low",
-    "interval_high",
-    "standard_error",
-    "expected_rate",
-    "deviation",
-    "worst_rate",
-    "best_rate",
-    "asked",
-    "false_positives",
-    "queries",
-    "key_bytes",
-    "batch",
-    "seed",
-    "interrupted",
-];
-
-/// Net nanoseconds, by mix and access, each in the order of its `ALL`.
-const TIMES: [&str; 18] = [
-    "mixed_single_ns",
-    "mixed_batched_prepared_ns",
-    "mixed_batched_unprepared_ns",
-    "mixed_random_ns",
-    "mixed_skewed_50_in_1_ns",
-    "mixed_skewed_80_in_20_ns",
-    "inside_single_ns",
-    "inside_batched_prepared_ns",
-    "inside_batched_unprepared_ns",
-    "inside_random_ns",
-    "inside_skewed_50_in_1_ns",
-    "inside_skewed_80_in_20_ns",
-    "outside_single_ns",
-    "outside_batched_prepared_ns",
-    "outside_batched_unprepared_ns",
-    "outside_random_ns",
-    "outside_skewed_50_in_1_ns",
-    "outside_skewed_80_in_20_ns",
-];
-
-/// The columns of a format.
-pub(super) fn columns(format: Format) -> Vec<&'static str> {
-    match format {
-        Format::Table => SHORT.to_vec(),
-        _ => LONG.into_iter().chain(TIMES).collect(),
-    }
+/// A column.
+struct Column {
+    name: &'static str,
+    /// Its name in the table, which has the columns that fit a screen.
+    short: Option<&'static str>,
+    of: fn(&FilterCell) -> Value,
 }
 
-pub(super) fn write(
-    cell: &FilterCell,
-    format: Format,
-    output: &mut Output<'_>,
-) -> std::io::Result<()> {
-    output.row(if format == Format::Table { short(cell) } else { long(cell) })
+const fn long(name: &'static str, of: fn(&FilterCell) -> Value) -> Column {
+    Column { name, short: None, of }
 }
+
+const fn both(name: &'static str, short: &'static str, of: fn(&FilterCell) -> Value) -> Column {
+    Column { name, short: Some(short), of }
+}
+
+/// A figure of the measured rate; none if the run was stopped before.
+fn rate(cell: &FilterCell, of: impl Fn(&Rate) -> f64) -> Value {
+    cell.rate.as_ref().map(of).into()
+}
+
+fn count(cell: &FilterCell, of: impl Fn(&Rate) -> u64) -> Value {
+    cell.rate.as_ref().map(of).map(Value::Count).into()
+}
+
+static COLUMNS: [Column; 36] = [
+    both("filter", "filter", |cell| cell.setup.spec.clone().into()),
+    long("kind", |cell| cell.setup.kind.clone().into()),
+    long("bits_asked", |cell| cell.setup.bits.into()),
+    long("average_keys", |cell| Value::Count(cell.setup.average_keys)),
+    both("keys_per_filter", "keys", |cell| Value::Count(cell.keys_per_filter().round() as u64)),
+    both("filters", "filters", |cell| Value::Count(cell.built.filters)),
+    long("keys", |cell| Value::Count(cell.built.keys)),
+    long("kernel", |cell| cell.setup.kernel.clone().into()),
+    long("huge_pages", |cell| cell.setup.huge_pages.into()),
+    both("bits_per_key", "bits", |cell| cell.built.stored_bits.into()),
+    both("probes", "k", |cell| Value::Count(cell.built.probes.into())),
+    long("memory_bytes", |cell| Value::Size(cell.built.memory_bytes)),
+    long("single_bytes", |cell| Value::Size(cell.built.single_bytes)),
+    both("build_ns", "build_ns", |cell| cell.built.build_ns.into()),
+    both("build_bytes", "build_bytes", |cell| cell.built.build_bytes.into()),
+    both("measured_rate", "rate", |cell| rate(cell, |rate| rate.measured)),
+    both("interval_low", "low", |cell| rate(cell, |rate| rate.interval.0)),
+    both("interval_high", "high", |cell| rate(cell, |rate| rate.interval.1)),
+    both("expected_rate", "expected", |cell| rate(cell, |rate| rate.expected)),
+    long("standard_error", |cell| rate(cell, |rate| rate.standard_error)),
+    long("deviation", |cell| rate(cell, Rate::deviation)),
+    long("worst_rate", |cell| rate(cell, |rate| rate.worst)),
+    long("best_rate", |cell| rate(cell, |rate| rate.best)),
+    long("asked", |cell| count(cell, |rate| rate.asked)),
+    long("false_positives", |cell| count(cell, |rate| rate.false_positives)),
+    long("queries", |cell| Value::Count(cell.setup.queries)),
+    long("key_bytes", |cell| Value::Count(cell.setup.key_bytes)),
+    long("batch", |cell| Value::Count(cell.setup.batch)),
+    long("seed", |cell| Value::Integer(cell.setup.seed)),
+    both("outside_single_ns", "outside_ns", |cell| time(cell, Access::Single, Mix::Outside)),
+    both("outside_batched_ns", "batched_ns", |cell| time(cell, Access::Batched, Mix::Outside)),
+    both("outside_random_ns", "random_ns", |cell| time(cell, Access::Random, Mix::Outside)),
+    both("inside_single_ns", "inside_ns", |cell| time(cell, Access::Single, Mix::Inside)),
+    long("inside_batched_ns", |cell| time(cell, Access::Batched, Mix::Inside)),
+    long("inside_random_ns", |cell| time(cell, Access::Random, Mix::Inside)),
+    long("interrupted", |cell| cell.interrupted.into()),
+];
 
 fn time(cell: &FilterCell, access: Access, mix: Mix) -> Value {
     cell.net_ns(access, mix).into()
 }
 
-fn short(cell: &FilterCell) -> Vec<Value> {
-    let rate = cell.rate.as_ref();
-    vec![
-        cell.setup.spec.clone().into(),
-        Value::Count(cell.keys_per_filter().round() as u64),
-        Value::Count(cell.built.filters),
-        Value::Float(cell.built.stored_bits),
-        Value::Count(cell.built.probes.into()),
-        Value::Float(cell.built.build_ns),
-        cell.built.build_bytes.into(),
-        rate.map(|rate| rate.measured).into(),
-        rate.map(|rate| rate.interval.0).into(),
-        rate.map(|rate| rate.interval.1).into(),
-        rate.map(|rate| rate.expected).into(),
-        time(cell, Access::Single, Mix::Outside),
-        time(cell, Access::BatchedPrepared, Mix::Outside),
-        time(cell, Access::Random, Mix::Outside),
-        time(cell, Access::Single, Mix::Inside),
-    ]
+fn is_shown(column: &&Column, format: Format) -> bool {
+    format != Format::Table || column.short.is_some()
 }
 
-fn long(cell: &FilterCell) -> Vec<Value> {
-    let rate = cell.rate.as_ref();
-    let mut row = vec![
-        cell.setup.spec.clone().into(),
-        cell.setup.kind.clone().into(),
-        Value::Float(cell.setup.bits),
-        Value::Count(cell.setup.average_keys),
-        Value::Count(cell.built.filters),
-        Value::Count(cell.built.keys),
-        cell.setup.kernel.clone().into(),
-        Value::Bool(cell.setup.huge_pages),
-        Value::Count(cell.built.probes.into()),
-        Value::Float(cell.built.stored_bits),
-        Value::Size(cell.built.memory_bytes),
-        Value::Size(cell.built.single_bytes),
-        Value::Float(cell.built.build_ns),
-        cell.built.build_bytes.into(),
-        rate.map(|rate| rate.measured).into(),
-        rate.map(|rate| rate.interval.0).into(),
-        rate.map(|rate| rate.interval.1).into(),
-        rate.map(|rate| rate.standard_error).into(),
-        rate.map(|rate| rate.expected).into(),
-        rate.map(Rate::deviation).into(),
-        rate.map(|rate| rate.worst).into(),
-        rate.map(|rate| rate.best).into(),
-        rate.map_or(Value::Null, |rate| Value::Count(rate.asked)),
-        rate.map_or(Value::Null, |rate| Value::Count(rate.false_positives)),
-        Value::Count(cell.setup.queries),
-        Value::Count(cell.setup.key_bytes),
-        Value::Count(cell.setup.batch),
-        Value::Integer(cell.setup.seed),
-        Value::Bool(cell.interrupted),
-    ];
-    for mix in Mix::ALL {
-        row.extend(Access::ALL.map(|access| time(cell, access, mix)));
-    }
-    row
+/// Begins the rows.
+pub(super) fn begin(format: Format, output: &mut Output<'_>) -> io::Result<()> {
+    let name = |column: &'static Column| match format {
+        Format::Table => column.short.unwrap_or_default(),
+        _ => column.name,
+    };
+    let shown = COLUMNS.iter().filter(|column| is_shown(column, format));
+    output.list("filters", &shown.map(name).collect::<Vec<_>>())
+}
+
+/// Writes the row of a measurement.
+pub(super) fn write(cell: &FilterCell, format: Format, output: &mut Output<'_>) -> io::Result<()> {
+    let shown = COLUMNS.iter().filter(|column| is_shown(column, format));
+    output.row(shown.map(|column| (column.of)(cell)).collect())
 }
 
 #[cfg(test)]
@@ -169,24 +105,10 @@ mod tests {
         let timing = |(nth, pattern)| Timing { pattern, gross_ns: nth as f64 + 1.5, dry_ns: 1.0 };
         let timings = Pattern::all().into_iter().enumerate().map(timing).collect();
         let cell = FilterCell { timings, ..FilterCell::default() };
-        let (columns, row) = (columns(Format::Csv), long(&cell));
-        assert_eq!(columns.len(), row.len());
         for (pattern, nth) in Pattern::all().into_iter().zip(0_u32..) {
-            let is_it =
-                |(value, _): &(&Value, &&str)| **value == Value::Float(f64::from(nth) + 0.5);
-            let (_, name) = row.iter().zip(&columns).find(is_it).unwrap();
-            let mix = format!("{:?}", pattern.mix).to_lowercase();
-            assert!(name.starts_with(&mix), "{pattern} is {name}");
-            let word = match pattern.access {
-                Access::Single => "single",
-                Access::BatchedPrepared => "batched_prepared",
-                Access::BatchedUnprepared => "batched_unprepared",
-                Access::Random => "random",
-                Access::SkewedHalfInOne => "50_in_1_",
-                Access::SkewedEightyInTwenty => "80_in_20",
-            };
-            assert!(name.contains(word), "{pattern} is {name}");
+            let name = format!("{}_{}_ns", pattern.mix.name(), pattern.access.name());
+            let column = COLUMNS.iter().find(|column| column.name == name).unwrap();
+            assert_eq!((column.of)(&cell), Value::Float(f64::from(nth) + 0.5), "{pattern}");
         }
-        assert_eq!(short(&cell).len(), SHORT.len());
     }
 }

@@ -102,50 +102,6 @@ fn spec(text: &str) -> Result<FilterSpec, String> {
     text.parse().map_err(|error: trommel::filter::ParseSpecError| error.to_string())
 }
 
-/// A value of `--impl`.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(super) enum Implementation {
-    /// With the bits of --bits-per-key.
-    Kind(FilterKind),
-    /// RocksDB's number 2: the ribbon with the rate of a blocked filter of --bits-per-key.
-    RocksdbRibbon,
-    /// With bits of its own.
-    Spec(FilterSpec),
-}
-
-pub(super) fn implementation(text: &str) -> Result<Implementation, String> {
-    Ok(match text {
-        "0" => return Err("the legacy filter is not here; 1 is blocked, 2 is ribbon".into()),
-        "1" => Implementation::Kind(FilterKind::Blocked),
-        "2" | "rocksdb.RibbonFilter" | "ribbonfilter" => Implementation::RocksdbRibbon,
-        text if text.contains(':') => Implementation::Spec(spec(text)?),
-        text => match spec(&format!("{text}:10")) {
-            Ok(spec) => Implementation::Kind(spec.kind()),
-            Err(error) => {
-                return Err(format!("{error}, or filter_bench's 1 (blocked) or 2 (ribbon)"));
-            }
-        },
-    })
-}
-
-impl Implementation {
-    /// Whether it has bits of its own.
-    pub(super) fn has_bits(&self) -> bool {
-        matches!(self, Self::Spec(_))
-    }
-
-    /// The filters with these bits.
-    pub(super) fn specs(self, bits: &[f64]) -> Result<Vec<FilterSpec>, String> {
-        let of = |bits: &f64| match self {
-            Self::Kind(kind) => FilterSpec::new(kind, *bits),
-            Self::RocksdbRibbon => FilterSpec::ribbon_like_bloom(*bits),
-            Self::Spec(spec) => Ok(spec),
-        };
-        let bits = if matches!(self, Self::Spec(_)) { &bits[..1] } else { bits };
-        bits.iter().map(|bits| of(bits).map_err(|error| error.to_string())).collect()
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -196,33 +152,6 @@ mod tests {
         ] {
             let error = all(text).unwrap_err();
             assert!(error.contains(wants), "{text}: {error}");
-        }
-    }
-
-    #[test]
-    fn kinds_are_those_of_filter_bench_and_ours() {
-        let of = |text: &str, bits: &[f64]| {
-            let specs = implementation(text)?.specs(bits)?;
-            Ok::<_, String>(specs.iter().map(FilterSpec::to_string).collect::<Vec<_>>().join(" "))
-        };
-        for (text, expected) in [
-            ("1", "blocked:10 blocked:12"),
-            ("ribbon", "ribbon:10 ribbon:12"),
-            ("2", "ribbon:fpr=9.66e-3 ribbon:fpr=4.13e-3"),
-            ("speedb.PairedBloomFilter", "paired:10 paired:12"),
-            ("speedb.PairedBloomFilter:23.4", "paired:23.4"),
-        ] {
-            assert_eq!(of(text, &[10.0, 12.0]).as_deref(), Ok(expected), "{text}");
-        }
-        // The same answer as in bench.
-        let error = of("speedb.pairedbloomfilter", &[10.0]).unwrap_err();
-        assert!(error.contains("did you mean `speedb.PairedBloomFilter`?"), "{error}");
-        assert!(of("0", &[10.0]).unwrap_err().contains("legacy"));
-        assert!(of("3", &[10.0]).unwrap_err().contains("2 (ribbon)"));
-        assert!(of("none", &[10.0]).is_err());
-        for bits in [f64::NAN, 0.0, 65.0, f64::INFINITY] {
-            assert!(of("paired", &[bits]).unwrap_err().contains("out of range"), "{bits}");
-            assert!(of("2", &[bits]).unwrap_err().contains("out of range"), "{bits}");
         }
     }
 }

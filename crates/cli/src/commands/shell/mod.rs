@@ -16,7 +16,6 @@ use rustyline::history::FileHistory;
 use rustyline::{Config, Editor};
 use trommel::Db;
 
-use crate::commands::bench::spelling::with_dashed_flags;
 use crate::commands::store::StoreCommand;
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::failure::Failure;
@@ -112,7 +111,6 @@ fn run_line(line: &[u8], session: Session<'_>, out: &mut dyn Write) -> Result<Do
         let has_store = command.get_arguments().any(|arg| arg.get_id() == "db");
         if has_store { command.mut_arg("db", |arg| arg.hide(true)) } else { command }
     });
-    let words = with_dashed_flags(&line, words);
     let matches = line.try_get_matches_from_mut(words);
     match matches.and_then(|matches| Line::from_arg_matches(&matches)) {
         Ok(Line { command: LineCommand::Exit }) => Ok(Done::Leave),

@@ -4,14 +4,14 @@ use std::io::Write;
 
 use clap::Args;
 use trommel::tuning::Budget;
-use trommel::{AdviceOptions, FilterAdvice, LOOKUPS_FOR_ADVICE};
+use trommel::{AdviceOptions, FilterAdvice, LOOKUPS_FOR_ADVICE, LevelAdvice};
 use trommel_harness::units::{grouped, parse_part};
 
 use super::cost::CostArgs;
 use crate::commands::filters::ProbeArgs;
 use crate::commands::store_args::{Session, StoreArgs};
 use crate::failure::Failure;
-use crate::output::{Output, OutputArgs, Value};
+use crate::output::{Column, Output, OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Says which filter each level of a store should have, what that changes, and why. The store is asked for \
@@ -111,46 +111,25 @@ fn assumptions(args: &AdviseArgs) -> [String; 3] {
 }
 
 fn write_levels(advice: &FilterAdvice, output: &mut Output<'_>) -> Result<(), Failure> {
-    output.list(
-        "levels",
-        &[
-            "level",
-            "tables",
-            "keys",
-            "in_vain",
-            "hits",
-            "filter",
-            "advised",
-            "filter_bytes",
-            "advised_bytes",
-            "wasted_reads",
-            "advised_wasted_reads",
-            "cache_lines",
-            "advised_cache_lines",
-        ],
-    )?;
-    for level in &advice.levels {
-        output.row(vec![
-            format!("L{}", level.level).into(),
-            Value::Count(level.tables),
-            Value::Count(level.keys),
-            level.in_vain.into(),
-            level.hits.into(),
-            (&*level.filter_now).into(),
-            level.filter.to_string().into(),
-            Value::Size(level.now.bytes),
-            Value::Size(level.advised.bytes),
-            level.now.wasted_reads.into(),
-            level.advised.wasted_reads.into(),
-            level.now.lines.into(),
-            level.advised.lines.into(),
-        ])?;
-    }
-    output.list("reasons", &["level", "reason"])?;
-    for level in &advice.levels {
-        output.row(vec![format!("L{}", level.level).into(), (&*level.reason).into()])?;
-    }
-    Ok(())
+    let columns: [Column<LevelAdvice>; 13] = [
+        ("level", |level| Value::level(level.level)),
+        ("tables", |level| Value::Count(level.tables)),
+        ("keys", |level| Value::Count(level.keys)),
+        ("in_vain", |level| level.in_vain.into()),
+        ("hits", |level| level.hits.into()),
+        ("filter", |level| (&*level.filter_now).into()),
+        ("advised", |level| level.filter.to_string().into()),
+        ("filter_bytes", |level| Value::Size(level.now.bytes)),
+        ("advised_bytes", |level| Value::Size(level.advised.bytes)),
+        ("wasted_reads", |level| level.now.wasted_reads.into()),
+        ("advised_wasted_reads", |level| level.advised.wasted_reads.into()),
+        ("cache_lines", |level| level.now.lines.into()),
+        ("advised_cache_lines", |level| level.advised.lines.into()),
+    ];
+    output.rows("levels", &columns, &advice.levels)?;
+    let reasons: [Column<LevelAdvice>; 2] =
+        [("level", |level| Value::level(level.level)), ("reason", |level| (&*level.reason).into())];
+    Ok(output.rows("reasons", &reasons, &advice.levels)?)
 }
 
 fn all(advice: &FilterAdvice, has_costs: bool) -> Vec<(&'static str, Value)> {

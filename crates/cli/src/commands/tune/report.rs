@@ -9,8 +9,7 @@ use trommel_lab::report::tuning::{page, plots, write_csv};
 use trommel_lab::tune::record::read_lines;
 use trommel_lab::tune::{Record, merge};
 
-use crate::commands::bench::journal::write;
-use crate::commands::records;
+use crate::commands::records::{self, write};
 use crate::commands::report::deliver;
 use crate::failure::Failure;
 

@@ -3,9 +3,9 @@
 use std::io::Write;
 
 use clap::Args;
-use trommel::tuning::{Cost, Shape};
+use trommel::tuning::Cost;
 use trommel_harness::units::{parse_bytes, parse_count, parse_part};
-use trommel_lab::simulate::{Simulated, Simulation, simulate};
+use trommel_lab::simulate::{Simulated, Simulation, TreeShape, simulate};
 
 use super::cost::CostArgs;
 use crate::failure::Failure;
@@ -86,8 +86,8 @@ pub(crate) struct SimulateArgs {
 }
 
 impl SimulateArgs {
-    fn shape(&self) -> Shape {
-        Shape {
+    fn shape(&self) -> TreeShape {
+        TreeShape {
             keys: self.keys,
             key_bytes: self.key_size,
             value_bytes: self.value_size,
@@ -97,7 +97,7 @@ impl SimulateArgs {
             base_level_bytes: self.base_level_size,
             level_ratio: self.level_ratio,
             l0_runs: self.l0_runs,
-            ..Shape::default()
+            ..TreeShape::default()
         }
     }
 }

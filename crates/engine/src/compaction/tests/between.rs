@@ -5,7 +5,8 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use trommel_vfs::{Failure, Fault, Layer, OpKind, SimDisk, Vfs, WriteFile};
+use trommel_sim::{Failure, Fault, OpKind, SimDisk};
+use trommel_vfs::{Layer, Vfs, WriteFile};
 
 use super::Rng;
 use super::share::{Content, assert_holds, open, options, write};

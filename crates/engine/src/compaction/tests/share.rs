@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use trommel_vfs::{Failure, Fault, OpKind, SimDisk, Vfs};
+use trommel_sim::{Failure, Fault, OpKind, SimDisk};
+use trommel_vfs::Vfs;
 
 use super::super::in_progress::InProgress;
 use super::super::plan::{Plan, plan};

@@ -6,8 +6,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use trommel_base::{Cursor, MAX_SEQNO};
+use trommel_sim::{Failure, Fault, OpKind, SimDisk};
 use trommel_sstable::ScanOptions;
-use trommel_vfs::{Failure, Fault, Layer, OpKind, SimDisk, Vfs, WriteFile};
+use trommel_vfs::{Layer, Vfs, WriteFile};
 
 use super::super::in_progress::InProgress;
 use super::super::key_range::total_bytes;

@@ -3,7 +3,8 @@
 
 use std::sync::Arc;
 
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::Vfs;
 
 use crate::{Db, Options};
 

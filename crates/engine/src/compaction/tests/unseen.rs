@@ -4,7 +4,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
-use trommel_vfs::{MemoryVfs, Vfs};
+use trommel_sim::MemoryVfs;
+use trommel_vfs::Vfs;
 
 use crate::{Compression, Db, Options};
 

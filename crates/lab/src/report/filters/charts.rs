@@ -6,7 +6,7 @@ use trommel::filter::{FilterKind, FilterSpec, theory};
 use trommel_harness::machine::Cache;
 use trommel_harness::units;
 
-use super::{colour, role};
+use super::role;
 use crate::filter_bench::{Access, FilterCell, Mix, Rate};
 use crate::report::axis::Axis;
 use crate::report::charts::{Chart as Frame, frame};
@@ -147,7 +147,7 @@ pub(super) fn times(cells: &[&FilterCell], caches: &[Cache]) -> [Option<FilterCh
         })
     };
     let both = [timed(Mix::Outside), timed(Mix::Inside)];
-    let all = || both.iter().flatten().flat_map(|series| &series.dots);
+    let all = || both.iter().flatten().flat_map(|series| &series.points);
     let sizes = || all().map(|point| point.0);
     let (Some(least), Some(largest)) = (sizes().reduce(f64::min), sizes().reduce(f64::max)) else {
         return [None, None];
@@ -183,11 +183,11 @@ fn series(
     point: impl Fn(&FilterCell) -> Option<(f64, f64)>,
 ) -> Vec<Series> {
     let of_kind = |(kind, cells): &(&str, Vec<&FilterCell>)| {
-        let mut dots: Vec<_> = cells.iter().filter_map(|cell| point(cell)).collect();
-        dots.sort_by(|a, b| a.0.total_cmp(&b.0));
-        Series { name: (*kind).to_owned(), colour: colour(kind), line: dots.clone(), dots }
+        let mut points: Vec<_> = cells.iter().filter_map(|cell| point(cell)).collect();
+        points.sort_by(|a, b| a.0.total_cmp(&b.0));
+        Series { name: (*kind).to_owned(), role: role(kind), points }
     };
-    kinds.iter().map(of_kind).filter(|series| !series.dots.is_empty()).collect()
+    kinds.iter().map(of_kind).filter(|series| !series.points.is_empty()).collect()
 }
 
 /// All cells of each kind.
@@ -209,7 +209,7 @@ pub(super) fn build(cells: &[&FilterCell]) -> [Option<FilterChart>; 2] {
                 value: &dyn Fn(&FilterCell) -> Option<f64>,
                 show_y: Show<'_>| {
         let series = series(&groups, |cell| Some((x_of(cell), value(cell)?)));
-        let all = || series.iter().flat_map(|series| &series.dots);
+        let all = || series.iter().flat_map(|series| &series.points);
         let xs = || all().map(|point| point.0);
         let (least, most) = (xs().reduce(f64::min)?, xs().reduce(f64::max)?);
         let (x, what) = if over_keys {
@@ -232,7 +232,7 @@ pub(super) fn build(cells: &[&FilterCell]) -> [Option<FilterChart>; 2] {
             "build-memory",
             "Memory to build",
             "bytes",
-            &|cell| cell.built.build_bytes,
+            &|cell| Some(cell.built.build_bytes),
             &|bytes| format!("{} B", short(*bytes)),
         ),
     ]

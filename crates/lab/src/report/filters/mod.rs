@@ -1,45 +1,24 @@
-//! A page, and charts, of filter benchmarks.
+//! Charts of filter benchmarks.
 //!
-//! 1. `charts` draws rates against bits with the theoretical curves, query times against the
-//!    filter's size with the processor's caches, and the cost of construction.
-//! 2. [`page`] combines them with tables of every figure; [`plots`] returns each as a
-//!    self-contained file, with its own colours and legend.
+//! `charts` draws rates against bits with the theoretical curves, query times against the filter's
+//! size with the processor's caches, and the cost of construction. [`plots`] returns each as a
+//! self-contained file, with its own colours and legend.
 //!
 //! A kind has the same colour everywhere. Called by `trommel filter-bench`.
 
 mod charts;
-mod tables;
 
-use super::bars::key;
-use super::facts;
-use super::html::section;
-use super::page::document;
 use super::svg::{Role, standalone};
-use super::workloads::card;
 use crate::filter_bench::FilterCell;
 use crate::filter_bench::record::CellRecord;
 use charts::FilterChart;
-
-const ABOUT_RATES: &str = "How often a filter says “maybe” to a key that is not in it. Lines are the \
-                           exact theory of each kind for many keys; dots are measured, with the 95% \
-                           interval from the variance between filters.";
-const ABOUT_TIMES: &str = "Net nanoseconds for a key asked of one filter, without making and hashing \
-                           the key; queries do not depend on each other. Where times are drawn by size, \
-                           upright lines are the caches of this machine’s first core.";
-const ABOUT_BUILD: &str = "Nanoseconds for a key, hashing included, tables of theory that a process \
-                           makes once not; and what building takes for a key at its worst moment, \
-                           beyond the finished filter.";
 
 /// The kinds, in the order of their colours.
 const KINDS: [&str; 4] = ["paired", "blocked", "standard", "ribbon"];
 
 /// The colour of a kind.
 fn role(kind: &str) -> Role {
-    Role::Series(colour(kind))
-}
-
-fn colour(kind: &str) -> usize {
-    KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len())
+    Role::Series(KINDS.iter().position(|known| *known == kind).unwrap_or(KINDS.len()))
 }
 
 /// The kinds in `records`, each with its colour.
@@ -72,60 +51,10 @@ pub fn plots(records: &[CellRecord]) -> Vec<(&'static str, String)> {
     all_charts(records).into_iter().map(file).collect()
 }
 
-/// The page about `records`. It needs no other file, no network and no script.
-pub fn page(title: &str, records: &[CellRecord]) -> String {
-    let key = key(kinds(records).into_iter());
-    let charts = all_charts(records);
-    let grid = |wanted: &[&str]| {
-        let chosen = charts.iter().filter(|chart| wanted.contains(&chart.id));
-        let cards: String =
-            chosen.map(|chart| card(&chart.title, &chart.what, &chart.svg, "")).collect();
-        match cards.is_empty() {
-            true => cards,
-            // A single chart is narrower than the page, or its text would be too large.
-            false if wanted.len() == 1 => {
-                format!("{key}<div class=\"grid\" style=\"max-width:42rem\">\n{cards}</div>\n")
-            }
-            false => format!("{key}<div class=\"grid\">\n{cards}</div>\n"),
-        }
-    };
-    let cells = cells(records);
-    let environment = records.first().map(|record| &record.place.environment);
-    let sections = [
-        ("rates", "Rates", ABOUT_RATES, grid(&["rates"]) + &tables::rates(&cells)),
-        (
-            "times",
-            "Time of a query",
-            ABOUT_TIMES,
-            grid(&["absent-keys", "present-keys"]) + &tables::times(&cells),
-        ),
-        (
-            "build",
-            "Building",
-            ABOUT_BUILD,
-            grid(&["build-time", "build-memory"]) + &tables::build(&cells),
-        ),
-        (
-            "environment",
-            "Machine and build",
-            "",
-            environment.map_or(String::new(), |machine| tables::machine(machine, &cells)),
-        ),
-    ]
-    .map(|(id, heading, lead, content)| section(id, heading, lead, &content))
-    .concat();
-    let warnings = facts::words_of_warning(
-        records.iter().any(|record| record.place.environment.build.debug_assertions),
-        records.iter().any(|record| record.cell.interrupted),
-    );
-    document(title, &tables::subtitle(records), &tables::headline(records), &(warnings + &sections))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::filter_bench::testing::record;
-    use crate::report::tests::{check_alone, check_tags};
 
     fn many() -> Vec<CellRecord> {
         let mut records = Vec::new();
@@ -137,20 +66,6 @@ mod tests {
             }
         }
         records
-    }
-
-    #[test]
-    fn the_page_is_whole_and_stands_alone() {
-        let html = page("Filters", &many());
-        check_tags(&html);
-        check_alone(&html);
-        assert_eq!(html.matches("<svg ").count(), 5, "rates, two of times, two of building");
-        for text in ["<h1>Filters</h1>", "paired:16", "ribbon:8", "L1 32 KiB", "L3 32 MiB"] {
-            assert!(html.contains(text), "{text}");
-        }
-        let empty = page("Nothing", &[]);
-        check_tags(&empty);
-        assert_eq!(empty.matches("<svg ").count(), 0);
     }
 
     #[test]
@@ -200,15 +115,12 @@ mod tests {
     }
 
     #[test]
-    fn one_cell_makes_a_page() {
+    fn one_cell_makes_charts() {
         let mut one = record("ribbon", 8.0, 1000);
         one.cell.rate = None;
         one.cell.timings.clear();
-        one.cell.interrupted = true;
-        let html = page("One", &[one]);
-        check_tags(&html);
-        assert!(html.contains("interrupted before its end"));
-        assert!(html.contains("ribbon:8 (interrupted)"), "the row is marked");
-        assert!(html.contains("asked for under filters of 4 MiB"));
+        let plots = plots(&[one]);
+        let names: Vec<&str> = plots.iter().map(|(name, _)| *name).collect();
+        assert_eq!(names, ["build-time", "build-memory"]);
     }
 }

@@ -1,8 +1,8 @@
 use std::path::{Path, PathBuf};
 
 use fastrand::Rng;
-use trommel::trace::{LookupTrace, TraceOptions};
-use trommel::{FilterReport, Options};
+use trommel::trace::TraceOptions;
+use trommel::{FilterReport, LookupTrace, Options};
 use trommel_harness::{ScratchDir, Silent, Stop};
 
 use super::*;

@@ -13,13 +13,14 @@
 //! Directories are in memory (`/dev/shm`) where possible, and in one run on the disk.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use fastrand::Rng;
 use trommel::Db;
 use trommel::vfs::DiskVfs;
 use trommel_tests::counters::Counters;
-use trommel_tests::settings::{cases, first_seed};
+use trommel_tests::scratch::scratch;
+use trommel_tests::settings::{cases, first_seed, stride};
 
 use crate::inspect::{Verdict, compare_reads, failed, scan};
 use crate::killed::{ACKNOWLEDGED, Threads, batch, home_on_disk, spawn, store_options};
@@ -83,15 +84,6 @@ fn work(db: &Db, seed: u64, thread: usize, numbers: std::ops::Range<usize>) {
     }
 }
 
-/// The directory for the stores of a run.
-fn home(in_memory: bool) -> tempfile::TempDir {
-    let memory = Path::new("/dev/shm");
-    if in_memory && memory.is_dir() {
-        return tempfile::tempdir_in(memory).expect("room in memory");
-    }
-    home_on_disk()
-}
-
 /// Kills children at every `step`th call in turn.
 fn kill_at_every_call(
     seed: u64,
@@ -100,7 +92,7 @@ fn kill_at_every_call(
     step: usize,
     counters: &mut Counters,
 ) -> Verdict<()> {
-    let home = home(in_memory);
+    let home = if in_memory { scratch() } else { home_on_disk() };
     let dir = home.path().join("above/db");
     let mut rng = Rng::with_seed(seed);
     let mut run = Threads::new(seed, threads);
@@ -150,13 +142,15 @@ fn sum(counts: &[usize]) -> u64 {
 }
 
 /// The work of every seed has at least this many calls; fewer would mean that no child was killed.
-const FEWEST: u64 = 20;
+const FEWEST: u64 = 180;
 
-/// Kills children at every `step`th call, for one seed after another until the scaled `floor` of
-/// calls is reached: some seeds make three times as many calls as others.
+/// Kills children at every `step`th call, or in plain `cargo test` at one in five of these, for one
+/// seed after another until the scaled `floor` of calls is reached: some seeds make three times as
+/// many calls as others.
 fn lane(test: &str, threads: usize, in_memory: bool, step: usize, floor: u64) {
     let mut counters = Counters::new(format!("crash/{test}"));
     let chosen = only().map(|[seed]| seed);
+    let step = step * stride();
     for seed in chosen.unwrap_or(first_seed()).. {
         let before = counters.get("kills");
         kill_at_every_call(seed, threads, in_memory, step, &mut counters).unwrap_or_else(|what| {
@@ -166,7 +160,7 @@ fn lane(test: &str, threads: usize, in_memory: bool, step: usize, floor: u64) {
             )
         });
         let kills = counters.get("kills") - before;
-        assert!(kills >= FEWEST, "seed {seed}: killed at {kills} calls only");
+        assert!(kills * step as u64 >= FEWEST, "seed {seed}: killed at {kills} calls only");
         if chosen.is_some() || counters.get("kills") >= cases(floor) {
             break;
         }

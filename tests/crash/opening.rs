@@ -12,6 +12,7 @@ use std::time::{Duration, Instant};
 use tempfile::TempDir;
 use trommel::vfs::DiskVfs;
 use trommel::{Db, Error, Options, WriteOptions};
+use trommel_tests::scratch::scratch;
 
 use crate::inspect::scan;
 use crate::workload::options;
@@ -24,7 +25,7 @@ fn small() -> Options {
 }
 
 fn home() -> (TempDir, PathBuf) {
-    let home = tempfile::tempdir().expect("a place for temporary files");
+    let home = scratch();
     let dir = home.path().join("db");
     (home, dir)
 }

@@ -4,6 +4,7 @@
 //! record boundary.
 
 use trommel::Compression;
+use trommel_tests::settings::stride;
 
 use crate::exam::{Found, How};
 use crate::flips::{turns, whole};
@@ -15,7 +16,7 @@ fn cut_everything(filters: &str, compression: Compression, ending: Ending) {
     let store = build(filters, compression, ending);
     let mut lane = Lane::new("cuts", &store);
     for (file, bytes) in &store.image {
-        for left in 0..bytes.len() {
+        for left in (0..bytes.len()).step_by(stride()) {
             let injury = Injury::Cut { bytes: left };
             // Each round of a soak opens other lengths in these ways.
             let turn = left + turns(1).start;

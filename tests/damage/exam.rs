@@ -9,6 +9,7 @@ use std::sync::Arc;
 use tempfile::TempDir;
 use trommel::vfs::{DiskVfs, Vfs};
 use trommel::{Db, DroppedBytes, Error, ErrorKind, Options, ReadMode, Slice};
+use trommel_tests::scratch::scratch;
 
 use crate::stores::{DIR, Image, Model, Store, image_of, vfs_of};
 
@@ -67,7 +68,7 @@ impl Place {
         if !on_disk {
             return Self { vfs: Arc::new(vfs_of(image)), dir: DIR.into(), _on_disk: None };
         }
-        let dir = tempfile::tempdir().expect("a temporary directory");
+        let dir = scratch();
         for (name, bytes) in image {
             std::fs::write(dir.path().join(name), bytes).expect("room for a small file");
         }

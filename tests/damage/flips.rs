@@ -4,7 +4,7 @@
 use std::ops::Range;
 
 use trommel::{Compression, ReadMode, Verify};
-use trommel_tests::settings::{first_seed, rounds, rounds_before, scale};
+use trommel_tests::settings::{first_seed, rounds, rounds_before, scale, stride};
 
 use crate::cuts::prefix_of_log;
 use crate::exam::{Found, How};
@@ -43,7 +43,7 @@ fn flip_everything(filters: &str, compression: Compression, ending: Ending) {
     lane.case("LOCK", &Injury::Extend(Vec::new()), How::default(), |found| whole(&store, found));
     let mut case = rounds_before() as usize % SAMPLE;
     for (file, bytes) in &store.image {
-        for (at, byte) in bytes.iter().enumerate() {
+        for (at, byte) in bytes.iter().enumerate().step_by(stride()) {
             for injury in injuries(at, *byte, compression == Compression::None) {
                 for how in ways(case, kind_of(file)) {
                     lane.case(file, &injury, how, |found| {

@@ -20,6 +20,7 @@ use crate::flips::turns;
 use crate::injury::kind_of;
 use crate::stores::{DIR, Ending, Image, Store, build, vfs_of};
 use trommel_tests::counters::Counters;
+use trommel_tests::settings::stride;
 use trommel_tests::watchdog::note;
 
 /// The end of an error about answers that do not agree.
@@ -109,7 +110,7 @@ fn change_everything(filters: &str, compression: Compression, ending: Ending) {
     let mut counters = Counters::new(format!("damage/hostile/{}", store.name));
     let mut failures = Vec::new();
     for (file, bytes) in &store.image {
-        for (at, byte) in bytes.iter().enumerate() {
+        for (at, byte) in bytes.iter().enumerate().step_by(stride()) {
             // These in the first four rounds of a soak, and others later.
             let value = |turn: usize| match turn {
                 0..4 => [byte ^ 1, byte ^ 0x80, 0xff, 0][(at + turn) % 4],

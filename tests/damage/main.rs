@@ -14,9 +14,10 @@
 //! * [`wrong_input`]: the wrong directory, the wrong file, too few handles.
 //! * [`format`](crate::format): whole stores of earlier versions.
 //!
-//! All changes are enumerated, except pairs, which are sampled. A failure names store, file and
-//! change, and leaves the corrupt directory in the target directory's `tmp` for inspection. The
-//! soak flips every bit of every byte, and writes its counters:
+//! All changes are enumerated, except pairs, which are sampled; but plain `cargo test` changes one
+//! byte in five, and truncates at one length in five. A failure names store, file and change, and
+//! leaves the corrupt directory in the target directory's `tmp` for inspection. The soak flips
+//! every bit of every byte, and writes its counters:
 //!
 //! ```text
 //! TROMMEL_SCALE=8 TROMMEL_LANES_JSON=$PWD/damage.jsonl cargo test -p trommel-tests --test damage

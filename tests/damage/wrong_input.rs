@@ -3,12 +3,8 @@
 use std::path::Path;
 use std::process::Command;
 
-use tempfile::TempDir;
 use trommel::{Compression, Db, Error, ErrorKind, FilterPolicy, Options};
-
-fn scratch() -> TempDir {
-    tempfile::tempdir().expect("a temporary directory")
-}
+use trommel_tests::scratch::scratch;
 
 fn small() -> Options {
     Options::default().reads(|r| r.cache_bytes(1 << 20)).background_threads(0)

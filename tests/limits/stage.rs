@@ -13,6 +13,7 @@ use std::sync::OnceLock;
 use std::time::{Duration, Instant};
 
 use trommel_tests::counters::Counters;
+use trommel_tests::scratch::scratch;
 
 /// The environment variable with the name of the scenario, in its process.
 const NAME: &str = "TROMMEL_LIMITED";
@@ -112,7 +113,7 @@ pub(crate) fn counted(what: &str, count: u64) {
 }
 
 fn play(name: &str, place: Place) -> Output {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let script = match place.mount() {
         Some(options) => format!(
             "mount -t tmpfs -o {options} none \"$TROMMEL_LIMITED_DIR\" && exec \"$0\" \"$@\""

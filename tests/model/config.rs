@@ -3,11 +3,13 @@
 
 use std::sync::{Arc, LazyLock};
 
+use tempfile::TempDir;
 use trommel::vfs::{DiskVfs, Vfs};
 use trommel::{
     Compression, Durability, FilterPolicy, FilterResidency, FilterShape, Options, Prefix, ReadMode,
 };
 use trommel_sim::{MemoryVfs, SimDisk};
+use trommel_tests::scratch::scratch;
 
 use crate::rng::Rng;
 
@@ -50,6 +52,15 @@ impl Home {
             Files::Disk => Arc::new(DiskVfs),
             Files::Simulated => Arc::new(SimDisk::new()),
         }
+    }
+
+    /// A new directory for its files, if they have one. On a disk if they are read directly, which
+    /// not all systems can do in memory.
+    pub(crate) fn directory(self) -> Option<TempDir> {
+        (self.files == Files::Disk).then(|| match self.read_mode {
+            ReadMode::Direct => tempfile::tempdir().expect("a temporary directory"),
+            _ => scratch(),
+        })
     }
 
     /// Its name on a command line.

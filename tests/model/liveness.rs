@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use trommel::{Compression, Db, DbCursor, Error, ErrorKind, Options};
 use trommel_sim::{Failure, Fault, MemoryVfs, SimDisk};
+use trommel_tests::scratch::scratch;
 
 /// Panics if `work` has not ended after much longer than it needs.
 pub(crate) fn ends(work: impl FnOnce() + Send + 'static) {
@@ -32,7 +33,7 @@ pub(crate) fn scattered(i: u32) -> [u8; 4] {
 #[test]
 fn writers_go_on_when_options_lift_what_stopped_them() {
     ends(|| {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let options =
             Options::default().writes(|w| w.write_buffer_bytes(64 << 10)).compaction(|c| {
                 c.debt_stop_bytes(200 << 10).table_bytes(64 << 10).base_level_bytes(1 << 20)
@@ -62,7 +63,7 @@ fn writers_go_on_when_options_lift_what_stopped_them() {
 #[test]
 fn a_flush_waits_for_its_own_memtables_only() {
     ends(|| {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let options = Options::default()
             .writes(|w| w.write_buffer_bytes(256 << 10))
             .background_threads(1)
@@ -98,7 +99,7 @@ fn a_flush_waits_for_its_own_memtables_only() {
 
 #[test]
 fn statistics_and_resets_may_meet() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let db = Db::open(dir.path(), Options::default()).unwrap();
     let stop = AtomicBool::new(false);
     thread::scope(|scope| {
@@ -121,7 +122,7 @@ fn statistics_and_resets_may_meet() {
 
 #[test]
 fn memory_stays_under_its_ceiling() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let limit = 16 << 20;
     let options = Options::default()
         .memory_limit(limit)
@@ -147,7 +148,7 @@ fn memory_stays_under_its_ceiling() {
 
 #[test]
 fn building_filters_stays_under_the_ceiling() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let limit = 2 << 20;
     let options = Options::default()
         .memory_limit(limit)
@@ -203,7 +204,7 @@ fn building_filters_stays_under_the_ceiling() {
 
 #[test]
 fn an_iterator_whose_files_are_gone_says_that_its_store_was_closed() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let open = || {
         Db::open(dir.path(), Options::default().compaction(|c| c.auto_compaction(false))).unwrap()
     };
@@ -225,7 +226,7 @@ fn an_iterator_whose_files_are_gone_says_that_its_store_was_closed() {
 
 #[test]
 fn an_empty_checkpoint_directory_will_do() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let db = Db::open(dir.path().join("db"), Options::default()).unwrap();
     db.put("k", "v").unwrap();
     let copy = dir.path().join("copy");
@@ -257,7 +258,7 @@ thread_local! {
 /// process used to abort.
 #[test]
 fn a_cursor_may_end_with_its_thread() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let db = Db::open(dir.path(), Options::default()).unwrap();
     db.put("k", "v").unwrap();
     db.flush().unwrap();
@@ -280,7 +281,7 @@ fn a_cursor_may_end_with_its_thread() {
 /// corruption.
 #[test]
 fn a_merge_that_meets_damage_says_that_opening_again_does_not_mend_it() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let options = || Options::default().compression(Compression::None);
     let db = Db::open(dir.path(), options()).unwrap();
     for value in [[1; 900], [2; 900]] {
@@ -330,7 +331,7 @@ fn few_file_handles_are_enough() {
 }
 
 fn many_tables_are_written_and_read() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let options = Options::default()
         .compaction(|c| c.table_bytes(8 << 10).base_level_bytes(64 << 10))
         .writes(|w| w.write_buffer_bytes(64 << 10));

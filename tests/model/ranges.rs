@@ -4,8 +4,8 @@
 use std::sync::Arc;
 
 use trommel::dump::{DumpReader, DumpWriter};
-use trommel::vfs::MemoryVfs;
 use trommel::{Db, Options};
+use trommel_sim::MemoryVfs;
 
 fn options(vfs: &Arc<MemoryVfs>) -> Options {
     Options::default()

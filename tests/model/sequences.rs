@@ -3,9 +3,9 @@
 //! of filter, with and without background threads. Module [`crate::lean`] runs more.
 
 use trommel::{ReadMode, Verify};
-use trommel_tests::settings::{cases, rounds};
+use trommel_tests::settings::cases;
 
-use crate::config::{Files, Home};
+use crate::config::Home;
 use crate::iterators::Check;
 use crate::rng::Rng;
 use crate::runner::{self, Play};
@@ -96,11 +96,7 @@ const _: () = {
 /// Runs one of the configurations.
 fn play(share: usize) {
     let (home, sequences) = SHARES[share];
-    let sequences = match home.files {
-        Files::Disk => rounds(sequences),
-        _ => cases(sequences),
-    };
-    let all = runner::run_all::<World>(&home.name(), share as u64, home, sequences);
+    let all = runner::run_all::<World>(&home.name(), share as u64, home, cases(sequences));
     assert!(all.passed_over > 0, "filters of prefixes had no say: {all:?}");
     assert!(all.deepest >= 2, "no sequence had two levels below level 0: {all:?}");
 }

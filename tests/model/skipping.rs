@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use trommel::{Db, DbCursor, Options, Range, Snapshot};
+use trommel_tests::scratch::scratch;
 
 use crate::rng::Rng;
 
@@ -119,7 +120,7 @@ fn scans_of_b(db: &Db, at: Option<&Snapshot>, entries: usize) -> Vec<(&'static s
 #[test]
 fn no_tombstone_beyond_a_bound_is_skipped() {
     for place in PLACES {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let db = open(dir.path());
         let beyond = |round: u64| [format!("a/{round:06}"), format!("c/{round:06}")];
         for round in 0..MANY {
@@ -148,7 +149,7 @@ fn no_tombstone_beyond_a_bound_is_skipped() {
 #[test]
 fn nothing_newer_than_the_snapshot_is_skipped_beyond_a_bound() {
     for place in PLACES {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let db = open(dir.path());
         for key in ["b/1", "b/2", "b/3"] {
             db.put(key, "v").unwrap();
@@ -178,7 +179,7 @@ const OVERWRITTEN: [[&str; 3]; 2] = [
 fn versions_of_a_key_cost_a_bounded_number_of_steps() {
     for (place, keys) in PLACES.into_iter().flat_map(|place| OVERWRITTEN.map(|keys| (place, keys)))
     {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let db = open(dir.path());
         let mut moments = Vec::new();
         // Each version is retained, in tables too, by a snapshot that sees it.
@@ -213,7 +214,7 @@ fn versions_of_a_key_cost_a_bounded_number_of_steps() {
 /// Without snapshots, a key that is deleted as often as it is written.
 #[test]
 fn versions_under_a_tombstone_cost_a_bounded_number_of_steps() {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let db = open(dir.path());
     for round in 0..MANY {
         for key in ["b/1", "b/2", "b/3"] {
@@ -281,7 +282,7 @@ fn walk_beside(model: &Model, mut cursor: DbCursor, keys: &[Vec<u8>], rng: &mut 
 fn few_keys_with_many_versions_are_as_their_model() {
     for seed in 0..12 {
         let mut rng = Rng::new(seed);
-        let dir = tempfile::tempdir().unwrap();
+        let dir = scratch();
         let db = open(dir.path());
         let name = |nth: u64| match nth % 2 {
             0 => format!("k{nth}").into_bytes(),

@@ -9,7 +9,7 @@ use trommel::{Db, Error, ErrorKind, Options, Snapshot, Stats, WriteBatch};
 use trommel_tests::counters::Counters;
 
 use crate::budget;
-use crate::config::{Files, Home, live_options, options, policy};
+use crate::config::{Home, live_options, options, policy};
 use crate::iterators::{Check, CheckedCursor, CheckedRange, Model, Reader, compare_all, ok};
 use crate::keys::{Bytes, KeySpace, show};
 use crate::rebuilds::rebuild_filters;
@@ -141,8 +141,7 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64, home: Home) -> Check<Self> {
         let mut rng = Rng::new(seed);
-        let on_disk = home.files == Files::Disk;
-        let temporary = on_disk.then(|| tempfile::tempdir().expect("a temporary directory"));
+        let temporary = home.directory();
         let vfs = home.vfs();
         let root = temporary.as_ref().map_or(PathBuf::from("/"), |dir| dir.path().to_path_buf());
         let block_bytes = rng.within(64, 512);

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use trommel::vfs::{MemoryVfs, Policy, SimDisk};
 use trommel::{Db, Degraded, RepairOptions, WriteBatch, WriteOptions};
+use trommel_sim::{MemoryVfs, Policy, SimDisk};
 
 use crate::stores::{DIR, Files, contents, disk_of, small};
 

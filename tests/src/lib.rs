@@ -3,6 +3,7 @@
 
 pub mod counters;
 pub mod planted;
+pub mod scratch;
 pub mod settings;
 pub mod watchdog;
 

@@ -100,8 +100,7 @@ impl Lean {
         let mut rng = Rng::new(seed);
         let alphabet = Rc::new(Alphabet::new(&mut rng));
         let disk = (home.files == Files::Simulated).then(SimDisk::new);
-        let temporary = (home.files == Files::Disk)
-            .then(|| tempfile::tempdir().expect("a temporary directory"));
+        let temporary = home.directory();
         let root = temporary.as_ref().map_or(PathBuf::from("/"), |dir| dir.path().to_path_buf());
         let state = Rc::new(vec![0; alphabet.keys.len()]);
         let mut lean = Self {

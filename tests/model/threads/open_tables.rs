@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use trommel::vfs::DiskVfs;
 use trommel::{Compression, Db, ReadMode, Verify};
+use trommel_tests::scratch::scratch;
 
 use super::{in_time, number, tiny, value};
 use crate::rng::Rng;
@@ -37,7 +38,7 @@ fn read_all(db: &Db, seed: u64) {
 }
 
 fn many_tables(read_mode: ReadMode) {
-    let dir = tempfile::tempdir().unwrap();
+    let dir = scratch();
     let options = || {
         tiny(Arc::new(DiskVfs))
             .reads(|r| r.read_mode(read_mode).max_open_files(16))

@@ -136,11 +136,17 @@ fn work_that_stopped_writers_wait_for_is_not_limited() {
     assert!(stats.background.rate_limited_bytes < stats.background.flushes.bytes / 4, "{stats:?}");
     drop(db);
     let db = open(|options| {
-        let options = options
-            .compaction(|c| c.auto_compaction(true))
-            .writes(|w| w.write_buffer_bytes(64 << 10));
-        options.compaction(|c| c.l0_trigger(2).l0_slowdown(4).l0_stop(4))
+        options
+            .writes(|w| w.write_buffer_bytes(64 << 10))
+            .compaction(|c| c.l0_trigger(2).l0_slowdown(4).l0_stop(4))
     });
+    // Level 0 is full before it may be compacted, which takes half a minute at the limit: a writer
+    // stops, however slow it is.
+    for _ in 0..4 {
+        fill(&db, 32);
+        db.flush().unwrap();
+    }
+    db.set_options(|options| options.compaction(|c| c.auto_compaction(true))).unwrap();
     fill(&db, 2 << 10);
     let stats = db.stats();
     assert!(stats.background.stalls.level_0.times > 0);

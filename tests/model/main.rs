@@ -12,6 +12,7 @@
 //! * [`held`]: objects that keep a store open, and errors after it is closed.
 //! * [`panics`]: a background thread panics, and every caller gets an error.
 //! * [`sizes`]: inputs that are too large are rejected before a byte is written.
+//! * [`ranges`]: deletions of ranges beside readers, and gaps that scans learn.
 //! * [`read_errors`]: a read error is never the end of a scan.
 //! * [`skipping`]: scans skip tombstones and old versions in few steps.
 //! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
@@ -48,6 +49,7 @@ mod many;
 mod metamorphic;
 mod panics;
 mod prefixes;
+mod ranges;
 mod read_errors;
 mod rebuilds;
 mod regressions;

@@ -485,13 +485,13 @@ impl VisibleCursor {
     }
 
     /// Keeps the stretch that a scan forward has passed, for later scans: from its start to the
-    /// current key, or to the end of the range.
+    /// current key, or to the end of the range, beyond which tables are left out.
     #[cold]
     fn learn(&mut self, stretch: Stretch) {
         let Some(start) = stretch.start else { return };
         let from = start.max(self.bounds.from.clone());
-        let here = (self.position == Position::On).then(|| self.merge.internal_key()).flatten();
-        let to = here.map(|here| here.key).or(self.bounds.to.as_deref());
+        let ends = [self.key(), self.bounds.to.as_deref()];
+        let to = ends.into_iter().flatten().min();
         self.learn_gap(RangeTombstone::new(&from, to, self.seqno));
     }
 
@@ -501,10 +501,8 @@ impl VisibleCursor {
         let Some(start) = stretch.start else { return };
         let end = Bounds::after(&start);
         let to = self.bounds.to.as_deref().map_or(&*end, |to| to.min(&end));
-        let from = match self.entry() {
-            Some((key, _)) => Bounds::after(key),
-            None => self.bounds.from.clone(),
-        };
+        let from = self.key().map(Bounds::after).unwrap_or_default();
+        let from = from.max(self.bounds.from.clone());
         self.learn_gap(RangeTombstone::new(&from, Some(to), self.seqno));
     }
 

@@ -43,10 +43,17 @@ impl Handle {
 
     fn pin(self: &Arc<Self>, at: Option<SeqNo>) -> Result<Pinned> {
         self.engine.access.check_open()?;
-        let view = self.engine.view.load_full();
-        let moment = view.moment(at, &self.engine.snapshots);
-        let (seqno, ranges) = (moment.seqno, moment.ranges());
-        Ok(Pinned { view, seqno, ranges, store: Arc::clone(self) })
+        loop {
+            let view = self.engine.view.load_full();
+            let moment = view.moment(at, &self.engine.snapshots);
+            let (seqno, ranges) = (moment.seqno, moment.ranges());
+            // What was written up to a registered sequence number is in every view since. But if
+            // the memtable was frozen before the newest number was read, something up to it may be
+            // in the next memtable: the scan must not take that for a gap (`ranges::gaps`).
+            if at.is_some() || Arc::ptr_eq(&view.active, &self.engine.view.load().active) {
+                return Ok(Pinned { view, seqno, ranges, store: Arc::clone(self) });
+            }
+        }
     }
 }
 

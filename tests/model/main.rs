@@ -12,6 +12,7 @@
 //! * [`held`]: objects that keep a store open, and errors after it is closed.
 //! * [`panics`]: a background thread panics, and every caller gets an error.
 //! * [`sizes`]: inputs that are too large are rejected before a byte is written.
+//! * [`gaps`]: deletions of ranges beside readers, and gaps that scans learn.
 //! * [`read_errors`]: a read error is never the end of a scan.
 //! * [`skipping`]: scans skip tombstones and old versions in few steps.
 //! * [`ranges`]: deleted ranges, for conditional writes, open iterators and copies of the store.
@@ -40,6 +41,7 @@ mod cut_stores;
 mod cuts;
 mod environments;
 mod filter_fallbacks;
+mod gaps;
 mod held;
 mod iterators;
 mod keys;

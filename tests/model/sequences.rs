@@ -18,13 +18,17 @@ impl Play for World {
     const EVENTFUL: u64 = 10;
 
     fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
-        let mood = rng.below(4);
+        let mood = rng.below(5);
         let (write, read, iterate, care) =
-            [(8, 4, 4, 1), (12, 2, 1, 1), (4, 9, 4, 1), (6, 4, 3, 4)][mood];
+            [(8, 4, 4, 1), (12, 2, 1, 1), (4, 9, 4, 1), (6, 4, 3, 4), (6, 3, 8, 2)][mood];
+        // In the last mood, runs of tombstones are long.
+        let delete = [1, 1, 1, 1, 6][mood];
         use Kind::*;
         vec![
             (Put, 50 * write),
             (Delete, 14 * write),
+            (DeleteRange, 2 * write * delete),
+            (DeleteRun, write * delete),
             (Batch, 10 * write),
             (InsertIfAbsent, 6 * write),
             (CompareAndSet, 6 * write),

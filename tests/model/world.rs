@@ -1,5 +1,6 @@
 //! A store and its model; every operation is applied to both.
 
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::path::PathBuf;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,7 +12,7 @@ use trommel_tests::counters::Counters;
 use crate::budget;
 use crate::config::{Home, live_options, options, policy};
 use crate::iterators::{Check, CheckedCursor, CheckedRange, Model, Reader, compare_all, ok};
-use crate::keys::{Bytes, KeySpace, show};
+use crate::keys::{Bytes, KeyBounds, KeySpace, is_empty, show};
 use crate::rebuilds::rebuild_filters;
 use crate::rng::Rng;
 
@@ -20,6 +21,9 @@ use crate::rng::Rng;
 pub(crate) enum Kind {
     Put,
     Delete,
+    DeleteRange,
+    /// Deletes of many adjacent keys, one by one.
+    DeleteRun,
     Batch,
     InsertIfAbsent,
     CompareAndSet,
@@ -179,6 +183,8 @@ impl World {
         match kind {
             Kind::Put => self.put(rng),
             Kind::Delete => self.delete(rng),
+            Kind::DeleteRange => self.delete_range(rng),
+            Kind::DeleteRun => self.delete_run(rng),
             Kind::Batch => self.batch(rng),
             Kind::InsertIfAbsent => self.insert_if_absent(rng),
             Kind::CompareAndSet => self.compare_and_set(rng),
@@ -289,9 +295,81 @@ impl World {
         Ok(())
     }
 
+    /// Bounds of a range to delete: usually of a few keys, sometimes any, empty or reversed.
+    fn doomed(&self, rng: &mut Rng) -> KeyBounds {
+        let bounds = self.keys.bounds(rng);
+        if rng.once_in(8) {
+            return bounds;
+        }
+        let from = self.keys.any(rng);
+        let later = self.model.range((Included(Rc::clone(&from)), Unbounded));
+        let last = later.map(|(key, _)| key).nth(*rng.pick(&[0, 2, 10, 40]));
+        match (last.map(Rc::clone), rng.below(3)) {
+            (None, 0) => (Included(from), Unbounded),
+            (None, _) => (Included(Rc::clone(&from)), Included(from)),
+            (Some(last), 0) => (Excluded(from), Included(last)),
+            (Some(last), 1) => (Included(from), Included(last)),
+            (Some(last), _) => (Included(from), Excluded(last)),
+        }
+    }
+
+    fn delete_range(&mut self, rng: &mut Rng) -> Check {
+        let mut bounds = self.doomed(rng);
+        let before = ok("the newest number", self.db().write(WriteBatch::new()))?;
+        let written = match (bounds.clone(), rng.below(16)) {
+            (_, 0) => {
+                bounds = (Unbounded, Unbounded);
+                self.db().delete_range(..)
+            }
+            ((_, Included(to)), 1) => {
+                bounds.0 = Unbounded;
+                self.db().delete_range(..=to)
+            }
+            ((_, Excluded(to)), 1) => {
+                bounds.0 = Unbounded;
+                self.db().delete_range(..to)
+            }
+            ((Included(from), Unbounded), _) => self.db().delete_range(from..),
+            ((Included(from), Excluded(to)), _) => self.db().delete_range(from..to),
+            ((Included(from), Included(to)), _) => self.db().delete_range(from..=to),
+            (bounds, _) => self.db().delete_range(bounds),
+        };
+        let written = ok("delete_range", written)?;
+        if written > before + u64::from(!is_empty(&bounds)) {
+            return Err(format!("delete_range of {bounds:?} has number {written} after {before}"));
+        }
+        delete_within(self.model(), &bounds);
+        Ok(())
+    }
+
+    fn delete_run(&mut self, rng: &mut Rng) -> Check {
+        let from = self.keys.any(rng);
+        let count = rng.within(20, 300);
+        let later = self.model.range((Included(from), Unbounded)).take(count);
+        let keys: Vec<Bytes> = later.map(|(key, _)| Rc::clone(key)).collect();
+        for key in &keys {
+            ok("delete", self.db().delete(key))?;
+            self.model().remove(key);
+        }
+        let Some((first, last)) = keys.first().zip(keys.last()) else { return Ok(()) };
+        // A scan of them learns a gap, which ends within its bounds.
+        let mut range = self.db().range((Included(first), Included(last)));
+        let found = if rng.once_in(2) { range.next() } else { range.next_back() };
+        match ok("a scan of deleted keys", found.transpose())? {
+            None => Ok(()),
+            Some((key, _)) => Err(format!("{} was deleted", show(&key))),
+        }
+    }
+
     fn batch(&mut self, rng: &mut Rng) -> Check {
         let mut batch = WriteBatch::new();
         for _ in 0..*rng.pick(&[0, 1, 2, 10, 10, 60]) {
+            if rng.once_in(30) {
+                let bounds = self.doomed(rng);
+                delete_within(self.model(), &bounds);
+                batch.delete_range(bounds);
+                continue;
+            }
             let key = self.keys.own(rng);
             if rng.once_in(3) {
                 batch.delete(&key);
@@ -661,6 +739,16 @@ impl World {
             .map_err(|fault| format!("after the last opening: {fault}"))?;
         let db = self.db.take().expect("it was just opened");
         ok("the last close", db.close())
+    }
+}
+
+fn delete_within(model: &mut Model, bounds: &KeyBounds) {
+    if is_empty(bounds) {
+        return;
+    }
+    let keys: Vec<Bytes> = model.range(bounds.clone()).map(|(key, _)| Rc::clone(key)).collect();
+    for key in keys {
+        model.remove(&key);
     }
 }
 

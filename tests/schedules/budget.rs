@@ -35,8 +35,8 @@ fn look(db: &Db, table: u64) {
 /// Checks that the filters of an idle store fit, and that nothing is pending.
 fn fits(db: &Db) {
     let report = db.filter_report().budget.expect("the policy is a budget");
-    let most = report.built_bytes.max(report.resident_bytes);
-    assert!(most <= report.budget_bytes && report.queued_rebuilds == 0, "{report}");
+    let most = report.space.built_bytes.max(report.space.resident_bytes);
+    assert!(most <= report.space.budget_bytes && report.queued_rebuilds == 0, "{report}");
 }
 
 /// A budget drops to a fraction while a thread looks up keys and another one flushes; the store's

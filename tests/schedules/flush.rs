@@ -256,7 +256,7 @@ fn shared_merge() {
     compactor.join().unwrap();
     assert_sees_all(&db);
     assert_sees_all(&after_power_cut(&disk));
-    SHARED.fetch_add(db.stats().shared_compactions, Relaxed);
+    SHARED.fetch_add(db.stats().background.compactions.shared, Relaxed);
     db.close().unwrap();
 }
 
@@ -298,7 +298,7 @@ fn flush_in_a_merge() {
             let has_begun = disk.calls(OpKind::Create) > created;
             db.put("key000", [2; 128]).unwrap();
             db.flush().unwrap();
-            let is_over = db.stats().compactions > 0;
+            let is_over = db.stats().background.compactions.count > 0;
             BETWEEN.fetch_add(u64::from(has_begun && !is_over), Relaxed);
         }
     });

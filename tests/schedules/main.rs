@@ -23,5 +23,6 @@ mod ends;
 mod environments;
 mod flush;
 mod panics;
+mod ranges;
 mod tables;
 mod toys;

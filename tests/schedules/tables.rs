@@ -44,7 +44,7 @@ fn filters() {
     let at_once = reads(&db, &ask_at_once);
     // All three may read the data block, if none finds it in the cache; one reads the filter.
     assert!(at_once <= alone + 2, "{at_once} reads, {alone} alone");
-    assert!(db.stats().unusable_filters.is_empty());
+    assert!(db.stats().filters.unusable.is_empty());
     db.close().unwrap();
 }
 

@@ -235,17 +235,6 @@ pub(crate) enum OpKind {
 pub(crate) const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
 
 impl OpKind {
-    #[inline]
-    const fn from_u8(number: u8) -> Option<Self> {
-        match number {
-            0 => Some(Self::Delete),
-            1 => Some(Self::Put),
-            RANGE_DELETE => Some(Self::RangeDelete),
-            RANGE_DELETE_FROM => Some(Self::RangeDeleteFrom),
-            _ => None,
-        }
-    }
-
     /// The kind of the entry that the operation writes, if it writes one.
     #[inline]
     pub(crate) fn entry(self) -> Option<EntryKind> {
@@ -259,15 +248,6 @@ impl OpKind {
     #[inline]
     fn has_value(self) -> bool {
         matches!(self, Self::Put | Self::RangeDelete)
-    }
-
-    /// Most bytes of its key and of its value.
-    #[inline]
-    fn longest(self) -> (usize, usize) {
-        match self {
-            Self::Delete | Self::Put => (MAX_KEY_BYTES, MAX_VALUE_BYTES),
-            Self::RangeDelete | Self::RangeDeleteFrom => (MAX_BOUND_BYTES, MAX_BOUND_BYTES),
-        }
     }
 
     #[inline]
@@ -473,14 +453,33 @@ impl<'a> BatchOperations<'a> {
 
     #[inline]
     fn operation(&mut self) -> Option<Operation<'a>> {
-        let kind = OpKind::from_u8(self.rest.u8()?)?;
-        let (most_key, most_value) = kind.longest();
-        let key_bytes = self.rest.length(most_key)?;
-        let value_bytes = if kind.has_value() { self.rest.length(most_value)? } else { 0 };
+        let kind = match self.rest.u8()? {
+            0 => OpKind::Delete,
+            1 => OpKind::Put,
+            number => return self.range_operation(number),
+        };
+        let key_bytes = self.rest.length(MAX_KEY_BYTES)?;
+        let value_bytes = if kind == OpKind::Put { self.rest.length(MAX_VALUE_BYTES)? } else { 0 };
         let key = self.rest.take(key_bytes)?;
         let value = self.rest.take(value_bytes)?;
-        let is_range = kind == OpKind::RangeDelete;
-        (!is_range || key < value).then_some(Operation { kind, key, value })
+        Some(Operation { kind, key, value })
+    }
+
+    /// The rest of an operation with this kind number, which deletes a range.
+    #[cold]
+    #[inline(never)]
+    fn range_operation(&mut self, number: u8) -> Option<Operation<'a>> {
+        let kind = match number {
+            RANGE_DELETE => OpKind::RangeDelete,
+            RANGE_DELETE_FROM => OpKind::RangeDeleteFrom,
+            _ => return None,
+        };
+        let key_bytes = self.rest.length(MAX_BOUND_BYTES)?;
+        let value_bytes =
+            if kind == OpKind::RangeDelete { self.rest.length(MAX_BOUND_BYTES)? } else { 0 };
+        let key = self.rest.take(key_bytes)?;
+        let value = self.rest.take(value_bytes)?;
+        (kind == OpKind::RangeDeleteFrom || key < value).then_some(Operation { kind, key, value })
     }
 }
 

@@ -9,6 +9,7 @@ use trommel_memtable::{ArenaPool, Memtable};
 use crate::counters::Shard;
 use crate::snapshots::Snapshots;
 use crate::sync::{AtomicBool, AtomicU64};
+use crate::view::LoggedMemtable;
 use crate::write_queue::{CommitGroup, Joined, Notifier, Queue, Wanted, WriterTurn};
 
 /// Two members insert, the last one publishes: a reader that sees the sequence number sees both
@@ -19,7 +20,8 @@ fn who_sees_a_moment_sees_its_group() {
     let counted = Arc::clone(&looks);
     check("who_sees_a_moment_sees_its_group", move || {
         let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
-        let group = CommitGroup::new(memtable, u64::MAX, 2, 2);
+        let active = Arc::new(LoggedMemtable::new(memtable, 1));
+        let group = CommitGroup::new(active, u64::MAX, 2, 2);
         let snapshots = Arc::new(Snapshots::default());
         let entries = Arc::new([AtomicU64::new(0), AtomicU64::new(0)]);
         let member = |own: usize| {

@@ -229,7 +229,7 @@ impl Engine {
             return Err(damaged("a batch has sequence numbers that are not its own"));
         };
         for (op, seqno) in operations.iter().zip(first..end) {
-            active.insert(op, seqno, &self.snapshots);
+            active.insert(*op, seqno, &self.snapshots);
         }
         Ok(end - 1)
     }

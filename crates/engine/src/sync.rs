@@ -181,4 +181,10 @@ mod switching {
             Self(ArcSwapAny::empty())
         }
     }
+
+    impl<T> Default for SwapOption<T> {
+        fn default() -> Self {
+            Self::empty()
+        }
+    }
 }

@@ -38,18 +38,18 @@ impl LoggedMemtable {
     }
 
     /// Applies an operation that becomes visible at `seqno`. Returns whether it deletes a range.
-    #[inline]
-    pub(crate) fn insert(&self, op: &Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) -> bool {
-        match op.kind.entry() {
-            Some(kind) => {
-                self.memtable.insert(op.key, seqno, kind, op.value);
-                false
-            }
-            None => {
-                self.ranges.add(op.range_tombstone(seqno), snapshots);
-                true
-            }
-        }
+    #[inline(always)]
+    pub(crate) fn insert(&self, op: Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) -> bool {
+        let Some(kind) = op.kind.entry() else { return self.delete_range(op, seqno, snapshots) };
+        self.memtable.insert(op.key, seqno, kind, op.value);
+        false
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn delete_range(&self, op: Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) -> bool {
+        self.ranges.add(op.range_tombstone(seqno), snapshots);
+        true
     }
 
     /// Whether nothing was written to it.
@@ -81,6 +81,8 @@ pub(crate) struct View {
     pub(crate) fences: Arc<Fences>,
     /// The range tombstones of all sources but the active memtable.
     ranges: RangeSet,
+    /// Whether there are any of these.
+    has_older_ranges: bool,
 }
 
 /// The sequence number that a read is as of, and the range tombstones that it may see.
@@ -93,25 +95,13 @@ pub(crate) struct ReadMoment<'a> {
 }
 
 impl ReadMoment<'_> {
-    /// Whether there is any range tombstone.
-    #[inline]
-    pub(crate) fn has_ranges(&self) -> bool {
-        self.active.is_some() || !self.others.is_empty()
-    }
-
     /// The newest range tombstone that applies to `key`; 0 if there is none.
-    #[inline]
     pub(crate) fn covering(&self, key: &[u8]) -> SeqNo {
-        if self.has_ranges() { self.search(key) } else { 0 }
-    }
-
-    #[inline(never)]
-    fn search(&self, key: &[u8]) -> SeqNo {
         let active = self.active.as_ref().map_or(0, |one| one.set.covering(key, self.seqno));
         active.max(self.others.covering(key, self.seqno))
     }
 
-    /// All range tombstones, if there are any.
+    /// All range tombstones.
     pub(crate) fn ranges(&self) -> RangeSet {
         let mut all = self.others.clone();
         self.active.iter().for_each(|active| all.extend(&active.set));
@@ -168,12 +158,20 @@ impl View {
         for loaded in frozen.iter().filter_map(|logged| logged.ranges.load()) {
             ranges.extend(&loaded.set);
         }
-        Self { active, frozen, version, fences, ranges }
+        let has_older_ranges = !ranges.is_empty();
+        Self { active, frozen, version, fences, ranges, has_older_ranges }
     }
 
-    /// The moment of a read at a registered sequence number, or now. A read that needs the view
-    /// must have pinned it before.
+    /// Whether a reader must heed range tombstones. To be asked after the reader has taken its
+    /// sequence number; if so, [`View::moment`] takes another.
     #[inline]
+    pub(crate) fn has_ranges(&self) -> bool {
+        self.has_older_ranges || !self.active.ranges.is_empty()
+    }
+
+    /// The moment of a read at a registered sequence number, or now, among range tombstones.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn moment(&self, at: Option<SeqNo>, snapshots: &Snapshots) -> ReadMoment<'_> {
         let mut seqno = at.unwrap_or_else(|| snapshots.visible());
         let mut active = self.active.ranges.load();

@@ -1,11 +1,12 @@
 //! The keys, values and state of a lean model, and iterators that are compared with it.
 
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::rc::Rc;
 
 use trommel::{DbCursor, Range, Slice};
 
 use crate::iterators::{Check, ok};
-use crate::keys::{Bytes, KeySpace, show};
+use crate::keys::{Bytes, KeyBounds, KeySpace, show};
 use crate::rng::Rng;
 
 /// A stamp for each key: the number of the write that set it, 0 if it has no value.
@@ -49,6 +50,32 @@ impl Alphabet {
     pub(crate) fn own(&self, rng: &mut Rng) -> usize {
         let at = self.any(rng);
         if at % 5 == 3 { at - 1 } else { at }
+    }
+
+    /// The numbers of a range of keys to delete: usually few, sometimes none, or all from one on.
+    pub(crate) fn some_range(&self, rng: &mut Rng) -> std::ops::Range<usize> {
+        let from = self.any(rng);
+        let most = *rng.pick(&[0, 1, 4, 4, 20, 20, 100]);
+        let to = if rng.once_in(30) { self.keys.len() } else { from + rng.within(0, most) };
+        from..to.min(self.keys.len())
+    }
+
+    /// Bounds that hold these of the keys.
+    pub(crate) fn bounds(&self, keys: &std::ops::Range<usize>, rng: &mut Rng) -> KeyBounds {
+        let key = |at: usize| Rc::clone(&self.keys[at]);
+        let (from, to) = (keys.start, keys.end);
+        let low = match from {
+            0 if rng.once_in(2) => Unbounded,
+            0 => Included(key(0)),
+            _ if rng.once_in(2) => Excluded(key(from - 1)),
+            _ => Included(key(from)),
+        };
+        let high = match to {
+            _ if to > from && rng.once_in(2) => Included(key(to - 1)),
+            _ if to == self.keys.len() => Unbounded,
+            _ => Excluded(key(to)),
+        };
+        (low, high)
     }
 
     /// The part of the noise that follows the stamp in value `stamp`. Some are longer than blocks

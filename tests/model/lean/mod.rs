@@ -55,13 +55,17 @@ impl Play for Lean {
 }
 
 pub(crate) fn weights(rng: &mut Rng) -> Vec<(Kind, usize)> {
-    let mood = rng.below(4);
+    let mood = rng.below(5);
     let (write, read, iterate, care) =
-        [(6, 6, 6, 4), (12, 3, 3, 4), (3, 10, 5, 3), (5, 5, 8, 8)][mood];
+        [(6, 6, 6, 4), (12, 3, 3, 4), (3, 10, 5, 3), (5, 5, 8, 8), (3, 3, 20, 6)][mood];
+    // In the last mood, runs of tombstones are long.
+    let delete = [1, 1, 1, 1, 6][mood];
     use Kind::*;
     vec![
         (Put, 600 * write),
         (Delete, 150 * write),
+        (DeleteRange, 12 * write * delete),
+        (DeleteRun, 3 * write * delete),
         (Batch, 40 * write),
         (InsertIfAbsent, 40 * write),
         (CompareAndSet, 60 * write),

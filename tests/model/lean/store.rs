@@ -13,6 +13,7 @@ use super::held::{Alphabet, LeanCursor, LeanRange, State};
 use crate::budget;
 use crate::config::{Files, Home, live_options, options};
 use crate::iterators::{Check, Reader, ok};
+use crate::keys::show;
 use crate::rebuilds::rebuild_filters;
 use crate::rng::Rng;
 use crate::world::Work;
@@ -22,6 +23,9 @@ use crate::world::Work;
 pub(crate) enum Kind {
     Put,
     Delete,
+    DeleteRange,
+    /// Deletes of many adjacent keys, one by one.
+    DeleteRun,
     Batch,
     InsertIfAbsent,
     CompareAndSet,
@@ -150,6 +154,8 @@ impl Lean {
     fn act(&mut self, kind: Kind, rng: &mut Rng) -> Check {
         match kind {
             Kind::Put | Kind::Delete => self.put_or_delete(kind == Kind::Put, rng),
+            Kind::DeleteRange => self.delete_range(rng),
+            Kind::DeleteRun => self.delete_run(rng),
             Kind::Batch => self.batch(rng),
             Kind::InsertIfAbsent => self.set_if(rng, true),
             Kind::CompareAndSet => self.set_if(rng, false),
@@ -228,6 +234,12 @@ impl Lean {
         let (mut batch, mut model) = (WriteBatch::new(), Vec::new());
         let mut buffer = std::mem::take(&mut self.buffer);
         for _ in 0..rng.within(1, 12) {
+            if rng.once_in(24) {
+                let keys = self.alphabet.some_range(rng);
+                batch.delete_range(self.alphabet.bounds(&keys, rng));
+                model.extend(keys.map(|at| (at, 0)));
+                continue;
+            }
             let at = self.alphabet.own(rng);
             let stamp = if rng.once_in(4) { 0 } else { self.next_stamp() };
             if stamp == 0 {
@@ -241,6 +253,32 @@ impl Lean {
         ok("write", self.db().write(batch))?;
         self.wrote(model);
         Ok(())
+    }
+
+    fn delete_range(&mut self, rng: &mut Rng) -> Check {
+        let keys = self.alphabet.some_range(rng);
+        let bounds = self.alphabet.bounds(&keys, rng);
+        ok("delete_range", self.db().delete_range(bounds))?;
+        self.wrote(keys.map(|at| (at, 0)).collect());
+        Ok(())
+    }
+
+    fn delete_run(&mut self, rng: &mut Rng) -> Check {
+        let first = rng.below(self.alphabet.keys.len());
+        let last = self.alphabet.keys.len().min(first + rng.within(20, 300));
+        for at in first..last {
+            ok("delete", self.db().delete(self.key(at)))?;
+            self.wrote(vec![(at, 0)]);
+        }
+        // A scan of a part of them learns a gap, which ends within its bounds.
+        let low = first + rng.below(last - first);
+        let bounds = self.alphabet.bounds(&(low..rng.within(low, last)), rng);
+        let mut range = self.db().range(bounds);
+        let found = if rng.once_in(2) { range.next() } else { range.next_back() };
+        match ok("a scan of deleted keys", found.transpose())? {
+            None => Ok(()),
+            Some((key, _)) => Err(format!("{} was deleted", show(&key))),
+        }
     }
 
     /// `compare_and_set`, or `insert_if_absent`.

@@ -292,9 +292,10 @@ impl Engine {
     ) -> Result<Entries> {
         let plan = &merge.plan;
         // The snapshots are listed before the inputs are read: a later snapshot sees, of every key,
-        // a version that is kept.
-        let snapshots = self.snapshots.live();
+        // a version that is kept. They are listed after the range tombstones: a later snapshot sees
+        // all of these.
         let version = self.version();
+        let snapshots = self.snapshots.live();
         let mut rule = DropRule::new(snapshots, &version.ranges);
         outputs.judged_by(&rule);
         let mut older = OlderData::new(&version, plan);

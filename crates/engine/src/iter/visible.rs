@@ -27,9 +27,9 @@ use crate::bounds::SharedBounds;
 use crate::error::Result;
 use crate::fork::{Opener, leak};
 use crate::handle::Handle;
-use crate::ranges::{RangeCursor, RangeSet};
+use crate::ranges::RangeSet;
 use crate::view::View;
-use deleted::{Stretch, is_deleted_by, with_gaps};
+use deleted::{KnownDeleted, Stretch, is_deleted_by};
 
 /// The position of the merge relative to the current key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -75,10 +75,10 @@ pub(crate) struct VisibleCursor {
     key: Vec<u8>,
     /// If the merge is before the current key: its value.
     value: Slice,
-    /// The range tombstones.
-    deleted: RangeSet,
-    /// A cursor over them and what earlier scans have learned, if there is any of either.
-    ranges: Option<RangeCursor>,
+    /// What is known of deleted ranges, if anything is.
+    deleted: Option<Box<KnownDeleted>>,
+    /// The keys that are being passed.
+    stretch: Stretch,
     /// The range of interest: nothing beyond it is read to find the next key.
     bounds: SharedBounds,
     /// Entries that were skipped, not yielded.
@@ -122,12 +122,12 @@ impl VisibleCursor {
     pub(crate) fn new(
         sources: Vec<Source>,
         seqno: SeqNo,
-        deleted: RangeSet,
+        ranges: Option<Arc<RangeSet>>,
         bounds: SharedBounds,
         view: Arc<View>,
         store: Arc<Handle>,
     ) -> Self {
-        let ranges = with_gaps(&deleted, &store.engine.memory.gaps, seqno);
+        let deleted = KnownDeleted::new(ranges, &store.engine.memory.gaps, seqno);
         Self {
             merge: MergeCursor::new(sources),
             seqno,
@@ -135,7 +135,7 @@ impl VisibleCursor {
             key: Vec::new(),
             value: Slice::default(),
             deleted,
-            ranges,
+            stretch: Stretch::default(),
             bounds,
             skipped: 0,
             reseeks: 0,
@@ -253,7 +253,7 @@ impl VisibleCursor {
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
             if goes_on && self.position == Position::On {
-                let (seen, opener, ranges) = (self.seqno, self.opener, &mut self.ranges);
+                let (seen, opener, ranges) = (self.seqno, self.opener, &mut self.deleted);
                 let ends = || opener.is_closed();
                 let left = self.merge.visit_forward(ends, |head, key, value| {
                     let is_seen = head.seqno <= seen && !is_deleted_by(ranges, key, head.seqno);
@@ -280,7 +280,7 @@ impl VisibleCursor {
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
             if goes_on && self.position == Position::On {
-                let (seen, opener, ranges) = (self.seqno, self.opener, &mut self.ranges);
+                let (seen, opener, ranges) = (self.seqno, self.opener, &mut self.deleted);
                 let ends = || opener.is_closed();
                 let hides = |seqno| sees(seen, seqno);
                 let left = self.merge.visit_back(ends, hides, |head, key, value| {
@@ -446,17 +446,17 @@ impl VisibleCursor {
     /// Moves forward from the merge's position to the newest visible version of a key, skipping
     /// tombstones with everything they hide, and versions of the remembered key `passed`.
     fn settle_forward(&mut self, passed: Option<Mark>) -> Result<()> {
-        let mut stretch = Stretch::default();
-        self.pass_forward(passed, &mut stretch)?;
-        if stretch.is_long() {
-            self.learn(stretch);
+        self.stretch.restart();
+        self.pass_forward(passed)?;
+        if self.stretch.is_long() {
+            self.learn();
         }
         Ok(())
     }
 
-    /// As `settle_forward`; notes in `stretch` where nothing is visible.
+    /// As `settle_forward`; notes where nothing is visible.
     #[inline]
-    fn pass_forward(&mut self, passed: Option<Mark>, stretch: &mut Stretch) -> Result<()> {
+    fn pass_forward(&mut self, passed: Option<Mark>) -> Result<()> {
         // The key whose versions are being skipped: all that are left, or those that are too new.
         let (mut current, mut is_done) = (passed, true);
         let mut run = VersionRun::NONE;
@@ -474,8 +474,8 @@ impl VisibleCursor {
             if self.is_beyond() {
                 return Ok(());
             }
-            stretch.pass(self.merge.internal_key().map(|internal| internal.key));
-            if is_deleted && self.skip_deleted(stretch)? {
+            self.stretch.pass(self.merge.internal_key().map(|internal| internal.key));
+            if is_deleted && self.skip_deleted()? {
                 (current, run) = (None, VersionRun::NONE);
                 continue;
             }
@@ -505,17 +505,17 @@ impl VisibleCursor {
     /// Moves backward from the merge's position over all versions of one key after another (oldest
     /// first), until one has a visible version that is no tombstone, or the range has ended.
     fn settle_backward(&mut self) -> Result<()> {
-        let mut stretch = Stretch::default();
-        self.pass_backward(&mut stretch)?;
-        if stretch.is_long() {
-            self.learn_back(stretch);
+        self.stretch.restart();
+        self.pass_backward()?;
+        if self.stretch.is_long() {
+            self.learn_back();
         }
         Ok(())
     }
 
-    /// As `settle_backward`; notes in `stretch` where nothing is visible.
+    /// As `settle_backward`; notes where nothing is visible.
     #[inline]
-    fn pass_backward(&mut self, stretch: &mut Stretch) -> Result<()> {
+    fn pass_backward(&mut self) -> Result<()> {
         let mut run = VersionRun::NONE;
         while let Some(head) = self.merge.head() {
             let (seqno, kind) = (head.seqno, head.kind);
@@ -525,20 +525,20 @@ impl VisibleCursor {
             }
             run = VersionRun::NONE;
             let is_deleted = self.sees(seqno) && self.is_deleted();
-            if is_deleted && self.skip_deleted(stretch)? {
+            if is_deleted && self.skip_deleted()? {
                 // Checked against the bounds below.
-                stretch.pass(None);
+                self.stretch.pass(None);
             } else if !self.merge.begins_key() {
                 if self.settle_among_versions()? {
                     return Ok(());
                 }
-                stretch.pass(Some(&self.key));
+                self.stretch.pass(Some(&self.key));
             } else if self.sees(seqno) && kind == EntryKind::Put && !is_deleted {
                 // The only version of its key, so it is the newest.
                 self.position = Position::On;
                 return Ok(());
             } else {
-                stretch.pass(self.merge.internal_key().map(|internal| internal.key));
+                self.stretch.pass(self.merge.internal_key().map(|internal| internal.key));
                 self.skipped += 1;
                 self.merge.prev()?;
             }
@@ -590,7 +590,7 @@ impl VisibleCursor {
             }
         }
         let newest_visible =
-            newest_visible.filter(|_| !is_deleted_by(&mut self.ranges, &self.key, newest_seqno));
+            newest_visible.filter(|_| !is_deleted_by(&mut self.deleted, &self.key, newest_seqno));
         let Some(value) = newest_visible else { return Ok(false) };
         self.skipped -= 1;
         self.value = value;

@@ -30,8 +30,11 @@ impl Engine {
         self.access.check_open()?;
         // The view must be pinned before the sequence number is read: see `Snapshots::visible`.
         let view = self.view.load();
-        let moment = view.moment(at, &self.snapshots);
-        let (seqno, deleted) = (moment.seqno, moment.covering(key));
+        let (mut seqno, mut deleted) = (at.unwrap_or_else(|| self.snapshots.visible()), 0);
+        if view.has_ranges() {
+            let moment = view.moment(at, &self.snapshots);
+            (seqno, deleted) = (moment.seqno, moment.covering(key));
+        }
         if let Some(entry) = view.get_in_memory(key, seqno) {
             let wanted = if wants == Wants::Value { entry.value } else { &[] };
             let is_value = entry.kind == EntryKind::Put && entry.seqno > deleted;

@@ -41,7 +41,8 @@ const DECIDED: usize = usize::MAX;
 /// The keys still searched for, and what was found.
 struct MultiGet<'a> {
     seqno: SeqNo,
-    moment: &'a ReadMoment<'a>,
+    /// If there are range tombstones.
+    moment: Option<&'a ReadMoment<'a>>,
     found: Vec<Option<Slice>>,
     /// Where each key was found, for a trace; empty without one.
     stops: Vec<Place>,
@@ -93,8 +94,12 @@ impl Engine {
     ) -> Result<Vec<Option<Slice>>> {
         self.access.check_open()?;
         let view = self.view.load();
-        let moment = view.moment(at, &self.snapshots);
-        let seqno = moment.seqno;
+        let mut seqno = at.unwrap_or_else(|| self.snapshots.visible());
+        let moment = view.has_ranges().then(|| view.moment(at, &self.snapshots));
+        if let Some(moment) = &moment {
+            seqno = moment.seqno;
+        }
+        let deleted = |key: &[u8]| moment.as_ref().map_or(0, |moment| moment.covering(key));
         let mut found = vec![None; keys.len()];
         let mut stops =
             vec![Place::Nowhere; if self.statistics.trace.is_on() { keys.len() } else { 0 }];
@@ -102,8 +107,8 @@ impl Engine {
         if view.memtables().any(|logged| !logged.memtable.is_empty()) {
             places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
                 Some(entry) => {
-                    let is_value = entry.kind == EntryKind::Put
-                        && entry.seqno > moment.covering(keys[*at].as_ref());
+                    let is_value =
+                        entry.kind == EntryKind::Put && entry.seqno > deleted(keys[*at].as_ref());
                     found[*at] = is_value.then(|| Slice::from(entry.value));
                     note_stop(&mut stops, *at, Place::Memory);
                     false
@@ -112,7 +117,8 @@ impl Engine {
             });
         }
         let in_memory = keys.len() - places.len();
-        let mut batch = MultiGet::new(keys, places, found, &moment);
+        let mut batch = MultiGet::new(keys, places, found, seqno);
+        batch.moment = moment.as_ref();
         batch.stops = stops;
         for level in 0..LEVELS {
             self.search_level(level, &view.version.levels[level], &mut batch)?;
@@ -235,8 +241,8 @@ impl Engine {
             let requested = &mut requested[nth];
             requested.is_found = true;
             let place = std::mem::replace(&mut places[requested.at], DECIDED);
-            let is_value =
-                answer.kind == EntryKind::Put && answer.seqno > moment.covering(keys[requested.at]);
+            let is_value = answer.kind == EntryKind::Put
+                && answer.seqno > moment.map_or(0, |moment| moment.covering(keys[requested.at]));
             found[place] = is_value.then_some(answer.value);
             note_stop(stops, place, Place::Level(level as u8));
             *any_decided = true;
@@ -331,9 +337,8 @@ impl<'a> MultiGet<'a> {
         keys: &'a [K],
         mut places: Vec<usize>,
         found: Vec<Option<Slice>>,
-        moment: &'a ReadMoment<'a>,
+        seqno: SeqNo,
     ) -> Self {
-        let seqno = moment.seqno;
         let key = |at: usize| keys[at].as_ref();
         let mut order: Vec<_> = places.iter().map(|at| (first_word(key(*at)), *at)).collect();
         order.sort_unstable_by(|(word, at), (other, other_at)| {
@@ -345,7 +350,17 @@ impl<'a> MultiGet<'a> {
         let hashes = keys.iter().map(|key| trommel_filter::hash(key)).collect();
         let scratch = Scratch::default();
         let stops = Vec::new();
-        Self { seqno, moment, found, stops, keys, hashes, places, any_decided: false, scratch }
+        Self {
+            seqno,
+            moment: None,
+            found,
+            stops,
+            keys,
+            hashes,
+            places,
+            any_decided: false,
+            scratch,
+        }
     }
 
     /// Number of these keys that are not decided.

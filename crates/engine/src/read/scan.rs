@@ -45,8 +45,12 @@ impl Handle {
     fn pin(self: &Arc<Self>, at: Option<SeqNo>) -> Result<Pinned> {
         self.engine.access.check_open()?;
         let view = self.engine.view.load_full();
-        let moment = view.moment(at, &self.engine.snapshots);
-        let (seqno, ranges) = (moment.seqno, moment.ranges());
+        let mut seqno = at.unwrap_or_else(|| self.engine.snapshots.visible());
+        let mut ranges = None;
+        if view.has_ranges() {
+            let moment = view.moment(at, &self.engine.snapshots);
+            (seqno, ranges) = (moment.seqno, Some(Arc::new(moment.ranges())));
+        }
         Ok(Pinned { view, seqno, ranges, store: Arc::clone(self) })
     }
 }
@@ -55,7 +59,8 @@ impl Handle {
 struct Pinned {
     view: Arc<View>,
     seqno: SeqNo,
-    ranges: RangeSet,
+    /// The range tombstones, if there are any.
+    ranges: Option<Arc<RangeSet>>,
     /// Last field: the view must be dropped before the store may close.
     store: Arc<Handle>,
 }

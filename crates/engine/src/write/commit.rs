@@ -292,7 +292,7 @@ impl Engine {
         let Some(batch) = &own.batch else { return };
         let (mut seqno, mut deletes_ranges) = (first_seqno, false);
         batch.for_each(|op| {
-            deletes_ranges |= active.insert(&op, seqno, &self.snapshots);
+            deletes_ranges |= active.insert(op, seqno, &self.snapshots);
             seqno += 1;
         });
         if deletes_ranges {

@@ -4,22 +4,48 @@
 //! passes many keys without finding a visible one, it adds that to what is known
 //! ([`Gaps`](crate::ranges::Gaps)).
 
+use std::sync::Arc;
+
 use trommel_base::{CursorHints, SeqNo};
 
-use super::{Position, VisibleCursor};
+use super::VisibleCursor;
 use crate::bounds::Bounds;
 use crate::error::Result;
 use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 
-/// A cursor over the range tombstones `deleted` and the known gaps, if there are any.
-pub(super) fn with_gaps(deleted: &RangeSet, gaps: &Gaps, seqno: SeqNo) -> Option<RangeCursor> {
-    let gaps = gaps.load();
-    if deleted.is_empty() && gaps.is_none() {
-        return None;
+/// What a cursor knows of deleted ranges.
+pub(super) struct KnownDeleted {
+    /// The range tombstones, if there are any.
+    tombstones: Option<Arc<RangeSet>>,
+    /// A cursor over them and what earlier scans have learned.
+    cursor: RangeCursor,
+}
+
+impl KnownDeleted {
+    /// What is known now for reads as of `seqno`, if anything is.
+    #[inline]
+    pub(super) fn new(
+        tombstones: Option<Arc<RangeSet>>,
+        gaps: &Gaps,
+        seqno: SeqNo,
+    ) -> Option<Box<Self>> {
+        let gaps = gaps.load();
+        if tombstones.is_none() && gaps.is_none() {
+            return None;
+        }
+        Some(Self::of(tombstones, gaps, seqno))
     }
-    let mut all = deleted.clone();
-    gaps.iter().for_each(|gaps| all.extend(gaps));
-    Some(RangeCursor::new(all, seqno))
+
+    #[cold]
+    fn of(
+        tombstones: Option<Arc<RangeSet>>,
+        gaps: Option<Arc<RangeSet>>,
+        seqno: SeqNo,
+    ) -> Box<Self> {
+        let mut all = RangeSet::default();
+        tombstones.iter().chain(&gaps).for_each(|set| all.extend(set));
+        Box::new(Self { tombstones, cursor: RangeCursor::new(all, seqno) })
+    }
 }
 
 /// A stretch of keys in which nothing is visible, while a scan passes it.
@@ -27,8 +53,10 @@ pub(super) fn with_gaps(deleted: &RangeSet, gaps: &Gaps, seqno: SeqNo) -> Option
 pub(super) struct Stretch {
     /// Keys passed, and skips of many at once.
     keys: u32,
-    /// A key that was passed, near the first.
-    start: Option<Vec<u8>>,
+    /// A key that was passed, near the first, if enough were.
+    start: Box<[u8]>,
+    /// Whether `start` is of this stretch.
+    is_begun: bool,
 }
 
 /// From the key with this number on, a stretch is remembered.
@@ -37,6 +65,12 @@ const REMEMBERED_FROM: u32 = if cfg!(any(test, shuttle)) { 2 } else { 16 };
 const WORTH_KEEPING: u32 = if cfg!(any(test, shuttle)) { 4 } else { 64 };
 
 impl Stretch {
+    /// Begins a new stretch.
+    #[inline]
+    pub(super) fn restart(&mut self) {
+        (self.keys, self.is_begun) = (0, false);
+    }
+
     /// Notes that nothing is visible at `key`.
     #[inline]
     pub(super) fn pass(&mut self, key: Option<&[u8]>) {
@@ -46,76 +80,86 @@ impl Stretch {
         }
     }
 
-    /// Notes a skip of many keys, the first of which is `key`.
+    /// Notes a key that is passed, unless an earlier one was noted.
     #[cold]
-    pub(super) fn begin(&mut self, key: Option<&[u8]>) {
-        if self.start.is_none() {
-            self.start = key.map(<[u8]>::to_vec);
+    fn begin(&mut self, key: Option<&[u8]>) {
+        if let Some(key) = key.filter(|_| !self.is_begun) {
+            (self.start, self.is_begun) = (key.into(), true);
         }
     }
 
-    /// The key where it begins, if it is long enough to be kept.
+    /// Whether it is long enough to be kept.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
-        self.keys >= WORTH_KEEPING && self.start.is_some()
+        self.keys >= WORTH_KEEPING && self.is_begun
     }
 }
 
-/// Whether one of the `ranges` deletes a version of `key`.
+/// Whether a range that is known to be deleted holds this version of `key`.
 #[inline]
-pub(super) fn is_deleted_by(ranges: &mut Option<RangeCursor>, key: &[u8], seqno: SeqNo) -> bool {
-    ranges.as_mut().is_some_and(|ranges| ranges.deletes(key, seqno))
+pub(super) fn is_deleted_by(
+    deleted: &mut Option<Box<KnownDeleted>>,
+    key: &[u8],
+    seqno: SeqNo,
+) -> bool {
+    deleted.as_mut().is_some_and(|known| known.cursor.deletes(key, seqno))
 }
 
 impl VisibleCursor {
-    /// Whether a range tombstone deletes the merge's current entry.
+    /// Whether the merge's current entry is in a deleted range.
     #[inline]
     pub(super) fn is_deleted(&mut self) -> bool {
-        let Some(ranges) = &mut self.ranges else { return false };
-        let current = self.merge.internal_key();
-        current.is_some_and(|current| ranges.deletes(current.key, current.seqno))
+        self.deleted.is_some() && self.is_deleted_here()
     }
 
-    /// On a deleted entry: moves the sources past what is deleted, or to the end of the bounds,
-    /// beyond which a block may be corrupt. Returns whether the entry was left.
+    #[inline(never)]
+    fn is_deleted_here(&mut self) -> bool {
+        let current = self.merge.internal_key();
+        current.is_some_and(|here| is_deleted_by(&mut self.deleted, here.key, here.seqno))
+    }
+
+    /// On a deleted entry that was passed: moves the sources past what is deleted, or to the end of
+    /// the bounds, beyond which a block may be corrupt. Returns whether the entry was left.
     #[cold]
-    pub(super) fn skip_deleted(&mut self, stretch: &mut Stretch) -> Result<bool> {
-        let Some(ranges) = &self.ranges else { return Ok(false) };
-        stretch.begin(self.merge.internal_key().map(|internal| internal.key));
-        let from = ranges.from().max(&self.bounds.from);
-        let ends = [ranges.to(), self.bounds.to.as_deref()];
+    pub(super) fn skip_deleted(&mut self) -> Result<bool> {
+        let Some(known) = &self.deleted else { return Ok(false) };
+        self.stretch.begin(self.merge.internal_key().map(|internal| internal.key));
+        let from = known.cursor.from().max(&self.bounds.from);
+        let ends = [known.cursor.to(), self.bounds.to.as_deref()];
         let to = ends.into_iter().flatten().min();
-        self.merge.skip_deleted(ranges.covering(), from, to)
+        self.merge.skip_deleted(known.cursor.covering(), from, to)
     }
 
     /// Keeps the stretch that a scan forward has passed, for later scans: from its start to the
-    /// current key, or to the end of the range.
+    /// current key, or to the end of the range, beyond which tables are left out.
     #[cold]
-    pub(super) fn learn(&mut self, stretch: Stretch) {
-        let Some(start) = stretch.start else { return };
-        let from = start.max(self.bounds.from.clone());
-        let here = (self.position == Position::On).then(|| self.merge.internal_key()).flatten();
-        let to = here.map(|here| here.key).or(self.bounds.to.as_deref());
-        self.learn_gap(RangeTombstone::new(&from, to, self.seqno));
+    pub(super) fn learn(&mut self) {
+        let from = self.bounds.from.as_slice().max(&self.stretch.start);
+        let ends = [self.key(), self.bounds.to.as_deref()];
+        let gap = RangeTombstone::new(from, ends.into_iter().flatten().min(), self.seqno);
+        self.learn_gap(gap);
     }
 
     /// As `learn`, of a scan backward: from after the current key, or from the start of the range.
     #[cold]
-    pub(super) fn learn_back(&mut self, stretch: Stretch) {
-        let Some(start) = stretch.start else { return };
-        let end = Bounds::after(&start);
+    pub(super) fn learn_back(&mut self) {
+        let end = Bounds::after(&self.stretch.start);
         let to = self.bounds.to.as_deref().map_or(&*end, |to| to.min(&end));
-        let from = match self.entry() {
-            Some((key, _)) => Bounds::after(key),
-            None => self.bounds.from.clone(),
-        };
+        let from = self.key().map(Bounds::after).unwrap_or_default();
+        let from = from.max(self.bounds.from.clone());
         self.learn_gap(RangeTombstone::new(&from, Some(to), self.seqno));
     }
 
+    /// Adds a gap, if the view is known to hold everything up to the cursor's sequence number. If
+    /// the memtable was frozen between pinning the view and reading that number, something may be
+    /// in the next memtable.
     fn learn_gap(&mut self, gap: RangeTombstone) {
-        if gap.to.as_ref().is_none_or(|to| gap.from < *to) {
-            self.store.engine.memory.gaps.add(gap);
-            self.ranges = with_gaps(&self.deleted, &self.store.engine.memory.gaps, self.seqno);
+        let engine = &self.store.engine;
+        let is_whole = Arc::ptr_eq(&self._view.active, &engine.view.load().active);
+        if is_whole && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
+            engine.memory.gaps.add(gap);
+            let tombstones = self.deleted.take().and_then(|known| known.tombstones);
+            self.deleted = KnownDeleted::new(tombstones, &engine.memory.gaps, self.seqno);
         }
     }
 }

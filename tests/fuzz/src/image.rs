@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use trommel_vfs::{ReadFile, Vfs};
 use trommel_sim::MemoryVfs;
+use trommel_vfs::{ReadFile, Vfs};
 
 /// The directory of a store in its file system.
 pub(crate) const DIR: &str = "/store";

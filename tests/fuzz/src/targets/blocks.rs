@@ -6,12 +6,12 @@ use std::sync::Arc;
 
 use trommel_base::{Cursor, EntryKind, SeqNo};
 use trommel_filter::hash;
+use trommel_sim::MemoryVfs;
 use trommel_sstable::{
     BlockCache, Compression, Expected, FilterPlan, FilterShape, ReadStats, ScanOptions, Table,
     TableBuilder, TableConfig, TableOptions,
 };
 use trommel_vfs::{Access, Vfs};
-use trommel_sim::MemoryVfs;
 
 /// Maximum number of entries in an input.
 const MOST_ENTRIES: usize = 400;

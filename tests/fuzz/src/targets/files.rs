@@ -11,8 +11,8 @@ use trommel::trace::{Outcome, Place, TraceInfo, TraceReader, TraceWriter};
 use trommel::{Db, Options};
 use trommel_backup::{Directory, Repository};
 use trommel_base::codec::{put_u32, put_u64};
-use trommel_vfs::Vfs;
 use trommel_sim::MemoryVfs;
+use trommel_vfs::Vfs;
 
 use super::store::agree;
 use crate::fix;

@@ -33,17 +33,17 @@ impl KnownDeleted {
         if tombstones.is_none() && gaps.is_none() {
             return None;
         }
-        Some(Self::of(tombstones, gaps, seqno))
+        Some(Self::of(tombstones, gaps.as_ref(), seqno))
     }
 
     #[cold]
     fn of(
         tombstones: Option<Arc<RangeSet>>,
-        gaps: Option<Arc<RangeSet>>,
+        gaps: Option<&Arc<RangeSet>>,
         seqno: SeqNo,
     ) -> Box<Self> {
         let mut all = RangeSet::default();
-        tombstones.iter().chain(&gaps).for_each(|set| all.extend(set));
+        tombstones.iter().chain(gaps).for_each(|set| all.extend(set));
         Box::new(Self { tombstones, cursor: RangeCursor::new(all, seqno) })
     }
 }

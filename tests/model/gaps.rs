@@ -1,5 +1,7 @@
 //! Deletions of ranges: what readers see beside them, and gaps that scans learn.
 
+#![expect(clippy::big_endian_bytes, reason = "keys in the order of their numbers")]
+
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 

@@ -94,11 +94,19 @@ impl WriteBatch {
         let bounds = Bounds::of(range);
         match &bounds.to {
             Some(to) if *to <= bounds.from => self,
-            Some(to) => self.push(OpKind::RangeDelete, &bounds.from, to),
-            None => self.push(OpKind::RangeDeleteFrom, &bounds.from, &[]),
+            Some(to) => self.push_rare(OpKind::RangeDelete, &bounds.from, to),
+            None => self.push_rare(OpKind::RangeDeleteFrom, &bounds.from, &[]),
         }
     }
 
+    /// As `push`, for operations that are rarer than puts and deletes of one key.
+    #[cold]
+    #[inline(never)]
+    fn push_rare(&mut self, kind: OpKind, key: &[u8], value: &[u8]) -> &mut Self {
+        self.push(kind, key, value)
+    }
+
+    #[inline(always)]
     fn push(&mut self, kind: OpKind, key: &[u8], value: &[u8]) -> &mut Self {
         let batch_bytes = self.encoded.len() + key.len() + value.len() + 11;
         let fits = batch_bytes <= MAX_BATCH_BYTES && self.count < u32::MAX;
@@ -151,13 +159,13 @@ impl WriteBatch {
 
     fn push_again(&mut self, operation: BatchOp<'_>) {
         match operation {
-            BatchOp::Put { key, value } => _ = self.push(OpKind::Put, key, value),
-            BatchOp::Delete { key } => _ = self.push(OpKind::Delete, key, &[]),
+            BatchOp::Put { key, value } => _ = self.push_rare(OpKind::Put, key, value),
+            BatchOp::Delete { key } => _ = self.push_rare(OpKind::Delete, key, &[]),
             BatchOp::DeleteRange { from, to: Some(to) } => {
-                _ = self.push(OpKind::RangeDelete, from, to);
+                _ = self.push_rare(OpKind::RangeDelete, from, to);
             }
             BatchOp::DeleteRange { from, to: None } => {
-                _ = self.push(OpKind::RangeDeleteFrom, from, &[]);
+                _ = self.push_rare(OpKind::RangeDeleteFrom, from, &[]);
             }
             BatchOp::Refused(refused) => self.refuse(refused),
         }

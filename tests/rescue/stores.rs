@@ -22,6 +22,8 @@ pub(crate) const DIR: &str = "db";
 pub(crate) struct Store {
     pub(crate) files: Files,
     pub(crate) history: History,
+    /// Keys that ranges deleted.
+    pub(crate) range_deleted: u64,
 }
 
 /// The final state of a store.
@@ -48,7 +50,7 @@ impl Store {
     pub(crate) fn filled(left: Left) -> Self {
         // As on a real disk, some files are kept for recycling.
         let vfs = Arc::new(SimDisk::new());
-        let mut history = History::new();
+        let (mut history, mut range_deleted) = (History::new(), 0);
         let db = Db::open(DIR, small(&vfs)).expect("opening");
         for round in 0..4u32 {
             for number in (0..120u32).filter(|number| number % (round + 1) == 0) {
@@ -66,6 +68,14 @@ impl Store {
                     db.flush().expect("flushing");
                 }
             }
+            // In tables and in the manifest, or only in the log.
+            let deleted = 10 * round + 61..10 * round + 67;
+            let bound = |number: u32| format!("key{number:04}").into_bytes();
+            db.delete_range(bound(deleted.start)..bound(deleted.end)).expect("deleting");
+            for (_, values) in history.range_mut(bound(deleted.start)..bound(deleted.end)) {
+                values.push(None);
+                range_deleted += 1;
+            }
             if round == 1 {
                 db.compact_all().expect("compacting");
             } else if round < 3 {
@@ -76,7 +86,7 @@ impl Store {
         assert!(db.stats().background.spare_file_bytes > 0, "nothing is kept");
         db.close().expect("closing");
         let files = if left == Left::Killed { killed } else { contents(&*vfs, DIR) };
-        Self { files, history }
+        Self { files, history, range_deleted }
     }
 
     /// The store on a disk of its own.

@@ -251,11 +251,13 @@ fn action(rng: &mut Rng, keys: &[Vec<u8>], sync: f64, number: usize) -> Action {
 }
 
 fn operation(rng: &mut Rng, keys: &[Vec<u8>], number: usize, at: usize) -> Operation {
-    if rng.u8(..24) == 0 {
-        let mut ends = [rng.choice(keys), rng.choice(keys)].map(|key| key.cloned().unwrap());
-        ends.sort();
-        let [from, to] = ends;
-        return Operation::DeleteRange(from, (rng.u8(..8) > 0).then_some(to));
+    // Narrow, so that not much of the store is gone.
+    if rng.u8(..32) == 0 {
+        let mut sorted: Vec<&Vec<u8>> = keys.iter().collect();
+        sorted.sort();
+        let from = rng.usize(..sorted.len());
+        let to = sorted.get(from + rng.usize(..4)).filter(|_| rng.u8(..16) > 0);
+        return Operation::DeleteRange(sorted[from].clone(), to.map(|to| (*to).clone()));
     }
     let (key, value) = entry(rng, keys, number, at);
     Operation::set(key, value)

@@ -175,7 +175,8 @@ impl Program<'_> {
             match action {
                 Action::Write { batch, sync } => self.write(&db, batch, *sync)?,
                 Action::WriteIf { key, value } => {
-                    self.write(&db, &[(key.clone(), value.clone())], false)?;
+                    let operation = Operation::set(key.clone(), value.clone());
+                    self.write(&db, &[operation], false)?;
                 }
                 Action::Hold | Action::Release | Action::Pause => {}
                 Action::SetFilters(filters) => {

@@ -28,7 +28,7 @@ use crate::boundaries::{
 };
 use crate::inspect::{failed, scan};
 use crate::minimise::minimise;
-use crate::oracle::{History, digest};
+use crate::oracle::{History, Operation, digest};
 use crate::settings::{only, only_these, places};
 use crate::workload::{Action, DIR, Profile, Run};
 
@@ -276,7 +276,7 @@ fn a_failure_is_cut_down() {
         Some(_) if !state.contains_key(&b"key000"[..]) => Err("this is wrong".to_owned()),
         _ => Ok(()),
     };
-    let put = |key: &str| (key.as_bytes().to_vec(), Some(vec![b'v'; 90]));
+    let put = |key: &str| Operation::Put(key.as_bytes().to_vec(), vec![b'v'; 90]);
     let write = |batch: Vec<_>| Action::Write { batch, sync: false };
     let mut actions: Vec<_> = (2..40).map(|at| write(vec![put(&format!("key{at:03}"))])).collect();
     actions.insert(20, write(vec![put("key001")]));

@@ -49,17 +49,24 @@ pub(crate) fn store_options(seed: u64) -> Options {
     options.compaction(|c| c.base_level_bytes(32 << 10).l0_slowdown(20).l0_stop(30))
 }
 
-/// Batch `number` of `thread`: several keys of that thread's own, some of them deleted.
+/// Batch `number` of `thread`: several keys of that thread's own, some of them deleted, also by
+/// ranges.
 pub(crate) fn batch(seed: u64, thread: usize, number: usize) -> (Vec<Operation>, bool) {
     let mut rng = Rng::with_seed(seed ^ (thread as u64) << 48 ^ number as u64);
     let length = [1, 1, 2, 7][rng.usize(..4)];
     let operation = |rng: &mut Rng| {
-        let key = format!("{thread}/{:03}", rng.u32(..100)).into_bytes();
+        let place = rng.u32(..100);
+        let key = format!("{thread}/{place:03}").into_bytes();
+        if rng.u8(..20) == 0 {
+            let end = format!("{thread}/{:03}", place + rng.u32(..30)).into_bytes();
+            return Operation::DeleteRange(key, Some(end));
+        }
         let value = format!("{number}.{}", "x".repeat(rng.usize(..300))).into_bytes();
-        (key, (rng.u8(..6) > 0).then_some(value))
+        Operation::set(key, (rng.u8(..6) > 0).then_some(value))
     };
     // The counter makes each state unique.
-    let counter = (format!("{thread}/count").into_bytes(), Some(number.to_string().into_bytes()));
+    let counter =
+        Operation::Put(format!("{thread}/count").into_bytes(), number.to_string().into_bytes());
     let operations = (0..length).map(|_| operation(&mut rng)).chain([counter]).collect();
     (operations, rng.u8(..8) == 0)
 }

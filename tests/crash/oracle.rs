@@ -9,8 +9,36 @@ use std::hash::{DefaultHasher, Hash, Hasher};
 /// The entries of a store.
 pub(crate) type State = BTreeMap<Vec<u8>, Vec<u8>>;
 
-/// One operation: a value, or none for a deletion.
-pub(crate) type Operation = (Vec<u8>, Option<Vec<u8>>);
+/// One operation of a batch.
+#[derive(Debug, Clone)]
+pub(crate) enum Operation {
+    Put(Vec<u8>, Vec<u8>),
+    Delete(Vec<u8>),
+    /// Deletes the keys from the first on, up to before the other one if it has one.
+    DeleteRange(Vec<u8>, Option<Vec<u8>>),
+}
+
+impl Operation {
+    /// Puts a value, or deletes the key if there is none.
+    pub(crate) fn set(key: Vec<u8>, value: Option<Vec<u8>>) -> Self {
+        match value {
+            Some(value) => Self::Put(key, value),
+            None => Self::Delete(key),
+        }
+    }
+
+    /// The keys of `state` that it deletes or replaces.
+    fn hidden(&self, state: &State) -> Vec<Vec<u8>> {
+        let (from, to) = match self {
+            Self::Put(key, _) | Self::Delete(key) => {
+                return state.contains_key(key).then(|| key.clone()).into_iter().collect();
+            }
+            Self::DeleteRange(from, to) => (from, to),
+        };
+        let is_inside = |key: &&Vec<u8>| *key >= from && to.as_ref().is_none_or(|to| *key < to);
+        state.keys().filter(is_inside).cloned().collect()
+    }
+}
 
 /// Batches in the order of their issue, and the state after each.
 #[derive(Debug, Clone)]
@@ -49,13 +77,15 @@ impl History {
 
     pub(crate) fn push(&mut self, batch: Vec<Operation>) {
         let mut digest = self.digests[self.len()];
-        for (key, value) in &batch {
-            let old = match value {
-                Some(value) => self.state.insert(key.clone(), value.clone()),
-                None => self.state.remove(key),
-            };
-            digest = digest.wrapping_sub(old.map_or(0, |old| digest_entry(key, &old)));
-            digest = digest.wrapping_add(value.as_ref().map_or(0, |v| digest_entry(key, v)));
+        for operation in &batch {
+            for key in operation.hidden(&self.state) {
+                let old = self.state.remove(&key);
+                digest = digest.wrapping_sub(old.map_or(0, |old| digest_entry(&key, &old)));
+            }
+            if let Operation::Put(key, value) = operation {
+                self.state.insert(key.clone(), value.clone());
+                digest = digest.wrapping_add(digest_entry(key, value));
+            }
         }
         self.batches.push(batch);
         self.digests.push(digest);
@@ -83,9 +113,9 @@ impl History {
     /// The batch that turns the state after all batches into `wanted`.
     pub(crate) fn difference(&self, wanted: &State) -> Vec<Operation> {
         let gone = self.state.keys().filter(|key| !wanted.contains_key(*key));
-        let gone = gone.map(|key| (key.clone(), None));
+        let gone = gone.map(|key| Operation::Delete(key.clone()));
         let other = wanted.iter().filter(|(key, value)| self.state.get(*key) != Some(value));
-        gone.chain(other.map(|(key, value)| (key.clone(), Some(value.clone())))).collect()
+        gone.chain(other.map(|(key, value)| Operation::Put(key.clone(), value.clone()))).collect()
     }
 
     /// The longest prefix within `low..=high` whose state has this digest.

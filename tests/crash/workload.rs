@@ -61,9 +61,12 @@ impl Action {
     /// A short form in one line.
     pub(crate) fn short(&self) -> String {
         let name = |key: &[u8]| String::from_utf8_lossy(&key[..key.len().min(24)]).into_owned();
-        let operation = |(key, value): &Operation| match value {
-            Some(value) => format!("{:?}: {} bytes", name(key), value.len()),
-            None => format!("{:?}: deleted", name(key)),
+        let operation = |operation: &Operation| match operation {
+            Operation::Put(key, value) => format!("{:?}: {} bytes", name(key), value.len()),
+            Operation::Delete(key) => format!("{:?}: deleted", name(key)),
+            Operation::DeleteRange(from, to) => {
+                format!("{:?} to {:?}: deleted", name(from), to.as_ref().map(|to| name(to)))
+            }
         };
         match self {
             Self::Write { batch, sync } => {
@@ -71,7 +74,7 @@ impl Action {
                 format!("Write {} (sync: {sync})", batch.join(", "))
             }
             Self::WriteIf { key, value } => {
-                format!("WriteIf {}", operation(&(key.clone(), value.clone())))
+                format!("WriteIf {}", operation(&Operation::set(key.clone(), value.clone())))
             }
             Self::CompactRange(from, to) => {
                 format!("CompactRange {:?} to {:?}", name(from), name(to))
@@ -224,7 +227,7 @@ fn action(rng: &mut Rng, keys: &[Vec<u8>], sync: f64, number: usize) -> Action {
         }
         825..840 => Action::RebuildFilters(FILTERS[rng.usize(..FILTERS.len())]),
         840..870 => {
-            let (key, value) = operation(rng, keys, number, 0);
+            let (key, value) = entry(rng, keys, number, 0);
             Action::WriteIf { key, value }
         }
         870..885 => Action::Hold,
@@ -246,8 +249,22 @@ fn action(rng: &mut Rng, keys: &[Vec<u8>], sync: f64, number: usize) -> Action {
     }
 }
 
-/// A value names its batch, so that no two states are equal by chance.
 fn operation(rng: &mut Rng, keys: &[Vec<u8>], number: usize, at: usize) -> Operation {
+    // Narrow, so that not much of the store is gone.
+    if rng.u8(..32) == 0 {
+        let mut sorted: Vec<&Vec<u8>> = keys.iter().collect();
+        sorted.sort();
+        let from = rng.usize(..sorted.len());
+        let to = sorted.get(from + rng.usize(..4)).filter(|_| rng.u8(..16) > 0);
+        return Operation::DeleteRange(sorted[from].clone(), to.map(|to| (*to).clone()));
+    }
+    let (key, value) = entry(rng, keys, number, at);
+    Operation::set(key, value)
+}
+
+/// A key and its new value, if it is to have one. A value names its batch, so that no two states
+/// are equal by chance.
+fn entry(rng: &mut Rng, keys: &[Vec<u8>], number: usize, at: usize) -> (Vec<u8>, Option<Vec<u8>>) {
     let key = rng.choice(keys).cloned().unwrap();
     if rng.u8(..5) == 0 {
         return (key, None);
@@ -552,7 +569,7 @@ impl Run {
             assert!(!matches!(done, Ok(true)), "it was there");
         }
         if matches!(done, Ok(false)) || old.is_none() {
-            self.history.push(vec![(key.to_vec(), value.clone())]);
+            self.history.push(vec![Operation::set(key.to_vec(), value.clone())]);
             self.disk.mark(Mark::Issued(all + 1).encode());
             done = match value {
                 Some(value) if old.is_none() => db.insert_if_absent(key, value),
@@ -615,14 +632,16 @@ pub(crate) fn rebuild(db: &Db, filters: &str) -> trommel::Result<()> {
 pub(crate) fn write(db: &Db, batch: &[Operation], sync: bool) -> trommel::Result<()> {
     let options = if sync { WriteOptions::sync() } else { WriteOptions::os() };
     match batch {
-        [(key, Some(value))] => db.put_with(key, value, options).map(drop),
-        [(key, None)] => db.delete_with(key, options).map(drop),
+        [Operation::Put(key, value)] => db.put_with(key, value, options).map(drop),
+        [Operation::Delete(key)] => db.delete_with(key, options).map(drop),
         operations => {
             let mut batch = WriteBatch::new();
-            for (key, value) in operations {
-                match value {
-                    Some(value) => batch.put(key, value),
-                    None => batch.delete(key),
+            for operation in operations {
+                match operation {
+                    Operation::Put(key, value) => batch.put(key, value),
+                    Operation::Delete(key) => batch.delete(key),
+                    Operation::DeleteRange(from, None) => batch.delete_range(from..),
+                    Operation::DeleteRange(from, Some(to)) => batch.delete_range(from..to),
                 };
             }
             db.write_with(batch, options).map(drop)

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::io::ErrorKind;
+use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -144,8 +145,18 @@ impl Building {
     }
 
     fn write(&mut self, puts: &[Put<'_>], sync: bool) {
+        self.write_after(None, puts, sync);
+    }
+
+    /// A batch that deletes a range first.
+    fn write_after(&mut self, deleted: Option<Range<&str>>, puts: &[Put<'_>], sync: bool) {
         let mut state = self.states.last().cloned().unwrap_or_default();
         let mut batch = WriteBatch::new();
+        if let Some(range) = deleted {
+            let bytes = range.start.as_bytes().to_vec()..range.end.as_bytes().to_vec();
+            state.retain(|key, _| !bytes.contains(key));
+            batch.delete_range(bytes);
+        }
         for (key, value) in puts {
             match value {
                 Some(value) => {
@@ -220,6 +231,9 @@ impl Building {
         for round in 3..5 {
             self.write(&[("key 009", Some(text(3, round))), ("key 093", None)], false);
             self.write(&[("key 061", Some(text(61, round))), ("empty value", Some(vec![]))], false);
+            // Compactions are paused, so what these delete stays in tables.
+            let deleted = if round == 3 { "key 021".."key 030" } else { "key 027".."key 033" };
+            self.write_after(Some(deleted), &[("key 024", Some(text(24, round)))], false);
             self.flush();
         }
     }
@@ -255,6 +269,7 @@ impl Building {
         self.write(&[("log c", Some(value(5)))], true);
         self.write(&[("log d", Some(value(6).repeat(12))), ("log a", None)], false);
         self.write(&[("key 018", Some(value(7)))], false);
+        self.write_after(Some("key 036".."key 041"), &[("key 039", Some(value(9)))], false);
         self.write(&[("log e", Some(value(8)))], false);
     }
 }

@@ -147,8 +147,8 @@ fn without_current_nothing_is_lost() {
 }
 
 /// Without any manifest the tables are found by name: everything present is saved, and everything
-/// is in doubt, because it is unknown which tables were obsolete, or are missing, and which ranges
-/// were deleted.
+/// is in doubt, because it is unknown which tables were obsolete, or are missing. What was deleted
+/// by ranges comes back, because the manifest held their tombstones.
 #[test]
 fn without_a_manifest_the_tables_are_found() {
     let store = Store::filled(Left::Closed);
@@ -158,9 +158,9 @@ fn without_a_manifest_the_tables_are_found() {
     let report = repaired(&vfs, RepairOptions::default());
     assert!(report.all_in_doubt.is_some() && report.manifest.is_none(), "{report:?}");
     let kept = examine(&store, &vfs, &report, "no manifest");
-    assert!(kept.back > 0, "the manifest had the only record of a deleted range");
-    let all = store.keys().len() as u64;
-    assert_eq!(kept.right + kept.back, all, "the store had no obsolete files");
+    assert_eq!((kept.older, kept.missing), (0, 0), "the store had no obsolete files");
+    assert_eq!(kept.right + kept.back, store.keys().len() as u64);
+    assert!(kept.back > 0 && kept.back <= store.range_deleted, "{} came back", kept.back);
 }
 
 /// The records after the corruption of a log are counted, and kept only on request.

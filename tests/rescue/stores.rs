@@ -23,6 +23,8 @@ pub(crate) const DIR: &str = "db";
 pub(crate) struct Store {
     pub(crate) files: Files,
     pub(crate) history: History,
+    /// Keys that ranges deleted.
+    pub(crate) range_deleted: u64,
 }
 
 /// The final state of a store.
@@ -45,12 +47,11 @@ pub(crate) fn small<V: Vfs + 'static>(vfs: &Arc<V>) -> Options {
 }
 
 impl Store {
-    /// A store with tables in several levels, a range tombstone in the manifest, and writes that
-    /// only the logs hold, among them the deletion of another range.
+    /// A store with tables in several levels, and writes that only the logs hold.
     pub(crate) fn filled(left: Left) -> Self {
         // As on a real disk, some files are kept for recycling.
         let vfs = Arc::new(SimDisk::new());
-        let mut history = History::new();
+        let (mut history, mut range_deleted) = (History::new(), 0);
         let db = Db::open(DIR, small(&vfs)).expect("opening");
         for round in 0..4u32 {
             for number in (0..120u32).filter(|number| number % (round + 1) == 0) {
@@ -68,11 +69,13 @@ impl Store {
                     db.flush().expect("flushing");
                 }
             }
-            if round >= 2 {
-                let from = format!("key{:04}", 30 * round).into_bytes();
-                let to = format!("key{:04}", 30 * round + 9).into_bytes();
-                db.delete_range(&from..&to).expect("deleting a range");
-                history.range_mut(from..to).for_each(|(_, values)| values.push(None));
+            // In tables and in the manifest, or only in the log.
+            let deleted = 10 * round + 61..10 * round + 67;
+            let bound = |number: u32| format!("key{number:04}").into_bytes();
+            db.delete_range(bound(deleted.start)..bound(deleted.end)).expect("deleting");
+            for (_, values) in history.range_mut(bound(deleted.start)..bound(deleted.end)) {
+                values.push(None);
+                range_deleted += 1;
             }
             if round == 1 {
                 db.compact_all().expect("compacting");
@@ -84,7 +87,7 @@ impl Store {
         assert!(db.stats().background.spare_file_bytes > 0, "nothing is kept");
         db.close().expect("closing");
         let files = if left == Left::Killed { killed } else { contents(&*vfs, DIR) };
-        Self { files, history }
+        Self { files, history, range_deleted }
     }
 
     /// The store on a disk of its own.

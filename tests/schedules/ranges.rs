@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
 use shuttle::thread::spawn;
-use trommel::vfs::SimDisk;
 use trommel::{Db, WriteBatch};
+use trommel_sim::SimDisk;
 
 use crate::lane::lane;
 use crate::store::{number, open, options};

@@ -253,12 +253,17 @@ impl VisibleCursor {
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
             if goes_on && self.position == Position::On {
-                let (seen, opener, ranges) = (self.seqno, self.opener, &mut self.deleted);
+                let (seen, opener) = (self.seqno, self.opener);
                 let ends = || opener.is_closed();
-                let left = self.merge.visit_forward(ends, |head, key, value| {
-                    let is_seen = head.seqno <= seen && !is_deleted_by(ranges, key, head.seqno);
-                    offer(is_seen, head, &mut goes_on, || visit(key, value))
-                });
+                let left = match &mut self.deleted {
+                    None => self.merge.visit_forward(ends, |head, key, value| {
+                        offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
+                    }),
+                    Some(known) => self.merge.visit_forward(ends, |head, key, value| {
+                        let is_seen = head.seqno <= seen && !known.deletes(key, head.seqno);
+                        offer(is_seen, head, &mut goes_on, || visit(key, value))
+                    }),
+                };
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;
                     self.settle_forward(Some(left))?;
@@ -280,13 +285,18 @@ impl VisibleCursor {
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
             if goes_on && self.position == Position::On {
-                let (seen, opener, ranges) = (self.seqno, self.opener, &mut self.deleted);
+                let (seen, opener) = (self.seqno, self.opener);
                 let ends = || opener.is_closed();
                 let hides = |seqno| sees(seen, seqno);
-                let left = self.merge.visit_back(ends, hides, |head, key, value| {
-                    let is_seen = sees(seen, head.seqno) && !is_deleted_by(ranges, key, head.seqno);
-                    offer(is_seen, head, &mut goes_on, || visit(key, value))
-                });
+                let left = match &mut self.deleted {
+                    None => self.merge.visit_back(ends, hides, |head, key, value| {
+                        offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
+                    }),
+                    Some(known) => self.merge.visit_back(ends, hides, |head, key, value| {
+                        let is_seen = sees(seen, head.seqno) && !known.deletes(key, head.seqno);
+                        offer(is_seen, head, &mut goes_on, || visit(key, value))
+                    }),
+                };
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;
                     self.leave_backward(Some(left))?;

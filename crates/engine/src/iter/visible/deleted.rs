@@ -38,7 +38,7 @@ impl KnownDeleted {
 
     /// Not inlined: scans that know of nothing deleted stay as small as they were.
     #[inline(never)]
-    fn deletes(&mut self, key: &[u8], seqno: SeqNo) -> bool {
+    pub(super) fn deletes(&mut self, key: &[u8], seqno: SeqNo) -> bool {
         self.cursor.deletes(key, seqno)
     }
 

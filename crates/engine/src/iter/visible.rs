@@ -13,6 +13,7 @@
 //! 4. Once the store is closed, every movement fails. A running visit ends within a block.
 
 mod deleted;
+mod version_run;
 
 use std::sync::Arc;
 
@@ -21,7 +22,7 @@ use trommel_base::{
 };
 use trommel_sstable::ReadStats;
 
-use super::merge::{Mark, MergeCursor, Offered, STEPS_BEFORE_RESEEK};
+use super::merge::{Mark, MergeCursor, Offered};
 use super::source::Source;
 use crate::bounds::SharedBounds;
 use crate::error::Result;
@@ -30,6 +31,7 @@ use crate::handle::Handle;
 use crate::ranges::RangeSet;
 use crate::view::View;
 use deleted::{KnownDeleted, Stretch, is_deleted_by};
+use version_run::VersionRun;
 
 /// The position of the merge relative to the current key.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -40,26 +42,6 @@ enum Position {
     On,
     /// The merge is before all versions of the current key, which is held in `key` and `value`.
     Before,
-}
-
-/// Versions of one key that were stepped over in one source without a break.
-struct VersionRun {
-    source: usize,
-    steps: u32,
-}
-
-impl VersionRun {
-    const NONE: Self = Self { source: usize::MAX, steps: 0 };
-
-    /// Counts one more version in this source. Returns whether there were enough for the rest to be
-    /// skipped by a seek; the count then starts again.
-    #[inline]
-    fn is_long(&mut self, source: usize) -> bool {
-        let steps = if source == self.source { self.steps + 1 } else { 1 };
-        let is_long = steps > STEPS_BEFORE_RESEEK;
-        *self = if is_long { Self::NONE } else { Self { source, steps } };
-        is_long
-    }
 }
 
 /// A cursor over the keys and values that are visible as of one moment.

@@ -11,7 +11,7 @@ use crate::files::log_path;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
-use crate::ranges::{RangeMap, RangeTombstone, Readers};
+use crate::ranges::{RangeMap, RangeSet, RangeTombstone, Readers};
 use crate::user_filters::FilterReason;
 use crate::version::TableMeta;
 use crate::view::LoggedMemtable;
@@ -68,7 +68,7 @@ impl Engine {
     ) -> Result<u64> {
         let ranges = frozen.ranges.load();
         let set = ranges.as_ref().map(|loaded| &loaded.set);
-        let mut rule = DropRule::new(self.snapshots.live(), set.cloned().unwrap_or_default());
+        let mut rule = DropRule::new(self.snapshots.live(), set.unwrap_or(&RangeSet::default()));
         outputs.judged_by(&rule);
         let newest_range = set.and_then(|set| set.tombstones().map(|range| range.seqno).max());
         let mut last_seqno = newest_range.unwrap_or(0);

@@ -54,7 +54,7 @@ pub(crate) struct DropRule {
 impl DropRule {
     /// The rule for these live snapshots, in any order, and these range tombstones, which must be
     /// durable no later than the outcome of the merge.
-    pub(crate) fn new(mut snapshots: Vec<SeqNo>, ranges: RangeSet) -> Self {
+    pub(crate) fn new(mut snapshots: Vec<SeqNo>, ranges: &RangeSet) -> Self {
         snapshots.sort_unstable();
         snapshots.dedup();
         let moments = snapshots.iter().copied().chain([MAX_SEQNO]);
@@ -127,7 +127,7 @@ mod tests {
 
     /// The sequence numbers that are kept of one key's `versions`, newest first.
     fn kept(snapshots: &[SeqNo], versions: &[(SeqNo, EntryKind)], older: bool) -> Vec<SeqNo> {
-        let mut rule = DropRule::new(snapshots.to_vec(), RangeSet::default());
+        let mut rule = DropRule::new(snapshots.to_vec(), &RangeSet::default());
         let keep = |(seqno, kind): &&(SeqNo, EntryKind)| {
             rule.judge(b"k", *seqno, *kind, || older) == EntryFate::Keep
         };
@@ -178,7 +178,7 @@ mod tests {
 
     #[test]
     fn each_key_is_judged_separately() {
-        let mut rule = DropRule::new(Vec::new(), RangeSet::default());
+        let mut rule = DropRule::new(Vec::new(), &RangeSet::default());
         assert_eq!(rule.judge(b"", 5, PUT, || true), EntryFate::Keep, "the empty key");
         assert_eq!(rule.judge(b"", 4, PUT, || true), EntryFate::Hidden);
         assert_eq!(rule.judge(b"a", 3, DELETE, || false), EntryFate::Spent);

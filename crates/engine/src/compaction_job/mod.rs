@@ -296,7 +296,7 @@ impl Engine {
         // all of these.
         let version = self.version();
         let snapshots = self.snapshots.live();
-        let mut rule = DropRule::new(snapshots, version.ranges.clone());
+        let mut rule = DropRule::new(snapshots, &version.ranges);
         outputs.judged_by(&rule);
         let mut older = OlderData::new(&version, plan);
         let options = self.options.load().planner();

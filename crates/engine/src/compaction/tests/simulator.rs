@@ -129,7 +129,7 @@ impl World {
     }
 
     fn flush(&mut self) {
-        let mut rule = DropRule::new(self.snapshots.clone(), RangeSet::default());
+        let mut rule = DropRule::new(self.snapshots.clone(), &RangeSet::default());
         let mut kept = std::mem::take(&mut self.memtable);
         kept.retain(|(key, inverted), kind| {
             rule.judge(key, !*inverted, *kind, || true) == EntryFate::Keep
@@ -164,7 +164,7 @@ impl World {
                 }
             }
         }
-        let mut rule = DropRule::new(self.snapshots.clone(), RangeSet::default());
+        let mut rule = DropRule::new(self.snapshots.clone(), &RangeSet::default());
         let mut older = OlderData::new(&self.version, plan);
         let mut cutter =
             OutputCutter::new(plan.grandparents.clone(), &self.options, slice.table_bytes);

@@ -27,8 +27,8 @@ impl Play for World {
         vec![
             (Put, 50 * write),
             (Delete, 14 * write),
-            (DeleteRange, 2 * write * delete),
-            (DeleteRun, write * delete),
+            (DeleteRange, write * delete),
+            (DeleteRun, delete / 3),
             (Batch, 10 * write),
             (InsertIfAbsent, 6 * write),
             (CompareAndSet, 6 * write),

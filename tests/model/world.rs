@@ -298,7 +298,7 @@ impl World {
     /// Bounds of a range to delete: usually of a few keys, sometimes any, empty or reversed.
     fn doomed(&self, rng: &mut Rng) -> KeyBounds {
         let bounds = self.keys.bounds(rng);
-        if rng.once_in(8) {
+        if rng.once_in(40) {
             return bounds;
         }
         let from = self.keys.any(rng);
@@ -316,16 +316,16 @@ impl World {
     fn delete_range(&mut self, rng: &mut Rng) -> Check {
         let mut bounds = self.doomed(rng);
         let before = ok("the newest number", self.db().write(WriteBatch::new()))?;
-        let written = match (bounds.clone(), rng.below(16)) {
+        let written = match (bounds.clone(), rng.below(80)) {
             (_, 0) => {
                 bounds = (Unbounded, Unbounded);
                 self.db().delete_range(..)
             }
-            ((_, Included(to)), 1) => {
+            ((_, Included(to)), 1..3) => {
                 bounds.0 = Unbounded;
                 self.db().delete_range(..=to)
             }
-            ((_, Excluded(to)), 1) => {
+            ((_, Excluded(to)), 1..3) => {
                 bounds.0 = Unbounded;
                 self.db().delete_range(..to)
             }
@@ -364,7 +364,7 @@ impl World {
     fn batch(&mut self, rng: &mut Rng) -> Check {
         let mut batch = WriteBatch::new();
         for _ in 0..*rng.pick(&[0, 1, 2, 10, 10, 60]) {
-            if rng.once_in(30) {
+            if rng.once_in(200) {
                 let bounds = self.doomed(rng);
                 delete_within(self.model(), &bounds);
                 batch.delete_range(bounds);

@@ -105,6 +105,7 @@ impl VisibleCursor {
         sources: Vec<Source>,
         seqno: SeqNo,
         ranges: Option<Arc<RangeSet>>,
+        is_gated: bool,
         bounds: SharedBounds,
         view: Arc<View>,
         store: Arc<Handle>,
@@ -117,7 +118,7 @@ impl VisibleCursor {
             key: Vec::new(),
             value: Slice::default(),
             deleted,
-            stretch: Stretch::default(),
+            stretch: Stretch::of(is_gated),
             bounds,
             skipped: 0,
             reseeks: 0,
@@ -237,14 +238,11 @@ impl VisibleCursor {
             if goes_on && self.position == Position::On {
                 let (seen, opener) = (self.seqno, self.opener);
                 let ends = || opener.is_closed();
-                let left = match &mut self.deleted {
+                let left = match self.deleted {
                     None => self.merge.visit_forward(ends, |head, key, value| {
                         offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
                     }),
-                    Some(known) => self.merge.visit_forward(ends, |head, key, value| {
-                        let is_seen = head.seqno <= seen && !known.deletes(key, head.seqno);
-                        offer(is_seen, head, &mut goes_on, || visit(key, value))
-                    }),
+                    Some(_) => self.visit_among_deleted(&mut goes_on, &mut visit),
                 };
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;
@@ -270,14 +268,11 @@ impl VisibleCursor {
                 let (seen, opener) = (self.seqno, self.opener);
                 let ends = || opener.is_closed();
                 let hides = |seqno| sees(seen, seqno);
-                let left = match &mut self.deleted {
+                let left = match self.deleted {
                     None => self.merge.visit_back(ends, hides, |head, key, value| {
                         offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
                     }),
-                    Some(known) => self.merge.visit_back(ends, hides, |head, key, value| {
-                        let is_seen = sees(seen, head.seqno) && !known.deletes(key, head.seqno);
-                        offer(is_seen, head, &mut goes_on, || visit(key, value))
-                    }),
+                    Some(_) => self.visit_back_among_deleted(&mut goes_on, &mut visit),
                 };
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;

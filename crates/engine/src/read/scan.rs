@@ -106,6 +106,7 @@ impl Pinned {
             sources,
             self.seqno,
             self.ranges.clone(),
+            gate.is_some(),
             bounds.clone(),
             Arc::clone(view),
             Arc::clone(&self.store),

@@ -8,9 +8,10 @@ use std::sync::Arc;
 
 use trommel_base::{CursorHints, SeqNo};
 
-use super::VisibleCursor;
+use super::{VisibleCursor, offer, sees};
 use crate::bounds::Bounds;
 use crate::error::Result;
+use crate::iter::merge::Mark;
 use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 
 /// What a cursor knows of deleted ranges.
@@ -36,9 +37,8 @@ impl KnownDeleted {
         Some(Self::of(tombstones, gaps.as_ref(), seqno))
     }
 
-    /// Not inlined: scans that know of nothing deleted stay as small as they were.
-    #[inline(never)]
-    pub(super) fn deletes(&mut self, key: &[u8], seqno: SeqNo) -> bool {
+    #[inline]
+    fn deletes(&mut self, key: &[u8], seqno: SeqNo) -> bool {
         self.cursor.deletes(key, seqno)
     }
 
@@ -63,6 +63,9 @@ pub(super) struct Stretch {
     start: Box<[u8]>,
     /// Whether `start` is of this stretch.
     is_begun: bool,
+    /// Whether the scan skips tables by their prefix filters. A wrong filter of a user costs that
+    /// scan its keys; it must not cost other scans theirs, so nothing is learned.
+    is_gated: bool,
 }
 
 /// From the key with this number on, a stretch is remembered.
@@ -71,6 +74,11 @@ const REMEMBERED_FROM: u32 = if cfg!(any(test, shuttle)) { 2 } else { 16 };
 const WORTH_KEEPING: u32 = if cfg!(any(test, shuttle)) { 4 } else { 64 };
 
 impl Stretch {
+    /// A stretch of a scan that skips tables by their prefix filters, or of any other.
+    pub(super) fn of(is_gated: bool) -> Self {
+        Self { is_gated, ..Self::default() }
+    }
+
     /// Begins a new stretch.
     #[inline]
     pub(super) fn restart(&mut self) {
@@ -97,7 +105,7 @@ impl Stretch {
     /// Whether it is long enough to be kept.
     #[inline]
     pub(super) fn is_long(&self) -> bool {
-        self.keys >= WORTH_KEEPING && self.is_begun
+        self.keys >= WORTH_KEEPING && self.is_begun && !self.is_gated
     }
 }
 
@@ -115,6 +123,46 @@ pub(super) fn is_deleted_by(
 }
 
 impl VisibleCursor {
+    /// Lends the entries that follow in the leaves of the merge, except deleted ones, while `visit`
+    /// returns true, which it leaves in `goes_on`. Apart from the visits of cursors that know of
+    /// nothing deleted, which stay as small as they were.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn visit_among_deleted(
+        &mut self,
+        goes_on: &mut bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Option<Mark>> {
+        let (seen, opener, deleted) = (self.seqno, self.opener, &mut self.deleted);
+        self.merge.visit_forward(
+            || opener.is_closed(),
+            |head, key, value| {
+                let is_seen = sees(seen, head.seqno) && !is_deleted_by(deleted, key, head.seqno);
+                offer(is_seen, head, goes_on, || visit(key, value))
+            },
+        )
+    }
+
+    /// As `visit_among_deleted`, backward.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn visit_back_among_deleted(
+        &mut self,
+        goes_on: &mut bool,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<Option<Mark>> {
+        let (seen, opener, deleted) = (self.seqno, self.opener, &mut self.deleted);
+        let hides = |seqno| sees(seen, seqno);
+        self.merge.visit_back(
+            || opener.is_closed(),
+            hides,
+            |head, key, value| {
+                let is_seen = sees(seen, head.seqno) && !is_deleted_by(deleted, key, head.seqno);
+                offer(is_seen, head, goes_on, || visit(key, value))
+            },
+        )
+    }
+
     /// Whether the merge's current entry is in a deleted range.
     #[inline]
     pub(super) fn is_deleted(&mut self) -> bool {

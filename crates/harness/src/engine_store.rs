@@ -92,6 +92,11 @@ impl Store for EngineStore {
         Ok(())
     }
 
+    fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        self.db.delete_range(from..to)?;
+        Ok(())
+    }
+
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         Ok(self.db.get(key)?.map(|value| found(&value)).is_some())
     }

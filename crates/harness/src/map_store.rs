@@ -52,6 +52,11 @@ impl Store for MapStore {
         Ok(())
     }
 
+    fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        self.write_lock().retain(|key, _| !(from..to).contains(&&**key));
+        Ok(())
+    }
+
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         Ok(self.read().get(key).map(|value| found(value)).is_some())
     }

@@ -93,6 +93,14 @@ pub trait Store: Send + Sync {
         self.write(&[Operation::Delete { key }])
     }
 
+    /// Deletes the keys from `from` on that are before `to`.
+    ///
+    /// # Errors
+    /// Also if the store cannot delete a range in one operation.
+    fn delete_range(&self, _from: &[u8], _to: &[u8]) -> Result<(), StoreError> {
+        Err("this store does not delete ranges".into())
+    }
+
     /// Whether `key` is present; if so, `found` is called once with its value.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError>;
 

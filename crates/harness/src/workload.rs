@@ -26,11 +26,14 @@ pub enum Workload {
     ReadWhileWriting,
     ReadWhileScanning,
     SeekRandomWhileWriting,
+    SeekRandomWhileDeleting,
     ReadRandomWriteRandom,
     UpdateRandom,
     GetThenPut,
     DeleteSeq,
     DeleteRandom,
+    DeleteRange,
+    Queue,
     YcsbLoad,
     YcsbA,
     YcsbB,
@@ -168,6 +171,13 @@ const TABLE: &[Row] = {
             "seekrandom beside one thread that overwrites",
         ),
         row(
+            W::SeekRandomWhileDeleting,
+            "seekrandomwhiledeleting",
+            &[],
+            Reads,
+            "seekrandom beside one thread that deletes drawn keys",
+        ),
+        row(
             W::ReadRandomWriteRandom,
             "readrandomwriterandom",
             &[],
@@ -184,6 +194,20 @@ const TABLE: &[Row] = {
         ),
         row(W::DeleteSeq, "deleteseq", &[], Deletes, "delete all keys in key order"),
         row(W::DeleteRandom, "deleterandom", &[], Deletes, "delete drawn keys"),
+        row(
+            W::DeleteRange,
+            "deleterange",
+            &[],
+            ThousandthOfWrites,
+            "delete N/1000 ranges of 100 keys, from a drawn one on",
+        ),
+        row(
+            W::Queue,
+            "queue",
+            &[],
+            Writes,
+            "append a key, look at the first one and delete it, in a fresh store",
+        ),
         row(
             W::YcsbLoad,
             "ycsbload",
@@ -325,7 +349,19 @@ impl Workload {
                 | Self::FillBatch
                 | Self::FillSync
                 | Self::Fill100K
+                | Self::Queue
                 | Self::YcsbLoad
+        )
+    }
+
+    /// Whether it deletes what other workloads have written.
+    pub(crate) fn deletes(self) -> bool {
+        matches!(
+            self,
+            Self::DeleteSeq
+                | Self::DeleteRandom
+                | Self::DeleteRange
+                | Self::SeekRandomWhileDeleting
         )
     }
 
@@ -364,7 +400,10 @@ impl Workload {
 
     /// Whether it leaves the store unchanged, so that the store may be opened read-only.
     pub fn only_reads(self) -> bool {
-        let writes_beside = matches!(self, Self::ReadWhileWriting | Self::SeekRandomWhileWriting);
+        let writes_beside = matches!(
+            self,
+            Self::ReadWhileWriting | Self::SeekRandomWhileWriting | Self::SeekRandomWhileDeleting
+        );
         let shows = matches!(
             self,
             Self::Verify

@@ -233,17 +233,17 @@ impl VisibleCursor {
     #[inline]
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
+        if self.deleted.is_some() {
+            return self.visit_among_deleted(visit);
+        }
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
             if goes_on && self.position == Position::On {
                 let (seen, opener) = (self.seqno, self.opener);
                 let ends = || opener.is_closed();
-                let left = match self.deleted {
-                    None => self.merge.visit_forward(ends, |head, key, value| {
-                        offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
-                    }),
-                    Some(_) => self.visit_among_deleted(&mut goes_on, &mut visit),
-                };
+                let left = self.merge.visit_forward(ends, |head, key, value| {
+                    offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
+                });
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;
                     self.settle_forward(Some(left))?;
@@ -262,18 +262,18 @@ impl VisibleCursor {
     #[inline]
     pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
+        if self.deleted.is_some() {
+            return self.visit_back_among_deleted(visit);
+        }
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
             if goes_on && self.position == Position::On {
                 let (seen, opener) = (self.seqno, self.opener);
                 let ends = || opener.is_closed();
                 let hides = |seqno| sees(seen, seqno);
-                let left = match self.deleted {
-                    None => self.merge.visit_back(ends, hides, |head, key, value| {
-                        offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
-                    }),
-                    Some(_) => self.visit_back_among_deleted(&mut goes_on, &mut visit),
-                };
+                let left = self.merge.visit_back(ends, hides, |head, key, value| {
+                    offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
+                });
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;
                     self.leave_backward(Some(left))?;

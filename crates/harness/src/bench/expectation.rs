@@ -77,14 +77,13 @@ fn describe_keys(plan: &Plan) -> String {
 /// Whether a step before `workload` deletes entries.
 fn deletes_before(plan: &Plan, workload: Workload) -> bool {
     let before = plan.steps.iter().map(|step| step.workload).take_while(|other| *other != workload);
-    before.into_iter().any(|other| matches!(other, Workload::DeleteSeq | Workload::DeleteRandom))
+    before.into_iter().any(Workload::deletes)
 }
 
 /// Returns a warning if a workload that is to modify existing entries would not: none of a sample
 /// of its keys exists, but other entries do.
 pub(super) fn warning(plan: &Plan, workload: Workload, store: &dyn Store) -> Option<String> {
-    let changes =
-        matches!(workload, Workload::Overwrite | Workload::DeleteSeq | Workload::DeleteRandom);
+    let changes = workload == Workload::Overwrite || workload.deletes();
     if !plan.existing || !changes || deletes_before(plan, workload) {
         return None;
     }

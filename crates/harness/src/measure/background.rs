@@ -10,7 +10,10 @@ use crate::workload::Workload;
 pub(super) fn has_one(workload: Workload) -> bool {
     matches!(
         workload,
-        Workload::ReadWhileWriting | Workload::ReadWhileScanning | Workload::SeekRandomWhileWriting
+        Workload::ReadWhileWriting
+            | Workload::ReadWhileScanning
+            | Workload::SeekRandomWhileWriting
+            | Workload::SeekRandomWhileDeleting
     )
 }
 
@@ -21,8 +24,13 @@ pub(super) fn run(worker: &mut Worker<'_>, workload: Workload) -> Result<(), Sto
     }
     while worker.next_in_background() {
         let index = worker.draw();
-        worker.put(index)?;
-        worker.count(Kind::Write, 1);
+        if workload == Workload::SeekRandomWhileDeleting {
+            worker.delete(index)?;
+            worker.count(Kind::Delete, 1);
+        } else {
+            worker.put(index)?;
+            worker.count(Kind::Write, 1);
+        }
     }
     Ok(())
 }
@@ -43,6 +51,9 @@ pub(super) fn note(worker: &Worker<'_>, workload: Workload) -> String {
     match workload {
         Workload::ReadWhileScanning => {
             format!("(beside: {} entries scanned)", worker.tally.of(Kind::Read))
+        }
+        Workload::SeekRandomWhileDeleting => {
+            format!("(beside: {} deletes)", worker.tally.of(Kind::Delete))
         }
         _ => format!("(beside: {} writes)", worker.tally.of(Kind::Write)),
     }

@@ -22,6 +22,9 @@ pub(super) enum Order {
     Records,
 }
 
+/// Keys in a range that `deleterange` deletes.
+const DELETED_KEYS: u64 = 100;
+
 /// The kind of a write.
 #[derive(Debug, Clone, Copy)]
 struct Change {
@@ -67,13 +70,17 @@ impl Worker<'_> {
             Workload::DeleteRandom => {
                 self.change(Change { puts: false, ..Change::puts(Order::Random) })
             }
+            Workload::DeleteRange => self.delete_ranges(),
+            Workload::Queue => self.queue(),
             Workload::ReadRandom
             | Workload::ReadHot
             | Workload::ReadWhileWriting
             | Workload::ReadWhileScanning => self.read_random(),
             Workload::ReadMissing => self.read_missing(),
             Workload::MultiReadRandom => self.multi_read(),
-            Workload::SeekRandom | Workload::SeekRandomWhileWriting => self.seek_random(),
+            Workload::SeekRandom
+            | Workload::SeekRandomWhileWriting
+            | Workload::SeekRandomWhileDeleting => self.seek_random(),
             Workload::ReadSeq => self.scan(Direction::Forward),
             Workload::ReadReverse => self.scan(Direction::Backward),
             Workload::NewIterator => self.make_iterators(),
@@ -186,6 +193,40 @@ impl Worker<'_> {
                 self.store.write(&operations)?;
             }
             self.count(kind, count);
+        }
+        Ok(())
+    }
+
+    /// Deletes a key, without counting it.
+    #[inline]
+    pub(super) fn delete(&mut self, index: u64) -> Result<(), StoreError> {
+        self.store.delete(self.keys.key(index))
+    }
+
+    fn delete_ranges(&mut self) -> Result<(), StoreError> {
+        while self.next() {
+            let from = self.draw();
+            let to = (from + DELETED_KEYS).min(self.load.range - 1);
+            let from = self.keys.key(from).to_vec();
+            self.store.delete_range(&from, self.keys.key(to))?;
+            self.count(Kind::Delete, 1);
+        }
+        Ok(())
+    }
+
+    /// Appends at the tail, looks at the head, and deletes that.
+    fn queue(&mut self) -> Result<(), StoreError> {
+        let mut head = Vec::new();
+        while self.next() {
+            let tail = self.done % self.load.range;
+            self.put(tail)?;
+            head.clear();
+            self.store.scan(None, Direction::Forward, &mut |key, _| {
+                head.extend_from_slice(key);
+                false
+            })?;
+            self.store.delete(&head)?;
+            self.count(Kind::Update, 1);
         }
         Ok(())
     }

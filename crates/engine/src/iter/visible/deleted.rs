@@ -8,10 +8,9 @@ use std::sync::Arc;
 
 use trommel_base::{CursorHints, SeqNo};
 
-use super::{VisibleCursor, offer, sees};
+use super::VisibleCursor;
 use crate::bounds::Bounds;
 use crate::error::Result;
-use crate::iter::merge::Mark;
 use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 
 /// What a cursor knows of deleted ranges.
@@ -123,24 +122,21 @@ pub(super) fn is_deleted_by(
 }
 
 impl VisibleCursor {
-    /// Lends the entries that follow in the leaves of the merge, except deleted ones, while `visit`
-    /// returns true, which it leaves in `goes_on`. Apart from the visits of cursors that know of
-    /// nothing deleted, which stay as small as they were.
+    /// As `visit`, of a cursor that knows of deleted ranges: step by step. Apart from the visits of
+    /// other cursors, which lend entries straight out of tables.
     #[cold]
     #[inline(never)]
     pub(super) fn visit_among_deleted(
         &mut self,
-        goes_on: &mut bool,
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<Option<Mark>> {
-        let (seen, opener, deleted) = (self.seqno, self.opener, &mut self.deleted);
-        self.merge.visit_forward(
-            || opener.is_closed(),
-            |head, key, value| {
-                let is_seen = sees(seen, head.seqno) && !is_deleted_by(deleted, key, head.seqno);
-                offer(is_seen, head, goes_on, || visit(key, value))
-            },
-        )
+    ) -> Result<()> {
+        while let Some((key, value)) = self.entry() {
+            if !visit(key, value) {
+                break;
+            }
+            self.next()?;
+        }
+        self.check_open()
     }
 
     /// As `visit_among_deleted`, backward.
@@ -148,19 +144,15 @@ impl VisibleCursor {
     #[inline(never)]
     pub(super) fn visit_back_among_deleted(
         &mut self,
-        goes_on: &mut bool,
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<Option<Mark>> {
-        let (seen, opener, deleted) = (self.seqno, self.opener, &mut self.deleted);
-        let hides = |seqno| sees(seen, seqno);
-        self.merge.visit_back(
-            || opener.is_closed(),
-            hides,
-            |head, key, value| {
-                let is_seen = sees(seen, head.seqno) && !is_deleted_by(deleted, key, head.seqno);
-                offer(is_seen, head, goes_on, || visit(key, value))
-            },
-        )
+    ) -> Result<()> {
+        while let Some((key, value)) = self.entry() {
+            if !visit(key, value) {
+                break;
+            }
+            self.prev()?;
+        }
+        self.check_open()
     }
 
     /// Whether the merge's current entry is in a deleted range.

@@ -73,9 +73,8 @@ fn cached_menu(rule: &Rule, keys: u64) -> Arc<Menu> {
 }
 
 impl Solver {
-    /// Like [`price`](Self::price), with cached menus: the choices at this price fit `budget` in
-    /// real bytes. If one of many equal tables could have more, a share of them is offered a lower
-    /// price.
+    /// The price of a byte at which the choices fit `budget` in real bytes. If one of many equal
+    /// tables could have more, a share of them is offered a lower price. Menus are cached.
     ///
     /// # Errors
     /// [`TuningError::BelowFloors`].
@@ -88,7 +87,8 @@ impl Solver {
         Problem::new(self.rules(), tree, workload, near_menu_of, cached_menu).offer(budget)
     }
 
-    /// Like [`choose`](Self::choose), to within a part in 64 of the bytes, with cached menus.
+    /// The filter that a table with `keys` keys buys at `price`, to within a part in 64 of its
+    /// bytes. Menus are cached.
     #[must_use]
     pub fn choose_near(&self, level: usize, keys: u64, weight: f64, price: Price) -> FilterSpec {
         let (menu_keys, scale) = near_menu_of(keys);

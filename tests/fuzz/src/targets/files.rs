@@ -50,7 +50,7 @@ pub(crate) fn log(input: &[u8]) {
         batches += 1;
     }
     if let (Ok(info), Ok(check)) = (&info, &check) {
-        assert_eq!((info.batches, check.batches), (batches, batches));
+        assert_eq!((info.written.batches, check.batches), (batches, batches));
     }
     is_gapless(&log.layout(), rest.len());
 }

@@ -234,7 +234,7 @@ impl VisibleCursor {
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
         if self.deleted.is_some() {
-            return self.visit_among_deleted(visit);
+            return self.visit_among_deleted(&mut visit);
         }
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
@@ -263,7 +263,7 @@ impl VisibleCursor {
     pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
         if self.deleted.is_some() {
-            return self.visit_back_among_deleted(visit);
+            return self.visit_back_among_deleted(&mut visit);
         }
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);

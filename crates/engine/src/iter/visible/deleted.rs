@@ -128,7 +128,7 @@ impl VisibleCursor {
     #[inline(never)]
     pub(super) fn visit_among_deleted(
         &mut self,
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         while let Some((key, value)) = self.entry() {
             if !visit(key, value) {
@@ -144,7 +144,7 @@ impl VisibleCursor {
     #[inline(never)]
     pub(super) fn visit_back_among_deleted(
         &mut self,
-        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         while let Some((key, value)) = self.entry() {
             if !visit(key, value) {

@@ -68,6 +68,8 @@ impl Engine {
         // A flush only adds.
         if !edit.removed.is_empty() {
             self.retire_missing(&before, &after);
+            // The tombstones that scans have passed may be gone.
+            self.memory.gaps.clear();
         }
         self.settle_filters(&after);
         drop(manifest);
@@ -75,20 +77,22 @@ impl Engine {
         Ok(())
     }
 
-    /// Adds to `edit` the removal of range tombstones with nothing left to delete, if they are half
-    /// of all: then each is written to the manifest a bounded number of times.
+    /// Adds to `edit` the removal of range tombstones with nothing left to delete, and of those
+    /// that newer ones cover for every reader, if they are half of all: then each is written to the
+    /// manifest a bounded number of times.
     ///
     /// What they have deleted is in no table, and in no running compaction, whose inputs are in the
     /// version. Entries that are not flushed yet are newer.
     fn drop_spent_ranges(&self, manifest: &ActiveManifest, edit: &mut VersionEdit) -> Result<()> {
-        if manifest.version().ranges.is_empty() || edit.removed.is_empty() {
+        let is_spent_by_this = !manifest.version().ranges.is_empty() && !edit.removed.is_empty();
+        if !is_spent_by_this && edit.ranges.is_empty() {
             return Ok(());
         }
         let after = manifest.version().apply(edit).map_err(|error| Error::internal(error.0))?;
-        let needed = after.needed_ranges();
-        if 2 * needed.len() <= after.ranges.len() {
-            let readers = Readers::at(self.snapshots.live());
-            edit.ranges = RangeMap::new(needed, &readers).tombstones().collect();
+        let readers = Readers::at(self.snapshots.live());
+        let needed = RangeMap::new(after.needed_ranges(), &readers);
+        if 2 * needed.tombstone_count() <= after.ranges.tombstone_count() {
+            edit.ranges = needed.tombstones().collect();
             edit.replaces_ranges = true;
         }
         Ok(())

@@ -8,6 +8,7 @@ use trommel_vfs::DirEntry;
 
 use crate::bounds::Bounds;
 use crate::compaction::shape::debt;
+use crate::compaction::upkeep::dead_from;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::files::{LOCK, sidecar_path, table_path};
@@ -171,19 +172,22 @@ impl Engine {
         if version.ranges.is_empty() {
             return;
         }
-        for (_, table) in version.tables() {
+        let newest = version.ranges.newest();
+        for (_, table) in version.tables().filter(|(_, table)| !table.is_estimated_at(newest)) {
             let applied = table.min_seqno.max(table.ranges_applied);
-            let mut bytes = 0;
-            if version.ranges.newest() > applied {
+            let (mut bytes, mut by) = (0, 0);
+            if newest > applied {
                 version.ranges.for_each_span(&table.smallest, &table.largest, |span, covering| {
                     if covering > applied {
                         // What cannot be estimated is compacted later.
                         bytes += self.bytes_within(table, span).unwrap_or(0);
+                        by = covering.max(by);
                     }
                 });
             }
-            table.set_deleted_bytes(bytes.min(table.file_bytes));
+            table.set_deleted(bytes.min(table.file_bytes), by, newest);
         }
+        self.backlog.set_dead_from(dead_from(version));
     }
 
     fn bytes_within(&self, file: &Arc<TableFile>, bounds: &Bounds) -> Result<u64> {

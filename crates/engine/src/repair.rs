@@ -38,7 +38,7 @@ use crate::files::{UNFINISHED, lies_in, table_path, unfinished};
 use crate::inspect;
 use crate::names::{self, Numbered};
 use crate::options::Options;
-use crate::ranges::RangeSet;
+use crate::ranges::{RangeSet, Readers};
 use crate::recovery_report::DroppedBytes;
 use crate::rescue::doubt::{Doubt, Lost, spans};
 use crate::rescue::logs::{self, LoggedOperations, RecordBeyond};
@@ -186,7 +186,7 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     work.refuse_newer()?;
     watched.check()?;
     held.check(&*vfs, from)?;
-    let deleted = work.chosen.state.version.ranges.with_all(logged.ranges);
+    let deleted = work.chosen.state.version.ranges.with(logged.ranges, &Readers::at(Vec::new()));
     let everything = Everything::new(&vfs, tables, logged.entries)?;
     let mut target = match how.dry_run {
         true => None,

@@ -37,7 +37,8 @@ impl LoggedMemtable {
         Self { memtable, log_number, earlier_logs, ranges }
     }
 
-    /// Applies an operation that becomes visible at `seqno`. Returns whether it deletes a range.
+    /// Applies an operation that becomes visible at `seqno`. Returns whether it is the first that
+    /// deletes a range.
     #[inline(always)]
     pub(crate) fn insert(&self, op: Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) -> bool {
         let Some(kind) = op.kind.entry() else { return self.delete_range(op, seqno, snapshots) };
@@ -48,8 +49,7 @@ impl LoggedMemtable {
     #[cold]
     #[inline(never)]
     fn delete_range(&self, op: Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) -> bool {
-        self.ranges.add(op.range_tombstone(seqno), snapshots);
-        true
+        self.ranges.add(op.range_tombstone(seqno), snapshots)
     }
 
     /// Whether nothing was written to it.

@@ -70,7 +70,8 @@ pub(crate) fn dead_from(version: &Version) -> Option<SeqNo> {
 fn rewrite_from(version: &Version, level: usize, table: &TableFile) -> Option<SeqNo> {
     let of_versions = has_dead(version, level, table).then_some(table.max_seqno);
     let is_half = table.deleted_bytes().saturating_mul(DELETED_PART) >= table.file_bytes;
-    let of_ranges = (table.deleted_bytes() > 0 && is_half).then(|| version.ranges.newest());
+    let of_ranges =
+        (table.deleted_bytes() > 0 && is_half).then(|| table.deleted_by().max(table.max_seqno));
     of_versions.into_iter().chain(of_ranges).min()
 }
 

@@ -233,7 +233,7 @@ impl VisibleCursor {
     #[inline]
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
-        if self.deleted.is_some() {
+        if self.has_deleted_ranges() {
             return self.visit_among_deleted(&mut visit);
         }
         while let Some((key, value)) = self.entry() {
@@ -262,7 +262,7 @@ impl VisibleCursor {
     #[inline]
     pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
-        if self.deleted.is_some() {
+        if self.has_deleted_ranges() {
             return self.visit_back_among_deleted(&mut visit);
         }
         while let Some((key, value)) = self.entry() {

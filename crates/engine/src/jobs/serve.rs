@@ -107,7 +107,8 @@ impl Engine {
     /// it has any and nothing is written until then.
     fn flushes_ranges_at(&self, state: &mut BackgroundState, now: Instant) -> Option<Instant> {
         let view = self.view.load();
-        if view.active.ranges.is_empty() || self.takes_no_jobs(state) {
+        let frees = self.options.load().compaction.auto_compaction && state.requests.pauses == 0;
+        if view.active.ranges.is_empty() || !frees || self.takes_no_jobs(state) {
             state.unchanged = None;
             return None;
         }

@@ -140,6 +140,9 @@ impl Version {
         if !edit.ranges.is_empty() {
             // What no reader needs is left out before an edit is written.
             next.ranges = next.ranges.with_all(edit.ranges.clone());
+            if next.ranges.is_full() {
+                return Err(invalid("too many range tombstones overlap"));
+            }
         }
         for (level, run) in next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
         {

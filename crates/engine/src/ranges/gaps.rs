@@ -4,7 +4,8 @@
 //! scan or older, will ever be visible to a reader as of its sequence number or a later one. That
 //! is what a range tombstone with this sequence number says, so it is kept as one, in memory only:
 //! later scans skip the stretch, except for what was written in it since, and readers as of an
-//! earlier moment do not see it. Writes invalidate nothing.
+//! earlier moment do not see it. Writes invalidate nothing. All are forgotten when a compaction has
+//! removed tables, as their tombstones may be gone.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -32,6 +33,15 @@ impl Gaps {
     #[inline]
     pub(crate) fn load(&self) -> Option<Arc<RangeSet>> {
         if self.any.load(Ordering::Acquire) { self.known.load_full() } else { None }
+    }
+
+    /// Forgets all stretches.
+    pub(crate) fn clear(&self) {
+        if self.any.load(Ordering::Acquire) {
+            let _none_is_added = lock(&self.adding);
+            self.any.store(false, Ordering::Release);
+            self.known.store(None);
+        }
     }
 
     /// Adds a stretch in which a scan as of `gap.seqno` has found nothing.

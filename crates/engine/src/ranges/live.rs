@@ -47,8 +47,8 @@ impl LiveRanges {
         if self.is_empty() { None } else { self.current.load_full() }
     }
 
-    /// Adds a tombstone that is not visible yet.
-    pub(crate) fn add(&self, tombstone: RangeTombstone, snapshots: &Snapshots) {
+    /// Adds a tombstone that is not visible yet. Returns whether it is the first.
+    pub(crate) fn add(&self, tombstone: RangeTombstone, snapshots: &Snapshots) -> bool {
         let _one_at_a_time = lock(&self.adding);
         let (mut readers, visible) = snapshots.live_and_visible();
         readers.push(visible);
@@ -57,6 +57,7 @@ impl LiveRanges {
         let set = before.with(vec![tombstone], &Readers::at(readers));
         self.current.store(Some(Arc::new(LoadedRanges { set, exact_from: visible })));
         self.any.store(true, Ordering::Release);
+        before.is_empty()
     }
 
     /// The same tombstones, to which others can be added.

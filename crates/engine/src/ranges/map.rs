@@ -1,6 +1,6 @@
 //! Range tombstones as disjoint fragments, found by binary search.
 
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use trommel_base::SeqNo;
@@ -67,6 +67,10 @@ impl Fragment {
         self.seqnos().find(|seqno| *seqno <= at).unwrap_or(0)
     }
 
+    fn key_bytes(&self) -> usize {
+        self.from.len() + self.to.as_ref().map_or(0, |to| to.len())
+    }
+
     fn ends_before(&self, key: &[u8]) -> bool {
         self.to.as_ref().is_some_and(|to| **to <= *key)
     }
@@ -85,7 +89,17 @@ pub(super) struct Span<'a> {
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub(crate) struct RangeMap {
     fragments: Vec<Fragment>,
+    /// The newest tombstone; 0 if there is none.
+    newest: SeqNo,
+    /// Older tombstones in all fragments.
+    older: usize,
+    /// Bytes of the fragments' bounds.
+    key_bytes: usize,
 }
+
+/// Most older tombstones in all fragments of a map: then bytes that nobody has written take no more
+/// memory than this.
+const MOST_OLDER: usize = 1 << 24;
 
 impl RangeMap {
     /// Cuts `tombstones` into fragments, in time *n* log *n* for a given number of readers.
@@ -108,25 +122,30 @@ impl RangeMap {
         boundaries.sort_unstable();
         boundaries.dedup();
         let (mut begun, mut ended) = (starts.iter().peekable(), ends.iter().peekable());
-        let mut active = BTreeSet::new();
+        let mut active = BTreeMap::new();
         let mut map = Self::default();
         for (index, from) in boundaries.iter().enumerate() {
             while let Some((_, seqno)) = ended.next_if(|(key, _)| key == *from) {
-                active.remove(seqno);
+                // Several parts of one tombstone may overlap.
+                match active.get_mut(seqno) {
+                    Some(parts) if *parts > 1 => *parts -= 1,
+                    _ => _ = active.remove(seqno),
+                }
             }
             while let Some((_, seqno)) = begun.next_if(|(key, _)| key == *from) {
-                active.insert(*seqno);
+                *active.entry(*seqno).or_insert(0_u32) += 1;
             }
-            if let Some(newest) = active.last() {
+            if let Some((newest, _)) = active.last_key_value() {
                 let to = boundaries.get(index + 1).map(|to| Arc::clone(to));
                 map.push(Fragment {
                     from: Arc::clone(from),
                     to,
                     newest: *newest,
-                    older: needed(&active, *newest, readers),
+                    older: needed(&active, *newest, readers, MOST_OLDER - map.older),
                 });
             }
         }
+        map.key_bytes = map.fragments.iter().map(Fragment::key_bytes).sum();
         map
     }
 
@@ -139,6 +158,8 @@ impl RangeMap {
             last.to = fragment.to;
             return;
         }
+        self.newest = self.newest.max(fragment.newest);
+        self.older += fragment.older.len();
         self.fragments.push(fragment);
     }
 
@@ -179,26 +200,42 @@ impl RangeMap {
 
     /// The newest tombstone; 0 if there is none.
     pub(crate) fn newest(&self) -> SeqNo {
-        self.fragments.iter().map(|fragment| fragment.newest).max().unwrap_or(0)
+        self.newest
+    }
+
+    /// Number of tombstones, each cut to one fragment.
+    pub(crate) fn tombstone_count(&self) -> usize {
+        self.fragments.len() + self.older
+    }
+
+    /// Whether there may be more tombstones than it could take.
+    pub(crate) fn is_full(&self) -> bool {
+        self.older >= MOST_OLDER
     }
 
     /// Approximate bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
-        let keys: usize = self.fragments.iter().map(|fragment| fragment.from.len()).sum();
-        let older: usize = self.fragments.iter().map(|fragment| fragment.older.len()).sum();
-        keys + older * size_of::<SeqNo>() + self.fragments.len() * (size_of::<Fragment>() + 32)
+        let fragments = self.fragments.len() * (size_of::<Fragment>() + 32);
+        self.key_bytes + self.older * size_of::<SeqNo>() + fragments
     }
 }
 
-/// The tombstones older than `newest` that some reader needs, newest first.
-fn needed(active: &BTreeSet<SeqNo>, newest: SeqNo, readers: &Readers) -> Box<[SeqNo]> {
+/// The tombstones older than `newest` that some reader needs, newest first, but `most` at most.
+fn needed(
+    active: &BTreeMap<SeqNo, u32>,
+    newest: SeqNo,
+    readers: &Readers,
+    most: usize,
+) -> Box<[SeqNo]> {
     let readers = match readers {
         Readers::At(readers) => readers,
-        Readers::Anywhere => return active.range(..newest).rev().copied().collect(),
+        Readers::Anywhere => {
+            return active.range(..newest).rev().map(|(seqno, _)| *seqno).take(most).collect();
+        }
     };
     let mut needed = Vec::new();
     for reader in readers.iter().rev() {
-        let seen = active.range(..=*reader).next_back();
+        let seen = active.range(..=*reader).next_back().map(|(seqno, _)| seqno);
         if let Some(seen) = seen.filter(|seen| **seen < newest)
             && needed.last() != Some(seen)
         {

@@ -107,6 +107,16 @@ impl RangeSet {
         }
     }
 
+    /// Number of tombstones, each cut to one fragment.
+    pub(crate) fn tombstone_count(&self) -> usize {
+        self.maps.iter().map(|map| map.tombstone_count()).sum()
+    }
+
+    /// Whether there may be more tombstones than it could take.
+    pub(crate) fn is_full(&self) -> bool {
+        self.maps.iter().any(|map| map.is_full())
+    }
+
     /// Approximate bytes of memory.
     pub(crate) fn memory_bytes(&self) -> usize {
         self.maps.iter().map(|map| map.memory_bytes()).sum()

@@ -410,3 +410,27 @@ fn half_deleted_tables_are_rewritten() {
     assert!(stats.range_tombstones <= 2 && stats.deleted_bytes < before / 50, "{stats:?}");
     assert_eq!((db.iter().count(), db.iter().rev().count()), (3_000, 3_000));
 }
+
+/// Parts of one tombstone may overlap, as the rest of a spent one and the one that the log holds.
+#[test]
+fn parts_of_one_tombstone_cover_together() {
+    let all = vec![tombstone(1, Some(9), 5), tombstone(1, Some(3), 5), tombstone(2, None, 5)];
+    let map = RangeMap::new(all.clone(), &Readers::Anywhere);
+    for key in 0..12 {
+        assert_eq!(map.covering(&[key], MAX_SEQNO), expected(&all, &[key], MAX_SEQNO), "{key}");
+    }
+}
+
+/// A store that is emptied again and again keeps no tombstone that a newer one covers.
+#[test]
+fn covered_tombstones_go_with_each_flush() {
+    let db = filled(&Arc::default(), 100);
+    let held = db.snapshot();
+    for nth in 0..200_u32 {
+        db.delete_range(..(50 + nth).to_be_bytes()).unwrap();
+        db.flush().unwrap();
+        let count = db.engine().version().ranges.tombstone_count();
+        assert!(count < 10, "{count} tombstones after {nth} flushes");
+    }
+    assert_eq!((held.iter().count(), db.iter().count()), (100, 0));
+}

@@ -103,6 +103,9 @@ pub(crate) struct TableFile {
     fallback_bytes: AtomicU64,
     /// Estimated bytes of its entries that range tombstones delete.
     deleted_bytes: AtomicU64,
+    /// The newest of these tombstones, and the newest of all when it was estimated.
+    deleted_by: AtomicU64,
+    estimated_at: AtomicU64,
     /// Whether it results from a compaction of small tables that did not reduce their number.
     stays_small: AtomicBool,
     /// Whether it has left the store, or was replaced by a successor for the same file.
@@ -161,6 +164,8 @@ impl TableFile {
             keeping: AtomicUsize::new(Keeping::Held as usize),
             fallback_bytes: AtomicU64::new(NOTHING_LOST),
             deleted_bytes: AtomicU64::new(0),
+            deleted_by: AtomicU64::new(0),
+            estimated_at: AtomicU64::new(0),
             stays_small: AtomicBool::new(false),
             is_obsolete: AtomicBool::new(false),
             file: Arc::default(),
@@ -220,8 +225,22 @@ impl TableFile {
         self.deleted_bytes.load(Ordering::Relaxed)
     }
 
-    pub(crate) fn set_deleted_bytes(&self, bytes: u64) {
+    /// The newest range tombstone that deletes any of them; 0 if none does.
+    pub(crate) fn deleted_by(&self) -> u64 {
+        self.deleted_by.load(Ordering::Relaxed)
+    }
+
+    /// Whether these were estimated when this was the newest range tombstone.
+    pub(crate) fn is_estimated_at(&self, newest: u64) -> bool {
+        self.estimated_at.load(Ordering::Relaxed) == newest
+    }
+
+    /// Sets the estimate: bytes, and the newest tombstone that deletes some of them, when `newest`
+    /// is the newest of all.
+    pub(crate) fn set_deleted(&self, bytes: u64, by: u64, newest: u64) {
         self.deleted_bytes.store(bytes, Ordering::Relaxed);
+        self.deleted_by.store(by, Ordering::Relaxed);
+        self.estimated_at.store(newest, Ordering::Relaxed);
     }
 
     /// Records that it is small even though tables were compacted to reduce their number.

@@ -290,12 +290,12 @@ impl Engine {
 
     fn insert_batch(&self, active: &LoggedMemtable, own: &Wanted<'_>, first_seqno: SeqNo) {
         let Some(batch) = &own.batch else { return };
-        let (mut seqno, mut deletes_ranges) = (first_seqno, false);
+        let (mut seqno, mut is_first_range) = (first_seqno, false);
         batch.for_each(|op| {
-            deletes_ranges |= active.insert(op, seqno, &self.snapshots);
+            is_first_range |= active.insert(op, seqno, &self.snapshots);
             seqno += 1;
         });
-        if deletes_ranges {
+        if is_first_range {
             // A worker waits for the store to rest.
             self.background.wake();
         }

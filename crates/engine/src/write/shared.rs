@@ -27,7 +27,7 @@ pub(crate) enum Freezing {
 impl Engine {
     /// Bytes of the active memtable.
     pub(crate) fn active_bytes(&self) -> u64 {
-        self.view.load().active.memtable.memory_bytes() as u64
+        self.view.load().active.memory_bytes()
     }
 
     /// Freezes the active memtable for the sake of other stores. Waits for no writer.

@@ -122,6 +122,13 @@ pub(super) fn is_deleted_by(
 }
 
 impl VisibleCursor {
+    /// Whether there are range tombstones. What scans have learned hides nothing that is visible,
+    /// so it only matters where a scan passes what is not.
+    #[inline]
+    pub(super) fn has_deleted_ranges(&self) -> bool {
+        self.deleted.as_ref().is_some_and(|known| known.tombstones.is_some())
+    }
+
     /// As `visit`, of a cursor that knows of deleted ranges: step by step. Apart from the visits of
     /// other cursors, which lend entries straight out of tables.
     #[cold]

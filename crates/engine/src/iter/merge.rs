@@ -50,6 +50,11 @@ pub(crate) struct MergeCursor<C: CursorHints> {
     failed: Option<C::Error>,
     /// Whether deleted entries were skipped since the last seek or change of direction.
     has_skipped: bool,
+    /// Where skips have left the sources since the last seek or change of direction.
+    landings: Vec<Option<Vec<u8>>>,
+    /// Whether a skip has not come farther than the one before it: a source is out of order, as no
+    /// writer writes it. All are stepped through until the next seek.
+    skips_nothing: bool,
     /// Entries that visits skipped.
     skipped: u64,
 }
@@ -174,6 +179,8 @@ where
             direction,
             failed: None,
             has_skipped: false,
+            landings: Vec::new(),
+            skips_nothing: false,
             skipped: 0,
         }
     }
@@ -303,7 +310,8 @@ where
         direction: Direction,
         mut movement: impl FnMut(&mut C) -> Result<(), C::Error>,
     ) -> Result<(), C::Error> {
-        (self.failed, self.has_skipped) = (None, false);
+        (self.failed, self.has_skipped, self.skips_nothing) = (None, false, false);
+        self.landings.clear();
         self.direction = direction;
         for i in 0..self.sources.len() {
             self.move_source(i, &mut movement)?;
@@ -364,6 +372,7 @@ where
     fn turn(&mut self, current: usize, direction: Direction) -> Result<(), C::Error> {
         self.direction = direction;
         if std::mem::take(&mut self.has_skipped) {
+            self.landings.clear();
             return self.turn_by_seeks(current, direction);
         }
         for i in (0..self.sources.len()).filter(|i| *i != current) {
@@ -523,6 +532,9 @@ where
         to: Option<&[u8]>,
     ) -> Result<bool, C::Error> {
         let is_inside = |key: &[u8]| from <= key && to.is_none_or(|to| key < to);
+        if self.skips_nothing {
+            return Ok(false);
+        }
         let (mut has_moved, mut moved_any) = (false, false);
         for i in 0..self.sources.len() {
             let key = self.sources[i].internal_key().map(|internal| internal.key);
@@ -539,6 +551,9 @@ where
                     self.remember(i);
                     has_moved |= i == self.top && before != self.heads[i];
                     moved_any = true;
+                    if before != self.heads[i] {
+                        self.note_landing(i);
+                    }
                 }
                 Ok(false) => {}
                 Err(error) => return Err(self.fail(error)),
@@ -549,6 +564,20 @@ where
             self.sort_all();
         }
         Ok(has_moved)
+    }
+
+    /// Checks that a skip of source `i` has come farther than its last one.
+    fn note_landing(&mut self, i: usize) {
+        self.landings.resize_with(self.sources.len(), || None);
+        let now = self.sources[i].internal_key().map(|internal| internal.key.to_vec());
+        if let Some((last, now)) = self.landings[i].as_ref().zip(now.as_ref()) {
+            let is_farther = match self.direction {
+                Direction::Forward => now > last,
+                Direction::Backward => now < last,
+            };
+            self.skips_nothing |= !is_farther;
+        }
+        self.landings[i] = now;
     }
 }
 

@@ -234,7 +234,7 @@ impl VisibleCursor {
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
         if self.has_deleted_ranges() {
-            return self.visit_among_deleted(&mut visit);
+            return self.visit_among_deleted(Self::next, &mut visit);
         }
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);
@@ -263,7 +263,7 @@ impl VisibleCursor {
     pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         self.check_open()?;
         if self.has_deleted_ranges() {
-            return self.visit_back_among_deleted(&mut visit);
+            return self.visit_among_deleted(Self::prev, &mut visit);
         }
         while let Some((key, value)) = self.entry() {
             let mut goes_on = visit(key, value);

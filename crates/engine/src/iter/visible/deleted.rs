@@ -129,35 +129,20 @@ impl VisibleCursor {
         self.deleted.as_ref().is_some_and(|known| known.tombstones.is_some())
     }
 
-    /// As `visit`, of a cursor that knows of deleted ranges: step by step. Apart from the visits of
-    /// other cursors, which lend entries straight out of tables.
+    /// As `visit` or `visit_back`, of a cursor that knows of deleted ranges: by `step`. Apart from
+    /// the visits of other cursors, which lend entries straight out of tables.
     #[cold]
     #[inline(never)]
     pub(super) fn visit_among_deleted(
         &mut self,
+        step: fn(&mut Self) -> Result<()>,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
         while let Some((key, value)) = self.entry() {
             if !visit(key, value) {
                 break;
             }
-            self.next()?;
-        }
-        self.check_open()
-    }
-
-    /// As `visit_among_deleted`, backward.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn visit_back_among_deleted(
-        &mut self,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
-        while let Some((key, value)) = self.entry() {
-            if !visit(key, value) {
-                break;
-            }
-            self.prev()?;
+            step(self)?;
         }
         self.check_open()
     }

@@ -4,14 +4,15 @@
 //!    changes.
 //! 2. The lock file must still be the one that was locked; otherwise another process may have
 //!    changed the store, and the store is poisoned.
-//! 3. The edit is appended to the manifest and synced. From here on the change has happened. If
+//! 3. Range tombstones with nothing left to delete are dropped, once they are half of all.
+//! 4. The edit is appended to the manifest and synced. From here on the change has happened. If
 //!    this fails, it is unknown whether it has: the store is poisoned and no file is removed.
-//! 4. The view and the registry of running jobs are replaced under one lock, so that the planner
+//! 5. The view and the registry of running jobs are replaced under one lock, so that the planner
 //!    never sees one without the other.
-//! 5. Tables that left the version become obsolete: they are removed once the last reader is gone.
+//! 6. Tables that left the version become obsolete: they are removed once the last reader is gone.
 //!    So are filter sidecars that were replaced.
-//! 6. The filters that may be held in memory are determined again for the new version, and the
-//!    bytes of each table that range tombstones delete.
+//! 7. The filters that may be held in memory are determined again for the new version, and so are
+//!    the bytes of each table that range tombstones delete.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Settings that are one of a few words, and the options of one write.
+//! Settings with a few named values, and the options of one write.
 
 use std::fmt;
 use std::str::FromStr;
@@ -7,42 +7,42 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum Durability {
-    /// It is with the operating system: it survives the death of the process, but may be lost,
-    /// with everything written after it, when the machine loses power.
+    /// To the operating system: it survives the death of the process, but may be lost, with
+    /// everything written after it, if the machine loses power.
     #[default]
     Os,
-    /// It is on the device: it survives power loss, and so does every write before it.
+    /// To the device: it survives power loss, and so does every write before it.
     Sync,
 }
 
-/// Where filters are in memory once they have been read, which is when they are first probed.
+/// Where a filter is held in memory after its first query, at which it is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum FilterResidency {
-    /// With their open table, up to
-    /// [`pinned_filter_bytes`](crate::settings::FilterSettings::pinned_filter_bytes); what does not
-    /// fit goes to the block cache, as with `Cached`, and is not used if it does not fit there
-    /// either. Found by one load, without a lock. The default.
+    /// With its open table, up to
+    /// [`pinned_filter_bytes`](crate::settings::FilterSettings::pinned_filter_bytes), where it is
+    /// found by one load, without a lock. Filters beyond that limit are held as with `Cached`. The
+    /// default.
     #[default]
     Pinned,
-    /// In the block cache, beside the blocks and evicted like them. A filter (or a partition of
-    /// one, see [`filter_shape`](crate::settings::FilterSettings::filter_shape)) of more than half
-    /// a shard of the cache is not used, and counted
-    /// ([`FilterStats::not_held`](crate::FilterStats::not_held)): a shard is a 64th of a cache
-    /// of 64 MiB and more, about 1 MiB of a smaller one.
+    /// In the block cache, and evicted like a block. A filter, or a partition of one (see
+    /// [`filter_shape`](crate::settings::FilterSettings::filter_shape)), larger than half a shard
+    /// of the cache is not used, and
+    /// [`FilterStats::not_held`](crate::FilterStats::not_held) counts it. A shard is a 64th of a
+    /// cache of 64 MiB or more, and about 1 MiB of a smaller one.
     Cached,
-    /// As `Cached`, but those of tables that were written for level 0 as `Pinned`: lookups probe
-    /// them first, and most often.
+    /// As `Pinned` for tables written for level 0, whose filters each lookup queries first; as
+    /// `Cached` for the others.
     CachedBelowLevel0,
 }
 
-/// What a degraded open returns where the keys of lost writes are unknown.
+/// What reads of a degraded store return if writes of unknown keys are lost.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Degraded {
-    /// Nothing: every read is [`Error::InDoubt`](crate::Error::InDoubt).
+    /// Nothing: every read fails with [`Error::InDoubt`](crate::Error::InDoubt).
     Certain,
-    /// What was true once: the state before the first write that is lost.
+    /// The state before the first lost write, which the store once had.
     LastIntact,
 }
 

@@ -7,45 +7,48 @@ settings! {
     /// The shape of the tree, and when it is compacted: see
     /// [`Options::compaction`](crate::Options::compaction).
     CompactionSettings {
-        /// Bytes at which a compaction starts a new table. In the last level the tables of a large
-        /// compaction share what it writes evenly, and may have up to 1.7 times as many.
+        /// Size, in bytes, at which a compaction ends a table and starts the next. In the last
+        /// level, the tables of a large compaction share its output evenly, and may be up to 1.7
+        /// times as large.
         table_bytes: u64 = 64 << 20, 1 << 10..=1 << 40;
-        /// Size in bytes of the deepest level at which a level is added above it; the topmost of
-        /// several may reach twice that size before one is added above it.
+        /// Size, in bytes, from which the deepest level needs another above it; twice that for the
+        /// topmost of several.
         base_level_bytes: u64 = 256 << 20, 1 << 10..=1 << 50;
-        /// How many times larger each level is than the one above.
+        /// Size ratio of each level to the one above.
         level_ratio: u32 = 10, 2..=100;
-        /// Runs in level 0 that start a compaction. Up to a quarter more are waited for where they
-        /// hold less than seven eighths of what the level below may hold
-        /// ([`base_level_bytes`](Self::base_level_bytes), where it is the deepest) and no writer is
-        /// slowed by it. While a caller waits for the store to rest
-        /// ([`Db::wait_idle`](crate::Db::wait_idle)), half as many (rounded up, at least two) are
-        /// enough where the base level holds at most five times their bytes in their range, and no
-        /// more than this are waited for elsewhere.
+        /// Number of runs in level 0 that starts a compaction. While the runs hold less than seven
+        /// eighths of the base level's target size
+        /// ([`base_level_bytes`](Self::base_level_bytes), if that level is the deepest), compaction
+        /// waits for up to a quarter more of them, but not until writers would be slowed. While a
+        /// caller waits for the store to become idle ([`Db::wait_idle`](crate::Db::wait_idle)), it
+        /// waits for no more, and half of this number (rounded up, at least two) is enough if the
+        /// base level holds at most five times the bytes of those runs in their range.
         l0_trigger: usize = 4, 1..=1000;
-        /// Runs in level 0 above which writers are slowed, [`l0_trigger`](Self::l0_trigger) or
-        /// more.
+        /// Number of runs in level 0 above which writers are slowed,
+        /// [`l0_trigger`](Self::l0_trigger) or more.
         l0_slowdown: usize = 12;
-        /// Runs in level 0 at which writers wait, [`l0_slowdown`](Self::l0_slowdown) or more.
+        /// Number of runs in level 0 at which writers stop, [`l0_slowdown`](Self::l0_slowdown) or
+        /// more.
         l0_stop: usize = 24;
-        /// Bytes of pending compaction at which writers wait; they are slowed from half of it. It
-        /// bounds deep levels where the level-0 triggers do not, and slows a bulk load noticeably
-        /// when it takes effect.
+        /// Compaction debt, in bytes, at which writers stop; they are slowed from half of it on. It
+        /// bounds the backlog of the deep levels, which the limits on level 0 do not see. A higher
+        /// value lets a bulk load run ahead for longer, into a tree that is slower to read.
         debt_stop_bytes: u64 = 64 << 30, 1 << 10..;
-        /// Bytes per second that flushes, compactions and rebuilds of filters may write. Work that
-        /// a caller waits for is not limited: opening, closing, [`Db::flush`](crate::Db::flush),
-        /// [`Db::wait_idle`](crate::Db::wait_idle), and writers that are slowed or stopped among
-        /// them.
+        /// Limit, in bytes per second, on the writes of flushes, compactions and filter rebuilds.
+        /// It applies only to work that no caller waits for: opening, closing,
+        /// [`Db::flush`](crate::Db::flush), [`Db::wait_idle`](crate::Db::wait_idle), or a writer
+        /// that is slowed or stopped, makes the work that it waits for run at full speed.
         /// [`BackgroundStats::rate_limited_bytes`](crate::BackgroundStats::rate_limited_bytes)
-        /// counts what the limit was applied to.
+        /// counts the bytes that were limited.
         background_bytes_per_second: Option<u64> = None, 4 << 10..;
-        /// Whether compactions start by themselves.
+        /// Whether compactions start automatically. If false, level 0 grows until a manual
+        /// compaction ([`Db::compact_range`](crate::Db::compact_range)), and does not slow writers.
         auto_compaction: bool = true;
     }
 }
 
 impl CompactionSettings {
-    /// Checks what the settings demand of each other: a default may be too small for what was set.
+    /// Checks the constraints between settings: a default may conflict with a setting.
     pub(super) fn check(&self) -> Result<()> {
         let in_order = |name: &str, value: usize, least_name: &str, least: usize| match () {
             () if value >= least => Ok(()),

@@ -8,8 +8,8 @@ use crate::memory::PinnedLimits;
 use crate::options::{FilterResidency, Options};
 
 impl Options {
-    /// As a store is opened with them: with no more threads than the environment has, and read-only
-    /// where the store may be corrupt.
+    /// The options with which a store is opened: with no more threads than the environment has, and
+    /// read-only if the store may be corrupt.
     pub(crate) fn in_effect(mut self) -> Self {
         self.opening.read_only |= self.opening.degraded.is_some();
         let most = self.environment.as_ref().map_or(usize::MAX, |it| it.workers().most());
@@ -17,8 +17,8 @@ impl Options {
         self
     }
 
-    /// Bytes a second that background threads may write. Without threads it is callers who write,
-    /// and no limit holds.
+    /// Bytes per second that background threads may write. Without threads, callers do that work,
+    /// and there is no limit.
     pub(crate) fn background_limit(&self) -> Option<u64> {
         self.compaction.background_bytes_per_second.filter(|_| self.background_threads > 0)
     }
@@ -34,10 +34,10 @@ impl Options {
         PinnedLimits { level_0, below }
     }
 
-    /// Bytes at which a memtable is full. Under the memory limit of an environment a sixteenth of
-    /// it: of several stores the largest is written out when all are too much. Under a memory limit
-    /// of its own all memtables together, full ones and what is kept for the next included, get a
-    /// quarter of it.
+    /// Bytes at which a memtable is full. Under the memory limit of an environment, at most a
+    /// sixteenth of that limit: if the memtables of all stores take too much, the largest is
+    /// flushed. Under the store's own memory limit all memtables together, with the frozen ones and
+    /// the memory kept for the next one, get a quarter of it.
     pub(crate) fn memtable_limit(&self) -> u64 {
         let buffer = self.writes.write_buffer_bytes as u64;
         if let Some(environment) = &self.environment {
@@ -47,9 +47,8 @@ impl Options {
         self.memory_limit.map_or(buffer, |limit| buffer.min(limit / 4 / memtables))
     }
 
-    /// Bytes up to which the memory of memtables is kept for the next ones, what is in use
-    /// included: one memtable. Under the memory limit of an environment none: other stores may need
-    /// it.
+    /// Bytes up to which memory of memtables, including that in use, is kept for the next ones: one
+    /// memtable. Under the memory limit of an environment none, as other stores may need it.
     pub(crate) fn arena_limit(&self) -> usize {
         if self.environment.as_ref().is_some_and(|shared| shared.memory_limit().is_some()) {
             return 0;
@@ -57,8 +56,8 @@ impl Options {
         self.memtable_limit() as usize
     }
 
-    /// The filters of a table built for `level`: see `FilterPolicy::for_level`; those `by_budget`
-    /// where there is one.
+    /// The filters of a table built for `level`: see `FilterPolicy::for_level`; under a budget,
+    /// those of `by_budget`.
     pub(crate) fn filter_plan(
         &self,
         level: usize,
@@ -79,7 +78,7 @@ impl Options {
         }
     }
 
-    /// What the compaction planner needs to know.
+    /// The options of the compaction planner.
     pub(crate) fn planner(&self) -> CompactionOptions {
         let shape = &self.compaction;
         CompactionOptions {

@@ -1,4 +1,4 @@
-//! How the filters of new tables are laid out, what they hold, and where they are in memory.
+//! The layout of filters, what they contain, and where they are in memory.
 
 use std::sync::Arc;
 
@@ -12,55 +12,57 @@ use crate::prefix::Prefix;
 use crate::user_filters::{UserFilterPolicy, UserPolicy};
 
 settings! {
-    /// How filters are laid out, what they hold, and where they are in memory: see
+    /// The layout of filters, what they contain, and where they are in memory: see
     /// [`Options::filtering`](crate::Options::filtering).
     FilterSettings {
-        /// How the filters of new tables are divided. [`FilterShape::Partitioned`]: into one for
-        /// each range of keys, so that only those in use need memory.
+        /// How the filters of new tables are partitioned. [`FilterShape::Partitioned`]: one for
+        /// each key range, so that only those in use need memory.
         filter_shape: FilterShape = FilterShape::Whole;
-        /// About how many bytes a partition of a filter has; it ends where a data block ends.
+        /// Approximate size of a filter partition, in bytes. Each partition ends where a data block
+        /// ends.
         filter_piece_bytes: usize = 32 << 10, 256..=16 << 20;
-        /// A policy that chooses the filter of each table, and may bring filters of its own. It is
-        /// given what [`filters`](crate::Options::filters) specifies for the table, and has the
-        /// last word; it is not called for tables that get no filter because of
-        /// [`filters_on_last_level`](Self::filters_on_last_level). Tables with its filters can be
-        /// read without it. It cannot change while the store is open:
-        /// [`Db::set_options`](crate::Db::set_options) refuses another one.
+        /// A policy that chooses the filter of each table: one of the store's, none, or one that it
+        /// builds itself. It receives the filter that [`filters`](crate::Options::filters) sets for
+        /// the table, and its choice takes precedence. It is not called for tables that get no
+        /// filter because of [`filters_on_last_level`](Self::filters_on_last_level). Without the
+        /// policy, its tables can be read, and their filters are not used. It cannot change while
+        /// the store is open: [`Db::set_options`](crate::Db::set_options) refuses another one.
         user_filters(Arc<dyn UserFilterPolicy> => UserPolicy::chosen):
             Option<UserPolicy> = None;
-        /// Whether the tables of the last level have filters. Without, none are built for them, and
-        /// those built while a table was in a higher level are neither held in memory nor probed
-        /// until a deeper level appears. For stores whose lookups nearly all hit: a key that is
-        /// missing then costs about one read in the last level.
+        /// Whether the tables of the last level have filters. If false, none are built for them,
+        /// and those built for a higher level are neither held in memory nor probed until a deeper
+        /// level appears. For stores in which nearly all lookups find their key: each missing key
+        /// then costs about one read in the last level.
         filters_on_last_level: bool = true;
-        /// Where filters are in memory.
+        /// Where filters are held in memory.
         filter_residency: FilterResidency = FilterResidency::Pinned;
-        /// Most bytes of filters that are pinned, where they are pinned at all. Filters that are
-        /// read once the limit is reached go to the block cache. `None`: no limit; but under a
+        /// Maximum size of all pinned filters, in bytes. Filters read beyond it are held in the
+        /// block cache. `None`: no limit; but under a
         /// [`memory_limit`](crate::Options::memory_limit) pinned filters and indexes together take
         /// at most half of it.
         pinned_filter_bytes: Option<u64> = None;
-        /// The prefix of a key, or `None`. Tables get a filter of the prefixes of their keys beside
-        /// that of whole keys, and reads within one prefix ([`Db::prefix`](crate::Db::prefix), a
-        /// range or a bounded cursor that lies within it) skip tables that do not hold it. Keys
-        /// without a prefix are not in the filter, and no read that could be looking for them
-        /// probes it.
+        /// Extracts the prefix of a key. Tables get a prefix filter in addition to their whole-key
+        /// filter, and scans within one prefix ([`Db::prefix`](crate::Db::prefix), a range or a
+        /// bounded cursor that lies within it) skip tables that do not hold that prefix. Keys
+        /// without a prefix are not in the filter, and a scan that may return such keys does not
+        /// probe it.
         ///
-        /// Existing tables keep the filters they have. Those that another extractor made are not
-        /// used, and counted ([`PrefixStats::unused`](crate::PrefixStats::unused)). Where no
-        /// extractor is set, a table's own is used if it is one of the built-in rules.
+        /// Existing tables keep their filters. Those built with another extractor are not used, but
+        /// counted ([`PrefixStats::unused`](crate::PrefixStats::unused)). With `None`, no prefix
+        /// filters are built, and those of existing tables are used if their extractor is one of
+        /// the built-in rules.
         prefix_extractor(impl Into<Option<Prefix>> => Into::into): Option<Prefix> = None;
-        /// Which filter of prefixes the tables of each level get, bits being counted for each
-        /// prefix. `None`: as [`filters`](crate::Options::filters) specifies.
+        /// The prefix filters of each level's tables, with bits counted per prefix. It cannot be a
+        /// budget. `None`: the same as [`filters`](crate::Options::filters).
         prefix_filters(impl Into<Option<FilterPolicy>> => Into::into): Option<FilterPolicy> = None;
-        /// Whether tables get filters of whole keys. Without them point lookups probe those of
-        /// prefixes, so there must be a [`prefix_extractor`](Self::prefix_extractor).
+        /// Whether tables get whole-key filters. Without them lookups probe prefix filters, so a
+        /// [`prefix_extractor`](Self::prefix_extractor) must be set.
         whole_key_filters: bool = true;
     }
 }
 
 impl FilterSettings {
-    /// Checks what the settings demand of each other.
+    /// Checks the constraints between settings.
     pub(super) fn check(&self) -> Result<()> {
         if let Some(prefix) = &self.prefix_extractor {
             prefix.check()?;

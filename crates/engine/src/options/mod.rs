@@ -1,12 +1,13 @@
-//! How a store is opened. Nothing here is frozen into the directory: every option may differ at the
-//! next open (those that shape a store are recorded in it, for programs that read them back: module
-//! [`options_file`](crate::options_file)), and those that
-//! [`Db::set_options`](crate::Db::set_options) accepts may change on a live store.
+//! The options of a store. No option is fixed in the directory: every one may differ at the next
+//! open, and those that [`Db::set_options`](crate::Db::set_options) accepts may change on an open
+//! store. The options that shape a store are recorded in its directory, for programs that start from
+//! them (module [`options_file`](crate::options_file)).
 //!
-//! A setting is one entry of the table of its group ([`table`]); all else here follows from these.
+//! A setting is one entry in the table of its group ([`table`]); everything else here follows from
+//! these entries.
 //!
 //! * [`opening`], [`writes`], [`filtering`], [`compaction`], [`reads`]: the groups.
-//! * [`choices`]: the types of settings that are one of a few words.
+//! * [`choices`]: the types of settings with a few named values.
 //! * [`text`]: settings as text, and back.
 //! * [`derived`]: what the engine computes from several settings.
 
@@ -40,8 +41,8 @@ use crate::filter_policy::FilterPolicy;
 pub use trommel_sstable::{Compression, FilterShape};
 
 settings! {
-    /// How a store is opened: a builder whose every setting has a default. The settings that most
-    /// programs change are methods of it; closures change the others, in five groups.
+    /// The options of a store: a builder in which every setting has a default. The settings that
+    /// most programs change are methods of it; closures change the others, in five groups.
     ///
     /// ```
     /// use trommel::{Durability, Options};
@@ -53,17 +54,20 @@ settings! {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     Options {
-        /// How far a write has got when it returns, unless the write specifies it.
+        /// How far a write has got when it returns; [`WriteOptions`](crate::WriteOptions) overrides
+        /// it for one write.
         durability: Durability = Durability::Os;
-        /// Which filter the tables of each level get: by default `L0=paired:16,L1-=paired:12`.
+        /// The filters of each level's tables, or a budget for all of them: by default
+        /// `L0=paired:16,L1-=paired:12`.
         filters: FilterPolicy = FilterPolicy::default();
-        /// Compression of table blocks.
+        /// Compression of data blocks.
         compression: Compression = Compression::Lz4;
-        /// One ceiling, in bytes, over memtables, block cache, index and filters: the cache gets
-        /// what the others leave.
+        /// One limit, in bytes, on memtables, block cache, index and filters together: the cache
+        /// gets what the others leave.
         memory_limit(u64 => Some): Option<u64> = None, 64 << 10..;
-        /// Threads that write out memtables and compact; they are started when there is work, and
-        /// end when there is none. With 0, the call that makes such work necessary does it itself.
+        /// Maximum number of threads that flush memtables and compact. They are started when there
+        /// is work, and end when there is none. With 0, the call that makes such work necessary
+        /// does it itself.
         background_threads: usize = 2, 0..=256;
     }
     beside {
@@ -89,9 +93,9 @@ macro_rules! groups {
                 }
             )*
 
-            /// Every setting but the file system and the environment, which are no text, by the
-            /// name of its setter, with its value as text (sizes in bytes). Where nothing was set
-            /// and the machine decides, what it decides.
+            /// Returns the name and the value, as text, of every setting except the file system and
+            /// the environment. The name is that of the setter; sizes are in bytes. A default that
+            /// depends on the machine is returned as it is on this one.
             pub fn settings(&self) -> Vec<(&'static str, String)> {
                 let mut all = Vec::new();
                 self.list(&mut all);
@@ -99,8 +103,8 @@ macro_rules! groups {
                 all
             }
 
-            /// Sets the setting of this name, in whatever group it is, from its text: both as in
-            /// [`settings`](Self::settings).
+            /// Sets the setting `name`, of any group, to the value `text`, both in the form that
+            /// [`settings`](Self::settings) returns.
             ///
             /// ```
             /// let options = trommel::Options::default().set("level_ratio", "8")?;
@@ -109,8 +113,8 @@ macro_rules! groups {
             /// ```
             ///
             /// # Errors
-            /// [`Error::InvalidOption`] where there is no setting of this name, or it has no value
-            /// of this text. Bounds are checked when the store is opened.
+            /// [`Error::InvalidOption`] if no setting has this name, or if `text` is not a value of
+            /// it. Bounds are checked when the store is opened.
             pub fn set(mut self, name: &str, text: &str) -> Result<Self> {
                 match self.parse_any(name, text) {
                     Some(Ok(())) => Ok(self),
@@ -119,7 +123,7 @@ macro_rules! groups {
                 }
             }
 
-            /// As [`set`](Self::set), in place; `None` where there is no setting of this name.
+            /// As [`set`](Self::set), in place; `None` if no setting has this name.
             pub(crate) fn parse_any(
                 &mut self,
                 name: &str,
@@ -130,7 +134,7 @@ macro_rules! groups {
                 parsed
             }
 
-            /// Checks every bound in the tables, and what settings demand of each other.
+            /// Checks every bound in the tables, and the constraints between settings.
             pub(crate) fn check(&self) -> Result<()> {
                 self.check_bounds()?;
                 $(self.$name.check_bounds()?;)*
@@ -144,9 +148,9 @@ macro_rules! groups {
 groups! {
     /// Changes how a directory is opened: what it may hold, and whether anything is written.
     opening: OpenSettings;
-    /// Changes how writes are logged, buffered and held up.
+    /// Changes how writes are logged, buffered and stalled.
     writes: WriteSettings;
-    /// Changes how filters are laid out, what they hold, and where they are in memory.
+    /// Changes the layout of filters, what they contain, and where they are in memory.
     filtering: FilterSettings;
     /// Changes the shape of the tree, and when it is compacted.
     compaction: CompactionSettings;
@@ -162,12 +166,12 @@ impl Options {
         self
     }
 
-    /// What the store shares with others of the process: threads, the block cache, a ceiling over
-    /// memory and open files. The settings of the environment then apply, and
-    /// [`cache_bytes`](ReadSettings::cache_bytes), [`memory_limit`](Self::memory_limit) and
-    /// [`max_open_files`](ReadSettings::max_open_files) do not;
-    /// [`background_threads`](Self::background_threads) is how many of the environment's threads
-    /// work for the store at once. Default: none.
+    /// The resources that the store shares with other stores of the process: threads, the block
+    /// cache, one memory limit, and the number of open tables. The settings of the environment then
+    /// apply, and [`cache_bytes`](ReadSettings::cache_bytes),
+    /// [`memory_limit`](Self::memory_limit) and [`max_open_files`](ReadSettings::max_open_files) of
+    /// the store do not; [`background_threads`](Self::background_threads) is the maximum number of
+    /// the environment's threads that work for the store at once. Default: none.
     ///
     /// ```
     /// use trommel::{Db, Environment, Options};

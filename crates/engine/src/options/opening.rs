@@ -7,22 +7,22 @@ settings! {
     /// How a directory is opened: what it may hold, and whether anything is written. See
     /// [`Options::opening`](crate::Options::opening).
     OpenSettings {
-        /// Whether a missing (or empty) directory becomes a new store.
+        /// Whether a missing or empty directory becomes a new store.
         create_if_missing: bool = true;
         /// Whether an existing store is an error.
         error_if_exists: bool = false;
         /// Whether to open without writing anything at all: nothing is created, repaired or
-        /// removed, and what the log holds is read into memory.
+        /// removed, and the contents of the log are read into memory.
         read_only: bool = false;
-        /// Whether to open in spite of corruption in the log, keeping the records before it and
-        /// reporting what is dropped ([`Db::recovery_report`](crate::Db::recovery_report)).
-        /// Otherwise such corruption is an error.
+        /// Whether to open in spite of corruption in the log or at the end of the manifest: the
+        /// records before it are kept, and [`Db::recovery_report`](crate::Db::recovery_report)
+        /// lists what is dropped, which was acknowledged. Otherwise such corruption is an error.
         salvage: bool = false;
-        /// Whether to open in spite of corruption, to read what is healthy: read-only, and with an
-        /// error for each read that needs a part that is corrupt or missing.
-        /// [`RecoveryReport::damage`](crate::RecoveryReport::damage) lists these parts. Where
-        /// writes of unknown keys are lost, as after corruption in a log, nothing is certain any
-        /// more: see [`Degraded`]. With `None`, corruption is an error.
+        /// Whether to open in spite of any corruption, read-only, to read the healthy data. A read
+        /// that needs corrupt or missing data is an error, never a wrong answer.
+        /// [`RecoveryReport::damage`](crate::RecoveryReport::damage) lists the corruption. If
+        /// writes of unknown keys are lost, as after corruption in a log, no data is certain to be
+        /// the newest, and [`Degraded`] says what is read. With `None`, corruption is an error.
         degraded(impl Into<Option<Degraded>> => Into::into): Option<Degraded> = None;
     }
 }

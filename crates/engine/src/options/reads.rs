@@ -4,7 +4,7 @@ use crate::memory::default_cache_bytes;
 use crate::options::table::settings;
 use crate::read_mode::ReadMode;
 
-/// Bytes of the block cache; where none were set, what the machine allows.
+/// Capacity of the block cache in bytes, or the machine's default if it was not set.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct CacheBytes(Option<u64>);
 
@@ -17,7 +17,7 @@ impl CacheBytes {
         Self(None)
     }
 
-    /// Looks at the machine where none were set.
+    /// The capacity that was set, or else one determined from the machine's memory.
     pub(crate) fn get(self) -> u64 {
         self.0.unwrap_or_else(default_cache_bytes)
     }
@@ -26,25 +26,25 @@ impl CacheBytes {
 settings! {
     /// How blocks are laid out, read and cached: see [`Options::reads`](crate::Options::reads).
     ReadSettings {
-        /// How table blocks reach memory.
+        /// How blocks are read from tables.
         read_mode: ReadMode = ReadMode::Cached;
-        /// Bytes of the block cache. Unless set, they are an eighth of the memory that the process
-        /// may use, at most 1 GiB: of the machine's memory, or of less where a control group,
-        /// `RLIMIT_AS` or `RLIMIT_DATA` limits it.
+        /// Capacity of the block cache, in bytes. If it is not set, it is an eighth of the memory
+        /// that the process may use, at most 1 GiB: of the machine's, or of less if a control
+        /// group, `RLIMIT_AS` or `RLIMIT_DATA` sets a limit.
         cache_bytes(u64 => CacheBytes::of): CacheBytes = CacheBytes::an_eighth_of_memory();
-        /// Most table files that are open; never more than half of what the process may have open
-        /// (`ulimit -n`), less some for logs and new tables. A store of more tables reopens them
-        /// again and again, and no longer finds the blocks of a closed table in its block cache.
+        /// Maximum number of open tables; never more than half of the process's limit on open files
+        /// (`ulimit -n`), less some for logs and new tables. A store with more tables closes and
+        /// reopens them, and the cached blocks of a closed table are not found again.
         max_open_files: usize = 1000, 16..;
-        /// Bytes of a table block before compression.
+        /// Size of a data block before compression, in bytes: the unit of reading and verifying.
         block_bytes: usize = 4 << 10, 64..=1 << 20;
-        /// Whether table blocks are padded to the end of a page of 4 KiB: for stores without
-        /// [`compression`](crate::Options::compression), as a compressed block is not padded.
-        /// Blocks of 4 KiB, or a multiple, then lie in as few pages as they fill, otherwise in one
-        /// more: that many a read of one that is not in memory takes from the device, and leaves in
-        /// the page cache. Padding takes about half an entry of each block, 3 to 5% of the data
-        /// with values of 256 B, and at most an eighth of what is then written: where entries are
-        /// large some blocks go without. For data larger than memory.
+        /// Whether data blocks are padded to a page boundary of 4 KiB, for stores without
+        /// [`compression`](crate::Options::compression): a compressed block is not padded. A block
+        /// of 4 KiB is then on one page instead of two, so that an uncached read takes half as much
+        /// from the device and leaves half as much in the page cache. Padding takes about half an
+        /// entry per block, 3 to 5% of the data with values of 256 bytes, and never more than an
+        /// eighth of what is written: with large entries some blocks are not padded. For data
+        /// larger than memory.
         block_align: bool = false;
     }
 }

@@ -1,12 +1,12 @@
 //! The table in which each setting is written once.
 //!
 //! A group is a struct. Each of its settings is one entry: documentation, name, type, default and,
-//! where there are any, bounds. The field, the default, the setter, the check of the bounds, the
-//! line of [`Options::settings`](crate::Options::settings) and the parser behind
-//! [`Options::set`](crate::Options::set) come from that entry.
+//! if there are any, bounds. From that entry come the field, the default, the setter, the check of
+//! the bounds, the line of [`Options::settings`](crate::Options::settings) and the parser of
+//! [`Options::set`](crate::Options::set).
 //!
-//! `name(Argument => wrap): Type` is a setting whose setter takes another type than it holds.
-//! `beside` lists fields that have no text; their setters are written by hand.
+//! `name(Argument => wrap): Type` is a setting whose setter takes another type than its field has.
+//! `beside` lists fields without a text form; their setters are written by hand.
 
 use std::ops::{Bound, RangeBounds};
 

@@ -1,5 +1,5 @@
-//! The text of a setting: what [`Options::settings`](crate::Options::settings) shows, the options
-//! file holds, and [`Options::set`](crate::Options::set) takes.
+//! The text form of a setting: returned by [`Options::settings`](crate::Options::settings), stored
+//! in the options file, and accepted by [`Options::set`](crate::Options::set).
 
 use std::time::Duration;
 
@@ -12,21 +12,21 @@ use crate::prefix::Prefix;
 use crate::read_mode::ReadMode;
 use crate::user_filters::UserPolicy;
 
-/// What stands for a setting that has no value.
+/// The text of a setting that has no value.
 const NONE: &str = "none";
-/// What stands for filters of prefixes that are as those of whole keys.
+/// The text of prefix filters that are the same as the whole-key filters.
 const AS_FILTERS: &str = "as filters";
 
-/// A value that has a text, and is had back from it.
+/// A value with a text form that can be parsed.
 pub(super) trait Text: Sized {
     fn text(&self) -> String;
-    /// The value of this text; the failure says why there is none.
+    /// Parses the value; the error says why the text is not one.
     fn parse(text: &str) -> Result<Self, String>;
 }
 
 /// A value that bounds apply to.
 pub(super) trait Number {
-    /// `None`: there is no limit, so it is within all bounds.
+    /// The number that is checked; `None` stands for no limit, which is within all bounds.
     fn number(&self) -> Option<u64>;
 }
 

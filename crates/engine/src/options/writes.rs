@@ -1,36 +1,36 @@
-//! How writes are logged, buffered and held up.
+//! How writes are logged, buffered and stalled.
 
 use std::time::Duration;
 
 use crate::options::table::settings;
 
 settings! {
-    /// How writes are logged, buffered and held up: see
+    /// How writes are logged, buffered and stalled: see
     /// [`Options::writes`](crate::Options::writes).
     WriteSettings {
-        /// Whether writes go to a log before they are acknowledged. Without one, writes since
-        /// the last [`Db::flush`](crate::Db::flush) or close are lost when the process dies, and a
-        /// write with [`Durability::Sync`](crate::Durability::Sync) writes a table.
+        /// Whether writes go to a log before they are acknowledged. Without one, all writes since
+        /// the last flush ([`Db::flush`](crate::Db::flush)) or close are lost when the process
+        /// dies, and a write with [`Durability::Sync`](crate::Durability::Sync) flushes a table.
         log: bool = true;
-        /// Bytes a memtable may hold before it is written out.
+        /// Size at which a memtable is flushed, in bytes.
         write_buffer_bytes: usize = 64 << 20, 4 << 10..=4 << 30;
-        /// Full memtables that may wait to be written out.
+        /// Maximum number of full memtables that are queued for a flush.
         max_frozen_memtables: usize = 4, 1..=64;
-        /// Most bytes of obsolete tables and logs that are kept so that new tables can overwrite
-        /// them, which spares the system much of what a new file costs, and the removal of the old
-        /// one. While a store is being written it may take this much more of the disk. At most 64
-        /// files, and a quarter of what its tables take, are kept; 0 keeps none. They are removed
-        /// when the store rests ([`Db::wait_idle`](crate::Db::wait_idle), or ten seconds in which
-        /// its background threads had nothing to do), when it is closed, and when the disk is full.
-        /// Files are recycled on Linux only.
+        /// Maximum size, in bytes, of all obsolete tables and logs that are kept so that new tables
+        /// overwrite (recycle) them, which is cheaper than to create one file and remove another.
+        /// The store may take this much more disk space while it is written to. At most 64 files
+        /// are kept, and at most a quarter of the size of the store's tables; 0 keeps none. They
+        /// are deleted once the store is idle ([`Db::wait_idle`](crate::Db::wait_idle), or ten
+        /// seconds in which its background threads had no work), when it is closed, and when the
+        /// disk is full. Files are recycled on Linux only.
         spare_file_bytes: u64 = 512 << 20;
-        /// How long flushes or compactions may keep failing before writers that wait for them get
-        /// [`Error::Stalled`](crate::Error::Stalled), counted from the first failure of those in a
-        /// row: a writer that comes later is refused at once, until an attempt succeeds. They are
-        /// retried all the while, as when the disk is full or there are no file handles left.
-        /// `None`: writers wait for as long as it takes. Work that is slow and does not fail is
-        /// waited for in any case. Without background threads the write that meets the failure
-        /// returns it.
+        /// How long flushes or compactions may keep failing, for lack of disk space, file handles
+        /// or memory, before writers that wait for them are refused with
+        /// [`Error::Stalled`](crate::Error::Stalled). The time counts from the first of consecutive
+        /// failures: a writer that arrives later is refused at once. The work is retried all the
+        /// while, and writes continue once it succeeds. `None`: writers wait until then. Work that
+        /// is slow but does not fail is always waited for. Without background threads, the write
+        /// that does the work returns its error.
         ///
         /// ```
         /// use std::time::Duration;
@@ -40,7 +40,7 @@ settings! {
         /// let db = trommel::Db::open(dir.path(), options)?;
         /// match db.put("key", "value") {
         ///     // Neither logged nor visible: try again later.
-        ///     Err(trommel::Error::Stalled { source, .. }) => eprintln!("held up: {source}"),
+        ///     Err(trommel::Error::Stalled { source, .. }) => eprintln!("stalled: {source}"),
         ///     outcome => drop(outcome?),
         /// }
         /// # Ok::<(), trommel::Error>(())

@@ -1,7 +1,8 @@
-//! What the kernels with vectors share.
+//! The code that the vector kernels share.
 //!
-//! A kernel's module has `LANES`, `hits_few`, and the functions for chains whose states are the
-//! seeds in all lanes times powers: `hits_in_lanes` and `set_in_lanes`.
+//! A kernel's module provides `LANES`, `hits_few`, and the functions `hits_in_lanes` and
+//! `set_in_lanes`, which test and set bits of a chain whose state in each lane is that lane's seed
+//! times a power.
 //!
 //! `unsafe` is needed because instructions that a processor lacks must not be executed: a kernel's
 //! type exists only if the processor reports them.

@@ -173,22 +173,25 @@ Written by
 cargo test --release -p trommel-filter --lib all_rates -- --ignored --nocapture
 ```
 
-and not by hand. Each row is a *cell*: a kind, bits per key asked for, and a number of keys. *Stored*
-is what the filter has for each key once its size is rounded up to whole cache lines, *k* the number
-of probes that it took for that. *Expected* is the exact sum of the theory for a filter of that size
-and number of keys, *measured* the mean over so many filters, each built from random keys of its own.
+and not by hand. Each row is a *cell*: a kind, bits per key as requested, and a number of keys.
+*Stored* is the bits per key once the filter's size is rounded up to whole cache lines, *k* the number
+of probes for that size. *Expected* is the exact sum of the theory for a filter of that size and number
+of keys, *measured* the mean over the given number of filters, each built from random keys of its own.
 *Error* is the standard error of that mean, from the variance between the filters, and *z* the
-distance from what is expected in such errors: it should be beyond 2 once in 20 rows and beyond 3
-once in 300.
+deviation from the expected rate in standard errors: it should exceed 2 once in 20 rows and 3 once in
+300.
 
-How a filter's rate is found (`src/rate_tests/cells.rs` says it in full):
+*How* a filter's rate is determined (`src/rate_tests/cells.rs` describes it in full), with a number of
+*questions*:
 
-* *asked*: by so many questions for absent keys, at least 2,500 of which are expected to be mistaken;
-* *parts*: the two probe chains of a key (or stretches of a standard filter's probes, or of a ribbon's
-  columns) are asked by themselves, and the filter's rate is the product; questions are those of parts;
-* *bits*: for a few keys in their cache line, who are mistaken for another less than once in 10^11, the
-  bits that were set are counted and the rate is what ideal probes make of them. The real rate of such
-  a filter is that of two keys having one hash, `keys / 2^64`.
+* *asked*: by that many queries for absent keys, at least 2,500 of which are expected to be false
+  positives;
+* *parts*: the two probe chains of a key (or ranges of a standard filter's probes, or of a ribbon's
+  columns) are queried separately, and the filter's rate is the product; the number is that of all
+  queries of parts;
+* *bits*: a few keys in their cache line, with fewer than one false positive in 10^11 queries: the set
+  bits are counted, and the rate is that of ideal probes in these. The actual rate of such a filter is
+  the probability that two keys have the same hash, `keys / 2^64`.
 
 ";
 

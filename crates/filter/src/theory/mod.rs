@@ -8,9 +8,9 @@
 //! A limit is defined for any number of bits per key: below 1/2048, and for NaN, it is 1, which is
 //! nearly exact.
 //!
-//! *Expected* means over all sets of keys. A single filter differs from it, and the more the fewer
-//! keys it has: by 3.5% (one standard deviation) with 1,000 keys at 10 bits per key, by 7.7% at
-//! 23.4.
+//! *Expected* means on average over all sets of keys. A single filter deviates from it, by more the
+//! fewer keys it has: by 3.5% (one standard deviation) with 1,000 keys at 10 bits per key, by 7.7%
+//! at 23.4.
 //!
 //! # Derivation of the exact rates
 //! 1. The number of keys of a block: binomial or Poisson weights (`counts`).

@@ -337,7 +337,7 @@ impl Db {
     /// the newest sequence number visible to reads is returned.
     ///
     /// # Errors
-    /// As [`Db::put`], if a bound is too long.
+    /// As [`Db::put`]; each bound of the range has the limit of a key.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -379,8 +379,8 @@ impl Db {
     /// visible to reads.
     ///
     /// # Errors
-    /// As [`Db::put`], if any key or value is too long; and [`Error::BatchTooLarge`]. In these
-    /// cases nothing of the batch is written; [`WriteBatch::check`] names the operation.
+    /// As [`Db::put`], and [`Error::BatchTooLarge`]. If the size of a key, a value or the batch is
+    /// refused, nothing of the batch is written, and [`WriteBatch::check`] names the operation.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -601,8 +601,8 @@ impl Db {
         Snapshot::take(&self.handle)
     }
 
-    /// Iterates over all entries in key order, as of now. [`Range`] says what it costs to hold on
-    /// to keys and values.
+    /// Iterates over all entries in key order, as of now. [`Range`] describes the memory that
+    /// retained keys and values hold.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

@@ -1,12 +1,13 @@
-//! Resources shared by several stores of a process: threads, the block cache, one memory ceiling,
-//! and open files.
+//! Resources shared by several stores of a process: threads, the block cache, one memory limit, and
+//! open files.
 //!
 //! 1. [Workers](WorkerPool) serve all stores in turn, a job at a time.
-//! 2. Each store has its own part of one [`BlockCache`], and holds memory under one [`Ceiling`].
+//! 2. The blocks of each store are in its own part of one [`BlockCache`], and its memory counts
+//!    toward one [`Ceiling`].
 //! 3. If the active memtables of all stores exceed their share of the ceiling, a worker has the
 //!    largest of them flushed.
-//! 4. If all stores together have too many tables open, a store that opens one more closes one of
-//!    the store with the most.
+//! 4. If all stores together have too many tables open, a store that opens one more closes a table
+//!    of the store that has the most open.
 
 use std::fmt;
 use std::sync::Arc;
@@ -21,11 +22,11 @@ use crate::version::SharedFiles;
 use crate::workers::WorkerPool;
 
 /// Resources shared by several stores of a process: background threads, the block cache, a memory
-/// ceiling, and a limit of open table files. Clones are the same environment; it lives as long as a
-/// clone or a store in it.
+/// limit, and a limit on open tables. Clones are the same environment, which lives as long as any
+/// clone, or any store in it.
 ///
-/// A store joins it by [`Options::environment`](crate::Options::environment). Without one, each
-/// store has its own of all of this, and its threads only while it has work.
+/// A store joins it by [`Options::environment`](crate::Options::environment). A store without an
+/// environment has resources of its own, and has threads only while it has work.
 ///
 /// ```
 /// use trommel::{Db, Environment, Options};
@@ -80,9 +81,9 @@ pub struct EnvironmentBuilder {
 }
 
 impl EnvironmentBuilder {
-    /// Most background threads for all stores, 1 to 256; they are started when there is work, and
-    /// end when there is none. If there are several, one runs only flushes, so that no store's
-    /// flush waits for another's compaction. A store uses at most
+    /// Maximum number of background threads for all stores, 1 to 256; they are started when there
+    /// is work, and end when there is none. If there are several, one runs only flushes, so that no
+    /// store's flush waits for another's compaction. A store uses at most
     /// [`Options::background_threads`](crate::Options::background_threads) of them at once; if that
     /// is 0, callers run its work. Default: as many as the machine has cores, at least two.
     #[must_use]
@@ -91,26 +92,28 @@ impl EnvironmentBuilder {
         self
     }
 
-    /// Bytes of the block cache. Default: an eighth of the machine's memory, at most 1 GiB.
+    /// Capacity of the block cache, in bytes. Default: as for
+    /// [`ReadSettings::cache_bytes`](crate::settings::ReadSettings::cache_bytes).
     #[must_use]
     pub fn cache_bytes(mut self, bytes: u64) -> Self {
         self.cache_bytes = Some(bytes);
         self
     }
 
-    /// One ceiling, in bytes, for the memtables, indexes and filters of all stores and the block
-    /// cache, which gets what the others leave; at least 64 KiB. A memtable is full at a sixteenth
-    /// of it at most. If the active memtables of all stores exceed an eighth of it, the largest is
-    /// flushed; while all memtables exceed half of it, writers are slowed. Default: none.
+    /// One limit, in bytes, on the memtables, indexes and filters of all stores and the block cache
+    /// together, at least 64 KiB: the cache gets what the others leave. A memtable is full at a
+    /// sixteenth of it at most. If the active memtables of all stores exceed an eighth of it, the
+    /// largest is flushed; while all memtables exceed half of it, writers are slowed. Default:
+    /// none.
     #[must_use]
     pub fn memory_limit(mut self, bytes: u64) -> Self {
         self.memory_limit = Some(bytes);
         self
     }
 
-    /// Most table files that all stores have open, at least 16; never more than half of the
-    /// process's limit (`ulimit -n`), less some for logs and new tables. In addition, each store
-    /// holds three files open: its lock, its log and its manifest. Default: 1000.
+    /// Maximum number of open tables of all stores, at least 16; never more than half of the
+    /// process's limit on open files (`ulimit -n`), less some for logs and new tables. In addition,
+    /// each store has three files open: its lock, its log and its manifest. Default: 1000.
     #[must_use]
     pub fn max_open_files(mut self, files: usize) -> Self {
         self.max_open_files = files;

@@ -7,18 +7,18 @@
 //! crc32 c6b0d538
 //! ```
 //!
-//! A store does not need it: [`Db::open`](crate::Db::open) takes the options that it is given, and
+//! A store does not need it: [`Db::open`](crate::Db::open) uses the options that it is given, and
 //! records them here. [`Options::load_latest`](crate::Options::load_latest) reads them, so that a
-//! program that did not make the store can open it as it is. The format: `docs/format/options.md`.
+//! program that did not create the store can open it without reshaping it. The format:
+//! `docs/format/options.md`.
 //!
 //! 1. The text is written to `OPTIONS.tmp` and synced, renamed over `OPTIONS`, and the directory is
-//!    synced: a crash leaves the old text or the new one. A store that is new has its `CURRENT`
-//!    before.
-//! 2. Nothing of it is believed before the checksum in its last line.
-//! 3. A line whose option this version does not know is kept when the file is written again.
+//!    synced: a crash leaves the old text or the new one. A new store gets its `CURRENT` first.
+//! 2. No line is used before the checksum in the last line is verified.
+//! 3. A line with an option that this version does not know is retained when the file is written
+//!    again.
 //!
-//! Invariant: a file that is missing, corrupt or of a newer version never keeps a store from being
-//! opened.
+//! Invariant: a file that is missing, corrupt or of a newer version never prevents an open.
 
 mod shaping;
 
@@ -41,9 +41,9 @@ pub(crate) const VERSION: u64 = 1;
 /// What the last line begins with; the checksum of all bytes before that line follows, in 8
 /// hexadecimal digits.
 pub(crate) const CHECKSUM: &str = "crc32 ";
-/// Between the name of an option and its value.
+/// The separator between an option's name and its value.
 pub(crate) const EQUALS: &str = " = ";
-/// Most bytes of the file.
+/// Maximum size of the file, in bytes.
 pub(crate) const MAX_BYTES: u64 = 1 << 20;
 
 /// The options that a file names, in its order.
@@ -125,11 +125,11 @@ fn parse(bytes: &[u8]) -> Result<Lines, Flaw> {
     Ok(Lines(lines))
 }
 
-/// The options that the store in `dir` names, whose entries are `listing`; none where there is no
+/// The options that the store in `dir` names, whose entries are `listing`; none if there is no
 /// file.
 ///
 /// # Errors
-/// [`Error::Corruption`], [`Error::Unsupported`] where a newer version wrote it, or [`Error::Io`].
+/// [`Error::Corruption`], [`Error::Unsupported`] if a newer version wrote it, or [`Error::Io`].
 pub(crate) fn read(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Option<Lines>> {
     let Some(entry) = listing.iter().find(|entry| entry.name == OPTIONS) else { return Ok(None) };
     let path = dir.join(OPTIONS);

@@ -1,6 +1,6 @@
-//! What an open store knows of its options file. The engine has it written when the store is opened
-//! for writing, and when [`Db::set_options`](crate::Db::set_options) changes an option that shapes
-//! it.
+//! The record of an open store's options in its options file. The engine writes it when the store
+//! is opened for writing, and when [`Db::set_options`](crate::Db::set_options) changes an option
+//! that shapes the store.
 
 use std::path::Path;
 
@@ -11,22 +11,22 @@ use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::options_file::{Lines, damage, install, read};
 
-/// What the options file of an open store says.
+/// The contents of an open store's options file.
 #[derive(Debug, Default)]
 pub(crate) struct OptionsRecord {
     /// The options that it names, or last named.
     lines: Lines,
-    /// Whether it says just that.
+    /// Whether the file has exactly these lines.
     is_written: bool,
-    /// Whether it is left as it is: a newer version wrote it, it cannot be read, or something else
-    /// stands there.
+    /// Whether the file is left unchanged: a newer version wrote it, it cannot be read, or
+    /// something that is not a file has its name.
     keeps: bool,
-    /// Why it does not say what the store's options are.
+    /// Why the file does not match the store's options.
     fault: Option<Error>,
 }
 
 impl OptionsRecord {
-    /// Reads it as a store is opened; `wrong` gets what is wrong with it.
+    /// Reads the file when a store is opened; `wrong` is set to its damage, if there is any.
     pub(crate) fn read(
         vfs: &dyn Vfs,
         dir: &Path,
@@ -45,7 +45,7 @@ impl OptionsRecord {
         }
     }
 
-    /// Writes `options`, unless the file says so already, or is to be left as it is.
+    /// Writes `options`, unless the file has them already or must be left unchanged.
     pub(crate) fn write(&mut self, vfs: &dyn Vfs, dir: &Path, options: &Options) -> Result<()> {
         if self.keeps {
             return Ok(());
@@ -55,19 +55,19 @@ impl OptionsRecord {
             return Ok(());
         }
         let written = install(vfs, dir, &lines.text());
-        // Where that failed it has the old text or the new one, and is written again next time.
+        // If that failed, the file has the old text or the new one, and is written again next time.
         self.is_written = written.is_ok();
         self.fault = written.as_ref().err().cloned();
         self.lines = lines;
         written
     }
 
-    /// The text of a file of `options` that keeps what else this one holds.
+    /// The text of a file with `options` that retains the other lines of this one.
     pub(crate) fn text_of(&self, options: &Options) -> String {
         Lines::of(options, &self.lines).text()
     }
 
-    /// Why the file does not say what the store's options are, if it does not.
+    /// Why the file does not match the store's options, if it does not.
     pub(crate) fn fault(&self) -> Option<Error> {
         self.fault.clone()
     }

@@ -1,41 +1,40 @@
-//! How table blocks reach memory.
+//! How blocks are read from tables.
 
 use std::fmt;
 use std::str::FromStr;
 
 use trommel_vfs::Access;
 
-/// How table blocks reach memory.
+/// How blocks are read from tables.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 #[non_exhaustive]
 pub enum ReadMode {
     /// `pread` and the block cache; values share the verified block. The default.
     #[default]
     Cached,
-    /// Read-only maps of the table files; values are copied out. Faster when the data fits in
-    /// memory, with a weaker promise: an I/O error, or an outsider who truncates a file, ends the
-    /// process with a signal instead of an error.
+    /// Read-only maps of the table files; values are copied out. Faster if the data fits in
+    /// memory, with a weaker guarantee: an I/O error, or another program that truncates a file,
+    /// ends the process with a signal instead of an error.
     Mapped(Verify),
     /// `O_DIRECT` and the block cache: the page cache holds nothing twice.
     Direct,
 }
 
-/// How often a block in a map is verified. Compactions and [`Db::verify`](crate::Db::verify) do it
-/// every time.
+/// How often a block in a map is verified. Compactions and [`Db::verify`](crate::Db::verify) verify
+/// it each time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Verify {
     /// At each use.
     EachUse,
-    /// By lookups when one is the first to use the block since its table was opened, and not again;
-    /// by iterators every time. Faster, with a weaker promise: a lookup returns what a block holds
-    /// even if it was corrupted after that, as when the file system drops a page and reads it again
-    /// from a failing disk.
+    /// By lookups at their first use of the block since its table was opened; by iterators at each
+    /// use. Faster, with a weaker guarantee: lookups do not detect later corruption, as when the
+    /// system drops a page and reads it again from a failing disk.
     Once,
-    /// Once by lookups and iterators together: the fastest there is for data that fits in memory
-    /// and is not compressed. The weaker promise: neither lookups nor iterators see what changes in
-    /// a block after its first use, and a value that a cursor lends can change while the cursor
-    /// stands on it.
+    /// At the first use by either a lookup or an iterator: the fastest mode for uncompressed data
+    /// that fits in memory. The guarantee is weaker still: neither lookups nor iterators detect
+    /// changes to a block after its first use, and a value lent by a cursor can change while the
+    /// cursor stays on it.
     Trusted,
 }
 

@@ -48,8 +48,8 @@ pub struct FilterLevel {
     pub counts: FilterCounts,
     /// The rates that follow from these counts.
     pub rates: FilterRates,
-    /// Whether no more distinct keys passed the filters than expected; `None` for scans, and while
-    /// there were no false positives.
+    /// Whether no more distinct keys than expected were false positives; `None` for scans, and
+    /// until there is a false positive.
     pub conformance: Option<Conformance>,
 }
 
@@ -63,13 +63,14 @@ pub struct FilterCounts {
     pub probes: u64,
     /// Probes answered with a negative: each saves a read.
     pub negatives: u64,
-    /// Probes for a key that is not in the table which the filter passed: each wastes a read.
+    /// Probes answered "maybe" for a key that is not in the table: each wastes a read.
     pub false_positives: u64,
     /// Probes for a key that is in the table.
     pub true_positives: u64,
 }
 
-/// Rates of false positives among the probes for keys not in the table; none without such probes.
+/// False-positive rates among the probes for keys that are not in the table; `None` without such
+/// probes.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 #[non_exhaustive]
 pub struct FilterRates {
@@ -96,8 +97,8 @@ pub struct FilterReport {
     /// Tables whose prefix filter is not used, because it was made by an extractor other than the
     /// current one.
     pub unused_prefix_filters: u64,
-    /// Data blocks that a lookup of a missing key within the key range is expected to waste a read
-    /// on, by theory, for the current tree.
+    /// Reads of data blocks that a lookup of a missing key within the store's key range is expected
+    /// to waste, by theory, in the current tree.
     pub expected_wasted_reads_per_miss: f64,
     /// Bytes of all filters if all tables were open.
     pub filter_bytes: u64,

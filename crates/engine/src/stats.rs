@@ -50,13 +50,13 @@ pub struct MemoryStats {
     /// All filters in memory: pinned, in the block cache, or of tables held only by iterators.
     /// Filters of current tables are also counted in the other parts.
     pub held_filters: u64,
-    /// Most bytes of filters that may be in memory if [`Options::filters`](crate::Options::filters)
-    /// is a budget: never less than is held. A lowered budget takes effect once the excess has left
+    /// Limit on the bytes of filters in memory if [`Options::filters`](crate::Options::filters) is
+    /// a budget: never less than is held. A lowered budget takes effect once the excess has left
     /// memory, when the lookups probing it have ended.
     pub filter_budget: Option<u64>,
     /// Filters in the block cache; also counted there.
     pub cached_filters: u64,
-    /// Most bytes of filters that may be pinned, below level 0; `None` if there is no limit.
+    /// Limit on the bytes of pinned filters below level 0; `None` if there is none.
     pub pinned_filter_limit: Option<u64>,
     /// Indexes of open tables.
     pub index: u64,
@@ -79,8 +79,8 @@ impl MemoryStats {
     }
 }
 
-/// What a store has done since it was opened (or since its counters were reset, where stated), and
-/// what it holds now.
+/// What a store holds now, and what it has done since it was opened (or, if stated, since its
+/// counters were reset).
 #[derive(Debug, Clone, Default)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize))]
 #[non_exhaustive]

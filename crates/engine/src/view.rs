@@ -162,8 +162,8 @@ impl View {
         Self { active, frozen, version, fences, ranges, has_older_ranges }
     }
 
-    /// Whether a reader must heed range tombstones. To be asked after the reader has taken its
-    /// sequence number; if so, [`View::moment`] takes another.
+    /// Whether a reader must take range tombstones into account. It must call this after it has
+    /// taken its sequence number; if true, [`View::moment`] takes another.
     #[inline]
     pub(crate) fn has_ranges(&self) -> bool {
         self.has_older_ranges || !self.active.ranges.is_empty()

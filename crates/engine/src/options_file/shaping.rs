@@ -1,4 +1,4 @@
-//! Which options shape a store, and how they are read back from its options file.
+//! The options that shape a store, and how they are read back from its options file.
 
 use std::path::Path;
 
@@ -6,9 +6,9 @@ use super::read;
 use crate::error::{Error, Result};
 use crate::options::Options;
 
-/// The options that decide what new files look like and how the tree is kept, by the names of their
-/// setters, in the order of the file. What depends on the machine or the program (cache, memory,
-/// threads, how files are read, durability) is not among them.
+/// The options that determine new files and the shape of the tree, by the names of their setters,
+/// in the order of the file. Options that depend on the machine or the program (cache, memory,
+/// threads, read mode, durability) are not among them.
 const SHAPING: [&str; 19] = [
     "filters",
     "filter_shape",
@@ -31,9 +31,9 @@ const SHAPING: [&str; 19] = [
     "debt_stop_bytes",
 ];
 
-/// Sets an option from its text in the file; the failure says why it cannot be had.
+/// Sets an option from its text in the file; the error says why it cannot be used.
 fn take(options: &mut Options, name: &str, text: &str) -> std::result::Result<(), String> {
-    // The extractor comes before it: without one tables would be left without filters.
+    // The extractor comes earlier in the file: without one, tables would get no filters.
     if (name, text) == ("whole_key_filters", "false")
         && options.filtering.prefix_extractor.is_none()
     {
@@ -62,7 +62,7 @@ pub(super) fn settings(options: &Options) -> Vec<(&'static str, String)> {
 pub struct IgnoredOption {
     /// Its name.
     pub name: String,
-    /// Its value there.
+    /// Its value in the file.
     pub value: String,
     /// Why it was not taken, in words.
     pub why: String,
@@ -72,26 +72,26 @@ pub struct IgnoredOption {
 #[derive(Debug, Clone)]
 #[non_exhaustive]
 pub struct LatestOptions {
-    /// Those that were given, with every remembered one in its place.
+    /// The given options, with each remembered one in place of the given value.
     pub options: Options,
-    /// The names of those that were remembered, as in [`Options::settings`]. Empty where the store
-    /// has no options file: it was last written by a version that kept none, or there is no store.
+    /// The names of the remembered options, as in [`Options::settings`]. Empty if there is no
+    /// options file: an older version wrote the store, or there is no store.
     pub remembered: Vec<&'static str>,
-    /// What the file says beyond that: options of a newer version, closures, policies of a program.
+    /// Other entries of the file: options of a newer version, closures, and policies of a program.
     pub ignored: Vec<IgnoredOption>,
 }
 
 impl Options {
-    /// These options, with those in their place that the store in `dir` was last written with: all
-    /// that decide what new files look like and how the tree is kept, from the file `OPTIONS` in
-    /// its directory. For programs that did not make the store, and are to leave it as it is; as
-    /// RocksDB's `LoadLatestOptions`. What depends on the machine or the program (cache, memory
-    /// limit, threads, read mode, durability) stays as it is here. A prefix extractor that is a
-    /// closure, and a filter policy of a user's, are known by name only, and are listed in
-    /// [`LatestOptions::ignored`].
+    /// Replaces the options that shape a store by those with which the store in `dir` was last open
+    /// for writing, as recorded in the file `OPTIONS` of its directory: all that determine new
+    /// files and the shape of the tree. For programs that did not create the store and should not
+    /// reshape it, like RocksDB's `LoadLatestOptions`. Options that depend on the machine or the
+    /// program (cache, memory limit, threads, read mode, durability) keep their values. A prefix
+    /// extractor that is a closure, and a user's filter policy, are recorded by name only, and are
+    /// listed in [`LatestOptions::ignored`].
     ///
-    /// Takes no lock, and opens nothing: a directory without a store, or without the file,
-    /// remembers nothing.
+    /// Takes no lock, and does not open the store. If there is no store, or no such file, the
+    /// options are returned unchanged.
     ///
     /// ```
     /// use trommel::{Db, Options};
@@ -105,8 +105,8 @@ impl Options {
     /// ```
     ///
     /// # Errors
-    /// [`Error::Corruption`] where the file is corrupt, [`Error::Unsupported`] where a newer
-    /// version wrote it, [`Error::Io`]. [`Db::open`](crate::Db::open) opens the store all the same.
+    /// [`Error::Corruption`] if the file is corrupt, [`Error::Unsupported`] if a newer version
+    /// wrote it, [`Error::Io`]. [`Db::open`](crate::Db::open) opens the store nevertheless.
     pub fn load_latest(self, dir: impl AsRef<Path>) -> Result<LatestOptions> {
         let dir = dir.as_ref();
         let listing = match self.vfs.list(dir) {

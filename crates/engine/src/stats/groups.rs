@@ -59,7 +59,8 @@ pub struct PrefixStats {
     /// Tables whose prefix filter could not be probed, because another extractor made it.
     #[cfg_attr(feature = "serde", serde(rename = "prefix_unused"))]
     pub unused: u64,
-    /// How the prefix extractor broke its contract, if it was seen to: it is not used any more.
+    /// How the prefix extractor violated its contract, if a violation was detected. It is then no
+    /// longer used.
     #[cfg_attr(feature = "serde", serde(rename = "prefix_breach"))]
     pub breach: Option<&'static str>,
 }
@@ -183,10 +184,11 @@ pub struct BackgroundStats {
     pub spare_file_bytes: u64,
     /// Bytes of compaction needed to bring the tree into shape.
     pub compaction_debt: u64,
-    /// Range tombstones in the tables' manifest: they delete entries that are still in tables.
+    /// Range tombstones in the manifest, which has those of flushed memtables until they have
+    /// nothing left to delete. Overlapping ones are counted as cut where others begin or end.
     pub range_tombstones: u64,
-    /// Estimated bytes of these entries. What is in tables of which at least half is deleted comes
-    /// back when there is no other work, once no snapshot sees it.
+    /// Estimated bytes of the entries in tables that they delete. A table of which at least half is
+    /// deleted is rewritten when there is no other work, once no snapshot sees these entries.
     pub deleted_bytes: u64,
     /// Bytes of background writes limited by
     /// [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second):

@@ -15,9 +15,9 @@ use crate::format::{
 use crate::manifest::{Backup, Refused};
 use crate::target::{Hold, Purpose, Target};
 
-/// A place that holds backups. See the [crate's page](crate) for an example.
+/// A repository of backups. See the [crate's page](crate) for an example.
 ///
-/// Clones share the place.
+/// Clones are the same repository.
 #[derive(Debug, Clone)]
 pub struct Repository {
     pub(crate) target: Arc<dyn Target>,
@@ -235,7 +235,7 @@ pub(crate) fn is_absent(error: &io::Error) -> bool {
 }
 
 impl fmt::Display for Repository {
-    /// The path or URL of its place.
+    /// The path or URL of the repository.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.target.place())
     }

@@ -8,8 +8,9 @@
 //!    read-only and verified.
 //! 4. The files are moved to the directory; `CURRENT` is moved last, when all others are durable
 //!    under their names. So the directory becomes a store only after all of it was verified.
-//! 5. On any failure the files are removed. Damage is not a failure for a caller that keeps it: the
-//!    intact part of the backup is put in place, and the damage is reported.
+//! 5. On any failure the files are removed. If the caller requested to keep damaged files
+//!    ([`Repository::restore_damaged`]), damage is not a failure: the files are moved to the
+//!    directory as they are, and the damage is reported.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,15 +1,15 @@
 //! Experiments with filters and trees, and reports of what was measured.
 //!
 //! 1. [`tune`] builds stores for a grid of filters, trees and workloads, and compares their filters
-//!    with the model; [`tune::replay`] asks a recorded trace of filters that might have been.
+//!    with the model; [`tune::replay`] replays a recorded trace of lookups against other filters.
 //! 2. [`filter_bench`] measures filters by themselves, [`simulate`] a store of a given shape.
-//! 3. [`compare`] decides whether one set of a bench's records is faster than another, and
-//!    [`statistics`] is what it decides by.
-//! 4. [`report`] draws a page of any of these records.
+//! 3. [`compare`] decides whether one set of a bench's records is faster than another, by the tests
+//!    in [`statistics`].
+//! 4. [`report`] makes a page of any of these records.
 //!
 //! Invariants: nothing here writes to the standard streams (callers pass a writer), and the harness
-//! knows nothing of this crate.
-//! Called by the `trommel` program, and its pages by the comparison with other stores.
+//! does not know this crate. Called by the `trommel` program; the comparison with other stores uses
+//! its reports.
 #![forbid(unsafe_code)]
 
 pub mod compare;

@@ -3,7 +3,7 @@
 //! # Algorithm
 //! 1. Each bucket links to a chain of records, each of which links to the next. A chain is in the
 //!    order of sequence numbers, newest first, whatever the keys: a new record nearly always comes
-//!    first, and the first record of a key that is old enough is the result of a lookup.
+//!    first, and the result of a lookup is its key's first record that is old enough.
 //! 2. Records are at multiples of sixteen bytes, so a bucket's link has four spare bits. Each bit
 //!    marks whether the chain has keys of one quarter of all hashes: three of four lookups of an
 //!    absent key end without reading a record.

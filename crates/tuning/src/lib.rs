@@ -4,8 +4,8 @@
 //! An LSM tree's filters compete for memory. The last level has nine tenths of the keys, so a bit
 //! per key costs most there. But a lookup of a missing key searches every level once: one level up,
 //! the same read is saved for a tenth of the bytes. This crate computes the waste of given filters
-//! ([`Cost`]), the filters of least waste for a number of bytes ([`Solver`]), the worth of a byte
-//! then ([`Price`]), and the filters to drop ([`to_drop`]).
+//! ([`Cost`]), the filters with the least waste for a number of bytes ([`Solver`]), the value of
+//! one more byte at that point ([`Price`]), and the filters to drop ([`to_drop`]).
 //!
 //! # The model
 //! 1. A [`Tree`] is a list of sorted runs, newest first, of tables with keys and reach.

@@ -3,8 +3,8 @@
 //!
 //! 1. List real bytes and rate for every kind and every eighth of a bit per key that the rule
 //!    allows; and no filter, if there is no floor.
-//! 2. Keep the *options*: the filters that none of at most as many bytes beats, in ascending size
-//!    and descending rate.
+//! 2. Keep the *options*: the filters with a lower rate than every filter of at most their size, in
+//!    ascending size and descending rate.
 //! 3. Of these, find the corners of the lower convex hull. No other option is the best at any
 //!    price. The edges between corners have a falling gain per byte, so that buying the best edge
 //!    first is never wrong.

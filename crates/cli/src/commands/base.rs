@@ -1,7 +1,7 @@
 //! The options that a command starts from: those recorded in the store, if any, and the defaults.
 //!
 //! A command that only reads, or does one operation, must not reshape a store by options that
-//! nobody gave. So an option without a flag has the store's recorded value, and each flag that
+//! were not given. So an option without a flag has the store's recorded value, and each flag that
 //! differs from the recorded value is reported.
 
 use std::io::{self, Write as _};

@@ -8,11 +8,11 @@
 //!    key and value.
 //! 3. There are [`TreeShape::l0_runs`] runs in level 0, each of one full memtable; the memtables
 //!    themselves are empty.
-//! 4. Levels are sized like in the engine: the deepest has no bound. If a level would have to hold
-//!    more than `base_level_bytes`, or twice that if it is not the deepest, another is opened above
-//!    it, for the level's size divided by the ratio and at least `base_level_bytes`. The topmost
-//!    has grown since it was opened, from nothing to that bound; those between are full; the
-//!    deepest has the rest.
+//! 4. Levels are sized as in the engine: the deepest has no bound. If a level would have to hold
+//!    more than `base_level_bytes`, or twice that if it is not the deepest, another is added above
+//!    it, whose target is the level's size divided by the ratio and at least `base_level_bytes`.
+//!    The topmost level holds the growth of the tree since that level was added, at most its
+//!    target; those below it are full; the deepest has the rest.
 //! 5. Each run covers all keys, and its tables share them evenly. Tables of the deepest level have
 //!    `table_bytes`, those above eight tenths of it: they end where tables of the next level end.
 

@@ -6,8 +6,8 @@
 //!
 //! No reader may see the old file's bytes change:
 //! 1. A file that is open in this process, or mapped, is not overwritten (module `in_use`).
-//! 2. Nor is a file with a second name, which is a copy for someone else. Its names are counted
-//!    after it has lost the old one, so that nobody can link it by that name in between.
+//! 2. Nor is a file with a second name, which is a copy that somebody made. Its names are counted
+//!    after the old one was removed, so that it cannot be linked by that name in between.
 //! 3. Nor is a file that another process of this program has open, such as one that inspects the
 //!    store: readers hold a shared `flock` on the file, and an overwriter takes an exclusive one.
 //!    On file systems without such locks, nothing is overwritten.
@@ -15,10 +15,10 @@
 //! Other programs that read the store's files, such as a copy program, must use a checkpoint
 //! instead.
 //!
-//! Its last byte is cut off first, so that a reader that finds it by its new name before it is
-//! written, as after a crash, does not take it for the complete old file.
-//!
-//! The old tail is truncated before the first sync, or when the writer is dropped.
+//! The old file's last byte is cut off before anything is written, so that a reader that finds the
+//! file under its new name before it is complete, as after a crash, does not take it for the old
+//! one. What is left of the old bytes after the new ones is truncated before the first sync, or
+//! when the writer is dropped.
 
 use std::fs::File;
 use std::io;

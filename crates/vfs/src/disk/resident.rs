@@ -1,7 +1,7 @@
 //! Whether a part of a map is in memory, according to the system.
 //!
-//! Advising the system that a MiB will be needed takes 15 us if all of it is in memory, as the
-//! system checks each page; checking one page in each quarter of it takes one.
+//! An access hint for a MiB takes 15 us if all of it is in memory, as the system checks each page.
+//! Checking one page in each quarter of it takes 1 us.
 
 #![allow(unsafe_code)]
 

@@ -32,11 +32,11 @@ const WORKLOADS: [Workload; 2] = [Workload::ReadRandom, Workload::MultiReadRando
 pub(super) static STUDY: Study = Study {
     name: "multiget",
     title: "64 keys in a call, beside 64 calls",
-    about: "A store of `--many-keys` distinct keys of 16 bytes with values of 256 is read at random, \
-            every key being there: with single gets, and with multi-gets of 64 keys. Warm: all of \
-            it is in the store's cache (mapped: in the page cache). Cold: the files are dropped \
-            from the page cache and the store opened anew before each of the two; 128 gets bring \
-            indexes and filters in, which are not measured. Microseconds a key.",
+    about: "A store of `--many-keys` distinct keys of 16 bytes with values of 256 is read at \
+            random, with single gets and with multi-gets of 64 keys; every key is present. Warm: \
+            all of it is in the store's cache (mapped: in the page cache). Cold: the files are \
+            dropped from the page cache, and the store is reopened, before each of the two; 128 \
+            gets, which are not measured, load indexes and filters. Microseconds per key.",
     stores: &[
         "trommel",
         "trommel-mapped",
@@ -64,8 +64,8 @@ pub(super) static STUDY: Study = Study {
     ],
     raced: &["Microseconds a key"],
     unequal: &[
-        "Multi-get: RocksDB overlaps reads of one call where it was built with io_uring, which \
-         this build is not.",
+        "Multi-get: RocksDB overlaps the reads of one call if it was built with io_uring, which \
+         this build was not.",
     ],
     settings,
     run,

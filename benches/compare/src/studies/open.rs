@@ -37,11 +37,11 @@ const COLD: [&str; 2] = ["open (cold)", "first get (cold)"];
 pub(super) static STUDY: Study = Study {
     name: "open",
     title: "Opening a store of many tables",
-    about: "A store is filled in random order with distinct keys and values of 1 KiB, its tables \
-            held to 2.75 MiB at most; it settles, is written out and closed. Then it is opened, one \
-            key is looked up, and it is closed again: seven times with its files in the page cache \
-            (warm), and three times with its files dropped from it (cold; directories and inodes \
-            stay in memory). Each figure is the median of these.",
+    about: "A store is filled in random order with distinct keys and values of 1 KiB, in tables \
+            of at most 2.75 MiB. It becomes idle, is flushed and closed. Then it is opened, one \
+            key is looked up, and it is closed again: seven times with its files in the page \
+            cache (warm), and three times after its files were dropped from it (cold; \
+            directories and inodes stay in memory). Each figure is the median of these.",
     stores: &["trommel", "trommel-mapped", "rocksdb-best", "rocksdb", "fjall", "lmdb", "redb"],
     sizes: &["open-tables"],
     tables: &[
@@ -65,13 +65,13 @@ pub(super) static STUDY: Study = Study {
     ],
     raced: &["Milliseconds"],
     unequal: &[
-        "Opening: RocksDB opens every table and reads its footer, properties, index and filter then \
-         (max_open_files is -1); fjall does as it does by default; Trommel checks that each table \
-         is there and has its size, and reads the rest at first use, so its first get reads what \
-         RocksDB's does not have to. LMDB and redb have one file.",
-        "Opening: the fill of fjall 3.1.13 does not always come to an end here: its writer waits for fewer runs in \
-         level 0, and both of its workers for work. Where it is missing above it was ended by hand after eight minutes, \
-         and others that are missing were not asked for.",
+        "Opening: when RocksDB opens, it opens every table and reads its footer, properties, \
+         index and filter (max_open_files is -1). fjall has its default. Trommel checks that \
+         each table exists and has its length, and reads the rest at first use, so its first get \
+         reads what RocksDB's need not. LMDB and redb have one file.",
+        "Opening: the fill of fjall 3.1.13 does not always end here: its writer waits for fewer \
+         runs in level 0, and both of its workers wait for work. If it is missing above, it was \
+         ended by hand after eight minutes; other stores that are missing were not selected.",
     ],
     settings,
     run,

@@ -28,9 +28,9 @@ pub(super) static STUDY: Study = Study {
     name: "recovery",
     title: "Opening a store whose process was killed",
     about: "A process fills a store in random order with distinct keys of 16 bytes and values of \
-            256, as many bytes of both as `--recovery-mib` says, with a write buffer that holds all \
-            of them, and kills itself with SIGKILL. Then the store is opened, and its entries are \
-            counted. Done three times; the time is the median.",
+            256, `--recovery-mib` MiB of both in total, with a write buffer that holds all of \
+            them, and kills itself with SIGKILL. Then the store is opened, and its entries are \
+            counted. This is done three times; the time is the median.",
     stores: &["trommel", "rocksdb-best", "rocksdb", "fjall", "lmdb", "redb"],
     sizes: &["recovery-mib"],
     tables: &[
@@ -39,9 +39,9 @@ pub(super) static STUDY: Study = Study {
     ],
     raced: &["Milliseconds of opening after the kill"],
     unequal: &[
-        "Recovery: LMDB has nothing to recover. redb loses what was committed without durability, \
-         so it makes all durable before it is killed, and then checks its whole file.",
-        "Recovery: RocksDB and Trommel write what they recover to tables before they are open.",
+        "Recovery: LMDB has nothing to recover. redb loses commits without durability, so it \
+         makes all of them durable before it is killed, and then checks its whole file.",
+        "Recovery: RocksDB and Trommel flush what they recover to tables before they are open.",
     ],
     settings,
     run,

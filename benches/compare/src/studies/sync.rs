@@ -23,9 +23,10 @@ const WARMING: u64 = 20;
 pub(super) static STUDY: Study = Study {
     name: "sync",
     title: "Synced writes",
-    about: "Threads write single entries of 16 + 256 bytes, each on the device before its writer \
-            goes on (`fdatasync` or what the store has for it), for some seconds with each number \
-            of threads. Microseconds are time on the wall divided by the writes of all threads.",
+    about: "Threads write single entries of 16 + 256 bytes, each durable on the device before \
+            its writer continues (`fdatasync` or the store's equivalent), for some seconds with \
+            each number of threads. Microseconds are elapsed time divided by the writes of all \
+            threads.",
     stores: &["trommel", "rocksdb-best", "rocksdb", "fjall", "lmdb", "redb"],
     sizes: &["sync-seconds"],
     tables: &[
@@ -35,9 +36,9 @@ pub(super) static STUDY: Study = Study {
     ],
     raced: &["Microseconds a write, by threads"],
     unequal: &[
-        "Synced writes: RocksDB and Trommel count their log's syncs themselves; fjall, LMDB and \
-         redb do not, and their columns are empty. LMDB syncs its data and writes its meta page \
-         through a descriptor opened with O_DSYNC, which is a second one.",
+        "Synced writes: RocksDB and Trommel count the syncs of their log themselves; fjall, LMDB \
+         and redb do not, and their columns are empty. LMDB syncs its data, and writes its meta \
+         page through a descriptor opened with O_DSYNC, which is a second sync.",
         "Synced writes: fjall, LMDB and redb commit one write at a time; they have no group \
          commit.",
     ],

@@ -34,11 +34,12 @@ const READS_PER_SECOND: f64 = 2000.0;
 pub(crate) static STUDY: Study = Study {
     name: "tails",
     title: "The slowest reads and writes of a steady fill",
-    about: "A store of `--tails-keys` keys is overwritten at random by one thread at a steady rate, \
-            80% of what rocksdb-best reached on such a store as fast as it could in as long, while another \
-            thread reads 2,000 keys a second; both for `--tails-seconds`. Times count from when an \
-            operation was due. The first store of each round is rocksdb-best, whose \
-            peak sets the rate; the others follow in turns.",
+    about: "A store of `--tails-keys` keys is overwritten at random by one thread at a steady \
+            rate, 80% of the rate that rocksdb-best reached on such a store at full speed in the \
+            same time, while another thread reads 2,000 keys a second; both for \
+            `--tails-seconds`. Times count from the moment when an operation was due. The first \
+            store of each round is rocksdb-best, whose peak sets the rate; the others follow in \
+            varying order.",
     stores: &["rocksdb-best", "trommel", "trommel-mapped", "rocksdb", "fjall"],
     sizes: &["tails-keys", "tails-seconds", "tails-rate"],
     tables: &[
@@ -48,9 +49,9 @@ pub(crate) static STUDY: Study = Study {
     ],
     raced: &["Reads during the fill, microseconds", "Writes under compaction, microseconds"],
     unequal: &[
-        "Tails: writer, reader and two background threads share the cores of the machine; where \
+        "Tails: writer, reader and two background threads share the cores of the machine; if \
          there are two, a thread may wait for a core as long as for the store.",
-        "Tails: LMDB and redb, whose single commits do not reach the rate, take no part.",
+        "Tails: LMDB and redb are left out, as their single commits do not reach the rate.",
     ],
     settings,
     run,

@@ -18,10 +18,10 @@ const THREADS: [usize; 4] = [1, 2, 4, 16];
 pub(super) static STUDY: Study = Study {
     name: "writers",
     title: "Several writers",
-    about: "Threads write single entries of 16 + 256 bytes at random, `--writers-writes` in all with \
-            each number of threads, the log with the system at each write and not synced; the store \
-            settles in between. Microseconds are time on the wall divided by the writes of all \
-            threads.",
+    about: "Threads write single entries of 16 + 256 bytes at random, `--writers-writes` in \
+            total with each number of threads. Each write is in the system's hands when it \
+            returns, and not synced. The store becomes idle in between. Microseconds are elapsed \
+            time divided by the writes of all threads.",
     stores: &["trommel", "rocksdb-best", "rocksdb", "fjall-best"],
     sizes: &["writers-writes"],
     tables: &[("Microseconds a write, by threads", &TIMES)],

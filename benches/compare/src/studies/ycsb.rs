@@ -48,8 +48,8 @@ pub(super) static STUDY: Study = Study {
     tables: &[("Microseconds an operation", &FIGURES)],
     raced: &["Microseconds an operation"],
     unequal: &["YCSB: every write is a commit of its own, also for LMDB and redb, which the main \
-         measurement fills in batches; neither syncs. lmdb opens a transaction for each read, lmdb-best keeps one while \
-         nothing is written."],
+         measurement fills in batches; neither syncs. lmdb opens a transaction for each read; \
+         lmdb-best keeps one while nothing is written."],
     settings,
     run,
 };

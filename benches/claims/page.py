@@ -85,7 +85,7 @@ def heading(title):
 def equivalence():
     heading("23.4 bits")
     rates = {r["spec"]: r["rate"] for r in map(flat, lines("rates"))}
-    print("Filters by themselves, of 100,000 keys, asked for keys that they do not have:\n")
+    print("Single filters of 100,000 keys, queried for missing keys:\n")
     rows = []
     for spec in ("paired:23.4", "blocked:28", "blocked:23.4", "standard:23.4"):
         of = rates[spec]
@@ -114,9 +114,9 @@ def flat(record):
 def equal_rate():
     records = lines("equal-rate")
     heading("Equal rates, less memory")
-    print("Test 1 of the document. A store of twenty overlapping runs; every lookup is for a key that is")
-    print("nowhere, and asks all twenty filters. Bits are those that have the rate by theory;")
-    print("[the plan](../../benches/plans/equal-rate.toml).\n")
+    print("Test 1 of the document. A store of twenty overlapping runs; every lookup is for a missing key, and")
+    print("queries all twenty filters. The bits per key are those that have the rate by theory.")
+    print("[The plan](../../benches/plans/equal-rate.toml).\n")
     rows, saved = [], {}
     for rate in (1e-2, 1e-3, 1e-4, 1.674e-5):
         base = one(records, "blocked:fpr={budget}", budget=rate)
@@ -130,8 +130,8 @@ def equal_rate():
     table(["rate of one filter", "kind", "bits a key", "KiB", "wasted reads a lookup", "predicted",
            "less memory than blocked"], rows, words=2)
     print("![wasted reads by filter bytes](filters-claims-equal-rate-waste-1.svg)\n")
-    print("The document's 23% is of filters of 29 and 40 bits a key. It depends on the rate, and on")
-    print("nothing else: the lower, the more.\n")
+    print("The document's 23% is for filters of 29 and 40 bits per key. It depends on the rate alone: the")
+    print("lower the rate, the larger the difference.\n")
     low, high = saved["paired", 1e-2], saved["paired", 1.674e-5]
     claim("equal rate, less memory", "equal-rates-less-memory", "23% less",
           f"{percent(low)} at 1/100 to {percent(high)} at {one_in(1.674e-5)}", False)
@@ -150,7 +150,7 @@ def one_in_a_million():
                      one_in(of["measured"]), f"{one_in(high)} to {one_in(low)}"])
     table(["filter", "asked", "errors", "rate", "95% interval"], rows)
     less = {rate: 1 - row["paired"] / row["blocked"] for rate, row in theory.items()}
-    print("Bits a key that a rate takes, by theory:\n")
+    print("Bits per key for a rate, by theory:\n")
     table(["rate", "blocked", "paired", "less"],
           [[f"{rate:.0e}", f"{row['blocked']:.2f}", f"{row['paired']:.2f}", percent(less[rate])]
            for rate, row in theory.items()])
@@ -162,9 +162,9 @@ def one_in_a_million():
 def equal_memory():
     records = lines("equal-memory")
     heading("Equal memory, fewer reads of the disk")
-    print("Test 2 of the document. Twenty overlapping runs, blocks read past the page cache, and a cache of")
-    print("a hundredth of them. Reads of files are counted by the disk, below the store; at 99.9% misses")
-    print("the reads of the keys that are there are among them. [The plan](../../benches/plans/equal-memory.toml).\n")
+    print("Test 2 of the document. Twenty overlapping runs, direct reads, and a block cache of a hundredth of")
+    print("the blocks. Reads of files are counted below the store, by the file system; at 99.9% misses they")
+    print("include the reads of present keys. [The plan](../../benches/plans/equal-memory.toml).\n")
     rows, ratio = [], {}
     for misses in (1.0, 0.999):
         for budget in (16.0, 23.4):
@@ -187,7 +187,7 @@ def equal_memory():
 def overlapping():
     records = lines("overlapping")
     heading("A hundred overlapping tables")
-    print("And a key that is in none. [The plan](../../benches/plans/overlapping.toml).\n")
+    print("And a key that is in none of them. [The plan](../../benches/plans/overlapping.toml).\n")
     specs = ("none", "blocked:10", "paired:10", "paired:16")
     table(["filters", "KiB", "wasted reads a lookup", "predicted"],
           [[f"`{spec}`", f"{r['filter_bytes'] / 1024:,.0f}", estimate(r["wasted_reads"]),
@@ -217,9 +217,9 @@ def five_levels():
     table(["bits a key", "bits of each level", "in all", "wasted reads a lookup", "predicted",
            "share of alike"], rows, words=2)
     print("![wasted reads by filter bytes](filters-claims-five-levels-waste-1.svg)\n")
-    print("That no choice of filters does better than the solver's by more than 5% is what the tests of")
-    print("`crates/tuning` hold it to: brute force over all filters of whole and half bits, on every small")
-    print("tree; see [tuning filters](../tuning.md).\n")
+    print("The tests of `crates/tuning` check that no choice of filters is better than the solver's by more")
+    print("than 5%, by brute force over all filters of whole and half bits on every small tree; see [tuning")
+    print("filters](../tuning.md).\n")
     claim("bits per level, solved", "five-full-levels", "at most a third of the waste at 10 bits",
           f"{share[10.0]:.2f} of it", share[10.0] <= 1 / 3)
 
@@ -228,7 +228,7 @@ def five_levels():
 def last_level():
     records = lines("last-level")
     heading("No filter on the last level")
-    print("A rule of thumb beside what the solver does with the same bytes, on three full levels under four")
+    print("A rule of thumb compared with the solver's filters of the same size, on three full levels below four")
     print("runs in level 0. [The plan](../../benches/plans/last-level.toml).\n")
     rules = ["L0=paired:12,L1-=paired:10,last=none", "L0=paired:15,L1-=paired:10,last=none",
              "L0=paired:15,L1-=paired:10"]
@@ -290,8 +290,8 @@ def beside_others():
 @section
 def twice_as_slow():
     heading("Building and asking")
-    print("Taken from [filters beside other crates' filters](filters-beside-others.md), which has what was")
-    print("measured and how. Paired beside blocked filters, ratios of times in one run:\n")
+    print("These figures are from [filters compared with other crates](filters-beside-others.md), which")
+    print("describes the measurement. Paired compared with blocked filters, ratios of times in one run:\n")
     rows = [[what.removeprefix("paired / blocked: "), *rest[:1], *rest[2:5]]
             for place, what, rest in beside_others()
             if what.startswith("paired / blocked: ") and "huge pages" not in rest[0]]
@@ -305,7 +305,7 @@ def twice_as_slow():
     claim("paired beside blocked", "building-and-asking", "built and asked 2 times slower",
           f"built {build:.2f}, keys that are not there {negative:.2f}, keys that are {positive:.2f} "
           "times (medians)", False)
-    print("Ribbon beside paired filters, from the same page, ns a key:\n")
+    print("Ribbon compared with paired filters, from the same page, ns per key:\n")
     times = {}
     for place, first, rest in beside_others():
         # bits, rate, expected, measured, build, decode, bytes, negative, positive
@@ -330,8 +330,8 @@ def twice_as_slow():
 def hundredfold():
     records = lines("hundredfold")
     heading("Fill N, then 100 N reads")
-    print("200,000 keys written in random order and merged as the store does it, then 20 million lookups,")
-    print("three times; 37% of them miss, as after a fill with keys drawn with replacement.")
+    print("200,000 keys are written in random order and compacted by the store, then looked up 20 million")
+    print("times, in three repeats; 37% of the lookups miss, as after a fill with keys drawn with replacement.")
     print("[The plan](../../benches/plans/hundredfold.toml).\n")
     specs = ("paired:23.4", "blocked:23.4", "ribbon:23.4")
     found = {spec: one(records, spec) for spec in specs}
@@ -379,8 +379,8 @@ def pair_table(name):
 @section
 def two_percent():
     heading("Keys that are there")
-    print("A million keys in the tree that the store made of them, all in memory, 23.4 bits a key: the time")
-    print("of a million lookups, paired over blocked, 30 pairs of processes by turns.\n")
+    print("A million keys in a tree that the store built, all in memory, at 23.4 bits per key: the time of a")
+    print("million lookups, paired over blocked, in 30 pairs of processes in alternation.\n")
     pair_table("same-bits")
     wall, upper = bound(pairs("same-bits", "readrandom")[0])
     fewer = (1 - 1 / wall) * 100
@@ -393,7 +393,7 @@ def two_percent():
 @section
 def instructions():
     heading("Instructions of a lookup")
-    print("Instructions of a `get`, counted by valgrind, which offers AVX2 to the filters and no AVX-512;")
+    print("Instructions of a `get`, counted by valgrind, which supports AVX2 but not AVX-512;")
     print("50,000 keys in the last level (`deep`), or in four runs in level 0 (`runs`):\n")
     counts = {(r["filters"], r["row"]): r["instructions"] for r in lines("instructions")}
     rows, share = [], {}
@@ -422,8 +422,8 @@ def defaults():
 def head():
     environment = (lines("five-levels") or lines("accuracy"))[0]["environment"]
     print("# What is said about filters\n")
-    print("Claims of the documents from which these filters come, and of people who tune them by hand, each")
-    print("measured. This page is written by the commands below; no figure in it is typed. See")
+    print("Claims of the documents that these filters come from, and rules of thumb, each measured. This page")
+    print("is written by the commands below; no figure in it is typed. See")
     print("[benches/claims](../../benches/claims/README.md).\n")
     print("```sh\nbenches/claims/run.sh counts target/release/trommel OUT")
     print("benches/claims/run.sh times target/release/trommel OUT")

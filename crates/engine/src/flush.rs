@@ -1,4 +1,10 @@
 //! Flushing a frozen memtable to a table of level 0.
+//!
+//! 1. The entries that some reader may still see are written in order; the memtable's own range
+//!    tombstones are applied to them.
+//! 2. One edit adds the table, hands the range tombstones over to the version, and names the oldest
+//!    log that is still needed. Its installation replaces the memtable by the table.
+//! 3. The logs that held the memtable's writes are queued for deletion.
 
 use std::sync::Arc;
 

@@ -8,7 +8,7 @@
 //!    has not begun to write, because the worker that it needs may be at another job.
 //!
 //! Waiting callers hold a [`WaitingCaller`], without which no wait for background work can be
-//! written (`Engine::wait_for_state`). A job held up by the limit continues as soon as a caller
+//! written (`Engine::wait_for_state`). A job delayed by the limit continues as soon as a caller
 //! waits for it.
 
 use std::sync::Arc;

@@ -1,14 +1,14 @@
 //! Recommends a filter for each level from the lookups that were counted.
 //!
-//! 1. The counters say for each level how many lookups reach it in vain, and how many find their
-//!    key in it (`seen`).
+//! 1. The counters say for each level how many lookups reach it without finding their key, and how
+//!    many find it there (`seen`).
 //! 2. The budget, by default the bytes that the filters take now, is spent on one filter per level,
 //!    for the existing tables with their sizes (`solve`).
 //! 3. Bits that save next to nothing are left out again.
 //! 4. Each level gets a sentence that says why (`words`).
 //!
-//! Weights are measured, not modelled: a level that no lookup reaches in vain gets no filter,
-//! however many keys it has. What a filter would do is theory.
+//! Weights are measured, not modelled: a level gets no filter, however many keys it has, if every
+//! lookup that reaches it finds its key there. The effect of a filter is computed by theory.
 //!
 //! Invariants: a function of counters and options alone; nothing in the store changes. Called by
 //! [`Db::filter_advice`](crate::Db::filter_advice).
@@ -139,7 +139,7 @@ pub struct LevelAdvice {
     pub tables: u64,
     /// Their keys.
     pub keys: u64,
-    /// Tables here that one lookup would reach in vain, without filters.
+    /// Tables of this level that a lookup would read without finding its key, without filters.
     pub in_vain: f64,
     /// Cost of a wasted read here.
     pub read_cost: f64,
@@ -154,7 +154,7 @@ pub struct LevelAdvice {
     /// The recommended filter; if the verdict is to keep the current ones, the best one for the
     /// same bytes.
     pub filter: FilterSpec,
-    /// What it is expected to do.
+    /// Its expected effect.
     pub advised: FilterFigures,
     /// Why.
     pub reason: String,

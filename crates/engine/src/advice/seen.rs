@@ -1,17 +1,17 @@
 //! The counters, and the tables they belong to.
 //!
-//! For each level, the counters hold the lookups that reached one of its tables in vain (`absent`),
-//! and those that found an entry there (`hits`). A lookup is in vain if it misses everywhere, or
-//! finds its key deeper. So the number of a level's tables that such a lookup reaches is
+//! For each level, the counters hold the lookups that reached one of its tables without finding
+//! their key (`absent`), because it is nowhere or deeper, and those that found an entry there
+//! (`hits`). So the number of a level's tables that a lookup of the first kind reaches is
 //!
 //! ```text
 //! reach = absent / (missing + hits of all deeper levels)
 //! ```
 //!
 //! for the keys actually looked up: at most 1 on a level of disjoint tables, at most all tables on
-//! level 0. There a lookup may also reach newer tables in vain before it finds its key in an older
-//! one: the count beyond `reach`. These stay the same for another share of misses than the measured
-//! one.
+//! level 0. There a lookup may also pass newer tables before it finds its key in an older one: their
+//! number is the part of `absent` beyond `reach`. Both are assumed to be the same for another share
+//! of misses.
 //!
 //! The lookups of a level are distributed over its tables by the share of the store's keys in the
 //! range of each; there are no counters per table. If too little was counted, those shares are used

@@ -8,17 +8,17 @@
 //! 3. A kept file is renamed (`n.spare`), so that a reader without a manifest takes it neither for
 //!    a log nor for a table.
 //! 4. After each job and each slice, queued files are removed, except those kept
-//!    ([`DeletionQueue::sweep`]). Kept files are removed when the store rests (a caller waits for
-//!    that, or a background thread finds that nothing was done for a while), is closed, or finds
-//!    the disk full; then nothing more is kept until it rests.
+//!    ([`DeletionQueue::sweep`]). Kept files are removed when the store is at rest (a caller
+//!    waits for it to become idle, or a background thread finds that nothing was done for a while),
+//!    when it is closed, and when the disk is full; then nothing more is kept until it is at rest.
 //! 5. If the store's directory is no longer the one that was locked, the files in it belong to
 //!    others: nothing is removed, renamed or overwritten, and the queue is forgotten.
 //! 6. Files that no durable manifest has named are removed without the queue, by the job that made
 //!    them. If it is unknown whether a manifest names them, they stay until the next open.
 //!
-//! After a crash these files remain, perhaps under their old names, or under that of a table that
-//! was being written. The manifest names none of them, so the next open for writing removes them,
-//! unless it had to drop bytes.
+//! After a crash, queued and kept files remain, perhaps under their old names, or under that of a
+//! table that was being written. The manifest names none of them, so the next open for writing
+//! removes them, unless it had to drop bytes.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::path::PathBuf;

@@ -1,4 +1,5 @@
-//! The set of tables that make up the store at one moment: an immutable value, replaced as a whole.
+//! The tables and the range tombstones that make up the store at one moment: an immutable value,
+//! replaced as a whole.
 //!
 //! Invariants:
 //! 1. Level 0 holds tables that may overlap, newest first; each deeper level is one sorted run of
@@ -27,7 +28,7 @@ pub(crate) use table_cache::{Reader, TableCache};
 pub use table_file::{FilterMeta, TableMeta};
 pub(crate) use table_file::{Keeping, TableFile};
 
-/// The tables of the store at one moment.
+/// The tables and the range tombstones of the store at one moment.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Version {
     /// Level 0 newest first; deeper levels by key.

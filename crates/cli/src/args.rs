@@ -13,10 +13,10 @@ const ABOUT: &str = "An ordered key-value store whose every table probe is gated
 
 const LONG_ABOUT: &str = "\
 Trommel is an embedded, ordered key-value store (a log-structured merge tree) whose every table \
-probe is gated by a filter. This program runs it and says what its filters did.
+probe is gated by a filter. This program runs it and reports what its filters do.
 
-Without a command it does `trommel demo`: it fills a store, reads keys that are there and keys that \
-are not, once for each of three kinds of filter of the same size, and sets them side by side.";
+Without a command it runs `trommel demo`: it fills a store and looks up present and missing keys, \
+once for each of three kinds of filter of the same size, and compares them.";
 
 const AFTER_HELP: &str = "\
 Examples:
@@ -29,8 +29,8 @@ Sizes:   64M, 64MB and 64MiB are all 64 x 1,048,576 bytes; counts such as 20M ar
 Filters: KIND:BITS (bits per key) or KIND:fpr=RATE; KIND is none, standard, blocked, paired or ribbon.
          By level: L0=paired:20,L1-3=blocked:12.5,L4-=standard:10,last=none (the last match wins).
          A budget: budget=10/key or budget=64MiB, with kinds=paired|blocked (quoted), misses=0.9.
-Exit:    0 done, 1 error, 2 wrong usage, 3 key not there, 4 damaged file, 5 store open elsewhere,
-         6 no store or one of a newer version, 7 a check did not pass, 130 interrupted.";
+Exit:    0 done, 1 error, 2 wrong usage, 3 key not found, 4 corrupt file, 5 store open elsewhere,
+         6 no store or one of a newer version, 7 a check failed, 130 interrupted.";
 
 /// Reads the command line.
 #[derive(Debug, Parser)]
@@ -50,20 +50,20 @@ pub(crate) enum Command {
     #[command(long_about = bench::LONG_ABOUT, after_help = bench::AFTER_HELP)]
     #[command(args_override_self = true)]
     Bench(Box<bench::BenchArgs>),
-    /// Set two benches side by side: what became faster or slower, and is it chance
+    /// Compare two benchmark runs: what became faster or slower, and is it chance
     #[command(long_about = compare::LONG_ABOUT, after_help = compare::AFTER_HELP)]
     Compare(compare::CompareArgs),
-    /// Make one HTML page of the records of benches
+    /// Make an HTML page of benchmark records
     #[command(long_about = report::LONG_ABOUT, after_help = report::AFTER_HELP)]
     Report(report::ReportArgs),
     /// Measure filters by themselves, with filter_bench's flags and modes
     #[command(long_about = filter_bench::LONG_ABOUT, after_help = filter_bench::AFTER_HELP)]
     #[command(args_override_self = true)]
     FilterBench(Box<filter_bench::FilterBenchArgs>),
-    /// Choose filters by figures, and measure them by experiments
+    /// Choose filters by computation, and measure them in experiments
     #[command(long_about = tune::LONG_ABOUT)]
     Tune(tune::TuneArgs),
-    /// Write, read, kill and check for as long as is wanted: is the store reliable here?
+    /// Write, read, kill and check for any time: is the store reliable on this machine?
     #[command(long_about = stress::LONG_ABOUT, after_help = stress::AFTER_HELP)]
     Stress(Box<stress::StressArgs>),
     /// The process that `stress` kills
@@ -74,7 +74,7 @@ pub(crate) enum Command {
     /// Run commands on one store, at a prompt or from a script
     #[command(long_about = shell::LONG_ABOUT, after_help = shell::AFTER_HELP)]
     Shell(shell::ShellArgs),
-    /// Make a new store of what is left of a damaged one
+    /// Build a new store from the rest of a corrupt one
     #[command(long_about = repair::LONG_ABOUT, after_help = repair::AFTER_HELP)]
     Repair(repair::RepairArgs),
     /// Remove the store and all its data
@@ -82,9 +82,9 @@ pub(crate) enum Command {
     /// Print completions for a shell
     #[command(after_help = generated::COMPLETIONS_HELP)]
     Completions(generated::CompletionsArgs),
-    /// Print a manual page, or write those of all commands
+    /// Print a manual page, or write the pages of all commands
     Man(generated::ManArgs),
-    /// Print the rates that filters have by theory
+    /// Print the theoretical false-positive rates of filters
     #[command(long_about = rates::LONG_ABOUT)]
     Rates(rates::RatesArgs),
 }

@@ -27,10 +27,10 @@ pub(crate) struct DataArgs {
     /// Take the keys from FILE, one a line (distinct, not empty), at most the first --num lines
     #[arg(long, value_name = "FILE")]
     pub(crate) keys_file: Option<PathBuf>,
-    /// Decides everything that is drawn; 0 takes one from the clock
+    /// Seed of all random draws; 0: taken from the clock
     #[arg(long, default_value = "42", value_parser = whole::<u64>)]
     pub(crate) seed: u64,
-    /// How table blocks reach memory
+    /// How blocks are read from tables
     #[arg(long, value_name = "MODE", default_value = "cached", value_parser = read_mode())]
     pub(crate) read_mode: ReadMode,
 }
@@ -65,12 +65,12 @@ where
 fn read_mode() -> impl TypedValueParser<Value = ReadMode> {
     let words = [
         ("cached", "pread and the block cache"),
-        ("mapped", "Read-only maps of the files, blocks verified at each use"),
-        ("mapped-once", "Read-only maps of the files, blocks verified at their first use"),
+        ("mapped", "read-only maps of the files, blocks verified at each use"),
         (
-            "mapped-trusted",
-            "The same, and what was verified once is not verified again by scans either",
+            "mapped-once",
+            "read-only maps of the files, blocks verified at their first use by lookups",
         ),
+        ("mapped-trusted", "the same, but verified only once for lookups and scans together"),
         ("direct", "O_DIRECT and the block cache"),
     ];
     one_of(words.map(|(word, help)| PossibleValue::new(word).help(help)))

@@ -15,11 +15,11 @@ use crate::failure::Failure;
 /// How bytes are written as text.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TextForm {
-    /// UTF-8 as it is; what is none, or cannot be seen, as \xNN (and \n, \r, \t, \\)
+    /// UTF-8 as it is; other bytes and invisible characters as \xNN (and \n, \r, \t, \\)
     Utf8,
     /// ASCII as it is, everything else as \xNN
     Escape,
-    /// Two hexadecimal digits a byte; 0x may stand before them
+    /// Two hexadecimal digits per byte, with an optional 0x
     Hex,
     /// Base64 with padding
     Base64,
@@ -29,8 +29,8 @@ pub(crate) enum TextForm {
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct KeyForm {
-    /// Read and print keys as utf8 (with escapes such as \xNN), escape (ASCII only), hex (0x may
-    /// come first) or base64
+    /// Read and print keys as utf8 (with escapes such as \xNN), escape (ASCII only), hex (with an
+    /// optional 0x) or base64
     #[arg(long, value_name = "FORM", value_enum, default_value = "utf8")]
     #[arg(hide_possible_values = true)]
     pub(crate) key_format: TextForm,
@@ -40,7 +40,7 @@ pub(crate) struct KeyForm {
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct ValueForm {
-    /// Read and print values as utf8 (with escapes), escape (ASCII only), hex (0x may come first)
+    /// Read and print values as utf8 (with escapes), escape (ASCII only), hex (with an optional 0x)
     /// or base64
     #[arg(long, value_name = "FORM", value_enum, default_value = "utf8")]
     #[arg(hide_possible_values = true)]

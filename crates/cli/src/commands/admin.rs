@@ -15,10 +15,10 @@ use crate::output::{OutputArgs, Value};
 use crate::text::KeyForm;
 
 pub(crate) const OPTIONS_ABOUT: &str = "\
-Shows the options with which a command of this program opens the store, and where each comes from: \
-given to this command, remembered by the store, or this program's default. A store remembers the options \
-that shape it, as they were when it was last open for writing: filters, blocks, tables, levels. What was \
-written with others stays as it is; how the tables that exist were built is shown below.";
+Shows the options with which a command of this program opens the store, and the source of each: \
+given to this command, remembered by the store, or this program's default. A store remembers the \
+options that shape it (filters, blocks, tables, levels), as of the last time it was open for \
+writing. Existing tables stay as they were built; a second list shows how.";
 
 #[derive(Debug, Args)]
 pub(crate) struct OptionsArgs {
@@ -66,9 +66,9 @@ pub(crate) fn run_flush(args: &FlushArgs, session: Session<'_>) -> Result<(), Fa
 }
 
 pub(crate) const COMPACT_ABOUT: &str = "\
-Merges all levels that hold keys of the range into the last one, drops what nobody can see any more, \
-and shows the levels afterwards. New tables get the filters and the compression that are given: this \
-is also how to change those of an existing store.";
+Compacts all levels that hold keys of the range into the last one, drops versions that no reader \
+can see, and shows the resulting levels. New tables get the given filters and compression, so this \
+also changes those of an existing store.";
 
 #[derive(Debug, Args)]
 pub(crate) struct CompactArgs {
@@ -98,7 +98,7 @@ pub(crate) fn run_compact(
 
 #[derive(Debug, Args)]
 pub(crate) struct CheckpointArgs {
-    /// The directory to make
+    /// The directory to create
     #[arg(value_name = "NEW")]
     dir: PathBuf,
     #[command(flatten)]
@@ -114,7 +114,7 @@ pub(crate) fn run_checkpoint(args: &CheckpointArgs, session: Session<'_>) -> Res
 
 #[derive(Debug, Args)]
 pub(crate) struct DestroyArgs {
-    /// Yes, all data of the store is to be gone
+    /// Confirm that all data of the store is to be removed
     #[arg(long)]
     yes: bool,
     #[command(flatten)]

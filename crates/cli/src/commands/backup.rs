@@ -17,9 +17,9 @@ use crate::output::{Output, OutputArgs, Value};
 use crate::shared_args::whole_in;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Keep any number of backups of stores in one place, the repository: a directory, or a bucket of an \
-object store. Each backup is a whole; a table that several need is stored once, so a new backup \
-takes the space of what is new. Any backup may be deleted without harm to the others.
+Keeps any number of backups of stores in a repository: a directory, or a bucket of an object \
+store. Each backup is complete; a table that several need is stored once, so a new backup takes \
+only the space of its new data. Any backup may be deleted without affecting the others.
 
 The store must not be open elsewhere. A program that has it open makes backups of it with the crate \
 trommel-backup.";
@@ -44,22 +44,21 @@ pub(crate) struct BackupArgs {
 
 #[derive(Debug, Subcommand)]
 enum BackupCommand {
-    /// Back a store up, storing what the repository does not have
+    /// Back up a store, storing only files that the repository does not have
     Create(CreateArgs),
     /// List the backups, oldest first
     List(ListArgs),
     /// Read every byte back and compare it with its hash
     Verify(VerifyBackupArgs),
-    /// Make a new store of a backup, and verify it
+    /// Restore a backup as a new store, and verify it
     Restore(RestoreArgs),
-    /// Delete backups, and what only they need
+    /// Delete backups, and the files that only they need
     Delete(DeleteBackupArgs),
-    /// Delete all but the newest backups of each store, and what nobody needs
+    /// Delete all but the newest backups of each store, and the files that no backup needs
     ///
-    /// It needs no --yes, unlike delete: --keep says what stays, at least one backup of
-    /// each store, and it is meant to run unattended. A store that was restored is another one,
-    /// with an id of its own: backups of the one before it do not age out, and are deleted by
-    /// number once nobody needs them.
+    /// Unlike delete it needs no --yes, as it is meant to run unattended: at least one backup of
+    /// each store stays. A restored store is a different store, with its own ID: backups of the
+    /// previous one do not age out, and are deleted by number once they are not needed.
     Purge(PurgeArgs),
 }
 
@@ -67,7 +66,7 @@ enum BackupCommand {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Repository")]
 struct RepositoryArgs {
-    /// Where the backups are: a directory, or s3://bucket/prefix
+    /// The repository: a directory, or s3://bucket/prefix
     #[arg(long, value_name = "TARGET", visible_alias = "from")]
     to: String,
 }
@@ -80,7 +79,7 @@ impl RepositoryArgs {
 
 #[derive(Debug, Args)]
 struct CreateArgs {
-    /// Read what the repository has of the store already, too, and replace what is damaged
+    /// Also read the files of the backup that the repository already has, and replace corrupt ones
     #[arg(long)]
     check: bool,
     #[command(flatten)]
@@ -115,9 +114,9 @@ struct VerifyBackupArgs {
 pub(crate) struct RestoreArgs {
     /// The backup: its number, or latest
     id: Id,
-    /// A new or empty directory, or one in which a restore was cut short
+    /// A new or empty directory, or one in which a restore was interrupted
     dir: PathBuf,
-    /// If the backup is damaged, keep what is left of it (the exit code is still 4)
+    /// If the backup is corrupt, keep the rest of it (the exit code is still 4)
     #[arg(long)]
     keep_damaged: bool,
     #[command(flatten)]
@@ -133,7 +132,7 @@ struct DeleteBackupArgs {
     /// The backups: their numbers, or latest
     #[arg(required = true, value_name = "ID")]
     ids: Vec<Id>,
-    /// Yes, these backups are to be gone
+    /// Confirm that these backups are to be removed
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -159,7 +158,7 @@ struct PurgeArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Repository")]
 struct OfStore {
-    /// Of which store latest is meant, where there are several: its id, as list shows it
+    /// The store whose latest backup is meant, if there are several: its ID, as shown by list
     #[arg(long, value_name = "STORE")]
     store: Option<String>,
 }

@@ -17,19 +17,21 @@ use crate::failure::Failure;
 use crate::output::{Column, Format, OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Sets the workloads that two files of records share side by side: operations a second, and times of \
-operations where they were kept (bench --histogram).
+Compares the workloads that two files of records have in common: operations per second, and \
+latencies if they were recorded (bench --histogram).
 
 A change is called faster or slower only if chance makes one as large in less than 5% of cases, by \
-Welch's t test of the logarithms, which also gives the 95% interval of the change. What is sampled are \
-runs: make five or so of each program, base and new in turn, with bench --json, which appends. Of a \
-workload that a run repeats (readrandom[X5]) its median counts. With one run a side the repeats are \
-the samples, and the verdict says 'within one run': it knows nothing of what varies from run to run, \
-which is often more than the repeats show. With one sample on a side the word is 'unknown'. Numbers \
-are geometric means; throughput is in operations a second. The formats json and csv have all columns.
+Welch's t test of the logarithms, which also gives the 95% interval of the change. The samples are \
+runs: take about five of each program, base and new in alternation, with bench --json, which \
+appends. If a run repeats a workload (readrandom[X5]), its median is the sample. With one run per \
+side the repeats are the samples, and the verdict is 'within one run': it does not cover the \
+variation between runs, which is often larger. With one sample on a side the verdict is 'unknown'. \
+Numbers are geometric means; throughput is in operations per second. The formats json and csv have \
+all columns.
 
-Different settings, processors, memory, devices, file systems or build profiles are refused; another \
-compiler or kernel is only named, as it may be what is compared.";
+Records with different settings, processors, memory, devices, file systems or build profiles are \
+refused. A different compiler or kernel is only reported, as it may be the subject of the \
+comparison.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -54,7 +56,7 @@ pub(crate) struct CompareArgs {
     /// Records after it; - for standard input
     #[arg(value_name = "NEW.jsonl")]
     new: PathBuf,
-    /// Exit with 7 if anything that is watched became slower by more than this
+    /// Exit with 7 if a watched figure became slower by more than this
     #[arg(long, value_name = "PERCENT", value_parser = percent)]
     fail_on: Option<f64>,
     /// What --fail-on watches: throughput, mean, p50, p90, p99, p99.9, max

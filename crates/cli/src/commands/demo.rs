@@ -13,13 +13,13 @@ use crate::failure::Failure;
 use crate::shared_args::{DataArgs, threads};
 
 pub(crate) const LONG_ABOUT: &str = "\
-The scenario the store exists for, once for each of several filters: write keys drawn with \
-replacement, wait until compaction is done, look up keys drawn the same way, then look up keys that \
-are not there. Ends in one table: rates of false positives measured and expected, data blocks read \
+Runs the store's core scenario once for each of several filters: it writes keys drawn with \
+replacement, waits until compaction is done, looks up keys drawn the same way, and then looks up \
+missing keys. It ends with one table: measured and expected false-positive rates, data blocks read \
 per lookup, time and memory.
 
-The trees are kept small for their data (write buffer 1/32 of it), so that a lookup meets several \
-levels at any --num. All files are removed at the end.";
+Write buffers are small for the data (1/32 of it), so that a lookup searches several levels at any \
+--num. All files are removed at the end.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -46,13 +46,13 @@ pub(crate) struct DemoArgs {
     /// Lookups of missing keys [default: 20M]
     #[arg(long, value_parser = parse_count)]
     pub(crate) missing: Option<u64>,
-    /// Be quick: 100K keys and 2M missing lookups, where not given otherwise
+    /// Use 100K keys and 2M lookups of missing keys, unless other numbers are given
     #[arg(long)]
     pub(crate) quick: bool,
     /// Threads that look up; one thread writes
     #[arg(long, default_value = "2", value_parser = threads)]
     pub(crate) threads: usize,
-    /// A filter to compare; give it several times
+    /// A filter to compare; may be given several times
     #[arg(
         long,
         value_name = "SPEC",

@@ -16,16 +16,16 @@ use crate::output::{Column, Output, OutputArgs, Value};
 use crate::shared_args::whole;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Shows the filters of each level, and how good they are: the store is asked for keys that it does not \
-hold, and each level's rate of false positives stands beside what theory expects of exactly those \
-probes. The keys asked for are keys of the store with four random bytes appended, so they lie \
-between its keys and every level has to be asked. Counts are those of these probes (in the shell, of \
-all lookups since the store was opened). Alarms, where there are any, are levels whose filters let more \
-distinct keys pass than chance explains: their bits are not those that were built.
+Shows the filters of each level, and their quality: missing keys are looked up, and each level's \
+false-positive rate is shown next to the theoretical rate of exactly these probes. The keys looked \
+up are keys of the store with four random bytes appended, so they lie between its keys and lookups \
+reach every level. The counts are of these probes (in the shell, of all lookups since the store \
+was opened). An alarm names a level whose filters have more distinct false positives than chance \
+explains: their bits are not the ones that were built.
 
-With --filters=budget=10/key (or another budget) each level's filters stand beside those that it should \
-have today, and --tables lists every table with the reason why it differs. Nothing is written: filters \
-change as tables are written under that policy.";
+With --filters=budget=10/key (or another budget) each level's filters are shown next to those that \
+the budget would give it today, and --tables lists every table with the reason for the difference. \
+Nothing is written: filters change as tables are written under that policy.";
 
 /// Bytes appended to a key to make an absent one.
 const TAIL_BYTES: usize = 4;
@@ -39,10 +39,10 @@ pub(crate) struct FiltersArgs {
     /// Only this level
     #[arg(long, value_name = "NUMBER", value_parser = whole::<usize>)]
     level: Option<usize>,
-    /// A budget to hold the tables against, as in budget=10/key or budget=64MiB
+    /// A budget to compare the tables with, as in budget=10/key or budget=64MiB
     #[arg(long, value_name = "SPEC")]
     filters: Option<FilterPolicy>,
-    /// List each table beside what the budget has for it
+    /// List each table with the filter that the budget would give it
     #[arg(long)]
     tables: bool,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(crate) struct ProbeArgs {
     /// Look up this many missing keys
     #[arg(long, value_name = "COUNT", default_value = "100K", value_parser = parse_count)]
     pub(crate) probe: u64,
-    /// Selects the keys to look up
+    /// Seed of the keys to look up
     #[arg(long, default_value = "42", value_parser = whole::<u64>)]
     seed: u64,
 }

@@ -53,12 +53,12 @@ pub(crate) fn write_levels(db: &Db, output: &mut Output<'_>) -> Result<(), Failu
 }
 
 pub(crate) const MEMORY_ABOUT: &str = "\
-Shows where the memory of the store is, part by part. Outside the shell the store has just been \
-opened: what the log holds is in memtables, all tables are open (as many as the limit on open files \
-allows), so that filters and indexes show what they take, and the block cache is empty.
+Shows the memory of the store, part by part. Outside the shell the store has just been opened: the \
+contents of the log are in memtables, all tables are open (up to the limit on open files), so that \
+the sizes of filters and indexes are included, and the block cache is empty.
 
-Cached filters are part of the block cache and counted there; the filter limit is how much of other \
-filters may be pinned.";
+Cached filters are part of the block cache and counted there; the filter limit is the maximum size \
+of pinned filters.";
 
 #[derive(Debug, Args)]
 pub(crate) struct MemoryArgs {
@@ -98,19 +98,19 @@ pub(crate) fn run_memory(
 }
 
 pub(crate) const STATS_ABOUT: &str = "\
-Shows what the store holds: how opening found it, its files by level, and how much compaction it \
-needs. In the shell, what was done since the store was opened is shown too; elsewhere it has just \
-been opened, and nothing was done.
+Shows statistics of the store: its state when it was opened, its files by level, and its \
+compaction debt. The shell also shows the activity since the store was opened; elsewhere it has \
+just been opened, and there was none.
 
-Unusable filters are those that were found damaged, or to be of makers that are not known here; \
-filters not held are those that found room neither in memory of their own nor in the block cache. \
-Both are known once a filter is asked: verify asks them all. Filter alarms, in the shell, are levels \
-whose filters let more absent keys pass than chance explains.";
+Unusable filters are corrupt, or of a policy or kind that is not known here; filters not held fit \
+neither in pinned memory nor in the block cache. Both are detected when a filter is first queried; \
+verify queries all of them. Filter alarms, in the shell, name levels whose filters have more \
+distinct false positives than chance explains.";
 
 #[derive(Debug, Args)]
 pub(crate) struct StatsArgs {
-    /// Look again every so many seconds, until interrupted; while a writer has the store open, that
-    /// is said instead
+    /// Repeat at this interval in seconds, until interrupted; while a writer has the store open,
+    /// report that instead
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     watch: Option<Duration>,
     #[command(flatten)]

@@ -22,9 +22,9 @@ use crate::output::{OutputArgs, Value};
 use crate::text::{KeyForm, ValueForm};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Writes the entries of a file or of standard input into the store. What a dump holds, and scan prints \
-as jsonl or csv, is read back. A file is checked to its end before anything is written; from standard \
-input entries are written as they come, and an error says how many are in the store.";
+Writes the entries of a file or of standard input into the store: the output of dump, or of scan \
+as jsonl or csv. A file is checked to its end before anything is written. Entries from standard \
+input are written as they arrive, and an error reports how many are in the store.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -40,8 +40,8 @@ const BATCH_BYTES: u64 = 1 << 20;
 pub(crate) struct LoadArgs {
     /// The file to read; - is standard input
     file: OsString,
-    /// Its form: jsonl, text (key, tab, value), csv or binary [default: jsonl, binary or text, as
-    /// its first bytes show]
+    /// Its form: jsonl, text (key, tab, value), csv or binary [default: jsonl, binary or text,
+    /// according to its first bytes]
     #[arg(long = "as", value_name = "FORM", value_enum, hide_possible_values = true)]
     form: Option<StreamForm>,
     /// Make the store if the directory is missing or empty

@@ -51,7 +51,7 @@ pub(crate) fn run_put(args: &PutArgs, session: Session<'_>) -> Result<(), Failur
 
 #[derive(Debug, Args)]
 pub(crate) struct DeleteArgs {
-    /// The keys, in the form that --key-format says; all of them go, or none
+    /// The keys, in the form that --key-format says; all are deleted, or none
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<OsString>,
     /// Return once the write is on the device
@@ -75,12 +75,12 @@ pub(crate) fn run_delete(args: &DeleteArgs, session: Session<'_>) -> Result<(), 
 }
 
 pub(crate) const DELETE_RANGE_ABOUT: &str = "\
-Deletes all keys of a range with one write, whatever their number. Their space is free once \
+Deletes all keys in a range with one write, whatever their number. Their space is freed when \
 compactions have removed them: see compact.";
 
 pub(crate) const DELETE_RANGE_HELP: &str = "\
 Examples:
-  trommel delete-range --db db --prefix log/2024-     every key that begins so
+  trommel delete-range --db db --prefix log/2024-     every key with this prefix
   trommel delete-range --db db --from b --to d        b is deleted, d stays
   trommel delete-range --db db --to log/417           everything before that key
   trommel delete-range --db db --all";
@@ -89,7 +89,7 @@ Examples:
 pub(crate) struct DeleteRangeArgs {
     #[command(flatten)]
     range: RangeArgs,
-    /// Yes, every key of the store is to be gone
+    /// Confirm that every key of the store is to be deleted
     #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
     all: bool,
     /// Return once the write is on the device

@@ -15,15 +15,15 @@ const KINDS: [FilterKind; 4] =
     [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
 
 pub(crate) const LONG_ABOUT: &str = "\
-Print the rate of false positives that a filter of so many bits per key is expected to have, for \
-each kind; or, with --fpr, how many bits per key a rate takes, and the filter of each kind with that \
-rate: its bits m, its probes k (the columns of a ribbon), its bytes with their header, and the rate that \
-it has. No store is needed: all is computed, exactly, for a table of --keys keys. (A filter that is asked \
-for by its rate, as in paired:fpr=1e-5, has the bits that it takes in a large table.)
+Prints the expected false-positive rate of each kind of filter for a number of bits per key; or, \
+with --fpr, the bits per key for a rate, and the filter of each kind with that rate: its bits m, \
+its probes k (the columns of a ribbon), its bytes including the header, and its actual rate. No \
+store is needed: everything is computed, exactly, for a table of --keys keys. (A filter that is \
+specified by its rate, as in paired:fpr=1e-5, gets the bits for that rate in a large table.)
 
-A filter has whole cache lines of 64 bytes, so one of few keys has more bits than are asked for, and the \
-rate of those. Where that makes a difference of more than a twentieth, the bits per key that are stored \
-are printed as well.";
+A filter consists of whole cache lines of 64 bytes, so one of few keys has more bits than \
+requested, and the rate of its actual bits. If that makes a difference of more than a twentieth, \
+the stored bits per key are printed as well.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RatesArgs {

@@ -11,16 +11,16 @@ use crate::output::{Column, Output, OutputArgs, Value};
 use crate::shared_args::whole;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Gives the tables of an existing store the filters that new tables would get now, with the options that \
-are given, and says first what that costs. Data is read and never written: the new filters lie in files \
-of their own, which stand before those in the tables and go with them. A damaged filter is replaced, \
-too.
+Builds for the tables of an existing store the filters that new tables would get with the given \
+options, and reports the cost first. Data is read and never written: the new filters are in files \
+of their own, which are used instead of those in the tables and removed with them. A corrupt \
+filter is replaced, too.
 
-With --dry-run it ends once the costs are said, and opens the store read-only.";
+With --dry-run it ends after reporting the cost, and opens the store read-only.";
 
 #[derive(Debug, Args)]
 pub(crate) struct RebuildFiltersArgs {
-    /// Only say what would be done, and at which cost
+    /// Only report what would be done, and the cost
     #[arg(long)]
     dry_run: bool,
     /// Only tables of this level

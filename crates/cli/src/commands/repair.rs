@@ -14,35 +14,35 @@ use crate::output::{OutputArgs, Value};
 use crate::text::{KeyForm, print_path};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Makes a new store, in a new directory, of what is left of a damaged one. The old store is never \
-changed. Every intact block that the index of its table still lists, and every log up to its first \
-damage, is read, and the newest version of each key that is left is written. A table whose footer or top \
-index is damaged is lost as a whole. The new store has the options that the old one remembers, \
-filters included, or the defaults where that is lost.
+Builds a new store, in a new directory, from the rest of a corrupt one. The old store is never \
+changed. Every intact block that the index of its table still lists is read, and every log up to \
+its first corruption; the newest remaining version of each key is written. A table whose footer or \
+top index is corrupt is lost as a whole. The new store has the recorded options of the old one, \
+including filters, or the defaults if the record is lost.
 
-Lists all that could not be saved: files, bytes and keys. In a range in doubt keys may be missing, may \
-have an older value than they had, or may show though they were deleted, because what was newer is lost. \
-Unreadable entries are those that the manifest counts in pieces of tables that could not be read: at \
-least so many are lost. Ends with exit code 4 if anything was lost; the new store is sound all the same. \
-Is refused where a newer version wrote a file: use that one.";
+Lists everything that could not be saved: files, bytes and keys. In a range in doubt keys may be \
+missing, may have an older value, or may be visible although they were deleted, because newer data \
+is lost. Unreadable entries are those that the manifest states for unreadable parts of tables: at \
+least that many are lost. Ends with exit code 4 if anything was lost; the new store is valid \
+nevertheless. If a newer version wrote a file, the repair is refused: use that version.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
-  trommel repair shop mended --dry-run        what could be saved, and what is lost; writes nothing
-  trommel repair shop mended                  make the new store
-  trommel repair shop mended --only-certain   leave out what may be older than it was
-  trommel repair shop mended --beyond-damage  keep writes of a log behind what is lost of it, too";
+  trommel repair shop mended --dry-run        report what could be saved, and what is lost
+  trommel repair shop mended                  build the new store
+  trommel repair shop mended --only-certain   leave out entries that may be outdated
+  trommel repair shop mended --beyond-damage  also keep the writes of a log after its corruption";
 
 #[derive(Debug, Args)]
 pub(crate) struct RepairArgs {
-    /// The damaged store
+    /// The corrupt store
     from: PathBuf,
-    /// The directory to make
+    /// The directory to create
     to: PathBuf,
-    /// Write nothing; say what would be saved, and what is lost
+    /// Write nothing; report what would be saved, and what is lost
     #[arg(long)]
     dry_run: bool,
-    /// Keep what a log holds behind damage: the result may have holes before it
+    /// Keep the records of a log after its corruption: the result may have holes before them
     #[arg(long)]
     beyond_damage: bool,
     /// Leave out keys of which a newer version, or their deletion, may be lost

@@ -10,13 +10,14 @@ use crate::commands::records::{self, write};
 use crate::failure::Failure;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Makes one HTML page of the records of one or several benches: throughput over time, latency by \
-percentile, filters' rates measured and expected, memory, levels, amplification, settings, machine. \
-The page needs no other file, no network and no script, and follows the browser's choice of light \
-or dark.
+Makes one HTML page of the records of one or several benchmark runs: throughput over time, latency \
+by percentile, measured and expected filter rates, memory, levels, amplification, settings, \
+machine. The page needs no other file, no network and no script, and follows the browser's choice \
+of light or dark.
 
-Records of different stores or settings stand side by side. Repeats of a workload are summed up; \
-where two files hold the same workload with the same settings, each file stands by itself.";
+Records of different stores or settings are shown side by side. Repeats of a workload are \
+combined; if two files have the same workload with the same settings, each file is shown by \
+itself.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:

@@ -25,7 +25,7 @@ pub(crate) struct EndsArgs {
     /// The first key (itself included)
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     from: Option<OsString>,
-    /// The key behind the last (itself excluded)
+    /// The key after the last one (itself excluded)
     #[arg(long, value_name = "KEY", allow_hyphen_values = true)]
     to: Option<OsString>,
 }
@@ -47,7 +47,7 @@ impl EndsArgs {
 pub(crate) struct RangeArgs {
     #[command(flatten)]
     ends: EndsArgs,
-    /// Only keys that begin so
+    /// Only keys with this prefix
     #[arg(long, value_name = "PREFIX", allow_hyphen_values = true)]
     #[arg(conflicts_with_all = ["from", "to"])]
     prefix: Option<OsString>,
@@ -145,13 +145,13 @@ pub(crate) fn report_skipped(passed_over: &[KeySpan], form: KeyForm) -> Result<(
 pub(crate) struct ScanArgs {
     #[command(flatten)]
     range: RangeArgs,
-    /// Stop after so many entries
+    /// Stop after this many entries
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     limit: Option<u64>,
     /// From the last key to the first
     #[arg(long)]
     reverse: bool,
-    /// Print how many entries there are, not the entries
+    /// Print the number of entries instead of the entries
     #[arg(long, conflicts_with = "keys_only")]
     count: bool,
     /// Print no values

@@ -20,7 +20,7 @@ pub(crate) enum StoreCommand {
     Put(put::PutArgs),
     /// Delete keys
     Delete(put::DeleteArgs),
-    /// Delete all keys of a range
+    /// Delete all keys in a range
     #[command(long_about = put::DELETE_RANGE_ABOUT, after_help = put::DELETE_RANGE_HELP)]
     DeleteRange(Box<put::DeleteRangeArgs>),
     /// Print entries in key order
@@ -28,57 +28,57 @@ pub(crate) enum StoreCommand {
     /// Write entries from a file or standard input
     #[command(long_about = load::LONG_ABOUT, after_help = load::AFTER_HELP)]
     Load(load::LoadArgs),
-    /// Print or save entries so that load reads them back
+    /// Print or save entries in a form that load reads
     #[command(after_help = dump::AFTER_HELP)]
     Dump(dump::DumpArgs),
-    /// Show what the store holds
+    /// Show statistics of the store
     #[command(long_about = levels::STATS_ABOUT)]
     Stats(levels::StatsArgs),
-    /// Show what each level holds
+    /// Show the tables, bytes and entries of each level
     Levels(levels::LevelsArgs),
-    /// Show the filters of each level, measured beside theory
+    /// Show the filters of each level, measured and in theory
     #[command(long_about = filters::LONG_ABOUT)]
     Filters(filters::FiltersArgs),
-    /// Show where the memory of the open store is
+    /// Show the memory of the open store, part by part
     #[command(long_about = levels::MEMORY_ABOUT)]
     Memory(levels::MemoryArgs),
     /// Show the current options, and those recorded in the store
     #[command(long_about = admin::OPTIONS_ABOUT)]
     Options(admin::OptionsArgs),
-    /// Write what is in the log out to tables
+    /// Flush the entries of the log to tables
     Flush(admin::FlushArgs),
-    /// Merge levels, and drop what nobody can see any more
+    /// Compact all levels, and drop versions that no reader can see
     #[command(long_about = admin::COMPACT_ABOUT)]
     Compact(admin::CompactArgs),
-    /// Give tables the filters that new ones would get, without writing their data
+    /// Rebuild the filters of tables as new ones would get them, without writing data
     #[command(long_about = rebuild::LONG_ABOUT)]
     RebuildFilters(rebuild::RebuildFiltersArgs),
     /// Read and check every byte of every file
     #[command(long_about = verify::LONG_ABOUT)]
     Verify(verify::VerifyArgs),
-    /// Make a second store that holds what the store holds now (hard links where possible)
+    /// Create a copy of the store as of now (with hard links if possible)
     Checkpoint(admin::CheckpointArgs),
-    /// Make, list, verify, restore and delete backups
+    /// Create, list, verify, restore and delete backups
     #[command(long_about = backup::LONG_ABOUT, after_help = backup::AFTER_HELP)]
     Backup(backup::BackupArgs),
-    /// Make a new store of a backup: the same as backup restore
+    /// Restore a backup as a new store: the same as backup restore
     Restore(backup::RestoreArgs),
-    /// Look into tables
+    /// Inspect tables
     #[command(long_about = sst::LONG_ABOUT, after_help = sst::AFTER_HELP)]
     Sst(sst::SstArgs),
-    /// Look into write-ahead logs
+    /// Inspect write-ahead logs
     #[command(long_about = log::LONG_ABOUT, after_help = log::AFTER_HELP)]
     Log(log::LogArgs),
-    /// Look into manifests: which tables make up a store, and how it came to that
+    /// Inspect manifests: the tables that make up a store, and their history
     #[command(long_about = manifest::LONG_ABOUT, after_help = manifest::AFTER_HELP)]
     Manifest(manifest::ManifestArgs),
-    /// Show every file that holds a key, and what each filter says of it
+    /// Show every file that holds a key, and each filter's answer for it
     #[command(long_about = find::LONG_ABOUT, after_help = find::AFTER_HELP)]
     Find(find::FindArgs),
-    /// Show what a store and each of its tables says of itself
+    /// Show the properties of a store and of each of its tables
     #[command(long_about = properties::LONG_ABOUT)]
     Properties(properties::PropertiesArgs),
-    /// List the files of a store, and what each is
+    /// List the files of a store and their roles
     #[command(long_about = listing::LONG_ABOUT)]
     Files(listing::FilesArgs),
 }

@@ -201,7 +201,7 @@ fn of_a_command(create: bool) -> Options {
 #[derive(Debug, Clone, Copy, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct DegradedArgs {
-    /// Read around damage: what is certain, or the last-intact state [default: certain]
+    /// Read a corrupt store: what is certain, or the last intact state [default: certain]
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
     #[arg(value_parser = one_of::<Degraded>(["certain", "last-intact"]))]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "certain")]
@@ -222,19 +222,19 @@ impl DegradedArgs {
 pub(crate) struct WriteArgs {
     #[command(flatten)]
     pub(crate) store: StoreArgs,
-    /// Filters of new tables, by level [default: as the store has them; of a new one,
+    /// Filters of new tables, by level [default: the recorded ones; for a new store,
     /// L0=paired:16,L1-=paired:12]
     #[arg(long, value_name = "SPEC")]
     filters: Option<FilterPolicy>,
-    /// Prefixes that new tables have filters of: fixed:8, until:/ [default: as the store has them;
-    /// of a new one, none]
+    /// Prefix extractor for filters of new tables: fixed:8, until:/ [default: the recorded one; for
+    /// a new store, none]
     #[arg(long, value_name = "RULE")]
     prefix_extractor: Option<Prefix>,
-    /// Compression of new tables, none or lz4 [default: as the store has it; of a new one, lz4]
+    /// Compression of new tables, none or lz4 [default: the recorded one; for a new store, lz4]
     #[arg(long, value_name = "KIND", hide_possible_values = true)]
     #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
     compression: Option<Compression>,
-    /// Open a damaged store: keep what stands before the damage, drop the rest, and say what
+    /// Open a corrupt store: keep the data before the corruption, drop the rest, and report it
     #[arg(long)]
     salvage: bool,
 }

@@ -19,32 +19,32 @@ use crate::failure::Failure;
 use crate::shared_args::{threads, whole, whole_in};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Shows whether the store keeps its promise on this machine, with its disk and its kernel: many threads \
-write, read and check at random, in a process that is killed (SIGKILL) again and again, at random \
-times and at random calls to the disk. What the store must hold is in a file beside it, which the \
-killed process cannot take along: every write that was acknowledged must be there after each kill, \
-one that was under way may be, a batch only as a whole, and nothing else.
+Tests whether the store keeps its promises on this machine, with its disk and its kernel: many \
+threads write, read and check at random, in a process that is killed (SIGKILL) repeatedly, at \
+random times and at random calls to the disk. The expected state is in a file outside the store, \
+which survives a killed process: after each kill every acknowledged write must be present, a write \
+in flight may be present, a batch only as a whole, and nothing else may be there.
 
-Options are drawn anew at each open: filters of all kinds and shapes (or those of --filters), sizes, read modes. Puts, \
-deletes, batches, conditional writes, lookups, scans both ways, cursors, snapshots, checkpoints, \
-flushes, compactions, changes of options and verify go on beside each other. Memory, file handles, \
-space and the time of each operation have limits.
+Options are drawn at random for each open: filters of all kinds and shapes (or those of \
+--filters), sizes, read modes. Puts, deletes, batches, conditional writes, lookups, scans in both \
+directions, cursors, snapshots, checkpoints, flushes, compactions, changes of options and verify \
+run concurrently. Memory, file handles, space and the time of each operation are limited.
 
 Prints its counters as one JSON object on standard output. If anything is wrong it stops at once, \
-says what it found and what was expected, keeps the store and the expected state, and ends with \
-code 7. Otherwise it leaves nothing behind. A killed process is no power cut: what the system was \
-given is not lost by it.";
+reports what it found and what was expected, keeps the store and the expected state, and ends with \
+code 7. Otherwise it leaves nothing on the disk. A kill is not a power cut: data that was passed \
+to the system is not lost.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
   trommel stress
       a minute in the temporary directory
   trommel stress --dir=/data/stress --duration=72h --profile=big --json=stress.jsonl
-      three days on the disk that matters
+      three days on the disk to be tested
   trommel stress --faults=0.001 --kill-every=0
       one in a thousand calls to the disk fails, and nothing is killed
   trommel stress --dir=/data/stress --keep && trommel stress --dir=/data/stress
-      the second goes on with what the first left";
+      the second continues the first";
 
 /// The hidden command of a worker.
 pub(crate) const WORKER: &str = "stress-worker";
@@ -53,17 +53,17 @@ const WHOLE_KEYS: u32 = 200_000;
 
 #[derive(Debug, Args)]
 pub(crate) struct StressArgs {
-    /// Directory for the store, kept with --keep or when something is wrong; if an earlier run was
-    /// kept there, it goes on [default: a new one in the temporary directory]
+    /// Directory for the store, which is kept with --keep or if something is wrong; a run that was
+    /// kept there is continued [default: a new one in the temporary directory]
     #[arg(long, alias = "db")]
     dir: Option<PathBuf>,
-    /// Directory of the expected state [default: beside the store]
+    /// Directory of the expected state [default: next to the store]
     #[arg(long, value_name = "DIR", alias = "expected-values-dir")]
     expected: Option<PathBuf>,
     /// How long: 10s, 5m, 72h
     #[arg(long, value_name = "TIME", default_value = "60s", value_parser = positive_time)]
     duration: Duration,
-    /// How large everything is
+    /// Size of keys, values and buffers
     #[arg(long, value_enum, default_value = "default")]
     profile: Size,
     /// Threads that write and read
@@ -72,10 +72,10 @@ pub(crate) struct StressArgs {
     /// Keys, 100 to 100M [default: tiny 2K, default 100K, big 2M]
     #[arg(long, value_name = "COUNT", alias = "max-key", value_parser = keys)]
     keys: Option<u32>,
-    /// Bytes of values, or the least and the most [default: tiny 16-200, default 16-1K, big 16-4K]
+    /// Bytes of values, or minimum and maximum [default: tiny 16-200, default 16-1K, big 16-4K]
     #[arg(long, value_name = "SIZE[-SIZE]", value_parser = sizes)]
     value_size: Option<(u32, u32)>,
-    /// Decides what is drawn; 0 takes one from the clock
+    /// Seed of all random draws; 0: taken from the clock
     #[arg(long, default_value = "0", value_parser = whole::<u64>)]
     seed: u64,
     /// Mean time between kills; 0: none
@@ -88,10 +88,11 @@ pub(crate) struct StressArgs {
     /// than 200K keys]
     #[arg(long, value_name = "COUNT", value_parser = whole_in(1_u64..))]
     whole_check_every: Option<u64>,
-    /// Part of the calls to the disk that fail: as a broken or a full disk, or for want of handles
+    /// Fraction of the calls to the disk that fail: by a failing or full disk, or for lack of file
+    /// handles
     #[arg(long, value_name = "RATE", default_value = "0", value_parser = rate)]
     faults: f64,
-    /// Append the counters to FILE, a line of JSON
+    /// Append the counters to FILE as a line of JSON
     #[arg(long, value_name = "FILE")]
     json: Option<PathBuf>,
     /// Keep the store and the expected state
@@ -106,19 +107,21 @@ pub(crate) struct StressArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Limits")]
 struct StressLimitArgs {
-    /// The store's own limit of memory, in most opens [default: tiny 8M, default 128M, big 1G]
+    /// The store's own memory limit, in most opens [default: tiny 8M, default 128M, big 1G]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     memory_limit: Option<u64>,
-    /// Most memory of the process that is no file's; 0: any [default: 256M and twice the above]
+    /// Limit on the process's memory that is not file-backed; 0: none [default: 256M and twice the
+    /// above]
     #[arg(long, value_name = "SIZE", value_parser = parse_bytes)]
     max_memory: Option<u64>,
-    /// Most file handles of the process; 0: any [default: 100 more than the store may have open]
+    /// Limit on the process's file handles; 0: none [default: 100 more than the store may have
+    /// open]
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     max_handles: Option<u64>,
-    /// Most bytes of files for each byte of data, beyond 16 write buffers and 64M; 0: any
+    /// Limit on the bytes of files per byte of data, beyond 16 write buffers and 64M; 0: none
     #[arg(long, value_name = "FACTOR", default_value = "8", value_parser = factor)]
     max_space: f64,
-    /// Longest time of one operation; 0: any [default: 60s, big 10m]
+    /// Limit on the time of one operation; 0: none [default: 60s, big 10m]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     longest: Option<Duration>,
 }
@@ -126,11 +129,11 @@ struct StressLimitArgs {
 /// The profiles of the harness, by name.
 #[derive(Debug, Clone, Copy, ValueEnum)]
 enum Size {
-    /// Thousands of keys, buffers of kilobytes: much happens in little time
+    /// Thousands of keys, buffers of kilobytes: many flushes and compactions in a short time
     Tiny,
     /// A hundred thousand keys, buffers of a megabyte
     Default,
-    /// Two million keys, buffers as the store has them by default
+    /// Two million keys, buffers of the store's default size
     Big,
 }
 

@@ -35,7 +35,7 @@ pub(crate) enum Format {
     Table,
     /// One document
     Json,
-    /// An object a line
+    /// One object per line
     Jsonl,
     /// Comma-separated values, with a header
     Csv,
@@ -56,7 +56,7 @@ pub(crate) enum ColorChoice {
 #[derive(Debug, Clone, Args)]
 #[command(next_help_heading = "Output")]
 pub(crate) struct OutputArgs {
-    /// Print results as table, json (one document), jsonl (an object a line) or csv
+    /// Print results as table, json (one document), jsonl (one object per line) or csv
     #[arg(long, value_name = "FORMAT", value_enum, default_value = "table")]
     #[arg(hide_possible_values = true)]
     pub(crate) format: Format,

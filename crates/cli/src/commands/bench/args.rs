@@ -115,13 +115,13 @@ pub(crate) struct CountArgs {
 
 #[derive(Debug, Args)]
 pub(crate) struct WorkArgs {
-    /// Which part of its size a value is compressible to, 0 to 1
+    /// The fraction of its size that a value compresses to, 0 to 1
     #[arg(long, value_name = "RATIO", default_value = "0.5", value_parser = parse_part)]
     pub(crate) compression_ratio: f64,
     /// Operations in one write, and keys in one multireadrandom (there, 1 means 32)
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = threads)]
     pub(crate) batch_size: usize,
-    /// Entries that seekrandom reads from where it is
+    /// Entries that seekrandom reads after each seek
     #[arg(long, value_name = "COUNT", default_value = "0", value_parser = parse_count)]
     pub(crate) seek_nexts: u64,
     /// Reads among a hundred operations of readrandomwriterandom
@@ -152,17 +152,17 @@ fn one_of(text: &str) -> Result<u64, String> {
 switches! {
     /// How the work is done.
     WorkSwitches {
-        /// Read backward from where seekrandom is
+        /// Read backward after each seek of seekrandom
         reverse_iterator,
-        /// Read within the prefix of --prefix-size bytes of the key that seekrandom seeks, so that
-        /// tables whose filter of prefixes says no are not read
+        /// Read only keys with the same prefix (of --prefix-size bytes) as the key that seekrandom
+        /// seeks, so that tables without that prefix are skipped by their prefix filters
         prefix_same_as_start,
         /// The same with a prefix that no key has; --prefix-size must be more than 8
         seek_missing_prefix,
-        /// Put the store's files out of the page cache, and open it anew, before each benchmark
-        /// that reads
+        /// Drop the store's files from the page cache, and reopen it, before each benchmark that
+        /// reads
         cold,
-        /// Print how long single operations took (reads a clock for each)
+        /// Print the latencies of single operations (reads a clock for each)
         histogram,
     }
 }
@@ -170,19 +170,19 @@ switches! {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pace")]
 pub(crate) struct PaceArgs {
-    /// End each benchmark that draws its keys after so long, whatever the counts; 0: the counts
+    /// End each benchmark that draws its keys after this time, whatever the counts; 0: the counts
     /// decide
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_decimal)]
     pub(crate) duration: f64,
-    /// Begin so many operations a second, all threads together, whether or not the store keeps
-    /// up; times count from when each was meant to begin. 0: each begins when the last has ended
+    /// Start this many operations a second, over all threads, whether or not the store keeps up;
+    /// times count from the intended start of each. 0: each starts when the previous one has ended
     #[arg(long, value_name = "OPS", default_value = "0", value_parser = parse_count)]
     pub(crate) rate: u64,
-    /// As --rate in bytes of keys and values, for benchmarks that only write, and for the writer
-    /// beside readers; 0: none
+    /// Like --rate, in bytes of keys and values, for benchmarks that only write, and for the
+    /// background writer of the others; 0: none
     #[arg(long, value_name = "BYTES", default_value = "0", value_parser = parse_bytes)]
     pub(crate) benchmark_write_rate_limit: u64,
-    /// As --rate, for benchmarks that only read; 0: none
+    /// Like --rate, for benchmarks that only read; 0: none
     #[arg(long, value_name = "OPS", default_value = "0", value_parser = parse_count)]
     pub(crate) benchmark_read_rate_limit: u64,
 }
@@ -190,15 +190,14 @@ pub(crate) struct PaceArgs {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Results")]
 pub(crate) struct BenchReportArgs {
-    /// Append a record of each benchmark to FILE, a line of JSON each; a file may hold many runs,
-    /// distinguished by an id: `trommel compare` and `trommel report` read them
+    /// Append a record of each benchmark to FILE, as a line of JSON; a file may hold many runs,
+    /// each with its own ID. `trommel compare` and `trommel report` read them
     #[arg(long, value_name = "FILE")]
     pub(crate) json: Option<PathBuf>,
-    /// Record the lookups in FILE, which must not be there, for `trommel tune replay`; goes with
-    /// --db
+    /// Record the lookups in FILE, which must not exist, for `trommel tune replay`; requires --db
     #[arg(long, value_name = "FILE")]
     pub(crate) trace: Option<PathBuf>,
-    /// Record one lookup of N, each drawn by itself
+    /// Record one lookup of N, each sampled independently
     #[arg(long, value_name = "1/N", default_value = "1/1", requires = "trace")]
     #[arg(value_parser = one_of)]
     pub(crate) trace_sample: u64,
@@ -207,9 +206,9 @@ pub(crate) struct BenchReportArgs {
 switches! {
     /// What is printed besides.
     ReportSwitches {
-        /// Print everything the store counts at the end
+        /// Print all statistics of the store at the end
         statistics,
-        /// Print of repeated runs only the 95% interval of their mean
+        /// For repeated runs, print only the 95% interval of their mean
         confidence_interval_only,
     }
 }

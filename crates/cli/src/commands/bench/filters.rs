@@ -16,11 +16,11 @@ pub(crate) struct FilterArgs {
     /// Filters by level [default: the store's own]
     #[arg(long, value_name = "SPEC", conflicts_with_all = ["filter_uri", "bloom_bits"])]
     pub(crate) filters: Option<FilterPolicy>,
-    /// A filter as Speedb and RocksDB name it: speedb.PairedBloomFilter:23.4, ribbonfilter:10:1;
-    /// without bits those of --bloom-bits
+    /// A filter by its Speedb or RocksDB name: speedb.PairedBloomFilter:23.4, ribbonfilter:10:1;
+    /// without bits, those of --bloom-bits apply
     #[arg(long, value_name = "NAME[:BITS]")]
     pub(crate) filter_uri: Option<String>,
-    /// Bits a key, of RocksDB's blocked filter or of --filter-uri; 0: none, -1: the default
+    /// Bits per key, of RocksDB's blocked filter or of --filter-uri; 0: no filter, -1: the default
     #[arg(long, value_name = "BITS", allow_negative_numbers = true, value_parser = parse_decimal)]
     pub(crate) bloom_bits: Option<f64>,
 }

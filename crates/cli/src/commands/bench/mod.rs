@@ -30,19 +30,19 @@ use store::{Setup, Use, prefix_bytes, set_up};
 pub(crate) const LONG_ABOUT: &str = "\
 Runs benchmarks one after the other on one store, and prints a line for each in the form db_bench \
 uses. Keys are 8-byte big-endian integers below --num, padded with '0' to --key-size. Missing keys \
-are the same with one random byte appended: they lie between the others, so every level has to be \
-asked. Draws are with replacement: fillrandom writes about 63% of the keys.
+are the same with one random byte appended: they lie between the others, so a lookup reaches every \
+level. Draws are with replacement: fillrandom writes about 63% of the keys.
 
 Benchmarks that fill start from an empty store. All counts are those of all threads together; \
 microseconds per operation are those of one thread.
 
-Flags that db_bench has too mean the same, and are understood with dashes or underscores, one dash or \
-two.";
+Flags with a name of db_bench mean the same, and are accepted with dashes or underscores, and with \
+one leading dash or two.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
   trommel bench
-      fill, settle and read a store of 1,000,000 keys in the temporary directory
+      fill, compact and read a store of 1,000,000 keys in the temporary directory
   trommel bench --filters=blocked:10
       the same with another filter
   trommel bench --db=/data/bench --benchmarks=fillseq,compact --num=10M --value-size=400

@@ -60,7 +60,7 @@ static FLAGS: [Flag; 26] = [
         "max_frozen_memtables",
         "COUNT",
         |text| Ok(whole::<u64>(text)?.saturating_sub(1).to_string()),
-        "Memtables at most, the one that is written to among them [default: 2]",
+        "Maximum number of memtables, including the active one [default: 2]",
     ),
     flag(
         "base-level-size",
@@ -75,24 +75,24 @@ static FLAGS: [Flag; 26] = [
         "level_ratio",
         "RATIO",
         ratio,
-        "How many times larger each level is than the one above [default: 10]",
+        "Size ratio of each level to the one above [default: 10]",
     ),
     flag("table-size", "table_bytes", "SIZE", bytes, "Bytes of a table [default: 64M]")
         .or("target-file-size-base"),
-    flag("block-size", "block_bytes", "SIZE", bytes, "Bytes of a table block [default: 4K]"),
+    flag("block-size", "block_bytes", "SIZE", bytes, "Bytes of a data block [default: 4K]"),
     flag(
         "block-align",
         "block_align",
         "BOOL",
         is,
-        "Pad blocks that are not compressed to the end of a page of 4 KiB [default: false]",
+        "Pad uncompressed blocks to a page boundary of 4 KiB [default: false]",
     ),
     flag(
         "compression",
         "compression",
         "KIND",
         word,
-        "Compression of table blocks, none or lz4 [default: none]",
+        "Compression of data blocks, none or lz4 [default: none]",
     )
     .or("compression-type"),
     flag(
@@ -100,50 +100,49 @@ static FLAGS: [Flag; 26] = [
         "l0_trigger",
         "COUNT",
         count,
-        "Tables of level 0 that start a compaction [default: 4]",
+        "Number of tables in level 0 that starts a compaction [default: 4]",
     ),
     flag(
         "level0-slowdown-writes-trigger",
         "l0_slowdown",
         "COUNT",
         count,
-        "Tables of level 0 above which writers are slowed [default: 20]",
+        "Number of tables in level 0 above which writers are slowed [default: 20]",
     ),
     flag(
         "level0-stop-writes-trigger",
         "l0_stop",
         "COUNT",
         count,
-        "Tables of level 0 at which writers wait [default: 36]",
+        "Number of tables in level 0 at which writers stop [default: 36]",
     ),
     flag(
         "hard-pending-compaction-bytes-limit",
         "debt_stop_bytes",
         "SIZE",
         bytes,
-        "Compaction debt in bytes at which writers wait [default: 256G]",
+        "Compaction debt, in bytes, at which writers stop [default: 256G]",
     ),
     flag(
         "max-background-jobs",
         "background_threads",
         "COUNT",
         count,
-        "Threads that flush and compact; 0: writers do it themselves, so that with one thread the same \
-         seed makes the same tables [default: 2]",
+        "Threads that flush and compact; 0: writers do it themselves, so that with one thread the same seed produces the same tables [default: 2]",
     ),
     flag(
         "rate-limiter-bytes-per-sec",
         "background_bytes_per_second",
         "SIZE",
         |text| parse_bytes(text).map_err(|error| error.to_string()).map(none_if_0),
-        "Bytes a second that flushes and compactions write at most; 0: no limit [default: 0]",
+        "Limit on the bytes per second that flushes and compactions write; 0: no limit [default: 0]",
     ),
     flag(
         "disable-auto-compactions",
         "auto_compaction",
         "BOOL",
         is_not,
-        "Start no compaction except by the benchmark compact",
+        "Start no compaction except in the benchmark compact",
     ),
     flag(
         "prefix-size",
@@ -155,15 +154,14 @@ static FLAGS: [Flag; 26] = [
                 bytes => format!("fixed:{bytes}"),
             })
         },
-        "Bytes of the prefixes of keys that new tables have filters of; 0: none [default: 0]",
+        "Length, in bytes, of the key prefixes in the prefix filters of new tables; 0: none [default: 0]",
     ),
     flag(
         "whole-key-filtering",
         "whole_key_filters",
         "BOOL",
         is,
-        "Build filters of whole keys besides those of prefixes, which lookups query otherwise \
-         [default: true]",
+        "Build whole-key filters; without them lookups query prefix filters [default: true]",
     ),
     flag(
         "optimize-filters-for-hits",
@@ -177,14 +175,14 @@ static FLAGS: [Flag; 26] = [
         "filter_shape",
         "SHAPE",
         word,
-        "How filters are divided: whole or partitioned (by key range) [default: whole]",
+        "How filters are partitioned: whole or partitioned (by key range) [default: whole]",
     ),
     flag(
         "filter-piece-bytes",
         "filter_piece_bytes",
         "SIZE",
         bytes,
-        "Bytes of a partition of a filter, about [default: 32K]",
+        "Approximate bytes of a filter partition [default: 32K]",
     )
     .or("metadata-block-size"),
     flag(
@@ -200,14 +198,14 @@ static FLAGS: [Flag; 26] = [
         "pinned_filter_bytes",
         "SIZE",
         bytes,
-        "Bytes of filters that are pinned at most; others are cached [default: no limit]",
+        "Maximum bytes of pinned filters; others are cached [default: no limit]",
     ),
     flag(
         "open-files",
         "max_open_files",
         "COUNT",
         |text| Ok(usize::try_from(signed(text)?).unwrap_or(MANY_FILES).to_string()),
-        "Table files that are open at most; -1: as many as the system allows [default: -1]",
+        "Maximum number of open tables; -1: as many as the system allows [default: -1]",
     ),
     flag(
         "sync",
@@ -221,7 +219,7 @@ static FLAGS: [Flag; 26] = [
         "log",
         "BOOL",
         is_not,
-        "Write no log: what is in memory is lost if the process dies",
+        "Write no log: the contents of memtables are lost if the process dies",
     ),
 ];
 
@@ -312,7 +310,8 @@ impl clap::FromArgMatches for Given {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Store")]
 pub(crate) struct BenchStoreArgs {
-    /// Its directory, kept afterwards [default: one in the temporary directory, removed afterwards]
+    /// Directory of the store, which is kept [default: one in the temporary directory, which is
+    /// removed]
     #[arg(long, value_name = "DIR")]
     pub(crate) db: Option<PathBuf>,
     #[command(flatten)]
@@ -322,7 +321,7 @@ pub(crate) struct BenchStoreArgs {
 switches! {
     #[command(next_help_heading = "Store")]
     StoreSwitches {
-        /// Work on the store that is in --db, with its own options where no flag sets them; fills
+        /// Use the existing store in --db, with its recorded options unless a flag sets them; fills
         /// are skipped. If all benchmarks only read, it is opened read-only, and not compacted
         use_existing_db,
     }

@@ -14,16 +14,16 @@ use crate::output::{OutputArgs, Value};
 use crate::text::KeyForm;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Shows every file of a store that holds a version of a key, newest first, and for every table whose \
-key range covers the key what its filter says of it: that of prefixes, where a table has no other to \
-ask and the rule that made the prefixes is one that is built in. The files are read as they are on disk, without \
-a lock, so the store may be in use.
+Shows every file of a store that holds a version of a key, newest first, and, for every table \
+whose key range covers the key, the answer of its filter. If a table has only a prefix filter, \
+that one is queried, provided that its extractor is a built-in rule. The files are read as they \
+are on disk, without a lock, so the store may be in use.
 
-In column `lookup` stands what a lookup of the key does at each file: it is answered there; it goes \
-past because the filter says no (a read saved); it reads in vain (a read wasted: a false positive of \
-the filter, or a table without one); or it does not come there, having been answered before. In \
-column `range deleted` stands the sequence number of the newest deletion of a range that holds the \
-key, if it deletes the version.";
+The column `lookup` shows what a lookup of the key does at each file: it is answered there; it \
+skips the table because the filter answers no (a read is saved); it reads the table and does not \
+find the key (a read is wasted: by a false positive, or because there is no filter); or it does \
+not get there, as it was answered before. The column `range deleted` shows the sequence number of \
+the newest range tombstone that applies to the key, if it deletes the version.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:

@@ -11,12 +11,13 @@ use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Lists the files of a store: what each is, whether the store needs it (column `live`), and files that \
-the manifest names and that are missing or have another length. What is not live is either foreign, \
-and never touched, or left from before and removed when the store is opened for writing.
+Lists the files of a store: the role of each, whether the store needs it (column `live`), and \
+files named in the manifest that are missing or have another length. A file that is not live is \
+either foreign, and never touched, or an orphan, which is removed when the store is opened for \
+writing.
 
-Exit 4 if a file is missing, has another length, or the manifest is damaged. The insides of tables \
-and logs are not looked at: see trommel verify, and trommel sst check.";
+Exit 4 if a file is missing or has another length, or if the manifest is corrupt. The contents of \
+tables and logs are not read: see trommel verify and trommel sst check.";
 
 #[derive(Debug, Args)]
 pub(crate) struct FilesArgs {

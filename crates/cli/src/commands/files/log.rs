@@ -17,19 +17,19 @@ use crate::output::{OutputArgs, Value};
 use crate::text::{KeyForm, ValueForm};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Looks into write-ahead logs (n.log): what was written and may not be in a table yet. Nothing is \
-written and no lock is taken, so the store may be in use, and a log may be damaged or a copy of one.";
+Inspects write-ahead logs (n.log): the writes that may not be in a table yet. Nothing is written \
+and no lock is taken, so the store may be in use, and a log may be corrupt, or a copy.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
-  trommel log info db/000016.log     the header, what it holds, how it ends
+  trommel log info db/000016.log     the header, its batches and operations in numbers, how it ends
   trommel log check db/*.log         read every byte; exit 4 if one is wrong
-  trommel log scan db/000016.log     every operation, in the order in which it was written
-  trommel log layout db/000016.log   each record: where, how long, from which sequence number
+  trommel log scan db/000016.log     every operation, in the order of the writes
+  trommel log layout db/000016.log   each record: offset, length, first sequence number
 
 A log ends in one of four ways. closed: with an end marker. open: at the end of a record; it is in \
-use, or its writer was killed. torn: inside a record that a power cut took; what is left of it does \
-not count, and that is no damage. damaged: in bytes that no power cut explains.";
+use, or its writer was killed. torn: inside a record that a power cut truncated; the rest of it \
+does not count, and that is not corruption. damaged: in bytes that no power cut explains.";
 
 #[derive(Debug, Args)]
 pub(crate) struct LogArgs {
@@ -39,13 +39,13 @@ pub(crate) struct LogArgs {
 
 #[derive(Debug, Subcommand)]
 enum LogCommand {
-    /// What a log says of itself, how much it holds, and how it ends
+    /// Print a log's header, its number of batches and operations, and how it ends
     Info(LogFilesArgs),
     /// Read every byte and check it: checksums, order, every operation
     Check(LogFilesArgs),
-    /// Print every operation, in the order in which it was written
+    /// Print every operation, in the order of the writes
     Scan(LogScanArgs),
-    /// Print what lies where, record by record
+    /// Print the layout of the file, record by record
     Layout(LogFilesArgs),
 }
 

@@ -13,19 +13,19 @@ use crate::output::{Column, OutputArgs, Value};
 use crate::text::KeyForm;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Looks into manifests (MANIFEST-n): the record of which tables and logs make up a store. Give the \
-file, or the store, whose CURRENT names the manifest in force. Nothing is written and no lock is \
-taken, so the store may be in use, and a manifest may be damaged or a copy of one.
+Inspects manifests (MANIFEST-n): the record of the tables and logs that make up a store. Give the \
+file, or the store, whose CURRENT names the current manifest. Nothing is written and no lock is \
+taken, so the store may be in use, and a manifest may be corrupt, or a copy.
 
 Levels are counted as in all reports: L0, then L1 for the first level below that holds data. The \
-manifest itself counts from 0 to 6; where that is shown, the column is called `stored level`.";
+manifest itself counts from 0 to 6; the column with that number is `stored level`.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
   trommel manifest info --db db            the state: every table with its level and key range
   trommel manifest check db/MANIFEST-*     read every byte; exit 4 if one is wrong
   trommel manifest scan --db db            each change: tables added and removed
-  trommel manifest history --db db         the shape of the store behind each change
+  trommel manifest history --db db         the shape of the store after each change
   trommel manifest layout db/MANIFEST-000002";
 
 #[derive(Debug, Args)]
@@ -36,22 +36,22 @@ pub(crate) struct ManifestArgs {
 
 #[derive(Debug, Subcommand)]
 enum ManifestCommand {
-    /// What the manifest says: every table with its level and key range, every deleted range, the
-    /// logs still needed
+    /// Print the state: every table with its level and key range, every range tombstone, the logs
+    /// still needed
     Info(KeyedArgs),
-    /// Read every byte and check it: checksums, every edit, that what they add up to can be
+    /// Read every byte and check it: checksums, every edit, and that the resulting states are valid
     Check(ManifestFilesArgs),
     /// Print each change that an edit makes
     Scan(KeyedArgs),
-    /// Print the shape of the store behind each edit
+    /// Print the shape of the store after each edit
     History(ManifestFilesArgs),
-    /// Print what lies where, record by record
+    /// Print the layout of the file, record by record
     Layout(ManifestFilesArgs),
 }
 
 #[derive(Debug, Args)]
 struct ManifestFilesArgs {
-    /// Manifests, or stores, whose current one is meant [default: --db]
+    /// Manifests, or stores, whose current manifest is used [default: --db]
     #[arg(value_name = "FILE", conflicts_with = "db")]
     files: Vec<PathBuf>,
     #[command(flatten)]

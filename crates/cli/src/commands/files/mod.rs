@@ -32,7 +32,7 @@ const ENTRIES_PER_LOOK: u64 = 1024;
 /// How many entries to print.
 #[derive(Debug, Args)]
 struct LimitArgs {
-    /// Stop after so many entries of each file
+    /// Stop after this many entries of each file
     #[arg(long, value_name = "COUNT", value_parser = parse_count)]
     limit: Option<u64>,
 }

@@ -15,9 +15,10 @@ use crate::output::{Column, OutputArgs, Value};
 use crate::text::KeyForm;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Prints what the manifest says of a store, and what each table says of itself: its key range, its \
-filter as it was asked for and as it is, its blocks. The files are read as they are on disk, without \
-a lock, so the store may be in use. What is not in a table yet stands in the logs: see trommel log.";
+Prints the state of a store according to its manifest, and the metadata of each table: its key \
+range, its filter as requested and as built, its blocks. The files are read as they are on disk, \
+without a lock, so the store may be in use. Entries that are not in a table yet are in the logs: \
+see trommel log.";
 
 #[derive(Debug, Args)]
 pub(crate) struct PropertiesArgs {

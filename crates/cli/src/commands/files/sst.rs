@@ -20,15 +20,15 @@ use crate::output::{OutputArgs, Value};
 use crate::text::{KeyForm, ValueForm};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Looks into tables (n.sst): the sorted, immutable files that hold a store's data. Nothing is written \
-and no lock is taken, so the store may be in use, and a table may be damaged or a copy of one.";
+Inspects tables (n.sst): the sorted, immutable files that hold a store's data. Nothing is written \
+and no lock is taken, so the store may be in use, and a table may be corrupt, or a copy.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
-  trommel sst info db/000012.sst                what a table says of itself, its filter included
+  trommel sst info db/000012.sst                a table's metadata, including its filter
   trommel sst check db/*.sst                    read every byte; exit 4 if one is wrong
   trommel sst scan --from=user:1 db/000012.sst  the entries, every version of a key
-  trommel sst layout db/000012.sst              each block: where, how long, is it sound?";
+  trommel sst layout db/000012.sst              each block: offset, length, whether it is intact";
 
 #[derive(Debug, Args)]
 pub(crate) struct SstArgs {
@@ -38,13 +38,13 @@ pub(crate) struct SstArgs {
 
 #[derive(Debug, Subcommand)]
 enum SstCommand {
-    /// What a table says of itself: entries, key range, sizes part by part, its filter
+    /// Print a table's metadata: entries, key range, sizes of its parts, its filter
     Info(InfoArgs),
     /// Read every byte and check it: checksums, order, counts, every key against the filter
     Check(CheckArgs),
     /// Print the entries: every version of each key, deletes included
     Scan(SstScanArgs),
-    /// Print what lies where, block by block; of a damaged table too
+    /// Print the layout of the file, block by block; also of a corrupt table
     Layout(LayoutArgs),
 }
 

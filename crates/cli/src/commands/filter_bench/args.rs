@@ -56,14 +56,14 @@ pub(crate) struct FilterBenchArgs {
     #[arg(long, value_name = "COUNTS", value_delimiter = ',', default_value = "10000")]
     #[arg(visible_alias = "keys", value_parser = parse_count)]
     average_keys_per_filter: Vec<u64>,
-    /// By which part the number of keys varies up and down
+    /// The fraction by which the number of keys varies in either direction
     #[arg(long, value_name = "RATIO", default_value = "0.4", allow_negative_numbers = true)]
     #[arg(value_parser = parse_decimal)]
     vary_key_count_ratio: f64,
     /// Bytes of a key
     #[arg(long, value_name = "BYTES", default_value = "24", value_parser = whole::<usize>)]
     key_size: usize,
-    /// MiB that all filters together take [default: 200; 50 with --quick]
+    /// MiB of all filters together [default: 200; 50 with --quick]
     #[arg(long, value_name = "MB", allow_negative_numbers = true, value_parser = parse_decimal)]
     working_mem_size_mb: Option<f64>,
     /// Millions of keys of all filters together, instead of --working-mem-size-mb; 0 for no limit
@@ -74,20 +74,22 @@ pub(crate) struct FilterBenchArgs {
     #[arg(long, value_name = "MILLIONS", allow_negative_numbers = true)]
     #[arg(value_parser = parse_decimal)]
     m_queries: Option<f64>,
-    /// Millions of absent keys to measure the rate with [default: as many as queries of a pattern]
+    /// Millions of missing keys to measure the rate with [default: the number of queries of a
+    /// pattern]
     #[arg(long, value_name = "MILLIONS", allow_negative_numbers = true)]
     #[arg(value_parser = parse_decimal)]
     m_rate_queries: Option<f64>,
     /// Keys in a batch [default: 8]
     #[arg(long, value_name = "COUNT", value_parser = whole::<usize>)]
     batch_size: Option<usize>,
-    /// Measure so many times, each with another seed
+    /// Measure this many times, each with another seed
     #[arg(long, value_name = "COUNT", default_value = "1", value_parser = parse_count)]
     runs: u64,
-    /// Decides all keys and the order of queries
+    /// Seed of all keys and of the order of queries
     #[arg(long, default_value = "0", value_parser = whole::<u64>)]
     seed: u64,
-    /// Instructions to ask blocked and paired filters with [default: the best of this processor]
+    /// Instruction set for queries of blocked and paired filters [default: the best of this
+    /// processor]
     #[arg(long, value_name = "KERNEL", value_enum)]
     kernel: Option<KernelArg>,
     /// Request huge pages for filters of 4 MiB and more, as a store does
@@ -105,9 +107,9 @@ pub(crate) struct FilterBenchArgs {
 
 switches! {
     Switches {
-        /// Fewer queries, only of one filter by single keys: a few seconds
+        /// Fewer queries, for single keys in one filter only: a few seconds
         quick,
-        /// Do not fail if a filter errs more often than expected
+        /// Do not fail if a filter has more false positives than expected
         #[arg(visible_alias = "allow-bad-fp-rate")]
         allow_bad_rate,
     }
@@ -122,7 +124,7 @@ pub(super) struct FileArgs {
     /// Write the charts, as SVG files, to DIR
     #[arg(long, value_name = "DIR", alias = "svg")]
     pub(super) plot: Option<PathBuf>,
-    /// Measure nothing: take what an earlier run wrote with --json; - for standard input
+    /// Measure nothing: use the results that an earlier run wrote with --json; - for standard input
     #[arg(long, value_name = "FILE", conflicts_with_all = MEASURING)]
     pub(super) from: Vec<PathBuf>,
 }

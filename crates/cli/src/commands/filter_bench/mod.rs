@@ -20,15 +20,15 @@ use crate::failure::Failure;
 pub(crate) use args::FilterBenchArgs;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Builds filters until they fill some memory, checks that they deny no key, measures how often they \
-take absent keys for present ones beside the exact rate that theory expects, and times them: one \
-filter, many, in batches, for keys that are there and keys that are not. Times are net: of the \
-filter alone, without making keys, hashing and choosing filters, which a dry run measures.
+Builds filters until they fill a given amount of memory, checks that they deny no key, compares \
+their false-positive rate with the exact theoretical one, and times queries: of one filter and of \
+many, in batches, for present and for missing keys. Times are net, of the filter alone: the time \
+to generate keys, hash them and choose filters is measured in a dry run and subtracted.
 
-Each filter and number of keys is a row; --plot draws charts. With --format=json or csv \
-there are more columns.
+There is a row for each filter and number of keys; --plot draws charts. --format=json and csv have \
+more columns.
 
-Ends with exit code 7 if filters err more often than expected by more than chance explains.";
+Ends with exit code 7 if filters have more false positives than chance explains.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -39,7 +39,7 @@ Examples:
   trommel filter-bench --filters all:10 --keys 1K,10K,100K,1M,10M,100M --plot charts --json run.jsonl
       times against the filter's size, through the caches to memory
   trommel filter-bench --from run.jsonl --format csv
-      what was measured, again
+      the results of an earlier run
   trommel filter-bench --filters paired:10 --kernel scalar --format json";
 
 pub(crate) fn run(

@@ -21,12 +21,12 @@ use crate::commands::store_args::{Session, WriteArgs};
 use crate::failure::Failure;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Opens the store once and reads commands: those of this program that work on one store, as they are \
-written outside, without --db. Words are parted by blanks; quotes keep blanks together.
+Opens the store once and reads commands: those of this program that work on one store, in the same \
+syntax without --db. Blanks separate words, unless they are quoted.
 
-On a terminal there is a prompt, with a history that is kept in the user's data directory. From a \
-pipe there is none: lines are run in order, those that begin with # are left out, and the first that \
-fails ends the shell with the exit code of that command.";
+On a terminal there is a prompt, with a history in the user's data directory. From a pipe there is \
+none: lines are run in order, except those that begin with #, and the first line that fails ends \
+the shell with the exit code of its command.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -36,16 +36,16 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ShellArgs {
-    /// Open the store for reading only, beside other readers
+    /// Open the store read-only; other readers may have it open too
     #[arg(long, conflicts_with = "create")]
     read_only: bool,
     /// Make the store if the directory is missing or empty
     #[arg(long)]
     create: bool,
-    /// Go on after a line that fails
+    /// Continue after a line that fails
     #[arg(long)]
     keep_going: bool,
-    /// Neither read nor write the history of lines
+    /// Neither read nor write the history
     #[arg(long)]
     no_history: bool,
     #[command(flatten)]

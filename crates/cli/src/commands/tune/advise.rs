@@ -14,12 +14,12 @@ use crate::failure::Failure;
 use crate::output::{Column, Output, OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Says which filter each level of a store should have, what that changes, and why. The store is asked for \
-keys that it does not hold, as `trommel filters` does, which shows how many tables of each level a \
-missing key comes to. The advice is for lookups of which the share --misses finds nothing, and of which \
-the others find every key equally often. Nothing is changed.
+Recommends a filter for each level of a store, with the effect and the reason. Missing keys are \
+looked up, as by `trommel filters`, to find out how many tables of each level a missing key \
+reaches. The advice assumes that the fraction --misses of lookups finds nothing, and that the \
+others find every key equally often. Nothing is changed.
 
-A program that has the store open gets advice for the lookups that it really makes: Db::filter_advice.";
+A program that has the store open gets advice for its actual lookups: Db::filter_advice.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -30,8 +30,8 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct AdviseArgs {
-    /// Memory for all filters: bits for each key, as in 10/key, or bytes, as in 64MiB [default:
-    /// what they take now]
+    /// Memory for all filters: bits per key, as in 10/key, or bytes, as in 64MiB [default: their
+    /// current size]
     #[arg(long, value_name = "BUDGET")]
     budget: Option<Budget>,
     /// The share of lookups that find nothing

@@ -9,8 +9,8 @@ use crate::failure::Failure;
 /// What a wasted read costs on each level.
 #[derive(Debug, Args)]
 pub(crate) struct CostArgs {
-    /// What a wasted read costs on a level, where one on any other costs 1: L0=0.1 if nine of ten
-    /// are served by the block cache; may be given several times
+    /// Cost of a wasted read on a level, relative to the other levels: L0=0.1 if nine of ten are
+    /// served by the block cache; may be given several times
     #[arg(long, value_name = "LEVEL=COST")]
     read_cost: Vec<ReadCost>,
 }

@@ -19,10 +19,10 @@ use crate::commands::store_args::Session;
 use crate::failure::Failure;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Choose filters by figures: which bytes of filter save which reads, on which tree and for which \
-lookups. Experiments measure what the figures say: a plan names filters, trees and workloads; each \
-combination is measured on stores of its own, beside what the model of the tree predicts, and the \
-results become a page.";
+Chooses filters by computation: how many reads a byte of filter saves, on a given tree and for \
+given lookups. Experiments test this: a plan names filters, trees and workloads, each combination \
+is measured on stores of its own and compared with the model's prediction, and the results become \
+a page.";
 
 #[derive(Debug, Args)]
 #[command(subcommand_required = true, arg_required_else_help = true)]
@@ -33,19 +33,19 @@ pub(crate) struct TuneArgs {
 
 #[derive(Debug, Subcommand)]
 enum TuneCommand {
-    /// Say which filter each level of a store should have, and why
+    /// Recommend a filter for each level of a store, with the reason
     #[command(long_about = advise::LONG_ABOUT, after_help = advise::AFTER_HELP)]
     Advise(advise::AdviseArgs),
-    /// Compute the tree of a store that is not there, and what filters cost and save in it
+    /// Compute the tree of a hypothetical store, and the cost and savings of filters in it
     #[command(long_about = simulate::LONG_ABOUT, after_help = simulate::AFTER_HELP)]
     Simulate(simulate::SimulateArgs),
-    /// Measure what a plan says, or what is still missing of it
+    /// Measure the cells of a plan that have no result yet
     #[command(long_about = run::LONG_ABOUT, after_help = run::AFTER_HELP)]
     Run(run::RunArgs),
-    /// Make one HTML page, and CSV, of results
+    /// Make an HTML page, and CSV, of results
     #[command(long_about = report::LONG_ABOUT, after_help = report::AFTER_HELP)]
     Report(report::TuneReportArgs),
-    /// What other filters would have done with the lookups of a trace, on a store's own keys
+    /// Replay the lookups of a trace against other filters, built from a store's own keys
     #[command(long_about = replay::LONG_ABOUT, after_help = replay::AFTER_HELP)]
     Replay(replay::ReplayArgs),
 }

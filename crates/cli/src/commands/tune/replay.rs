@@ -12,15 +12,17 @@ use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Says what other filters would have done with lookups that were recorded, on the store's own keys: the \
-keys of each table are read, the filters of each SPEC are built of them and asked for the lookups that \
-come to the table. No table is written, and the store is only read. Any number of specs takes one walk \
-over the keys. solved=12/key stands for the paired filters of so many bits per key on average that \
-waste least on this tree, for lookups that miss and hit as those of the trace.
+Computes what other filters would have done for recorded lookups, with the store's own keys: the \
+keys of each table are read, and the filters of each SPEC are built from them and queried for the \
+lookups that reach the table. No table is written, and the store is only read. The keys are read \
+once for any number of specs. solved=12/key stands for the paired filters of that many bits per \
+key on average that waste the fewest reads on this tree, for the trace's fractions of hits and \
+misses.
 
-Each level is as a merge would build it there, with whole filters of whole keys. Counts are scaled to \
-all lookups where the trace is a sample. wasted_reads is the mean over all lookups; its interval is \
-that of other lookups of the same workload, and expected is what theory says of the same probes.";
+The filters of each level are as a compaction would build them there: whole filters of whole keys. \
+If the trace is a sample, counts are scaled to all lookups. wasted_reads is the mean over all \
+lookups; its interval is for other lookups of the same workload, and expected is the theoretical \
+value for the same probes.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -30,13 +32,13 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Filters to ask: paired:12, L0=paired:20,L1-=blocked:12,last=none, or solved=12/key
+    /// Filters to query: paired:12, L0=paired:20,L1-=blocked:12,last=none, or solved=12/key
     #[arg(required = true, value_name = "SPEC")]
     specs: Vec<Candidate>,
-    /// The lookups, as `trommel bench --trace` or `Db::trace_lookups` recorded them
+    /// The trace, recorded by `trommel bench --trace` or `Db::trace_lookups`
     #[arg(long, value_name = "FILE")]
     trace: PathBuf,
-    /// Bytes of lookups that are held at once; a trace of more is replayed in parts
+    /// Memory for lookups, in bytes; a larger trace is replayed in parts
     #[arg(long, value_name = "SIZE", default_value = "512M", value_parser = parse_bytes)]
     memory: u64,
     #[command(flatten)]

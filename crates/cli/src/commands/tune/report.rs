@@ -15,13 +15,13 @@ use crate::failure::Failure;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Makes one HTML page of the results of `trommel tune run`: filter bytes against wasted reads and \
-against time, with the filters that no others beat; bits per level; what was predicted beside what \
-was measured; and a table of every level. The page needs no other file, no network and no script, and \
-follows the browser's choice of light or dark. --csv writes the same figures for other programs, \
---plot each chart as an SVG file.
+against time, with the filters that no others beat; bits per level; predictions compared with \
+measurements; and a table of every level. The page needs no other file, no network and no script, \
+and follows the browser's choice of light or dark. --csv writes the same figures for other \
+programs, --plot each chart as an SVG file.
 
-Files of several machines are joined. Of a cell that was measured more than once, the result that was \
-begun last counts.";
+Files of several machines are joined. If a cell was measured more than once, the run that was \
+started last counts.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -42,7 +42,7 @@ pub(crate) struct TuneReportArgs {
     /// Write the charts, as SVG files, to DIR
     #[arg(long, value_name = "DIR")]
     plot: Option<PathBuf>,
-    /// What to call the page [default: the title of the plan]
+    /// Title of the page [default: the title of the plan]
     #[arg(long, value_name = "TEXT")]
     title: Option<String>,
 }

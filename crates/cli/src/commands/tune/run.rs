@@ -19,13 +19,13 @@ use trommel_lab::tune::{Cell, Plan, Record, Shard};
 use crate::failure::Failure;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Measures what a plan says: every combination of its filters, budgets, trees, miss fractions, key \
-distributions, read modes and cache sizes. Each is a cell. A cell's stores are built with fixed seeds \
-in a directory of their own, asked, and removed; its result is one line of JSON.
+Measures the cells of a plan: every combination of its filters, budgets, trees, miss fractions, \
+key distributions, read modes and cache sizes. A cell's stores are built with fixed seeds in a \
+directory of their own, queried, and removed; its result is one line of JSON.
 
-A run can be ended at any time and begun again: cells whose result is in the file are not measured \
-again. With --shard each of several machines measures its part; their files are joined by writing one \
-behind the other.";
+A run can be ended at any time and resumed: cells whose result is in the file are not measured \
+again. With --shard each of several machines measures its part; their files are joined by \
+concatenation.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -39,7 +39,8 @@ pub(crate) struct RunArgs {
     /// The plan
     #[arg(value_name = "PLAN.toml")]
     plan: PathBuf,
-    /// Where results are, and go [default: the plan's name with .jsonl, in the current directory]
+    /// File of results, which is appended to [default: the plan's name with .jsonl, in the current
+    /// directory]
     #[arg(long, short, value_name = "FILE.jsonl")]
     output: Option<PathBuf>,
     /// Measure one part of several: 1/8 to 8/8

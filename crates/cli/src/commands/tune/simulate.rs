@@ -13,13 +13,14 @@ use crate::output::{Output, OutputArgs, Value};
 use crate::shared_args::whole;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Computes the tree that a store of so many keys would have, and for each of several filter policies the \
-bytes that its filters take and what a lookup is expected to do: blocks read in vain, filters asked, \
-cache lines touched in them. Nothing is built, so there may be more keys than any disk here holds. What \
-the figures rest on is said at the end of the results.
+Computes the tree of a store with a given number of keys, and for each of several filter policies \
+the bytes of its filters and the expected cost of a lookup: wasted block reads, filter queries, \
+and the cache lines that they touch. Nothing is built, so there may be more keys than fit on any \
+disk. The results end with the assumptions behind them.
 
-Policies are those of --filters elsewhere, and budgets: budget=10/key is the filters that waste least \
-of all that take 10 bits for each key on average, budget=64MiB of all that take so much.";
+Policies have the syntax of --filters in other commands, and may be budgets: budget=10/key stands \
+for the filters with the fewest wasted reads among all that take 10 bits per key on average, \
+budget=64MiB among all of that size.";
 
 pub(crate) const AFTER_HELP: &str = "\
 Examples:
@@ -54,7 +55,7 @@ pub(crate) struct SimulateArgs {
     /// Bytes of a value
     #[arg(long, value_name = "BYTES", default_value = "100", value_parser = parse_bytes)]
     value_size: u64,
-    /// What compression leaves of a byte
+    /// The fraction of its size that an entry is compressed to
     #[arg(long, value_name = "PART", default_value = "1", value_parser = parse_part)]
     compressed: f64,
     /// The share of lookups that find nothing

@@ -9,9 +9,9 @@
 //! ```
 //!
 //! for the keys actually looked up: at most 1 on a level of disjoint tables, at most all tables on
-//! level 0. There a lookup may also pass newer tables before it finds its key in an older one: their
-//! number is the part of `absent` beyond `reach`. Both are assumed to be the same for another share
-//! of misses.
+//! level 0. There a lookup may also pass newer tables before it finds its key in an older one:
+//! their number is the part of `absent` beyond `reach`. Both are assumed to be the same for another
+//! share of misses.
 //!
 //! The lookups of a level are distributed over its tables by the share of the store's keys in the
 //! range of each; there are no counters per table. If too little was counted, those shares are used

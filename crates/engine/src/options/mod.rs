@@ -1,7 +1,7 @@
 //! The options of a store. No option is fixed in the directory: every one may differ at the next
 //! open, and those that [`Db::set_options`](crate::Db::set_options) accepts may change on an open
-//! store. The options that shape a store are recorded in its directory, for programs that start from
-//! them (module [`options_file`](crate::options_file)).
+//! store. The options that shape a store are recorded in its directory, for programs that start
+//! from them (module [`options_file`](crate::options_file)).
 //!
 //! A setting is one entry in the table of its group ([`table`]); everything else here follows from
 //! these entries.

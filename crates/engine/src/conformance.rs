@@ -40,7 +40,7 @@ use trommel_sstable::{FilterFacts, FilterLabel};
 use crate::filter_kinds::{ByKind, kind_index};
 
 /// Standard deviations above the expectation at which an alarm is raised: chance exceeds it once in
-/// a thousand million windows.
+/// a billion windows.
 const ALARM: f64 = 6.0;
 /// Keys of a window, counted for each table that they passed. This many reveal a rate 15% too high,
 /// and just fill a map of 2,048 slots.

@@ -57,8 +57,9 @@ impl fmt::Display for Levels {
     }
 }
 
-/// Which filter a table gets, by level: a list of filter specs for levels, of which the last one
-/// that matches wins; or a budget, which is spent over all levels to minimize wasted reads.
+/// The filters of each level's tables: a list of rules, each with a filter for some levels, of
+/// which the last one that matches applies; or a budget, which is spent over all levels so that the
+/// fewest reads are wasted.
 ///
 /// ```
 /// let policy: trommel::FilterPolicy = "L0=paired:20,L1-3=blocked:12.5,L4-=standard:10,last=none"
@@ -67,7 +68,7 @@ impl fmt::Display for Levels {
 /// assert_eq!(policy.for_level(6, true).to_string(), "none");
 /// let everywhere: trommel::FilterPolicy = "paired:23.4".parse()?;
 /// assert_eq!(everywhere.for_level(3, true).to_string(), "paired:23.4");
-/// // Ten bits a key on average, more of them on the upper levels, in all at most so many bytes.
+/// // Ten bits per key on average, with more of them on the upper levels.
 /// let budget: trommel::FilterPolicy = "budget=10/key".parse()?;
 /// assert_eq!(budget.budget_bytes(1_000_000), Some(1_250_000));
 /// let budget: trommel::FilterPolicy = "budget=64MiB,kinds=paired|blocked,misses=0.9".parse()?;

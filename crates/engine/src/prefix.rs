@@ -49,7 +49,7 @@ struct Maker {
     /// Distinguishes it from others with its name in this process; never 0.
     id: u64,
     rule: PrefixRule,
-    /// How it broke its contract, if it was seen to.
+    /// How it violated its contract, if a violation was detected.
     breach: OnceLock<&'static str>,
 }
 
@@ -135,7 +135,7 @@ impl Prefix {
         self.0.distrust(breach);
     }
 
-    /// How it broke its contract, if it was seen to.
+    /// How it violated its contract, if a violation was detected.
     pub(crate) fn breach(&self) -> Option<&'static str> {
         self.0.breach.get().copied()
     }

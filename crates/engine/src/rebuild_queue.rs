@@ -42,7 +42,7 @@ pub struct FilterRebuildReport {
     /// Bytes of sidecars written.
     pub bytes_written: u64,
     /// Tables that keep their filters, by file number, and why: building new ones would take more
-    /// memory than the ceiling allows, or the user's policy failed.
+    /// memory than the memory limit allows, or the user's policy failed.
     pub skipped: Vec<(u64, String)>,
     /// Turns of tables that ended in an error. In the store's own `fit-budget`, such a table waits
     /// for another turn.

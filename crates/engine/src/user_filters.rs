@@ -79,7 +79,7 @@ pub enum FilterChoice {
 /// use trommel::{Db, FilterChoice, FilterContext, FilterReason, FilterSpec, Options};
 /// use trommel::UserFilterPolicy;
 ///
-/// /// No filter for tables that the next merge will take away.
+/// /// No filters for tables that the next compaction will replace.
 /// #[derive(Debug)]
 /// struct NoneForFlushes;
 ///

@@ -15,7 +15,8 @@
 //!    synced: a crash leaves the old text or the new one. A store that is new has its `CURRENT`
 //!    before.
 //! 2. Nothing of it is believed before the checksum in its last line.
-//! 3. A line whose option this version does not know is kept when the file is written again.
+//! 3. A line with the former name of an option counts as one with its name of today.
+//! 4. A line whose option this version does not know is kept when the file is written again.
 //!
 //! Invariant: a file that is missing, corrupt or of a newer version never keeps a store from being
 //! opened.
@@ -122,7 +123,7 @@ fn parse(bytes: &[u8]) -> Result<Lines, Flaw> {
         }
         lines.push((name.to_owned(), value.to_owned()));
     }
-    Ok(Lines(lines))
+    Ok(Lines(shaping::with_names_of_today(lines)))
 }
 
 /// The options that the store in `dir` names, whose entries are `listing`; none where there is no

@@ -162,7 +162,7 @@ impl View {
         Self { active, frozen, version, fences, ranges, has_older_ranges }
     }
 
-    /// Whether a reader must heed range tombstones. To be asked after the reader has taken its
+    /// Whether a reader must heed range tombstones. Must be called after the reader has taken its
     /// sequence number; if so, [`View::moment`] takes another.
     #[inline]
     pub(crate) fn has_ranges(&self) -> bool {

@@ -1,7 +1,7 @@
 //! Experiments with filters and trees, and reports of what was measured.
 //!
 //! 1. [`tune`] builds stores for a grid of filters, trees and workloads, and compares their filters
-//!    with the model; [`tune::replay`] asks a recorded trace of filters that might have been.
+//!    with the model; [`tune::replay`] runs a recorded trace against other filters.
 //! 2. [`filter_bench`] measures filters by themselves, [`simulate`] a store of a given shape.
 //! 3. [`compare`] decides whether one set of a bench's records is faster than another, and
 //!    [`statistics`] is what it decides by.

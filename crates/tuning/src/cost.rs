@@ -31,7 +31,7 @@ pub struct Cost {
     /// Bytes of all filters.
     pub filter_bytes: u64,
     /// Filters queried.
-    pub filters_asked: f64,
+    pub filters_queried: f64,
     /// Cache lines touched in them: [`Lines`].
     pub lines: f64,
 }
@@ -102,7 +102,7 @@ impl Cost {
         if spec != FilterSpec::NONE {
             let passing = visits.hits + visits.in_vain * rate;
             let lines = Lines::of(spec);
-            cost.filters_asked = visits.hits + visits.in_vain;
+            cost.filters_queried = visits.hits + visits.in_vain;
             cost.lines = passing * lines.present + visits.in_vain * (1.0 - rate) * lines.absent;
         }
         cost
@@ -113,7 +113,7 @@ impl Cost {
         self.wasted_reads += other.wasted_reads;
         self.wasted_cost += other.wasted_cost;
         self.filter_bytes = self.filter_bytes.saturating_add(other.filter_bytes);
-        self.filters_asked += other.filters_asked;
+        self.filters_queried += other.filters_queried;
         self.lines += other.lines;
     }
 }
@@ -138,7 +138,7 @@ mod tests {
         for part in [
             |cost: &Cost| cost.wasted_reads,
             |cost: &Cost| cost.wasted_cost,
-            |cost: &Cost| cost.filters_asked,
+            |cost: &Cost| cost.filters_queried,
             |cost: &Cost| cost.lines,
         ] {
             let sum: f64 = levels.values().map(part).sum();

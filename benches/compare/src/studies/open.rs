@@ -71,7 +71,7 @@ pub(super) static STUDY: Study = Study {
          RocksDB's does not have to. LMDB and redb have one file.",
         "Opening: the fill of fjall 3.1.13 does not always come to an end here: its writer waits for fewer runs in \
          level 0, and both of its workers for work. Where it is missing above it was ended by hand after eight minutes, \
-         and others that are missing were not asked for.",
+         and others that are missing were not selected.",
     ],
     settings,
     run,

@@ -104,7 +104,7 @@ been opened, and nothing was done.
 
 Unusable filters are those that were found damaged, or to be of makers that are not known here; \
 filters not held are those that found room neither in memory of their own nor in the block cache. \
-Both are known once a filter is asked: verify asks them all. Filter alarms, in the shell, are levels \
+Both are known once a filter is queried: verify queries them all. Filter alarms, in the shell, are levels \
 whose filters let more absent keys pass than chance explains.";
 
 #[derive(Debug, Args)]

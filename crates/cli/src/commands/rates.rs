@@ -18,10 +18,10 @@ pub(crate) const LONG_ABOUT: &str = "\
 Print the rate of false positives that a filter of so many bits per key is expected to have, for \
 each kind; or, with --fpr, how many bits per key a rate takes, and the filter of each kind with that \
 rate: its bits m, its probes k (the columns of a ribbon), its bytes with their header, and the rate that \
-it has. No store is needed: all is computed, exactly, for a table of --keys keys. (A filter that is asked \
-for by its rate, as in paired:fpr=1e-5, has the bits that it takes in a large table.)
+it has. No store is needed: all is computed, exactly, for a table of --keys keys. (A filter that is \
+given by its rate, as in paired:fpr=1e-5, has the bits that it takes in a large table.)
 
-A filter has whole cache lines of 64 bytes, so one of few keys has more bits than are asked for, and the \
+A filter has whole cache lines of 64 bytes, so one of few keys has more bits than requested, and the \
 rate of those. Where that makes a difference of more than a twentieth, the bits per key that are stored \
 are printed as well.";
 
@@ -75,7 +75,8 @@ fn of_bits(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
         args.keys > 0 && sizes.iter().any(|size| size.bits_per_key > bits * (1.0 + SLACK))
     };
     if rows.iter().any(is_larger) {
-        let columns = ["bits_asked", "standard_bits", "blocked_bits", "paired_bits", "ribbon_bits"];
+        let columns =
+            ["bits_requested", "standard_bits", "blocked_bits", "paired_bits", "ribbon_bits"];
         output.list("stored_bits_per_key", &columns)?;
         for (bits, sizes) in &rows {
             output.row(row(*bits, sizes, |size| size.bits_per_key))?;
@@ -177,7 +178,7 @@ mod tests {
         let text = text_of(vec![10.0], Vec::new(), 10);
         assert!(text.contains("51.20") && text.contains("153.6"), "{text}");
         // For many keys there is no note.
-        assert!(!text_of(vec![10.0], Vec::new(), 1_000_000).contains("bits asked"));
+        assert!(!text_of(vec![10.0], Vec::new(), 1_000_000).contains("bits requested"));
         let text = text_of(Vec::new(), vec![0.01], 1_000_000);
         assert!(text.contains("9,593,344") && text.contains("1,199,232"), "{text}");
         for keys in [0, 1] {

@@ -13,14 +13,14 @@ use crate::output::{Output, OutputArgs, Value};
 use crate::text::{KeyForm, print_path};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Reads every byte of every file of the store, checks every checksum and every order, and asks every \
+Reads every byte of every file of the store, checks every checksum and every order, and queries every \
 table's filter for every key of the table. Lists all that is damaged: the file, where in it, what, \
 which keys it may cost, and what to do. Works on a store that cannot be opened, and writes nothing. \
 Ends with exit code 4 if anything is damaged.
 
 Orphans are files of a store that this one does not need; the next opening removes them. Foreign files \
 are not the store's, and never touched. Neither is damage, nor is an incomplete end, which a crash \
-explains. Foreign filters are those that are intact and were not asked, as this program does not know \
+explains. Foreign filters are those that are intact and were not queried, as this program does not know \
 who made them: a policy of the program that wrote the store, or a later version.";
 
 #[derive(Debug, Args)]

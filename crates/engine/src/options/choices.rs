@@ -31,9 +31,9 @@ pub enum FilterResidency {
     /// ([`FilterStats::not_held`](crate::FilterStats::not_held)): a shard is a 64th of a cache
     /// of 64 MiB and more, about 1 MiB of a smaller one.
     Cached,
-    /// As `Cached`, but those of tables that were written for level 0 as `Pinned`: lookups probe
+    /// As `Cached`, but those of tables that were written for level 0 as `Pinned`: lookups query
     /// them first, and most often.
-    CachedBelowLevel0,
+    PinnedLevel0,
 }
 
 /// What a degraded open returns where the keys of lost writes are unknown.
@@ -46,8 +46,9 @@ pub enum Degraded {
     LastIntact,
 }
 
+/// The words of a choice. After `|` is the former word of a renamed one, which is still read.
 macro_rules! words {
-    ($($type:ident, $what:literal: $($variant:ident = $word:literal),*;)*) => {
+    ($($type:ident, $what:literal: $($variant:ident = $word:literal $(| $former:literal)?),*;)*) => {
         $(
             impl fmt::Display for $type {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,7 +61,7 @@ macro_rules! words {
 
                 fn from_str(text: &str) -> Result<Self, String> {
                     match text {
-                        $($word => Ok(Self::$variant),)*
+                        $($word $(| $former)? => Ok(Self::$variant),)*
                         _ => Err(format!(
                             "\"{text}\" is no {}: give {}",
                             $what,
@@ -76,7 +77,7 @@ macro_rules! words {
 words! {
     Durability, "durability": Os = "os", Sync = "sync";
     FilterResidency, "place for filters":
-        Pinned = "pinned", Cached = "cached", CachedBelowLevel0 = "cached-below-level-0";
+        Pinned = "pinned", Cached = "cached", PinnedLevel0 = "pinned-level-0" | "cached-below-level-0";
     Degraded, "way to read a damaged store": Certain = "certain", LastIntact = "last-intact";
 }
 

@@ -19,7 +19,7 @@ settings! {
         /// each range of keys, so that only those in use need memory.
         filter_shape: FilterShape = FilterShape::Whole;
         /// About how many bytes a partition of a filter has; it ends where a data block ends.
-        filter_piece_bytes: usize = 32 << 10, 256..=16 << 20;
+        filter_partition_bytes: usize = 32 << 10, 256..=16 << 20;
         /// A policy that chooses the filter of each table, and may bring filters of its own. It is
         /// given what [`filters`](crate::Options::filters) specifies for the table, and has the
         /// last word; it is not called for tables that get no filter because of

@@ -75,7 +75,7 @@ fn from_line(line: &str) -> Option<((String, u64), Outcome)> {
     let [spec, keys, method, filters, queries, expected, mean, error] = fields[..] else {
         return None;
     };
-    let methods = [Method::Asked, Method::Parts, Method::Bits];
+    let methods = [Method::Queried, Method::Parts, Method::Bits];
     let outcome = Outcome {
         method: methods.into_iter().find(|known| format!("{known:?}") == method)?,
         filters: filters.parse().ok()?,
@@ -173,7 +173,7 @@ Written by
 cargo test --release -p trommel-filter --lib all_rates -- --ignored --nocapture
 ```
 
-and not by hand. Each row is a *cell*: a kind, bits per key asked for, and a number of keys. *Stored*
+and not by hand. Each row is a *cell*: a kind, bits per key requested, and a number of keys. *Stored*
 is what the filter has for each key once its size is rounded up to whole cache lines, *k* the number
 of probes that it took for that. *Expected* is the exact sum of the theory for a filter of that size
 and number of keys, *measured* the mean over so many filters, each built from random keys of its own.
@@ -183,9 +183,9 @@ once in 300.
 
 How a filter's rate is found (`src/rate_tests/cells.rs` says it in full):
 
-* *asked*: by so many questions for absent keys, at least 2,500 of which are expected to be mistaken;
-* *parts*: the two probe chains of a key (or stretches of a standard filter's probes, or of a ribbon's
-  columns) are asked by themselves, and the filter's rate is the product; questions are those of parts;
+* *queried*: by that many queries for absent keys, at least 2,500 of which are expected to be mistaken;
+* *parts*: the two probe chains of a key (or ranges of a standard filter's probes, or of a ribbon's
+  columns) are queried by themselves, and the filter's rate is the product; questions are those of parts;
 * *bits*: for a few keys in their cache line, who are mistaken for another less than once in 10^11, the
   bits that were set are counted and the rate is what ideal probes make of them. The real rate of such
   a filter is that of two keys having one hash, `keys / 2^64`.

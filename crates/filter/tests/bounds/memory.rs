@@ -160,6 +160,6 @@ fn decoding_allocates_the_filter_once_and_queries_nothing() {
             filter.may_contain_many(&hashes, &mut answers);
             assert!(answers.iter().all(|&answer| answer));
         });
-        assert_eq!(most, 0, "{text}: asking allocates");
+        assert_eq!(most, 0, "{text}: querying allocates");
     }
 }

@@ -225,7 +225,7 @@ pub(super) fn check_memory(plan: &FilterBenchPlan, machine: Option<u64>) -> Resu
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{what}, {} of memory would be needed, and this machine has {}: ask for fewer keys, fewer \
+        "{what}, {} of memory would be needed, and this machine has {}: use fewer keys, fewer \
          bits, or less --working-mem-size-mb",
         units::bytes(needs),
         units::bytes(machine)

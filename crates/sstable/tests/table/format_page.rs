@@ -36,7 +36,7 @@ fn the_page_states_the_constants() {
         format!("| {} | top index |", BlockKind::IndexTop as u8),
         format!("| {} | properties |", BlockKind::Properties as u8),
         format!("| {} | footer |", BlockKind::Footer as u8),
-        format!("| {} | top of a filter's pieces |", BlockKind::FilterTop as u8),
+        format!("| {} | top of a filter's partitions |", BlockKind::FilterTop as u8),
     ];
     for text in stated {
         assert!(page.contains(&text), "docs/format/sstable.md does not say: {text}");

@@ -9,7 +9,7 @@ use trommel_vfs::{Access, Vfs};
 
 use crate::common::*;
 use crate::damage::reseal;
-use crate::filter_shapes::{Host, SHAPES, ask_many, plan, shaped};
+use crate::filter_shapes::{Host, SHAPES, plan, query_many, shaped};
 
 /// Mostly recomputes the inner checksum of a changed partition, so that the code after that check
 /// is reached.
@@ -50,8 +50,11 @@ fn hostile_partitions_and_tops_do_no_harm() {
             let plan = plan(&spec, Some((&spec, 6)), shape);
             let table = InMemory::new(shaped(plan, 1 << 16), &entries);
             let reached = attack(&table, &entries, 300 * scale, &mut random);
-            println!("{kind}, {shape:?}: {reached} of {} had a filter left to ask", 300 * scale);
-            assert!(reached > 60 * scale, "{kind}, {shape:?}: {reached} had a filter left to ask");
+            println!("{kind}, {shape:?}: {reached} of {} had a filter left to query", 300 * scale);
+            assert!(
+                reached > 60 * scale,
+                "{kind}, {shape:?}: {reached} had a filter left to query"
+            );
         }
     }
 }
@@ -89,12 +92,12 @@ fn attack(table: &InMemory, entries: &[Entry], rounds: usize, random: &mut Rando
         let (mut keys, mut hashes, mut alone) = (Vec::new(), Vec::new(), Vec::new());
         for entry in entries.iter().step_by(7) {
             let hash = trommel_filter::hash(&entry.key);
-            alone.push(filters.ask(&entry.key, hash));
-            filters.ask_prefix(&entry.key[..6], hash, "first");
+            alone.push(filters.query(&entry.key, hash));
+            filters.query_prefix(&entry.key[..6], hash, "first");
             keys.push(&*entry.key);
             hashes.push(hash);
         }
-        let together = ask_many(&opened, &keys, &hashes);
+        let together = query_many(&opened, &keys, &hashes);
         assert_eq!(together, alone, "round {round}");
         opened.evict();
         reached += usize::from(together.iter().any(|verdict| verdict.expected < 1.0));

@@ -31,7 +31,7 @@ pub(crate) const LONG_ABOUT: &str = "\
 Runs benchmarks one after the other on one store, and prints a line for each in the form db_bench \
 uses. Keys are 8-byte big-endian integers below --num, padded with '0' to --key-size. Missing keys \
 are the same with one random byte appended: they lie between the others, so every level has to be \
-asked. Draws are with replacement: fillrandom writes about 63% of the keys.
+searched. Draws are with replacement: fillrandom writes about 63% of the keys.
 
 Benchmarks that fill start from an empty store. All counts are those of all threads together; \
 microseconds per operation are those of one thread.

@@ -16,7 +16,7 @@ use crate::text::KeyForm;
 pub(crate) const LONG_ABOUT: &str = "\
 Shows every file of a store that holds a version of a key, newest first, and for every table whose \
 key range covers the key what its filter says of it: that of prefixes, where a table has no other to \
-ask and the rule that made the prefixes is one that is built in. The files are read as they are on disk, without \
+query and the rule that made the prefixes is one that is built in. The files are read as they are on disk, without \
 a lock, so the store may be in use.
 
 In column `lookup` stands what a lookup of the key does at each file: it is answered there; it goes \
@@ -89,7 +89,7 @@ fn row(
 ) -> Vec<Value> {
     let deleted = |version: &VersionAt| trace.range_deleted.filter(|at| *at > version.seqno);
     let filter = match (sighting.filter, sighting.by_prefix) {
-        (Answer::NotAsked, _) => Value::Null,
+        (Answer::NotQueried, _) => Value::Null,
         (Answer::No, false) => "no".into(),
         (Answer::Maybe, false) => "maybe".into(),
         (Answer::No, true) => "no, by its prefix".into(),

@@ -16,7 +16,7 @@ use crate::text::KeyForm;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Prints what the manifest says of a store, and what each table says of itself: its key range, its \
-filter as it was asked for and as it is, its blocks. The files are read as they are on disk, without \
+filter as requested and as it is, its blocks. The files are read as they are on disk, without \
 a lock, so the store may be in use. What is not in a table yet stands in the logs: see trommel log.";
 
 #[derive(Debug, Args)]

@@ -87,7 +87,7 @@ pub(crate) struct FilterBenchArgs {
     /// Decides all keys and the order of queries
     #[arg(long, default_value = "0", value_parser = whole::<u64>)]
     seed: u64,
-    /// Instructions to ask blocked and paired filters with [default: the best of this processor]
+    /// Instructions to query blocked and paired filters with [default: the best of this processor]
     #[arg(long, value_name = "KERNEL", value_enum)]
     kernel: Option<KernelArg>,
     /// Request huge pages for filters of 4 MiB and more, as a store does
@@ -167,8 +167,8 @@ impl FilterBenchArgs {
         let each = specs.len().saturating_mul(self.average_keys_per_filter.len()) as u64;
         if self.runs.saturating_mul(each) > MOST_PLANS {
             return Err(Failure::Usage(format!(
-                "these would be {} measurements; at most {MOST_PLANS} can be made in one run: ask \
-                 for fewer --runs, filters or numbers of keys",
+                "these would be {} measurements; at most {MOST_PLANS} can be made in one run: give \
+                 fewer --runs, filters or numbers of keys",
                 self.runs.saturating_mul(each)
             )));
         }
@@ -188,8 +188,8 @@ impl FilterBenchArgs {
     /// Notes on flags that have no effect on `plans`.
     pub(super) fn notes(&self, plans: &[FilterBenchPlan]) -> Vec<String> {
         let mut notes = Vec::new();
-        let is_asked = |kind| plans.iter().any(|plan| plan.spec.kind() == kind);
-        let plain = KINDS.into_iter().filter(|kind| !has_kernels(*kind) && is_asked(*kind));
+        let is_planned = |kind| plans.iter().any(|plan| plan.spec.kind() == kind);
+        let plain = KINDS.into_iter().filter(|kind| !has_kernels(*kind) && is_planned(*kind));
         let plain: Vec<&str> = plain.map(FilterKind::name).collect();
         if self.kernel.is_some() && !plain.is_empty() {
             notes.push(format!(
@@ -211,7 +211,7 @@ impl FilterBenchArgs {
         let queries = millions("--m-queries", self.m_queries.unwrap_or(M_QUERIES))?;
         let queries = if self.switches.quick { queries / QUICK } else { queries };
         let rate_queries = match self.m_rate_queries {
-            Some(asked) => millions("--m-rate-queries", asked)?,
+            Some(queries) => millions("--m-rate-queries", queries)?,
             None => queries,
         };
         Ok(FilterBenchPlan {
@@ -238,7 +238,7 @@ impl FilterBenchArgs {
             return Ok(Until::Keys((millions("--m-keys-total-max", total)? as u64).max(1)));
         }
         let megabytes = match self.working_mem_size_mb {
-            Some(asked) => asked,
+            Some(queries) => queries,
             None if self.switches.quick => MEMORY_MB / 4.0,
             None => MEMORY_MB,
         };

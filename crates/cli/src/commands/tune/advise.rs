@@ -14,8 +14,8 @@ use crate::failure::Failure;
 use crate::output::{Column, Output, OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Says which filter each level of a store should have, what that changes, and why. The store is asked for \
-keys that it does not hold, as `trommel filters` does, which shows how many tables of each level a \
+Says which filter each level of a store should have, what that changes, and why. Keys that the \
+store does not hold are looked up, as by `trommel filters`, which shows how many tables of each level a \
 missing key comes to. The advice is for lookups of which the share --misses finds nothing, and of which \
 the others find every key equally often. Nothing is changed.
 
@@ -72,7 +72,7 @@ pub(crate) fn run(
         }
         // Check the fraction of misses before the lookups.
         db.filter_advice_with(&options)?;
-        args.probes.ask(db, session)?;
+        args.probes.query(db, session)?;
         let advice = db.filter_advice_with(&options)?;
         let mut output = args.output.begin("tune-advise", out);
         write_levels(&advice, &mut output)?;

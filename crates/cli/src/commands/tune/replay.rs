@@ -13,7 +13,7 @@ use crate::output::{OutputArgs, Value};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Says what other filters would have done with lookups that were recorded, on the store's own keys: the \
-keys of each table are read, the filters of each SPEC are built of them and asked for the lookups that \
+keys of each table are read, the filters of each SPEC are built of them and queried for the lookups that \
 come to the table. No table is written, and the store is only read. Any number of specs takes one walk \
 over the keys. solved=12/key stands for the paired filters of so many bits per key on average that \
 waste least on this tree, for lookups that miss and hit as those of the trace.
@@ -30,7 +30,7 @@ Examples:
 
 #[derive(Debug, Args)]
 pub(crate) struct ReplayArgs {
-    /// Filters to ask: paired:12, L0=paired:20,L1-=blocked:12,last=none, or solved=12/key
+    /// Filters to query: paired:12, L0=paired:20,L1-=blocked:12,last=none, or solved=12/key
     #[arg(required = true, value_name = "SPEC")]
     specs: Vec<Candidate>,
     /// The lookups, as `trommel bench --trace` or `Db::trace_lookups` recorded them

@@ -21,7 +21,7 @@ use crate::failure::Failure;
 pub(crate) const LONG_ABOUT: &str = "\
 Measures what a plan says: every combination of its filters, budgets, trees, miss fractions, key \
 distributions, read modes and cache sizes. Each is a cell. A cell's stores are built with fixed seeds \
-in a directory of their own, asked, and removed; its result is one line of JSON.
+in a directory of their own, queried, and removed; its result is one line of JSON.
 
 A run can be ended at any time and begun again: cells whose result is in the file are not measured \
 again. With --shard each of several machines measures its part; their files are joined by writing one \

@@ -14,7 +14,7 @@ use crate::shared_args::whole;
 
 pub(crate) const LONG_ABOUT: &str = "\
 Computes the tree that a store of so many keys would have, and for each of several filter policies the \
-bytes that its filters take and what a lookup is expected to do: blocks read in vain, filters asked, \
+bytes that its filters take and what a lookup is expected to do: blocks read in vain, filters queried, \
 cache lines touched in them. Nothing is built, so there may be more keys than any disk here holds. What \
 the figures rest on is said at the end of the results.
 
@@ -37,7 +37,7 @@ const COLUMNS: [&str; 6] = [
     "bits_per_key",
     "filter_bytes",
     "wasted_reads_per_lookup",
-    "filters_asked",
+    "filters_queried",
     "cache_lines",
 ];
 const LEVEL_COLUMNS: [&str; 6] =
@@ -153,7 +153,7 @@ fn write_policies(
             policy.bits_per_key.into(),
             Value::Size(policy.cost.filter_bytes),
             policy.cost.wasted_reads.into(),
-            policy.cost.filters_asked.into(),
+            policy.cost.filters_queried.into(),
             policy.cost.lines.into(),
         ];
         add_cost(&mut row, &policy.cost);

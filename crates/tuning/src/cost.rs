@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use trommel_filter::FilterSpec;
+use trommel_filter::theory::TouchedLines;
 
-use crate::curve::{self, Lines};
+use crate::curve;
 use crate::error::TuningError;
 use crate::tree::{Table, Tree};
 use crate::workload::{Visits, Workload};
@@ -32,7 +33,7 @@ pub struct Cost {
     pub filter_bytes: u64,
     /// Filters queried.
     pub filters_queried: f64,
-    /// Cache lines touched in them: [`Lines`].
+    /// Cache lines touched in them: [`TouchedLines`].
     pub lines: f64,
 }
 
@@ -101,7 +102,7 @@ impl Cost {
         };
         if spec != FilterSpec::NONE {
             let passing = visits.hits + visits.in_vain * rate;
-            let lines = Lines::of(spec);
+            let lines = TouchedLines::of(spec.kind(), spec.bits_per_key());
             cost.filters_queried = visits.hits + visits.in_vain;
             cost.lines = passing * lines.present + visits.in_vain * (1.0 - rate) * lines.absent;
         }

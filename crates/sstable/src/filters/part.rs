@@ -239,16 +239,8 @@ impl Part {
                 let keys = self.entry.keys;
                 let bits_stored = if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 };
                 let probes = match self.kind {
-                    FilterLabel::BuiltIn(FilterKind::Standard) => {
-                        theory::best_standard_probes(bits_requested)
-                    }
-                    FilterLabel::BuiltIn(FilterKind::Blocked) => {
-                        theory::best_blocked_probes(bits_requested)
-                    }
-                    FilterLabel::BuiltIn(FilterKind::Paired) => {
-                        theory::best_paired_probes(bits_requested)
-                    }
-                    _ => 0,
+                    FilterLabel::BuiltIn(kind) => theory::best_probes(kind, bits_requested),
+                    FilterLabel::User => 0,
                 };
                 Some(FilterFacts {
                     kind: self.kind,

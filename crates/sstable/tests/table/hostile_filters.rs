@@ -3,6 +3,7 @@
 
 use std::sync::Arc;
 
+use trommel_filter::FilterKind;
 use trommel_sstable::format::BlockKind;
 use trommel_sstable::{BlockCache, Expected, Table, TableConfig, layout};
 use trommel_vfs::{Access, Vfs};
@@ -45,7 +46,7 @@ fn hostile_partitions_and_tops_do_no_harm() {
         (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
     let mut random = Random(77);
     for shape in SHAPES {
-        for kind in ["standard", "blocked", "paired", "ribbon"] {
+        for kind in FilterKind::ALL {
             let spec = format!("{kind}:20");
             let plan = plan(&spec, Some((&spec, 6)), shape);
             let table = InMemory::new(shaped(plan, 1 << 16), &entries);

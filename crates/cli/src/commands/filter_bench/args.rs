@@ -7,10 +7,10 @@ use clap::{Args, ValueEnum};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::units::{parse_count, parse_decimal};
 use trommel_lab::filter_bench::{
-    Access, FilterBenchPlan, Pattern, QueryCounts, Until, has_kernels,
+    Access, FilterBenchPlan, Pattern, QueryCounts, Until,
 };
 
-use super::specs::{KINDS, Specs, specs};
+use super::specs::{Specs, specs};
 use crate::commands::bench::args::switches;
 use crate::failure::Failure;
 use crate::output::OutputArgs;
@@ -189,7 +189,8 @@ impl FilterBenchArgs {
     pub(super) fn notes(&self, plans: &[FilterBenchPlan]) -> Vec<String> {
         let mut notes = Vec::new();
         let is_planned = |kind| plans.iter().any(|plan| plan.spec.kind() == kind);
-        let plain = KINDS.into_iter().filter(|kind| !has_kernels(*kind) && is_planned(*kind));
+        let plain =
+            FilterKind::ALL.into_iter().filter(|kind| !kind.has_kernels() && is_planned(*kind));
         let plain: Vec<&str> = plain.map(FilterKind::name).collect();
         if self.kernel.is_some() && !plain.is_empty() {
             notes.push(format!(

@@ -27,7 +27,7 @@ const PATIENCE: u32 = 30;
 /// Runs `body` in a process that does nothing else: this test's program, started again.
 fn alone(name: &str, body: impl FnOnce()) {
     const NAME: &str = "TROMMEL_FORKS";
-    if std::env::var(NAME).is_ok_and(|asked| asked == name) {
+    if std::env::var(NAME).is_ok_and(|wanted| wanted == name) {
         return body();
     }
     let mut command = Command::new(std::env::current_exe().expect("a program"));

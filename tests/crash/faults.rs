@@ -360,7 +360,7 @@ pub(crate) fn run(
     counters: &mut Counters,
 ) -> Result<SimDisk, CutDown> {
     let profile = profile(seed, threads);
-    let trouble = trouble.at_what_was_asked();
+    let trouble = trouble.at_what_was_chosen();
     let actions = only_these(1, &profile.actions());
     once(&profile, &actions, &trouble, counters).map_err(|what| {
         if threads > 0 {

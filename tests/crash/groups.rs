@@ -139,7 +139,7 @@ fn one_store(seed: u64, images: u64) -> u64 {
 }
 
 #[test]
-fn a_follower_that_asked_for_it_is_durable() {
+fn a_follower_that_requested_it_is_durable() {
     let mut counters = Counters::new("crash/groups");
     let wanted = rounds(IMAGES);
     for seed in first_seed().. {

@@ -171,7 +171,7 @@ impl Threads {
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| read_acknowledged(out, self.counts()));
             std::thread::sleep(lifetime);
-            if child.try_wait().expect("a child to ask about").is_some() {
+            if child.try_wait().expect("a child to check").is_some() {
                 let mut said = String::new();
                 let errors = child.stderr.as_mut().expect("a pipe");
                 errors.read_to_string(&mut said).expect("reading the pipe");

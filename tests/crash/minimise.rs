@@ -49,10 +49,10 @@ fn what_a_failure_does_not_take_is_left_out() {
     let odd = |kept: &[usize]| kept.iter().filter(|item| **item < 9).count() % 2 == 1;
     let left = minimise(11, 1000, odd);
     assert!(odd(&left) && left.len() <= 3, "{left:?}");
-    let mut asked = 0;
+    let mut runs = 0;
     minimise(100, 7, |_| {
-        asked += 1;
+        runs += 1;
         false
     });
-    assert_eq!(asked, 7, "a failure that takes minutes is not run for ever");
+    assert_eq!(runs, 7, "a failure that takes minutes is not run for ever");
 }

@@ -49,9 +49,9 @@ impl Trouble {
     }
 
     /// At the number in the requested case, if there is one.
-    pub(crate) fn at_what_was_asked(self) -> Self {
-        let asked = places(2).and_then(|numbers| numbers.first().copied());
-        match asked {
+    pub(crate) fn at_what_was_chosen(self) -> Self {
+        let chosen = places(2).and_then(|numbers| numbers.first().copied());
+        match chosen {
             Some(number) => self.at(number as u64),
             None => self,
         }

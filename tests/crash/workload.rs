@@ -179,7 +179,7 @@ pub(crate) fn options_of(seed: u64, vfs: Arc<dyn Vfs>, filters: &[&str]) -> Opti
         .filtering(|f| {
             // Of three, so that the seeds that tests name keep their crashes.
             f.filter_shape([FilterShape::Whole, FilterShape::Partitioned][rng.usize(..3) % 2])
-                .filter_piece_bytes(256)
+                .filter_partition_bytes(256)
                 .filters_on_last_level(rng.u8(..4) > 0)
                 .prefix_extractor(prefix)
         })

@@ -131,7 +131,8 @@ impl Building {
             .vfs(Arc::new(vfs.clone()))
             .filters(filters.parse().expect("a filter policy"))
             .filtering(|f| {
-                f.filter_shape(shape.parse().expect("a shape of filters")).filter_piece_bytes(256)
+                f.filter_shape(shape.parse().expect("a shape of filters"))
+                    .filter_partition_bytes(256)
             })
             .compression(compression)
             .reads(|r| r.cache_bytes(1 << 20).block_bytes(256))

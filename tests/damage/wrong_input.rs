@@ -72,7 +72,7 @@ fn a_file_is_no_directory() {
 }
 
 #[test]
-fn a_missing_store_is_not_made_unasked() {
+fn a_missing_store_is_not_created_by_default() {
     let dir = scratch();
     let missing = dir.path().join("missing");
     refusal(

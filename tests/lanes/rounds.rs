@@ -105,7 +105,7 @@ impl Task {
     fn command(&self) -> Command {
         match self {
             Self::Test(test) => command_of(test),
-            Self::Script(_, path, asked) => script(path, asked),
+            Self::Script(_, path, args) => script(path, args),
         }
     }
 }
@@ -123,9 +123,9 @@ struct Progress {
 }
 
 /// The command that runs a script with these arguments.
-fn script(path: &str, asked: &[&str]) -> Command {
+fn script(path: &str, args: &[&str]) -> Command {
     let mut command = Command::new(root().join(path));
-    command.args(asked).current_dir(root());
+    command.args(args).current_dir(root());
     command
 }
 

@@ -43,10 +43,10 @@ fn shuffled(first: u64, count: u64) -> Vec<[u8; 16]> {
     numbers.into_iter().map(key).collect()
 }
 
-/// Nanoseconds per key of `ask`, and the number of positive answers.
-fn asked(keys: &[[u8; 16]], ask: impl Fn(&[u8]) -> bool) -> (f64, usize) {
+/// Nanoseconds per key of `query`, and the number of positive answers.
+fn queried(keys: &[[u8; 16]], query: impl Fn(&[u8]) -> bool) -> (f64, usize) {
     let start = Instant::now();
-    let yes = keys.iter().filter(|key| black_box(ask(&key[..]))).count();
+    let yes = keys.iter().filter(|key| black_box(query(&key[..]))).count();
     (start.elapsed().as_nanos() as f64 / keys.len() as f64, yes)
 }
 
@@ -85,14 +85,14 @@ fn main() {
         let probe = |key: &[u8]| filter.may_contain(key);
         let behind = |key: &[u8]| probe(key) && get(key);
         let all = count as usize;
-        let (present_get, found) = asked(&present, get);
-        let (absent_get, none) = asked(&absent, get);
+        let (present_get, found) = queried(&present, get);
+        let (absent_get, none) = queried(&absent, get);
         assert_eq!((found, none), (all, 0), "every key is there, and no other");
-        let (present_probe, passed) = asked(&present, probe);
+        let (present_probe, passed) = queried(&present, probe);
         assert_eq!(passed, all, "a filter never denies a key that it holds");
-        let (absent_probe, _) = asked(&absent, probe);
-        let (present_behind, _) = asked(&present, behind);
-        let (absent_behind, _) = asked(&absent, behind);
+        let (absent_probe, _) = queried(&absent, probe);
+        let (present_behind, _) = queried(&present, behind);
+        let (absent_behind, _) = queried(&absent, behind);
         println!(
             "{insert:8.0} {add:8.0} {present_get:9.1} {absent_get:9.1} {present_probe:9.1} \
              {absent_probe:9.1} {present_behind:9.1} {absent_behind:9.1}"

@@ -187,11 +187,11 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
         .filters(budget.unwrap_or(filters))
         .filtering(|f| {
             f.filter_shape(*rng.pick(&[FilterShape::Whole, FilterShape::Partitioned]))
-                .filter_piece_bytes(*rng.pick(&[256, 1024, 32 << 10]))
+                .filter_partition_bytes(*rng.pick(&[256, 1024, 32 << 10]))
                 .filter_residency(*rng.pick(&[
                     FilterResidency::Pinned,
                     FilterResidency::Cached,
-                    FilterResidency::CachedBelowLevel0,
+                    FilterResidency::PinnedLevel0,
                 ]))
                 .pinned_filter_bytes(*rng.pick(&[None, None, Some(0), Some(2000)]))
         })

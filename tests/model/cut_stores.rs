@@ -47,7 +47,7 @@ impl Store {
                     .prefix_filters(Some("blocked:64".parse().unwrap()))
                     .whole_key_filters(whole_keys)
                     .filter_shape(shape)
-                    .filter_piece_bytes(256)
+                    .filter_partition_bytes(256)
             });
         let db = Db::open("/store", options.clone()).unwrap();
         let (mut model, mut rng) = (Model::new(), Rng::new(8));
@@ -89,14 +89,14 @@ impl Store {
     }
 
     /// Corrupts every third partition, and the top index of every third table.
-    fn lose_pieces(&self) {
-        let mut pieces = 0;
+    fn lose_partitions(&self) {
+        let mut partitions = 0;
         for (nth, path) in self.tables().iter().enumerate() {
             let mut bytes = self.vfs.read(path, u64::MAX).unwrap();
             for block in Table::open(&*self.vfs, path).unwrap().layout().unwrap() {
-                pieces += usize::from(block.kind == BlockKind::Filter);
+                partitions += usize::from(block.kind == BlockKind::Filter);
                 let is_lost = match block.kind {
-                    BlockKind::Filter => pieces % 3 == 0,
+                    BlockKind::Filter => partitions % 3 == 0,
                     BlockKind::FilterTop => nth % 3 == 0,
                     _ => false,
                 };
@@ -107,7 +107,7 @@ impl Store {
             self.vfs.remove(path).unwrap();
             self.vfs.create(path).unwrap().append(&bytes).unwrap();
         }
-        assert!(pieces >= 6, "{pieces}");
+        assert!(partitions >= 6, "{partitions}");
     }
 
     /// All keys, and as many absent ones, shuffled.
@@ -142,7 +142,7 @@ fn many_keys_at_once_are_counted_as_one_by_one_whatever_is_lost() {
         let store = Store::new(shape, whole_keys, "until:/");
         for is_damaged in [false, true] {
             if is_damaged {
-                store.lose_pieces();
+                store.lose_partitions();
             }
             let (db, keys) = (store.open(), store.keys());
             let context = format!("{shape}, whole keys {whole_keys}, damaged {is_damaged}");
@@ -242,12 +242,12 @@ fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost
                 db.verify().unwrap();
                 alike.push((said_of_prefixes(&db), context));
             }
-            store.lose_pieces();
+            store.lose_partitions();
             let db = store.open();
             let context = format!("{shape}, {extractor}, damaged");
             check_scans(&db, &store.model, &context);
             let useful = db.stats().prefixes.useful;
-            assert!(useful > 0, "{context}: the pieces that are left are asked");
+            assert!(useful > 0, "{context}: the partitions that are left are queried");
             assert!(!db.stats().filters.unusable.is_empty(), "{context}");
             assert!(db.verify().is_err(), "{context}");
         }

@@ -15,7 +15,9 @@ const WRITTEN: u64 = SHAPE.deep_keys + SHAPE.run_keys * 3;
 
 fn cut(shape: FilterShape) -> Options {
     let policy = "L0=blocked:6,L1=paired:5,last=standard:7".parse().unwrap();
-    Options::default().filters(policy).filtering(|f| f.filter_shape(shape).filter_piece_bytes(256))
+    Options::default()
+        .filters(policy)
+        .filtering(|f| f.filter_shape(shape).filter_partition_bytes(256))
 }
 
 #[test]
@@ -77,7 +79,7 @@ fn filters_of_level_0_are_pinned_beside_cached_ones() {
         .vfs(Arc::new(MemoryVfs::new()))
         .compaction(|c| c.auto_compaction(false))
         .filters("paired:16".parse().unwrap())
-        .filtering(|f| f.filter_residency(FilterResidency::CachedBelowLevel0))
+        .filtering(|f| f.filter_residency(FilterResidency::PinnedLevel0))
         .reads(|r| r.cache_bytes(8 << 20));
     let db = Db::open("/store", options).unwrap();
     for number in 0..20_000_u32 {

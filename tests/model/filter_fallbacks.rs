@@ -29,7 +29,7 @@ fn a_filter_that_no_ribbon_could_be_made_of_is_counted_and_says_its_kind() {
         let is_whole = shape == FilterShape::Whole;
         let vfs = Arc::new(MemoryVfs::new());
         let options =
-            || options(&vfs).filtering(|f| f.filter_shape(shape).filter_piece_bytes(32 << 10));
+            || options(&vfs).filtering(|f| f.filter_shape(shape).filter_partition_bytes(32 << 10));
         let db = Db::open("/store", options()).unwrap();
         for key in &keys {
             db.put(key, b"").unwrap();

@@ -149,7 +149,7 @@ fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
 }
 
 #[test]
-fn lookups_ask_prefixes_only_where_there_are_no_whole_keys() {
+fn lookups_query_prefixes_only_where_there_are_no_whole_keys() {
     for whole_keys in [true, false] {
         let vfs = Arc::new(MemoryVfs::new());
         let options = options(&vfs).filtering(|f| {
@@ -191,7 +191,7 @@ fn a_changed_extractor_is_not_used_and_counted() {
     let db = Db::open("/store", options(&vfs).filtering(|f| f.prefix_extractor(first))).unwrap();
     fill(&db);
     let all = entries(db.iter());
-    let ask = |db: &Db| {
+    let query = |db: &Db| {
         db.reset_stats();
         for user in 0..400 {
             let key = format!("{user:04}/");
@@ -205,11 +205,11 @@ fn a_changed_extractor_is_not_used_and_counted() {
         }
         db.stats()
     };
-    assert!(ask(&db).prefixes.useful > 1000);
+    assert!(query(&db).prefixes.useful > 1000);
     // Tables record "custom:mine": no other extractor may query their filters.
     for other in [prefix("fixed:2"), prefix("until:/"), Prefix::custom("all", |_| Some(0))] {
         db.set_options(|options| options.filtering(|f| f.prefix_extractor(other.clone()))).unwrap();
-        let stats = ask(&db);
+        let stats = query(&db);
         assert_eq!((stats.prefixes.checked, stats.prefixes.useful), (0, 0), "{other}");
         assert!(stats.prefixes.unused > 1000, "{other}: {stats:?}");
         let tables: u64 = stats.levels.iter().map(|level| level.tables).sum();
@@ -217,7 +217,7 @@ fn a_changed_extractor_is_not_used_and_counted() {
     }
     // None set: a closure cannot be recovered from its name.
     db.set_options(|options| options.filtering(|f| f.prefix_extractor(None))).unwrap();
-    assert_eq!(ask(&db).prefixes.checked, 0);
+    assert_eq!(query(&db).prefixes.checked, 0);
     // New tables are built with the new one, next to old ones.
     db.set_options(|options| options.filtering(|f| f.prefix_extractor(prefix("fixed:5")))).unwrap();
     db.put("0001/00", "new").unwrap();

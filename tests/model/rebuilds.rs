@@ -38,7 +38,7 @@ fn options(vfs: &Arc<MemoryVfs>) -> Options {
         .background_threads(0)
         .reads(|r| r.block_bytes(256))
         .compaction(|c| c.table_bytes(8 << 10))
-        .filtering(|f| f.filter_piece_bytes(256))
+        .filtering(|f| f.filter_partition_bytes(256))
         .filters("paired:12".parse().unwrap())
 }
 

@@ -23,7 +23,7 @@
 //!   `engine::compaction::cut::outputs_end_at_the_target_size_but_never_between_versions_of_a_key`
 //! * 2: `model::regressions::deleted_keys_stay_away_though_levels_are_skipped`
 //! * 3: `engine::compaction::plan::nothing_passes_older_data_on_its_way_down`
-//! * 4: `engine::compaction::older::every_place_that_could_be_older_is_asked`
+//! * 4: `engine::compaction::older::every_place_that_could_be_older_is_searched`
 //! * 5: `engine::compaction::tests::simulator::no_merge_changes_any_answer`
 //! * 6: `engine::compaction::merge::the_version_that_the_oldest_snapshot_needs_stays`
 //! * 7: `model::regressions::each_snapshot_keeps_its_version_through_flush_and_merge`

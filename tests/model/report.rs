@@ -230,9 +230,9 @@ fn the_default_filters_meet_their_theory() {
     }
     for row in &report.levels {
         assert_eq!(row.kind, FilterKind::Paired);
-        let asked = row.bits_asked.unwrap();
-        assert!(asked == if row.level == 0 { 16.0 } else { 12.0 }, "{report}");
-        assert!((row.bits_stored / asked - 1.0).abs() < 0.03, "{report}");
+        let requested = row.bits_requested.unwrap();
+        assert!(requested == if row.level == 0 { 16.0 } else { 12.0 }, "{report}");
+        assert!((row.bits_stored / requested - 1.0).abs() < 0.03, "{report}");
         let bytes = row.bits_stored * row.keys as f64 / 8.0;
         assert!((bytes - row.filter_bytes as f64).abs() < 0.01, "{report}");
         // These filters are so large that they vary less than the lookups do.
@@ -246,14 +246,14 @@ fn the_report_says_which_filter_each_level_was_given() {
     let shape = Shape { deep_keys: 12_000, run_keys: 1_000 };
     let policy = "L0=blocked:6,L1=paired:5,last=standard:7";
     let db = three_levels(5, &shape, Options::default().filters(policy.parse().unwrap()));
-    let asked: Vec<_> = db
+    let requested: Vec<_> = db
         .filter_report()
         .levels
         .iter()
-        .map(|row| (row.level, row.kind.name(), row.bits_asked.unwrap()))
+        .map(|row| (row.level, row.kind.name(), row.bits_requested.unwrap()))
         .collect();
     for row in [(0, "blocked", 6.0), (1, "paired", 5.0), (2, "standard", 7.0)] {
-        assert!(asked.contains(&row), "{row:?} is not among {asked:?}");
+        assert!(requested.contains(&row), "{row:?} is not among {requested:?}");
     }
     let report = db.filter_report();
     assert_eq!(report.levels.iter().map(|row| row.keys).sum::<u64>(), 15_000, "{report}");
@@ -362,7 +362,7 @@ fn a_filter_that_finds_no_place_is_counted_and_saves_nothing() {
     for number in 0..100 {
         assert_eq!(db.get(format!("{number:08}x")).unwrap(), None);
     }
-    assert_eq!(db.stats().filters.not_held, 1, "once a table, however often it is asked");
+    assert_eq!(db.stats().filters.not_held, 1, "once a table, however often it is queried");
     assert_eq!(db.filter_report().expected_wasted_reads_per_miss, 1.0);
 }
 

@@ -44,11 +44,11 @@ struct Prints {
     fault: Fault,
     /// Set once filters are built: from then on they deny every key.
     lies: Arc<AtomicBool>,
-    asked: Mutex<Vec<FilterContext>>,
+    requests: Mutex<Vec<FilterContext>>,
 }
 
 fn prints(name: &'static str, fault: Fault) -> Arc<Prints> {
-    Arc::new(Prints { name, fault, lies: Arc::default(), asked: Mutex::default() })
+    Arc::new(Prints { name, fault, lies: Arc::default(), requests: Mutex::default() })
 }
 
 impl UserFilterPolicy for Prints {
@@ -57,7 +57,7 @@ impl UserFilterPolicy for Prints {
     }
 
     fn choose(&self, context: &FilterContext) -> FilterChoice {
-        self.asked.lock().unwrap().push(context.clone());
+        self.requests.lock().unwrap().push(context.clone());
         assert!(self.fault != Fault::PanicsChoosing, "as planned");
         FilterChoice::User(Box::new(PrintsBuilder { fault: self.fault, prints: Vec::new() }))
     }
@@ -205,21 +205,22 @@ fn a_policy_hears_of_each_table_and_its_filters_are_reported() {
     let db = open(&vfs, &policy);
     fill(&db);
     db.compact_all().unwrap();
-    let asked = policy.asked.lock().unwrap().clone();
+    let requests = policy.requests.lock().unwrap().clone();
     let configured: FilterSpec = "blocked:10".parse().unwrap();
-    for (context, level, is_last, reason) in
-        [(&asked[0], 0, false, FilterReason::Flush), (&asked[1], 1, true, FilterReason::Compaction)]
-    {
+    for (context, level, is_last, reason) in [
+        (&requests[0], 0, false, FilterReason::Flush),
+        (&requests[1], 1, true, FilterReason::Compaction),
+    ] {
         assert_eq!((context.level, context.is_last, context.reason), (level, is_last, reason));
         assert_eq!((context.expected_keys, context.configured), (Some(KEYS), configured));
     }
-    assert_eq!(asked.len(), 2);
+    assert_eq!(requests.len(), 2);
     db.reset_stats();
     check_all(&db);
     let report = db.filter_report();
     let [row] = &report.levels[..] else { panic!("{report}") };
     assert_eq!((row.kind, row.tables, row.keys), (FilterLabel::User, 1, KEYS), "{report}");
-    assert_eq!((row.bits_asked, row.counts.true_positives), (None, 2 * KEYS), "{report}");
+    assert_eq!((row.bits_requested, row.counts.true_positives), (None, 2 * KEYS), "{report}");
     let (low, high) =
         wilson(row.counts.false_positives, row.counts.negatives + row.counts.false_positives);
     let expected = row.rates.expected.unwrap();
@@ -527,7 +528,7 @@ fn filters_of_the_last_level_are_held_only_where_they_are_wanted() {
 /// some of them move down: the filter of each is unused exactly as long as it is in the last level,
 /// whichever policy made it.
 #[test]
-fn a_table_that_lies_last_no_more_is_asked_again() {
+fn a_table_that_lies_last_no_more_is_queried_again() {
     let vfs = Arc::new(MemoryVfs::new());
     let policy = prints("prints", Fault::Nothing);
     let open = || {

@@ -81,6 +81,6 @@ fn fits_a_budget_that_falls_under_readers() {
 }
 
 #[test]
-fn fits_a_budget_beside_a_rebuild_that_was_asked_for() {
-    lane("fits_a_budget_beside_a_rebuild_that_was_asked_for", 1_000, || falls(true));
+fn fits_a_budget_during_a_requested_rebuild() {
+    lane("fits_a_budget_during_a_requested_rebuild", 1_000, || falls(true));
 }

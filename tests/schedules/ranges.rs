@@ -67,7 +67,7 @@ fn key(place: u64) -> String {
     format!("key{place}")
 }
 
-/// Keys of a stretch that is long enough to be kept.
+/// Keys of a gap that is long enough to be kept.
 const STRETCH: u64 = 8;
 
 /// A store of tombstones, and one key after them.

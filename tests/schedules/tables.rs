@@ -33,22 +33,22 @@ fn filters() {
     let disk = SimDisk::new();
     let filters = FilterPolicy::uniform("blocked:10".parse().unwrap());
     let db = tables(&disk, 1, |options| options.filters(filters.clone()));
-    let reads = |db: &Db, ask: &dyn Fn(&Db)| {
+    let reads = |db: &Db, query: &dyn Fn(&Db)| {
         let before = disk.calls(OpKind::Read);
-        ask(db);
+        query(db);
         disk.calls(OpKind::Read) - before
     };
     let alone = reads(&db, &|db| look(db, 1));
     db.close().unwrap();
     let db = open(quiet(&disk).filters(filters));
-    let at_once = reads(&db, &ask_at_once);
+    let at_once = reads(&db, &query_at_once);
     // All three may read the data block, if none finds it in the cache; one reads the filter.
     assert!(at_once <= alone + 2, "{at_once} reads, {alone} alone");
     assert!(db.stats().filters.unusable.is_empty());
     db.close().unwrap();
 }
 
-fn ask_at_once(db: &Db) {
+fn query_at_once(db: &Db) {
     let threads: Vec<_> = (0..3)
         .map(|_| {
             let db = db.clone();

@@ -149,10 +149,10 @@ impl Args {
         if self.quick && self.rows.is_empty() && self.studies.is_empty() {
             return studies::ALL.to_vec();
         }
-        let is_asked = |study: &&Study| {
+        let is_chosen = |study: &&Study| {
             self.studies.iter().flat_map(|studies| &studies.0).any(|one| one.name == study.name)
         };
-        studies::ALL.into_iter().filter(is_asked).collect()
+        studies::ALL.into_iter().filter(is_chosen).collect()
     }
 
     /// The sizes of the studies.

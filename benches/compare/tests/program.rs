@@ -110,7 +110,7 @@ fn studies_have_their_figures_and_settings() {
     let lost = records.iter().filter(|record| record.workload == "recovery");
     assert!(
         lost.clone().count() >= 6
-            && lost.clone().all(|record| record.results.found == record.results.asked)
+            && lost.clone().all(|record| record.results.found == record.results.lookups)
     );
 }
 

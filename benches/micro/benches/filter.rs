@@ -5,9 +5,8 @@
 use std::hint::black_box;
 
 use criterion::{BenchmarkId, Criterion, Throughput, criterion_group, criterion_main};
-use trommel_filter::{Filter, FilterSpec, hash};
+use trommel_filter::{Filter, FilterKind, FilterSpec, hash};
 
-const KINDS: [&str; 4] = ["standard", "blocked", "paired", "ribbon"];
 /// More than caches hold, so that a probe waits for memory as in a large store.
 const KEYS: u64 = 4_000_000;
 const BUILT_KEYS: u64 = 100_000;
@@ -23,7 +22,7 @@ fn built(kind: &str, keys: u64) -> Vec<u8> {
 fn build(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("filter/build");
     group.throughput(Throughput::Elements(BUILT_KEYS));
-    for kind in KINDS {
+    for kind in FilterKind::ALL.map(FilterKind::name) {
         group.bench_function(kind, |bencher| bencher.iter(|| built(kind, BUILT_KEYS)));
     }
     group.finish();
@@ -38,7 +37,7 @@ fn probe(criterion: &mut Criterion) {
     let (present, absent) = (hashes(0), hashes(KEYS));
     let mut group = criterion.benchmark_group("filter/probe");
     group.throughput(Throughput::Elements(PROBES));
-    for kind in KINDS {
+    for kind in FilterKind::ALL.map(FilterKind::name) {
         let filter = Filter::decode(built(kind, KEYS)).unwrap();
         for (name, hashes) in [("present", &present), ("absent", &absent)] {
             let passed = || hashes.iter().filter(|hash| filter.may_contain_hash(**hash)).count();

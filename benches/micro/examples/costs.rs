@@ -63,11 +63,11 @@ fn run(spec: &str, step: &str) -> Answer<()> {
         return Ok(());
     }
     let filter = Filter::decode(bytes)?;
-    let asked = if step == "present" { present } else { hashes(KEYS) };
+    let queried = if step == "present" { present } else { hashes(KEYS) };
     if step == "many" {
-        step_many(&filter, &asked, &mut vec![false; asked.len()]);
+        step_many(&filter, &queried, &mut vec![false; queried.len()]);
     } else {
-        println!("{}", step_query(&filter, &asked));
+        println!("{}", step_query(&filter, &queried));
     }
     Ok(())
 }

@@ -45,13 +45,13 @@ fn main() -> Result<(), Box<dyn Error>> {
     let is_present = case.starts_with("present");
     let hashes = queries(keys, is_present);
     let mut answers = vec![false; SLICE];
-    let mut ask = |hashes: &[u64]| match case.split_once('-') {
+    let mut query = |hashes: &[u64]| match case.split_once('-') {
         Some((_, "many")) => timed(|| query_many(&filter, hashes, &mut answers)),
         Some((_, "dependent")) => timed(|| query_dependent(&filter, hashes)),
         _ => timed(|| query_each(&filter, hashes)),
     };
     let slices = (0..rounds).flat_map(|_| hashes.chunks_exact(SLICE));
-    report(slices.map(&mut ask).min(), SLICE as u64, "question")
+    report(slices.map(&mut query).min(), SLICE as u64, "question")
 }
 
 /// Hashes of present or absent keys, in random order.

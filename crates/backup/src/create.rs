@@ -256,13 +256,13 @@ impl RunningBackup<'_> {
         if !self.unchecked.remove(&blob) {
             return Ok(true);
         }
-        let (mut unasked, repository, hold) = (0, self.repository, self.hold);
+        let (mut unconfirmed, repository, hold) = (0, self.repository, self.hold);
         let read = repository.read_blob(blob, &Unheard(self.progress), |bytes| {
-            unasked += bytes.len() as u64;
-            if unasked < CONFIRMED_BYTES {
+            unconfirmed += bytes.len() as u64;
+            if unconfirmed < CONFIRMED_BYTES {
                 return Ok(());
             }
-            unasked = 0;
+            unconfirmed = 0;
             repository.confirm(hold)
         });
         self.done.checked_files += 1;
@@ -371,7 +371,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_content_asks_on_its_way() {
+    fn a_long_content_checks_its_hold_on_its_way() {
         let bytes = [7; 100];
         for (patience, expected) in [(3, Ok(100)), (2, Err(90))] {
             let hold = Patience(AtomicU64::new(patience));

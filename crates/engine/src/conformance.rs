@@ -28,7 +28,7 @@
 //! by the first record; later ones allocate nothing.
 //!
 //! Called by lookups (`read`) through the [`Counters`](crate::counters::Counters), which collect
-//! the records of threads ([`passed`](crate::passed)), and by the filter report.
+//! the records of threads ([`passed`](crate::false_positives)), and by the filter report.
 
 use std::collections::{BTreeMap, HashMap};
 use std::fmt;

@@ -14,8 +14,8 @@ use trommel_filter::FilterKind;
 use trommel_sstable::FilterLabel;
 
 use crate::conformance::Evidence;
+use crate::false_positives::{AlarmWindows, FalsePositive, PendingKeys};
 use crate::filter_kinds::{ByKind, kind_index};
-use crate::passed::{AlarmWindows, FalsePositive, PendingKeys};
 use crate::sync::quiet::{AtomicBool, AtomicU64, Mutex, StaticU64, lock};
 
 /// A count with one writer.
@@ -344,7 +344,7 @@ impl Counters {
     }
 
     /// Records that the key with this hash was a false positive of the filter of `table`. The lock
-    /// shared by all threads is taken only for every [`BATCH`](crate::passed::BATCH)th, and for the
+    /// shared by all threads is taken only for every [`BATCH`](crate::false_positives::BATCH)th, and for the
     /// first of a level and kind.
     pub(crate) fn note_false_positive(
         &self,

@@ -123,6 +123,6 @@ pub(crate) fn options_not_recorded(error: &Error) {
 
 /// A custom prefix extractor broke its contract, and is not used any more.
 pub(crate) fn prefix_distrusted(name: &str, breach: &str) {
-    event!(warn, name, breach, "a prefix extractor broke its contract, it is asked no more");
+    event!(warn, name, breach, "a prefix extractor broke its contract, it is called no more");
     let _ = (name, breach);
 }

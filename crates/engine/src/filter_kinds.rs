@@ -5,26 +5,24 @@ use trommel_sstable::FilterLabel;
 
 use crate::levels::LEVELS;
 
-/// Filter kinds that are counted separately.
-pub(crate) const KINDS: [FilterLabel; 6] = [
-    FilterLabel::BuiltIn(FilterKind::None),
-    FilterLabel::BuiltIn(FilterKind::Standard),
-    FilterLabel::BuiltIn(FilterKind::Blocked),
-    FilterLabel::BuiltIn(FilterKind::Paired),
-    FilterLabel::BuiltIn(FilterKind::Ribbon),
-    FilterLabel::User,
-];
+/// Filter kinds that are counted separately: none, the built-in ones, and those of users.
+pub(crate) const KINDS: [FilterLabel; FilterKind::ALL.len() + 2] = {
+    let mut kinds = [FilterLabel::User; FilterKind::ALL.len() + 2];
+    kinds[0] = FilterLabel::BuiltIn(FilterKind::None);
+    let mut nth = 0;
+    while nth < FilterKind::ALL.len() {
+        kinds[nth + 1] = FilterLabel::BuiltIn(FilterKind::ALL[nth]);
+        nth += 1;
+    }
+    kinds
+};
 
 /// The index of `kind` in [`KINDS`].
 #[inline]
 pub(crate) fn kind_index(kind: FilterLabel) -> usize {
     match kind {
-        FilterLabel::BuiltIn(FilterKind::Standard) => 1,
-        FilterLabel::BuiltIn(FilterKind::Blocked) => 2,
-        FilterLabel::BuiltIn(FilterKind::Paired) => 3,
-        FilterLabel::BuiltIn(FilterKind::Ribbon) => 4,
-        FilterLabel::User => 5,
-        _ => 0,
+        FilterLabel::BuiltIn(kind) => kind.index(),
+        _ => KINDS.len() - 1,
     }
 }
 

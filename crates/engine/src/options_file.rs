@@ -15,7 +15,8 @@
 //! 1. The text is written to `OPTIONS.tmp` and synced, renamed over `OPTIONS`, and the directory is
 //!    synced: a crash leaves the old text or the new one. A new store gets its `CURRENT` first.
 //! 2. No line is used before the checksum in the last line is verified.
-//! 3. A line with an option that this version does not know is retained when the file is written
+//! 3. A line with the former name of an option counts as one with its present name.
+//! 4. A line with an option that this version does not know is retained when the file is written
 //!    again.
 //!
 //! Invariant: a file that is missing, corrupt or of a newer version never prevents an open.
@@ -122,7 +123,7 @@ fn parse(bytes: &[u8]) -> Result<Lines, Flaw> {
         }
         lines.push((name.to_owned(), value.to_owned()));
     }
-    Ok(Lines(lines))
+    Ok(Lines(shaping::with_names_of_today(lines)))
 }
 
 /// The options that the store in `dir` names, whose entries are `listing`; none if there is no

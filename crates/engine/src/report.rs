@@ -38,7 +38,7 @@ pub struct FilterLevel {
     /// filter.
     pub prefix_tables: u64,
     /// Bits per key configured, averaged over keys; `None` without filters, and for user filters.
-    pub bits_asked: Option<f64>,
+    pub bits_requested: Option<f64>,
     /// Bits per key stored, including headers: eight times [`filter_bytes`](Self::filter_bytes)
     /// divided by [`keys`](Self::keys).
     pub bits_stored: f64,
@@ -295,8 +295,8 @@ impl Row {
             tables: held.len() as u64,
             keys,
             prefix_tables: held.iter().filter(|held| held.facts.is_of_prefixes).count() as u64,
-            bits_asked: (is_ours && kind != FilterKind::None)
-                .then(|| per_key(|held| held.facts.bits_asked)),
+            bits_requested: (is_ours && kind != FilterKind::None)
+                .then(|| per_key(|held| held.facts.bits_requested)),
             bits_stored: filter_bytes as f64 * 8.0 / keys.max(1) as f64,
             filter_bytes,
             counts: FilterCounts {
@@ -343,7 +343,7 @@ impl fmt::Display for FilterReport {
             "tables",
             "keys",
             "filter",
-            "asked",
+            "wanted",
             "stored",
             "KiB",
             "probes",
@@ -361,7 +361,7 @@ impl fmt::Display for FilterReport {
             writeln!(f, "ALARM: L{} {}: {conformance}", level.level, level.kind)?;
         }
         if !self.prefixes.is_empty() {
-            writeln!(f, "filters of prefixes, asked by scans:")?;
+            writeln!(f, "filters of prefixes, queried by scans:")?;
             for level in &self.prefixes {
                 level.fmt(f)?;
             }
@@ -415,7 +415,7 @@ impl fmt::Display for FilterLevel {
             self.tables,
             self.keys,
             self.kind.name(),
-            self.bits_asked.map_or("-".to_owned(), |bits| format!("{bits:.2}")),
+            self.bits_requested.map_or("-".to_owned(), |bits| format!("{bits:.2}")),
             self.bits_stored,
             self.filter_bytes as f64 / 1024.0,
             self.counts.probes,

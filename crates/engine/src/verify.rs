@@ -398,7 +398,7 @@ mod tests {
         assert_eq!(db.stats().filters.unusable, []);
         assert_eq!(db.get("key0500y").unwrap(), None);
         let refused: u64 = db.filter_report().levels.iter().map(|row| row.counts.negatives).sum();
-        assert_eq!(refused, 1, "it is read again, and asked");
+        assert_eq!(refused, 1, "it is read again, and queried");
     }
 
     /// A check that was queued after a failed write used to report the log as corrupt.

@@ -85,7 +85,7 @@ fn shapes() -> Vec<(String, Options)> {
     for shape in cuts {
         for residency in [FilterResidency::Pinned, FilterResidency::Cached] {
             let cut = Options::default().filtering(|f| {
-                f.filter_shape(shape).filter_piece_bytes(256).filter_residency(residency)
+                f.filter_shape(shape).filter_partition_bytes(256).filter_residency(residency)
             });
             let name = format!("{shape}, {residency:?}");
             for extractor in [Prefix::fixed(4), Prefix::until("/"), closure()] {

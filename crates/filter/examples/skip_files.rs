@@ -35,8 +35,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         stored.iter().map(|bytes| Filter::decode(bytes).ok()).collect();
     let may_hold = |key: &str| -> Vec<usize> {
         let hash = hash(key.as_bytes());
-        let asked = filters.iter().enumerate();
-        asked
+        let queried = filters.iter().enumerate();
+        queried
             .filter(|(_, filter)| {
                 filter.as_ref().is_none_or(|filter| filter.may_contain_hash(hash))
             })

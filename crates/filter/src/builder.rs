@@ -178,36 +178,44 @@ impl FilterBuilder {
         let (keys, millibits) = (self.len, self.spec.millibits());
         // While the first chunk grows, the old half exists too.
         let growing = if self.chunks.len() == 1 { held + held / 2 } else { held };
-        if self.spec.kind() == FilterKind::None || keys == 0 {
+        if keys == 0 {
             return growing + HEADER_BYTES as u64;
         }
-        if self.spec.kind() == FilterKind::Ribbon {
-            let Needs { columns, equations } = Needs::of(keys, millibits);
-            let shards = ribbon::shards(keys);
-            let partitioning = columns + self.partitioned_bytes(shards);
-            // Solving begins when the last chunk is distributed, if there is more than one shard.
-            // The hashes are kept to the end, in case the keys must be built into another kind.
-            let hashes = match shards {
-                1 => held,
-                _ => keys * size_of::<u64>() as u64 + partition::most_kept_slack(keys, shards),
-            };
-            let solving = columns + hashes + equations;
-            return growing.max(partitioning).max(solving).max(2 * columns + 1024);
-        }
-        let blocks = match (self.spec.kind(), blocks_for(keys, millibits)) {
-            (FilterKind::Paired, blocks @ 2..) => blocks.next_multiple_of(2),
-            (_, blocks) => blocks,
+        let blocks = blocks_for(keys, millibits);
+        let (blocks, parts) = match self.spec.kind() {
+            FilterKind::None => return growing + HEADER_BYTES as u64,
+            FilterKind::Ribbon => return growing.max(self.peak_bytes_of_ribbon()),
+            FilterKind::Standard => (blocks, 1),
+            FilterKind::Blocked => (blocks, blocks.div_ceil(PART as u64)),
+            FilterKind::Paired => {
+                let even = if blocks > 1 { blocks.next_multiple_of(2) } else { blocks };
+                (even, even.div_ceil(PART as u64))
+            }
         };
         let filter = blocks * BLOCK_BYTES as u64;
-        let partitioned = match self.spec.kind() {
-            FilterKind::Standard => held,
-            _ => self.partitioned_bytes(blocks.div_ceil(PART as u64)),
-        };
+        let partitioned = self.partitioned_bytes(parts);
         // Counts of keys; those of a part exist twice.
         let working = paired::BlockCounts::bytes(blocks) + (PART * size_of::<u16>()) as u64;
         let computing = filter + theory::working_bytes(self.spec.kind(), blocks * BLOCK_BITS);
         let written = 2 * filter + HEADER_BYTES as u64;
         growing.max(partitioned + filter + working).max(computing).max(written)
+    }
+
+    /// [`peak_bytes`](Self::peak_bytes) of a ribbon with keys, except for the growing first chunk.
+    fn peak_bytes_of_ribbon(&self) -> u64 {
+        let held = self.memory_bytes() as u64;
+        let (keys, millibits) = (self.len, self.spec.millibits());
+        let Needs { columns, equations } = Needs::of(keys, millibits);
+        let shards = ribbon::shards(keys);
+        let partitioning = columns + self.partitioned_bytes(shards);
+        // Solving begins when the last chunk is distributed, if there is more than one shard.
+        // The hashes are kept to the end, in case the keys must be built into another kind.
+        let hashes = match shards {
+            1 => held,
+            _ => keys * size_of::<u64>() as u64 + partition::most_kept_slack(keys, shards),
+        };
+        let solving = columns + hashes + equations;
+        partitioning.max(solving).max(2 * columns + 1024)
     }
 
     /// The most memory that the hashes take while they are partitioned, with one of the chunks

@@ -42,12 +42,24 @@ struct Family {
     batch_log2: u8,
 }
 
-const FAMILIES: [Family; 4] = [
-    Family { kind: FilterKind::Standard, number: 1, version: 1, batch_log2: 0 },
-    Family { kind: FilterKind::Blocked, number: 2, version: 2, batch_log2: 0 },
-    Family { kind: FilterKind::Paired, number: 3, version: 2, batch_log2: 7 },
-    Family { kind: FilterKind::Ribbon, number: 4, version: 1, batch_log2: 0 },
-];
+impl Family {
+    /// The family of a kind, which must not be [`FilterKind::None`].
+    fn of(kind: FilterKind) -> Self {
+        let (number, version, batch_log2) = match kind {
+            FilterKind::None => unreachable!("a spec of no filter builds none"),
+            FilterKind::Standard => (1, 1, 0),
+            FilterKind::Blocked => (2, 2, 0),
+            FilterKind::Paired => (3, 2, 7),
+            FilterKind::Ribbon => (4, 1, 0),
+        };
+        Self { kind, number, version, batch_log2 }
+    }
+
+    /// All families.
+    fn all() -> impl Iterator<Item = Self> {
+        FilterKind::ALL.into_iter().map(Self::of)
+    }
+}
 
 /// Why bytes are not a filter. Without the filter, treat every query as a "maybe": a reader that
 /// continues without it loses time, never a key.
@@ -106,13 +118,12 @@ pub(crate) fn peek_expected_fpr(bytes: &[u8]) -> Option<f64> {
 /// The kind in a header, unvalidated; `None` if no family has that number.
 pub(crate) fn peek_kind(bytes: &[u8]) -> Option<FilterKind> {
     let number = *bytes.get(4)?;
-    FAMILIES.iter().find(|family| family.number == number).map(|family| family.kind)
+    Family::all().find(|family| family.number == number).map(|family| family.kind)
 }
 
 impl Header {
     fn to_bytes(self) -> [u8; HEADER_BYTES] {
-        let family = FAMILIES.iter().find(|family| family.kind == self.kind);
-        let family = family.expect("a spec of no filter builds none");
+        let family = Family::of(self.kind);
         let mut bytes = [0; HEADER_BYTES];
         bytes[..4].copy_from_slice(&MAGIC);
         bytes[4..7].copy_from_slice(&[family.number, family.version, family.batch_log2]);
@@ -128,10 +139,10 @@ impl Header {
         let (family, version) = (bytes[4], bytes[5]);
         let flags = u16::from_le_bytes(array(bytes, 8));
         let unknown = DecodeError::Unknown { family, version, flags };
-        let known = |known: &&Family| {
+        let known = |known: &Family| {
             [known.number, known.version, known.batch_log2] == bytes[4..7] && flags == 0
         };
-        let kind = FAMILIES.iter().find(known).ok_or(unknown.clone())?.kind;
+        let kind = Family::all().find(known).ok_or(unknown.clone())?.kind;
         if bytes[10..12] != [0; 2] || bytes[40..CHECKSUM_AT] != [0; 16] {
             return Err(unknown);
         }

@@ -7,34 +7,62 @@ pub(crate) const MIN_MILLIBITS: u32 = 500;
 /// The most thousandths of a bit per key: 64 bits.
 pub(crate) const MAX_MILLIBITS: u32 = 64_000;
 
-/// The kind of a filter; the file format calls it a family.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
-#[non_exhaustive]
-pub enum FilterKind {
-    /// No filter: no bytes, no probe.
-    None,
+/// The one list of kinds. What differs between them is a `match` without a `_` in this crate, so
+/// that the compiler finds what a new kind needs; other crates go through [`FilterKind::ALL`].
+macro_rules! kinds {
+    ($($(#[$about:meta])* $kind:ident = $name:literal,)*) => {
+        /// The kind of a filter; the file format calls it a family.
+        #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+        #[non_exhaustive]
+        pub enum FilterKind {
+            /// No filter: no bytes, no probe.
+            None,
+            $($(#[$about])* $kind,)*
+        }
+
+        impl FilterKind {
+            /// Every kind of filter, which [`FilterKind::None`] is not.
+            pub const ALL: [Self; [$($name),*].len()] = [$(Self::$kind),*];
+
+            /// The kind's name in a spec.
+            pub fn name(self) -> &'static str {
+                match self {
+                    Self::None => "none",
+                    $(Self::$kind => $name,)*
+                }
+            }
+        }
+    };
+}
+
+kinds! {
     /// One bit array; the best rate of a Bloom filter, and a cache miss per probe.
-    Standard,
+    Standard = "standard",
     /// One cache line per key; the fastest kind, and the worst rate from about 16 bits per key.
-    Blocked,
+    Blocked = "blocked",
     /// Two cache lines per key, chosen so that all pairs are equally full; close to standard in
     /// rate and to blocked in speed.
-    Paired,
+    Paired = "paired",
     /// A solved system of equations; some 30% smaller than any Bloom filter of the same rate, and
     /// several times slower to build and to query.
-    Ribbon,
+    Ribbon = "ribbon",
 }
 
 impl FilterKind {
-    /// The kind's name in a spec.
-    pub fn name(self) -> &'static str {
+    /// Whether filters of this kind can be queried with more than one instruction set
+    /// ([`Kernel`](crate::Kernel)).
+    pub const fn has_kernels(self) -> bool {
         match self {
-            Self::None => "none",
-            Self::Standard => "standard",
-            Self::Blocked => "blocked",
-            Self::Paired => "paired",
-            Self::Ribbon => "ribbon",
+            Self::None | Self::Standard | Self::Ribbon => false,
+            Self::Blocked | Self::Paired => true,
         }
+    }
+
+    /// 0 for [`FilterKind::None`]; else one more than the kind's index in [`ALL`](Self::ALL). For
+    /// tables by kind.
+    #[inline]
+    pub const fn index(self) -> usize {
+        self as usize
     }
 }
 

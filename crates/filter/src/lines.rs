@@ -62,13 +62,15 @@ impl FilterLines {
 
     #[cold]
     fn renew(&self, filter: &Filter) {
-        let kind = filter.kind();
-        if matches!(kind, FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired) {
-            let blocks = filter.blocks();
-            self.is_standard.store(kind == FilterKind::Standard, Relaxed);
-            self.count.store(blocks.len(), Relaxed);
-            self.start.store(blocks.as_ptr().addr(), Relaxed);
-        }
+        let is_standard = match filter.kind() {
+            FilterKind::Standard => true,
+            FilterKind::Blocked | FilterKind::Paired => false,
+            FilterKind::None | FilterKind::Ribbon => return,
+        };
+        let blocks = filter.blocks();
+        self.is_standard.store(is_standard, Relaxed);
+        self.count.store(blocks.len(), Relaxed);
+        self.start.store(blocks.as_ptr().addr(), Relaxed);
     }
 
     /// Prefetches the lines that the recorded filter would read first for this hash.

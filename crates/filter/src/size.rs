@@ -58,7 +58,9 @@ impl FilterSpec {
         debug_assert_eq!(bits, plan.blocks.saturating_mul(BLOCK_BITS));
         let probes = match self.kind() {
             FilterKind::Ribbon => ribbon::expected_columns(keys, self.millibits()),
-            _ => plan.probes,
+            FilterKind::None | FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired => {
+                plan.probes
+            }
         };
         let bits_per_key = if keys == 0 { 0.0 } else { bits as f64 / keys as f64 };
         FilterSize { bits, probes, bytes, bits_per_key, expected_fpr }
@@ -95,13 +97,10 @@ mod tests {
     use crate::Filter;
     use crate::mix::remix;
 
-    const KINDS: [FilterKind; 4] =
-        [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
-
     /// The computed size is that of the built filter, for few keys too.
     #[test]
     fn the_size_matches_the_built_filter() {
-        for kind in KINDS {
+        for kind in FilterKind::ALL {
             for bits in [0.5, 4.0, 10.0, 23.4, 60.0] {
                 for keys in [0, 1, 2, 10, 100, 1000, 10_000] {
                     let spec = FilterSpec::new(kind, bits).unwrap();
@@ -124,7 +123,7 @@ mod tests {
     /// "--fpr 0.01: 0.5000 bits" was reported for ten keys, a size that no filter of ten keys has.
     #[test]
     fn the_filter_for_a_rate_is_the_smallest_that_reaches_it() {
-        for kind in KINDS {
+        for kind in FilterKind::ALL {
             for (keys, rate) in [(1, 0.5), (10, 0.01), (100, 1e-3), (1000, 1e-5), (100_000, 0.03)] {
                 let spec = FilterSpec::for_keys(kind, keys, rate).unwrap();
                 let size = spec.size(keys);

@@ -31,13 +31,8 @@ use crate::builder::{self, FilterBuilder};
 use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
 use crate::theory;
 
-/// Every word that may precede the colon.
-const WORDS: [(&str, FilterKind); 11] = [
-    ("none", FilterKind::None),
-    ("standard", FilterKind::Standard),
-    ("blocked", FilterKind::Blocked),
-    ("paired", FilterKind::Paired),
-    ("ribbon", FilterKind::Ribbon),
+/// Words for a kind other than its name.
+const ALIASES: [(&str, FilterKind); 6] = [
     ("bloom", FilterKind::Blocked),
     ("rocksdb.BloomFilter", FilterKind::Blocked),
     ("bloomfilter", FilterKind::Blocked),
@@ -45,6 +40,12 @@ const WORDS: [(&str, FilterKind); 11] = [
     ("ribbonfilter", FilterKind::Ribbon),
     ("speedb.PairedBloomFilter", FilterKind::Paired),
 ];
+
+/// Every word that may precede the colon.
+fn words() -> impl Iterator<Item = (&'static str, FilterKind)> {
+    let kinds = [FilterKind::None].into_iter().chain(FilterKind::ALL);
+    kinds.map(|kind| (kind.name(), kind)).chain(ALIASES)
+}
 
 /// The kind and size of a filter to build.
 ///
@@ -210,8 +211,11 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
     }
     // The optimum of the standard filter, 1.44 log2(1/rate), is a lower bound for every Bloom
     // filter; log2(1/rate) is one for every filter.
-    let spared = if kind == FilterKind::Ribbon { 1 } else { 2 };
-    let bound = 1000.0 * -rate.ln() / std::f64::consts::LN_2.powi(spared);
+    let power = match kind {
+        FilterKind::Ribbon => 1,
+        FilterKind::None | FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired => 2,
+    };
+    let bound = 1000.0 * -rate.ln() / std::f64::consts::LN_2.powi(power);
     let mut low = (bound as u32).clamp(MIN_MILLIBITS, MAX_MILLIBITS);
     let mut high = low;
     let mut step = 250;
@@ -238,12 +242,10 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
 /// Rejects the kinds that have no size.
 fn check_sized(kind: FilterKind) -> Result<(), ParseSpecError> {
     match kind {
-        FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired | FilterKind::Ribbon => {
-            Ok(())
-        }
         FilterKind::None => Err(ParseSpecError::new(
             "`none` is no filter and takes no number: write `none` alone".to_owned(),
         )),
+        _ => Ok(()),
     }
 }
 
@@ -272,7 +274,7 @@ impl FromStr for FilterSpec {
             Some((word, size)) => (word, Some(size)),
             None => (text, None),
         };
-        let Some(&(word, kind)) = WORDS.iter().find(|(known, _)| *known == word) else {
+        let Some((word, kind)) = words().find(|(known, _)| *known == word) else {
             return Err(unknown_word(text, word));
         };
         let Some(size) = size else {
@@ -347,15 +349,15 @@ fn unknown_word(text: &str, word: &str) -> ParseSpecError {
         );
     }
     let lower = word.to_lowercase();
-    let near = WORDS
-        .iter()
-        .map(|(known, _)| (edits(&lower, &known.to_lowercase()), *known))
+    let near = words()
+        .map(|(known, _)| (edits(&lower, &known.to_lowercase()), known))
         .min()
         .filter(|&(distance, known)| distance <= known.len().div_ceil(3).min(4));
     let hint = match near {
         Some((_, known)) => format!("did you mean `{known}`? For instance `{}`", example(known)),
         None => {
-            "write `none`, `standard:10`, `blocked:10`, `paired:23.4` or `ribbon:12`".to_owned()
+            let examples = FilterKind::ALL.map(|kind| format!("`{}`", example(kind.name())));
+            format!("write `none` or one of {}", examples.join(", "))
         }
     };
     ParseSpecError::new(format!("`{word}` is not a kind of filter: {hint}"))
@@ -534,10 +536,10 @@ mod tests {
             ("rocksdb.bloomfilter:10", "did you mean `rocksdb.BloomFilter`?"),
             ("speedb.PairedBloomfilter", "did you mean `speedb.PairedBloomFilter`?"),
             ("non", "did you mean `none`? For instance `none`"),
-            ("10", "`10` is not a kind of filter: write `none`, `standard:10`,"),
+            ("10", "`10` is not a kind of filter: write `none` or one of `standard:10`,"),
             (
                 "cuckoo:10",
-                "write `none`, `standard:10`, `blocked:10`, `paired:23.4` or `ribbon:12`",
+                "write `none` or one of `standard:10`, `blocked:10`, `paired:23.4`, `ribbon:10`",
             ),
         ] {
             let error = refused(text);
@@ -550,9 +552,7 @@ mod tests {
     /// The bits of so many keys overflow 64 bits.
     #[test]
     fn no_number_of_keys_is_too_large() {
-        let kinds =
-            [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
-        for kind in kinds {
+        for kind in FilterKind::ALL {
             for bits in [0.5, 4.0, 10.0, 64.0] {
                 let spec = FilterSpec::new(kind, bits).unwrap();
                 let many = spec.expected_fpr(1 << 38);

@@ -119,11 +119,14 @@ fn a_filter_states_its_parameters() {
             assert_near(bytes.len() as f64, spec.expected_bytes(keys) as f64, tolerance);
             let least_slots = if spec.kind() == FilterKind::Ribbon { 136.0 } else { 0.0 };
             let slack = (1024.0 + least_slots * spec.bits_per_key()) / keys.max(1) as f64;
-            let (asked, stored) = (spec.bits_per_key(), filter.bits_per_key());
+            let (requested, stored) = (spec.bits_per_key(), filter.bits_per_key());
             if keys > 0 {
-                assert!(stored >= asked.min(63.0), "{spec}, {keys} keys: {stored} bits per key");
                 assert!(
-                    stored <= asked + slack + tolerance,
+                    stored >= requested.min(63.0),
+                    "{spec}, {keys} keys: {stored} bits per key"
+                );
+                assert!(
+                    stored <= requested + slack + tolerance,
                     "{spec}, {keys} keys: {stored} bits per key"
                 );
                 assert!(filter.expected_fpr() > 0.0 && filter.expected_fpr() < 1.0);
@@ -220,9 +223,9 @@ fn batched_queries_agree_with_single_ones() {
 fn rates_are_as_announced() {
     for spec in specs().filter(|spec| spec.expected_fpr(20_000) > 5e-4) {
         let filter = decoded(&built(spec, 20_000));
-        let asked = 1_000_000;
-        let hits = (20_000..20_000 + asked).filter(|&n| filter.may_contain(&key(n))).count();
-        let (rate, expected) = (hits as f64 / asked as f64, filter.expected_fpr());
+        let queries = 1_000_000;
+        let hits = (20_000..20_000 + queries).filter(|&n| filter.may_contain(&key(n))).count();
+        let (rate, expected) = (hits as f64 / queries as f64, filter.expected_fpr());
         assert!((rate / expected - 1.0).abs() < 0.15, "{spec}: {rate} instead of {expected}");
     }
 }

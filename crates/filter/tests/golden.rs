@@ -157,6 +157,14 @@ fn builders_still_write_the_golden_bytes() {
     }
 }
 
+#[test]
+fn every_kind_has_a_golden_file() {
+    for kind in FilterKind::ALL {
+        let is_there = GOLDEN.iter().any(|golden| Filter::peek_kind(golden.bytes) == kind);
+        assert!(is_there, "{kind}");
+    }
+}
+
 /// Decodes the header by hand, by the table of the format page.
 #[test]
 fn the_header_matches_the_format_page() {
@@ -168,8 +176,9 @@ fn the_header_matches_the_format_page() {
         let (family, version, batch) = match filter.kind() {
             FilterKind::Standard => (1, 1, 0),
             FilterKind::Blocked => (2, 2, 0),
+            FilterKind::Paired => (3, 2, 7),
             FilterKind::Ribbon => (4, 1, 0),
-            _ => (3, 2, 7),
+            kind => panic!("add {kind} to the table of the format page"),
         };
         assert_eq!(bytes[4..8], [family, version, batch, filter.probes() as u8]);
         assert_eq!(bytes[8..12], [0; 4]);

@@ -172,7 +172,7 @@ impl Store for EngineStore {
         let VerifyReport { tables, logs, bytes, entries, keys, .. } = report;
         let foreign = match report.foreign_filters {
             0 => String::new(),
-            filters => format!(", {filters} filters that nobody here can ask"),
+            filters => format!(", {filters} filters that this program cannot query"),
         };
         Ok(format!(
             "{tables} tables with {entries} entries of {keys} keys, {logs} logs and manifests, \
@@ -305,7 +305,7 @@ impl EngineOpener {
     /// As [`Opener::open`].
     pub fn open_engine(&self, fresh: bool) -> Result<EngineStore, Error> {
         if fresh {
-            self.make_room()?;
+            self.require_empty_dir()?;
         }
         let options = self.options.clone().opening(|o| o.create_if_missing(fresh));
         let db = Db::open(&self.dir, options).map_err(|error| Error::Store(error.into()))?;
@@ -316,7 +316,7 @@ impl EngineOpener {
     }
 
     /// Makes sure that the directory is missing or empty, or fails without touching it.
-    fn make_room(&self) -> Result<(), Error> {
+    fn require_empty_dir(&self) -> Result<(), Error> {
         if self.owns_content.load(Relaxed) {
             match fs::remove_dir_all(&self.dir) {
                 Err(error) if error.kind() != io::ErrorKind::NotFound => {

@@ -161,7 +161,7 @@ impl Measured {
         }
         match (&self.note, self.found) {
             (Some(note), _) => line += &format!(" {note}"),
-            (None, Some((found, asked))) => line += &format!(" ({found} of {asked} found)"),
+            (None, Some((found, lookups))) => line += &format!(" ({found} of {lookups} found)"),
             (None, None) => {}
         }
         if let Some(beside) = &self.beside {

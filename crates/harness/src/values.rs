@@ -7,7 +7,7 @@ use fastrand::Rng;
 /// Size of the pool that values are slices of, or the size of two values if that is more.
 const POOL_BYTES: usize = 1 << 20;
 /// Length of the pieces, each of which repeats itself to be compressible.
-const PIECE_BYTES: usize = 100;
+const PARTITION_BYTES: usize = 100;
 
 /// Values of one size, slices of a pool that compresses to about a given fraction.
 ///
@@ -26,13 +26,14 @@ impl Values {
     /// least twice their size in memory: callers bound it.
     pub fn new(value_bytes: usize, ratio: f64, seed: u64) -> Self {
         let mut rng = Rng::with_seed(seed);
-        let random_bytes = (PIECE_BYTES as f64 * ratio.clamp(0.0, 1.0)).round().max(1.0) as usize;
-        let pool_bytes = (2 * value_bytes + PIECE_BYTES).max(POOL_BYTES);
-        let mut pool = Vec::with_capacity(pool_bytes + PIECE_BYTES);
+        let random_bytes =
+            (PARTITION_BYTES as f64 * ratio.clamp(0.0, 1.0)).round().max(1.0) as usize;
+        let pool_bytes = (2 * value_bytes + PARTITION_BYTES).max(POOL_BYTES);
+        let mut pool = Vec::with_capacity(pool_bytes + PARTITION_BYTES);
         let mut piece = vec![0; random_bytes];
         while pool.len() < pool_bytes {
             rng.fill(&mut piece);
-            pool.extend(piece.iter().cycle().take(PIECE_BYTES));
+            pool.extend(piece.iter().cycle().take(PARTITION_BYTES));
         }
         Self { pool, value_bytes, compression_ratio: ratio }
     }

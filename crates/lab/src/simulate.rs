@@ -226,7 +226,7 @@ fn assumptions(shape: &TreeShape, misses: f64, read_costs: &[(usize, f64)]) -> V
             units::bytes(shape.base_level_bytes)
         ),
         "each run reaches over all keys: where one does not, as while it is merged, lookups beside it \
-         ask no filter and waste less"
+         query no filter and waste less"
             .to_owned(),
         format!(
             "{percent} of 100 lookups miss, and their keys lie where keys are; the others find \
@@ -268,7 +268,7 @@ mod tests {
         let simulation = simulate(&shape, 1.0, &[], &policies).unwrap();
         let keys: u64 = simulation.levels.iter().map(|level| level.keys).sum();
         assert_eq!(keys, 1_000_000_000);
-        let [even, bare, solved] = &simulation.policies[..] else { panic!("three were asked for") };
+        let [even, bare, solved] = &simulation.policies[..] else { panic!("three were requested") };
         assert!((9.99..=10.01).contains(&even.bits_per_key), "{even:?}");
         assert!(solved.bits_per_key <= 10.0);
         assert!(solved.cost.wasted_reads < even.cost.wasted_reads / 2.0, "{solved:?}");

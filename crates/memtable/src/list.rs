@@ -80,7 +80,7 @@ impl<T: Copy> List<T> {
 
     #[inline]
     pub(crate) fn extend(&mut self, items: &[T]) {
-        assert!(items.len() <= self.room() - self.len, "items are never more than was asked for");
+        assert!(items.len() <= self.room() - self.len, "items are never more than was reserved");
         // SAFETY: the capacity after the existing items was just checked, and this list exclusively
         // owns the memory.
         unsafe {

@@ -318,7 +318,7 @@ fn read_top(source: &Source, handle: Handle, first: u64) -> Result<Index, Error>
     Index::decode(&payload, handle.offset)
         .and_then(|top| match top.range() == (first, handle.offset) {
             true => Ok(top),
-            false => Err(Fault::Damaged("the top does not cover its pieces")),
+            false => Err(Fault::Damaged("the top does not cover its partitions")),
         })
         .map_err(|fault| fault.at(&source.path, handle.offset))
 }

@@ -233,7 +233,7 @@ impl<'a> Verifier<'a> {
         if block.tag(i) != Some(tag_of(hash)) {
             return Err(Fault::Damaged("a tag is not that of its key"));
         }
-        if self.filters.as_ref().is_some_and(|filters| !filters.ask(&key, hash).maybe) {
+        if self.filters.as_ref().is_some_and(|filters| !filters.query(&key, hash).maybe) {
             return Err(Fault::Damaged("the filter denies a key that the table holds"));
         }
         if new_key {
@@ -262,7 +262,7 @@ impl<'a> Verifier<'a> {
         })?;
         let Some(prefix) = prefix else { return Ok(()) };
         let hash = trommel_filter::hash(prefix);
-        if filters.ask_prefix(prefix, hash, extractor.name()).maybe {
+        if filters.query_prefix(prefix, hash, extractor.name()).maybe {
             return Ok(());
         }
         Err(Fault::Damaged("the prefix filter denies the prefix of a key that the table holds"))

@@ -3,8 +3,9 @@
 use std::collections::BTreeMap;
 
 use trommel_filter::FilterSpec;
+use trommel_filter::theory::TouchedLines;
 
-use crate::curve::{self, Lines};
+use crate::curve;
 use crate::error::TuningError;
 use crate::tree::{Table, Tree};
 use crate::workload::{Visits, Workload};
@@ -31,8 +32,8 @@ pub struct Cost {
     /// Bytes of all filters.
     pub filter_bytes: u64,
     /// Filters queried.
-    pub filters_asked: f64,
-    /// Cache lines touched in them: [`Lines`].
+    pub filters_queried: f64,
+    /// Cache lines touched in them: [`TouchedLines`].
     pub lines: f64,
 }
 
@@ -101,8 +102,8 @@ impl Cost {
         };
         if spec != FilterSpec::NONE {
             let passing = visits.hits + visits.in_vain * rate;
-            let lines = Lines::of(spec);
-            cost.filters_asked = visits.hits + visits.in_vain;
+            let lines = TouchedLines::of(spec.kind(), spec.bits_per_key());
+            cost.filters_queried = visits.hits + visits.in_vain;
             cost.lines = passing * lines.present + visits.in_vain * (1.0 - rate) * lines.absent;
         }
         cost
@@ -113,7 +114,7 @@ impl Cost {
         self.wasted_reads += other.wasted_reads;
         self.wasted_cost += other.wasted_cost;
         self.filter_bytes = self.filter_bytes.saturating_add(other.filter_bytes);
-        self.filters_asked += other.filters_asked;
+        self.filters_queried += other.filters_queried;
         self.lines += other.lines;
     }
 }
@@ -138,7 +139,7 @@ mod tests {
         for part in [
             |cost: &Cost| cost.wasted_reads,
             |cost: &Cost| cost.wasted_cost,
-            |cost: &Cost| cost.filters_asked,
+            |cost: &Cost| cost.filters_queried,
             |cost: &Cost| cost.lines,
         ] {
             let sum: f64 = levels.values().map(part).sum();

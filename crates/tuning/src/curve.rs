@@ -79,58 +79,6 @@ fn limit(table: &OnceLock<Vec<f64>>, kind: FilterKind, bits: f64) -> f64 {
     (logs[entry] + way * (logs[entry + 1] - logs[entry])).exp().min(1.0)
 }
 
-/// Cache lines that a lookup touches in a filter.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Lines {
-    /// For a key that the filter denies.
-    pub absent: f64,
-    /// For a key that passes.
-    pub present: f64,
-}
-
-impl Lines {
-    /// The lines of a filter that is larger than the cache. A standard filter has one for each
-    /// probe, made two at a time until one finds a clear bit, as half of them do. A blocked filter
-    /// has one. A paired filter has the primary, and the partner with the probability that all of
-    /// the primary's bits are set. A ribbon has one for every two columns, of which there are as
-    /// many as bits per key, and one more; a denied key touches 3.
-    #[must_use]
-    pub fn of(spec: FilterSpec) -> Self {
-        let bits = spec.bits_per_key();
-        let (absent, present) = match spec.kind() {
-            FilterKind::Standard => {
-                let probes = theory::best_standard_probes(bits);
-                (probes_until_denied(probes), f64::from(probes))
-            }
-            FilterKind::Blocked => (1.0, 1.0),
-            FilterKind::Paired => {
-                let half = f64::from(theory::best_paired_probes(bits)) / 2.0;
-                (1.0 + (-half).exp2(), 2.0)
-            }
-            FilterKind::Ribbon => {
-                // A column is 16 bytes, in each of two adjacent blocks of slots.
-                let present = bits / 2.0 + 1.0;
-                (present.min(3.0), present)
-            }
-            _ => (0.0, 0.0),
-        };
-        Self { absent, present }
-    }
-}
-
-/// The mean number of probes that a standard filter makes for a denied key: `probes` at most, two
-/// at a time, each of which finds a set bit with probability one half. 8/3 if there are many.
-fn probes_until_denied(probes: u32) -> f64 {
-    let (mut made, mut reached, mut left) = (0.0, 1.0, probes);
-    while left > 0 {
-        let together = left.min(2);
-        made += reached * f64::from(together);
-        reached *= (-f64::from(together)).exp2();
-        left -= together;
-    }
-    (made - reached * f64::from(probes)) / (1.0 - reached)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -167,9 +115,7 @@ mod tests {
         assert_eq!((rate(filter, 0), bytes(filter, 0)), (0.0, 0));
         let empty = filter.builder().finish().len() as u64;
         assert_eq!(empty, HEADER_BYTES, "what the filter crate writes before the bits");
-        for kind in
-            [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon]
-        {
+        for kind in FilterKind::ALL {
             for (keys, bits) in [(1, 0.5), (1, 64.0), (u64::MAX, 0.5), (u64::MAX, 64.0)] {
                 let spec = spec(kind, bits);
                 let rate = rate(spec, keys);
@@ -177,27 +123,5 @@ mod tests {
                 assert!(bytes(spec, keys) > 64);
             }
         }
-    }
-
-    #[test]
-    fn lines_are_those_of_the_kinds() {
-        let lines = |kind, bits| Lines::of(spec(kind, bits));
-        assert_eq!(Lines::of(FilterSpec::NONE), Lines { absent: 0.0, present: 0.0 });
-        assert_eq!(lines(FilterKind::Standard, 1.0), Lines { absent: 1.0, present: 1.0 });
-        assert_eq!(lines(FilterKind::Standard, 3.0), Lines { absent: 2.0, present: 2.0 });
-        // Denied by the first two probes of 7, the second two, the third two or the last one.
-        let denied = (96.0 * 2.0 + 24.0 * 4.0 + 6.0 * 6.0 + 7.0) / 127.0;
-        let standard = lines(FilterKind::Standard, 10.0);
-        assert!(
-            (standard.absent - denied).abs() < 1e-12 && standard.present == 7.0,
-            "{standard:?}"
-        );
-        let standard = lines(FilterKind::Standard, 40.0);
-        assert!((standard.absent - 8.0 / 3.0).abs() < 1e-6, "{standard:?}");
-        assert_eq!(lines(FilterKind::Ribbon, 12.0), Lines { absent: 3.0, present: 7.0 });
-        assert_eq!(lines(FilterKind::Ribbon, 2.0), Lines { absent: 2.0, present: 2.0 });
-        assert_eq!(lines(FilterKind::Blocked, 10.0), Lines { absent: 1.0, present: 1.0 });
-        let paired = lines(FilterKind::Paired, 23.4);
-        assert!(paired.absent < 1.005 && paired.present == 2.0);
     }
 }

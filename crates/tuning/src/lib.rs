@@ -46,7 +46,7 @@ mod workload;
 pub use budget::Budget;
 pub use by_level::{ByLevel, LevelPlan, Visited};
 pub use cost::Cost;
-pub use curve::{Lines, bytes, rate};
+pub use curve::{bytes, rate};
 pub use error::TuningError;
 pub use held::{Held, to_drop};
 pub use price::{Offer, Price};

@@ -125,7 +125,7 @@ pub(crate) fn ended_early(path: &Path, bytes: io::Result<u64>, end: u64) -> io::
 
 /// The file ends before the requested bytes.
 pub(crate) fn end_of_file(path: &Path) -> io::Error {
-    let why = "the file ends before the bytes that were asked for";
+    let why = "the file ends before the requested bytes";
     refuse(io::ErrorKind::UnexpectedEof, "read", path, why)
 }
 

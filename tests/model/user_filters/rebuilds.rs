@@ -14,7 +14,7 @@ fn filled_before(policy: &Arc<Prints>) -> (Arc<MemoryVfs>, Db) {
 }
 
 #[test]
-fn a_rebuild_asks_the_policy_and_is_read_where_that_is_known() {
+fn a_rebuild_calls_the_policy_and_is_read_where_that_is_known() {
     let policy = prints("prints", Fault::Nothing);
     let (vfs, db) = filled_before(&policy);
     let all = RebuildOptions::default();
@@ -22,8 +22,8 @@ fn a_rebuild_asks_the_policy_and_is_read_where_that_is_known() {
     let [table] = &plan.tables[..] else { panic!("{plan:?}") };
     assert_eq!((&*table.from, &*table.to), ("blocked:10", "\"prints\""));
     assert_eq!(db.rebuild_filters(&all).unwrap().rebuilt, 1);
-    let asked = policy.asked.lock().unwrap().pop().unwrap();
-    assert_eq!((asked.reason, asked.expected_keys), (FilterReason::Rebuild, Some(KEYS)));
+    let request = policy.requests.lock().unwrap().pop().unwrap();
+    assert_eq!((request.reason, request.expected_keys), (FilterReason::Rebuild, Some(KEYS)));
     check_all(&db);
     let report = db.filter_report();
     assert_eq!(tables(&report, "user"), 1, "{report}");

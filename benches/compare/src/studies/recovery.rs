@@ -53,7 +53,7 @@ fn millis(group: &Group<'_>) -> Option<f64> {
 
 fn lost(group: &Group<'_>) -> Option<f64> {
     let record = group.find(RECOVERY)?;
-    Some(record.results.asked?.saturating_sub(record.results.found?) as f64)
+    Some(record.results.lookups?.saturating_sub(record.results.found?) as f64)
 }
 
 fn settings(sizes: &Sizes) -> Settings {

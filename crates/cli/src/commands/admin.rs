@@ -42,13 +42,13 @@ pub(crate) fn run_options(
         }
         let id = format!("{:016x}", db.id());
         output.record("store", &[("id", id.into()), ("options_file", base.state.into())])?;
-        output.list("tables", &["level", "tables", "filter", "bits_asked"])?;
+        output.list("tables", &["level", "tables", "filter", "bits_requested"])?;
         for level in db.filter_report().levels {
             output.row(vec![
                 format!("L{}", level.level).into(),
                 Value::Count(level.tables),
                 level.kind.name().into(),
-                level.bits_asked.into(),
+                level.bits_requested.into(),
             ])?;
         }
         Ok(output.finish()?)

@@ -53,7 +53,7 @@ pub(crate) struct FiltersArgs {
     output: OutputArgs,
 }
 
-/// Lookups of keys that are not there, for a store that nobody else asks.
+/// Lookups of keys that are not there, for a store that nothing else uses.
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
     /// Look up this many missing keys
@@ -66,7 +66,7 @@ pub(crate) struct ProbeArgs {
 
 impl ProbeArgs {
     /// Looks up the absent keys, with progress.
-    pub(crate) fn ask(&self, db: &Db, session: Session<'_>) -> Result<(), Failure> {
+    pub(crate) fn query(&self, db: &Db, session: Session<'_>) -> Result<(), Failure> {
         session.step("probing", (self.probe, Unit::Keys), || probe(db, self, session))
     }
 }
@@ -108,7 +108,7 @@ pub(crate) fn run(
                     .into(),
             ));
         }
-        args.probes.ask(db, session)?;
+        args.probes.query(db, session)?;
         let report = db.filter_report();
         let mut output = args.output.begin("filters", out);
         let wanted = |level: &&FilterLevel| args.level.is_none_or(|number| level.level == number);
@@ -233,7 +233,7 @@ const COLUMNS: [Column<FilterLevel>; 14] = [
     ("filter", |level| level.kind.name().into()),
     ("tables", |level| Value::Count(level.tables)),
     ("keys", |level| Value::Count(level.keys)),
-    ("bits_asked", |level| level.bits_asked.into()),
+    ("bits_requested", |level| level.bits_requested.into()),
     ("bits_stored", |level| level.bits_stored.into()),
     ("filter_bytes", |level| Value::Size(level.filter_bytes)),
     ("probes", |level| Value::Count(level.counts.probes)),
@@ -370,7 +370,7 @@ mod tests {
         );
         assert!(evidence.excess() > 20.0, "{evidence}");
         assert!((evidence.expected - 5.0).abs() < 1e-6, "{evidence}");
-        assert!(alarms(&report, |level| level.level == 1).is_null(), "another level is asked for");
+        assert!(alarms(&report, |level| level.level == 1).is_null(), "another level is selected");
         db.reset_stats();
         assert!(alarms(&db.filter_report(), |_| true).is_null(), "there is none any more");
     }

@@ -10,9 +10,8 @@ use trommel_harness::units::{parse_count, parse_decimal, parse_part};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 
-/// The kinds that have a size.
-const KINDS: [FilterKind; 4] =
-    [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
+/// A size, and a column for each kind.
+type Columns = [&'static str; 1 + FilterKind::ALL.len()];
 
 pub(crate) const LONG_ABOUT: &str = "\
 Prints the expected false-positive rate of each kind of filter for a number of bits per key; or, \
@@ -58,11 +57,12 @@ fn of_bits(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for &bits in &args.bits {
         let size = |kind| Ok::<_, Failure>(spec(FilterSpec::new(kind, bits))?.size(args.keys));
-        let sizes: Vec<FilterSize> = KINDS.into_iter().map(size).collect::<Result<_, Failure>>()?;
+        let sizes: Vec<FilterSize> =
+            FilterKind::ALL.into_iter().map(size).collect::<Result<_, Failure>>()?;
         rows.push((bits, sizes));
     }
     let mut output = args.output.begin("rates", out);
-    let columns = ["bits_per_key", "standard", "blocked", "paired", "ribbon"];
+    let columns: Columns = ["bits_per_key", "standard", "blocked", "paired", "ribbon"];
     let row = |bits: f64, sizes: &[FilterSize], of: fn(&FilterSize) -> f64| {
         let values = sizes.iter().map(|size| Value::Float(of(size)));
         std::iter::once(Value::Float(bits)).chain(values).collect::<Vec<Value>>()
@@ -75,7 +75,8 @@ fn of_bits(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
         args.keys > 0 && sizes.iter().any(|size| size.bits_per_key > bits * (1.0 + SLACK))
     };
     if rows.iter().any(is_larger) {
-        let columns = ["bits_asked", "standard_bits", "blocked_bits", "paired_bits", "ribbon_bits"];
+        let columns: Columns =
+            ["bits_requested", "standard_bits", "blocked_bits", "paired_bits", "ribbon_bits"];
         output.list("stored_bits_per_key", &columns)?;
         for (bits, sizes) in &rows {
             output.row(row(*bits, sizes, |size| size.bits_per_key))?;
@@ -90,11 +91,13 @@ fn of_rates(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let mut rows = Vec::new();
     for &rate in &args.fpr {
         let size = |kind| size_for(kind, rate, args.keys);
-        let sizes: Vec<_> = KINDS.into_iter().map(size).collect::<Result<_, Failure>>()?;
+        let sizes: Vec<_> =
+            FilterKind::ALL.into_iter().map(size).collect::<Result<_, Failure>>()?;
         rows.push((rate, sizes));
     }
     let mut output = args.output.begin("rates", out);
-    output.list("bits_per_key", &["rate", "standard", "blocked", "paired", "ribbon"])?;
+    let columns: Columns = ["rate", "standard", "blocked", "paired", "ribbon"];
+    output.list("bits_per_key", &columns)?;
     for (rate, sizes) in &rows {
         let values = sizes.iter().map(|size| size.map(|size| size.bits_per_key).into());
         output.row(std::iter::once(Value::Float(*rate)).chain(values).collect())?;
@@ -102,7 +105,7 @@ fn of_rates(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
     let columns = ["rate", "filter", "bits", "probes", "bytes", "bits_per_key", "expected_rate"];
     output.list("filters", &columns)?;
     for (rate, sizes) in &rows {
-        for (kind, size) in KINDS.into_iter().zip(sizes) {
+        for (kind, size) in FilterKind::ALL.into_iter().zip(sizes) {
             let Some(size) = size else { continue };
             output.row(vec![
                 Value::Float(*rate),
@@ -146,14 +149,14 @@ mod tests {
         run(&RatesArgs { bits: Vec::new(), fpr: vec![rate], keys, output }, &mut text).unwrap();
         let found: serde_json::Value = serde_json::from_slice(&text).unwrap();
         let row = &found["bits_per_key"][0];
-        KINDS.iter().map(|kind| row[kind.name()].as_f64().unwrap()).collect()
+        FilterKind::ALL.iter().map(|kind| row[kind.name()].as_f64().unwrap()).collect()
     }
 
     /// `--keys` used to have no effect with `--fpr`.
     #[test]
     fn the_bits_for_a_rate_depend_on_the_number_of_keys() {
         for (rate, keys) in [(0.01, 100), (1e-4, 1000), (1e-5, 1_000_000)] {
-            for (kind, bits) in KINDS.into_iter().zip(bits_for(rate, keys)) {
+            for (kind, bits) in FilterKind::ALL.into_iter().zip(bits_for(rate, keys)) {
                 let spec = FilterSpec::for_keys(kind, keys, rate).unwrap();
                 assert_eq!(spec.size(keys).bits_per_key, bits, "{kind} {keys}");
                 assert!(spec.expected_fpr(keys) <= rate, "{kind} {keys}: {bits}");
@@ -177,7 +180,7 @@ mod tests {
         let text = text_of(vec![10.0], Vec::new(), 10);
         assert!(text.contains("51.20") && text.contains("153.6"), "{text}");
         // For many keys there is no note.
-        assert!(!text_of(vec![10.0], Vec::new(), 1_000_000).contains("bits asked"));
+        assert!(!text_of(vec![10.0], Vec::new(), 1_000_000).contains("bits requested"));
         let text = text_of(Vec::new(), vec![0.01], 1_000_000);
         assert!(text.contains("9,593,344") && text.contains("1,199,232"), "{text}");
         for keys in [0, 1] {

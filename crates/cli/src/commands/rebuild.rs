@@ -63,7 +63,7 @@ impl RebuildFiltersArgs {
         if plan.tables.is_empty() {
             let _ = writeln!(
                 io::stderr(),
-                "nothing to rebuild: the tables that were asked for have these filters already, \
+                "nothing to rebuild: the tables that were selected have these filters already, \
                  or there are none"
             );
         }

@@ -68,7 +68,7 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
         "--filter-residency=held",
         "--filters=paired:10 --bloom_bits=10",
         "--filter-shape=sliced",
-        "--filter-piece-bytes=100",
+        "--filter-partition-bytes=100",
         "--filter_uri=cuckoo:10",
         "--benchmarks=fillseq,mergerandom",
         "--benchmarks=fillseq[Y3]",
@@ -89,7 +89,7 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
 /// A limit of bytes used to assume values of --value-size, but fill100K writes others. Filters of
 /// prefixes used to be built for a benchmark whose workloads never queried them.
 #[test]
-fn seeks_within_prefixes_ask_filters_of_prefixes() {
+fn seeks_within_prefixes_query_filters_of_prefixes() {
     let program = Program::new();
     let fill = "--num=5000 --write_buffer_size=64K --prefix_size=12 --filters=paired:12";
     let workloads = "--benchmarks=fillrandom,flush,resetstats,seekrandom,filterstats --reads=2000";
@@ -158,7 +158,7 @@ fn filters_are_cut_and_held_where_the_flags_say() {
     for (flags, settings, cached) in [
         (
             "--filter-shape=partitioned --filter-residency=cached --metadata_block_size=1024",
-            ["filter_shape partitioned", "filter_piece_bytes 1024", "filter_residency cached"],
+            ["filter_shape partitioned", "filter_partition_bytes 1024", "filter_residency cached"],
             true,
         ),
         (
@@ -195,7 +195,7 @@ fn records_are_written_in_addition_to_the_lines() {
     assert_eq!(settings["filters"], "L0=paired:16,L1-=paired:12");
     let read_record = &records[3];
     assert!(read_record.results.latency_ns.is_some() && read_record.state.filters.is_some());
-    assert_eq!(read_record.results.asked, Some(read_record.results.operations));
+    assert_eq!(read_record.results.lookups, Some(read_record.results.operations));
     assert!(ran.out.contains("\nreadmissing [AVG    2 runs] : "), "{}", ran.out);
 }
 
@@ -268,7 +268,7 @@ fn filters_of_prefixes_can_be_the_only_ones() {
     assert!(ran.out.contains("prefix_extractor fixed:14, whole_key_filters false"), "{}", ran.out);
     assert!(ran.out.contains("keys are prefixes"), "{}", ran.out);
     let ran = bench(&program, "both", &format!("{line} --whole_key_filtering"));
-    assert!(ran.out.contains("filters of prefixes, asked by scans"), "{}", ran.out);
+    assert!(ran.out.contains("filters of prefixes, queried by scans"), "{}", ran.out);
     assert!(!ran.out.contains("whole_key_filters false"), "{}", ran.out);
     let ran = program.run("bench --whole_key_filtering=false");
     assert_ne!(ran.code, Some(0));

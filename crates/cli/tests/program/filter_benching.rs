@@ -59,8 +59,9 @@ fn a_sweep_is_rows_in_every_format_and_its_records_can_be_read_again() {
         // Gross and dry time: under load on the machine there may be no difference.
         let record: Value = serde_json::from_str(line).unwrap();
         let timings = record["timings"].as_array().unwrap();
-        let is_asked = |timing: &&Value| timing["access"] == "random" && timing["mix"] == "outside";
-        let timing = timings.iter().find(is_asked).unwrap_or_else(|| panic!("{record}"));
+        let is_wanted =
+            |timing: &&Value| timing["access"] == "random" && timing["mix"] == "outside";
+        let timing = timings.iter().find(is_wanted).unwrap_or_else(|| panic!("{record}"));
         let is_time = |name: &str| timing[name].as_f64().is_some_and(|time| time > 0.0);
         assert!(is_time("gross_ns") && is_time("dry_ns"), "{timing}");
     }
@@ -80,7 +81,7 @@ fn a_sweep_is_rows_in_every_format_and_its_records_can_be_read_again() {
     }
     let csv = program.run(&format!("filter-bench --from {json} --format csv")).out;
     assert_eq!(csv.lines().count(), 7);
-    assert!(csv.starts_with("filter,kind,bits_asked,"), "{csv}");
+    assert!(csv.starts_with("filter,kind,bits_requested,"), "{csv}");
     let table = program.run(&format!("filter-bench --from {json}")).out;
     assert!(table.lines().nth(1).unwrap().contains("paired:8"), "{table}");
     fs::write(&json, "{\"schema\":9}").unwrap();

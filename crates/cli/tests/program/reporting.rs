@@ -135,7 +135,7 @@ fn a_browser_finds_nothing_wrong_with_the_page() {
         const root = document.documentElement, style = name => getComputedStyle(name);
         const line = document.querySelector('svg polyline');
         root.dataset.wide = root.scrollWidth - root.clientWidth;
-        root.dataset.asked = performance.getEntriesByType('resource')
+        root.dataset.requests = performance.getEntriesByType('resource')
             .filter(entry => !entry.name.startsWith('data:')).length;
         root.dataset.ground = style(document.body).backgroundColor;
         root.dataset.line = style(line).stroke;
@@ -153,7 +153,7 @@ fn a_browser_finds_nothing_wrong_with_the_page() {
             rest.split('"').next().unwrap_or_default().to_owned()
         };
         assert_eq!(measured("wide"), "0", "nothing makes the page wider than a phone");
-        assert_eq!(measured("asked"), "0", "nothing is fetched");
+        assert_eq!(measured("requests"), "0", "nothing is fetched");
         assert_eq!(measured("charts"), "6", "each workload has three charts");
         assert!(measured("line").starts_with("rgb("), "{}", measured("line"));
         grounds.push((measured("ground"), measured("line")));

@@ -21,7 +21,7 @@ fn count(report: &Value, name: &str) -> u64 {
 }
 
 /// A parameter of the lane from the environment.
-fn asked(name: &str) -> Option<u64> {
+fn number_in(name: &str) -> Option<u64> {
     std::env::var(name).ok().map(|text| text.parse().unwrap())
 }
 
@@ -39,8 +39,8 @@ fn record(lane: &str, report: &Value) {
 
 fn lane(name: &str, more: &str, must_have_counted: &[&str]) {
     let program = Program::new();
-    let seconds = 5 * asked("TROMMEL_SCALE").unwrap_or(1);
-    let seed = asked("TROMMEL_FIRST_SEED").unwrap_or(1);
+    let seconds = 5 * number_in("TROMMEL_SCALE").unwrap_or(1);
+    let seed = number_in("TROMMEL_FIRST_SEED").unwrap_or(1);
     let json = program.path("counters.jsonl");
     let line = format!(
         "stress --profile=tiny --duration={seconds}s --reopen-every=300ms --seed={seed} {more}"
@@ -178,11 +178,11 @@ fn an_interrupted_run_prints_its_counters_and_leaves_nothing() {
         std::thread::sleep(Duration::from_millis(10));
     }
     std::thread::sleep(Duration::from_millis(500));
-    let asked = Instant::now();
+    let since = Instant::now();
     let process = rustix::process::Pid::from_child(&child);
     rustix::process::kill_process(process, rustix::process::Signal::INT).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap());
-    assert!(asked.elapsed() < Duration::from_secs(60), "{:?}", asked.elapsed());
+    assert!(since.elapsed() < Duration::from_secs(60), "{:?}", since.elapsed());
     assert_eq!((ran.code, &*ran.err), (Some(130), "error: interrupted\n"), "{ran:?}");
     let report = counters(&ran);
     assert_eq!((&report["interrupted"], &report["mismatches"]), (&true.into(), &0.into()));

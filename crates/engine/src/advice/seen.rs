@@ -238,7 +238,8 @@ impl SeenLevel {
         let word = |kind: FilterLabel| {
             let alike = || self.tables.iter().filter(move |table| table.facts.kind == kind);
             let keys: u64 = alike().map(|table| table.keys).sum();
-            let bits: f64 = alike().map(|table| table.facts.bits_asked * table.keys as f64).sum();
+            let bits: f64 =
+                alike().map(|table| table.facts.bits_requested * table.keys as f64).sum();
             let has_bits = kind != FilterLabel::User && kind != FilterKind::None;
             match has_bits {
                 true => format!("{}:{:.1}", kind.name(), bits / keys.max(1) as f64),
@@ -260,7 +261,7 @@ impl SeenTable {
     /// Its filter, if it is built in.
     fn spec(&self) -> FilterSpec {
         let FilterLabel::BuiltIn(kind) = self.facts.kind else { return FilterSpec::NONE };
-        FilterSpec::new(kind, self.facts.bits_asked).unwrap_or(FilterSpec::NONE)
+        FilterSpec::new(kind, self.facts.bits_requested).unwrap_or(FilterSpec::NONE)
     }
 
     /// Bytes of its filter; for a built-in one, the bytes that a plan would count, so that the two

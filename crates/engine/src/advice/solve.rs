@@ -103,7 +103,7 @@ impl From<Cost> for FilterFigures {
 }
 
 impl FilterAdvice {
-    fn fill(&mut self, seen: &Seen, flows: &[Flow], plan: &LevelPlan, asked: Option<Budget>) {
+    fn fill(&mut self, seen: &Seen, flows: &[Flow], plan: &LevelPlan, wanted: Option<Budget>) {
         for (level, flow) in seen.levels.iter().zip(flows) {
             let Some((filter, cost)) = plan.levels.get(&level.level) else { continue };
             let (now, advised) = (level.cost(flow).into(), (*cost).into());
@@ -127,7 +127,7 @@ impl FilterAdvice {
         if self.is_worth_it(negligible(flows)) {
             self.verdict = AdviceVerdict::Change;
             // A budget stays a budget: filters by level would lift its limit.
-            self.policy = match (&seen.budget, asked) {
+            self.policy = match (&seen.budget, wanted) {
                 (Some(policy), Some(budget)) => Some(policy.with_budget(budget)),
                 (Some(policy), None) => Some(policy.clone()),
                 (None, _) => policy(&self.levels),

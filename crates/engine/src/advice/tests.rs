@@ -46,7 +46,7 @@ fn grown(filters: &str) -> Db {
     db
 }
 
-fn ask(db: &Db, keys: impl Iterator<Item = u64>) {
+fn query(db: &Db, keys: impl Iterator<Item = u64>) {
     db.reset_stats();
     for number in keys {
         db.get(key(number)).unwrap();
@@ -83,7 +83,7 @@ fn check(db: &Db, advice: &FilterAdvice) {
 #[test]
 fn where_all_miss_upper_levels_get_more() {
     let db = grown("paired:10");
-    ask(&db, misses());
+    query(&db, misses());
     let advice = db.filter_advice().unwrap();
     check(&db, &advice);
     assert_eq!(advice.verdict, AdviceVerdict::Change, "{advice}");
@@ -106,13 +106,13 @@ fn where_all_miss_upper_levels_get_more() {
 #[test]
 fn advice_saves_as_many_reads_as_it_promises() {
     let db = grown("paired:10");
-    ask(&db, misses());
+    query(&db, misses());
     let advice = db.filter_advice().unwrap();
     // The same keys in the same order build the same tree.
     let other = grown(&advice.policy.clone().unwrap().to_string());
     // Tables that were moved down unread have the filters of the level above.
     other.rebuild_filters(&RebuildOptions::default()).unwrap();
-    ask(&other, misses());
+    query(&other, misses());
     let report = other.filter_report();
     let counted: u64 = report.levels.iter().map(|level| level.counts.false_positives).sum();
     let told = advice.advised.wasted_reads * LOOKUPS as f64;
@@ -125,7 +125,7 @@ fn advice_saves_as_many_reads_as_it_promises() {
 #[test]
 fn a_budget_stays_a_budget() {
     let db = grown("budget=10/key,kinds=paired|blocked");
-    ask(&db, misses());
+    query(&db, misses());
     let advice = db.filter_advice().unwrap();
     let keys: u64 = advice.levels.iter().map(|level| level.keys).sum();
     assert_eq!(advice.budget_bytes, keys * 10 / 8);
@@ -145,7 +145,7 @@ fn a_budget_stays_a_budget() {
 #[test]
 fn where_all_hit_the_last_level_needs_none() {
     let db = grown("blocked:10");
-    ask(&db, hits());
+    query(&db, hits());
     let advice = db.filter_advice().unwrap();
     check(&db, &advice);
     assert_eq!((advice.verdict, advice.misses), (AdviceVerdict::Change, 0.0), "{advice}");
@@ -153,7 +153,7 @@ fn where_all_hit_the_last_level_needs_none() {
     assert_eq!((last.filter, last.advised.bytes), (FilterSpec::NONE, 0));
     let reason = &last.reason;
     assert!(reason.contains("found its key") && reason.contains("about 1.00 reads"), "{reason}");
-    assert!(reason.contains("wrong for whoever asks for missing keys"), "{reason}");
+    assert!(reason.contains("wrong for lookups of missing keys"), "{reason}");
     assert!(advice.levels[0].filter.to_string().starts_with("blocked:"), "the kind stays");
     assert!(advice.advised.bytes < advice.now.bytes, "{advice}");
     // Not so for lookups of missing keys.
@@ -173,7 +173,7 @@ fn keys_answered_by_a_memtable_are_no_misses() {
     renewed.clone().for_each(|number| {
         db.put(key(2 * number), [8; 20]).unwrap();
     });
-    ask(&db, (0..LOOKUPS).map(|number| 2 * (number % renewed.end)));
+    query(&db, (0..LOOKUPS).map(|number| 2 * (number % renewed.end)));
     let keys: Vec<_> = (0..60).map(|number| key(2 * number)).collect();
     assert_eq!(db.multi_get(&keys).unwrap().iter().flatten().count(), 20);
     let stats = db.stats();
@@ -211,7 +211,7 @@ fn advice_promises_no_saving_of_zero_bytes() {
         db.put(key(200 * number), [8; 40]).unwrap();
     });
     db.flush().unwrap();
-    ask(&db, misses());
+    query(&db, misses());
     // Fewer bits, so that there is something to advise.
     let less = AdviceOptions::new().budget("8/key".parse().unwrap());
     let advice = db.filter_advice_with(&less).unwrap();
@@ -228,13 +228,13 @@ fn advice_promises_no_saving_of_zero_bytes() {
     );
     let none = AdviceOptions::new().budget("0".parse().unwrap());
     let none = db.filter_advice_with(&none).unwrap().summary();
-    assert!(none.contains(" now, 0 bytes as advised; asking"), "{none}");
+    assert!(none.contains(" now, 0 bytes as advised; querying"), "{none}");
 }
 
 #[test]
 fn bytes_go_where_reads_are_dear() {
     let db = grown("paired:10");
-    ask(&db, misses());
+    query(&db, misses());
     let alike = db.filter_advice().unwrap();
     assert_eq!(alike.now.wasted_cost, alike.now.wasted_reads);
     let last = alike.levels.len() - 1;
@@ -270,7 +270,7 @@ fn bytes_go_where_reads_are_dear() {
 fn levels_without_lookups_need_no_filters() {
     let db = grown("paired:10");
     let newest = renewed(&db);
-    ask(&db, (0..LOOKUPS).map(|number| 2 * (number % newest)));
+    query(&db, (0..LOOKUPS).map(|number| 2 * (number % newest)));
     let advice = db.filter_advice().unwrap();
     check(&db, &advice);
     assert_eq!(advice.verdict, AdviceVerdict::Change);
@@ -290,7 +290,7 @@ fn hits_in_the_oldest_run_need_the_filters_of_the_newer_ones() {
         db.flush().unwrap();
     }
     assert_eq!(db.stats().levels[0].tables, 3);
-    ask(&db, (0..LOOKUPS).map(|number| 2 * (3 * (number % 200))));
+    query(&db, (0..LOOKUPS).map(|number| 2 * (3 * (number % 200))));
     let advice = db.filter_advice().unwrap();
     check(&db, &advice);
     assert_eq!((advice.misses, advice.levels.len()), (0.0, 1), "{advice}");
@@ -304,12 +304,12 @@ fn skewed_hits_count_where_they_are() {
     let newest = renewed(&db);
     let one_in_five_misses =
         |keys: u64| (0..LOOKUPS).map(move |n| if n % 5 == 0 { 2 * n + 1 } else { 2 * (n % keys) });
-    ask(&db, one_in_five_misses(KEYS));
+    query(&db, one_in_five_misses(KEYS));
     let even = db.filter_advice().unwrap();
     check(&db, &even);
     assert!((even.misses - 0.2).abs() < 1e-3, "{even}");
     assert_eq!(even.measured_misses, Some(even.misses));
-    ask(&db, one_in_five_misses(newest));
+    query(&db, one_in_five_misses(newest));
     let skewed = db.filter_advice().unwrap();
     check(&db, &skewed);
     // Fewer lookups reach the levels between, because the hits are found above them.
@@ -326,7 +326,7 @@ fn without_tables_or_lookups_there_is_none() {
     assert_eq!(advice.verdict, AdviceVerdict::NoTables);
     assert!(advice.to_string().contains("no tables"), "{advice}");
     let db = grown("paired:10");
-    ask(&db, misses().take(LOOKUPS_FOR_ADVICE as usize - 1));
+    query(&db, misses().take(LOOKUPS_FOR_ADVICE as usize - 1));
     let advice = db.filter_advice().unwrap();
     check(&db, &advice);
     assert_eq!(advice.verdict, AdviceVerdict::TooFewLookups);
@@ -346,12 +346,12 @@ fn of_one_level_nothing_can_be_moved_elsewhere() {
         if deep {
             db.compact_all().unwrap();
         }
-        ask(&db, misses());
+        query(&db, misses());
         let advice = db.filter_advice().unwrap();
         check(&db, &advice);
         assert_eq!((advice.verdict, advice.levels.len()), (AdviceVerdict::Keep, 1), "{advice}");
         assert!(advice.levels[0].reason.starts_with("keep paired:12.0"), "{advice}");
-        ask(&db, (0..LOOKUPS).map(|number| 2 * (number % 300)));
+        query(&db, (0..LOOKUPS).map(|number| 2 * (number % 300)));
         let advice = db.filter_advice().unwrap();
         check(&db, &advice);
         assert_eq!(advice.levels[0].filter, FilterSpec::NONE, "{advice}");
@@ -370,7 +370,7 @@ fn a_level_0_that_is_empty_is_advised_filters() {
         db.put(key(2 * number), [7; 40]).unwrap();
     }
     db.compact_all().unwrap();
-    ask(&db, misses());
+    query(&db, misses());
     let options = AdviceOptions::new().budget("6/key".parse::<Budget>().unwrap());
     let advice = db.filter_advice_with(&options).unwrap();
     check(&db, &advice);
@@ -382,7 +382,7 @@ fn a_level_0_that_is_empty_is_advised_filters() {
 #[test]
 fn a_budget_is_kept_and_nonsense_refused() {
     let db = grown("L0=paired:16,L1-=paired:12");
-    ask(&db, misses());
+    query(&db, misses());
     let with = |budget: &str| {
         let options = AdviceOptions::new().budget(budget.parse::<Budget>().unwrap());
         db.filter_advice_with(&options).unwrap()
@@ -399,7 +399,7 @@ fn a_budget_is_kept_and_nonsense_refused() {
     assert!(error.contains("give 0 to 1"), "{error}");
     // A store without filters gets the first ones.
     let bare = grown("none");
-    ask(&bare, misses());
+    query(&bare, misses());
     let advice = bare.filter_advice().unwrap();
     assert_eq!(advice.budget_bytes, KEYS * 10 / 8, "{advice}");
     assert!(advice.now.wasted_reads > 1.0 && advice.advised.wasted_reads < 0.1, "{advice}");

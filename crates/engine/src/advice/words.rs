@@ -57,7 +57,7 @@ impl FilterAdvice {
         };
         format!(
             "a lookup ({misses:.1}% find nothing, {of}) wastes {:.3e} reads now, {:.3e} as advised{cost}; \
-             filters take {} now, {} as advised; asking them touches {:.2} cache lines now, {:.2} as \
+             filters take {} now, {} as advised; querying them touches {:.2} cache lines now, {:.2} as \
              advised ({} lookups seen)",
             now.wasted_reads,
             advised.wasted_reads,
@@ -171,12 +171,12 @@ fn unfiltered(level: &LevelAdvice, share: &Share, is_last: bool) -> String {
     };
     let wrong = if is_last {
         format!(
-            "wrong for whoever asks for missing keys: each comes to the last level too, and without a \
+            "wrong for lookups of missing keys: each comes to the last level too, and without a \
              filter costs about {:.2} reads there",
             level.reach.min(level.tables as f64)
         )
     } else {
-        "wrong as soon as missing keys, or keys of deeper levels, are asked for".to_owned()
+        "wrong as soon as missing keys, or keys of deeper levels, are looked up".to_owned()
     };
     let no =
         if level.filter_now == FilterKind::None.name() { "still no filter" } else { "no filter" };

@@ -307,12 +307,12 @@ fn reason(
     drift: &TableDrift,
 ) -> DriftReason {
     let off = drift.built_bytes.abs_diff(drift.planned_bytes);
-    let is_asked = table.keeping() == Keeping::Held && drift.built_bytes > 0;
+    let is_queried = table.keeping() == Keeping::Held && drift.built_bytes > 0;
     let is_of_kind =
         budget.kinds().iter().any(|kind| facts.kind == *kind) || drift.built_bytes == 0;
-    if is_asked && facts.kind == FilterKind::None {
+    if is_queried && facts.kind == FilterKind::None {
         DriftReason::Unusable
-    } else if is_asked && !is_of_kind {
+    } else if is_queried && !is_of_kind {
         DriftReason::OtherKind
     } else if off <= SLACK_BYTES || off as f64 <= SLACK * drift.planned_bytes as f64 {
         DriftReason::AsPlanned

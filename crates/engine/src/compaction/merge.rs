@@ -146,7 +146,7 @@ mod tests {
         assert_eq!(kept(&[100], &puts, true), [9]);
     }
 
-    /// lsm-tree's issue 321 asks whether garbage collection drops the version that the oldest
+    /// lsm-tree's issue 321: whether garbage collection drops the version that the oldest
     /// snapshot needs. Not here, with the snapshot exactly at, just above and just below each
     /// version.
     #[test]

@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn every_place_that_could_be_older_is_asked() {
+    fn every_place_that_could_be_older_is_searched() {
         let version = tree(&[
             (0, 9, "a", "z"),
             (0, 8, "a", "y"),
@@ -130,7 +130,7 @@ mod tests {
         assert_eq!(
             held(&version, &plan(&version, &[4, 3], 3, 4)),
             "",
-            "all beyond its range is not asked"
+            "all beyond its range is not searched"
         );
     }
 
@@ -140,7 +140,7 @@ mod tests {
         let mut older = OlderData::new(&version, &plan(&version, &[9], 0, 4));
         assert!(!older.may_exist(b"b", |_| panic!("no table holds it")));
         assert!(!older.may_exist(b"d", |_| false));
-        assert!(older.may_exist(b"d", |table| table.number == 1), "each table is asked");
+        assert!(older.may_exist(b"d", |table| table.number == 1), "each table is searched");
         assert!(!older.may_exist(b"f", |table| table.number == 2));
     }
 }

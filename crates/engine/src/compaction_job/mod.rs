@@ -2,10 +2,10 @@
 //! and [`OlderData`] decide what is dropped, and [`OutputCutter`] where to cut.
 //!
 //! * [`share`]: which parts of a compaction idle workers take;
-//! * [`stretches`]: the slices in which a large compaction is installed.
+//! * [`slices`]: the slices in which a large compaction is installed.
 
 pub(crate) mod share;
-pub(crate) mod stretches;
+pub(crate) mod slices;
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -405,7 +405,7 @@ impl Engine {
 /// and read if it is not in memory.
 fn may_hold(table: &TableFile, key: &[u8]) -> bool {
     let Some(open) = table.open_reader() else { return true };
-    let verdict = open.table().filters().ask(key, trommel_filter::hash(key));
+    let verdict = open.table().filters().query(key, trommel_filter::hash(key));
     // A wrong user filter costs a lookup its answer; it must not cost a tombstone.
     verdict.maybe || verdict.kind == FilterLabel::User
 }

@@ -1,6 +1,6 @@
 //! Subcompactions: idle workers take part in a compaction.
 //!
-//! 1. The keys of a compaction (or of one [slice](super::stretches) of a large one) are divided
+//! 1. The keys of a compaction (or of one [slice](super::slices) of a large one) are divided
 //!    into *subranges* of about an output table each: at the starts of the tables of its deepest
 //!    sorted input, or, if that divides more finely, by the index of its largest table. The worker
 //!    that owns the compaction goes through the subranges from the front. A worker without other

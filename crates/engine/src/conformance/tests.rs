@@ -47,7 +47,7 @@ fn two_levels(vfs: &Arc<MemoryVfs>) -> Db {
 }
 
 /// Looks up `count` absent keys, each `times` times.
-fn ask(db: &Db, count: u64, times: u64) {
+fn query(db: &Db, count: u64, times: u64) {
     for number in 0..count {
         for _ in 0..times {
             assert_eq!(db.get(key(2 * number + 1)).unwrap(), None);
@@ -86,7 +86,7 @@ fn a_filter_made_bad_is_flagged_and_the_good_one_is_not() {
         .tables()
         .map(|(level, file)| (level, file.number, file.table_id))
         .collect();
-    ask(&db, 20_000, 1);
+    query(&db, 20_000, 1);
     let report = db.filter_report();
     assert_eq!(report.alarms().count(), 0, "{report}");
     assert!(report.levels.iter().all(|level| level.conformance.is_some()), "{report}");
@@ -105,7 +105,7 @@ fn a_filter_made_bad_is_flagged_and_the_good_one_is_not() {
         if many {
             passed_by_many(&db);
         } else {
-            ask(&db, 20_000, 1);
+            query(&db, 20_000, 1);
         }
         let report = db.filter_report();
         let alarms: Vec<_> = report.alarms().collect();
@@ -137,7 +137,7 @@ fn answers_that_cannot_be_judged_do_not_count() {
     assert!(snapshot.multi_get(&keys).unwrap().iter().all(Option::is_none));
     let report = db.filter_report();
     assert!(report.levels.iter().all(|level| level.counts.probes == 0), "{report}");
-    ask(&db, 3000, 1);
+    query(&db, 3000, 1);
     let report = db.filter_report();
     assert_eq!(
         report.levels.iter().map(|level| level.counts.probes).sum::<u64>(),
@@ -170,7 +170,7 @@ fn hot_absent_keys_raise_no_alarm() {
     }
     assert_eq!(hot.len(), 12);
     db.reset_stats();
-    ask(&db, 3000, 1);
+    query(&db, 3000, 1);
     for number in &hot {
         for _ in 0..1000 {
             db.get(key(2 * number + 1)).unwrap();
@@ -246,7 +246,7 @@ fn a_user_filter_with_a_wrong_rate_is_flagged() {
         db.put(key(2 * number), "value").unwrap();
     });
     db.flush().unwrap();
-    ask(&db, 5000, 1);
+    query(&db, 5000, 1);
     let report = db.filter_report();
     assert_eq!(report.alarms().count(), 1, "{report}");
     assert!(report.to_string().contains("ALARM: L0 user: "), "{report}");
@@ -287,11 +287,11 @@ fn chance_raises_no_alarm_and_twice_the_rate_does() {
     for round in 0..300 {
         let rate: &f64 = random.choice(&[0.001, 0.01, 0.1]).unwrap();
         let skew = 1.5 * random.f64();
-        let asked: Vec<u64> =
+        let queries: Vec<u64> =
             (1..20_000).map(|nth| (1e5 / f64::from(nth).powf(skew)) as u64 + 1).collect();
-        let expected = asked.iter().map(|times| *times as f64 * rate).sum();
+        let expected = queries.iter().map(|times| *times as f64 * rate).sum();
         let mut passing = |rate: f64| {
-            let passed = asked.iter().copied().filter(|_| random.f64() < rate);
+            let passed = queries.iter().copied().filter(|_| random.f64() < rate);
             judged(expected, 7, passed.collect::<Vec<_>>())
         };
         let fair = passing(*rate);

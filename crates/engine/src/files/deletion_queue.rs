@@ -234,7 +234,7 @@ impl DeletionQueue {
 
     /// Like [`DeletionQueue::clear`], but keeps nothing more until the store rests, as the disk is
     /// full. Returns whether there was any file.
-    pub(crate) fn make_room(&self) -> bool {
+    pub(crate) fn clear_full_disk(&self) -> bool {
         self.clear_as(true)
     }
 
@@ -394,7 +394,7 @@ mod tests {
         let queue = DeletionQueue::new(Arc::new(SimDisk::new()), 1, HeldLock::of_nothing());
         queue.set_spare_limit(1 << 20);
         assert_eq!(queue.rests_at(), None);
-        queue.make_room();
+        queue.clear_full_disk();
         assert!(queue.rests_at().is_some());
         queue.clear();
         assert_eq!(queue.rests_at(), None);

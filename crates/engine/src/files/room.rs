@@ -28,7 +28,7 @@ impl Room {
 
     /// Removes all kept files. Returns whether there were any.
     fn make(&self) -> bool {
-        self.0.get().and_then(Weak::upgrade).is_some_and(|queue| queue.make_room())
+        self.0.get().and_then(Weak::upgrade).is_some_and(|queue| queue.clear_full_disk())
     }
 }
 

@@ -30,9 +30,6 @@ struct LevelBounds {
     rule: Rule,
 }
 
-const KINDS: [FilterKind; 4] =
-    [FilterKind::Paired, FilterKind::Blocked, FilterKind::Ribbon, FilterKind::Standard];
-
 impl FilterBudget {
     /// The amount of memory.
     pub(crate) fn budget(&self) -> Budget {
@@ -124,7 +121,7 @@ fn mixed(part: &str) -> String {
 fn parse_kinds(text: &str) -> Result<Rule, String> {
     let mut kinds: Vec<FilterKind> = Vec::new();
     for name in text.split('|').map(str::trim) {
-        let kind = KINDS.into_iter().find(|kind| kind.name() == name);
+        let kind = FilterKind::ALL.into_iter().find(|kind| kind.name() == name);
         let kind = kind.ok_or_else(|| {
             format!(
                 "\"{name}\" is no kind that a budget can be spent on: write paired, blocked, ribbon \

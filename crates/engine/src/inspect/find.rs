@@ -68,7 +68,7 @@ pub struct Sighting {
 #[non_exhaustive]
 pub enum Answer {
     /// No filter was queried: the file is a log, or a table without a usable filter.
-    NotAsked,
+    NotQueried,
     /// The key is not in the table: the read is saved.
     No,
     /// The key may be in the table: it is read, in vain if the key is not there.
@@ -202,7 +202,7 @@ fn in_log(
     let counts = |error: &Error| !matches!(error, Error::Corruption(c) if c.offset >= counted);
     problems.extend(log.check().err().filter(counts));
     let path = path.to_path_buf();
-    let filter = Answer::NotAsked;
+    let filter = Answer::NotQueried;
     Ok(Sighting { path, level: None, filter, by_prefix: false, reached: false, versions })
 }
 
@@ -215,9 +215,9 @@ fn in_table(
 ) -> Result<Sighting> {
     let path = table_path(dir, table.number);
     let opened = Table::open(vfs, &path)?.with_sidecar(vfs, table.filters.sidecar);
-    let (verdict, by_prefix) = ask(opened.reader()?.filters(), key);
+    let (verdict, by_prefix) = query(opened.reader()?.filters(), key);
     let filter = match verdict.kind {
-        FilterLabel::BuiltIn(FilterKind::None) => Answer::NotAsked,
+        FilterLabel::BuiltIn(FilterKind::None) => Answer::NotQueried,
         _ if verdict.maybe => Answer::Maybe,
         _ => Answer::No,
     };
@@ -236,8 +236,8 @@ fn in_table(
 
 /// The verdict of a table's filters on `key`, queried as by a lookup, and whether it is from the
 /// prefix filter. Prefixes made by a closure are unknown here.
-fn ask(filters: &Filters, key: &[u8]) -> (Verdict, bool) {
-    let verdict = filters.ask(key, trommel_filter::hash(key));
+fn query(filters: &Filters, key: &[u8]) -> (Verdict, bool) {
+    let verdict = filters.query(key, trommel_filter::hash(key));
     if verdict != Verdict::UNFILTERED {
         return (verdict, false);
     }
@@ -245,7 +245,7 @@ fn ask(filters: &Filters, key: &[u8]) -> (Verdict, bool) {
         let extractor = &filters.prefixes_part()?.extractor;
         let maker = Prefix::stored(extractor)?;
         let prefix = maker.of(key)?;
-        let verdict = filters.ask_prefix(prefix, trommel_filter::hash(prefix), extractor);
+        let verdict = filters.query_prefix(prefix, trommel_filter::hash(prefix), extractor);
         (verdict != Verdict::UNFILTERED).then_some(verdict)
     };
     by_prefix().map_or((Verdict::UNFILTERED, false), |verdict| (verdict, true))

@@ -58,7 +58,7 @@ pub struct FilterInfo {
     /// Its kind; [`FilterKind::None`](crate::FilterKind::None) if it cannot be queried.
     pub kind: FilterLabel,
     /// Bits per key requested.
-    pub bits_asked: f64,
+    pub bits_requested: f64,
     /// Bits per key stored.
     pub bits_stored: f64,
     /// Keys in it.
@@ -80,7 +80,7 @@ pub struct PrefixFilterInfo {
     /// Its kind.
     pub kind: FilterLabel,
     /// Bits per prefix requested.
-    pub bits_asked: f64,
+    pub bits_requested: f64,
     /// Prefixes in it.
     pub prefixes: u64,
     /// Its stored bytes.
@@ -238,7 +238,7 @@ impl FilterInfo {
         Ok(Self {
             state: table.filters().check()?.clone(),
             kind: facts.kind,
-            bits_asked: facts.bits_asked,
+            bits_requested: facts.bits_requested,
             bits_stored: facts.bits_stored,
             keys: facts.keys,
             probes: facts.probes,
@@ -248,7 +248,7 @@ impl FilterInfo {
                 PrefixFilterInfo {
                     extractor: part.extractor.clone(),
                     kind: facts.kind,
-                    bits_asked: facts.bits_asked,
+                    bits_requested: facts.bits_requested,
                     prefixes: facts.keys,
                     bytes: part.bytes,
                     expected_rate: facts.expected,

@@ -133,7 +133,7 @@ fn a_prefix_filter_answers_for_a_table_without_another() {
         (Prefix::fixed(4), false, [(Answer::No, true), (Answer::Maybe, true)], 1),
         (Prefix::fixed(4), true, [(Answer::No, false), (Answer::No, false)], 0),
         // Only the store's own program has the closure.
-        (closure, false, [(Answer::NotAsked, false); 2], 1),
+        (closure, false, [(Answer::NotQueried, false); 2], 1),
     ] {
         let vfs = MemoryVfs::new();
         let options = options(&vfs, "paired:16").filtering(|f| f.prefix_extractor(prefix));
@@ -149,7 +149,7 @@ fn a_prefix_filter_answers_for_a_table_without_another() {
             assert_eq!(trace(&vfs, key), [(filter, by_prefix, is_wasted)], "{key}");
         }
         // A key without a prefix queries no prefix filter.
-        let of_short = if whole_keys { Answer::Maybe } else { Answer::NotAsked };
+        let of_short = if whole_keys { Answer::Maybe } else { Answer::NotQueried };
         assert_eq!(trace(&vfs, "cc")[0].0, of_short);
         let stats = db.stats();
         assert_eq!(stats.lookups.block_reads + stats.lookups.cache_hits, reads, "{stats}");
@@ -228,7 +228,7 @@ fn a_key_is_found_in_every_file_that_holds_a_version() {
         .map(|s| (s.level, s.filter, s.reached, s.versions[0].value_bytes))
         .collect();
     let expected = [
-        (None, Answer::NotAsked, true, 9),
+        (None, Answer::NotQueried, true, 9),
         (Some(0), Answer::Maybe, false, 6),
         (Some(1), Answer::Maybe, false, 8),
     ];
@@ -243,7 +243,7 @@ fn a_key_is_found_in_every_file_that_holds_a_version() {
 
 #[test]
 fn a_missing_key_shows_which_reads_its_filters_save() {
-    for (filters, filter) in [("blocked:30", Answer::No), ("none", Answer::NotAsked)] {
+    for (filters, filter) in [("blocked:30", Answer::No), ("none", Answer::NotQueried)] {
         let vfs = MemoryVfs::new();
         let db = store(&vfs, filters);
         let trace = find(&vfs, Path::new(DIR), &key(33)).unwrap();

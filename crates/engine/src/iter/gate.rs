@@ -69,7 +69,7 @@ impl RangeGate {
             }
         };
         let prefix = self.bounds.from.get(..len)?;
-        let Some(verdict) = table.ask_prefix(extractor, prefix, hash) else {
+        let Some(verdict) = table.query_prefix(extractor, prefix, hash) else {
             self.engine.statistics.counters.with(|shard| shard.prefix_unused.add(1));
             return None;
         };

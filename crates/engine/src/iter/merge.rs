@@ -17,7 +17,7 @@
 //!
 //! Invariants: while the cursor is on an entry, each other source is on its nearest entry in the
 //! direction of travel, or off the end if it has none. Where (key, sequence number) is the same in
-//! two sources, so is the entry (see [`crate::compaction_job::stretches`]); the earlier source's
+//! two sources, so is the entry (see [`crate::compaction_job::slices`]); the earlier source's
 //! comes first.
 //!
 //! After an error the cursor stays failed and repeats the error until the next seek: a source that
@@ -296,9 +296,10 @@ where
     /// Lets all sources prefetch what a seek will read, before any of them waits for it.
     fn prefetch_seek_all(&mut self, key: &[u8], aim: Aim) {
         for stage in [Stage::Find, Stage::Reach, Stage::Prefetch] {
-            let asked = self.sources.iter_mut().map(|source| source.prefetch_seek(key, aim, stage));
+            let requested =
+                self.sources.iter_mut().map(|source| source.prefetch_seek(key, aim, stage));
             // A single prefetch overlaps with nothing.
-            if asked.map(usize::from).sum::<usize>() < 2 {
+            if requested.map(usize::from).sum::<usize>() < 2 {
                 return;
             }
         }

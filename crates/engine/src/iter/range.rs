@@ -41,7 +41,7 @@ type End = Option<VisibleCursor>;
 /// }
 /// # Ok::<(), trommel::Error>(())
 /// ```
-#[must_use = "it reads nothing until it is asked"]
+#[must_use = "it reads nothing until it is advanced"]
 pub struct Range {
     bounds: SharedBounds,
     make_cursor: MakeCursor,
@@ -176,7 +176,7 @@ impl std::fmt::Debug for Range {
 /// assert_eq!(cursor.key(), Some(&b"a"[..]));
 /// # Ok::<(), trommel::Error>(())
 /// ```
-#[must_use = "it reads nothing until it is asked"]
+#[must_use = "it reads nothing until it is advanced"]
 pub struct DbCursor {
     cursor: VisibleCursor,
     bounds: SharedBounds,

@@ -30,7 +30,7 @@ use crate::fork::{Opener, leak};
 use crate::handle::Handle;
 use crate::ranges::RangeSet;
 use crate::view::View;
-use deleted::{KnownDeleted, Stretch, is_deleted_by};
+use deleted::{Gap, KnownDeleted, is_deleted_by};
 use version_run::VersionRun;
 
 /// The position of the merge relative to the current key.
@@ -60,7 +60,7 @@ pub(crate) struct VisibleCursor {
     /// What is known of deleted ranges, if anything is.
     deleted: Option<Box<KnownDeleted>>,
     /// The keys that are being passed.
-    stretch: Stretch,
+    gap: Gap,
     /// The range of interest: nothing beyond it is read to find the next key.
     bounds: SharedBounds,
     /// Entries that were skipped, not yielded.
@@ -118,7 +118,7 @@ impl VisibleCursor {
             key: Vec::new(),
             value: Slice::default(),
             deleted,
-            stretch: Stretch::of(is_gated),
+            gap: Gap::of(is_gated),
             bounds,
             skipped: 0,
             reseeks: 0,
@@ -433,9 +433,9 @@ impl VisibleCursor {
     /// Moves forward from the merge's position to the newest visible version of a key, skipping
     /// tombstones with everything they hide, and versions of the remembered key `passed`.
     fn settle_forward(&mut self, passed: Option<Mark>) -> Result<()> {
-        self.stretch.restart();
+        self.gap.restart();
         self.pass_forward(passed)?;
-        if self.stretch.is_long() {
+        if self.gap.is_long() {
             self.learn();
         }
         Ok(())
@@ -461,7 +461,7 @@ impl VisibleCursor {
             if self.is_beyond() {
                 return Ok(());
             }
-            self.stretch.pass(self.merge.internal_key().map(|internal| internal.key));
+            self.gap.pass(self.merge.internal_key().map(|internal| internal.key));
             if is_deleted && self.skip_deleted()? {
                 (current, run) = (None, VersionRun::NONE);
                 continue;
@@ -492,9 +492,9 @@ impl VisibleCursor {
     /// Moves backward from the merge's position over all versions of one key after another (oldest
     /// first), until one has a visible version that is no tombstone, or the range has ended.
     fn settle_backward(&mut self) -> Result<()> {
-        self.stretch.restart();
+        self.gap.restart();
         self.pass_backward()?;
-        if self.stretch.is_long() {
+        if self.gap.is_long() {
             self.learn_back();
         }
         Ok(())
@@ -514,18 +514,18 @@ impl VisibleCursor {
             let is_deleted = self.sees(seqno) && self.is_deleted();
             if is_deleted && self.skip_deleted()? {
                 // Checked against the bounds below.
-                self.stretch.pass(None);
+                self.gap.pass(None);
             } else if !self.merge.begins_key() {
                 if self.settle_among_versions()? {
                     return Ok(());
                 }
-                self.stretch.pass(Some(&self.key));
+                self.gap.pass(Some(&self.key));
             } else if self.sees(seqno) && kind == EntryKind::Put && !is_deleted {
                 // The only version of its key, so it is the newest.
                 self.position = Position::On;
                 return Ok(());
             } else {
-                self.stretch.pass(self.merge.internal_key().map(|internal| internal.key));
+                self.gap.pass(self.merge.internal_key().map(|internal| internal.key));
                 self.skipped += 1;
                 self.merge.prev()?;
             }

@@ -513,7 +513,7 @@ impl ReadFile for Endless {
 }
 
 #[test]
-fn a_length_that_no_log_has_is_damage_and_asks_for_no_memory() {
+fn a_length_that_no_log_has_is_damage_and_allocates_no_memory() {
     let error = super::read_all(&Endless, path()).unwrap_err();
     assert!(matches!(error, Error::Corruption(_)), "{error}");
     assert!(error.to_string().contains("longer than any log"), "{error}");

@@ -33,7 +33,7 @@ pub enum FilterResidency {
     Cached,
     /// As `Pinned` for tables written for level 0, whose filters each lookup queries first; as
     /// `Cached` for the others.
-    CachedBelowLevel0,
+    PinnedLevel0,
 }
 
 /// What reads of a degraded store return if writes of unknown keys are lost.
@@ -46,8 +46,9 @@ pub enum Degraded {
     LastIntact,
 }
 
+/// The words of a choice. After `|` is the former word of a renamed one, which is still read.
 macro_rules! words {
-    ($($type:ident, $what:literal: $($variant:ident = $word:literal),*;)*) => {
+    ($($type:ident, $what:literal: $($variant:ident = $word:literal $(| $former:literal)?),*;)*) => {
         $(
             impl fmt::Display for $type {
                 fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -60,7 +61,7 @@ macro_rules! words {
 
                 fn from_str(text: &str) -> Result<Self, String> {
                     match text {
-                        $($word => Ok(Self::$variant),)*
+                        $($word $(| $former)? => Ok(Self::$variant),)*
                         _ => Err(format!(
                             "\"{text}\" is no {}: give {}",
                             $what,
@@ -76,7 +77,7 @@ macro_rules! words {
 words! {
     Durability, "durability": Os = "os", Sync = "sync";
     FilterResidency, "place for filters":
-        Pinned = "pinned", Cached = "cached", CachedBelowLevel0 = "cached-below-level-0";
+        Pinned = "pinned", Cached = "cached", PinnedLevel0 = "pinned-level-0" | "cached-below-level-0";
     Degraded, "way to read a damaged store": Certain = "certain", LastIntact = "last-intact";
 }
 

@@ -28,7 +28,7 @@ impl Options {
         let most = self.filtering.pinned_filter_bytes.unwrap_or(u64::MAX);
         let (level_0, below) = match self.filtering.filter_residency {
             FilterResidency::Pinned => (most, most),
-            FilterResidency::CachedBelowLevel0 => (most, 0),
+            FilterResidency::PinnedLevel0 => (most, 0),
             FilterResidency::Cached => (0, 0),
         };
         PinnedLimits { level_0, below }
@@ -74,7 +74,7 @@ impl Options {
             keys: if settings.whole_key_filters { keys } else { FilterSpec::NONE },
             prefixes: extractor.map(|prefix| (prefixes, prefix.extractor())),
             shape: settings.filter_shape,
-            piece_bytes: settings.filter_piece_bytes,
+            partition_bytes: settings.filter_partition_bytes,
         }
     }
 

@@ -20,7 +20,7 @@ settings! {
         filter_shape: FilterShape = FilterShape::Whole;
         /// Approximate size of a filter partition, in bytes. Each partition ends where a data block
         /// ends.
-        filter_piece_bytes: usize = 32 << 10, 256..=16 << 20;
+        filter_partition_bytes: usize = 32 << 10, 256..=16 << 20;
         /// A policy that chooses the filter of each table: one of the store's, none, or one that it
         /// builds itself. It receives the filter that [`filters`](crate::Options::filters) sets for
         /// the table, and its choice takes precedence. It is not called for tables that get no

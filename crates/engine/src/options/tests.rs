@@ -73,7 +73,7 @@ fn every_setting_is_had_back_from_its_text() {
         ("background_threads", "3"),
         ("stall_timeout", "1.5s"),
         ("filter_shape", "partitioned"),
-        ("filter_residency", "cached-below-level-0"),
+        ("filter_residency", "pinned-level-0"),
         ("pinned_filter_bytes", "7"),
         ("prefix_extractor", "fixed:8"),
         ("prefix_filters", "ribbon:10"),

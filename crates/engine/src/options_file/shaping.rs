@@ -12,7 +12,7 @@ use crate::options::Options;
 const SHAPING: [&str; 19] = [
     "filters",
     "filter_shape",
-    "filter_piece_bytes",
+    "filter_partition_bytes",
     "user_filters",
     "filters_on_last_level",
     "prefix_extractor",
@@ -30,6 +30,23 @@ const SHAPING: [&str; 19] = [
     "l0_stop",
     "debt_stop_bytes",
 ];
+
+/// Options that were renamed: the former name, and the name of today.
+const RENAMED: [(&str, &str); 1] = [("filter_piece_bytes", "filter_partition_bytes")];
+
+/// The lines under the names of today. A file with both names of an option was last written by a
+/// program that knows only the former one, so that value is the newer.
+pub(super) fn with_names_of_today(mut lines: Vec<(String, String)>) -> Vec<(String, String)> {
+    for (former, today) in RENAMED {
+        if lines.iter().any(|(name, _)| name == former) {
+            lines.retain(|(name, _)| name != today);
+        }
+        for (name, _) in lines.iter_mut().filter(|(name, _)| name == former) {
+            *name = today.to_owned();
+        }
+    }
+    lines
+}
 
 /// Sets an option from its text in the file; the error says why it cannot be used.
 fn take(options: &mut Options, name: &str, text: &str) -> std::result::Result<(), String> {

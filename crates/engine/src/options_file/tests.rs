@@ -14,7 +14,9 @@ use crate::inspect::{Role, live_files};
 use crate::{Db, Prefix};
 
 const PAGE: &str = include_str!("../../../../docs/format/options.md");
-const GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS");
+/// As written before `filter_partition_bytes` had its name.
+const FORMER_GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS");
+const GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS_WITH_PARTITIONS");
 
 /// Every option that shapes a store, each with another value than it has by itself.
 fn shaped() -> Options {
@@ -22,7 +24,7 @@ fn shaped() -> Options {
         .filters("L0=paired:20,L1-3=blocked:12.5,last=none".parse().unwrap())
         .filtering(|f| {
             f.filter_shape(FilterShape::Partitioned)
-                .filter_piece_bytes(4096)
+                .filter_partition_bytes(4096)
                 .filters_on_last_level(false)
                 .prefix_extractor(Prefix::until_nth("\0,", 2))
                 .prefix_filters("ribbon:8".parse::<crate::FilterPolicy>().unwrap())
@@ -77,16 +79,30 @@ fn a_file_of_the_first_version_is_read_and_written_as_ever() {
     let written = text(&shaped());
     if std::env::var_os("TROMMEL_REFREEZE").is_some() {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("src/options_file/testdata");
-        std::fs::write(folder.join("OPTIONS"), &written).unwrap();
+        std::fs::write(folder.join("OPTIONS_WITH_PARTITIONS"), &written).unwrap();
         return;
     }
     assert_eq!(written.as_bytes(), GOLDEN, "the file is no longer written as it was");
-    let vfs = MemoryVfs::new();
-    vfs.create_dir(Path::new("old")).unwrap();
-    write(&vfs, "old/OPTIONS", GOLDEN);
-    let latest = Options::default().vfs(Arc::new(vfs)).load_latest("old").unwrap();
-    assert_eq!(latest.options.differences(&shaped()), []);
-    assert_eq!((latest.remembered.len(), latest.ignored.len()), (19, 0));
+    for golden in [FORMER_GOLDEN, GOLDEN] {
+        let vfs = MemoryVfs::new();
+        vfs.create_dir(Path::new("old")).unwrap();
+        write(&vfs, "old/OPTIONS", golden);
+        let latest = Options::default().vfs(Arc::new(vfs)).load_latest("old").unwrap();
+        assert_eq!(latest.options.differences(&shaped()), []);
+        assert_eq!((latest.remembered.len(), latest.ignored.len()), (19, 0));
+    }
+}
+
+/// A program that knows only the former name keeps the line with the name of today, and adds its
+/// own.
+#[test]
+fn the_former_name_of_an_option_has_the_newer_value() {
+    let lines = "filter_piece_bytes = 8192\nfilter_partition_bytes = 4096\n";
+    let read = parse(text_of(lines).as_bytes()).unwrap();
+    assert_eq!(read.0, [("filter_partition_bytes".to_owned(), "8192".to_owned())]);
+    let written = Lines::of(&Options::default(), &read);
+    let named = written.0.iter().filter(|(name, _)| name.starts_with("filter_p")).count();
+    assert_eq!(named, 1, "no line has the former name: {written:?}");
 }
 
 #[test]

@@ -1,9 +1,9 @@
-//! Stretches of keys in which scans have found nothing alive.
+//! Gaps: ranges of keys in which scans have found nothing alive.
 //!
 //! A scan that has passed many tombstones between two keys knows that no entry there, as old as the
 //! scan or older, will ever be visible to a reader as of its sequence number or a later one. That
 //! is what a range tombstone with this sequence number says, so it is kept as one, in memory only:
-//! later scans skip the stretch, except for what was written in it since, and readers as of an
+//! later scans skip the gap, except for what was written in it since, and readers as of an
 //! earlier moment do not see it. Writes invalidate nothing. All are forgotten when a compaction has
 //! removed tables, as their tombstones may be gone.
 
@@ -14,12 +14,12 @@ use super::map::{RangeTombstone, Readers};
 use super::set::RangeSet;
 use crate::sync::{AtomicBool, Mutex, SwapOption, lock};
 
-/// Most bytes of all stretches; then they are learned anew.
+/// Most bytes of all gaps; then they are learned anew.
 const MOST_BYTES: usize = 1 << 20;
-/// Longest key at the end of a stretch, in bytes.
+/// Longest key at the end of a gap, in bytes.
 const LONGEST_KEY: usize = 1 << 10;
 
-/// The stretches that scans have found so far.
+/// The gaps that scans have found so far.
 #[derive(Debug, Default)]
 pub(crate) struct Gaps {
     any: AtomicBool,
@@ -29,13 +29,13 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// The stretches found so far, if there are any.
+    /// The gaps found so far, if there are any.
     #[inline]
     pub(crate) fn load(&self) -> Option<Arc<RangeSet>> {
         if self.any.load(Ordering::Acquire) { self.known.load_full() } else { None }
     }
 
-    /// Forgets all stretches.
+    /// Forgets all gaps.
     pub(crate) fn clear(&self) {
         if self.any.load(Ordering::Acquire) {
             let _none_is_added = lock(&self.adding);
@@ -44,7 +44,7 @@ impl Gaps {
         }
     }
 
-    /// Adds a stretch in which a scan as of `gap.seqno` has found nothing.
+    /// Adds a gap in which a scan as of `gap.seqno` has found nothing.
     pub(crate) fn add(&self, gap: RangeTombstone) {
         if gap.from.len().max(gap.to.as_ref().map_or(0, |to| to.len())) > LONGEST_KEY {
             return;

@@ -212,7 +212,7 @@ impl Engine {
                 None => self.files.tables.reader(file)?,
             };
             let (pending, hashes) = (&batch.keys[keys.clone()], &batch.hashes[keys.clone()]);
-            table.filters().ask_many(pending, hashes, &mut batch.scratch.answers);
+            table.filters().query_many(pending, hashes, &mut batch.scratch.answers);
             let counts_refusals = is_decided(file, false, batch.seqno);
             let table_of_run = TableOfRun { number: nth, table: &table, level, counts_refusals };
             self.take_survivors(&table_of_run, keys.clone(), batch);

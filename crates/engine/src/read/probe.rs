@@ -73,7 +73,7 @@ impl<'a> Lookup<'a> {
     #[inline]
     fn probe(&self, fence: &Fence, tally: &mut Tally, found: &mut Option<Found>) -> Result<()> {
         let table = self.engine.files.tables.reader(&fence.file)?;
-        let verdict = table.filters().ask(self.key, self.hash);
+        let verdict = table.filters().query(self.key, self.hash);
         table.filters().note_lines(fence.lines());
         if !verdict.maybe {
             self.refuse(fence, verdict, tally);
@@ -210,7 +210,7 @@ impl Engine {
             return Verdict::UNFILTERED;
         };
         let Some(prefix) = extractor.believed(key) else { return Verdict::UNFILTERED };
-        let verdict = table.ask_prefix(extractor, prefix, trommel_filter::hash(prefix));
+        let verdict = table.query_prefix(extractor, prefix, trommel_filter::hash(prefix));
         verdict.unwrap_or_else(|| {
             self.statistics.counters.with(|shard| shard.prefix_unused.add(1));
             Verdict::UNFILTERED

@@ -118,8 +118,8 @@ impl Engine {
         // If it was installed, the registry has forgotten it already.
         state.busy.finish(job.id);
         if !job.is_of_budget() {
-            let mut asked = state.requests.rebuilds.iter_mut();
-            if let Some(rebuild) = asked.find(|rebuild| rebuild.is(job.ticket)) {
+            let mut requested = state.requests.rebuilds.iter_mut();
+            if let Some(rebuild) = requested.find(|rebuild| rebuild.is(job.ticket)) {
                 rebuild.ended(number, count, failure);
             }
             return;

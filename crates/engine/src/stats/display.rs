@@ -40,7 +40,7 @@ impl Stats {
         if self.prefixes.checked + self.prefixes.unused > 0 {
             writeln!(
                 f,
-                "scans: {} filters of prefixes asked, {} tables passed over, {} not used",
+                "scans: {} filters of prefixes queried, {} tables passed over, {} not used",
                 self.prefixes.checked, self.prefixes.useful, self.prefixes.unused
             )?;
         }

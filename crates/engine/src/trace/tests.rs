@@ -453,6 +453,6 @@ fn threads_share_a_trace_and_a_sample_is_about_its_part() {
         let mut keys: Vec<_> = trace_of(&*vfs, path).into_iter().map(|lookup| lookup.0).collect();
         keys.sort();
         keys.dedup();
-        assert_eq!(keys.len() as u64, lookups, "each was asked for once");
+        assert_eq!(keys.len() as u64, lookups, "each was looked up once");
     }
 }

@@ -8,7 +8,7 @@
 //! 3. For any key, in any version that a reader may see, the first table with the key holds its
 //!    newest version: the tables of level 0 in their order, then each deeper level. Entries in an
 //!    upper level are newer than those in a deeper one. The exception is a compaction that was
-//!    installed [in part](crate::compaction_job::stretches) and still runs or was abandoned: the
+//!    installed [in part](crate::compaction_job::slices) and still runs or was abandoned: the
 //!    versions that it kept are then in a deeper level too.
 
 mod fences;

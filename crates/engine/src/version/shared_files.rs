@@ -37,7 +37,7 @@ impl SharedFiles {
 
     /// Closes tables of the stores with the most open ones, until one more may be opened or none
     /// can be closed. The caller must hold no lock of a table cache.
-    pub(crate) fn make_room(&self) {
+    pub(crate) fn close_excess(&self) {
         while self.open.load(Ordering::Relaxed) >= self.most {
             let stores = lock(&self.stores);
             let open: Vec<_> = stores.iter().filter_map(Weak::upgrade).collect();

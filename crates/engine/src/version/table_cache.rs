@@ -39,7 +39,7 @@ impl Reader {
 
     /// The verdict of the table's prefix filter on `prefix`, whose hash is `hash`; `None` if the
     /// filter was not built with `extractor`.
-    pub(crate) fn ask_prefix(
+    pub(crate) fn query_prefix(
         &self,
         extractor: &Prefix,
         prefix: &[u8],
@@ -48,7 +48,7 @@ impl Reader {
         let open = self.0.as_ref()?;
         let is_maker = open.table.filters().prefixes_part()?.extractor == extractor.name();
         (is_maker && open.is_known_to(extractor))
-            .then(|| open.table.filters().ask_prefix(prefix, hash, extractor.name()))
+            .then(|| open.table.filters().query_prefix(prefix, hash, extractor.name()))
     }
 }
 
@@ -143,7 +143,7 @@ impl OpenTable {
         for key in ends {
             let Some(prefix) = extractor.believed(key) else { continue };
             let hash = trommel_filter::hash(prefix);
-            let verdict = self.table.filters().ask_prefix(prefix, hash, extractor.name());
+            let verdict = self.table.filters().query_prefix(prefix, hash, extractor.name());
             if !verdict.maybe {
                 extractor.distrust("it has changed: a table's filter denies its own key");
             }
@@ -373,7 +373,7 @@ impl TableCache {
     #[cold]
     fn open(&self, file: &Arc<TableFile>) -> Result<Reader> {
         if let Some(files) = &self.shared {
-            files.make_room();
+            files.close_excess();
         }
         let mut ring = lock(&self.ring);
         let reader = file.reader.load();

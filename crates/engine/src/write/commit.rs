@@ -110,7 +110,7 @@ impl Engine {
     fn lead(&self, own: &Wanted<'_>) -> Result<SeqNo> {
         let turnstile = Turnstile::new(self);
         let mut leader = lock(&self.writes.leader);
-        self.make_room(&mut leader, || self.writes.queue.group_bytes(own))?;
+        self.prepare_memtable(&mut leader, || self.writes.queue.group_bytes(own))?;
         if own.sync {
             self.writes.queue.gather();
         }
@@ -383,7 +383,7 @@ impl Engine {
         let written = self.exclusively(|leader| {
             let Some(batch) = decide()? else { return Ok(false) };
             let own = Wanted { batch: Some(batch), sync };
-            self.make_room(leader, || own.bytes() as u64)?;
+            self.prepare_memtable(leader, || own.bytes() as u64)?;
             let first_seqno = leader.last_seqno + 1;
             self.log_group(leader, &own, &[])?;
             self.insert_all(&leader.active, &own, &[], first_seqno);
@@ -593,7 +593,7 @@ mod tests {
                 open(&disk).get("key").unwrap().map(|value| value.to_vec())
             };
             db.write(WriteBatch::new()).unwrap();
-            assert_eq!(after_power_cut(), None, "nobody asked for more");
+            assert_eq!(after_power_cut(), None, "nothing more was requested");
             db.write_with(WriteBatch::new(), WriteOptions::sync()).unwrap();
             assert_eq!(after_power_cut().as_deref(), Some(&b"value"[..]));
         }

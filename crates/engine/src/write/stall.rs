@@ -17,7 +17,7 @@ impl Engine {
     /// Returns once the active memtable can take a group of `group_bytes`; it stays the active one
     /// while the caller leads.
     #[inline]
-    pub(super) fn make_room(
+    pub(super) fn prepare_memtable(
         &self,
         leader: &mut Leader,
         group_bytes: impl Fn() -> u64,
@@ -29,12 +29,16 @@ impl Engine {
         if !full && !in_the_way && is_idle(&self.backlog.load(), &leader.marks.compaction) {
             return Ok(());
         }
-        self.make_room_slowly(leader, group_bytes)
+        self.prepare_memtable_slowly(leader, group_bytes)
     }
 
     #[cold]
     #[inline(never)]
-    fn make_room_slowly(&self, leader: &mut Leader, group_bytes: impl Fn() -> u64) -> Result<()> {
+    fn prepare_memtable_slowly(
+        &self,
+        leader: &mut Leader,
+        group_bytes: impl Fn() -> u64,
+    ) -> Result<()> {
         if leader.marks.shares_memory {
             self.relieve_others(leader)?;
         }

@@ -4,15 +4,15 @@
 //! The engine owns it, and [`write`](crate::write) operates on it. It knows a memtable and a log,
 //! but neither the engine nor why writers are stalled.
 
-mod awaited;
 mod leader;
+mod notifier;
 mod queue;
 mod rotated;
 
 use crate::sync::{AtomicBool, Mutex};
 
-pub(crate) use awaited::Notifier;
 pub(crate) use leader::{LONGEST_DELAY, Leader};
+pub(crate) use notifier::Notifier;
 pub(crate) use queue::{
     CommitGroup, Joined, Member, Queue, Wanted, WriterTurn, done, fail, hand_out,
 };

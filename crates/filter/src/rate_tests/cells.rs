@@ -3,13 +3,13 @@
 //! 1. At least 30 filters are built from independent random hashes, through the shipped builder,
 //!    and opened through the shipped decoder.
 //! 2. Each filter's own rate is determined by the first of three methods that is feasible:
-//!    * *asked*: the filter is queried for random hashes.
+//!    * *queried*: the filter is queried for random hashes.
 //!    * *parts*: the probes of a query are divided into parts, the rate of each part is measured
 //!      separately, and the filter's rate is their product. For blocked and paired filters the
 //!      parts are the two chains of a key, in one block or in a pair of blocks. The chains start
 //!      from the two halves of the folded word, so all halves are combined with all others, and the
 //!      product is exactly the result of queries; it is averaged over sampled blocks. For standard
-//!      filters and ribbons the parts are ranges of probes or columns; the asked cells show that
+//!      filters and ribbons the parts are ranges of probes or columns; the queried cells show that
 //!      these are independent of each other.
 //!    * *bits*: rates below 10^-11 are too low for queries. The set bits are counted, and the rate
 //!      is that of ideal probes in these. This shows that the builder sets as many bits as it
@@ -40,7 +40,7 @@ const OUT_OF_REACH: f64 = 1e-11;
 /// How a filter's rate is determined.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Method {
-    Asked,
+    Queried,
     Parts,
     Bits,
 }
@@ -116,7 +116,7 @@ impl Cell {
         let queries = (effort.hits / expected).max(effort.least);
         let each = (queries / f64::from(filters)).ceil() as u64;
         let method = if queries <= effort.most {
-            Method::Asked
+            Method::Queried
         } else if expected >= OUT_OF_REACH || self.kind == FilterKind::Ribbon {
             Method::Parts
         } else {
@@ -130,7 +130,7 @@ impl Cell {
             let filter = Filter::decode(&bytes).unwrap();
             announced += filter.expected_fpr() / f64::from(filters);
             match method {
-                Method::Asked => {
+                Method::Queried => {
                     queried += each;
                     hits(&filter, each, random) as f64 / each as f64
                 }

@@ -236,7 +236,7 @@ fn a_column_that_is_not_tested_is_found() {
     let (measured, announced) = tested(0);
     measured.assert(announced, 0.01, "all columns");
     let (measured, announced) = tested(1);
-    assert!(!measured.confirms(announced, 0.01), "a column is not asked, unnoticed");
+    assert!(!measured.confirms(announced, 0.01), "a column is not queried, unnoticed");
 }
 
 /// The number of probes that RocksDB uses for these bits per key.

@@ -129,8 +129,7 @@ fn ribbon_rates_are_as_announced() {
 /// Parts and queries must agree where both are feasible.
 #[test]
 fn all_methods_agree() {
-    for kind in [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon]
-    {
+    for kind in FilterKind::ALL {
         let cell = Cell { kind, bits: 16.0, keys: 10_000 };
         let outcome = cell.measure(Effort { hits: 2_500.0, least: 0.0, most: 0.0 });
         assert_eq!(outcome.method, Method::Parts);

@@ -23,7 +23,7 @@ use crate::plan::Plan;
 use crate::{FilterSpec, Kernel};
 
 /// In the order of measurement.
-const KINDS: [FilterKind; 4] =
+const KINDS: [FilterKind; FilterKind::ALL.len()] =
     [FilterKind::Paired, FilterKind::Blocked, FilterKind::Standard, FilterKind::Ribbon];
 const BITS: [f64; 9] = [8.0, 10.0, 12.0, 16.0, 20.0, 23.4, 28.0, 32.0, 40.0];
 const KEYS: [u64; 9] = [1, 2, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
@@ -75,7 +75,7 @@ fn from_line(line: &str) -> Option<((String, u64), Outcome)> {
     let [spec, keys, method, filters, queries, expected, mean, error] = fields[..] else {
         return None;
     };
-    let methods = [Method::Asked, Method::Parts, Method::Bits];
+    let methods = [Method::Queried, Method::Parts, Method::Bits];
     let outcome = Outcome {
         method: methods.into_iter().find(|known| format!("{known:?}") == method)?,
         filters: filters.parse().ok()?,
@@ -184,7 +184,7 @@ deviation from the expected rate in standard errors: it should exceed 2 once in 
 *How* a filter's rate is determined (`src/rate_tests/cells.rs` describes it in full), with a number of
 *questions*:
 
-* *asked*: by that many queries for absent keys, at least 2,500 of which are expected to be false
+* *queried*: by that many queries for absent keys, at least 2,500 of which are expected to be false
   positives;
 * *parts*: the two probe chains of a key (or ranges of a standard filter's probes, or of a ribbon's
   columns) are queried separately, and the filter's rate is the product; the number is that of all

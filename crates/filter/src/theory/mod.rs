@@ -29,12 +29,14 @@
 
 mod counts;
 mod few;
+mod lines;
 mod occupancy;
 mod paired;
 mod pairs;
 mod probes;
 
-pub use probes::{best_blocked_probes, best_paired_probes, best_standard_probes};
+pub use lines::TouchedLines;
+pub use probes::{best_blocked_probes, best_paired_probes, best_probes, best_standard_probes};
 
 use counts::CountDistribution;
 use occupancy::{Balls, PassTable};
@@ -56,7 +58,8 @@ pub(crate) fn working_bytes(kind: FilterKind, bits: u64) -> u64 {
         // A probability for each number of set bits.
         FilterKind::Standard if bits <= SMALL_STANDARD => size_of::<f64>() as u64 * (bits + 1),
         // The probabilities of a block's likely numbers of keys.
-        _ => 2048,
+        FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired => 2048,
+        FilterKind::None | FilterKind::Ribbon => 0,
     }
 }
 

@@ -3,6 +3,8 @@
 //! For the blocked and the paired kind, a table lists the bits per key from which the next number
 //! of probes is better. The tables follow from the rates; a test recomputes them.
 
+use crate::kind::FilterKind;
+
 /// The most bits per key for which the number of probes is optimized: more bits still help, but
 /// more probes would only cost time. Without this bound a single key in a block would have 355
 /// probes.
@@ -40,6 +42,17 @@ pub fn best_blocked_probes(bits_per_key: f64) -> u32 {
 #[must_use]
 pub fn best_paired_probes(bits_per_key: f64) -> u32 {
     2 + 2 * steps(&PAIRED, bits_per_key)
+}
+
+/// The best number of probes of a Bloom filter of this kind; 0 for the other kinds.
+#[must_use]
+pub fn best_probes(kind: FilterKind, bits_per_key: f64) -> u32 {
+    match kind {
+        FilterKind::Standard => best_standard_probes(bits_per_key),
+        FilterKind::Blocked => best_blocked_probes(bits_per_key),
+        FilterKind::Paired => best_paired_probes(bits_per_key),
+        FilterKind::None | FilterKind::Ribbon => 0,
+    }
 }
 
 /// The number of thresholds that `bits_per_key` has reached.

@@ -252,7 +252,7 @@ fn scale() -> u64 {
 }
 
 /// Runs all executions, and asserts that each of the `expected` outcomes is reached many times.
-#[expect(clippy::print_stdout, reason = "a test's helper: what was reached is told")]
+#[expect(clippy::print_stdout, reason = "a test's helper: what was reached is reported")]
 fn run(execute: impl Fn(u64) -> String + Copy + Send, expected: &[&str]) {
     let executions = EXECUTIONS * scale();
     let threads = std::thread::available_parallelism().map_or(1, usize::from) as u64;

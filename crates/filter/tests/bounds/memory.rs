@@ -2,7 +2,7 @@
 //! 30,000 keys on; below, 12 bytes a key (29) and 60 KiB. Decoding takes at most the filter's
 //! bytes, queries nothing.
 
-use trommel_filter::{Filter, FilterSpec, hash};
+use trommel_filter::{Filter, FilterKind, FilterSpec, hash};
 
 use crate::allocator::most_held;
 
@@ -74,9 +74,10 @@ fn building_takes_at_most_12_bytes_a_key_beyond_the_filter() {
 
 #[test]
 fn peak_bytes_is_an_upper_bound() {
-    for kind in ["standard", "blocked", "paired", "ribbon"] {
+    for kind in FilterKind::ALL {
         for bits in [4, 12, 40, 64] {
-            let text = format!("{kind}:{}", if kind == "ribbon" { bits.min(60) } else { bits });
+            let text =
+                format!("{kind}:{}", if kind == FilterKind::Ribbon { bits.min(60) } else { bits });
             let spec: FilterSpec = text.parse().expect("a valid spec");
             for keys in
                 [1, 100, 1000, 4097, 17_000, 32_769, 65_537, 100_000, 300_000, 1_000_000, 5_000_000]
@@ -160,6 +161,6 @@ fn decoding_allocates_the_filter_once_and_queries_nothing() {
             filter.may_contain_many(&hashes, &mut answers);
             assert!(answers.iter().all(|&answer| answer));
         });
-        assert_eq!(most, 0, "{text}: asking allocates");
+        assert_eq!(most, 0, "{text}: querying allocates");
     }
 }

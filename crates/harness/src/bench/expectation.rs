@@ -26,14 +26,14 @@ pub(super) enum Verdict {
 
 /// Compares what `workload` found with what it looked for.
 pub(super) fn judge(plan: &Plan, workload: Workload, measured: &Measured) -> Verdict {
-    let Some((found, asked)) = measured.found.filter(|(_, asked)| *asked > 0) else {
+    let Some((found, lookups)) = measured.found.filter(|(_, lookups)| *lookups > 0) else {
         return Verdict::Fine;
     };
     if workload == Workload::ReadMissing {
         return match found {
             0 => Verdict::Fine,
             _ => Verdict::Odd(format!(
-                "{workload} found {found} of {asked} keys that should be missing: the store holds other keys \
+                "{workload} found {found} of {lookups} keys that should be missing: the store holds other keys \
                  than those of this run"
             )),
         };
@@ -47,17 +47,17 @@ pub(super) fn judge(plan: &Plan, workload: Workload, measured: &Measured) -> Ver
     if !plan.existing {
         return match found {
             0 => Verdict::Odd(format!(
-                "{workload} found none of {asked} keys: nothing was written to this fresh store before; begin with a \
+                "{workload} found none of {lookups} keys: nothing was written to this fresh store before; begin with a \
                  fill, as in --benchmarks=fillrandom,{workload}, or give --use-existing-db"
             )),
             _ => Verdict::Fine,
         };
     }
-    if found.saturating_mul(2) >= asked {
+    if found.saturating_mul(2) >= lookups {
         return Verdict::Fine;
     }
     let text = format!(
-        "{workload} found {} of {asked} keys: {}",
+        "{workload} found {} of {lookups} keys: {}",
         if found == 0 { "none".to_owned() } else { format!("only {found}") },
         describe_keys(plan)
     );
@@ -67,7 +67,7 @@ pub(super) fn judge(plan: &Plan, workload: Workload, measured: &Measured) -> Ver
 /// Describes the plan's keys, and the probable mistake in them.
 fn describe_keys(plan: &Plan) -> String {
     format!(
-        "this run asks for {} keys of {} bytes; --num, --key-size and --keys-file must be those with which the \
+        "this run looks up {} keys of {} bytes; --num, --key-size and --keys-file must be those with which the \
          store was filled",
         plan.keys.len(),
         plan.keys.key_bytes()

@@ -252,7 +252,10 @@ fn each_run_that_counts_is_recorded() {
     ];
     assert_eq!(of, expected);
     let (fill, read) = (&records[0], &records[2]);
-    assert_eq!((fill.results.operations, fill.threads, read.results.asked), (2000, 2, Some(1000)));
+    assert_eq!(
+        (fill.results.operations, fill.threads, read.results.lookups),
+        (2000, 2, Some(1000))
+    );
     assert_eq!(fill.state.io.as_ref().unwrap().user_bytes, Some(2000 * 116));
     let (io, filters) = (read.state.io.as_ref().unwrap(), read.state.filters.as_ref().unwrap());
     assert_eq!((io.lookups.gets, io.user_bytes), (Some(1000), Some(0)), "its own gets alone");

@@ -96,8 +96,8 @@ impl Trial {
             .levels
             .iter()
             .filter_map(|level| {
-                let asked = level.counts.negatives + level.counts.false_positives;
-                level.rates.expected.map(|rate| rate * asked as f64)
+                let queries = level.counts.negatives + level.counts.false_positives;
+                level.rates.expected.map(|rate| rate * queries as f64)
             })
             .sum();
         expected / self.missing.operations()

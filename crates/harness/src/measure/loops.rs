@@ -275,7 +275,7 @@ impl Worker<'_> {
             self.found += 1;
             self.bytes += (key.len() + value_bytes) as u64;
         }
-        self.asked += 1;
+        self.lookups += 1;
         Ok(is_there)
     }
 
@@ -291,7 +291,7 @@ impl Worker<'_> {
             })?;
             self.found += found;
             self.bytes += bytes;
-            self.asked += keys.len() as u64;
+            self.lookups += keys.len() as u64;
             self.count(Kind::Read, keys.len() as u64);
         }
         Ok(())
@@ -338,7 +338,7 @@ impl Worker<'_> {
         }
         self.found += u64::from(exact);
         self.bytes += bytes;
-        self.asked += 1;
+        self.lookups += 1;
         Ok(())
     }
 

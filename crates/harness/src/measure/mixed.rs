@@ -70,7 +70,7 @@ impl Worker<'_> {
 /// The note on the line of a workload of several operations, in place of the keys found.
 pub(super) fn note(workload: Workload, measured: &Measured) -> Option<String> {
     let of = |kind| measured.tally.of(kind);
-    let (found, asked) = measured.found.unwrap_or_default();
+    let (found, lookups) = measured.found.unwrap_or_default();
     match workload {
         Workload::ReadRandomWriteRandom => Some(format!(
             "( reads:{} writes:{} total:{} found:{found})",
@@ -80,7 +80,7 @@ pub(super) fn note(workload: Workload, measured: &Measured) -> Option<String> {
         )),
         Workload::UpdateRandom => Some(format!("( updates:{} found:{found})", of(Kind::Update))),
         Workload::GetThenPut => {
-            Some(format!("( gets:{asked} found:{found} puts:{})", of(Kind::Insert)))
+            Some(format!("( gets:{lookups} found:{found} puts:{})", of(Kind::Insert)))
         }
         _ if workload.is_ycsb() => {
             let counts: String = [
@@ -94,7 +94,7 @@ pub(super) fn note(workload: Workload, measured: &Measured) -> Option<String> {
             .filter(|(_, kind)| of(*kind) > 0)
             .map(|(name, kind)| format!("{name}:{} ", of(kind)))
             .collect();
-            Some(format!("( {counts}found:{found} of {asked})"))
+            Some(format!("( {counts}found:{found} of {lookups})"))
         }
         _ => None,
     }

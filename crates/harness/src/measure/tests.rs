@@ -78,8 +78,8 @@ fn draws_are_with_replacement_and_streams_differ() {
     let stored = run(&store, Workload::ReadSeq, |_| {}).operations;
     // 1000 draws of 1000 keys hit 1 - 1/e of them; sigma is about 10.
     assert!((580..=684).contains(&stored), "{stored}");
-    let (found, asked) = run(&store, Workload::ReadRandom, |_| {}).found.unwrap();
-    assert!(found < asked, "reads do not replay the writes' draws");
+    let (found, lookups) = run(&store, Workload::ReadRandom, |_| {}).found.unwrap();
+    assert!(found < lookups, "reads do not replay the writes' draws");
     let again = MapStore::default();
     run(&again, Workload::FillRandom, |load| load.options.batch = 13);
     assert_eq!(run(&again, Workload::ReadSeq, |_| {}).operations, stored, "the seed decides");
@@ -254,8 +254,8 @@ fn the_ycsb_workloads_do_what_their_definitions_say() {
         for (kind, percent) in expected {
             assert!(near(measured.tally.of(kind), percent), "{workload} {kind:?}: {measured:?}");
         }
-        let (found, asked) = measured.found.unwrap();
-        assert_eq!(found, asked, "{workload} asks for stored records only");
+        let (found, lookups) = measured.found.unwrap();
+        assert_eq!(found, lookups, "{workload} looks up stored records only");
         assert_eq!(keys(&store), 1000 + measured.tally.of(Kind::Insert), "{workload}");
     }
 }

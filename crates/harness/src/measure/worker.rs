@@ -45,7 +45,7 @@ pub(super) struct Worker<'a> {
     latencies: Vec<(Kind, Latencies)>,
     pub(super) tally: Tally,
     pub(super) done: u64,
-    pub(super) asked: u64,
+    pub(super) lookups: u64,
     pub(super) found: u64,
     pub(super) bytes: u64,
 }
@@ -83,7 +83,7 @@ impl<'a> Worker<'a> {
             latencies: Vec::new(),
             tally: Tally::default(),
             done: 0,
-            asked: 0,
+            lookups: 0,
             found: 0,
             bytes: 0,
         }
@@ -207,7 +207,7 @@ impl<'a> Worker<'a> {
         let measured = Measured {
             operations: self.done,
             bytes: self.bytes,
-            found: (self.asked > 0).then_some((self.found, self.asked)),
+            found: (self.lookups > 0).then_some((self.found, self.lookups)),
             time: MeasuredTime { threads: end - self.start, ..MeasuredTime::default() },
             // One may be due just now.
             overdue: due.saturating_sub(self.done + 1),

@@ -89,8 +89,8 @@ pub struct Results {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub found: Option<u64>,
     /// Keys looked up.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub asked: Option<u64>,
+    #[serde(rename = "asked", skip_serializing_if = "Option::is_none")]
+    pub lookups: Option<u64>,
     /// From the first thread's start to the last one's end.
     pub wall_seconds: f64,
     /// Sum of the time of all threads.
@@ -120,7 +120,7 @@ impl Results {
             operations: measured.operations,
             bytes: measured.bytes,
             found: measured.found.map(|(found, _)| found),
-            asked: measured.found.map(|(_, asked)| asked),
+            lookups: measured.found.map(|(_, lookups)| lookups),
             wall_seconds: measured.time.wall.as_secs_f64(),
             thread_seconds: measured.time.threads.as_secs_f64(),
             user_seconds: processor.map(|cpu| cpu.user),

@@ -138,8 +138,8 @@ pub struct FilterRecord {
     /// Distinct keys in those tables, counted per table.
     pub keys: u64,
     /// Requested bits per key.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub bits_asked: Option<f64>,
+    #[serde(rename = "bits_asked", skip_serializing_if = "Option::is_none")]
+    pub bits_requested: Option<f64>,
     /// Stored bits per key.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub bits_stored: Option<f64>,
@@ -341,7 +341,7 @@ impl FilterRecord {
             kind: filter.kind.name().into(),
             tables: filter.tables,
             keys: filter.keys,
-            bits_asked: filter.bits_asked,
+            bits_requested: filter.bits_requested,
             bits_stored: Some(filter.bits_stored),
             bytes: filter.filter_bytes,
             counts: FilterCounts {

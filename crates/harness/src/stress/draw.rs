@@ -136,14 +136,14 @@ impl Draw {
             .filters(self.filters(rng))
             .filtering(|f| {
                 f.filter_shape(*pick(rng, &shapes))
-                    .filter_piece_bytes(size(rng, 256, 64 << 10) as usize)
+                    .filter_partition_bytes(size(rng, 256, 64 << 10) as usize)
                     .filters_on_last_level(rng.u8(..4) > 0)
                     .filter_residency(*pick(
                         rng,
                         &[
                             FilterResidency::Pinned,
                             FilterResidency::Cached,
-                            FilterResidency::CachedBelowLevel0,
+                            FilterResidency::PinnedLevel0,
                         ],
                     ))
                     .prefix_filters((rng.u8(..3) == 0).then(|| specs(rng)))

@@ -9,7 +9,7 @@ use trommel_harness::{Control, Error, Unit, machine, units};
 
 use super::{
     BuiltFilters, FilterBenchPlan, FilterCell, FilterSetup, MAX_BATCH, MAX_KEY_BYTES,
-    MIN_KEY_BYTES, Until, has_kernels, nanoseconds,
+    MIN_KEY_BYTES, Until, nanoseconds,
 };
 
 /// Number of the first key that no filter holds.
@@ -159,7 +159,7 @@ impl Fleet {
                 kind: plan.spec.kind().to_string(),
                 bits: plan.spec.bits_per_key(),
                 average_keys: plan.keys,
-                kernel: has_kernels(plan.spec.kind()).then(|| first.kernel().to_string()),
+                kernel: plan.spec.kind().has_kernels().then(|| first.kernel().to_string()),
                 huge_pages: plan.huge_pages,
                 key_bytes: plan.key_bytes as u64,
                 batch: plan.queries.batch as u64,
@@ -225,7 +225,7 @@ pub(super) fn check_memory(plan: &FilterBenchPlan, machine: Option<u64>) -> Resu
         return Ok(());
     }
     Err(Error::Usage(format!(
-        "{what}, {} of memory would be needed, and this machine has {}: ask for fewer keys, fewer \
+        "{what}, {} of memory would be needed, and this machine has {}: use fewer keys, fewer \
          bits, or less --working-mem-size-mb",
         units::bytes(needs),
         units::bytes(machine)

@@ -23,7 +23,7 @@ use std::fmt;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
-use trommel::filter::{FilterKind, FilterSpec, Kernel};
+use trommel::filter::{FilterSpec, Kernel};
 use trommel_harness::{Control, Error};
 
 pub use cell::{BuiltFilters, FilterCell, FilterSetup, Timing};
@@ -74,11 +74,6 @@ impl FilterBenchPlan {
     pub fn check(&self) -> Result<(), Error> {
         fleet::check(self)
     }
-}
-
-/// Whether filters of this kind can be queried with more than one instruction set.
-pub fn has_kernels(kind: FilterKind) -> bool {
-    matches!(kind, FilterKind::Blocked | FilterKind::Paired)
 }
 
 /// When to stop building filters.

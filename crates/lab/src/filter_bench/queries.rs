@@ -25,16 +25,16 @@ pub(super) fn rate(fleet: &Fleet, plan: &FilterBenchPlan, control: Control<'_>) 
         Unit::Keys,
     );
     for (number, member) in fleet.members.iter().enumerate() {
-        let (mut hits, mut asked) = (0, 0);
-        while asked < share && !control.stop.is_set() {
-            let end = share.min(asked + STRIDE);
-            for nth in asked..end {
+        let (mut hits, mut done) = (0, 0);
+        while done < share && !control.stop.is_set() {
+            let end = share.min(done + STRIDE);
+            for nth in done..end {
                 hits += u64::from(member.filter.may_contain(keys.absent(number, nth)));
             }
-            control.progress.advance(end - asked);
-            asked = end;
+            control.progress.advance(end - done);
+            done = end;
         }
-        if asked < share {
+        if done < share {
             break;
         }
         each.push((share, hits));
@@ -64,8 +64,8 @@ pub(super) fn time(
     );
     let (mut dry_ns, mut gross_ns) = (f64::INFINITY, f64::INFINITY);
     for _ in 0..PASSES {
-        dry_ns = dry_ns.min(run(fleet, plan, pattern, Asked::Nothing, control));
-        gross_ns = gross_ns.min(run(fleet, plan, pattern, Asked::Filters, control));
+        dry_ns = dry_ns.min(run(fleet, plan, pattern, Queried::Nothing, control));
+        gross_ns = gross_ns.min(run(fleet, plan, pattern, Queried::Filters, control));
     }
     control.progress.end();
     if control.stop.is_set() {
@@ -76,7 +76,7 @@ pub(super) fn time(
 
 /// Whether the filters are queried, or everything is done except that.
 #[derive(Clone, Copy, PartialEq)]
-enum Asked {
+enum Queried {
     Filters,
     Nothing,
 }
@@ -87,7 +87,7 @@ fn run(
     fleet: &Fleet,
     plan: &FilterBenchPlan,
     pattern: Pattern,
-    asked: Asked,
+    queried: Queried,
     control: Control<'_>,
 ) -> f64 {
     let mut rng = Rng::with_seed(plan.seed ^ 0x6173_6b65_6420_6b65);
@@ -110,15 +110,16 @@ fn run(
             };
             *hash = trommel::filter::hash(key);
         }
-        sum = match (asked, pattern.access) {
-            (Asked::Nothing, _) => hashes.iter().fold(sum, |sum, hash| sum ^ hash),
-            (Asked::Filters, Access::Batched) => {
+        sum = match (queried, pattern.access) {
+            (Queried::Nothing, _) => hashes.iter().fold(sum, |sum, hash| sum ^ hash),
+            (Queried::Filters, Access::Batched) => {
                 member.filter.may_contain_many(&hashes, &mut answers);
                 answers.iter().fold(sum, |sum, answer| sum + u64::from(*answer))
             }
-            (Asked::Filters, _) => {
-                let ask = |sum, hash: &u64| sum + u64::from(member.filter.may_contain_hash(*hash));
-                hashes.iter().fold(sum, ask)
+            (Queried::Filters, _) => {
+                let query =
+                    |sum, hash: &u64| sum + u64::from(member.filter.may_contain_hash(*hash));
+                hashes.iter().fold(sum, query)
             }
         };
         let before = done;

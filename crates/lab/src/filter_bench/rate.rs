@@ -27,7 +27,8 @@ pub struct Rate {
     /// Number of filters queried.
     pub filters: u64,
     /// Number of queries, all for absent keys.
-    pub asked: u64,
+    #[serde(rename = "asked")]
+    pub queries: u64,
     /// Positive answers to them.
     pub false_positives: u64,
     /// The rate.
@@ -51,27 +52,27 @@ impl Rate {
     /// `expected` on average, and have `bits` bits per key and `keys` keys each. None without a
     /// query.
     pub(super) fn new(each: &[(u64, u64)], expected: f64, bits: f64, keys: f64) -> Option<Self> {
-        let asked: u64 = each.iter().map(|(asked, _)| asked).sum();
-        if asked == 0 {
+        let queries: u64 = each.iter().map(|(queries, _)| queries).sum();
+        if queries == 0 {
             return None;
         }
         let false_positives: u64 = each.iter().map(|(_, hits)| hits).sum();
-        let rates = || each.iter().map(|&(asked, hits)| hits as f64 / asked.max(1) as f64);
-        let measured = false_positives as f64 / asked as f64;
+        let rates = || each.iter().map(|&(queries, hits)| hits as f64 / queries.max(1) as f64);
+        let measured = false_positives as f64 / queries as f64;
         let n = each.len() as f64;
         let (standard_error, quantile) = if each.len() >= ENOUGH {
             let between: f64 = rates().map(|rate| (rate - measured).powi(2)).sum();
             ((between / (n - 1.0) / n).sqrt(), student_quantile(0.05, n - 1.0))
         } else {
-            let counted = measured * (1.0 - measured) / asked as f64;
+            let counted = measured * (1.0 - measured) / queries as f64;
             let spread = SPREAD * bits / keys.max(1.0).sqrt() * expected;
             ((counted + spread * spread / n).sqrt(), 1.96)
         };
         let half = quantile * standard_error;
-        let (low, high) = wilson(false_positives, asked);
+        let (low, high) = wilson(false_positives, queries);
         Some(Self {
             filters: each.len() as u64,
-            asked,
+            queries,
             false_positives,
             measured,
             interval: ((measured - half).clamp(0.0, low), (measured + half).clamp(high, 1.0)),
@@ -85,7 +86,7 @@ impl Rate {
     /// The difference between the measured and the expected rate, in standard errors. If hardly a
     /// false positive is expected, the error is that of the expected count.
     pub fn deviation(&self) -> f64 {
-        let counted = (self.expected / self.asked.max(1) as f64).sqrt();
+        let counted = (self.expected / self.queries.max(1) as f64).sqrt();
         (self.measured - self.expected) / self.standard_error.max(counted).max(f64::MIN_POSITIVE)
     }
 

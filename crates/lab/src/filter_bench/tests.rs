@@ -33,7 +33,7 @@ fn a_fleet_fills_its_memory_and_errs_as_it_says() {
         assert!((1600.0..2400.0).contains(&average), "{average} keys a filter");
         assert!((cell.built.stored_bits / cell.setup.bits - 1.0).abs() < 0.1, "{cell:?}");
         let rate = cell.rate.unwrap();
-        assert!(rate.asked >= 400_000 && rate.false_positives > 1000);
+        assert!(rate.queries >= 400_000 && rate.false_positives > 1000);
         assert!(rate.deviation().abs() < 4.0, "{spec}: {rate:?}");
         assert!(!rate.is_bad() && !cell.interrupted);
         assert!(rate.best <= rate.measured && rate.measured <= rate.worst);

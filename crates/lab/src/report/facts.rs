@@ -45,7 +45,7 @@ pub(super) fn filters(data: &Data<'_>) -> String {
         "Saved reads",
         "False",
         "True",
-        "Bits asked",
+        "Bits requested",
         "Bits stored",
         "Memory",
     ];
@@ -108,7 +108,7 @@ fn filter_row(workload: &str, store: HtmlCell, filter: &FilterRecord) -> Vec<Htm
         HtmlCell::number(&count(filter.counts.negatives)),
         HtmlCell::number(&count(filter.counts.false_positives)),
         HtmlCell::number(&count(filter.counts.true_positives)),
-        bits(filter.bits_asked),
+        bits(filter.bits_requested),
         bits(filter.bits_stored),
         HtmlCell::number(&units::bytes(filter.bytes)),
     ]

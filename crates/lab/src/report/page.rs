@@ -13,7 +13,7 @@ const ABOUT_WORKLOADS: &str = "Latencies are of single operations, where they we
 const ABOUT_FILTERS: &str = "A filter’s false positive wastes a read. Dots are measured rates, with \
                              their 95% interval (Wilson’s); short lines are what theory expects of \
                              the very same probes. Intervals take each probe for a draw of its own: \
-                             where the same missing keys are asked again, as in readrandom, they are \
+                             where the same missing keys are looked up again, as in readrandom, they are \
                              too narrow.";
 const ABOUT_AMPLIFICATION: &str = "Write: bytes written to files for a byte that the user wrote. \
                                    Space: bytes of files for a byte of live data. Read: data blocks \

@@ -96,7 +96,8 @@ fn cells(records: &[&Record]) -> Vec<HtmlCell> {
             .all(|record| of(record).is_some())
             .then(|| sum(records.iter().filter_map(|record| of(record))))
     };
-    let (asked, found) = (all(|record| record.results.asked), all(|record| record.results.found));
+    let (lookups, found) =
+        (all(|record| record.results.lookups), all(|record| record.results.found));
     let cpu: Option<f64> = records
         .iter()
         .map(|record| Some(record.results.user_seconds? + record.results.system_seconds?))
@@ -117,9 +118,10 @@ fn cells(records: &[&Record]) -> Vec<HtmlCell> {
         HtmlCell::maybe(times, |times| time(times.p99 as f64)),
         HtmlCell::maybe(times, |times| time(times.p999 as f64)),
         HtmlCell::maybe(times, |times| time(times.max as f64)),
-        HtmlCell::maybe(found.zip(asked).filter(|(_, asked)| *asked > 0), |(found, asked)| {
-            format!("{:.1}%", 100.0 * found as f64 / asked as f64)
-        }),
+        HtmlCell::maybe(
+            found.zip(lookups).filter(|(_, lookups)| *lookups > 0),
+            |(found, lookups)| format!("{:.1}%", 100.0 * found as f64 / lookups as f64),
+        ),
         HtmlCell::maybe(cpu, |cpu| format!("{cpu:.2}")),
     ]
 }

@@ -7,6 +7,7 @@
 use fastrand::Rng;
 use serde::Deserialize;
 use toml::Spanned;
+use trommel::FilterKind;
 use trommel_harness::Error;
 
 use super::cell::{Cell, Draw};
@@ -14,7 +15,6 @@ use super::plan::{MOST, Shared};
 use super::shape::Shape;
 use super::toml_file::{File, Found};
 
-const KINDS: [&str; 4] = ["standard", "blocked", "paired", "ribbon"];
 /// Bits per key of level 0, and of the other levels.
 const BITS: (f64, f64) = (3.0, 10.0);
 /// Fewest keys in a run; a random tree with fewer is dropped and drawn again.
@@ -96,7 +96,7 @@ fn part(rng: &mut Rng, least: f64, most: f64) -> f64 {
 
 fn draw_filters(rng: &mut Rng, tree: &Shape) -> String {
     let mut entry = |level: usize| {
-        let kind = KINDS[rng.usize(..KINDS.len())];
+        let kind = FilterKind::ALL[rng.usize(..FilterKind::ALL.len())];
         format!("L{level}={kind}:{}", part(rng, BITS.0, BITS.1))
     };
     let first = usize::from(tree.l0.is_empty());

@@ -44,7 +44,7 @@ impl Drawer {
 ///
 /// # Errors
 /// Any error of the store; [`Error::Store`] for a wrong result; [`Error::Interrupted`] if stopped.
-pub(super) fn ask(
+pub(super) fn query(
     db: &Db,
     cell: &Cell,
     keys: &Keys,

@@ -15,7 +15,7 @@ use trommel_harness::{Control, Error, mix, units};
 use super::build::{self, Keys, store_error};
 use super::cell::{Cell, Draw};
 use super::counted::Counted;
-use super::lookups::{Drawer, ask};
+use super::lookups::{Drawer, query};
 use super::record::{Estimate, LevelRecord, LookupCosts, Predicted, Record, SCHEMA};
 
 /// Number of draws from which each level's share of the hits is estimated, if keys are not equally
@@ -67,7 +67,7 @@ pub(super) fn measure(
         predicted: Predicted {
             wasted_reads: mean(|one| one.cost.wasted_reads),
             filter_bytes: mean(|one| one.cost.filter_bytes as f64),
-            filters_asked: mean(|one| one.cost.filters_asked),
+            filters_queried: mean(|one| one.cost.filters_queried),
             cache_lines: mean(|one| one.cost.lines),
         },
         measured: LookupCosts {
@@ -127,10 +127,10 @@ fn one(
     let mut rng = Rng::with_seed(mix(cell.seed ^ mix(nth)));
     // This opens all tables.
     let at_rest = db.filter_report();
-    ask(&db, cell, keys, cell.warmup, &mut rng, control)?;
+    query(&db, cell, keys, cell.warmup, &mut rng, control)?;
     db.reset_stats();
     let reads_before = disk.reads();
-    let time = ask(&db, cell, keys, cell.lookups, &mut rng, control)?;
+    let time = query(&db, cell, keys, cell.lookups, &mut rng, control)?;
     let file_reads = disk.reads() - reads_before;
     let (report, stats) = (db.filter_report(), db.stats());
     let tables = inspect::properties(&**db.vfs(), db.dir()).map_err(store_error)?.tables;
@@ -220,7 +220,7 @@ fn result(
 fn spec_of(table: &TableProperties) -> FilterSpec {
     let filter = table.info.as_ref().ok().map(|info| &info.filter);
     let spec = filter.and_then(|filter| {
-        format!("{}:{}", filter.kind.name(), filter.bits_asked).parse::<FilterSpec>().ok()
+        format!("{}:{}", filter.kind.name(), filter.bits_requested).parse::<FilterSpec>().ok()
     });
     spec.unwrap_or(FilterSpec::NONE)
 }

@@ -47,7 +47,8 @@ pub struct Predicted {
     /// Bytes of all filters.
     pub filter_bytes: f64,
     /// Filters queried.
-    pub filters_asked: f64,
+    #[serde(rename = "filters_asked")]
+    pub filters_queried: f64,
     /// Cache lines touched in filters.
     pub cache_lines: f64,
 }

@@ -89,7 +89,7 @@ pub(crate) fn record(cell: Cell) -> Record {
         predicted: Predicted {
             wasted_reads: wasted * 1.02,
             filter_bytes: 11_100.0 * bits / 8.0,
-            filters_asked: 2.7,
+            filters_queried: 2.7,
             cache_lines: 5.1,
         },
         measured: LookupCosts {

@@ -9,8 +9,8 @@ use super::directory::{FilterPart, FilterRole, FilterShape};
 use super::part_builder::{BuiltPart, PartBuilder};
 use super::prefix::{PrefixExtractor, Watch};
 
-/// Bounds of [`FilterPlan::piece_bytes`].
-const PIECE_BYTES: (usize, usize) = (256, 16 << 20);
+/// Bounds of [`FilterPlan::partition_bytes`].
+const PARTITION_BYTES: (usize, usize) = (256, 16 << 20);
 
 /// The filters of a table.
 #[derive(Debug, Clone)]
@@ -23,7 +23,7 @@ pub struct FilterPlan {
     pub shape: FilterShape,
     /// Target size of a partition in bytes (256 B to 16 MiB; default 32 KiB). A partition ends with
     /// a data block, so it may be larger by the filter of one block.
-    pub piece_bytes: usize,
+    pub partition_bytes: usize,
 }
 
 impl Default for FilterPlan {
@@ -32,7 +32,7 @@ impl Default for FilterPlan {
             keys: FilterSpec::NONE,
             prefixes: None,
             shape: FilterShape::Whole,
-            piece_bytes: 32 << 10,
+            partition_bytes: 32 << 10,
         }
     }
 }
@@ -103,7 +103,7 @@ struct Prefixes {
 impl FiltersBuilder {
     pub(crate) fn new(plan: &FilterPlan) -> Self {
         let part = |spec| {
-            let bytes = plan.piece_bytes.clamp(PIECE_BYTES.0, PIECE_BYTES.1);
+            let bytes = plan.partition_bytes.clamp(PARTITION_BYTES.0, PARTITION_BYTES.1);
             PartBuilder::new(spec, plan.shape, bytes)
         };
         let prefixes = plan.prefixes.as_ref().map(|(spec, extractor)| Prefixes {

@@ -10,7 +10,7 @@ pub struct FilterFacts {
     /// Its kind; [`FilterKind::None`] if there is no filter to query.
     pub kind: FilterLabel,
     /// Bits per key requested.
-    pub bits_asked: f64,
+    pub bits_requested: f64,
     /// Bits per key stored.
     pub bits_stored: f64,
     /// Distinct keys or prefixes.
@@ -35,7 +35,7 @@ impl FilterFacts {
     /// The facts of a table without a filter.
     pub const NONE: Self = Self {
         kind: FilterLabel::BuiltIn(FilterKind::None),
-        bits_asked: 0.0,
+        bits_requested: 0.0,
         bits_stored: 0.0,
         keys: 0,
         is_of_prefixes: false,

@@ -2,9 +2,9 @@
 //!
 //! 1. The filter region holds up to two parts: a filter of whole keys, and a filter of prefixes
 //!    ([`directory`]).
-//! 2. A point lookup queries the filter of whole keys ([`Filters::ask`]); if the table has none,
+//! 2. A point lookup queries the filter of whole keys ([`Filters::query`]); if the table has none,
 //!    the filter of prefixes, if the key has a prefix. A scan within one prefix queries the filter
-//!    of prefixes ([`Filters::ask_prefix`]).
+//!    of prefixes ([`Filters::query_prefix`]).
 //! 3. A part is one filter or is partitioned ([`part`]). A block of it is read when it is first
 //!    queried ([`loader`]), and held in the table or in the block cache ([`resident`]).
 //! 4. If the table has a sidecar, its filters are queried instead of the table's own, which are the
@@ -196,22 +196,22 @@ impl Filters {
 
     /// The verdict of the filter of whole keys on `key`, whose [`trommel_filter::hash`] is `hash`.
     #[inline]
-    pub fn ask(&self, key: &[u8], hash: u64) -> Verdict {
+    pub fn query(&self, key: &[u8], hash: u64) -> Verdict {
         match self.keys.as_ref().and_then(Part::pinned_filter) {
             Some(filter) => Verdict::of(filter, hash),
-            None => self.ask_elsewhere(key, hash),
+            None => self.query_elsewhere(key, hash),
         }
     }
 
-    /// Like [`ask`](Self::ask), if the filter is not whole and pinned. Queries the table's own
+    /// Like [`query`](Self::query), if the filter is not whole and pinned. Queries the table's own
     /// filters if the sidecar's cannot answer.
     #[inline(never)]
-    fn ask_elsewhere(&self, key: &[u8], hash: u64) -> Verdict {
-        let asked = self.keys.as_ref();
-        let verdict = asked.map_or(Verdict::UNFILTERED, |part| part.ask(key, hash, &self.loader));
+    fn query_elsewhere(&self, key: &[u8], hash: u64) -> Verdict {
+        let keys = self.keys.as_ref();
+        let verdict = keys.map_or(Verdict::UNFILTERED, |part| part.query(key, hash, &self.loader));
         match self.own {
             Some(_) if verdict == Verdict::UNFILTERED => {
-                self.stand_in().map_or(Verdict::UNFILTERED, |own| own.ask(key, hash))
+                self.stand_in().map_or(Verdict::UNFILTERED, |own| own.query(key, hash))
             }
             _ => verdict,
         }
@@ -225,7 +225,7 @@ impl Filters {
         }
     }
 
-    /// Prefetches the cache line that [`ask`](Self::ask) reads first, if the filter of whole keys
+    /// Prefetches the cache line that [`query`](Self::query) reads first, if the filter of whole keys
     /// is whole and pinned. Never reads the file.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
@@ -234,32 +234,34 @@ impl Filters {
         }
     }
 
-    /// [`ask`](Self::ask) for many keys with these `hashes`, cheapest if sorted. Replaces the
+    /// [`query`](Self::query) for many keys with these `hashes`, cheapest if sorted. Replaces the
     /// contents of `answers`.
-    pub fn ask_many(&self, keys: &[&[u8]], hashes: &[u64], answers: &mut Answers) {
+    pub fn query_many(&self, keys: &[&[u8]], hashes: &[u64], answers: &mut Answers) {
         answers.clear();
         if self.stand_in().is_some() {
             for (key, hash) in keys.iter().zip(hashes) {
-                answers.add_one(self.ask(key, *hash));
+                answers.add_one(self.query(key, *hash));
             }
             return;
         }
         match &self.keys {
-            Some(part) => part.ask_many(keys, hashes, answers, &self.loader),
+            Some(part) => part.query_many(keys, hashes, answers, &self.loader),
             None => answers.add_unfiltered(keys.len()),
         }
     }
 
     /// Whether the table may hold a key with this prefix, made by the extractor of this name.
-    pub fn ask_prefix(&self, prefix: &[u8], hash: u64, extractor: &str) -> Verdict {
+    pub fn query_prefix(&self, prefix: &[u8], hash: u64, extractor: &str) -> Verdict {
         let verdict = match &self.prefixes {
             Some(part) if part.entry.extractor == extractor => {
-                part.ask_prefix(prefix, hash, &self.loader)
+                part.query_prefix(prefix, hash, &self.loader)
             }
             _ => Verdict::UNFILTERED,
         };
         match self.stand_in() {
-            Some(own) if verdict == Verdict::UNFILTERED => own.ask_prefix(prefix, hash, extractor),
+            Some(own) if verdict == Verdict::UNFILTERED => {
+                own.query_prefix(prefix, hash, extractor)
+            }
             _ => verdict,
         }
     }

@@ -6,7 +6,7 @@
 //!   partition of a key is the first whose separator is not smaller.
 //!
 //! A key whose versions straddle two partitions is in the first of them, which a search for it
-//! reaches. A prefix is in every partition that holds a key with it; see [`Part::ask_prefix`].
+//! reaches. A prefix is in every partition that holds a key with it; see [`Part::query_prefix`].
 
 use trommel_filter::{Filter, FilterKind, FilterSpec, theory};
 
@@ -80,10 +80,10 @@ impl Part {
 
     /// The verdict on `key`, whose hash is `hash`.
     #[inline]
-    pub(super) fn ask(&self, key: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
+    pub(super) fn query(&self, key: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
         match self.pinned_filter() {
             Some(filter) => Verdict::of(filter, hash),
-            None => self.ask_elsewhere(key, hash, loader),
+            None => self.query_elsewhere(key, hash, loader),
         }
     }
 
@@ -95,10 +95,10 @@ impl Part {
         Some(filter)
     }
 
-    /// Like [`ask`](Self::ask), if the filter is not whole and pinned.
+    /// Like [`query`](Self::query), if the filter is not whole and pinned.
     #[inline(never)]
-    fn ask_elsewhere(&self, key: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
-        let asked = match &self.blocks {
+    fn query_elsewhere(&self, key: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
+        let answer = match &self.blocks {
             PartBlocks::Whole(cell) => {
                 let block = loader.get(cell, self.form, || self.whole());
                 block.map(|block| block.verdict(key, hash))
@@ -108,10 +108,10 @@ impl Part {
                 Some(partition.verdict(key, hash))
             }),
         };
-        asked.unwrap_or(Verdict::UNFILTERED)
+        answer.unwrap_or(Verdict::UNFILTERED)
     }
 
-    /// Prefetches the first cache line that [`ask`](Self::ask) reads, if it is known without a
+    /// Prefetches the first cache line that [`query`](Self::query) reads, if it is known without a
     /// search; not for a partitioned part.
     #[inline]
     pub(super) fn prefetch(&self, hash: u64) {
@@ -124,17 +124,17 @@ impl Part {
     ///
     /// A search for the prefix itself reaches the first partition that may hold such a key. If its
     /// separator starts with the prefix, the next one may hold the first such key as well.
-    pub(super) fn ask_prefix(&self, prefix: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
-        let asked = match &self.blocks {
-            PartBlocks::Whole(_) => return self.ask(prefix, hash, loader),
+    pub(super) fn query_prefix(&self, prefix: &[u8], hash: u64, loader: &BlockLoader) -> Verdict {
+        let answer = match &self.blocks {
+            PartBlocks::Whole(_) => return self.query(prefix, hash, loader),
             PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
-                self.ask_prefix_of_partitions(partitions, prefix, hash, loader)
+                self.query_prefix_of_partitions(partitions, prefix, hash, loader)
             }),
         };
-        asked.unwrap_or(Verdict::UNFILTERED)
+        answer.unwrap_or(Verdict::UNFILTERED)
     }
 
-    fn ask_prefix_of_partitions(
+    fn query_prefix_of_partitions(
         &self,
         partitions: Partitions<'_>,
         prefix: &[u8],
@@ -152,31 +152,31 @@ impl Part {
         None
     }
 
-    /// Like [`ask`](Self::ask) for many keys, with an answer for each.
-    pub(super) fn ask_many(
+    /// Like [`query`](Self::query) for many keys, with an answer for each.
+    pub(super) fn query_many(
         &self,
         keys: &[&[u8]],
         hashes: &[u64],
         answers: &mut Answers,
         loader: &BlockLoader,
     ) {
-        let asked = match &self.blocks {
+        let answer = match &self.blocks {
             PartBlocks::Whole(cell) => {
                 let block = loader.get(cell, self.form, || self.whole());
                 block.map(|block| block.answer(keys, hashes, answers))
             }
             PartBlocks::Partitioned { top } => self.with_partitions(top, loader, |partitions| {
-                self.ask_many_of_partitions(partitions, keys, hashes, answers, loader);
+                self.query_many_of_partitions(partitions, keys, hashes, answers, loader);
                 Some(())
             }),
         };
-        if asked.is_none() {
+        if answer.is_none() {
             answers.add_unfiltered(keys.len());
         }
     }
 
     /// Queries neighbouring keys of one partition together.
-    fn ask_many_of_partitions(
+    fn query_many_of_partitions(
         &self,
         partitions: Partitions<'_>,
         mut keys: &[&[u8]],
@@ -221,7 +221,7 @@ impl Part {
                 };
                 Some(FilterFacts {
                     kind: filter.kind().into(),
-                    bits_asked: filter.requested_bits_per_key(),
+                    bits_requested: filter.requested_bits_per_key(),
                     bits_stored: filter.bits_per_key(),
                     keys: filter.keys(),
                     is_of_prefixes: self.entry.role == FilterRole::Prefixes,
@@ -234,25 +234,17 @@ impl Part {
             }
             PartBlocks::Partitioned { .. } => {
                 loader.read(self.top_place(), self.top_form()).ok()?;
-                let bits_asked = self.entry.spec.parse::<FilterSpec>().ok()?.bits_per_key();
+                let bits_requested = self.entry.spec.parse::<FilterSpec>().ok()?.bits_per_key();
                 let bytes = self.entry.bytes - self.entry.top_bytes;
                 let keys = self.entry.keys;
                 let bits_stored = if keys == 0 { 0.0 } else { bytes as f64 * 8.0 / keys as f64 };
                 let probes = match self.kind {
-                    FilterLabel::BuiltIn(FilterKind::Standard) => {
-                        theory::best_standard_probes(bits_asked)
-                    }
-                    FilterLabel::BuiltIn(FilterKind::Blocked) => {
-                        theory::best_blocked_probes(bits_asked)
-                    }
-                    FilterLabel::BuiltIn(FilterKind::Paired) => {
-                        theory::best_paired_probes(bits_asked)
-                    }
-                    _ => 0,
+                    FilterLabel::BuiltIn(kind) => theory::best_probes(kind, bits_requested),
+                    FilterLabel::User => 0,
                 };
                 Some(FilterFacts {
                     kind: self.kind,
-                    bits_asked,
+                    bits_requested,
                     bits_stored,
                     keys,
                     is_of_prefixes: self.entry.role == FilterRole::Prefixes,
@@ -350,14 +342,14 @@ impl Part {
         BlockForm::Partitions { first: self.offset }
     }
 
-    /// Applies `ask` to the partitions of the part; `None` if its top is unusable.
+    /// Applies `query` to the partitions of the part; `None` if its top is unusable.
     fn with_partitions<T>(
         &self,
         top: &FilterCell<PinnedFilter>,
         loader: &BlockLoader,
-        ask: impl FnOnce(Partitions<'_>) -> Option<T>,
+        query: impl FnOnce(Partitions<'_>) -> Option<T>,
     ) -> Option<T> {
         let top = loader.get(top, self.top_form(), || self.top_place())?;
-        ask(top.partitions()?)
+        query(top.partitions()?)
     }
 }

@@ -197,7 +197,7 @@ impl Table {
         }
         self.each_key(|step| {
             let Step::Key(key) = step else { return Ok(()) };
-            if !filters.ask(key, trommel_filter::hash(key)).maybe {
+            if !filters.query(key, trommel_filter::hash(key)).maybe {
                 return Err(denied("the filter denies a key that the table holds"));
             }
             let Some((extractor, watch)) = &mut prefixes else { return Ok(()) };
@@ -206,7 +206,7 @@ impl Table {
             })?;
             let Some(prefix) = made else { return Ok(()) };
             let hash = trommel_filter::hash(prefix);
-            match filters.ask_prefix(prefix, hash, extractor.name()).maybe {
+            match filters.query_prefix(prefix, hash, extractor.name()).maybe {
                 true => Ok(()),
                 false => Err(denied("the prefix filter denies the prefix of a key of the table")),
             }

@@ -32,12 +32,12 @@ impl WriteFile for Nowhere {
 }
 
 /// The highest memory that the builder reports for its filters, and the peak memory of the builder.
-fn built(keys: &str, shape: FilterShape, piece_bytes: usize, count: u64) -> (u64, u64) {
+fn built(keys: &str, shape: FilterShape, partition_bytes: usize, count: u64) -> (u64, u64) {
     let keys: FilterSpec = keys.parse().unwrap();
     // The tables of the rate theory live as long as the process and belong to no filter.
     keys.expected_fpr(count);
     most_held(|| {
-        let filters = FilterPlan { keys, shape, piece_bytes, ..FilterPlan::default() };
+        let filters = FilterPlan { keys, shape, partition_bytes, ..FilterPlan::default() };
         let options = TableOptions { filters, ..options(4096, Compression::None, "none") };
         let mut builder = TableBuilder::new(Box::new(Nowhere(0)), Path::new("1.sst"), options);
         let mut said = 0;
@@ -60,10 +60,10 @@ fn filters_under_construction_stay_within_reported_memory() {
         for count in [30_000, 200_000] {
             let (_, without) = built("none", shape, 0, count);
             for spec in ["blocked:10", "paired:64", "standard:40", "ribbon:30"] {
-                for piece_bytes in [4 << 10, 32 << 10, 2 << 20] {
-                    let (said, most) = built(spec, shape, piece_bytes, count);
+                for partition_bytes in [4 << 10, 32 << 10, 2 << 20] {
+                    let (said, most) = built(spec, shape, partition_bytes, count);
                     let taken = most.saturating_sub(without);
-                    let context = format!("{spec}, {shape:?} of {piece_bytes}, {count} keys");
+                    let context = format!("{spec}, {shape:?} of {partition_bytes}, {count} keys");
                     println!("{context}: said {said}, took {taken}");
                     // The partition index is not counted.
                     let pieces = if shape == FilterShape::Whole { 0 } else { 32 << 10 };

@@ -94,7 +94,7 @@ fn check_right_or_error(table: &Arc<Table>, entries: &[Entry], context: &str) ->
             }
             Err(error) => sound &= names_file(&error),
         }
-        let verdict = table.filters().ask(key, trommel_filter::hash(key));
+        let verdict = table.filters().query(key, trommel_filter::hash(key));
         assert!(verdict.maybe, "{context}");
     }
     let mut cursor = table.cursor(ScanOptions::default());
@@ -143,7 +143,7 @@ fn every_flipped_bit_gives_right_answers_or_an_error_and_verify_finds_it() {
                     assert_eq!(
                         *table.filters().check().unwrap(),
                         state,
-                        "{context}: it was asked before"
+                        "{context}: it was queried before"
                     );
                     let error = table.verify().expect_err(&context);
                     let offset = match &error {
@@ -532,7 +532,7 @@ fn a_filter_of_a_later_family_is_not_corruption() {
     for (_, table) in small_tables("paired:12") {
         let later = InMemory::of_bytes(&with_header_byte(&table.bytes(), 4, 200)).open().unwrap();
         let verified = later.verify().unwrap();
-        assert!(verified.foreign_filter, "its keys were not asked");
+        assert!(verified.foreign_filter, "its keys were not queried");
         let state = later.filters().check().unwrap();
         assert!(matches!(state, FilterState::Unknown(_)), "{state:?}");
     }

@@ -79,7 +79,7 @@ pub(crate) fn plan(keys: &str, prefixes: Option<(&str, usize)>, shape: FilterSha
             (spec.parse().unwrap(), Arc::new(First(len)) as Arc<dyn PrefixExtractor>)
         }),
         shape,
-        piece_bytes: 256,
+        partition_bytes: 256,
     }
 }
 
@@ -113,24 +113,24 @@ fn denies_nothing(table: &Table, entries: &[Entry], prefix: Option<usize>, conte
     let model = model_at(entries, MAX_SEQNO);
     for (key, entry) in &model {
         let hash = trommel_filter::hash(key);
-        assert!(filters.ask(key, hash).maybe, "{context}: {key:?}");
+        assert!(filters.query(key, hash).maybe, "{context}: {key:?}");
         let found = table.get(key, hash, MAX_SEQNO, &mut stats).unwrap().unwrap();
         assert_eq!((found.seqno, &*found.value), (entry.seqno, &*entry.value), "{context}");
         if let Some(prefix) = prefix.and_then(|len| key.get(..len)) {
             let hash = trommel_filter::hash(prefix);
-            assert!(filters.ask_prefix(prefix, hash, "first").maybe, "{context}: {prefix:?}");
+            assert!(filters.query_prefix(prefix, hash, "first").maybe, "{context}: {prefix:?}");
         }
     }
     let keys: Vec<&[u8]> = model.keys().copied().collect();
     let hashes: Vec<u64> = keys.iter().map(|key| trommel_filter::hash(key)).collect();
-    let together = ask_many(table, &keys, &hashes);
+    let together = query_many(table, &keys, &hashes);
     assert!(together.iter().all(|verdict| verdict.maybe), "{context}");
 }
 
 /// The verdicts of the table's filter on all keys, queried in one call.
-pub(crate) fn ask_many(table: &Table, keys: &[&[u8]], hashes: &[u64]) -> Vec<Verdict> {
+pub(crate) fn query_many(table: &Table, keys: &[&[u8]], hashes: &[u64]) -> Vec<Verdict> {
     let mut answers = Answers::default();
-    table.filters().ask_many(keys, hashes, &mut answers);
+    table.filters().query_many(keys, hashes, &mut answers);
     let of_run = |(_, verdict, maybe): (_, Verdict, &[bool])| -> Vec<Verdict> {
         maybe.iter().map(|maybe| Verdict { maybe: *maybe, ..verdict }).collect()
     };
@@ -209,23 +209,24 @@ fn false_positives_match_the_stated_rate() {
     let entries: Vec<Entry> =
         (0..40_000).map(|i| put(format!("key{:08}", i * 10), i, vec![b'v'; 20])).collect();
     for shape in SHAPES {
-        let plan = FilterPlan { piece_bytes: 4096, ..plan("blocked:10", None, shape) };
+        let plan = FilterPlan { partition_bytes: 4096, ..plan("blocked:10", None, shape) };
         let mut options = shaped(plan, 1 << 16);
         options.block_bytes = 4096;
         let table = InMemory::new(options, &entries).open().unwrap();
         let facts = table.filters().facts();
-        let (mut asked, mut passed, mut expected) = (0_u32, 0_u32, 0.0);
+        let (mut queries, mut passed, mut expected) = (0_u32, 0_u32, 0.0);
         for i in (0..39_999).flat_map(|i| (1..10).map(move |below| i * 10 + below)) {
             let key = format!("key{i:08}");
-            let verdict = table.filters().ask(key.as_bytes(), trommel_filter::hash(key.as_bytes()));
+            let verdict =
+                table.filters().query(key.as_bytes(), trommel_filter::hash(key.as_bytes()));
             assert_eq!(verdict.kind, facts.kind);
-            asked += 1;
+            queries += 1;
             passed += u32::from(verdict.maybe);
             expected += verdict.expected;
         }
         // About 3,500 are expected: a standard error of 2% within the filters, and of 1% between
         // them.
-        let (passed, said) = (f64::from(passed), facts.expected * f64::from(asked));
+        let (passed, said) = (f64::from(passed), facts.expected * f64::from(queries));
         assert!((passed / expected - 1.0).abs() < 0.08, "{shape:?}: {passed} for {expected}");
         assert!((said / expected - 1.0).abs() < 0.02, "{shape:?}: {said} for {expected}");
         assert_eq!(facts.keys, 40_000);
@@ -312,15 +313,18 @@ fn batched_and_single_queries_agree() {
             for (pinned, cache) in [(u64::MAX, 0), (0, 1 << 20), (700, 0), (0, 0)] {
                 let (host, cache) = (Host::new(pinned), BlockCache::new(cache));
                 let opened = open_with(&made.vfs, &made, Access::Buffered, &cache, Some(host));
-                let together = ask_many(&opened, &keys, &hashes);
-                let ask = |(key, hash): (&&[u8], &u64)| opened.filters().ask(key, *hash);
-                let alone: Vec<Verdict> = keys.iter().zip(&hashes).map(ask).collect();
+                let together = query_many(&opened, &keys, &hashes);
+                let query = |(key, hash): (&&[u8], &u64)| opened.filters().query(key, *hash);
+                let alone: Vec<Verdict> = keys.iter().zip(&hashes).map(query).collect();
                 assert_eq!(together, alone, "{shape:?}, {pinned} pinned, {lost:?}");
-                let unasked =
+                let unfiltered =
                     together.iter().filter(|verdict| **verdict == Verdict::UNFILTERED).count();
                 let is_piece = lost.is_some_and(|block| block.kind == BlockKind::Filter);
                 if pinned == u64::MAX && is_piece && shape != FilterShape::Whole {
-                    assert!(unasked > 0 && unasked < keys.len() / 2, "{shape:?}: {unasked}");
+                    assert!(
+                        unfiltered > 0 && unfiltered < keys.len() / 2,
+                        "{shape:?}: {unfiltered}"
+                    );
                 }
             }
         }
@@ -398,8 +402,9 @@ fn an_unknown_part_is_ignored_and_the_others_are_used() {
                 open_with(&made.vfs, &made, Access::Buffered, &cache, Some(Arc::clone(&host)));
             denies_nothing(&opened, &entries, Some(6), "later");
             let filters = opened.filters();
-            let by_key = filters.ask(b"key0050x", trommel_filter::hash(b"key0050x"));
-            let by_prefix = filters.ask_prefix(b"key00:", trommel_filter::hash(b"key00:"), "first");
+            let by_key = filters.query(b"key0050x", trommel_filter::hash(b"key0050x"));
+            let by_prefix =
+                filters.query_prefix(b"key00:", trommel_filter::hash(b"key00:"), "first");
             let context = format!("{shape:?}, byte {at}");
             assert_eq!((by_key.maybe, by_prefix.maybe), (nth < 2, nth == 2), "{context}");
             let state = filters.check().unwrap();
@@ -436,12 +441,12 @@ fn a_read_that_fails_once_costs_one_answer() {
         drop(file);
         let (host, cache) = (Host::new(pinned), BlockCache::new(1 << 20));
         let opened = open_with(&disk, &table, Access::Buffered, &cache, Some(Arc::clone(&host)));
-        let ask = || opened.filters().ask(b"key0250x", trommel_filter::hash(b"key0250x"));
+        let query = || opened.filters().query(b"key0250x", trommel_filter::hash(b"key0250x"));
         disk.inject(Fault::new(Failure::Io).on(OpKind::Read));
-        assert_eq!(ask(), Verdict::UNFILTERED, "{context}");
+        assert_eq!(query(), Verdict::UNFILTERED, "{context}");
         assert_eq!(*opened.filters().state(), FilterState::Loaded, "{context}");
         assert_eq!(host.faults.load(Ordering::Relaxed), 0, "{context}");
-        assert!(!ask().maybe, "{context}: it is read again");
+        assert!(!query().maybe, "{context}: it is read again");
         opened.verify().unwrap();
     }
 }

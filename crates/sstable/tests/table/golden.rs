@@ -126,7 +126,7 @@ fn golden_options(index: usize) -> TableOptions {
     let mut options =
         TableOptions { index_leaf_bytes: leaf, ..options(block, compression, filter) };
     // Several partitions of a few keys.
-    (options.filters.shape, options.filters.piece_bytes) = (SHAPES[index], 256);
+    (options.filters.shape, options.filters.partition_bytes) = (SHAPES[index], 256);
     options.block_align = name == ALIGNED;
     options
 }
@@ -165,7 +165,7 @@ fn tables_of_earlier_versions_keep_their_contents() {
                 let hash = trommel_filter::hash(&entry.key);
                 let found = table.get(&entry.key, hash, entry.seqno, &mut stats).unwrap();
                 assert_eq!(found.unwrap().value, entry.value);
-                assert!(table.filters().ask(&entry.key, hash).maybe);
+                assert!(table.filters().query(&entry.key, hash).maybe);
             }
         }
     }

@@ -3,13 +3,14 @@
 
 use std::sync::Arc;
 
+use trommel_filter::FilterKind;
 use trommel_sstable::format::BlockKind;
 use trommel_sstable::{BlockCache, Expected, Table, TableConfig, layout};
 use trommel_vfs::{Access, Vfs};
 
 use crate::common::*;
 use crate::damage::reseal;
-use crate::filter_shapes::{Host, SHAPES, ask_many, plan, shaped};
+use crate::filter_shapes::{Host, SHAPES, plan, query_many, shaped};
 
 /// Mostly recomputes the inner checksum of a changed partition, so that the code after that check
 /// is reached.
@@ -45,13 +46,16 @@ fn hostile_partitions_and_tops_do_no_harm() {
         (0..120).map(|i| put(format!("key{i:04}"), i, vec![b'v'; 10])).collect();
     let mut random = Random(77);
     for shape in SHAPES {
-        for kind in ["standard", "blocked", "paired", "ribbon"] {
+        for kind in FilterKind::ALL {
             let spec = format!("{kind}:20");
             let plan = plan(&spec, Some((&spec, 6)), shape);
             let table = InMemory::new(shaped(plan, 1 << 16), &entries);
             let reached = attack(&table, &entries, 300 * scale, &mut random);
-            println!("{kind}, {shape:?}: {reached} of {} had a filter left to ask", 300 * scale);
-            assert!(reached > 60 * scale, "{kind}, {shape:?}: {reached} had a filter left to ask");
+            println!("{kind}, {shape:?}: {reached} of {} had a filter left to query", 300 * scale);
+            assert!(
+                reached > 60 * scale,
+                "{kind}, {shape:?}: {reached} had a filter left to query"
+            );
         }
     }
 }
@@ -89,12 +93,12 @@ fn attack(table: &InMemory, entries: &[Entry], rounds: usize, random: &mut Rando
         let (mut keys, mut hashes, mut alone) = (Vec::new(), Vec::new(), Vec::new());
         for entry in entries.iter().step_by(7) {
             let hash = trommel_filter::hash(&entry.key);
-            alone.push(filters.ask(&entry.key, hash));
-            filters.ask_prefix(&entry.key[..6], hash, "first");
+            alone.push(filters.query(&entry.key, hash));
+            filters.query_prefix(&entry.key[..6], hash, "first");
             keys.push(&*entry.key);
             hashes.push(hash);
         }
-        let together = ask_many(&opened, &keys, &hashes);
+        let together = query_many(&opened, &keys, &hashes);
         assert_eq!(together, alone, "round {round}");
         opened.evict();
         reached += usize::from(together.iter().any(|verdict| verdict.expected < 1.0));

@@ -48,9 +48,9 @@ impl ReadFile for Counting {
     }
 }
 
-fn table(shape: FilterShape, keys: u64, piece_bytes: usize) -> InMemory {
+fn table(shape: FilterShape, keys: u64, partition_bytes: usize) -> InMemory {
     let keys_filter = "blocked:40".parse().unwrap();
-    let filters = FilterPlan { keys: keys_filter, shape, piece_bytes, ..FilterPlan::default() };
+    let filters = FilterPlan { keys: keys_filter, shape, partition_bytes, ..FilterPlan::default() };
     let entries: Vec<Entry> = (0..keys).map(|i| put(key(i), i, b"")).collect();
     let options = TableOptions { filters, ..options(4096, Compression::None, "none") };
     InMemory::new(options, &entries)
@@ -82,9 +82,9 @@ fn open(table: &InMemory, pinned: u64, cache: &Arc<BlockCache>) -> (Arc<Table>, 
     (Arc::new(opened), counting)
 }
 
-fn ask_all(table: &Table, keys: u64) {
+fn query_all(table: &Table, keys: u64) {
     for i in 0..keys {
-        let verdict = table.filters().ask(&key(i), trommel_filter::hash(&key(i)));
+        let verdict = table.filters().query(&key(i), trommel_filter::hash(&key(i)));
         assert!(verdict.maybe && verdict.expected < 1.0, "key {i}: {verdict:?}");
     }
 }
@@ -101,7 +101,7 @@ fn threads_that_query_the_same_filter_read_it_once() {
                 for _ in 0..3 {
                     scope.spawn(|| {
                         start.wait();
-                        ask_all(&opened, keys);
+                        query_all(&opened, keys);
                     });
                 }
             });
@@ -120,7 +120,7 @@ fn a_filter_is_not_in_memory_twice_while_it_is_read() {
         let (opened, counting) = open(&table, pinned, &BlockCache::new(256 << 20));
         let stored = counting.filters.end - counting.filters.start;
         assert!(stored > 5 * TURN_BYTES, "{stored} bytes");
-        let ((), most) = most_held(|| ask_all(&opened, 1));
+        let ((), most) = most_held(|| query_all(&opened, 1));
         assert!(most < stored + TURN_BYTES + 4096, "{most} bytes for {stored}");
     }
 }
@@ -136,8 +136,8 @@ fn counted_memory_of_filters_is_allocated_memory() {
             let (opened, _) = open(&table, pinned, &cache);
             let before = (held(), cache.stats().used_bytes);
             // One key loads mostly the top; all keys, mostly the partitions.
-            for asked in [1, keys] {
-                ask_all(&opened, asked);
+            for count in [1, keys] {
+                query_all(&opened, count);
                 let held = (held() - before.0) as u64;
                 let pinned_bytes = opened.filters().pinned_bytes();
                 let counted = pinned_bytes + cache.stats().used_bytes - before.1;

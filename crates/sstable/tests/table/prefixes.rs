@@ -65,7 +65,7 @@ fn a_prefix_filter_is_queried_only_by_its_own_extractor() {
         assert_eq!(filters.prefixes_part().unwrap().extractor, "first-2");
         // 00 to 29, and 90; the key "9" has none.
         assert_eq!(filters.prefix_facts().keys, 31);
-        let maybe = |prefix: &[u8], name| filters.ask_prefix(prefix, hash(prefix), name).maybe;
+        let maybe = |prefix: &[u8], name| filters.query_prefix(prefix, hash(prefix), name).maybe;
         assert!((0..30).all(|i| maybe(format!("{i:02}").as_bytes(), "first-2")));
         let denied = (30..90).filter(|i| !maybe(format!("{i:02}").as_bytes(), "first-2")).count();
         assert!(denied >= 59, "{denied} of 60");
@@ -83,7 +83,7 @@ fn verify_queries_each_prefix() {
     let changed = table.verify_with(Some(First::new(3, "first"))).unwrap_err().to_string();
     assert!(changed.contains("denies the prefix"), "{changed}");
     let broken = table.verify_with(Some(First::new(2, "whole")));
-    assert!(broken.is_ok(), "it has another name, so it is not asked");
+    assert!(broken.is_ok(), "it has another name, so it is not queried");
 }
 
 #[test]
@@ -92,6 +92,6 @@ fn a_broken_contract_costs_the_filter_and_nothing_else() {
     let table = table("paired:16".parse().unwrap(), Arc::clone(&extractor)).open().unwrap();
     assert_eq!(extractor.distrusted.load(Ordering::Relaxed), 1);
     assert_eq!(table.filters().prefixes_part(), None);
-    assert!(table.filters().ask_prefix(b"x", hash(b"x"), "whole").maybe);
+    assert!(table.filters().query_prefix(b"x", hash(b"x"), "whole").maybe);
     table.verify_with(Some(extractor)).unwrap();
 }

@@ -392,7 +392,7 @@ fn a_multi_get_gives_hints_for_all_tables_before_the_first_read() {
 /// Corruption before the first use of a block is detected in either mode; later corruption only if
 /// each use verifies the block, and by a table that is opened anew.
 #[test]
-fn a_map_is_verified_once_only_where_that_was_asked_for() {
+fn a_map_is_verified_once_only_if_requested() {
     let entries = numbered(600);
     for leaf_bytes in [1 << 20, 200] {
         let (_dir, path) = on_disk(leaf_bytes, &entries);
@@ -515,14 +515,14 @@ fn a_multi_get_verifies_each_block_of_a_map_again() {
         let table = open(&DiskVfs, &path, Access::Mapped, &BlockCache::new(0)).unwrap();
         // Each key, each key twice, and a few keys.
         for (step, times) in [(1, 1), (1, 2), (37, 1)] {
-            let asked: Vec<_> =
+            let wanted: Vec<_> =
                 (0..entries.len() * times).step_by(step).map(|i| i / times).collect();
             let look = || {
                 let request = |i: &usize| {
                     let key = &*entries[*i].key;
                     Request { table: 0, key, hash: trommel_filter::hash(key), seqno: MAX_SEQNO }
                 };
-                let requests: Vec<_> = asked.iter().map(request).collect();
+                let requests: Vec<_> = wanted.iter().map(request).collect();
                 let (mut stats, mut answered) = (ReadStats::default(), 0);
                 let result = get_many(
                     |_| Some(&*table),
@@ -530,7 +530,7 @@ fn a_multi_get_verifies_each_block_of_a_map_again() {
                     &mut stats,
                     |nth, found| {
                         let found = found.expect("it is there");
-                        assert_eq!((nth, &*found.value), (answered, &*entries[asked[nth]].value));
+                        assert_eq!((nth, &*found.value), (answered, &*entries[wanted[nth]].value));
                         answered += 1;
                     },
                 );
@@ -547,14 +547,14 @@ fn a_multi_get_verifies_each_block_of_a_map_again() {
                 let (result, answered) = look();
                 // A few keys may be in other blocks.
                 assert!(step > 1 || matches!(result, Err(Error::Corruption(_))), "{result:?}");
-                let before = asked.iter().filter(|i| **i < damaged).count();
+                let before = wanted.iter().filter(|i| **i < damaged).count();
                 assert!(
                     answered <= before || result.is_ok(),
                     "{answered} answers, {before} before"
                 );
                 std::fs::write(&path, &bytes).unwrap();
                 let (result, answered) = look();
-                assert_eq!((result.unwrap(), answered), ((), asked.len()));
+                assert_eq!((result.unwrap(), answered), ((), wanted.len()));
             }
         }
     }

@@ -143,7 +143,7 @@ fn check_gets(table: &Table, entries: &[Entry], random: &mut Random) {
             let got = got.map(|found| (found.seqno, found.kind, found.value.to_vec()));
             let want = model.get(request.key).map(|e| (e.seqno, e.kind, e.value.clone()));
             assert_eq!(got, want, "key {:?} at {seqno}", request.key);
-            let verdict = table.filters().ask(request.key, request.hash);
+            let verdict = table.filters().query(request.key, request.hash);
             assert!(verdict.maybe || want.is_none());
         }
     }

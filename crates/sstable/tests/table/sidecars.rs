@@ -39,7 +39,7 @@ impl PrefixExtractor for First4 {
 
 fn plan(spec: &str, shape: FilterShape) -> FilterPlan {
     let spec: FilterSpec = spec.parse().unwrap();
-    FilterPlan { shape, piece_bytes: 256, ..FilterPlan::from(spec) }
+    FilterPlan { shape, partition_bytes: 256, ..FilterPlan::from(spec) }
 }
 
 fn entries() -> Vec<Entry> {
@@ -104,13 +104,13 @@ fn denies_none(table: &Table, entries: &[Entry]) -> bool {
     let keys: Vec<&[u8]> = entries.iter().map(|entry| &*entry.key).collect();
     let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
     let mut answers = Answers::default();
-    table.filters().ask_many(&keys, &hashes, &mut answers);
+    table.filters().query_many(&keys, &hashes, &mut answers);
     let together = answers.runs().all(|(_, _, maybe)| maybe.iter().all(|maybe| *maybe));
-    let alone = keys.iter().zip(hashes).all(|(key, hash)| table.filters().ask(key, hash).maybe);
+    let alone = keys.iter().zip(hashes).all(|(key, hash)| table.filters().query(key, hash).maybe);
     let prefixes = keys
         .iter()
         .filter_map(|key| key.get(..4))
-        .all(|prefix| table.filters().ask_prefix(prefix, hash(prefix), First4.name()).maybe);
+        .all(|prefix| table.filters().query_prefix(prefix, hash(prefix), First4.name()).maybe);
     together && alone && prefixes
 }
 
@@ -118,7 +118,7 @@ fn denies_none(table: &Table, entries: &[Entry]) -> bool {
 fn passes(table: &Table) -> usize {
     let absent = |i: &u32| {
         let key = format!("absent {i}");
-        table.filters().ask(key.as_bytes(), hash(key.as_bytes())).maybe
+        table.filters().query(key.as_bytes(), hash(key.as_bytes())).maybe
     };
     (0..2000).filter(absent).count()
 }
@@ -162,7 +162,7 @@ fn a_sidecar_without_filters_removes_them_and_reads_nothing() {
     let pair = Pair::new("standard:16", &FilterPlan::default(), &entries);
     assert_eq!((pair.summary.keys, pair.summary.bytes_read, pair.summary.filter_bytes), (0, 0, 0));
     let table = pair.open();
-    assert_eq!(passes(&table), 2000, "it asks nothing");
+    assert_eq!(passes(&table), 2000, "it queries nothing");
     assert_eq!(*table.filters().state(), FilterState::Absent);
     assert_eq!(table.filters().facts().kind, FilterKind::None);
     assert!(FilterPlan::default().would_build(table.filters().stored_parts()));
@@ -196,8 +196,8 @@ fn a_flipped_bit_costs_no_key_and_is_found() {
                     silent += 1;
                 }
             }
-            let own = filters.own().ask(b"absent", hash(b"absent")).maybe;
-            let through = filters.ask(b"absent", hash(b"absent")).maybe;
+            let own = filters.own().query(b"absent", hash(b"absent")).maybe;
+            let through = filters.query(b"absent", hash(b"absent")).maybe;
             assert!(!through || own || filters.are_beside(), "{shape} byte {at}");
         }
         // The head is not read.

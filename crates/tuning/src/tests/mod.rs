@@ -41,7 +41,8 @@ pub(crate) fn choose(
 
 /// One or two kinds of filters.
 pub(crate) fn drawn_kinds(random: &mut fastrand::Rng) -> Vec<FilterKind> {
-    let all = [FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon, FilterKind::Standard];
+    let all: [FilterKind; FilterKind::ALL.len()] =
+        [FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon, FilterKind::Standard];
     let first = random.usize(0..4);
     let mut kinds = vec![all[first]];
     kinds.extend(random.bool().then(|| all[(first + 1) % 4]));

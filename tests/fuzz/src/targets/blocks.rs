@@ -25,7 +25,7 @@ fn options(a: u8, b: u8) -> TableOptions {
     let filters = FilterPlan {
         keys: specs[usize::from(a) % specs.len()].parse().expect("a spec"),
         shape: shapes[usize::from(b) % 2],
-        piece_bytes: 256,
+        partition_bytes: 256,
         ..FilterPlan::default()
     };
     TableOptions {
@@ -100,7 +100,7 @@ fn check(table: &Arc<Table>, entries: &Entries) {
     }
     let mut stats = ReadStats::default();
     for ((key, order), (kind, value)) in entries {
-        assert!(table.filters().ask(key, hash(key)).maybe, "a filter denies a key of its table");
+        assert!(table.filters().query(key, hash(key)).maybe, "a filter denies a key of its table");
         let seqno: SeqNo = u64::MAX - order;
         let found = table.get(key, hash(key), seqno, &mut stats).expect("a table");
         let found = found.expect("it was added");

@@ -53,7 +53,7 @@ fn options(input: &mut Input<'_>, vfs: &MemoryVfs) -> Options {
         })
         .compression(if a & 4 == 0 { Compression::None } else { Compression::Lz4 })
         .filters(filters[usize::from(a >> 4 & 3)].parse().expect("a filter policy"))
-        .filtering(|f| f.filter_shape(shapes[usize::from(b) % 2]).filter_piece_bytes(256))
+        .filtering(|f| f.filter_shape(shapes[usize::from(b) % 2]).filter_partition_bytes(256))
 }
 
 fn agree(db: &Db, model: &Model) {

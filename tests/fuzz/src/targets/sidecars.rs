@@ -68,15 +68,15 @@ pub(crate) fn sidecar(input: &[u8]) {
     let keys: Vec<&[u8]> = keys.iter().map(Vec::as_slice).collect();
     let hashes: Vec<u64> = keys.iter().map(|key| hash(key)).collect();
     let mut answers = Answers::default();
-    table.filters().ask_many(&keys, &hashes, &mut answers);
+    table.filters().query_many(&keys, &hashes, &mut answers);
     let mut denied = answers.runs().any(|(_, _, maybe)| maybe.iter().any(|maybe| !*maybe));
     let mut stats = ReadStats::default();
     for (key, hash) in keys.iter().zip(hashes) {
-        denied |= !table.filters().ask(key, hash).maybe;
+        denied |= !table.filters().query(key, hash).maybe;
         let prefix = key.get(..2).unwrap_or(key);
-        let _ = table.filters().ask_prefix(prefix, trommel_filter::hash(prefix), "fixed:2");
+        let _ = table.filters().query_prefix(prefix, trommel_filter::hash(prefix), "fixed:2");
         let found = table.get(key, hash, SeqNo::MAX, &mut stats);
-        assert!(found.expect("the table is good").is_some(), "a read does not ask filters");
+        assert!(found.expect("the table is good").is_some(), "a read does not query filters");
     }
     assert!(!(is_sound && denied), "a filter that verifies denies a key of its table");
     table.evict();

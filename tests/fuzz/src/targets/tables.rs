@@ -35,7 +35,7 @@ fn examine(bytes: &[u8]) {
         let forward = scan(&table, true);
         let reverse = scan(&table, false);
         let is_whole = table.verify().is_ok();
-        ask(&table, forward.as_deref().unwrap_or_default(), is_whole);
+        query(&table, forward.as_deref().unwrap_or_default(), is_whole);
         if !is_whole {
             continue;
         }
@@ -60,7 +60,7 @@ fn scan(table: &Arc<Table>, forward: bool) -> Option<Vec<Entry>> {
 }
 
 /// Looks up present and absent keys.
-fn ask(table: &Arc<Table>, entries: &[Entry], is_whole: bool) {
+fn query(table: &Arc<Table>, entries: &[Entry], is_whole: bool) {
     let others = [&b""[..], b"a", b"key 010", b"\xff\xff\xff\xff\xff\xff\xff\xff\xff"];
     let step = entries.len() / 64 + 1;
     let there = entries.iter().step_by(step).map(|(key, ..)| &**key);
@@ -68,9 +68,9 @@ fn ask(table: &Arc<Table>, entries: &[Entry], is_whole: bool) {
     let mut stats = ReadStats::default();
     let mut cursor = table.cursor(ScanOptions::default());
     for key in &keys {
-        let verdict = table.filters().ask(key, hash(key));
+        let verdict = table.filters().query(key, hash(key));
         let prefix = key.get(..2).unwrap_or(key);
-        let _ = table.filters().ask_prefix(prefix, hash(prefix), "fixed:2");
+        let _ = table.filters().query_prefix(prefix, hash(prefix), "fixed:2");
         let _ = table.approximate_offset(key);
         let found = table.get(key, hash(key), SeqNo::MAX, &mut stats);
         let _ = cursor.seek(key, SeqNo::MAX);

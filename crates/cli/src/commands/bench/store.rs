@@ -19,8 +19,9 @@ const MANY_FILES: usize = 1 << 20;
 /// A flag that sets one setting of the store.
 struct Flag {
     long: &'static str,
-    /// The name of the same flag in db_bench, where this program has a plainer one.
-    alias: &'static str,
+    /// Other names: that of the same flag in db_bench, where this program has a plainer one, and a
+    /// former one.
+    aliases: &'static [&'static str],
     /// The setting, as in [`Options::set`].
     setting: &'static str,
     /// What stands for the value in the help; `BOOL` for a switch, whose value may be left out.
@@ -37,12 +38,12 @@ const fn flag(
     text: fn(&str) -> Result<String, String>,
     help: &'static str,
 ) -> Flag {
-    Flag { long, alias: "", setting, value, text, help }
+    Flag { long, aliases: &[], setting, value, text, help }
 }
 
 impl Flag {
-    const fn or(self, alias: &'static str) -> Self {
-        Self { alias, ..self }
+    const fn or(self, aliases: &'static [&'static str]) -> Self {
+        Self { aliases, ..self }
     }
 }
 
@@ -69,7 +70,7 @@ static FLAGS: [Flag; 26] = [
         bytes,
         "Bytes of the smallest level below level 0 [default: 256M]",
     )
-    .or("max-bytes-for-level-base"),
+    .or(&["max-bytes-for-level-base"]),
     flag(
         "max-bytes-for-level-multiplier",
         "level_ratio",
@@ -78,7 +79,7 @@ static FLAGS: [Flag; 26] = [
         "Size ratio of each level to the one above [default: 10]",
     ),
     flag("table-size", "table_bytes", "SIZE", bytes, "Bytes of a table [default: 64M]")
-        .or("target-file-size-base"),
+        .or(&["target-file-size-base"]),
     flag("block-size", "block_bytes", "SIZE", bytes, "Bytes of a data block [default: 4K]"),
     flag(
         "block-align",
@@ -94,7 +95,7 @@ static FLAGS: [Flag; 26] = [
         word,
         "Compression of data blocks, none or lz4 [default: none]",
     )
-    .or("compression-type"),
+    .or(&["compression-type"]),
     flag(
         "level0-file-num-compaction-trigger",
         "l0_trigger",
@@ -178,20 +179,20 @@ static FLAGS: [Flag; 26] = [
         "How filters are partitioned: whole or partitioned (by key range) [default: whole]",
     ),
     flag(
-        "filter-piece-bytes",
-        "filter_piece_bytes",
+        "filter-partition-bytes",
+        "filter_partition_bytes",
         "SIZE",
         bytes,
         "Approximate bytes of a filter partition [default: 32K]",
     )
-    .or("metadata-block-size"),
+    .or(&["metadata-block-size", "filter-piece-bytes"]),
     flag(
         "filter-residency",
         "filter_residency",
         "PLACE",
         word,
         "Where filters are held: pinned with their tables, cached in the block cache, or \
-         cached-below-level-0 [default: pinned]",
+         pinned-level-0 [default: pinned]",
     ),
     flag(
         "pinned-filter-bytes",
@@ -278,7 +279,7 @@ impl Args for Given {
             };
             let arg = Arg::new(flag.setting).long(flag.long).value_name(flag.value);
             let arg = arg.help(flag.help).help_heading("Store").value_parser(parse);
-            let arg = if flag.alias.is_empty() { arg } else { arg.alias(flag.alias) };
+            let arg = arg.aliases(flag.aliases);
             match flag.value {
                 "BOOL" => arg.num_args(0..=1).require_equals(true).default_missing_value("true"),
                 _ => arg.allow_negative_numbers(true),

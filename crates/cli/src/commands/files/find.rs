@@ -89,7 +89,7 @@ fn row(
 ) -> Vec<Value> {
     let deleted = |version: &VersionAt| trace.range_deleted.filter(|at| *at > version.seqno);
     let filter = match (sighting.filter, sighting.by_prefix) {
-        (Answer::NotAsked, _) => Value::Null,
+        (Answer::NotQueried, _) => Value::Null,
         (Answer::No, false) => "no".into(),
         (Answer::Maybe, false) => "maybe".into(),
         (Answer::No, true) => "no, by its prefix".into(),

@@ -190,7 +190,7 @@ fn of_filter(info: &TableInfo) -> Fields {
         ("filter", info.properties.filter.clone().into()),
         ("filter_state", state(&filter.state).into()),
         ("filter_keys", known(Value::Count(filter.keys))),
-        ("filter_bits_asked", known(Value::Float(filter.bits_asked))),
+        ("filter_bits_requested", known(Value::Float(filter.bits_requested))),
         ("filter_bits_stored", known(Value::Float(filter.bits_stored))),
         ("filter_probes", known(Value::Count(filter.probes.into()))),
         ("filter_expected_rate", known(Value::Float(filter.expected_rate))),
@@ -202,7 +202,7 @@ fn of_prefixes(filter: &PrefixFilterInfo) -> Fields {
         ("prefix_extractor", filter.extractor.clone().into()),
         ("prefix_filter", filter.kind.name().into()),
         ("prefixes", Value::Count(filter.prefixes)),
-        ("prefix_bits_asked", Value::Float(filter.bits_asked)),
+        ("prefix_bits_requested", Value::Float(filter.bits_requested)),
         ("prefix_filter_bytes", Value::Size(filter.bytes)),
         ("prefix_expected_rate", Value::Float(filter.expected_rate)),
     ]

@@ -6,11 +6,9 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::units::{parse_count, parse_decimal};
-use trommel_lab::filter_bench::{
-    Access, FilterBenchPlan, Pattern, QueryCounts, Until, has_kernels,
-};
+use trommel_lab::filter_bench::{Access, FilterBenchPlan, Pattern, QueryCounts, Until};
 
-use super::specs::{KINDS, Specs, specs};
+use super::specs::{Specs, specs};
 use crate::commands::bench::args::switches;
 use crate::failure::Failure;
 use crate::output::OutputArgs;
@@ -169,8 +167,8 @@ impl FilterBenchArgs {
         let each = specs.len().saturating_mul(self.average_keys_per_filter.len()) as u64;
         if self.runs.saturating_mul(each) > MOST_PLANS {
             return Err(Failure::Usage(format!(
-                "these would be {} measurements; at most {MOST_PLANS} can be made in one run: ask \
-                 for fewer --runs, filters or numbers of keys",
+                "these would be {} measurements; at most {MOST_PLANS} can be made in one run: give \
+                 fewer --runs, filters or numbers of keys",
                 self.runs.saturating_mul(each)
             )));
         }
@@ -190,8 +188,9 @@ impl FilterBenchArgs {
     /// Notes on flags that have no effect on `plans`.
     pub(super) fn notes(&self, plans: &[FilterBenchPlan]) -> Vec<String> {
         let mut notes = Vec::new();
-        let is_asked = |kind| plans.iter().any(|plan| plan.spec.kind() == kind);
-        let plain = KINDS.into_iter().filter(|kind| !has_kernels(*kind) && is_asked(*kind));
+        let is_planned = |kind| plans.iter().any(|plan| plan.spec.kind() == kind);
+        let plain =
+            FilterKind::ALL.into_iter().filter(|kind| !kind.has_kernels() && is_planned(*kind));
         let plain: Vec<&str> = plain.map(FilterKind::name).collect();
         if self.kernel.is_some() && !plain.is_empty() {
             notes.push(format!(
@@ -213,7 +212,7 @@ impl FilterBenchArgs {
         let queries = millions("--m-queries", self.m_queries.unwrap_or(M_QUERIES))?;
         let queries = if self.switches.quick { queries / QUICK } else { queries };
         let rate_queries = match self.m_rate_queries {
-            Some(asked) => millions("--m-rate-queries", asked)?,
+            Some(queries) => millions("--m-rate-queries", queries)?,
             None => queries,
         };
         Ok(FilterBenchPlan {
@@ -240,7 +239,7 @@ impl FilterBenchArgs {
             return Ok(Until::Keys((millions("--m-keys-total-max", total)? as u64).max(1)));
         }
         let megabytes = match self.working_mem_size_mb {
-            Some(asked) => asked,
+            Some(queries) => queries,
             None if self.switches.quick => MEMORY_MB / 4.0,
             None => MEMORY_MB,
         };

@@ -34,7 +34,7 @@ fn count(cell: &FilterCell, of: impl Fn(&Rate) -> u64) -> Value {
 static COLUMNS: [Column; 36] = [
     both("filter", "filter", |cell| cell.setup.spec.clone().into()),
     long("kind", |cell| cell.setup.kind.clone().into()),
-    long("bits_asked", |cell| cell.setup.bits.into()),
+    long("bits_requested", |cell| cell.setup.bits.into()),
     long("average_keys", |cell| Value::Count(cell.setup.average_keys)),
     both("keys_per_filter", "keys", |cell| Value::Count(cell.keys_per_filter().round() as u64)),
     both("filters", "filters", |cell| Value::Count(cell.built.filters)),
@@ -55,7 +55,7 @@ static COLUMNS: [Column; 36] = [
     long("deviation", |cell| rate(cell, Rate::deviation)),
     long("worst_rate", |cell| rate(cell, |rate| rate.worst)),
     long("best_rate", |cell| rate(cell, |rate| rate.best)),
-    long("asked", |cell| count(cell, |rate| rate.asked)),
+    long("queries", |cell| count(cell, |rate| rate.queries)),
     long("false_positives", |cell| count(cell, |rate| rate.false_positives)),
     long("queries", |cell| Value::Count(cell.setup.queries)),
     long("key_bytes", |cell| Value::Count(cell.setup.key_bytes)),

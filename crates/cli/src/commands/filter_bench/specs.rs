@@ -18,9 +18,6 @@ use trommel_harness::units::parse_decimal;
 const STEPS: [f64; 2] = [4.0, 1.0];
 /// Maximum number of values in one range.
 const LONGEST: f64 = 1000.0;
-/// The kinds that `all` means.
-pub(super) const KINDS: [FilterKind; 4] =
-    [FilterKind::Standard, FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon];
 
 /// Numbers of bits per key, from a number or a range.
 #[derive(Debug, Clone, PartialEq)]
@@ -80,7 +77,7 @@ pub(super) fn specs(text: &str) -> Result<Specs, String> {
             None => part,
         };
         let kinds: Vec<&str> = match kind {
-            "all" => KINDS.map(FilterKind::name).to_vec(),
+            "all" => FilterKind::ALL.map(FilterKind::name).to_vec(),
             one => vec![one],
         };
         for kind in kinds {

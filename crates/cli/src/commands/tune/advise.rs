@@ -72,7 +72,7 @@ pub(crate) fn run(
         }
         // Check the fraction of misses before the lookups.
         db.filter_advice_with(&options)?;
-        args.probes.ask(db, session)?;
+        args.probes.query(db, session)?;
         let advice = db.filter_advice_with(&options)?;
         let mut output = args.output.begin("tune-advise", out);
         write_levels(&advice, &mut output)?;

@@ -38,7 +38,7 @@ const COLUMNS: [&str; 6] = [
     "bits_per_key",
     "filter_bytes",
     "wasted_reads_per_lookup",
-    "filters_asked",
+    "filters_queried",
     "cache_lines",
 ];
 const LEVEL_COLUMNS: [&str; 6] =
@@ -154,7 +154,7 @@ fn write_policies(
             policy.bits_per_key.into(),
             Value::Size(policy.cost.filter_bytes),
             policy.cost.wasted_reads.into(),
-            policy.cost.filters_asked.into(),
+            policy.cost.filters_queried.into(),
             policy.cost.lines.into(),
         ];
         add_cost(&mut row, &policy.cost);

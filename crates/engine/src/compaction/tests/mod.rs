@@ -3,8 +3,8 @@
 mod between;
 mod share;
 mod simulator;
+mod slices;
 mod steps;
-mod stretches;
 mod tiny;
 mod transcripts;
 mod unseen;

@@ -235,13 +235,13 @@ fn a_helper_takes_half_of_the_subranges_not_begun() {
         merge_of(db.engine(), &plan, (1..subranges).map(|key| Box::from([key])).collect())
     };
     let takings = |merge: &SharedMerge| std::iter::from_fn(|| merge.take()).collect::<Vec<_>>();
-    assert!(takings(&merge(1)).is_empty(), "the owner's one piece");
+    assert!(takings(&merge(1)).is_empty(), "the owner's one subrange");
     assert_eq!(takings(&merge(3)), [2..3, 1..2]);
     assert_eq!(takings(&merge(16)), [12..16, 8..12, 4..8, 2..4, 1..2]);
     let begun = merge(8);
-    assert!((0..3).all(|subrange| begun.go_on(subrange)), "the owner is in piece 3");
+    assert!((0..3).all(|subrange| begun.go_on(subrange)), "the owner is in subrange 3");
     assert_eq!(takings(&begun), [6..8, 5..6, 4..5]);
-    assert!(!begun.go_on(3), "piece 4 is another's");
+    assert!(!begun.go_on(3), "subrange 4 is another's");
     assert_eq!(begun.start(4), Some(&[4][..]));
     let over = merge(8);
     let (others, outcome) = over.end(Some(&Error::Closed));

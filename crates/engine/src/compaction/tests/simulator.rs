@@ -22,7 +22,7 @@ use super::super::older::OlderData;
 use super::super::plan::{Plan, Reason, plan};
 use super::super::range::{RangeCompaction, RangeStep};
 use super::{Rng, install, table};
-use crate::compaction_job::stretches::divide;
+use crate::compaction_job::slices::divide;
 use crate::compaction_options::CompactionOptions;
 use crate::shared_merge::MergeSlice;
 
@@ -154,7 +154,7 @@ impl World {
         };
         for table in plan.replaced() {
             let all_inside = self.contents[&table.number].keys().all(|(key, _)| is_inside(key));
-            assert!(all_inside, "a table leaves that lies in two stretches");
+            assert!(all_inside, "a table leaves that lies in two slices");
         }
         for table in plan.tables() {
             let entries = self.contents[&table.number].iter();
@@ -235,7 +235,7 @@ impl World {
     fn install(&mut self, running: Running) {
         let Running { id, slice, outputs, left } = running;
         if !left.is_empty() {
-            self.seen.insert("in stretches");
+            self.seen.insert("in slices");
             self.busy.keep(id, outputs.iter().map(|table| table.number));
         }
         self.version = install(&self.version, &slice.plan, left.is_empty(), outputs);
@@ -443,7 +443,7 @@ fn no_merge_changes_any_answer() {
         "dead entries",
         "given up in between",
         "hidden",
-        "in stretches",
+        "in slices",
         "merge",
         "merge from level 0",
         "move",

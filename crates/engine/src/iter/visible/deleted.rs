@@ -53,32 +53,32 @@ impl KnownDeleted {
     }
 }
 
-/// A stretch of keys in which nothing is visible, while a scan passes it.
+/// A gap of keys in which nothing is visible, while a scan passes it.
 #[derive(Default)]
-pub(super) struct Stretch {
+pub(super) struct Gap {
     /// Keys passed, and skips of many at once.
     keys: u32,
     /// A key that was passed, near the first, if enough were.
     start: Box<[u8]>,
-    /// Whether `start` is of this stretch.
+    /// Whether `start` is of this gap.
     is_begun: bool,
     /// Whether the scan skips tables by their prefix filters. A wrong filter of a user costs that
     /// scan its keys; it must not cost other scans theirs, so nothing is learned.
     is_gated: bool,
 }
 
-/// From the key with this number on, a stretch is remembered.
+/// From the key with this number on, a gap is remembered.
 const REMEMBERED_FROM: u32 = if cfg!(any(test, shuttle)) { 2 } else { 16 };
-/// A stretch of as many keys is kept for later scans.
+/// A gap of as many keys is kept for later scans.
 const WORTH_KEEPING: u32 = if cfg!(any(test, shuttle)) { 4 } else { 64 };
 
-impl Stretch {
-    /// A stretch of a scan that skips tables by their prefix filters, or of any other.
+impl Gap {
+    /// A gap of a scan that skips tables by their prefix filters, or of any other.
     pub(super) fn of(is_gated: bool) -> Self {
         Self { is_gated, ..Self::default() }
     }
 
-    /// Begins a new stretch.
+    /// Begins a new gap.
     #[inline]
     pub(super) fn restart(&mut self) {
         (self.keys, self.is_begun) = (0, false);
@@ -164,18 +164,18 @@ impl VisibleCursor {
     #[cold]
     pub(super) fn skip_deleted(&mut self) -> Result<bool> {
         let Some(known) = &self.deleted else { return Ok(false) };
-        self.stretch.begin(self.merge.internal_key().map(|internal| internal.key));
+        self.gap.begin(self.merge.internal_key().map(|internal| internal.key));
         let from = known.cursor.from().max(&self.bounds.from);
         let ends = [known.cursor.to(), self.bounds.to.as_deref()];
         let to = ends.into_iter().flatten().min();
         self.merge.skip_deleted(known.cursor.covering(), from, to)
     }
 
-    /// Keeps the stretch that a scan forward has passed, for later scans: from its start to the
+    /// Keeps the gap that a scan forward has passed, for later scans: from its start to the
     /// current key, or to the end of the range, beyond which tables are left out.
     #[cold]
     pub(super) fn learn(&mut self) {
-        let from = self.bounds.from.as_slice().max(&self.stretch.start);
+        let from = self.bounds.from.as_slice().max(&self.gap.start);
         let ends = [self.key(), self.bounds.to.as_deref()];
         let gap = RangeTombstone::new(from, ends.into_iter().flatten().min(), self.seqno);
         self.learn_gap(gap);
@@ -184,7 +184,7 @@ impl VisibleCursor {
     /// As `learn`, of a scan backward: from after the current key, or from the start of the range.
     #[cold]
     pub(super) fn learn_back(&mut self) {
-        let end = Bounds::after(&self.stretch.start);
+        let end = Bounds::after(&self.gap.start);
         let to = self.bounds.to.as_deref().map_or(&*end, |to| to.min(&end));
         let from = self.key().map(Bounds::after).unwrap_or_default();
         let from = from.max(self.bounds.from.clone());

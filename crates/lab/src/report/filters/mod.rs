@@ -8,13 +8,15 @@
 
 mod charts;
 
+use trommel::FilterKind;
+
 use super::svg::{Role, standalone};
 use crate::filter_bench::FilterCell;
 use crate::filter_bench::record::CellRecord;
 use charts::FilterChart;
 
 /// The kinds, in the order of their colours.
-const KINDS: [&str; 4] = ["paired", "blocked", "standard", "ribbon"];
+const KINDS: [&str; FilterKind::ALL.len()] = ["paired", "blocked", "standard", "ribbon"];
 
 /// The colour of a kind.
 fn role(kind: &str) -> Role {

@@ -31,9 +31,9 @@ const ABOUT_WASTE: &str = "Reads of a table that does not have the key, of one l
                            filters that no others beat in both.";
 const ABOUT_TIMES: &str = "Microseconds of a lookup against the bytes of all filters. Times are of \
                            one thread, and of a machine that may have had other work.";
-const ABOUT_PREDICTION: &str = "What the model said of the tree before it was asked, beside what was \
-                                measured, with 95% intervals from the variance between stores. Keys \
-                                asked for in vain are all distinct. The black (or white) lines \
+const ABOUT_PREDICTION: &str = "What the model said of the tree before it was queried, beside what was \
+                                measured, with 95% intervals from the variance between stores. Missing \
+                                keys are all distinct. The black (or white) lines \
                                 are equality, and 5% to both sides.";
 const ABOUT_BITS: &str = "Bits of filter for a key of each level, as they are in memory.";
 const ABOUT_CELLS: &str = "Off: what was measured less what was predicted, as a share of that. Blocks are data \

@@ -62,9 +62,9 @@ impl Survey {
 
     /// Of the lookups that reached tables, the fraction that found nothing there.
     pub(super) fn misses(&self) -> f64 {
-        let asked = self.lookups - self.in_memory;
+        let in_tables = self.lookups - self.in_memory;
         let ended: u64 = self.ended.iter().sum();
-        (asked - ended) as f64 / asked.max(1) as f64
+        (in_tables - ended) as f64 / in_tables.max(1) as f64
     }
 
     /// Number of parts of at most `memory` bytes each, for a replay with `candidates` candidates.
@@ -122,7 +122,7 @@ pub(super) struct Lookup {
     pub(super) hash: u64,
     /// Number of lookups, and how many of them memory did not answer.
     pub(super) times: u64,
-    pub(super) asked: u64,
+    pub(super) in_tables: u64,
 }
 
 /// The lookups of some keys, sorted by key.
@@ -163,9 +163,9 @@ impl TracePart {
         }
         let start = self.keys.len();
         self.keys.extend_from_slice(key);
-        let asked = if outcome.place == Place::Memory { 0 } else { times };
+        let in_tables = if outcome.place == Place::Memory { 0 } else { times };
         let bytes = key.len() as u32;
-        self.lookups.push(Lookup { start, bytes, is_over: false, hash, times, asked });
+        self.lookups.push(Lookup { start, bytes, is_over: false, hash, times, in_tables });
     }
 
     /// Sorts by key, and merges the entries of one key.
@@ -177,7 +177,7 @@ impl TracePart {
             let are_alike = key(later) == key(first);
             if are_alike {
                 first.times += later.times;
-                first.asked += later.asked;
+                first.in_tables += later.in_tables;
             }
             are_alike
         });
@@ -189,9 +189,9 @@ impl TracePart {
 
     /// Of the lookups that reach tables, the fraction whose key is from `smallest` to `largest`.
     pub(super) fn reach(&self, smallest: &[u8], largest: &[u8]) -> f64 {
-        let asked = |lookups: &[Lookup]| lookups.iter().map(|one| one.asked as f64).sum::<f64>();
-        let all = asked(&self.lookups);
-        let within = asked(&self.lookups[self.within(smallest, largest)]);
+        let sum = |lookups: &[Lookup]| lookups.iter().map(|one| one.in_tables as f64).sum::<f64>();
+        let all = sum(&self.lookups);
+        let within = sum(&self.lookups[self.within(smallest, largest)]);
         if all > 0.0 { within / all } else { 0.0 }
     }
 

@@ -8,7 +8,7 @@
 //! 3. The tables are read one after another, in the order in which a lookup queries them. A lookup
 //!    reaches a table if its key is in the table's range and no newer table had it; iterating over
 //!    the table's keys shows which are present. From the keys' hashes each spec's filter is built,
-//!    as a flush or a compaction would, and queried for the lookups that reach it (`ask`).
+//!    as a flush or a compaction would, and queried for the lookups that reach it (`query`).
 //! 4. If a filter has a false positive for a key, all lookups of that key waste a read. The wasted
 //!    reads are added up by spec and level, with their error (`sums`).
 //!
@@ -23,9 +23,9 @@
 //! Memory: the part of the trace, the hashes of one table's keys, and one filter. Called by
 //! `trommel tune replay`.
 
-mod ask;
 mod candidate;
 mod load;
+mod query;
 mod sums;
 #[cfg(test)]
 mod tests;
@@ -37,9 +37,9 @@ use trommel::trace::TraceInfo;
 use trommel::{Db, FilterSpec};
 use trommel_harness::{Control, Error, Unit};
 
-use self::ask::Replayer;
 pub use self::candidate::Candidate;
 use self::load::{Survey, TracePart};
+use self::query::Replayer;
 use super::build::store_error;
 use super::record::Estimate;
 

@@ -128,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn a_key_asked_for_often_is_no_more_than_one_draw() {
+    fn a_key_looked_up_often_is_no_more_than_one_draw() {
         // A hundredth of all lookups wasted a read: those of one key, or of a hundred.
         let rest = |many: u64| (0..10_000 - many).map(|_| (0, 1));
         let one: Vec<(u64, u64)> = rest(100).chain([(100, 100)]).collect();

@@ -8,7 +8,7 @@ use trommel_harness::{ScratchDir, Silent, Stop};
 use super::*;
 use crate::tune::build::{self, Keys};
 use crate::tune::cell::{Cell, Draw};
-use crate::tune::lookups::ask;
+use crate::tune::lookups::query;
 use crate::tune::testing;
 
 const MUCH: u64 = 1 << 30;
@@ -58,13 +58,13 @@ impl Built {
     }
 
     /// Runs the cell's lookups, recorded if `options` are given, and returns the store's counters.
-    fn ask(&self, options: Option<TraceOptions>) -> FilterReport {
+    fn query(&self, options: Option<TraceOptions>) -> FilterReport {
         let db = self.open(false);
         let trace: Option<LookupTrace> =
             options.map(|options| db.trace_lookups(self.trace(), options).unwrap());
         let mut rng = Rng::with_seed(9);
         with_control(|control| {
-            ask(&db, &self.cell, &self.keys, self.cell.lookups, &mut rng, control)
+            query(&db, &self.cell, &self.keys, self.cell.lookups, &mut rng, control)
         })
         .unwrap();
         let report = db.filter_report();
@@ -116,7 +116,7 @@ fn a_replay_of_the_stores_own_filters_counts_what_the_store_counted() {
     let specs = ["paired:5", "L0=blocked:4,L1=standard:3,last=ribbon:5", "L0=none,L1-=paired:7"];
     for (spec, draw) in specs.into_iter().zip([Draw::Uniform, Draw::Zipfian, Draw::Latest]) {
         let built = Built::new(cell(spec, draw));
-        let report = built.ask(Some(TraceOptions::default()));
+        let report = built.query(Some(TraceOptions::default()));
         let replay = built.replay(&[spec], MUCH);
         let lookups = built.cell.lookups;
         assert_eq!(replay.trace.lookups, lookups);
@@ -143,11 +143,11 @@ fn a_replay_of_the_stores_own_filters_counts_what_the_store_counted() {
 fn a_replay_of_other_filters_agrees_with_a_store_that_has_them() {
     let specs = ["paired:6", "L0=blocked:8,L1-=standard:4", "none"];
     let built = Built::new(cell("paired:12", Draw::Uniform));
-    built.ask(Some(TraceOptions::default()));
+    built.query(Some(TraceOptions::default()));
     let replay = built.replay(&specs, MUCH);
     for (spec, result) in specs.into_iter().zip(&replay.specs) {
         let other = Built::new(cell(spec, Draw::Uniform));
-        let report = other.ask(None);
+        let report = other.query(None);
         let measured = wasted(&report, other.cell.lookups);
         let Estimate { mean, standard_error, interval } = result.all.wasted_reads;
         // Both have an error.
@@ -168,7 +168,7 @@ fn a_replay_of_other_filters_agrees_with_a_store_that_has_them() {
 fn a_sample_is_scaled_and_as_sure_as_it_is_large() {
     let spec = "paired:5";
     let built = Built::new(cell(spec, Draw::Zipfian));
-    let report = built.ask(Some(TraceOptions::default().sample(10).seed(5)));
+    let report = built.query(Some(TraceOptions::default().sample(10).seed(5)));
     let replay = built.replay(&[spec], MUCH);
     let (lookups, all) = (built.cell.lookups, &replay.specs[0].all);
     assert_eq!(replay.trace.info.sample, 10);
@@ -188,7 +188,7 @@ fn a_budget_is_solved_for_the_tree_and_the_lookups_at_hand() {
     // In tables of a few hundred keys, headers and rounding would be much of a filter.
     cell.tree.table_bytes = 1 << 20;
     let built = Built::new(cell);
-    built.ask(Some(TraceOptions::default()));
+    built.query(Some(TraceOptions::default()));
     let specs = ["paired:8", "solved=8/key", "solved=0.01/key"];
     let replay = built.replay(&specs, MUCH);
     let [uniform, solved, none] = &replay.specs[..] else { panic!("three") };
@@ -231,7 +231,7 @@ fn candidates_are_read_and_what_cannot_be_replayed_is_refused() {
 #[test]
 fn parts_come_to_the_same() {
     let built = Built::new(cell("paired:5", Draw::Zipfian));
-    built.ask(Some(TraceOptions::default()));
+    built.query(Some(TraceOptions::default()));
     let specs = ["paired:5", "L0=none,L1-=blocked:6"];
     let whole = built.replay(&specs, MUCH);
     let parted = built.replay(&specs, 200_000);
@@ -250,7 +250,7 @@ fn parts_come_to_the_same() {
 #[test]
 fn memory_for_next_to_no_lookups_is_refused_with_what_is_enough() {
     let built = Built::new(cell("paired:5", Draw::Uniform));
-    built.ask(Some(TraceOptions::default()));
+    built.query(Some(TraceOptions::default()));
     let db = built.open(true);
     let specs = ["paired:5".parse().unwrap()];
     let replayed =
@@ -293,7 +293,7 @@ fn replay_of(dir: &Path, file: &Path) -> Result<Replay, Error> {
 }
 
 #[test]
-fn what_memory_answered_asks_no_table() {
+fn what_memory_answered_queries_no_table() {
     let lookups = |db: &Db| {
         for _ in 0..3 {
             db.get("fresh").unwrap();

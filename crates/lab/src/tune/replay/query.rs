@@ -80,12 +80,12 @@ impl<'a> Replayer<'a> {
         for (nth, table) in tables.iter().enumerate() {
             let part = &round.part;
             let within = part.within(&table.meta.smallest, &table.meta.largest);
-            let comes = |at: &usize| !part.lookups[*at].is_over && part.lookups[*at].asked > 0;
+            let comes = |at: &usize| !part.lookups[*at].is_over && part.lookups[*at].in_tables > 0;
             let coming: Vec<usize> = within.filter(comes).collect();
             // On the first pass every table counts, also without lookups.
             if is_first || !coming.is_empty() {
                 let visited = self.visit(nth, coming, &round.part)?;
-                self.ask(&visited, &mut round, is_first)?;
+                self.query(&visited, &mut round, is_first)?;
                 self.leave(&visited, &mut round.part);
             }
             self.control.progress.advance(table.meta.entries);
@@ -95,7 +95,7 @@ impl<'a> Replayer<'a> {
         }
         for (nth, sums) in self.all.iter_mut().enumerate() {
             for (wasted, lookup) in round.above[nth].iter().zip(&round.part.lookups) {
-                sums.add_key(f64::from(*wasted) * lookup.asked as f64, lookup.times);
+                sums.add_key(f64::from(*wasted) * lookup.in_tables as f64, lookup.times);
             }
         }
         round.part.lookups.iter().for_each(|lookup| self.lookups.add(lookup.times));
@@ -135,17 +135,17 @@ impl<'a> Replayer<'a> {
     }
 
     /// Queries the table's filter of each candidate; candidates with the same filter share it.
-    fn ask(&mut self, visited: &Visited, round: &mut Round, is_first: bool) -> Result<(), Error> {
+    fn query(&mut self, visited: &Visited, round: &mut Round, is_first: bool) -> Result<(), Error> {
         let lookups = &round.part.lookups;
         let hashes: Vec<u64> = visited.coming.iter().map(|at| lookups[*at].hash).collect();
         let mut passes = vec![true; hashes.len()];
-        let mut asked: Vec<FilterSpec> = Vec::new();
+        let mut queried: Vec<FilterSpec> = Vec::new();
         for candidate in 0..self.candidates.len() {
             let spec = self.candidates[candidate][visited.nth];
-            if asked.contains(&spec) {
+            if queried.contains(&spec) {
                 continue;
             }
-            asked.push(spec);
+            queried.push(spec);
             let filter = build(spec, &visited.hashes)?;
             match &filter {
                 Some(filter) => filter.may_contain_many(&hashes, &mut passes),
@@ -179,17 +179,17 @@ impl<'a> Replayer<'a> {
         let sums = self.levels[candidate].entry(visited.level).or_default();
         let answers = visited.coming.iter().zip(&visited.is_there).zip(passes);
         for ((at, is_there), passes) in answers {
-            let asked = round.part.lookups[*at].asked;
-            sums.probes = sums.probes.saturating_add(asked);
+            let in_tables = round.part.lookups[*at].in_tables;
+            sums.probes = sums.probes.saturating_add(in_tables);
             if *is_there {
-                sums.true_positives = sums.true_positives.saturating_add(asked);
+                sums.true_positives = sums.true_positives.saturating_add(in_tables);
                 continue;
             }
-            let lookups = asked as f64;
+            let lookups = in_tables as f64;
             sums.expected += lookups * rate;
             sums.variance += lookups * lookups * rate * (1.0 - rate);
             if *passes {
-                sums.false_positives = sums.false_positives.saturating_add(asked);
+                sums.false_positives = sums.false_positives.saturating_add(in_tables);
                 round.level[candidate][*at] += 1;
             }
         }
@@ -201,7 +201,7 @@ impl<'a> Replayer<'a> {
         for (at, is_there) in visited.coming.iter().zip(&visited.is_there) {
             if *is_there {
                 part.lookups[*at].is_over = true;
-                *ended += part.lookups[*at].asked;
+                *ended += part.lookups[*at].in_tables;
             }
         }
     }
@@ -213,7 +213,7 @@ impl<'a> Replayer<'a> {
             let sums = self.levels[nth].entry(level).or_default();
             for ((wasted, above), lookup) in wasted.iter_mut().zip(above).zip(&part.lookups) {
                 if *wasted > 0 {
-                    sums.add_key(f64::from(*wasted) * lookup.asked as f64, lookup.times);
+                    sums.add_key(f64::from(*wasted) * lookup.in_tables as f64, lookup.times);
                     *above += std::mem::take(wasted);
                 }
             }

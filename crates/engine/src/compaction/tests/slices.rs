@@ -15,7 +15,7 @@ use super::super::key_range::total_bytes;
 use super::super::plan::{Plan, plan};
 use super::share::{Content, KEYS, assert_holds, options, write};
 use super::{Rng, tree};
-use crate::compaction_job::stretches::{divide, even, least_bytes};
+use crate::compaction_job::slices::{divide, even, least_bytes};
 use crate::compaction_options::CompactionOptions;
 use crate::shared_merge::MergeSlice;
 use crate::{Db, DbCursor, Options, Range, Result, Slice, Snapshot};
@@ -78,11 +78,11 @@ fn a_merge_is_divided_where_tables_of_its_output_level_begin() {
             "h..n [4, 5, 6] ['i'] Some(25)",
             "n..- [7, 8, 9] ['q'] Some(25)",
         ],
-        "a piece that begins where its stretch does begins anyway"
+        "a subrange that begins where its slice does begins anyway"
     );
     let whole = ["-..- [1, 2, 3, 4, 5, 6, 7, 8, 9] ['c', 'h', 'i', 'n', 'q'] None"];
-    assert_eq!(all(66), whole, "not two stretches' worth");
-    assert_eq!(all(0).len(), 9, "no stretch is less than a table");
+    assert_eq!(all(66), whole, "not two slices' worth");
+    assert_eq!(all(0).len(), 9, "no slice is less than a table");
 }
 
 #[test]

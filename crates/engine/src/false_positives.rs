@@ -27,6 +27,9 @@ use crate::levels::LEVELS;
 /// Keys that a thread collects before it hands them over.
 pub(crate) const BATCH: usize = 64;
 
+/// [`PendingKeys`] has a bit for each kind.
+const _: () = assert!(KINDS.len() <= u8::BITS as usize);
+
 /// A false positive.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct FalsePositive {

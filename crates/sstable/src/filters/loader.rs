@@ -112,7 +112,9 @@ impl BlockLoader {
                     .map_err(|fault| fault.at(&self.source.path, handle.offset))?;
                 match index.len() > 0 && index.range() == (first, handle.offset) {
                     true => Ok(FilterBlock::Partitions(PartitionIndex::new(index))),
-                    false => Err(FilterState::Damaged("its top does not cover its partitions".into())),
+                    false => {
+                        Err(FilterState::Damaged("its top does not cover its partitions".into()))
+                    }
                 }
             }
         };

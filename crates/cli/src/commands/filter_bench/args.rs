@@ -6,9 +6,7 @@ use clap::builder::BoolishValueParser;
 use clap::{Args, ValueEnum};
 use trommel::filter::{FilterKind, FilterSpec, Kernel};
 use trommel_harness::units::{parse_count, parse_decimal};
-use trommel_lab::filter_bench::{
-    Access, FilterBenchPlan, Pattern, QueryCounts, Until,
-};
+use trommel_lab::filter_bench::{Access, FilterBenchPlan, Pattern, QueryCounts, Until};
 
 use super::specs::{Specs, specs};
 use crate::commands::bench::args::switches;

@@ -6,12 +6,16 @@ import pathlib
 import statistics
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from pages import read, table
+
 OUT, DOCS = pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2])
 
 
 def lines(name):
     path = OUT / f"{name}.jsonl"
-    return [json.loads(line) for line in path.read_text().splitlines()] if path.exists() else []
+    return read(path) if path.exists() else []
 
 
 def one(records, filters, **cell):
@@ -21,15 +25,6 @@ def one(records, filters, **cell):
         if filters in (of["filters"], of["family"]) and all(of[k] == v for k, v in cell.items()):
             return record
     raise SystemExit(f"{filters} {cell} was not measured")
-
-
-def table(head, rows, words=1):
-    """Columns from `words` on hold numbers."""
-    print(f"| {' | '.join(head)} |")
-    print(f"|{' --- |' * words}{' ---: |' * (len(head) - words)}")
-    for row in rows:
-        print(f"| {' | '.join(row)} |")
-    print()
 
 
 def small(value):
@@ -93,7 +88,7 @@ def equivalence():
         rows.append([f"`{spec}`", f"{of['asked']:,}", f"{of['false_positives']:,}",
                      one_in(of["measured"]), f"{one_in(high)} to {one_in(low)}",
                      one_in(of["expected"])])
-    table(["filter", "asked", "errors", "rate", "95% interval", "by theory"], rows)
+    table(["filter", "queries", "errors", "rate", "95% interval", "by theory"], rows)
     paired, blocked = rates["paired:23.4"]["measured"], rates["blocked:28"]["measured"]
     standard = rates["standard:23.4"]["measured"]
     claim("paired, 23.4 bits", "234-bits", "errs once in about 55,000", one_in(paired),
@@ -148,7 +143,7 @@ def one_in_a_million():
         low, high = of["interval"]
         rows.append([f"`{spec}`", f"{of['asked']:,}", f"{of['false_positives']:,}",
                      one_in(of["measured"]), f"{one_in(high)} to {one_in(low)}"])
-    table(["filter", "asked", "errors", "rate", "95% interval"], rows)
+    table(["filter", "queries", "errors", "rate", "95% interval"], rows)
     less = {rate: 1 - row["paired"] / row["blocked"] for rate, row in theory.items()}
     print("Bits per key for a rate, by theory:\n")
     table(["rate", "blocked", "paired", "less"],
@@ -289,7 +284,7 @@ def beside_others():
 
 @section
 def twice_as_slow():
-    heading("Building and asking")
+    heading("Building and querying")
     print("These figures are from [filters compared with other crates](filters-beside-others.md), which")
     print("describes the measurement. Paired compared with blocked filters, ratios of times in one run:\n")
     rows = [[what.removeprefix("paired / blocked: "), *rest[:1], *rest[2:5]]
@@ -302,7 +297,7 @@ def twice_as_slow():
 
     build = median(rows, "build")
     negative, positive = median(rows, "negative"), median(rows, "positive")
-    claim("paired beside blocked", "building-and-asking", "built and asked 2 times slower",
+    claim("paired beside blocked", "building-and-querying", "built and queried 2 times slower",
           f"built {build:.2f}, keys that are not there {negative:.2f}, keys that are {positive:.2f} "
           "times (medians)", False)
     print("Ribbon compared with paired filters, from the same page, ns per key:\n")
@@ -322,7 +317,7 @@ def twice_as_slow():
             rows.append([place] + [f"{b:g} / {a:g} = {b / a:.1f}" for a, b in pairs])
     table(["ribbon / paired, avx512", "build", "not there", "there"], rows)
     spans = [f"{min(r[at] for r in ratios):.1f} to {max(r[at] for r in ratios):.1f}" for at in range(3)]
-    claim("ribbon beside paired", "building-and-asking", "4 to 6 times slower",
+    claim("ribbon beside paired", "building-and-querying", "4 to 6 times slower",
           f"built {spans[0]}, keys that are not there {spans[1]}, keys that are {spans[2]} times", False)
 
 

@@ -1,22 +1,21 @@
 """Makes a page of the records of run.sh: python3 page.py OUT KEYS ROUNDS > page.md"""
 
-import json
 import math
 import os
 import pathlib
 import statistics
 import sys
 
+sys.dont_write_bytecode = True
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent))
+from pages import read, table
+
 LOOKUPS = ["readrandom", "readmissing", "multireadrandom"]
 
 
-def records(path):
-    return [json.loads(line) for line in path.read_text().splitlines()]
-
-
 def microseconds(record):
-    asked = record.get("asked") or record["operations"]
-    return record["wall_seconds"] * 1e6 / asked
+    lookups = record.get("asked") or record["operations"]
+    return record["wall_seconds"] * 1e6 / lookups
 
 
 def geometric_mean(values):
@@ -26,31 +25,28 @@ def geometric_mean(values):
 def name_of(out, side):
     """The program of a side: the caller's name for it, else its own commit or version."""
     given = os.environ.get(f"TROMMEL_{side.upper()}")
-    commit = records(out / f"deep-{side}.jsonl")[0]["environment"].get("commit")
+    commit = read(out / f"deep-{side}.jsonl")[0]["environment"].get("commit")
     return given or commit or (out / f"{side}.version").read_text().strip()
 
 
-def table(head, rows):
+def compared(head, rows):
     """For each row the medians of both sides, and the ratio with its least and greatest by round;
     below them, the rows whose rounds disagree on the faster side."""
-    print(f"| {' | '.join(head)} | ratio | rounds |")
-    print("| --- | ---: | ---: | ---: | ---: |")
-    undecided = []
+    cells, undecided = [], []
     for name, base, new in rows:
         ratios = [after / before for before, after in zip(base, new, strict=True)]
         low, high = min(ratios), max(ratios)
         if low <= 1 <= high:
             undecided.append(name)
-        print(
-            f"| {name} | {statistics.median(base):.3f} | {statistics.median(new):.3f} "
-            f"| {geometric_mean(ratios):.3f} | {low:.3f} to {high:.3f} |"
-        )
+        medians = [f"{statistics.median(side):.3f}" for side in (base, new)]
+        cells.append([name, *medians, f"{geometric_mean(ratios):.3f}", f"{low:.3f} to {high:.3f}"])
+    table([*head, "ratio", "rounds"], cells)
     if undecided:
-        print(f"\nThe rounds include 1, so no side is known to be faster: {'; '.join(undecided)}.")
+        print(f"The rounds include 1, so no side is known to be faster: {'; '.join(undecided)}.\n")
 
 
 def lookups(out, tree):
-    sides = {side: records(out / f"{tree}-{side}.jsonl") for side in ("before", "after")}
+    sides = {side: read(out / f"{tree}-{side}.jsonl") for side in ("before", "after")}
     for workload in LOOKUPS:
         times = {
             side: [microseconds(r) for r in of if r["workload"] == workload]
@@ -60,7 +56,7 @@ def lookups(out, tree):
 
 
 def runs_of(out, side):
-    last = [r for r in records(out / f"runs-{side}.jsonl") if r.get("levels")][-1]
+    last = [r for r in read(out / f"runs-{side}.jsonl") if r.get("levels")][-1]
     return sum(level["tables"] for level in last["levels"] if level["level"] == 0)
 
 
@@ -81,14 +77,14 @@ def builds(out):
         ("processor, whole process", lambda r: r.get("user_seconds", 0) + r.get("system_seconds", 0)),
         ("wall, fillrandom and compact", lambda r: r["wall_seconds"]),
     ]
-    kinds = {kind: records(out / f"{kind}.jsonl") for kind in ("blocked", "paired")}
+    kinds = {kind: read(out / f"{kind}.jsonl") for kind in ("blocked", "paired")}
     for name, of in rows:
         yield name, total(kinds["blocked"], of), total(kinds["paired"], of)
 
 
 def main():
     out, keys, rounds = pathlib.Path(sys.argv[1]), sys.argv[2], sys.argv[3]
-    environment = records(out / "deep-after.jsonl")[0]["environment"]
+    environment = read(out / "deep-after.jsonl")[0]["environment"]
     print("# The filters' gain in the engine\n")
     print("This page is written by the command below; no figure in it is typed. See")
     print("[benches/gain](../../benches/gain/README.md) for what is compared and how.\n")
@@ -106,11 +102,10 @@ def main():
         ("runs", f"Lookups, {runs_of(out, 'before')} runs in level 0"),
     ):
         print(f"## {title}\n")
-        table(["microseconds a key", "before", "after"], lookups(out, tree))
-        print()
+        compared(["microseconds a key", "before", "after"], lookups(out, tree))
     print("## Building: paired filters beside blocked ones, at the default bits\n")
     print("`L0=paired:16,L1-=paired:12` beside `L0=blocked:16,L1-=blocked:12`, the program after.\n")
-    table(["seconds a run", "blocked", "paired"], builds(out))
+    compared(["seconds a run", "blocked", "paired"], builds(out))
 
 
 main()

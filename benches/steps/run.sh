@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Counts the instructions of lookups, scans, puts and filter probes with valgrind's callgrind, and
-# compares them with the limits in limits.txt, walks.txt, puts.txt and probes.txt; lookups of
+# compares them with the limits in limits.txt, scans.txt, puts.txt and probes.txt; lookups of
 # present keys may cost 2% more with paired filters than with blocked ones. Instructions do not
 # depend on the machine's load, so that a regression of a lookup or a step is detected where times
 # would not show it.
@@ -16,9 +16,9 @@ cd "$(dirname "$0")/../.."
 KEYS=50000
 READS=6400
 limits=benches/steps/limits.txt
-WALK_KEYS=20000
+SCAN_KEYS=20000
 SEEKS=500
-walk_limits=benches/steps/walks.txt
+scan_limits=benches/steps/scans.txt
 PUTS=10000
 put_limits=benches/steps/puts.txt
 PROBED_KEYS=50000
@@ -36,7 +36,7 @@ command -v valgrind >/dev/null || lacks valgrind
 grep -qw avx2 /proc/cpuinfo || lacks AVX2
 
 # Builds the whole workspace, as for the program, so that shared crates are compiled once.
-cargo build --quiet --release --example lookups --example walks --example puts --example probes
+cargo build --quiet --release --example lookups --example scans --example puts --example probes
 examples=${CARGO_TARGET_DIR:-target}/release/examples
 scratch=$(mktemp -d)
 trap 'rm -rf "$scratch"' EXIT
@@ -65,24 +65,24 @@ tree() {
   printf '%-3s %s-missing %s %s\n' "$1" "$2" "${counts[2]}" "${counts[3]}"
 }
 
-# walks RUNS TREE MODE: one line per scan with its instructions per entry, or per seek with its
+# scans RUNS TREE MODE: one line per scan with its instructions per entry, or per seek with its
 # steps.
-walks() {
-  local out="$scratch/walks-$2-$3" part=0 walk operations
+scans() {
+  local out="$scratch/scans-$2-$3" part=0 scan operations
   local names=(cursor-forward cursor-backward visit-forward visit-backward
     range-forward range-backward seek-forward seek-backward)
   local dumps=()
-  for walk in "${names[@]}"; do
-    dumps+=("--dump-after=walks::${walk/-/_}_walk")
+  for scan in "${names[@]}"; do
+    dumps+=("--dump-after=scans::${scan/-/_}_scan")
   done
-  counted "$out" --toggle-collect='*_walk' "${dumps[@]}" \
-    "$examples/walks" "$WALK_KEYS" "$1" "$SEEKS" 1 "$2" "$3"
-  for walk in "${names[@]}"; do
+  counted "$out" --toggle-collect='*_scan' "${dumps[@]}" \
+    "$examples/scans" "$SCAN_KEYS" "$1" "$SEEKS" 1 "$2" "$3"
+  for scan in "${names[@]}"; do
     # Each ends twice; by the second time the cache is warm.
     part=$((part + 2))
-    operations=$WALK_KEYS
-    [ "${walk%%-*}" = seek ] && operations=$SEEKS
-    awk -v runs="$1" -v row="$2-$3-$walk" -v operations="$operations" \
+    operations=$SCAN_KEYS
+    [ "${scan%%-*}" = seek ] && operations=$SEEKS
+    awk -v runs="$1" -v row="$2-$3-$scan" -v operations="$operations" \
       '/^totals:/ { printf "%-3s %s %.0f\n", runs, row, $2 / operations }' "$out.$part"
   done
 }
@@ -124,11 +124,11 @@ present() {
 } >"$scratch/counts" &
 trees=$!
 {
-  walks 1 deep cached
-  walks 1 deep read
-  walks 1 deep mapped
-  walks 4 runs cached
-} >"$scratch/walk-counts"
+  scans 1 deep cached
+  scans 1 deep read
+  scans 1 deep mapped
+  scans 4 runs cached
+} >"$scratch/scan-counts"
 for mode in log nolog batch; do puts "$mode"; done >"$scratch/put-counts"
 for kind in standard blocked paired ribbon; do probes "$kind"; done >"$scratch/probe-counts"
 for row in deep runs; do
@@ -183,7 +183,7 @@ renewed() {
 
 if [ "${1:-}" = --write ]; then
   renewed 2 2 "$scratch/counts" "$limits"
-  renewed 2 1 "$scratch/walk-counts" "$walk_limits"
+  renewed 2 1 "$scratch/scan-counts" "$scan_limits"
   renewed 1 1 "$scratch/put-counts" "$put_limits"
   renewed 1 1 "$scratch/probe-counts" "$probe_limits"
 fi
@@ -217,7 +217,7 @@ awk '
 }
 
 printf '\n'
-held 2 "$scratch/walk-counts" "$walk_limits" 'a walk'
+held 2 "$scratch/scan-counts" "$scan_limits" 'a scan'
 printf '\n'
 held 1 "$scratch/put-counts" "$put_limits" 'a put'
 printf '\n'

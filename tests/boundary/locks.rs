@@ -17,9 +17,12 @@ fn change(db: &Db, key: &str) -> Result<(), Error> {
     db.flush()
 }
 
-fn is_told(result: Result<(), Error>, case: &str) {
-    let told = result.expect_err(case).to_string();
-    assert!(told.contains("LOCK") && told.contains("removed or replaced"), "{case}: {told}");
+fn is_reported(result: Result<(), Error>, case: &str) {
+    let reported = result.expect_err(case).to_string();
+    assert!(
+        reported.contains("LOCK") && reported.contains("removed or replaced"),
+        "{case}: {reported}"
+    );
 }
 
 /// Two processes used to have one store open, and each removed the other's files.
@@ -32,7 +35,7 @@ fn an_owner_whose_lock_was_replaced_writes_no_more() {
     fs::remove_file(dir.join("LOCK")).expect("removing");
     let second = Db::open(&dir, small()).expect("nobody can tell it");
     change(&second, "second").expect("it is the owner now");
-    is_told(change(&first, "first"), "a flush");
+    is_reported(change(&first, "first"), "a flush");
     let refused = first.put("more", "of it");
     assert!(matches!(refused, Err(Error::Poisoned { .. })), "{refused:?}");
     drop(first);
@@ -61,14 +64,14 @@ fn each_way_to_lose_a_lock_is_noticed() {
         db.put("written", "1").expect("writing");
         lose(&dir.join("LOCK"));
         assert!(db.get("last").expect("reading").is_some(), "{name}: reads go on");
-        is_told(change(&db, "more"), name);
+        is_reported(change(&db, "more"), name);
         drop(db);
         let db = Db::open(&dir, small()).expect("opening");
         for key in ["written", "more", "last"] {
             assert!(db.get(key).expect("reading").is_some(), "{name}: {key} was acknowledged");
         }
         lose(&dir.join("LOCK"));
-        is_told(db.close(), &format!("{name}, closing"));
+        is_reported(db.close(), &format!("{name}, closing"));
     }
 }
 
@@ -127,7 +130,7 @@ fn another_store_in_the_place_of_an_open_one_is_left_alone() {
         all
     };
     let before = listing();
-    is_told(change(&db, "more"), "a flush");
+    is_reported(change(&db, "more"), "a flush");
     drop(db);
     assert_eq!(listing(), before);
 }

@@ -400,7 +400,7 @@ fn once(
         return Err("errors without a fault".to_owned());
     }
     counters.add("runs", 1);
-    counters.add("errors_told", program.errors);
+    counters.add("errors_reported", program.errors);
     counters.add("errors_then_power_cuts", program.cuts);
     count_faults(&program.disk, counters);
     Ok(program.disk)

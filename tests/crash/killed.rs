@@ -74,8 +74,8 @@ pub(crate) fn batch(seed: u64, thread: usize, number: usize) -> (Vec<Operation>,
 /// Not a test of its own: the child of the others runs this.
 #[test]
 fn child() {
-    let Ok(told) = std::env::var(CHILD) else { return };
-    let mut words = told.split('|');
+    let Ok(order) = std::env::var(CHILD) else { return };
+    let mut words = order.split('|');
     let dir = words.next().expect("a directory");
     let mut number = || words.next().and_then(|word| word.parse().ok());
     let seed: usize = number().expect("a seed");
@@ -100,11 +100,11 @@ fn child() {
 
 /// Starts the child that runs this test, with its parameters and each thread's number of batches in
 /// its environment.
-pub(crate) fn spawn(test: &str, name: &str, mut told: String, started: &[usize]) -> Child {
-    started.iter().for_each(|count| told.push_str(&format!("|{count}")));
+pub(crate) fn spawn(test: &str, name: &str, mut order: String, started: &[usize]) -> Child {
+    started.iter().for_each(|count| order.push_str(&format!("|{count}")));
     Command::new(std::env::current_exe().expect("this program"))
         .args([test, "--exact", "--nocapture"])
-        .env(name, told)
+        .env(name, order)
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .spawn()
@@ -165,8 +165,8 @@ impl Threads {
 
     /// Lets a child run and kills it; returns the number of acknowledged batches of each thread.
     fn run_and_kill(&self, dir: &Path, lifetime: Duration) -> Vec<usize> {
-        let told = format!("{}|{}", dir.display(), self.seed);
-        let mut child = spawn("killed::child", CHILD, told, &self.counts());
+        let order = format!("{}|{}", dir.display(), self.seed);
+        let mut child = spawn("killed::child", CHILD, order, &self.counts());
         let out = child.stdout.take().expect("a pipe");
         std::thread::scope(|scope| {
             let reader = scope.spawn(|| read_acknowledged(out, self.counts()));

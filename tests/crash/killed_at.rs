@@ -39,8 +39,8 @@ const CHILD: &str = "TROMMEL_CRASH_CHILD_AT";
 /// Not a test of its own: the child of the others runs this.
 #[test]
 fn child() {
-    let Ok(told) = std::env::var(CHILD) else { return };
-    let mut words = told.split('|');
+    let Ok(order) = std::env::var(CHILD) else { return };
+    let mut words = order.split('|');
     let dir = PathBuf::from(words.next().expect("a directory"));
     let mut number = || words.next().and_then(|word| word.parse::<usize>().ok());
     let (seed, calls) = (number().expect("a seed") as u64, number().expect("calls") as u64);
@@ -99,8 +99,8 @@ fn kill_at_every_call(
     let mut low = run.counts();
     for calls in (0..).step_by(step) {
         watchdog::note([seed, calls as u64, 0, 0, 0]);
-        let told = format!("{}|{seed}|{calls}", dir.display());
-        let child = spawn("killed_at::child", CHILD, told, &low);
+        let order = format!("{}|{seed}|{calls}", dir.display());
+        let child = spawn("killed_at::child", CHILD, order, &low);
         let (acknowledged, killed) = run.listen(child, low.clone())?;
         let more = sum(&acknowledged) - sum(&low);
         counters.add("acknowledged", more);

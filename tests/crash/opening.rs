@@ -42,8 +42,8 @@ fn filled(dir: &Path) {
 /// Not a test of its own: opens a directory and prints the result, until its input ends.
 #[test]
 fn opener() {
-    let Ok(told) = std::env::var(CHILD) else { return };
-    let (how, dir) = told.split_once('|').expect("how and where");
+    let Ok(order) = std::env::var(CHILD) else { return };
+    let (how, dir) = order.split_once('|').expect("how and where");
     let found = match Db::open(dir, small().opening(|o| o.read_only(how == "read"))) {
         Ok(db) if how == "write and die" => {
             for number in 0..300 {

@@ -24,7 +24,7 @@ fn range(block: &BlockInfo) -> std::ops::Range<usize> {
 }
 
 #[test]
-fn blocks_that_changed_places_are_told_apart() {
+fn swapped_blocks_are_distinguished() {
     for (filters, compression) in [("none", Compression::None), ("paired:16", Compression::Lz4)] {
         let store = build(filters, compression, Ending::Closed);
         let mut lane = Lane::new("blocks", &store);

@@ -107,7 +107,7 @@ fn what_is_added_to_a_file_is_never_believed() {
 }
 
 #[test]
-fn files_that_changed_places_are_told_apart() {
+fn swapped_files_are_distinguished() {
     every_file("swapped", |store, lane, file, _| {
         let kind = kind_of(file);
         for other in
@@ -122,7 +122,7 @@ fn files_that_changed_places_are_told_apart() {
 }
 
 #[test]
-fn an_older_version_of_a_file_is_told_apart_or_was_true() {
+fn an_older_version_of_a_file_is_distinguished_or_was_true() {
     every_file("older", |store, lane, file, _| {
         for older in store.older.get(file).into_iter().flatten() {
             both_places(|how| {
@@ -140,7 +140,7 @@ fn an_older_version_of_a_file_is_told_apart_or_was_true() {
 
 /// Another store's file of the same name: intact, with valid checksums, but not this store's.
 #[test]
-fn files_of_another_store_are_told_apart() {
+fn files_of_another_store_are_distinguished() {
     for ending in [Ending::Closed, Ending::Killed] {
         let store = build("paired:16", Compression::Lz4, ending);
         let other = build("paired:16", Compression::Lz4, ending);
@@ -152,8 +152,8 @@ fn files_of_another_store_are_told_apart() {
             });
         }
         for kind in ["manifest", "log", "table"] {
-            let told = lane.count(kind, "refused") + lane.count(kind, "read error");
-            assert!(told > 0, "no {kind} of another store was told apart");
+            let noted = lane.count(kind, "refused") + lane.count(kind, "read error");
+            assert!(noted > 0, "no {kind} of another store was distinguished");
         }
         lane.finish();
     }

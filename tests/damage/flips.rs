@@ -64,7 +64,7 @@ fn flip_everything(filters: &str, compression: Compression, ending: Ending) {
     let unusable = lane.count("table", "unusable filter");
     // Losses and wrong answers are reported first: they may prevent the report of a filter.
     lane.finish();
-    assert_eq!(unusable > 0, store.has_filters, "{unusable} filters were told to be unusable");
+    assert_eq!(unusable > 0, store.has_filters, "{unusable} filters were reported as unusable");
 }
 
 /// A change of a whole byte can clear the last non-zero bytes in a sector of the log: then it

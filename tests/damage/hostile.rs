@@ -59,7 +59,7 @@ fn open(image: &Image) -> Result<&'static str, String> {
         let answers = answers(&db);
         if db.verify().is_err() {
             let _ = db.compact_all();
-            return Ok("told by verify");
+            return Ok("reported by verify");
         }
         let before = answers?;
         db.compact_all().map_err(|error| format!("a compaction of what verifies: {error}"))?;

@@ -60,7 +60,7 @@ fn visited(db: &Db, is_forward: bool) -> trommel::Result<usize> {
 /// verification of the whole store always detect it, and the failed compaction leaves the other
 /// entries in place.
 #[test]
-fn damage_behind_a_map_is_seen_by_all_but_those_who_were_told_to_trust_it() {
+fn damage_behind_a_map_is_found_unless_maps_are_trusted() {
     for mode in [
         ReadMode::Mapped(Verify::EachUse),
         ReadMode::Mapped(Verify::Once),

@@ -186,7 +186,8 @@ fn no_room_in_the_background(dir: &Path) {
         std::thread::sleep(Duration::from_millis(50));
     }
     db.wait_idle().unwrap();
-    let last = db.stats().background.error.expect("it is told for as long as the store is open");
+    let last =
+        db.stats().background.error.expect("it is reported for as long as the store is open");
     assert!(!last.is_current(), "{last}");
     known.check(&db);
     db.close().unwrap();

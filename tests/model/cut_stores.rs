@@ -220,7 +220,7 @@ fn said_of_prefixes(db: &Db) -> [u64; 2] {
 }
 
 #[test]
-fn walks_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost() {
+fn scans_within_a_prefix_are_whole_in_every_shape_and_place_and_whatever_is_lost() {
     // If the last digit of two users separates two blocks, a prefix of four bytes is the separator,
     // and a search for it arrives one partition too early.
     for (whole_keys, extractor) in [(true, "until:/"), (true, "fixed:4"), (false, "fixed:4")] {

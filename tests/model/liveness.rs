@@ -303,9 +303,9 @@ fn a_merge_that_meets_damage_says_that_opening_again_does_not_mend_it() {
         let refused = db.put("k", "v").unwrap_err();
         assert!(matches!(refused, Error::Poisoned { .. }), "{refused:?}");
         assert_eq!(refused.kind(), ErrorKind::RestoreData);
-        let told = refused.to_string();
-        assert!(told.starts_with("a flush or compaction could not go on"), "{told}");
-        assert!(told.contains(&*table.to_string_lossy()), "{told}");
+        let reported = refused.to_string();
+        assert!(reported.starts_with("a flush or compaction could not go on"), "{reported}");
+        assert!(reported.contains(&*table.to_string_lossy()), "{reported}");
     }
 }
 
@@ -356,13 +356,13 @@ fn fills_up(capacity: u64, options: Options) -> u64 {
     let disk = SimDisk::new();
     let db = Db::open("/db", options.vfs(Arc::new(disk.clone()))).unwrap();
     disk.set_capacity(Some(capacity));
-    let (written, told) = (AtomicU64::new(0), AtomicU64::new(0));
+    let (written, reported) = (AtomicU64::new(0), AtomicU64::new(0));
     thread::scope(|scope| {
         let writer = scope.spawn(|| {
             for i in 0..ENTRIES {
                 while let Err(error) = db.put(scattered(i), noise(i)) {
                     assert_eq!(error.kind(), ErrorKind::Retry, "{error}");
-                    told.fetch_add(1, Ordering::Relaxed);
+                    reported.fetch_add(1, Ordering::Relaxed);
                     thread::sleep(Duration::from_millis(20));
                 }
                 written.fetch_add(1, Ordering::Relaxed);
@@ -383,7 +383,7 @@ fn fills_up(capacity: u64, options: Options) -> u64 {
     for i in 0..ENTRIES {
         assert!(db.get(scattered(i)).unwrap().as_deref() == Some(&noise(i)[..]), "entry {i}");
     }
-    told.into_inner()
+    reported.into_inner()
 }
 
 /// An incompressible value.
@@ -449,14 +449,14 @@ fn without_a_log() -> Options {
 }
 
 #[test]
-fn writers_are_told_of_a_full_disk_under_a_flush_and_go_on_when_it_has_room() {
+fn writers_are_notified_of_a_full_disk_under_a_flush_and_go_on_when_it_has_room() {
     ends(|| {
         let options = without_a_log().compaction(|c| c.auto_compaction(false));
-        let told = fills_up(
+        let reported = fills_up(
             200 << 10,
             options.writes(|w| w.stall_timeout(Some(Duration::from_millis(300)))),
         );
-        assert!(told > 0, "a flush failed again and again, and no writer heard of it");
+        assert!(reported > 0, "a flush failed again and again, and no writer was notified");
     });
 }
 

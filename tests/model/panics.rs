@@ -149,10 +149,10 @@ fn a_thread_panics(kind: OpKind, named: &'static str, close: bool) {
         assert!(!writer.is_finished(), "it is stopped, not refused");
         let idle = scope.spawn(|| db.wait_idle());
         trap.open.store(true, Ordering::SeqCst);
-        let told = writer.join().unwrap();
-        assert!(matches!(told, Error::Poisoned { .. }), "a stopped writer is told {told:?}");
-        let told = idle.join().unwrap();
-        assert!(is_poisoned(&told), "who waits is told {told:?}");
+        let reported = writer.join().unwrap();
+        assert!(matches!(reported, Error::Poisoned { .. }), "a stopped writer gets {reported:?}");
+        let reported = idle.join().unwrap();
+        assert!(is_poisoned(&reported), "a waiter gets {reported:?}");
     });
     let written = written.into_inner();
     for refused in
@@ -162,8 +162,8 @@ fn a_thread_panics(kind: OpKind, named: &'static str, close: bool) {
     }
     all_is_there(&db, written);
     if close {
-        let told = db.close();
-        assert!(is_poisoned(&told), "closing tells {told:?}");
+        let reported = db.close();
+        assert!(is_poisoned(&reported), "closing returns {reported:?}");
     } else {
         drop(db);
     }
@@ -175,7 +175,7 @@ fn a_thread_panics(kind: OpKind, named: &'static str, close: bool) {
 
 /// At every step of a flush: the table, the manifest, the obsolete log.
 #[test]
-fn who_waits_is_told_that_a_flush_panicked() {
+fn waiters_are_notified_that_a_flush_panicked() {
     let steps = [
         (OpKind::Create, ".sst"),
         (OpKind::Append, ".sst"),
@@ -194,7 +194,7 @@ fn who_waits_is_told_that_a_flush_panicked() {
 
 /// The same, including where a compaction removes obsolete tables.
 #[test]
-fn who_waits_is_told_that_a_compaction_panicked() {
+fn waiters_are_notified_that_a_compaction_panicked() {
     for close in [true, false] {
         ends(move || a_thread_panics(OpKind::Remove, ".sst", close));
     }

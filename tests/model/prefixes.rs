@@ -124,7 +124,7 @@ fn a_maybe_is_found_true_or_false_by_the_walk() {
 /// A scan that begins in the middle of its range cannot determine whether a positive was false; its
 /// negatives used to count all the same, so that the measured rate was 0.
 #[test]
-fn walks_from_the_middle_of_a_range_make_no_rate_too_low() {
+fn scans_from_the_middle_of_a_range_make_no_rate_too_low() {
     let db = with_poor_filters();
     let absent = || {
         let levels = db.filter_report().prefixes;

@@ -77,8 +77,8 @@ fn a_value_that_is_too_long_is_refused_before_a_byte_is_written() {
         ("insert", stage.refused("insert", |db| db.insert_if_absent("new", &huge))),
         ("cas", stage.refused("cas", |db| db.compare_and_set("k", Some(b"before"), Some(&huge)))),
     ] {
-        let is_told = matches!(error, Error::ValueTooLong { bytes } if bytes == huge.len());
-        assert!(is_told, "{way}: {error:?}");
+        let is_reported = matches!(error, Error::ValueTooLong { bytes } if bytes == huge.len());
+        assert!(is_reported, "{way}: {error:?}");
     }
     stage.reopened();
 }
@@ -97,8 +97,8 @@ fn a_key_that_is_too_long_is_refused_before_a_byte_is_written() {
         ("insert", stage.refused("insert", |db| db.insert_if_absent(&long, "v"))),
         ("cas", stage.refused("cas", |db| db.compare_and_set(&long, None, Some(b"v")))),
     ] {
-        let is_told = matches!(error, Error::KeyTooLong { bytes } if bytes == long.len());
-        assert!(is_told, "{way}: {error:?}");
+        let is_reported = matches!(error, Error::KeyTooLong { bytes } if bytes == long.len());
+        assert!(is_reported, "{way}: {error:?}");
     }
     stage.reopened();
 }
@@ -110,12 +110,12 @@ fn a_batch_that_is_too_large_is_refused_before_a_byte_is_written() {
     let huge = vec![0; MAX_VALUE_BYTES];
     let too_large = batch(|batch| batch.put("some", vec![7; TOO_MUCH_BESIDE]).put("huge", &huge));
     let error = stage.refused("batch", |db| db.write(too_large.clone()));
-    let is_told = |error: &Error| match error {
+    let is_reported = |error: &Error| match error {
         Error::BatchTooLarge { bytes, limit } => *bytes > *limit && *limit == MAX_BATCH_BYTES,
         _ => false,
     };
-    assert!(is_told(&error), "{error:?}");
+    assert!(is_reported(&error), "{error:?}");
     let durably = |db: &Db| db.write_with(too_large, WriteOptions::sync());
-    assert!(is_told(&stage.refused("a synced batch", durably)));
+    assert!(is_reported(&stage.refused("a synced batch", durably)));
     stage.reopened();
 }

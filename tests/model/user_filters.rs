@@ -456,10 +456,10 @@ fn every_flipped_byte_gives_right_answers_or_an_error_and_verify_finds_it() {
                 }
             }
             let layout = inspect::Table::open(&*vfs, &table).unwrap().layout();
-            let is_told = |blocks: Vec<inspect::BlockInfo>| {
+            let is_reported = |blocks: Vec<inspect::BlockInfo>| {
                 blocks.iter().any(|b| b.content.is_err() && b.offset <= at as u64)
             };
-            assert!(layout.map_or(true, is_told), "byte {at}");
+            assert!(layout.map_or(true, is_reported), "byte {at}");
             let error = db.verify().expect_err(&format!("byte {at}, policy known: {known}"));
             assert!(matches!(error, Error::Corruption(_)), "byte {at}: {error}");
         }

@@ -89,8 +89,8 @@ impl Exam<'_> {
         }
         let spans = healthy.in_doubt();
         for key in self.store.history.keys().filter(|key| self.store.truth(key).is_some()) {
-            let is_told = self.older || spans.iter().any(|keys| keys.holds(key));
-            assert!(seen.contains(key) || is_told, "{}: {key:?} is passed over", self.case);
+            let is_reported = self.older || spans.iter().any(|keys| keys.holds(key));
+            assert!(seen.contains(key) || is_reported, "{}: {key:?} is passed over", self.case);
         }
         for key in self.store.keys() {
             let is_had = matches!(self.db.get(&key), Ok(Some(_)));

@@ -89,8 +89,8 @@ fn a_table_that_cannot_be_read_is_named() {
                 let how = RepairOptions::default().dry_run(true);
                 let Ok(report) = Db::repair(DIR, "new", small(&disk), how) else { continue };
                 assert!(!report.is_complete(), "{name}: {table}: {report:?}");
-                let is_told = |key: &Vec<u8>| is_named(&report, key);
-                assert!(store.history.keys().any(is_told), "{name}: {table}: {report:?}");
+                let is_reported = |key: &Vec<u8>| is_named(&report, key);
+                assert!(store.history.keys().any(is_reported), "{name}: {table}: {report:?}");
             }
         }
     }
@@ -134,8 +134,8 @@ fn no_failed_call_makes_a_degraded_store_answer_wrongly() {
             for key in store.history.keys() {
                 let got = entries.iter().find(|(other, _)| **other == **key);
                 let is_right = got.map(|(_, value)| &**value) == store.truth(key).map(|v| &**v);
-                let is_told = got.is_none() && spans.iter().any(|keys| keys.holds(key));
-                assert!(is_right || is_told, "{case}: {key:?}");
+                let is_reported = got.is_none() && spans.iter().any(|keys| keys.holds(key));
+                assert!(is_right || is_reported, "{case}: {key:?}");
             }
             true
         });

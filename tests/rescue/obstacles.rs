@@ -108,8 +108,8 @@ fn only_the_mark_of_a_repair_condemns_a_directory() {
         let vfs = store.disk();
         write(&*vfs, "UNFINISHED", text.as_bytes());
         let refused = Db::open(DIR, small(&vfs)).map(drop).expect_err("it stands there");
-        let told = refused.to_string();
-        assert!(told.contains("UNFINISHED") && !told.contains("remove the directory"), "{told}");
+        let noted = refused.to_string();
+        assert!(noted.contains("UNFINISHED") && !noted.contains("remove the directory"), "{noted}");
         let report = Db::verify_dir(DIR, &small(&vfs)).expect("verifying");
         assert_eq!(report.damage.len(), 1, "{report}");
         assert_eq!(report.damage[0].remedy, Remedy::Remove, "{report}");
@@ -119,7 +119,7 @@ fn only_the_mark_of_a_repair_condemns_a_directory() {
 }
 
 #[test]
-fn a_repair_that_was_cut_short_is_told_by_verify_and_by_an_open() {
+fn a_repair_that_was_cut_short_is_reported_by_verify_and_by_an_open() {
     let store = Store::filled(Left::Closed);
     let disk = SimDisk::new();
     disk.create_dir(Path::new(DIR)).expect("making a directory");

@@ -144,15 +144,15 @@ fn what_is_newer_is_not_repaired() {
 
 /// An unreadable log is reported once.
 #[test]
-fn a_log_is_told_of_once() {
+fn a_log_is_reported_once() {
     let store = Store::filled(Left::Killed);
     let logs = store.files.iter().filter(|(name, _)| name.to_string_lossy().ends_with(".log"));
     for (name, _) in logs {
         let bad = Arc::new(BadPlace { below: store.disk(), file: path(name), at: 0 });
         let how = RepairOptions::default().dry_run(true);
         let report = Db::repair(DIR, "new", small(&bad), how).expect("repairing");
-        let told = report.damage.iter().filter(|damage| damage.file == path(name));
-        assert!(told.count() <= 1, "{report:?}");
+        let noted = report.damage.iter().filter(|damage| damage.file == path(name));
+        assert!(noted.count() <= 1, "{report:?}");
         assert!(is_named(&report, b"key0001") || report.damage.is_empty(), "{report:?}");
     }
 }

@@ -222,8 +222,8 @@ fn a_place_that_is_taken_is_refused_and_an_unfinished_one_cannot_be_opened() {
     assert_eq!(contents(&*vfs, DIR), store.files);
     write(&*vfs, "UNFINISHED", b"");
     let refused = Db::open(DIR, small(&vfs));
-    let told = refused.as_ref().is_err_and(|error| error.to_string().contains("UNFINISHED"));
-    assert!(told, "{:?}", refused.map(drop));
+    let noted = refused.as_ref().is_err_and(|error| error.to_string().contains("UNFINISHED"));
+    assert!(noted, "{:?}", refused.map(drop));
     assert!(matches!(Db::open_read_only(DIR, small(&vfs)), Err(Error::NotAStore { .. })));
     Db::destroy(DIR, &small(&vfs)).expect("it is a store's");
 }

@@ -142,7 +142,7 @@ fn what_is_not_needed_is_listed_and_no_damage() {
 }
 
 #[test]
-fn what_is_no_store_or_in_use_is_told() {
+fn what_is_no_store_or_in_use_is_reported() {
     let vfs = Arc::new(MemoryVfs::new());
     vfs.create_dir(Path::new("empty")).expect("making a directory");
     for dir in ["absent", "empty"] {

@@ -49,8 +49,8 @@ fn close_against_all() {
     let worker = spawn({
         let db = db.clone();
         move || {
-            let told = db.flush().and_then(|()| db.compact_all()).and_then(|()| db.wait_idle());
-            assert!(matches!(told, Ok(()) | Err(Error::Closed)), "{told:?}");
+            let noted = db.flush().and_then(|()| db.compact_all()).and_then(|()| db.wait_idle());
+            assert!(matches!(noted, Ok(()) | Err(Error::Closed)), "{noted:?}");
         }
     });
     db.close().unwrap();
@@ -127,19 +127,19 @@ fn fail_before_others(fault: Fault) {
         let db = db.clone();
         spawn(move || act(&db))
     });
-    let told = others.map(|other| other.join().unwrap());
+    let noted = others.map(|other| other.join().unwrap());
     assert_eq!(disk.faults_fired(), 1);
-    let is_legal = |told: &trommel::Result<()>| {
-        matches!(told, Ok(()) | Err(Error::Io { .. } | Error::Poisoned { .. }))
+    let is_legal = |noted: &trommel::Result<()>| {
+        matches!(noted, Ok(()) | Err(Error::Io { .. } | Error::Poisoned { .. }))
     };
-    assert!(told.iter().all(is_legal), "{told:?}");
+    assert!(noted.iter().all(is_legal), "{noted:?}");
     let _ = db.close();
     let (cut, killed) = (after_power_cut(&disk), open(options(&disk).background_threads(0)));
     for db in [&cut, &killed] {
         assert_eq!(number(db.get("k0").unwrap()), 7);
         db.verify().unwrap();
     }
-    assert!(told[3].is_err() || killed.contains_key("k1").unwrap());
+    assert!(noted[3].is_err() || killed.contains_key("k1").unwrap());
 }
 
 fn fail_creating() {
@@ -258,8 +258,8 @@ fn stall_and_poison() {
     for writer in writers {
         writer.join().unwrap();
     }
-    let told = db.flush();
-    assert!(matches!(told, Err(Error::Poisoned { .. })), "{told:?}");
+    let noted = db.flush();
+    assert!(matches!(noted, Err(Error::Poisoned { .. })), "{noted:?}");
     assert!(db.close().is_err());
 }
 

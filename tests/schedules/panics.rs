@@ -78,9 +78,9 @@ fn panic_while_leading() {
             let db = db.clone();
             spawn(move || {
                 let key = format!("k{writer}");
-                let told = db.put_with(key, writer.to_le_bytes(), WriteOptions::sync());
+                let reported = db.put_with(key, writer.to_le_bytes(), WriteOptions::sync());
                 assert_eq!(number(db.get("k0").unwrap()), 7, "reads go on");
-                told.is_ok()
+                reported.is_ok()
             })
         })
         .collect();

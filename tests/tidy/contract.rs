@@ -128,7 +128,7 @@ fn the_table_of_planted_bugs_is_of_those_there_are() {
 }
 
 #[test]
-fn tests_are_told_from_what_only_looks_like_one() {
+fn tests_are_distinguished_from_what_only_looks_like_one() {
     let text = "#[test]\nfn one() {}\nfn two() {}\n$(#[test]\nthree: 1;";
     assert!(has_test(text, "one") && has_test(text, "three"));
     assert!(!has_test(text, "two") && !has_test(text, "four"));

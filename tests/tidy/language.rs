@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::process::Command;
 
-use crate::source::{code_of, files, root, without_tests};
+use crate::source::{code_of, files, root, without_tests, words};
 
 /// Phrases of this project's own, each with the term that the field uses.
 const RETIRED: [(&str, &str); 13] = [
@@ -20,6 +20,19 @@ const RETIRED: [(&str, &str); 13] = [
     ("are told", "are notified, are returned"),
     ("told apart", "distinguished"),
     ("comes upon", "finds, reaches"),
+];
+
+/// Words of this project's own that are in no name of the code, each with the field's term. A name
+/// is split at underscores and capitals.
+const RETIRED_IN_NAMES: [(&str, &str); 8] = [
+    ("ask", "query"),
+    ("asks", "queries"),
+    ("asked", "queried, requested"),
+    ("asking", "querying"),
+    ("told", "reported, notified"),
+    ("stretch", "slice, gap"),
+    ("stretches", "slices, gaps"),
+    ("graveyard", "obsolete files"),
 ];
 
 /// Verbs that do not say what a commit does.
@@ -46,6 +59,43 @@ fn comments_use_the_terms_of_the_field() {
         }
     }
     assert!(found.is_empty(), "retired phrases:\n{}", found.join("\n"));
+}
+
+#[test]
+fn names_use_the_terms_of_the_field() {
+    let mut found = Vec::new();
+    for file in files(&["crates", "tests", "benches"], "rs") {
+        let code = code_of(&file.text);
+        for (number, name) in words(&code) {
+            if let Some((word, term)) = retired_in_name(name) {
+                found.push(format!("{}:{}: {name}: {word}: {term}", file.path, number + 1));
+            }
+        }
+    }
+    assert!(found.is_empty(), "retired words in names:\n{}", found.join("\n"));
+}
+
+/// The retired word among the words of a name in either case.
+fn retired_in_name(name: &str) -> Option<(&'static str, &'static str)> {
+    let mut parts = String::new();
+    for c in name.chars() {
+        if c.is_uppercase() {
+            parts.push('_');
+        }
+        parts.extend(c.to_lowercase());
+    }
+    let is_retired = |(word, _): &(&str, &str)| parts.split('_').any(|part| part == *word);
+    RETIRED_IN_NAMES.into_iter().find(is_retired)
+}
+
+#[test]
+fn retired_words_are_found_in_names() {
+    for name in ["ask", "is_asked", "NotAsked", "ask_many"] {
+        assert!(retired_in_name(name).is_some(), "{name}");
+    }
+    for name in ["mask", "unmasked", "task_of", "NextTask"] {
+        assert!(retired_in_name(name).is_none(), "{name}");
+    }
 }
 
 /// The crate, or the folder of the tests and benchmarks.

@@ -81,7 +81,7 @@ fn is_code(comment: &str) -> bool {
 }
 
 #[test]
-fn code_and_prose_are_told_apart() {
+fn code_and_prose_are_distinguished() {
     for code in ["let a = b;", "call(x);", "if a < b {", "}", "#[test]"] {
         assert!(is_code(code), "{code}");
     }

@@ -3,7 +3,7 @@
 //! The engine holds this state under one lock; every change notifies workers and waiting callers.
 //! It does not know the engine: [`jobs`](crate::jobs) chooses and runs jobs.
 
-mod beside;
+mod core_use;
 mod trouble;
 
 use std::ops::Range;
@@ -24,8 +24,8 @@ use crate::shared_merge::SharedMerge;
 use crate::sync::{AtomicBool, Condvar, Mutex, lock, wait};
 use crate::view::{LoggedMemtable, View};
 use crate::workers::Served;
-pub(crate) use beside::CoreUse;
-use beside::{Cores, Filling};
+pub(crate) use core_use::CoreUse;
+use core_use::{Cores, Filling};
 pub use trouble::BackgroundError;
 pub(crate) use trouble::{JobFailures, LONGEST_RETRY};
 

@@ -82,8 +82,8 @@ fn no_snapshot_loses_what_it_sees() {
 /// Two threads wait for a value that a third stores and notifies: neither misses it, under any
 /// memory order.
 #[test]
-fn who_waits_is_told() {
-    check("who_waits_is_told", || {
+fn waiters_are_notified() {
+    check("waiters_are_notified", || {
         let shared = Arc::new((Notifier::new(), AtomicU64::new(0)));
         let waiters = [(); 2].map(|()| {
             let shared = Arc::clone(&shared);

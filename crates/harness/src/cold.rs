@@ -57,7 +57,7 @@ pub(crate) fn drop_files(dir: &Path) -> Result<Eviction, Error> {
 /// Always.
 #[cfg(not(target_os = "linux"))]
 pub(crate) fn drop_files(_dir: &Path) -> Result<Eviction, Error> {
-    Err(Error::Usage("--cold needs Linux: elsewhere the page cache cannot be told".into()))
+    Err(Error::Usage("--cold needs Linux: elsewhere the page cache cannot be controlled".into()))
 }
 
 #[cfg(target_os = "linux")]

@@ -367,7 +367,7 @@ mod tests {
     /// Level 0 holds at most the predicted number, because the last memtable was not full.
     #[test]
     fn trees_are_those_of_real_stores() {
-        let off = |told: u64, real: u64| (told as f64 / real as f64 - 1.0).abs();
+        let off = |simulated: u64, real: u64| (simulated as f64 / real as f64 - 1.0).abs();
         // The second number of keys is between the one that opens a third level, and the one that
         // did while the base level could not grow.
         for keys in [20_000, 30_000, 100_000] {
@@ -381,23 +381,23 @@ mod tests {
             };
             let real = grown(&shape);
             let runs = real.first().filter(|level| level.level == 0).map_or(0, |level| level.runs);
-            let told =
+            let simulated =
                 simulate(&TreeShape { l0_runs: runs, ..shape }, 1.0, &[], &[]).unwrap().levels;
-            assert_eq!(real.len(), told.len(), "{real:?}\n{told:?}");
-            for (real, told) in real.iter().zip(&told) {
-                assert_eq!((real.level, real.runs), (told.level, told.runs), "{real:?}");
-                let keys = off(told.keys, real.keys);
+            assert_eq!(real.len(), simulated.len(), "{real:?}\n{simulated:?}");
+            for (real, simulated) in real.iter().zip(&simulated) {
+                assert_eq!((real.level, real.runs), (simulated.level, simulated.runs), "{real:?}");
+                let keys = off(simulated.keys, real.keys);
                 let most = match real.level {
                     0 => {
-                        assert!(real.keys <= told.keys, "{real:?} {told:?}");
+                        assert!(real.keys <= simulated.keys, "{real:?} {simulated:?}");
                         continue;
                     }
                     1 => 0.5,
                     2 => 0.2,
                     _ => 0.05,
                 };
-                assert!(keys <= most, "{real:?} {told:?}");
-                assert!(off(told.tables, real.tables) <= 0.25, "{real:?} {told:?}");
+                assert!(keys <= most, "{real:?} {simulated:?}");
+                assert!(off(simulated.tables, real.tables) <= 0.25, "{real:?} {simulated:?}");
             }
         }
     }

@@ -385,9 +385,9 @@ fn entries_are_not_sorted_without_a_scan() {
     let (unsorted, next) = filled(next, true);
     assert!(unsorted < ENTRIES as usize / 4, "{unsorted} unsorted after a walk");
     let (unsorted, next) = filled(next, false);
-    assert!(unsorted < ENTRIES as usize / 4, "{unsorted} unsorted after a memtable with walks");
+    assert!(unsorted < ENTRIES as usize / 4, "{unsorted} unsorted after a memtable with scans");
     let (unsorted, _) = filled(next, false);
-    assert_eq!(unsorted, ENTRIES as usize, "sorted at once after a memtable without walks");
+    assert_eq!(unsorted, ENTRIES as usize, "sorted at once after a memtable without scans");
 }
 
 #[test]

@@ -264,8 +264,8 @@ mod tests {
             &[(1, 0, 1, 0, Saw(1)), (0, 2, 3, 0, Wrote(1))],
         ];
         for calls in wrong {
-            let told = verdict(calls).unwrap_err();
-            assert!(told.contains("<--") && told.contains("key 0"), "{told}");
+            let reported = verdict(calls).unwrap_err();
+            assert!(reported.contains("<--") && reported.contains("key 0"), "{reported}");
         }
     }
 
@@ -300,7 +300,7 @@ mod tests {
         // Each of the two is right for each key, but no order contains both.
         threads[1].add("scan", (4, 7), all(Saw(1), Missing));
         threads[2].add("scan", (5, 6), all(Missing, Saw(1)));
-        let told = Checker::new(4).check(&threads).unwrap_err();
-        assert!(told.contains("neither is the older"), "{told}");
+        let reported = Checker::new(4).check(&threads).unwrap_err();
+        assert!(reported.contains("neither is the older"), "{reported}");
     }
 }

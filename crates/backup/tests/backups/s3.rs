@@ -236,7 +236,7 @@ fn a_target_from_the_environment() {
 }
 
 #[test]
-fn a_wrong_url_is_told() {
+fn a_wrong_url_is_reported() {
     for url in ["s3://", "s3:///x", "s3://bucket/a//b"] {
         let error = target_at(url).unwrap_err();
         assert!(matches!(error, Error::Location { .. }) && error.to_string().contains(url));

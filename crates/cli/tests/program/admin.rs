@@ -237,12 +237,12 @@ fn writes_lost_in_a_crash_are_reported() {
     let log = files(&copy, "log").into_iter().max().unwrap();
     let bytes = fs::read(&log).unwrap();
     fs::write(&log, &bytes[..bytes.len() - 3]).unwrap();
-    let told = |err: &str| err.starts_with("left out ") && err.contains(".log: ");
+    let reported = |err: &str| err.starts_with("left out ") && err.contains(".log: ");
     let ran = program.run_on("get early");
     assert_eq!((ran.code, &*ran.out), (Some(0), "1\n"), "{}", ran.err);
-    assert!(told(&ran.err), "{}", ran.err);
+    assert!(reported(&ran.err), "{}", ran.err);
     let ran = program.run_on("put a 1");
-    assert!(ran.code == Some(0) && told(&ran.err), "{}", ran.err);
+    assert!(ran.code == Some(0) && reported(&ran.err), "{}", ran.err);
     assert_eq!(program.run_on("get early").err, "");
 }
 
@@ -299,16 +299,19 @@ fn foreign_filters_are_counted_and_are_not_corruption() {
     db.flush().unwrap();
     db.close().unwrap();
     let table = files(&program.path("db"), "sst").remove(0).display().to_string();
-    for (line, told) in [
+    for (line, reported) in [
         ("verify".to_owned(), "foreign filters  1"),
         ("verify --format=jsonl".into(), "\"foreign_filters\":1,"),
-        ("bench --benchmarks=verify --use_existing_db".into(), ", 1 filters that nobody here can"),
+        (
+            "bench --benchmarks=verify --use_existing_db".into(),
+            ", 1 filters that this program cannot",
+        ),
     ] {
         let ran = program.run_on(&line);
         assert_eq!(ran.code, Some(0), "{line}: {}", ran.err);
-        assert!(ran.out.contains(told), "{line}: {}", ran.out);
+        assert!(ran.out.contains(reported), "{line}: {}", ran.out);
     }
-    for (line, told) in [
+    for (line, reported) in [
         (format!("sst check --format=jsonl {table}"), "\"foreign_filter\":true}"),
         (
             format!("sst info {table}"),
@@ -317,7 +320,7 @@ fn foreign_filters_are_counted_and_are_not_corruption() {
     ] {
         let ran = program.run(&line);
         assert_eq!(ran.code, Some(0), "{line}: {}", ran.err);
-        assert!(ran.out.contains(told), "{line}: {}", ran.out);
+        assert!(ran.out.contains(reported), "{line}: {}", ran.out);
     }
     let to = program.path("backups").display().to_string();
     assert_eq!(program.run_on(&format!("backup create --to {to}")).code, Some(0));

@@ -299,8 +299,8 @@ fn the_shell_looks_into_its_own_store() {
     child.stdin.take().unwrap().write_all(script).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap());
     // The store is older than the recording of options.
-    let told = ran.err.starts_with("note: the store does not say which options");
-    assert!(ran.code == Some(0) && told && ran.err.lines().count() == 1, "{ran:?}");
+    let reported = ran.err.starts_with("note: the store does not say which options");
+    assert!(ran.code == Some(0) && reported && ran.err.lines().count() == 1, "{ran:?}");
     let lines: Vec<&str> = ran.out.lines().collect();
     assert!(lines[1].contains(".log,log,,answered here,"), "{}", ran.out);
     assert!(ran.out.contains("MANIFEST-") && ran.out.contains(",true,"), "{}", ran.out);

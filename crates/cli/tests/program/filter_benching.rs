@@ -153,8 +153,8 @@ fn flags_of_measurements_are_rejected_with_records_to_show() {
             false => format!("--{flag}"),
         };
         let ran = program.run(&format!("filter-bench {given} --from run.jsonl"));
-        let is_told = ran.err.contains("cannot be used with") && ran.err.contains("--from");
-        assert!(ran.code == Some(2) && is_told, "{given}: {ran:?}");
+        let is_reported = ran.err.contains("cannot be used with") && ran.err.contains("--from");
+        assert!(ran.code == Some(2) && is_reported, "{given}: {ran:?}");
         refused += 1;
     }
     assert!(refused >= 14, "{help}");

@@ -214,12 +214,12 @@ fn every_changed_option_is_reported() {
     let program = Program::new();
     assert_eq!(program.run_on("put --create --filters=ribbon:10 a 1").err, "");
     let ran = program.run_on("put --filters=paired:16 --compression=none b 2");
-    let told: Vec<&str> = ran.err.lines().collect();
+    let reported: Vec<&str> = ran.err.lines().collect();
     let wanted = [
         "note: filters: paired:16 given, store has ribbon:10",
         "note: compression: none given, store has lz4",
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(reported, wanted);
     assert_eq!(program.run_on("put --filters=paired:16 c 3").err, "", "it is the store's now");
     let ran = program.run_on("bench --use-existing-db --benchmarks=compact --table-size=1M");
     assert_eq!(ran.err, "note: table_bytes: 1048576 given, store has 67108864\n");
@@ -236,13 +236,13 @@ fn switches_that_a_store_remembers_can_be_taken_back() {
         "bench --use-existing-db --benchmarks=compact --optimize-filters-for-hits=false \
          --block-align=false",
     );
-    let mut told: Vec<&str> = ran.err.lines().collect();
-    told.sort_unstable();
+    let mut reported: Vec<&str> = ran.err.lines().collect();
+    reported.sort_unstable();
     let wanted = [
         "note: block_align: false given, store has true",
         "note: filters_on_last_level: true given, store has false",
     ];
-    assert_eq!(told, wanted, "{ran:?}");
+    assert_eq!(reported, wanted, "{ran:?}");
 }
 
 #[test]
@@ -259,8 +259,8 @@ fn unreadable_options_are_reported() {
     for line in ["get a", "put b 2"] {
         let ran = program.run_on(line);
         assert_eq!(ran.code, Some(0), "{line}: {ran:?}");
-        let told = ran.err.contains("OPTIONS") && ran.err.contains("the default options");
-        assert!(told, "{line}: {}", ran.err);
+        let reported = ran.err.contains("OPTIONS") && ran.err.contains("the default options");
+        assert!(reported, "{line}: {}", ran.err);
     }
     assert_eq!(program.run_on("get b").err, "", "it was written anew");
     #[expect(clippy::disallowed_methods, reason = "as a user removes it")]
@@ -287,9 +287,9 @@ fn reads_of_a_fresh_store_are_doubted() {
     for workload in ["readrandom", "multireadrandom", "seekrandom"] {
         let empty = bench(workload);
         assert_eq!(empty.code, Some(0), "{empty:?}");
-        let told = empty.err.contains(&format!("{workload} found none of"))
+        let reported = empty.err.contains(&format!("{workload} found none of"))
             && empty.err.contains(&format!("--benchmarks=fillrandom,{workload}"));
-        assert!(told, "{workload}: {}", empty.err);
+        assert!(reported, "{workload}: {}", empty.err);
         let filled = bench(&format!("fillrandom,{workload}"));
         assert_eq!((filled.code, &*filled.err), (Some(0), ""), "{workload}: {filled:?}");
     }
@@ -313,8 +313,8 @@ fn a_bench_of_keys_that_are_not_there_says_so() {
         assert_eq!((well.code, &*well.err), (Some(0), ""), "{workload}: {well:?}");
         let other = on(&format!("--num=2000 --key-size=20 --benchmarks={workload}"));
         assert_eq!(other.code, Some(2), "{workload}: {other:?}");
-        let told = other.err.contains("found none of") && other.err.contains("--key-size");
-        assert!(told, "{workload}: {}", other.err);
+        let reported = other.err.contains("found none of") && other.err.contains("--key-size");
+        assert!(reported, "{workload}: {}", other.err);
     }
     let more = on("--num=20000 --benchmarks=readrandom");
     assert_eq!(more.code, Some(0), "{more:?}");
@@ -337,7 +337,7 @@ fn ambiguous_numbers_are_rejected_with_what_was_meant() {
     let program = Program::new();
     assert_eq!(program.run_on("put --create a 1").code, Some(0));
     assert_eq!(program.run_on("flush").code, Some(0));
-    for (line, told) in [
+    for (line, reported) in [
         ("put b 2 --filters=budget=10", "did you mean 10/key"),
         ("bench --filters=budget=12 --num=10", "did you mean 12/key"),
         ("tune advise --budget=10", "did you mean 10/key"),
@@ -345,15 +345,15 @@ fn ambiguous_numbers_are_rejected_with_what_was_meant() {
     ] {
         let ran = program.run_on(line);
         assert_eq!(ran.code, Some(2), "{line}: {ran:?}");
-        assert!(ran.err.contains(told), "{line}: {}", ran.err);
+        assert!(ran.err.contains(reported), "{line}: {}", ran.err);
     }
-    for (line, told) in [
+    for (line, reported) in [
         ("tune simulate --keys=100000 --filters=budget=10", "did you mean 10/key"),
         ("tune simulate --keys=100000 --read-cost=L9=1", "L9"),
         ("filter-bench --filters=paired:8..11/2", "does not come to 11"),
     ] {
         let ran = program.run(line);
         assert_eq!(ran.code, Some(2), "{line}: {ran:?}");
-        assert!(ran.err.contains(told), "{line}: {}", ran.err);
+        assert!(ran.err.contains(reported), "{line}: {}", ran.err);
     }
 }

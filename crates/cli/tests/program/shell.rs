@@ -35,7 +35,7 @@ fn a_script_runs_on_one_open_store() {
 #[test]
 fn the_first_line_that_fails_ends_a_script() {
     let program = with_store(&[("a", "1")]);
-    for (script, code, told) in [
+    for (script, code, reported) in [
         ("get a\nget b\nget a\n", 3, "key not found; that was line 2 of the input"),
         ("get a\ngte a\n", 2, "unrecognized subcommand 'gte'"),
         ("get a\nget\n", 2, "required arguments were not provided"),
@@ -53,7 +53,11 @@ fn the_first_line_that_fails_ends_a_script() {
     ] {
         let ran = program.run_on_with("shell", script.as_bytes());
         assert_eq!((ran.code, &*ran.out), (Some(code), "1\n"), "{script}: {}", ran.err);
-        assert!(ran.err.contains(told) && ran.err.contains("line 2 of"), "{script}: {}", ran.err);
+        assert!(
+            ran.err.contains(reported) && ran.err.contains("line 2 of"),
+            "{script}: {}",
+            ran.err
+        );
     }
     let ran = program.run_on_with("shell --keep-going", b"get b\nput 'a\nget a\n");
     assert_eq!((ran.code, &*ran.out), (Some(3), "1\n"));

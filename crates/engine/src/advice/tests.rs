@@ -98,8 +98,8 @@ fn where_all_miss_upper_levels_get_more() {
     // The figures for the current filters match the counters.
     let report = db.filter_report();
     let counted: u64 = report.levels.iter().map(|level| level.counts.false_positives).sum();
-    let told = advice.now.wasted_reads * LOOKUPS as f64;
-    assert!((counted as f64 - told).abs() < 6.0 * told.sqrt(), "{counted} of {told}");
+    let reported = advice.now.wasted_reads * LOOKUPS as f64;
+    assert!((counted as f64 - reported).abs() < 6.0 * reported.sqrt(), "{counted} of {reported}");
     assert!((advice.now.lines / advice.advised.lines - 1.0).abs() < 0.2, "{advice}");
 }
 
@@ -115,8 +115,11 @@ fn advice_saves_as_many_reads_as_it_promises() {
     query(&other, misses());
     let report = other.filter_report();
     let counted: u64 = report.levels.iter().map(|level| level.counts.false_positives).sum();
-    let told = advice.advised.wasted_reads * LOOKUPS as f64;
-    assert!((counted as f64 - told).abs() < 6.0 * told.sqrt(), "{counted}, told {told}: {advice}");
+    let reported = advice.advised.wasted_reads * LOOKUPS as f64;
+    assert!(
+        (counted as f64 - reported).abs() < 6.0 * reported.sqrt(),
+        "{counted}, reported {reported}: {advice}"
+    );
     let bytes = report.filter_bytes as f64 / advice.advised.bytes as f64;
     assert!((0.9..1.1).contains(&bytes), "{} bytes: {advice}", report.filter_bytes);
 }

@@ -411,7 +411,7 @@ impl BudgetReport {
             }
         }
         counts.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
-        let told = counts.iter().map(|(reason, count)| format!("{count} {reason}"));
-        told.collect::<Vec<_>>().join(", ")
+        let reported = counts.iter().map(|(reason, count)| format!("{count} {reason}"));
+        reported.collect::<Vec<_>>().join(", ")
     }
 }

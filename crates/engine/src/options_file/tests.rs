@@ -154,14 +154,14 @@ fn every_byte_is_under_the_checksum() {
 
 /// Behind a right checksum, as a newer program may write it.
 #[test]
-fn what_is_not_known_is_told_and_kept() {
+fn what_is_not_known_is_reported_and_kept() {
     let (vfs, given) = store(Options::default());
     let lines = "filters = cuckoo:9\ncompression = snappy\ntable_bytes = 4096\nspill = fast = 7\n\
                  prefix_extractor = custom:tenant\nwhole_key_filters = false\nlevel_ratio = ten\n";
     write(&*vfs, "db/OPTIONS", text_of(lines).as_bytes());
     let latest = given.clone().load_latest("db").unwrap();
     assert_eq!(latest.remembered, ["table_bytes"]);
-    let told: Vec<_> = latest.ignored.iter().map(|i| (&*i.name, &*i.value)).collect();
+    let reported: Vec<_> = latest.ignored.iter().map(|i| (&*i.name, &*i.value)).collect();
     let wanted = [
         ("filters", "cuckoo:9"),
         ("prefix_extractor", "custom:tenant"),
@@ -170,7 +170,7 @@ fn what_is_not_known_is_told_and_kept() {
         ("level_ratio", "ten"),
         ("spill", "fast = 7"),
     ];
-    assert_eq!(told, wanted);
+    assert_eq!(reported, wanted);
     assert!(latest.ignored[1].why.contains("closure"), "{:?}", latest.ignored[1]);
     Db::open("db", latest.options).unwrap().close().unwrap();
     let again = given.load_latest("db").unwrap();
@@ -246,7 +246,7 @@ fn a_store_without_the_file_gets_one_when_it_is_opened_for_writing() {
 
 /// A corrupt file costs the options, and nothing else; one of a newer version is left to it.
 #[test]
-fn a_file_that_cannot_be_used_is_told_and_keeps_no_store_closed() {
+fn a_file_that_cannot_be_used_is_reported_and_keeps_no_store_closed() {
     let newer = text(&Options::default()).replace("options 1", "options 2");
     let body = newer.rsplit_once(CHECKSUM).unwrap().0;
     let newer = format!("{body}{CHECKSUM}{:08x}\n", checksum(body.as_bytes()));
@@ -256,8 +256,8 @@ fn a_file_that_cannot_be_used_is_told_and_keeps_no_store_closed() {
         write(&*vfs, "db/OPTIONS", bytes.as_bytes());
         assert!(given.clone().load_latest("db").is_err());
         let report = Db::verify_dir("db", &given).unwrap();
-        let told: Vec<_> = report.damage.iter().map(|d| (d.file.as_path(), d.remedy)).collect();
-        assert_eq!(told, [(Path::new("db/OPTIONS"), remedy)]);
+        let reported: Vec<_> = report.damage.iter().map(|d| (d.file.as_path(), d.remedy)).collect();
+        assert_eq!(reported, [(Path::new("db/OPTIONS"), remedy)]);
         let files = live_files(&*vfs, Path::new("db")).unwrap();
         let file = files.iter().find(|file| file.role == Role::Options).unwrap();
         assert!(file.live && file.problem.is_some(), "{file:?}");

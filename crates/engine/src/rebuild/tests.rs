@@ -313,11 +313,11 @@ fn a_request_of_which_no_table_is_left_ends() {
     drop(filled(&vfs));
     let db = Db::open(DIR, options(&vfs).background_threads(1)).unwrap();
     let engine = Arc::clone(db.engine());
-    let (told, hears) = std::sync::mpsc::channel();
+    let (noted, hears) = std::sync::mpsc::channel();
     std::thread::spawn(move || {
         let gone = std::collections::VecDeque::from([999_998, 999_999]);
         let report = engine.rebuild_tables(gone).unwrap();
-        let _ = told.send(report.needless);
+        let _ = noted.send(report.needless);
     });
     assert_eq!(hears.recv_timeout(std::time::Duration::from_secs(60)), Ok(2));
     db.wait_idle().unwrap();

@@ -225,7 +225,7 @@ fn a_torn_tail_that_was_dropped_stays_dropped() {
                 0 => db.clone(),
                 _ => open(&disk),
             };
-            assert!(round == 0 || db.recovery_report().dropped.is_empty(), "told once");
+            assert!(round == 0 || db.recovery_report().dropped.is_empty(), "noted once");
             assert_eq!(extra(&db), found, "seed {seed}, round {round}");
             assert!((0..round).all(|n| db.get(format!("new{n}")).unwrap().is_some()));
             db.put_with(format!("new{round}"), "value", WriteOptions::sync()).unwrap();
@@ -247,7 +247,7 @@ fn a_torn_tail_that_was_dropped_stays_dropped() {
 
 /// If not even the new files fit, the error states how many bytes they need, and that many suffice.
 #[test]
-fn a_full_disk_is_told_with_the_bytes_that_are_needed() {
+fn a_full_disk_is_reported_with_the_bytes_that_are_needed() {
     let disk = killed();
     let with_room = |bytes| {
         disk.set_capacity(Some(disk.used_bytes() + bytes));

@@ -223,8 +223,8 @@ pub(crate) fn dissect_blocks(
             let error = Error::from(error);
             // A read would return the first error; without a footer, both errors say so. But
             // corruption of a filter must not be reported as the loss of everything.
-            let told = first.filter(|_| matches!(error, Error::Corruption(_)));
-            let damage = Damage::of(told.unwrap_or(&error), path, Remedy::RestoreOrRepair);
+            let noted = first.filter(|_| matches!(error, Error::Corruption(_)));
+            let damage = Damage::of(noted.unwrap_or(&error), path, Remedy::RestoreOrRepair);
             return DissectedTable {
                 blocks: Vec::new(),
                 damage: vec![damage.costing(all.clone())],

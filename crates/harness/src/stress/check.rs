@@ -381,7 +381,7 @@ mod tests {
 
     const RECORDS: RecordSpec = RecordSpec { keys: 300, min_value: 16, max_value: 64, seed: 3 };
 
-    fn told<T: fmt::Debug>(checked: Checked<T>) -> String {
+    fn reported<T: fmt::Debug>(checked: Checked<T>) -> String {
         checked.unwrap_err().to_string()
     }
 
@@ -441,7 +441,9 @@ mod tests {
         assert_eq!(case.expected.state(lost).begun, 2, "its number is used up");
         // A lost write must not reappear.
         case.put(lost, 2, &[]);
-        assert!(told(case.recovered(Some(&[lost / 64]))).contains("holds write 2; expected is"));
+        assert!(
+            reported(case.recovered(Some(&[lost / 64]))).contains("holds write 2; expected is")
+        );
     }
 
     #[test]
@@ -450,7 +452,7 @@ mod tests {
         let [one, other] = [0, 1].map(|nth| case.keys().nth(nth).unwrap());
         case.write(one, 2, 9);
         case.expected.begin(other, 2, 9).unwrap();
-        assert!(told(case.recovered(Some(&[]))).contains("half a batch"));
+        assert!(reported(case.recovered(Some(&[]))).contains("half a batch"));
         case.put(other, 2, &[]);
         case.recovered(Some(&[])).unwrap();
     }
@@ -466,7 +468,7 @@ mod tests {
         for backward in [false, true] {
             let frame = Frame::open(&case.expected, 0..RECORDS.keys);
             let scanned = scan(&case.db, &case.expected, &frame, backward, "test");
-            assert!(told(scanned).contains("half a batch"));
+            assert!(reported(scanned).contains("half a batch"));
         }
         case.put(other, 2, &[(one, 2), (other, 2)]);
         case.recovered(None).unwrap();

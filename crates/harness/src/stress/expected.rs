@@ -311,17 +311,17 @@ mod tests {
         drop(Expected::open(scratch.path(), RECORDS).unwrap());
         let path = scratch.path().join(EXPECTED_FILE);
         let whole = std::fs::read(&path).unwrap();
-        let told = |bytes: &[u8]| {
+        let reported = |bytes: &[u8]| {
             std::fs::write(&path, bytes).unwrap();
             Expected::open(scratch.path(), RECORDS).unwrap_err().to_string()
         };
-        assert!(told(&whole[..100]).contains("head is cut short"));
-        assert!(told(&whole[..whole.len() - 1]).contains("not a record for each key"));
+        assert!(reported(&whole[..100]).contains("head is cut short"));
+        assert!(reported(&whole[..whole.len() - 1]).contains("not a record for each key"));
         let mut strange = whole.clone();
         strange[HEAD_BYTES + 4] = 9;
-        assert!(told(&strange).contains("key 0 makes no sense"));
+        assert!(reported(&strange).contains("key 0 makes no sense"));
         strange = whole.clone();
         strange[2] = b'X';
-        assert!(told(&strange).contains("none of this program's"));
+        assert!(reported(&strange).contains("none of this program's"));
     }
 }

@@ -220,11 +220,11 @@ mod tests {
                 let mut flipped = value.clone();
                 flipped[bit / 8] ^= 1 << (bit % 8);
                 let parsed = RECORDS.parse(&flipped);
-                let is_told_apart = parsed.is_none_or(|found| {
+                let is_distinguished = parsed.is_none_or(|found| {
                     // A flipped bit in the list of members gives another valid value.
                     (found.key, found.generation) == (key, generation) && bit / 8 > 8
                 });
-                assert!(is_told_apart, "bit {bit}");
+                assert!(is_distinguished, "bit {bit}");
             }
             assert_eq!(RECORDS.parse(&value[..value.len() - 1]), None);
         }

@@ -114,7 +114,7 @@ pub fn stress(
         records,
         rng: Rng::with_seed(plan.seed),
         start,
-        told: start,
+        reported: start,
         seconds_shown: 0,
         report: Report {
             setup: StressSetup {
@@ -146,7 +146,7 @@ struct StressRun<'a> {
     records: RecordSpec,
     rng: Rng,
     start: Instant,
-    told: Instant,
+    reported: Instant,
     seconds_shown: u64,
     report: Report,
 }
@@ -368,8 +368,8 @@ impl StressRun<'_> {
         let done = seconds.min(self.plan.schedule.duration.as_secs());
         self.control.progress.advance(done.saturating_sub(self.seconds_shown));
         self.seconds_shown = done;
-        if self.told.elapsed() >= REPORT_EVERY {
-            self.told = Instant::now();
+        if self.reported.elapsed() >= REPORT_EVERY {
+            self.reported = Instant::now();
             self.control.progress.say(&self.report.progress(self.start.elapsed()));
         }
     }

@@ -143,16 +143,16 @@ mod tests {
     fn each_exceeded_limit_is_reported() {
         let scratch = crate::ScratchDir::new(&std::env::temp_dir()).unwrap();
         fs::write(scratch.path().join("file"), vec![0; 500]).unwrap();
-        let told = |limits: Limits| {
+        let reported = |limits: Limits| {
             let mut report = Report { live_bytes: 100, ..Report::default() };
             let found = limits.measure(std::process::id(), scratch.path(), &mut report);
             (found.map(|finding| finding.kind), report.peaks.disk_bytes)
         };
-        assert_eq!(told(LIMITS), (None, 500));
-        assert_eq!(told(Limits { space: 3.9, ..LIMITS }).0, Some("space"));
+        assert_eq!(reported(LIMITS), (None, 500));
+        assert_eq!(reported(Limits { space: 3.9, ..LIMITS }).0, Some("space"));
         if cfg!(target_os = "linux") {
-            assert_eq!(told(Limits { memory: 1, ..LIMITS }).0, Some("memory"));
-            assert_eq!(told(Limits { handles: 1, ..LIMITS }).0, Some("handles"));
+            assert_eq!(reported(Limits { memory: 1, ..LIMITS }).0, Some("memory"));
+            assert_eq!(reported(Limits { handles: 1, ..LIMITS }).0, Some("handles"));
         }
     }
 
@@ -166,8 +166,11 @@ mod tests {
         let seconds = Duration::from_secs;
         assert_eq!(LIMITS.hang(seconds(1), &tick(WorkerPhase::Running, 5)), None);
         assert_eq!(LIMITS.hang(seconds(1), &tick(WorkerPhase::Checking, 50)), None);
-        let told = LIMITS.hang(seconds(1), &tick(WorkerPhase::Running, 6)).unwrap();
-        assert_eq!((told.kind, told.what.contains("a put goes on for 6.0 s")), ("hang", true));
+        let reported = LIMITS.hang(seconds(1), &tick(WorkerPhase::Running, 6)).unwrap();
+        assert_eq!(
+            (reported.kind, reported.what.contains("a put goes on for 6.0 s")),
+            ("hang", true)
+        );
         assert!(LIMITS.hang(seconds(6), &tick(WorkerPhase::Running, 0)).is_some());
         let none = Limits { longest: Duration::ZERO, ..LIMITS };
         assert_eq!(none.hang(seconds(600), &tick(WorkerPhase::Running, 600)), None);

@@ -164,7 +164,7 @@ fn more_memory_than_there_is_is_refused_before_it_is_taken() {
 }
 
 #[test]
-fn a_time_lost_in_the_noise_is_not_told() {
+fn a_time_lost_in_the_noise_is_not_reported() {
     let pattern = Pattern::all()[0];
     let net = |gross_ns, dry_ns| Timing { pattern, gross_ns, dry_ns }.net_ns();
     assert_eq!(net(20.0, 12.5), Some(7.5));

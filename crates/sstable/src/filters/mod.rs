@@ -225,8 +225,8 @@ impl Filters {
         }
     }
 
-    /// Prefetches the cache line that [`query`](Self::query) reads first, if the filter of whole keys
-    /// is whole and pinned. Never reads the file.
+    /// Prefetches the cache line that [`query`](Self::query) reads first, if the filter of whole
+    /// keys is whole and pinned. Never reads the file.
     #[inline]
     pub fn prefetch(&self, hash: u64) {
         if let Some(part) = &self.keys {

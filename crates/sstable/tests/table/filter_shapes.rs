@@ -409,7 +409,7 @@ fn an_unknown_part_is_ignored_and_the_others_are_used() {
             assert_eq!((by_key.maybe, by_prefix.maybe), (nth < 2, nth == 2), "{context}");
             let state = filters.check().unwrap();
             assert!(matches!(state, FilterState::Unknown(_)), "{context}: {state:?}");
-            assert_eq!(host.faults.load(Ordering::Relaxed), 1, "{context}: told once");
+            assert_eq!(host.faults.load(Ordering::Relaxed), 1, "{context}: reported once");
             assert!(opened.verify().unwrap().foreign_filter, "{context}");
             let file = made.vfs.open(&made.path, Access::Buffered).unwrap();
             let listed = layout(&file, &made.path).unwrap();

@@ -225,14 +225,14 @@ fn memory_that_an_open_table_acquires_is_reported() {
     let table = InMemory::new(options, &entries);
     for access in [Access::Buffered, Access::Mapped] {
         let ledger = Arc::new(Ledger::default());
-        let told = || ledger.0.load(Ordering::Relaxed);
+        let noted = || ledger.0.load(Ordering::Relaxed);
         let file = table.vfs.open(&table.path, access).unwrap();
         let expected = Expected { file_bytes: file.bytes(), table_id: TABLE_ID };
         let filter_host = Some(Arc::<Ledger>::clone(&ledger) as Arc<dyn FilterHost>);
         let config = TableConfig { cache: BlockCache::new(0), access, filter_host };
         let opened = Table::open(file, &table.path, expected, &config).unwrap().verifying_once();
         let at_first = opened.memory_bytes().index;
-        assert_eq!(told(), 0);
+        assert_eq!(noted(), 0);
         std::thread::scope(|scope| {
             for _ in 0..2 {
                 scope.spawn(|| {
@@ -248,8 +248,8 @@ fn memory_that_an_open_table_acquires_is_reported() {
         });
         let grown = (opened.memory_bytes().index - at_first) as i64;
         assert!(grown > 20_000, "{grown} bytes of leaves");
-        assert_eq!(told(), grown, "{access:?}");
+        assert_eq!(noted(), grown, "{access:?}");
         drop(opened);
-        assert_eq!(told(), 0, "{access:?}");
+        assert_eq!(noted(), 0, "{access:?}");
     }
 }

@@ -274,7 +274,7 @@ impl ReadFile for Counted {
 #[derive(Debug, Clone, Copy, PartialEq)]
 enum Note {
     /// An access hint for this offset.
-    Told(u64),
+    Advised(u64),
     Read(u64),
 }
 
@@ -292,7 +292,7 @@ impl ReadFile for Noted {
     }
 
     fn will_need(&self, offset: u64, _bytes: usize) {
-        self.notes.lock().unwrap().push(Note::Told(offset));
+        self.notes.lock().unwrap().push(Note::Advised(offset));
     }
 
     fn bytes(&self) -> u64 {
@@ -331,19 +331,19 @@ fn a_multi_get_gives_hints_for_its_blocks_before_the_first_read() {
     // An index leaf may be read first.
     let blocks: Vec<Note> =
         notes.iter().skip_while(|note| matches!(note, Note::Read(_))).copied().collect();
-    let told: Vec<u64> = blocks
+    let advised: Vec<u64> = blocks
         .iter()
-        .map_while(|note| if let Note::Told(offset) = note { Some(*offset) } else { None })
+        .map_while(|note| if let Note::Advised(offset) = note { Some(*offset) } else { None })
         .collect();
-    assert_eq!(told.len(), 6, "{notes:?}");
-    let read: Vec<Note> = told.iter().map(|offset| Note::Read(*offset)).collect();
-    assert_eq!(blocks[blocks.len() - 6..], read[..], "each is read after all were told");
+    assert_eq!(advised.len(), 6, "{notes:?}");
+    let read: Vec<Note> = advised.iter().map(|offset| Note::Read(*offset)).collect();
+    assert_eq!(blocks[blocks.len() - 6..], read[..], "each is read after all were advised");
     assert_eq!(blocks.len(), 6 + 7, "{notes:?}");
     let (stats, notes) = look_up(0);
     assert_eq!(
         (stats.block_reads, stats.cache_hits, notes.len()),
         (0, 7, 0),
-        "nothing is told twice"
+        "nothing is advised twice"
     );
 }
 
@@ -382,11 +382,11 @@ fn a_multi_get_gives_hints_for_all_tables_before_the_first_read() {
     let wanted = entries.iter().step_by(100).map(|entry| entry.value.clone()).enumerate();
     assert_eq!(values, wanted.collect::<Vec<_>>());
     let notes = notes.lock().unwrap().clone();
-    let told = notes.iter().filter(|note| matches!(note, Note::Told(_))).count();
-    assert_eq!((stats.block_reads, told), (9, 8), "{notes:?}");
-    let last_told = notes.iter().rposition(|note| matches!(note, Note::Told(_))).unwrap();
-    let reads_behind = notes[last_told..].iter().filter(|note| matches!(note, Note::Read(_)));
-    assert_eq!(reads_behind.count(), 9, "all blocks are read after all were told: {notes:?}");
+    let advised = notes.iter().filter(|note| matches!(note, Note::Advised(_))).count();
+    assert_eq!((stats.block_reads, advised), (9, 8), "{notes:?}");
+    let last_advised = notes.iter().rposition(|note| matches!(note, Note::Advised(_))).unwrap();
+    let reads_behind = notes[last_advised..].iter().filter(|note| matches!(note, Note::Read(_)));
+    assert_eq!(reads_behind.count(), 9, "all blocks are read after all were advised: {notes:?}");
 }
 
 /// Corruption before the first use of a block is detected in either mode; later corruption only if

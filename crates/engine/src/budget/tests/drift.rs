@@ -30,8 +30,12 @@ fn check_all(db: &Db, reason: DriftReason, words: &str) {
     assert!(report.tables.len() > 1, "{report}");
     assert!(report.tables.iter().all(|table| table.reason == reason), "{report}");
     assert_eq!(reason.to_string(), words);
-    let told = format!("differ ({} {words})", report.tables.len());
-    assert_eq!(report.to_string().contains(&told), reason != DriftReason::AsPlanned, "{report}");
+    let reported = format!("differ ({} {words})", report.tables.len());
+    assert_eq!(
+        report.to_string().contains(&reported),
+        reason != DriftReason::AsPlanned,
+        "{report}"
+    );
     let drifted: u64 = report.levels.iter().map(|level| level.drifted).sum();
     let all = if reason == DriftReason::AsPlanned { 0 } else { report.tables.len() as u64 };
     assert_eq!(drifted, all, "{report}");

@@ -54,7 +54,7 @@ fn slices(slice_bytes: u64, bounds: &[&str]) -> Vec<MergeSlice> {
 
 #[test]
 fn a_merge_is_divided_where_tables_of_its_output_level_begin() {
-    let told = |slice: &MergeSlice| {
+    let reported = |slice: &MergeSlice| {
         let numbers = slice.plan.lower.iter().map(|table| table.number);
         let key = |key: &Option<Box<[u8]>>| {
             key.as_ref().map_or("-".to_owned(), |key| String::from_utf8_lossy(key).into_owned())
@@ -70,7 +70,7 @@ fn a_merge_is_divided_where_tables_of_its_output_level_begin() {
         )
     };
     let all =
-        |bytes| slices(bytes, &["c", "h", "i", "n", "q"]).iter().map(told).collect::<Vec<_>>();
+        |bytes| slices(bytes, &["c", "h", "i", "n", "q"]).iter().map(reported).collect::<Vec<_>>();
     assert_eq!(
         all(43),
         [
@@ -215,8 +215,8 @@ fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
     }
     assert!(outcome.is_err_and(|error| error.is_shortage()), "after {tables} tables");
     let left_twice = twice(&db);
-    assert_walks(|| db.range(..), db.cursor().unwrap(), &content);
-    assert_walks(|| snapshot.range(..), snapshot.cursor().unwrap(), &old);
+    assert_scans(|| db.range(..), db.cursor().unwrap(), &content);
+    assert_scans(|| snapshot.range(..), snapshot.cursor().unwrap(), &old);
     for number in 0..KEYS {
         let key = format!("key{number:04}").into_bytes();
         assert_eq!(db.get(&key).unwrap().as_deref(), content.get(&key).map(Vec::as_slice));
@@ -232,7 +232,7 @@ fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
     assert_holds(&db, &content);
     // Again, over what is installed.
     db.compact_all().unwrap();
-    assert_walks(|| db.range(..), db.cursor().unwrap(), &content);
+    assert_scans(|| db.range(..), db.cursor().unwrap(), &content);
     assert_eq!(db.engine().version().levels[0].len(), 0);
     db.verify().unwrap();
     assert_eq!(twice(&db), 0);
@@ -240,7 +240,7 @@ fn give_up_after(tables: u64, base_level_bytes: u64) -> Option<usize> {
 }
 
 /// Scans of all kinds, in both directions and with turns.
-fn assert_walks(range: impl Fn() -> Range, mut cursor: DbCursor, content: &Content) {
+fn assert_scans(range: impl Fn() -> Range, mut cursor: DbCursor, content: &Content) {
     let owned = |entry: Result<(Slice, Slice)>| {
         entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()
     };

@@ -539,5 +539,5 @@ fn an_error_is_never_the_end_and_stays_until_the_next_seek() {
         }
         assert_eq!(walk(&mut merge, backward).unwrap(), expected, "a new seek heals it");
     }
-    assert!(failures > 100, "only {failures} of 300 walks met the failure");
+    assert!(failures > 100, "only {failures} of 300 scans met the failure");
 }

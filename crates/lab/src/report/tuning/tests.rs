@@ -54,7 +54,7 @@ fn charts_are_files_of_their_own() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_told() {
+fn what_cannot_be_compared_is_reported() {
     let mut records = many();
     records[1].environment.build.commit = Some("abc".into());
     records[2].environment.storage.directory = Some("/elsewhere".into());
@@ -68,7 +68,7 @@ fn what_cannot_be_compared_is_told() {
 /// Trees of several plans may share a name, and one tree may have several seeds: none is mistaken
 /// for another.
 #[test]
-fn what_has_one_name_is_told_apart() {
+fn what_has_one_name_is_distinguished() {
     let mut records = many();
     records.truncate(4);
     let change: [fn(&mut Record); 3] = [

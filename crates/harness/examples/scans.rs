@@ -2,7 +2,7 @@
 //! memory: one with many runs in level 0, and one with many small tables in the last level.
 //!
 //! ```sh
-//! cargo run --release -p trommel-harness --example walks -- [KEYS] [RUNS] [SEEKS] [ROUNDS] [ONLY] \
+//! cargo run --release -p trommel-harness --example scans -- [KEYS] [RUNS] [SEEKS] [ROUNDS] [ONLY] \
 //!     [MODE]
 //! ```
 //! KEYS (default 1000000) keys of 16 bytes with values of 256 bytes are in each tree. RUNS (default
@@ -11,7 +11,7 @@
 //! all blocks are in the cache), `read` (the cache has no room for any) or `mapped`.
 //!
 //! The loop reads each entry's key, and the first and last byte of its value.
-//! `benches/steps/run.sh` counts the instructions of the functions whose names end in `_walk`.
+//! `benches/steps/run.sh` counts the instructions of the functions whose names end in `_scan`.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measuring program")]
 
@@ -41,7 +41,7 @@ fn tree(keys: u64, runs: u64, mode: &str) -> Db {
         .background_threads(0)
         .compaction(|c| c.auto_compaction(false).table_bytes(2 << 20))
         .writes(|w| w.write_buffer_bytes(1 << 30));
-    let db = Db::open("/walks", options).unwrap();
+    let db = Db::open("/scans", options).unwrap();
     for run in 0..runs.max(1) {
         for number in (run..keys).step_by(runs.max(1) as usize) {
             db.put(key(number), [number as u8; VALUE_BYTES]).unwrap();
@@ -69,115 +69,115 @@ fn seen_by(cursor: &DbCursor) -> Option<u64> {
 
 /// The number of entries and the digest over them. Each scan is a function of its own, so that a
 /// profiler can attribute its instructions.
-type Walked = (u64, u64);
+type Scanned = (u64, u64);
 
 #[inline(never)]
-fn cursor_forward_walk(db: &Db) -> Walked {
+fn cursor_forward_scan(db: &Db) -> Scanned {
     let mut cursor = db.cursor().unwrap();
-    let mut walked = (0, 0);
+    let mut scanned = (0, 0);
     cursor.seek_to_first().unwrap();
     while let Some(seen) = seen_by(&cursor) {
-        walked = (walked.0 + 1, walked.1 + seen);
+        scanned = (scanned.0 + 1, scanned.1 + seen);
         cursor.next().unwrap();
     }
-    walked
+    scanned
 }
 
 #[inline(never)]
-fn cursor_backward_walk(db: &Db) -> Walked {
+fn cursor_backward_scan(db: &Db) -> Scanned {
     let mut cursor = db.cursor().unwrap();
-    let mut walked = (0, 0);
+    let mut scanned = (0, 0);
     cursor.seek_to_last().unwrap();
     while let Some(seen) = seen_by(&cursor) {
-        walked = (walked.0 + 1, walked.1 + seen);
+        scanned = (scanned.0 + 1, scanned.1 + seen);
         cursor.prev().unwrap();
     }
-    walked
+    scanned
 }
 
 #[inline(never)]
-fn visit_forward_walk(db: &Db) -> Walked {
+fn visit_forward_scan(db: &Db) -> Scanned {
     let mut cursor = db.cursor().unwrap();
-    let mut walked = (0, 0);
+    let mut scanned = (0, 0);
     cursor.seek_to_first().unwrap();
     let visited = cursor.visit(|key, value| {
-        walked = (walked.0 + 1, walked.1 + seen(key, value));
+        scanned = (scanned.0 + 1, scanned.1 + seen(key, value));
         true
     });
     visited.unwrap();
-    walked
+    scanned
 }
 
 #[inline(never)]
-fn visit_backward_walk(db: &Db) -> Walked {
+fn visit_backward_scan(db: &Db) -> Scanned {
     let mut cursor = db.cursor().unwrap();
-    let mut walked = (0, 0);
+    let mut scanned = (0, 0);
     cursor.seek_to_last().unwrap();
     let visited = cursor.visit_back(|key, value| {
-        walked = (walked.0 + 1, walked.1 + seen(key, value));
+        scanned = (scanned.0 + 1, scanned.1 + seen(key, value));
         true
     });
     visited.unwrap();
-    walked
+    scanned
 }
 
 #[inline(never)]
-fn range_forward_walk(db: &Db) -> Walked {
+fn range_forward_scan(db: &Db) -> Scanned {
     ranged(db.range(..))
 }
 
 #[inline(never)]
-fn range_backward_walk(db: &Db) -> Walked {
+fn range_backward_scan(db: &Db) -> Scanned {
     ranged(db.range(..).rev())
 }
 
-fn ranged(entries: impl Iterator<Item = trommel::Result<(Slice, Slice)>>) -> Walked {
-    let mut walked = (0, 0);
+fn ranged(entries: impl Iterator<Item = trommel::Result<(Slice, Slice)>>) -> Scanned {
+    let mut scanned = (0, 0);
     for entry in entries {
         let (key, value) = entry.unwrap();
-        walked = (walked.0 + 1, walked.1 + seen(&key, &value));
+        scanned = (scanned.0 + 1, scanned.1 + seen(&key, &value));
     }
-    walked
+    scanned
 }
 
 #[inline(never)]
-fn seek_forward_walk(db: &Db, keys: &[[u8; 16]]) -> Walked {
-    let mut walked = (0, 0);
+fn seek_forward_scan(db: &Db, keys: &[[u8; 16]]) -> Scanned {
+    let mut scanned = (0, 0);
     for key in keys {
         let mut cursor = db.cursor().unwrap();
         cursor.seek(key).unwrap();
         for _ in 0..STEPS {
-            walked.1 += seen_by(&cursor).unwrap_or_default();
+            scanned.1 += seen_by(&cursor).unwrap_or_default();
             cursor.next().unwrap();
         }
-        walked.0 += 1;
+        scanned.0 += 1;
     }
-    walked
+    scanned
 }
 
 #[inline(never)]
-fn seek_backward_walk(db: &Db, keys: &[[u8; 16]]) -> Walked {
-    let mut walked = (0, 0);
+fn seek_backward_scan(db: &Db, keys: &[[u8; 16]]) -> Scanned {
+    let mut scanned = (0, 0);
     for key in keys {
         let mut cursor = db.cursor().unwrap();
         cursor.seek_for_prev(key).unwrap();
         for _ in 0..STEPS {
-            walked.1 += seen_by(&cursor).unwrap_or_default();
+            scanned.1 += seen_by(&cursor).unwrap_or_default();
             cursor.prev().unwrap();
         }
-        walked.0 += 1;
+        scanned.0 += 1;
     }
-    walked
+    scanned
 }
 
 /// The least of `rounds` times, in nanoseconds per entry or seek, after an uncounted warm-up.
-fn measure(name: &str, rounds: usize, expected: u64, mut walk: impl FnMut() -> Walked) {
+fn measure(name: &str, rounds: usize, expected: u64, mut scan: impl FnMut() -> Scanned) {
     let mut best = f64::MAX;
     for round in 0..=rounds {
         let start = Instant::now();
-        let walked = walk();
+        let scanned = scan();
         let time = start.elapsed().as_nanos() as f64 / expected as f64;
-        assert_eq!(walked.0, expected);
+        assert_eq!(scanned.0, expected);
         if round > 0 {
             best = best.min(time);
         }
@@ -201,16 +201,16 @@ fn main() {
             continue;
         }
         let db = tree(keys, runs, mode);
-        let row = |what: &str, expected, walk: &dyn Fn() -> Walked| {
-            measure(&format!("{name}-{what}"), rounds, expected, walk);
+        let row = |what: &str, expected, scan: &dyn Fn() -> Scanned| {
+            measure(&format!("{name}-{what}"), rounds, expected, scan);
         };
-        row("cursor-forward", keys, &|| cursor_forward_walk(&db));
-        row("cursor-backward", keys, &|| cursor_backward_walk(&db));
-        row("visit-forward", keys, &|| visit_forward_walk(&db));
-        row("visit-backward", keys, &|| visit_backward_walk(&db));
-        row("range-forward", keys, &|| range_forward_walk(&db));
-        row("range-backward", keys, &|| range_backward_walk(&db));
-        row("seek-forward", seeks, &|| seek_forward_walk(&db, &sought));
-        row("seek-backward", seeks, &|| seek_backward_walk(&db, &sought));
+        row("cursor-forward", keys, &|| cursor_forward_scan(&db));
+        row("cursor-backward", keys, &|| cursor_backward_scan(&db));
+        row("visit-forward", keys, &|| visit_forward_scan(&db));
+        row("visit-backward", keys, &|| visit_backward_scan(&db));
+        row("range-forward", keys, &|| range_forward_scan(&db));
+        row("range-backward", keys, &|| range_backward_scan(&db));
+        row("seek-forward", seeks, &|| seek_forward_scan(&db, &sought));
+        row("seek-backward", seeks, &|| seek_backward_scan(&db, &sought));
     }
 }

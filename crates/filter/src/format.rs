@@ -42,11 +42,12 @@ struct Family {
     batch_log2: u8,
 }
 
-const FAMILIES: [Family; 4] = [
+const FAMILIES: [Family; 5] = [
     Family { kind: FilterKind::Standard, number: 1, version: 1, batch_log2: 0 },
     Family { kind: FilterKind::Blocked, number: 2, version: 2, batch_log2: 0 },
     Family { kind: FilterKind::Paired, number: 3, version: 2, batch_log2: 7 },
     Family { kind: FilterKind::Ribbon, number: 4, version: 1, batch_log2: 0 },
+    Family { kind: FilterKind::Fuse, number: 5, version: 1, batch_log2: 0 },
 ];
 
 /// Why bytes are not a filter. Without the filter, treat every query as a "maybe": a reader that

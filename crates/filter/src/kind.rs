@@ -23,6 +23,9 @@ pub enum FilterKind {
     /// A solved system of equations; some 30% smaller than any Bloom filter of the same rate, and
     /// several times slower to build and to query.
     Ribbon,
+    /// A table of small values, three for each key; some 20% smaller than any Bloom filter of the
+    /// same rate, and three cache lines to query.
+    Fuse,
 }
 
 impl FilterKind {
@@ -34,6 +37,7 @@ impl FilterKind {
             Self::Blocked => "blocked",
             Self::Paired => "paired",
             Self::Ribbon => "ribbon",
+            Self::Fuse => "fuse",
         }
     }
 }

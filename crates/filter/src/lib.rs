@@ -115,6 +115,7 @@ mod crafted_tests;
 mod filled;
 mod filter;
 mod format;
+mod fuse;
 mod kernel;
 mod kind;
 mod lines;

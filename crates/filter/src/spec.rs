@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! filter = "none" | kind ":" bits | kind ":fpr=" rate
-//! kind   = "standard" | "blocked" | "paired" | "ribbon" | "bloom" | "rocksdb.BloomFilter"
+//! kind   = "standard" | "blocked" | "paired" | "ribbon" | "fuse" | "bloom" | "rocksdb.BloomFilter"
 //!        | "bloomfilter" | "rocksdb.RibbonFilter" | "ribbonfilter" | "speedb.PairedBloomFilter"
 //! bits   = a decimal, 0.5 to 64 bits per key, kept to 1/1000
 //! rate   = a decimal below 1, such as 0.001 or 1e-5
@@ -32,12 +32,13 @@ use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
 use crate::theory;
 
 /// Every word that may precede the colon.
-const WORDS: [(&str, FilterKind); 11] = [
+const WORDS: [(&str, FilterKind); 12] = [
     ("none", FilterKind::None),
     ("standard", FilterKind::Standard),
     ("blocked", FilterKind::Blocked),
     ("paired", FilterKind::Paired),
     ("ribbon", FilterKind::Ribbon),
+    ("fuse", FilterKind::Fuse),
     ("bloom", FilterKind::Blocked),
     ("rocksdb.BloomFilter", FilterKind::Blocked),
     ("bloomfilter", FilterKind::Blocked),
@@ -210,7 +211,7 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
     }
     // The optimum of the standard filter, 1.44 log2(1/rate), is a lower bound for every Bloom
     // filter; log2(1/rate) is one for every filter.
-    let spared = if kind == FilterKind::Ribbon { 1 } else { 2 };
+    let spared = if matches!(kind, FilterKind::Ribbon | FilterKind::Fuse) { 1 } else { 2 };
     let bound = 1000.0 * -rate.ln() / std::f64::consts::LN_2.powi(spared);
     let mut low = (bound as u32).clamp(MIN_MILLIBITS, MAX_MILLIBITS);
     let mut high = low;
@@ -238,9 +239,11 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
 /// Rejects the kinds that have no size.
 fn check_sized(kind: FilterKind) -> Result<(), ParseSpecError> {
     match kind {
-        FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired | FilterKind::Ribbon => {
-            Ok(())
-        }
+        FilterKind::Standard
+        | FilterKind::Blocked
+        | FilterKind::Paired
+        | FilterKind::Ribbon
+        | FilterKind::Fuse => Ok(()),
         FilterKind::None => Err(ParseSpecError::new(
             "`none` is no filter and takes no number: write `none` alone".to_owned(),
         )),
@@ -355,7 +358,8 @@ fn unknown_word(text: &str, word: &str) -> ParseSpecError {
     let hint = match near {
         Some((_, known)) => format!("did you mean `{known}`? For instance `{}`", example(known)),
         None => {
-            "write `none`, `standard:10`, `blocked:10`, `paired:23.4` or `ribbon:12`".to_owned()
+            "write `none`, `standard:10`, `blocked:10`, `paired:23.4`, `ribbon:12` or `fuse:18`"
+                .to_owned()
         }
     };
     ParseSpecError::new(format!("`{word}` is not a kind of filter: {hint}"))
@@ -537,7 +541,7 @@ mod tests {
             ("10", "`10` is not a kind of filter: write `none`, `standard:10`,"),
             (
                 "cuckoo:10",
-                "write `none`, `standard:10`, `blocked:10`, `paired:23.4` or `ribbon:12`",
+                "write `none`, `standard:10`, `blocked:10`, `paired:23.4`, `ribbon:12` or `fuse:18`",
             ),
         ] {
             let error = refused(text);

@@ -197,7 +197,7 @@ fn filled(kernel: Chosen, kind: FilterKind, count: usize, probes: u32, keys: &[V
     } else {
         kernel.run(blocked::BlockedFill { part, probes, chunks: keys });
     }
-    Bits { blocks, probes }
+    Bits { blocks, probes, ..Bits::default() }
 }
 
 /// Queries a filter with one kernel, one by one and many at once.

@@ -353,10 +353,16 @@ impl Lookup {
 
     #[inline(always)]
     fn answer(&self, blocks: &[Block]) -> bool {
+        self.difference(blocks) == 0
+    }
+
+    /// The compared bits in which the slots do not add up to the fingerprint.
+    #[inline(always)]
+    fn difference(&self, blocks: &[Block]) -> u64 {
         // A slot has at most 57 bits, so eight bytes hold it wherever it begins.
         let [first, second, third] =
             self.bits.map(|bit| load(blocks, (bit / 8) as usize) >> (bit % 8));
-        (first ^ second ^ third ^ self.fingerprint) & self.mask == 0
+        (first ^ second ^ third ^ self.fingerprint) & self.mask
     }
 }
 
@@ -405,6 +411,14 @@ impl Task for FuseContainsMany<'_> {
             }
         }
     }
+}
+
+/// Whether the bits `from..to` of those that are compared agree.
+#[cfg(test)]
+pub(crate) fn contains_between(blocks: &[Block], from: u32, to: u32, hash: u64) -> bool {
+    let tables = Tables::new(Shape::decode(blocks));
+    let below = |bit: u32| 1_u64.checked_shl(bit).map_or(u64::MAX, |bit| bit - 1);
+    tables.lookup(blocks, hash).difference(blocks) & below(to) & !below(from) == 0
 }
 
 /// Prefetches the line of a hash's first slot.
@@ -484,7 +498,8 @@ impl Fuse {
                 return true;
             }
             if attempt == 0 {
-                distinct = chunks.iter().flatten().copied().collect();
+                distinct.reserve_exact(keys as usize);
+                distinct.extend(chunks.iter().flatten());
                 distinct.sort_unstable();
                 distinct.dedup();
             }

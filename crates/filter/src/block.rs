@@ -3,6 +3,8 @@
 //! Bit `i` is bit `i % 64` of word `i / 64`; on disk the words are little-endian, so bit `i` is bit
 //! `i % 8` of byte `i / 8`.
 
+use crate::fuse::Tables;
+
 /// Bits of one block.
 pub(crate) const BLOCK_BITS: u64 = 512;
 /// Bytes of one block.
@@ -13,11 +15,13 @@ pub(crate) const BLOCK_BYTES: usize = 64;
 #[repr(align(64))]
 pub struct Block(pub(crate) [u64; 8]);
 
-/// The part of a filter that a query reads: its blocks, and the number of probes.
-#[derive(Debug, Clone)]
+/// The part of a filter that a query reads: its blocks, the number of probes, and the shape of a
+/// fuse filter.
+#[derive(Debug, Clone, Default)]
 pub(crate) struct Bits {
     pub(crate) blocks: Vec<Block>,
     pub(crate) probes: u32,
+    pub(crate) fuse: Tables,
 }
 
 impl Block {

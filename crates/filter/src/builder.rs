@@ -29,6 +29,7 @@ use std::marker::PhantomData;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, HEADER_BYTES, Header};
+use crate::fuse::{self, Fuse, Shape};
 use crate::kernel::Chosen;
 use crate::kind::FilterKind;
 use crate::mix::{Golden, scale};
@@ -53,6 +54,9 @@ impl Plan {
             FilterKind::Ribbon => {
                 Self { blocks: ribbon::expected_blocks(keys, spec.millibits()), probes: 0 }
             }
+            FilterKind::Fuse => {
+                Self { blocks: Shape::of(keys, spec.millibits()).blocks(), probes: 0 }
+            }
             FilterKind::None => Self { blocks: 0, probes: 0 },
         }
     }
@@ -70,6 +74,7 @@ pub(crate) fn expected_fpr(spec: FilterSpec, keys: u64) -> f64 {
         FilterKind::None => 1.0,
         _ if keys == 0 => 0.0,
         FilterKind::Ribbon => ribbon::expected_rate(keys, spec.millibits()),
+        FilterKind::Fuse => Shape::of(keys, spec.millibits()).rate(),
         FilterKind::Standard => theory::standard_fpr(keys, plan.blocks * BLOCK_BITS, plan.probes),
         FilterKind::Blocked => theory::blocked_fpr(keys, plan.blocks, plan.probes),
         FilterKind::Paired => theory::paired_fpr(keys, plan.blocks, plan.probes),
@@ -185,6 +190,7 @@ impl FilterBuilder {
         let (blocks, parts) = match self.spec.kind() {
             FilterKind::None => return growing + HEADER_BYTES as u64,
             FilterKind::Ribbon => return growing.max(self.peak_bytes_of_ribbon()),
+            FilterKind::Fuse => return growing.max(self.peak_bytes_of_fuse()),
             FilterKind::Standard => (blocks, 1),
             FilterKind::Blocked => (blocks, blocks.div_ceil(PART as u64)),
             FilterKind::Paired => {
@@ -218,6 +224,22 @@ impl FilterBuilder {
         partitioning.max(solving).max(2 * columns + 1024)
     }
 
+    /// As [`peak_bytes_of_ribbon`](Self::peak_bytes_of_ribbon), of a fuse filter.
+    fn peak_bytes_of_fuse(&self) -> u64 {
+        let held = self.memory_bytes() as u64;
+        let (keys, millibits) = (self.len, self.spec.millibits());
+        let filter = Shape::of(keys, millibits).blocks() * BLOCK_BYTES as u64;
+        let parts = fuse::shards(keys) * fuse::batches(keys);
+        let partitioning = filter + self.partitioned_bytes(parts);
+        // The hashes are kept to the end, as those of a ribbon.
+        let hashes = match parts {
+            1 => held,
+            _ => keys * size_of::<u64>() as u64 + partition::most_kept_slack(keys, parts),
+        };
+        let solving = filter + hashes + fuse::working_bytes(keys, millibits);
+        partitioning.max(solving).max(2 * filter + 1024)
+    }
+
     /// The most memory that the hashes take while they are partitioned, with one of the chunks
     /// still allocated.
     fn partitioned_bytes(&self, parts: u64) -> u64 {
@@ -234,8 +256,8 @@ impl FilterBuilder {
     /// [`FilterKind::None`] the result is empty.
     ///
     /// The time is linear in the number of keys, whatever their hashes. If they were chosen so that
-    /// a [`FilterKind::Ribbon`] has no solution within its bounds, the filter is a
-    /// [`FilterKind::Standard`] one of the same bits per key, and states that kind and its rate:
+    /// a [`FilterKind::Ribbon`] or [`FilterKind::Fuse`] cannot be built within its bounds, the
+    /// filter is a [`FilterKind::Standard`] one of the same bits per key, and states that kind and its rate:
     /// [`Filter::peek_kind`](crate::Filter::peek_kind).
     pub fn finish(self) -> Vec<u8> {
         let (spec, keys) = (self.spec, self.len);
@@ -251,6 +273,14 @@ impl FilterBuilder {
                 let Err(unsolved) = self.fill_ribbon(&mut ribbon) else {
                     let (probes, rate) = (ribbon.columns(), ribbon.rate());
                     return encode(spec, probes, rate, &ribbon.finish());
+                };
+                (unsolved, spec.with_kind(FilterKind::Standard))
+            }
+            FilterKind::Fuse => {
+                let mut fuse = Fuse::new(keys, millibits);
+                let Err(unsolved) = self.fill_fuse(&mut fuse) else {
+                    let shape = fuse.shape();
+                    return encode(spec, shape.most_bits(), shape.rate(), &fuse.finish());
                 };
                 (unsolved, spec.with_kind(FilterKind::Standard))
             }
@@ -271,7 +301,7 @@ impl FilterBuilder {
         let mut blocks = vec![Block::default(); count];
         let kernel = Chosen::best();
         match spec.kind() {
-            FilterKind::None | FilterKind::Ribbon => return Vec::new(),
+            FilterKind::None | FilterKind::Ribbon | FilterKind::Fuse => return Vec::new(),
             FilterKind::Standard => {
                 standard::fill(&mut blocks, probes, self.chunks.iter().flatten().copied());
                 drop(self);
@@ -329,6 +359,27 @@ impl FilterBuilder {
             let keys = chunks.iter().map(|chunk| chunk.len() as u64).sum();
             is_solved = is_solved && ribbon.push(keys, &chunks.iter().flatten().copied());
             kept.extend(chunks);
+        });
+        self.chunks = kept;
+        if is_solved { Ok(()) } else { Err(self) }
+    }
+
+    /// Fills `fuse`, or returns the keys if that is impossible.
+    fn fill_fuse(mut self, fuse: &mut Fuse) -> Result<(), Self> {
+        if self.len == 0 {
+            return Ok(());
+        }
+        let batches = fuse::batches(self.len);
+        let parts = fuse::shards(self.len) * batches;
+        let part_of = |hash| scale(hash, parts);
+        let (mut is_solved, mut kept, mut shard) = (true, Vec::new(), 0);
+        let chunks = std::mem::take(&mut self.chunks);
+        partition::visit_parts(chunks, parts, &part_of, &|_| (), &mut |nth, chunks| {
+            kept.extend(chunks);
+            if (nth + 1).is_multiple_of(batches) {
+                is_solved = is_solved && fuse.push(&kept[shard..]);
+                shard = kept.len();
+            }
         });
         self.chunks = kept;
         if is_solved { Ok(()) } else { Err(self) }

@@ -59,7 +59,7 @@ fn own_rate(kind: FilterKind, probes: u32, blocks: &[Block]) -> f64 {
             let set: u64 = blocks.iter().map(|block| u64::from(set_bits(block, 0))).sum();
             (set as f64 / (count * BLOCK_BITS as f64)).powi(probes as i32)
         }
-        FilterKind::None | FilterKind::Ribbon => 0.0,
+        FilterKind::None | FilterKind::Ribbon | FilterKind::Fuse => 0.0,
     }
 }
 

@@ -8,9 +8,10 @@ use std::mem::MaybeUninit;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
 use crate::format::{self, DecodeError, Header};
+use crate::fuse::{Shape, Tables};
 use crate::kernel::{Chosen, Kernel, QueryFn};
 use crate::kind::FilterKind;
-use crate::{blocked, paired, ribbon, standard};
+use crate::{blocked, fuse, paired, ribbon, standard};
 
 /// A set of keys that never denies a key it holds, and admits few that it does not.
 ///
@@ -92,12 +93,19 @@ impl Filter {
         if header.kind == FilterKind::Ribbon && !ribbon::shape_is_valid(&blocks, header.keys) {
             return Err(DecodeError::Damaged { what: "its shards do not fill it" });
         }
+        let mut fuse = Shape::default();
+        if header.kind == FilterKind::Fuse {
+            fuse = Shape::decode(&blocks);
+            if !fuse.is_valid(&blocks, header.keys) {
+                return Err(DecodeError::Damaged { what: "its tables do not fill it" });
+            }
+        }
         let kernel = Chosen::best();
         Ok(Self {
             header,
             query: query_fn(header.kind, kernel),
             kernel,
-            bits: Bits { blocks, probes: header.probes },
+            bits: Bits { blocks, probes: header.probes, fuse: Tables::new(fuse) },
         })
     }
 
@@ -128,6 +136,7 @@ impl Filter {
             FilterKind::Blocked | FilterKind::Paired => blocked::prefetch_block(blocks, hash),
             FilterKind::Standard => standard::prefetch_first(blocks, hash),
             FilterKind::Ribbon => ribbon::prefetch_first(blocks, self.header.keys, hash),
+            FilterKind::Fuse => fuse::prefetch_first(&self.bits, hash),
             FilterKind::None => (),
         }
     }
@@ -150,6 +159,9 @@ impl Filter {
             }
             FilterKind::Standard => standard::contains_many(bits, hashes, answers),
             FilterKind::Ribbon => ribbon::contains_many(&bits.blocks, hashes, answers),
+            FilterKind::Fuse => {
+                self.kernel.run(fuse::FuseContainsMany { bits, hashes, answers });
+            }
             FilterKind::None => answers.fill(true),
         }
     }
@@ -187,8 +199,8 @@ impl Filter {
     }
 
     /// The kind of a filter that was just [finished](crate::FilterBuilder::finish), without the
-    /// checks of [`decode`](Self::decode): [`FilterKind::Standard`] if the requested ribbon could
-    /// not be built from the keys, [`FilterKind::None`] if the bytes are not a filter.
+    /// checks of [`decode`](Self::decode): [`FilterKind::Standard`] if the requested ribbon or
+    /// fuse filter could not be built from the keys, [`FilterKind::None`] if the bytes are not a filter.
     ///
     /// ```
     /// use trommel_filter::{Filter, FilterKind, FilterSpec};
@@ -221,7 +233,7 @@ impl Filter {
         f64::from(self.header.millibits) / 1000.0
     }
 
-    /// Bits that a positive query tests (for a ribbon, at most: its columns).
+    /// Bits that a positive query tests (for a ribbon and a fuse filter, at most).
     pub fn probes(&self) -> u32 {
         self.header.probes
     }
@@ -249,6 +261,7 @@ fn query_fn(kind: FilterKind, kernel: Chosen) -> QueryFn {
         FilterKind::Blocked => QueryFn::with::<blocked::BlockedContains>(kernel),
         FilterKind::Standard => QueryFn::portable(standard::contains),
         FilterKind::Ribbon => QueryFn::portable(|bits, hash| ribbon::contains(&bits.blocks, hash)),
+        FilterKind::Fuse => QueryFn::with::<fuse::FuseContains>(kernel),
         FilterKind::None => QueryFn::portable(|_, _| true),
     }
 }

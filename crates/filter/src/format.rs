@@ -51,6 +51,7 @@ impl Family {
             FilterKind::Blocked => (2, 2, 0),
             FilterKind::Paired => (3, 2, 7),
             FilterKind::Ribbon => (4, 1, 0),
+            FilterKind::Fuse => (5, 1, 0),
         };
         Self { kind, number, version, batch_log2 }
     }

@@ -46,6 +46,9 @@ kinds! {
     /// A solved system of equations; some 30% smaller than any Bloom filter of the same rate, and
     /// several times slower to build and to query.
     Ribbon = "ribbon",
+    /// A table of small values, three for each key; some 20% smaller than any Bloom filter of the
+    /// same rate, and three cache lines to query.
+    Fuse = "fuse",
 }
 
 impl FilterKind {
@@ -54,7 +57,7 @@ impl FilterKind {
     pub const fn has_kernels(self) -> bool {
         match self {
             Self::None | Self::Standard | Self::Ribbon => false,
-            Self::Blocked | Self::Paired => true,
+            Self::Blocked | Self::Paired | Self::Fuse => true,
         }
     }
 

@@ -50,8 +50,8 @@ pub struct FilterLines {
 }
 
 impl FilterLines {
-    /// Records the lines of `filter`. Writes only if they changed. Records nothing for a ribbon,
-    /// whose first line depends on more than these fields.
+    /// Records the lines of `filter`. Writes only if they changed. Records nothing for a ribbon
+    /// and a fuse filter, whose first line depends on more than these fields.
     #[inline]
     pub fn note(&self, filter: &Filter) {
         let blocks = filter.blocks();
@@ -65,7 +65,7 @@ impl FilterLines {
         let is_standard = match filter.kind() {
             FilterKind::Standard => true,
             FilterKind::Blocked | FilterKind::Paired => false,
-            FilterKind::None | FilterKind::Ribbon => return,
+            FilterKind::None | FilterKind::Ribbon | FilterKind::Fuse => return,
         };
         let blocks = filter.blocks();
         self.is_standard.store(is_standard, Relaxed);

@@ -57,7 +57,7 @@ pub(crate) fn remix(hash: u64) -> u64 {
 }
 
 /// The multiplier of [`fold`].
-const FOLD_FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
+pub(crate) const FOLD_FACTOR: u64 = 0xbf58_476d_1ce4_e5b9;
 
 /// A cheaper bijection, for a word that is a hash already: the high half of the result is that of
 /// the product; the low half is the XOR of both halves of the product.

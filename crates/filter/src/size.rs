@@ -2,10 +2,12 @@
 //!
 //! A filter of few keys is larger than its bits per key suggest. It has at least one whole cache
 //! line of 64 bytes, which a memory read fetches in any case. A ribbon also stores an entry per
-//! shard, and has at least one block of 128 slots. The rate is that of the actual bits.
+//! shard, and has at least one block of 128 slots; a fuse filter takes more bits per key, the fewer
+//! keys there are. The rate is that of the actual bits.
 
 use crate::block::BLOCK_BITS;
 use crate::format::HEADER_BYTES;
+use crate::fuse::Shape;
 use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
 use crate::plan::Plan;
 use crate::ribbon;
@@ -32,8 +34,8 @@ use crate::spec::{FilterSpec, ParseSpecError};
 pub struct FilterSize {
     /// Stored bits: the textbook's m. Whole cache lines.
     pub bits: u64,
-    /// Bits that a positive query tests, the textbook's k; for a ribbon, the most columns of an
-    /// equation.
+    /// Bits that a positive query tests, the textbook's k; for a ribbon and a fuse filter, the most
+    /// bits in which a key is compared.
     pub probes: u32,
     /// Bytes of the finished filter, including its header of 64 bytes.
     pub bytes: u64,
@@ -58,6 +60,7 @@ impl FilterSpec {
         debug_assert_eq!(bits, plan.blocks.saturating_mul(BLOCK_BITS));
         let probes = match self.kind() {
             FilterKind::Ribbon => ribbon::expected_columns(keys, self.millibits()),
+            FilterKind::Fuse => Shape::of(keys, self.millibits()).most_bits(),
             FilterKind::None | FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired => {
                 plan.probes
             }

@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! filter = "none" | kind ":" bits | kind ":fpr=" rate
-//! kind   = "standard" | "blocked" | "paired" | "ribbon" | "bloom" | "rocksdb.BloomFilter"
+//! kind   = "standard" | "blocked" | "paired" | "ribbon" | "fuse" | "bloom" | "rocksdb.BloomFilter"
 //!        | "bloomfilter" | "rocksdb.RibbonFilter" | "ribbonfilter" | "speedb.PairedBloomFilter"
 //! bits   = a decimal, 0.5 to 64 bits per key, kept to 1/1000
 //! rate   = a decimal below 1, such as 0.001 or 1e-5
@@ -212,7 +212,7 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
     // The optimum of the standard filter, 1.44 log2(1/rate), is a lower bound for every Bloom
     // filter; log2(1/rate) is one for every filter.
     let power = match kind {
-        FilterKind::Ribbon => 1,
+        FilterKind::Ribbon | FilterKind::Fuse => 1,
         FilterKind::None | FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired => 2,
     };
     let bound = 1000.0 * -rate.ln() / std::f64::consts::LN_2.powi(power);
@@ -539,7 +539,8 @@ mod tests {
             ("10", "`10` is not a kind of filter: write `none` or one of `standard:10`,"),
             (
                 "cuckoo:10",
-                "write `none` or one of `standard:10`, `blocked:10`, `paired:23.4`, `ribbon:10`",
+                "write `none` or one of `standard:10`, `blocked:10`, `paired:23.4`, `ribbon:10`, \
+                 `fuse:10`",
             ),
         ] {
             let error = refused(text);

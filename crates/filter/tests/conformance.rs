@@ -3,7 +3,7 @@
 use trommel_filter::{DecodeError, Filter, FilterKind, FilterSpec, hash};
 
 /// Every kind, in sizes with few probes, the usual number and very many.
-const SPECS: [&str; 18] = [
+const SPECS: [&str; 23] = [
     "standard:0.5",
     "standard:10",
     "standard:64",
@@ -22,6 +22,11 @@ const SPECS: [&str; 18] = [
     "ribbon:16.3",
     "ribbon:64",
     "ribbon:fpr=1e-3",
+    "fuse:0.5",
+    "fuse:9",
+    "fuse:16.3",
+    "fuse:64",
+    "fuse:fpr=1e-3",
 ];
 
 fn specs() -> impl Iterator<Item = FilterSpec> {

@@ -31,7 +31,7 @@ macro_rules! golden {
     };
 }
 
-const GOLDEN: [Golden; 9] = [
+const GOLDEN: [Golden; 11] = [
     golden!(
         "standard.filter",
         "standard:8",
@@ -113,6 +113,22 @@ const GOLDEN: [Golden; 9] = [
             1618, 1648, 1654, 1675, 1690, 1699, 1776, 1791, 1815, 1824, 1844, 1993
         ]
     ),
+    golden!(
+        "fuse.filter",
+        "fuse:8.3",
+        300,
+        8,
+        0.006337483723958333,
+        [43, 54, 262, 332, 728, 914, 1204, 1408, 1656, 1851, 1852]
+    ),
+    golden!(
+        "fuse-whole.filter",
+        "fuse:9",
+        2000,
+        8,
+        0.00390625,
+        [12, 160, 296, 398, 961, 968, 1395, 1455, 1995]
+    ),
     golden!("empty.filter", "paired:10", 0, 2, 0.0, []),
 ];
 
@@ -178,6 +194,7 @@ fn the_header_matches_the_format_page() {
             FilterKind::Blocked => (2, 2, 0),
             FilterKind::Paired => (3, 2, 7),
             FilterKind::Ribbon => (4, 1, 0),
+            FilterKind::Fuse => (5, 1, 0),
             kind => panic!("add {kind} to the table of the format page"),
         };
         assert_eq!(bytes[4..8], [family, version, batch, filter.probes() as u8]);

@@ -10,7 +10,7 @@
 //! | standard | the limit of many keys | 1% off at 200 keys, 0.2% at 1,000 (up to 20 bits a key) |
 //! | blocked | the exact sum below 4,096 keys, then the limit | 0.2% at 10 bits, 1% at 40 |
 //! | paired | the limit of many keys | below 10 bits 1% off at 200 keys; at 23.4, 5% at 300 and 1% at 10,000 |
-//! | ribbon | exact | |
+//! | ribbon, fuse | exact | |
 //!
 //! The exact sum of a small paired filter takes milliseconds for each new shape
 //! ([`trommel_filter::theory`]), and a solver queries thousands of shapes. The limits of the
@@ -41,7 +41,8 @@ const MOST_KEYS: u64 = 1 << 48;
 #[must_use]
 pub fn rate(spec: FilterSpec, keys: u64) -> f64 {
     let keys = keys.min(MOST_KEYS);
-    if keys == 0 || matches!(spec.kind(), FilterKind::None | FilterKind::Ribbon) {
+    let is_exact = matches!(spec.kind(), FilterKind::None | FilterKind::Ribbon | FilterKind::Fuse);
+    if keys == 0 || is_exact {
         return spec.expected_fpr(keys);
     }
     let body = spec.expected_bytes(keys).saturating_sub(HEADER_BYTES);
@@ -101,6 +102,7 @@ mod tests {
             (FilterKind::Paired, 1_000_000, 10.3, 0.001),
             (FilterKind::Paired, 1_000_000, 33.03, 0.001),
             (FilterKind::Ribbon, 10_000, 20.0, 0.0),
+            (FilterKind::Fuse, 10_000, 20.0, 0.0),
         ] {
             let spec = spec(kind, bits);
             let off = (rate(spec, keys) / spec.expected_fpr(keys) - 1.0).abs();

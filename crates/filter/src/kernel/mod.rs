@@ -269,6 +269,30 @@ fn run_portable<T: Task>(scalar: Scalar, task: T) -> T::Answer {
     task.run(scalar)
 }
 
+/// The eight bytes of the encoding of `blocks` from `byte` on; 0 if there are not so many.
+#[inline(always)]
+#[cfg_attr(
+    target_endian = "little",
+    allow(unsafe_code, reason = "an unaligned read takes a pointer")
+)]
+pub(crate) fn load(blocks: &[Block], byte: usize) -> u64 {
+    if byte.saturating_add(8) > size_of_val(blocks) {
+        return 0;
+    }
+    #[cfg(target_endian = "little")]
+    {
+        // SAFETY: the eight bytes are within the blocks, as was just checked, and a block is 64
+        // initialized bytes.
+        unsafe { blocks.as_ptr().byte_add(byte).cast::<u64>().read_unaligned() }
+    }
+    #[cfg(not(target_endian = "little"))]
+    {
+        let word = |at: usize| blocks.get(at / 8).map_or(0, |block| block.0[at % 8]);
+        let shift = byte % 8 * 8;
+        word(byte / 8) >> shift | word(byte / 8 + 1) << 1 << (63 - shift)
+    }
+}
+
 /// Prefetches the cache line of `block`.
 #[inline(always)]
 pub(crate) fn prefetch(block: &Block) {

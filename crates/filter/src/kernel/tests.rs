@@ -145,8 +145,8 @@ fn every_kernel_answers_as_the_scalar_one() {
 fn single_and_batched_queries_agree_in_every_kernel() {
     let mut random = words(3);
     let (mut yes, mut no) = (0, 0);
-    use FilterKind::{Blocked, Paired, Ribbon, Standard};
-    for kind in [Standard, Blocked, Paired, Ribbon] {
+    use FilterKind::{Blocked, Fuse, Paired, Ribbon, Standard};
+    for kind in [Standard, Blocked, Paired, Ribbon, Fuse] {
         for (bits, keys) in [
             (0.5, 1000),
             (2.0, 3),
@@ -197,7 +197,7 @@ fn filled(kernel: Chosen, kind: FilterKind, count: usize, probes: u32, keys: &[V
     } else {
         kernel.run(blocked::BlockedFill { part, probes, chunks: keys });
     }
-    Bits { blocks, probes }
+    Bits { blocks, probes, ..Bits::default() }
 }
 
 /// Queries a filter with one kernel, one by one and many at once.

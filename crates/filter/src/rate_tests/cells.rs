@@ -9,7 +9,8 @@
 //!      parts are the two chains of a key, in one block or in a pair of blocks. The chains start
 //!      from the two halves of the folded word, so all halves are combined with all others, and the
 //!      product is exactly the result of queries; it is averaged over sampled blocks. For standard
-//!      filters and ribbons the parts are ranges of probes or columns; the queried cells show that
+//!      filters, ribbons and fuse filters the parts are ranges of probes, columns or bits; the
+//!      queried cells show that
 //!      these are independent of each other.
 //!    * *bits*: rates below 10^-11 are too low for queries. The set bits are counted, and the rate
 //!      is that of ideal probes in these. This shows that the builder sets as many bits as it
@@ -26,7 +27,7 @@ use crate::kind::FilterKind;
 use crate::mix::RESERVED;
 use crate::mix::{Golden, scale};
 use crate::paired;
-use crate::{Filter, FilterSpec, ribbon, standard};
+use crate::{Filter, FilterSpec, fuse, ribbon, standard};
 
 /// Expected hits of a *part* in a cell.
 const HITS_OF_A_PART: f64 = 30_000.0;
@@ -101,6 +102,11 @@ impl Cell {
         FilterSpec::new(self.kind, self.bits).unwrap()
     }
 
+    /// Whether a key is compared bit by bit with what its slots add up to.
+    fn has_columns(self) -> bool {
+        matches!(self.kind, FilterKind::Ribbon | FilterKind::Fuse)
+    }
+
     pub(super) fn name(self) -> String {
         format!("{}, {} keys", self.spec(), self.keys)
     }
@@ -117,7 +123,7 @@ impl Cell {
         let each = (queries / f64::from(filters)).ceil() as u64;
         let method = if queries <= effort.most {
             Method::Queried
-        } else if expected >= OUT_OF_REACH || self.kind == FilterKind::Ribbon {
+        } else if expected >= OUT_OF_REACH || self.has_columns() {
             Method::Parts
         } else {
             Method::Bits
@@ -209,6 +215,9 @@ impl Parts<'_> {
             FilterKind::Ribbon => self.cut(|blocks, from, to, hash| {
                 ribbon::contains_between(blocks, from as usize..to as usize, hash)
             }),
+            FilterKind::Fuse => {
+                self.cut(|blocks, from, to, hash| fuse::contains_between(blocks, from, to, hash))
+            }
             FilterKind::Blocked => {
                 let halves = (probes.div_ceil(2) as usize, (probes / 2) as usize);
                 self.chains::<0>(halves, |_, place| place)
@@ -228,8 +237,8 @@ impl Parts<'_> {
         let parts = (rate.ln() / RATE_OF_A_PART.ln()).ceil() as u32;
         let hits = (HITS_OF_A_PART / f64::from(filters(self.cell))).max(40.0);
         let trials = (hits / rate.powf(1.0 / f64::from(parts))) as u64;
-        // Blocks of a ribbon differ by one column, which belongs to the last part.
-        let probes = self.filter.probes() - u32::from(self.cell.kind == FilterKind::Ribbon);
+        // Blocks of a ribbon differ by one column, slots by one bit, which belongs to the last part.
+        let probes = self.filter.probes() - u32::from(self.cell.has_columns());
         let range_of = |part: u32| {
             let to = if part + 1 == parts { u32::MAX } else { probes * (part + 1) / parts };
             (probes * part / parts, to)

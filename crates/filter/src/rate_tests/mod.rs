@@ -126,6 +126,13 @@ fn ribbon_rates_are_as_announced() {
     confirm(FilterKind::Ribbon, &[(5.0, 1_000), (8.65, 50_000), (14.5, 50_000)]);
 }
 
+#[test]
+fn fuse_rates_are_as_expected() {
+    confirm(FilterKind::Fuse, &QUICK);
+    // At whole bits, and between them.
+    confirm(FilterKind::Fuse, &[(9.0, 1_000), (4.95, 1_000), (8.65, 50_000), (14.5, 50_000)]);
+}
+
 /// Parts and queries must agree where both are feasible.
 #[test]
 fn all_methods_agree() {

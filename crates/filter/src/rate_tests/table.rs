@@ -23,8 +23,13 @@ use crate::plan::Plan;
 use crate::{FilterSpec, Kernel};
 
 /// In the order of measurement.
-const KINDS: [FilterKind; FilterKind::ALL.len()] =
-    [FilterKind::Paired, FilterKind::Blocked, FilterKind::Standard, FilterKind::Ribbon];
+const KINDS: [FilterKind; FilterKind::ALL.len()] = [
+    FilterKind::Paired,
+    FilterKind::Blocked,
+    FilterKind::Standard,
+    FilterKind::Fuse,
+    FilterKind::Ribbon,
+];
 const BITS: [f64; 9] = [8.0, 10.0, 12.0, 16.0, 20.0, 23.4, 28.0, 32.0, 40.0];
 const KEYS: [u64; 9] = [1, 2, 10, 100, 1_000, 10_000, 100_000, 1_000_000, 10_000_000];
 

@@ -17,7 +17,7 @@ impl TouchedLines {
     /// probe, made two at a time until one finds a clear bit, as half of them do. A blocked filter
     /// has one. A paired filter has the primary, and the partner with the probability that all of
     /// the primary's bits are set. A ribbon has one for every two columns, of which there are as
-    /// many as bits per key, and one more; a denied key touches 3.
+    /// many as bits per key, and one more; a denied key touches 3. A fuse filter has 3, at once.
     ///
     /// ```
     /// use trommel_filter::{FilterKind, theory::TouchedLines};
@@ -43,6 +43,7 @@ impl TouchedLines {
                 let present = bits_per_key / 2.0 + 1.0;
                 (present.min(3.0), present)
             }
+            FilterKind::Fuse => (3.0, 3.0),
         };
         Self { absent, present }
     }

@@ -59,7 +59,7 @@ pub(crate) fn working_bytes(kind: FilterKind, bits: u64) -> u64 {
         FilterKind::Standard if bits <= SMALL_STANDARD => size_of::<f64>() as u64 * (bits + 1),
         // The probabilities of a block's likely numbers of keys.
         FilterKind::Standard | FilterKind::Blocked | FilterKind::Paired => 2048,
-        FilterKind::None | FilterKind::Ribbon => 0,
+        FilterKind::None | FilterKind::Ribbon | FilterKind::Fuse => 0,
     }
 }
 
@@ -165,6 +165,13 @@ pub fn ribbon_limit(bits_per_key: f64) -> f64 {
     if is_enough(bits_per_key) { crate::ribbon::limit(bits_per_key) } else { 1.0 }
 }
 
+/// The rate of a fuse filter of `bits_per_key` bits per key in the limit of many keys: between
+/// whole numbers of bits, a mean of the two rates. 1 below 1/2048 bits per key, and for NaN.
+#[must_use]
+pub fn fuse_limit(bits_per_key: f64) -> f64 {
+    if is_enough(bits_per_key) { crate::fuse::limit(bits_per_key) } else { 1.0 }
+}
+
 /// Whether a limit must be computed; false for NaN.
 fn is_enough(bits_per_key: f64) -> bool {
     bits_per_key >= LEAST_BITS
@@ -180,6 +187,7 @@ pub fn best_fpr(kind: FilterKind, bits_per_key: f64) -> f64 {
         FilterKind::Blocked => blocked_limit(bits_per_key, best_blocked_probes(bits_per_key)),
         FilterKind::Paired => paired_limit(bits_per_key, best_paired_probes(bits_per_key)),
         FilterKind::Ribbon => ribbon_limit(bits_per_key),
+        FilterKind::Fuse => fuse_limit(bits_per_key),
         FilterKind::None => 1.0,
     }
 }
@@ -203,7 +211,8 @@ pub fn spread(kind: FilterKind, keys: u64, bits_per_key: f64) -> f64 {
         FilterKind::Blocked => 0.03 + 0.0005 * bits_per_key * bits_per_key,
         FilterKind::Paired => 0.045 * (0.065 * (bits_per_key - 10.0)).exp(),
         FilterKind::Ribbon => 0.01,
-        FilterKind::None => 0.0,
+        // A fingerprint does not depend on the slots, so each filter has exactly its rate.
+        FilterKind::None | FilterKind::Fuse => 0.0,
     };
     let few = SOME_KEYS / keys as f64;
     of_some * if few > 1.0 { few } else { few.sqrt() }

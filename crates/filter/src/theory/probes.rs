@@ -51,7 +51,7 @@ pub fn best_probes(kind: FilterKind, bits_per_key: f64) -> u32 {
         FilterKind::Standard => best_standard_probes(bits_per_key),
         FilterKind::Blocked => best_blocked_probes(bits_per_key),
         FilterKind::Paired => best_paired_probes(bits_per_key),
-        FilterKind::None | FilterKind::Ribbon => 0,
+        FilterKind::None | FilterKind::Ribbon | FilterKind::Fuse => 0,
     }
 }
 

@@ -64,7 +64,7 @@ const FILTER: Layout = Layout {
 };
 
 /// The original filters: small, so that many can be tried.
-const WHOLE: [(&str, u64); 20] = [
+const WHOLE: [(&str, u64); 26] = [
     ("standard:10", 0),
     ("standard:10", 1),
     ("standard:7.5", 200),
@@ -85,6 +85,12 @@ const WHOLE: [(&str, u64); 20] = [
     ("ribbon:40", 20),
     ("ribbon:0.5", 17_000),
     ("ribbon:1.2", 33_000),
+    ("fuse:10", 0),
+    ("fuse:10", 1),
+    ("fuse:7.3", 300),
+    ("fuse:9", 200),
+    ("fuse:40", 20),
+    ("fuse:0.5", 17_000),
 ];
 
 const EXTREMES: [u64; 20] = [

@@ -1,12 +1,12 @@
-//! Memory: building takes at most 12 bytes a key on top of the filter (21 for a ribbon), from
-//! 30,000 keys on; below, 12 bytes a key (29) and 60 KiB. Decoding takes at most the filter's
-//! bytes, queries nothing.
+//! Memory: building takes at most 12 bytes a key on top of the filter (21 for a ribbon, 26 for a
+//! fuse filter), from 30,000 keys on; below, 12 bytes a key (29, 30) and 60 KiB. Decoding takes at
+//! most the filter's bytes, queries nothing.
 
 use trommel_filter::{Filter, FilterKind, FilterSpec, hash};
 
 use crate::allocator::most_held;
 
-const SPECS: [&str; 16] = [
+const SPECS: [&str; 20] = [
     "standard:4",
     "standard:10",
     "standard:23.4",
@@ -23,6 +23,10 @@ const SPECS: [&str; 16] = [
     "ribbon:10",
     "ribbon:23.4",
     "ribbon:60",
+    "fuse:4",
+    "fuse:10",
+    "fuse:23.4",
+    "fuse:60",
 ];
 
 /// Hashes in random order.
@@ -57,7 +61,11 @@ fn building_takes_at_most_12_bytes_a_key_beyond_the_filter() {
     for text in SPECS {
         let spec: FilterSpec = text.parse().expect("a valid spec");
         // A ribbon's equations, of one shard at a time, exist along with the hashes.
-        let (limit, of_few) = if text.starts_with("ribbon") { (21.0, 29.0) } else { (12.0, 12.0) };
+        let (limit, of_few) = match text.split_once(':') {
+            Some(("ribbon", _)) => (21.0, 29.0),
+            Some(("fuse", _)) => (26.0, 30.0),
+            _ => (12.0, 12.0),
+        };
         for keys in ORDINARY {
             let (bytes, beyond) = built(spec, keys);
             println!("{text}, {keys} keys: {} bytes and {beyond:.2} a key", bytes.len());
@@ -108,7 +116,15 @@ fn chosen_hashes_take_no_more_than_others() {
         |key| hash(&key.to_le_bytes()) >> 30,
         |key| hash(&(key % 2).to_le_bytes()),
     ];
-    for text in ["standard:10", "blocked:10", "blocked:64", "paired:10", "paired:64", "ribbon:10"] {
+    for text in [
+        "standard:10",
+        "blocked:10",
+        "blocked:64",
+        "paired:10",
+        "paired:64",
+        "ribbon:10",
+        "fuse:10",
+    ] {
         let spec: FilterSpec = text.parse().expect("a valid spec");
         for keys in [1000, 17_000, 100_000, 1_000_000, 5_000_000] {
             spec.expected_fpr(keys);

@@ -41,11 +41,10 @@ pub(crate) fn choose(
 
 /// One or two kinds of filters.
 pub(crate) fn drawn_kinds(random: &mut fastrand::Rng) -> Vec<FilterKind> {
-    let all: [FilterKind; FilterKind::ALL.len()] =
-        [FilterKind::Blocked, FilterKind::Paired, FilterKind::Ribbon, FilterKind::Standard];
-    let first = random.usize(0..4);
+    let all = FilterKind::ALL;
+    let first = random.usize(..all.len());
     let mut kinds = vec![all[first]];
-    kinds.extend(random.bool().then(|| all[(first + 1) % 4]));
+    kinds.extend(random.bool().then(|| all[(first + 1) % all.len()]));
     kinds
 }
 

@@ -16,7 +16,7 @@ use crate::filter_bench::record::CellRecord;
 use charts::FilterChart;
 
 /// The kinds, in the order of their colours.
-const KINDS: [&str; FilterKind::ALL.len()] = ["paired", "blocked", "standard", "ribbon"];
+const KINDS: [&str; FilterKind::ALL.len()] = ["paired", "blocked", "standard", "ribbon", "fuse"];
 
 /// The colour of a kind.
 fn role(kind: &str) -> Role {

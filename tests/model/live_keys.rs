@@ -1,11 +1,10 @@
+//! The filters of a store with deletions: large where they save reads of live keys, and small where
+//! no keys are left; and the counts of what was deleted.
+
 use std::sync::Arc;
 
-use trommel_filter::FilterKind;
+use trommel::{Compression, Db, FilterKind, FilterShape, Options, RebuildOptions};
 use trommel_sim::MemoryVfs;
-
-use crate::db::Db;
-use crate::options::{Compression, Options};
-use crate::{FilterShape, RebuildOptions};
 
 const KEYS: u64 = 32_000;
 const BITS: f64 = 12.0;

@@ -13,11 +13,11 @@
 //! 4. At least one in [`MOST_KEYS_FOR_LIVE`] counts as alive: the keys of some tombstones may never
 //!    have existed, and then hide nothing.
 //!
-//! With rates of `e^(-b ln(2)^2)` for `b` bits, a table with `n` keys and `m` live keys in its range
-//! wastes `m` times as many reads, and a bit costs `n` bits of memory. For equal savings per bit, a
-//! filter gets `1 / ln 2 = 1.44` bits less for each halving of `m / n` ([`fewer_bits`]); a ribbon,
-//! whose rate is `2^-b`, one bit less. A budget arrives at the same by its price
-//! ([`budget`](crate::budget)).
+//! With a rate of `e^(-b ln(2)^2)` at `b` bits, a table with `n` keys and `m` live keys in its
+//! range wastes reads in proportion to `m`, and a bit per key costs `n` bits of memory. For equal
+//! savings per bit of memory, a filter gets `1 / ln 2 = 1.44` bits less for each halving of `m / n`
+//! ([`fewer_bits`]); a ribbon, whose rate is `2^-b`, gets one bit less. A budget arrives at the
+//! same by its price ([`budget`](crate::budget)).
 //!
 //! Called by the budget, the filter report, [`output`](crate::output) and rebuilds.
 
@@ -25,7 +25,6 @@ use std::sync::Arc;
 
 use trommel_filter::{FilterKind, FilterSpec};
 
-use crate::purpose::Purpose;
 use crate::version::{TableFile, Version};
 
 /// At most this many keys are assumed for one that is alive. If the estimate is wrong, a filter's
@@ -186,23 +185,24 @@ pub(crate) struct Filtered<'a> {
     pub(crate) keys: u64,
     /// Tombstones among them.
     pub(crate) deletions: u64,
+    /// Whether its entries come from a memtable, so that the version does not have them.
+    pub(crate) is_flushed: bool,
 }
 
 impl<'a> Filtered<'a> {
     /// A table whose filter is to be rebuilt.
     pub(crate) fn of(table: &'a TableFile) -> Self {
         let (smallest, largest) = (&table.smallest, &table.largest);
-        Self { smallest, largest, keys: table.keys, deletions: table.deletions }
+        Self { smallest, largest, keys: table.keys, deletions: table.deletions, is_flushed: false }
     }
 }
 
-/// The filter of whole keys for `table`, a table of `version` or one that a job writes for
-/// `purpose`, if `spec` is configured.
+/// The filter of whole keys for `table`, a table of `version` or one that a job adds to it, if
+/// `spec` is configured.
 pub(crate) fn sized_for_live(
     spec: FilterSpec,
     version: &Version,
     table: Filtered<'_>,
-    purpose: &Purpose,
 ) -> FilterSpec {
     // Otherwise at least half of its own keys are alive.
     let is_mostly_deleted = table.deletions.saturating_mul(2) > table.keys;
@@ -210,8 +210,7 @@ pub(crate) fn sized_for_live(
         return spec;
     }
     let mut count = LiveKeys::of(version).within(table.smallest, table.largest);
-    if purpose.inputs.is_empty() {
-        // Flushed: not in the version yet.
+    if table.is_flushed {
         count = count.plus(KeyCount::new(table.keys, table.deletions));
     }
     fewer_bits(spec, table.keys as f64 / count.net.max(1.0))

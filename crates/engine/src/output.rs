@@ -158,8 +158,9 @@ impl<'a> Outputs<'a> {
             largest: open.builder.last_key().unwrap_or_default(),
             keys: contents.keys,
             deletions: contents.deletions,
+            is_flushed: self.purpose.inputs.is_empty(),
         };
-        let spec = sized_for_live(open.spec, &self.version, table, &self.purpose);
+        let spec = sized_for_live(open.spec, &self.version, table);
         open.builder.resize_filter(spec);
     }
 

@@ -18,7 +18,8 @@ use crate::live_keys::KeyCount;
 use crate::version::{TableFile, Version};
 
 impl Engine {
-    /// The share, 0 to 1, of the live keys in `version`'s tables that are in the key range of `file`.
+    /// The share, 0 to 1, of the live keys in `version`'s tables that are in the key range of
+    /// `file`.
     pub(crate) fn reach(&self, version: &Version, file: &TableFile) -> f64 {
         let (smallest, largest) = (&file.smallest, &file.largest);
         let all = version.tables().map(|(_, table)| KeyCount::of(table));

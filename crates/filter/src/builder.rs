@@ -153,8 +153,8 @@ impl FilterBuilder {
         self.len == 0
     }
 
-    /// Changes the size of the filter to that of `spec`, whatever was added. Ignored if `spec` is of
-    /// another kind.
+    /// Changes the size of the filter to that of `spec`, whatever was added. Ignored if `spec` is
+    /// of another kind.
     pub fn resize(&mut self, spec: FilterSpec) {
         if spec.kind() == self.spec.kind() {
             self.spec = spec;

@@ -35,8 +35,8 @@ pub(crate) enum SetUp {
     Mapped,
 }
 
-/// A table is marked for compaction if of this many entries in a row this many are tombstones, or of
-/// all of its entries this part.
+/// A table is marked for compaction if of this many entries in a row this many are tombstones, or
+/// of all of its entries this part.
 const MARKED: (usize, usize, f64) = (10_000, 5_000, 0.5);
 /// Entries per hash bucket in a data block, as `OptimizeForPointLookup` sets it.
 const HASH_RATIO: f64 = 0.75;

@@ -3,8 +3,9 @@
 //! 1. A table's *reach*, the probability that a lookup falls into its key range, is the share of
 //!    live keys in that range, as [`LiveKeys`] estimates them.
 //! 2. Each level below 0 is one run of tables of average size, or of a few sizes if they are small
-//!    and differ, and those that are mostly deleted by themselves, so that the problem does not grow with the number of tables. Each table of level
-//!    0 is solved by itself, if there are few.
+//!    and differ, so that the problem does not grow with the number of tables. Tables that are
+//!    mostly deleted are grouped by themselves. Each table of level 0 is solved by itself, if there
+//!    are few.
 //! 3. The inputs of a job are left out, and its outputs put in.
 //! 4. Upper levels fill and empty, and their filters take more bits per key than others; these bits
 //!    must not be taken from existing tables. So level 0 is planned half as full as it gets before

@@ -211,7 +211,7 @@ impl Engine {
         let (mut wanted, user) = choose_filters(&options, level, is_last, &purpose, by_budget);
         let is_ruled = by_budget.is_none() && options.filtering.user_filters.is_none();
         if is_ruled && wanted.shape == FilterShape::Whole {
-            wanted.keys = sized_for_live(wanted.keys, version, Filtered::of(table), &purpose);
+            wanted.keys = sized_for_live(wanted.keys, version, Filtered::of(table));
         }
         if is_dropped {
             return Ok(RebuildTask::Build(wanted, user));

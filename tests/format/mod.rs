@@ -12,13 +12,14 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use trommel::inspect::{Log, Manifest};
 use trommel::{Compression, Db, Options};
 
 use crate::exam::leave;
 use crate::stores::{DIR, Ending, Image, Store, build, vfs_of};
 
 /// The stores: filters, compression, and final state.
-const STORES: [(&str, Compression, Ending); 9] = [
+const STORES: [(&str, Compression, Ending); 11] = [
     ("none", Compression::None, Ending::Closed),
     ("none", Compression::Lz4, Ending::Killed),
     ("standard:10", Compression::Lz4, Ending::Closed),
@@ -29,7 +30,14 @@ const STORES: [(&str, Compression, Ending); 9] = [
     ("paired:16", Compression::None, Ending::TwoLogs),
     // The last level has filter sidecars.
     ("ribbon:12", Compression::None, Ending::Closed),
+    // Range tombstones in the manifest, with tables that they apply to and tables to which they
+    // were applied, and in one log or two.
+    ("paired:16", Compression::Lz4, Ending::Killed),
+    ("blocked:10", Compression::None, Ending::TwoLogs),
 ];
+
+/// The first stores with range tombstones, by their number of logs. They have sidecars, too.
+const WITH_RANGES: [&str; 2] = ["v1-killed-paired-lz4", "v1-twologs-blocked-none"];
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("format/golden")
@@ -119,7 +127,8 @@ fn golden_stores_open_forever() {
         let expected = std::fs::read_to_string(path.with_extension("txt")).expect("its contents");
         let image = read(&path);
         let sidecars = image.keys().filter(|file| file.ends_with(".flt")).count() as u64;
-        assert_eq!(sidecars > 0, name.contains("ribbon"), "{name}");
+        let has_sidecars = name.contains("ribbon") || WITH_RANGES.contains(&&*name);
+        assert_eq!(sidecars > 0, has_sidecars, "{name}");
         for read_only in [true, false] {
             let vfs = vfs_of(&image);
             let options = Options::default().vfs(Arc::new(vfs)).reads(|r| r.cache_bytes(1 << 20));
@@ -146,5 +155,28 @@ fn golden_stores_open_forever() {
         let (kind, _) = filters.split_once(':').unwrap_or((filters, ""));
         let name = format!("v1-{ending:?}-{kind}-{compression:?}").to_lowercase();
         assert!(names.contains(&name), "{name} is missing");
+    }
+}
+
+/// A store without range tombstones would test none of their fields.
+#[test]
+fn golden_stores_have_range_tombstones_wherever_they_are_stored() {
+    for (logs, name) in (1..).zip(WITH_RANGES) {
+        let image = read(&golden().join(name));
+        let vfs = vfs_of(&image);
+        let dir = Path::new(DIR);
+        let manifest = Manifest::in_force(&vfs, dir).expect("a manifest");
+        let contents = manifest.info().expect("a sound manifest").contents;
+        assert!(contents.range_tombstones.len() > 1, "{name}: {:?}", contents.range_tombstones);
+        let metas = || contents.tables.iter().map(|table| &table.meta);
+        let newest = contents.range_tombstones.iter().map(|range| range.seqno).max();
+        assert!(metas().any(|meta| meta.ranges_applied > 0), "{name}");
+        assert!(metas().any(|meta| Some(meta.ranges_applied) < newest), "{name}");
+        let of_logs = image.keys().filter(|file| file.ends_with(".log"));
+        let deleted = of_logs.map(|file| {
+            let log = Log::open(&vfs, &dir.join(file)).expect("a log");
+            log.info().expect("a sound log").written.range_deletes
+        });
+        assert_eq!(deleted.filter(|deletes| *deletes > 0).count(), logs, "{name}");
     }
 }

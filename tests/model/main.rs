@@ -13,6 +13,7 @@
 //! * [`panics`]: a background thread panics, and every caller gets an error.
 //! * [`sizes`]: inputs that are too large are rejected before a byte is written.
 //! * [`gaps`]: deletions of ranges beside readers, and gaps that scans learn.
+//! * [`live_keys`]: filters of tombstones, sized by the live keys around them.
 //! * [`read_errors`]: a read error is never the end of a scan.
 //! * [`skipping`]: scans skip tombstones and old versions in few steps.
 //! * [`ranges`]: deleted ranges, for conditional writes, open iterators and copies of the store.
@@ -46,6 +47,7 @@ mod held;
 mod iterators;
 mod keys;
 mod lean;
+mod live_keys;
 mod liveness;
 mod many;
 mod metamorphic;

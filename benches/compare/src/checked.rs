@@ -161,6 +161,10 @@ impl Store for Checked {
         self.store.delete(key)
     }
 
+    fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        self.store.delete_range(from, to)
+    }
+
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         let mut right = true;
         let hit = self.store.get(key, &mut |value| {

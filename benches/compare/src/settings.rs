@@ -31,6 +31,8 @@ pub(crate) struct Settings {
     /// Whether stores keep statistics, including those that do so only on request because it costs
     /// them time.
     pub(crate) counted: bool,
+    /// Whether much is deleted, for stores with options for that.
+    pub(crate) deletes: bool,
 }
 
 impl Settings {
@@ -58,6 +60,7 @@ impl Settings {
             background_threads: 2,
             durable: false,
             counted: false,
+            deletes: false,
         }
         .with_cache_for_all()
     }

@@ -327,11 +327,13 @@ impl Counters {
         totals
     }
 
-    /// Keys looked up, and found, since the store was opened.
+    /// Lookups that reached the tables since the store was opened, and those that ended in one: at
+    /// a value or at a tombstone.
     pub(crate) fn lookups_since_open(&self) -> (u64, u64) {
-        let shards = lock(&self.shards);
-        let sum = |count: fn(&Shard) -> &Count| shards.iter().map(|s| count(s).get()).sum();
-        (sum(|shard| &shard.gets), sum(|shard| &shard.found))
+        let totals = self.sum();
+        let cells = totals.filters.iter().flatten();
+        let ended: u64 = cells.map(|cell| cell.true_positives).sum();
+        (totals.gets.saturating_sub(totals.memtable_hits).max(ended), ended)
     }
 
     /// Resets the counts.

@@ -76,7 +76,20 @@ impl Engine {
         self.view.replace(change, |view| {
             self.backlog.set_view(view.frozen.len(), view.version.levels[0].len());
             self.account_memtables();
+            self.account_ranges();
         });
+    }
+
+    /// Bytes of the range tombstones of tables, and of what scans remember of deleted keys.
+    pub(crate) fn deleted_range_bytes(&self) -> u64 {
+        let tombstones = self.view.load().version.ranges.memory_bytes();
+        (tombstones + self.memory.gaps.memory_bytes()) as u64
+    }
+
+    /// Updates the share of memory of what [`deleted_range_bytes`](Self::deleted_range_bytes)
+    /// counts.
+    pub(crate) fn account_ranges(&self) {
+        self.memory.shares.set_ranges(self.deleted_range_bytes());
     }
 
     /// The current version.

@@ -71,6 +71,7 @@ impl Engine {
             self.retire_missing(&before, &after);
             // The tombstones that scans have passed may be gone.
             self.memory.gaps.clear();
+            self.account_ranges();
         }
         self.settle_filters(&after);
         drop(manifest);

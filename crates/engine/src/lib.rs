@@ -108,6 +108,7 @@ mod job_counters;
 mod jobs;
 mod levels;
 mod limiter;
+mod live_keys;
 mod log;
 mod lookup_trace;
 mod maintenance;

@@ -1,11 +1,11 @@
-//! One ceiling for all memory: the block cache gets what memtables, indexes, filters and the
-//! construction of new filters leave.
+//! One ceiling for all memory: the block cache gets what memtables, indexes, filters, the
+//! construction of new filters and deleted ranges leave.
 //!
 //! Memory is accounted before it is allocated and until after it is freed, and the cache's capacity
-//! follows under one lock, so at no moment do all parts exceed the ceiling. Two exceptions: a
-//! single value of more than 256 KiB, until its group is in the memtable; and, if the ceiling is
-//! lowered to less than a 32nd of the cache's bytes, the slots of its blocks, until their tables
-//! are closed. Memtables that only cursors and ranges still hold after their flush are not counted.
+//! follows under one lock, so at no moment do all parts exceed the ceiling. Three exceptions: a
+//! single value of more than 256 KiB, until its group is in the memtable; deleted ranges, which
+//! count once they are there; and, if the ceiling is lowered to less than a 32nd of the cache's
+//! bytes, the slots of its blocks, until their tables are closed. Memtables that only cursors and ranges still hold after their flush are not counted.
 //!
 //! The stores of an environment share one ceiling. Each store's memory counts there too, with its
 //! memtables by their current size rather than the size they may reach. If the active ones together
@@ -66,6 +66,8 @@ pub(crate) struct Ceiling {
     tables: AtomicU64,
     /// Filters under construction, with the hashes they are built from.
     construction: AtomicU64,
+    /// Range tombstones of tables, and what scans remember of deleted keys.
+    ranges: AtomicU64,
     /// Held while a part and the cache's capacity change: of two concurrent changes, the older
     /// capacity must not win.
     changing: Mutex<()>,
@@ -82,6 +84,7 @@ impl Ceiling {
             active: AtomicU64::new(0),
             tables: AtomicU64::new(0),
             construction: AtomicU64::new(0),
+            ranges: AtomicU64::new(0),
             changing: Mutex::default(),
         };
         ceiling.set_limits(limit, cache_bytes);
@@ -96,7 +99,7 @@ impl Ceiling {
     }
 
     fn cache_share(&self) -> u64 {
-        let parts = [&self.memtables, &self.tables, &self.construction];
+        let parts = [&self.memtables, &self.tables, &self.construction, &self.ranges];
         let taken = parts.iter().fold(0u64, |sum, part| sum.saturating_add(part.load(Relaxed)));
         let left = self.limit.load(Relaxed).saturating_sub(taken);
         left.min(self.cache_bytes.load(Relaxed))
@@ -126,7 +129,7 @@ impl Ceiling {
         let cache = self.blocks.stats();
         HeldMemory {
             memtables: self.memtables.load(Relaxed),
-            tables: self.tables.load(Relaxed),
+            tables: self.tables.load(Relaxed) + self.ranges.load(Relaxed),
             construction: self.construction.load(Relaxed),
             cache: cache.used_bytes,
             cache_capacity: cache.capacity_bytes,
@@ -163,6 +166,8 @@ pub(crate) struct MemoryShares {
     pinned_limit_of_level_0: AtomicU64,
     /// Filters under construction, with the hashes they are built from.
     construction: AtomicU64,
+    /// Range tombstones of tables, and what scans remember of deleted keys.
+    ranges: AtomicU64,
     /// Filters and filter partitions that could not be held.
     filters_not_held: AtomicU64,
 }
@@ -190,6 +195,7 @@ impl MemoryShares {
             pinned_limit: AtomicU64::new(u64::MAX),
             pinned_limit_of_level_0: AtomicU64::new(u64::MAX),
             construction: AtomicU64::new(0),
+            ranges: AtomicU64::new(0),
             filters_not_held: AtomicU64::new(0),
         })
     }
@@ -211,14 +217,17 @@ impl MemoryShares {
         if self.memtables.load(Relaxed) == bytes && self.active.load(Relaxed) == active {
             return;
         }
-        let replace = |own: &AtomicU64, of_all: &AtomicU64, bytes: u64| {
-            let before = own.swap(bytes, Relaxed);
-            of_all.fetch_add(bytes.wrapping_sub(before), Relaxed);
-        };
         self.ceiling.change(|| {
             replace(&self.memtables, &self.ceiling.memtables, bytes);
             replace(&self.active, &self.ceiling.active, active);
         });
+    }
+
+    /// Sets the bytes of the range tombstones of tables, and of what scans remember.
+    pub(crate) fn set_ranges(&self, bytes: u64) {
+        if self.ranges.load(Relaxed) != bytes {
+            self.ceiling.change(|| replace(&self.ranges, &self.ceiling.ranges, bytes));
+        }
     }
 
     /// Whether the largest of all active memtables must be frozen.
@@ -361,7 +370,14 @@ impl MemoryShares {
 impl Drop for MemoryShares {
     fn drop(&mut self) {
         self.set_memtables(0, 0);
+        self.set_ranges(0);
     }
+}
+
+/// Replaces a store's bytes by `bytes`, and changes those of all stores accordingly.
+fn replace(own: &AtomicU64, of_all: &AtomicU64, bytes: u64) {
+    let before = own.swap(bytes, Relaxed);
+    of_all.fetch_add(bytes.wrapping_sub(before), Relaxed);
 }
 
 /// Memory for the filters and the index of one table being written, accounted in steps.

@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::files::table_path;
 use crate::filter_policy::FilterPolicy;
 use crate::limiter::LimitedFile;
+use crate::live_keys::{Filtered, sized_for_live};
 use crate::memory::Construction;
 use crate::options::Options;
 use crate::purpose::Purpose;
@@ -28,6 +29,8 @@ struct Open {
     number: u64,
     table_id: u64,
     builder: TableBuilder,
+    /// The filter of whole keys, as configured; none if a user's policy decides.
+    spec: FilterSpec,
     /// Memory of its filters and index.
     memory: Construction,
     /// Entries added since that memory was last checked; large keys count as several.
@@ -146,9 +149,27 @@ impl<'a> Outputs<'a> {
         Some(choice)
     }
 
+    /// Leaves out bits of the filter that are not worth it, as most keys are deleted. Under a
+    /// budget, the price does that.
+    fn resize_filter(&self, open: &mut Open) {
+        let contents = open.builder.contents();
+        let table = Filtered {
+            smallest: &contents.smallest,
+            largest: open.builder.last_key().unwrap_or_default(),
+            keys: contents.keys,
+            deletions: contents.deletions,
+            is_flushed: self.purpose.inputs.is_empty(),
+        };
+        let spec = sized_for_live(open.spec, &self.version, table);
+        open.builder.resize_filter(spec);
+    }
+
     /// Finishes the open table and syncs it, except its directory entry.
     pub(crate) fn close_table(&mut self) -> Result<()> {
         let Some(mut open) = self.open.take() else { return Ok(()) };
+        if self.chosen.is_none() {
+            self.resize_filter(&mut open);
+        }
         open.account(self.engine);
         let Open { number, table_id, mut builder, memory, .. } = open;
         let start = env::now();
@@ -297,6 +318,8 @@ fn begin_table(
     let table_id = env::random_u64();
     let by_budget = by_budget.map(|choice| choice.of(number));
     let (filters, user) = choose_filters(&options, logical, is_last, purpose, by_budget);
+    let has_policy = options.filtering.user_filters.is_some();
+    let spec = if has_policy { FilterSpec::NONE } else { filters.keys };
     let table = TableOptions {
         block_bytes: options.reads.block_bytes,
         block_align: options.reads.block_align,
@@ -310,6 +333,6 @@ fn begin_table(
         builder = builder.with_user_filter(Arc::new(policy), filter);
     }
     let memory = Construction::new(&engine.memory.shares);
-    let open = Open { number, table_id, builder, memory, unaccounted: 0, is_full: false };
+    let open = Open { number, table_id, builder, spec, memory, unaccounted: 0, is_full: false };
     Ok((path, open))
 }

@@ -6,6 +6,7 @@
 use trommel_memtable::Memtable;
 
 use crate::compaction::key_range::KeyBounds;
+use crate::live_keys::KeyCount;
 use crate::user_filters::FilterReason;
 use crate::version::TableFile;
 
@@ -15,6 +16,8 @@ pub(crate) struct Purpose {
     pub(crate) reason: FilterReason,
     /// Most keys of all of them together.
     pub(crate) keys: u64,
+    /// Most tombstones among them.
+    pub(crate) deletions: u64,
     /// Expected keys of each.
     pub(crate) expected_keys: u64,
     /// The tables that they replace, by number, sorted.
@@ -27,7 +30,12 @@ impl Purpose {
     /// The purpose of a table for `memtable`.
     pub(crate) fn of_memtable(reason: FilterReason, memtable: &Memtable) -> Self {
         let keys = memtable.len() as u64;
-        Self { reason, keys, expected_keys: keys, inputs: Vec::new(), span: None }
+        let deletions = memtable.deletions() as u64;
+        // Other memtables are taken for runs over all keys.
+        let is_mostly_deleted = KeyCount::new(keys, deletions).is_mostly_deleted();
+        let ends = memtable.ends().filter(|_| is_mostly_deleted);
+        let span = ends.map(|(smallest, largest)| KeyBounds { smallest, largest });
+        Self { reason, keys, deletions, expected_keys: keys, inputs: Vec::new(), span }
     }
 
     /// Expected number of tables.
@@ -38,6 +46,11 @@ impl Purpose {
     /// Whether they replace `table`.
     pub(crate) fn replaces(&self, table: &TableFile) -> bool {
         self.inputs.binary_search(&table.number).is_ok()
+    }
+
+    /// Its keys, except for tombstones.
+    pub(crate) fn valued_keys(&self) -> u64 {
+        self.keys.saturating_sub(self.deletions)
     }
 
     /// Keys of each, if divided evenly.

@@ -34,6 +34,8 @@ pub struct FilterLevel {
     /// Distinct keys in those tables, counted separately for each table; prefixes for prefix
     /// filters.
     pub keys: u64,
+    /// Tombstones among the entries of those tables. Their keys are in the filters.
+    pub tombstones: u64,
     /// Tables among them with a prefix filter. In a row of lookups, these tables have no whole-key
     /// filter.
     pub prefix_tables: u64,
@@ -160,14 +162,11 @@ impl Engine {
                 filter_bytes += open.bytes;
                 let stands_in = open.keys.is_of_prefixes;
                 let of_row = if stands_in { open.keys.keys } else { file.keys };
-                keys.hold(level, HeldFilter::new(open.keys, of_row, file.number));
+                keys.hold(level, HeldFilter::new(open.keys, of_row, file));
                 fallbacks += u64::from(open.keys.is_fallback && !stands_in);
                 fallbacks += u64::from(open.prefixes.is_fallback);
                 if open.prefixes.kind != FilterKind::None {
-                    prefixes.hold(
-                        level,
-                        HeldFilter::new(open.prefixes, open.prefixes.keys, file.number),
-                    );
+                    prefixes.hold(level, HeldFilter::new(open.prefixes, open.prefixes.keys, file));
                     unused += u64::from(!open.prefixes_are_used);
                 }
             }
@@ -233,12 +232,13 @@ impl Opened {
 struct HeldFilter {
     facts: FilterFacts,
     keys: u64,
+    tombstones: u64,
     table: u64,
 }
 
 impl HeldFilter {
-    fn new(facts: FilterFacts, keys: u64, table: u64) -> Self {
-        Self { facts, keys, table }
+    fn new(facts: FilterFacts, keys: u64, table: &TableFile) -> Self {
+        Self { facts, keys, tombstones: table.deletions, table: table.number }
     }
 }
 
@@ -294,6 +294,7 @@ impl Row {
             kind,
             tables: held.len() as u64,
             keys,
+            tombstones: held.iter().map(|held| held.tombstones).sum(),
             prefix_tables: held.iter().filter(|held| held.facts.is_of_prefixes).count() as u64,
             bits_requested: (is_ours && kind != FilterKind::None)
                 .then(|| per_key(|held| held.facts.bits_requested)),
@@ -427,9 +428,13 @@ impl fmt::Display for FilterLevel {
             rate(self.rates.expected)
         )?;
         match self.prefix_tables {
+            0 => {}
+            tables if tables == self.tables => write!(f, "  keys are prefixes")?,
+            tables => write!(f, "  keys of {tables} tables are prefixes")?,
+        }
+        match self.tombstones {
             0 => writeln!(f),
-            tables if tables == self.tables => writeln!(f, "  keys are prefixes"),
-            tables => writeln!(f, "  keys of {tables} tables are prefixes"),
+            tombstones => writeln!(f, "  {tombstones} tombstones"),
         }
     }
 }

@@ -30,6 +30,10 @@ pub struct LevelStats {
     pub entries: u64,
     /// Tombstones among them.
     pub deletions: u64,
+    /// Distinct keys of its entries, counted separately for each table.
+    pub keys: u64,
+    /// Keys among them that range tombstones delete, estimated from bytes.
+    pub deleted_keys: u64,
     /// Bytes of its filters, as stored.
     pub filter_bytes: u64,
 }
@@ -64,6 +68,9 @@ pub struct MemoryStats {
     pub other: u64,
     /// Filters, with the hashes they are built from, and indexes of tables being written.
     pub construction: u64,
+    /// Range tombstones of tables, and the stretches without live keys that scans remember. Range
+    /// tombstones of memtables count there.
+    pub deleted_ranges: u64,
 }
 
 impl MemoryStats {
@@ -76,6 +83,7 @@ impl MemoryStats {
             + self.index
             + self.other
             + self.construction
+            + self.deleted_ranges
     }
 }
 
@@ -218,6 +226,8 @@ impl Engine {
                 level.bytes += table.file_bytes + table.sidecar_bytes();
                 level.entries += table.entries;
                 level.deletions += table.deletions;
+                level.keys += table.keys;
+                level.deleted_keys += table.deleted_keys();
                 level.filter_bytes += table.built_bytes();
             }
             levels.push(level);
@@ -240,6 +250,7 @@ impl Engine {
                 idle_arenas: self.memory.arenas.idle_bytes() as u64,
                 block_cache: cache.used_bytes,
                 construction: self.memory.shares.construction(),
+                deleted_ranges: self.deleted_range_bytes(),
                 ..MemoryStats::default()
             };
             let readers: Vec<_> =

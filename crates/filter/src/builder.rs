@@ -158,6 +158,14 @@ impl FilterBuilder {
         self.len == 0
     }
 
+    /// Changes the size of the filter to that of `spec`, whatever was added. Ignored if `spec` is
+    /// of another kind.
+    pub fn resize(&mut self, spec: FilterSpec) {
+        if spec.kind() == self.spec.kind() {
+            self.spec = spec;
+        }
+    }
+
     /// The spec of the filter.
     pub fn spec(&self) -> FilterSpec {
         self.spec

@@ -66,6 +66,21 @@ pub fn check(store: Arc<dyn Store>) {
     store.delete(b"a").expect(WORKS);
     store.compact().expect(WORKS);
     assert_eq!(keys_of(&*store, None, Direction::Forward), [b"b", b"c"]);
+    for key in [b"a", b"c", b"d", b"e"] {
+        store.put(key, b"5").expect(WORKS);
+    }
+    for round in 0..2 {
+        store.delete_range(b"b", b"d").expect(WORKS);
+        assert_eq!(value_of(&*store, b"c"), None, "round {round}");
+        assert_eq!(keys_of(&*store, None, Direction::Forward), [b"a", b"d", b"e"]);
+        assert_eq!(keys_of(&*store, Some(b"c"), Direction::Backward), [b"a"]);
+        store.put(b"b", b"6").expect(WORKS);
+        assert_eq!(value_of(&*store, b"b").expect("b was written since"), b"6");
+        store.flush().expect(WORKS);
+        store.settle().expect(WORKS);
+    }
+    store.delete_range(b"x", b"z").expect(WORKS);
+    assert_eq!(keys_of(&*store, None, Direction::Forward), [b"a", b"b", b"d", b"e"]);
     assert!(!store.verify().expect(WORKS).contains('\n'));
     store.reset_stats();
     assert_eq!(store.lookups(), Lookups::default());

@@ -229,9 +229,10 @@ impl Store for EngineStore {
             ("Index", memory.index),
             ("Other", memory.other),
             ("Construction", memory.construction),
+            ("Deleted ranges", memory.deleted_ranges),
             ("Total", memory.total()),
         ];
-        parts.map(|(part, bytes)| format!("{part:<13} {:>12}\n", units::bytes(bytes))).concat()
+        parts.map(|(part, bytes)| format!("{part:<14} {:>12}\n", units::bytes(bytes))).concat()
     }
 
     fn table_stats(&self) -> String {

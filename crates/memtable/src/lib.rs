@@ -84,6 +84,7 @@ pub struct Memtable {
     chains: Newest,
     written: Mutex<Written>,
     len: AtomicUsize,
+    deletions: AtomicUsize,
     /// Bytes of all but the arena: the memtable itself, and what `written` points to.
     other_bytes: AtomicUsize,
     /// The expected common prefix of most keys.
@@ -123,6 +124,7 @@ impl Memtable {
             chains: Newest::none(),
             written: Mutex::default(),
             len: AtomicUsize::new(0),
+            deletions: AtomicUsize::new(0),
             other_bytes: AtomicUsize::new(size_of::<Self>() + used.len()),
             common_prefix: Box::from(used),
             expected: 0,
@@ -154,11 +156,16 @@ impl Memtable {
     /// The longest common prefix of all keys, from the first and the last. Empty if there is no
     /// key.
     pub fn common_prefix(&self) -> Vec<u8> {
-        let written = self.written();
-        let Some((first, last)) = written.order.ends() else { return Vec::new() };
-        let (first, last) = (first.entry().key, last.entry().key);
-        let same = first.iter().zip(last).take_while(|(a, b)| a == b).count();
+        let Some((first, last)) = self.ends() else { return Vec::new() };
+        let same = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
         first[..same].to_vec()
+    }
+
+    /// The first key and the last, unless there is none.
+    pub fn ends(&self) -> Option<(Box<[u8]>, Box<[u8]>)> {
+        let written = self.written();
+        let (first, last) = written.order.ends()?;
+        Some((first.entry().key.into(), last.entry().key.into()))
     }
 
     /// Adds one version of `key`.
@@ -194,6 +201,9 @@ impl Memtable {
         } else if !chains.link(hash, record) {
             self.len.store(self.len.load(Relaxed) - 1, Relaxed);
             return false;
+        }
+        if kind == EntryKind::Delete {
+            self.deletions.store(self.deletions.load(Relaxed) + 1, Relaxed);
         }
         written.linked += 1;
         let held = written.order.bytes();
@@ -263,6 +273,11 @@ impl Memtable {
     /// may count an entry that is not yet found.
     pub fn len(&self) -> usize {
         self.len.load(Relaxed)
+    }
+
+    /// The number of tombstones among the entries.
+    pub fn deletions(&self) -> usize {
+        self.deletions.load(Relaxed)
     }
 
     /// Whether there is no entry.

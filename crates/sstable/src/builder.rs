@@ -349,6 +349,20 @@ impl TableBuilder {
         Ok(self.summary(&footer))
     }
 
+    /// The contents so far; the largest key is not recorded before the end.
+    pub fn contents(&self) -> &TableContents {
+        &self.properties.contents
+    }
+
+    /// Changes the size of the filter of whole keys, which must not be written yet, to that of
+    /// `spec`. Ignored if `spec` is of another kind, or if the filter is partitioned, as its
+    /// partitions are built while keys arrive.
+    pub fn resize_filter(&mut self, spec: FilterSpec) {
+        if self.user.is_none() {
+            self.properties.filter = self.filters.resize(spec).to_string();
+        }
+    }
+
     /// Completes and writes the filters, so that the caller can time this step; otherwise
     /// [`finish`](Self::finish) does it. No entry may be added afterwards.
     pub fn finish_filters(&mut self) -> Result<(), Error> {

@@ -32,6 +32,8 @@ const QUIET: Duration = Duration::from_millis(50);
 const POLL: Duration = Duration::from_millis(2);
 /// Hash buckets per entry of a data block, in the best set-up.
 const HASH_RATIO: f32 = 0.75;
+/// Keys in a batch when those of a range are deleted.
+const DELETED_TOGETHER: usize = 1000;
 /// Its number of levels.
 const LEVELS: usize = 7;
 
@@ -145,6 +147,19 @@ impl Store for FjallStore {
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
         Ok(self.keys.remove(key)?)
+    }
+
+    /// It has no such call: scans the keys and removes them, many in a batch.
+    fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        let mut keys = self.keys.range(from..to).map(Guard::key);
+        loop {
+            let some = keys.by_ref().take(DELETED_TOGETHER).collect::<Result<Vec<_>, _>>()?;
+            if some.is_empty() {
+                return Ok(());
+            }
+            let operations: Vec<_> = some.iter().map(|key| Operation::Delete { key }).collect();
+            self.commit(&operations, None)?;
+        }
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {

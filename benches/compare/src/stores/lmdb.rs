@@ -1,7 +1,7 @@
 //! LMDB, through crate `heed`.
 
 use std::cell::RefCell;
-use std::ops::Bound::{Included, Unbounded};
+use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -154,6 +154,14 @@ impl Store for LmdbStore {
             return Err("this environment was opened with MDB_NOSYNC".into());
         }
         self.write(operations)
+    }
+
+    fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        let mut transaction = self.env.write_txn()?;
+        self.entries.delete_range(&mut transaction, &(Included(from), Excluded(to)))?;
+        transaction.commit()?;
+        self.commits.fetch_add(1, Ordering::Release);
+        Ok(())
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {

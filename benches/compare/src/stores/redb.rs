@@ -131,6 +131,15 @@ impl Store for RedbStore {
         self.commit(operations, Durability::Immediate)
     }
 
+    fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        let mut transaction = self.db.begin_write()?;
+        transaction.set_durability(Durability::None)?;
+        transaction.open_table(TABLE)?.retain_in(from..to, |_, _| false)?;
+        transaction.commit()?;
+        self.commits.fetch_add(1, Ordering::Release);
+        Ok(())
+    }
+
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         self.with_table(|table| Ok(table.get(key)?.map(|value| found(value.value())).is_some()))
     }

@@ -35,6 +35,9 @@ pub(crate) enum SetUp {
     Mapped,
 }
 
+/// A table is marked for compaction if of this many entries in a row this many are tombstones, or
+/// of all of its entries this part.
+const MARKED: (usize, usize, f64) = (10_000, 5_000, 0.5);
 /// Entries per hash bucket in a data block, as `OptimizeForPointLookup` sets it.
 const HASH_RATIO: f64 = 0.75;
 
@@ -100,6 +103,10 @@ fn options(settings: &Settings, variant: Variant) -> Options {
     if settings.counted {
         options.enable_statistics();
     }
+    if settings.deletes {
+        let (entries, tombstones, part) = MARKED;
+        options.add_compact_on_deletion_collector_factory(entries, tombstones, part);
+    }
     if variant.set_up == SetUp::Equal {
         options.set_level_zero_slowdown_writes_trigger(settings.l0_slowdown as i32);
         options.set_level_zero_stop_writes_trigger(settings.l0_stop as i32);
@@ -162,6 +169,13 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
         ("checksum of a block", checksums.into()),
         ("tuned besides", tuned.into()),
     ]);
+    if settings.deletes {
+        let (entries, tombstones, part) = MARKED;
+        let more = format!(
+            "{tuned}, CompactOnDeletionCollector ({tombstones} of {entries} entries, or {part} of all)"
+        );
+        facts.insert("tuned besides", more);
+    }
     if variant.set_up != SetUp::Equal {
         facts.insert("level-0 runs that slow, stop writers", "RocksDB's own (20, 36)".into());
     }
@@ -194,6 +208,10 @@ impl Store for RocksStore {
 
     fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
         Ok(self.db.delete_opt(key, &self.write)?)
+    }
+
+    fn delete_range(&self, from: &[u8], to: &[u8]) -> Result<(), StoreError> {
+        Ok(self.db.delete_range_cf_opt(self.family()?, from, to, &self.write)?)
     }
 
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {

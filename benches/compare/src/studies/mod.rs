@@ -20,6 +20,7 @@ use crate::figures::Figure;
 use crate::settings::Settings;
 use crate::trial::Trial;
 
+mod deletes;
 mod many;
 mod open;
 mod recovery;
@@ -57,7 +58,7 @@ pub(crate) struct Study {
 }
 
 /// All studies, in the order in which they run.
-pub(crate) static ALL: [&Study; 7] = [
+pub(crate) static ALL: [&Study; 8] = [
     &sync::STUDY,
     &writers::STUDY,
     &open::STUDY,
@@ -65,6 +66,7 @@ pub(crate) static ALL: [&Study; 7] = [
     &many::STUDY,
     &ycsb::STUDY,
     &tails::STUDY,
+    &deletes::STUDY,
 ];
 
 impl FromStr for &'static Study {
@@ -126,6 +128,18 @@ pub(crate) struct Sizes {
     /// is not measured, of each store's own
     #[arg(long, value_name = "N")]
     pub(crate) tails_rate: Option<f64>,
+
+    /// Most steps of the queue
+    #[arg(long, value_name = "N", default_value = "10M", value_parser = parse_count)]
+    pub(crate) deletes_steps: u64,
+
+    /// Seconds after which the queue ends in any case
+    #[arg(long, value_name = "N", default_value_t = 60.0)]
+    pub(crate) deletes_seconds: f64,
+
+    /// Keys of the stores from which they are deleted
+    #[arg(long, value_name = "N", default_value = "2M", value_parser = parse_count)]
+    pub(crate) deletes_keys: u64,
 }
 
 impl Sizes {
@@ -143,6 +157,9 @@ impl Sizes {
             tails_keys: 50_000,
             tails_seconds: 0.5,
             tails_rate: None,
+            deletes_steps: 2000,
+            deletes_seconds: 2.0,
+            deletes_keys: 20_000,
         }
     }
 

@@ -37,7 +37,16 @@ pub(crate) fn run_levels(
 pub(crate) fn write_levels(db: &Db, output: &mut Output<'_>) -> Result<(), Failure> {
     output.list(
         "levels",
-        &["level", "tables", "file_bytes", "entries", "deletions", "filter_bytes"],
+        &[
+            "level",
+            "tables",
+            "file_bytes",
+            "entries",
+            "deletions",
+            "keys",
+            "deleted_keys",
+            "filter_bytes",
+        ],
     )?;
     for level in db.stats().levels {
         output.row(vec![
@@ -46,6 +55,8 @@ pub(crate) fn write_levels(db: &Db, output: &mut Output<'_>) -> Result<(), Failu
             Value::Size(level.bytes),
             Value::Count(level.entries),
             Value::Count(level.deletions),
+            Value::Count(level.keys),
+            Value::Count(level.deleted_keys),
             Value::Size(level.filter_bytes),
         ])?;
     }
@@ -90,6 +101,7 @@ pub(crate) fn run_memory(
                 ("index", Value::Size(memory.index)),
                 ("other", Value::Size(memory.other)),
                 ("construction", Value::Size(memory.construction)),
+                ("deleted_ranges", Value::Size(memory.deleted_ranges)),
                 ("total", Value::Size(memory.total())),
             ],
         )?;

@@ -2,7 +2,8 @@
 //!
 //! For each level, the counters hold the lookups that reached one of its tables without finding
 //! their key (`absent`), because it is nowhere or deeper, and those that found an entry there
-//! (`hits`). So the number of a level's tables that a lookup of the first kind reaches is
+//! (`hits`), a value or a tombstone: either ends the lookup. So the number of a level's tables that
+//! a lookup of the first kind reaches is
 //!
 //! ```text
 //! reach = absent / (missing + hits of all deeper levels)
@@ -60,6 +61,8 @@ pub(super) struct SeenLevel {
 #[derive(Debug, Clone, Copy)]
 pub(super) struct SeenTable {
     keys: u64,
+    /// Its keys, except for tombstones.
+    valued_keys: u64,
     /// The probability that a missing key falls into its range, if missing keys are distributed
     /// like existing ones.
     reach: f64,
@@ -116,11 +119,11 @@ impl Seen {
     /// find their keys where they did; `costs` holds the cost of a wasted read for some levels.
     pub(super) fn flows(&self, misses: f64, costs: &[(usize, f64)]) -> Vec<Flow> {
         let hits: u64 = self.levels.iter().map(|level| level.hits).sum();
-        let keys: u64 = self.levels.iter().map(SeenLevel::keys).sum();
+        let keys: u64 = self.levels.iter().map(SeenLevel::valued_keys).sum();
         let are_counted = hits >= ENOUGH;
         let share = |level: &SeenLevel| match are_counted {
             true => level.hits as f64 / hits as f64,
-            false => level.keys() as f64 / keys.max(1) as f64,
+            false => level.valued_keys() as f64 / keys.max(1) as f64,
         };
         let (mut passing, mut deeper) = (self.missing, 0.0);
         let mut flows = Vec::new();
@@ -151,6 +154,11 @@ impl SeenLevel {
     /// Keys of its tables.
     pub(super) fn keys(&self) -> u64 {
         self.tables.iter().map(|table| table.keys).sum()
+    }
+
+    /// The same, except for tombstones.
+    pub(super) fn valued_keys(&self) -> u64 {
+        self.tables.iter().map(|table| table.valued_keys).sum()
     }
 
     /// Bytes of its filters.
@@ -255,7 +263,8 @@ impl SeenTable {
     fn of(engine: &Engine, version: &Version, file: &Arc<TableFile>) -> Self {
         let reader = engine.files.tables.reader(file);
         let facts = reader.map_or(FilterFacts::NONE, |table| table.filters().facts());
-        Self { keys: file.keys, reach: engine.reach(version, file), facts }
+        let (keys, valued_keys) = (file.keys, file.valued_keys());
+        Self { keys, valued_keys, reach: engine.reach(version, file), facts }
     }
 
     /// Its filter, if it is built in.

@@ -32,7 +32,7 @@ fn solved(seen: &Seen, options: &AdviceOptions) -> Result<FilterAdvice, TuningEr
     }
     check_costs(&options.read_costs)?;
     let bytes_now = seen.levels.iter().map(SeenLevel::filter_bytes).sum();
-    let keys = seen.levels.iter().map(SeenLevel::keys).sum();
+    let keys = seen.levels.iter().map(SeenLevel::valued_keys).sum();
     let in_force = seen.budget.as_ref().and_then(|policy| policy.budget_bytes(keys));
     let budget_bytes = match options.budget {
         Some(budget) => budget.bytes(keys),

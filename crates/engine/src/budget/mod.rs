@@ -67,7 +67,7 @@ use crate::sync::lock;
 use crate::version::logical_level;
 use crate::version::{Keeping, TableFile, Version};
 
-/// Lookups before their miss rate is used.
+/// Lookups that must have reached tables before their miss rate is used.
 const ENOUGH_LOOKUPS: u64 = 10_000;
 /// The assumed miss rate until enough lookups were seen.
 const USUAL_MISSES: f64 = 0.5;
@@ -89,7 +89,8 @@ const POLL_INTERVAL: Duration = Duration::from_micros(200);
 /// The budget's choice for each table, by file number.
 pub(crate) type Planned = HashMap<u64, FilterSpec>;
 
-/// The miss rate that is planned for.
+/// The miss rate that is planned for: the share of lookups that no table ends. One that ends at a
+/// tombstone finds nothing either, but does not go on to older tables.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub(crate) struct Misses {
     pub(crate) share: f64,
@@ -103,21 +104,21 @@ impl Engine {
         if let Some(share) = budget.misses() {
             return Misses { share, seen_in: None };
         }
-        let (gets, found) = self.statistics.counters.lookups_since_open();
-        if gets < ENOUGH_LOOKUPS {
+        let (lookups, ended) = self.statistics.counters.lookups_since_open();
+        if lookups < ENOUGH_LOOKUPS {
             return Misses { share: USUAL_MISSES, seen_in: None };
         }
         // Rounded to hundredths, so that the price does not move with each lookup.
-        let share = gets.saturating_sub(found) as f64 / gets as f64;
+        let share = lookups.saturating_sub(ended) as f64 / lookups as f64;
         let share = ((share * 100.0).round() / 100.0).clamp(FEWEST_MISSES, 1.0);
-        Misses { share, seen_in: Some(gets) }
+        Misses { share, seen_in: Some(lookups) }
     }
 
     /// What is known of the tree in addition to its tables.
     fn outlook(&self, version: &Version) -> Outlook {
         let options = self.options.load();
         let (mut runs, mut full) = (0, [0; LEVELS]);
-        let keys = version.keys();
+        let keys = version.valued_keys();
         if options.compaction.auto_compaction {
             runs = options.compaction.l0_trigger as u64 / 2;
             let bytes: u64 = version.tables().map(|(_, table)| table.file_bytes).sum();
@@ -237,7 +238,7 @@ impl Engine {
         let losses = self.files.tables.look_for_damage(version);
         self.statistics.budget_history.losses.store(losses, Relaxed);
         let options = self.options.load();
-        let limit = options.filters.budget_bytes(version.keys()).unwrap_or(u64::MAX);
+        let limit = options.filters.budget_bytes(version.valued_keys()).unwrap_or(u64::MAX);
         // From now on nothing beyond it is admitted; a lower limit takes effect once the excess is
         // gone.
         let filters = self.memory.shares.filters();

@@ -200,7 +200,7 @@ impl Engine {
         facts: &[FilterFacts],
     ) -> Option<BudgetReport> {
         let filters = self.memory.shares.filters().seen();
-        if filters.limit == u64::MAX && budget.budget().bytes(version.keys()) != u64::MAX {
+        if filters.limit == u64::MAX && budget.budget().bytes(version.valued_keys()) != u64::MAX {
             // The limit was set just now, and is not in effect yet.
             return None;
         }

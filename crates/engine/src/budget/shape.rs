@@ -1,12 +1,11 @@
 //! A version as the solver sees it: runs of similar tables.
 //!
 //! 1. A table's *reach*, the probability that a lookup falls into its key range, is the share of
-//!    keys in that range. Keys are counted by the levels below 0, the *ruler*: whole tables, and
-//!    for tables partly in the range a fraction interpolated from the bytes of the keys, as if keys
-//!    were spread evenly between the table's first and last. No file is read.
+//!    live keys in that range, as [`LiveKeys`] estimates them.
 //! 2. Each level below 0 is one run of tables of average size, or of a few sizes if they are small
-//!    and differ, so that the problem does not grow with the number of tables. Each table of level
-//!    0 is solved by itself, if there are few.
+//!    and differ, so that the problem does not grow with the number of tables. Tables that are
+//!    mostly deleted are grouped by themselves. Each table of level 0 is solved by itself, if there
+//!    are few.
 //! 3. The inputs of a job are left out, and its outputs put in.
 //! 4. Upper levels fill and empty, and their filters take more bits per key than others; these bits
 //!    must not be taken from existing tables. So level 0 is planned half as full as it gets before
@@ -20,6 +19,7 @@ use trommel_sstable::FILTER_OVERHEAD_BYTES;
 use trommel_tuning::{Run, Table, Tree, TuningError, Visits, Workload};
 
 use crate::levels::LEVELS;
+use crate::live_keys::{KeyCount, LiveKeys};
 use crate::purpose::Purpose;
 use crate::version::{TableFile, Version};
 
@@ -53,7 +53,7 @@ pub(crate) struct Outlook {
     /// Runs of level 0 to plan for, and keys of each.
     pub(super) runs: u64,
     pub(super) run_keys: u64,
-    /// Keys of all tables.
+    /// Keys of all tables, except for tombstones.
     pub(super) keys: u64,
     /// Keys that each physical level above the last may have; 0 if that is not planned for.
     pub(super) full: [u64; LEVELS],
@@ -65,7 +65,7 @@ pub(crate) struct TreeShape {
     tree: Tree,
     /// The number of its last level.
     pub(super) last: usize,
-    /// Keys of all tables that exist or are written by the job.
+    /// Keys of all tables that exist or are written by the job, except for tombstones.
     pub(super) keys: u64,
     /// The same, and tables, including the expected runs.
     pub(super) planned_keys: u64,
@@ -100,7 +100,7 @@ impl TreeShape {
         outlook: Outlook,
     ) -> Result<Self, TuningError> {
         let mut builder = Builder {
-            ruler: Ruler::of(version),
+            live: LiveKeys::of(version),
             runs: Vec::new(),
             places: Vec::new(),
             groups: 0,
@@ -128,8 +128,9 @@ impl TreeShape {
                 );
                 bytes_of_last = run.iter().map(|table| held_bytes(table)).sum();
             }
-            let written = writes.map_or((0, 0), |purpose| (purpose.keys, purpose.tables()));
-            keys += run.iter().map(|table| table.keys).sum::<u64>() + written.0;
+            let written =
+                writes.map_or((0, 0), |purpose| (purpose.valued_keys(), purpose.tables()));
+            keys += run.iter().map(|table| table.valued_keys()).sum::<u64>() + written.0;
             tables += run.len() as u64 + written.1;
             bytes_that_stay += run.iter().map(|table| held_bytes(table)).sum::<u64>();
         }
@@ -180,7 +181,7 @@ impl TreeShape {
 
 /// Builds the runs of a tree.
 struct Builder<'a> {
-    ruler: Ruler<'a>,
+    live: LiveKeys<'a>,
     runs: Vec<Run>,
     places: Vec<(usize, f64)>,
     groups: usize,
@@ -220,7 +221,7 @@ impl Builder<'_> {
             self.runs.push(Run { level: 0, tables: vec![group] });
         }
         for some in tables.chunks(tables.len().div_ceil(MOST_NEWEST).max(1)) {
-            let reaches: Vec<f64> = some.iter().map(|table| self.ruler.reach(table)).collect();
+            let reaches: Vec<f64> = some.iter().map(|table| self.live.reach(table)).collect();
             self.places.extend(reaches.iter().map(|reach| (self.groups, *reach)));
             let group = self.group(&some.iter().copied().zip(reaches).collect::<Vec<_>>());
             self.runs.push(Run { level: 0, tables: vec![group] });
@@ -268,11 +269,13 @@ impl Builder<'_> {
 
     /// The tables of a level, grouped by size. A lookup reaches at most one of them.
     fn groups_of_sizes(&mut self, tables: &[&Arc<TableFile>]) -> Vec<Table> {
-        let reaches: Vec<f64> = tables.iter().map(|table| self.ruler.reach(table)).collect();
+        let reaches: Vec<f64> = tables.iter().map(|table| self.live.reach(table)).collect();
         let are_alike = are_alike(tables);
-        let size = |table: &TableFile| if are_alike { 0 } else { size(table.keys) };
+        let size = |table: &TableFile| {
+            (KeyCount::of(table).is_mostly_deleted(), if are_alike { 0 } else { size(table.keys) })
+        };
         let scale = 1.0 / reaches.iter().sum::<f64>().max(1.0);
-        let mut of_sizes: BTreeMap<u32, Vec<(&Arc<TableFile>, f64)>> = BTreeMap::new();
+        let mut of_sizes: BTreeMap<(bool, u32), Vec<(&Arc<TableFile>, f64)>> = BTreeMap::new();
         for (table, reach) in tables.iter().zip(&reaches) {
             of_sizes.entry(size(table)).or_default().push((*table, reach * scale));
         }
@@ -304,7 +307,9 @@ impl Builder<'_> {
         self.groups += 1;
         let alike = purpose.tables();
         let reach = purpose.span.as_ref().map_or(1.0, |span| {
-            self.ruler.share(&span.smallest, &span.largest, purpose.keys) / alike as f64
+            let own = KeyCount::new(purpose.keys, purpose.deletions);
+            let added = if purpose.inputs.is_empty() { own } else { KeyCount::default() };
+            self.live.share(&span.smallest, &span.largest, own, added) / alike as f64
         });
         Table { keys: purpose.keys_each(), bytes: 0, reach, alike }
     }
@@ -327,77 +332,6 @@ fn size(keys: u64) -> u32 {
         0..4 => length,
         _ => length * 4 + (keys >> (length - 3) & 3) as u32,
     }
-}
-
-/// The levels by which key ranges are measured.
-struct Ruler<'a> {
-    runs: Vec<RulerRun<'a>>,
-    /// Keys of all levels.
-    keys: f64,
-}
-
-struct RulerRun<'a> {
-    tables: &'a [Arc<TableFile>],
-    /// Keys before each table, and finally all keys.
-    before: Vec<u64>,
-}
-
-impl<'a> Ruler<'a> {
-    fn of(version: &'a Version) -> Self {
-        let run = |tables: &'a Vec<Arc<TableFile>>| {
-            let mut before = vec![0];
-            for (nth, table) in tables.iter().enumerate() {
-                before.push(before[nth] + table.keys);
-            }
-            RulerRun { tables, before }
-        };
-        let below = version.levels[1..].iter().filter(|tables| !tables.is_empty());
-        let runs: Vec<_> = below.map(run).collect();
-        let keys = runs.iter().map(|run| run.before[run.tables.len()] as f64).sum();
-        Self { runs, keys }
-    }
-
-    /// The probability that a lookup falls into the range of `table`.
-    fn reach(&self, table: &TableFile) -> f64 {
-        self.share(&table.smallest, &table.largest, table.keys)
-    }
-
-    /// The share of keys from `smallest` to `largest`, of a table with `own` keys.
-    fn share(&self, smallest: &[u8], largest: &[u8], own: u64) -> f64 {
-        let within = |run: &RulerRun<'_>| run.keys_before(largest) - run.keys_before(smallest);
-        let inside: f64 = self.runs.iter().map(within).sum();
-        let (all, own) = (self.keys, own as f64);
-        let beside = if own > 0.0 { own / (all + own) } else { 0.0 };
-        if all > 0.0 { (inside.max(0.0) / all).max(beside).min(1.0) } else { 1.0 }
-    }
-}
-
-impl RulerRun<'_> {
-    /// Approximate number of its keys that are smaller than `key`.
-    fn keys_before(&self, key: &[u8]) -> f64 {
-        let nth = self.tables.partition_point(|table| *table.largest < *key);
-        let before = self.before[nth] as f64;
-        self.tables.get(nth).map_or(before, |table| {
-            before + table.keys as f64 * part_before(&table.smallest, &table.largest, key)
-        })
-    }
-}
-
-/// The fraction of the way from `smallest` to `largest` that is before `key`, by their bytes.
-fn part_before(smallest: &[u8], largest: &[u8], key: &[u8]) -> f64 {
-    if key <= smallest || largest <= key {
-        return if key <= smallest { 0.0 } else { 1.0 };
-    }
-    // All keys in between share it.
-    let alike = smallest.iter().zip(largest).take_while(|(a, b)| a == b).count();
-    let number = |key: &[u8]| {
-        let mut bytes = [0; 8];
-        let tail = key.iter().skip(alike);
-        bytes.iter_mut().zip(tail).for_each(|(byte, next)| *byte = *next);
-        u64::from_le_bytes(bytes).swap_bytes() as f64
-    };
-    let (from, to) = (number(smallest), number(largest));
-    if from < to { ((number(key) - from) / (to - from)).clamp(0.0, 1.0) } else { 0.5 }
 }
 
 #[cfg(test)]
@@ -440,14 +374,15 @@ mod tests {
 
     fn outlook(version: &Version, runs: u64) -> Outlook {
         let full = [0; LEVELS];
-        Outlook { filters_last: true, runs, run_keys: 500, keys: version.keys(), full }
+        Outlook { filters_last: true, runs, run_keys: 500, keys: version.valued_keys(), full }
     }
 
     fn merge(version: &Version, inputs: Vec<u64>) -> Purpose {
         let keys =
             version.tables().filter(|(_, table)| inputs.binary_search(&table.number).is_ok());
         let keys = keys.map(|(_, table)| table.keys).sum();
-        Purpose { reason: FilterReason::Compaction, keys, expected_keys: 1_000, inputs, span: None }
+        let reason = FilterReason::Compaction;
+        Purpose { reason, keys, deletions: 0, expected_keys: 1_000, inputs, span: None }
     }
 
     /// The size of a job's problem does not grow with the tables: runs of level 0, levels, the job.
@@ -492,7 +427,7 @@ mod tests {
         let first = &version.levels[LEVELS - 2][0];
         job.span = crate::compaction::key_range::KeyBounds::hull([first]);
         let shape = TreeShape::after(&version, LEVELS - 1, &job, outlook(&version, 0)).unwrap();
-        assert_eq!(shape.keys, version.keys(), "they move");
+        assert_eq!(shape.keys, version.valued_keys(), "they move");
         assert_eq!(shape.bytes_that_stay, {
             let stays = version.tables().filter(|(_, table)| table.number != upper);
             stays.map(|(_, table)| held_bytes(table)).sum::<u64>()

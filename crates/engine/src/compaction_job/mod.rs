@@ -274,6 +274,7 @@ impl Engine {
         Purpose {
             reason: FilterReason::Compaction,
             keys,
+            deletions: plan.tables().map(|table| table.deletions).sum(),
             expected_keys: (keys as f64 * share) as u64,
             inputs,
             span: KeyBounds::hull(plan.tables()),

@@ -35,6 +35,11 @@ impl Gaps {
         if self.any.load(Ordering::Acquire) { self.known.load_full() } else { None }
     }
 
+    /// Approximate bytes of memory.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        self.load().map_or(0, |known| known.memory_bytes())
+    }
+
     /// Forgets all gaps.
     pub(crate) fn clear(&self) {
         if self.any.load(Ordering::Acquire) {

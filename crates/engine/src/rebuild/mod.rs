@@ -22,7 +22,8 @@ use std::sync::Arc;
 
 use trommel_filter::FilterSpec;
 use trommel_sstable::{
-    FilterPart, FilterPlan, FilterRole, FilterState, Filters, UserFilterReader as _, contained,
+    FilterPart, FilterPlan, FilterRole, FilterShape, FilterState, Filters, UserFilterReader as _,
+    contained,
 };
 
 use crate::background::{BackgroundState, Concern};
@@ -31,6 +32,7 @@ use crate::compaction::key_range::KeyBounds;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::limiter::AwaitedWork;
+use crate::live_keys::{Filtered, sized_for_live};
 use crate::output::{UserFilterBuild, choose_filters};
 use crate::purpose::Purpose;
 use crate::rebuild_queue::{FilterRebuildReport, Rebuild};
@@ -206,7 +208,11 @@ impl Engine {
             return Ok(RebuildTask::Keep);
         }
         let by_budget = planned.map(|spec| as_it_is(spec, filters));
-        let (wanted, user) = choose_filters(&options, level, is_last, &purpose, by_budget);
+        let (mut wanted, user) = choose_filters(&options, level, is_last, &purpose, by_budget);
+        let is_ruled = by_budget.is_none() && options.filtering.user_filters.is_none();
+        if is_ruled && wanted.shape == FilterShape::Whole {
+            wanted.keys = sized_for_live(wanted.keys, version, Filtered::of(table));
+        }
         if is_dropped {
             return Ok(RebuildTask::Build(wanted, user));
         }
@@ -337,6 +343,7 @@ fn purpose_of(table: &Arc<TableFile>) -> Purpose {
     Purpose {
         reason: FilterReason::Rebuild,
         keys: table.keys,
+        deletions: table.deletions,
         expected_keys: table.keys,
         inputs: vec![table.number],
         span: KeyBounds::hull([table]),
@@ -389,9 +396,9 @@ fn words_of(plan: &FilterPlan, user: Option<&UserFilterBuild>) -> String {
     joined(&words)
 }
 
-fn shape_word(shape: crate::FilterShape) -> &'static str {
+fn shape_word(shape: FilterShape) -> &'static str {
     match shape {
-        crate::FilterShape::Partitioned => " (partitioned)",
+        FilterShape::Partitioned => " (partitioned)",
         _ => "",
     }
 }

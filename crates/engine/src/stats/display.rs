@@ -26,7 +26,11 @@ impl fmt::Display for MemoryStats {
             mib(self.index),
             mib(self.other),
             mib(self.construction)
-        )
+        )?;
+        match self.deleted_ranges {
+            0 => Ok(()),
+            bytes => write!(f, ", {:.1} deleted ranges", mib(bytes)),
+        }
     }
 }
 

@@ -59,9 +59,9 @@ impl Version {
         self.ranges.tombstones().filter(has_older).collect()
     }
 
-    /// Keys of all tables, with duplicates across tables.
-    pub(crate) fn keys(&self) -> u64 {
-        self.tables().map(|(_, table)| table.keys).sum()
+    /// Keys of all tables, except for tombstones, with duplicates across tables.
+    pub(crate) fn valued_keys(&self) -> u64 {
+        self.tables().map(|(_, table)| table.valued_keys()).sum()
     }
 
     /// The tables of `level` whose key range overlaps `smallest..=largest`, in the level's order.

@@ -62,6 +62,11 @@ impl TableMeta {
         *self.smallest <= *largest && *smallest <= *self.largest
     }
 
+    /// Its keys, except for tombstones.
+    pub(crate) fn valued_keys(&self) -> u64 {
+        self.keys.saturating_sub(self.deletions)
+    }
+
     /// Bytes of the filters in its sidecar, if it has one.
     pub(crate) fn sidecar_bytes(&self) -> u64 {
         self.filters.sidecar.map_or(0, |_| self.filters.bytes)
@@ -223,6 +228,12 @@ impl TableFile {
     /// Estimated bytes of its entries that range tombstones delete.
     pub(crate) fn deleted_bytes(&self) -> u64 {
         self.deleted_bytes.load(Ordering::Relaxed)
+    }
+
+    /// Estimated keys of these entries.
+    pub(crate) fn deleted_keys(&self) -> u64 {
+        let part = self.deleted_bytes() as f64 / self.file_bytes.max(1) as f64;
+        (self.keys as f64 * part.min(1.0)) as u64
     }
 
     /// The newest range tombstone that deletes any of them; 0 if none does.

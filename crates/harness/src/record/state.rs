@@ -243,6 +243,7 @@ fn memory(stats: &Stats) -> IndexMap<String, u64> {
         ("index", memory.index),
         ("other", memory.other),
         ("filter construction", memory.construction),
+        ("deleted ranges", memory.deleted_ranges),
     ]
     .map(|(part, bytes)| (part.to_owned(), bytes))
     .into_iter()

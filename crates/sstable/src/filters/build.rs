@@ -130,6 +130,12 @@ impl FiltersBuilder {
         }
     }
 
+    /// Changes the size of the filter of whole keys, and returns its spec.
+    pub(crate) fn resize(&mut self, spec: FilterSpec) -> FilterSpec {
+        self.keys.resize(spec);
+        self.keys.spec()
+    }
+
     /// Ends a data block. `separator` is not smaller than its last key and smaller than the first
     /// key of the next one.
     pub(crate) fn end_block(&mut self, separator: &[u8]) {

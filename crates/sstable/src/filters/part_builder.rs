@@ -66,6 +66,19 @@ impl PartBuilder {
         self.open.add_hash(hash);
     }
 
+    /// Changes the size of a whole filter; partitions keep theirs, as some are finished.
+    pub(super) fn resize(&mut self, spec: FilterSpec) {
+        if self.shape == FilterShape::Whole {
+            self.open.resize(spec);
+            self.spec = self.open.spec();
+        }
+    }
+
+    /// The spec of the filters.
+    pub(super) fn spec(&self) -> FilterSpec {
+        self.spec
+    }
+
     /// Ends a data block, which `separator` separates from the next.
     pub(super) fn end_block(&mut self, separator: &[u8]) {
         if self.shape == FilterShape::Whole || self.spec == FilterSpec::NONE {

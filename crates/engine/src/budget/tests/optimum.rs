@@ -219,6 +219,7 @@ fn chosen_by_jobs(db: &Db, grown: &Grown, together: usize) -> Vec<FilterSpec> {
                 let purpose = Purpose {
                     reason: FilterReason::Compaction,
                     keys,
+                    deletions: 0,
                     expected_keys: keys.div_ceil(written.len() as u64),
                     inputs,
                     span: KeyBounds::hull(written),
@@ -266,7 +267,7 @@ fn compare(db: &Db, grown: &Grown, filters: &[FilterSpec]) -> Compared {
     Compared {
         excess: cost.wasted_cost / best.cost.wasted_cost,
         takes: cost.filter_bytes + built * trommel_sstable::FILTER_OVERHEAD_BYTES,
-        limit: budget.budget().bytes(grown.version.keys()),
+        limit: budget.budget().bytes(grown.version.valued_keys()),
     }
 }
 
@@ -319,7 +320,7 @@ fn plans_waste_no_more_than_the_optimum() {
             let at_once = compare(&db, &grown, &planned(&db, &grown));
             let by_jobs = compare(&db, &grown, &chosen_by_jobs(&db, &grown, 4));
             println!("{nth} {filters}: {} tables: {at_once:?} {by_jobs:?}", grown.tables());
-            let is_small = grown.version.keys() < NOT_SMALL * grown.tables();
+            let is_small = grown.version.valued_keys() < NOT_SMALL * grown.tables();
             let of_jobs = if is_small { 2 } else { 1 };
             worst[0] = worst[0].max(at_once.excess);
             worst[of_jobs] = worst[of_jobs].max(by_jobs.excess);

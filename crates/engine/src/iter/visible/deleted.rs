@@ -199,6 +199,7 @@ impl VisibleCursor {
         let is_whole = Arc::ptr_eq(&self._view.active, &engine.view.load().active);
         if is_whole && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
             engine.memory.gaps.add(gap);
+            engine.account_ranges();
             let tombstones = self.deleted.take().and_then(|known| known.tombstones);
             self.deleted = KnownDeleted::new(tombstones, &engine.memory.gaps, self.seqno);
         }

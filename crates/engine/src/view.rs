@@ -60,8 +60,7 @@ impl LoggedMemtable {
     /// Bytes of memory held.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let ranges = if self.ranges.is_empty() { 0 } else { self.ranges.memory_bytes() };
-        (self.memtable.memory_bytes() + ranges) as u64
+        (self.memtable.memory_bytes() + self.ranges.memory_bytes()) as u64
     }
 
     /// Number of the oldest log that holds a write of this memtable.
@@ -184,7 +183,7 @@ impl View {
     }
 
     /// All memtables, newest first.
-    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> + Clone {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 

@@ -25,7 +25,8 @@
 //!    0 that overlap nothing are moved together; small ones are merged into one table instead
 //!    ([`gather`](super::gather)).
 //! 8. If there is nothing else to do, tables with entries that no reader can see are rewritten in
-//!    place, and small neighbours are merged ([`upkeep`](super::upkeep)).
+//!    place, tombstones are brought down to what they delete, and small neighbours are merged
+//!    ([`upkeep`](super::upkeep)).
 //!
 //! Invariants of every plan:
 //! * It shares no table with a running plan, and no range with one that writes into its output
@@ -192,7 +193,10 @@ pub(super) fn next_plan(planner: &Planner<'_>, oldest: SeqNo) -> Option<Plan> {
         _ => planner.out_of_level(level),
     });
     let needed = needed.or_else(|| planner.few_runs(&shape));
-    needed.or_else(|| planner.dead(shape.base, oldest)).or_else(|| planner.small_neighbours())
+    needed
+        .or_else(|| planner.dead(shape.base, oldest))
+        .or_else(|| planner.above_deleted(shape.base, oldest))
+        .or_else(|| planner.small_neighbours())
 }
 
 /// The tables of a plan.

@@ -7,7 +7,7 @@ use std::sync::atomic::Ordering;
 use trommel_base::SeqNo;
 
 use crate::compaction::pressure::Backlog;
-use crate::sync::AtomicU64;
+use crate::sync::{AtomicU64, Mutex, MutexGuard, lock};
 
 /// The backlog of the current view.
 #[derive(Debug)]
@@ -20,6 +20,8 @@ pub(crate) struct BacklogCounts {
     debt: AtomicU64,
     /// The sequence number that the oldest snapshot must reach for some table to hold dead entries.
     dead_from: AtomicU64,
+    /// Held while the bytes of tables that range tombstones delete are estimated.
+    estimating: Mutex<()>,
 }
 
 impl BacklogCounts {
@@ -30,6 +32,7 @@ impl BacklogCounts {
             frozen_memtables: AtomicU64::new(0),
             debt: AtomicU64::new(0),
             dead_from: AtomicU64::new(u64::MAX),
+            estimating: Mutex::default(),
         }
     }
 
@@ -54,6 +57,11 @@ impl BacklogCounts {
     /// entries.
     pub(crate) fn set_dead_from(&self, seqno: Option<SeqNo>) {
         self.dead_from.store(seqno.unwrap_or(u64::MAX), Ordering::Relaxed);
+    }
+
+    /// Held by the thread that estimates how much of each table is deleted.
+    pub(crate) fn begin_estimate(&self) -> MutexGuard<'_, ()> {
+        lock(&self.estimating)
     }
 
     /// Whether some table holds dead entries now that the oldest snapshot is `oldest`, and none did

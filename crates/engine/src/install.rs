@@ -75,7 +75,7 @@ impl Engine {
         }
         self.settle_filters(&after);
         drop(manifest);
-        self.estimate_deleted(&after);
+        self.estimate_deleted();
         Ok(())
     }
 

@@ -21,7 +21,7 @@ use crate::names::OPTIONS_TMP;
 use crate::options::{FilterSettings, Options, ReadSettings, WriteSettings};
 use crate::options_file;
 use crate::sync::lock;
-use crate::version::{TableFile, Version};
+use crate::version::TableFile;
 
 impl Engine {
     /// Creates a store in `dir`, which must be missing or empty, with the current contents of this
@@ -167,8 +167,11 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// Estimates for each table the bytes that the range tombstones of `version` delete.
-    pub(crate) fn estimate_deleted(&self, version: &Version) {
+    /// Estimates for each table the bytes that range tombstones delete.
+    pub(crate) fn estimate_deleted(&self) {
+        // By one thread at a time, of the current version: an older estimate replaces no newer one.
+        let _one_at_a_time = self.backlog.begin_estimate();
+        let version = self.version();
         if version.ranges.is_empty() {
             return;
         }
@@ -177,17 +180,19 @@ impl Engine {
             let applied = table.min_seqno.max(table.ranges_applied);
             let (mut bytes, mut by) = (0, 0);
             if newest > applied {
-                version.ranges.for_each_span(&table.smallest, &table.largest, |span, covering| {
-                    if covering > applied {
-                        // What cannot be estimated is compacted later.
-                        bytes += self.bytes_within(table, span).unwrap_or(0);
-                        by = covering.max(by);
-                    }
-                });
+                let spans = version.ranges.spans(&table.smallest, &table.largest);
+                for span in spans.filter(|span| span.covering > applied) {
+                    let to = span.to.map(<[u8]>::to_vec);
+                    let bounds = Bounds { from: span.from.to_vec(), to };
+                    // What cannot be estimated is compacted later.
+                    bytes += self.bytes_within(table, &bounds).unwrap_or(0);
+                    by = span.covering.max(by);
+                }
             }
             table.set_deleted(bytes.min(table.file_bytes), by, newest);
         }
-        self.backlog.set_dead_from(dead_from(version));
+        let _no_install = lock(&self.files.manifest);
+        self.backlog.set_dead_from(dead_from(&self.version()));
     }
 
     fn bytes_within(&self, file: &Arc<TableFile>, bounds: &Bounds) -> Result<u64> {

@@ -149,7 +149,7 @@ impl Engine {
         }
         engine.take_over(&plan, &recovered, &listing)?;
         engine.settle_filters(&engine.version());
-        engine.estimate_deleted(&engine.version());
+        engine.estimate_deleted();
         engine.record_first_options(&listing);
         if engine.recovery.dropped.is_empty() {
             engine.remove_leftovers(&list(&*vfs, dir)?);

@@ -68,7 +68,7 @@ pub struct MemoryStats {
     pub other: u64,
     /// Filters, with the hashes they are built from, and indexes of tables being written.
     pub construction: u64,
-    /// Range tombstones of tables, and the stretches without live keys that scans remember. Range
+    /// Range tombstones of tables, and the gaps without live keys that scans remember. Range
     /// tombstones of memtables count there.
     pub deleted_ranges: u64,
 }

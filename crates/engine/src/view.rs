@@ -3,14 +3,15 @@
 //! what it needs alive.
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
-use trommel_base::{EntryRef, SeqNo};
+use trommel_base::{EntryKind, EntryRef, SeqNo};
 use trommel_memtable::Memtable;
 
 use crate::batch::Operation;
 use crate::ranges::{LiveRanges, LoadedRanges, RangeSet};
 use crate::snapshots::Snapshots;
-use crate::sync::{Guard, Mutex, Swap, lock};
+use crate::sync::{AtomicUsize, Guard, Mutex, Swap, lock};
 use crate::version::{Candidates, Fences, Version};
 
 /// A memtable, and the log that holds its writes.
@@ -24,26 +25,56 @@ pub(crate) struct LoggedMemtable {
     pub(crate) earlier_logs: Vec<u64>,
     /// The range tombstones written to it.
     pub(crate) ranges: LiveRanges,
+    /// Number of tombstones in it.
+    tombstones: AtomicUsize,
 }
+
+/// Fewer tombstones of single keys are not worth a flush at rest.
+const FEWEST_TOMBSTONES: usize = 4096;
+/// Nor are tombstones that are less than one in this many entries.
+const TOMBSTONES_PART: usize = 2;
 
 impl LoggedMemtable {
     pub(crate) fn new(memtable: Arc<Memtable>, log_number: u64) -> Self {
-        Self { memtable, log_number, earlier_logs: Vec::new(), ranges: LiveRanges::default() }
+        Self {
+            memtable,
+            log_number,
+            earlier_logs: Vec::new(),
+            ranges: LiveRanges::default(),
+            tombstones: AtomicUsize::new(0),
+        }
     }
 
     /// The same contents, under another log.
     pub(crate) fn logged_in(&self, log_number: u64, earlier_logs: Vec<u64>) -> Self {
         let (memtable, ranges) = (Arc::clone(&self.memtable), self.ranges.copy());
-        Self { memtable, log_number, earlier_logs, ranges }
+        let tombstones = AtomicUsize::new(self.tombstones.load(Ordering::Relaxed));
+        Self { memtable, log_number, earlier_logs, ranges, tombstones }
     }
 
-    /// Applies an operation that becomes visible at `seqno`. Returns whether it is the first that
-    /// deletes a range.
+    /// Applies an operation that becomes visible at `seqno`. Returns whether
+    /// [`frees_space`](Self::frees_space) may have changed.
     #[inline(always)]
     pub(crate) fn insert(&self, op: Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) -> bool {
         let Some(kind) = op.kind.entry() else { return self.delete_range(op, seqno, snapshots) };
         self.memtable.insert(op.key, seqno, kind, op.value);
-        false
+        kind == EntryKind::Delete && self.count_tombstone()
+    }
+
+    /// Counts a tombstone. Returns whether it is the last of [`FEWEST_TOMBSTONES`].
+    #[inline(never)]
+    fn count_tombstone(&self) -> bool {
+        let before = self.tombstones.fetch_add(1, Ordering::Relaxed);
+        (before + 1).is_multiple_of(FEWEST_TOMBSTONES)
+    }
+
+    /// Whether a flush is worth the space that its tombstones free: if it has range tombstones, or
+    /// many others.
+    pub(crate) fn frees_space(&self) -> bool {
+        let tombstones = self.tombstones.load(Ordering::Relaxed);
+        let are_many = tombstones >= FEWEST_TOMBSTONES
+            && tombstones.saturating_mul(TOMBSTONES_PART) >= self.memtable.len();
+        are_many || !self.ranges.is_empty()
     }
 
     #[cold]
@@ -60,8 +91,7 @@ impl LoggedMemtable {
     /// Bytes of memory held.
     #[inline]
     pub(crate) fn memory_bytes(&self) -> u64 {
-        let ranges = if self.ranges.is_empty() { 0 } else { self.ranges.memory_bytes() };
-        (self.memtable.memory_bytes() + ranges) as u64
+        (self.memtable.memory_bytes() + self.ranges.memory_bytes()) as u64
     }
 
     /// Number of the oldest log that holds a write of this memtable.
@@ -184,7 +214,7 @@ impl View {
     }
 
     /// All memtables, newest first.
-    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> {
+    pub(crate) fn memtables(&self) -> impl Iterator<Item = &Arc<LoggedMemtable>> + Clone {
         std::iter::once(&self.active).chain(&self.frozen)
     }
 
@@ -203,5 +233,38 @@ impl View {
     /// Bytes of all memtables.
     pub(crate) fn memtable_bytes(&self) -> usize {
         self.memtables().map(|logged| logged.memory_bytes() as usize).sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use trommel_memtable::ArenaPool;
+
+    use super::*;
+    use crate::batch::OpKind;
+
+    #[test]
+    fn many_tombstones_of_a_memtable_free_space_and_few_do_not() {
+        let active = LoggedMemtable::new(Arc::new(Memtable::new(&ArenaPool::new(0))), 1);
+        let snapshots = Snapshots::default();
+        let mut seqno = 0;
+        let mut insert = |kind: OpKind, count: usize| {
+            let mut one = |_: usize| {
+                seqno += 1;
+                let key = format!("{seqno}");
+                let op = Operation { kind, key: key.as_bytes(), value: b"" };
+                active.insert(op, seqno, &snapshots)
+            };
+            ((0..count).filter(|nth| one(*nth)).count(), active.frees_space())
+        };
+        assert_eq!(insert(OpKind::Delete, FEWEST_TOMBSTONES - 1), (0, false));
+        assert_eq!(insert(OpKind::Delete, 1), (1, true));
+        assert_eq!(insert(OpKind::Put, FEWEST_TOMBSTONES), (0, true));
+        assert_eq!(insert(OpKind::Put, 1), (0, false), "less than half");
+        assert_eq!(insert(OpKind::Delete, FEWEST_TOMBSTONES), (1, true));
+        let other = active.logged_in(2, Vec::new());
+        assert!(other.frees_space(), "the same contents");
+        assert_eq!(insert(OpKind::Put, 2 * FEWEST_TOMBSTONES), (0, false));
+        assert_eq!(insert(OpKind::RangeDeleteFrom, 1), (1, true));
     }
 }

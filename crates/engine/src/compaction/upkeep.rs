@@ -9,12 +9,18 @@
 //!    few, they are left alone, because a rewrite costs as much as the whole table: they hide
 //!    nothing any more.
 //!    A table of which range tombstones delete half of the bytes is rewritten, too.
-//! 3. *Small tables.* Four or more adjacent small tables are merged into one, unless one of them
+//! 3. *Tombstones above what they delete.* A table in which at least one in eight entries is a
+//!    tombstone is compacted into the next level, if its tombstones are also at least one in eight
+//!    of all entries that this reads: to rewrite many live entries for few tombstones is left to
+//!    the compactions that the size of a level triggers. So a tombstone costs at most eight entries
+//!    in each level on its way to the last, where it is dropped. Runs of level 0, which are
+//!    compacted soon in any case, must be half tombstones.
+//! 4. *Small tables.* Four or more adjacent small tables are merged into one, unless one of them
 //!    has most of their bytes. So each rewrite at least doubles the size of the table that holds a
 //!    byte, and of tables that arrive one by one, a number remains that grows with the logarithm of
 //!    their bytes.
-//! 4. None of this goes on for ever: a table rewritten for its dead entries has none afterwards,
-//!    and small tables whose merge left as many, which can happen when memory for filters is short,
+//! 5. None of this goes on for ever: a table rewritten for its dead entries has none afterwards,
+//!    tombstones only move down, and small tables whose merge left as many, which can happen when memory for filters is short,
 //!    are left alone ([`TableFile::stays_small`]).
 //!
 //! Each such rewrite takes a bounded number of bytes, so that needed work does not wait long.
@@ -34,8 +40,12 @@ use super::gather::Groups;
 use super::key_range::total_bytes;
 use super::plan::{Plan, Planner, Reason};
 
-/// A rewrite is worth it if at least one in this many entries is a tombstone with nothing below.
+/// A rewrite is worth it if at least one in this many entries is a tombstone with nothing below, or
+/// one of a level above the rewritten one.
 const TOMBSTONES_PART: u64 = 8;
+/// A run of level 0 is compacted for the sake of its tombstones if they are at least one in this
+/// many of its entries.
+const RUN_TOMBSTONES_PART: u64 = 2;
 /// A rewrite is worth it if at least one in this many bytes is deleted by a range tombstone.
 const DELETED_PART: u64 = 2;
 /// Fewest small tables that are merged.
@@ -49,10 +59,12 @@ fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
             .all(|below| version.span(below, &table.smallest, &table.largest).is_empty())
     };
     table.entries > table.keys
-        || level > 0
-            && table.deletions.saturating_mul(TOMBSTONES_PART) >= table.entries
-            && table.deletions > 0
-            && is_deepest()
+        || level > 0 && are_many(table.deletions, table.entries) && is_deepest()
+}
+
+/// Whether tombstones are many among `entries`.
+fn are_many(tombstones: u64, entries: u64) -> bool {
+    tombstones > 0 && tombstones.saturating_mul(TOMBSTONES_PART) >= entries
 }
 
 /// The sequence number that the oldest snapshot must reach for a rewrite of some table of `version`
@@ -60,7 +72,8 @@ fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
 pub(crate) fn dead_from(version: &Version) -> Option<SeqNo> {
     let dead_from = |(level, table): (usize, &Arc<TableFile>)| {
         let dead = rewrite_from(version, level, table);
-        dead.into_iter().chain(deleted_from(version, table)).min()
+        let deleted = deleted_from(version, table);
+        dead.into_iter().chain(deleted).chain(sinks_from(version, level, table)).min()
     };
     version.tables().filter_map(dead_from).min()
 }
@@ -73,6 +86,23 @@ fn rewrite_from(version: &Version, level: usize, table: &TableFile) -> Option<Se
     let of_ranges =
         (table.deleted_bytes() > 0 && is_half).then(|| table.deleted_by().max(table.max_seqno));
     of_versions.into_iter().chain(of_ranges).min()
+}
+
+/// If the tombstones of `table` in `level` are many among what they lie above, which is what they
+/// overlap in level 0 and the nearest deeper level, the sequence number that the oldest snapshot
+/// must reach for them to drop what they delete.
+fn sinks_from(version: &Version, level: usize, table: &TableFile) -> Option<SeqNo> {
+    let is_young =
+        level == 0 && table.deletions.saturating_mul(RUN_TOMBSTONES_PART) < table.entries;
+    if is_young || !are_many(table.deletions, table.entries) {
+        return None;
+    }
+    let overlapped = |level| version.overlapping(level, &table.smallest, &table.largest);
+    let beside = if level == 0 { overlapped(0) } else { Vec::new() };
+    let nearest = (level + 1..LEVELS).map(overlapped).find(|tables| !tables.is_empty());
+    let others = beside.iter().filter(|other| other.number != table.number);
+    let others: u64 = others.chain(nearest.iter().flatten()).map(|other| other.entries).sum();
+    are_many(table.deletions, table.entries.saturating_add(others)).then_some(table.max_seqno)
 }
 
 /// If range tombstones delete every entry of `table`, the sequence number that the oldest snapshot
@@ -136,6 +166,36 @@ impl Planner<'_> {
                 groups.get(at).tables.iter().find(|table| is_dead(0, table))?;
                 let plan = self.down_from_0(&groups, at, base, Reason::Dead)?;
                 self.is_cheap(&plan).then_some(plan)
+            })
+        })
+    }
+
+    /// Compacts a table of many tombstones into the next level, in which they delete enough: in a
+    /// deep level first, so that less is rewritten after it.
+    pub(super) fn above_deleted(&self, base: usize, oldest: SeqNo) -> Option<Plan> {
+        let is_worth_it = |plan: &Plan| {
+            let tombstones = plan.above().map(|table| table.deletions).sum();
+            are_many(tombstones, plan.tables().map(|table| table.entries).sum())
+        };
+        let may_sink = |level: usize, table: &TableFile| {
+            self.count_step();
+            let from = sinks_from(self.version, level, table);
+            from.is_some_and(|from| from <= oldest) && !self.busy.is_busy(table.number)
+        };
+        let deeper = (1..LEVELS - 1).rev().find_map(|level| {
+            let tables = self.version.levels[level].iter().enumerate();
+            tables.filter(|(_, table)| may_sink(level, table)).find_map(|(at, _)| {
+                self.down_from(level, at..at + 1, level + 1, Reason::Dead).filter(is_worth_it)
+            })
+        });
+        deeper.or_else(|| {
+            if !self.version.levels[0].iter().any(|table| may_sink(0, table)) {
+                return None;
+            }
+            let groups = Groups::of(self);
+            groups.oldest_first().into_iter().find_map(|at| {
+                groups.get(at).tables.iter().find(|table| may_sink(0, table))?;
+                self.down_from_0(&groups, at, base, Reason::Dead).filter(is_worth_it)
             })
         })
     }

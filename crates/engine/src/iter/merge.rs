@@ -48,15 +48,23 @@ pub(crate) struct MergeCursor<C: CursorHints> {
     second_rank: u128,
     direction: Direction,
     failed: Option<C::Error>,
-    /// Whether deleted entries were skipped since the last seek or change of direction.
-    has_skipped: bool,
-    /// Where skips have left the sources since the last seek or change of direction.
+    /// The skips of deleted entries since the last seek, if there were any. Apart, as most scans
+    /// make none and every scan moves this cursor.
+    skips: Option<Box<Skips>>,
+    /// Entries that visits skipped.
+    skipped: u64,
+}
+
+/// Skips of deleted entries since the last seek.
+#[derive(Debug, Default)]
+struct Skips {
+    /// Whether there were any since the last change of direction.
+    are_recent: bool,
+    /// Where they have left the sources since then.
     landings: Vec<Option<Vec<u8>>>,
     /// Whether a skip has not come farther than the one before it: a source is out of order, as no
     /// writer writes it. All are stepped through until the next seek.
-    skips_nothing: bool,
-    /// Entries that visits skipped.
-    skipped: u64,
+    has_ended: bool,
 }
 
 /// A source that can skip entries without reading them.
@@ -178,9 +186,7 @@ where
             second_rank,
             direction,
             failed: None,
-            has_skipped: false,
-            landings: Vec::new(),
-            skips_nothing: false,
+            skips: None,
             skipped: 0,
         }
     }
@@ -311,9 +317,7 @@ where
         direction: Direction,
         mut movement: impl FnMut(&mut C) -> Result<(), C::Error>,
     ) -> Result<(), C::Error> {
-        (self.failed, self.has_skipped, self.skips_nothing) = (None, false, false);
-        self.landings.clear();
-        self.direction = direction;
+        (self.failed, self.skips, self.direction) = (None, None, direction);
         for i in 0..self.sources.len() {
             self.move_source(i, &mut movement)?;
         }
@@ -372,8 +376,10 @@ where
     /// Turns all sources except `current` around; see step 4 of the module's head.
     fn turn(&mut self, current: usize, direction: Direction) -> Result<(), C::Error> {
         self.direction = direction;
-        if std::mem::take(&mut self.has_skipped) {
-            self.landings.clear();
+        if let Some(skips) = &mut self.skips
+            && std::mem::take(&mut skips.are_recent)
+        {
+            skips.landings.clear();
             return self.turn_by_seeks(current, direction);
         }
         for i in (0..self.sources.len()).filter(|i| *i != current) {
@@ -533,7 +539,7 @@ where
         to: Option<&[u8]>,
     ) -> Result<bool, C::Error> {
         let is_inside = |key: &[u8]| from <= key && to.is_none_or(|to| key < to);
-        if self.skips_nothing {
+        if self.skips.get_or_insert_default().has_ended {
             return Ok(false);
         }
         let (mut has_moved, mut moved_any) = (false, false);
@@ -561,7 +567,7 @@ where
             }
         }
         if moved_any {
-            self.has_skipped = true;
+            self.skips.get_or_insert_default().are_recent = true;
             self.sort_all();
         }
         Ok(has_moved)
@@ -569,16 +575,17 @@ where
 
     /// Checks that a skip of source `i` has come farther than its last one.
     fn note_landing(&mut self, i: usize) {
-        self.landings.resize_with(self.sources.len(), || None);
+        let skips = self.skips.get_or_insert_default();
+        skips.landings.resize_with(self.sources.len(), || None);
         let now = self.sources[i].internal_key().map(|internal| internal.key.to_vec());
-        if let Some((last, now)) = self.landings[i].as_ref().zip(now.as_ref()) {
+        if let Some((last, now)) = skips.landings[i].as_ref().zip(now.as_ref()) {
             let is_farther = match self.direction {
                 Direction::Forward => now > last,
                 Direction::Backward => now < last,
             };
-            self.skips_nothing |= !is_farther;
+            skips.has_ended |= !is_farther;
         }
-        self.landings[i] = now;
+        skips.landings[i] = now;
     }
 }
 

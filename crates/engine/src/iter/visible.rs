@@ -461,17 +461,24 @@ impl VisibleCursor {
             if self.is_beyond() {
                 return Ok(());
             }
-            self.gap.pass(self.merge.internal_key().map(|internal| internal.key));
-            if is_deleted && self.skip_deleted()? {
-                (current, run) = (None, VersionRun::NONE);
-                continue;
-            }
-            (current, is_done) = (self.remember_current_key(), is_visible);
+            (current, is_done) = (self.pass_unseen(is_deleted)?, is_visible);
             run = VersionRun::NONE;
-            self.skipped += 1;
-            self.merge.next()?;
         }
         Ok(())
+    }
+
+    /// Moves forward past an entry that is not yielded, or past the deleted range that it is in.
+    /// Returns the key whose other versions are to be skipped.
+    #[inline(never)]
+    fn pass_unseen(&mut self, is_deleted: bool) -> Result<Option<Mark>> {
+        self.gap.pass(self.merge.internal_key().map(|internal| internal.key));
+        if is_deleted && self.skip_deleted()? {
+            return Ok(None);
+        }
+        let current = self.remember_current_key();
+        self.skipped += 1;
+        self.merge.next()?;
+        Ok(current)
     }
 
     /// Whether the merge is on a key at or after the end of the range.

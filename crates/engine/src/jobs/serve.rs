@@ -11,8 +11,8 @@ use crate::sync::lock;
 use crate::workers::{Served, Task, Tenant, WorkerPool};
 use crate::write::Freezing;
 
-/// After this long without a write, a memtable with range tombstones is flushed.
-const REST: Duration = Duration::from_secs(2);
+/// After this long without a write, a memtable whose tombstones free space is flushed.
+const REST: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(2) };
 
 impl Engine {
     /// Registers the store with its workers, unless it is to have none.
@@ -77,7 +77,7 @@ impl Engine {
             // Frees what is kept for future writes.
             return Some(Task { is_short: true, run: Box::new(|| self.rest()) });
         }
-        let flushes_at = self.flushes_ranges_at(&mut state, now);
+        let flushes_at = self.flushes_at_rest(&mut state, now);
         if flushes_at.is_some_and(|at| at <= now) {
             state.unchanged = None;
             return Some(Task { is_short: true, run: Box::new(|| self.freeze_at_rest()) });
@@ -103,12 +103,12 @@ impl Engine {
 }
 
 impl Engine {
-    /// When the active memtable is to be flushed for the space that its range tombstones free, if
-    /// it has any and nothing is written until then.
-    fn flushes_ranges_at(&self, state: &mut BackgroundState, now: Instant) -> Option<Instant> {
+    /// When the active memtable is to be flushed for the space that its tombstones free, if they
+    /// free any and nothing is written until then.
+    fn flushes_at_rest(&self, state: &mut BackgroundState, now: Instant) -> Option<Instant> {
         let view = self.view.load();
         let frees = self.options.load().compaction.auto_compaction && state.requests.pauses == 0;
-        if view.active.ranges.is_empty() || !frees || self.takes_no_jobs(state) {
+        if !view.active.frees_space() || !frees || self.takes_no_jobs(state) {
             state.unchanged = None;
             return None;
         }

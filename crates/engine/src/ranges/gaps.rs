@@ -29,10 +29,15 @@ pub(crate) struct Gaps {
 }
 
 impl Gaps {
-    /// The gaps found so far, if there are any.
+    /// Whether none was found yet: all that most scans look at.
     #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        !self.any.load(Ordering::Acquire)
+    }
+
+    /// The gaps found so far, if there are any.
     pub(crate) fn load(&self) -> Option<Arc<RangeSet>> {
-        if self.any.load(Ordering::Acquire) { self.known.load_full() } else { None }
+        if self.is_empty() { None } else { self.known.load_full() }
     }
 
     /// Approximate bytes of memory.
@@ -42,7 +47,7 @@ impl Gaps {
 
     /// Forgets all gaps.
     pub(crate) fn clear(&self) {
-        if self.any.load(Ordering::Acquire) {
+        if !self.is_empty() {
             let _none_is_added = lock(&self.adding);
             self.any.store(false, Ordering::Release);
             self.known.store(None);

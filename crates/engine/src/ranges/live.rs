@@ -13,7 +13,7 @@ use trommel_base::SeqNo;
 use super::map::{RangeTombstone, Readers};
 use super::set::RangeSet;
 use crate::snapshots::Snapshots;
-use crate::sync::{AtomicBool, Mutex, SwapOption, lock};
+use crate::sync::{AtomicUsize, Mutex, SwapOption, lock};
 
 /// Tombstones as of one moment.
 #[derive(Debug, Default)]
@@ -26,8 +26,8 @@ pub(crate) struct LoadedRanges {
 /// Range tombstones that are read without a lock while others are added.
 #[derive(Debug, Default)]
 pub(crate) struct LiveRanges {
-    /// Whether there are any: all that most reads look at.
-    any: AtomicBool,
+    /// Approximate bytes of memory, 0 if there are none: all that most reads and writes look at.
+    bytes: AtomicUsize,
     current: SwapOption<LoadedRanges>,
     /// Held while one is added.
     adding: Mutex<()>,
@@ -37,7 +37,7 @@ impl LiveRanges {
     /// Whether there is no tombstone.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        !self.any.load(Ordering::Acquire)
+        self.memory_bytes() == 0
     }
 
     /// The tombstones added so far. Those up to a sequence number that was visible before the call
@@ -55,19 +55,26 @@ impl LiveRanges {
         let before = self.current.load_full();
         let before = before.as_ref().map(|before| before.set.clone()).unwrap_or_default();
         let set = before.with(vec![tombstone], &Readers::at(readers));
+        let bytes = set.memory_bytes();
         self.current.store(Some(Arc::new(LoadedRanges { set, exact_from: visible })));
-        self.any.store(true, Ordering::Release);
+        self.bytes.store(bytes, Ordering::Release);
         before.is_empty()
     }
 
     /// The same tombstones, to which others can be added.
     pub(crate) fn copy(&self) -> Self {
-        let current = SwapOption::new(self.load());
-        Self { any: AtomicBool::new(!self.is_empty()), current, adding: Mutex::default() }
+        let current = self.load();
+        let bytes = current.as_ref().map_or(0, |loaded| loaded.set.memory_bytes());
+        Self {
+            bytes: AtomicUsize::new(bytes),
+            current: SwapOption::new(current),
+            adding: Mutex::default(),
+        }
     }
 
     /// Approximate bytes of memory.
+    #[inline]
     pub(crate) fn memory_bytes(&self) -> usize {
-        self.load().map_or(0, |loaded| loaded.set.memory_bytes())
+        self.bytes.load(Ordering::Acquire)
     }
 }

@@ -78,11 +78,11 @@ impl Fragment {
 
 /// The tombstones that apply to one key, and the keys around it to which the same ones apply.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Span<'a> {
-    pub(super) from: &'a [u8],
-    pub(super) to: Option<&'a [u8]>,
+pub(crate) struct Span<'a> {
+    pub(crate) from: &'a [u8],
+    pub(crate) to: Option<&'a [u8]>,
     /// The newest visible tombstone; 0 if there is none.
-    pub(super) covering: SeqNo,
+    pub(crate) covering: SeqNo,
 }
 
 /// Disjoint fragments of range tombstones, in key order.

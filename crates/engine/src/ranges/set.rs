@@ -9,7 +9,6 @@ use std::sync::Arc;
 use trommel_base::{MAX_SEQNO, SeqNo};
 
 use super::map::{RangeMap, RangeTombstone, Readers, Span};
-use crate::bounds::Bounds;
 
 /// Each map has at least this many times as many fragments as the next.
 const RATIO: usize = 2;
@@ -72,39 +71,28 @@ impl RangeSet {
     /// If tombstones newer than `newest` apply to every key from `smallest` to `largest`, the
     /// newest of them.
     pub(crate) fn hides(&self, smallest: &[u8], largest: &[u8], newest: SeqNo) -> Option<SeqNo> {
-        let (mut key, mut last) = (smallest, 0);
-        loop {
-            let Span { to, covering, .. } = self.span(key, MAX_SEQNO);
-            if covering <= newest {
-                return None;
-            }
-            last = last.max(covering);
-            match to {
-                Some(to) if to <= largest => key = to,
-                _ => return Some(last),
-            }
-        }
+        let mut last = 0;
+        let mut spans = self.spans(smallest, largest);
+        let are_hidden = spans.all(|span| {
+            last = span.covering.max(last);
+            span.covering > newest
+        });
+        are_hidden.then_some(last)
     }
 
-    /// Calls `take` with the parts of `smallest..=largest` to which the same tombstones apply, and
-    /// the newest tombstone of each, 0 if there is none.
-    pub(crate) fn for_each_span(
-        &self,
-        smallest: &[u8],
-        largest: &[u8],
-        mut take: impl FnMut(&Bounds, SeqNo),
-    ) {
-        let mut from = smallest.to_vec();
-        loop {
-            let Span { to, covering, .. } = self.span(&from, MAX_SEQNO);
-            let to = to.map(<[u8]>::to_vec);
-            let span = Bounds { from, to };
-            take(&span, covering);
-            match span.to {
-                Some(to) if *to <= *largest => from = to,
-                _ => return,
-            }
-        }
+    /// The parts of the key space that together hold `smallest..=largest`, in each of which the
+    /// same tombstones apply. The first may begin earlier, and the last may end later.
+    pub(crate) fn spans<'a>(
+        &'a self,
+        smallest: &'a [u8],
+        largest: &'a [u8],
+    ) -> impl Iterator<Item = Span<'a>> {
+        let mut next = Some(smallest);
+        std::iter::from_fn(move || {
+            let span = self.span(next?, MAX_SEQNO);
+            next = span.to.filter(|to| *to <= largest);
+            Some(span)
+        })
     }
 
     /// Number of tombstones, each cut to one fragment.

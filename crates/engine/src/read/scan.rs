@@ -42,6 +42,7 @@ impl Handle {
         }
     }
 
+    #[inline]
     fn pin(self: &Arc<Self>, at: Option<SeqNo>) -> Result<Pinned> {
         self.engine.access.check_open()?;
         let view = self.engine.view.load_full();
@@ -80,11 +81,12 @@ impl Pinned {
             Source::Level(gate.into_iter().fold(cursor, LevelCursor::with_gate))
         };
         let (newest, runs) = (&view.version.levels[0], view.fences.sorted_runs());
-        let most = 1 + view.frozen.len() + newest.len() + runs.len();
-        let mut sources = Vec::with_capacity(most);
         // A memtable that is empty now holds nothing that was written up to `seqno`.
         let memtables = view.memtables().map(|logged| &logged.memtable);
-        sources.extend(memtables.filter(|memtable| !memtable.is_empty()).map(Source::memtable));
+        let memtables = memtables.filter(|memtable| !memtable.is_empty());
+        let most = memtables.clone().count() + newest.len() + runs.len();
+        let mut sources = Vec::with_capacity(most);
+        sources.extend(memtables.map(Source::memtable));
         for table in newest.iter().filter(|table| table.meets(bounds)) {
             let reader = engine.files.tables.reader(table)?;
             let gated = gate.is_some() && reader.filters().prefixes_part().is_some();

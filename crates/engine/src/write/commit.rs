@@ -290,12 +290,12 @@ impl Engine {
 
     fn insert_batch(&self, active: &LoggedMemtable, own: &Wanted<'_>, first_seqno: SeqNo) {
         let Some(batch) = &own.batch else { return };
-        let (mut seqno, mut is_first_range) = (first_seqno, false);
+        let (mut seqno, mut may_free_space) = (first_seqno, false);
         batch.for_each(|op| {
-            is_first_range |= active.insert(op, seqno, &self.snapshots);
+            may_free_space |= active.insert(op, seqno, &self.snapshots);
             seqno += 1;
         });
-        if is_first_range {
+        if may_free_space {
             // A worker waits for the store to rest.
             self.background.wake();
         }

@@ -124,6 +124,42 @@ fn workers_look_when_a_snapshot_goes() {
     assert_eq!(entries(&db), 5_000);
 }
 
+/// Bytes of all files of the store.
+fn disk_bytes(vfs: &MemoryVfs) -> u64 {
+    vfs.list("db".as_ref()).unwrap().iter().map(|entry| entry.bytes).sum()
+}
+
+/// Fills a store, deletes everything by `delete`, and waits for its worker to free the space.
+fn frees_disk_at_rest(delete: impl Fn(&Db)) {
+    let vfs = Arc::default();
+    let options = options(&vfs).background_threads(1).writes(|w| w.write_buffer_bytes(64 << 20));
+    let db = Db::open("db", options).unwrap();
+    put_all(&db, 10_000, 1);
+    db.compact_all().unwrap();
+    let full = disk_bytes(&vfs);
+    delete(&db);
+    // As long as it takes, up to a timeout.
+    let end = crate::env::now() + Duration::from_secs(60);
+    while disk_bytes(&vfs) > full / 50 && crate::env::now() < end {
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    let left = disk_bytes(&vfs);
+    assert!(left <= full / 50, "{left} of {full} bytes are left");
+    assert_eq!((bytes(&db), entries(&db)), (0, 0));
+}
+
+/// Regression: 200,000 deleted keys kept 77 MB for as long as nobody called `wait_idle`: their
+/// tombstones stayed in the memtable, and would have stayed in level 0.
+#[test]
+fn keys_deleted_one_by_one_free_the_disk_at_rest() {
+    frees_disk_at_rest(|db| delete_all(db, 10_000));
+}
+
+#[test]
+fn a_deleted_range_frees_the_disk_at_rest() {
+    frees_disk_at_rest(|db| _ = db.delete_range(..).unwrap());
+}
+
 /// Regression: 450,000 tombstones that were moved unread into the deepest level stayed there
 /// (pebble 838).
 #[test]

@@ -29,11 +29,10 @@ impl KnownDeleted {
         gaps: &Gaps,
         seqno: SeqNo,
     ) -> Option<Box<Self>> {
-        let gaps = gaps.load();
-        if tombstones.is_none() && gaps.is_none() {
+        if tombstones.is_none() && gaps.is_empty() {
             return None;
         }
-        Some(Self::of(tombstones, gaps.as_ref(), seqno))
+        Some(Self::of(tombstones, gaps, seqno))
     }
 
     #[inline]
@@ -42,13 +41,9 @@ impl KnownDeleted {
     }
 
     #[cold]
-    fn of(
-        tombstones: Option<Arc<RangeSet>>,
-        gaps: Option<&Arc<RangeSet>>,
-        seqno: SeqNo,
-    ) -> Box<Self> {
+    fn of(tombstones: Option<Arc<RangeSet>>, gaps: &Gaps, seqno: SeqNo) -> Box<Self> {
         let mut all = RangeSet::default();
-        tombstones.iter().chain(gaps).for_each(|set| all.extend(set));
+        tombstones.iter().chain(&gaps.load()).for_each(|set| all.extend(set));
         Box::new(Self { tombstones, cursor: RangeCursor::new(all, seqno) })
     }
 }

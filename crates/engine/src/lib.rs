@@ -90,6 +90,7 @@ mod env;
 mod environment;
 mod error;
 mod events;
+mod expiry;
 mod files;
 mod filter_kinds;
 mod filter_policy;

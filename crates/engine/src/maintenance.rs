@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trommel_vfs::DirEntry;
 
@@ -21,7 +22,8 @@ use crate::names::OPTIONS_TMP;
 use crate::options::{FilterSettings, Options, ReadSettings, WriteSettings};
 use crate::options_file;
 use crate::sync::lock;
-use crate::version::{TableFile, Version};
+use crate::version::{Fences, TableFile, Version};
+use crate::view::View;
 
 impl Engine {
     /// Creates a store in `dir`, which must be missing or empty, with the current contents of this
@@ -30,6 +32,7 @@ impl Engine {
         let here = self.files.vfs.working_dir().map(|here| here.join(dir));
         let dir = here.as_deref().unwrap_or(dir);
         self.flush()?;
+        self.record_expired()?;
         let state = {
             let manifest = lock(&self.files.manifest);
             let manifest = manifest.as_ref().ok_or_else(|| self.without_manifest())?;
@@ -167,13 +170,16 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// Estimates for each table the bytes that the range tombstones of `version` delete.
+    /// Estimates for each table the bytes that the range tombstones of `version` delete, or that have
+    /// expired.
     pub(crate) fn estimate_deleted(&self, version: &Version) {
         if version.ranges.is_empty() {
             return;
         }
-        let newest = version.ranges.newest();
-        for (_, table) in version.tables().filter(|(_, table)| !table.is_estimated_at(newest)) {
+        let (newest, horizon) = (version.ranges.newest(), version.ranges.expired_before());
+        let is_due =
+            |table: &TableFile| !table.is_estimated_at(newest) || horizon > table.min_seqno;
+        for (_, table) in version.tables().filter(|(_, table)| is_due(table)) {
             let applied = table.min_seqno.max(table.ranges_applied);
             let (mut bytes, mut by) = (0, 0);
             if newest > applied {
@@ -185,7 +191,8 @@ impl Engine {
                     }
                 });
             }
-            table.set_deleted(bytes.min(table.file_bytes), by, newest);
+            let bytes = bytes.max(table.expired_bytes(horizon)).min(table.file_bytes);
+            table.set_deleted(bytes, by, newest);
         }
         self.backlog.set_dead_from(dead_from(version));
     }
@@ -246,6 +253,9 @@ impl Engine {
         };
         options.check()?;
         self.record_options(&options)?;
+        if options.writes.ttl != old.writes.ttl {
+            self.set_ttl(options.writes.ttl)?;
+        }
         self.memory.shares.set_limits(options.memory_limit, options.reads.cache_bytes.get());
         self.memory.shares.set_pinned_limits(options.pinned_limits());
         let version = self.version();
@@ -264,6 +274,25 @@ impl Engine {
         self.freeze_full();
         self.background.wake();
         Ok(())
+    }
+
+    /// Sets how long entries last. The manifest has the first time mark, or none any more, before
+    /// another write is made.
+    fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
+        self.exclusively(|_| {
+            self.snapshots.expiry.set_ttl(ttl);
+            if !self.options.load().opening.read_only {
+                return self.install(VersionEdit::default(), None, None);
+            }
+            let marks = self.snapshots.expiry.marks(|| self.snapshots.visible());
+            let edit = VersionEdit { time_marks: Some(Arc::new(marks)), ..VersionEdit::default() };
+            let version = self.version().apply(&edit).map_err(|error| Error::internal(error.0))?;
+            let (version, fences) = (Arc::new(version.clone()), Arc::new(Fences::of(&version)));
+            self.replace_view(|view| {
+                View::new(Arc::clone(&view.active), view.frozen.clone(), version, fences)
+            });
+            Ok(())
+        })
     }
 
     /// Records the options that the store was opened with, and removes the leftover of a crash. A
@@ -308,6 +337,10 @@ impl Engine {
         if options.opening.read_only || self.access.is_poisoned() {
             self.access.refuse_reads(Error::Closed);
             return self.access.check_unpoisoned();
+        }
+        // What has expired stays expired, whatever the clock says at the next open.
+        if self.snapshots.horizon() > self.version().time_marks.horizon() {
+            self.install(VersionEdit::default(), None, None)?;
         }
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.background.begin_closing();

@@ -197,6 +197,7 @@ impl Engine {
             compaction_debt: self.backlog.debt(),
             range_tombstones: version.ranges.len() as u64,
             deleted_bytes: version.tables().map(|(_, table)| table.deleted_bytes()).sum(),
+            expiry_horizon: self.snapshots.horizon(),
             rate_limited_bytes: self.background.limiter.limited_bytes(),
             stalls: StallStats {
                 memtables: jobs.stall(Cause::Memtables),

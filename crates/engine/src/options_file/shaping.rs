@@ -9,7 +9,7 @@ use crate::options::Options;
 /// The options that decide what new files look like and how the tree is kept, by the names of their
 /// setters, in the order of the file. What depends on the machine or the program (cache, memory,
 /// threads, how files are read, durability) is not among them.
-const SHAPING: [&str; 19] = [
+const SHAPING: [&str; 20] = [
     "filters",
     "filter_shape",
     "filter_piece_bytes",
@@ -19,6 +19,7 @@ const SHAPING: [&str; 19] = [
     "prefix_filters",
     "whole_key_filters",
     "write_buffer_bytes",
+    "ttl",
     "block_bytes",
     "block_align",
     "compression",

@@ -14,7 +14,7 @@ impl Engine {
     ///
     /// Searches the memtables, then the runs of level 0 from newest to oldest, then in each deeper
     /// level the one table whose key range holds the key. The first version found is the newest; it
-    /// counts only if no newer range tombstone applies to the key.
+    /// counts only if no newer range tombstone applies to the key, and if it has not expired.
     #[inline]
     pub(crate) fn get(&self, key: &[u8], at: Option<SeqNo>) -> Result<Option<Slice>> {
         self.look_up(key, at, Wants::Value)
@@ -37,7 +37,7 @@ impl Engine {
         }
         if let Some(entry) = view.get_in_memory(key, seqno) {
             let wanted = if wants == Wants::Value { entry.value } else { &[] };
-            let is_value = entry.kind == EntryKind::Put && entry.seqno > deleted;
+            let is_value = entry.kind == EntryKind::Put && entry.seqno >= deleted;
             let value = is_value.then(|| Slice::from(wanted));
             self.count_in_memory(value.is_some());
             self.traced(&view, key, Place::Memory, value.is_some());
@@ -47,7 +47,7 @@ impl Engine {
         let lookup = Lookup::new(self, key, seqno, wants);
         let found = lookup.search(view.tables_for(key), &mut tally);
         let place = tally.level().map_or(Place::Nowhere, |level| Place::Level(level as u8));
-        let is_value = |found: &Found| found.kind == EntryKind::Put && found.seqno > deleted;
+        let is_value = |found: &Found| found.kind == EntryKind::Put && found.seqno >= deleted;
         let is_found = matches!(&found, Ok(Some(found)) if is_value(found));
         self.statistics.counters.with(|shard| {
             tally.count(shard);

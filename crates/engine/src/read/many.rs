@@ -41,7 +41,7 @@ const DECIDED: usize = usize::MAX;
 /// The keys still searched for, and what was found.
 struct MultiGet<'a> {
     seqno: SeqNo,
-    /// If there are range tombstones.
+    /// If there are range tombstones, or entries expire.
     moment: Option<&'a ReadMoment<'a>>,
     found: Vec<Option<Slice>>,
     /// Where each key was found, for a trace; empty without one.
@@ -108,7 +108,7 @@ impl Engine {
             places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
                 Some(entry) => {
                     let is_value =
-                        entry.kind == EntryKind::Put && entry.seqno > deleted(keys[*at].as_ref());
+                        entry.kind == EntryKind::Put && entry.seqno >= deleted(keys[*at].as_ref());
                     found[*at] = is_value.then(|| Slice::from(entry.value));
                     note_stop(&mut stops, *at, Place::Memory);
                     false
@@ -242,7 +242,7 @@ impl Engine {
             requested.is_found = true;
             let place = std::mem::replace(&mut places[requested.at], DECIDED);
             let is_value = answer.kind == EntryKind::Put
-                && answer.seqno > moment.map_or(0, |moment| moment.covering(keys[requested.at]));
+                && answer.seqno >= moment.map_or(0, |moment| moment.covering(keys[requested.at]));
             found[place] = is_value.then_some(answer.value);
             note_stop(stops, place, Place::Level(level as u8));
             *any_decided = true;

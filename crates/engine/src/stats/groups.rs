@@ -185,9 +185,12 @@ pub struct BackgroundStats {
     pub compaction_debt: u64,
     /// Range tombstones in the tables' manifest: they delete entries that are still in tables.
     pub range_tombstones: u64,
-    /// Estimated bytes of these entries. What is in tables of which at least half is deleted comes
+    /// Estimated bytes of these entries, and of those that have expired
+    /// ([`WriteSettings::ttl`](crate::settings::WriteSettings::ttl)). What is in tables of which at least half is deleted comes
     /// back when there is no other work, once no snapshot sees it.
     pub deleted_bytes: u64,
+    /// The first sequence number that has not expired; 0 if nothing has.
+    pub expiry_horizon: u64,
     /// Bytes of background writes limited by
     /// [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second):
     /// those that no caller was waiting for. Since the reset.

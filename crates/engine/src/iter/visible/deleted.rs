@@ -10,8 +10,9 @@ use trommel_base::{CursorHints, SeqNo};
 
 use super::VisibleCursor;
 use crate::bounds::Bounds;
+use crate::engine::Engine;
 use crate::error::Result;
-use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
+use crate::ranges::{RangeCursor, RangeSet, RangeTombstone};
 
 /// What a cursor knows of deleted ranges.
 pub(super) struct KnownDeleted {
@@ -26,10 +27,13 @@ impl KnownDeleted {
     #[inline]
     pub(super) fn new(
         tombstones: Option<Arc<RangeSet>>,
-        gaps: &Gaps,
+        engine: &Engine,
         seqno: SeqNo,
     ) -> Option<Box<Self>> {
-        let gaps = gaps.load();
+        // A later scan may have learned of a gap what has expired since this one began.
+        let horizon = tombstones.as_ref().map_or(0, |set| set.expired_before());
+        let gaps = engine.memory.gaps.load();
+        let gaps = gaps.filter(|_| engine.snapshots.expiry.published() == horizon);
         if tombstones.is_none() && gaps.is_none() {
             return None;
         }
@@ -200,7 +204,7 @@ impl VisibleCursor {
         if is_whole && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
             engine.memory.gaps.add(gap);
             let tombstones = self.deleted.take().and_then(|known| known.tombstones);
-            self.deleted = KnownDeleted::new(tombstones, &engine.memory.gaps, self.seqno);
+            self.deleted = KnownDeleted::new(tombstones, engine, self.seqno);
         }
     }
 }

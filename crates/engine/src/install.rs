@@ -104,7 +104,8 @@ impl Engine {
     /// What they have deleted is in no table, and in no running compaction, whose inputs are in the
     /// version. Entries that are not flushed yet are newer.
     fn drop_spent_ranges(&self, manifest: &ActiveManifest, edit: &mut VersionEdit) -> Result<()> {
-        let is_spent_by_this = !manifest.version().ranges.is_empty() && !edit.removed.is_empty();
+        let has_ranges = manifest.version().ranges.tombstone_count() > 0;
+        let is_spent_by_this = has_ranges && !edit.removed.is_empty();
         if !is_spent_by_this && edit.ranges.is_empty() {
             return Ok(());
         }

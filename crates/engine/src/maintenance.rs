@@ -19,7 +19,7 @@ use crate::manifest::active::ActiveManifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::names::OPTIONS_TMP;
-use crate::options::{FilterSettings, Options, ReadSettings, WriteSettings};
+use crate::options::{CompactionSettings, FilterSettings, Options, ReadSettings, WriteSettings};
 use crate::options_file;
 use crate::sync::lock;
 use crate::version::{Fences, TableFile, Version};
@@ -234,6 +234,18 @@ impl Engine {
                  filters: close the store, and open it with the other one",
             ));
         }
+        let same_filter =
+            match (&old.compaction.compaction_filter, &wanted.compaction.compaction_filter) {
+                (Some(old), Some(wanted)) => old.is(wanted),
+                (None, None) => true,
+                _ => false,
+            };
+        if !same_filter {
+            return Err(Error::option(
+                "compaction_filter: the filter stays while the store is open, as snapshots rely on \
+                 it: close the store, and open it with the other one",
+            ));
+        }
         let options = Options {
             vfs: Arc::clone(&old.vfs),
             environment: old.environment.clone(),
@@ -248,6 +260,10 @@ impl Engine {
                 read_mode: old.reads.read_mode,
                 max_open_files: old.reads.max_open_files,
                 ..wanted.reads
+            },
+            compaction: CompactionSettings {
+                compaction_filter: old.compaction.compaction_filter.clone(),
+                ..wanted.compaction
             },
             ..wanted
         };
@@ -338,9 +354,10 @@ impl Engine {
             self.access.refuse_reads(Error::Closed);
             return self.access.check_unpoisoned();
         }
-        // What has expired stays expired, whatever the clock says at the next open.
+        // What has expired stays so, whatever the clock says at the next open.
         if self.snapshots.horizon() > self.version().time_marks.horizon() {
-            self.install(VersionEdit::default(), None, None)?;
+            // If this fails, the store is poisoned.
+            let _ = self.install(VersionEdit::default(), None, None);
         }
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.background.begin_closing();

@@ -171,6 +171,9 @@ impl Engine {
 
     fn background_stats(&self) -> BackgroundStats {
         let (jobs, version) = (&self.statistics.jobs, self.version());
+        let filter = self.options.load().compaction.compaction_filter.clone();
+        let (filter_removed, filter_replaced, filter_failures) =
+            filter.map_or((0, 0, 0), |filter| filter.counts());
         BackgroundStats {
             flushes: FlushStats {
                 count: jobs.get(JobCounter::Flushes),
@@ -184,6 +187,9 @@ impl Engine {
                 bytes_read: jobs.get(JobCounter::CompactionBytesRead),
                 bytes_written: jobs.get(JobCounter::CompactionBytesWritten),
                 time: jobs.time(JobCounter::CompactionTime),
+                filter_removed,
+                filter_replaced,
+                filter_failures,
             },
             filter_time: jobs.time(JobCounter::FilterTime),
             filter_rebuilds: RebuildStats {

@@ -85,6 +85,15 @@ pub(crate) struct View {
     has_older_ranges: bool,
 }
 
+/// What a snapshot reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadAt<'a> {
+    /// Its registered sequence number.
+    pub(crate) seqno: SeqNo,
+    /// The view that it keeps, in a store with a compaction filter; otherwise the current one.
+    pub(crate) view: Option<&'a Arc<View>>,
+}
+
 /// The sequence number that a read is as of, and the range tombstones that it may see.
 #[derive(Debug)]
 pub(crate) struct ReadMoment<'a> {

@@ -15,11 +15,16 @@ pub struct WallClock(Arc<AtomicU64>);
 impl Default for WallClock {
     /// Some day in 2033.
     fn default() -> Self {
-        Self(Arc::new(AtomicU64::new(2_000_000_000_000)))
+        Self::at(2_000_000_000_000)
     }
 }
 
 impl WallClock {
+    /// A clock that shows this time, in milliseconds since 1970.
+    pub fn at(millis: u64) -> Self {
+        Self(Arc::new(AtomicU64::new(millis)))
+    }
+
     /// Milliseconds since 1970.
     pub fn millis(&self) -> u64 {
         self.0.load(Ordering::SeqCst)

@@ -61,11 +61,11 @@ pub(crate) struct Expiry {
     due: AtomicU64,
     /// A write at a later time needs a mark.
     marked_until: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<ExpiryState>,
 }
 
 #[derive(Debug)]
-struct State {
+struct ExpiryState {
     ttl: Option<Duration>,
     marks: TimeMarks,
 }
@@ -85,7 +85,7 @@ impl Expiry {
             horizon: AtomicU64::new(marks.horizon()),
             due: AtomicU64::new(NEVER),
             marked_until: AtomicU64::new(0),
-            state: Mutex::new(State { ttl, marks }),
+            state: Mutex::new(ExpiryState { ttl, marks }),
         };
         expiry.set_ttl(ttl);
         expiry
@@ -142,7 +142,7 @@ impl Expiry {
         self.publish(&state, due);
     }
 
-    fn publish(&self, state: &State, due: u64) {
+    fn publish(&self, state: &ExpiryState, due: u64) {
         self.marked_until.store(state.marks.last().map_or(0, |mark| mark.until), Ordering::Release);
         self.horizon.store(state.marks.horizon(), Ordering::Release);
         // Last: a thread that sees this time finds the horizon moved.

@@ -9,7 +9,7 @@ use crate::options::Options;
 /// The options that decide what new files look like and how the tree is kept, by the names of their
 /// setters, in the order of the file. What depends on the machine or the program (cache, memory,
 /// threads, how files are read, durability) is not among them.
-const SHAPING: [&str; 20] = [
+const SHAPING: [&str; 21] = [
     "filters",
     "filter_shape",
     "filter_piece_bytes",
@@ -30,6 +30,7 @@ const SHAPING: [&str; 20] = [
     "l0_slowdown",
     "l0_stop",
     "debt_stop_bytes",
+    "compaction_filter",
 ];
 
 /// Sets an option from its text in the file; the failure says why it cannot be had.

@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::levels::LEVELS;
 use crate::trace::Place;
 use crate::version::{Reader, TableFile};
-use crate::view::ReadMoment;
+use crate::view::{ReadAt, ReadMoment, View};
 
 /// Tables that are opened, if necessary, and held before the first of them is probed.
 ///
@@ -90,10 +90,18 @@ impl Engine {
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        at: Option<SeqNo>,
+        at: Option<ReadAt<'_>>,
     ) -> Result<Vec<Option<Slice>>> {
         self.access.check_open()?;
-        let view = self.view.load();
+        let current;
+        let view: &View = match at.and_then(|at| at.view) {
+            Some(kept) => kept,
+            None => {
+                current = self.view.load();
+                &current
+            }
+        };
+        let at = at.map(|at| at.seqno);
         let mut seqno = at.unwrap_or_else(|| self.snapshots.visible());
         let moment = view.has_ranges().then(|| view.moment(at, &self.snapshots));
         if let Some(moment) = &moment {
@@ -129,7 +137,7 @@ impl Engine {
             shard.memtable_hits.add(in_memory as u64);
         });
         for ((key, stop), value) in keys.iter().zip(&batch.stops).zip(&batch.found) {
-            self.traced(&view, key.as_ref(), *stop, value.is_some());
+            self.traced(view, key.as_ref(), *stop, value.is_some());
         }
         Ok(batch.found)
     }

@@ -121,6 +121,13 @@ pub struct CompactionStats {
     /// thread that takes part counts.
     #[cfg_attr(feature = "serde", serde(rename = "compaction_time"))]
     pub time: Duration,
+    /// Entries that the [compaction filter](crate::CompactionFilter) has removed since the store
+    /// was opened.
+    pub filter_removed: u64,
+    /// Entries that it has replaced.
+    pub filter_replaced: u64,
+    /// Its failures: panics, and values that are too long. The entries stayed.
+    pub filter_failures: u64,
 }
 
 /// Rebuilds of filters since the reset: see [`Db::rebuild_filters`](crate::Db::rebuild_filters).

@@ -10,9 +10,9 @@ use trommel_base::{CursorHints, SeqNo};
 
 use super::VisibleCursor;
 use crate::bounds::Bounds;
-use crate::engine::Engine;
 use crate::error::Result;
-use crate::ranges::{RangeCursor, RangeSet, RangeTombstone};
+use crate::expiry::Expiry;
+use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 
 /// What a cursor knows of deleted ranges.
 pub(super) struct KnownDeleted {
@@ -27,13 +27,14 @@ impl KnownDeleted {
     #[inline]
     pub(super) fn new(
         tombstones: Option<Arc<RangeSet>>,
-        engine: &Engine,
+        gaps: &Gaps,
+        expiry: &Expiry,
         seqno: SeqNo,
     ) -> Option<Box<Self>> {
         // A later scan may have learned of a gap what has expired since this one began.
         let horizon = tombstones.as_ref().map_or(0, |set| set.expired_before());
-        let gaps = engine.memory.gaps.load();
-        let gaps = gaps.filter(|_| engine.snapshots.expiry.published() == horizon);
+        let gaps = gaps.load();
+        let gaps = gaps.filter(|_| expiry.published() == horizon);
         if tombstones.is_none() && gaps.is_none() {
             return None;
         }
@@ -201,10 +202,17 @@ impl VisibleCursor {
     fn learn_gap(&mut self, gap: RangeTombstone) {
         let engine = &self.store.engine;
         let is_whole = Arc::ptr_eq(&self._view.active, &engine.view.load().active);
-        if is_whole && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
+        // A compaction filter may have removed what snapshots still see in the views that they keep.
+        let filters = engine.options.load().compaction.compaction_filter.is_some();
+        if is_whole && !filters && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
             engine.memory.gaps.add(gap);
             let tombstones = self.deleted.take().and_then(|known| known.tombstones);
-            self.deleted = KnownDeleted::new(tombstones, engine, self.seqno);
+            self.deleted = KnownDeleted::new(
+                tombstones,
+                &engine.memory.gaps,
+                &engine.snapshots.expiry,
+                self.seqno,
+            );
         }
     }
 }

@@ -11,6 +11,7 @@
 //! * [`recovering`]: the same while a store recovers from the last one.
 //! * [`faults`]: calls to the disk that fail; [`sites`]: every one of them, in every way; [`full`]:
 //!   a full disk; [`lies`]: a lying disk.
+//! * [`expiry`]: entries that expire.
 //! * [`groups`]: writers that share a sync.
 //! * [`killed`]: processes killed at random on the real disk; [`killed_at`]: at every call.
 //! * [`black_box`]: the system calls of all that.
@@ -25,6 +26,8 @@
 #[cfg(test)]
 mod black_box;
 mod boundaries;
+#[cfg(test)]
+mod expiry;
 #[cfg(test)]
 mod faults;
 #[cfg(test)]

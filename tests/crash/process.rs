@@ -244,6 +244,10 @@ impl WriteFile for ProcessFile {
 }
 
 impl Vfs for Process {
+    fn unix_millis(&self) -> u64 {
+        self.disk.unix_millis()
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.pass_gate(is(path, "sst") || is(path, "flt"));
         let file = self.call(|| self.disk.create(path))?;

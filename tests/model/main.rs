@@ -17,6 +17,8 @@
 //! * [`read_errors`]: a read error is never the end of a scan.
 //! * [`skipping`]: scans skip tombstones and old versions in few steps.
 //! * [`ranges`]: deleted ranges, for conditional writes, open iterators and copies of the store.
+//! * [`compaction_filter`]: what compaction filters are called for, and what they leave.
+//! * [`expiry`]: entries that expire, against a model in which each version has a time.
 //! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
 //! * [`user_filters`]: user-defined policies, and filters that are stored and not used.
 //! * [`cuts`]: partitioned filters, against theory and against the limit on pinned bytes.
@@ -37,10 +39,12 @@
 )]
 
 mod budget;
+mod compaction_filter;
 mod config;
 mod cut_stores;
 mod cuts;
 mod environments;
+mod expiry;
 mod filter_fallbacks;
 mod gaps;
 mod held;

@@ -21,6 +21,7 @@ mod budget;
 mod commit;
 mod ends;
 mod environments;
+mod expiry;
 mod flush;
 mod panics;
 mod ranges;

@@ -13,7 +13,8 @@ pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 /// The kind of an entry: a value or a tombstone.
 ///
 /// The numbers are part of the on-disk format. Other numbers belong to operations that are not
-/// entries ([`RANGE_DELETE`] and [`RANGE_DELETE_FROM`]), or are reserved for later versions.
+/// entries ([`RANGE_DELETE`], [`RANGE_DELETE_FROM`] and [`TIME_MARK`]), or are reserved for later
+/// versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EntryKind {
@@ -29,6 +30,8 @@ pub const RANGE_DELETE: u8 = 2;
 pub const RESERVED_MERGE: u8 = 3;
 /// Kind number of a range deletion without an end.
 pub const RANGE_DELETE_FROM: u8 = 4;
+/// Kind number of a time mark.
+pub const TIME_MARK: u8 = 5;
 
 impl EntryKind {
     /// The kind with this number, if this version knows it.

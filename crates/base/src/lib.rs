@@ -32,7 +32,7 @@ pub use cursor::Cursor;
 pub use cursor_hints::{Aim, CursorHints, Stage};
 pub use entry::{
     EntryKind, EntryRef, InternalKey, KeyHead, MAX_SEQNO, RANGE_DELETE, RANGE_DELETE_FROM, SeqNo,
-    compare_internal, compare_keys, first_word, first_words, key_behind, same_bytes,
+    TIME_MARK, compare_internal, compare_keys, first_word, first_words, key_behind, same_bytes,
 };
 pub use slice::{Slice, SliceBuffer};
 

@@ -12,6 +12,7 @@ use std::borrow::Cow;
 use trommel_base::codec::{put_u32, varint_by_byte};
 use trommel_base::{
     Decoder, EntryKind, MAX_KEY_BYTES, MAX_VALUE_BYTES, RANGE_DELETE, RANGE_DELETE_FROM, SeqNo,
+    TIME_MARK,
 };
 
 pub use contents::{BatchIter, BatchOp, RefusedOperation};
@@ -167,6 +168,7 @@ impl WriteBatch {
             BatchOp::DeleteRange { from, to: None } => {
                 _ = self.push_rare(OpKind::RangeDeleteFrom, from, &[]);
             }
+            BatchOp::TimeMark { .. } => {}
             BatchOp::Refused(refused) => self.refuse(refused),
         }
     }
@@ -237,6 +239,9 @@ pub(crate) enum OpKind {
     RangeDelete = RANGE_DELETE,
     /// Deletes the keys from the operation's key on.
     RangeDeleteFrom = RANGE_DELETE_FROM,
+    /// States until when the writes after it were made: its key is a time. Written by the engine
+    /// only.
+    TimeMark = TIME_MARK,
 }
 
 /// Longest bound of a range: a longest key with a zero byte, the first key after it.
@@ -249,7 +254,7 @@ impl OpKind {
         match self {
             Self::Delete => Some(EntryKind::Delete),
             Self::Put => Some(EntryKind::Put),
-            Self::RangeDelete | Self::RangeDeleteFrom => None,
+            Self::RangeDelete | Self::RangeDeleteFrom | Self::TimeMark => None,
         }
     }
 
@@ -262,7 +267,7 @@ impl OpKind {
     fn check_sizes(self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
             Self::Delete | Self::Put => check_sizes_of(key.len(), value.len()),
-            Self::RangeDelete | Self::RangeDeleteFrom => {
+            Self::RangeDelete | Self::RangeDeleteFrom | Self::TimeMark => {
                 let bytes = key.len().max(value.len());
                 if bytes > MAX_BOUND_BYTES { Err(Error::KeyTooLong { bytes }) } else { Ok(()) }
             }
@@ -401,10 +406,19 @@ pub(crate) struct Operation<'a> {
 }
 
 impl Operation<'_> {
-    /// The tombstone that this deletion of a range writes at `seqno`.
-    pub(crate) fn range_tombstone(&self, seqno: SeqNo) -> RangeTombstone {
-        let to = (self.kind == OpKind::RangeDelete).then_some(self.value);
-        RangeTombstone::new(self.key, to, seqno)
+    /// The tombstone that this operation writes at `seqno`, if it deletes a range.
+    pub(crate) fn range_tombstone(&self, seqno: SeqNo) -> Option<RangeTombstone> {
+        match self.kind {
+            OpKind::RangeDelete => Some(RangeTombstone::new(self.key, Some(self.value), seqno)),
+            OpKind::RangeDeleteFrom => Some(RangeTombstone::new(self.key, None, seqno)),
+            OpKind::Delete | OpKind::Put | OpKind::TimeMark => None,
+        }
+    }
+
+    /// The time of a time mark, in milliseconds since 1970.
+    pub(crate) fn marked_time(&self) -> Option<u64> {
+        let bytes = <[u8; 8]>::try_from(self.key).ok()?;
+        (self.kind == OpKind::TimeMark).then(|| u64::from_le_bytes(bytes))
     }
 
     /// Writes the bytes before the key.
@@ -464,7 +478,7 @@ impl<'a> BatchOperations<'a> {
         let kind = match self.rest.u8()? {
             0 => OpKind::Delete,
             1 => OpKind::Put,
-            number => return self.range_operation(number),
+            number => return self.other_operation(number),
         };
         let key_bytes = self.rest.length(MAX_KEY_BYTES)?;
         let value_bytes = if kind == OpKind::Put { self.rest.length(MAX_VALUE_BYTES)? } else { 0 };
@@ -473,13 +487,14 @@ impl<'a> BatchOperations<'a> {
         Some(Operation { kind, key, value })
     }
 
-    /// The rest of an operation with this kind number, which deletes a range.
+    /// The rest of an operation with this kind number, which writes no entry.
     #[cold]
     #[inline(never)]
-    fn range_operation(&mut self, number: u8) -> Option<Operation<'a>> {
+    fn other_operation(&mut self, number: u8) -> Option<Operation<'a>> {
         let kind = match number {
             RANGE_DELETE => OpKind::RangeDelete,
             RANGE_DELETE_FROM => OpKind::RangeDeleteFrom,
+            TIME_MARK => OpKind::TimeMark,
             _ => return None,
         };
         let key_bytes = self.rest.length(MAX_BOUND_BYTES)?;
@@ -487,7 +502,12 @@ impl<'a> BatchOperations<'a> {
             if kind == OpKind::RangeDelete { self.rest.length(MAX_BOUND_BYTES)? } else { 0 };
         let key = self.rest.take(key_bytes)?;
         let value = self.rest.take(value_bytes)?;
-        (kind == OpKind::RangeDeleteFrom || key < value).then_some(Operation { kind, key, value })
+        let is_valid = match kind {
+            OpKind::RangeDelete => key < value,
+            OpKind::TimeMark => key.len() == size_of::<u64>(),
+            _ => true,
+        };
+        is_valid.then_some(Operation { kind, key, value })
     }
 }
 

@@ -134,6 +134,10 @@ impl Vfs for DirSync {
         self.vfs.free_bytes(&self.at(dir))
     }
 
+    fn unix_millis(&self) -> u64 {
+        self.vfs.unix_millis()
+    }
+
     fn working_dir(&self) -> Option<PathBuf> {
         self.anchor.as_ref().and_then(|_| self.vfs.working_dir())
     }

@@ -73,11 +73,13 @@ impl Engine {
         outputs: &mut Outputs<'_>,
     ) -> Result<u64> {
         let ranges = frozen.ranges.load();
-        let set = ranges.as_ref().map(|loaded| &loaded.set);
-        let mut rule = DropRule::new(self.snapshots.live(), set.unwrap_or(&RangeSet::default()));
+        let mut set = ranges.as_ref().map_or_else(RangeSet::default, |loaded| loaded.set.clone());
+        let newest_range = set.newest();
+        // As the manifest states it: what is dropped must have expired at the next open, too.
+        set.expire_before(self.version().time_marks.horizon());
+        let mut rule = DropRule::new(self.snapshots.live(), &set);
         outputs.judged_by(&rule);
-        let newest_range = set.and_then(|set| set.tombstones().map(|range| range.seqno).max());
-        let mut last_seqno = newest_range.unwrap_or(0);
+        let mut last_seqno = newest_range;
         let mut cursor = frozen.memtable.cursor();
         cursor.seek_to_first()?;
         while let Some(entry) = cursor.entry() {

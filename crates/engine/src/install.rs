@@ -4,7 +4,8 @@
 //!    changes.
 //! 2. The lock file must still be the one that was locked; otherwise another process may have
 //!    changed the store, and the store is poisoned.
-//! 3. Range tombstones with nothing left to delete are dropped, once they are half of all.
+//! 3. Range tombstones with nothing left to delete are dropped, once they are half of all. The edit
+//!    also records the expiry horizon and the time marks.
 //! 4. The edit is appended to the manifest and synced. From here on the change has happened. If
 //!    this fails, it is unknown whether it has: the store is poisoned and no file is removed.
 //! 5. The view and the registry of running jobs are replaced under one lock, so that the planner
@@ -23,6 +24,7 @@ use crate::compaction::shape::debt;
 use crate::compaction::upkeep::dead_from;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::expiry::TimeMarks;
 use crate::manifest::active::ActiveManifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
@@ -45,6 +47,7 @@ impl Engine {
         let active = manifest.as_mut().ok_or_else(|| self.without_manifest())?;
         self.check_lock()?;
         edit.next_file_number = Some(self.files.next_file_number.load(Ordering::Relaxed));
+        edit.time_marks = self.changed_time_marks(&active.version().time_marks);
         self.drop_spent_ranges(active, &mut edit)?;
         let before = self.version();
         let appended = self.append_edit(active, &edit).map_err(|error| self.poison(error));
@@ -79,6 +82,24 @@ impl Engine {
         Ok(())
     }
 
+    /// The time marks and the expiry horizon, if they are not those that the manifest holds.
+    fn changed_time_marks(&self, recorded: &TimeMarks) -> Option<Arc<TimeMarks>> {
+        let marks = self.snapshots.expiry.marks(|| self.snapshots.visible());
+        (marks != *recorded).then(|| Arc::new(marks))
+    }
+
+    /// Records what has expired since the last version edit, if a compaction could free any of it:
+    /// compactions go by the horizon in the manifest.
+    pub(crate) fn record_expired(&self) -> Result<()> {
+        let horizon = self.snapshots.horizon();
+        let version = self.version();
+        let is_worth_it = version.half_expires_at().is_some_and(|seqno| seqno <= horizon);
+        if horizon <= version.time_marks.horizon() || !is_worth_it {
+            return Ok(());
+        }
+        self.install(VersionEdit::default(), None, None)
+    }
+
     /// Adds to `edit` the removal of range tombstones with nothing left to delete, and of those
     /// that newer ones cover for every reader, if they are half of all: then each is written to the
     /// manifest a bounded number of times.
@@ -86,7 +107,8 @@ impl Engine {
     /// What they have deleted is in no table, and in no running compaction, whose inputs are in the
     /// version. Entries that are not flushed yet are newer.
     fn drop_spent_ranges(&self, manifest: &ActiveManifest, edit: &mut VersionEdit) -> Result<()> {
-        let is_spent_by_this = !manifest.version().ranges.is_empty() && !edit.removed.is_empty();
+        let has_ranges = manifest.version().ranges.tombstone_count() > 0;
+        let is_spent_by_this = has_ranges && !edit.removed.is_empty();
         if !is_spent_by_this && edit.ranges.is_empty() {
             return Ok(());
         }

@@ -3,6 +3,7 @@
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Duration;
 
 use trommel_vfs::DirEntry;
 
@@ -18,10 +19,11 @@ use crate::manifest::active::ActiveManifest;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::state::ManifestState;
 use crate::names::OPTIONS_TMP;
-use crate::options::{FilterSettings, Options, ReadSettings, WriteSettings};
+use crate::options::{CompactionSettings, FilterSettings, Options, ReadSettings, WriteSettings};
 use crate::options_file;
 use crate::sync::lock;
-use crate::version::TableFile;
+use crate::version::{Fences, TableFile};
+use crate::view::View;
 
 impl Engine {
     /// Creates a store in `dir`, which must be missing or empty, with the current contents of this
@@ -30,6 +32,7 @@ impl Engine {
         let here = self.files.vfs.working_dir().map(|here| here.join(dir));
         let dir = here.as_deref().unwrap_or(dir);
         self.flush()?;
+        self.record_expired()?;
         let state = {
             let manifest = lock(&self.files.manifest);
             let manifest = manifest.as_ref().ok_or_else(|| self.without_manifest())?;
@@ -167,7 +170,7 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// Estimates for each table the bytes that range tombstones delete.
+    /// Estimates for each table the bytes that range tombstones delete, or that have expired.
     pub(crate) fn estimate_deleted(&self) {
         // By one thread at a time, of the current version: an older estimate replaces no newer one.
         let _one_at_a_time = self.backlog.begin_estimate();
@@ -175,8 +178,10 @@ impl Engine {
         if version.ranges.is_empty() {
             return;
         }
-        let newest = version.ranges.newest();
-        for (_, table) in version.tables().filter(|(_, table)| !table.is_estimated_at(newest)) {
+        let (newest, horizon) = (version.ranges.newest(), version.ranges.expired_before());
+        let is_due =
+            |table: &TableFile| !table.is_estimated_at(newest) || horizon > table.min_seqno;
+        for (_, table) in version.tables().filter(|(_, table)| is_due(table)) {
             let applied = table.min_seqno.max(table.ranges_applied);
             let (mut bytes, mut by) = (0, 0);
             if newest > applied {
@@ -189,7 +194,8 @@ impl Engine {
                     by = span.covering.max(by);
                 }
             }
-            table.set_deleted(bytes.min(table.file_bytes), by, newest);
+            let bytes = bytes.max(table.expired_bytes(horizon)).min(table.file_bytes);
+            table.set_deleted(bytes, by, newest);
         }
         let _no_install = lock(&self.files.manifest);
         self.backlog.set_dead_from(dead_from(&self.version()));
@@ -232,6 +238,18 @@ impl Engine {
                  filters: close the store, and open it with the other one",
             ));
         }
+        let same_filter =
+            match (&old.compaction.compaction_filter, &wanted.compaction.compaction_filter) {
+                (Some(old), Some(wanted)) => old.is(wanted),
+                (None, None) => true,
+                _ => false,
+            };
+        if !same_filter {
+            return Err(Error::option(
+                "compaction_filter: the filter stays while the store is open, as snapshots rely on \
+                 it: close the store, and open it with the other one",
+            ));
+        }
         let options = Options {
             vfs: Arc::clone(&old.vfs),
             environment: old.environment.clone(),
@@ -247,10 +265,17 @@ impl Engine {
                 max_open_files: old.reads.max_open_files,
                 ..wanted.reads
             },
+            compaction: CompactionSettings {
+                compaction_filter: old.compaction.compaction_filter.clone(),
+                ..wanted.compaction
+            },
             ..wanted
         };
         options.check()?;
         self.record_options(&options)?;
+        if options.writes.ttl != old.writes.ttl {
+            self.set_ttl(options.writes.ttl)?;
+        }
         self.memory.shares.set_limits(options.memory_limit, options.reads.cache_bytes.get());
         self.memory.shares.set_pinned_limits(options.pinned_limits());
         let version = self.version();
@@ -269,6 +294,25 @@ impl Engine {
         self.freeze_full();
         self.background.wake();
         Ok(())
+    }
+
+    /// Sets how long entries last. The manifest has the first time mark, or none any more, before
+    /// another write is made.
+    fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
+        self.exclusively(|_| {
+            self.snapshots.expiry.set_ttl(ttl);
+            if !self.options.load().opening.read_only {
+                return self.install(VersionEdit::default(), None, None);
+            }
+            let marks = self.snapshots.expiry.marks(|| self.snapshots.visible());
+            let edit = VersionEdit { time_marks: Some(Arc::new(marks)), ..VersionEdit::default() };
+            let version = self.version().apply(&edit).map_err(|error| Error::internal(error.0))?;
+            let (version, fences) = (Arc::new(version.clone()), Arc::new(Fences::of(&version)));
+            self.replace_view(|view| {
+                View::new(Arc::clone(&view.active), view.frozen.clone(), version, fences)
+            });
+            Ok(())
+        })
     }
 
     /// Records the options that the store was opened with, and removes the leftover of a crash. A
@@ -313,6 +357,11 @@ impl Engine {
         if options.opening.read_only || self.access.is_poisoned() {
             self.access.refuse_reads(Error::Closed);
             return self.access.check_unpoisoned();
+        }
+        // What has expired stays so, whatever the clock says at the next open.
+        if self.snapshots.horizon() > self.version().time_marks.horizon() {
+            // If this fails, the store is poisoned.
+            let _ = self.install(VersionEdit::default(), None, None);
         }
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.background.begin_closing();

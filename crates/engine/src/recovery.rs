@@ -45,6 +45,7 @@ use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
+use crate::expiry::Expiry;
 use crate::files::deletion_queue::DeletionQueue;
 use crate::files::held::HeldLock;
 use crate::files::room::Room;
@@ -124,6 +125,7 @@ impl Engine {
                 recovered
             }
         };
+        let recovered = with_expiry(recovered, &options);
         let plan = match options.opening.degraded {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
             Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut tolerated)?,
@@ -201,6 +203,11 @@ impl Engine {
             self.save_replayed(&mut state)?;
             state.last_seqno = last_seqno;
         }
+        // Writes that were lost may have had marks, and have expired. Theirs are no longer numbers
+        // of other writes.
+        let marks = self.snapshots.expiry.marks(|| last_seqno);
+        let marked = marks.last().map_or(0, |mark| mark.from);
+        last_seqno = last_seqno.max(marked).max(marks.horizon().saturating_sub(1));
         lock(&self.writes.leader).last_seqno = last_seqno;
         self.snapshots.publish(last_seqno);
         Ok(Replayed { state, last_seqno, carried, keeps_logs: !to_tables })
@@ -229,7 +236,10 @@ impl Engine {
             return Err(damaged("a batch has sequence numbers that are not its own"));
         };
         for (op, seqno) in operations.iter().zip(first..end) {
-            active.insert(*op, seqno, &self.snapshots);
+            match op.marked_time() {
+                Some(until) => self.snapshots.expiry.add(seqno, until),
+                None => _ = active.insert(*op, seqno, &self.snapshots),
+            }
         }
         Ok(end - 1)
     }
@@ -285,6 +295,11 @@ impl Engine {
             state.log_number = if has_log { log_number } else { 0 };
         }
         state.log_ends.forget_before(state.log_number);
+        if self.snapshots.expiry.is_on() {
+            let time_marks = Some(Arc::new(self.snapshots.expiry.marks(|| last_seqno)));
+            let edit = VersionEdit { time_marks, ..VersionEdit::default() };
+            state.version = state.version.apply(&edit).map_err(|error| Error::internal(error.0))?;
+        }
         state.next_file_number = self.files.next_file_number.load(Ordering::Relaxed);
         let manifest = self.create_manifest(manifest_number, state)?;
         let version = Arc::new(manifest.version().clone());
@@ -300,6 +315,14 @@ impl Engine {
         });
         Ok(())
     }
+}
+
+/// The recovered state, with a first time mark, or none any more, as `options` demand.
+fn with_expiry(mut recovered: Recovered, options: &Options) -> Recovered {
+    let marks = (*recovered.state.version.time_marks).clone();
+    let expiry = Expiry::new(Arc::clone(&options.vfs), marks, options.writes.ttl);
+    recovered.state.version.time_marks = Arc::new(expiry.marks(|| recovered.state.last_seqno));
+    recovered
 }
 
 fn plan_logs(
@@ -432,6 +455,8 @@ fn assemble(
     let view = first_view(recovered, &memory.arenas);
     let options = CurrentOptions::new(options);
     let statistics = Statistics::new();
+    let (clock, ttl) = (Arc::clone(&options.load().vfs), options.load().writes.ttl);
+    let marks = (*recovered.state.version.time_marks).clone();
     let last_seqno = recovered.state.last_seqno;
     let active = Arc::clone(&view.active);
     let leader = Leader::new(active, last_seqno, &options, &statistics.counters);
@@ -447,7 +472,7 @@ fn assemble(
         memory,
         statistics,
         writes: WritePath::new(leader),
-        snapshots: Snapshots::default(),
+        snapshots: Snapshots::new(Expiry::new(clock, marks, ttl)),
         background,
         backlog: BacklogCounts::new(),
     }

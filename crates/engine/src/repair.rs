@@ -27,13 +27,14 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_base::{EntryKind, MAX_SEQNO};
+use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 use trommel_vfs::{Access, DirEntry, Vfs};
 
 use crate::batch::WriteBatch;
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::db::Db;
 use crate::error::{Error, Result};
+use crate::expiry::Expiry;
 use crate::files::{UNFINISHED, lies_in, table_path, unfinished};
 use crate::inspect;
 use crate::names::{self, Numbered};
@@ -186,7 +187,10 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     work.refuse_newer()?;
     watched.check()?;
     held.check(&*vfs, from)?;
-    let deleted = work.chosen.state.version.ranges.with(logged.ranges, &Readers::at(Vec::new()));
+    let horizon = work.horizon(&logged, &options);
+    let mut deleted =
+        work.chosen.state.version.ranges.with(logged.ranges, &Readers::at(Vec::new()));
+    deleted.expire_before(horizon);
     let everything = Everything::new(&vfs, tables, logged.entries)?;
     let mut target = match how.dry_run {
         true => None,
@@ -321,6 +325,16 @@ impl<'a> Work<'a> {
         }
     }
 
+    /// The first sequence number that has not expired, if entries last as long as in the new store.
+    fn horizon(&self, logged: &LoggedOperations, options: &Options) -> SeqNo {
+        let state = &self.chosen.state;
+        let marks = (*state.version.time_marks).clone();
+        let expiry = Expiry::new(Arc::clone(&self.vfs), marks, options.writes.ttl);
+        logged.marks.iter().for_each(|(seqno, until)| expiry.add(*seqno, *until));
+        // What was written after lost records may have had a mark among them.
+        expiry.horizon(|| state.last_seqno.max(logged.last_seqno))
+    }
+
     /// The operations of the logs to keep.
     fn logs(&mut self, how: RepairOptions) -> Result<LoggedOperations> {
         let oldest = match self.chosen.doubt {
@@ -354,7 +368,8 @@ impl<'a> Work<'a> {
         Ok(operations)
     }
 
-    /// Passes the newest version of each key to `put`, unless a range tombstone deletes it.
+    /// Passes the newest version of each key to `put`, unless a range tombstone deletes it or it has
+    /// expired.
     fn copy(
         mut self,
         mut everything: Everything,

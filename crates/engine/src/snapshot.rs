@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::fork::leak;
 use crate::handle::Handle;
 use crate::iter::range::{DbCursor, Range};
+use crate::view::{ReadAt, View};
 
 /// A read-only view of the store as of the moment it was taken.
 ///
@@ -30,8 +31,11 @@ use crate::iter::range::{DbCursor, Range};
 #[derive(Debug)]
 #[must_use = "it keeps its moment only as long as it is held"]
 pub struct Snapshot {
-    store: Arc<Handle>,
+    /// In a store with a compaction filter: what it reads, which no compaction changes.
+    view: Option<Arc<View>>,
     seqno: SeqNo,
+    /// Last field: the view must be dropped before the store may close.
+    store: Arc<Handle>,
 }
 
 impl Snapshot {
@@ -42,7 +46,15 @@ impl Snapshot {
             true => snapshots.visible(),
             false => snapshots.take(),
         };
-        Self { store: Arc::clone(store), seqno }
+        // A compaction that began before the snapshot was registered may filter what it sees. Only
+        // after that: the view holds all that is visible at it.
+        let is_filtered = store.engine.options.load().compaction.compaction_filter.is_some();
+        let view = is_filtered.then(|| store.engine.view.load_full());
+        Self { view, seqno, store: Arc::clone(store) }
+    }
+
+    fn at(&self) -> Option<ReadAt<'_>> {
+        Some(ReadAt { seqno: self.seqno, view: self.view.as_ref() })
     }
 
     /// The newest sequence number visible to the snapshot.
@@ -55,7 +67,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.store.engine.get(key.as_ref(), Some(self.seqno))
+        self.store.engine.get(key.as_ref(), self.at())
     }
 
     /// Whether `key` has a value.
@@ -63,7 +75,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.store.engine.contains(key.as_ref(), Some(self.seqno))
+        self.store.engine.contains(key.as_ref(), self.at())
     }
 
     /// Returns the values of `keys`, in their order.
@@ -71,22 +83,22 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::multi_get`](crate::Db::multi_get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        self.store.engine.multi_get(keys, Some(self.seqno))
+        self.store.engine.multi_get(keys, self.at())
     }
 
     /// Iterates over all entries in key order.
     pub fn iter(&self) -> Range {
-        self.store.range(Bounds::all(), Some(self.seqno))
+        self.store.range(Bounds::all(), self.at())
     }
 
     /// Iterates over the entries with keys in `range`.
     pub fn range(&self, range: impl KeyRange) -> Range {
-        self.store.range(Bounds::of(range), Some(self.seqno))
+        self.store.range(Bounds::of(range), self.at())
     }
 
     /// Iterates over the entries with keys that begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        self.store.range(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
+        self.store.range(Bounds::prefix(prefix.as_ref()), self.at())
     }
 
     /// Returns a cursor over all entries.
@@ -94,7 +106,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
     pub fn cursor(&self) -> Result<DbCursor> {
-        self.store.cursor(Bounds::all(), Some(self.seqno))
+        self.store.cursor(Bounds::all(), self.at())
     }
 
     /// Returns a cursor over the entries with keys in `range`; see
@@ -103,7 +115,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
     pub fn cursor_in(&self, range: impl KeyRange) -> Result<DbCursor> {
-        self.store.cursor(Bounds::of(range), Some(self.seqno))
+        self.store.cursor(Bounds::of(range), self.at())
     }
 
     /// Returns a cursor over the entries with keys that begin with `prefix`.
@@ -111,7 +123,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
     pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
-        self.store.cursor(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
+        self.store.cursor(Bounds::prefix(prefix.as_ref()), self.at())
     }
 }
 
@@ -120,14 +132,17 @@ impl Clone for Snapshot {
         if !self.store.engine.access.opener().is_forked() {
             self.store.engine.snapshots.take_again(self.seqno);
         }
-        Self { store: Arc::clone(&self.store), seqno: self.seqno }
+        Self { view: self.view.clone(), seqno: self.seqno, store: Arc::clone(&self.store) }
     }
 }
 
 impl Drop for Snapshot {
     fn drop(&mut self) {
         match self.store.engine.access.opener().is_forked() {
-            true => leak(&self.store),
+            true => {
+                self.view.iter().for_each(leak);
+                leak(&self.store);
+            }
             false => self.store.engine.release_snapshot(self.seqno),
         }
     }

@@ -1,10 +1,11 @@
-//! The registry of live snapshots.
+//! The registry of live snapshots, and the range of sequence numbers that reads see.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 
+use crate::expiry::Expiry;
 use crate::sync::{AtomicU64, Mutex, lock};
 
 /// The live snapshots of a store, and the newest sequence number visible to reads.
@@ -17,9 +18,23 @@ pub(crate) struct Snapshots {
     /// The last sequence number whose group is completely in the memtable.
     visible: AtomicU64,
     live: Mutex<BTreeMap<SeqNo, usize>>,
+    /// What has expired is visible to none.
+    pub(crate) expiry: Expiry,
 }
 
 impl Snapshots {
+    /// No snapshots, of a store in which nothing is visible yet.
+    pub(crate) fn new(expiry: Expiry) -> Self {
+        Self { expiry, ..Self::default() }
+    }
+
+    /// The first sequence number that has not expired now. Load the view before this: a version
+    /// loaded later may lack what has expired since.
+    #[inline]
+    pub(crate) fn horizon(&self) -> SeqNo {
+        self.expiry.horizon(|| self.visible())
+    }
+
     /// The newest sequence number visible to reads. Load the view *before* this: a version loaded
     /// later may have dropped versions visible at it, in favour of newer ones.
     #[inline]

@@ -179,6 +179,9 @@ impl Engine {
 
     fn background_stats(&self) -> BackgroundStats {
         let (jobs, version) = (&self.statistics.jobs, self.version());
+        let filter = self.options.load().compaction.compaction_filter.clone();
+        let (filter_removed, filter_replaced, filter_failures) =
+            filter.map_or((0, 0, 0), |filter| filter.counts());
         BackgroundStats {
             flushes: FlushStats {
                 count: jobs.get(JobCounter::Flushes),
@@ -192,6 +195,9 @@ impl Engine {
                 bytes_read: jobs.get(JobCounter::CompactionBytesRead),
                 bytes_written: jobs.get(JobCounter::CompactionBytesWritten),
                 time: jobs.time(JobCounter::CompactionTime),
+                filter_removed,
+                filter_replaced,
+                filter_failures,
             },
             filter_time: jobs.time(JobCounter::FilterTime),
             filter_rebuilds: RebuildStats {
@@ -205,6 +211,7 @@ impl Engine {
             compaction_debt: self.backlog.debt(),
             range_tombstones: version.ranges.len() as u64,
             deleted_bytes: version.tables().map(|(_, table)| table.deleted_bytes()).sum(),
+            expiry_horizon: self.snapshots.horizon(),
             rate_limited_bytes: self.background.limiter.limited_bytes(),
             stalls: StallStats {
                 memtables: jobs.stall(Cause::Memtables),

@@ -80,7 +80,7 @@ impl LoggedMemtable {
     #[cold]
     #[inline(never)]
     fn delete_range(&self, op: Operation<'_>, seqno: SeqNo, snapshots: &Snapshots) -> bool {
-        self.ranges.add(op.range_tombstone(seqno), snapshots)
+        op.range_tombstone(seqno).is_some_and(|range| self.ranges.add(range, snapshots))
     }
 
     /// Whether nothing was written to it.
@@ -111,8 +111,17 @@ pub(crate) struct View {
     pub(crate) fences: Arc<Fences>,
     /// The range tombstones of all sources but the active memtable.
     ranges: RangeSet,
-    /// Whether there are any of these.
+    /// Whether there are any of these, or entries expire.
     has_older_ranges: bool,
+}
+
+/// What a snapshot reads.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct ReadAt<'a> {
+    /// Its registered sequence number.
+    pub(crate) seqno: SeqNo,
+    /// The view that it keeps, in a store with a compaction filter; otherwise the current one.
+    pub(crate) view: Option<&'a Arc<View>>,
 }
 
 /// The sequence number that a read is as of, and the range tombstones that it may see.
@@ -122,19 +131,22 @@ pub(crate) struct ReadMoment<'a> {
     /// Those of the active memtable.
     active: Option<Arc<LoadedRanges>>,
     others: &'a RangeSet,
+    /// Entries with a lower one have expired.
+    horizon: SeqNo,
 }
 
 impl ReadMoment<'_> {
-    /// The newest range tombstone that applies to `key`; 0 if there is none.
+    /// Every version of `key` with a lower sequence number is deleted or expired; 0 if none is.
     pub(crate) fn covering(&self, key: &[u8]) -> SeqNo {
         let active = self.active.as_ref().map_or(0, |one| one.set.covering(key, self.seqno));
-        active.max(self.others.covering(key, self.seqno))
+        active.max(self.others.covering(key, self.seqno)).max(self.horizon)
     }
 
-    /// All range tombstones.
+    /// All range tombstones, and what has expired.
     pub(crate) fn ranges(&self) -> RangeSet {
         let mut all = self.others.clone();
         self.active.iter().for_each(|active| all.extend(&active.set));
+        all.expire_before(self.horizon);
         all
     }
 }
@@ -188,18 +200,19 @@ impl View {
         for loaded in frozen.iter().filter_map(|logged| logged.ranges.load()) {
             ranges.extend(&loaded.set);
         }
-        let has_older_ranges = !ranges.is_empty();
+        let has_older_ranges = !ranges.is_empty() || version.time_marks.is_on();
         Self { active, frozen, version, fences, ranges, has_older_ranges }
     }
 
-    /// Whether a reader must take range tombstones into account. It must call this after it has
-    /// taken its sequence number; if true, [`View::moment`] takes another.
+    /// Whether a reader must take range tombstones or expiry into account. It must call this after
+    /// it has taken its sequence number; if true, [`View::moment`] takes another.
     #[inline]
     pub(crate) fn has_ranges(&self) -> bool {
         self.has_older_ranges || !self.active.ranges.is_empty()
     }
 
-    /// The moment of a read at a registered sequence number, or now, among range tombstones.
+    /// The moment of a read at a registered sequence number, or now, among range tombstones and
+    /// entries that expire.
     #[cold]
     #[inline(never)]
     pub(crate) fn moment(&self, at: Option<SeqNo>, snapshots: &Snapshots) -> ReadMoment<'_> {
@@ -210,7 +223,7 @@ impl View {
             seqno = snapshots.visible();
             active = self.active.ranges.load();
         }
-        ReadMoment { seqno, active, others: &self.ranges }
+        ReadMoment { seqno, active, others: &self.ranges, horizon: snapshots.horizon() }
     }
 
     /// All memtables, newest first.

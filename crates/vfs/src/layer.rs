@@ -80,4 +80,5 @@ layer! {
     working_dir() -> Option<PathBuf>;
     real_path(path: &Path) -> io::Result<PathBuf>;
     free_bytes(dir: &Path) -> Option<u64>;
+    unix_millis() -> u64;
 }

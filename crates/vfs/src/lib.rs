@@ -25,6 +25,7 @@ use std::io;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use bytes::Bytes;
 
@@ -142,6 +143,12 @@ pub trait Vfs: Debug + Send + Sync {
     /// Bytes that may still be written to the file system of `dir`, if it reports this.
     fn free_bytes(&self, _dir: &Path) -> Option<u64> {
         None
+    }
+
+    /// The time of the wall clock, in milliseconds since 1970. It may jump, also backward.
+    fn unix_millis(&self) -> u64 {
+        let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+        u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
     }
 
     /// The content of a file of at most `limit` bytes (`InvalidData` if it is longer).

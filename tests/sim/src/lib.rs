@@ -1,15 +1,18 @@
 //! File systems for tests: of the engine, and of programs that use it.
 //!
 //! * [`MemoryVfs`]: files in memory, which behave like those on disk.
+//! * [`WallClock`]: the clock of a file system, which a test moves.
 //! * [`SimDisk`]: a disk whose power can be cut at any moment, and whose calls can be made to fail.
 //! * [`conformance`]: the suite that every [`Vfs`](trommel_vfs::Vfs) passes.
 
+mod clock;
 pub mod conformance;
 mod content;
 mod memory;
 mod sim;
 mod tree;
 
+pub use clock::WallClock;
 pub use memory::MemoryVfs;
 pub use sim::{
     Data, Entries, Failure, Fault, Image, Loss, Op, OpKind, Policy, Replay, SECTOR_BYTES, SimDisk,

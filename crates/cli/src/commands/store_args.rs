@@ -8,9 +8,11 @@
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use clap::Args;
 use trommel::{Compression, Db, Degraded, FilterPolicy, Options, Prefix};
+use trommel_harness::units::parse_time;
 use trommel_harness::{Control, Unit};
 
 use crate::commands::base::Base;
@@ -234,6 +236,10 @@ pub(crate) struct WriteArgs {
     #[arg(long, value_name = "KIND", hide_possible_values = true)]
     #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
     compression: Option<Compression>,
+    /// How long entries last: 90s, 24h; 0: for ever [default: as the store has it; of a new one, for
+    /// ever]
+    #[arg(long, value_name = "TIME", value_parser = parse_time)]
+    ttl: Option<Duration>,
     /// Open a corrupt store: keep the data before the corruption, drop the rest, and report it
     #[arg(long)]
     salvage: bool,
@@ -344,6 +350,9 @@ impl WriteArgs {
         }
         if let Some(compression) = self.compression {
             options = options.compression(compression);
+        }
+        if let Some(ttl) = self.ttl {
+            options = options.writes(|w| w.ttl(Some(ttl).filter(|ttl| !ttl.is_zero())));
         }
         options
     }

@@ -30,6 +30,12 @@ pub enum BatchOp<'a> {
         /// The first key after it; `None` if the range has no end.
         to: Option<&'a [u8]>,
     },
+    /// States that the writes after it, up to the next mark, were made no later than `until`. Only
+    /// in logs of stores whose entries expire, never in a [`WriteBatch`].
+    TimeMark {
+        /// Milliseconds since 1970.
+        until: u64,
+    },
     /// An operation above a limit. Its bytes were not copied, and the batch cannot be written.
     Refused(RefusedOperation),
 }
@@ -111,6 +117,9 @@ impl<'a> From<Operation<'a>> for BatchOp<'a> {
             OpKind::Delete => BatchOp::Delete { key },
             OpKind::RangeDelete => BatchOp::DeleteRange { from: key, to: Some(value) },
             OpKind::RangeDeleteFrom => BatchOp::DeleteRange { from: key, to: None },
+            OpKind::TimeMark => {
+                BatchOp::TimeMark { until: operation.marked_time().unwrap_or_default() }
+            }
         }
     }
 }
@@ -163,6 +172,7 @@ mod tests {
             BatchOp::Put { .. } => 'p',
             BatchOp::Delete { .. } => 'd',
             BatchOp::DeleteRange { .. } => 'r',
+            BatchOp::TimeMark { .. } => 't',
             BatchOp::Refused(_) => '!',
         };
         batch.iter().map(letter).collect()

@@ -100,6 +100,16 @@ impl DropRule {
         EntryFate::Keep
     }
 
+    /// Whether no snapshot sees the last entry judged: it is newer than all of them.
+    pub(crate) fn no_snapshot_sees_last(&self) -> bool {
+        self.stripe == Some(self.snapshots.len())
+    }
+
+    /// Whether there are snapshots.
+    pub(crate) fn has_snapshots(&self) -> bool {
+        !self.snapshots.is_empty()
+    }
+
     /// Whether `key` equals the last one judged; remembers it as the last.
     #[inline]
     fn is_last(&mut self, key: &[u8]) -> bool {

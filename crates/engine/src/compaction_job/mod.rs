@@ -1,9 +1,11 @@
 //! Running a planned compaction ([`crate::compaction`]). The planner chose the inputs, [`DropRule`]
 //! and [`OlderData`] decide what is dropped, and [`OutputCutter`] where to cut.
 //!
+//! * [`filtering`]: the compaction filter of the user;
 //! * [`share`]: which parts of a compaction idle workers take;
 //! * [`slices`]: the slices in which a large compaction is installed.
 
+mod filtering;
 pub(crate) mod share;
 pub(crate) mod slices;
 
@@ -33,6 +35,7 @@ use crate::read_mode::ReadMode;
 use crate::shared_merge::{Entries, MergeSlice, Merged, SharedMerge};
 use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
+use filtering::Filtering;
 use share::{Help, Offer};
 
 /// Read-ahead bytes of a compaction.
@@ -302,6 +305,7 @@ impl Engine {
         let mut older = OlderData::new(&version, plan);
         let options = self.options.load().planner();
         let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options, merge.table_bytes);
+        let mut filtering = Filtering::of(&self.options.load(), merge);
         let inputs = self.inputs(plan)?;
         // The deepest input is last.
         let replaced = if plan.replaced().is_empty() { usize::MAX } else { inputs.len() - 1 };
@@ -328,7 +332,14 @@ impl Engine {
                 self.poll(merge, polling)?;
             }
             let older_exists = || older.may_exist(entry.key, |table| may_hold(table, entry.key));
-            if rule.judge(entry.key, entry.seqno, entry.kind, older_exists) == EntryFate::Keep {
+            let fate = rule.judge(entry.key, entry.seqno, entry.kind, older_exists);
+            let older_exists = || older.may_exist(entry.key, |table| may_hold(table, entry.key));
+            let kept = match &mut filtering {
+                _ if fate != EntryFate::Keep => None,
+                None => Some(entry),
+                Some(filtering) => filtering.apply(entry, &rule, older_exists),
+            };
+            if let Some(entry) = kept {
                 let cut = cutter.cut_before(entry.key, outputs.last_key(), outputs.open_bytes());
                 if cut {
                     outputs.close_table()?;

@@ -41,7 +41,8 @@ pub struct Trace {
     pub sightings: Vec<Sighting>,
     /// Files that could not be searched, or not in full.
     pub problems: Vec<Error>,
-    /// Sequence number of the newest deletion of a range that holds the key.
+    /// Sequence number of the newest deletion of a range that holds the key, or the expiry horizon:
+    /// versions with a lower one are gone.
     pub range_deleted: Option<SeqNo>,
 }
 

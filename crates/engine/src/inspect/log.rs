@@ -191,7 +191,7 @@ impl Log {
                     BatchOp::Put { .. } => info.written.puts += 1,
                     BatchOp::Delete { .. } => info.written.deletes += 1,
                     BatchOp::DeleteRange { .. } => info.written.range_deletes += 1,
-                    BatchOp::Refused(_) => {}
+                    BatchOp::TimeMark { .. } | BatchOp::Refused(_) => {}
                 }
                 let first = info.seqnos.map_or(operation.seqno, |(first, _)| first);
                 info.seqnos = Some((first, operation.seqno));

@@ -110,7 +110,12 @@ impl VisibleCursor {
         view: Arc<View>,
         store: Arc<Handle>,
     ) -> Self {
-        let deleted = KnownDeleted::new(ranges, &store.engine.memory.gaps, seqno);
+        let deleted = KnownDeleted::new(
+            ranges,
+            &store.engine.memory.gaps,
+            &store.engine.snapshots.expiry,
+            seqno,
+        );
         Self {
             merge: MergeCursor::new(sources),
             seqno,

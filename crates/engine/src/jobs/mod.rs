@@ -49,6 +49,7 @@ impl Engine {
         if !self.callers_work() {
             return Ok(false);
         }
+        self.record_expired()?;
         let mut ran_some = false;
         loop {
             let job = {

@@ -13,6 +13,8 @@ use crate::write::Freezing;
 
 /// After this long without a write, a memtable whose tombstones free space is flushed.
 const REST: Duration = if cfg!(test) { Duration::from_millis(100) } else { Duration::from_secs(2) };
+/// The wall clock, which may jump, is read this often while entries are to expire.
+const LONGEST_WAIT: Duration = Duration::from_secs(60);
 
 impl Engine {
     /// Registers the store with its workers, unless it is to have none.
@@ -31,7 +33,8 @@ impl Engine {
         let state = lock(&self.background.state);
         let is_at_rest = self.automatic_plan(&state, &self.view.load()).is_none()
             && state.requests.fit_budget.is_over()
-            && self.files.deletion_queue.rests_at().is_none();
+            && self.files.deletion_queue.rests_at().is_none()
+            && self.frees_expired_at(&state, env::now()).is_none();
         // No thread is started for a store without work.
         if !is_at_rest {
             self.background.notify();
@@ -82,6 +85,11 @@ impl Engine {
             state.unchanged = None;
             return Some(Task { is_short: true, run: Box::new(|| self.freeze_at_rest()) });
         }
+        let expires_at = self.frees_expired_at(&state, now);
+        if expires_at.is_some_and(|at| at <= now) {
+            // If this fails, the store is poisoned.
+            return Some(Task { is_short: true, run: Box::new(|| _ = self.record_expired()) });
+        }
         // Compared with the time at which work was looked for: a retry that was not due then is
         // waited for; one that was due found nothing to do.
         let due = |(_, job_failures): (_, &JobFailures)| {
@@ -93,6 +101,7 @@ impl Engine {
             .into_iter()
             .chain(rests_at)
             .chain(flushes_at)
+            .chain(expires_at)
             .chain(state.writer_core.put_off_until);
         let due = due.min();
         if let Some(served) = self.background.workers.get() {
@@ -116,6 +125,19 @@ impl Engine {
         let unchanged = state.unchanged.filter(|(before, _)| *before == seen);
         let (_, since) = *state.unchanged.insert(unchanged.unwrap_or((seen, now)));
         Some(since + REST)
+    }
+}
+
+impl Engine {
+    /// When to record what has expired, for the space that compactions can then free.
+    fn frees_expired_at(&self, state: &BackgroundState, now: Instant) -> Option<Instant> {
+        let compacts = self.options.load().compaction.auto_compaction && state.requests.pauses == 0;
+        if !self.snapshots.expiry.is_on() || !compacts || self.takes_no_jobs(state) {
+            return None;
+        }
+        let seqno = self.version().half_expires_at()?;
+        let wait = self.snapshots.expiry.time_to(seqno)?;
+        Some(now + wait.min(LONGEST_WAIT))
     }
 }
 

@@ -163,6 +163,7 @@ impl Engine {
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         let _waiting = WaitingForIdle::new(&self.background);
         self.settle_losses();
+        self.record_expired()?;
         loop {
             self.work_inline()?;
             self.wait_for_state(&awaited, Concern::All, |engine, state| {
@@ -189,6 +190,7 @@ impl Engine {
     pub(crate) fn compact(&self, from: &[u8], to: Option<&[u8]>) -> Result<()> {
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.flush()?;
+        self.record_expired()?;
         let through = self.snapshots.visible();
         let before = self.files.new_file_number();
         let ticket = {

@@ -9,10 +9,13 @@
 //! Decoding is total: any bytes give an edit or an error, and memory is bounded by their number.
 //! The layout is specified in `docs/format/manifest.md`.
 
+use std::sync::Arc;
+
 use trommel_base::codec::{put_bytes, put_u64, put_varint};
 use trommel_base::{Decoder, MAX_KEY_BYTES, MAX_SEQNO};
 
 use crate::batch::MAX_BOUND_BYTES;
+use crate::expiry::TimeMarks;
 use crate::levels::LEVELS;
 use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
@@ -40,6 +43,9 @@ pub(crate) const TAG_KEYSPACE: u64 = 7;
 pub(crate) const TAG_RANGE_TOMBSTONE: u64 = 8;
 /// All earlier range tombstones are replaced by those of this edit; empty.
 pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
+/// The expiry horizon and all time marks: sequence number, then for each mark what it adds to the
+/// sequence number and to the time of the one before.
+pub(crate) const TAG_TIME_MARKS: u64 = 10;
 
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
@@ -67,6 +73,8 @@ pub(crate) struct VersionEdit {
     pub(crate) ranges: Vec<RangeTombstone>,
     /// Whether these replace all earlier ones.
     pub(crate) replaces_ranges: bool,
+    /// The expiry horizon and the time marks, which replace the earlier ones.
+    pub(crate) time_marks: Option<Arc<TimeMarks>>,
 }
 
 /// Why bytes are not an edit.
@@ -108,6 +116,10 @@ impl VersionEdit {
             put_bytes(&mut body, &range.from);
             range.to.iter().for_each(|to| put_bytes(&mut body, to));
             put_field(&mut out, TAG_RANGE_TOMBSTONE, &mut body);
+        }
+        if let Some(marks) = &self.time_marks {
+            marks.encode(&mut body);
+            put_field(&mut out, TAG_TIME_MARKS, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -158,6 +170,10 @@ impl VersionEdit {
             TAG_LOG_END => self.log_ends.push(log_end(field).ok_or(short)?),
             TAG_RANGE_TOMBSTONE => self.ranges.push(range_tombstone(field).ok_or(short)?),
             TAG_RANGES_REPLACED => self.replaces_ranges = true,
+            TAG_TIME_MARKS => {
+                let marks = TimeMarks::decode(field).ok_or(short)?;
+                set_once(&mut self.time_marks, Arc::new(marks))?;
+            }
             _ if tag >= FIRST_OPTIONAL_TAG => {}
             TAG_KEYSPACE => return Err(unsupported("a keyspace")),
             _ => return Err(unsupported(&format!("a field {tag}"))),

@@ -9,6 +9,7 @@ use super::edit::{
     EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_LOG_END, VersionEdit,
 };
 use super::state::{InvalidEdit, ManifestState};
+use crate::expiry::TimeMarks;
 use crate::log::LogEnd;
 use crate::names::MAX_FILE_NUMBER;
 use crate::ranges::RangeTombstone;
@@ -32,6 +33,15 @@ pub(super) fn table(number: u64, keys: (&str, &str), seqnos: (u64, u64)) -> Tabl
     }
 }
 
+fn time_marks() -> TimeMarks {
+    let mut marks = TimeMarks::default();
+    for mark in [(0, 1_000), (40, 2_000_000_000_000), (41, u64::MAX)] {
+        marks.add(mark.0, mark.1);
+    }
+    marks.advance(2_000, 500, 40);
+    marks
+}
+
 fn sample() -> VersionEdit {
     let mut with_sidecar = table(30, ("", "zzz"), (1, MAX_SEQNO));
     with_sidecar.filters.sidecar = Some(31);
@@ -50,6 +60,7 @@ fn sample() -> VersionEdit {
             RangeTombstone::new(b"a", Some(b"b"), MAX_SEQNO),
         ],
         replaces_ranges: true,
+        time_marks: Some(Arc::new(time_marks())),
     }
 }
 

@@ -8,6 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use super::edit::VersionEdit;
+use crate::expiry::TimeMarks;
 use crate::levels::LEVELS;
 use crate::log::LogEnds;
 use crate::names::Numbered;
@@ -104,6 +105,8 @@ impl ManifestState {
             log_ends: self.log_ends.iter().collect(),
             ranges: self.version.ranges.tombstones().collect(),
             replaces_ranges: false,
+            time_marks: (*self.version.time_marks != TimeMarks::default())
+                .then(|| Arc::clone(&self.version.time_marks)),
         }
     }
 }
@@ -144,6 +147,13 @@ impl Version {
                 return Err(invalid("too many range tombstones overlap"));
             }
         }
+        if let Some(marks) = &edit.time_marks {
+            if marks.horizon() < next.time_marks.horizon() {
+                return Err(invalid("the expiry horizon goes down"));
+            }
+            next.time_marks = Arc::clone(marks);
+        }
+        next.ranges.expire_before(next.time_marks.horizon());
         for (level, run) in next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
         {
             match level {

@@ -1,5 +1,8 @@
 //! The shape of the tree, and when it is compacted.
 
+use std::sync::Arc;
+
+use crate::compaction_filter::{CompactionFilter, UserCompactionFilter};
 use crate::error::{Error, Result};
 use crate::options::table::settings;
 
@@ -41,6 +44,11 @@ settings! {
         /// [`BackgroundStats::rate_limited_bytes`](crate::BackgroundStats::rate_limited_bytes)
         /// counts the bytes that were limited.
         background_bytes_per_second: Option<u64> = None, 4 << 10..;
+        /// Code of the program that keeps, removes or replaces entries while they are compacted.
+        /// It stays while the store is open. While there is one, each snapshot keeps the files and
+        /// memtables of its creation, as an iterator does.
+        compaction_filter(Arc<dyn CompactionFilter> => UserCompactionFilter::chosen):
+            Option<UserCompactionFilter> = None;
         /// Whether compactions start automatically. If false, level 0 grows until a manual
         /// compaction ([`Db::compact_range`](crate::Db::compact_range)), and does not slow writers.
         auto_compaction: bool = true;
@@ -58,6 +66,7 @@ impl CompactionSettings {
             ))),
         };
         in_order("l0_slowdown", self.l0_slowdown, "l0_trigger", self.l0_trigger)?;
-        in_order("l0_stop", self.l0_stop, "l0_slowdown", self.l0_slowdown)
+        in_order("l0_stop", self.l0_stop, "l0_slowdown", self.l0_slowdown)?;
+        self.compaction_filter.as_ref().map_or(Ok(()), UserCompactionFilter::check)
     }
 }

@@ -138,6 +138,7 @@ macro_rules! groups {
             pub(crate) fn check(&self) -> Result<()> {
                 self.check_bounds()?;
                 $(self.$name.check_bounds()?;)*
+                self.writes.check()?;
                 self.filtering.check()?;
                 self.compaction.check()
             }

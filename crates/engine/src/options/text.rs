@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use trommel_sstable::{Compression, FilterShape};
 
+use crate::compaction_filter::UserCompactionFilter;
 use crate::filter_policy::FilterPolicy;
 use crate::options::choices::{Degraded, Durability, FilterResidency};
 use crate::options::reads::CacheBytes;
@@ -61,7 +62,7 @@ macro_rules! or_none {
     };
 }
 
-or_none!(u64, Degraded, Duration, Prefix, UserPolicy);
+or_none!(u64, Degraded, Duration, Prefix, UserCompactionFilter, UserPolicy);
 
 /// A decimal number and one unit: `10s`, `1.5s`, `250ms`.
 impl Text for Duration {
@@ -110,6 +111,16 @@ impl Text for UserPolicy {
 
     fn parse(_: &str) -> Result<Self, String> {
         Err("a policy of the program that wrote the store: give it in code".to_owned())
+    }
+}
+
+impl Text for UserCompactionFilter {
+    fn text(&self) -> String {
+        self.quoted()
+    }
+
+    fn parse(_: &str) -> Result<Self, String> {
+        Err("a filter of the program that wrote the store: give it in code".to_owned())
     }
 }
 

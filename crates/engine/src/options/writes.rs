@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::error::{Error, Result};
 use crate::options::table::settings;
 
 settings! {
@@ -16,6 +17,33 @@ settings! {
         write_buffer_bytes: usize = 64 << 20, 4 << 10..=4 << 30;
         /// Maximum number of full memtables that are queued for a flush.
         max_frozen_memtables: usize = 4, 1..=64;
+        /// How long an entry lasts: a key that was written at least this long ago, and not written
+        /// again, is deleted. It is never returned later than `ttl` and the larger of a second and
+        /// a 256th of `ttl` after its write, and never expires earlier than `ttl` after it, by the
+        /// wall clock. From a second to a hundred years; with `None`, entries do not expire.
+        /// Writing a key again begins its time anew; reading it does not.
+        ///
+        /// All handles see an entry expire at the same time, snapshots included; an iterator or
+        /// cursor that is open sees what had not expired when it was created. Space comes back as
+        /// that of [deleted ranges](crate::Db::delete_range) does: tables of which everything has
+        /// expired are removed unread, others are rewritten when half has expired.
+        ///
+        /// It is a setting of each open, as others are. While entries do not expire, nothing is
+        /// recorded of their age: what was written before counts as written when `ttl` is set. What
+        /// has expired never comes back. Each read then reads the clock. See the book's page on
+        /// deleting.
+        ///
+        /// ```
+        /// use std::time::Duration;
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// let day = Duration::from_secs(24 * 60 * 60);
+        /// let options = trommel::Options::default().writes(|w| w.ttl(day));
+        /// let db = trommel::Db::open(dir.path(), options)?;
+        /// db.put("session", "is forgotten tomorrow")?;
+        /// db.set_options(|o| o.writes(|w| w.ttl(7 * day)))?;
+        /// # Ok::<(), trommel::Error>(())
+        /// ```
+        ttl(impl Into<Option<Duration>> => Into::into): Option<Duration> = None;
         /// Maximum size, in bytes, of all obsolete tables and logs that are kept so that new tables
         /// overwrite (recycle) them, which is cheaper than to create one file and remove another.
         /// The store may take this much more disk space while it is written to. At most 64 files
@@ -46,5 +74,22 @@ settings! {
         /// # Ok::<(), trommel::Error>(())
         /// ```
         stall_timeout: Option<Duration> = Some(Duration::from_secs(10));
+    }
+}
+
+/// Bounds of `ttl`: a hundred years of 365 days.
+const SHORTEST_TTL: Duration = Duration::from_secs(1);
+const LONGEST_TTL: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
+
+impl WriteSettings {
+    /// Checks the bounds that are no numbers.
+    pub(super) fn check(&self) -> Result<()> {
+        match self.ttl.filter(|ttl| !(SHORTEST_TTL..=LONGEST_TTL).contains(ttl)) {
+            None => Ok(()),
+            Some(ttl) => Err(Error::option(format!(
+                "ttl is {ttl:?}: it must be {SHORTEST_TTL:?} to {LONGEST_TTL:?} (a hundred years), \
+                 or none if entries do not expire"
+            ))),
+        }
     }
 }

@@ -9,7 +9,7 @@ use crate::options::Options;
 /// The options that determine new files and the shape of the tree, by the names of their setters,
 /// in the order of the file. Options that depend on the machine or the program (cache, memory,
 /// threads, read mode, durability) are not among them.
-const SHAPING: [&str; 19] = [
+const SHAPING: [&str; 21] = [
     "filters",
     "filter_shape",
     "filter_partition_bytes",
@@ -19,6 +19,7 @@ const SHAPING: [&str; 19] = [
     "prefix_filters",
     "whole_key_filters",
     "write_buffer_bytes",
+    "ttl",
     "block_bytes",
     "block_align",
     "compression",
@@ -29,6 +30,7 @@ const SHAPING: [&str; 19] = [
     "l0_slowdown",
     "l0_stop",
     "debt_stop_bytes",
+    "compaction_filter",
 ];
 
 /// Options that were renamed: the former name, and the name of today.

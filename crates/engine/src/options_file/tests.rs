@@ -14,7 +14,7 @@ use crate::inspect::{Role, live_files};
 use crate::{Db, Prefix};
 
 const PAGE: &str = include_str!("../../../../docs/format/options.md");
-/// As written before `filter_partition_bytes` had its name.
+/// As written before `filter_partition_bytes` had its name, and before there was `ttl`.
 const FORMER_GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS");
 const GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS_WITH_PARTITIONS");
 
@@ -30,7 +30,7 @@ fn shaped() -> Options {
                 .prefix_filters("ribbon:8".parse::<crate::FilterPolicy>().unwrap())
                 .whole_key_filters(false)
         })
-        .writes(|w| w.write_buffer_bytes(1 << 20))
+        .writes(|w| w.write_buffer_bytes(1 << 20).ttl(std::time::Duration::from_secs(90)))
         .reads(|r| r.block_bytes(8192).block_align(true))
         .compression(Compression::None)
         .compaction(|c| {
@@ -83,13 +83,14 @@ fn a_file_of_the_first_version_is_read_and_written_as_ever() {
         return;
     }
     assert_eq!(written.as_bytes(), GOLDEN, "the file is no longer written as it was");
-    for golden in [FORMER_GOLDEN, GOLDEN] {
+    for (golden, lines, missing) in [(FORMER_GOLDEN, 19, &["ttl"][..]), (GOLDEN, 21, &[])] {
         let vfs = MemoryVfs::new();
         vfs.create_dir(Path::new("old")).unwrap();
         write(&vfs, "old/OPTIONS", golden);
         let latest = Options::default().vfs(Arc::new(vfs)).load_latest("old").unwrap();
-        assert_eq!(latest.options.differences(&shaped()), []);
-        assert_eq!((latest.remembered.len(), latest.ignored.len()), (19, 0));
+        let differing = latest.options.differences(&shaped());
+        assert!(differing.iter().map(|(name, ..)| name).eq(missing), "{differing:?}");
+        assert_eq!((latest.remembered.len(), latest.ignored.len()), (lines, 0));
     }
 }
 
@@ -127,7 +128,11 @@ fn options_that_shape_a_store_differ_in_the_test() {
         .filter(|setting| shaping::settings(&defaults).contains(setting))
         .map(|(name, _)| name)
         .collect();
-    assert_eq!(same, ["user_filters"], "a policy is not had back from its name");
+    assert_eq!(
+        same,
+        ["user_filters", "compaction_filter"],
+        "code of the program is not had back from its name"
+    );
 }
 
 /// Every bit, every cut and every addition: nothing of the file is believed then.
@@ -174,7 +179,7 @@ fn what_is_not_known_is_reported_and_kept() {
     assert!(latest.ignored[1].why.contains("closure"), "{:?}", latest.ignored[1]);
     Db::open("db", latest.options).unwrap().close().unwrap();
     let again = given.load_latest("db").unwrap();
-    assert_eq!(again.remembered.len(), 19);
+    assert_eq!(again.remembered.len(), 21);
     assert_eq!(again.ignored.len(), 1, "{:?}", again.ignored);
     assert_eq!((&*again.ignored[0].name, &*again.ignored[0].value), ("spill", "fast = 7"));
 }
@@ -240,7 +245,7 @@ fn a_store_without_the_file_gets_one_when_it_is_opened_for_writing() {
     let db = Db::open("db", given.clone()).unwrap();
     assert!(db.verify().unwrap().options_recorded);
     drop(db);
-    assert_eq!(given.clone().load_latest("db").unwrap().remembered.len(), 19);
+    assert_eq!(given.clone().load_latest("db").unwrap().remembered.len(), 21);
     assert!(given.load_latest("nowhere").unwrap().remembered.is_empty());
 }
 

@@ -13,7 +13,7 @@ pub(crate) struct RangeCursor {
     /// The keys around the last one to which the same tombstones apply.
     from: Vec<u8>,
     to: Option<Vec<u8>>,
-    /// The newest of these tombstones that is visible; 0 if there is none.
+    /// What was written around the last key before this sequence number is deleted or expired.
     covering: SeqNo,
     /// The sequence number that reads are as of.
     at: SeqNo,
@@ -27,7 +27,7 @@ impl RangeCursor {
         Self { set, from: Vec::new(), to: None, covering: 0, at, was_moved: false }
     }
 
-    /// The newest tombstone; 0 if there is none.
+    /// The newest tombstone, or sequence number that has expired; 0 if there is none.
     pub(crate) fn newest(&self) -> SeqNo {
         self.set.newest()
     }
@@ -51,10 +51,11 @@ impl RangeCursor {
         self.from.clear();
         self.from.extend_from_slice(from);
         self.to = to.map(<[u8]>::to_vec);
-        (self.covering, self.was_moved) = (covering, true);
+        self.covering = covering.max(self.set.expired_before());
+        self.was_moved = true;
     }
 
-    /// The newest visible tombstone that applies to the last key; 0 if there is none.
+    /// What was written at the last key before this sequence number is deleted or expired.
     pub(crate) fn covering(&self) -> SeqNo {
         self.covering
     }

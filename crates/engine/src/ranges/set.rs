@@ -18,13 +18,26 @@ const RATIO: usize = 2;
 pub(crate) struct RangeSet {
     /// Largest first.
     maps: Vec<Arc<RangeMap>>,
+    /// Every key written before this has expired, for readers at any sequence number; 0 if none has.
+    expired_before: SeqNo,
 }
 
 impl RangeSet {
-    /// Whether there is no tombstone.
+    /// Whether nothing is deleted or expired.
     #[inline]
     pub(crate) fn is_empty(&self) -> bool {
-        self.maps.is_empty()
+        self.maps.is_empty() && self.expired_before == 0
+    }
+
+    /// Every key written before this has expired; 0 if none has.
+    #[inline]
+    pub(crate) fn expired_before(&self) -> SeqNo {
+        self.expired_before
+    }
+
+    /// Adds that every key written before `seqno` has expired.
+    pub(crate) fn expire_before(&mut self, seqno: SeqNo) {
+        self.expired_before = self.expired_before.max(seqno);
     }
 
     /// This set and `tombstones`, without what no reader needs.
@@ -39,7 +52,7 @@ impl RangeSet {
         if last.len() > 0 {
             maps.push(Arc::new(last));
         }
-        Self { maps }
+        Self { maps, expired_before: self.expired_before }
     }
 
     /// This set and `tombstones`, for readers at any sequence number.
@@ -51,6 +64,7 @@ impl RangeSet {
     /// Adds the tombstones of another set.
     pub(crate) fn extend(&mut self, other: &Self) {
         self.maps.extend(other.maps.iter().cloned());
+        self.expire_before(other.expired_before);
     }
 
     /// The tombstones, cut into fragments.
@@ -63,14 +77,17 @@ impl RangeSet {
         self.maps.iter().map(|map| map.len()).sum()
     }
 
-    /// The newest tombstone; 0 if there is none.
+    /// The newest tombstone, or the newest sequence number that has expired; 0 if there is none.
     pub(crate) fn newest(&self) -> SeqNo {
-        self.maps.iter().map(|map| map.newest()).max().unwrap_or(0)
+        self.maps.iter().map(|map| map.newest()).max().unwrap_or(0).max(self.expired_before)
     }
 
-    /// If tombstones newer than `newest` apply to every key from `smallest` to `largest`, the
-    /// newest of them.
+    /// If everything written up to `newest` between `smallest` and `largest` is deleted or expired,
+    /// the newest tombstone that it takes; 0 if it has expired.
     pub(crate) fn hides(&self, smallest: &[u8], largest: &[u8], newest: SeqNo) -> Option<SeqNo> {
+        if newest < self.expired_before {
+            return Some(0);
+        }
         let mut last = 0;
         let mut spans = self.spans(smallest, largest);
         let are_hidden = spans.all(|span| {
@@ -110,11 +127,15 @@ impl RangeSet {
         self.maps.iter().map(|map| map.memory_bytes()).sum()
     }
 
-    /// The newest tombstone that is visible at `at` and applies to `key`; 0 if there is none.
+    /// Every version of `key` with a lower sequence number is deleted for readers as of `at`, or
+    /// expired; 0 if none is.
     #[inline]
     pub(crate) fn covering(&self, key: &[u8], at: SeqNo) -> SeqNo {
-        self.maps.iter().map(|map| map.covering(key, at)).max().unwrap_or(0)
+        let newest = self.maps.iter().map(|map| map.covering(key, at)).max().unwrap_or(0);
+        newest.max(self.expired_before)
     }
+
+    /// The tombstones that apply to `key`, without what has expired.
 
     pub(super) fn span(&self, key: &[u8], at: SeqNo) -> Span<'_> {
         let all = Span { from: &[], to: None, covering: 0 };

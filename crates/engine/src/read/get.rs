@@ -1,35 +1,43 @@
 //! Looking up one key.
 
-use trommel_base::{EntryKind, SeqNo, Slice};
+use trommel_base::{EntryKind, Slice};
 use trommel_sstable::{Found, Wants};
 
 use super::probe::{Lookup, Tally};
 use crate::engine::Engine;
 use crate::error::Result;
 use crate::trace::{Outcome, Place};
-use crate::view::View;
+use crate::view::{ReadAt, View};
 
 impl Engine {
     /// The value of `key` as of `at`, or now.
     ///
     /// Searches the memtables, then the runs of level 0 from newest to oldest, then in each deeper
     /// level the one table whose key range holds the key. The first version found is the newest; it
-    /// counts only if no newer range tombstone applies to the key.
+    /// counts only if no newer range tombstone applies to the key, and if it has not expired.
     #[inline]
-    pub(crate) fn get(&self, key: &[u8], at: Option<SeqNo>) -> Result<Option<Slice>> {
+    pub(crate) fn get(&self, key: &[u8], at: Option<ReadAt<'_>>) -> Result<Option<Slice>> {
         self.look_up(key, at, Wants::Value)
     }
 
     /// Whether `key` has a value as of `at`, or now.
-    pub(crate) fn contains(&self, key: &[u8], at: Option<SeqNo>) -> Result<bool> {
+    pub(crate) fn contains(&self, key: &[u8], at: Option<ReadAt<'_>>) -> Result<bool> {
         Ok(self.look_up(key, at, Wants::Presence)?.is_some())
     }
 
     /// As `get`, with an empty value if only presence is wanted.
-    fn look_up(&self, key: &[u8], at: Option<SeqNo>, wants: Wants) -> Result<Option<Slice>> {
+    fn look_up(&self, key: &[u8], at: Option<ReadAt<'_>>, wants: Wants) -> Result<Option<Slice>> {
         self.access.check_open()?;
         // The view must be pinned before the sequence number is read: see `Snapshots::visible`.
-        let view = self.view.load();
+        let current;
+        let view: &View = match at.and_then(|at| at.view) {
+            Some(kept) => kept,
+            None => {
+                current = self.view.load();
+                &current
+            }
+        };
+        let at = at.map(|at| at.seqno);
         let (mut seqno, mut deleted) = (at.unwrap_or_else(|| self.snapshots.visible()), 0);
         if view.has_ranges() {
             let moment = view.moment(at, &self.snapshots);
@@ -37,17 +45,17 @@ impl Engine {
         }
         if let Some(entry) = view.get_in_memory(key, seqno) {
             let wanted = if wants == Wants::Value { entry.value } else { &[] };
-            let is_value = entry.kind == EntryKind::Put && entry.seqno > deleted;
+            let is_value = entry.kind == EntryKind::Put && entry.seqno >= deleted;
             let value = is_value.then(|| Slice::from(wanted));
             self.count_in_memory(value.is_some());
-            self.traced(&view, key, Place::Memory, value.is_some());
+            self.traced(view, key, Place::Memory, value.is_some());
             return Ok(value);
         }
         let mut tally = Tally::new();
         let lookup = Lookup::new(self, key, seqno, wants);
         let found = lookup.search(view.tables_for(key), &mut tally);
         let place = tally.level().map_or(Place::Nowhere, |level| Place::Level(level as u8));
-        let is_value = |found: &Found| found.kind == EntryKind::Put && found.seqno > deleted;
+        let is_value = |found: &Found| found.kind == EntryKind::Put && found.seqno >= deleted;
         let is_found = matches!(&found, Ok(Some(found)) if is_value(found));
         self.statistics.counters.with(|shard| {
             tally.count(shard);
@@ -55,7 +63,7 @@ impl Engine {
             shard.found.add(u64::from(is_found));
         });
         let found = found?;
-        self.traced(&view, key, place, is_found);
+        self.traced(view, key, place, is_found);
         Ok(found.filter(|_| is_found).map(|found| found.value))
     }
 

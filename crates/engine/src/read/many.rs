@@ -24,7 +24,7 @@ use crate::error::Result;
 use crate::levels::LEVELS;
 use crate::trace::Place;
 use crate::version::{Reader, TableFile};
-use crate::view::ReadMoment;
+use crate::view::{ReadAt, ReadMoment, View};
 
 /// Tables that are opened, if necessary, and held before the first of them is probed.
 ///
@@ -41,7 +41,7 @@ const DECIDED: usize = usize::MAX;
 /// The keys still searched for, and what was found.
 struct MultiGet<'a> {
     seqno: SeqNo,
-    /// If there are range tombstones.
+    /// If there are range tombstones, or entries expire.
     moment: Option<&'a ReadMoment<'a>>,
     found: Vec<Option<Slice>>,
     /// Where each key was found, for a trace; empty without one.
@@ -90,10 +90,18 @@ impl Engine {
     pub(crate) fn multi_get<K: AsRef<[u8]>>(
         &self,
         keys: &[K],
-        at: Option<SeqNo>,
+        at: Option<ReadAt<'_>>,
     ) -> Result<Vec<Option<Slice>>> {
         self.access.check_open()?;
-        let view = self.view.load();
+        let current;
+        let view: &View = match at.and_then(|at| at.view) {
+            Some(kept) => kept,
+            None => {
+                current = self.view.load();
+                &current
+            }
+        };
+        let at = at.map(|at| at.seqno);
         let mut seqno = at.unwrap_or_else(|| self.snapshots.visible());
         let moment = view.has_ranges().then(|| view.moment(at, &self.snapshots));
         if let Some(moment) = &moment {
@@ -108,7 +116,7 @@ impl Engine {
             places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
                 Some(entry) => {
                     let is_value =
-                        entry.kind == EntryKind::Put && entry.seqno > deleted(keys[*at].as_ref());
+                        entry.kind == EntryKind::Put && entry.seqno >= deleted(keys[*at].as_ref());
                     found[*at] = is_value.then(|| Slice::from(entry.value));
                     note_stop(&mut stops, *at, Place::Memory);
                     false
@@ -129,7 +137,7 @@ impl Engine {
             shard.memtable_hits.add(in_memory as u64);
         });
         for ((key, stop), value) in keys.iter().zip(&batch.stops).zip(&batch.found) {
-            self.traced(&view, key.as_ref(), *stop, value.is_some());
+            self.traced(view, key.as_ref(), *stop, value.is_some());
         }
         Ok(batch.found)
     }
@@ -242,7 +250,7 @@ impl Engine {
             requested.is_found = true;
             let place = std::mem::replace(&mut places[requested.at], DECIDED);
             let is_value = answer.kind == EntryKind::Put
-                && answer.seqno > moment.map_or(0, |moment| moment.covering(keys[requested.at]));
+                && answer.seqno >= moment.map_or(0, |moment| moment.covering(keys[requested.at]));
             found[place] = is_value.then_some(answer.value);
             note_stop(stops, place, Place::Level(level as u8));
             *any_decided = true;

@@ -15,17 +15,21 @@ use crate::iter::source::Source;
 use crate::iter::visible::VisibleCursor;
 use crate::ranges::RangeSet;
 use crate::version::TableFile;
-use crate::view::View;
+use crate::view::{ReadAt, View};
 
 impl Handle {
     /// A cursor over the entries within `bounds` as of `at`, or now.
-    pub(crate) fn cursor(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Result<DbCursor> {
+    pub(crate) fn cursor(
+        self: &Arc<Self>,
+        bounds: Bounds,
+        at: Option<ReadAt<'_>>,
+    ) -> Result<DbCursor> {
         let bounds = SharedBounds::new(bounds);
         Ok(DbCursor::new(self.pin(at)?.cursor(&bounds)?, bounds))
     }
 
     /// The entries within `bounds` as of `at`, or now.
-    pub(crate) fn range(self: &Arc<Self>, bounds: Bounds, at: Option<SeqNo>) -> Range {
+    pub(crate) fn range(self: &Arc<Self>, bounds: Bounds, at: Option<ReadAt<'_>>) -> Range {
         let bounds = SharedBounds::new(bounds);
         let within = bounds.clone();
         match self.pin(at) {
@@ -43,9 +47,11 @@ impl Handle {
     }
 
     #[inline]
-    fn pin(self: &Arc<Self>, at: Option<SeqNo>) -> Result<Pinned> {
+    fn pin(self: &Arc<Self>, at: Option<ReadAt<'_>>) -> Result<Pinned> {
         self.engine.access.check_open()?;
-        let view = self.engine.view.load_full();
+        let view =
+            at.and_then(|at| at.view).map_or_else(|| self.engine.view.load_full(), Arc::clone);
+        let at = at.map(|at| at.seqno);
         let mut seqno = at.unwrap_or_else(|| self.engine.snapshots.visible());
         let mut ranges = None;
         if view.has_ranges() {

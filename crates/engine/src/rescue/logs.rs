@@ -30,12 +30,17 @@ pub(crate) struct LoggedEntry {
 pub(crate) struct LoggedOperations {
     pub(crate) entries: Vec<LoggedEntry>,
     pub(crate) ranges: Vec<RangeTombstone>,
+    /// Time marks, with their sequence numbers.
+    pub(crate) marks: Vec<(SeqNo, u64)>,
+    /// The last sequence number of what an open would replay.
+    pub(crate) last_seqno: SeqNo,
 }
 
 impl LoggedOperations {
     pub(crate) fn extend(&mut self, other: Self) {
         self.entries.extend(other.entries);
         self.ranges.extend(other.ranges);
+        self.marks.extend(other.marks);
     }
 }
 
@@ -207,6 +212,7 @@ pub(crate) fn entries(vfs: &dyn Vfs, dir: &Path, left: LogsLeft) -> Result<LogEn
         match operations(record.first_seqno, record.payload) {
             Some(batch) => {
                 found.records += 1;
+                found.replayed.last_seqno = batch.last_seqno;
                 found.replayed.extend(batch.contents);
             }
             None => {
@@ -254,6 +260,10 @@ fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<LoggedBatch> {
         let operation = operation?;
         let seqno = first_seqno.checked_add(batch.operations)?;
         (batch.operations, batch.last_seqno) = (batch.operations + 1, seqno);
+        if let Some(until) = operation.marked_time() {
+            batch.contents.marks.push((seqno, until));
+            continue;
+        }
         keys.push(operation.key);
         match operation.kind.entry() {
             Some(kind) => batch.contents.entries.push(LoggedEntry {
@@ -267,7 +277,7 @@ fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<LoggedBatch> {
                 if operation.kind == OpKind::RangeDelete {
                     keys.push(operation.value);
                 }
-                batch.contents.ranges.push(operation.range_tombstone(seqno));
+                batch.contents.ranges.extend(operation.range_tombstone(seqno));
             }
         }
     }

@@ -128,7 +128,7 @@ impl fmt::Display for Stats {
                 rebuilds.queued
             )?;
         }
-        if self.background.range_tombstones > 0 {
+        if self.background.range_tombstones > 0 || self.background.deleted_bytes > 0 {
             writeln!(
                 f,
                 "deleted ranges: {} tombstones, {:.1} MiB of tables are deleted",

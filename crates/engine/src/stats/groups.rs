@@ -122,6 +122,13 @@ pub struct CompactionStats {
     /// thread that takes part counts.
     #[cfg_attr(feature = "serde", serde(rename = "compaction_time"))]
     pub time: Duration,
+    /// Entries that the [compaction filter](crate::CompactionFilter) has removed since the store
+    /// was opened.
+    pub filter_removed: u64,
+    /// Entries that it has replaced.
+    pub filter_replaced: u64,
+    /// Its failures: panics, and values that are too long. The entries stayed.
+    pub filter_failures: u64,
 }
 
 /// Rebuilds of filters since the reset: see [`Db::rebuild_filters`](crate::Db::rebuild_filters).
@@ -187,9 +194,12 @@ pub struct BackgroundStats {
     /// Range tombstones in the manifest, which has those of flushed memtables until they have
     /// nothing left to delete. Overlapping ones are counted as cut where others begin or end.
     pub range_tombstones: u64,
-    /// Estimated bytes of the entries in tables that they delete. A table of which at least half is
-    /// deleted is rewritten when there is no other work, once no snapshot sees these entries.
+    /// Estimated bytes of the entries in tables that they delete, and of those that have expired
+    /// ([`WriteSettings::ttl`](crate::settings::WriteSettings::ttl)). A table of which at least half
+    /// is deleted is rewritten when there is no other work, once no snapshot sees these entries.
     pub deleted_bytes: u64,
+    /// The first sequence number that has not expired; 0 if nothing has.
+    pub expiry_horizon: u64,
     /// Bytes of background writes limited by
     /// [`CompactionSettings::background_bytes_per_second`](crate::settings::CompactionSettings::background_bytes_per_second):
     /// those that no caller was waiting for. Since the reset.

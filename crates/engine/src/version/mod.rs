@@ -19,6 +19,9 @@ mod table_file;
 use std::ops::Range;
 use std::sync::Arc;
 
+use trommel_base::SeqNo;
+
+use crate::expiry::TimeMarks;
 use crate::levels::LEVELS;
 use crate::ranges::{RangeSet, RangeTombstone};
 
@@ -34,7 +37,10 @@ pub(crate) struct Version {
     /// Level 0 newest first; deeper levels by key.
     pub(crate) levels: [Vec<Arc<TableFile>>; LEVELS],
     /// The range tombstones, whose entries may be in any table.
+    /// What has expired is deleted by them, too.
     pub(crate) ranges: RangeSet,
+    /// When entries were written, if they expire.
+    pub(crate) time_marks: Arc<TimeMarks>,
 }
 
 impl Version {
@@ -57,6 +63,15 @@ impl Version {
                 })
         };
         self.ranges.tombstones().filter(has_older).collect()
+    }
+
+    /// The next expiry horizon above the recorded one at which half of some table has expired, by
+    /// the sequence numbers of its entries.
+    pub(crate) fn half_expires_at(&self) -> Option<SeqNo> {
+        let half =
+            |table: &Arc<TableFile>| table.min_seqno + (table.max_seqno - table.min_seqno) / 2;
+        let horizons = self.tables().map(|(_, table)| half(table) + 1);
+        horizons.filter(|horizon| *horizon > self.time_marks.horizon()).min()
     }
 
     /// Keys of all tables, except for tombstones, with duplicates across tables.

@@ -106,7 +106,7 @@ pub(crate) struct TableFile {
     /// Stored bytes of the table's own filters if these are the fallback for an unusable sidecar;
     /// otherwise [`NOTHING_LOST`].
     fallback_bytes: AtomicU64,
-    /// Estimated bytes of its entries that range tombstones delete.
+    /// Estimated bytes of its entries that range tombstones delete, or that have expired.
     deleted_bytes: AtomicU64,
     /// The newest of these tombstones, and the newest of all when it was estimated.
     deleted_by: AtomicU64,
@@ -225,7 +225,7 @@ impl TableFile {
         self.fallback_bytes.store(NOTHING_LOST, Ordering::Release);
     }
 
-    /// Estimated bytes of its entries that range tombstones delete.
+    /// Estimated bytes of its entries that range tombstones delete, or that have expired.
     pub(crate) fn deleted_bytes(&self) -> u64 {
         self.deleted_bytes.load(Ordering::Relaxed)
     }
@@ -234,6 +234,14 @@ impl TableFile {
     pub(crate) fn deleted_keys(&self) -> u64 {
         let part = self.deleted_bytes() as f64 / self.file_bytes.max(1) as f64;
         (self.keys as f64 * part.min(1.0)) as u64
+    }
+
+    /// Estimated bytes of its entries with sequence numbers below `horizon`.
+    pub(crate) fn expired_bytes(&self, horizon: u64) -> u64 {
+        let span = self.max_seqno - self.min_seqno + 1;
+        let expired = horizon.saturating_sub(self.min_seqno).min(span);
+        let bytes = u128::from(self.file_bytes) * u128::from(expired);
+        bytes.div_ceil(u128::from(span)) as u64
     }
 
     /// The newest range tombstone that deletes any of them; 0 if none does.

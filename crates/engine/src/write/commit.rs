@@ -111,6 +111,9 @@ impl Engine {
         let turnstile = Turnstile::new(self);
         let mut leader = lock(&self.writes.leader);
         self.prepare_memtable(&mut leader, || self.writes.queue.group_bytes(own))?;
+        if self.snapshots.expiry.is_on() {
+            self.mark_time(&mut leader)?;
+        }
         if own.sync {
             self.writes.queue.gather();
         }
@@ -303,7 +306,7 @@ impl Engine {
 
     /// Makes everything up to `seqno` visible.
     #[inline]
-    fn publish(&self, seqno: SeqNo) {
+    pub(super) fn publish(&self, seqno: SeqNo) {
         self.snapshots.publish(seqno);
         self.writes.publication.notify();
         if self.memory.shares.has_ceiling() {
@@ -384,6 +387,9 @@ impl Engine {
             let Some(batch) = decide()? else { return Ok(false) };
             let own = Wanted { batch: Some(batch), sync };
             self.prepare_memtable(leader, || own.bytes() as u64)?;
+            if self.snapshots.expiry.is_on() {
+                self.mark_time(leader)?;
+            }
             let first_seqno = leader.last_seqno + 1;
             self.log_group(leader, &own, &[])?;
             self.insert_all(&leader.active, &own, &[], first_seqno);

@@ -19,5 +19,6 @@ mod full_tests;
 mod rotate;
 mod shared;
 mod stall;
+mod time_mark;
 
 pub(crate) use shared::Freezing;

@@ -179,6 +179,10 @@ impl ReadFile for UpsetReader {
 }
 
 impl Vfs for FaultyDisk {
+    fn unix_millis(&self) -> u64 {
+        self.0.disk.unix_millis()
+    }
+
     fn create(&self, path: &Path) -> io::Result<Box<dyn WriteFile>> {
         self.0.call("create", CREATING)?;
         let file = self.0.disk.create(path)?;

@@ -6,7 +6,7 @@ use clap::{Arg, ArgMatches, Args, Command};
 use serde_json::{Value, json};
 use trommel::{FilterPolicy, Options, ReadMode};
 use trommel_harness::Workload;
-use trommel_harness::units::{parse_bytes, parse_decimal};
+use trommel_harness::units::{parse_bytes, parse_decimal, parse_time};
 
 use super::args::switches;
 use crate::commands::base::{Base, setting};
@@ -47,7 +47,7 @@ impl Flag {
     }
 }
 
-static FLAGS: [Flag; 26] = [
+static FLAGS: [Flag; 27] = [
     flag("cache-size", "cache_bytes", "SIZE", bytes, "Bytes of the block cache [default: 32M]"),
     flag(
         "write-buffer-size",
@@ -123,6 +123,16 @@ static FLAGS: [Flag; 26] = [
         "SIZE",
         bytes,
         "Compaction debt, in bytes, at which writers stop [default: 256G]",
+    ),
+    flag(
+        "ttl",
+        "ttl",
+        "TIME",
+        |text| {
+            let ttl = parse_time(text).map_err(|error| error.to_string())?;
+            Ok(if ttl.is_zero() { "none".into() } else { format!("{}s", ttl.as_secs_f64()) })
+        },
+        "How long entries last; 0: for ever [default: 0]",
     ),
     flag(
         "max-background-jobs",

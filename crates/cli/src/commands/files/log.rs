@@ -158,6 +158,7 @@ fn scan(args: &LogScanArgs, session: Session<'_>, out: &mut dyn Write) -> Result
                     let end = to.map(|to| args.key_form.print(to).into());
                     ("delete_range", from, end.unwrap_or(Value::Null))
                 }
+                BatchOp::TimeMark { until } => ("time_mark", &[][..], Value::Count(until)),
                 // Never in a log.
                 _ => continue,
             };

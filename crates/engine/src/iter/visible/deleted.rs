@@ -11,6 +11,7 @@ use trommel_base::{CursorHints, SeqNo};
 use super::VisibleCursor;
 use crate::bounds::Bounds;
 use crate::error::Result;
+use crate::expiry::Expiry;
 use crate::ranges::{Gaps, RangeCursor, RangeSet, RangeTombstone};
 
 /// What a cursor knows of deleted ranges.
@@ -27,9 +28,13 @@ impl KnownDeleted {
     pub(super) fn new(
         tombstones: Option<Arc<RangeSet>>,
         gaps: &Gaps,
+        expiry: &Expiry,
         seqno: SeqNo,
     ) -> Option<Box<Self>> {
-        if tombstones.is_none() && gaps.is_empty() {
+        // A later scan may have learned of a gap what has expired since this one began.
+        let horizon = tombstones.as_ref().map_or(0, |set| set.expired_before());
+        let knows_gaps = !gaps.is_empty() && expiry.published() == horizon;
+        if tombstones.is_none() && !knows_gaps {
             return None;
         }
         Some(Self::of(tombstones, gaps, seqno))
@@ -192,11 +197,18 @@ impl VisibleCursor {
     fn learn_gap(&mut self, gap: RangeTombstone) {
         let engine = &self.store.engine;
         let is_whole = Arc::ptr_eq(&self._view.active, &engine.view.load().active);
-        if is_whole && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
+        // A compaction filter may have removed what snapshots still see in the views that they keep.
+        let filters = engine.options.load().compaction.compaction_filter.is_some();
+        if is_whole && !filters && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
             engine.memory.gaps.add(gap);
             engine.account_ranges();
             let tombstones = self.deleted.take().and_then(|known| known.tombstones);
-            self.deleted = KnownDeleted::new(tombstones, &engine.memory.gaps, self.seqno);
+            self.deleted = KnownDeleted::new(
+                tombstones,
+                &engine.memory.gaps,
+                &engine.snapshots.expiry,
+                self.seqno,
+            );
         }
     }
 }

@@ -1,0 +1,53 @@
+//! The compaction filter of one thread of a compaction.
+
+use trommel_base::{EntryKind, EntryRef};
+
+use crate::compaction::merge::DropRule;
+use crate::compaction_filter::{CompactionContext, FilterDecision, UserCompactionFilter};
+use crate::options::Options;
+use crate::shared_merge::SharedMerge;
+use crate::version::logical_level;
+
+/// A compaction filter, and the compaction that it is called for.
+pub(super) struct Filtering {
+    filter: UserCompactionFilter,
+    context: CompactionContext,
+    /// The value that replaces the last one, if it was replaced.
+    replacement: Vec<u8>,
+}
+
+impl Filtering {
+    /// The filter for `merge`, if there is one.
+    pub(super) fn of(options: &Options, merge: &SharedMerge) -> Option<Self> {
+        let filter = options.compaction.compaction_filter.clone()?;
+        let (level, is_last) = logical_level(&merge.version, merge.plan.output_level);
+        let context = CompactionContext { level, is_last };
+        Some(Self { filter, context, replacement: Vec::new() })
+    }
+
+    /// What the filter leaves of `entry`, which `rule` has just kept; `None` if nothing.
+    /// `older_exists` as for [`DropRule::judge`].
+    pub(super) fn apply<'e>(
+        &'e mut self,
+        entry: EntryRef<'e>,
+        rule: &DropRule,
+        older_exists: impl FnOnce() -> bool,
+    ) -> Option<EntryRef<'e>> {
+        if entry.kind != EntryKind::Put || !rule.no_snapshot_sees_last() {
+            return Some(entry);
+        }
+        match self.filter.decide(&self.context, entry.key, entry.value) {
+            FilterDecision::Keep => Some(entry),
+            FilterDecision::Remove => {
+                self.filter.count_removed();
+                let hides = rule.has_snapshots() || older_exists();
+                hides.then_some(EntryRef { kind: EntryKind::Delete, value: &[], ..entry })
+            }
+            FilterDecision::Replace(value) => {
+                self.filter.count_replaced();
+                self.replacement = value;
+                Some(EntryRef { value: &self.replacement, ..entry })
+            }
+        }
+    }
+}

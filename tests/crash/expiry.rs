@@ -1,0 +1,104 @@
+//! Entries that expire, after a power failure at every boundary between two operations.
+//!
+//! Each key is written once, with its time. Whatever the image holds is a prefix of the writes, less
+//! what has expired: nothing is missing before its time, and nothing is there after it.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fastrand::Rng;
+use trommel::{Compression, Db, Options, WriteOptions};
+use trommel_sim::{Policy, SimDisk, WallClock};
+
+const TTL: Duration = Duration::from_secs(5);
+const STEP: u64 = 1_000;
+
+fn options(disk: Arc<SimDisk>, clock: &WallClock, log: bool) -> Options {
+    Options::default()
+        .vfs(clock.over(disk))
+        .background_threads(0)
+        .compression(Compression::None)
+        .writes(|w| w.write_buffer_bytes(4 << 10).ttl(TTL).log(log))
+        .compaction(|c| c.table_bytes(1 << 10).base_level_bytes(4 << 10))
+}
+
+/// The writes of a life: when each was made. Its steps are marks in the disk's operation log.
+struct Life {
+    disk: Arc<SimDisk>,
+    /// When each key was written, and in which step.
+    written: Vec<(u64, u64)>,
+    /// The time of each step.
+    times: Vec<u64>,
+}
+
+fn live(rng: &mut Rng, log: bool) -> Life {
+    let (disk, clock) = (Arc::new(SimDisk::new()), WallClock::default());
+    let db = Db::open("db", options(Arc::clone(&disk), &clock, log)).unwrap();
+    let (mut written, mut times) = (Vec::new(), Vec::new());
+    for step in 0..60 {
+        disk.mark(step);
+        times.push(clock.millis());
+        match rng.u8(..12) {
+            0 => db.flush().unwrap(),
+            1 => db.compact_range(..).unwrap(),
+            2 => db.wait_idle().unwrap(),
+            3..=5 => clock.advance(Duration::from_millis(rng.u64(..2_500))),
+            put => {
+                let sync = if log && put == 6 { WriteOptions::sync() } else { WriteOptions::os() };
+                let key = format!("k{:03}", written.len());
+                written.push((clock.millis(), step));
+                db.put_with(key, [7; 300], sync).unwrap();
+            }
+        }
+    }
+    drop(db);
+    Life { disk, written, times }
+}
+
+/// Opens what the power failure left, and returns which keys are there.
+fn check(life: &Life, image: Arc<SimDisk>, step: u64, log: bool, loses_nothing: bool) {
+    let clock = WallClock::at(life.times[step as usize]);
+    let db = Db::open("db", options(image, &clock, log)).unwrap();
+    let is_there: Vec<bool> =
+        (0..life.written.len()).map(|nth| db.contains_key(format!("k{nth:03}")).unwrap()).collect();
+    let last = is_there.iter().rposition(|there| *there);
+    for (nth, (time, written_in)) in life.written.iter().enumerate() {
+        let age = clock.millis().saturating_sub(*time);
+        let ttl = TTL.as_millis() as u64;
+        if is_there[nth] {
+            assert!(age < ttl + STEP, "key {nth} is there after {age} ms");
+        } else {
+            let is_needed = last.is_some_and(|last| nth < last);
+            let is_needed = is_needed || loses_nothing && *written_in < step;
+            assert!(!is_needed || age >= ttl, "key {nth} is missing after {age} ms");
+        }
+    }
+    assert_eq!(db.iter().count(), is_there.iter().filter(|there| **there).count());
+    db.put("new", "").unwrap();
+    clock.advance(TTL - Duration::from_millis(1));
+    assert!(db.contains_key("new").unwrap(), "it has expired before its time");
+    clock.advance(Duration::from_millis(1 + STEP));
+    assert_eq!(db.iter().count(), 0);
+}
+
+#[test]
+fn expiry_survives_power_failures() {
+    let seeds = if std::env::var_os("TROMMEL_LANES").is_some() { 12 } else { 4 };
+    for seed in 0..seeds {
+        let (mut rng, log) = (Rng::with_seed(seed), seed % 4 != 3);
+        let life = live(&mut rng, log);
+        let mut replay = life.disk.replay();
+        let created = |replay: &trommel_sim::Replay| replay.marks().last().copied();
+        loop {
+            if let Some(step) = created(&replay) {
+                let policies = [Policy::EVERYTHING, Policy::SYNCED, Policy::RANDOM];
+                let nth = rng.usize(..policies.len());
+                let image = Arc::new(replay.image(policies[nth], rng.u64(..)).disk());
+                check(&life, image, step, log, log && nth == 0);
+            }
+            if replay.step().is_none() {
+                break;
+            }
+        }
+    }
+}

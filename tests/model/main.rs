@@ -16,6 +16,7 @@
 //! * [`read_errors`]: a read error is never the end of a scan.
 //! * [`skipping`]: scans skip tombstones and old versions in few steps.
 //! * [`ranges`]: deleted ranges, for conditional writes, open iterators and copies of the store.
+//! * [`isolation`]: histories of transactions, checked for every anomaly.
 //! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
 //! * [`user_filters`]: user-defined policies, and filters that are stored and not used.
 //! * [`cuts`]: partitioned filters, against theory and against the limit on pinned bytes.
@@ -43,6 +44,7 @@ mod environments;
 mod filter_fallbacks;
 mod gaps;
 mod held;
+mod isolation;
 mod iterators;
 mod keys;
 mod lean;

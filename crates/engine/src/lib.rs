@@ -38,8 +38,11 @@
 //! # Writing
 //! [`Db::put`] and [`Db::delete`] write one key. A [`WriteBatch`] of [`BatchOp`]s is written
 //! atomically; a [`RefusedOperation`] is an operation that makes it unwritable.
-//! [`Db::insert_if_absent`] and [`Db::compare_and_set`] write conditionally. Writes return a
-//! [`SeqNo`]; their [`Durability`] is set for the store or by [`WriteOptions`].
+//! [`Db::insert_if_absent`], [`Db::compare_and_set`] and batches with conditions
+//! ([`WriteBatch::expect_absent`]) write conditionally. A [`Transaction`] is any number of reads and
+//! writes as one: [`Db::transaction`]. If another write prevents one of these, a [`Conflict`] names
+//! the key, and what was [`Expected`] of it. A [`TransactionRange`] iterates in a transaction.
+//! Writes return a [`SeqNo`]; their [`Durability`] is set for the store or by [`WriteOptions`].
 //!
 //! # Filters
 //! A [`FilterPolicy`] of [`FilterSpec`]s chooses the [`FilterKind`] of each level, [`FilterShape`]
@@ -77,6 +80,7 @@ mod budget_history;
 mod compaction;
 mod compaction_job;
 mod compaction_options;
+mod conflict;
 mod conformance;
 mod counters;
 mod current;
@@ -142,6 +146,7 @@ mod store_files;
 mod store_memory;
 mod sync;
 pub mod trace;
+mod transaction;
 mod user_filters;
 mod verify;
 mod version;
@@ -157,6 +162,7 @@ pub use background::BackgroundError;
 pub use batch::{BatchIter, BatchOp, MAX_BATCH_BYTES, RefusedOperation, WriteBatch};
 pub use bounds::KeyRange;
 pub use budget::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
+pub use conflict::{Conflict, Expected};
 pub use conformance::Conformance;
 pub use damage::{Damage, KeySpan, Remedy};
 pub use db::Db;
@@ -185,6 +191,7 @@ pub use stats::{
     BackgroundStats, CompactionStats, FilterStats, FlushStats, LevelStats, LookupStats,
     MemoryStats, PrefixStats, RebuildStats, ScanStats, StallStats, Stats, WriteStats,
 };
+pub use transaction::{Transaction, TransactionRange};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, Slice};
 pub use trommel_filter as filter;
 pub use trommel_filter::{FilterKind, FilterSpec};

@@ -45,6 +45,15 @@ impl Snapshot {
         Self { store: Arc::clone(store), seqno }
     }
 
+    pub(crate) fn store(&self) -> &Arc<Handle> {
+        &self.store
+    }
+
+    /// Iterates over the entries within `bounds`.
+    pub(crate) fn within(&self, bounds: Bounds) -> Range {
+        self.store.range(bounds, Some(self.seqno))
+    }
+
     /// The newest sequence number visible to the snapshot.
     pub fn seqno(&self) -> SeqNo {
         self.seqno
@@ -76,17 +85,17 @@ impl Snapshot {
 
     /// Iterates over all entries in key order.
     pub fn iter(&self) -> Range {
-        self.store.range(Bounds::all(), Some(self.seqno))
+        self.within(Bounds::all())
     }
 
     /// Iterates over the entries with keys in `range`.
     pub fn range(&self, range: impl KeyRange) -> Range {
-        self.store.range(Bounds::of(range), Some(self.seqno))
+        self.within(Bounds::of(range))
     }
 
     /// Iterates over the entries with keys that begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        self.store.range(Bounds::prefix(prefix.as_ref()), Some(self.seqno))
+        self.within(Bounds::prefix(prefix.as_ref()))
     }
 
     /// Returns a cursor over all entries.

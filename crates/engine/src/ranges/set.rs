@@ -128,6 +128,22 @@ impl RangeSet {
         self.maps.iter().map(|map| map.covering(key, at)).max().unwrap_or(0)
     }
 
+    /// The first key within `bounds` that a tombstone newer than `since` applies to.
+    pub(crate) fn deleted_in(&self, bounds: &Bounds, since: SeqNo) -> Option<Vec<u8>> {
+        if self.newest() <= since {
+            return None;
+        }
+        let mut key = &*bounds.from;
+        while !bounds.ends_before(key) {
+            let Span { to, covering, .. } = self.span(key, MAX_SEQNO);
+            if covering > since {
+                return Some(key.to_vec());
+            }
+            key = to?;
+        }
+        None
+    }
+
     pub(super) fn span(&self, key: &[u8], at: SeqNo) -> Span<'_> {
         let all = Span { from: &[], to: None, covering: 0 };
         self.maps.iter().map(|map| map.span(key, at)).fold(all, |all, one| Span {

@@ -136,13 +136,14 @@ fn each_known_anomaly_is_found_by_its_name() {
             &[Kind::G2],
         ),
         (
-            "a reader that sees two writers in the order in which they were not",
+            "a reader that sees only the later of two writers",
             vec![
                 execution(&[(X, &[])], &[(X, 1)]),
                 execution(&[(X, &[]), (Y, &[])], &[(Y, 2)]),
                 execution(&[(X, &[1]), (Y, &[])], &[]),
+                execution(&[(X, &[1]), (Y, &[2])], &[]),
             ],
-            &[],
+            &[Kind::G2],
         ),
         (
             "a read-only transaction that makes two writers non-serializable",

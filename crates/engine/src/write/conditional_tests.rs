@@ -65,6 +65,8 @@ fn a_condition_sees_the_earlier_writes_of_its_group() {
         let insert = |value| batch(|b| _ = b.expect_absent("key").put("key", value));
         let replace = |value| batch(|b| _ = b.expect_value("old", "1").put("old", value));
         let writes = [
+            // Regression: its empty record was logged with the number of the next.
+            batch(|b| _ = b.expect_absent("key")),
             insert("1"),
             insert("2"),
             replace("2"),
@@ -81,6 +83,7 @@ fn a_condition_sees_the_earlier_writes_of_its_group() {
         let met: Vec<_> = outcomes.iter().map(met).collect();
         let (absent, value) = ((&b"key"[..], Expected::Absent), (&b"old"[..], Expected::Value));
         let expected = [
+            None,
             None,
             Some(absent),
             None,

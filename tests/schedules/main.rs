@@ -27,3 +27,4 @@ mod panics;
 mod ranges;
 mod tables;
 mod toys;
+mod transactions;

@@ -5,6 +5,7 @@
 //! The format is part of `docs/format/log.md`. A single operation is encoded only into the log's
 //! own buffer, or when its writer has to wait.
 
+mod conditions;
 mod contents;
 
 use std::borrow::Cow;
@@ -15,6 +16,7 @@ use trommel_base::{
     TIME_MARK,
 };
 
+pub(crate) use conditions::Condition;
 pub use contents::{BatchIter, BatchOp, RefusedOperation};
 
 use crate::bounds::{Bounds, KeyRange};
@@ -27,7 +29,7 @@ pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
 const COUNT_BYTES: usize = 4;
 
 /// Puts and deletes, also of whole ranges, that become visible together, and durable together or
-/// not at all.
+/// not at all; with conditions, if it has any ([`WriteBatch::expect_absent`]).
 ///
 /// An operation above a size limit is not dropped: it makes the whole batch unwritable.
 /// [`WriteBatch::len`] counts it, [`WriteBatch::iter`] yields it, [`WriteBatch::check`] names it,
@@ -48,6 +50,7 @@ pub struct WriteBatch {
     /// Operations above a limit; their bytes are not stored. If there are any, the batch cannot be
     /// written.
     refused: Vec<RefusedOperation>,
+    conditions: Vec<Condition>,
 }
 
 impl Default for WriteBatch {
@@ -66,7 +69,7 @@ impl WriteBatch {
     pub fn with_capacity(bytes: usize) -> Self {
         let mut encoded = Vec::with_capacity(COUNT_BYTES + bytes);
         put_u32(&mut encoded, 0);
-        Self { encoded, count: 0, user_bytes: 0, refused: Vec::new() }
+        Self { encoded, count: 0, user_bytes: 0, refused: Vec::new(), conditions: Vec::new() }
     }
 
     /// Sets `key` to `value`. Later operations of a batch win over earlier ones.
@@ -134,7 +137,7 @@ impl WriteBatch {
         self.encoded[..COUNT_BYTES].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Appends all operations of `other`, refused ones included.
+    /// Appends all operations of `other`, refused ones included, and its conditions.
     ///
     /// ```
     /// let (mut first, mut second) = (trommel::WriteBatch::new(), trommel::WriteBatch::new());
@@ -155,6 +158,7 @@ impl WriteBatch {
             }
             _ => other.iter().for_each(|operation| self.push_again(operation)),
         }
+        self.conditions.extend_from_slice(&other.conditions);
         self
     }
 
@@ -173,12 +177,13 @@ impl WriteBatch {
         }
     }
 
-    /// Removes all operations and keeps the memory for reuse.
+    /// Removes all operations and conditions, and keeps the memory for reuse.
     pub fn clear(&mut self) {
         self.encoded.truncate(COUNT_BYTES);
         self.set_count(0);
         self.user_bytes = 0;
         self.refused.clear();
+        self.conditions.clear();
     }
 
     /// Number of operations added since the batch was created or cleared, refused ones included.
@@ -323,7 +328,7 @@ impl<'a> Batch<'a> {
 
     /// Calls `take` with each of its operations, in order.
     #[inline]
-    pub(crate) fn for_each(&self, mut take: impl FnMut(Operation<'_>)) {
+    pub(crate) fn for_each<'b>(&'b self, mut take: impl FnMut(Operation<'b>)) {
         match self {
             Self::One(operation) => take(*operation),
             Self::Sealed(batch) => {

@@ -1,5 +1,6 @@
 //! The handle to a store.
 
+use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -7,7 +8,7 @@ use trommel_base::{SeqNo, Slice};
 use trommel_vfs::Vfs;
 
 use crate::advice::{AdviceOptions, FilterAdvice};
-use crate::batch::{Batch, OpKind, WriteBatch};
+use crate::batch::{Batch, Condition, OpKind, WriteBatch};
 use crate::bounds::{Bounds, KeyRange};
 use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
@@ -27,6 +28,7 @@ use crate::report::FilterReport;
 use crate::snapshot::Snapshot;
 use crate::stats::Stats;
 use crate::trace::TraceOptions;
+use crate::transaction::Transaction;
 use crate::verify::{VerifyReport, verify_store};
 
 /// A handle to an open store. Clones share the store.
@@ -380,7 +382,9 @@ impl Db {
     ///
     /// # Errors
     /// As [`Db::put`], and [`Error::BatchTooLarge`]. If the size of a key, a value or the batch is
-    /// refused, nothing of the batch is written, and [`WriteBatch::check`] names the operation.
+    /// refused, nothing of the batch is written, and [`WriteBatch::check`] names the operation. If
+    /// the batch has conditions, [`Error::Conflict`] if one does not hold, and the errors of
+    /// [`Db::get`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -420,7 +424,12 @@ impl Db {
         batch: impl AsRef<WriteBatch>,
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        self.engine().write(Batch::Sealed(batch.as_ref().seal()?), options)
+        let batch = batch.as_ref();
+        let (sealed, conditions) = (Batch::Sealed(batch.seal()?), batch.conditions());
+        if conditions.is_empty() {
+            return self.engine().write(sealed, options);
+        }
+        self.engine().write_if(sealed, Cow::Borrowed(conditions), None, options)
     }
 
     /// Returns the value of `key`. A value above 30 bytes shares the memory of its block (4 KiB by
@@ -526,8 +535,8 @@ impl Db {
     }
 
     /// Sets `key` to `new` (`None` deletes it) if its value is `expected` (`None`: no value);
-    /// returns whether it was set. Atomic. No other write runs during the comparison, so the
-    /// commit, and the sync of a durable write, are shared with no other write.
+    /// returns whether it was set. Atomic, and a batch of one operation and one condition: see
+    /// [`WriteBatch::expect_value`].
     ///
     /// # Errors
     /// As [`Db::get`] and [`Db::put`].
@@ -576,13 +585,75 @@ impl Db {
             Some(value) => Batch::one(OpKind::Put, key, value)?,
             None => Batch::one(OpKind::Delete, key, &[])?,
         };
-        self.engine().write_if(options, || {
-            let is_expected = match expected {
-                None => !self.engine().contains(key, None)?,
-                expected => self.engine().get(key, None)?.as_deref() == expected,
-            };
-            Ok(is_expected.then_some(batch))
-        })
+        let condition = [Condition::of(key, expected)];
+        match self.engine().write_if(batch, Cow::Borrowed(&condition), None, options) {
+            Ok(_) => Ok(true),
+            Err(Error::Conflict(_)) => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Runs `body` in a transaction and commits it: all that it reads and writes through the
+    /// [`Transaction`] takes effect at once, as if nothing else had run meanwhile. Returns what
+    /// `body` returns.
+    ///
+    /// If another write has changed what it has read, nothing is written, and `body` runs again, up
+    /// to 1,000 times: it should have no effects other than through the transaction. Each time,
+    /// another write has succeeded. If `body` returns an error, nothing is written.
+    ///
+    /// # Errors
+    /// The error of `body`; those of [`Transaction::commit`]. [`Error::Conflict`] only after the
+    /// last attempt.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let visits = db.transaction(|tx| {
+    ///     let before = tx.get("visits")?.map_or(0, |value| value.len());
+    ///     tx.put("visits", vec![b'|'; before + 1])?;
+    ///     Ok(before + 1)
+    /// })?;
+    /// assert_eq!(visits, 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn transaction<T>(&self, body: impl FnMut(&Transaction) -> Result<T>) -> Result<T> {
+        self.transaction_with(WriteOptions::default(), body)
+    }
+
+    /// As [`Db::transaction`], with write options for the commit.
+    ///
+    /// # Errors
+    /// As [`Db::transaction`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::WriteOptions;
+    /// db.transaction_with(WriteOptions::sync(), |tx| tx.put("key", "value"))?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn transaction_with<T>(
+        &self,
+        options: WriteOptions,
+        body: impl FnMut(&Transaction) -> Result<T>,
+    ) -> Result<T> {
+        Transaction::run(&self.handle, options, body)
+    }
+
+    /// Begins a transaction, which reads the store as of now. To be committed by
+    /// [`Transaction::commit`]; [`Db::transaction`] does that, and retries after a conflict.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// let total: usize = transaction.iter().count();
+    /// transaction.put("total", format!("{total}"))?;
+    /// transaction.commit()?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn begin(&self) -> Transaction {
+        Transaction::begin(&self.handle)
     }
 
     /// Takes a snapshot of the store, which stays readable as long as the snapshot is held.

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use trommel_base::Corruption;
 use trommel_vfs::Vfs;
 
+use crate::conflict::Conflict;
 use crate::names;
 
 /// The result of almost every call.
@@ -120,6 +121,9 @@ pub enum Error {
         /// The error of the last attempt.
         source: Arc<Error>,
     },
+    /// Another write prevented a conditional write or the commit of a transaction, of which nothing
+    /// was written. Read again, and decide anew; [`Db::transaction`](crate::Db::transaction) does.
+    Conflict(Conflict),
     /// A bug: an invariant does not hold. The data on disk is unchanged.
     Internal {
         /// Which invariant.
@@ -138,7 +142,7 @@ impl Error {
     /// What the caller can do next.
     pub fn kind(&self) -> ErrorKind {
         match self {
-            Self::Locked { .. } | Self::Stalled { .. } => ErrorKind::Retry,
+            Self::Locked { .. } | Self::Stalled { .. } | Self::Conflict(_) => ErrorKind::Retry,
             Self::Io { .. } if self.is_shortage() => ErrorKind::Retry,
             Self::Io { source, .. } => match source.kind() {
                 io::ErrorKind::AlreadyExists => ErrorKind::Usage,
@@ -348,6 +352,9 @@ impl fmt::Display for Error {
                 "the write waits for a {job} that goes on failing ({failures} times in a row, tried again by \
                  itself): {source}"
             ),
+            Self::Conflict(conflict) => {
+                write!(f, "{conflict}: nothing was written; read again, and retry")
+            }
             Self::Internal { what } => {
                 write!(
                     f,
@@ -385,6 +392,12 @@ impl std::error::Error for Error {
 impl From<Corruption> for Error {
     fn from(damage: Corruption) -> Self {
         Self::Corruption(damage)
+    }
+}
+
+impl From<Conflict> for Error {
+    fn from(conflict: Conflict) -> Self {
+        Self::Conflict(conflict)
     }
 }
 

@@ -38,8 +38,11 @@
 //! # Writing
 //! [`Db::put`] and [`Db::delete`] write one key. A [`WriteBatch`] of [`BatchOp`]s is written
 //! atomically; a [`RefusedOperation`] is an operation that makes it unwritable.
-//! [`Db::insert_if_absent`] and [`Db::compare_and_set`] write conditionally. Writes return a
-//! [`SeqNo`]; their [`Durability`] is set for the store or by [`WriteOptions`].
+//! [`Db::insert_if_absent`], [`Db::compare_and_set`] and batches with conditions
+//! ([`WriteBatch::expect_absent`]) write conditionally. A [`Transaction`] is any number of reads and
+//! writes as one: [`Db::transaction`]. If another write prevents one of these, a [`Conflict`] names
+//! the key, and what was [`Expected`] of it. A [`TransactionRange`] iterates in a transaction.
+//! Writes return a [`SeqNo`]; their [`Durability`] is set for the store or by [`WriteOptions`].
 //!
 //! # Filters
 //! A [`FilterPolicy`] of [`FilterSpec`]s chooses the [`FilterKind`] of each level, [`FilterShape`]
@@ -78,6 +81,7 @@ mod compaction;
 mod compaction_filter;
 mod compaction_job;
 mod compaction_options;
+mod conflict;
 mod conformance;
 mod counters;
 mod current;
@@ -145,6 +149,7 @@ mod store_files;
 mod store_memory;
 mod sync;
 pub mod trace;
+mod transaction;
 mod user_filters;
 mod verify;
 mod version;
@@ -161,6 +166,7 @@ pub use batch::{BatchIter, BatchOp, MAX_BATCH_BYTES, RefusedOperation, WriteBatc
 pub use bounds::KeyRange;
 pub use budget::{BudgetReport, BudgetSpace, BudgetValue, DriftReason, LevelDrift, TableDrift};
 pub use compaction_filter::{CompactionContext, CompactionFilter, FilterDecision};
+pub use conflict::{Conflict, Expected};
 pub use conformance::Conformance;
 pub use damage::{Damage, KeySpan, Remedy};
 pub use db::Db;
@@ -189,6 +195,7 @@ pub use stats::{
     BackgroundStats, CompactionStats, FilterStats, FlushStats, LevelStats, LookupStats,
     MemoryStats, PrefixStats, RebuildStats, ScanStats, StallStats, Stats, WriteStats,
 };
+pub use transaction::{Transaction, TransactionRange};
 pub use trommel_base::{Corruption, MAX_KEY_BYTES, MAX_VALUE_BYTES, SeqNo, Slice};
 pub use trommel_filter as filter;
 pub use trommel_filter::{FilterKind, FilterSpec};

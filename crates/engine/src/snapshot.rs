@@ -57,6 +57,15 @@ impl Snapshot {
         Some(ReadAt { seqno: self.seqno, view: self.view.as_ref() })
     }
 
+    pub(crate) fn store(&self) -> &Arc<Handle> {
+        &self.store
+    }
+
+    /// Iterates over the entries within `bounds`.
+    pub(crate) fn within(&self, bounds: Bounds) -> Range {
+        self.store.range(bounds, self.at())
+    }
+
     /// The newest sequence number visible to the snapshot.
     pub fn seqno(&self) -> SeqNo {
         self.seqno
@@ -88,17 +97,17 @@ impl Snapshot {
 
     /// Iterates over all entries in key order.
     pub fn iter(&self) -> Range {
-        self.store.range(Bounds::all(), self.at())
+        self.within(Bounds::all())
     }
 
     /// Iterates over the entries with keys in `range`.
     pub fn range(&self, range: impl KeyRange) -> Range {
-        self.store.range(Bounds::of(range), self.at())
+        self.within(Bounds::of(range))
     }
 
     /// Iterates over the entries with keys that begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        self.store.range(Bounds::prefix(prefix.as_ref()), self.at())
+        self.within(Bounds::prefix(prefix.as_ref()))
     }
 
     /// Returns a cursor over all entries.

@@ -2,13 +2,14 @@
 //! as a whole when a memtable is frozen or a version is installed; a reader that loaded it keeps
 //! what it needs alive.
 
-use std::sync::Arc;
 use std::sync::atomic::Ordering;
+use std::sync::{Arc, Weak};
 
 use trommel_base::{EntryKind, EntryRef, SeqNo};
 use trommel_memtable::Memtable;
 
 use crate::batch::Operation;
+use crate::bounds::Bounds;
 use crate::ranges::{LiveRanges, LoadedRanges, RangeSet};
 use crate::snapshots::Snapshots;
 use crate::sync::{AtomicUsize, Guard, Mutex, Swap, lock};
@@ -142,6 +143,12 @@ impl ReadMoment<'_> {
         active.max(self.others.covering(key, self.seqno)).max(self.horizon)
     }
 
+    /// The first key within `bounds` that a range tombstone newer than `since` applies to.
+    pub(crate) fn deleted_in(&self, bounds: &Bounds, since: SeqNo) -> Option<Vec<u8>> {
+        let active = self.active.as_ref().and_then(|one| one.set.deleted_in(bounds, since));
+        active.or_else(|| self.others.deleted_in(bounds, since))
+    }
+
     /// All range tombstones, and what has expired.
     pub(crate) fn ranges(&self) -> RangeSet {
         let mut all = self.others.clone();
@@ -149,6 +156,16 @@ impl ReadMoment<'_> {
         all.expire_before(self.horizon);
         all
     }
+}
+
+/// A moment that later writes are told from: see [`View::holds_all_since`].
+#[derive(Debug, Clone)]
+pub(crate) struct Since {
+    /// Writes up to this sequence number are not later.
+    pub(crate) seqno: SeqNo,
+    /// The memtable that was active before the sequence number was read. Later writes are in it or
+    /// in newer ones. Not kept alive: it may be flushed and freed.
+    oldest: Weak<Memtable>,
 }
 
 /// The current view.
@@ -224,6 +241,18 @@ impl View {
             active = self.active.ranges.load();
         }
         ReadMoment { seqno, active, others: &self.ranges, horizon: snapshots.horizon() }
+    }
+
+    /// The moment of a sequence number that was visible, or a snapshot's, read after this view was
+    /// loaded.
+    pub(crate) fn since(&self, seqno: SeqNo) -> Since {
+        Since { seqno, oldest: Arc::downgrade(&self.active.memtable) }
+    }
+
+    /// Whether the memtables hold everything written since that moment. They are flushed oldest
+    /// first, so it is enough that the oldest is still there.
+    pub(crate) fn holds_all_since(&self, since: &Since) -> bool {
+        self.memtables().any(|logged| Arc::as_ptr(&logged.memtable) == since.oldest.as_ptr())
     }
 
     /// All memtables, newest first.

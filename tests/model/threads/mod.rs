@@ -31,7 +31,7 @@ use trommel_sim::MemoryVfs;
 const PATIENCE: Duration = Duration::from_secs(150);
 
 /// Runs `test` in a thread of its own; panics if it does not return.
-fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
+pub(crate) fn in_time<T: Send + 'static>(test: impl FnOnce() -> T + Send + 'static) -> T {
     let (done, outcome) = channel();
     let thread = std::thread::spawn(move || {
         let result = test();
@@ -53,12 +53,12 @@ fn seeded<T: Send + 'static>(seed: u64, test: impl FnOnce() -> T + Send + 'stati
     })
 }
 
-fn memory() -> Arc<dyn Vfs> {
+pub(crate) fn memory() -> Arc<dyn Vfs> {
     Arc::new(MemoryVfs::new())
 }
 
 /// Buffers so small that a few hundred writes reach several levels.
-fn tiny(vfs: Arc<dyn Vfs>) -> Options {
+pub(crate) fn tiny(vfs: Arc<dyn Vfs>) -> Options {
     Options::default()
         .vfs(vfs)
         .writes(|w| w.write_buffer_bytes(12 << 10))

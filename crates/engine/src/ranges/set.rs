@@ -8,6 +8,8 @@ use std::sync::Arc;
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 
+use crate::bounds::Bounds;
+
 use super::map::{RangeMap, RangeTombstone, Readers, Span};
 
 /// Each map has at least this many times as many fragments as the next.
@@ -133,6 +135,22 @@ impl RangeSet {
     pub(crate) fn covering(&self, key: &[u8], at: SeqNo) -> SeqNo {
         let newest = self.maps.iter().map(|map| map.covering(key, at)).max().unwrap_or(0);
         newest.max(self.expired_before)
+    }
+
+    /// The first key within `bounds` that a tombstone newer than `since` applies to.
+    pub(crate) fn deleted_in(&self, bounds: &Bounds, since: SeqNo) -> Option<Vec<u8>> {
+        if self.newest() <= since {
+            return None;
+        }
+        let mut key = &*bounds.from;
+        while !bounds.ends_before(key) {
+            let Span { to, covering, .. } = self.span(key, MAX_SEQNO);
+            if covering > since {
+                return Some(key.to_vec());
+            }
+            key = to?;
+        }
+        None
     }
 
     /// The tombstones that apply to `key`, without what has expired.

@@ -1,7 +1,10 @@
 //! The read path: pin a view, search its sources newest first, with a filter in front of every
 //! table.
 
+mod changes;
 mod get;
 mod many;
 mod probe;
 mod scan;
+
+pub(crate) use changes::Change;

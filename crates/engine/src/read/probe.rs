@@ -71,7 +71,12 @@ impl<'a> Lookup<'a> {
     /// The result goes to `found` rather than being returned: passing on a result of that size
     /// costs more than probing a filter in cache.
     #[inline]
-    fn probe(&self, fence: &Fence, tally: &mut Tally, found: &mut Option<Found>) -> Result<()> {
+    pub(super) fn probe(
+        &self,
+        fence: &Fence,
+        tally: &mut Tally,
+        found: &mut Option<Found>,
+    ) -> Result<()> {
         let table = self.engine.files.tables.reader(&fence.file)?;
         let verdict = table.filters().query(self.key, self.hash);
         table.filters().note_lines(fence.lines());

@@ -124,7 +124,7 @@ impl Pinned {
 
 impl TableFile {
     /// Whether the table's key range overlaps `bounds`.
-    fn meets(&self, bounds: &Bounds) -> bool {
+    pub(super) fn meets(&self, bounds: &Bounds) -> bool {
         *self.largest >= *bounds.from && !bounds.ends_before(&self.smallest)
     }
 }

@@ -43,20 +43,24 @@ impl Engine {
         if sync {
             self.wait_to_sync()?;
         }
-        let wanted = Wanted { batch: Some(batch), sync };
-        let seqno = if self.writes.queue.leads_at_once() {
-            self.lead(&wanted)?
-        } else {
-            self.write_queued(wanted)?
-        };
+        let seqno = self.commit(Wanted { batch: Some(batch), sync, terms: None })?;
         if sync {
             self.sync_without_log()?;
         }
         Ok(seqno)
     }
 
-    /// As `write`, while another thread leads.
-    fn write_queued(&self, wanted: Wanted<'_>) -> Result<SeqNo> {
+    /// Commits a batch in its turn.
+    #[inline]
+    pub(super) fn commit(&self, wanted: Wanted<'_>) -> Result<SeqNo> {
+        if self.writes.queue.leads_at_once() {
+            return self.lead(&wanted);
+        }
+        self.commit_queued(wanted)
+    }
+
+    /// As `commit`, while another thread leads.
+    fn commit_queued(&self, wanted: Wanted<'_>) -> Result<SeqNo> {
         match self.writes.queue.join(wanted) {
             Joined::First(own) => self.lead(&own),
             Joined::Queued(member) => match member.wait() {
@@ -73,13 +77,13 @@ impl Engine {
 
     /// Without a log, a synced write makes a table. Like a flush, it waits for compactions before
     /// it is visible, while it can still be refused.
-    fn wait_to_sync(&self) -> Result<()> {
+    pub(super) fn wait_to_sync(&self) -> Result<()> {
         if self.options.load().writes.log { Ok(()) } else { self.wait_for_merges() }
     }
 
     /// Without a log, a table makes the write durable. The write is visible by then, so after a
     /// failure no write that could depend on it may be acknowledged.
-    fn sync_without_log(&self) -> Result<()> {
+    pub(super) fn sync_without_log(&self) -> Result<()> {
         if self.options.load().writes.log {
             return Ok(());
         }
@@ -98,7 +102,7 @@ impl Engine {
     }
 
     #[inline]
-    fn wants_sync(&self, options: WriteOptions) -> bool {
+    pub(super) fn wants_sync(&self, options: WriteOptions) -> bool {
         match options.durability {
             Some(durability) => durability == Durability::Sync,
             None => self.options.syncs(),
@@ -117,7 +121,7 @@ impl Engine {
         if own.sync {
             self.writes.queue.gather();
         }
-        if self.writes.queue.waiting() > 0 {
+        if self.writes.queue.waiting() > 0 || own.terms.is_some() {
             return self.lead_others(Followers::new(self), turnstile, leader, own);
         }
         let first_seqno = leader.last_seqno + 1;
@@ -142,19 +146,50 @@ impl Engine {
         Ok(own.last_seqno(first_seqno))
     }
 
-    /// As `lead`, with followers. The `followers` are dropped last among the arguments, so that the
-    /// members that a panic fails are off the queue.
+    /// As `lead`, with followers or conditions. The `followers` are dropped last among the
+    /// arguments, so that the members that a panic fails are off the queue.
     fn lead_others<'a>(
         &'a self,
         mut followers: Followers<'a>,
         mut turnstile: Turnstile<'a>,
-        mut leader: MutexGuard<'a, Leader>,
+        leader: MutexGuard<'a, Leader>,
         own: &Wanted<'_>,
     ) -> Result<SeqNo> {
         followers.members = self.writes.queue.followers(own);
         turnstile.followers = followers.members.len();
+        if own.terms.is_none() && !followers.have_terms() {
+            return self.lead_group(followers, turnstile, leader, own);
+        }
+        let verdict = match followers.judge(&leader, own) {
+            Ok(verdict) => verdict,
+            Err(error) => {
+                followers.fail(&error);
+                return Err(error);
+            }
+        };
+        // A batch without operations has no record in the log.
+        let is_written = verdict.is_ok() && own.operations() > 0;
+        let own = if is_written { own } else { &Wanted::NOTHING };
+        let written = self.lead_group(followers, turnstile, leader, own);
+        // If the group failed, it is unknown whether the write that was met is there.
+        written.and_then(|seqno| verdict.map(|()| seqno))
+    }
+
+    /// As `lead`, for a group whose members are all to be written.
+    fn lead_group<'a>(
+        &'a self,
+        mut followers: Followers<'a>,
+        turnstile: Turnstile<'a>,
+        mut leader: MutexGuard<'a, Leader>,
+        own: &Wanted<'_>,
+    ) -> Result<SeqNo> {
         let first_seqno = leader.last_seqno + 1;
         let own_last_seqno = own.last_seqno(first_seqno);
+        if own.operations() + operations(&followers.members) == 0 {
+            drop((leader, turnstile));
+            followers.done(first_seqno);
+            return Ok(own_last_seqno);
+        }
         if let Err(error) = self.log_in_turn(&mut leader, own, &followers.members) {
             followers.fail(&error);
             return Err(error);
@@ -170,7 +205,11 @@ impl Engine {
             );
             followers.hand_out(&group, own_last_seqno + 1);
             drop((leader, turnstile));
-            self.insert(&group, own, first_seqno)?;
+            if let Err(error) = self.insert(&group, own, first_seqno) {
+                followers.fail(&error);
+                return Err(error);
+            }
+            followers.done(last_seqno + 1);
             return Ok(own_last_seqno);
         }
         drop((leader, turnstile));
@@ -356,8 +395,7 @@ impl Engine {
     ) -> Result<T> {
         self.access.opener().check()?;
         // A member without a batch never joins another's group, so its turn is to lead.
-        if let Joined::Queued(member) = self.writes.queue.join(Wanted { batch: None, sync: false })
-        {
+        if let Joined::Queued(member) = self.writes.queue.join(Wanted::NOTHING) {
             member.wait();
         }
         let turnstile = Turnstile::new(self);
@@ -369,36 +407,6 @@ impl Engine {
         drop((leader, turnstile));
         self.freeze_if_full(&active, limit);
         outcome
-    }
-
-    /// Calls `decide` while no write is in progress, and writes the batch it returns. False if it
-    /// returned none.
-    pub(crate) fn write_if<'a>(
-        &self,
-        options: WriteOptions,
-        decide: impl FnOnce() -> Result<Option<Batch<'a>>>,
-    ) -> Result<bool> {
-        self.access.check_writable()?;
-        let sync = self.wants_sync(options);
-        if sync {
-            self.wait_to_sync()?;
-        }
-        let written = self.exclusively(|leader| {
-            let Some(batch) = decide()? else { return Ok(false) };
-            let own = Wanted { batch: Some(batch), sync };
-            self.prepare_memtable(leader, || own.bytes() as u64)?;
-            if self.snapshots.expiry.is_on() {
-                self.mark_time(leader)?;
-            }
-            let first_seqno = leader.last_seqno + 1;
-            self.log_group(leader, &own, &[])?;
-            self.insert_all(&leader.active, &own, &[], first_seqno);
-            Ok(true)
-        })?;
-        if written && sync {
-            self.sync_without_log()?;
-        }
-        Ok(written)
     }
 }
 
@@ -429,19 +437,42 @@ impl Drop for Turnstile<'_> {
     }
 }
 
-/// The members whose batches a leader writes with its own. If dropped before they were notified,
-/// which only a panic causes, it fails them with the error that poisoned the store.
+/// The members whose batches a leader writes with its own, and those that it refuses. If dropped
+/// before they were notified, which only a panic causes, it fails them with the error that poisoned
+/// the store.
 struct Followers<'a> {
     engine: &'a Engine,
+    /// Those to be written, until they are notified.
     members: Vec<Arc<Member>>,
-    /// Whether the members were notified of their outcome.
-    are_notified: bool,
+    /// Those that left the group, with what they are notified of once the group is published.
+    others: Vec<(Arc<Member>, WriterTurn)>,
 }
 
 impl<'a> Followers<'a> {
     /// No followers yet.
     fn new(engine: &'a Engine) -> Self {
-        Self { engine, members: Vec::new(), are_notified: false }
+        Self { engine, members: Vec::new(), others: Vec::new() }
+    }
+
+    fn have_terms(&self) -> bool {
+        self.members.iter().any(|member| member.wanted.terms.is_some())
+    }
+
+    /// Checks the conditions of the leader's `own` batch, and returns the outcome, and those of the
+    /// followers. Members that are refused, or have nothing to write, leave the group.
+    fn judge(&mut self, leader: &Leader, own: &Wanted<'_>) -> Result<Result<()>> {
+        let mut verdicts = Vec::with_capacity(self.members.len());
+        let own_verdict = self.engine.judge_group(leader, own, &self.members, &mut verdicts)?;
+        let mut kept = Vec::with_capacity(self.members.len());
+        for (member, verdict) in std::mem::take(&mut self.members).into_iter().zip(verdicts) {
+            match verdict {
+                Ok(()) if member.wanted.operations() > 0 => kept.push(member),
+                Ok(()) => self.others.push((member, WriterTurn::Written(leader.last_seqno))),
+                Err(error) => self.others.push((member, WriterTurn::Failed(error))),
+            }
+        }
+        self.members = kept;
+        Ok(own_verdict)
     }
 
     /// Whether the followers have enough to insert for all of them to insert in parallel: each is
@@ -455,25 +486,26 @@ impl<'a> Followers<'a> {
     }
 
     fn hand_out(&mut self, group: &Arc<CommitGroup>, first_seqno: SeqNo) {
-        hand_out(group, &self.members, first_seqno);
-        self.are_notified = true;
+        hand_out(group, &std::mem::take(&mut self.members), first_seqno);
     }
 
     fn done(mut self, first_seqno: SeqNo) {
-        done(&self.members, first_seqno);
-        self.are_notified = true;
+        done(&std::mem::take(&mut self.members), first_seqno);
+        self.others.drain(..).for_each(|(member, turn)| member.notify(turn));
     }
 
     fn fail(&mut self, error: &Error) {
-        fail(&self.members, error);
-        self.are_notified = true;
+        fail(&std::mem::take(&mut self.members), error);
+        self.others
+            .drain(..)
+            .for_each(|(member, _)| member.notify(WriterTurn::Failed(error.clone())));
     }
 }
 
 impl Drop for Followers<'_> {
     #[inline]
     fn drop(&mut self) {
-        if !self.are_notified && !self.members.is_empty() {
+        if !self.members.is_empty() || !self.others.is_empty() {
             let error = self.engine.poison(panicked());
             self.fail(&error);
         }
@@ -613,7 +645,7 @@ mod tests {
         let engine = db.engine();
         let wanted = |key: &'static str| {
             let batch = Batch::one(OpKind::Put, key.as_bytes(), b"v").unwrap();
-            Wanted { batch: Some(batch), sync: false }
+            Wanted { batch: Some(batch), sync: false, terms: None }
         };
         let logged = engine.exclusively(|leader| {
             let first = leader.last_seqno + 1;

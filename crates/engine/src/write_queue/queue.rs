@@ -4,18 +4,19 @@
 //! lone writer takes no memory here and no lock, unless it is slowed, and changes one word when it
 //! enters and when it leaves.
 
+use std::borrow::Cow;
 use std::collections::VecDeque;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use trommel_base::SeqNo;
 
-use crate::batch::Batch;
+use crate::batch::{Batch, Condition};
 use crate::error::Error;
 use crate::sync::{
     AtomicUsize, Condvar, Mutex, SlowYields, lock, look_out, quiet, wait, yields_quickly,
 };
-use crate::view::LoggedMemtable;
+use crate::view::{LoggedMemtable, Since};
 
 /// Most bytes of batches that one group takes (but always at least one batch).
 const GROUP_BYTES: usize = 1 << 20;
@@ -45,9 +46,22 @@ pub(crate) struct Wanted<'a> {
     pub(crate) batch: Option<Batch<'a>>,
     /// Whether the log must be durable before the write returns.
     pub(crate) sync: bool,
+    /// Its conditions, if it has any.
+    pub(crate) terms: Option<Box<Terms<'a>>>,
+}
+
+/// The conditions of a write.
+#[derive(Debug)]
+pub(crate) struct Terms<'a> {
+    pub(crate) conditions: Cow<'a, [Condition]>,
+    /// They held at this moment.
+    pub(crate) since: Since,
 }
 
 impl Wanted<'_> {
+    /// No write: to be alone, or in place of a write that was refused.
+    pub(crate) const NOTHING: Wanted<'static> = Wanted { batch: None, sync: false, terms: None };
+
     /// Operations in the batch.
     pub(crate) fn operations(&self) -> u64 {
         self.batch.as_ref().map_or(0, |batch| u64::from(batch.count()))
@@ -71,7 +85,11 @@ impl Wanted<'_> {
 
     /// An owned copy, for a writer that waits while another thread reads it.
     fn into_owned(self) -> Wanted<'static> {
-        Wanted { batch: self.batch.map(Batch::into_owned), sync: self.sync }
+        let terms = self.terms.map(|terms| {
+            let Terms { conditions, since } = *terms;
+            Box::new(Terms { conditions: Cow::Owned(conditions.into_owned()), since })
+        });
+        Wanted { batch: self.batch.map(Batch::into_owned), sync: self.sync, terms }
     }
 }
 
@@ -109,7 +127,8 @@ impl Member {
         Arc::new(Self { wanted, notification, changed: Condvar::new(), is_notified })
     }
 
-    fn notify(&self, turn: WriterTurn) {
+    /// Ends its wait.
+    pub(crate) fn notify(&self, turn: WriterTurn) {
         let mut notification = lock(&self.notification);
         notification.turn = turn;
         let sleeps = notification.sleeps;
@@ -355,7 +374,7 @@ pub(crate) fn fail(followers: &[Arc<Member>], error: &Error) {
 mod tests {
     use super::*;
 
-    const ALONE: Wanted<'static> = Wanted { batch: None, sync: true };
+    const ALONE: Wanted<'static> = Wanted::NOTHING;
 
     /// Lets one of `coming` writers join at each yield, quick or slow. Returns the number of yields
     /// and how the wait ended.

@@ -1,0 +1,87 @@
+//! What a batch expects of the store: checked atomically with the write.
+
+use super::WriteBatch;
+use crate::bounds::Bounds;
+use crate::conflict::{Conflict, Expected};
+
+/// A condition of a write, on the state right before it.
+#[derive(Debug, Clone)]
+pub(crate) enum Condition {
+    /// The key has no value.
+    Absent(Vec<u8>),
+    /// The key has this value.
+    Value { key: Vec<u8>, value: Vec<u8> },
+    /// The key was not written since the moment that the write is compared with.
+    Unchanged(Vec<u8>),
+    /// No key of the range was.
+    UnchangedRange(Bounds),
+}
+
+impl Condition {
+    /// The condition that `key` has this value, or none.
+    pub(crate) fn of(key: &[u8], expected: Option<&[u8]>) -> Self {
+        match expected {
+            None => Self::Absent(key.to_vec()),
+            Some(value) => Self::Value { key: key.to_vec(), value: value.to_vec() },
+        }
+    }
+
+    /// The conflict, if the key of this condition has been written to and now has `value`, or none.
+    /// A range is never met by a single key.
+    pub(crate) fn conflict(&self, value: Option<&[u8]>) -> Option<Conflict> {
+        match self {
+            Self::Absent(key) if value.is_some() => Some(Conflict::new(key, Expected::Absent)),
+            Self::Value { key, value: expected } if value != Some(expected) => {
+                Some(Conflict::new(key, Expected::Value))
+            }
+            Self::Unchanged(key) => Some(Conflict::new(key, Expected::Unchanged)),
+            Self::Absent(_) | Self::Value { .. } | Self::UnchangedRange(_) => None,
+        }
+    }
+}
+
+impl WriteBatch {
+    /// Makes the write conditional: nothing is written if `key` has a value. All conditions of a
+    /// batch are on the state before it, whatever operations it has, and are checked atomically
+    /// with the write. [`Db::write`](crate::Db::write) then returns
+    /// [`Error::Conflict`](crate::Error::Conflict).
+    ///
+    /// Tables are read before the write enters the queue, so that it delays no other write, and it
+    /// shares its commit, and its sync, with others.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let mut batch = trommel::WriteBatch::new();
+    /// batch.expect_absent("name:ada").put("name:ada", "user:1").put("user:1", "Ada");
+    /// db.write(&batch)?;
+    /// assert!(matches!(db.write(&batch), Err(trommel::Error::Conflict(_)))); // the name is taken
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn expect_absent(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
+        self.conditions.push(Condition::of(key.as_ref(), None));
+        self
+    }
+
+    /// Makes the write conditional: nothing is written unless `key` has this value. See
+    /// [`WriteBatch::expect_absent`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("from", "100")?;
+    /// let mut batch = trommel::WriteBatch::new();
+    /// batch.expect_value("from", "100").expect_absent("to").put("from", "90").put("to", "10");
+    /// db.write(batch)?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn expect_value(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
+        self.conditions.push(Condition::of(key.as_ref(), Some(value.as_ref())));
+        self
+    }
+
+    /// The conditions added so far.
+    pub(crate) fn conditions(&self) -> &[Condition] {
+        &self.conditions
+    }
+}

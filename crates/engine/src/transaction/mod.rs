@@ -1,0 +1,464 @@
+//! Optimistic transactions: many reads and writes as one, serializable.
+//!
+//! 1. A transaction reads from a snapshot, with its own writes, which nothing else sees, on top. It
+//!    notes which keys and ranges it has read (module `reads`).
+//! 2. Its commit is a batch with the condition that none of them was written since the snapshot
+//!    (module `write::conditional`). So all that it has read is still so at its place in the order
+//!    of commits: it might as well have run there, in one go.
+//! 3. A transaction that has written nothing needs no check: it ran at the moment of its snapshot.
+//!
+//! Invariants: nothing is visible or logged before the commit, and nothing is locked. The snapshot
+//! is held until the commit has been decided, so that compactions leave a trace of each change
+//! since.
+
+mod range;
+mod reads;
+#[cfg(test)]
+mod tests;
+mod writes;
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use trommel_base::{SeqNo, Slice};
+
+pub use range::TransactionRange;
+
+use crate::batch::{Batch, OpKind};
+use crate::bounds::{Bounds, KeyRange};
+use crate::error::{Error, Result};
+use crate::handle::Handle;
+use crate::options::WriteOptions;
+use crate::snapshot::Snapshot;
+use crate::sync::{Mutex, lock, thread};
+use crate::view::Since;
+use reads::TrackedReads;
+use writes::OwnWrites;
+
+/// How often [`Db::transaction`](crate::Db::transaction) runs its closure at most. Each time that
+/// one transaction fails, another has committed.
+const ATTEMPTS: usize = 1000;
+
+/// Reads and writes that take effect together, as if nothing else had run meanwhile, or not at all.
+///
+/// Reads see the store as of [`Db::begin`](crate::Db::begin), and the transaction's own writes.
+/// Nothing else sees these before [`Transaction::commit`], which fails with
+/// [`Error::Conflict`](crate::Error::Conflict) if another write has changed any key or range that
+/// the transaction has read: keys that were missing, and ranges that were empty, included. It
+/// writes nothing then. Writes alone never conflict. Dropping a transaction rolls it back.
+///
+/// It locks nothing, and never waits for another transaction. Like a [`Snapshot`], it keeps the
+/// store open, and what it can read on disk. Its writes and the keys that it has read are in memory
+/// until it ends; beyond 4 MiB of keys that were read, neighbouring ones are merged to ranges, and
+/// a write between them is a conflict.
+///
+/// [`Db::transaction`](crate::Db::transaction) begins, commits and retries by itself.
+///
+/// ```
+/// # let dir = tempfile::tempdir().unwrap();
+/// # let db = trommel::Db::open(dir.path(), Default::default())?;
+/// db.put("stock", "1")?;
+/// let order = db.begin();
+/// assert_eq!(order.get("stock")?.unwrap(), b"1");
+/// order.put("stock", "0")?;
+/// db.put("stock", "7")?; // another write comes first
+/// assert!(matches!(order.commit(), Err(trommel::Error::Conflict(_))));
+/// assert_eq!(db.get("stock")?.unwrap(), b"7");
+/// # Ok::<(), trommel::Error>(())
+/// ```
+#[derive(Debug)]
+#[must_use = "dropping it rolls it back"]
+pub struct Transaction {
+    snapshot: Snapshot,
+    since: Since,
+    state: Mutex<TransactionState>,
+}
+
+/// What it has done so far.
+#[derive(Debug, Default)]
+struct TransactionState {
+    reads: TrackedReads,
+    writes: OwnWrites,
+    /// Whether the reads are checked even if it writes nothing.
+    is_for_update: bool,
+}
+
+impl Transaction {
+    pub(crate) fn begin(store: &Arc<Handle>) -> Self {
+        // Before the snapshot is taken: see `View::since`.
+        let view = store.engine.view.load();
+        let snapshot = Snapshot::take(store);
+        let since = view.since(snapshot.seqno());
+        Self { snapshot, since, state: Mutex::default() }
+    }
+
+    /// Runs `body` in a transaction and commits it, again and again while it meets a conflict.
+    pub(crate) fn run<T>(
+        store: &Arc<Handle>,
+        options: WriteOptions,
+        mut body: impl FnMut(&Self) -> Result<T>,
+    ) -> Result<T> {
+        let mut attempt = 1;
+        loop {
+            let transaction = Self::begin(store);
+            let value = body(&transaction)?;
+            match transaction.commit_with(options) {
+                Err(Error::Conflict(_)) if attempt < ATTEMPTS => {
+                    attempt += 1;
+                    thread::yield_now();
+                }
+                committed => return committed.map(|_| value),
+            }
+        }
+    }
+
+    /// The sequence number as of which it reads.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let seqno = db.put("key", "value")?;
+    /// assert_eq!(db.begin().seqno(), seqno);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn seqno(&self) -> SeqNo {
+        self.snapshot.seqno()
+    }
+
+    /// Returns the value of `key`. Memory is held as by [`Db::get`](crate::Db::get).
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// transaction.put("key", "own")?;
+    /// assert_eq!(transaction.get("key")?.unwrap(), b"own");
+    /// assert_eq!(db.get("key")?, None);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        let key = key.as_ref();
+        match self.read_own(key) {
+            Some(own) => Ok(own),
+            None => self.snapshot.get(key),
+        }
+    }
+
+    /// Whether `key` has a value.
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// transaction.put("key", "own")?;
+    /// assert!(transaction.contains_key("key")? && !transaction.contains_key("none")?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
+        let key = key.as_ref();
+        match self.read_own(key) {
+            Some(own) => Ok(own.is_some()),
+            None => self.snapshot.contains_key(key),
+        }
+    }
+
+    /// As [`Transaction::get`], and the commit fails if another write has changed the key since the
+    /// transaction began, even if the transaction itself writes nothing, or had written the key
+    /// before. (Otherwise a transaction that writes nothing never fails, and a read of its own
+    /// write is none of the store.)
+    ///
+    /// # Errors
+    /// As [`Db::get`](crate::Db::get).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// transaction.get_for_update("leader")?;
+    /// db.put("leader", "another")?;
+    /// assert!(matches!(transaction.commit(), Err(trommel::Error::Conflict(_))));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn get_for_update(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
+        let key = key.as_ref();
+        let mut state = lock(&self.state);
+        state.is_for_update = true;
+        state.reads.add_key(key);
+        drop(state);
+        self.get(key)
+    }
+
+    /// Returns the values of `keys`, in their order.
+    ///
+    /// # Errors
+    /// As [`Db::multi_get`](crate::Db::multi_get).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// let transaction = db.begin();
+    /// transaction.put("b", "2")?;
+    /// let values = transaction.multi_get(&["a", "b", "c"])?;
+    /// assert_eq!(values.iter().flatten().count(), 2);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
+        let own: Vec<_> = keys.iter().map(|key| self.read_own(key.as_ref())).collect();
+        let unwritten = keys.iter().zip(&own).filter(|(_, own)| own.is_none());
+        let unwritten: Vec<_> = unwritten.map(|(key, _)| key.as_ref()).collect();
+        let mut stored = self.snapshot.multi_get(&unwritten)?.into_iter();
+        let value = |own: Option<_>| own.unwrap_or_else(|| stored.next().flatten());
+        Ok(own.into_iter().map(value).collect())
+    }
+
+    /// The own value of a key that it has written; notes that other keys are read.
+    fn read_own(&self, key: &[u8]) -> Option<Option<Slice>> {
+        let mut state = lock(&self.state);
+        let own = state.writes.get(key).map(|own| own.map(Slice::from));
+        if own.is_none() {
+            state.reads.add_key(key);
+        }
+        own
+    }
+
+    /// Iterates over all entries: see [`Transaction::range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// transaction.put("a", "1")?;
+    /// assert_eq!(transaction.iter().count(), 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn iter(&self) -> TransactionRange<'_> {
+        self.within(Bounds::all())
+    }
+
+    /// Iterates over the entries with keys in `range`, its own writes included, in both directions.
+    /// The part that was iterated over counts as read, and so do the gaps between its keys: a key
+    /// that another write adds there is a conflict.
+    ///
+    /// It may write while it iterates; writes ahead of the iterator are seen by it.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("job/1", "waiting")?;
+    /// db.put("job/2", "waiting")?;
+    /// let transaction = db.begin();
+    /// for job in transaction.range("job/".."job0") {
+    ///     transaction.put(job?.0, "running")?;
+    /// }
+    /// db.put("job/3", "waiting")?; // would have been running
+    /// assert!(matches!(transaction.commit(), Err(trommel::Error::Conflict(_))));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn range(&self, range: impl KeyRange) -> TransactionRange<'_> {
+        self.within(Bounds::of(range))
+    }
+
+    /// Iterates over the entries with keys that begin with `prefix`: see [`Transaction::range`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("user:1", "Ada")?;
+    /// let transaction = db.begin();
+    /// transaction.put("user:2", "Grace")?;
+    /// let (last, _) = transaction.prefix("user:").next_back().unwrap()?;
+    /// assert_eq!(last, b"user:2");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> TransactionRange<'_> {
+        self.within(Bounds::prefix(prefix.as_ref()))
+    }
+
+    fn within(&self, bounds: Bounds) -> TransactionRange<'_> {
+        let stored = self.snapshot.within(bounds.clone());
+        TransactionRange::new(self, bounds, stored)
+    }
+
+    /// Sets `key` to `value`.
+    ///
+    /// # Errors
+    /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// transaction.put("key", "value")?;
+    /// transaction.commit()?;
+    /// assert_eq!(db.get("key")?.unwrap(), b"value");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
+        let (key, value) = (key.as_ref(), value.as_ref());
+        Batch::one(OpKind::Put, key, value)?;
+        lock(&self.state).writes.set(key, Some(value.to_vec()));
+        Ok(())
+    }
+
+    /// Deletes `key`, whether or not it exists.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "value")?;
+    /// let transaction = db.begin();
+    /// transaction.delete("key")?;
+    /// assert_eq!(transaction.get("key")?, None);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
+        let key = key.as_ref();
+        Batch::one(OpKind::Delete, key, &[])?;
+        lock(&self.state).writes.set(key, None);
+        Ok(())
+    }
+
+    /// Deletes all keys in `range`: those that the transaction has written, and those that are
+    /// there when it commits, read or not.
+    ///
+    /// # Errors
+    /// As [`Transaction::put`], if a bound is too long.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// transaction.delete_range("a".."c")?;
+    /// db.put("b", "2")?;
+    /// transaction.commit()?; // it has not read the range
+    /// assert_eq!(db.get("b")?, None);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
+        let bounds = Bounds::of(range);
+        Batch::one(OpKind::RangeDelete, &bounds.from, bounds.to.as_deref().unwrap_or_default())?;
+        lock(&self.state).writes.delete_range(bounds);
+        Ok(())
+    }
+
+    /// Sets a savepoint, to which [`Transaction::rollback_to_savepoint`] returns.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// transaction.put("kept", "1")?;
+    /// transaction.set_savepoint();
+    /// transaction.put("dropped", "2")?;
+    /// transaction.rollback_to_savepoint()?;
+    /// transaction.commit()?;
+    /// assert!(db.contains_key("kept")? && !db.contains_key("dropped")?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn set_savepoint(&self) {
+        lock(&self.state).writes.set_savepoint();
+    }
+
+    /// Undoes all writes since the last savepoint, and removes that savepoint. What was read since
+    /// still counts as read.
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if there is no savepoint.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// assert!(transaction.rollback_to_savepoint().is_err());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn rollback_to_savepoint(&self) -> Result<()> {
+        if lock(&self.state).writes.roll_back() {
+            return Ok(());
+        }
+        Err(Error::option("the transaction has no savepoint: call set_savepoint first"))
+    }
+
+    /// Undoes all writes and removes all savepoints. The transaction can be used further; in the
+    /// closure of [`Db::transaction`](crate::Db::transaction) it is the way to write nothing
+    /// without an error. Dropping a transaction has the same effect.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let sold = db.transaction(|tx| {
+    ///     tx.put("sold", "1")?;
+    ///     let in_stock = tx.contains_key("stock")?;
+    ///     if !in_stock {
+    ///         tx.rollback();
+    ///     }
+    ///     Ok(in_stock)
+    /// })?;
+    /// assert!(!sold && !db.contains_key("sold")?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn rollback(&self) {
+        lock(&self.state).writes = OwnWrites::default();
+    }
+
+    /// Commits: all writes become visible together, and durable together or not at all. Returns the
+    /// sequence number of the last one; of a transaction without writes,
+    /// [`Transaction::seqno`], and nothing is checked or waited for (unless
+    /// [`Transaction::get_for_update`] was called).
+    ///
+    /// # Errors
+    /// [`Error::Conflict`] if another write has changed what was read: nothing was written, and the
+    /// transaction can be run again. [`Error::BatchTooLarge`], and those of
+    /// [`Db::put`](crate::Db::put) and [`Db::get`](crate::Db::get).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let transaction = db.begin();
+    /// transaction.put("a", "1")?;
+    /// transaction.put("b", "2")?;
+    /// assert_eq!(transaction.commit()?, 2);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn commit(self) -> Result<SeqNo> {
+        self.commit_with(WriteOptions::default())
+    }
+
+    /// As [`Transaction::commit`], with write options.
+    ///
+    /// # Errors
+    /// As [`Transaction::commit`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::WriteOptions;
+    /// let transaction = db.begin();
+    /// transaction.put("key", "value")?;
+    /// transaction.commit_with(WriteOptions::sync())?; // on the device when it returns
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn commit_with(self, options: WriteOptions) -> Result<SeqNo> {
+        let state = std::mem::take(&mut *lock(&self.state));
+        if state.writes.is_empty() && !state.is_for_update {
+            return Ok(self.seqno());
+        }
+        let batch = state.writes.into_batch();
+        let (sealed, conditions) = (Batch::Sealed(batch.seal()?), state.reads.into_conditions());
+        let engine = &self.snapshot.store().engine;
+        if conditions.is_empty() {
+            return engine.write(sealed, options);
+        }
+        engine.write_if(sealed, Cow::Owned(conditions), Some(self.since.clone()), options)
+    }
+}

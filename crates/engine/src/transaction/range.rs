@@ -1,0 +1,174 @@
+//! Iterating in a transaction: the snapshot's entries merged with the transaction's own writes.
+//!
+//! 1. Each end holds the next entry of the snapshot that it has fetched and not yielded. If one end
+//!    has reached the other, it takes over what the other has fetched.
+//! 2. Entries that the transaction has overwritten or deleted by the time they would be yielded are
+//!    left out. Its own keys are looked up at each step, so writes ahead of an end are seen.
+//! 3. When the iterator is dropped, the part that it covered is added to the transaction's reads:
+//!    from the start of the range to the last key that the front yielded, from the last that the
+//!    back yielded to the end, or the whole range if it was exhausted.
+
+use std::ops::Bound;
+
+use trommel_base::Slice;
+
+use super::Transaction;
+use crate::bounds::Bounds;
+use crate::error::Result;
+use crate::iter::range::Range;
+use crate::sync::lock;
+
+/// An entry.
+type Pair = (Slice, Slice);
+
+/// An iterator over the entries that a [`Transaction`] sees in a range, in key order, from both
+/// ends. Only the part that it has covered when it is dropped counts as read. After an error it
+/// yields nothing more.
+///
+/// It must be dropped for that: reads by an iterator that is leaked by [`std::mem::forget`] are not
+/// checked.
+#[derive(Debug)]
+#[must_use = "it reads nothing until it is asked"]
+pub struct TransactionRange<'a> {
+    transaction: &'a Transaction,
+    bounds: Bounds,
+    stored: Range,
+    front: RangeEnd,
+    back: RangeEnd,
+    is_done: bool,
+}
+
+/// One end.
+#[derive(Debug, Default)]
+struct RangeEnd {
+    /// The last key that it yielded.
+    last: Option<Slice>,
+    /// The entry of the snapshot that comes next.
+    fetched: Option<Pair>,
+}
+
+/// From which end the next entry is taken.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Side {
+    Front,
+    Back,
+}
+
+impl<'a> TransactionRange<'a> {
+    pub(super) fn new(transaction: &'a Transaction, bounds: Bounds, stored: Range) -> Self {
+        let is_done = bounds.ends_before(&bounds.from);
+        let (front, back) = (RangeEnd::default(), RangeEnd::default());
+        Self { transaction, bounds, stored, front, back, is_done }
+    }
+
+    fn step(&mut self, side: Side) -> Option<Result<Pair>> {
+        if self.is_done {
+            return None;
+        }
+        let step = self.next_from(side).transpose();
+        match &step {
+            Some(Ok((key, _))) => self.end(side).last = Some(key.clone()),
+            // The whole range was read, or as much of it as can be.
+            _ => self.is_done = true,
+        }
+        step
+    }
+
+    fn end(&mut self, side: Side) -> &mut RangeEnd {
+        match side {
+            Side::Front => &mut self.front,
+            Side::Back => &mut self.back,
+        }
+    }
+
+    /// The next entry from this end: the transaction's own, or that of the snapshot.
+    fn next_from(&mut self, side: Side) -> Result<Option<Pair>> {
+        self.fetch(side)?;
+        Ok(self.own(side).or_else(|| self.end(side).fetched.take()))
+    }
+
+    /// Fetches until the next entry of the snapshot is one that the transaction has not written.
+    fn fetch(&mut self, side: Side) -> Result<()> {
+        loop {
+            if self.end(side).fetched.is_none() {
+                let next = match side {
+                    Side::Front => self.stored.next(),
+                    Side::Back => self.stored.next_back(),
+                };
+                let other = if side == Side::Front { Side::Back } else { Side::Front };
+                let next = match next {
+                    Some(entry) => Some(entry?),
+                    None => self.end(other).fetched.take(),
+                };
+                self.end(side).fetched = next;
+            }
+            let Some((key, _)) = &self.end(side).fetched else { return Ok(()) };
+            let key = key.clone();
+            if lock(&self.transaction.state).writes.get(&key).is_none() {
+                return Ok(());
+            }
+            self.end(side).fetched = None;
+        }
+    }
+
+    /// The transaction's own next entry from this end, if it comes before the fetched one.
+    fn own(&self, side: Side) -> Option<Pair> {
+        let (fetched, is_front) = match side {
+            Side::Front => (&self.front.fetched, true),
+            Side::Back => (&self.back.fetched, false),
+        };
+        let stored = fetched.as_ref().map(|(key, _)| Bound::Excluded(&**key));
+        let from = match &self.front.last {
+            Some(last) => Bound::Excluded(&**last),
+            None => Bound::Included(&*self.bounds.from),
+        };
+        let to = match (&self.back.last, &self.bounds.to) {
+            (Some(last), _) => Bound::Excluded(&**last),
+            (None, Some(to)) => Bound::Excluded(&**to),
+            (None, None) => Bound::Unbounded,
+        };
+        let (from, to) = match stored {
+            Some(stored) if is_front => (from, stored),
+            Some(stored) => (stored, to),
+            None => (from, to),
+        };
+        let state = lock(&self.transaction.state);
+        let own = match side {
+            Side::Front => state.writes.first_in(from, to),
+            Side::Back => state.writes.last_in(from, to),
+        };
+        own.map(|(key, value)| (Slice::from(key), Slice::from(value)))
+    }
+}
+
+impl Iterator for TransactionRange<'_> {
+    type Item = Result<Pair>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.step(Side::Front)
+    }
+}
+
+impl DoubleEndedIterator for TransactionRange<'_> {
+    fn next_back(&mut self) -> Option<Self::Item> {
+        self.step(Side::Back)
+    }
+}
+
+impl std::iter::FusedIterator for TransactionRange<'_> {}
+
+impl Drop for TransactionRange<'_> {
+    fn drop(&mut self) {
+        let Bounds { from, to } = std::mem::replace(&mut self.bounds, Bounds::all());
+        let reads = &mut lock(&self.transaction.state).reads;
+        if self.is_done {
+            return reads.add_range(Bounds { from, to });
+        }
+        if let Some(last) = &self.front.last {
+            reads.add_range(Bounds { from, to: Some(Bounds::after(last)) });
+        }
+        if let Some(last) = &self.back.last {
+            reads.add_range(Bounds { from: last.to_vec(), to });
+        }
+    }
+}

@@ -1,0 +1,296 @@
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use trommel_sim::MemoryVfs;
+
+use super::{ATTEMPTS, Transaction};
+use crate::bounds::Bounds;
+use crate::{Db, Error, Expected, Options, Result, SeqNo, WriteOptions};
+
+fn memory() -> Db {
+    let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
+    Db::open("db", options).unwrap()
+}
+
+/// The key that a commit met.
+fn met(outcome: &Result<SeqNo>) -> Option<&[u8]> {
+    match outcome {
+        Ok(_) => None,
+        Err(Error::Conflict(conflict)) if conflict.expected == Expected::Unchanged => {
+            Some(&conflict.key)
+        }
+        Err(error) => panic!("{error}"),
+    }
+}
+
+#[test]
+fn a_transaction_is_owned_and_moves_between_threads() {
+    fn check<T: Send + Sync + 'static>() {}
+    check::<Transaction>();
+}
+
+/// Whatever a transaction has read, in whichever way, a write to it is a conflict that names the
+/// key; a write next to it is none.
+#[test]
+fn each_way_to_read_is_checked() {
+    type Read = fn(&Transaction);
+    let reads: [(Read, &[&str], &[&str]); 12] = [
+        (|tx| _ = tx.get("d").unwrap(), &["d"], &["c", "d0"]),
+        (|tx| _ = tx.get("e").unwrap(), &["e"], &["d", "f"]),
+        (|tx| _ = tx.contains_key("d").unwrap(), &["d"], &["c"]),
+        (|tx| _ = tx.multi_get(&["b", "e"]).unwrap(), &["b", "e"], &["c", "d"]),
+        (|tx| _ = tx.iter().count(), &["", "a", "z"], &[]),
+        (|tx| _ = tx.range("b".."f").count(), &["b", "c", "d", "e"], &["a", "f"]),
+        (|tx| _ = tx.range("c".."f").next().unwrap(), &["c", "d"], &["b", "d0", "e"]),
+        (|tx| _ = tx.range("a".."e").next_back().unwrap(), &["d", "d0"], &["c", "e"]),
+        (|tx| _ = tx.range(.."a").next(), &["", "A"], &["a"]),
+        (|tx| _ = tx.prefix("d").count(), &["d", "dz"], &["c", "e"]),
+        (|tx| drop(tx.iter()), &[], &["a", "b"]),
+        (
+            |tx| {
+                let mut ends = tx.iter();
+                (ends.next(), ends.next_back(), ends.next_back());
+            },
+            &["a", "b", "f", "h", "z"],
+            &["c", "d", "e"],
+        ),
+    ];
+    for (at, (read, hit, missed)) in reads.iter().enumerate() {
+        for (key, is_hit) in
+            hit.iter().map(|key| (key, true)).chain(missed.iter().map(|key| (key, false)))
+        {
+            for flushed in [false, true] {
+                let db = memory();
+                for key in ["b", "d", "f", "h"] {
+                    db.put(key, "1").unwrap();
+                }
+                let tx = db.begin();
+                read(&tx);
+                tx.put("own", "1").unwrap();
+                db.put(key, "2").unwrap();
+                if flushed {
+                    db.flush().unwrap();
+                    db.compact_range(..).unwrap();
+                }
+                let outcome = tx.commit();
+                let expected = is_hit.then_some(key.as_bytes());
+                assert_eq!(met(&outcome), expected, "read {at}, flushed {flushed}");
+                assert_eq!(db.contains_key("own").unwrap(), !is_hit);
+            }
+        }
+    }
+}
+
+/// Transactions that read what the other writes do not both commit.
+#[test]
+fn there_is_no_write_skew() {
+    let db = memory();
+    db.put("on call: ada", "").unwrap();
+    db.put("on call: grace", "").unwrap();
+    let leave = |tx: &Transaction, key: &str| {
+        assert_eq!(tx.prefix("on call: ").count(), 2);
+        tx.delete(key).unwrap();
+    };
+    let (first, second) = (db.begin(), db.begin());
+    leave(&first, "on call: ada");
+    leave(&second, "on call: grace");
+    first.commit().unwrap();
+    assert_eq!(met(&second.commit()), Some(&b"on call: ada"[..]));
+}
+
+/// A key that comes and goes while a transaction runs changes nothing that it has read, even if it
+/// leaves no trace; but if there is one, it is a conflict.
+#[test]
+fn deletions_are_changes() {
+    for flushed in [false, true] {
+        let db = memory();
+        db.put("key", "1").unwrap();
+        let (by_key, by_range) = (db.begin(), db.begin());
+        by_key.get("key").unwrap();
+        assert_eq!(by_range.range("a".."l").count(), 1);
+        by_key.put("own", "1").unwrap();
+        by_range.put("own", "1").unwrap();
+        db.delete_range("k"..).unwrap();
+        if flushed {
+            db.flush().unwrap();
+            db.compact_range(..).unwrap();
+        }
+        assert_eq!(met(&by_key.commit()), Some(&b"key"[..]));
+        assert_eq!(met(&by_range.commit()), Some(&b"k"[..]));
+        let unread = db.begin();
+        unread.put("key", "2").unwrap();
+        db.put("key", "3").unwrap();
+        unread.commit().unwrap();
+        assert_eq!(db.get("key").unwrap().unwrap(), b"2");
+    }
+}
+
+#[test]
+fn reads_alone_never_conflict_unless_they_are_for_an_update() {
+    let db = memory();
+    let (reader, updater, owner) = (db.begin(), db.begin(), db.begin());
+    reader.get("key").unwrap();
+    updater.get_for_update("key").unwrap();
+    owner.put("key", "1").unwrap();
+    assert_eq!(owner.get_for_update("key").unwrap().unwrap(), b"1");
+    let unaffected = db.begin();
+    unaffected.get_for_update("none").unwrap();
+    db.put("key", "2").unwrap();
+    let before = db.stats().writes;
+    assert_eq!(reader.commit_with(WriteOptions::sync()).unwrap(), 0);
+    assert_eq!(met(&updater.commit()), Some(&b"key"[..]));
+    assert_eq!(met(&owner.commit()), Some(&b"key"[..]));
+    assert_eq!(unaffected.commit().unwrap(), 1);
+    let after = db.stats().writes;
+    assert_eq!((before.commits, before.log_syncs), (after.commits, after.log_syncs));
+}
+
+/// A closure that always meets a conflict is run as often as it says, and then returns it.
+#[test]
+fn the_closure_is_retried_up_to_its_bound() {
+    let db = memory();
+    let mut runs = 0;
+    let outcome = db.transaction(|tx| {
+        runs += 1;
+        tx.get("key")?;
+        db.put("key", format!("{runs}"))?;
+        tx.put("own", "")
+    });
+    assert!(matches!(outcome, Err(Error::Conflict(_))), "{outcome:?}");
+    assert_eq!(runs, ATTEMPTS);
+    let stopped: Result<()> = db.transaction(|tx| {
+        tx.put("own", "")?;
+        Err(Error::ReadOnly)
+    });
+    assert!(matches!(stopped, Err(Error::ReadOnly)));
+    assert!(!db.contains_key("own").unwrap());
+}
+
+#[test]
+fn what_cannot_be_written_is_refused_at_once() {
+    let tx = memory().begin();
+    let long = vec![7; 70_000];
+    assert!(matches!(tx.put(&long, ""), Err(Error::KeyTooLong { bytes: 70_000 })));
+    assert!(matches!(tx.delete(&long), Err(Error::KeyTooLong { .. })));
+    assert!(matches!(tx.delete_range(&long..), Err(Error::KeyTooLong { .. })));
+    assert_eq!(tx.get(&long).unwrap(), None);
+    assert!(matches!(tx.rollback_to_savepoint(), Err(Error::InvalidOption { .. })));
+    tx.commit().unwrap();
+    let db = memory();
+    let tx = db.begin();
+    tx.put("a", "1").unwrap();
+    db.close().unwrap();
+    assert!(matches!(tx.get("b"), Err(Error::Closed)));
+    assert!(matches!(tx.commit(), Err(Error::Closed)));
+}
+
+type Pairs = Vec<(Vec<u8>, Vec<u8>)>;
+
+fn collect(range: impl Iterator<Item = Result<(crate::Slice, crate::Slice)>>) -> Pairs {
+    range.map(|entry| entry.map(|(key, value)| (key.to_vec(), value.to_vec())).unwrap()).collect()
+}
+
+/// Own writes, savepoints and iterators in both directions give what a map gives.
+#[test]
+fn a_transaction_sees_what_a_model_sees() {
+    let mut rng = fastrand::Rng::with_seed(52);
+    for round in 0..400 {
+        let db = memory();
+        let key = |rng: &mut fastrand::Rng| format!("{:02}", rng.u32(..24)).into_bytes();
+        let mut model = BTreeMap::new();
+        for _ in 0..rng.u32(..20) {
+            let (key, value) = (key(&mut rng), vec![rng.u8(..)]);
+            db.put(&key, &value).unwrap();
+            model.insert(key, value);
+        }
+        let tx = db.begin();
+        let mut savepoints = Vec::new();
+        for step in 0..rng.u32(..40) {
+            let (one, other) = (key(&mut rng), key(&mut rng));
+            let value = format!("{round}/{step}").into_bytes();
+            match rng.u32(..10) {
+                0..3 => {
+                    tx.put(&one, &value).unwrap();
+                    model.insert(one, value);
+                }
+                3 => {
+                    tx.delete(&one).unwrap();
+                    model.remove(&one);
+                }
+                4 => {
+                    tx.delete_range(&one..&other).unwrap();
+                    model.retain(|key, _| *key < one || *key >= other);
+                }
+                5 => {
+                    tx.set_savepoint();
+                    savepoints.push(model.clone());
+                }
+                6 => {
+                    let rolled_back = tx.rollback_to_savepoint();
+                    assert_eq!(rolled_back.is_ok(), !savepoints.is_empty());
+                    model = savepoints.pop().unwrap_or(model);
+                }
+                7 => {
+                    let keys = [&one, &other];
+                    let found = tx.multi_get(&keys).unwrap();
+                    for (key, found) in keys.iter().zip(found) {
+                        let expected = model.get(*key);
+                        assert_eq!(found.as_deref(), expected.map(|value| &**value));
+                        assert_eq!(tx.get(key).unwrap(), found);
+                        assert_eq!(tx.contains_key(key).unwrap(), expected.is_some());
+                    }
+                }
+                _ => check_range(&tx, &model, &Bounds { from: one, to: Some(other) }, &mut rng),
+            }
+        }
+        assert_eq!(collect(tx.iter()), Vec::from_iter(model.clone()));
+        assert_eq!(collect(tx.iter().rev()).len(), model.len());
+        tx.commit().unwrap();
+        assert_eq!(collect(db.iter()), Vec::from_iter(model));
+    }
+}
+
+/// Takes entries from both ends in any order.
+fn check_range(
+    tx: &Transaction,
+    model: &BTreeMap<Vec<u8>, Vec<u8>>,
+    bounds: &Bounds,
+    rng: &mut fastrand::Rng,
+) {
+    let within = model.iter().filter(|(key, _)| bounds.holds(key));
+    let mut expected = within.map(|(key, value)| (key.clone(), value.clone()));
+    let to = bounds.to.as_deref().unwrap();
+    let mut range = tx.range(&*bounds.from..to);
+    let mut left = expected.by_ref().collect::<std::collections::VecDeque<_>>();
+    loop {
+        let is_front = rng.bool();
+        let (found, wanted) = match is_front {
+            true => (range.next(), left.pop_front()),
+            false => (range.next_back(), left.pop_back()),
+        };
+        let found = found.map(|entry| entry.map(|(k, v)| (k.to_vec(), v.to_vec())).unwrap());
+        assert_eq!(found, wanted);
+        if found.is_none() {
+            return;
+        }
+    }
+}
+
+/// Writes made while an iterator is open are seen ahead of it, and not behind it.
+#[test]
+fn an_iterator_sees_own_writes_ahead() {
+    let db = memory();
+    for key in ["b", "d", "f"] {
+        db.put(key, "1").unwrap();
+    }
+    let tx = db.begin();
+    let mut range = tx.iter();
+    assert_eq!(range.next().unwrap().unwrap().0, b"b");
+    tx.put("a", "behind").unwrap();
+    tx.put("e", "ahead").unwrap();
+    tx.delete("d").unwrap();
+    tx.put("f", "2").unwrap();
+    let rest = collect(range);
+    let expected = [("e", "ahead"), ("f", "2")].map(|(k, v)| (k.into(), v.into()));
+    assert_eq!(rest, expected);
+}

@@ -1,0 +1,134 @@
+//! The writes of a transaction that has not committed.
+//!
+//! 1. The last operation on each key is kept, and the ranges that were deleted. A deletion of a
+//!    range removes the operations on its keys, so those that are left are newer.
+//! 2. From the first savepoint on, each change leaves what undoes it.
+
+use std::collections::BTreeMap;
+use std::ops::Bound;
+
+use crate::batch::WriteBatch;
+use crate::bounds::Bounds;
+use crate::ranges::{RangeSet, RangeTombstone};
+
+/// The value that a key is set to; `None` deletes it.
+type NewValue = Option<Vec<u8>>;
+
+/// Undoes one change.
+#[derive(Debug)]
+enum Undo {
+    /// Restores the last operation on a key.
+    Key(Vec<u8>, Option<NewValue>),
+    /// Restores the deleted ranges, and the operations that the last one removed.
+    Range(RangeSet, Vec<(Vec<u8>, NewValue)>),
+}
+
+/// The writes of a transaction.
+#[derive(Debug, Default)]
+pub(super) struct OwnWrites {
+    keys: BTreeMap<Vec<u8>, NewValue>,
+    deleted: RangeSet,
+    undo: Vec<Undo>,
+    /// For each savepoint, the number of changes before it.
+    savepoints: Vec<usize>,
+}
+
+impl OwnWrites {
+    pub(super) fn is_empty(&self) -> bool {
+        self.keys.is_empty() && self.deleted.is_empty()
+    }
+
+    /// Sets `key` to a value, or deletes it.
+    pub(super) fn set(&mut self, key: &[u8], value: NewValue) {
+        let before = self.keys.insert(key.to_vec(), value);
+        if !self.savepoints.is_empty() {
+            self.undo.push(Undo::Key(key.to_vec(), before));
+        }
+    }
+
+    pub(super) fn delete_range(&mut self, bounds: Bounds) {
+        if bounds.ends_before(&bounds.from) {
+            return;
+        }
+        let mut removed = self.keys.split_off(&bounds.from);
+        if let Some(to) = &bounds.to {
+            self.keys.append(&mut removed.split_off(to));
+        }
+        let tombstone = RangeTombstone::new(&bounds.from, bounds.to.as_deref(), 1);
+        let deleted = self.deleted.with_all(vec![tombstone]);
+        let before = std::mem::replace(&mut self.deleted, deleted);
+        if !self.savepoints.is_empty() {
+            self.undo.push(Undo::Range(before, removed.into_iter().collect()));
+        }
+    }
+
+    /// The transaction's own value of `key`, `Some(None)` if it has deleted it; `None` if it has
+    /// not written it.
+    pub(super) fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
+        match self.keys.get(key) {
+            Some(value) => Some(value.as_deref()),
+            None => (self.deleted.covering(key, 1) > 0).then_some(None),
+        }
+    }
+
+    /// The first key that it sets within the bounds, and its value.
+    pub(super) fn first_in(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<(&[u8], &[u8])> {
+        self.within(from, to)?.next()
+    }
+
+    /// The last one.
+    pub(super) fn last_in(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<(&[u8], &[u8])> {
+        self.within(from, to)?.next_back()
+    }
+
+    fn within(
+        &self,
+        from: Bound<&[u8]>,
+        to: Bound<&[u8]>,
+    ) -> Option<impl DoubleEndedIterator<Item = (&[u8], &[u8])>> {
+        // A map panics for a range that ends before it begins.
+        if let (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to)) = (from, to)
+            && from >= to
+        {
+            return None;
+        }
+        let keys = self.keys.range::<[u8], _>((from, to));
+        Some(keys.filter_map(|(key, value)| Some((&**key, value.as_deref()?))))
+    }
+
+    pub(super) fn set_savepoint(&mut self) {
+        self.savepoints.push(self.undo.len());
+    }
+
+    /// Undoes the changes since the last savepoint, and removes it; false if there is none.
+    pub(super) fn roll_back(&mut self) -> bool {
+        let Some(savepoint) = self.savepoints.pop() else { return false };
+        for undo in self.undo.drain(savepoint..).rev() {
+            match undo {
+                Undo::Key(key, Some(value)) => _ = self.keys.insert(key, value),
+                Undo::Key(key, None) => _ = self.keys.remove(&key),
+                Undo::Range(deleted, keys) => {
+                    self.deleted = deleted;
+                    self.keys.extend(keys);
+                }
+            }
+        }
+        true
+    }
+
+    /// All of them, as a batch. Deleted ranges come first.
+    pub(super) fn into_batch(self) -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        for RangeTombstone { from, to, .. } in self.deleted.tombstones() {
+            let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+            batch.delete_range((Bound::Included(&*from), to));
+        }
+        for (key, value) in &self.keys {
+            match value {
+                Some(value) => batch.put(key, value),
+                None => batch.delete(key),
+            };
+        }
+        batch
+    }
+}

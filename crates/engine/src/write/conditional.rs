@@ -1,0 +1,252 @@
+//! Conditional writes.
+//!
+//! 1. The writer checks its conditions before it joins the queue, reads tables as it must, and
+//!    notes the moment from which on it does not know.
+//! 2. The leader of its group checks only what was written since then: in the memtables, and by
+//!    earlier members of the group, which are not in the memtable yet. It waits until the group
+//!    before it is published, so that everything older is.
+//! 3. A member whose conditions do not hold leaves the group: nothing of it is logged. It is
+//!    notified once the group is published, because the write that it met may be in the group.
+//!
+//! The leader reads a table only if the memtable of the moment was flushed while the writer waited.
+
+use std::borrow::Cow;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::sync::Arc;
+
+use trommel_base::{MAX_SEQNO, SeqNo};
+
+use crate::batch::{Batch, Condition, OpKind, Operation};
+use crate::bounds::Bounds;
+use crate::conflict::{Conflict, Expected};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::options::WriteOptions;
+use crate::ranges::RangeSet;
+use crate::read::Change;
+use crate::view::{ReadMoment, Since, View};
+use crate::write_queue::{Leader, Member, Terms, Wanted};
+
+impl Engine {
+    /// As `write`, if the conditions hold; otherwise [`Error::Conflict`]. The conditions of a
+    /// transaction are on what was written since it began; the others come without a moment.
+    pub(crate) fn write_if(
+        &self,
+        batch: Batch<'_>,
+        conditions: Cow<'_, [Condition]>,
+        since: Option<Since>,
+        options: WriteOptions,
+    ) -> Result<SeqNo> {
+        self.access.opener().check()?;
+        self.access.check_writable()?;
+        let since = match since {
+            Some(since) => self.unchanged_until(&conditions, since)?,
+            None => self.hold_at(&conditions)?,
+        };
+        let terms = Some(Box::new(Terms { conditions, since }));
+        let sync = self.wants_sync(options);
+        if batch.count() == 0 {
+            let seqno = self.commit(Wanted { batch: Some(batch), sync: false, terms })?;
+            if sync {
+                self.sync()?;
+            }
+            return Ok(seqno);
+        }
+        if sync {
+            self.wait_to_sync()?;
+        }
+        let seqno = self.commit(Wanted { batch: Some(batch), sync, terms })?;
+        if sync {
+            self.sync_without_log()?;
+        }
+        Ok(seqno)
+    }
+
+    /// Checks conditions on values now. They hold at the returned moment, or were changed since.
+    fn hold_at(&self, conditions: &[Condition]) -> Result<Since> {
+        let since = self.since_now();
+        for condition in conditions {
+            self.check_value(condition)?;
+        }
+        Ok(since)
+    }
+
+    /// Checks a condition on a value by a read.
+    fn check_value(&self, condition: &Condition) -> Result<()> {
+        let found = match condition {
+            // The value of a key that should have none is not copied.
+            Condition::Absent(key) => self.contains(key, None)?.then(Default::default),
+            Condition::Value { key, .. } => self.get(key, None)?,
+            Condition::Unchanged(_) | Condition::UnchangedRange(_) => return Ok(()),
+        };
+        condition.conflict(found.as_deref()).map_or(Ok(()), |conflict| Err(conflict.into()))
+    }
+
+    /// Checks what tables hold since the moment that a transaction began, and returns a later
+    /// moment, unless the memtables still hold all that was written since.
+    fn unchanged_until(&self, conditions: &[Condition], since: Since) -> Result<Since> {
+        if self.view.load().holds_all_since(&since) {
+            return Ok(since);
+        }
+        let until = self.since_now();
+        // Loaded after that moment: everything up to it is in this view.
+        let view = self.view.load_full();
+        let judge = Judge::new(self, &view, None);
+        conditions.iter().try_for_each(|condition| judge.check(condition, &since))?;
+        Ok(until)
+    }
+
+    /// Checks the conditions of a group's members in order, each after the writes of those before
+    /// it. Returns the outcome of the leader's own; `verdicts` gets those of the followers.
+    pub(super) fn judge_group(
+        &self,
+        leader: &Leader,
+        own: &Wanted<'_>,
+        followers: &[Arc<Member>],
+        verdicts: &mut Vec<Result<()>>,
+    ) -> Result<Result<()>> {
+        self.wait_published(leader.last_seqno)?;
+        let view = self.view.load();
+        let mut earlier = EarlierWrites::default();
+        let judge = |wanted: &Wanted<'_>, earlier: &EarlierWrites<'_>| match &wanted.terms {
+            Some(terms) => Judge::new(self, &view, Some(earlier)).check_all(terms, leader),
+            None => Ok(()),
+        };
+        let own_verdict = judge(own, &earlier);
+        let last = followers.iter().rposition(|member| member.wanted.terms.is_some());
+        if last.is_some() && own_verdict.is_ok() {
+            earlier.add(own);
+        }
+        for (at, member) in followers.iter().enumerate() {
+            let verdict = judge(&member.wanted, &earlier);
+            if Some(at) < last && verdict.is_ok() {
+                earlier.add(&member.wanted);
+            }
+            verdicts.push(verdict);
+        }
+        Ok(own_verdict)
+    }
+}
+
+/// Checks conditions against one view.
+struct Judge<'a> {
+    engine: &'a Engine,
+    view: &'a View,
+    /// The range tombstones, if there are any.
+    ranges: Option<ReadMoment<'a>>,
+    earlier: Option<&'a EarlierWrites<'a>>,
+}
+
+impl<'a> Judge<'a> {
+    fn new(engine: &'a Engine, view: &'a View, earlier: Option<&'a EarlierWrites<'a>>) -> Self {
+        let ranges = view.has_ranges().then(|| view.moment(None, &engine.snapshots));
+        Self { engine, view, ranges, earlier }
+    }
+
+    fn check_all(&self, terms: &Terms<'_>, leader: &Leader) -> Result<()> {
+        let is_first = self.earlier.is_none_or(EarlierWrites::is_empty);
+        if is_first && leader.last_seqno == terms.since.seqno {
+            return Ok(());
+        }
+        terms.conditions.iter().try_for_each(|condition| self.check(condition, &terms.since))
+    }
+
+    /// Checks a condition that held at a moment.
+    fn check(&self, condition: &Condition, since: &Since) -> Result<()> {
+        let conflict = match condition {
+            Condition::Absent(key) | Condition::Value { key, .. } | Condition::Unchanged(key) => {
+                match self.change_of(key, since.seqno) {
+                    Change::Value(value) => condition.conflict(Some(value)),
+                    Change::Deleted => condition.conflict(None),
+                    Change::None if self.view.holds_all_since(since) => None,
+                    Change::None => self.read(condition, key, since)?,
+                }
+            }
+            Condition::UnchangedRange(bounds) => {
+                self.changed_in(bounds, since)?.map(|key| Conflict::new(&key, Expected::Unchanged))
+            }
+        };
+        conflict.map_or(Ok(()), |conflict| Err(conflict.into()))
+    }
+
+    fn change_of(&self, key: &[u8], since: SeqNo) -> Change<'_> {
+        match self.earlier.map_or(Change::None, |earlier| earlier.change_of(key)) {
+            Change::None => self.view.change_of(key, since, self.ranges.as_ref()),
+            change => change,
+        }
+    }
+
+    fn changed_in(&self, bounds: &Bounds, since: &Since) -> Result<Option<Vec<u8>>> {
+        let in_memory = self
+            .earlier
+            .and_then(|earlier| earlier.changed_in(bounds))
+            .or_else(|| self.view.changed_in(bounds, since.seqno, self.ranges.as_ref()));
+        if in_memory.is_some() || self.view.holds_all_since(since) {
+            return Ok(in_memory);
+        }
+        self.engine.range_changed_in_tables(self.view, bounds, since.seqno)
+    }
+
+    /// Checks a condition on one key in the tables.
+    fn read(&self, condition: &Condition, key: &[u8], since: &Since) -> Result<Option<Conflict>> {
+        match condition {
+            // The transaction's snapshot keeps a trace of every later change in the tables.
+            Condition::Unchanged(_) => {
+                let is_changed = self.engine.changed_in_tables(self.view, key, since.seqno)?;
+                Ok(is_changed.then(|| Conflict::new(key, Expected::Unchanged)))
+            }
+            _ => match self.engine.check_value(condition) {
+                Err(Error::Conflict(conflict)) => Ok(Some(conflict)),
+                checked => checked.map(|()| None),
+            },
+        }
+    }
+}
+
+/// What the earlier members of a group write.
+#[derive(Default)]
+struct EarlierWrites<'a> {
+    /// The last operation on each key, with its number.
+    newest: BTreeMap<&'a [u8], (SeqNo, Operation<'a>)>,
+    ranges: RangeSet,
+    operations: SeqNo,
+}
+
+impl<'a> EarlierWrites<'a> {
+    fn is_empty(&self) -> bool {
+        self.operations == 0
+    }
+
+    fn add(&mut self, wanted: &'a Wanted<'_>) {
+        let Some(batch) = &wanted.batch else { return };
+        batch.for_each(|op| {
+            self.operations += 1;
+            match op.kind.entry() {
+                Some(_) => _ = self.newest.insert(op.key, (self.operations, op)),
+                None => {
+                    let tombstone = op.range_tombstone(self.operations);
+                    self.ranges = self.ranges.with_all(tombstone.into_iter().collect());
+                }
+            }
+        });
+    }
+
+    fn change_of(&self, key: &[u8]) -> Change<'a> {
+        let deleted = self.ranges.covering(key, MAX_SEQNO);
+        match self.newest.get(key) {
+            Some((at, op)) if *at > deleted && op.kind == OpKind::Put => Change::Value(op.value),
+            None if deleted == 0 => Change::None,
+            _ => Change::Deleted,
+        }
+    }
+
+    fn changed_in(&self, bounds: &Bounds) -> Option<Vec<u8>> {
+        if self.is_empty() || bounds.ends_before(&bounds.from) {
+            return None;
+        }
+        let end = bounds.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let mut keys = self.newest.range::<[u8], _>((Bound::Included(&*bounds.from), end));
+        keys.next().map(|(key, _)| key.to_vec()).or_else(|| self.ranges.deleted_in(bounds, 0))
+    }
+}

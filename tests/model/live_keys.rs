@@ -44,7 +44,7 @@ fn delete(db: &Db, wants: impl Fn(u64) -> bool) {
 
 /// Bits per key of level 0.
 fn bits(db: &Db) -> f64 {
-    db.filter_report().levels.iter().find(|row| row.level == 0).unwrap().bits_asked.unwrap()
+    db.filter_report().levels.iter().find(|row| row.level == 0).unwrap().bits_requested.unwrap()
 }
 
 /// With one live key for `n` keys of the filter, it has `log2(n) / ln 2` bits less, in whole
@@ -95,7 +95,7 @@ fn rebuilt_filters_are_sized_alike() {
     db.rebuild_filters(&RebuildOptions::default()).unwrap();
     let row = db.filter_report().levels[0].clone();
     assert_eq!((row.level, row.kind), (0, FilterKind::Ribbon.into()));
-    assert_eq!(row.bits_asked, Some(8.0 - 3.0), "a bit for each halving");
+    assert_eq!(row.bits_requested, Some(8.0 - 3.0), "a bit for each halving");
     assert_eq!(db.filter_rebuild_plan(&RebuildOptions::default()).unwrap().tables, []);
 }
 

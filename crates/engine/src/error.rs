@@ -303,6 +303,25 @@ fn write_io(
     f.write_str(remedy(source))
 }
 
+fn write_poisoned(
+    f: &mut fmt::Formatter<'_>,
+    kind: ErrorKind,
+    first: &impl fmt::Display,
+) -> fmt::Result {
+    match kind {
+        ErrorKind::Reopen => write!(
+            f,
+            "an earlier write failed, so writes are refused until the store is opened again \
+             (reads go on): {first}"
+        ),
+        _ => write!(
+            f,
+            "a flush or compaction could not go on, so writes are refused until that is mended \
+             (reads go on): {first}"
+        ),
+    }
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -361,18 +380,7 @@ impl fmt::Display for Error {
                     "an internal error: {what} (open the store again, and please report this)"
                 )
             }
-            Self::Poisoned { first } => match self.kind() {
-                ErrorKind::Reopen => write!(
-                    f,
-                    "an earlier write failed, so writes are refused until the store is opened again \
-                     (reads go on): {first}"
-                ),
-                _ => write!(
-                    f,
-                    "a flush or compaction could not go on, so writes are refused until that is mended \
-                     (reads go on): {first}"
-                ),
-            },
+            Self::Poisoned { first } => write_poisoned(f, self.kind(), first),
         }
     }
 }

@@ -3,8 +3,6 @@
 //! Bit `i` is bit `i % 64` of word `i / 64`; on disk the words are little-endian, so bit `i` is bit
 //! `i % 8` of byte `i / 8`.
 
-use crate::fuse::Tables;
-
 /// Bits of one block.
 pub(crate) const BLOCK_BITS: u64 = 512;
 /// Bytes of one block.
@@ -14,15 +12,6 @@ pub(crate) const BLOCK_BYTES: usize = 64;
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 #[repr(align(64))]
 pub struct Block(pub(crate) [u64; 8]);
-
-/// The part of a filter that a query reads: its blocks, the number of probes, and the shape of a
-/// fuse filter.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Bits {
-    pub(crate) blocks: Vec<Block>,
-    pub(crate) probes: u32,
-    pub(crate) fuse: Tables,
-}
 
 impl Block {
     /// Sets bit `position`, taken modulo 512.
@@ -55,6 +44,12 @@ impl Block {
         }
         bytes
     }
+}
+
+/// The 64-bit word at `index`; 0 beyond the end.
+#[inline(always)]
+pub(crate) fn word(blocks: &[Block], index: usize) -> u64 {
+    blocks.get(index / 8).map_or(0, |block| block.0[index % 8])
 }
 
 #[cfg(test)]

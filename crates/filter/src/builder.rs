@@ -29,7 +29,8 @@ use std::marker::PhantomData;
 
 use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, HEADER_BYTES, Header};
-use crate::fuse::{self, Fuse, Shape};
+use crate::fuse::{self, Fuse};
+use crate::fuse_shape::{self, Shape};
 use crate::kernel::Chosen;
 use crate::kind::FilterKind;
 use crate::mix::{Golden, scale};
@@ -237,7 +238,7 @@ impl FilterBuilder {
         let held = self.memory_bytes() as u64;
         let (keys, millibits) = (self.len, self.spec.millibits());
         let filter = Shape::of(keys, millibits).blocks() * BLOCK_BYTES as u64;
-        let parts = fuse::shards(keys) * fuse::batches(keys);
+        let parts = fuse_shape::shards(keys) * fuse::batches(keys);
         let partitioning = filter + self.partitioned_bytes(parts);
         // The hashes are kept to the end, as those of a ribbon.
         let hashes = match parts {
@@ -378,7 +379,7 @@ impl FilterBuilder {
             return Ok(());
         }
         let batches = fuse::batches(self.len);
-        let parts = fuse::shards(self.len) * batches;
+        let parts = fuse_shape::shards(self.len) * batches;
         let part_of = |hash| scale(hash, parts);
         let (mut is_solved, mut kept, mut shard) = (true, Vec::new(), 0);
         let chunks = std::mem::take(&mut self.chunks);

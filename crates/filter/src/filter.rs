@@ -6,9 +6,10 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
+use crate::bits::Bits;
+use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
 use crate::format::{self, DecodeError, Header};
-use crate::fuse::{Shape, Tables};
+use crate::fuse_shape::{Shape, Tables};
 use crate::kernel::{Chosen, Kernel, QueryFn};
 use crate::kind::FilterKind;
 use crate::{blocked, fuse, paired, ribbon, standard};

@@ -33,7 +33,7 @@
 //! The expected rate is `(1 - p / 2) 2^-w`, where `p` is the share of the positions of a first slot
 //! for which all three slots are wide. It is exact for any keys and for a single filter too, since
 //! the fingerprint does not depend on the slots. The slots needed to remove all keys are known by
-//! experiment: [`Shape::of`] has the formula of the authors.
+//! experiment: [`Shape::of`](crate::fuse_shape::Shape::of) has the formula of the authors.
 //!
 //! Bits per key select the rate that a filter of many keys has. Fewer keys need more slots each
 //! (1.23 for ten thousand keys, 1.13 for a million) and get the same rate, from more bits.
@@ -50,7 +50,7 @@
 //! [ribbon](crate::ribbon).
 //!
 //! # Layout
-//! The body begins with the shape (16 bytes, [`Shape::to_words`]) and the salt of each shard (8
+//! The body begins with the shape (16 bytes, `Shape::to_words`) and the salt of each shard (8
 //! bytes). The tables of the shards follow, each padded to a multiple of 8 bytes, then zeros (8
 //! bytes at least) to a multiple of 64 bytes. A table is a sequence of bits: first its wide slots of
 //! `w + 1` bits each, then the others of `w` bits.
@@ -64,30 +64,18 @@
 //! Journal of Experimental Algorithmics 27), with three slots. Widths that differ by one bit, and
 //! shards of one shape, are this crate's.
 
-use crate::block::{BLOCK_BITS, Bits, Block};
+use crate::bits::Bits;
+use crate::block::{BLOCK_BITS, Block, word};
+use crate::fuse_shape::{ARITY, Key, SHAPE_WORDS, SHARD_KEYS, Shape, Tables, shards};
 use crate::kernel::{Probe, Query, Task, load, prefetch};
-use crate::mix::{fold, remix, scale};
+use crate::mix::remix;
 
-/// The most keys that a shard holds on average.
-const SHARD_KEYS: u64 = 1 << 20;
 /// Keys of a shard that are counted together, so that their slots stay in the cache.
 const BATCH_KEYS: u64 = 1 << 14;
-/// Below this number of keys, segments are half as long as the authors have them.
-const FEW_KEYS: f64 = 32_768.0;
 /// Attempts at one shard, each with another seed.
 const SHARD_ATTEMPTS: u64 = 64;
 /// Attempts that a filter of many shards has for each of them, in addition to those of one shard.
 const MEAN_ATTEMPTS: u64 = 2;
-/// Slots of a key.
-const ARITY: usize = 3;
-/// The most slots of a segment, as a power of two.
-const MAX_SEGMENT_LOG2: u32 = 18;
-/// The first bit of the third slot's offset in its segment.
-const THIRD_SHIFT: u32 = 20;
-/// The most bits of a narrow slot.
-const MAX_BITS: u64 = 56;
-/// Words of the shape.
-const SHAPE_WORDS: usize = 2;
 /// The most keys of a slot during an attempt.
 const MOST_COUNT: u8 = 63;
 /// One key in the count of a slot.
@@ -96,182 +84,10 @@ const ONE_KEY: u8 = 1 << 2;
 const OTHERS: [[u8; ARITY - 1]; ARITY + 1] = [[1, 2], [0, 2], [0, 1], [0, 0]];
 /// Queries whose cache misses overlap in [`FuseContainsMany`].
 const GROUP: usize = 32;
-/// The multiplier of [`print`].
-const PRINT_FACTOR: u64 = 0xd134_2543_de82_ef95;
-
-/// Shards of a filter of `keys` keys.
-pub(crate) fn shards(keys: u64) -> u64 {
-    keys.div_ceil(SHARD_KEYS).max(1)
-}
 
 /// Parts of each shard into which hashes are partitioned, so that slots are visited in order.
 pub(crate) fn batches(keys: u64) -> u64 {
     (keys / shards(keys) / BATCH_KEYS).max(1)
-}
-
-/// The shape that all tables of a filter have.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Shape {
-    shards: u32,
-    /// Positions that a key's first slot can have.
-    starts: u32,
-    /// Slots, from the front, that have `bits + 1` bits.
-    wide: u32,
-    /// Slots of a segment, as a power of two.
-    segment_log2: u8,
-    /// Bits of the other slots.
-    bits: u8,
-}
-
-impl Shape {
-    /// The shape of a filter of `keys` keys at `millibits` thousandths of a bit per key. Without
-    /// keys, no slots.
-    pub(crate) fn of(keys: u64, millibits: u32) -> Self {
-        if keys == 0 {
-            return Self::default();
-        }
-        let shards = shards(keys);
-        let mean = keys.div_ceil(shards).max(2) as f64;
-        // The constants of the authors' implementation; but few keys have shorter segments, because
-        // the slots are whole segments.
-        let shorter = u32::from(mean < FEW_KEYS);
-        let log2 = (mean.ln() / 3.33_f64.ln() + 2.25) as u32 - shorter;
-        let segment_log2 = log2.min(MAX_SEGMENT_LOG2);
-        let per_key = (0.875 + 0.25 * 1e6_f64.ln() / mean.ln()).max(1.125);
-        let segments = ((mean * per_key).round() as u64).div_ceil(1 << segment_log2);
-        let starts = (segments.max(3) - 2) << segment_log2;
-        // A slot has the bits that it would have among many keys, 1.125 slots for each.
-        let thousandths = u64::from(millibits) * 8 / 9;
-        let bits = (thousandths / 1000).min(MAX_BITS);
-        let share = (thousandths - bits * 1000).min(1000);
-        let wide = match share {
-            0 => 0,
-            share => (2 << segment_log2) + (starts * share + 500) / 1000,
-        };
-        Self {
-            shards: u32::try_from(shards).unwrap_or(u32::MAX),
-            starts: starts as u32,
-            wide: wide as u32,
-            segment_log2: segment_log2 as u8,
-            bits: bits as u8,
-        }
-    }
-
-    /// Slots of a table.
-    fn slots(&self) -> u64 {
-        match self.shards {
-            0 => 0,
-            _ => u64::from(self.starts) + (2 << self.segment_log2),
-        }
-    }
-
-    /// Words of a table.
-    fn table_words(&self) -> u64 {
-        (self.slots() * u64::from(self.bits) + u64::from(self.wide)).div_ceil(64)
-    }
-
-    /// The index of the first word of the first table.
-    #[inline(always)]
-    fn first_word(&self) -> usize {
-        SHAPE_WORDS + self.shards as usize
-    }
-
-    /// Blocks of the body.
-    pub(crate) fn blocks(&self) -> u64 {
-        if self.shards == 0 {
-            return 0;
-        }
-        let tables = u64::from(self.shards) * self.table_words();
-        // One word more, so that eight bytes can be read from any bit of a table.
-        (self.first_word() as u64 + tables + 1).div_ceil(8)
-    }
-
-    /// The most bits in which a key is compared.
-    pub(crate) fn most_bits(&self) -> u32 {
-        (u32::from(self.bits) + u32::from(self.wide > 0)).max(1)
-    }
-
-    /// The exact expected rate; 0 without keys.
-    pub(crate) fn rate(&self) -> f64 {
-        if self.shards == 0 {
-            return 0.0;
-        }
-        let compared_wide = self.wide.saturating_sub(2 << self.segment_log2);
-        let share = f64::from(compared_wide) / f64::from(self.starts);
-        (1.0 - share / 2.0) * (-f64::from(self.bits)).exp2()
-    }
-
-    /// The shape at the front of a body.
-    pub(crate) fn decode(blocks: &[Block]) -> Self {
-        let (first, second) = (word(blocks, 0), word(blocks, 1));
-        Self {
-            shards: first as u32,
-            starts: (first >> 32) as u32,
-            wide: second as u32,
-            segment_log2: (second >> 32) as u8,
-            bits: (second >> 40) as u8,
-        }
-    }
-
-    fn to_words(self) -> [u64; SHAPE_WORDS] {
-        let widths = u64::from(self.segment_log2) << 32 | u64::from(self.bits) << 40;
-        [u64::from(self.shards) | u64::from(self.starts) << 32, u64::from(self.wide) | widths]
-    }
-
-    /// Whether the shape is possible for `keys` keys and fills `blocks`.
-    pub(crate) fn is_valid(&self, blocks: &[Block], keys: u64) -> bool {
-        if keys == 0 {
-            return blocks.is_empty();
-        }
-        let segment = 1_u64 << u32::from(self.segment_log2).min(MAX_SEGMENT_LOG2);
-        u64::from(self.segment_log2) <= u64::from(MAX_SEGMENT_LOG2)
-            && u64::from(self.bits) <= MAX_BITS
-            && u64::from(self.shards) == shards(keys)
-            && self.starts > 0
-            && u64::from(self.starts).is_multiple_of(segment)
-            && u64::from(self.wide) <= self.slots()
-            && *self == Self::decode(blocks)
-            && word(blocks, 1) >> 48 == 0
-            && self.blocks() == blocks.len() as u64
-    }
-
-    /// The index of the shard of a hash, and the position of its first slot.
-    #[inline(always)]
-    fn first(&self, hash: u64) -> (u64, u64) {
-        let product = u128::from(hash) * u128::from(self.shards);
-        ((product >> 64) as u64, scale(product as u64, u64::from(self.starts)))
-    }
-
-    /// The slots of a key, and its fingerprint.
-    #[inline(always)]
-    fn key(&self, hash: u64, first: u64, salt: u64) -> Key {
-        let mixed = fold(hash ^ salt);
-        let segment = 1_u64 << self.segment_log2;
-        let offset = segment - 1;
-        let second = (first + segment) ^ (mixed & offset);
-        let third = (first + 2 * segment) ^ (mixed >> THIRD_SHIFT & offset);
-        Key { slots: [first, second, third], fingerprint: print(mixed) }
-    }
-
-    /// The first bit of a slot in its table.
-    #[inline(always)]
-    fn bit(&self, slot: u64) -> u64 {
-        slot * u64::from(self.bits) + slot.min(u64::from(self.wide))
-    }
-
-    /// The bits of a slot, or those in which a key with this third slot is compared.
-    #[inline(always)]
-    fn mask(&self, slot: u64) -> u64 {
-        (1 << (u32::from(self.bits) + u32::from(slot < u64::from(self.wide)))) - 1
-    }
-}
-
-/// The fingerprint of a key, as a bijection of the word from which its slots derive: the product's
-/// high half affects the low one, as in [`fold`].
-#[inline(always)]
-fn print(mixed: u64) -> u64 {
-    let product = mixed.wrapping_mul(PRINT_FACTOR);
-    product ^ product >> 32
 }
 
 /// The salt of the attempt with this number.
@@ -279,59 +95,6 @@ fn salt(attempt: u64) -> u64 {
     match attempt {
         0 => 0,
         attempt => remix(attempt),
-    }
-}
-
-/// A key's slots, in ascending order, and its fingerprint, of which the low bits are used.
-struct Key {
-    slots: [u64; ARITY],
-    fingerprint: u64,
-}
-
-/// The body's 64-bit word at `index`; 0 beyond its end.
-#[inline(always)]
-fn word(blocks: &[Block], index: usize) -> u64 {
-    blocks.get(index / 8).map_or(0, |block| block.0[index % 8])
-}
-
-/// What a query needs of a filter's shape.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Tables {
-    shape: Shape,
-    /// The first bit of the first table.
-    first_bit: u64,
-    /// Bits of a table.
-    table_bits: u64,
-}
-
-impl Tables {
-    pub(crate) fn new(shape: Shape) -> Self {
-        let table_bits = shape.table_words() * 64;
-        Self { shape, first_bit: shape.first_word() as u64 * 64, table_bits }
-    }
-
-    /// The shard of a hash, and the position of its first slot.
-    #[inline(always)]
-    fn first(&self, hash: u64) -> (u64, u64) {
-        self.shape.first(hash)
-    }
-
-    /// The first bit of the table of a shard.
-    #[inline(always)]
-    fn table(&self, shard: u64) -> u64 {
-        self.first_bit + shard * self.table_bits
-    }
-
-    #[inline(always)]
-    fn lookup(&self, blocks: &[Block], hash: u64) -> Lookup {
-        let (shard, first) = self.first(hash);
-        let key = self.shape.key(hash, first, word(blocks, SHAPE_WORDS + shard as usize));
-        let table = self.table(shard);
-        Lookup {
-            bits: key.slots.map(|slot| table + self.shape.bit(slot)),
-            fingerprint: key.fingerprint,
-            mask: self.shape.mask(key.slots[ARITY - 1]),
-        }
     }
 }
 
@@ -344,6 +107,18 @@ struct Lookup {
 }
 
 impl Lookup {
+    #[inline(always)]
+    fn new(tables: &Tables, blocks: &[Block], hash: u64) -> Self {
+        let (shard, first) = tables.first(hash);
+        let key = tables.shape.key(hash, first, word(blocks, SHAPE_WORDS + shard as usize));
+        let table = tables.table(shard);
+        Self {
+            bits: key.slots.map(|slot| table + tables.shape.bit(slot)),
+            fingerprint: key.fingerprint,
+            mask: tables.shape.mask(key.slots[ARITY - 1]),
+        }
+    }
+
     #[inline(always)]
     fn prefetch(&self, blocks: &[Block]) {
         for bit in self.bits {
@@ -380,7 +155,7 @@ impl Query for FuseContains {
     #[inline(always)]
     fn query<P: Probe>(_: P, bits: &Bits, hash: u64) -> bool {
         let Bits { blocks, fuse, .. } = bits;
-        !blocks.is_empty() && fuse.lookup(blocks, hash).answer(blocks)
+        !blocks.is_empty() && Lookup::new(fuse, blocks, hash).answer(blocks)
     }
 }
 
@@ -403,7 +178,7 @@ impl Task for FuseContainsMany<'_> {
         let mut lookups = [Lookup::default(); GROUP];
         for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
             for (&hash, lookup) in hashes.iter().zip(&mut lookups) {
-                *lookup = fuse.lookup(blocks, hash);
+                *lookup = Lookup::new(fuse, blocks, hash);
                 lookup.prefetch(blocks);
             }
             for (lookup, answer) in lookups.iter().zip(answers) {
@@ -418,7 +193,7 @@ impl Task for FuseContainsMany<'_> {
 pub(crate) fn contains_between(blocks: &[Block], from: u32, to: u32, hash: u64) -> bool {
     let tables = Tables::new(Shape::decode(blocks));
     let below = |bit: u32| 1_u64.checked_shl(bit).map_or(u64::MAX, |bit| bit - 1);
-    tables.lookup(blocks, hash).difference(blocks) & below(to) & !below(from) == 0
+    Lookup::new(&tables, blocks, hash).difference(blocks) & below(to) & !below(from) == 0
 }
 
 /// Prefetches the line of a hash's first slot.
@@ -426,13 +201,6 @@ pub(crate) fn contains_between(blocks: &[Block], from: u32, to: u32, hash: u64) 
 pub(crate) fn prefetch_first(bits: &Bits, hash: u64) {
     let (shard, first) = bits.fuse.first(hash);
     prefetch_bit(&bits.blocks, bits.fuse.table(shard) + bits.fuse.shape.bit(first));
-}
-
-/// The rate in the limit of many keys.
-pub(crate) fn limit(bits_per_key: f64) -> f64 {
-    let bits = (bits_per_key / 1.125).min(MAX_BITS as f64 + 1.0);
-    let whole = bits.floor().min(MAX_BITS as f64);
-    (1.0 - (bits - whole) / 2.0) * (-whole).exp2()
 }
 
 /// The most keys of a shard of a filter of `keys` keys: more than eight standard deviations above

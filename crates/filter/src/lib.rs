@@ -111,6 +111,7 @@
 //! to an array; one instruction in inline assembly; an unaligned read within a slice whose length
 //! was just compared; and a prefetch.
 
+mod bits;
 mod block;
 mod blocked;
 mod builder;
@@ -120,6 +121,7 @@ mod filled;
 mod filter;
 mod format;
 mod fuse;
+mod fuse_shape;
 mod kernel;
 mod kind;
 mod lines;

@@ -57,7 +57,8 @@ use std::cell::Cell;
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 
-use crate::block::{BLOCK_BITS, Bits, Block};
+use crate::bits::Bits;
+use crate::block::{BLOCK_BITS, Block};
 use crate::blocked::{AHEAD, prefetch_block};
 use crate::kernel::{Probe, Query, Task, prefetch};
 use crate::mix::{BATCH, Golden, RESERVED, Scheme, fold, scale};

@@ -75,7 +75,7 @@
 
 use std::ops::Range;
 
-use crate::block::Block;
+use crate::block::{Block, word};
 use crate::kernel::prefetch;
 use crate::mix::{remix, scale};
 
@@ -411,12 +411,6 @@ impl Ribbon {
         }
         blocks
     }
-}
-
-/// The body's 64-bit word at `index`; 0 beyond its end.
-#[inline(always)]
-fn word(blocks: &[Block], index: usize) -> u64 {
-    blocks.get(index / 8).map_or(0, |block| block.0[index % 8])
 }
 
 #[inline(always)]

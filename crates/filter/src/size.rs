@@ -7,7 +7,7 @@
 
 use crate::block::BLOCK_BITS;
 use crate::format::HEADER_BYTES;
-use crate::fuse::Shape;
+use crate::fuse_shape::Shape;
 use crate::kind::{FilterKind, MAX_MILLIBITS, MIN_MILLIBITS};
 use crate::plan::Plan;
 use crate::ribbon;

@@ -39,7 +39,8 @@
 //! B. H. Bloom, "Space/Time Trade-offs in Hash Coding with Allowable Errors", 1970; A. Kirsch and
 //! M. Mitzenmacher, "Less Hashing, Same Performance", 2006.
 
-use crate::block::{BLOCK_BITS, Bits, Block};
+use crate::bits::Bits;
+use crate::block::{BLOCK_BITS, Block};
 use crate::blocked::AHEAD;
 use crate::kernel::prefetch;
 use crate::mix::{remix, scale};

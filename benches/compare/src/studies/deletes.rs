@@ -3,7 +3,7 @@
 //! 1. *Queue*, in a new store: append at the tail, look at the head, delete it. The first steps are
 //!    recorded by themselves, and all of them if there is time.
 //! 2. *Keys one by one*: fill, delete all but every [`KEPT`]th key in order, seek to each of the
-//!    deleted stretches twice, forward and backward. Delete the rest, rest for ten seconds, look at
+//!    deleted parts twice, forward and backward. Delete the rest, rest for ten seconds, look at
 //!    the files.
 //! 3. *Ranges*: fill half of the keys, scan, and start again with all keys; delete the other half,
 //!    scan; delete the rest, rest for ten seconds, look at the files.
@@ -54,7 +54,7 @@ pub(super) static STUDY: Study = Study {
     about: "Queue: a key is appended at the tail of a new store, the first key is read, and \
             deleted, `--deletes-steps` times, or until `--deletes-seconds` are over. Keys: of a \
             store of `--deletes-keys` keys, all but every thousandth are deleted in their order, in \
-            a call each (LMDB and redb: a thousand in a transaction); then each of the stretches \
+            a call each (LMDB and redb: a thousand in a transaction); then each of the parts \
             without keys is seeked into, at random, once and once more, forward and backward. \
             Ranges: in another store of as many keys, the first half is deleted in one call, and \
             everything is scanned twice; beside it, a store that was filled with the other half \
@@ -266,8 +266,8 @@ fn delete_batch(store: &Checked, keys: &[Vec<u8>]) -> Result<(), StoreError> {
     if operations.is_empty() { Ok(()) } else { store.write(&operations) }
 }
 
-/// Seeks once into each stretch between two keys, in random order and at random places. The seek
-/// into the last one going forward, and into the first going backward, ends at another stretch's
+/// Seeks once into each part between two keys, in random order and at random places. The seek
+/// into the last one going forward, and into the first going backward, ends at another part's
 /// key or finds none.
 fn seeks(
     trial: &Trial<'_>,
@@ -277,18 +277,18 @@ fn seeks(
     stream: u64,
 ) -> Result<(), StoreError> {
     let num = trial.spec.settings.num;
-    let stretches = num.div_ceil(KEPT);
-    let mut order: Vec<u64> = (0..stretches).collect();
-    order.sort_by_key(|stretch| mix(mix(stream) ^ stretch));
+    let parts = num.div_ceil(KEPT);
+    let mut order: Vec<u64> = (0..parts).collect();
+    order.sort_by_key(|part| mix(mix(stream) ^ part));
     let load = trial.load(0);
     let (mut from, mut to) = (load.keys.maker(), load.keys.maker());
     let (start, mut times) = (SystemTime::now(), Latencies::default());
     let mut sum = Duration::ZERO;
-    for stretch in order {
-        let index = (stretch * KEPT + 1 + mix(stretch ^ stream << 32) % (KEPT - 1)).min(num - 1);
+    for part in order {
+        let index = (part * KEPT + 1 + mix(part ^ stream << 32) % (KEPT - 1)).min(num - 1);
         let wanted = match direction {
-            Direction::Forward => Some((stretch + 1) * KEPT).filter(|index| *index < num),
-            Direction::Backward => Some(stretch * KEPT),
+            Direction::Forward => Some((part + 1) * KEPT).filter(|index| *index < num),
+            Direction::Backward => Some(part * KEPT),
         };
         let key = from.key(index);
         let mut found = None;

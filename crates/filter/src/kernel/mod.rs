@@ -27,7 +27,8 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use crate::block::{Bits, Block};
+use crate::bits::Bits;
+use crate::block::Block;
 #[cfg(target_arch = "x86_64")]
 use crate::mix::POWERS;
 use crate::mix::{Golden, Scheme};

@@ -6,7 +6,7 @@
 use std::marker::PhantomData;
 
 use super::*;
-use crate::block::Bits;
+use crate::bits::Bits;
 use crate::mix::{Golden, MAX_CHAIN, Scheme, position};
 use crate::plan::Part;
 use crate::{Filter, FilterKind, FilterSpec, blocked, paired};

@@ -169,7 +169,7 @@ pub fn ribbon_limit(bits_per_key: f64) -> f64 {
 /// whole numbers of bits, a mean of the two rates. 1 below 1/2048 bits per key, and for NaN.
 #[must_use]
 pub fn fuse_limit(bits_per_key: f64) -> f64 {
-    if is_enough(bits_per_key) { crate::fuse::limit(bits_per_key) } else { 1.0 }
+    if is_enough(bits_per_key) { crate::fuse_shape::limit(bits_per_key) } else { 1.0 }
 }
 
 /// Whether a limit must be computed; false for NaN.

@@ -302,7 +302,10 @@ fn foreign_filters_are_counted_and_are_not_corruption() {
     for (line, reported) in [
         ("verify".to_owned(), "foreign filters  1"),
         ("verify --format=jsonl".into(), "\"foreign_filters\":1,"),
-        ("bench --benchmarks=verify --use_existing_db".into(), ", 1 filters that this program cannot"),
+        (
+            "bench --benchmarks=verify --use_existing_db".into(),
+            ", 1 filters that this program cannot",
+        ),
     ] {
         let ran = program.run_on(&line);
         assert_eq!(ran.code, Some(0), "{line}: {}", ran.err);

@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
 use serde_json::Value;
+use trommel_harness::table::Table;
+use trommel_harness::units::grouped;
 use trommel_tests::planted::{Bug, Catalogue};
 
 use crate::binaries::Outcome;
@@ -13,7 +15,8 @@ use crate::sums::Sums;
 
 /// Writes the page of the planted bugs.
 pub(crate) fn write_planted(catalogue: &Catalogue, all: &[(&Bug, Option<Caught>)]) -> Outcome<()> {
-    let mut text = String::from(PLANTED_HEAD);
+    let head = ["bug", "what it does", "seen before in", "planted in", "found by", "seconds"];
+    let mut table = Table::new(head, 5);
     for (bug, caught) in all {
         let sites = catalogue.sites(bug);
         let sites = sites.iter().map(|site| format!("`{}`", site.trim_start_matches("crates/")));
@@ -22,10 +25,10 @@ pub(crate) fn write_planted(catalogue: &Catalogue, all: &[(&Bug, Option<Caught>)
             Some(caught) => (format!("`{}`", caught.test), format!("{:.1}", caught.seconds)),
             None => ("**none**".to_owned(), String::new()),
         };
-        let (name, seen, what) = (&bug.name, &bug.seen, &bug.what);
-        let _ = writeln!(text, "| {name} | {what} | {seen} | {sites} | {by} | {seconds} |");
+        let (name, what, seen) = (bug.name.clone(), bug.what.clone(), bug.seen.clone());
+        table.row([name, what, seen, sites, by, seconds]);
     }
-    record::write_text("docs/planted-bugs.md", &text)
+    record::write_text("docs/planted-bugs.md", &(PLANTED_HEAD.to_owned() + &table.markdown()))
 }
 
 const PLANTED_HEAD: &str = "\
@@ -52,8 +55,6 @@ more without a bug (all must pass), and writes this page and
 is updated), `--some 6` those whose turn it is at this commit. The test named is the first that failed,
 not the only one that would; the seconds are its own.
 
-| bug | what it does | seen before in | planted in | found by | seconds |
-|---|---|---|---|---|---:|
 ";
 
 /// Writes the page of the lanes, from the existing records.
@@ -121,40 +122,29 @@ fn write_record(text: &mut String, title: &str, path: &str, record: &Value) {
         said("/runs/passed"),
         said("/runs/failed"),
     );
-    write_table(text, "counted", &sums.totals());
+    *text += &counts("counted", &sums.totals());
     for (noun, what) in DETAILED {
         let details = sums.details(noun);
         if !details.is_empty() {
             let _ = write!(text, "\n{what}:\n\n");
-            write_table(text, noun, &details);
+            *text += &counts(noun, &details);
         }
     }
-    let _ =
-        write!(text, "\nBy lane:\n\n| lane | runs | seconds | counted |\n|---|---:|---:|---|\n");
+    let mut lanes = Table::new(["lane", "counted", "runs", "seconds"], 2);
     for (name, lane) in &sums.lanes {
         let counted = lane.nouns();
         let counted = counted.iter().map(|(noun, count)| format!("{noun} {}", grouped(*count)));
         let counted = counted.collect::<Vec<_>>().join(", ");
-        let _ = writeln!(text, "| {name} | {} | {:.1} | {counted} |", lane.runs, lane.seconds);
+        lanes.row([name.clone(), counted, lane.runs.to_string(), format!("{:.1}", lane.seconds)]);
     }
+    let _ = write!(text, "\nBy lane:\n\n{}", lanes.markdown());
 }
 
-fn write_table(text: &mut String, noun: &str, counts: &BTreeMap<String, u64>) {
-    let _ = write!(text, "| {noun} | count |\n|---|---:|\n");
+/// A table of these counts.
+fn counts(noun: &str, counts: &BTreeMap<String, u64>) -> String {
+    let mut table = Table::new([noun, "count"], 1);
     for (name, count) in counts {
-        let _ = writeln!(text, "| {} | {} |", name.replace('.', " "), grouped(*count));
+        table.row([name.replace('.', " "), grouped(*count)]);
     }
-}
-
-/// A number with commas between thousands.
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    let mut text = String::new();
-    for (at, digit) in digits.chars().enumerate() {
-        if at > 0 && (digits.len() - at).is_multiple_of(3) {
-            text.push(',');
-        }
-        text.push(digit);
-    }
-    text
+    table.markdown()
 }

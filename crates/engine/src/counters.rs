@@ -346,7 +346,7 @@ impl Counters {
     }
 
     /// Records that the key with this hash was a false positive of the filter of `table`. The lock
-    /// shared by all threads is taken only for every [`BATCH`](crate::false_positives::BATCH)th, and
+    /// shared by all threads is taken only for one in [`BATCH`](crate::false_positives::BATCH), and
     /// for the first of a level and kind.
     pub(crate) fn note_false_positive(
         &self,

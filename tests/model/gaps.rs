@@ -1,9 +1,12 @@
 //! Deletions of ranges: what readers see beside them, and gaps that scans learn.
 
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
+use std::time::{Duration, Instant};
 
-use trommel::{Db, Options, WriteBatch};
+use trommel::vfs::Vfs;
+use trommel::{Compression, Db, Options, WriteBatch};
 use trommel_sim::MemoryVfs;
 
 /// Keys of a store with some hundred small tables.
@@ -81,4 +84,47 @@ fn what_was_deleted_stays_deleted_beside_deletions() {
         done.store(true, SeqCst);
         readers.into_iter().for_each(|reader| reader.join().unwrap());
     });
+}
+
+/// Regression: keys deleted one by one kept their bytes for as long as nobody waited for the store
+/// to become idle.
+#[test]
+fn keys_deleted_one_by_one_free_the_disk_at_rest() {
+    let vfs = Arc::new(MemoryVfs::new());
+    let options = Options::default().vfs(Arc::clone(&vfs) as _).compression(Compression::None);
+    let db = Db::open("db", options.background_threads(1)).unwrap();
+    let disk_bytes =
+        || -> u64 { vfs.list(Path::new("db")).unwrap().iter().map(|entry| entry.bytes).sum() };
+    for place in 0..KEYS {
+        db.put(key(place), [7; 200]).unwrap();
+    }
+    db.compact_all().unwrap();
+    let full = disk_bytes();
+    for place in 0..KEYS {
+        db.delete(key(place)).unwrap();
+    }
+    // As long as it takes, up to a timeout.
+    let end = Instant::now() + Duration::from_secs(60);
+    while disk_bytes() > full / 50 && Instant::now() < end {
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    let left = disk_bytes();
+    assert!(left <= full / 50, "{left} of {full} bytes are left");
+}
+
+/// A range that ends with the last key of a table does not delete the table.
+#[test]
+fn a_range_up_to_the_last_key_of_a_table_leaves_that_key() {
+    let options = Options::default().vfs(Arc::new(MemoryVfs::new())).background_threads(0);
+    let db = Db::open("db", options).unwrap();
+    for place in 0..100 {
+        db.put(key(place), "").unwrap();
+    }
+    db.compact_all().unwrap();
+    db.delete_range(key(0)..key(40)).unwrap();
+    db.delete_range(key(40)..key(99)).unwrap();
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    let left: Vec<_> = db.iter().map(|entry| entry.unwrap().0.to_vec()).collect();
+    assert_eq!(left, [key(99).into_bytes()]);
 }

@@ -115,40 +115,26 @@ impl HasLeaf for Source {
 
 impl SkipsDeleted for Source {
     fn skip_deleted(&mut self, covering: SeqNo, to: Option<&[u8]>) -> Result<bool> {
-        let newest = match self {
-            Self::Memtable(cursor) => {
-                cursor.skip_older(covering, to);
-                return Ok(true);
-            }
-            Self::Table(_, newest) => *newest,
+        match self {
+            Self::Memtable(cursor) => cursor.skip_older(covering, to),
+            Self::Table(_, newest) if *newest >= covering => return Ok(false),
+            Self::Table(cursor, _) => match to {
+                Some(to) => cursor.seek(to, MAX_SEQNO)?,
+                None => cursor.leave(),
+            },
             Self::Level(cursor) => return cursor.skip_deleted(covering, to),
-        };
-        if newest >= covering {
-            return Ok(false);
-        }
-        match to {
-            Some(to) => self.seek(to, MAX_SEQNO)?,
-            None => {
-                self.seek_to_last()?;
-                self.next()?;
-            }
         }
         Ok(true)
     }
 
     fn skip_deleted_back(&mut self, covering: SeqNo, from: &[u8]) -> Result<bool> {
-        let newest = match self {
-            Self::Memtable(cursor) => {
-                cursor.skip_older_back(covering, from);
-                return Ok(true);
-            }
-            Self::Table(_, newest) => *newest,
+        match self {
+            Self::Memtable(cursor) => cursor.skip_older_back(covering, from),
+            Self::Table(_, newest) if *newest >= covering => return Ok(false),
+            Self::Table(cursor, _) => cursor.seek_before(from)?,
             Self::Level(cursor) => return cursor.skip_deleted_back(covering, from),
-        };
-        if newest < covering {
-            self.seek_before(from)?;
         }
-        Ok(newest < covering)
+        Ok(true)
     }
 }
 

@@ -162,6 +162,11 @@ impl TableCursor {
         self.valid
     }
 
+    /// Moves off the end, without reading.
+    pub fn leave(&mut self) {
+        self.restart();
+    }
+
     fn restart(&mut self) {
         self.valid = false;
         self.reading.restart();

@@ -13,8 +13,8 @@ pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 /// The kind of an entry: a value or a tombstone.
 ///
 /// The numbers are part of the on-disk format. Other numbers are those of operations that are no
-/// entries of a table: [`RANGE_DELETE`], [`RANGE_DELETE_FROM`] and [`TIME_MARK`], or reserved for later
-/// versions.
+/// entries of a table ([`RANGE_DELETE`], [`RANGE_DELETE_FROM`] and [`TIME_MARK`]), or reserved for
+/// later versions.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 #[repr(u8)]
 pub enum EntryKind {

@@ -4,8 +4,9 @@
 //!    changes.
 //! 2. The lock file must still be the one that was locked; otherwise another process may have
 //!    changed the store, and the store is poisoned.
-//! 3. The edit also records the expiry horizon and the time marks. It is appended to the manifest and synced. From here on the change has happened. If
-//!    this fails, it is unknown whether it has: the store is poisoned and no file is removed.
+//! 3. The edit also records the expiry horizon and the time marks. It is appended to the manifest
+//!    and synced. From here on the change has happened. If this fails, it is unknown whether it has:
+//!    the store is poisoned and no file is removed.
 //! 4. The view and the registry of running jobs are replaced under one lock, so that the planner
 //!    never sees one without the other.
 //! 5. Tables that left the version become obsolete: they are removed once the last reader is gone.

@@ -170,8 +170,8 @@ impl Engine {
         Ok(bytes)
     }
 
-    /// Estimates for each table the bytes that the range tombstones of `version` delete, or that have
-    /// expired.
+    /// Estimates for each table the bytes that the range tombstones of `version` delete, or that
+    /// have expired.
     pub(crate) fn estimate_deleted(&self, version: &Version) {
         if version.ranges.is_empty() {
             return;
@@ -223,29 +223,7 @@ impl Engine {
         let one_at_a_time = self.options.hold();
         let old = self.options.load_full();
         let wanted = change((*old).clone());
-        let same_policy = match (&old.filtering.user_filters, &wanted.filtering.user_filters) {
-            (Some(old), Some(wanted)) => old.is(wanted),
-            (None, None) => true,
-            _ => false,
-        };
-        if !same_policy {
-            return Err(Error::option(
-                "user_filters: the policy stays while the store is open, as open tables hold its \
-                 filters: close the store, and open it with the other one",
-            ));
-        }
-        let same_filter =
-            match (&old.compaction.compaction_filter, &wanted.compaction.compaction_filter) {
-                (Some(old), Some(wanted)) => old.is(wanted),
-                (None, None) => true,
-                _ => false,
-            };
-        if !same_filter {
-            return Err(Error::option(
-                "compaction_filter: the filter stays while the store is open, as snapshots rely on \
-                 it: close the store, and open it with the other one",
-            ));
-        }
+        check_code(&old, &wanted)?;
         let options = Options {
             vfs: Arc::clone(&old.vfs),
             environment: old.environment.clone(),
@@ -402,4 +380,32 @@ impl Engine {
         self.access.release_lock();
         locked.and(finished)
     }
+}
+
+/// An error if code of the program is to change on an open store.
+fn check_code(old: &Options, wanted: &Options) -> Result<()> {
+    let same_policy = match (&old.filtering.user_filters, &wanted.filtering.user_filters) {
+        (Some(old), Some(wanted)) => old.is(wanted),
+        (None, None) => true,
+        _ => false,
+    };
+    if !same_policy {
+        return Err(Error::option(
+            "user_filters: the policy stays while the store is open, as open tables hold its \
+             filters: close the store, and open it with the other one",
+        ));
+    }
+    let filters = (&old.compaction.compaction_filter, &wanted.compaction.compaction_filter);
+    let same_filter = match filters {
+        (Some(old), Some(wanted)) => old.is(wanted),
+        (None, None) => true,
+        _ => false,
+    };
+    if !same_filter {
+        return Err(Error::option(
+            "compaction_filter: the filter stays while the store is open, as snapshots rely on it: \
+             close the store, and open it with the other one",
+        ));
+    }
+    Ok(())
 }

@@ -174,8 +174,8 @@ impl View {
         Self { active, frozen, version, fences, ranges, has_older_ranges }
     }
 
-    /// Whether a reader must heed range tombstones or expiry. To be asked after the reader has taken its
-    /// sequence number; if so, [`View::moment`] takes another.
+    /// Whether a reader must heed range tombstones or expiry. To be called after the reader has
+    /// taken its sequence number; if so, [`View::moment`] takes another.
     #[inline]
     pub(crate) fn has_ranges(&self) -> bool {
         self.has_older_ranges || !self.active.ranges.is_empty()

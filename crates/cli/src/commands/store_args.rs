@@ -236,8 +236,7 @@ pub(crate) struct WriteArgs {
     #[arg(long, value_name = "KIND", hide_possible_values = true)]
     #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
     compression: Option<Compression>,
-    /// How long entries last: 90s, 24h; 0: for ever [default: as the store has it; of a new one, for
-    /// ever]
+    /// How long entries last: 90s, 24h; 0: for ever [default: as the store has it; of a new one, 0]
     #[arg(long, value_name = "TIME", value_parser = parse_time)]
     ttl: Option<Duration>,
     /// Open a damaged store: keep what stands before the damage, drop the rest, and say what

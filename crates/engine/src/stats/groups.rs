@@ -193,8 +193,8 @@ pub struct BackgroundStats {
     /// Range tombstones in the tables' manifest: they delete entries that are still in tables.
     pub range_tombstones: u64,
     /// Estimated bytes of these entries, and of those that have expired
-    /// ([`WriteSettings::ttl`](crate::settings::WriteSettings::ttl)). What is in tables of which at least half is deleted comes
-    /// back when there is no other work, once no snapshot sees it.
+    /// ([`WriteSettings::ttl`](crate::settings::WriteSettings::ttl)). What is in tables of which at
+    /// least half is deleted comes back when there is no other work, once no snapshot sees it.
     pub deleted_bytes: u64,
     /// The first sequence number that has not expired; 0 if nothing has.
     pub expiry_horizon: u64,

@@ -1,7 +1,7 @@
 //! Entries that expire, after a power failure at every boundary between two operations.
 //!
-//! Each key is written once, with its time. Whatever the image holds is a prefix of the writes, less
-//! what has expired: nothing is missing before its time, and nothing is there after it.
+//! Each key is written once, with its time. Whatever the image holds is a prefix of the writes,
+//! less what has expired: nothing is missing before its time, and nothing is there after it.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -1,5 +1,5 @@
-//! Entries that expire, by a clock that the tests move: every way to read, what survives closing and
-//! crashes, copies, and random operations against a model in which each version has a time.
+//! Entries that expire, by a clock that the tests move: every way to read, what survives closing
+//! and crashes, copies, and random operations against a model in which each version has a time.
 
 use std::collections::BTreeMap;
 use std::path::Path;

@@ -56,8 +56,8 @@ pub enum FilterDecision {
 /// expired. So it decides what to keep when, and not what is visible: an entry stays visible until
 /// a compaction reads it, which may be soon, much later, or never.
 /// [`Db::compact_range`](crate::Db::compact_range) reads every entry of its range. A newer version
-/// of the key may be elsewhere, and an entry may be passed to the filter any number of times: so the
-/// decision should follow from key and value alone. Flushes, moves of whole tables and
+/// of the key may be elsewhere, and an entry may be passed to the filter any number of times, so
+/// the decision should follow from key and value alone. Flushes, moves of whole tables and
 /// [`Db::repair`](crate::Db::repair) do not call it.
 ///
 /// ```

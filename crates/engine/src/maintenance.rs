@@ -25,34 +25,6 @@ use crate::sync::lock;
 use crate::version::{Fences, TableFile};
 use crate::view::View;
 
-/// Refuses another filter policy or compaction filter of the program than the store was opened with.
-fn check_same_code(old: &Options, wanted: &Options) -> Result<()> {
-    let same_policy = match (&old.filtering.user_filters, &wanted.filtering.user_filters) {
-        (Some(old), Some(wanted)) => old.is(wanted),
-        (None, None) => true,
-        _ => false,
-    };
-    if !same_policy {
-        return Err(Error::option(
-            "user_filters: the policy stays while the store is open, as open tables hold its \
-             filters: close the store, and open it with the other one",
-        ));
-    }
-    let same_filter =
-        match (&old.compaction.compaction_filter, &wanted.compaction.compaction_filter) {
-            (Some(old), Some(wanted)) => old.is(wanted),
-            (None, None) => true,
-            _ => false,
-        };
-    if !same_filter {
-        return Err(Error::option(
-            "compaction_filter: the filter stays while the store is open, as snapshots rely on \
-             it: close the store, and open it with the other one",
-        ));
-    }
-    Ok(())
-}
-
 impl Engine {
     /// Creates a store in `dir`, which must be missing or empty, with the current contents of this
     /// one. Tables are hard-linked, which costs next to nothing on the same file system.
@@ -255,7 +227,7 @@ impl Engine {
         let one_at_a_time = self.options.hold();
         let old = self.options.load_full();
         let wanted = change((*old).clone());
-        check_same_code(&old, &wanted)?;
+        check_code(&old, &wanted)?;
         let options = Options {
             vfs: Arc::clone(&old.vfs),
             environment: old.environment.clone(),
@@ -412,4 +384,32 @@ impl Engine {
         self.access.release_lock();
         locked.and(finished)
     }
+}
+
+/// An error if code of the program is to change on an open store.
+fn check_code(old: &Options, wanted: &Options) -> Result<()> {
+    let same_policy = match (&old.filtering.user_filters, &wanted.filtering.user_filters) {
+        (Some(old), Some(wanted)) => old.is(wanted),
+        (None, None) => true,
+        _ => false,
+    };
+    if !same_policy {
+        return Err(Error::option(
+            "user_filters: the policy stays while the store is open, as open tables hold its \
+             filters: close the store, and open it with the other one",
+        ));
+    }
+    let filters = (&old.compaction.compaction_filter, &wanted.compaction.compaction_filter);
+    let same_filter = match filters {
+        (Some(old), Some(wanted)) => old.is(wanted),
+        (None, None) => true,
+        _ => false,
+    };
+    if !same_filter {
+        return Err(Error::option(
+            "compaction_filter: the filter stays while the store is open, as snapshots rely on it: \
+             close the store, and open it with the other one",
+        ));
+    }
+    Ok(())
 }

@@ -368,8 +368,8 @@ impl<'a> Work<'a> {
         Ok(operations)
     }
 
-    /// Passes the newest version of each key to `put`, unless a range tombstone deletes it or it has
-    /// expired.
+    /// Passes the newest version of each key to `put`, unless a range tombstone deletes it or it
+    /// has expired.
     fn copy(
         mut self,
         mut everything: Everything,

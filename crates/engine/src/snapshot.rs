@@ -13,11 +13,13 @@ use crate::view::{ReadAt, View};
 
 /// A read-only view of the store as of the moment it was taken.
 ///
-/// Compactions keep what a snapshot can see, so a long-lived one costs disk space. It also keeps
-/// the store open, like a [`Db`](crate::Db); once the store is closed by
-/// [`Db::close`](crate::Db::close), every read is [`Error::Closed`](crate::Error::Closed). Cheap to
-/// take and to clone. Values read from it outlive it; each that is kept keeps its block in memory,
-/// as with [`Db::get`](crate::Db::get).
+/// Compactions keep what a snapshot can see, so a long-lived one costs disk space; only entries
+/// that [expire](crate::settings::WriteSettings::ttl) go nevertheless. In a store with a
+/// [compaction filter](crate::CompactionFilter) it keeps the files and memtables of its creation,
+/// as an iterator does. It also keeps the store open, like a [`Db`](crate::Db); once the store is
+/// closed by [`Db::close`](crate::Db::close), every read is
+/// [`Error::Closed`](crate::Error::Closed). Cheap to take and to clone. Values read from it outlive
+/// it; each that is kept keeps its block in memory, as with [`Db::get`](crate::Db::get).
 ///
 /// ```
 /// # let dir = tempfile::tempdir().unwrap();

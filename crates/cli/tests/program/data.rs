@@ -146,3 +146,19 @@ fn which_store_must_be_said() {
     let ran = Ran::from(command.env("TROMMEL_DB", with_variable.path("db")).output().unwrap());
     assert_eq!((ran.code, &*ran.out), (Some(0), "1\n"));
 }
+
+/// Each command follows the `ttl` that the store has recorded, whichever process set it.
+#[test]
+fn entries_expire_for_every_command() {
+    let program = with_store(&[("a", "1")]);
+    assert_eq!(program.run_on("put --ttl=1h b 2").code, Some(0));
+    assert_eq!(program.run_on("scan --count").out, "2\n");
+    assert_eq!(program.run_on("put --ttl=1s c 3").code, Some(0));
+    std::thread::sleep(std::time::Duration::from_millis(2_100));
+    assert_eq!(program.run_on("get c").code, Some(3));
+    assert_eq!(program.run_on("scan --count").out, "0\n");
+    assert_eq!(program.run_on("put --ttl=0 d 4").code, Some(0));
+    assert_eq!(program.run_on("scan --count").out, "1\n");
+    let refused = program.run_on("put --ttl=100ms e 5");
+    assert!(refused.code != Some(0) && refused.err.contains("it must be 1s"), "{}", refused.err);
+}

@@ -20,7 +20,8 @@ const RATIO: usize = 2;
 pub(crate) struct RangeSet {
     /// Largest first.
     maps: Vec<Arc<RangeMap>>,
-    /// Every key written before this has expired, for readers at any sequence number; 0 if none has.
+    /// Every key written before this has expired, whatever a reader's sequence number; 0 if none
+    /// has.
     expired_before: SeqNo,
 }
 

@@ -281,6 +281,8 @@ fn operations(first_seqno: SeqNo, payload: &[u8]) -> Option<LoggedBatch> {
             }
         }
     }
+    // Time marks write nothing.
+    batch.operations -= batch.contents.marks.len() as u64;
     if let Some((first, last)) = keys.iter().min().zip(keys.iter().max()) {
         batch.keys = KeySpan::new(first, last);
     }

@@ -197,7 +197,7 @@ impl VisibleCursor {
     fn learn_gap(&mut self, gap: RangeTombstone) {
         let engine = &self.store.engine;
         let is_whole = Arc::ptr_eq(&self._view.active, &engine.view.load().active);
-        // A compaction filter may have removed what snapshots still see in the views that they keep.
+        // A compaction filter may have removed what snapshots still see in the views they keep.
         let filters = engine.options.load().compaction.compaction_filter.is_some();
         if is_whole && !filters && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
             engine.memory.gaps.add(gap);

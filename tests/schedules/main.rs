@@ -26,3 +26,4 @@ mod panics;
 mod ranges;
 mod tables;
 mod toys;
+mod transactions;

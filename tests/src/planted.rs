@@ -12,8 +12,14 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 5] =
-    ["durability.toml", "recovery.toml", "engine.toml", "ranges.toml", "tables.toml"];
+const FILES: [&str; 6] = [
+    "durability.toml",
+    "recovery.toml",
+    "engine.toml",
+    "ranges.toml",
+    "transactions.toml",
+    "tables.toml",
+];
 
 /// What a replacement calls to learn whether a bug is the active one.
 const SWITCH: &str = "trommel_base::planted::is(\"";

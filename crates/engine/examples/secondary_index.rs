@@ -1,4 +1,4 @@
-//! Finds users by city: an index is a second key, written in the same batch as the first.
+//! Finds users by city: an index is a second key, written in the same transaction as the first.
 //!
 //! `cargo run --example secondary_index` prints:
 //!
@@ -12,36 +12,26 @@
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
 
 use std::error::Error;
-use std::sync::{Mutex, PoisonError};
 
-use trommel::{Db, Options, WriteBatch};
+use trommel::{Db, Options};
 
 /// `user/ID` holds the city and the name; `city/CITY/ID` has an empty value: the key is the entry.
 struct Users {
     db: Db,
-    /// A batch is atomic, but what was read before it may have changed: a read followed by a write
-    /// must exclude other writers. Readers need no lock.
-    writer: Mutex<()>,
 }
 
 impl Users {
-    fn set(&self, id: u32, name: &str, city: &str) -> Result<(), Box<dyn Error>> {
-        let _writer = self.writer.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut batch = WriteBatch::new();
-        if let Some((_, old_city)) = self.get(id)? {
-            batch.delete(format!("city/{old_city}/{id}"));
-        }
-        batch.put(format!("user/{id}"), format!("{city}\n{name}"));
-        batch.put(format!("city/{city}/{id}"), "");
-        self.db.write(batch)?;
-        Ok(())
-    }
-
-    /// Name and city.
-    fn get(&self, id: u32) -> Result<Option<(String, String)>, Box<dyn Error>> {
-        let Some(value) = self.db.get(format!("user/{id}"))? else { return Ok(None) };
-        let (city, name) = std::str::from_utf8(&value)?.split_once('\n').ok_or("no city")?;
-        Ok(Some((name.to_owned(), city.to_owned())))
+    /// Reads the old city to remove its index entry: if another thread moves the user meanwhile,
+    /// the closure runs again.
+    fn set(&self, id: u32, name: &str, city: &str) -> trommel::Result<()> {
+        self.db.transaction(|tx| {
+            if let Some(old) = tx.get(format!("user/{id}"))? {
+                let old_city = old.split(|byte| *byte == b'\n').next().unwrap_or_default();
+                tx.delete([b"city/", old_city, format!("/{id}").as_bytes()].concat())?;
+            }
+            tx.put(format!("user/{id}"), format!("{city}\n{name}"))?;
+            tx.put(format!("city/{city}/{id}"), "")
+        })
     }
 
     /// A snapshot for index and users, so that no user is missed or counted twice.
@@ -65,7 +55,7 @@ impl Users {
 fn main() -> Result<(), Box<dyn Error>> {
     let dir = tempfile::tempdir()?;
     let db = Db::open(dir.path(), Options::default())?;
-    let users = Users { db, writer: Mutex::new(()) };
+    let users = Users { db };
 
     users.set(1, "Ada", "London")?;
     users.set(2, "Grace", "New York")?;

@@ -116,7 +116,7 @@ impl ReadMoment<'_> {
     }
 }
 
-/// A moment that later writes are told from: see [`View::holds_all_since`].
+/// A moment, to find the writes after it: see [`View::holds_all_since`].
 #[derive(Debug, Clone)]
 pub(crate) struct Since {
     /// Writes up to this sequence number are not later.

@@ -157,6 +157,13 @@ impl Running {
     }
 }
 
+impl Drop for Thread<'_> {
+    /// After a failure nobody waits for the rest.
+    fn drop(&mut self) {
+        self.shared.left.store(0, Ordering::Relaxed);
+    }
+}
+
 struct Thread<'a> {
     shared: &'a Shared<'a>,
     rng: Rng,
@@ -174,7 +181,7 @@ impl<'a> Thread<'a> {
             let is_over = self.shared.is_crashed.load(Ordering::Relaxed)
                 || self.shared.left.load(Ordering::Relaxed) == 0;
             if open.is_empty() && is_over {
-                return self.history;
+                return std::mem::take(&mut self.history);
             }
             if open.len() < OPEN && !is_over {
                 let _ =
@@ -203,16 +210,18 @@ impl<'a> Thread<'a> {
         }
     }
 
-    fn options(&mut self) -> WriteOptions {
-        if self.rng.once_in(8) { WriteOptions::sync() } else { WriteOptions::os() }
+    /// Write options, and whether they require a sync.
+    fn options(&mut self) -> (WriteOptions, bool) {
+        let syncs = self.rng.once_in(8);
+        (if syncs { WriteOptions::sync() } else { WriteOptions::os() }, syncs)
     }
 
     fn finish(&mut self, transaction: Transaction, running: Running) {
         let mut done = running.done;
         if !self.rng.once_in(16) {
-            let options = self.options();
+            let (options, syncs) = self.options();
             match transaction.commit_with(options) {
-                Ok(_) => self.committed(&mut done, options),
+                Ok(_) => self.committed(&mut done, syncs),
                 Err(Error::Conflict(_)) => {}
                 Err(error) => panic!("{error}"),
             }
@@ -220,15 +229,15 @@ impl<'a> Thread<'a> {
         self.history.push(done);
     }
 
-    fn committed(&self, done: &mut Execution, options: WriteOptions) {
+    fn committed(&self, done: &mut Execution, syncs: bool) {
         done.outcome = Outcome::Committed;
         let is_crashed = self.shared.is_crashed.load(Ordering::SeqCst);
-        done.is_durable = options == WriteOptions::sync() && !is_crashed;
+        done.is_durable = syncs && !is_crashed;
     }
 
     /// The same in the closure that retries.
     fn run_closure(&mut self) {
-        let (steps, options) = (self.rng.within(1, 3), self.options());
+        let (steps, (options, syncs)) = (self.rng.within(1, 3), self.options());
         let mut attempts = Vec::new();
         let db = self.shared.db;
         db.transaction_with(options, |transaction| {
@@ -239,7 +248,7 @@ impl<'a> Thread<'a> {
         })
         .unwrap();
         let last = attempts.last_mut().expect("it ran");
-        self.committed(last, options);
+        self.committed(last, syncs);
         self.history.append(&mut attempts);
     }
 
@@ -259,9 +268,9 @@ impl<'a> Thread<'a> {
             done.reads.push((key, value.map(|value| decode(&value)).unwrap_or_default()));
             done.writes.push((key, write));
         }
-        let options = self.options();
+        let (options, syncs) = self.options();
         match self.shared.db.write_with(&batch, options) {
-            Ok(_) => self.committed(&mut done, options),
+            Ok(_) => self.committed(&mut done, syncs),
             Err(Error::Conflict(_)) => {}
             Err(error) => panic!("{error}"),
         }

@@ -164,7 +164,9 @@ impl Engine {
                 return Err(error);
             }
         };
-        let own = if verdict.is_ok() { own } else { &Wanted::NOTHING };
+        // A batch without operations has no record in the log.
+        let is_written = verdict.is_ok() && own.operations() > 0;
+        let own = if is_written { own } else { &Wanted::NOTHING };
         let written = self.lead_group(followers, turnstile, leader, own);
         // If the group failed, it is unknown whether the write that was met is there.
         written.and_then(|seqno| verdict.map(|()| seqno))

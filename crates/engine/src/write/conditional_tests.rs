@@ -10,7 +10,7 @@ use trommel_sim::MemoryVfs;
 use crate::batch::{Batch, Condition, OpKind};
 use crate::bounds::Bounds;
 use crate::view::Since;
-use crate::write_queue::{Terms, Wanted};
+use crate::write_queue::{Wanted, WriteTerms};
 use crate::{Conflict, Db, Error, Expected, Options, Result, SeqNo, WriteBatch, WriteOptions};
 
 fn memory() -> Db {
@@ -65,6 +65,8 @@ fn a_condition_sees_the_earlier_writes_of_its_group() {
         let insert = |value| batch(|b| _ = b.expect_absent("key").put("key", value));
         let replace = |value| batch(|b| _ = b.expect_value("old", "1").put("old", value));
         let writes = [
+            // Regression: its empty record was logged with the number of the next.
+            batch(|b| _ = b.expect_absent("key")),
             insert("1"),
             insert("2"),
             replace("2"),
@@ -81,6 +83,7 @@ fn a_condition_sees_the_earlier_writes_of_its_group() {
         let met: Vec<_> = outcomes.iter().map(met).collect();
         let (absent, value) = ((&b"key"[..], Expected::Absent), (&b"old"[..], Expected::Value));
         let expected = [
+            None,
             None,
             Some(absent),
             None,
@@ -153,7 +156,7 @@ fn all_conditions_are_on_the_state_before_the_batch() {
 
 /// Commits with conditions that were found to hold at `since`.
 fn commit(db: &Db, condition: Condition, since: &Since) -> Result<SeqNo> {
-    let terms = Terms { conditions: Cow::Owned(vec![condition]), since: since.clone() };
+    let terms = WriteTerms { conditions: Cow::Owned(vec![condition]), since: since.clone() };
     let batch = Batch::one(OpKind::Put, b"0", b"").unwrap();
     db.engine().commit(Wanted { batch: Some(batch), sync: false, terms: Some(Box::new(terms)) })
 }

@@ -1,17 +1,17 @@
 //! Measures conditional writes and transactions beside plain writes, in turns.
 //!
 //! ```text
-//! cargo run --release -p trommel-tests --example transactions -- DIR [ROUNDS]
+//! cargo run --release -p trommel-tests --example transactions -- DIR [ROUNDS] [PART]
 //! ```
 //!
-//! 1. Synced `insert_if_absent` of new keys, and synced puts, by 1, 4 and 16 threads: a second.
-//! 2. The latency of puts while two threads read from the device: by gets, or by conditional writes
+//! 1. `synced`: synced `insert_if_absent` of new keys, and synced puts, by 1, 4 and 16 threads.
+//! 2. `cold`: the latency of puts while two threads read from the device: by gets, or by conditional writes
 //!    that are refused, or that write.
-//! 3. Transactions that read two keys and write both, by 1, 2 and 4 threads: of keys of their own,
+//! 3. `transactions`: those that read two keys and write both, by 1, 2 and 4 threads: of keys of their own,
 //!    and all of the same two; beside batches of two puts.
 //!
 //! Each round runs every case once, so that a disturbance hits all; the median of the rounds is
-//! printed.
+//! printed. PART is one of these; all by default.
 
 #![allow(clippy::print_stdout, clippy::unwrap_used, reason = "a measurement")]
 
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use trommel::{Db, Options, ReadMode, WriteBatch, WriteOptions};
 
 /// How long each case runs in a round.
-const CASE: Duration = Duration::from_millis(1000);
+const CASE: Duration = Duration::from_millis(500);
 /// Entries of the store whose reads go to the device.
 const STORED: u64 = 400_000;
 
@@ -34,7 +34,7 @@ fn fresh() -> String {
     format!("{:016x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15))
 }
 
-/// How often `operation` ran in a second, by so many threads.
+/// Operations per second of this number of threads.
 fn per_second(threads: usize, operation: impl Fn(usize) + Sync) -> f64 {
     let (start, done) = (Instant::now(), AtomicU64::new(0));
     std::thread::scope(|scope| {
@@ -166,6 +166,8 @@ fn main() {
     let mut arguments = std::env::args().skip(1);
     let dir = arguments.next().expect("a directory for the stores");
     let rounds = arguments.next().map_or(5, |rounds| rounds.parse().expect("a number of rounds"));
+    let part = arguments.next();
+    let is_wanted = |name: &str| part.as_deref().is_none_or(|part| part == name);
     let plain = Db::open(Path::new(&dir).join("plain"), Options::default()).unwrap();
     let direct = Options::default().reads(|r| r.read_mode(ReadMode::Direct).cache_bytes(1 << 20));
     let direct = Db::open(Path::new(&dir).join("direct"), direct).unwrap();
@@ -176,9 +178,15 @@ fn main() {
     direct.wait_idle().unwrap();
     let mut table = Table::default();
     for _ in 0..rounds {
-        synced(&plain, &mut table);
-        cold(&direct, &mut table);
-        transactions(&plain, &mut table);
+        if is_wanted("synced") {
+            synced(&plain, &mut table);
+        }
+        if is_wanted("cold") {
+            cold(&direct, &mut table);
+        }
+        if is_wanted("transactions") {
+            transactions(&plain, &mut table);
+        }
     }
     table.print();
 }

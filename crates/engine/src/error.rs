@@ -371,9 +371,7 @@ impl fmt::Display for Error {
                 "the write waits for a {job} that goes on failing ({failures} times in a row, tried again by \
                  itself): {source}"
             ),
-            Self::Conflict(conflict) => {
-                write!(f, "{conflict}: nothing was written; read again, and retry")
-            }
+            Self::Conflict(conflict) => write!(f, "{conflict}: nothing was written; try again"),
             Self::Internal { what } => {
                 write!(
                     f,

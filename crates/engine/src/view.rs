@@ -158,7 +158,7 @@ impl ReadMoment<'_> {
     }
 }
 
-/// A moment to which writes are compared: see [`View::holds_all_since`].
+/// A moment, to find the writes after it: see [`View::holds_all_since`].
 #[derive(Debug, Clone)]
 pub(crate) struct Since {
     /// Writes up to this sequence number are not later.

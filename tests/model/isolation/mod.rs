@@ -5,8 +5,9 @@
 //! 2. What each transaction has read and written is its history ([`history`]). At the end, or after
 //!    a crash, the whole store is read once more.
 //! 3. The order of the versions of each key follows from what was read. With it, the dependencies
-//!    between transactions are a graph ([`checker`]), and each anomaly is a cycle of it ([`cycles`];
-//!    Adya, 1999; in the way of Elle: Kingsbury and Alvaro, 2020). All of it takes linear time.
+//!    between transactions are a graph ([`checker`]), and each anomaly is a cycle of it
+//!    ([`cycles`]; Adya, 1999; in the way of Elle: Kingsbury and Alvaro, 2020). All of it takes
+//!    linear time.
 //! 4. Histories written by hand, each with one anomaly, show that each is found ([`known`]).
 
 mod checker;

@@ -20,7 +20,7 @@ const PART_BYTES: usize = 64;
 
 /// Where a part that begins at a key ends.
 #[derive(Debug, Clone, PartialEq, Eq)]
-enum End {
+enum PartEnd {
     /// The part is that key only.
     OneKey,
     /// Before this key.
@@ -29,7 +29,7 @@ enum End {
     Open,
 }
 
-impl End {
+impl PartEnd {
     fn of(to: Option<Vec<u8>>) -> Self {
         to.map_or(Self::Open, Self::Before)
     }
@@ -62,7 +62,7 @@ impl End {
 #[derive(Debug, Default)]
 pub(super) struct TrackedReads {
     /// The end of each part, by its first key.
-    parts: BTreeMap<Vec<u8>, End>,
+    parts: BTreeMap<Vec<u8>, PartEnd>,
     bytes: usize,
 }
 
@@ -71,12 +71,12 @@ impl TrackedReads {
     pub(super) fn add_key(&mut self, key: &[u8]) {
         let before = self.last_from(key);
         let is_in_part = before.is_some_and(|(from, end)| match end {
-            End::OneKey => **from == *key,
-            End::Before(to) => *key < **to,
-            End::Open => true,
+            PartEnd::OneKey => **from == *key,
+            PartEnd::Before(to) => *key < **to,
+            PartEnd::Open => true,
         });
         if !is_in_part {
-            self.insert(key.to_vec(), End::OneKey);
+            self.insert(key.to_vec(), PartEnd::OneKey);
         }
     }
 
@@ -102,20 +102,20 @@ impl TrackedReads {
                 to = end.later(&first, to);
             }
         }
-        self.insert(from, End::of(to));
+        self.insert(from, PartEnd::of(to));
     }
 
     /// The last part that begins at `key` or before it.
-    fn last_from(&self, key: &[u8]) -> Option<(&Vec<u8>, &End)> {
+    fn last_from(&self, key: &[u8]) -> Option<(&Vec<u8>, &PartEnd)> {
         self.parts.range::<[u8], _>((Bound::Unbounded, Bound::Included(key))).next_back()
     }
 
     /// The first part that begins at `key` or after it.
-    fn first_from(&self, key: &[u8]) -> Option<(&Vec<u8>, &End)> {
+    fn first_from(&self, key: &[u8]) -> Option<(&Vec<u8>, &PartEnd)> {
         self.parts.range::<[u8], _>((Bound::Included(key), Bound::Unbounded)).next()
     }
 
-    fn insert(&mut self, from: Vec<u8>, end: End) {
+    fn insert(&mut self, from: Vec<u8>, end: PartEnd) {
         self.bytes += PART_BYTES + from.len() + end.bytes();
         self.parts.insert(from, end);
         while self.bytes > TRACKED_BYTES && self.parts.len() > 1 {
@@ -123,7 +123,7 @@ impl TrackedReads {
         }
     }
 
-    fn remove(&mut self, from: &[u8]) -> Option<End> {
+    fn remove(&mut self, from: &[u8]) -> Option<PartEnd> {
         let end = self.parts.remove(from)?;
         self.bytes -= PART_BYTES + from.len() + end.bytes();
         Some(end)
@@ -135,7 +135,7 @@ impl TrackedReads {
         self.bytes = 0;
         while let Some((from, mut end)) = parts.next() {
             if let Some((next, last)) = parts.next() {
-                end = End::of(last.later(&next, Some(Vec::new())));
+                end = PartEnd::of(last.later(&next, Some(Vec::new())));
             }
             self.bytes += PART_BYTES + from.len() + end.bytes();
             self.parts.insert(from, end);
@@ -146,9 +146,9 @@ impl TrackedReads {
     pub(super) fn into_conditions(self) -> Vec<Condition> {
         let parts = self.parts.into_iter();
         let condition = |(from, end)| match end {
-            End::OneKey => Condition::Unchanged(from),
-            End::Before(to) => Condition::UnchangedRange(Bounds { from, to: Some(to) }),
-            End::Open => Condition::UnchangedRange(Bounds { from, to: None }),
+            PartEnd::OneKey => Condition::Unchanged(from),
+            PartEnd::Before(to) => Condition::UnchangedRange(Bounds { from, to: Some(to) }),
+            PartEnd::Open => Condition::UnchangedRange(Bounds { from, to: None }),
         };
         parts.map(condition).collect()
     }
@@ -168,9 +168,9 @@ mod tests {
 
     fn covers(reads: &TrackedReads, key: &[u8]) -> bool {
         reads.parts.iter().any(|(from, end)| match end {
-            End::OneKey => from == key,
-            End::Before(to) => **from <= *key && *key < **to,
-            End::Open => **from <= *key,
+            PartEnd::OneKey => from == key,
+            PartEnd::Before(to) => **from <= *key && *key < **to,
+            PartEnd::Open => **from <= *key,
         })
     }
 
@@ -200,8 +200,8 @@ mod tests {
                 assert_eq!(covers(&reads, &key(number)), is_read, "{number} of {reads:?}");
             }
             for ((_, end), (next, _)) in reads.parts.iter().zip(reads.parts.iter().skip(1)) {
-                assert!(!matches!(end, End::Open), "{reads:?}");
-                assert!(!matches!(end, End::Before(to) if to > next), "{reads:?}");
+                assert!(!matches!(end, PartEnd::Open), "{reads:?}");
+                assert!(!matches!(end, PartEnd::Before(to) if to > next), "{reads:?}");
             }
             let bytes: usize =
                 reads.parts.iter().map(|(from, end)| PART_BYTES + from.len() + end.bytes()).sum();

@@ -26,7 +26,7 @@ use crate::options::WriteOptions;
 use crate::ranges::RangeSet;
 use crate::read::Change;
 use crate::view::{ReadMoment, Since, View};
-use crate::write_queue::{Leader, Member, Terms, Wanted};
+use crate::write_queue::{Leader, Member, Wanted, WriteTerms};
 
 impl Engine {
     /// As `write`, if the conditions hold; otherwise [`Error::Conflict`]. The conditions of a
@@ -44,7 +44,7 @@ impl Engine {
             Some(since) => self.unchanged_until(&conditions, since)?,
             None => self.hold_at(&conditions)?,
         };
-        let terms = Some(Box::new(Terms { conditions, since }));
+        let terms = Some(Box::new(WriteTerms { conditions, since }));
         let sync = self.wants_sync(options);
         if batch.count() == 0 {
             let seqno = self.commit(Wanted { batch: Some(batch), sync: false, terms })?;
@@ -144,7 +144,7 @@ impl<'a> Judge<'a> {
         Self { engine, view, ranges, earlier }
     }
 
-    fn check_all(&self, terms: &Terms<'_>, leader: &Leader) -> Result<()> {
+    fn check_all(&self, terms: &WriteTerms<'_>, leader: &Leader) -> Result<()> {
         let is_first = self.earlier.is_none_or(EarlierWrites::is_empty);
         if is_first && leader.last_seqno == terms.since.seqno {
             return Ok(());

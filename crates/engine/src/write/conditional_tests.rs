@@ -10,7 +10,7 @@ use trommel_sim::MemoryVfs;
 use crate::batch::{Batch, Condition, OpKind};
 use crate::bounds::Bounds;
 use crate::view::Since;
-use crate::write_queue::{Terms, Wanted};
+use crate::write_queue::{Wanted, WriteTerms};
 use crate::{Conflict, Db, Error, Expected, Options, Result, SeqNo, WriteBatch, WriteOptions};
 
 fn memory() -> Db {
@@ -156,7 +156,7 @@ fn all_conditions_are_on_the_state_before_the_batch() {
 
 /// Commits with conditions that were found to hold at `since`.
 fn commit(db: &Db, condition: Condition, since: &Since) -> Result<SeqNo> {
-    let terms = Terms { conditions: Cow::Owned(vec![condition]), since: since.clone() };
+    let terms = WriteTerms { conditions: Cow::Owned(vec![condition]), since: since.clone() };
     let batch = Batch::one(OpKind::Put, b"0", b"").unwrap();
     db.engine().commit(Wanted { batch: Some(batch), sync: false, terms: Some(Box::new(terms)) })
 }

@@ -14,7 +14,7 @@ use crate::sync::{AtomicBool, Mutex};
 pub(crate) use leader::{LONGEST_DELAY, Leader};
 pub(crate) use notifier::Notifier;
 pub(crate) use queue::{
-    CommitGroup, Joined, Member, Queue, Terms, Wanted, WriterTurn, done, fail, hand_out,
+    CommitGroup, Joined, Member, Queue, Wanted, WriteTerms, WriterTurn, done, fail, hand_out,
 };
 pub(crate) use rotated::RotatedLogs;
 

@@ -47,12 +47,12 @@ pub(crate) struct Wanted<'a> {
     /// Whether the log must be durable before the write returns.
     pub(crate) sync: bool,
     /// Its conditions, if it has any.
-    pub(crate) terms: Option<Box<Terms<'a>>>,
+    pub(crate) terms: Option<Box<WriteTerms<'a>>>,
 }
 
 /// The conditions of a write.
 #[derive(Debug)]
-pub(crate) struct Terms<'a> {
+pub(crate) struct WriteTerms<'a> {
     pub(crate) conditions: Cow<'a, [Condition]>,
     /// They held at this moment.
     pub(crate) since: Since,
@@ -86,8 +86,8 @@ impl Wanted<'_> {
     /// An owned copy, for a writer that waits while another thread reads it.
     fn into_owned(self) -> Wanted<'static> {
         let terms = self.terms.map(|terms| {
-            let Terms { conditions, since } = *terms;
-            Box::new(Terms { conditions: Cow::Owned(conditions.into_owned()), since })
+            let WriteTerms { conditions, since } = *terms;
+            Box::new(WriteTerms { conditions: Cow::Owned(conditions.into_owned()), since })
         });
         Wanted { batch: self.batch.map(Batch::into_owned), sync: self.sync, terms }
     }

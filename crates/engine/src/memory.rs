@@ -5,7 +5,8 @@
 //! follows under one lock, so at no moment do all parts exceed the ceiling. Three exceptions: a
 //! single value of more than 256 KiB, until its group is in the memtable; deleted ranges, which
 //! count once they are there; and, if the ceiling is lowered to less than a 32nd of the cache's
-//! bytes, the slots of its blocks, until their tables are closed. Memtables that only cursors and ranges still hold after their flush are not counted.
+//! bytes, the slots of its blocks, until their tables are closed. Memtables that only cursors and
+//! ranges still hold after their flush are not counted.
 //!
 //! The stores of an environment share one ceiling. Each store's memory counts there too, with its
 //! memtables by their current size rather than the size they may reach. If the active ones together

@@ -34,7 +34,7 @@ impl Purpose {
         // Other memtables are taken for runs over all keys.
         let is_mostly_deleted = KeyCount::new(keys, deletions).is_mostly_deleted();
         let ends = memtable.ends().filter(|_| is_mostly_deleted);
-        let span = ends.map(|(smallest, largest)| KeyBounds { smallest, largest });
+        let span = ends.map(|[smallest, largest]| KeyBounds { smallest, largest });
         Self { reason, keys, deletions, expected_keys: keys, inputs: Vec::new(), span }
     }
 

@@ -156,16 +156,16 @@ impl Memtable {
     /// The longest common prefix of all keys, from the first and the last. Empty if there is no
     /// key.
     pub fn common_prefix(&self) -> Vec<u8> {
-        let Some((first, last)) = self.ends() else { return Vec::new() };
+        let Some([first, last]) = self.ends() else { return Vec::new() };
         let same = first.iter().zip(&last).take_while(|(a, b)| a == b).count();
         first[..same].to_vec()
     }
 
     /// The first key and the last, unless there is none.
-    pub fn ends(&self) -> Option<(Box<[u8]>, Box<[u8]>)> {
+    pub fn ends(&self) -> Option<[Box<[u8]>; 2]> {
         let written = self.written();
         let (first, last) = written.order.ends()?;
-        Some((first.entry().key.into(), last.entry().key.into()))
+        Some([first.entry().key.into(), last.entry().key.into()])
     }
 
     /// Adds one version of `key`.

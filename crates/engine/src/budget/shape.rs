@@ -275,7 +275,7 @@ impl Builder<'_> {
             (KeyCount::of(table).is_mostly_deleted(), if are_alike { 0 } else { size(table.keys) })
         };
         let scale = 1.0 / reaches.iter().sum::<f64>().max(1.0);
-        let mut of_sizes: BTreeMap<(bool, u32), Vec<(&Arc<TableFile>, f64)>> = BTreeMap::new();
+        let mut of_sizes: BTreeMap<_, Vec<(&Arc<TableFile>, f64)>> = BTreeMap::new();
         for (table, reach) in tables.iter().zip(&reaches) {
             of_sizes.entry(size(table)).or_default().push((*table, reach * scale));
         }

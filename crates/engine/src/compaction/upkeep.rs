@@ -20,8 +20,8 @@
 //!    byte, and of tables that arrive one by one, a number remains that grows with the logarithm of
 //!    their bytes.
 //! 5. None of this goes on for ever: a table rewritten for its dead entries has none afterwards,
-//!    tombstones only move down, and small tables whose merge left as many, which can happen when memory for filters is short,
-//!    are left alone ([`TableFile::stays_small`]).
+//!    tombstones only move down, and small tables whose merge left as many, which can happen when
+//!    memory for filters is short, are left alone ([`TableFile::stays_small`]).
 //!
 //! Each such rewrite takes a bounded number of bytes, so that needed work does not wait long.
 //!

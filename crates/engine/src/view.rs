@@ -65,8 +65,13 @@ impl LoggedMemtable {
     /// Counts a tombstone. Returns whether it is the last of [`FEWEST_TOMBSTONES`].
     #[inline(never)]
     fn count_tombstone(&self) -> bool {
-        let before = self.tombstones.fetch_add(1, Ordering::Relaxed);
-        (before + 1).is_multiple_of(FEWEST_TOMBSTONES)
+        let tombstones = self.tombstones.fetch_add(1, Ordering::Relaxed) + 1;
+        if tombstones == FEWEST_TOMBSTONES && self.frees_space() {
+            // A memtable holds many more tombstones than values. With a scan while they are few,
+            // they are sorted as they come, and the next scan need not sort all of them at once.
+            drop(self.memtable.cursor());
+        }
+        tombstones.is_multiple_of(FEWEST_TOMBSTONES)
     }
 
     /// Whether a flush is worth the space that its tombstones free: if it has range tombstones, or

@@ -14,15 +14,16 @@
 
 mod deleted;
 mod version_run;
+mod visit;
 
 use std::sync::Arc;
 
 use trommel_base::{
-    Cursor, CursorHints, EntryKind, KeyHead, MAX_SEQNO, SeqNo, Slice, SliceBuffer, compare_keys,
+    Cursor, CursorHints, EntryKind, MAX_SEQNO, SeqNo, Slice, SliceBuffer, compare_keys,
 };
 use trommel_sstable::ReadStats;
 
-use super::merge::{Mark, MergeCursor, Offered};
+use super::merge::{Mark, MergeCursor};
 use super::source::Source;
 use crate::bounds::SharedBounds;
 use crate::error::Result;
@@ -231,76 +232,6 @@ impl VisibleCursor {
             return self.settle_forward(Some(left));
         }
         self.next_by_merge()
-    }
-
-    /// Lends the entries from the current one on to `visit` until it returns false; the cursor is
-    /// then on that entry.
-    #[inline]
-    pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.check_open()?;
-        if self.has_deleted_ranges() {
-            return self.visit_among_deleted(Self::next, &mut visit);
-        }
-        while let Some((key, value)) = self.entry() {
-            let mut goes_on = visit(key, value);
-            if goes_on && self.position == Position::On {
-                let (seen, opener) = (self.seqno, self.opener);
-                let ends = || opener.is_closed();
-                let left = self.merge.visit_forward(ends, |head, key, value| {
-                    offer(head.seqno <= seen, head, &mut goes_on, || visit(key, value))
-                });
-                if let Some(left) = self.known(left)? {
-                    self.check_open()?;
-                    self.settle_forward(Some(left))?;
-                    continue;
-                }
-            }
-            if !goes_on || self.position == Position::OffEnd {
-                return self.check_open();
-            }
-            self.next()?;
-        }
-        Ok(())
-    }
-
-    /// As `visit`, backward.
-    #[inline]
-    pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.check_open()?;
-        if self.has_deleted_ranges() {
-            return self.visit_among_deleted(Self::prev, &mut visit);
-        }
-        while let Some((key, value)) = self.entry() {
-            let mut goes_on = visit(key, value);
-            if goes_on && self.position == Position::On {
-                let (seen, opener) = (self.seqno, self.opener);
-                let ends = || opener.is_closed();
-                let hides = |seqno| sees(seen, seqno);
-                let left = self.merge.visit_back(ends, hides, |head, key, value| {
-                    offer(sees(seen, head.seqno), head, &mut goes_on, || visit(key, value))
-                });
-                if let Some(left) = self.known(left)? {
-                    self.check_open()?;
-                    self.leave_backward(Some(left))?;
-                    continue;
-                }
-            }
-            if !goes_on || self.position == Position::OffEnd {
-                return self.check_open();
-            }
-            self.prev()?;
-        }
-        Ok(())
-    }
-
-    /// The outcome of a visit of the merge. If the merge has moved on, or failed, the cursor is off
-    /// the end.
-    #[inline]
-    fn known(&mut self, left: Result<Option<Mark>>) -> Result<Option<Mark>> {
-        if !matches!(left, Ok(None)) {
-            self.position = Position::OffEnd;
-        }
-        left
     }
 
     /// As `next`, if the next entry is not at hand.
@@ -602,20 +533,4 @@ impl VisibleCursor {
 #[inline]
 fn sees(now: SeqNo, seqno: SeqNo) -> bool {
     seqno <= now
-}
-
-/// Offers an entry that is the only candidate of its key: it is taken if it is visible and a value,
-/// and is the last one if `visit` returns false.
-#[inline]
-fn offer(
-    is_seen: bool,
-    head: &KeyHead,
-    goes_on: &mut bool,
-    visit: impl FnOnce() -> bool,
-) -> Offered {
-    if !is_seen || head.kind != EntryKind::Put {
-        return Offered::Left;
-    }
-    *goes_on = visit();
-    if *goes_on { Offered::Taken } else { Offered::Last }
 }

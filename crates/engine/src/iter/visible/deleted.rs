@@ -129,24 +129,6 @@ impl VisibleCursor {
         self.deleted.as_ref().is_some_and(|known| known.tombstones.is_some())
     }
 
-    /// As `visit` or `visit_back`, of a cursor that knows of deleted ranges: by `step`. Apart from
-    /// the visits of other cursors, which lend entries straight out of tables.
-    #[cold]
-    #[inline(never)]
-    pub(super) fn visit_among_deleted(
-        &mut self,
-        step: fn(&mut Self) -> Result<()>,
-        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
-    ) -> Result<()> {
-        while let Some((key, value)) = self.entry() {
-            if !visit(key, value) {
-                break;
-            }
-            step(self)?;
-        }
-        self.check_open()
-    }
-
     /// Whether the merge's current entry is in a deleted range.
     #[inline]
     pub(super) fn is_deleted(&mut self) -> bool {

@@ -1,0 +1,138 @@
+//! Lending the entries of a scan to a visitor, which moves the cursor at most once per block.
+
+use trommel_base::{EntryKind, KeyHead, SeqNo};
+
+use super::deleted::{KnownDeleted, is_deleted_by};
+use super::{Position, VisibleCursor, sees};
+use crate::error::Result;
+use crate::iter::merge::{Mark, Offered};
+
+impl VisibleCursor {
+    /// Lends the entries from the current one on to `visit` until it returns false; the cursor is
+    /// then on that entry.
+    #[inline]
+    pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        if self.has_deleted_ranges() {
+            return self.visit_among_deleted(&mut visit);
+        }
+        self.visit_each(visit, |_, _, _| false)
+    }
+
+    /// As `visit`; `is_deleted` returns whether a range tombstone deletes this version of a key.
+    #[inline(always)]
+    fn visit_each(
+        &mut self,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+        is_deleted: impl Fn(&mut Option<Box<KnownDeleted>>, &[u8], SeqNo) -> bool,
+    ) -> Result<()> {
+        self.check_open()?;
+        while let Some((key, value)) = self.entry() {
+            let mut goes_on = visit(key, value);
+            if goes_on && self.position == Position::On {
+                let (seen, opener) = (self.seqno, self.opener);
+                let ends = || opener.is_closed();
+                let deleted = &mut self.deleted;
+                let left = self.merge.visit_forward(ends, |head, key, value| {
+                    let is_seen = head.seqno <= seen && !is_deleted(deleted, key, head.seqno);
+                    offer(is_seen, head, &mut goes_on, || visit(key, value))
+                });
+                if let Some(left) = self.known(left)? {
+                    self.check_open()?;
+                    self.settle_forward(Some(left))?;
+                    continue;
+                }
+            }
+            if !goes_on || self.position == Position::OffEnd {
+                return self.check_open();
+            }
+            self.next()?;
+        }
+        Ok(())
+    }
+
+    /// As `visit`, backward.
+    #[inline]
+    pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        if self.has_deleted_ranges() {
+            return self.visit_back_among_deleted(&mut visit);
+        }
+        self.visit_each_back(visit, |_, _, _| false)
+    }
+
+    /// As `visit_each`, backward.
+    #[inline(always)]
+    fn visit_each_back(
+        &mut self,
+        mut visit: impl FnMut(&[u8], &[u8]) -> bool,
+        is_deleted: impl Fn(&mut Option<Box<KnownDeleted>>, &[u8], SeqNo) -> bool,
+    ) -> Result<()> {
+        self.check_open()?;
+        while let Some((key, value)) = self.entry() {
+            let mut goes_on = visit(key, value);
+            if goes_on && self.position == Position::On {
+                let (seen, opener) = (self.seqno, self.opener);
+                let ends = || opener.is_closed();
+                let hides = |seqno| sees(seen, seqno);
+                let deleted = &mut self.deleted;
+                let left = self.merge.visit_back(ends, hides, |head, key, value| {
+                    let is_seen = sees(seen, head.seqno) && !is_deleted(deleted, key, head.seqno);
+                    offer(is_seen, head, &mut goes_on, || visit(key, value))
+                });
+                if let Some(left) = self.known(left)? {
+                    self.check_open()?;
+                    self.leave_backward(Some(left))?;
+                    continue;
+                }
+            }
+            if !goes_on || self.position == Position::OffEnd {
+                return self.check_open();
+            }
+            self.prev()?;
+        }
+        Ok(())
+    }
+
+    /// The outcome of a visit of the merge. If the merge has moved on, or failed, the cursor is off
+    /// the end.
+    #[inline]
+    fn known(&mut self, left: Result<Option<Mark>>) -> Result<Option<Mark>> {
+        if !matches!(left, Ok(None)) {
+            self.position = Position::OffEnd;
+        }
+        left
+    }
+
+    /// As `visit`, among range tombstones. Apart from the visits of other cursors, which check no
+    /// entry for them.
+    #[cold]
+    #[inline(never)]
+    fn visit_among_deleted(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
+        self.visit_each(visit, is_deleted_by)
+    }
+
+    /// As `visit_among_deleted`, backward.
+    #[cold]
+    #[inline(never)]
+    fn visit_back_among_deleted(
+        &mut self,
+        visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
+    ) -> Result<()> {
+        self.visit_each_back(visit, is_deleted_by)
+    }
+}
+
+/// Offers an entry that is the only candidate of its key: it is taken if it is visible and a value,
+/// and is the last one if `visit` returns false.
+#[inline]
+fn offer(
+    is_seen: bool,
+    head: &KeyHead,
+    goes_on: &mut bool,
+    visit: impl FnOnce() -> bool,
+) -> Offered {
+    if !is_seen || head.kind != EntryKind::Put {
+        return Offered::Left;
+    }
+    *goes_on = visit();
+    if *goes_on { Offered::Taken } else { Offered::Last }
+}

@@ -5,8 +5,8 @@
 //! 2. The lock file must still be the one that was locked; otherwise another process may have
 //!    changed the store, and the store is poisoned.
 //! 3. The edit also records the expiry horizon and the time marks. It is appended to the manifest
-//!    and synced. From here on the change has happened. If this fails, it is unknown whether it has:
-//!    the store is poisoned and no file is removed.
+//!    and synced. From here on the change has happened. If this fails, it is unknown whether it
+//!    has: the store is poisoned and no file is removed.
 //! 4. The view and the registry of running jobs are replaced under one lock, so that the planner
 //!    never sees one without the other.
 //! 5. Tables that left the version become obsolete: they are removed once the last reader is gone.
@@ -92,7 +92,9 @@ impl Engine {
         let horizon = self.snapshots.horizon();
         let version = self.version();
         let is_worth_it = version.half_expires_at().is_some_and(|seqno| seqno <= horizon);
-        if horizon <= version.time_marks.horizon() || !is_worth_it {
+        let is_recorded = horizon <= version.time_marks.horizon();
+        // Nothing is installed in a store that was closed or poisoned.
+        if is_recorded || !is_worth_it || self.access.check_writable().is_err() {
             return Ok(());
         }
         self.install(VersionEdit::default(), None, None)

@@ -11,7 +11,10 @@ use trommel::{Compression, Db, Options, WriteOptions};
 use trommel_sim::{Policy, SimDisk, WallClock};
 
 const TTL: Duration = Duration::from_secs(5);
+/// The longest time that entries outlast it, in milliseconds.
 const STEP: u64 = 1_000;
+/// Steps of a life before it is closed.
+const STEPS: u64 = 60;
 
 fn options(disk: Arc<SimDisk>, clock: &WallClock, log: bool) -> Options {
     Options::default()
@@ -35,7 +38,7 @@ fn live(rng: &mut Rng, log: bool) -> Life {
     let (disk, clock) = (Arc::new(SimDisk::new()), WallClock::default());
     let db = Db::open("db", options(Arc::clone(&disk), &clock, log)).unwrap();
     let (mut written, mut times) = (Vec::new(), Vec::new());
-    for step in 0..60 {
+    for step in 0..STEPS {
         disk.mark(step);
         times.push(clock.millis());
         match rng.u8(..12) {
@@ -51,11 +54,14 @@ fn live(rng: &mut Rng, log: bool) -> Life {
             }
         }
     }
+    // Closing is a step of its own, at the time that the last one has left.
+    disk.mark(STEPS);
+    times.push(clock.millis());
     drop(db);
     Life { disk, written, times }
 }
 
-/// Opens what the power failure left, and returns which keys are there.
+/// Opens what the power failure left, and checks which keys are there.
 fn check(life: &Life, image: Arc<SimDisk>, step: u64, log: bool, loses_nothing: bool) {
     let clock = WallClock::at(life.times[step as usize]);
     let db = Db::open("db", options(image, &clock, log)).unwrap();
@@ -88,9 +94,8 @@ fn expiry_survives_power_failures() {
         let (mut rng, log) = (Rng::with_seed(seed), seed % 4 != 3);
         let life = live(&mut rng, log);
         let mut replay = life.disk.replay();
-        let created = |replay: &trommel_sim::Replay| replay.marks().last().copied();
         loop {
-            if let Some(step) = created(&replay) {
+            if let Some(step) = replay.marks().last().copied() {
                 let policies = [Policy::EVERYTHING, Policy::SYNCED, Policy::RANDOM];
                 let nth = rng.usize(..policies.len());
                 let image = Arc::new(replay.image(policies[nth], rng.u64(..)).disk());

@@ -94,7 +94,9 @@ impl Engine {
         let horizon = self.snapshots.horizon();
         let version = self.version();
         let is_worth_it = version.half_expires_at().is_some_and(|seqno| seqno <= horizon);
-        if horizon <= version.time_marks.horizon() || !is_worth_it {
+        let is_recorded = horizon <= version.time_marks.horizon();
+        // Nothing is installed in a store that was closed or poisoned.
+        if is_recorded || !is_worth_it || self.access.check_writable().is_err() {
             return Ok(());
         }
         self.install(VersionEdit::default(), None, None)

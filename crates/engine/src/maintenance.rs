@@ -278,8 +278,12 @@ impl Engine {
     /// another write is made.
     fn set_ttl(&self, ttl: Option<Duration>) -> Result<()> {
         self.exclusively(|_| {
+            let is_read_only = self.options.load().opening.read_only;
+            if !is_read_only {
+                self.access.check_writable()?;
+            }
             self.snapshots.expiry.set_ttl(ttl);
-            if !self.options.load().opening.read_only {
+            if !is_read_only {
                 return self.install(VersionEdit::default(), None, None);
             }
             let marks = self.snapshots.expiry.marks(|| self.snapshots.visible());

@@ -5,10 +5,10 @@
 //! ```
 //!
 //! 1. `synced`: synced `insert_if_absent` of new keys, and synced puts, by 1, 4 and 16 threads.
-//! 2. `cold`: the latency of puts while two threads read from the device: by gets, or by conditional writes
-//!    that are refused, or that write.
-//! 3. `transactions`: those that read two keys and write both, by 1, 2 and 4 threads: of keys of their own,
-//!    and all of the same two; beside batches of two puts.
+//! 2. `cold`: the latency of puts while two threads read from the device: by gets, or by
+//!    conditional writes that are refused, or that write.
+//! 3. `transactions`: those that read two keys and write both, by 1, 2 and 4 threads: of keys of
+//!    their own, and all of the same two; beside batches of two puts.
 //!
 //! Each round runs every case once, so that a disturbance hits all; the median of the rounds is
 //! printed. PART is one of these; all by default.

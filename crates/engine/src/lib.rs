@@ -42,7 +42,8 @@
 //! ([`WriteBatch::expect_absent`]) write conditionally. A [`Transaction`] is any number of reads
 //! and writes as one: [`Db::transaction`]. If another write prevents one of these, a [`Conflict`]
 //! names the key, and what was [`Expected`] of it. A [`TransactionRange`] iterates in a
-//! transaction. Writes return a [`SeqNo`]; their [`Durability`] is set for the store or by [`WriteOptions`].
+//! transaction. Writes return a [`SeqNo`]; their [`Durability`] is set for the store or by
+//! [`WriteOptions`].
 //!
 //! # Filters
 //! A [`FilterPolicy`] of [`FilterSpec`]s chooses the [`FilterKind`] of each level, [`FilterShape`]

@@ -347,7 +347,7 @@ impl Transaction {
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         let bounds = Bounds::of(range);
         Batch::one(OpKind::RangeDelete, &bounds.from, bounds.to.as_deref().unwrap_or_default())?;
-        lock(&self.state).writes.delete_range(bounds);
+        lock(&self.state).writes.delete_range(&bounds);
         Ok(())
     }
 

@@ -46,7 +46,7 @@ impl OwnWrites {
         }
     }
 
-    pub(super) fn delete_range(&mut self, bounds: Bounds) {
+    pub(super) fn delete_range(&mut self, bounds: &Bounds) {
         if bounds.ends_before(&bounds.from) {
             return;
         }

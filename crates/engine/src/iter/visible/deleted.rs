@@ -31,13 +31,10 @@ impl KnownDeleted {
         expiry: &Expiry,
         seqno: SeqNo,
     ) -> Option<Box<Self>> {
-        // A later scan may have learned of a gap what has expired since this one began.
-        let horizon = tombstones.as_ref().map_or(0, |set| set.expired_before());
-        let knows_gaps = !gaps.is_empty() && expiry.published() == horizon;
-        if tombstones.is_none() && !knows_gaps {
+        if tombstones.is_none() && gaps.is_empty() {
             return None;
         }
-        Some(Self::of(tombstones, gaps, seqno))
+        Some(Self::of(tombstones, gaps, expiry, seqno))
     }
 
     #[inline]
@@ -46,9 +43,18 @@ impl KnownDeleted {
     }
 
     #[cold]
-    fn of(tombstones: Option<Arc<RangeSet>>, gaps: &Gaps, seqno: SeqNo) -> Box<Self> {
+    fn of(
+        tombstones: Option<Arc<RangeSet>>,
+        gaps: &Gaps,
+        expiry: &Expiry,
+        seqno: SeqNo,
+    ) -> Box<Self> {
+        let horizon = tombstones.as_ref().map_or(0, |set| set.expired_before());
+        let gaps = gaps.load();
+        // A later scan may have learned of a gap what has expired since this one began.
+        let gaps = gaps.filter(|_| expiry.published() == horizon);
         let mut all = RangeSet::default();
-        tombstones.iter().chain(&gaps.load()).for_each(|set| all.extend(set));
+        tombstones.iter().chain(&gaps).for_each(|set| all.extend(set));
         Box::new(Self { tombstones, cursor: RangeCursor::new(all, seqno) })
     }
 }

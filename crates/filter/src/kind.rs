@@ -74,3 +74,23 @@ impl fmt::Display for FilterKind {
         f.pad(self.name())
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indexes_are_those_of_the_list() {
+        assert_eq!(FilterKind::None.index(), 0);
+        for (nth, kind) in FilterKind::ALL.into_iter().enumerate() {
+            assert_eq!(kind.index(), nth + 1, "{kind}");
+        }
+    }
+
+    #[test]
+    fn kinds_whose_probes_lie_in_blocks_have_kernels() {
+        let with_kernels: Vec<_> =
+            FilterKind::ALL.into_iter().filter(|kind| kind.has_kernels()).collect();
+        assert_eq!(with_kernels, [FilterKind::Blocked, FilterKind::Paired]);
+    }
+}

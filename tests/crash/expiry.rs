@@ -80,6 +80,17 @@ fn check(life: &Life, image: Arc<SimDisk>, step: u64, log: bool, loses_nothing: 
         }
     }
     assert_eq!(db.iter().count(), is_there.iter().filter(|there| **there).count());
+    // What the open has kept goes on to age as it was written.
+    for _ in 0..4 {
+        clock.advance(Duration::from_millis(1_500));
+        for nth in (0..is_there.len()).filter(|nth| is_there[*nth]) {
+            let age = clock.millis() - life.written[nth].0;
+            let is_left = db.contains_key(format!("k{nth:03}")).unwrap();
+            let bounds = (TTL.as_millis() as u64, TTL.as_millis() as u64 + STEP);
+            assert!(is_left || age >= bounds.0, "key {nth} has expired after {age} ms");
+            assert!(!is_left || age < bounds.1, "key {nth} is left after {age} ms");
+        }
+    }
     db.put("new", "").unwrap();
     clock.advance(TTL - Duration::from_millis(1));
     assert!(db.contains_key("new").unwrap(), "it has expired before its time");

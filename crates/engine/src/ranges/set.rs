@@ -155,7 +155,6 @@ impl RangeSet {
     }
 
     /// The tombstones that apply to `key`, without what has expired.
-
     pub(super) fn span(&self, key: &[u8], at: SeqNo) -> Span<'_> {
         let all = Span { from: &[], to: None, covering: 0 };
         self.maps.iter().map(|map| map.span(key, at)).fold(all, |all, one| Span {

@@ -26,7 +26,8 @@ Examples:
   trommel help bench                       all benchmarks and their flags
 
 Sizes:   64M, 64MB and 64MiB are all 64 x 1,048,576 bytes; counts such as 20M are decimal.
-Filters: KIND:BITS (bits per key) or KIND:fpr=RATE; KIND is none, standard, blocked, paired or ribbon.
+Filters: KIND:BITS (bits per key) or KIND:fpr=RATE; KIND is none, standard,
+         blocked, paired, fuse or ribbon.
          By level: L0=paired:20,L1-3=blocked:12.5,L4-=standard:10,last=none (the last match wins).
          A budget: budget=10/key or budget=64MiB, with kinds=paired|blocked (quoted), misses=0.9.
 Exit:    0 done, 1 error, 2 wrong usage, 3 key not found, 4 corrupt file, 5 store open elsewhere,

@@ -16,7 +16,8 @@
 //! With a rate of `e^(-b ln(2)^2)` at `b` bits, a table with `n` keys and `m` live keys in its
 //! range wastes reads in proportion to `m`, and a bit per key costs `n` bits of memory. For equal
 //! savings per bit of memory, a filter gets `1 / ln 2 = 1.44` bits less for each halving of `m / n`
-//! ([`fewer_bits`]); a ribbon, whose rate is `2^-b`, gets one bit less. A budget arrives at the
+//! ([`fewer_bits`]); a ribbon, whose rate is `2^-b`, gets one bit less, and a
+//! fuse filter 1.125. A budget arrives at the
 //! same by its price ([`budget`](crate::budget)).
 //!
 //! Called by the budget, the filter report, [`output`](crate::output) and rebuilds.
@@ -221,6 +222,7 @@ fn fewer_bits(spec: FilterSpec, keys_for_live: f64) -> FilterSpec {
     let halving = match spec.kind() {
         FilterKind::None => return spec,
         FilterKind::Ribbon => 1.0,
+        FilterKind::Fuse => 1.125,
         _ => std::f64::consts::LOG2_E,
     };
     // Whole halvings, so that a rebuild changes no filter because of a small change in the tree.

@@ -238,6 +238,8 @@ impl View {
     #[cold]
     #[inline(never)]
     pub(crate) fn moment(&self, at: Option<SeqNo>, snapshots: &Snapshots) -> ReadMoment<'_> {
+        // Before the sequence number: what is newest at it has not expired by then.
+        let horizon = snapshots.horizon();
         let mut seqno = at.unwrap_or_else(|| snapshots.visible());
         let mut active = self.active.ranges.load();
         // See the head of `ranges::live`.
@@ -245,7 +247,7 @@ impl View {
             seqno = snapshots.visible();
             active = self.active.ranges.load();
         }
-        ReadMoment { seqno, active, others: &self.ranges, horizon: snapshots.horizon() }
+        ReadMoment { seqno, active, others: &self.ranges, horizon }
     }
 
     /// The moment of a sequence number that was visible, or a snapshot's, read after this view was

@@ -10,8 +10,8 @@
 //! 3. The horizon is a range tombstone over all keys ([`RangeSet`](crate::ranges::RangeSet)) that
 //!    every reader sees, also a snapshot that is older. So compactions drop what has expired, and
 //!    tables that hold nothing else are removed unread.
-//! 4. A read loads its view, then the horizon. The clock is read then, and the horizon moved if it
-//!    is time ([`Expiry::horizon`]): no thread has to be awake.
+//! 4. A read loads its view, then the horizon, then its sequence number. The clock is read then,
+//!    and the horizon moved if it is time ([`Expiry::horizon`]): no thread has to be awake.
 //! 5. A compaction uses the horizon that the manifest holds already: otherwise it could drop a
 //!    tombstone, and a clock that jumped backward bring back what the tombstone hides.
 //!

@@ -12,11 +12,12 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 6] = [
+const FILES: [&str; 7] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
     "ranges.toml",
+    "expiry.toml",
     "transactions.toml",
     "tables.toml",
 ];

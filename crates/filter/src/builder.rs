@@ -266,8 +266,8 @@ impl FilterBuilder {
     ///
     /// The time is linear in the number of keys, whatever their hashes. If they were chosen so that
     /// a [`FilterKind::Ribbon`] or [`FilterKind::Fuse`] cannot be built within its bounds, the
-    /// filter is a [`FilterKind::Standard`] one of the same bits per key, and states that kind and its rate:
-    /// [`Filter::peek_kind`](crate::Filter::peek_kind).
+    /// filter is a [`FilterKind::Standard`] one of the same bits per key, and states that kind and
+    /// its rate: [`Filter::peek_kind`](crate::Filter::peek_kind).
     pub fn finish(self) -> Vec<u8> {
         let (spec, keys) = (self.spec, self.len);
         let millibits = spec.millibits();

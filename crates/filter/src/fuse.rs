@@ -100,13 +100,13 @@ fn salt(attempt: u64) -> u64 {
 
 /// A query: where its slots begin, and what they must add up to.
 #[derive(Clone, Copy, Default)]
-struct Lookup {
+struct SlotLookup {
     bits: [u64; ARITY],
     fingerprint: u64,
     mask: u64,
 }
 
-impl Lookup {
+impl SlotLookup {
     #[inline(always)]
     fn new(tables: &Tables, blocks: &[Block], hash: u64) -> Self {
         let (shard, first) = tables.first(hash);
@@ -155,7 +155,7 @@ impl Query for FuseContains {
     #[inline(always)]
     fn query<P: Probe>(_: P, bits: &Bits, hash: u64) -> bool {
         let Bits { blocks, fuse, .. } = bits;
-        !blocks.is_empty() && Lookup::new(fuse, blocks, hash).answer(blocks)
+        !blocks.is_empty() && SlotLookup::new(fuse, blocks, hash).answer(blocks)
     }
 }
 
@@ -175,10 +175,10 @@ impl Task for FuseContainsMany<'_> {
         if blocks.is_empty() {
             return answers.fill(false);
         }
-        let mut lookups = [Lookup::default(); GROUP];
+        let mut lookups = [SlotLookup::default(); GROUP];
         for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
             for (&hash, lookup) in hashes.iter().zip(&mut lookups) {
-                *lookup = Lookup::new(fuse, blocks, hash);
+                *lookup = SlotLookup::new(fuse, blocks, hash);
                 lookup.prefetch(blocks);
             }
             for (lookup, answer) in lookups.iter().zip(answers) {
@@ -193,7 +193,7 @@ impl Task for FuseContainsMany<'_> {
 pub(crate) fn contains_between(blocks: &[Block], from: u32, to: u32, hash: u64) -> bool {
     let tables = Tables::new(Shape::decode(blocks));
     let below = |bit: u32| 1_u64.checked_shl(bit).map_or(u64::MAX, |bit| bit - 1);
-    Lookup::new(&tables, blocks, hash).difference(blocks) & below(to) & !below(from) == 0
+    SlotLookup::new(&tables, blocks, hash).difference(blocks) & below(to) & !below(from) == 0
 }
 
 /// Prefetches the line of a hash's first slot.

@@ -195,8 +195,9 @@ pub struct BackgroundStats {
     /// nothing left to delete. Overlapping ones are counted as cut where others begin or end.
     pub range_tombstones: u64,
     /// Estimated bytes of the entries in tables that they delete, and of those that have expired
-    /// ([`WriteSettings::ttl`](crate::settings::WriteSettings::ttl)). A table of which at least half
-    /// is deleted is rewritten when there is no other work, once no snapshot sees these entries.
+    /// ([`WriteSettings::ttl`](crate::settings::WriteSettings::ttl)). A table of which at least
+    /// half is deleted is rewritten when there is no other work, once no snapshot sees these
+    /// entries.
     pub deleted_bytes: u64,
     /// The first sequence number that has not expired; 0 if nothing has.
     pub expiry_horizon: u64,

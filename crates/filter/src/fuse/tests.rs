@@ -72,7 +72,7 @@ fn the_share_of_wide_keys_is_the_computed_one() {
         let shape = Shape::of(keys, millibits);
         let tables = Tables::new(shape);
         let wide = |hash: &&u64| {
-            let lookup = Lookup::new(&tables, &[], **hash);
+            let lookup = SlotLookup::new(&tables, &[], **hash);
             lookup.mask.count_ones() == u32::from(shape.bits) + 1
         };
         let queries = hashes(400_000, 9);
@@ -163,7 +163,7 @@ fn the_prefetched_slot_is_the_first() {
     for &hash in &keys {
         let (shard, first) = tables.first(hash);
         let bit = tables.table(shard) + tables.shape.bit(first);
-        assert_eq!(bit, Lookup::new(&tables, filter.blocks(), hash).bits[0]);
+        assert_eq!(bit, SlotLookup::new(&tables, filter.blocks(), hash).bits[0]);
     }
 }
 

@@ -349,9 +349,10 @@ impl Peeling {
         let mut queue = vec![0_u32; hashes.len() + 1];
         let (mut queued, mut next, mut removed) = (0, 0, 0);
         for segment in (0..hashes.len()).step_by(1 << shape.segment_log2) {
-            for slot in segment..segment + (1 << shape.segment_log2) {
+            let counts_of_segment = counts.iter().skip(segment).take(1 << shape.segment_log2);
+            for (slot, count) in (segment..).zip(counts_of_segment) {
                 queue[queued] = slot as u32;
-                queued += usize::from(counts[slot] >> 2 == 1);
+                queued += usize::from(count >> 2 == 1);
             }
             while next < queued {
                 let own = queue[next] as usize;

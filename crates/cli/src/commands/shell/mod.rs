@@ -63,6 +63,7 @@ struct Line {
 }
 
 #[derive(Debug, Subcommand)]
+#[expect(clippy::large_enum_variant, reason = "there is one at a time")]
 enum LineCommand {
     #[command(flatten)]
     Store(StoreCommand),

@@ -54,7 +54,7 @@ fn a_table_of_tombstones_has_fewer_bits_the_fewer_keys_are_left() {
     for (kept_of, halvings) in [(2, 0.0), (4, 1.0), (16, 3.0), (KEYS, 5.0)] {
         let db = filled("paired:12");
         delete(&db, |number| number % kept_of != 0);
-        let level = db.stats().levels[0].clone();
+        let level = db.stats().levels[0];
         assert_eq!((level.level, level.deletions), (0, level.entries), "{level:?}");
         let wanted = BITS - halvings / std::f64::consts::LN_2;
         assert!((bits(&db) - wanted).abs() < 1e-3, "1 of {kept_of}: {} bits", bits(&db));

@@ -143,7 +143,7 @@ fn the_first_attempt_can_be_defeated_but_not_the_next() {
     // slot have the same three slots.
     assert_eq!(fold(unfold(0x0123_4567_89ab_cdef)), 0x0123_4567_89ab_cdef);
     let keys: Vec<u64> =
-        (0..20_000_u64).map(|key| unfold(remix(key / 4) << 40 | key % 4 << 58)).collect();
+        (0..20_000_u64).map(|key| unfold(remix(key / 4) << 40 | (key % 4) << 58)).collect();
     let mut distinct = keys.clone();
     distinct.sort_unstable();
     distinct.dedup();

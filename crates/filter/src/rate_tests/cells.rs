@@ -215,9 +215,7 @@ impl Parts<'_> {
             FilterKind::Ribbon => self.cut(|blocks, from, to, hash| {
                 ribbon::contains_between(blocks, from as usize..to as usize, hash)
             }),
-            FilterKind::Fuse => {
-                self.cut(|blocks, from, to, hash| fuse::contains_between(blocks, from, to, hash))
-            }
+            FilterKind::Fuse => self.cut(fuse::contains_between),
             FilterKind::Blocked => {
                 let halves = (probes.div_ceil(2) as usize, (probes / 2) as usize);
                 self.chains::<0>(halves, |_, place| place)

@@ -201,7 +201,8 @@ impl Filter {
 
     /// The kind of a filter that was just [finished](crate::FilterBuilder::finish), without the
     /// checks of [`decode`](Self::decode): [`FilterKind::Standard`] if the requested ribbon or
-    /// fuse filter could not be built from the keys, [`FilterKind::None`] if the bytes are not a filter.
+    /// fuse filter could not be built from the keys, [`FilterKind::None`] if the bytes are not a
+    /// filter.
     ///
     /// ```
     /// use trommel_filter::{Filter, FilterKind, FilterSpec};

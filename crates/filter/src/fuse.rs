@@ -52,12 +52,13 @@
 //! # Layout
 //! The body begins with the shape (16 bytes, `Shape::to_words`) and the salt of each shard (8
 //! bytes). The tables of the shards follow, each padded to a multiple of 8 bytes, then zeros (8
-//! bytes at least) to a multiple of 64 bytes. A table is a sequence of bits: first its wide slots of
-//! `w + 1` bits each, then the others of `w` bits.
+//! bytes at least) to a multiple of 64 bytes. A table is a sequence of bits: first its wide slots
+//! of `w + 1` bits each, then the others of `w` bits.
 //!
 //! # Costs
 //! To build: 13 bytes a slot and 8 bytes a key, of one shard at a time, on top of the hashes. To
-//! query: three cache lines, for any key; they do not depend on each other, so their misses overlap.
+//! query: three cache lines, for any key; they do not depend on each other, so their misses
+//! overlap.
 //!
 //! # Source
 //! T. M. Graf, D. Lemire, "Binary Fuse Filters: Fast and Smaller Than Xor Filters", 2022 (ACM

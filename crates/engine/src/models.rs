@@ -109,7 +109,7 @@ fn every_writer_leads_once() {
         let queue = Arc::new(Queue::default());
         let leads = Arc::new((AtomicBool::new(false), AtomicU64::new(0)));
         let write = |queue: &Queue, (leads, led): &(AtomicBool, AtomicU64)| {
-            if let Joined::Queued(member) = queue.join(Wanted { batch: None, sync: false }) {
+            if let Joined::Queued(member) = queue.join(Wanted::NOTHING) {
                 assert!(matches!(member.wait(), WriterTurn::Lead));
             }
             assert!(!leads.swap(true, Relaxed), "two lead at once");

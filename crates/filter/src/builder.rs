@@ -56,7 +56,7 @@ impl Plan {
                 Self { blocks: ribbon::expected_blocks(keys, spec.millibits()), probes: 0 }
             }
             FilterKind::Fuse => {
-                Self { blocks: Shape::of(keys, spec.millibits()).blocks(), probes: 0 }
+                Self { blocks: fuse_shape::expected_blocks(keys, spec.millibits()), probes: 0 }
             }
             FilterKind::None => Self { blocks: 0, probes: 0 },
         }

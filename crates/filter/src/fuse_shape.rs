@@ -226,6 +226,18 @@ impl Tables {
     }
 }
 
+/// Blocks of the body of a filter of any number of keys, also of more shards than a shape can
+/// state.
+pub(crate) fn expected_blocks(keys: u64, millibits: u32) -> u64 {
+    let shape = Shape::of(keys, millibits);
+    match shards(keys) {
+        shards if shards > u64::from(u32::MAX) => {
+            shards.saturating_mul(shape.table_words() + 1).div_ceil(8)
+        }
+        _ => shape.blocks(),
+    }
+}
+
 /// The rate in the limit of many keys.
 pub(crate) fn limit(bits_per_key: f64) -> f64 {
     let bits = (bits_per_key / 1.125).min(MAX_BITS as f64 + 1.0);

@@ -88,9 +88,9 @@ mod tests {
     }
 
     #[test]
-    fn kinds_whose_probes_lie_in_blocks_have_kernels() {
+    fn kinds_that_are_compiled_for_each_instruction_set_have_kernels() {
         let with_kernels: Vec<_> =
             FilterKind::ALL.into_iter().filter(|kind| kind.has_kernels()).collect();
-        assert_eq!(with_kernels, [FilterKind::Blocked, FilterKind::Paired]);
+        assert_eq!(with_kernels, [FilterKind::Blocked, FilterKind::Paired, FilterKind::Fuse]);
     }
 }

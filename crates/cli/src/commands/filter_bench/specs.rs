@@ -124,7 +124,7 @@ mod tests {
                 "paired:8 paired:10 paired:12 \
               blocked:fpr=1e-2 blocked:12",
             ),
-            ("all:10", "standard:10 blocked:10 paired:10 ribbon:10"),
+            ("all:10", "standard:10 blocked:10 paired:10 ribbon:10 fuse:10"),
             ("bloom:9..10", "blocked:9 blocked:10"),
             // Only the first used to be measured, silently.
             ("paired:8..11", "paired:8 paired:9 paired:10 paired:11"),

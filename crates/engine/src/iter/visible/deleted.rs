@@ -128,13 +128,6 @@ pub(super) fn is_deleted_by(
 }
 
 impl VisibleCursor {
-    /// Whether there are range tombstones. What scans have learned hides nothing that is visible,
-    /// so it only matters where a scan passes what is not.
-    #[inline]
-    pub(super) fn has_deleted_ranges(&self) -> bool {
-        self.deleted.as_ref().is_some_and(|known| known.tombstones.is_some())
-    }
-
     /// Whether the merge's current entry is in a deleted range.
     #[inline]
     pub(super) fn is_deleted(&mut self) -> bool {

@@ -1,8 +1,8 @@
 //! Lending the entries of a scan to a visitor, which moves the cursor at most once per block.
 
-use trommel_base::{EntryKind, KeyHead, SeqNo};
+use trommel_base::{EntryKind, KeyHead};
 
-use super::deleted::{KnownDeleted, is_deleted_by};
+use super::deleted::is_deleted_by;
 use super::{Position, VisibleCursor, sees};
 use crate::error::Result;
 use crate::iter::merge::{Mark, Offered};
@@ -12,18 +12,19 @@ impl VisibleCursor {
     /// then on that entry.
     #[inline]
     pub(crate) fn visit(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        if self.has_deleted_ranges() {
+        if self.deleted.is_some() {
             return self.visit_among_deleted(&mut visit);
         }
-        self.visit_each(visit, |_, _, _| false)
+        self.visit_each::<false>(visit)
     }
 
-    /// As `visit`; `is_deleted` returns whether a range tombstone deletes this version of a key.
+    /// As `visit`. If `CHECKS`, each entry is checked against what is known to be deleted. A gap
+    /// that a scan has learned must be checked as a range tombstone is: skipping it moves the
+    /// source of the tombstones past their range, and may leave that of the values in it.
     #[inline(always)]
-    fn visit_each(
+    fn visit_each<const CHECKS: bool>(
         &mut self,
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-        is_deleted: impl Fn(&mut Option<Box<KnownDeleted>>, &[u8], SeqNo) -> bool,
     ) -> Result<()> {
         self.check_open()?;
         while let Some((key, value)) = self.entry() {
@@ -33,12 +34,16 @@ impl VisibleCursor {
                 let ends = || opener.is_closed();
                 let deleted = &mut self.deleted;
                 let left = self.merge.visit_forward(ends, |head, key, value| {
-                    let is_seen = head.seqno <= seen && !is_deleted(deleted, key, head.seqno);
+                    let is_deleted = CHECKS && is_deleted_by(deleted, key, head.seqno);
+                    let is_seen = head.seqno <= seen && !is_deleted;
                     offer(is_seen, head, &mut goes_on, || visit(key, value))
                 });
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;
                     self.settle_forward(Some(left))?;
+                    if !CHECKS && self.deleted.is_some() {
+                        return self.visit_among_deleted(&mut visit);
+                    }
                     continue;
                 }
             }
@@ -46,6 +51,9 @@ impl VisibleCursor {
                 return self.check_open();
             }
             self.next()?;
+            if !CHECKS && self.deleted.is_some() {
+                return self.visit_among_deleted(&mut visit);
+            }
         }
         Ok(())
     }
@@ -53,18 +61,17 @@ impl VisibleCursor {
     /// As `visit`, backward.
     #[inline]
     pub(crate) fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        if self.has_deleted_ranges() {
+        if self.deleted.is_some() {
             return self.visit_back_among_deleted(&mut visit);
         }
-        self.visit_each_back(visit, |_, _, _| false)
+        self.visit_each_back::<false>(visit)
     }
 
     /// As `visit_each`, backward.
     #[inline(always)]
-    fn visit_each_back(
+    fn visit_each_back<const CHECKS: bool>(
         &mut self,
         mut visit: impl FnMut(&[u8], &[u8]) -> bool,
-        is_deleted: impl Fn(&mut Option<Box<KnownDeleted>>, &[u8], SeqNo) -> bool,
     ) -> Result<()> {
         self.check_open()?;
         while let Some((key, value)) = self.entry() {
@@ -75,12 +82,16 @@ impl VisibleCursor {
                 let hides = |seqno| sees(seen, seqno);
                 let deleted = &mut self.deleted;
                 let left = self.merge.visit_back(ends, hides, |head, key, value| {
-                    let is_seen = sees(seen, head.seqno) && !is_deleted(deleted, key, head.seqno);
+                    let is_deleted = CHECKS && is_deleted_by(deleted, key, head.seqno);
+                    let is_seen = sees(seen, head.seqno) && !is_deleted;
                     offer(is_seen, head, &mut goes_on, || visit(key, value))
                 });
                 if let Some(left) = self.known(left)? {
                     self.check_open()?;
                     self.leave_backward(Some(left))?;
+                    if !CHECKS && self.deleted.is_some() {
+                        return self.visit_back_among_deleted(&mut visit);
+                    }
                     continue;
                 }
             }
@@ -88,6 +99,9 @@ impl VisibleCursor {
                 return self.check_open();
             }
             self.prev()?;
+            if !CHECKS && self.deleted.is_some() {
+                return self.visit_back_among_deleted(&mut visit);
+            }
         }
         Ok(())
     }
@@ -102,12 +116,12 @@ impl VisibleCursor {
         left
     }
 
-    /// As `visit`, among range tombstones. Apart from the visits of other cursors, which check no
-    /// entry for them.
+    /// As `visit`, among range tombstones or gaps. Apart from the visits of other cursors, which
+    /// check no entry for them.
     #[cold]
     #[inline(never)]
     fn visit_among_deleted(&mut self, visit: &mut dyn FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
-        self.visit_each(visit, is_deleted_by)
+        self.visit_each::<true>(visit)
     }
 
     /// As `visit_among_deleted`, backward.
@@ -117,7 +131,7 @@ impl VisibleCursor {
         &mut self,
         visit: &mut dyn FnMut(&[u8], &[u8]) -> bool,
     ) -> Result<()> {
-        self.visit_each_back(visit, is_deleted_by)
+        self.visit_each_back::<true>(visit)
     }
 }
 

@@ -197,6 +197,7 @@ impl<'a> Candidates<'a> {
     }
 
     /// Fills `places` with the next candidates; returns fewer only at the end.
+    #[inline(always)]
     pub(crate) fn next<'p>(
         &mut self,
         places: &'p mut [Option<&'a Fence>],

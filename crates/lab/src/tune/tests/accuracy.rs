@@ -62,7 +62,7 @@ l0 = 8
 "#;
 
 const DRAWN: &str =
-    "seed = 7\nstores = 4\nwarmup = 0\n[drawn]\ncells = 10\nkeys = \"20K\"\nseed = 2026\n";
+    "seed = 7\nstores = 4\nwarmup = 0\n[drawn]\ncells = 10\nkeys = \"20K\"\nseed = 2027\n";
 
 /// Lookups in each store of the cell until its filters have about [`ERRORS`] false positives; a
 /// lower bound that counts misses alone.

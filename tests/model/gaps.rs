@@ -128,3 +128,55 @@ fn a_range_up_to_the_last_key_of_a_table_leaves_that_key() {
     let left: Vec<_> = db.iter().map(|entry| entry.unwrap().0.to_vec()).collect();
     assert_eq!(left, [key(99).into_bytes()]);
 }
+
+/// Skipping a gap moves the sources that are as old as it, and leaves others in it. A visit after
+/// that lent values whose tombstones had been skipped.
+#[test]
+fn a_visit_after_a_skipped_gap_lends_nothing_deleted() {
+    let options = Options::default()
+        .vfs(Arc::new(MemoryVfs::new()))
+        .background_threads(0)
+        .compression(Compression::None)
+        .compaction(|c| c.table_bytes(2 << 10).auto_compaction(false));
+    let db = Db::open("db", options).unwrap();
+    let name = |place: u32| format!("k{place:02}");
+    for place in 0..1000 {
+        db.put(format!("a{place:03}"), [7; 100]).unwrap();
+    }
+    for place in 0..100 {
+        db.put(name(place), "old").unwrap();
+    }
+    db.compact_all().unwrap();
+    db.delete("a000").unwrap();
+    for place in 10..90 {
+        db.delete(name(place)).unwrap();
+    }
+    db.flush().unwrap();
+    // The table of the values is then newer than that of the tombstones, and as new as the scan.
+    db.put(name(95), "new").unwrap();
+    db.flush().unwrap();
+    db.compact_range(name(95)..=name(95)).unwrap();
+    assert_eq!(db.range(name(0)..).count(), 20);
+    db.put(name(50), "new").unwrap();
+    let mut expected: Vec<String> = (0..10).chain([50]).chain(90..100).map(name).collect();
+    let mut cursor = db.cursor().unwrap();
+    let mut lent = Vec::new();
+    cursor.seek(name(0)).unwrap();
+    cursor
+        .visit(|key, _| {
+            lent.push(String::from_utf8(key.to_vec()).unwrap());
+            true
+        })
+        .unwrap();
+    assert_eq!(lent, expected);
+    expected.reverse();
+    lent.clear();
+    cursor.seek_to_last().unwrap();
+    cursor
+        .visit_back(|key, _| {
+            lent.push(String::from_utf8(key.to_vec()).unwrap());
+            key > name(0).as_bytes()
+        })
+        .unwrap();
+    assert_eq!(lent, expected);
+}

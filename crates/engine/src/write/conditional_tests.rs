@@ -98,6 +98,8 @@ fn a_condition_sees_the_earlier_writes_of_its_group() {
         ];
         assert_eq!(met, expected);
         assert_eq!(groups, 1);
+        let ends = [&outcomes[0], &outcomes[11]].map(|outcome| outcome.as_ref().unwrap());
+        assert_eq!(ends, [&1, &9], "an empty batch returns the number of what is before it");
         assert_eq!(db.snapshot().seqno(), 9, "refused writes take no sequence number");
         assert_eq!(db.iter().count(), 1);
     }

@@ -180,8 +180,14 @@ fn what_cannot_be_written_is_refused_at_once() {
     let db = memory();
     let tx = db.begin();
     tx.put("a", "1").unwrap();
+    let empty = db.begin();
     db.close().unwrap();
     assert!(matches!(tx.get("b"), Err(Error::Closed)));
+    assert!(matches!(tx.get("a"), Err(Error::Closed)));
+    assert!(matches!(tx.put("a", "2"), Err(Error::Closed)));
+    assert!(matches!(tx.delete("a"), Err(Error::Closed)));
+    assert!(matches!(tx.delete_range("a".."b"), Err(Error::Closed)));
+    assert!(matches!(empty.commit(), Err(Error::Closed)));
     assert!(matches!(tx.commit(), Err(Error::Closed)));
 }
 

@@ -21,9 +21,9 @@ use crate::batch::{Batch, Condition, OpKind, Operation};
 use crate::bounds::Bounds;
 use crate::conflict::{Conflict, Expected};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::WriteOptions;
-use crate::ranges::RangeSet;
+use crate::ranges::{RangeSet, Readers};
 use crate::read::Change;
 use crate::view::{ReadMoment, Since, View};
 use crate::write_queue::{Leader, Member, Wanted, WriteTerms};
@@ -226,7 +226,9 @@ impl<'a> EarlierWrites<'a> {
                 Some(_) => _ = self.newest.insert(op.key, (self.operations, op)),
                 None => {
                     let tombstone = op.range_tombstone(self.operations);
-                    self.ranges = self.ranges.with_all(tombstone.into_iter().collect());
+                    // All readers are later: only the newest tombstone of a key counts.
+                    let later = Readers::at(Vec::new());
+                    self.ranges = self.ranges.with(tombstone.into_iter().collect(), &later);
                 }
             }
         });

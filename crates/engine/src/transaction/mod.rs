@@ -88,7 +88,7 @@ impl Transaction {
         // Before the snapshot is taken: see `View::since`.
         let view = store.engine.view.load();
         let snapshot = Snapshot::take(store);
-        let since = view.since(snapshot.seqno());
+        let since = view.since(snapshot.seqno(), store.engine.snapshots.horizon());
         Self { snapshot, since, state: Mutex::default() }
     }
 

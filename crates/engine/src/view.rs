@@ -148,6 +148,12 @@ impl ReadMoment<'_> {
         active.max(self.others.covering(key, self.seqno)).max(self.horizon)
     }
 
+    /// The newest range tombstone that applies to `key`, whatever has expired; 0 if there is none.
+    pub(crate) fn deleting(&self, key: &[u8]) -> SeqNo {
+        let active = self.active.as_ref().map_or(0, |one| one.set.deleting(key, self.seqno));
+        active.max(self.others.deleting(key, self.seqno))
+    }
+
     /// The first key within `bounds` that a range tombstone newer than `since` applies to.
     pub(crate) fn deleted_in(&self, bounds: &Bounds, since: SeqNo) -> Option<Vec<u8>> {
         let active = self.active.as_ref().and_then(|one| one.set.deleted_in(bounds, since));
@@ -171,6 +177,10 @@ pub(crate) struct Since {
     /// The memtable that was active before the sequence number was read. Later writes are in it or
     /// in newer ones. Not kept alive: it may be flushed and freed.
     oldest: Weak<Memtable>,
+    /// The version of then. Not kept alive either.
+    version: Weak<Version>,
+    /// What had a lower sequence number had expired then.
+    horizon: SeqNo,
 }
 
 /// The current view.
@@ -250,10 +260,18 @@ impl View {
         ReadMoment { seqno, active, others: &self.ranges, horizon }
     }
 
-    /// The moment of a sequence number that was visible, or a snapshot's, read after this view was
-    /// loaded.
-    pub(crate) fn since(&self, seqno: SeqNo) -> Since {
-        Since { seqno, oldest: Arc::downgrade(&self.active.memtable) }
+    /// The moment of a sequence number that was visible, or a snapshot's. It and the expiry horizon
+    /// were read after this view was loaded.
+    pub(crate) fn since(&self, seqno: SeqNo, horizon: SeqNo) -> Since {
+        let (oldest, version) = (&self.active.memtable, &self.version);
+        let (oldest, version) = (Arc::downgrade(oldest), Arc::downgrade(version));
+        Since { seqno, oldest, version, horizon }
+    }
+
+    /// Whether all that has changed since that moment, up to `horizon`, are writes which the
+    /// memtables hold: nothing has expired, or was flushed, filtered or compacted.
+    pub(crate) fn differs_only_by_writes(&self, since: &Since, horizon: SeqNo) -> bool {
+        horizon == since.horizon && Arc::as_ptr(&self.version) == since.version.as_ptr()
     }
 
     /// Whether the memtables hold everything written since that moment. They are flushed oldest

@@ -106,6 +106,48 @@ fn space_comes_back() {
     assert!(marks.horizon() > 0 && marks.is_on());
 }
 
+/// Expiry is no write. But a write after a transaction began, which has expired and left no trace,
+/// is a conflict with all that it has read; as long as the memtables are there, with its key only.
+#[test]
+fn transactions_meet_writes_that_have_expired() {
+    for flushed in [false, true] {
+        let place = Place::default();
+        let db = place.open(TTL);
+        db.put("a", "1").unwrap();
+        let begin = |read: fn(&crate::Transaction)| {
+            let transaction = db.begin();
+            read(&transaction);
+            transaction.put("own", "1").unwrap();
+            transaction
+        };
+        let (first, expired) = (begin(|tx| _ = tx.get("a").unwrap()), begin(|tx| _ = tx.get("a")));
+        let others = [
+            begin(|tx| assert!(!tx.contains_key("b").unwrap())),
+            begin(|tx| assert_eq!(tx.range("b".."c").count(), 0)),
+        ];
+        place.clock.advance(secs(60));
+        db.put("b", "1").unwrap();
+        if flushed {
+            db.flush().unwrap();
+        }
+        place.clock.advance(secs(45));
+        assert!(!db.contains_key("a").unwrap() && db.contains_key("b").unwrap());
+        first.commit().unwrap();
+        place.clock.advance(GONE);
+        db.put("z", "1").unwrap();
+        if flushed {
+            db.compact_range(..).unwrap();
+            db.wait_idle().unwrap();
+            assert!(db.engine().version().tables().all(|(_, table)| *table.smallest >= b"o"[..]));
+        }
+        assert_eq!(expired.commit().is_ok(), !flushed, "flushed {flushed}");
+        for other in others {
+            let outcome = other.commit();
+            assert!(matches!(outcome, Err(Error::Conflict(_))), "flushed {flushed}: {outcome:?}");
+        }
+    }
+}
+
 /// A tombstone that has expired goes with what it hides, and a clock that jumps backward brings
 /// neither back.
 #[test]

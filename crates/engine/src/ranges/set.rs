@@ -134,8 +134,14 @@ impl RangeSet {
     /// expired; 0 if none is.
     #[inline]
     pub(crate) fn covering(&self, key: &[u8], at: SeqNo) -> SeqNo {
-        let newest = self.maps.iter().map(|map| map.covering(key, at)).max().unwrap_or(0);
-        newest.max(self.expired_before)
+        self.deleting(key, at).max(self.expired_before)
+    }
+
+    /// The newest tombstone up to `at` that applies to `key`, whatever has expired; 0 if there is
+    /// none.
+    #[inline]
+    pub(crate) fn deleting(&self, key: &[u8], at: SeqNo) -> SeqNo {
+        self.maps.iter().map(|map| map.covering(key, at)).max().unwrap_or(0)
     }
 
     /// The first key within `bounds` that a tombstone newer than `since` applies to.

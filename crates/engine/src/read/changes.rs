@@ -1,7 +1,7 @@
 //! What was written since a moment: the reads behind conditions and transactions.
 //!
 //! 1. The newest version of a key in memory is found as by a get. Range tombstones count as
-//!    versions.
+//!    versions; expiry is no change.
 //! 2. The memtables hold everything written since a moment, unless the oldest of them was flushed
 //!    meanwhile. Only then are tables read, and of these only those with a newer entry.
 //!
@@ -35,7 +35,7 @@ impl View {
         since: SeqNo,
         ranges: Option<&ReadMoment<'_>>,
     ) -> Change<'_> {
-        let deleted = ranges.map_or(0, |ranges| ranges.covering(key));
+        let deleted = ranges.map_or(0, |ranges| ranges.deleting(key));
         match self.get_in_memory(key, MAX_SEQNO) {
             Some(entry) if entry.seqno > deleted.max(since) => match entry.kind {
                 EntryKind::Put => Change::Value(entry.value),
@@ -69,7 +69,8 @@ impl Engine {
     /// A moment at which every later read sees all that was written before.
     pub(crate) fn since_now(&self) -> Since {
         let view = self.view.load();
-        view.since(self.snapshots.visible())
+        let horizon = self.snapshots.horizon();
+        view.since(self.snapshots.visible(), horizon)
     }
 
     /// Whether a table has a version of `key` that is newer than `since`.

@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::handle::Handle;
 use crate::options::WriteOptions;
 use crate::snapshot::Snapshot;
-use crate::sync::{Mutex, lock, thread};
+use crate::sync::{Mutex, MutexGuard, lock, thread};
 use crate::view::Since;
 use reads::TrackedReads;
 use writes::OwnWrites;
@@ -88,8 +88,20 @@ impl Transaction {
         // Before the snapshot is taken: see `View::since`.
         let view = store.engine.view.load();
         let snapshot = Snapshot::take(store);
-        let since = view.since(snapshot.seqno());
+        let since = view.since(snapshot.seqno(), store.engine.snapshots.horizon());
         Self { snapshot, since, state: Mutex::default() }
+    }
+
+    /// What it has done so far; an error if the store was closed, or in a forked child, where the
+    /// lock may be held for ever.
+    fn state(&self) -> Result<MutexGuard<'_, TransactionState>> {
+        self.snapshot.store().engine.access.check_open()?;
+        Ok(lock(&self.state))
+    }
+
+    /// Whether the caller runs in a forked child, where nothing has an effect.
+    fn is_forked(&self) -> bool {
+        self.snapshot.store().engine.access.opener().is_forked()
     }
 
     /// Runs `body` in a transaction and commits it, again and again while it meets a conflict.
@@ -141,7 +153,7 @@ impl Transaction {
     /// ```
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         let key = key.as_ref();
-        match self.read_own(key) {
+        match self.read_own(key)? {
             Some(own) => Ok(own),
             None => self.snapshot.get(key),
         }
@@ -162,7 +174,7 @@ impl Transaction {
     /// ```
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
-        match self.read_own(key) {
+        match self.read_own(key)? {
             Some(own) => Ok(own.is_some()),
             None => self.snapshot.contains_key(key),
         }
@@ -187,7 +199,7 @@ impl Transaction {
     /// ```
     pub fn get_for_update(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         let key = key.as_ref();
-        let mut state = lock(&self.state);
+        let mut state = self.state()?;
         state.is_for_update = true;
         state.reads.add_key(key);
         drop(state);
@@ -210,7 +222,8 @@ impl Transaction {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        let own: Vec<_> = keys.iter().map(|key| self.read_own(key.as_ref())).collect();
+        let own: Result<Vec<_>> = keys.iter().map(|key| self.read_own(key.as_ref())).collect();
+        let own = own?;
         let unwritten = keys.iter().zip(&own).filter(|(_, own)| own.is_none());
         let unwritten: Vec<_> = unwritten.map(|(key, _)| key.as_ref()).collect();
         let mut stored = self.snapshot.multi_get(&unwritten)?.into_iter();
@@ -219,13 +232,13 @@ impl Transaction {
     }
 
     /// The own value of a key that it has written; notes that other keys are read.
-    fn read_own(&self, key: &[u8]) -> Option<Option<Slice>> {
-        let mut state = lock(&self.state);
+    fn read_own(&self, key: &[u8]) -> Result<Option<Option<Slice>>> {
+        let mut state = self.state()?;
         let own = state.writes.get(key).map(|own| own.map(Slice::from));
         if own.is_none() {
             state.reads.add_key(key);
         }
-        own
+        Ok(own)
     }
 
     /// Iterates over all entries: see [`Transaction::range`].
@@ -289,7 +302,8 @@ impl Transaction {
     /// Sets `key` to `value`.
     ///
     /// # Errors
-    /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB.
+    /// [`Error::KeyTooLong`] above 65,535 bytes, [`Error::ValueTooLong`] above 1 GiB;
+    /// [`Error::Closed`] and [`Error::Forked`] as for [`Db::get`](crate::Db::get).
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -303,7 +317,7 @@ impl Transaction {
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         Batch::one(OpKind::Put, key, value)?;
-        lock(&self.state).writes.set(key, Some(value.to_vec()));
+        self.state()?.writes.set(key, Some(value.to_vec()));
         Ok(())
     }
 
@@ -324,7 +338,7 @@ impl Transaction {
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
         Batch::one(OpKind::Delete, key, &[])?;
-        lock(&self.state).writes.set(key, None);
+        self.state()?.writes.set(key, None);
         Ok(())
     }
 
@@ -347,7 +361,7 @@ impl Transaction {
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         let bounds = Bounds::of(range);
         Batch::one(OpKind::RangeDelete, &bounds.from, bounds.to.as_deref().unwrap_or_default())?;
-        lock(&self.state).writes.delete_range(&bounds);
+        self.state()?.writes.delete_range(&bounds);
         Ok(())
     }
 
@@ -366,14 +380,16 @@ impl Transaction {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn set_savepoint(&self) {
-        lock(&self.state).writes.set_savepoint();
+        if !self.is_forked() {
+            lock(&self.state).writes.set_savepoint();
+        }
     }
 
     /// Undoes all writes since the last savepoint, and removes that savepoint. What was read since
     /// still counts as read.
     ///
     /// # Errors
-    /// [`Error::InvalidOption`] if there is no savepoint.
+    /// [`Error::InvalidOption`] if there is no savepoint; [`Error::Closed`] and [`Error::Forked`].
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();
@@ -383,7 +399,7 @@ impl Transaction {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn rollback_to_savepoint(&self) -> Result<()> {
-        if lock(&self.state).writes.roll_back() {
+        if self.state()?.writes.roll_back() {
             return Ok(());
         }
         Err(Error::option("the transaction has no savepoint: call set_savepoint first"))
@@ -408,7 +424,9 @@ impl Transaction {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn rollback(&self) {
-        lock(&self.state).writes = OwnWrites::default();
+        if !self.is_forked() {
+            lock(&self.state).writes = OwnWrites::default();
+        }
     }
 
     /// Commits: all writes become visible together, and durable together or not at all. Returns the
@@ -449,7 +467,7 @@ impl Transaction {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn commit_with(self, options: WriteOptions) -> Result<SeqNo> {
-        let state = std::mem::take(&mut *lock(&self.state));
+        let state = std::mem::take(&mut *self.state()?);
         if state.writes.is_empty() && !state.is_for_update {
             return Ok(self.seqno());
         }

@@ -2,8 +2,9 @@
 //!
 //! 1. Each end holds the next entry of the snapshot that it has fetched and not yielded. If one end
 //!    has reached the other, it takes over what the other has fetched.
-//! 2. Entries that the transaction has overwritten or deleted by the time they would be yielded are
-//!    left out. Its own keys are looked up at each step, so writes ahead of an end are seen.
+//! 2. At each step, the transaction's own keys before the fetched one are looked up, then that key
+//!    itself: only when an entry is next is it decided whether the transaction has overwritten or
+//!    deleted it. So writes ahead of an end are seen, and so is a return to a savepoint.
 //! 3. When the iterator is dropped, the part that it covered is added to the transaction's reads:
 //!    from the start of the range to the last key that the front yielded, from the last that the
 //!    back yielded to the end, or the whole range if it was exhausted.
@@ -83,36 +84,39 @@ impl<'a> TransactionRange<'a> {
 
     /// The next entry from this end: the transaction's own, or that of the snapshot.
     fn next_from(&mut self, side: Side) -> Result<Option<Pair>> {
-        self.fetch(side)?;
-        Ok(self.own(side).or_else(|| self.end(side).fetched.take()))
-    }
-
-    /// Fetches until the next entry of the snapshot is one that the transaction has not written.
-    fn fetch(&mut self, side: Side) -> Result<()> {
         loop {
-            if self.end(side).fetched.is_none() {
-                let next = match side {
-                    Side::Front => self.stored.next(),
-                    Side::Back => self.stored.next_back(),
-                };
-                let other = if side == Side::Front { Side::Back } else { Side::Front };
-                let next = match next {
-                    Some(entry) => Some(entry?),
-                    None => self.end(other).fetched.take(),
-                };
-                self.end(side).fetched = next;
+            self.fetch(side)?;
+            if let Some(own) = self.own(side)? {
+                return Ok(Some(own));
             }
-            let Some((key, _)) = &self.end(side).fetched else { return Ok(()) };
-            let key = key.clone();
-            if lock(&self.transaction.state).writes.get(&key).is_none() {
-                return Ok(());
+            let Some((key, value)) = self.end(side).fetched.take() else { return Ok(None) };
+            match self.transaction.state()?.writes.get(&key) {
+                None => return Ok(Some((key, value))),
+                Some(Some(own)) => return Ok(Some((key, Slice::from(own)))),
+                Some(None) => {}
             }
-            self.end(side).fetched = None;
         }
     }
 
+    /// Fetches the next entry of the snapshot, unless it is there.
+    fn fetch(&mut self, side: Side) -> Result<()> {
+        if self.end(side).fetched.is_some() {
+            return Ok(());
+        }
+        let next = match side {
+            Side::Front => self.stored.next(),
+            Side::Back => self.stored.next_back(),
+        };
+        let other = if side == Side::Front { Side::Back } else { Side::Front };
+        self.end(side).fetched = match next {
+            Some(entry) => Some(entry?),
+            None => self.end(other).fetched.take(),
+        };
+        Ok(())
+    }
+
     /// The transaction's own next entry from this end, if it comes before the fetched one.
-    fn own(&self, side: Side) -> Option<Pair> {
+    fn own(&self, side: Side) -> Result<Option<Pair>> {
         let (fetched, is_front) = match side {
             Side::Front => (&self.front.fetched, true),
             Side::Back => (&self.back.fetched, false),
@@ -132,12 +136,12 @@ impl<'a> TransactionRange<'a> {
             Some(stored) => (stored, to),
             None => (from, to),
         };
-        let state = lock(&self.transaction.state);
+        let state = self.transaction.state()?;
         let own = match side {
             Side::Front => state.writes.first_in(from, to),
             Side::Back => state.writes.last_in(from, to),
         };
-        own.map(|(key, value)| (Slice::from(key), Slice::from(value)))
+        Ok(own.map(|(key, value)| (Slice::from(key), Slice::from(value))))
     }
 }
 
@@ -159,6 +163,9 @@ impl std::iter::FusedIterator for TransactionRange<'_> {}
 
 impl Drop for TransactionRange<'_> {
     fn drop(&mut self) {
+        if self.transaction.is_forked() {
+            return;
+        }
         let Bounds { from, to } = std::mem::replace(&mut self.bounds, Bounds::all());
         let reads = &mut lock(&self.transaction.state).reads;
         if self.is_done {

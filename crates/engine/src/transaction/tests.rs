@@ -180,8 +180,14 @@ fn what_cannot_be_written_is_refused_at_once() {
     let db = memory();
     let tx = db.begin();
     tx.put("a", "1").unwrap();
+    let empty = db.begin();
     db.close().unwrap();
     assert!(matches!(tx.get("b"), Err(Error::Closed)));
+    assert!(matches!(tx.get("a"), Err(Error::Closed)));
+    assert!(matches!(tx.put("a", "2"), Err(Error::Closed)));
+    assert!(matches!(tx.delete("a"), Err(Error::Closed)));
+    assert!(matches!(tx.delete_range("a".."b"), Err(Error::Closed)));
+    assert!(matches!(empty.commit(), Err(Error::Closed)));
     assert!(matches!(tx.commit(), Err(Error::Closed)));
 }
 
@@ -294,4 +300,31 @@ fn an_iterator_sees_own_writes_ahead() {
     let rest = collect(range);
     let expected = [("e", "ahead"), ("f", "2")].map(|(k, v)| (k.into(), v.into()));
     assert_eq!(rest, expected);
+}
+
+/// What an iterator has fetched and not yielded is there again once a write to it is rolled back.
+#[test]
+fn an_iterator_sees_what_a_rollback_brings_back() {
+    let db = memory();
+    db.put("b", "1").unwrap();
+    let tx = db.begin();
+    for deleted in [false, true] {
+        let write = || {
+            tx.set_savepoint();
+            tx.put("a", "2").unwrap();
+            tx.put("c", "2").unwrap();
+            if deleted { tx.delete("b").unwrap() } else { tx.put("b", "2").unwrap() }
+        };
+        let stored = vec![(b"b".to_vec(), b"1".to_vec())];
+        write();
+        let mut forward = tx.iter();
+        assert_eq!(forward.next().unwrap().unwrap().0, b"a");
+        tx.rollback_to_savepoint().unwrap();
+        assert_eq!(collect(forward), stored);
+        write();
+        let mut backward = tx.iter().rev();
+        assert_eq!(backward.next().unwrap().unwrap().0, b"c");
+        tx.rollback_to_savepoint().unwrap();
+        assert_eq!(collect(backward), stored);
+    }
 }

@@ -50,15 +50,16 @@ impl OwnWrites {
         if bounds.ends_before(&bounds.from) {
             return;
         }
-        let mut removed = self.keys.split_off(&bounds.from);
-        if let Some(to) = &bounds.to {
-            self.keys.append(&mut removed.split_off(to));
-        }
+        // Key by key: splitting the map would take time for all of it.
+        let to = bounds.to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
+        let within = self.keys.range::<[u8], _>((Bound::Included(&*bounds.from), to));
+        let within: Vec<_> = within.map(|(key, _)| key.clone()).collect();
+        let removed = within.iter().filter_map(|key| self.keys.remove_entry(key)).collect();
         let tombstone = RangeTombstone::new(&bounds.from, bounds.to.as_deref(), 1);
         let deleted = self.deleted.with_all(vec![tombstone]);
         let before = std::mem::replace(&mut self.deleted, deleted);
         if !self.savepoints.is_empty() {
-            self.undo.push(Undo::Range(before, removed.into_iter().collect()));
+            self.undo.push(Undo::Range(before, removed));
         }
     }
 

@@ -464,10 +464,15 @@ impl<'a> Followers<'a> {
         let mut verdicts = Vec::with_capacity(self.members.len());
         let own_verdict = self.engine.judge_group(leader, own, &self.members, &mut verdicts)?;
         let mut kept = Vec::with_capacity(self.members.len());
+        let mut last_seqno = leader.last_seqno;
+        last_seqno += if own_verdict.is_ok() { own.operations() } else { 0 };
         for (member, verdict) in std::mem::take(&mut self.members).into_iter().zip(verdicts) {
             match verdict {
-                Ok(()) if member.wanted.operations() > 0 => kept.push(member),
-                Ok(()) => self.others.push((member, WriterTurn::Written(leader.last_seqno))),
+                Ok(()) if member.wanted.operations() > 0 => {
+                    last_seqno += member.wanted.operations();
+                    kept.push(member);
+                }
+                Ok(()) => self.others.push((member, WriterTurn::Written(last_seqno))),
                 Err(error) => self.others.push((member, WriterTurn::Failed(error))),
             }
         }

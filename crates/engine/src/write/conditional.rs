@@ -8,7 +8,12 @@
 //! 3. A member whose conditions do not hold leaves the group: nothing of it is logged. It is
 //!    notified once the group is published, because the write that it met may be in the group.
 //!
-//! The leader reads a table only if the memtable of the moment was flushed while the writer waited.
+//! A value can go without a write: it expires, or a compaction filter removes it. So the leader
+//! reads the key of a condition on a value again if the expiry horizon has moved, or a version was
+//! installed, while the writer waited. For a transaction, it reads a table only if the memtable of
+//! the moment was flushed meanwhile. Expiry is no change of what a transaction has read. But what
+//! was written after it began, and has expired since, may have left no trace in the tables: if they
+//! would have to be read, that counts as a change.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -21,9 +26,9 @@ use crate::batch::{Batch, Condition, OpKind, Operation};
 use crate::bounds::Bounds;
 use crate::conflict::{Conflict, Expected};
 use crate::engine::Engine;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::options::WriteOptions;
-use crate::ranges::RangeSet;
+use crate::ranges::{RangeSet, Readers};
 use crate::read::Change;
 use crate::view::{ReadMoment, Since, View};
 use crate::write_queue::{Leader, Member, Wanted, WriteTerms};
@@ -133,6 +138,8 @@ impl Engine {
 struct Judge<'a> {
     engine: &'a Engine,
     view: &'a View,
+    /// What had a lower sequence number has expired.
+    horizon: SeqNo,
     /// The range tombstones, if there are any.
     ranges: Option<ReadMoment<'a>>,
     earlier: Option<&'a EarlierWrites<'a>>,
@@ -140,13 +147,16 @@ struct Judge<'a> {
 
 impl<'a> Judge<'a> {
     fn new(engine: &'a Engine, view: &'a View, earlier: Option<&'a EarlierWrites<'a>>) -> Self {
+        // After the view was loaded: nothing else is missing from it for having expired.
+        let horizon = engine.snapshots.horizon();
         let ranges = view.has_ranges().then(|| view.moment(None, &engine.snapshots));
-        Self { engine, view, ranges, earlier }
+        Self { engine, view, horizon, ranges, earlier }
     }
 
     fn check_all(&self, terms: &WriteTerms<'_>, leader: &Leader) -> Result<()> {
         let is_first = self.earlier.is_none_or(EarlierWrites::is_empty);
-        if is_first && leader.last_seqno == terms.since.seqno {
+        let is_unwritten = is_first && leader.last_seqno == terms.since.seqno;
+        if is_unwritten && self.view.differs_only_by_writes(&terms.since, self.horizon) {
             return Ok(());
         }
         terms.conditions.iter().try_for_each(|condition| self.check(condition, &terms.since))
@@ -155,13 +165,20 @@ impl<'a> Judge<'a> {
     /// Checks a condition that held at a moment.
     fn check(&self, condition: &Condition, since: &Since) -> Result<()> {
         let conflict = match condition {
-            Condition::Absent(key) | Condition::Value { key, .. } | Condition::Unchanged(key) => {
-                match self.change_of(key, since.seqno) {
-                    Change::Value(value) => condition.conflict(Some(value)),
-                    Change::Deleted => condition.conflict(None),
-                    Change::None if self.view.holds_all_since(since) => None,
-                    Change::None => self.read(condition, key, since)?,
+            Condition::Absent(key) | Condition::Value { key, .. } => {
+                let earlier = self.earlier.map_or(Change::None, |earlier| earlier.change_of(key));
+                match earlier {
+                    Change::None if self.view.differs_only_by_writes(since, self.horizon) => {
+                        met_by(condition, self.change_of(key, since.seqno))
+                    }
+                    Change::None => return self.engine.check_value(condition),
+                    change => met_by(condition, change),
                 }
+            }
+            Condition::Unchanged(key) => {
+                let change = self.change_of(key, since.seqno);
+                let is_changed = change != Change::None || self.changed_in_tables(key, since)?;
+                is_changed.then(|| Conflict::new(key, Expected::Unchanged))
             }
             Condition::UnchangedRange(bounds) => {
                 self.changed_in(bounds, since)?.map(|key| Conflict::new(&key, Expected::Unchanged))
@@ -177,6 +194,23 @@ impl<'a> Judge<'a> {
         }
     }
 
+    /// Whether a write to `key` since that moment is in a table, or may have been. The snapshot of
+    /// the transaction keeps a trace of every later change, except of what has expired.
+    fn changed_in_tables(&self, key: &[u8], since: &Since) -> Result<bool> {
+        if self.view.holds_all_since(since) {
+            return Ok(false);
+        }
+        if self.has_expired_since(since) {
+            return Ok(true);
+        }
+        self.engine.changed_in_tables(self.view, key, since.seqno)
+    }
+
+    /// Whether something that was written since that moment may have expired.
+    fn has_expired_since(&self, since: &Since) -> bool {
+        self.horizon > since.seqno + 1
+    }
+
     fn changed_in(&self, bounds: &Bounds, since: &Since) -> Result<Option<Vec<u8>>> {
         let in_memory = self
             .earlier
@@ -185,22 +219,19 @@ impl<'a> Judge<'a> {
         if in_memory.is_some() || self.view.holds_all_since(since) {
             return Ok(in_memory);
         }
+        if self.has_expired_since(since) && !bounds.ends_before(&bounds.from) {
+            return Ok(Some(bounds.from.clone()));
+        }
         self.engine.range_changed_in_tables(self.view, bounds, since.seqno)
     }
+}
 
-    /// Checks a condition on one key in the tables.
-    fn read(&self, condition: &Condition, key: &[u8], since: &Since) -> Result<Option<Conflict>> {
-        match condition {
-            // The transaction's snapshot keeps a trace of every later change in the tables.
-            Condition::Unchanged(_) => {
-                let is_changed = self.engine.changed_in_tables(self.view, key, since.seqno)?;
-                Ok(is_changed.then(|| Conflict::new(key, Expected::Unchanged)))
-            }
-            _ => match self.engine.check_value(condition) {
-                Err(Error::Conflict(conflict)) => Ok(Some(conflict)),
-                checked => checked.map(|()| None),
-            },
-        }
+/// The conflict of a condition on a value with a change of its key.
+fn met_by(condition: &Condition, change: Change<'_>) -> Option<Conflict> {
+    match change {
+        Change::None => None,
+        Change::Value(value) => condition.conflict(Some(value)),
+        Change::Deleted => condition.conflict(None),
     }
 }
 
@@ -226,7 +257,9 @@ impl<'a> EarlierWrites<'a> {
                 Some(_) => _ = self.newest.insert(op.key, (self.operations, op)),
                 None => {
                     let tombstone = op.range_tombstone(self.operations);
-                    self.ranges = self.ranges.with_all(tombstone.into_iter().collect());
+                    // All readers are later: only the newest tombstone of a key counts.
+                    let later = Readers::at(Vec::new());
+                    self.ranges = self.ranges.with(tombstone.into_iter().collect(), &later);
                 }
             }
         });

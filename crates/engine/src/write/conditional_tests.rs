@@ -5,13 +5,16 @@ use std::sync::Arc;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use trommel_sim::MemoryVfs;
+use trommel_sim::{MemoryVfs, WallClock};
 
 use crate::batch::{Batch, Condition, OpKind};
 use crate::bounds::Bounds;
 use crate::view::Since;
 use crate::write_queue::{Wanted, WriteTerms};
-use crate::{Conflict, Db, Error, Expected, Options, Result, SeqNo, WriteBatch, WriteOptions};
+use crate::{
+    CompactionContext, CompactionFilter, Conflict, Db, Error, Expected, FilterDecision, Options,
+    Result, SeqNo, WriteBatch, WriteOptions,
+};
 
 fn memory() -> Db {
     let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
@@ -98,6 +101,8 @@ fn a_condition_sees_the_earlier_writes_of_its_group() {
         ];
         assert_eq!(met, expected);
         assert_eq!(groups, 1);
+        let ends = [&outcomes[0], &outcomes[11]].map(|outcome| outcome.as_ref().unwrap());
+        assert_eq!(ends, [&1, &9], "an empty batch returns the number of what is before it");
         assert_eq!(db.snapshot().seqno(), 9, "refused writes take no sequence number");
         assert_eq!(db.iter().count(), 1);
     }
@@ -211,5 +216,82 @@ fn a_leader_finds_every_later_write() {
             commit(&db, condition, &since).unwrap();
         }
         drop(snapshot);
+    }
+}
+
+/// The memtable of the moment was flushed, so the newest that memory shows of a key is a range
+/// tombstone; it was written again after that.
+#[test]
+fn a_leader_finds_what_was_written_after_a_deleted_range() {
+    let db = memory();
+    db.put("key", "1").unwrap();
+    db.flush().unwrap();
+    // Its value stays, and so does the tombstone.
+    let _snapshot = db.snapshot();
+    let since = db.engine().since_now();
+    db.delete_range("k".."l").unwrap();
+    db.put("key", "2").unwrap();
+    db.flush().unwrap();
+    let absent = commit(&db, Condition::of(b"key", None), &since);
+    assert_eq!(met(&absent), Some((&b"key"[..], Expected::Absent)));
+    commit(&db, Condition::of(b"key", Some(b"2")), &since).unwrap();
+}
+
+/// The value expires between the read of the writer and the check of the leader.
+#[test]
+fn a_leader_finds_values_that_have_expired() {
+    let clock = WallClock::default();
+    let options =
+        Options::default().background_threads(0).vfs(clock.over(Arc::new(MemoryVfs::new())));
+    let db = Db::open("db", options.writes(|w| w.ttl(Duration::from_secs(100)))).unwrap();
+    db.put("old", "1").unwrap();
+    clock.advance(Duration::from_secs(60));
+    db.put("new", "1").unwrap();
+    for is_written in [false, true] {
+        if is_written {
+            db.put("old", "1").unwrap();
+        }
+        let since = db.engine().since_now();
+        if is_written {
+            db.put("other", "").unwrap();
+        }
+        clock.advance(Duration::from_secs(if is_written { 110 } else { 50 }));
+        let expected = Some((&b"old"[..], Expected::Value));
+        assert_eq!(met(&commit(&db, Condition::of(b"old", Some(b"1")), &since)), expected);
+        commit(&db, Condition::of(b"old", None), &since).unwrap();
+        let is_left = commit(&db, Condition::of(b"new", Some(b"1")), &since);
+        assert_eq!(is_left.is_ok(), !is_written, "{is_left:?}");
+    }
+}
+
+/// Removes or replaces what has ended.
+#[derive(Debug)]
+struct Ended(FilterDecision);
+
+impl CompactionFilter for Ended {
+    fn name(&self) -> &str {
+        "ended"
+    }
+
+    fn filter(&self, _: &CompactionContext, _: &[u8], value: &[u8]) -> FilterDecision {
+        if value == b"ended" { self.0.clone() } else { FilterDecision::Keep }
+    }
+}
+
+#[test]
+fn a_leader_finds_values_that_a_filter_has_changed() {
+    for decision in [FilterDecision::Remove, FilterDecision::Replace(b"other".to_vec())] {
+        let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
+        let filter = Arc::new(Ended(decision));
+        let options = options.compaction(|c| c.compaction_filter(filter));
+        let db = Db::open("db", options).unwrap();
+        db.put("key", "ended").unwrap();
+        db.put("kept", "1").unwrap();
+        db.flush().unwrap();
+        let since = db.engine().since_now();
+        db.compact_range(..).unwrap();
+        let outcome = commit(&db, Condition::of(b"key", Some(b"ended")), &since);
+        assert_eq!(met(&outcome), Some((&b"key"[..], Expected::Value)));
+        commit(&db, Condition::of(b"kept", Some(b"1")), &since).unwrap();
     }
 }

@@ -100,12 +100,13 @@ pub trait CompactionFilter: Send + Sync + fmt::Debug {
     /// store.
     fn name(&self) -> &str;
 
-    /// What becomes of an entry. Called by several threads at once, and never while a lock of the
-    /// store is held; it must not wait for a compaction of the same store.
+    /// What becomes of an entry. Called by several threads at once. It may read the same store, but
+    /// must neither write to it nor wait for a compaction of it: a write may wait for compactions,
+    /// and if there are no background threads, it runs them itself while other writes wait for it.
     fn filter(&self, context: &CompactionContext, key: &[u8], value: &[u8]) -> FilterDecision;
 }
 
-/// FilteredCounts since the filter was set.
+/// Counts since the filter was set.
 #[derive(Debug, Default)]
 struct FilteredCounts {
     removed: AtomicU64,
@@ -173,12 +174,12 @@ impl UserCompactionFilter {
         })
     }
 
-    /// FilteredCounts an entry that it has removed.
+    /// Counts an entry that it has removed.
     pub(crate) fn count_removed(&self) {
         self.counts.removed.fetch_add(1, Relaxed);
     }
 
-    /// FilteredCounts an entry that it has replaced.
+    /// Counts an entry that it has replaced.
     pub(crate) fn count_replaced(&self) {
         self.counts.replaced.fetch_add(1, Relaxed);
     }

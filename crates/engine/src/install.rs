@@ -93,10 +93,18 @@ impl Engine {
     pub(crate) fn record_expired(&self) -> Result<()> {
         let horizon = self.snapshots.horizon();
         let version = self.version();
-        let is_worth_it = version.half_expires_at().is_some_and(|seqno| seqno <= horizon);
         let is_recorded = horizon <= version.time_marks.horizon();
+        if is_recorded || version.half_expires_at().is_none_or(|seqno| seqno > horizon) {
+            return Ok(());
+        }
+        self.record_horizon()
+    }
+
+    /// Records all that has expired since the last version edit.
+    pub(crate) fn record_horizon(&self) -> Result<()> {
+        let is_recorded = self.snapshots.horizon() <= self.version().time_marks.horizon();
         // Nothing is installed in a store that was closed or poisoned.
-        if is_recorded || !is_worth_it || self.access.check_writable().is_err() {
+        if is_recorded || self.access.check_writable().is_err() {
             return Ok(());
         }
         self.install(VersionEdit::default(), None, None)

@@ -32,7 +32,7 @@ impl Engine {
         let here = self.files.vfs.working_dir().map(|here| here.join(dir));
         let dir = here.as_deref().unwrap_or(dir);
         self.flush()?;
-        self.record_expired()?;
+        self.record_horizon()?;
         let state = {
             let manifest = lock(&self.files.manifest);
             let manifest = manifest.as_ref().ok_or_else(|| self.without_manifest())?;
@@ -282,6 +282,8 @@ impl Engine {
             if !is_read_only {
                 self.access.check_writable()?;
             }
+            // What has expired by the old `ttl` stays so.
+            let _ = self.snapshots.horizon();
             self.snapshots.expiry.set_ttl(ttl);
             if !is_read_only {
                 return self.install(VersionEdit::default(), None, None);
@@ -341,10 +343,8 @@ impl Engine {
             return self.access.check_unpoisoned();
         }
         // What has expired stays so, whatever the clock says at the next open.
-        if self.snapshots.horizon() > self.version().time_marks.horizon() {
-            // If this fails, the store is poisoned.
-            let _ = self.install(VersionEdit::default(), None, None);
-        }
+        // If this fails, the store is poisoned.
+        let _ = self.record_horizon();
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
         self.background.begin_closing();
         let ended = self.exclusively(|leader| {

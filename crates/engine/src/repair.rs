@@ -331,8 +331,13 @@ impl<'a> Work<'a> {
         let marks = (*state.version.time_marks).clone();
         let expiry = Expiry::new(Arc::clone(&self.vfs), marks, options.writes.ttl);
         logged.marks.iter().for_each(|(seqno, until)| expiry.add(*seqno, *until));
-        // What was written after lost records may have had a mark among them.
-        expiry.horizon(|| state.last_seqno.max(logged.last_seqno))
+        // What was written later may have had a mark that is lost: with records of the logs, or
+        // with edits of the manifest and the logs that they replaced.
+        if self.chosen.doubt.is_none() {
+            return expiry.horizon(|| state.last_seqno.max(logged.last_seqno));
+        }
+        let recorded = state.version.time_marks.horizon();
+        expiry.horizon(|| state.last_seqno).min(state.last_seqno + 1).max(recorded)
     }
 
     /// The operations of the logs to keep.

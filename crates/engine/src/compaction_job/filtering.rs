@@ -6,6 +6,7 @@ use crate::compaction::merge::DropRule;
 use crate::compaction_filter::{CompactionContext, FilterDecision, UserCompactionFilter};
 use crate::options::Options;
 use crate::shared_merge::SharedMerge;
+use crate::snapshots::Snapshots;
 use crate::version::logical_level;
 
 /// A compaction filter, and the compaction that it is called for.
@@ -26,14 +27,17 @@ impl Filtering {
     }
 
     /// What the filter leaves of `entry`, which `rule` has just kept; `None` if nothing.
-    /// `older_exists` as for [`DropRule::judge`].
+    /// `older_exists` as for [`DropRule::judge`]. What has expired by `snapshots`, though not yet by
+    /// the recorded horizon, which the rule goes by, is not passed to the filter.
     pub(super) fn apply<'e>(
         &'e mut self,
         entry: EntryRef<'e>,
         rule: &DropRule,
+        snapshots: &Snapshots,
         older_exists: impl FnOnce() -> bool,
     ) -> Option<EntryRef<'e>> {
-        if entry.kind != EntryKind::Put || !rule.no_snapshot_sees_last() {
+        let is_filtered = entry.kind == EntryKind::Put && rule.no_snapshot_sees_last();
+        if !is_filtered || entry.seqno < snapshots.horizon() {
             return Some(entry);
         }
         match self.filter.decide(&self.context, entry.key, entry.value) {

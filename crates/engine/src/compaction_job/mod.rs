@@ -337,7 +337,7 @@ impl Engine {
             let kept = match &mut filtering {
                 _ if fate != EntryFate::Keep => None,
                 None => Some(entry),
-                Some(filtering) => filtering.apply(entry, &rule, older_exists),
+                Some(filtering) => filtering.apply(entry, &rule, &self.snapshots, older_exists),
             };
             if let Some(entry) = kept {
                 let cut = cutter.cut_before(entry.key, outputs.last_key(), outputs.open_bytes());

@@ -78,9 +78,14 @@ impl TimeMarks {
         (!is_all).then_some(first.until.saturating_add(ttl))
     }
 
-    /// When everything before `seqno` will have expired, in milliseconds since 1970; `None` if
-    /// entries do not expire.
+    /// When everything before `seqno` will have expired, in milliseconds since 1970, 0 if it has;
+    /// `None` if entries do not expire.
     pub(crate) fn expires_at(&self, seqno: SeqNo, ttl: u64) -> Option<u64> {
+        // The marks before the horizon, of which a read may have been the first to move it, are
+        // gone.
+        if seqno <= self.horizon {
+            return Some(0);
+        }
         let after = self.marks.partition_point(|mark| mark.from < seqno).max(1);
         self.marks.get(after - 1).map(|mark| mark.until.saturating_add(ttl))
     }

@@ -115,6 +115,11 @@ impl Expiry {
         self.is_on.load(Ordering::Acquire)
     }
 
+    /// Whether entries expire, or did while there was a `ttl`.
+    pub(crate) fn hides_any(&self) -> bool {
+        self.is_on() || self.published() > 0
+    }
+
     /// The horizon as of the last time that anything looked.
     #[inline]
     pub(crate) fn published(&self) -> SeqNo {

@@ -1,13 +1,19 @@
 //! Expiry by a clock that the tests move.
 
-use std::sync::Arc;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex};
+use std::time::{Duration, Instant};
 
 use trommel_base::Decoder;
 use trommel_sim::{Policy, SimDisk, WallClock};
+use trommel_vfs::Vfs;
 
 use super::{TimeMarks, resolution};
-use crate::{Compression, Db, Error, Options};
+use crate::log::read_whole;
+use crate::{
+    CompactionContext, CompactionFilter, Compression, Db, Error, FilterDecision, Options,
+    RepairOptions,
+};
 
 const TTL: Duration = Duration::from_secs(100);
 /// Entries of [`TTL`] are gone this long after their write.
@@ -42,6 +48,51 @@ impl Place {
 
     fn open(&self, ttl: impl Into<Option<Duration>>) -> Db {
         Db::open("db", self.options(ttl)).unwrap()
+    }
+
+    /// The newest file whose name has this part, and its contents.
+    fn file(&self, part: &str) -> (PathBuf, Vec<u8>) {
+        let names = self.disk.list(Path::new("db")).unwrap().into_iter();
+        let names = names.map(|entry| entry.name.to_string_lossy().into_owned());
+        let name = names.filter(|name| name.contains(part)).max().unwrap();
+        let path = Path::new("db").join(name);
+        let bytes = read_whole(&*self.disk, &path).unwrap();
+        (path, bytes)
+    }
+
+    /// Changes the byte at `offset` of that file.
+    fn damage(&self, part: &str, offset: usize) {
+        let (path, mut bytes) = self.file(part);
+        bytes[offset] ^= 0x55;
+        self.disk.remove(&path).unwrap();
+        let mut file = self.disk.create(&path).unwrap();
+        file.append(&bytes).and_then(|()| file.sync()).unwrap();
+    }
+
+    /// The keys that a repair finds.
+    fn repaired(&self) -> Vec<String> {
+        let how = RepairOptions::default();
+        Db::repair("db", "repaired", self.options(TTL), how).unwrap();
+        keys(&Db::open("repaired", self.options(TTL)).unwrap())
+    }
+}
+
+fn keys(db: &Db) -> Vec<String> {
+    db.iter().map(|entry| String::from_utf8(entry.unwrap().0.to_vec()).unwrap()).collect()
+}
+
+/// A filter that keeps everything, and lists the keys that it is called for.
+#[derive(Debug, Default)]
+struct Seen(Mutex<Vec<Vec<u8>>>);
+
+impl CompactionFilter for Seen {
+    fn name(&self) -> &'static str {
+        "seen"
+    }
+
+    fn filter(&self, _: &CompactionContext, key: &[u8], _: &[u8]) -> FilterDecision {
+        self.0.lock().unwrap().push(key.to_vec());
+        FilterDecision::Keep
     }
 }
 
@@ -190,4 +241,120 @@ fn marks_are_few_and_steps_are_kept() {
             assert_eq!(TimeMarks::decode(&mut Decoder::new(&bytes)), Some(marks));
         }
     }
+}
+
+/// The marks of a damaged manifest are older than what was written later.
+#[test]
+fn a_repair_without_the_end_of_the_manifest_keeps_what_has_not_expired() {
+    let mut place = Place::default();
+    let db = place.open(TTL);
+    db.put("a", "a").unwrap();
+    db.flush().unwrap();
+    let end = place.file("MANIFEST").1.len();
+    place.clock.advance(secs(60));
+    db.put("b", "b").unwrap();
+    db.flush().unwrap();
+    db.put("c", "c").unwrap();
+    place.clock.advance(secs(41));
+    place.kill(db);
+    place.damage("MANIFEST", end + 20);
+    assert_eq!(place.repaired(), ["b", "c"]);
+}
+
+/// Snapshots that keep their view heed a `ttl` that is set later.
+#[test]
+fn entries_begin_to_expire_under_a_snapshot() {
+    let place = Place::default();
+    let options =
+        place.options(None).compaction(|c| c.compaction_filter(Arc::new(Seen::default())));
+    let db = Db::open("db", options).unwrap();
+    db.put("a", "a").unwrap();
+    let snapshot = db.snapshot();
+    let assert_seen = |is_seen: bool| {
+        assert_eq!(snapshot.get("a").unwrap().is_some(), is_seen);
+        assert_eq!(snapshot.multi_get(&["a"]).unwrap()[0].is_some(), is_seen);
+        assert_eq!(snapshot.iter().count(), usize::from(is_seen));
+    };
+    db.set_options(|o| o.writes(|w| w.ttl(TTL))).unwrap();
+    assert_seen(true);
+    place.clock.advance(GONE);
+    assert_seen(false);
+    db.set_options(|o| o.writes(|w| w.ttl(None))).unwrap();
+    assert_seen(false);
+}
+
+/// What has expired is not filtered, also if that is not recorded yet.
+#[test]
+fn what_has_just_expired_is_not_filtered() {
+    let (place, seen) = (Place::default(), Arc::new(Seen::default()));
+    let filter = Arc::<Seen>::clone(&seen);
+    let options = place.options(TTL).compaction(|c| c.compaction_filter(filter));
+    let db = Db::open("db", options).unwrap();
+    db.put("a", "a").unwrap();
+    place.clock.advance(secs(60));
+    for key in ["b", "c", "d", "e"] {
+        db.put(key, key).unwrap();
+    }
+    // To the last level, where the next compaction rewrites it without another version edit first.
+    db.compact_range(..).unwrap();
+    seen.0.lock().unwrap().clear();
+    place.clock.advance(secs(41));
+    db.compact_range(..).unwrap();
+    assert_eq!(*seen.0.lock().unwrap(), [b"b", b"c", b"d", b"e"]);
+}
+
+/// A read that has moved the horizon does not keep a background thread from recording it.
+#[test]
+fn space_comes_back_while_reads_go_on() {
+    let place = Place::default();
+    let db = Db::open("db", place.options(TTL).background_threads(1)).unwrap();
+    fill(&db, 0, 2000);
+    db.flush().unwrap();
+    db.wait_idle().unwrap();
+    place.clock.advance(secs(60));
+    db.put("z", "z").unwrap();
+    place.clock.advance(secs(41));
+    assert_eq!(keys(&db), ["z"]);
+    assert_eq!(db.engine().snapshots.expiry.time_to(2000), Some(Duration::ZERO));
+    // The thread looks for work.
+    db.set_options(|options| options).unwrap();
+    let begun = Instant::now();
+    while tables(&db) > 0 {
+        assert!(begun.elapsed() < secs(20), "{} tables are left", tables(&db));
+        assert_eq!(keys(&db), ["z"]);
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert_eq!(db.engine().version().half_expires_at(), None, "there is no more to record");
+}
+
+/// A longer `ttl` brings back nothing that no read has found to have expired.
+#[test]
+fn a_longer_ttl_brings_nothing_back() {
+    for longer in [Some(10 * TTL), None] {
+        let place = Place::default();
+        let db = place.open(TTL);
+        db.put("a", "a").unwrap();
+        place.clock.advance(secs(60));
+        db.put("b", "b").unwrap();
+        place.clock.advance(secs(41));
+        db.set_options(|o| o.writes(|w| w.ttl(longer))).unwrap();
+        assert_eq!(keys(&db), ["b"]);
+    }
+}
+
+/// Also if it is less than half of a table.
+#[test]
+fn a_checkpoint_records_what_has_expired() {
+    let place = Place::default();
+    let db = place.open(TTL);
+    db.put("a", "a").unwrap();
+    place.clock.advance(secs(60));
+    for key in ["b", "c", "d", "e"] {
+        db.put(key, key).unwrap();
+    }
+    db.flush().unwrap();
+    place.clock.advance(secs(41));
+    db.checkpoint("copy").unwrap();
+    let copy = Db::open("copy", place.options(None)).unwrap();
+    assert_eq!(keys(&copy), ["b", "c", "d", "e"]);
 }

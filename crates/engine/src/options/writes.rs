@@ -31,9 +31,13 @@ settings! {
         /// expired are removed unread, others are rewritten when half has expired.
         ///
         /// It is a setting of each open, as others are. While entries do not expire, nothing is
-        /// recorded of their age: what was written before counts as written when `ttl` is set. What
-        /// has expired never comes back. Each read then reads the clock. See the book's page on
-        /// deleting.
+        /// recorded of their age: what was written before counts as written when `ttl` is set.
+        /// Closing the store records what has expired, and changing `ttl` does: it never comes
+        /// back. After a crash, what has expired since the last flush or compaction may, if the
+        /// store is opened with a longer `ttl` or none, or the clock was set back. A clock that
+        /// jumps forward expires entries early and for good; if it then jumps back, what was
+        /// written in between, and until it has caught up, lasts that much longer. While there is a
+        /// `ttl`, each read reads the clock. See the book's page on deleting.
         ///
         /// ```
         /// use std::time::Duration;

@@ -37,10 +37,10 @@ impl Engine {
                 &current
             }
         };
-        let at = at.map(|at| at.seqno);
-        let (mut seqno, mut deleted) = (at.unwrap_or_else(|| self.snapshots.visible()), 0);
-        if view.has_ranges() {
-            let moment = view.moment(at, &self.snapshots);
+        let seen = at.map(|at| at.seqno);
+        let (mut seqno, mut deleted) = (seen.unwrap_or_else(|| self.snapshots.visible()), 0);
+        if view.needs_moment(at, &self.snapshots) {
+            let moment = view.moment(seen, &self.snapshots);
             (seqno, deleted) = (moment.seqno, moment.covering(key));
         }
         if let Some(entry) = view.get_in_memory(key, seqno) {

@@ -101,9 +101,10 @@ impl Engine {
                 &current
             }
         };
-        let at = at.map(|at| at.seqno);
-        let mut seqno = at.unwrap_or_else(|| self.snapshots.visible());
-        let moment = view.has_ranges().then(|| view.moment(at, &self.snapshots));
+        let seen = at.map(|at| at.seqno);
+        let mut seqno = seen.unwrap_or_else(|| self.snapshots.visible());
+        let needs_moment = view.needs_moment(at, &self.snapshots);
+        let moment = needs_moment.then(|| view.moment(seen, &self.snapshots));
         if let Some(moment) = &moment {
             seqno = moment.seqno;
         }

@@ -51,11 +51,11 @@ impl Handle {
         self.engine.access.check_open()?;
         let view =
             at.and_then(|at| at.view).map_or_else(|| self.engine.view.load_full(), Arc::clone);
-        let at = at.map(|at| at.seqno);
-        let mut seqno = at.unwrap_or_else(|| self.engine.snapshots.visible());
+        let seen = at.map(|at| at.seqno);
+        let mut seqno = seen.unwrap_or_else(|| self.engine.snapshots.visible());
         let mut ranges = None;
-        if view.has_ranges() {
-            let moment = view.moment(at, &self.engine.snapshots);
+        if view.needs_moment(at, &self.engine.snapshots) {
+            let moment = view.moment(seen, &self.engine.snapshots);
             (seqno, ranges) = (moment.seqno, Some(Arc::new(moment.ranges())));
         }
         Ok(Pinned { view, seqno, ranges, store: Arc::clone(self) })

@@ -186,7 +186,7 @@ impl Tally {
     }
 
     /// Adds everything to the thread's shard.
-    #[inline(always)]
+    #[inline]
     pub(super) fn count(&mut self, shard: &Shard) {
         self.count_refusals(shard);
         if let Some((level, kind)) = self.hit.take() {

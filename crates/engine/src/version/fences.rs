@@ -118,7 +118,7 @@ impl Run {
     }
 
     /// For a sorted run: the one table whose key range contains `key`.
-    #[inline(always)]
+    #[inline]
     fn table_for(&self, key: &[u8]) -> Option<&Fence> {
         let word = self.word(key)?;
         let mut at = self.largest.partition_point(|largest| *largest < word);

@@ -105,6 +105,7 @@ fn partitions_keep_their_bits() {
         .vfs(Arc::new(MemoryVfs::new()))
         .filters("paired:12".parse().unwrap())
         .filtering(|f| f.filter_shape(FilterShape::Partitioned))
+        .compaction(|c| c.auto_compaction(false))
         .background_threads(0);
     let db = Db::open("db", options).unwrap();
     delete(&db, |_| true);

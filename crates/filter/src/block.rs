@@ -13,6 +13,13 @@ pub(crate) const BLOCK_BYTES: usize = 64;
 #[repr(align(64))]
 pub struct Block(pub(crate) [u64; 8]);
 
+/// The part of a filter that a query reads: its blocks, and the number of probes.
+#[derive(Debug, Clone)]
+pub(crate) struct Bits {
+    pub(crate) blocks: Vec<Block>,
+    pub(crate) probes: u32,
+}
+
 impl Block {
     /// Sets bit `position`, taken modulo 512.
     #[inline]

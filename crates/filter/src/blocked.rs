@@ -31,8 +31,7 @@
 //! F. Putze, P. Sanders, J. Singler, "Cache-, Hash- and Space-Efficient Bloom Filters", 2007. The
 //! number of probes is the exact optimum of the sum, not the standard filter's.
 
-use crate::bits::Bits;
-use crate::block::{BLOCK_BITS, Block};
+use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::kernel::{Probe, Query, Task, prefetch};
 use crate::mix::{fold, scale};
 use crate::plan::{Part, Plan, blocks_for};
@@ -77,7 +76,7 @@ pub(crate) struct BlockedContains;
 impl Query for BlockedContains {
     #[inline(always)]
     fn query<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
-        let Bits { blocks, probes, .. } = bits;
+        let Bits { blocks, probes } = bits;
         let place = scale(hash, blocks.len() as u64) as usize;
         let block = blocks.get(place);
         block.is_some_and(|block| probe.hits_both(block, fold(hash), *probes as usize))
@@ -97,7 +96,7 @@ impl Task for BlockedContainsMany<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, probe: P) {
-        let Self { bits: Bits { blocks, probes, .. }, hashes, answers } = self;
+        let Self { bits: Bits { blocks, probes }, hashes, answers } = self;
         let (count, probes) = (blocks.len() as u64, *probes as usize);
         for &hash in hashes.iter().take(AHEAD) {
             prefetch_block(blocks, hash);

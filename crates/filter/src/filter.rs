@@ -6,10 +6,9 @@
 use std::io;
 use std::mem::MaybeUninit;
 
-use crate::bits::Bits;
-use crate::block::{BLOCK_BITS, BLOCK_BYTES, Block};
+use crate::block::{BLOCK_BITS, BLOCK_BYTES, Bits, Block};
 use crate::format::{self, DecodeError, Header};
-use crate::fuse_shape::{Shape, Tables};
+use crate::fuse_shape::Shape;
 use crate::kernel::{Chosen, Kernel, QueryFn};
 use crate::kind::FilterKind;
 use crate::{blocked, fuse, paired, ribbon, standard};
@@ -94,19 +93,15 @@ impl Filter {
         if header.kind == FilterKind::Ribbon && !ribbon::shape_is_valid(&blocks, header.keys) {
             return Err(DecodeError::Damaged { what: "its shards do not fill it" });
         }
-        let mut fuse = Shape::default();
-        if header.kind == FilterKind::Fuse {
-            fuse = Shape::decode(&blocks);
-            if !fuse.is_valid(&blocks, header.keys) {
-                return Err(DecodeError::Damaged { what: "its tables do not fill it" });
-            }
+        if header.kind == FilterKind::Fuse && !Shape::is_valid(&blocks, header.keys) {
+            return Err(DecodeError::Damaged { what: "its tables do not fill it" });
         }
         let kernel = Chosen::best();
         Ok(Self {
             header,
             query: query_fn(header.kind, kernel),
             kernel,
-            bits: Bits { blocks, probes: header.probes, fuse: Tables::new(fuse) },
+            bits: Bits { blocks, probes: header.probes },
         })
     }
 
@@ -137,7 +132,7 @@ impl Filter {
             FilterKind::Blocked | FilterKind::Paired => blocked::prefetch_block(blocks, hash),
             FilterKind::Standard => standard::prefetch_first(blocks, hash),
             FilterKind::Ribbon => ribbon::prefetch_first(blocks, self.header.keys, hash),
-            FilterKind::Fuse => fuse::prefetch_first(&self.bits, hash),
+            FilterKind::Fuse => fuse::prefetch_first(blocks, hash),
             FilterKind::None => (),
         }
     }

@@ -65,8 +65,7 @@
 //! Journal of Experimental Algorithmics 27), with three slots. Widths that differ by one bit, and
 //! shards of one shape, are this crate's.
 
-use crate::bits::Bits;
-use crate::block::{BLOCK_BITS, Block, word};
+use crate::block::{BLOCK_BITS, Bits, Block, word};
 use crate::fuse_shape::{ARITY, Key, SHAPE_WORDS, SHARD_KEYS, Shape, Tables, shards};
 use crate::kernel::{Probe, Query, Task, load, prefetch};
 use crate::mix::remix;
@@ -155,8 +154,8 @@ pub(crate) struct FuseContains;
 impl Query for FuseContains {
     #[inline(always)]
     fn query<P: Probe>(_: P, bits: &Bits, hash: u64) -> bool {
-        let Bits { blocks, fuse, .. } = bits;
-        !blocks.is_empty() && SlotLookup::new(fuse, blocks, hash).answer(blocks)
+        let blocks = &*bits.blocks;
+        !blocks.is_empty() && SlotLookup::new(&Tables::of(blocks), blocks, hash).answer(blocks)
     }
 }
 
@@ -172,14 +171,15 @@ impl Task for FuseContainsMany<'_> {
 
     #[inline(always)]
     fn run<P: Probe>(self, _: P) {
-        let Self { bits: Bits { blocks, fuse, .. }, hashes, answers } = self;
+        let Self { bits: Bits { blocks, .. }, hashes, answers } = self;
         if blocks.is_empty() {
             return answers.fill(false);
         }
+        let tables = Tables::of(blocks);
         let mut lookups = [SlotLookup::default(); GROUP];
         for (hashes, answers) in hashes.chunks(GROUP).zip(answers.chunks_mut(GROUP)) {
             for (&hash, lookup) in hashes.iter().zip(&mut lookups) {
-                *lookup = SlotLookup::new(fuse, blocks, hash);
+                *lookup = SlotLookup::new(&tables, blocks, hash);
                 lookup.prefetch(blocks);
             }
             for (lookup, answer) in lookups.iter().zip(answers) {
@@ -192,16 +192,17 @@ impl Task for FuseContainsMany<'_> {
 /// Whether the bits `from..to` of those that are compared agree.
 #[cfg(test)]
 pub(crate) fn contains_between(blocks: &[Block], from: u32, to: u32, hash: u64) -> bool {
-    let tables = Tables::new(Shape::decode(blocks));
+    let tables = Tables::of(blocks);
     let below = |bit: u32| 1_u64.checked_shl(bit).map_or(u64::MAX, |bit| bit - 1);
     SlotLookup::new(&tables, blocks, hash).difference(blocks) & below(to) & !below(from) == 0
 }
 
 /// Prefetches the line of a hash's first slot.
 #[inline(always)]
-pub(crate) fn prefetch_first(bits: &Bits, hash: u64) {
-    let (shard, first) = bits.fuse.first(hash);
-    prefetch_bit(&bits.blocks, bits.fuse.table(shard) + bits.fuse.shape.bit(first));
+pub(crate) fn prefetch_first(blocks: &[Block], hash: u64) {
+    let tables = Tables::of(blocks);
+    let (shard, first) = tables.first(hash);
+    prefetch_bit(blocks, tables.table(shard) + tables.shape.bit(first));
 }
 
 /// The most keys of a shard of a filter of `keys` keys: more than eight standard deviations above

@@ -75,6 +75,7 @@ impl Shape {
     }
 
     /// Slots of a table.
+    #[inline(always)]
     pub(crate) fn slots(&self) -> u64 {
         match self.shards {
             0 => 0,
@@ -83,6 +84,7 @@ impl Shape {
     }
 
     /// Words of a table.
+    #[inline(always)]
     pub(crate) fn table_words(&self) -> u64 {
         (self.slots() * u64::from(self.bits) + u64::from(self.wide)).div_ceil(64)
     }
@@ -119,6 +121,7 @@ impl Shape {
     }
 
     /// The shape at the front of a body.
+    #[inline(always)]
     pub(crate) fn decode(blocks: &[Block]) -> Self {
         let (first, second) = (word(blocks, 0), word(blocks, 1));
         Self {
@@ -135,21 +138,22 @@ impl Shape {
         [u64::from(self.shards) | u64::from(self.starts) << 32, u64::from(self.wide) | widths]
     }
 
-    /// Whether the shape is possible for `keys` keys and fills `blocks`.
-    pub(crate) fn is_valid(&self, blocks: &[Block], keys: u64) -> bool {
+    /// Whether the shape of `blocks` is possible for `keys` keys and fills them.
+    pub(crate) fn is_valid(blocks: &[Block], keys: u64) -> bool {
         if keys == 0 {
             return blocks.is_empty();
         }
-        let segment = 1_u64 << u32::from(self.segment_log2).min(MAX_SEGMENT_LOG2);
-        u64::from(self.segment_log2) <= u64::from(MAX_SEGMENT_LOG2)
-            && u64::from(self.bits) <= MAX_BITS
-            && u64::from(self.shards) == shards(keys)
-            && self.starts > 0
-            && u64::from(self.starts).is_multiple_of(segment)
-            && u64::from(self.wide) <= self.slots()
-            && *self == Self::decode(blocks)
+        let shape = Self::decode(blocks);
+        let segment = 1_u64 << u32::from(shape.segment_log2).min(MAX_SEGMENT_LOG2);
+        u64::from(shape.segment_log2) <= u64::from(MAX_SEGMENT_LOG2)
+            && u64::from(shape.bits) <= MAX_BITS
+            && u64::from(shape.shards) == shards(keys)
+            && shape.shards as usize <= blocks.len() * 8
+            && shape.starts > 0
+            && u64::from(shape.starts).is_multiple_of(segment)
+            && u64::from(shape.wide) <= shape.slots()
             && word(blocks, 1) >> 48 == 0
-            && self.blocks() == blocks.len() as u64
+            && shape.blocks() == blocks.len() as u64
     }
 
     /// The index of the shard of a hash, and the position of its first slot.
@@ -208,6 +212,13 @@ pub(crate) struct Tables {
 }
 
 impl Tables {
+    /// Those of a body.
+    #[inline(always)]
+    pub(crate) fn of(blocks: &[Block]) -> Self {
+        Self::new(Shape::decode(blocks))
+    }
+
+    #[inline(always)]
     pub(crate) fn new(shape: Shape) -> Self {
         let table_bits = shape.table_words() * 64;
         Self { shape, first_bit: shape.first_word() as u64 * 64, table_bits }

@@ -111,7 +111,6 @@
 //! to an array; one instruction in inline assembly; an unaligned read within a slice whose length
 //! was just compared; and a prefetch.
 
-mod bits;
 mod block;
 mod blocked;
 mod builder;

@@ -57,8 +57,7 @@ use std::cell::Cell;
 use std::hint::select_unpredictable;
 use std::marker::PhantomData;
 
-use crate::bits::Bits;
-use crate::block::{BLOCK_BITS, Block};
+use crate::block::{BLOCK_BITS, Bits, Block};
 use crate::blocked::{AHEAD, prefetch_block};
 use crate::kernel::{Probe, Query, Task, prefetch};
 use crate::mix::{BATCH, Golden, RESERVED, Scheme, fold, scale};
@@ -180,7 +179,7 @@ pub(crate) struct PairedContains;
 impl Query for PairedContains {
     #[inline(always)]
     fn query<P: Probe>(probe: P, bits: &Bits, hash: u64) -> bool {
-        let Bits { blocks, probes, .. } = bits;
+        let Bits { blocks, probes } = bits;
         let primary = scale(hash, blocks.len() as u64) as usize;
         let Some(block) = blocks.get(primary) else {
             return false;

@@ -18,8 +18,7 @@ use std::arch::x86_64::{
 
 use super::vector::vector_kernel;
 use super::{LANES_IN_TURN, LANES_OF_POWERS, Probe, Query, Task};
-use crate::bits::Bits;
-use crate::block::Block;
+use crate::block::{Bits, Block};
 
 /// Bits tested at once.
 const LANES: usize = 16;

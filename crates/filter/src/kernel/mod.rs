@@ -27,8 +27,7 @@ use std::fmt;
 use std::str::FromStr;
 use std::sync::OnceLock;
 
-use crate::bits::Bits;
-use crate::block::Block;
+use crate::block::{Bits, Block};
 #[cfg(target_arch = "x86_64")]
 use crate::mix::POWERS;
 use crate::mix::{Golden, Scheme};

@@ -27,6 +27,7 @@ mod leftovers;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::{ArenaPool, Memtable};
@@ -45,7 +46,7 @@ use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::expiry::Expiry;
+use crate::expiry::{Expiry, TimeMarks};
 use crate::files::deletion_queue::DeletionQueue;
 use crate::files::held::HeldLock;
 use crate::files::room::Room;
@@ -125,7 +126,7 @@ impl Engine {
                 recovered
             }
         };
-        let recovered = with_expiry(recovered, &options);
+        let recovered = with_expiry(recovered, &options, dir);
         let plan = match options.opening.degraded {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
             Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut tolerated)?,
@@ -318,10 +319,19 @@ impl Engine {
 }
 
 /// The recovered state, with a first time mark, or none any more, as `options` demand.
-fn with_expiry(mut recovered: Recovered, options: &Options) -> Recovered {
-    let marks = (*recovered.state.version.time_marks).clone();
-    let expiry = Expiry::new(Arc::clone(&options.vfs), marks, options.writes.ttl);
-    recovered.state.version.time_marks = Arc::new(expiry.marks(|| recovered.state.last_seqno));
+fn with_expiry(mut recovered: Recovered, options: &Options, dir: &Path) -> Recovered {
+    let mut marks = (*recovered.state.version.time_marks).clone();
+    let moved = |marks: TimeMarks, ttl: Option<Duration>| {
+        Expiry::new(Arc::clone(&options.vfs), marks, ttl).marks(|| recovered.state.last_seqno)
+    };
+    if marks.is_on() {
+        // What has expired by the recorded `ttl` stays expired under another.
+        let recorded = options.clone().load_latest(dir).ok();
+        let former = recorded.and_then(|latest| latest.options.writes.ttl);
+        marks = moved(marks, former.or(options.writes.ttl));
+    }
+    let marks = moved(marks, options.writes.ttl);
+    recovered.state.version.time_marks = Arc::new(marks);
     recovered
 }
 

@@ -5,7 +5,7 @@
 //!
 //! ```text
 //! level tables       keys   filter  wanted  stored        KiB      probes   negatives     false       true   measured          95% interval   expected
-//!    L0      1        500   paired   12.00   14.21        0.9         500           0         0        500          -                     -          -
+//!    L0      1        500   paired   12.00   13.70        0.8         500           0         0        500          -                     -          -
 //!    L1      1      42000     user       -    0.18        0.9       59200       17700         0      41500          0         0 - 0.0002170          0
 //! filters take 1.8 KiB; a missing key is expected to waste 6.893e-5 reads
 //! user filters: policy "runs of order numbers, v1", 0 failures

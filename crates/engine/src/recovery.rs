@@ -126,7 +126,7 @@ impl Engine {
                 recovered
             }
         };
-        let recovered = with_expiry(recovered, &options, dir);
+        let recovered = with_expiry(recovered, &options, dir)?;
         let plan = match options.opening.degraded {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
             Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut tolerated)?,
@@ -319,7 +319,7 @@ impl Engine {
 }
 
 /// The recovered state, with a first time mark, or none any more, as `options` demand.
-fn with_expiry(mut recovered: Recovered, options: &Options, dir: &Path) -> Recovered {
+fn with_expiry(mut recovered: Recovered, options: &Options, dir: &Path) -> Result<Recovered> {
     let mut marks = (*recovered.state.version.time_marks).clone();
     let moved = |marks: TimeMarks, ttl: Option<Duration>| {
         Expiry::new(Arc::clone(&options.vfs), marks, ttl).marks(|| recovered.state.last_seqno)
@@ -331,8 +331,10 @@ fn with_expiry(mut recovered: Recovered, options: &Options, dir: &Path) -> Recov
         marks = moved(marks, former.or(options.writes.ttl));
     }
     let marks = moved(marks, options.writes.ttl);
-    recovered.state.version.time_marks = Arc::new(marks);
-    recovered
+    let edit = VersionEdit { time_marks: Some(Arc::new(marks)), ..VersionEdit::default() };
+    let version = recovered.state.version.apply(&edit);
+    recovered.state.version = version.map_err(|error| Error::internal(error.0))?;
+    Ok(recovered)
 }
 
 fn plan_logs(

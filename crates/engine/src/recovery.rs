@@ -27,7 +27,6 @@ mod leftovers;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
-use std::time::Duration;
 
 use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_memtable::{ArenaPool, Memtable};
@@ -46,7 +45,7 @@ use crate::dir_sync::DirSync;
 use crate::engine::Engine;
 use crate::environment::Environment;
 use crate::error::{Error, Result};
-use crate::expiry::{Expiry, TimeMarks};
+use crate::expiry::Expiry;
 use crate::files::deletion_queue::DeletionQueue;
 use crate::files::held::HeldLock;
 use crate::files::room::Room;
@@ -126,7 +125,7 @@ impl Engine {
                 recovered
             }
         };
-        let recovered = with_expiry(recovered, &options, dir)?;
+        let recovered = with_expiry(recovered, &options);
         let plan = match options.opening.degraded {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
             Some(_) => degraded::plan_logs(&*vfs, dir, &listing, &mut tolerated)?,
@@ -319,22 +318,11 @@ impl Engine {
 }
 
 /// The recovered state, with a first time mark, or none any more, as `options` demand.
-fn with_expiry(mut recovered: Recovered, options: &Options, dir: &Path) -> Result<Recovered> {
-    let mut marks = (*recovered.state.version.time_marks).clone();
-    let moved = |marks: TimeMarks, ttl: Option<Duration>| {
-        Expiry::new(Arc::clone(&options.vfs), marks, ttl).marks(|| recovered.state.last_seqno)
-    };
-    if marks.is_on() {
-        // What has expired by the recorded `ttl` stays expired under another.
-        let recorded = options.clone().load_latest(dir).ok();
-        let former = recorded.and_then(|latest| latest.options.writes.ttl);
-        marks = moved(marks, former.or(options.writes.ttl));
-    }
-    let marks = moved(marks, options.writes.ttl);
-    let edit = VersionEdit { time_marks: Some(Arc::new(marks)), ..VersionEdit::default() };
-    let version = recovered.state.version.apply(&edit);
-    recovered.state.version = version.map_err(|error| Error::internal(error.0))?;
-    Ok(recovered)
+fn with_expiry(mut recovered: Recovered, options: &Options) -> Recovered {
+    let marks = (*recovered.state.version.time_marks).clone();
+    let expiry = Expiry::new(Arc::clone(&options.vfs), marks, options.writes.ttl);
+    recovered.state.version.time_marks = Arc::new(expiry.marks(|| recovered.state.last_seqno));
+    recovered
 }
 
 fn plan_logs(

@@ -243,8 +243,8 @@ impl View {
         self.has_older_ranges || !self.active.ranges.is_empty()
     }
 
-    /// As [`has_ranges`](Self::has_ranges), for a read as of `at`, or now: since a snapshot has kept
-    /// its view, entries may have begun to expire.
+    /// As [`has_ranges`](Self::has_ranges), for a read as of `at`, or now: since a snapshot has
+    /// kept its view, entries may have begun to expire.
     #[inline]
     pub(crate) fn needs_moment(&self, at: Option<ReadAt<'_>>, snapshots: &Snapshots) -> bool {
         self.has_ranges() || at.is_some_and(|at| at.view.is_some() && snapshots.expiry.hides_any())

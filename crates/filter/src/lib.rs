@@ -38,10 +38,10 @@
 //! | cache lines, present key | one per probe | 1 | 2 | 3 at once | one for two columns, and one more |
 //!
 //! Use [`FilterKind::Paired`] unless most queries are for present keys or the budget is below ten
-//! bits per key; then use [`FilterKind::Blocked`]. [`FilterKind::Fuse`] takes 20% fewer bits for the
-//! same rate, or has a far lower rate at the same bits, from some ten thousand keys on; it is built
-//! in twice the time. [`FilterKind::Ribbon`] suits stores in which memory is scarce: it takes 30%
-//! fewer bits, and several times as long. [`FilterKind::Standard`] is
+//! bits per key; then use [`FilterKind::Blocked`]. [`FilterKind::Fuse`] takes 20% fewer bits for
+//! the same rate, or has a far lower rate at the same bits, from some ten thousand keys on; it is
+//! built in twice the time. [`FilterKind::Ribbon`] suits stores in which memory is scarce: it takes
+//! 30% fewer bits, and several times as long. [`FilterKind::Standard`] is
 //! provided for comparison. Filters of up to about a hundred keys are all rounded up to the same
 //! few cache lines.
 //!

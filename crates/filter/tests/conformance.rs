@@ -122,7 +122,11 @@ fn a_filter_states_its_parameters() {
                 assert_near(worth(is), worth(planned), tolerance);
             }
             assert_near(bytes.len() as f64, spec.expected_bytes(keys) as f64, tolerance);
-            let least_slots = if spec.kind() == FilterKind::Ribbon { 136.0 } else { 0.0 };
+            let least_slots = match spec.kind() {
+                FilterKind::Ribbon => 136.0,
+                FilterKind::Fuse => 12.0,
+                _ => 0.0,
+            };
             let slack = (1024.0 + least_slots * spec.bits_per_key()) / keys.max(1) as f64;
             let (requested, stored) = (spec.bits_per_key(), filter.bits_per_key());
             if keys > 0 {

@@ -27,8 +27,8 @@ impl Filtering {
     }
 
     /// What the filter leaves of `entry`, which `rule` has just kept; `None` if nothing.
-    /// `older_exists` as for [`DropRule::judge`]. What has expired by `snapshots`, though not yet by
-    /// the recorded horizon, which the rule goes by, is not passed to the filter.
+    /// `older_exists` as for [`DropRule::judge`]. What has expired by `snapshots`, though not yet
+    /// by the recorded horizon, which the rule goes by, is not passed to the filter.
     pub(super) fn apply<'e>(
         &'e mut self,
         entry: EntryRef<'e>,

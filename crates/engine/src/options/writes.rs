@@ -33,8 +33,8 @@ settings! {
         /// It is a setting of each open, as others are. While entries do not expire, nothing is
         /// recorded of their age: what was written before counts as written when `ttl` is set.
         /// Closing the store records what has expired, and changing `ttl` does: it never comes
-        /// back. After a crash, what has expired since the last flush or compaction may, if the
-        /// store is opened with a longer `ttl` or none, or the clock was set back. A clock that
+        /// back. What has expired since, after a crash or while the store was closed, does if the
+        /// store is opened with a longer `ttl` or none, or if the clock was set back. A clock that
         /// jumps forward expires entries early and for good; if it then jumps back, what was
         /// written in between, and until it has caught up, lasts that much longer. While there is a
         /// `ttl`, each read reads the clock. See the book's page on deleting.

@@ -92,7 +92,8 @@
 //! The hash has no secret: an adversary who chooses keys can choose false positives. That costs
 //! time, but never causes a wrong answer from a store that checks the file after a "maybe".
 //! Building also stays linear in time: if a ribbon or a fuse filter cannot be built from the keys
-//! within its bounds, they become a standard filter, and the filter states that kind ([`Filter::peek_kind`]).
+//! within its bounds, they become a standard filter, and the filter states that kind
+//! ([`Filter::peek_kind`]).
 //!
 //! # Trust
 //!

@@ -235,7 +235,8 @@ impl Parts<'_> {
         let parts = (rate.ln() / RATE_OF_A_PART.ln()).ceil() as u32;
         let hits = (HITS_OF_A_PART / f64::from(filters(self.cell))).max(40.0);
         let trials = (hits / rate.powf(1.0 / f64::from(parts))) as u64;
-        // Blocks of a ribbon differ by one column, slots by one bit, which belongs to the last part.
+        // Blocks of a ribbon differ by one column, slots by one bit, which belongs to the last
+        // part.
         let probes = self.filter.probes() - u32::from(self.cell.has_columns());
         let range_of = |part: u32| {
             let to = if part + 1 == parts { u32::MAX } else { probes * (part + 1) / parts };

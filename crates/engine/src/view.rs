@@ -34,6 +34,8 @@ pub(crate) struct LoggedMemtable {
 const FEWEST_TOMBSTONES: usize = 4096;
 /// Nor are tombstones that are less than one in this many entries.
 const TOMBSTONES_PART: usize = 2;
+/// Whether they are that many is checked once for this many more.
+const TOMBSTONES_STEP: usize = 512;
 
 impl LoggedMemtable {
     pub(crate) fn new(memtable: Arc<Memtable>, log_number: u64) -> Self {
@@ -62,7 +64,7 @@ impl LoggedMemtable {
         kind == EntryKind::Delete && self.count_tombstone()
     }
 
-    /// Counts a tombstone. Returns whether it is the last of [`FEWEST_TOMBSTONES`].
+    /// Counts a tombstone. Returns whether it is time to look at all of them again.
     #[inline(never)]
     fn count_tombstone(&self) -> bool {
         let tombstones = self.tombstones.fetch_add(1, Ordering::Relaxed) + 1;
@@ -71,7 +73,7 @@ impl LoggedMemtable {
             // they are sorted as they come, and the next scan need not sort all of them at once.
             drop(self.memtable.cursor());
         }
-        tombstones.is_multiple_of(FEWEST_TOMBSTONES)
+        tombstones >= FEWEST_TOMBSTONES && tombstones.is_multiple_of(TOMBSTONES_STEP)
     }
 
     /// Whether a flush is worth the space that its tombstones free: if it has range tombstones, or
@@ -335,7 +337,8 @@ mod tests {
         assert_eq!(insert(OpKind::Delete, 1), (1, true));
         assert_eq!(insert(OpKind::Put, FEWEST_TOMBSTONES), (0, true));
         assert_eq!(insert(OpKind::Put, 1), (0, false), "less than half");
-        assert_eq!(insert(OpKind::Delete, FEWEST_TOMBSTONES), (1, true));
+        // Noticed before there are twice as many.
+        assert_eq!(insert(OpKind::Delete, TOMBSTONES_STEP), (1, true));
         let other = active.logged_in(2, Vec::new());
         assert!(other.frees_space(), "the same contents");
         assert_eq!(insert(OpKind::Put, 2 * FEWEST_TOMBSTONES), (0, false));

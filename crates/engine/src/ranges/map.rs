@@ -141,7 +141,7 @@ impl RangeMap {
                     from: Arc::clone(from),
                     to,
                     newest: *newest,
-                    older: needed(&active, *newest, readers, MOST_OLDER - map.older),
+                    older: needed(&active, *newest, readers, MOST_OLDER.saturating_sub(map.older)),
                 });
             }
         }

@@ -8,10 +8,11 @@ pub(crate) const MOST_MARKS: usize = 1024;
 
 /// The entries from a sequence number on, up to the next mark, were written no later than `until`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct TimeMark {
-    pub(crate) from: SeqNo,
+pub struct TimeMark {
+    /// The first sequence number that it covers.
+    pub from: SeqNo,
     /// Milliseconds since 1970.
-    pub(crate) until: u64,
+    pub until: u64,
 }
 
 /// The expiry horizon, and the times of what has not expired.
@@ -27,6 +28,11 @@ impl TimeMarks {
     /// The first sequence number that has not expired.
     pub(crate) fn horizon(&self) -> SeqNo {
         self.horizon
+    }
+
+    /// All marks, oldest first.
+    pub(crate) fn list(&self) -> &[TimeMark] {
+        &self.marks
     }
 
     /// Whether entries expire.

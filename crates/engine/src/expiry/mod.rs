@@ -29,6 +29,7 @@ use std::time::Duration;
 use trommel_base::SeqNo;
 use trommel_vfs::Vfs;
 
+pub use marks::TimeMark;
 pub(crate) use marks::TimeMarks;
 
 use crate::sync::{AtomicBool, AtomicU64, Mutex, lock};

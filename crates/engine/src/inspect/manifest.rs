@@ -8,6 +8,7 @@ use trommel_vfs::Vfs;
 use super::files::Role;
 use super::log::{Ending, Framed, LogSpan, record_bytes};
 use crate::error::{Error, Result};
+use crate::expiry::{TimeMark, TimeMarks};
 use crate::log::format::FORMAT_VERSION;
 use crate::log::{FileKind, LogEnd};
 use crate::manifest::current::{self, Current};
@@ -62,6 +63,10 @@ pub struct ManifestContents {
     pub tables: Vec<ListedTable>,
     /// The range tombstones, cut where others begin or end. Those of the logs are not among them.
     pub range_tombstones: Vec<RangeTombstone>,
+    /// Everything with a lower sequence number has expired.
+    pub expiry_horizon: u64,
+    /// The times of what has not expired, oldest first; empty if entries do not expire.
+    pub time_marks: Vec<TimeMark>,
 }
 
 /// A table of the store.
@@ -117,6 +122,10 @@ pub struct Edit {
     pub range_tombstones: Vec<RangeTombstone>,
     /// Whether they replace all earlier ones.
     pub replaces_range_tombstones: bool,
+    /// The expiry horizon, if the edit sets it.
+    pub expiry_horizon: Option<u64>,
+    /// Number of time marks, if the edit sets them.
+    pub time_marks: Option<u64>,
 }
 
 /// The state of the store after one edit.
@@ -191,6 +200,8 @@ impl Manifest {
             contents: ManifestContents {
                 tables: listed(&state.version).collect(),
                 range_tombstones: state.version.ranges.tombstones().collect(),
+                expiry_horizon: state.version.time_marks.horizon(),
+                time_marks: state.version.time_marks.list().to_vec(),
             },
             ending: self.framed.ending(),
         })
@@ -233,7 +244,10 @@ impl Manifest {
                 Ok((edit, after))
             });
             Some(step.map(|(edit, after)| {
+                let times = edit.time_marks.as_deref();
                 let edit = Edit {
+                    expiry_horizon: times.map(TimeMarks::horizon),
+                    time_marks: times.map(|times| times.list().len() as u64),
                     offset: record.offset,
                     bytes: record_bytes(&record),
                     ordinal: record.first_seqno,

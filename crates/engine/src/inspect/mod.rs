@@ -50,6 +50,7 @@ pub use trommel_base::{EntryKind, SeqNo};
 pub use trommel_sstable::format::{BlockKind, Footer};
 pub use trommel_sstable::{BlockContent, BlockInfo, FilterPart, FilterState, Properties, Verified};
 
+pub use crate::expiry::TimeMark;
 pub use crate::log::LogEnd;
 pub use crate::ranges::RangeTombstone;
 pub use crate::version::{FilterMeta, TableMeta};

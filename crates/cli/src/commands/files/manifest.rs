@@ -120,6 +120,13 @@ fn info(args: &KeyedArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(
             output.row(vec![Value::Integer(info.number), seqno, from, to])?;
         }
     }
+    output.list("time_marks", &["manifest", "from_seqno", "written_until"])?;
+    for info in &infos {
+        for mark in &info.contents.time_marks {
+            let until = Value::Integer(mark.until);
+            output.row(vec![Value::Integer(info.number), Value::Integer(mark.from), until])?;
+        }
+    }
     output.finish()?;
     failures.result()
 }
@@ -140,6 +147,7 @@ fn item(info: &ManifestInfo) -> Vec<(&'static str, Value)> {
         ("table_bytes", Value::Count(sum(|table| table.file_bytes))),
         ("entries", Value::Count(sum(|table| table.entries))),
         ("range_tombstones", Value::Count(info.contents.range_tombstones.len() as u64)),
+        ("expiry_horizon", Value::Integer(info.contents.expiry_horizon)),
         ("last_seqno", Value::Integer(info.last_seqno)),
         ("next_file_number", Value::Integer(info.next_file_number)),
         ("oldest_log", Some(info.log_number).filter(|n| *n != 0).map(Value::Integer).into()),
@@ -241,6 +249,8 @@ fn change_rows(edit: &Edit, keys: KeyForm) -> Vec<Vec<Value>> {
         ("next file number", edit.next_file_number),
         ("last seqno", edit.last_seqno),
         ("oldest log", edit.log_number),
+        ("expiry horizon", edit.expiry_horizon),
+        ("time marks", edit.time_marks),
     ];
     let numbers = numbers.into_iter().filter_map(|(change, number)| {
         Some(row(change, Value::Integer(number?), [const { Value::Null }; 5]))

@@ -8,6 +8,8 @@
 //! cargo test -p trommel-tests --test damage -- --ignored write_missing_golden_stores
 //! ```
 
+mod expiring;
+
 use std::fmt::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -75,6 +77,7 @@ fn write_missing_golden_stores() {
             std::fs::write(dir.with_extension("txt"), expected(&store)).expect("a writable tree");
         }
     }
+    expiring::write_missing();
 }
 
 fn read(dir: &Path) -> Image {

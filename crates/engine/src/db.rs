@@ -1214,6 +1214,21 @@ impl Db {
         self.engine().filter_report()
     }
 
+    /// [`Db::stats`] and the filters of [`Db::filter_report`] as OpenMetrics text, for Prometheus and
+    /// compatible systems to scrape: serve it as `application/openmetrics-text; version=1.0.0`. All
+    /// names begin with `trommel_`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.get("b")?;
+    /// assert!(db.openmetrics().contains("\ntrommel_gets_total 1\n"));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn openmetrics(&self) -> String {
+        crate::openmetrics::text(&self.stats(), &self.filter_report())
+    }
+
     /// Recommends filters for each level, from the lookups since the counters were reset, for the
     /// bytes that the filters take now. Needs at least
     /// [`LOOKUPS_FOR_ADVICE`](crate::LOOKUPS_FOR_ADVICE) lookups that reached tables. Reset the

@@ -124,6 +124,7 @@ mod memory;
 #[cfg(all(test, trommel_loom))]
 mod models;
 mod names;
+mod openmetrics;
 mod options;
 mod options_file;
 mod options_record;

@@ -11,12 +11,14 @@ use fjall::config::{
     HashRatioPolicy, PartitioningPolicy, PinningPolicy,
 };
 use fjall::{
-    AbstractTree, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions, PersistMode,
+    AbstractTree, CompressionType, Database, Guard, Keyspace, KeyspaceCreateOptions,
+    OptimisticTxDatabase, OptimisticTxKeyspace, PersistMode, Readable,
 };
 use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
 
 use crate::settings::Settings;
-use crate::stores::{self, Facts};
+use crate::stores::accounts::{balance_of, moved};
+use crate::stores::{self, Accounts, Facts};
 
 /// The options of fjall.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -222,5 +224,52 @@ impl Store for FjallStore {
         let tables = |level| self.keys.tree.level_table_count(level).unwrap_or(0) as u64;
         let levels = (0..LEVELS).map(|level| Level { level, files: tables(level), bytes: 0 });
         levels.filter(|level| level.files > 0).collect()
+    }
+}
+
+/// fjall with optimistic transactions.
+pub(crate) struct FjallAccounts {
+    db: OptimisticTxDatabase,
+    keys: OptimisticTxKeyspace,
+}
+
+impl FjallAccounts {
+    pub(crate) fn open(
+        dir: &Path,
+        settings: &Settings,
+        variant: Variant,
+    ) -> Result<Self, StoreError> {
+        let db = OptimisticTxDatabase::builder(dir)
+            .cache_size(settings.cache_bytes)
+            .journal_compression(CompressionType::None)
+            .worker_threads(settings.background_threads)
+            .open()?;
+        let keys = db.keyspace("default", || options(settings, variant))?;
+        Ok(Self { db, keys })
+    }
+}
+
+impl Accounts for FjallAccounts {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        Ok(self.keys.insert(key, value)?)
+    }
+
+    fn transfer(&self, from: &[u8], to: &[u8]) -> Result<u64, StoreError> {
+        let mut conflicts = 0;
+        loop {
+            let mut transaction = self.db.write_tx()?;
+            let source = transaction.get(&self.keys, from)?;
+            let [lower, higher] = moved(source, transaction.get(&self.keys, to)?)?;
+            transaction.insert(&self.keys, from, lower);
+            transaction.insert(&self.keys, to, higher);
+            match transaction.commit()? {
+                Ok(()) => return Ok(conflicts),
+                Err(_) => conflicts += 1,
+            }
+        }
+    }
+
+    fn balance(&self, key: &[u8]) -> Result<u64, StoreError> {
+        balance_of(self.keys.get(key)?)
     }
 }

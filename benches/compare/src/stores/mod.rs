@@ -19,11 +19,14 @@ use trommel_harness::{Direction, Error, Level, Store, StoreError, units};
 use crate::process;
 use crate::settings::Settings;
 
+mod accounts;
 mod fjall;
 mod lmdb;
 mod redb;
 mod rocks;
 mod trommel;
+
+pub(crate) use accounts::{Accounts, account};
 
 /// The fairness block of a store, by the name of the setting.
 pub(crate) type Facts = BTreeMap<&'static str, String>;
@@ -242,6 +245,21 @@ impl Contender {
             Build::Fjall(variant) => Arc::new(fjall::FjallStore::open(dir, settings, variant)?),
             Build::Lmdb(variant) => Arc::new(lmdb::LmdbStore::open(dir, settings, variant)?),
             Build::Redb(variant) => Arc::new(redb::RedbStore::open(dir, settings, variant)?),
+        })
+    }
+
+    /// Opens a new store in `dir` for transactions, if it has serializable ones that several
+    /// threads make at once.
+    pub(crate) fn open_accounts(
+        &self,
+        dir: &Path,
+        settings: &Settings,
+    ) -> Result<Box<dyn Accounts>, StoreError> {
+        Ok(match self.build {
+            Build::Trommel(variant) => Box::new(trommel::open_accounts(dir, settings, variant)?),
+            Build::Rocks(variant) => Box::new(rocks::RocksAccounts::open(dir, settings, variant)?),
+            Build::Fjall(variant) => Box::new(fjall::FjallAccounts::open(dir, settings, variant)?),
+            Build::Lmdb(_) | Build::Redb(_) => return Err("it has one writer at a time".into()),
         })
     }
 

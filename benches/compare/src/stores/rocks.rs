@@ -5,14 +5,16 @@ use std::sync::Arc;
 
 use rocksdb::{
     BlockBasedOptions, BottommostLevelCompaction, Cache, ColumnFamily, ColumnFamilyDescriptor,
-    CompactOptions, DB, DBCompressionType, DataBlockIndexType, Options, ReadOptions,
-    WaitForCompactOptions, WriteBatch, WriteOptions, statistics::Ticker,
+    CompactOptions, DB, DBCompressionType, DataBlockIndexType, ErrorKind, OptimisticTransactionDB,
+    OptimisticTransactionOptions, Options, ReadOptions, WaitForCompactOptions, WriteBatch,
+    WriteOptions, statistics::Ticker,
 };
 use trommel_harness::record::{Io, LookupIo, State};
 use trommel_harness::{Direction, Level, Operation, Store, StoreError, Visit};
 
 use crate::settings::Settings;
-use crate::stores::{self, Facts};
+use crate::stores::accounts::{balance_of, moved};
+use crate::stores::{self, Accounts, Facts};
 
 /// The options of RocksDB.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -303,5 +305,57 @@ impl Store for RocksStore {
             stores::add_table(&mut levels, file.level as usize, file.size as u64);
         }
         levels
+    }
+}
+
+/// RocksDB with optimistic transactions.
+pub(crate) struct RocksAccounts {
+    db: OptimisticTransactionDB,
+    write: WriteOptions,
+    transaction: OptimisticTransactionOptions,
+}
+
+impl RocksAccounts {
+    pub(crate) fn open(
+        dir: &Path,
+        settings: &Settings,
+        variant: Variant,
+    ) -> Result<Self, StoreError> {
+        let mut options = options(settings, variant);
+        // Not to be combined with transactions.
+        options.set_enable_pipelined_write(false);
+        let db = OptimisticTransactionDB::open(&options, dir)?;
+        let mut transaction = OptimisticTransactionOptions::default();
+        transaction.set_snapshot(true);
+        Ok(Self { db, write: WriteOptions::default(), transaction })
+    }
+}
+
+impl Accounts for RocksAccounts {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        Ok(self.db.put(key, value)?)
+    }
+
+    /// With `GetForUpdate`, a key that was read and not written conflicts as well.
+    fn transfer(&self, from: &[u8], to: &[u8]) -> Result<u64, StoreError> {
+        let mut conflicts = 0;
+        loop {
+            let transaction = self.db.transaction_opt(&self.write, &self.transaction);
+            let source = transaction.get_for_update(from, true)?;
+            let [lower, higher] = moved(source, transaction.get_for_update(to, true)?)?;
+            transaction.put(from, lower)?;
+            transaction.put(to, higher)?;
+            match transaction.commit() {
+                Ok(()) => return Ok(conflicts),
+                Err(error) if matches!(error.kind(), ErrorKind::Busy | ErrorKind::TryAgain) => {
+                    conflicts += 1;
+                }
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn balance(&self, key: &[u8]) -> Result<u64, StoreError> {
+        balance_of(self.db.get(key)?)
     }
 }

@@ -3,11 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::{Compression, Options, ReadMode, Verify};
+use trommel::{Compression, Db, Options, ReadMode, Verify};
 use trommel_harness::{EngineOpener, Error, Opener, Store, StoreError};
 
 use crate::settings::Settings;
-use crate::stores::{self, Facts};
+use crate::stores::accounts::{balance_of, moved};
+use crate::stores::{self, Accounts, Facts};
 
 /// The options of Trommel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -92,4 +93,39 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
         ("tuned besides", "nothing".into()),
     ]);
     facts
+}
+
+/// Opens a new store in `dir` for transactions.
+pub(crate) fn open_accounts(
+    dir: &Path,
+    settings: &Settings,
+    variant: Variant,
+) -> Result<Db, StoreError> {
+    Ok(Db::open(dir, options(settings, variant)?)?)
+}
+
+impl Accounts for Db {
+    fn put(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        Self::put(self, key, value)?;
+        Ok(())
+    }
+
+    fn transfer(&self, from: &[u8], to: &[u8]) -> Result<u64, StoreError> {
+        let mut conflicts = 0;
+        loop {
+            let transaction = self.begin();
+            let [lower, higher] = moved(transaction.get(from)?, transaction.get(to)?)?;
+            transaction.put(from, lower)?;
+            transaction.put(to, higher)?;
+            match transaction.commit() {
+                Ok(_) => return Ok(conflicts),
+                Err(trommel::Error::Conflict(_)) => conflicts += 1,
+                Err(error) => return Err(error.into()),
+            }
+        }
+    }
+
+    fn balance(&self, key: &[u8]) -> Result<u64, StoreError> {
+        balance_of(self.get(key)?)
+    }
 }

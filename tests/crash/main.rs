@@ -11,7 +11,7 @@
 //! * [`recovering`]: the same while a store recovers from the last one.
 //! * [`faults`]: calls to the disk that fail; [`sites`]: every one of them, in every way; [`full`]:
 //!   a full disk; [`lies`]: a lying disk.
-//! * [`expiry`]: entries that expire.
+//! * [`expiry`]: entries that expire; [`keyspaces`]: batches over keyspaces, and drops.
 //! * [`groups`]: writers that share a sync.
 //! * [`killed`]: processes killed at random on the real disk; [`killed_at`]: at every call.
 //! * [`black_box`]: the system calls of all that.
@@ -42,6 +42,8 @@ mod images;
 mod inspect;
 #[cfg(test)]
 mod kept;
+#[cfg(test)]
+mod keyspaces;
 mod killed;
 #[cfg(test)]
 mod killed_at;

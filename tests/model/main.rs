@@ -19,6 +19,7 @@
 //! * [`ranges`]: deleted ranges, for conditional writes, open iterators and copies of the store.
 //! * [`compaction_filter`]: what compaction filters are called for, and what they leave.
 //! * [`expiry`]: entries that expire, against a model in which each version has a time.
+//! * [`keyspaces`]: several keyspaces, against a map for each.
 //! * [`isolation`]: histories of transactions, checked for every anomaly.
 //! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
 //! * [`user_filters`]: user-defined policies, and filters that are stored and not used.
@@ -52,6 +53,7 @@ mod held;
 mod isolation;
 mod iterators;
 mod keys;
+mod keyspaces;
 mod lean;
 mod live_keys;
 mod liveness;

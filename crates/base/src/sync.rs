@@ -20,17 +20,17 @@ use std::time::Duration;
 
 #[cfg(trommel_loom)]
 pub use loom::sync::{
-    Condvar, Mutex, MutexGuard,
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
 };
 #[cfg(shuttle)]
 pub use shuttle::sync::{
-    Condvar, Mutex, MutexGuard,
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
 };
 #[cfg(not(any(shuttle, trommel_loom)))]
 pub use std::sync::{
-    Condvar, Mutex, MutexGuard,
+    Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, RwLockWriteGuard,
     atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize},
 };
 
@@ -49,6 +49,18 @@ pub fn fence() {
 #[inline]
 pub fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks `shared` beside other readers, even if a thread panicked while writing.
+#[inline]
+pub fn read_lock<T>(shared: &RwLock<T>) -> RwLockReadGuard<'_, T> {
+    shared.read().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Locks `shared` alone, even if a thread panicked while writing.
+#[inline]
+pub fn write_lock<T>(shared: &RwLock<T>) -> RwLockWriteGuard<'_, T> {
+    shared.write().unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Waits on `condition`, even if a thread panicked while holding the lock.

@@ -10,7 +10,18 @@ const FAMILIES: [(&str, &[&str]); 5] = [
     ),
     (
         "Read and write",
-        &["get", "mget", "put", "delete", "delete-range", "scan", "load", "dump", "shell"],
+        &[
+            "get",
+            "mget",
+            "put",
+            "delete",
+            "delete-range",
+            "scan",
+            "load",
+            "dump",
+            "keyspaces",
+            "shell",
+        ],
     ),
     (
         "Look inside",

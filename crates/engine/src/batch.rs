@@ -7,8 +7,10 @@
 
 mod conditions;
 mod contents;
+mod mapped;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use trommel_base::codec::{put_u32, varint_by_byte};
 use trommel_base::{
@@ -18,10 +20,13 @@ use trommel_base::{
 
 pub(crate) use conditions::Condition;
 pub use contents::{BatchIter, BatchOp, RefusedOperation};
+pub(crate) use mapped::add_once;
 
 use crate::bounds::{Bounds, KeyRange};
 use crate::error::{Error, Result};
+use crate::keyspaces::KeyspaceState;
 use crate::ranges::RangeTombstone;
+use crate::space::is_marked;
 
 /// Largest encoded batch, in bytes: one value of the largest size and some headroom.
 pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
@@ -29,7 +34,8 @@ pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
 const COUNT_BYTES: usize = 4;
 
 /// Puts and deletes, also of whole ranges, that become visible together, and durable together or
-/// not at all; with conditions, if it has any ([`WriteBatch::expect_absent`]).
+/// not at all; with conditions, if it has any ([`WriteBatch::expect_absent`]). They are on the
+/// default keyspace, those of [`WriteBatch::keyspace`] on another.
 ///
 /// An operation above a size limit is not dropped: it makes the whole batch unwritable.
 /// [`WriteBatch::len`] counts it, [`WriteBatch::iter`] yields it, [`WriteBatch::check`] names it,
@@ -51,6 +57,13 @@ pub struct WriteBatch {
     /// written.
     refused: Vec<RefusedOperation>,
     conditions: Vec<Condition>,
+    /// The named keyspaces that it writes to or has conditions on.
+    keyspaces: Vec<Arc<KeyspaceState>>,
+    /// Whether it has keys of the default keyspace that are encoded with a header, which they have
+    /// only in a store with keyspaces: see module `mapped`.
+    has_headers: bool,
+    /// Whether it deletes a range of the default keyspace that has no end.
+    has_open_end: bool,
 }
 
 impl Default for WriteBatch {
@@ -69,7 +82,16 @@ impl WriteBatch {
     pub fn with_capacity(bytes: usize) -> Self {
         let mut encoded = Vec::with_capacity(COUNT_BYTES + bytes);
         put_u32(&mut encoded, 0);
-        Self { encoded, count: 0, user_bytes: 0, refused: Vec::new(), conditions: Vec::new() }
+        Self {
+            encoded,
+            count: 0,
+            user_bytes: 0,
+            refused: Vec::new(),
+            conditions: Vec::new(),
+            keyspaces: Vec::new(),
+            has_headers: false,
+            has_open_end: false,
+        }
     }
 
     /// Sets `key` to `value`. Later operations of a batch win over earlier ones.
@@ -78,12 +100,12 @@ impl WriteBatch {
     /// the write of the whole batch fail before anything is changed; [`WriteBatch::check`] reports
     /// it earlier.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
-        self.push(OpKind::Put, key.as_ref(), value.as_ref())
+        self.push_default(OpKind::Put, key.as_ref(), value.as_ref())
     }
 
     /// Deletes `key`, whether or not it exists.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
-        self.push(OpKind::Delete, key.as_ref(), &[])
+        self.push_default(OpKind::Delete, key.as_ref(), &[])
     }
 
     /// Deletes all keys in `range`, whether or not there are any; keys that later operations of the
@@ -95,12 +117,28 @@ impl WriteBatch {
     /// assert_eq!(batch.len(), 2);
     /// ```
     pub fn delete_range(&mut self, range: impl KeyRange) -> &mut Self {
-        let bounds = Bounds::of(range);
-        match &bounds.to {
-            Some(to) if *to <= bounds.from => self,
-            Some(to) => self.push_rare(OpKind::RangeDelete, &bounds.from, to),
-            None => self.push_rare(OpKind::RangeDeleteFrom, &bounds.from, &[]),
+        let Bounds { from, to } = Bounds::of(range);
+        self.has_open_end |= to.is_none();
+        let (from, to) = (self.default_key(&from), to.map(|to| self.default_key(&to).into_owned()));
+        self.push_range(&from, to.as_deref())
+    }
+
+    /// Deletes the keys from `from` on, up to `to`, as they are encoded.
+    fn push_range(&mut self, from: &[u8], to: Option<&[u8]>) -> &mut Self {
+        match to {
+            Some(to) if *to <= *from => self,
+            Some(to) => self.push_rare(OpKind::RangeDelete, from, to),
+            None => self.push_rare(OpKind::RangeDeleteFrom, from, &[]),
         }
+    }
+
+    /// Adds an operation on a key of the default keyspace.
+    #[inline(always)]
+    fn push_default(&mut self, kind: OpKind, key: &[u8], value: &[u8]) -> &mut Self {
+        if is_marked(key) {
+            return self.push_marked(kind, key, value);
+        }
+        self.push(kind, key, value)
     }
 
     /// As `push`, for operations that are rarer than puts and deletes of one key.
@@ -156,9 +194,10 @@ impl WriteBatch {
                 self.set_count(count);
                 self.user_bytes += other.user_bytes;
             }
-            _ => other.iter().for_each(|operation| self.push_again(operation)),
+            _ => other.iter().for_each_encoded(|operation| self.push_again(operation)),
         }
         self.conditions.extend_from_slice(&other.conditions);
+        self.join_keyspaces(other);
         self
     }
 
@@ -184,6 +223,8 @@ impl WriteBatch {
         self.user_bytes = 0;
         self.refused.clear();
         self.conditions.clear();
+        self.keyspaces.clear();
+        (self.has_headers, self.has_open_end) = (false, false);
     }
 
     /// Number of operations added since the batch was created or cleared, refused ones included.

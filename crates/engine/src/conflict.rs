@@ -24,11 +24,13 @@ pub struct Conflict {
     pub key: Vec<u8>,
     /// What was expected of the key.
     pub expected: Expected,
+    /// The name of the key's keyspace; `None` for the default one.
+    pub keyspace: Option<String>,
 }
 
 impl Conflict {
     pub(crate) fn new(key: &[u8], expected: Expected) -> Self {
-        Self { key: key.to_vec(), expected }
+        Self { key: key.to_vec(), expected, keyspace: None }
     }
 }
 
@@ -47,6 +49,9 @@ pub enum Expected {
 impl fmt::Display for Conflict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let key = self.key.escape_ascii();
+        if let Some(keyspace) = &self.keyspace {
+            write!(f, "keyspace {keyspace}: ")?;
+        }
         match self.expected {
             Expected::Absent => write!(f, "key {key} has a value, and none was expected"),
             Expected::Value => write!(f, "key {key} does not have the value that was expected"),

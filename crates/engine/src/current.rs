@@ -8,11 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use crate::compaction_options::CompactionOptions;
+use crate::keyspaces::Keyspaces;
 use crate::options::{Durability, Options};
 use crate::options_record::OptionsRecord;
+use crate::prefix::Prefix;
+use crate::space::is_marked;
 use crate::sync::{AtomicBool, AtomicU64, Guard, Mutex, MutexGuard, Swap, lock};
 
-/// The current options.
+/// The current options, of the store and of its keyspaces.
 #[derive(Debug)]
 pub(crate) struct CurrentOptions {
     all: Swap<Options>,
@@ -24,6 +27,7 @@ pub(crate) struct CurrentOptions {
     change: Mutex<()>,
     /// The contents of the options file. Locked after `change`, and before no other lock.
     record: Mutex<OptionsRecord>,
+    pub(crate) keyspaces: Keyspaces,
 }
 
 impl CurrentOptions {
@@ -34,6 +38,7 @@ impl CurrentOptions {
             changes: AtomicU64::new(0),
             change: Mutex::default(),
             record: Mutex::default(),
+            keyspaces: Keyspaces::new(),
         }
     }
 
@@ -55,6 +60,19 @@ impl CurrentOptions {
     /// All options, to keep.
     pub(crate) fn load_full(&self) -> Arc<Options> {
         self.all.load_full()
+    }
+
+    /// The options of the table that holds this physical key.
+    pub(crate) fn for_key(&self, physical: &[u8]) -> Arc<Options> {
+        self.keyspaces.options_for(physical, self.load_full())
+    }
+
+    /// The rule for the prefix of this physical key.
+    pub(crate) fn extractor_for(&self, physical: &[u8]) -> Option<Prefix> {
+        if is_marked(physical) {
+            return self.for_key(physical).filtering.prefix_extractor.clone();
+        }
+        self.load().filtering.prefix_extractor.clone()
     }
 
     /// Replaces the options.

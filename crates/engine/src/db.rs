@@ -1,6 +1,5 @@
 //! The handle to a store.
 
-use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -8,7 +7,7 @@ use trommel_base::{SeqNo, Slice};
 use trommel_vfs::Vfs;
 
 use crate::advice::{AdviceOptions, FilterAdvice};
-use crate::batch::{Batch, Condition, OpKind, WriteBatch};
+use crate::batch::{OpKind, WriteBatch};
 use crate::bounds::{Bounds, KeyRange};
 use crate::destroy::{DestroyReport, destroy};
 use crate::engine::Engine;
@@ -17,6 +16,7 @@ use crate::filter_policy::FilterPolicy;
 use crate::handle::Handle;
 use crate::healthy::Healthy;
 use crate::iter::range::{DbCursor, Range};
+use crate::keyspaces::Part;
 use crate::lookup_trace::LookupTrace;
 use crate::names;
 use crate::options::Degraded;
@@ -89,9 +89,11 @@ impl Db {
     }
 
     fn start(dir: &Path, options: Options, unfinished: bool) -> Result<Self> {
-        let engine = Engine::open(dir, options, unfinished)?;
-        engine.start_workers();
-        Ok(Self { handle: Arc::new(Handle::new(engine)) })
+        let handle = Arc::new(Handle::new(Engine::open(dir, options, unfinished)?));
+        // Before jobs that write tables: these have the options of their keyspaces.
+        handle.open_catalog();
+        handle.engine.start_workers();
+        Ok(Self { handle })
     }
 
     /// Opens the store in `dir` without writing anything. Several processes may open it read-only
@@ -162,7 +164,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn healthy(&self, range: impl KeyRange) -> Result<Healthy> {
-        self.handle.healthy(&Bounds::of(range))
+        self.handle.healthy(Part::Default, Bounds::of(range))
     }
 
     /// Removes the store in `dir`, and `dir` itself unless it holds other files. Only the file
@@ -187,6 +189,10 @@ impl Db {
 
     pub(crate) fn engine(&self) -> &Arc<Engine> {
         &self.handle.engine
+    }
+
+    pub(crate) fn handle(&self) -> &Arc<Handle> {
+        &self.handle
     }
 
     /// The store's directory, as passed to open.
@@ -290,8 +296,8 @@ impl Db {
         value: impl AsRef<[u8]>,
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        let batch = Batch::one(OpKind::Put, key.as_ref(), value.as_ref())?;
-        self.engine().write(batch, options)
+        let (key, value) = (key.as_ref(), value.as_ref());
+        self.engine().write_in(Part::Default, OpKind::Put, key, value, options)
     }
 
     /// Deletes `key`, whether or not it exists. Returns the sequence number of the deletion.
@@ -326,8 +332,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn delete_with(&self, key: impl AsRef<[u8]>, options: WriteOptions) -> Result<SeqNo> {
-        let batch = Batch::one(OpKind::Delete, key.as_ref(), &[])?;
-        self.engine().write(batch, options)
+        self.engine().write_in(Part::Default, OpKind::Delete, key.as_ref(), &[], options)
     }
 
     /// Deletes all keys in `range`, whether or not there are any. Returns the sequence number of
@@ -370,9 +375,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn delete_range_with(&self, range: impl KeyRange, options: WriteOptions) -> Result<SeqNo> {
-        let mut batch = WriteBatch::new();
-        batch.delete_range(range);
-        self.write_with(batch, options)
+        self.engine().delete_range_in(Part::Default, Bounds::of(range), options)
     }
 
     /// Writes a batch atomically, for readers and across crashes. A batch passed by reference can
@@ -424,12 +427,7 @@ impl Db {
         batch: impl AsRef<WriteBatch>,
         options: WriteOptions,
     ) -> Result<SeqNo> {
-        let batch = batch.as_ref();
-        let (sealed, conditions) = (Batch::Sealed(batch.seal()?), batch.conditions());
-        if conditions.is_empty() {
-            return self.engine().write(sealed, options);
-        }
-        self.engine().write_if(sealed, Cow::Borrowed(conditions), None, options)
+        self.engine().write_batch(batch.as_ref(), options)
     }
 
     /// Returns the value of `key`. A value above 30 bytes shares the memory of its block (4 KiB by
@@ -454,7 +452,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.engine().get(key.as_ref(), None)
+        self.engine().get_in(Part::Default, key.as_ref(), None)
     }
 
     /// Whether `key` has a value. Costs as much as [`Db::get`] without decoding or copying the
@@ -471,7 +469,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.engine().contains(key.as_ref(), None)
+        self.engine().contains_in(Part::Default, key.as_ref(), None)
     }
 
     /// Returns the values of `keys`, in their order, all as of one moment. Filters are probed in
@@ -492,7 +490,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        self.engine().multi_get(keys, None)
+        self.engine().multi_get_in(Part::Default, keys, None)
     }
 
     /// Sets `key` to `value` unless it has a value; returns whether it was set. Atomic.
@@ -580,17 +578,7 @@ impl Db {
         new: Option<&[u8]>,
         options: WriteOptions,
     ) -> Result<bool> {
-        let key = key.as_ref();
-        let batch = match new {
-            Some(value) => Batch::one(OpKind::Put, key, value)?,
-            None => Batch::one(OpKind::Delete, key, &[])?,
-        };
-        let condition = [Condition::of(key, expected)];
-        match self.engine().write_if(batch, Cow::Borrowed(&condition), None, options) {
-            Ok(_) => Ok(true),
-            Err(Error::Conflict(_)) => Ok(false),
-            Err(error) => Err(error),
-        }
+        self.engine().compare_and_set_in(Part::Default, key.as_ref(), expected, new, options)
     }
 
     /// Runs `body` in a transaction and commits it: all that it reads and writes through the
@@ -689,7 +677,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn iter(&self) -> Range {
-        self.handle.range(Bounds::all(), None)
+        self.handle.range(Part::Default, Bounds::all(), None)
     }
 
     /// Iterates over the entries with keys in `range`, as of now.
@@ -706,7 +694,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn range(&self, range: impl KeyRange) -> Range {
-        self.handle.range(Bounds::of(range), None)
+        self.handle.range(Part::Default, Bounds::of(range), None)
     }
 
     /// Iterates over the entries with keys that begin with `prefix`, as of now.
@@ -721,7 +709,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        self.handle.range(Bounds::prefix(prefix.as_ref()), None)
+        self.handle.range(Part::Default, Bounds::prefix(prefix.as_ref()), None)
     }
 
     /// Returns a cursor over all entries, as of now. It can be moved to any key.
@@ -742,7 +730,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn cursor(&self) -> Result<DbCursor> {
-        self.handle.cursor(Bounds::all(), None)
+        self.handle.cursor(Part::Default, Bounds::all(), None)
     }
 
     /// Returns a cursor over the entries with keys in `range`, as of now. It never leaves the
@@ -767,7 +755,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn cursor_in(&self, range: impl KeyRange) -> Result<DbCursor> {
-        self.handle.cursor(Bounds::of(range), None)
+        self.handle.cursor(Part::Default, Bounds::of(range), None)
     }
 
     /// As [`Db::cursor_in`], for the entries with keys that begin with `prefix`.
@@ -787,7 +775,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
-        self.handle.cursor(Bounds::prefix(prefix.as_ref()), None)
+        self.handle.cursor(Part::Default, Bounds::prefix(prefix.as_ref()), None)
     }
 
     /// Flushes the memtables to tables and waits for that to finish.
@@ -844,11 +832,11 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn compact_range(&self, range: impl KeyRange) -> Result<()> {
-        let bounds = Bounds::of(range);
+        let bounds = self.engine().bounds_in(Part::Default, Bounds::of(range))?;
         self.engine().compact(&bounds.from, bounds.to.as_deref())
     }
 
-    /// As [`Db::compact_range`], for all keys.
+    /// As [`Db::compact_range`], for all keys of all keyspaces.
     ///
     /// # Errors
     /// As [`Db::compact_range`].
@@ -1035,7 +1023,7 @@ impl Db {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn approximate_bytes(&self, range: impl KeyRange) -> Result<u64> {
-        self.engine().approximate_bytes(&Bounds::of(range))
+        self.engine().approximate_bytes(&self.engine().bounds_in(Part::Default, Bounds::of(range))?)
     }
 
     /// Changes options of the open store. Options that cannot change while it is open keep their

@@ -124,6 +124,12 @@ pub enum Error {
     /// Another write prevented a conditional write or the commit of a transaction, of which nothing
     /// was written. Read again, and decide anew; [`Db::transaction`](crate::Db::transaction) does.
     Conflict(Conflict),
+    /// The keyspace was dropped: it is gone for reads as of now and for writes. What a snapshot,
+    /// iterator or cursor of before sees is still there.
+    KeyspaceDropped {
+        /// Its name.
+        name: String,
+    },
     /// A bug: an invariant does not hold. The data on disk is unchanged.
     Internal {
         /// Which invariant.
@@ -162,6 +168,7 @@ impl Error {
             | Self::KeyTooLong { .. }
             | Self::ValueTooLong { .. }
             | Self::BatchTooLarge { .. }
+            | Self::KeyspaceDropped { .. }
             | Self::ReadOnly => ErrorKind::Usage,
         }
     }
@@ -372,6 +379,10 @@ impl fmt::Display for Error {
                  itself): {source}"
             ),
             Self::Conflict(conflict) => write!(f, "{conflict}: nothing was written; try again"),
+            Self::KeyspaceDropped { name } => write!(
+                f,
+                "the keyspace \"{name}\" was dropped: Db::keyspace makes a new one of this name"
+            ),
             Self::Internal { what } => {
                 write!(
                     f,

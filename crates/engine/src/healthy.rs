@@ -10,7 +10,7 @@
 
 use std::sync::Arc;
 
-use trommel_base::{Cursor as _, MAX_SEQNO, Slice};
+use trommel_base::{Cursor as _, MAX_SEQNO, SeqNo, Slice};
 use trommel_vfs::Access;
 
 use crate::bounds::Bounds;
@@ -21,11 +21,13 @@ use crate::files::{list, table_path};
 use crate::fork::leak;
 use crate::handle::Handle;
 use crate::iter::range::Range;
+use crate::keyspaces::Part;
 use crate::names;
 use crate::rescue::doubt::spans;
 use crate::rescue::logs::LoggedEntry;
 use crate::rescue::sources::{Everything, left};
 use crate::rescue::table;
+use crate::space::Space;
 use crate::version::TableFile;
 use crate::view::View;
 
@@ -39,7 +41,9 @@ use crate::view::View;
 /// reads all tables of the range once to find the corruption.
 #[derive(Debug)]
 pub struct Healthy {
+    /// Of physical keys.
     bounds: Bounds,
+    space: Space,
     /// The segments still to come, the next one last.
     segments: Vec<Segment>,
     damage: Vec<Damage>,
@@ -64,7 +68,8 @@ impl Healthy {
     }
 
     /// The keys that corruption may affect: disjoint, in order. Those of which nothing newer can be
-    /// lost are yielded all the same; the others are skipped.
+    /// lost are yielded all the same; the others are skipped. In a store with keyspaces they are
+    /// given as they are stored, those of a named keyspace with its header of 8 bytes.
     pub fn in_doubt(&self) -> Vec<KeySpan> {
         spans(self.damage.iter().filter_map(|damage| damage.keys.as_ref()))
     }
@@ -79,6 +84,13 @@ impl Healthy {
 
     /// The next entry, if there is one.
     fn step(&mut self) -> Result<Option<(Slice, Slice)>> {
+        let space = self.space;
+        let entry = self.step_physical()?;
+        Ok(entry.map(|(key, value)| (key.slice(space.skipped(&key)..), value)))
+    }
+
+    /// The next entry with its physical key.
+    fn step_physical(&mut self) -> Result<Option<(Slice, Slice)>> {
         if self.scan.is_none() && self.left.is_none() && self.segments.is_empty() {
             return Ok(None);
         }
@@ -104,7 +116,9 @@ impl Healthy {
             }
             match self.segments.pop() {
                 None => return Ok(None),
-                Some(Segment::Sound(bounds)) => self.scan = Some(self.store.range(bounds, None)),
+                Some(Segment::Sound(bounds)) => {
+                    self.scan = Some(self.store.range(Part::Whole, bounds, None))
+                }
                 Some(Segment::Doubtful(keys)) => {
                     self.left = Some(KeysLeft::new(&self.store.engine, &keys, &self.bounds)?);
                 }
@@ -176,14 +190,15 @@ impl KeysLeft {
 }
 
 impl Handle {
-    pub(crate) fn healthy(self: &Arc<Self>, bounds: &Bounds) -> Result<Healthy> {
+    pub(crate) fn healthy(self: &Arc<Self>, part: Part<'_>, bounds: Bounds) -> Result<Healthy> {
         let engine = &*self.engine;
         engine.access.check_open()?;
+        let space = part.space_at(&engine.options.keyspaces, SeqNo::MAX)?;
+        let bounds = space.bounds(bounds);
         // Held from before the directory is listed, so that its tables stay.
         let version = engine.version();
         let (vfs, dir) = (&*engine.files.vfs, &engine.files.dir);
         let listing = list(vfs, dir)?;
-        let options = engine.options.load();
         let mut damage = Vec::new();
         for (_, file) in version.tables() {
             if *file.largest < *bounds.from || bounds.ends_before(&file.smallest) {
@@ -191,14 +206,15 @@ impl Handle {
             }
             let name = names::table(file.number);
             let entry = listing.iter().find(|entry| entry.name == *name);
-            let extractor = options.filtering.prefix_extractor.as_ref();
+            let extractor = engine.options.extractor_for(&file.smallest);
+            let extractor = extractor.as_ref();
             let meta = file.meta();
             damage.extend(table::survey(vfs, dir, meta, entry, extractor).0);
             damage.extend(table::survey_sidecar(vfs, dir, meta, extractor).0);
         }
-        let segments = segments(bounds, &damage);
-        let (store, bounds) = (Arc::clone(self), bounds.clone());
-        Ok(Healthy { bounds, segments, damage, scan: None, left: None, store })
+        let segments = segments(&bounds, &damage);
+        let store = Arc::clone(self);
+        Ok(Healthy { bounds, space, segments, damage, scan: None, left: None, store })
     }
 }
 

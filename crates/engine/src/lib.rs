@@ -45,6 +45,11 @@
 //! transaction. Writes return a [`SeqNo`]; their [`Durability`] is set for the store or by
 //! [`WriteOptions`].
 //!
+//! # Keyspaces
+//! A [`Keyspace`] is a sorted map of its own in the same store: [`Db::keyspace`], with
+//! [`KeyspaceOptions`]. A [`KeyspaceBatch`], [`KeyspaceSnapshot`] and [`KeyspaceTransaction`] are
+//! its part of a batch, a snapshot and a transaction.
+//!
 //! # Filters
 //! A [`FilterPolicy`] of [`FilterSpec`]s chooses the [`FilterKind`] of each level, [`FilterShape`]
 //! its partitioning, [`FilterResidency`] where it is held in memory; a [`Prefix`] makes filters for
@@ -113,6 +118,8 @@ mod install;
 mod iter;
 mod job_counters;
 mod jobs;
+mod keyspace;
+mod keyspaces;
 mod levels;
 mod limiter;
 mod live_keys;
@@ -145,6 +152,7 @@ mod rescue;
 mod shared_merge;
 mod snapshot;
 mod snapshots;
+mod space;
 mod statistics;
 mod stats;
 mod store_files;
@@ -179,6 +187,8 @@ pub use filter_policy::FilterPolicy;
 pub use healthy::Healthy;
 pub use iter::range::{DbCursor, Range};
 pub use job_counters::Stall;
+pub use keyspace::{Keyspace, KeyspaceBatch, KeyspaceSnapshot, KeyspaceTransaction};
+pub use keyspaces::KeyspaceOptions;
 pub use lookup_trace::LookupTrace;
 pub use options::{
     Compression, Degraded, Durability, FilterResidency, FilterShape, Options, WriteOptions,

@@ -22,7 +22,7 @@ use crate::names::OPTIONS_TMP;
 use crate::options::{CompactionSettings, FilterSettings, Options, ReadSettings, WriteSettings};
 use crate::options_file;
 use crate::sync::lock;
-use crate::version::{Fences, TableFile};
+use crate::version::{Fences, TableFile, Version};
 use crate::view::View;
 
 impl Engine {
@@ -228,6 +228,7 @@ impl Engine {
         let old = self.options.load_full();
         let wanted = change((*old).clone());
         check_code(&old, &wanted)?;
+        check_lasting(&wanted, &self.version())?;
         let options = Options {
             vfs: Arc::clone(&old.vfs),
             environment: old.environment.clone(),
@@ -388,6 +389,17 @@ impl Engine {
         self.access.release_lock();
         locked.and(finished)
     }
+}
+
+/// An error if entries of a store with keyspaces were to expire: so would those of the catalog.
+pub(crate) fn check_lasting(wanted: &Options, version: &Version) -> Result<()> {
+    if wanted.writes.ttl.is_none() || version.catalog_salt.is_none() {
+        return Ok(());
+    }
+    Err(Error::option(
+        "ttl: entries do not expire in a store that has, or had, named keyspaces: leave ttl out, \
+         or keep entries that expire in a store of their own",
+    ))
 }
 
 /// An error if code of the program is to change on an open store.

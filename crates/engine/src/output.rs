@@ -19,6 +19,7 @@ use crate::live_keys::{Filtered, sized_for_live};
 use crate::memory::Construction;
 use crate::options::Options;
 use crate::purpose::Purpose;
+use crate::space::{id_of, is_marked};
 use crate::sync::panicking;
 use crate::user_filters::{FilterChoice, FilterContext, UserPolicy};
 use crate::version::logical_level;
@@ -29,6 +30,8 @@ struct Open {
     number: u64,
     table_id: u64,
     builder: TableBuilder,
+    /// The options of the keyspaces whose entries it holds.
+    options: Arc<Options>,
     /// The filter of whole keys, as configured; none if a user's policy decides.
     spec: FilterSpec,
     /// Memory of its filters and index.
@@ -114,12 +117,16 @@ impl<'a> Outputs<'a> {
         self.open.as_ref().map_or(0, bytes)
     }
 
-    /// Adds an entry to the open table, opening one if there is none.
+    /// Adds an entry to the open table, opening one if there is none. A table that cannot hold the
+    /// keyspace of the entry is closed.
     pub(crate) fn add(&mut self, entry: EntryRef<'_>) -> Result<()> {
+        if is_marked(entry.key) && self.has_other_options(entry.key) {
+            self.close_table()?;
+        }
         if self.open.is_none() {
-            let by_budget = self.choose_by_budget();
-            let (path, open) =
-                begin_table(self.engine, self.level, &self.version, &self.purpose, by_budget)?;
+            let options = self.engine.options.for_key(entry.key);
+            let by_budget = self.choose_by_budget(&options);
+            let (path, open) = begin_table(self, options, by_budget)?;
             self.created.push(path);
             self.open = Some(open);
         }
@@ -132,9 +139,15 @@ impl<'a> Outputs<'a> {
         Ok(())
     }
 
-    /// The whole-key filters of the next tables, if the current options have a budget.
-    fn choose_by_budget(&mut self) -> Option<BudgetChoice> {
-        let options = self.engine.options.load();
+    /// Whether `key` is of a keyspace whose tables have other options than the open one.
+    fn has_other_options(&self, key: &[u8]) -> bool {
+        let Some(open) = &self.open else { return false };
+        let is_border = open.builder.last_key().and_then(id_of) != id_of(key);
+        is_border && !Arc::ptr_eq(&open.options, &self.engine.options.for_key(key))
+    }
+
+    /// The whole-key filters of the next tables, if these options have a budget.
+    fn choose_by_budget(&mut self, options: &Options) -> Option<BudgetChoice> {
         let Some(budget) = options.filters.budget() else {
             self.chosen = None;
             return None;
@@ -295,13 +308,11 @@ pub(crate) fn choose_filters(
 }
 
 fn begin_table(
-    engine: &Engine,
-    level: usize,
-    version: &Version,
-    purpose: &Purpose,
+    outputs: &Outputs<'_>,
+    options: Arc<Options>,
     by_budget: Option<BudgetChoice>,
 ) -> Result<(PathBuf, Open)> {
-    let options = engine.options.load();
+    let Outputs { engine, level, version, purpose, .. } = outputs;
     let number = engine.files.new_file_number();
     let path = table_path(&engine.files.dir, number);
     let file =
@@ -314,7 +325,7 @@ fn begin_table(
             None => engine.files.vfs.create(&path),
         });
     let file = file.map_err(|error| Error::io(&path, "creating", error))?;
-    let (logical, is_last) = logical_level(version, level);
+    let (logical, is_last) = logical_level(version, *level);
     let table_id = env::random_u64();
     let by_budget = by_budget.map(|choice| choice.of(number));
     let (filters, user) = choose_filters(&options, logical, is_last, purpose, by_budget);
@@ -333,6 +344,7 @@ fn begin_table(
         builder = builder.with_user_filter(Arc::new(policy), filter);
     }
     let memory = Construction::new(&engine.memory.shares);
-    let open = Open { number, table_id, builder, spec, memory, unaccounted: 0, is_full: false };
+    let (unaccounted, is_full) = (0, false);
+    let open = Open { number, table_id, builder, options, spec, memory, unaccounted, is_full };
     Ok((path, open))
 }

@@ -10,6 +10,7 @@
 //! until:/        all up to the first "/", itself included; keys without one have none
 //! until:\x00,2   all up to the second zero byte (a comma is \x2c, a backslash \\)
 //! custom:NAME    what a closure says
+//! keyspace:RULE  of the key after the header of its keyspace, with that header; only in tables
 //! ```
 //!
 //! Why the delimiter belongs to the prefix: see the third clause of [`PrefixExtractor`]'s contract.
@@ -25,6 +26,10 @@ use trommel_base::MAX_KEY_BYTES;
 use trommel_sstable::{PrefixExtractor, prefix_of};
 
 use crate::error::{Error, Result};
+use crate::space::HEADER_BYTES;
+
+/// What the stored name of a rule for named keyspaces begins with.
+const AFTER_HEADER: &str = "keyspace:";
 
 /// Longest delimiter and longest name of a closure, in bytes.
 const MAX_TEXT_BYTES: usize = 255;
@@ -55,8 +60,13 @@ struct Maker {
 
 enum PrefixRule {
     Fixed(usize),
-    Until { delimiter: Vec<u8>, nth: usize },
+    Until {
+        delimiter: Vec<u8>,
+        nth: usize,
+    },
     Custom(Box<Closure>),
+    /// Of the key of a named keyspace.
+    AfterHeader(Prefix),
 }
 
 type Closure = dyn Fn(&[u8]) -> Option<usize> + Send + Sync;
@@ -109,6 +119,13 @@ impl Prefix {
         Self::new(format!("custom:{}", name.as_ref()), PrefixRule::Custom(Box::new(prefix_len)))
     }
 
+    /// This rule for the keys of named keyspaces, behind their headers. Each call makes another
+    /// one: see [`Prefix::id`].
+    pub(crate) fn after_header(&self) -> Self {
+        let name = format!("{AFTER_HEADER}{}", self.name());
+        Self::new(name, PrefixRule::AfterHeader(self.clone()))
+    }
+
     fn new(name: String, rule: PrefixRule) -> Self {
         static NEXT_ID: AtomicU64 = AtomicU64::new(1);
         let id = NEXT_ID.fetch_add(1, Relaxed);
@@ -137,14 +154,27 @@ impl Prefix {
 
     /// How it violated its contract, if a violation was detected.
     pub(crate) fn breach(&self) -> Option<&'static str> {
-        self.0.breach.get().copied()
+        let own = self.0.breach.get().copied();
+        match &self.0.rule {
+            PrefixRule::AfterHeader(rule) => own.or_else(|| rule.breach()),
+            _ => own,
+        }
+    }
+
+    /// Whether it is a closure, which may break its contract.
+    fn is_closure(&self) -> bool {
+        match &self.0.rule {
+            PrefixRule::Fixed(_) | PrefixRule::Until { .. } => false,
+            PrefixRule::Custom(_) => true,
+            PrefixRule::AfterHeader(rule) => rule.is_closure(),
+        }
     }
 
     /// The prefix of `key` if it can be trusted: no breach was seen, and the prefix's own prefix is
     /// itself.
     pub(crate) fn believed<'k>(&self, key: &'k [u8]) -> Option<&'k [u8]> {
         let prefix = self.of(key)?;
-        if matches!(self.0.rule, PrefixRule::Custom(_)) {
+        if self.is_closure() {
             if self.breach().is_some() {
                 return None;
             }
@@ -163,13 +193,21 @@ impl Prefix {
 
     /// The rule with a table's stored name; `None` for a closure's.
     pub(crate) fn stored(name: &str) -> Option<Self> {
+        if let Some(rule) = name.strip_prefix(AFTER_HEADER) {
+            return Self::stored(rule).as_ref().map(Self::after_header);
+        }
         name.parse().ok().filter(|prefix: &Self| prefix.name() == name)
     }
 
     /// The extractor that made a filter, whose stored name is `name`: `set` if it has that name, as
     /// it may be a closure; otherwise the built-in rule.
     pub(crate) fn maker(name: &str, set: Option<&Self>) -> Option<Self> {
-        set.filter(|set| set.name() == name).cloned().or_else(|| Self::stored(name))
+        let rule = name.strip_prefix(AFTER_HEADER);
+        match set {
+            Some(set) if set.name() == name => Some(set.clone()),
+            Some(set) if rule == Some(set.name()) => Some(set.after_header()),
+            _ => Self::stored(name),
+        }
     }
 
     /// Checks the bounds that the constructors state.
@@ -192,6 +230,7 @@ impl Prefix {
             PrefixRule::Custom(_) => {
                 within("the length of its name", name.len() - "custom:".len(), MAX_TEXT_BYTES)
             }
+            PrefixRule::AfterHeader(rule) => rule.check(),
         }
     }
 }
@@ -214,10 +253,17 @@ impl PrefixExtractor for Maker {
                     Some(usize::MAX)
                 }
             },
+            PrefixRule::AfterHeader(rule) => {
+                let len = rule.0.prefix_len(key.get(HEADER_BYTES..)?)?;
+                Some(len.saturating_add(HEADER_BYTES))
+            }
         }
     }
 
     fn distrust(&self, breach: &'static str) {
+        if let PrefixRule::AfterHeader(rule) = &self.rule {
+            rule.distrust(breach);
+        }
         if self.breach.set(breach).is_ok() {
             crate::events::prefix_distrusted(&self.name, breach);
         }
@@ -374,6 +420,22 @@ mod tests {
                 }
             }
         }
+    }
+
+    #[test]
+    fn a_rule_for_keyspaces_leaves_their_headers_out() {
+        let rule = Prefix::until("/").after_header();
+        assert_eq!(rule.of(b"headers/a/b"), Some(&b"headers/a/"[..]));
+        assert_eq!((rule.of(b"headers/a"), rule.of(b"a/b")), (None, None));
+        assert_eq!(rule.name(), "keyspace:until:/");
+        let stored = Prefix::stored(rule.name()).unwrap();
+        assert_eq!(stored.of(b"headers/a/b"), rule.of(b"headers/a/b"));
+        let closure = Prefix::custom("mine", |key| if key == b"x" { panic!() } else { Some(0) });
+        let after = Prefix::maker("keyspace:custom:mine", Some(&closure)).unwrap();
+        assert!(Prefix::maker("keyspace:custom:other", Some(&closure)).is_none());
+        assert_eq!(after.believed(b"headers/"), Some(&b"headers/"[..]));
+        assert_eq!(after.believed(b"headers/x"), None);
+        assert!(closure.breach().is_some() && after.breach().is_some());
     }
 
     #[test]

@@ -52,6 +52,7 @@ use crate::files::room::Room;
 use crate::files::{list, log_path};
 use crate::log::reader::Record;
 use crate::log::recover;
+use crate::maintenance::check_lasting;
 use crate::manifest::edit::VersionEdit;
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
@@ -125,6 +126,7 @@ impl Engine {
                 recovered
             }
         };
+        check_lasting(&options, &recovered.state.version)?;
         let recovered = with_expiry(recovered, &options);
         let plan = match options.opening.degraded {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,

@@ -30,18 +30,20 @@ use std::sync::Arc;
 use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 use trommel_vfs::{Access, DirEntry, Vfs};
 
-use crate::batch::WriteBatch;
+use crate::batch::{OpKind, WriteBatch};
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::db::Db;
 use crate::error::{Error, Result};
 use crate::expiry::Expiry;
 use crate::files::{UNFINISHED, lies_in, table_path, unfinished};
 use crate::inspect;
+use crate::manifest::edit::VersionEdit;
 use crate::names::{self, Numbered};
-use crate::options::Options;
+use crate::options::{Options, WriteOptions};
 use crate::ranges::{RangeSet, Readers};
 use crate::recovery_report::DroppedBytes;
 use crate::rescue::doubt::{Doubt, Lost, spans};
+use crate::rescue::keyspaces::{CatalogEvidence, CatalogLeft, KeyspacesLeft};
 use crate::rescue::logs::{self, LoggedOperations, RecordBeyond};
 use crate::rescue::manifest::{Chosen, choose};
 use crate::rescue::sources::{Everything, TableLeft, left};
@@ -196,12 +198,14 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
         true => None,
         false => Some(NewStore::create(from, to, options)?),
     };
+    let (salt, is_doubtful) = (work.chosen.state.version.catalog_salt, work.chosen.doubt.is_some());
     let report = work.copy(everything, &deleted, how, |key, value| match &mut target {
         Some(target) => target.put(key, value),
         None => Ok(()),
     })?;
     held.check(&*vfs, from)?;
-    target.map_or(Ok(()), NewStore::finish)?;
+    let evidence = CatalogEvidence { salt, is_doubtful, is_incomplete: !report.is_complete() };
+    target.map_or(Ok(()), |target| target.finish(evidence))?;
     Ok(report)
 }
 
@@ -452,6 +456,7 @@ struct NewStore {
     dir: PathBuf,
     db: Db,
     batch: WriteBatch,
+    keyspaces: KeyspacesLeft,
 }
 
 impl NewStore {
@@ -471,21 +476,32 @@ impl NewStore {
         let options = options.opening(|o| o.degraded(None).read_only(false).salvage(false));
         let options = options.opening(|o| o.create_if_missing(true)).writes(|w| w.log(false));
         let db = Db::open_unfinished(dir, options)?;
-        Ok(Self { vfs, dir: dir.to_path_buf(), db, batch: WriteBatch::new() })
+        let (batch, keyspaces) = <(WriteBatch, KeyspacesLeft)>::default();
+        Ok(Self { vfs, dir: dir.to_path_buf(), db, batch, keyspaces })
     }
 
+    /// Adds an entry by its physical key.
     fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.batch.put(key, value);
+        self.keyspaces.note(key, value);
+        self.batch.push_physical(OpKind::Put, key, value);
         if self.batch.encoded_bytes() < BATCH_BYTES {
             return Ok(());
         }
-        self.db.write(std::mem::take(&mut self.batch)).map(drop)
+        let batch = std::mem::take(&mut self.batch);
+        self.db.engine().write_physical(&batch, WriteOptions::default()).map(drop)
     }
 
-    /// Writes the rest, verifies everything, and removes the mark.
-    fn finish(self) -> Result<()> {
-        let Self { vfs, dir, db, batch } = self;
-        db.write(batch)?;
+    /// Writes the rest and the catalog of keyspaces, verifies everything, and removes the mark.
+    fn finish(self, evidence: CatalogEvidence) -> Result<()> {
+        let Self { vfs, dir, db, mut batch, keyspaces } = self;
+        if let Some(CatalogLeft { salt, entries }) = keyspaces.catalog(evidence) {
+            let edit = VersionEdit { catalog_salt: Some(salt), ..VersionEdit::default() };
+            db.engine().install(edit, None, None)?;
+            for (key, value) in entries {
+                batch.push_physical(OpKind::Put, &key, value.as_bytes());
+            }
+        }
+        db.engine().write_physical(&batch, WriteOptions::default())?;
         let options = db.options();
         db.close()?;
         let report = verify_dir(&dir, &options)?;

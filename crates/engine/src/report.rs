@@ -144,7 +144,6 @@ impl Engine {
         let version = self.version();
         let (totals, evidence) =
             (self.statistics.counters.totals(), self.statistics.counters.evidence());
-        let extractor = self.options.load().filtering.prefix_extractor.clone();
         let (mut keys, mut prefixes) = (Rows::default(), Rows::default());
         let (mut met, mut facts) = (Vec::new(), Vec::new());
         let (mut filter_bytes, mut unused, mut fallbacks) = (0, 0, 0);
@@ -153,6 +152,7 @@ impl Engine {
             // its counts join that one's row.
             let level = logical_level(&version, physical).0;
             for file in run {
+                let extractor = self.options.extractor_for(&file.smallest);
                 let open = Opened::of(self, file, extractor.as_ref());
                 let reach = self.reach(&version, file);
                 // A filter that cannot be held passes every key, whatever its rate.

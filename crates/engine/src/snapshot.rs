@@ -9,6 +9,7 @@ use crate::error::Result;
 use crate::fork::leak;
 use crate::handle::Handle;
 use crate::iter::range::{DbCursor, Range};
+use crate::keyspaces::Part;
 use crate::view::{ReadAt, View};
 
 /// A read-only view of the store as of the moment it was taken.
@@ -55,7 +56,8 @@ impl Snapshot {
         Self { view, seqno, store: Arc::clone(store) }
     }
 
-    fn at(&self) -> Option<ReadAt<'_>> {
+    /// What it reads.
+    pub(crate) fn at(&self) -> Option<ReadAt<'_>> {
         Some(ReadAt { seqno: self.seqno, view: self.view.as_ref() })
     }
 
@@ -63,9 +65,9 @@ impl Snapshot {
         &self.store
     }
 
-    /// Iterates over the entries within `bounds`.
-    pub(crate) fn within(&self, bounds: Bounds) -> Range {
-        self.store.range(bounds, self.at())
+    /// Iterates over the entries of this part within `bounds`.
+    pub(crate) fn within(&self, part: Part<'_>, bounds: Bounds) -> Range {
+        self.store.range(part, bounds, self.at())
     }
 
     /// The newest sequence number visible to the snapshot.
@@ -78,7 +80,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
-        self.store.engine.get(key.as_ref(), self.at())
+        self.store.engine.get_in(Part::Default, key.as_ref(), self.at())
     }
 
     /// Whether `key` has a value.
@@ -86,7 +88,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
-        self.store.engine.contains(key.as_ref(), self.at())
+        self.store.engine.contains_in(Part::Default, key.as_ref(), self.at())
     }
 
     /// Returns the values of `keys`, in their order.
@@ -94,22 +96,22 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::multi_get`](crate::Db::multi_get).
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        self.store.engine.multi_get(keys, self.at())
+        self.store.engine.multi_get_in(Part::Default, keys, self.at())
     }
 
     /// Iterates over all entries in key order.
     pub fn iter(&self) -> Range {
-        self.within(Bounds::all())
+        self.within(Part::Default, Bounds::all())
     }
 
     /// Iterates over the entries with keys in `range`.
     pub fn range(&self, range: impl KeyRange) -> Range {
-        self.within(Bounds::of(range))
+        self.within(Part::Default, Bounds::of(range))
     }
 
     /// Iterates over the entries with keys that begin with `prefix`.
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
-        self.within(Bounds::prefix(prefix.as_ref()))
+        self.within(Part::Default, Bounds::prefix(prefix.as_ref()))
     }
 
     /// Returns a cursor over all entries.
@@ -117,7 +119,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
     pub fn cursor(&self) -> Result<DbCursor> {
-        self.store.cursor(Bounds::all(), self.at())
+        self.store.cursor(Part::Default, Bounds::all(), self.at())
     }
 
     /// Returns a cursor over the entries with keys in `range`; see
@@ -126,7 +128,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
     pub fn cursor_in(&self, range: impl KeyRange) -> Result<DbCursor> {
-        self.store.cursor(Bounds::of(range), self.at())
+        self.store.cursor(Part::Default, Bounds::of(range), self.at())
     }
 
     /// Returns a cursor over the entries with keys that begin with `prefix`.
@@ -134,7 +136,7 @@ impl Snapshot {
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
     pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
-        self.store.cursor(Bounds::prefix(prefix.as_ref()), self.at())
+        self.store.cursor(Part::Default, Bounds::prefix(prefix.as_ref()), self.at())
     }
 }
 

@@ -11,8 +11,8 @@ pub(crate) use shuttle::thread;
 pub(crate) use std::thread;
 
 pub(crate) use trommel_base::sync::{
-    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, fence, lock, point, quiet,
-    wait, wait_at_most,
+    AtomicBool, AtomicU64, AtomicUsize, Condvar, Mutex, MutexGuard, RwLock, RwLockReadGuard, fence,
+    lock, point, quiet, read_lock, wait, wait_at_most, write_lock,
 };
 
 use crate::env;

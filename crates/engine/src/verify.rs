@@ -237,7 +237,7 @@ impl Engine {
             let part = reader.filters().own().prefixes_part();
             (reader.without_filters(), part.map(|part| part.extractor.clone()))
         };
-        let set = self.options.load().filtering.prefix_extractor.clone();
+        let set = self.options.extractor_for(&file.smallest);
         let prefix = maker.and_then(|maker| Prefix::maker(&maker, set.as_ref()));
         let verified = opened.verify_with(prefix.map(|prefix| prefix.extractor()))?;
         table::agrees(&opened, file, &path)?;
@@ -251,7 +251,7 @@ impl Engine {
         }
         // Corruption of the table was reported already.
         let opened = self.files.tables.reader(file).ok().map(|reader| reader.without_filters());
-        let set = self.options.load().filtering.prefix_extractor.clone();
+        let set = self.options.extractor_for(&file.smallest);
         let (vfs, dir) = (&*self.files.vfs, &*self.files.dir);
         let verified = table::check_sidecar(vfs, dir, file, opened.as_ref(), set.as_ref())?;
         report.add_sidecar(verified.as_ref());

@@ -4,6 +4,7 @@
 //!   before it is written.
 //! * A list lies in one of two places, and an append may move it to the other: so it also deletes,
 //!   by key or by range. A reader that finds it in the first place does not look into the second.
+//! * The registers are in a keyspace of their own, so that transactions span two.
 //! * The keys of a group lie together. Its lists are read one by one, several at once, or by
 //!   iterating over the whole group or a part of it, in either direction: then those that are not
 //!   there count as read, too. When a group's lists are long, a next one begins.
@@ -15,7 +16,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 
 use trommel::vfs::Vfs;
-use trommel::{Db, Error, Options, Slice, Transaction, WriteBatch, WriteOptions};
+use trommel::{Db, Error, Keyspace, Options, Slice, Transaction, WriteBatch, WriteOptions};
 
 use super::history::{Execution, FIRST_REGISTER, Key, Outcome, Write, is_register};
 use crate::rng::Rng;
@@ -51,6 +52,7 @@ pub(crate) fn options(seed: u64, vfs: Arc<dyn Vfs>) -> Options {
 /// Shared by the threads of a store.
 pub(crate) struct Shared<'a> {
     db: &'a Db,
+    registers: Keyspace,
     next_write: AtomicU32,
     /// The newest group.
     front: AtomicU32,
@@ -64,6 +66,7 @@ impl<'a> Shared<'a> {
     pub(crate) fn new(db: &'a Db, load: &Load) -> Self {
         Self {
             db,
+            registers: registers(db),
             next_write: AtomicU32::new(load.first_write),
             front: AtomicU32::new(0),
             left: AtomicU64::new(load.transactions),
@@ -86,6 +89,10 @@ pub(crate) fn run(shared: &Shared<'_>, load: &Load, meanwhile: impl FnOnce()) ->
         meanwhile();
         threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
     })
+}
+
+fn registers(db: &Db) -> Keyspace {
+    db.keyspace("registers", Default::default()).unwrap()
 }
 
 fn list_key(key: Key, place: u32) -> String {
@@ -118,7 +125,7 @@ fn decode(value: &[u8]) -> Vec<Write> {
 /// A transaction that reads the whole store.
 pub(crate) fn read_all(db: &Db) -> Execution {
     let mut all = Execution::new(Outcome::Committed);
-    for entry in db.iter() {
+    for entry in db.iter().chain(registers(db).iter()) {
         let (key, value) = entry.unwrap();
         let list = list_of(&key).map(|(list, _)| list);
         all.reads.push((list.unwrap_or_else(|| register_of(&key)), decode(&value)));
@@ -258,13 +265,14 @@ impl<'a> Thread<'a> {
         let (mut batch, mut done) = (WriteBatch::new(), Execution::new(Outcome::Aborted));
         for key in if one == other { vec![one] } else { vec![one, other] } {
             let name = register_key(key);
-            let value = self.shared.db.get(&name).unwrap();
+            let value = self.shared.registers.get(&name).unwrap();
+            let mut registers = batch.keyspace(&self.shared.registers);
             match &value {
-                Some(value) => batch.expect_value(&name, value),
-                None => batch.expect_absent(&name),
+                Some(value) => registers.expect_value(&name, value),
+                None => registers.expect_absent(&name),
             };
             let write = self.write();
-            batch.put(&name, encode(&[write]));
+            registers.put(&name, encode(&[write]));
             done.reads.push((key, value.map(|value| decode(&value)).unwrap_or_default()));
             done.writes.push((key, write));
         }
@@ -314,11 +322,12 @@ impl<'a> Thread<'a> {
             9 => self.read_several(transaction, running),
             10 => {
                 let key = self.register();
-                let value = transaction.get(register_key(key)).unwrap();
+                let registers = transaction.keyspace(&self.shared.registers).unwrap();
+                let value = registers.get(register_key(key)).unwrap();
                 running.saw(key, value.map(|value| decode(&value)).unwrap_or_default());
                 if self.rng.once_in(2) {
                     let write = self.write();
-                    transaction.put(register_key(key), encode(&[write])).unwrap();
+                    registers.put(register_key(key), encode(&[write])).unwrap();
                     running.done.writes.push((key, write));
                     running.own.insert(key, vec![write]);
                 }
@@ -389,7 +398,8 @@ impl<'a> Thread<'a> {
     fn read_several(&mut self, transaction: &Transaction, running: &mut Running) {
         let keys: Vec<Key> = (0..3).map(|_| self.register()).collect();
         let names: Vec<String> = keys.iter().map(|key| register_key(*key)).collect();
-        for (key, value) in keys.into_iter().zip(transaction.multi_get(&names).unwrap()) {
+        let registers = transaction.keyspace(&self.shared.registers).unwrap();
+        for (key, value) in keys.into_iter().zip(registers.multi_get(&names).unwrap()) {
             running.saw(key, value.map(|value| decode(&value)).unwrap_or_default());
         }
     }

@@ -9,6 +9,7 @@ use trommel::vfs::{DiskVfs, Vfs as _, WriteFile};
 use trommel::{Db, KeySpan};
 use trommel_harness::Unit;
 
+use crate::commands::keyspaces::KeyspaceArgs;
 use crate::commands::scan::{RangeArgs, report_skipped};
 use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::entries::{EntryWriter, Forms, StreamForm};
@@ -35,6 +36,8 @@ pub(crate) struct DumpArgs {
     range: RangeArgs,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
     #[command(flatten)]
     degraded: DegradedArgs,
     #[command(flatten)]
@@ -119,9 +122,10 @@ fn write_entries(
 ) -> Result<u64, Failure> {
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let out = BufWriter::with_capacity(256 << 10, out);
+    let place = args.keyspace.of(db)?;
     let mut writer = EntryWriter::new(args.form, forms, out)?;
     session.step("dumping", (0, Unit::Entries), || {
-        let mut entries = args.range.entries(db, args.key_form, args.degraded, passed_over)?;
+        let mut entries = args.range.entries(&place, args.key_form, args.degraded, passed_over)?;
         let mut nth = 0u64;
         while let Some(entry) = entries.step(false)? {
             let (key, value) = entry?;

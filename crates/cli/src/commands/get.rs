@@ -3,13 +3,12 @@
 use std::ffi::OsString;
 use std::io::{BufRead, Write};
 
-use clap::Args;
-use trommel::Db;
-
+use crate::commands::keyspaces::{KeyspaceArgs, Place};
 use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
 use crate::text::{KeyForm, ValueForm};
+use clap::Args;
 
 /// Keys per lookup.
 const BATCH: usize = 1024;
@@ -23,6 +22,8 @@ pub(crate) struct GetArgs {
     raw: bool,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    keyspace: KeyspaceArgs,
     #[command(flatten)]
     degraded: DegradedArgs,
     #[command(flatten)]
@@ -40,7 +41,7 @@ pub(crate) fn run_get(
 ) -> Result<(), Failure> {
     let key = args.key_form.of_argument(&args.key)?;
     args.store.read_degraded(session, args.degraded, |db| {
-        let value = db.get(&key)?.ok_or(Failure::NotFound)?;
+        let value = args.keyspace.of(db)?.get(&key)?.ok_or(Failure::NotFound)?;
         if args.raw {
             out.write_all(&value)?;
             return Ok(out.flush()?);
@@ -60,6 +61,8 @@ pub(crate) struct MgetArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
     degraded: DegradedArgs,
     #[command(flatten)]
     key_form: KeyForm,
@@ -75,6 +78,7 @@ pub(crate) fn run_mget(
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
     args.store.read_degraded(session, args.degraded, |db| {
+        let place = args.keyspace.of(db)?;
         let mut output = args.output.begin("mget", out);
         output.list("entries", &["key", "found", "value"])?;
         let mut all_found = true;
@@ -86,12 +90,12 @@ pub(crate) fn run_mget(
                 if keys.is_empty() {
                     break;
                 }
-                all_found &= look_up(db, &keys, args, &mut output)?;
+                all_found &= look_up(&place, &keys, args, &mut output)?;
             }
         } else {
             let keys = args.keys.iter().map(|key| args.key_form.of_argument(key));
             let keys = keys.collect::<Result<Vec<_>, _>>()?;
-            all_found = look_up(db, &keys, args, &mut output)?;
+            all_found = look_up(&place, &keys, args, &mut output)?;
         }
         output.finish()?;
         if all_found { Ok(()) } else { Err(Failure::NotFound) }
@@ -120,12 +124,12 @@ fn read_keys(input: &mut dyn BufRead, form: KeyForm) -> Result<Vec<Vec<u8>>, Fai
 
 /// Prints a row for each key; returns whether all are present.
 fn look_up(
-    db: &Db,
+    place: &Place<'_>,
     keys: &[Vec<u8>],
     args: &MgetArgs,
     output: &mut Output<'_>,
 ) -> Result<bool, Failure> {
-    let values = db.multi_get(keys)?;
+    let values = place.multi_get(keys)?;
     for (key, value) in keys.iter().zip(&values) {
         let text = value.as_ref().map(|value| args.value_form.print(value));
         output.row(vec![

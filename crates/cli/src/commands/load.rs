@@ -15,6 +15,7 @@ use trommel::{Db, WriteBatch};
 use trommel_harness::Unit;
 
 use crate::commands::base::number;
+use crate::commands::keyspaces::{KeyspaceArgs, Place};
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::entries::{EntryReader, Forms, Source, StreamForm};
 use crate::failure::Failure;
@@ -50,6 +51,8 @@ pub(crate) struct LoadArgs {
     #[command(flatten)]
     write: WriteArgs,
     #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
     value_form: ValueForm,
@@ -76,9 +79,9 @@ pub(crate) fn run(
     };
     let mut reader = open()?;
     let loaded = args.write.make_and(session, args.create, |db| {
-        let before = db.options();
-        let loaded =
-            session.step("loading", (total, Unit::Entries), || load(&mut reader, db, session));
+        let (before, place) = (db.options(), args.keyspace.of(db)?);
+        let load = || load(&mut reader, db, &place, session);
+        let loaded = session.step("loading", (total, Unit::Entries), load);
         db.set_options(|_| before)?;
         let loaded = loaded?;
         db.sync()?;
@@ -102,12 +105,17 @@ fn check(reader: &mut EntryReader, session: Session<'_>) -> Result<u64, Failure>
 }
 
 /// Writes all entries; returns their number.
-fn load(reader: &mut EntryReader, db: &Db, session: Session<'_>) -> Result<u64, Failure> {
+fn load(
+    reader: &mut EntryReader,
+    db: &Db,
+    place: &Place<'_>,
+    session: Session<'_>,
+) -> Result<u64, Failure> {
     let (mut loaded, mut bytes) = (0, 0);
     let options = db.options();
     let few = number(&options, "write_buffer_bytes") * number(&options, "l0_trigger");
     loop {
-        let (batch, batch_bytes, ended) = next_batch(reader);
+        let (batch, batch_bytes, ended) = next_batch(reader, place);
         let entries = batch.len() as u64;
         let was_few = bytes <= few;
         bytes += batch_bytes;
@@ -133,14 +141,17 @@ fn load(reader: &mut EntryReader, db: &Db, session: Session<'_>) -> Result<u64, 
 }
 
 /// The next batch, its size, and whether the input ended after it, or failed there.
-fn next_batch(reader: &mut EntryReader) -> (WriteBatch, u64, Result<bool, Failure>) {
+fn next_batch(
+    reader: &mut EntryReader,
+    place: &Place<'_>,
+) -> (WriteBatch, u64, Result<bool, Failure>) {
     let mut batch = WriteBatch::new();
     let mut bytes = 0;
     while batch.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
         match reader.next_entry() {
             Ok(Some((key, value))) => {
                 bytes += (key.len() + value.len()) as u64;
-                batch.put(key, value);
+                place.put(&mut batch, &key, &value);
             }
             Ok(None) => return (batch, bytes, Ok(true)),
             Err(failure) => return (batch, bytes, Err(failure)),

@@ -7,6 +7,7 @@ use std::ops::Bound;
 use clap::Args;
 use trommel::{WriteBatch, WriteOptions};
 
+use crate::commands::keyspaces::KeyspaceArgs;
 use crate::commands::scan::RangeArgs;
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::failure::Failure;
@@ -28,6 +29,8 @@ pub(crate) struct PutArgs {
     #[command(flatten)]
     write: WriteArgs,
     #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
     key_form: KeyForm,
     #[command(flatten)]
     value_form: ValueForm,
@@ -44,7 +47,9 @@ pub(crate) fn run_put(args: &PutArgs, session: Session<'_>) -> Result<(), Failur
         args.value_form.of_argument(&args.value)?
     };
     args.write.make_and(session, args.create, |db| {
-        db.put_with(&key, &value, durability(args.sync))?;
+        let mut batch = WriteBatch::new();
+        args.keyspace.of(db)?.put(&mut batch, &key, &value);
+        db.write_with(batch, durability(args.sync))?;
         Ok(())
     })
 }
@@ -60,15 +65,17 @@ pub(crate) struct DeleteArgs {
     #[command(flatten)]
     write: WriteArgs,
     #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
     key_form: KeyForm,
 }
 
 pub(crate) fn run_delete(args: &DeleteArgs, session: Session<'_>) -> Result<(), Failure> {
-    let mut batch = WriteBatch::new();
-    for key in &args.keys {
-        batch.delete(args.key_form.of_argument(key)?);
-    }
+    let keys = args.keys.iter().map(|key| args.key_form.of_argument(key));
+    let keys = keys.collect::<Result<Vec<_>, _>>()?;
     args.write.write(session, |db| {
+        let (place, mut batch) = (args.keyspace.of(db)?, WriteBatch::new());
+        keys.iter().for_each(|key| place.delete(&mut batch, key));
         db.write_with(batch, durability(args.sync))?;
         Ok(())
     })
@@ -98,6 +105,8 @@ pub(crate) struct DeleteRangeArgs {
     #[command(flatten)]
     write: WriteArgs,
     #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
     key_form: KeyForm,
 }
 
@@ -118,7 +127,9 @@ pub(crate) fn run_delete_range(
         _ => {}
     }
     args.write.write(session, |db| {
-        db.delete_range_with(ends, durability(args.sync))?;
+        let mut batch = WriteBatch::new();
+        args.keyspace.of(db)?.delete_range(&mut batch, ends);
+        db.write_with(batch, durability(args.sync))?;
         Ok(())
     })
 }

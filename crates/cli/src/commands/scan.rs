@@ -8,6 +8,7 @@ use clap::Args;
 use trommel::{Db, Healthy, KeySpan, Range, Slice};
 use trommel_harness::units::parse_count;
 
+use crate::commands::keyspaces::{KeyspaceArgs, Place};
 use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
@@ -54,19 +55,19 @@ pub(crate) struct RangeArgs {
 }
 
 impl RangeArgs {
-    /// The entries of `db`, on request skipping corruption: then the keys in doubt are added to
+    /// The entries of `place`, on request skipping corruption: then the keys in doubt are added to
     /// `passed_over`.
     pub(crate) fn entries(
         &self,
-        db: &Db,
+        place: &Place<'_>,
         form: KeyForm,
         degraded: DegradedArgs,
         passed_over: &mut Vec<KeySpan>,
     ) -> Result<Entries, Failure> {
         if !degraded.is_wanted() {
-            return Ok(Entries::All(Box::new(self.of(db, form)?)));
+            return Ok(Entries::All(Box::new(self.of(place, form)?)));
         }
-        let healthy = db.healthy(self.bounds(form)?)?;
+        let healthy = place.healthy(self.bounds(form)?)?;
         passed_over.extend(healthy.in_doubt());
         Ok(Entries::Around(Box::new(healthy)))
     }
@@ -89,11 +90,11 @@ impl RangeArgs {
         Ok((Bound::Included(from), to))
     }
 
-    /// The entries of `db`.
-    pub(crate) fn of(&self, db: &Db, form: KeyForm) -> Result<Range, Failure> {
+    /// The entries of `place`.
+    fn of(&self, place: &Place<'_>, form: KeyForm) -> Result<Range, Failure> {
         Ok(match &self.prefix {
-            Some(prefix) => db.prefix(form.of_argument(prefix)?),
-            None => db.range(self.ends.bounds(form)?),
+            Some(prefix) => place.prefix(&form.of_argument(prefix)?),
+            None => place.range(self.ends.bounds(form)?),
         })
     }
 }
@@ -160,6 +161,8 @@ pub(crate) struct ScanArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    keyspace: KeyspaceArgs,
+    #[command(flatten)]
     degraded: DegradedArgs,
     #[command(flatten)]
     key_form: KeyForm,
@@ -205,7 +208,8 @@ fn visit(
     passed_over: &mut Vec<KeySpan>,
     mut each: impl FnMut(&[u8], &[u8]) -> Result<(), Failure>,
 ) -> Result<u64, Failure> {
-    let mut range = args.range.entries(db, args.key_form, args.degraded, passed_over)?;
+    let mut range =
+        args.range.entries(&args.keyspace.of(db)?, args.key_form, args.degraded, passed_over)?;
     let mut count = 0;
     while args.limit.is_none_or(|limit| count < limit) {
         let next = range.step(args.reverse)?;

@@ -7,7 +7,9 @@ use clap::Subcommand;
 
 use super::files::{find, listing, log, manifest, properties, sst};
 use super::store_args::Session;
-use super::{admin, backup, dump, filters, get, levels, load, put, rebuild, scan, verify};
+use super::{
+    admin, backup, dump, filters, get, keyspaces, levels, load, put, rebuild, scan, verify,
+};
 use crate::failure::Failure;
 
 #[derive(Debug, Subcommand)]
@@ -31,6 +33,9 @@ pub(crate) enum StoreCommand {
     /// Print or save entries in a form that load reads
     #[command(after_help = dump::AFTER_HELP)]
     Dump(dump::DumpArgs),
+    /// List, create and drop keyspaces
+    #[command(long_about = keyspaces::LONG_ABOUT, after_help = keyspaces::AFTER_HELP)]
+    Keyspaces(keyspaces::KeyspacesArgs),
     /// Show statistics of the store
     #[command(long_about = levels::STATS_ABOUT)]
     Stats(levels::StatsArgs),
@@ -94,6 +99,7 @@ impl StoreCommand {
             Self::Scan(args) => scan::run(&args, session, out),
             Self::Load(args) => load::run(&args, session, out),
             Self::Dump(args) => dump::run(&args, session, out),
+            Self::Keyspaces(args) => keyspaces::run(&args, session, out),
             Self::Stats(args) => levels::run_stats(&args, session, out),
             Self::Levels(args) => levels::run_levels(&args, session, out),
             Self::Filters(args) => filters::run(&args, session, out),

@@ -15,6 +15,7 @@ mod demo_and_bench;
 mod files;
 mod filter_benching;
 mod keeping;
+mod keyspaces;
 mod load_and_dump;
 mod odd;
 mod repeating;

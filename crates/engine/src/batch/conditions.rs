@@ -26,6 +26,18 @@ impl Condition {
         }
     }
 
+    /// The same condition on another key; a range stays as it is.
+    pub(super) fn on(&self, key: impl FnOnce(&[u8]) -> &[u8]) -> Self {
+        match self {
+            Self::Absent(on) => Self::Absent(key(on).to_vec()),
+            Self::Value { key: on, value } => {
+                Self::Value { key: key(on).to_vec(), value: value.clone() }
+            }
+            Self::Unchanged(on) => Self::Unchanged(key(on).to_vec()),
+            Self::UnchangedRange(bounds) => Self::UnchangedRange(bounds.clone()),
+        }
+    }
+
     /// The conflict, if the key of this condition has been written to and now has `value`, or none.
     /// A range is never met by a single key.
     pub(crate) fn conflict(&self, value: Option<&[u8]>) -> Option<Conflict> {
@@ -59,7 +71,8 @@ impl WriteBatch {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn expect_absent(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
-        self.conditions.push(Condition::of(key.as_ref(), None));
+        let key = self.default_key(key.as_ref());
+        self.conditions.push(Condition::of(&key, None));
         self
     }
 
@@ -76,7 +89,8 @@ impl WriteBatch {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn expect_value(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
-        self.conditions.push(Condition::of(key.as_ref(), Some(value.as_ref())));
+        let key = self.default_key(key.as_ref());
+        self.conditions.push(Condition::of(&key, Some(value.as_ref())));
         self
     }
 

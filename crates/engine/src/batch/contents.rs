@@ -4,6 +4,7 @@ use std::fmt;
 use std::iter::Peekable;
 use std::slice;
 
+use super::mapped::without_header;
 use super::{BatchOperations, MAX_BATCH_BYTES, OpKind, Operation, WriteBatch, check_sizes_of};
 use crate::error::Error;
 
@@ -95,10 +96,15 @@ pub struct BatchIter<'a> {
     index: usize,
 }
 
-impl<'a> Iterator for BatchIter<'a> {
-    type Item = BatchOp<'a>;
+impl<'a> BatchIter<'a> {
+    /// Calls `take` with the operations, whose keys are as they are encoded.
+    pub(super) fn for_each_encoded(mut self, mut take: impl FnMut(BatchOp<'a>)) {
+        while let Some(operation) = self.next_encoded() {
+            take(operation);
+        }
+    }
 
-    fn next(&mut self) -> Option<Self::Item> {
+    fn next_encoded(&mut self) -> Option<BatchOp<'a>> {
         let index = self.index;
         self.index += 1;
         if let Some(refused) = self.refused.next_if(|refused| refused.index == index) {
@@ -106,6 +112,21 @@ impl<'a> Iterator for BatchIter<'a> {
         }
         // Our own encoding: every operation is there.
         Some(self.written.next()??.into())
+    }
+}
+
+impl<'a> Iterator for BatchIter<'a> {
+    type Item = BatchOp<'a>;
+
+    fn next(&mut self) -> Option<Self::Item> {
+        self.next_encoded().map(|operation| match operation {
+            BatchOp::Put { key, value } => BatchOp::Put { key: without_header(key), value },
+            BatchOp::Delete { key } => BatchOp::Delete { key: without_header(key) },
+            BatchOp::DeleteRange { from, to } => {
+                BatchOp::DeleteRange { from: without_header(from), to: to.map(without_header) }
+            }
+            other => other,
+        })
     }
 }
 
@@ -126,7 +147,8 @@ impl<'a> From<Operation<'a>> for BatchOp<'a> {
 
 impl WriteBatch {
     /// Iterates over the operations in the order they were added: as many as [`WriteBatch::len`]
-    /// counts.
+    /// counts. A key of a named keyspace is preceded by the 8 bytes with which it is stored: four
+    /// of `FF`, and the number of the keyspace.
     ///
     /// ```
     /// use trommel::{BatchOp, WriteBatch};

@@ -4,26 +4,31 @@ use trommel_base::{EntryKind, EntryRef};
 
 use crate::compaction::merge::DropRule;
 use crate::compaction_filter::{CompactionContext, FilterDecision, UserCompactionFilter};
-use crate::options::Options;
+use crate::current::CurrentOptions;
 use crate::shared_merge::SharedMerge;
 use crate::snapshots::Snapshots;
+use crate::space::Space;
 use crate::version::logical_level;
 
 /// A compaction filter, and the compaction that it is called for.
 pub(super) struct Filtering {
     filter: UserCompactionFilter,
     context: CompactionContext,
+    /// How the default keyspace is stored, whose values alone are filtered.
+    default: Space,
     /// The value that replaces the last one, if it was replaced.
     replacement: Vec<u8>,
 }
 
 impl Filtering {
     /// The filter for `merge`, if there is one.
-    pub(super) fn of(options: &Options, merge: &SharedMerge) -> Option<Self> {
+    pub(super) fn of(options: &CurrentOptions, merge: &SharedMerge) -> Option<Self> {
+        let default = options.keyspaces.default_of_tables();
+        let options = options.load();
         let filter = options.compaction.compaction_filter.clone()?;
         let (level, is_last) = logical_level(&merge.version, merge.plan.output_level);
         let context = CompactionContext { level, is_last };
-        Some(Self { filter, context, replacement: Vec::new() })
+        Some(Self { filter, context, default, replacement: Vec::new() })
     }
 
     /// What the filter leaves of `entry`, which `rule` has just kept; `None` if nothing.
@@ -40,7 +45,10 @@ impl Filtering {
         if !is_filtered || entry.seqno < snapshots.horizon() {
             return Some(entry);
         }
-        match self.filter.decide(&self.context, entry.key, entry.value) {
+        if !self.default.holds(entry.key) {
+            return Some(entry);
+        }
+        match self.filter.decide(&self.context, self.default.strip(entry.key), entry.value) {
             FilterDecision::Keep => Some(entry),
             FilterDecision::Remove => {
                 self.filter.count_removed();

@@ -305,7 +305,7 @@ impl Engine {
         let mut older = OlderData::new(&version, plan);
         let options = self.options.load().planner();
         let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options, merge.table_bytes);
-        let mut filtering = Filtering::of(&self.options.load(), merge);
+        let mut filtering = Filtering::of(&self.options, merge);
         let inputs = self.inputs(plan)?;
         // The deepest input is last.
         let replaced = if plan.replaced().is_empty() { usize::MAX } else { inputs.len() - 1 };

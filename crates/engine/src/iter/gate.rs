@@ -47,7 +47,7 @@ struct RangePrefix {
 impl RangeGate {
     /// The gate of a scan over `bounds`; `None` if no table can be skipped.
     pub(crate) fn new(engine: &Arc<Engine>, bounds: &SharedBounds) -> Option<Arc<Self>> {
-        let set = match engine.options.load().filtering.prefix_extractor.clone() {
+        let set = match engine.options.extractor_for(&bounds.from) {
             Some(extractor) => {
                 let range_prefix = one_prefix(bounds, &extractor)?;
                 Some((extractor, range_prefix))

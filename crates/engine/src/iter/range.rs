@@ -7,6 +7,7 @@ use super::visible::VisibleCursor;
 use crate::bounds::{Bounds, SharedBounds};
 use crate::error::{Error, Result};
 use crate::fork::Opener;
+use crate::space::{KeyBuffer, Space};
 
 /// Makes the cursors of the two ends of a [`Range`].
 pub(crate) type MakeCursor = Box<dyn Fn() -> Result<VisibleCursor> + Send>;
@@ -43,7 +44,9 @@ type End = Option<VisibleCursor>;
 /// ```
 #[must_use = "it reads nothing until it is advanced"]
 pub struct Range {
+    /// Of physical keys.
     bounds: SharedBounds,
+    space: Space,
     make_cursor: MakeCursor,
     front: End,
     back: End,
@@ -55,10 +58,16 @@ pub struct Range {
 }
 
 impl Range {
-    pub(crate) fn new(bounds: SharedBounds, make_cursor: MakeCursor, opener: Opener) -> Self {
+    /// The entries of a keyspace that is stored in this way, within these bounds of physical keys.
+    pub(crate) fn new(
+        bounds: SharedBounds,
+        space: Space,
+        make_cursor: MakeCursor,
+        opener: Opener,
+    ) -> Self {
         let done = bounds.ends_before(&bounds.from);
         let (keys, values) = <(SliceBuffer, SliceBuffer)>::default();
-        Self { bounds, make_cursor, front: None, back: None, keys, values, done, opener }
+        Self { bounds, space, make_cursor, front: None, back: None, keys, values, done, opener }
     }
 
     fn step_front(&mut self) -> Result<Option<(Slice, Slice)>> {
@@ -79,7 +88,8 @@ impl Range {
         if met || self.bounds.ends_before(key) {
             return Ok(None);
         }
-        Ok(Some((self.keys.copied(key), cursor.value_in(&mut self.values))))
+        let key = self.keys.copied(self.space.strip(key));
+        Ok(Some((key, cursor.value_in(&mut self.values))))
     }
 
     fn step_back(&mut self) -> Result<Option<(Slice, Slice)>> {
@@ -104,7 +114,8 @@ impl Range {
         if met || *key < *self.bounds.from {
             return Ok(None);
         }
-        Ok(Some((self.keys.copied(key), cursor.value_in(&mut self.values))))
+        let key = self.keys.copied(self.space.strip(key));
+        Ok(Some((key, cursor.value_in(&mut self.values))))
     }
 
     fn finish(&mut self, step: Result<Option<(Slice, Slice)>>) -> Option<Result<(Slice, Slice)>> {
@@ -179,15 +190,19 @@ impl std::fmt::Debug for Range {
 #[must_use = "it reads nothing until it is advanced"]
 pub struct DbCursor {
     cursor: VisibleCursor,
+    /// Of physical keys.
     bounds: SharedBounds,
+    /// Always if the keyspace is stored with headers.
     is_bounded: bool,
+    space: Space,
 }
 
 impl DbCursor {
-    /// A cursor within `bounds`; `cursor` may lack entries outside them.
-    pub(crate) fn new(cursor: VisibleCursor, bounds: SharedBounds) -> Self {
+    /// A cursor over a keyspace that is stored in this way, within these bounds of physical keys;
+    /// `cursor` may lack entries outside them.
+    pub(crate) fn new(cursor: VisibleCursor, bounds: SharedBounds, space: Space) -> Self {
         let is_bounded = !bounds.are_all();
-        Self { cursor, bounds, is_bounded }
+        Self { cursor, bounds, is_bounded, space }
     }
 
     /// Moves to the first entry.
@@ -207,13 +222,20 @@ impl DbCursor {
 
     /// Moves to the first entry whose key is `key` or larger.
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        self.cursor.seek(key.as_ref().max(&*self.bounds.from))?;
+        match self.space {
+            Space::Plain => self.cursor.seek(key.as_ref().max(&*self.bounds.from))?,
+            space => {
+                let mut buffer = KeyBuffer::default();
+                let key = space.key_in(key.as_ref(), &mut buffer);
+                self.cursor.seek(key.max(&*self.bounds.from))?;
+            }
+        }
         self.stay_within()
     }
 
     /// Moves to the last entry whose key is `key` or smaller.
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
-        let end = Bounds::after(key.as_ref());
+        let end = Bounds::after(&self.space.key(key.as_ref()));
         if self.bounds.ends_before(&end) {
             return self.seek_to_last();
         }
@@ -266,8 +288,9 @@ impl DbCursor {
         if !self.is_bounded {
             return self.cursor.visit(visit);
         }
-        let bounds = &self.bounds;
-        self.cursor.visit(|key, value| !bounds.ends_before(key) && visit(key, value))?;
+        let (bounds, space) = (&self.bounds, self.space);
+        self.cursor
+            .visit(|key, value| !bounds.ends_before(key) && visit(space.strip(key), value))?;
         self.stay_within()
     }
 
@@ -280,8 +303,8 @@ impl DbCursor {
         if !self.is_bounded {
             return self.cursor.visit_back(visit);
         }
-        let from = &*self.bounds.from;
-        self.cursor.visit_back(|key, value| *from <= *key && visit(key, value))?;
+        let (from, space) = (&*self.bounds.from, self.space);
+        self.cursor.visit_back(|key, value| *from <= *key && visit(space.strip(key), value))?;
         self.stay_within()
     }
 
@@ -301,7 +324,7 @@ impl DbCursor {
     /// The current key.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
-        self.cursor.key()
+        self.cursor.key().map(|key| self.space.strip(key))
     }
 
     /// The current key and value, both borrowed until the cursor moves: nothing is copied or
@@ -324,7 +347,7 @@ impl DbCursor {
     /// ```
     #[inline(always)]
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
-        self.cursor.entry()
+        self.cursor.entry().map(|(key, value)| (self.space.strip(key), value))
     }
 
     /// The current value, which may be kept. A long one keeps its block in memory:

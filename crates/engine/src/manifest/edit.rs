@@ -36,7 +36,8 @@ pub(crate) const TAG_LAST_SEQNO: u64 = 4;
 pub(crate) const TAG_LOG_NUMBER: u64 = 5;
 /// The end of a needed log without an end marker: number, length, number of the next log.
 pub(crate) const TAG_LOG_END: u64 = 6;
-/// Reserved: the keyspace of the edit. Without it: the only keyspace, 0.
+/// The salt of the catalog of keyspaces: keys are stored as in a store with keyspaces if the
+/// catalog has this salt. Versions without keyspaces refuse the field.
 pub(crate) const TAG_KEYSPACE: u64 = 7;
 
 /// A range tombstone: sequence number, start, end; without an end, the field ends after the start.
@@ -75,6 +76,8 @@ pub(crate) struct VersionEdit {
     pub(crate) replaces_ranges: bool,
     /// The expiry horizon and the time marks, which replace the earlier ones.
     pub(crate) time_marks: Option<Arc<TimeMarks>>,
+    /// The salt of the catalog of keyspaces, which replaces the earlier one.
+    pub(crate) catalog_salt: Option<u64>,
 }
 
 /// Why bytes are not an edit.
@@ -120,6 +123,10 @@ impl VersionEdit {
         if let Some(marks) = &self.time_marks {
             marks.encode(&mut body);
             put_field(&mut out, TAG_TIME_MARKS, &mut body);
+        }
+        if let Some(salt) = self.catalog_salt {
+            put_u64(&mut body, salt);
+            put_field(&mut out, TAG_KEYSPACE, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -174,16 +181,15 @@ impl VersionEdit {
                 let marks = TimeMarks::decode(field).ok_or(short)?;
                 set_once(&mut self.time_marks, Arc::new(marks))?;
             }
+            TAG_KEYSPACE => set_once(&mut self.catalog_salt, field.u64().ok_or(short)?)?,
             _ if tag >= FIRST_OPTIONAL_TAG => {}
-            TAG_KEYSPACE => return Err(unsupported("a keyspace")),
-            _ => return Err(unsupported(&format!("a field {tag}"))),
+            _ => {
+                let what = format!("a version edit names a field {tag}");
+                return Err(EditError::Unsupported(what));
+            }
         }
         Ok(())
     }
-}
-
-fn unsupported(what: &str) -> EditError {
-    EditError::Unsupported(format!("a version edit names {what}"))
 }
 
 fn put_field(out: &mut Vec<u8>, tag: u64, body: &mut Vec<u8>) {

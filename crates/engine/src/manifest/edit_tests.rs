@@ -61,6 +61,7 @@ fn sample() -> VersionEdit {
         ],
         replaces_ranges: true,
         time_marks: Some(Arc::new(time_marks())),
+        catalog_salt: Some(u64::MAX - 1),
     }
 }
 
@@ -112,7 +113,11 @@ fn field(tag: u64, body: &[u8]) -> Vec<u8> {
 #[test]
 fn unknown_fields_are_rejected_or_skipped_by_their_tag() {
     let unsupported = |bytes: &[u8]| matches!(VersionEdit::decode(bytes), Err(EditError::Unsupported(what)) if !what.is_empty());
-    assert!(unsupported(&field(TAG_KEYSPACE, &[1])));
+    let salted = VersionEdit { catalog_salt: Some(7), ..VersionEdit::default() };
+    assert_eq!(salted.encode(), field(TAG_KEYSPACE, &7_u64.to_le_bytes()));
+    assert!(TAG_KEYSPACE < FIRST_OPTIONAL_TAG, "versions without keyspaces refuse it");
+    let cut = VersionEdit::decode(&field(TAG_KEYSPACE, &[1]));
+    assert!(matches!(cut, Err(EditError::Damaged(_))), "{cut:?}");
     assert!(unsupported(&field(FIRST_OPTIONAL_TAG - 1, b"")));
     let known = sample().encode();
     let skipped = [field(FIRST_OPTIONAL_TAG, b"whatever"), known].concat();

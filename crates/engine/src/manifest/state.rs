@@ -107,6 +107,7 @@ impl ManifestState {
             replaces_ranges: false,
             time_marks: (*self.version.time_marks != TimeMarks::default())
                 .then(|| Arc::clone(&self.version.time_marks)),
+            catalog_salt: self.version.catalog_salt,
         }
     }
 }
@@ -154,6 +155,7 @@ impl Version {
             next.time_marks = Arc::clone(marks);
         }
         next.ranges.expire_before(next.time_marks.horizon());
+        next.catalog_salt = edit.catalog_salt.or(next.catalog_salt);
         for (level, run) in next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
         {
             match level {

@@ -1,5 +1,7 @@
 //! Searching one table for one key: its filter first, and its blocks only if the filter passes.
 
+use std::sync::Arc;
+
 use trommel_base::SeqNo;
 use trommel_sstable::FilterLabel;
 use trommel_sstable::{Found, ReadStats, Verdict, Wants};
@@ -7,6 +9,8 @@ use trommel_sstable::{Found, ReadStats, Verdict, Wants};
 use crate::counters::Shard;
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::options::Options;
+use crate::space::is_marked;
 use crate::version::{Candidates, Fence, Reader, TableFile};
 
 /// Tables whose filters are prefetched before the first is probed. This many misses overlap, about
@@ -210,7 +214,8 @@ impl Engine {
         if table.filters().prefixes_part().is_none() {
             return Verdict::UNFILTERED;
         }
-        let options = self.options.load();
+        let (options, of_keyspace) = (self.options.load(), self.keyspace_options(key));
+        let options = of_keyspace.as_ref().unwrap_or(&options);
         let Some(extractor) = options.filtering.prefix_extractor.as_ref().or(table.stored_prefix())
         else {
             return Verdict::UNFILTERED;
@@ -221,6 +226,11 @@ impl Engine {
             self.statistics.counters.with(|shard| shard.prefix_unused.add(1));
             Verdict::UNFILTERED
         })
+    }
+
+    /// The options of the key's keyspace, if it is a named one.
+    fn keyspace_options(&self, key: &[u8]) -> Option<Arc<Options>> {
+        is_marked(key).then(|| self.options.for_key(key))
     }
 
     /// Counts the negatives of a filter.

@@ -13,37 +13,52 @@ use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::range::{DbCursor, Range};
 use crate::iter::source::Source;
 use crate::iter::visible::VisibleCursor;
+use crate::keyspaces::Part;
 use crate::ranges::RangeSet;
+use crate::space::Space;
 use crate::version::TableFile;
 use crate::view::{ReadAt, View};
 
 impl Handle {
-    /// A cursor over the entries within `bounds` as of `at`, or now.
+    /// A cursor over the entries of this part within `bounds` as of `at`, or now.
     pub(crate) fn cursor(
         self: &Arc<Self>,
+        part: Part<'_>,
         bounds: Bounds,
         at: Option<ReadAt<'_>>,
     ) -> Result<DbCursor> {
-        let bounds = SharedBounds::new(bounds);
-        Ok(DbCursor::new(self.pin(at)?.cursor(&bounds)?, bounds))
+        let (pinned, space) = self.pin_in(part, at)?;
+        let bounds = SharedBounds::new(space.bounds(bounds));
+        Ok(DbCursor::new(pinned.cursor(&bounds)?, bounds, space))
     }
 
-    /// The entries within `bounds` as of `at`, or now.
-    pub(crate) fn range(self: &Arc<Self>, bounds: Bounds, at: Option<ReadAt<'_>>) -> Range {
-        let bounds = SharedBounds::new(bounds);
-        let within = bounds.clone();
-        match self.pin(at) {
-            Ok(pinned) => Range::new(
-                bounds,
-                Box::new(move || pinned.cursor(&within)),
-                self.engine.access.opener(),
-            ),
-            Err(error) => Range::new(
-                bounds,
-                Box::new(move || Err(error.clone())),
-                self.engine.access.opener(),
-            ),
+    /// The entries of this part within `bounds` as of `at`, or now.
+    pub(crate) fn range(
+        self: &Arc<Self>,
+        part: Part<'_>,
+        bounds: Bounds,
+        at: Option<ReadAt<'_>>,
+    ) -> Range {
+        let opener = self.engine.access.opener();
+        match self.pin_in(part, at) {
+            Ok((pinned, space)) => {
+                let bounds = SharedBounds::new(space.bounds(bounds));
+                let within = bounds.clone();
+                Range::new(bounds, space, Box::new(move || pinned.cursor(&within)), opener)
+            }
+            Err(error) => {
+                let bounds = SharedBounds::new(bounds);
+                Range::new(bounds, Space::Plain, Box::new(move || Err(error.clone())), opener)
+            }
         }
+    }
+
+    /// What a scan of this part reads from, and how its keys are stored as of then.
+    #[inline]
+    fn pin_in(self: &Arc<Self>, part: Part<'_>, at: Option<ReadAt<'_>>) -> Result<(Pinned, Space)> {
+        let pinned = self.pin(at)?;
+        let space = part.space_at(&self.engine.options.keyspaces, pinned.seqno)?;
+        Ok((pinned, space))
     }
 
     #[inline]

@@ -193,11 +193,14 @@ impl Engine {
         }
         let (level, is_last) = logical_level(version, physical);
         let purpose = purpose_of(table);
-        let options = self.options.load();
+        let options = self.options.for_key(&table.smallest);
+        let is_budgeted = options.filters.budget().is_some();
         let reader = self.files.tables.reader(table)?;
         let filters = reader.filters();
         let planned = planned.and_then(|planned| planned.get(&table.number)).copied();
-        if planned.is_none() && options.filters.budget().is_some() {
+        // A keyspace may have filters of its own.
+        let planned = planned.filter(|_| is_budgeted);
+        if planned.is_none() && is_budgeted {
             return Ok(RebuildTask::Keep);
         }
         let is_dropped = table.keeping() == Keeping::NotInBudget;
@@ -238,7 +241,7 @@ impl Engine {
         table: &Arc<TableFile>,
         spec: FilterSpec,
     ) -> RebuildTask {
-        let options = self.options.load();
+        let options = self.options.for_key(&table.smallest);
         if options.filters.budget().is_none() || table.built_bytes() == 0 {
             return RebuildTask::Keep;
         }

@@ -3,6 +3,7 @@
 //!
 //! * [`manifest`]: the choice of a manifest when `CURRENT`, or the one it names, is corrupt.
 //! * [`table`]: all corruption of one table, with the affected keys.
+//! * [`keyspaces`]: the catalog of keyspaces, or what is left of it.
 //! * [`logs`]: the usable contents of the logs, and the records after corruption.
 //! * [`degraded`]: an open that tolerates corruption.
 //! * [`doubt`]: the keys whose newest version may be lost.
@@ -15,6 +16,7 @@
 
 pub(crate) mod degraded;
 pub(crate) mod doubt;
+pub(crate) mod keyspaces;
 pub(crate) mod logs;
 pub(crate) mod manifest;
 pub(crate) mod sources;

@@ -24,12 +24,15 @@ use trommel_base::{SeqNo, Slice};
 
 pub use range::TransactionRange;
 
-use crate::batch::{Batch, OpKind};
+use crate::batch::{Batch, OpKind, add_once};
 use crate::bounds::{Bounds, KeyRange};
+use crate::conflict::{Conflict, Expected};
 use crate::error::{Error, Result};
 use crate::handle::Handle;
+use crate::keyspaces::{KeyspaceState, Part};
 use crate::options::WriteOptions;
 use crate::snapshot::Snapshot;
+use crate::space::{KeyBuffer, MARKER, Space, is_marked};
 use crate::sync::{Mutex, MutexGuard, lock, thread};
 use crate::view::Since;
 use reads::TrackedReads;
@@ -70,6 +73,8 @@ const ATTEMPTS: usize = 1000;
 #[must_use = "dropping it rolls it back"]
 pub struct Transaction {
     snapshot: Snapshot,
+    /// How the default keyspace is stored as of the snapshot. All keys below are physical.
+    default: Space,
     since: Since,
     state: Mutex<TransactionState>,
 }
@@ -81,6 +86,11 @@ struct TransactionState {
     writes: OwnWrites,
     /// Whether the reads are checked even if it writes nothing.
     is_for_update: bool,
+    /// The named keyspaces that it has written to.
+    keyspaces: Vec<Arc<KeyspaceState>>,
+    /// Whether any of it would be on other physical keys if the default keyspace were stored
+    /// differently.
+    depends_on_store: bool,
 }
 
 impl Transaction {
@@ -89,7 +99,38 @@ impl Transaction {
         let view = store.engine.view.load();
         let snapshot = Snapshot::take(store);
         let since = view.since(snapshot.seqno(), store.engine.snapshots.horizon());
-        Self { snapshot, since, state: Mutex::default() }
+        let default = store.engine.options.keyspaces.default_at(snapshot.seqno());
+        Self { snapshot, default, since, state: Mutex::default() }
+    }
+
+    /// The store.
+    pub(crate) fn store(&self) -> &Arc<Handle> {
+        self.snapshot.store()
+    }
+
+    /// How the default keyspace is stored, for an operation on this key of it.
+    #[inline]
+    fn default_for(&self, key: &[u8]) -> Space {
+        if is_marked(key) {
+            self.note_dependence();
+        }
+        self.default
+    }
+
+    /// As [`default_for`](Self::default_for), for an operation on this range.
+    fn default_for_range(&self, bounds: &Bounds, is_write: bool) -> Space {
+        let is_to_marked = bounds.to.as_ref().map_or(is_write, |to| is_marked(to));
+        if is_marked(&bounds.from) || is_to_marked {
+            self.note_dependence();
+        }
+        self.default
+    }
+
+    #[cold]
+    fn note_dependence(&self) {
+        if !self.is_forked() {
+            lock(&self.state).depends_on_store = true;
+        }
     }
 
     /// What it has done so far; an error if the store was closed, or in a forked child, where the
@@ -153,9 +194,16 @@ impl Transaction {
     /// ```
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         let key = key.as_ref();
+        self.get_in(self.default_for(key), key)
+    }
+
+    /// The value of `key` in a keyspace that is stored in this way.
+    pub(crate) fn get_in(&self, space: Space, key: &[u8]) -> Result<Option<Slice>> {
+        let mut buffer = KeyBuffer::default();
+        let key = space.key_in(key, &mut buffer);
         match self.read_own(key)? {
             Some(own) => Ok(own),
-            None => self.snapshot.get(key),
+            None => self.store().engine.get(key, self.snapshot.at()),
         }
     }
 
@@ -174,9 +222,16 @@ impl Transaction {
     /// ```
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         let key = key.as_ref();
+        self.contains_in(self.default_for(key), key)
+    }
+
+    /// Whether `key` has a value, in a keyspace that is stored in this way.
+    pub(crate) fn contains_in(&self, space: Space, key: &[u8]) -> Result<bool> {
+        let mut buffer = KeyBuffer::default();
+        let key = space.key_in(key, &mut buffer);
         match self.read_own(key)? {
             Some(own) => Ok(own.is_some()),
-            None => self.snapshot.contains_key(key),
+            None => self.store().engine.contains(key, self.snapshot.at()),
         }
     }
 
@@ -199,11 +254,16 @@ impl Transaction {
     /// ```
     pub fn get_for_update(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         let key = key.as_ref();
+        self.get_for_update_in(self.default_for(key), key)
+    }
+
+    /// As [`get_in`](Self::get_in), for [`get_for_update`](Self::get_for_update).
+    pub(crate) fn get_for_update_in(&self, space: Space, key: &[u8]) -> Result<Option<Slice>> {
         let mut state = self.state()?;
         state.is_for_update = true;
-        state.reads.add_key(key);
+        state.reads.add_key(&space.key(key));
         drop(state);
-        self.get(key)
+        self.get_in(space, key)
     }
 
     /// Returns the values of `keys`, in their order.
@@ -222,11 +282,23 @@ impl Transaction {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
-        let own: Result<Vec<_>> = keys.iter().map(|key| self.read_own(key.as_ref())).collect();
+        let default = keys.iter().map(|key| self.default_for(key.as_ref())).last();
+        self.multi_get_in(default.unwrap_or(self.default), keys)
+    }
+
+    /// The values of `keys` in a keyspace that is stored in this way.
+    pub(crate) fn multi_get_in<K: AsRef<[u8]>>(
+        &self,
+        space: Space,
+        keys: &[K],
+    ) -> Result<Vec<Option<Slice>>> {
+        let keys: Vec<_> = keys.iter().map(|key| space.key(key.as_ref())).collect();
+        let own: Result<Vec<_>> = keys.iter().map(|key| self.read_own(key)).collect();
         let own = own?;
         let unwritten = keys.iter().zip(&own).filter(|(_, own)| own.is_none());
-        let unwritten: Vec<_> = unwritten.map(|(key, _)| key.as_ref()).collect();
-        let mut stored = self.snapshot.multi_get(&unwritten)?.into_iter();
+        let unwritten: Vec<_> = unwritten.map(|(key, _)| key).collect();
+        let stored = self.store().engine.multi_get(&unwritten, self.snapshot.at())?;
+        let mut stored = stored.into_iter();
         let value = |own: Option<_>| own.unwrap_or_else(|| stored.next().flatten());
         Ok(own.into_iter().map(value).collect())
     }
@@ -295,8 +367,14 @@ impl Transaction {
     }
 
     fn within(&self, bounds: Bounds) -> TransactionRange<'_> {
-        let stored = self.snapshot.within(bounds.clone());
-        TransactionRange::new(self, bounds, stored)
+        self.within_in(self.default_for_range(&bounds, false), bounds)
+    }
+
+    /// The entries within `bounds` of a keyspace that is stored in this way.
+    pub(crate) fn within_in(&self, space: Space, bounds: Bounds) -> TransactionRange<'_> {
+        let bounds = space.bounds(bounds);
+        let stored = self.snapshot.within(Part::Whole, bounds.clone());
+        TransactionRange::new(self, space, bounds, stored)
     }
 
     /// Sets `key` to `value`.
@@ -315,9 +393,23 @@ impl Transaction {
     /// # Ok::<(), trommel::Error>(())
     /// ```
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
-        let (key, value) = (key.as_ref(), value.as_ref());
-        Batch::one(OpKind::Put, key, value)?;
-        self.state()?.writes.set(key, Some(value.to_vec()));
+        let key = key.as_ref();
+        self.put_in(None, self.default_for(key), key, value.as_ref())
+    }
+
+    /// Sets `key` in a keyspace that is stored in this way, and which is noted if it is named.
+    pub(crate) fn put_in(
+        &self,
+        keyspace: Option<&Arc<KeyspaceState>>,
+        space: Space,
+        key: &[u8],
+        value: &[u8],
+    ) -> Result<()> {
+        let key = space.key(key);
+        Batch::one(OpKind::Put, &key, value)?;
+        let mut state = self.state()?;
+        state.note(keyspace);
+        state.writes.set(&key, Some(value.to_vec()));
         Ok(())
     }
 
@@ -337,8 +429,21 @@ impl Transaction {
     /// ```
     pub fn delete(&self, key: impl AsRef<[u8]>) -> Result<()> {
         let key = key.as_ref();
-        Batch::one(OpKind::Delete, key, &[])?;
-        self.state()?.writes.set(key, None);
+        self.delete_in(None, self.default_for(key), key)
+    }
+
+    /// As [`put_in`](Self::put_in), for a deletion.
+    pub(crate) fn delete_in(
+        &self,
+        keyspace: Option<&Arc<KeyspaceState>>,
+        space: Space,
+        key: &[u8],
+    ) -> Result<()> {
+        let key = space.key(key);
+        Batch::one(OpKind::Delete, &key, &[])?;
+        let mut state = self.state()?;
+        state.note(keyspace);
+        state.writes.set(&key, None);
         Ok(())
     }
 
@@ -360,8 +465,21 @@ impl Transaction {
     /// ```
     pub fn delete_range(&self, range: impl KeyRange) -> Result<()> {
         let bounds = Bounds::of(range);
-        Batch::one(OpKind::RangeDelete, &bounds.from, bounds.to.as_deref().unwrap_or_default())?;
-        self.state()?.writes.delete_range(&bounds);
+        self.delete_range_in(None, self.default_for_range(&bounds, true), bounds)
+    }
+
+    /// As [`put_in`](Self::put_in), for the deletion of a range.
+    pub(crate) fn delete_range_in(
+        &self,
+        keyspace: Option<&Arc<KeyspaceState>>,
+        space: Space,
+        bounds: Bounds,
+    ) -> Result<()> {
+        let bounds = space.bounds(bounds);
+        Batch::check_range(&bounds)?;
+        let mut state = self.state()?;
+        state.note(keyspace);
+        state.writes.delete_range(&bounds);
         Ok(())
     }
 
@@ -471,12 +589,32 @@ impl Transaction {
         if state.writes.is_empty() && !state.is_for_update {
             return Ok(self.seqno());
         }
+        let engine = &self.store().engine;
+        self.commit_state(state, options).map_err(|error| engine.name_conflict(error))
+    }
+
+    fn commit_state(&self, state: TransactionState, options: WriteOptions) -> Result<SeqNo> {
+        let engine = &self.store().engine;
+        let _entered = engine.enter_all(state.keyspaces.iter().map(|keyspace| &**keyspace))?;
+        // Once the keys are mapped, they stay so.
+        let may_change = state.depends_on_store && self.default == Space::Plain;
+        let mapping = may_change.then(|| engine.options.keyspaces.default_for_write());
+        if mapping.is_some_and(|(_, default)| default != self.default) {
+            // The first named keyspace has moved what it has read, or is to write.
+            return Err(Conflict::new(&MARKER, Expected::Unchanged).into());
+        }
         let batch = state.writes.into_batch();
         let (sealed, conditions) = (Batch::Sealed(batch.seal()?), state.reads.into_conditions());
-        let engine = &self.snapshot.store().engine;
         if conditions.is_empty() {
             return engine.write(sealed, options);
         }
         engine.write_if(sealed, Cow::Owned(conditions), Some(self.since.clone()), options)
+    }
+}
+
+impl TransactionState {
+    /// Notes that it writes to this keyspace, if it is a named one.
+    fn note(&mut self, keyspace: Option<&Arc<KeyspaceState>>) {
+        keyspace.into_iter().for_each(|keyspace| add_once(&mut self.keyspaces, keyspace));
     }
 }

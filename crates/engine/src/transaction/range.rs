@@ -17,6 +17,7 @@ use super::Transaction;
 use crate::bounds::Bounds;
 use crate::error::Result;
 use crate::iter::range::Range;
+use crate::space::Space;
 use crate::sync::lock;
 
 /// An entry.
@@ -32,6 +33,8 @@ type Pair = (Slice, Slice);
 #[must_use = "it reads nothing until it is asked"]
 pub struct TransactionRange<'a> {
     transaction: &'a Transaction,
+    space: Space,
+    /// Of physical keys, like all keys below.
     bounds: Bounds,
     stored: Range,
     front: RangeEnd,
@@ -56,10 +59,15 @@ enum Side {
 }
 
 impl<'a> TransactionRange<'a> {
-    pub(super) fn new(transaction: &'a Transaction, bounds: Bounds, stored: Range) -> Self {
+    pub(super) fn new(
+        transaction: &'a Transaction,
+        space: Space,
+        bounds: Bounds,
+        stored: Range,
+    ) -> Self {
         let is_done = bounds.ends_before(&bounds.from);
         let (front, back) = (RangeEnd::default(), RangeEnd::default());
-        Self { transaction, bounds, stored, front, back, is_done }
+        Self { transaction, space, bounds, stored, front, back, is_done }
     }
 
     fn step(&mut self, side: Side) -> Option<Result<Pair>> {
@@ -72,7 +80,8 @@ impl<'a> TransactionRange<'a> {
             // The whole range was read, or as much of it as can be.
             _ => self.is_done = true,
         }
-        step
+        let own_key = |key: Slice| key.slice(self.space.skipped(&key)..);
+        Some(step?.map(|(key, value)| (own_key(key), value)))
     }
 
     fn end(&mut self, side: Side) -> &mut RangeEnd {

@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::ops::Bound;
 
-use crate::batch::WriteBatch;
+use crate::batch::{OpKind, WriteBatch};
 use crate::bounds::Bounds;
 use crate::ranges::{RangeSet, RangeTombstone};
 
@@ -117,18 +117,18 @@ impl OwnWrites {
         true
     }
 
-    /// All of them, as a batch. Deleted ranges come first.
+    /// All of them, as a batch of physical keys. Deleted ranges come first.
     pub(super) fn into_batch(self) -> WriteBatch {
         let mut batch = WriteBatch::new();
         for RangeTombstone { from, to, .. } in self.deleted.tombstones() {
-            let to = to.as_deref().map_or(Bound::Unbounded, Bound::Excluded);
-            batch.delete_range((Bound::Included(&*from), to));
+            batch
+                .push_physical_range(&Bounds { from: from.to_vec(), to: to.map(|to| to.to_vec()) });
         }
         for (key, value) in &self.keys {
             match value {
-                Some(value) => batch.put(key, value),
-                None => batch.delete(key),
-            };
+                Some(value) => batch.push_physical(OpKind::Put, key, value),
+                None => batch.push_physical(OpKind::Delete, key, &[]),
+            }
         }
         batch
     }

@@ -41,6 +41,8 @@ pub(crate) struct Version {
     pub(crate) ranges: RangeSet,
     /// When entries were written, if they expire.
     pub(crate) time_marks: Arc<TimeMarks>,
+    /// The salt of the catalog of keyspaces; `None` if the store has never had any.
+    pub(crate) catalog_salt: Option<u64>,
 }
 
 impl Version {

@@ -55,7 +55,7 @@ fn batch(build: impl FnOnce(&mut WriteBatch)) -> WriteBatch {
 fn met(outcome: &Result<SeqNo>) -> Option<(&[u8], Expected)> {
     match outcome {
         Ok(_) => None,
-        Err(Error::Conflict(Conflict { key, expected })) => Some((key, *expected)),
+        Err(Error::Conflict(Conflict { key, expected, .. })) => Some((key, *expected)),
         Err(error) => panic!("{error}"),
     }
 }

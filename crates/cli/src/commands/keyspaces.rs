@@ -1,0 +1,225 @@
+//! The keyspace of a command, and `trommel keyspaces`.
+
+use std::io::Write;
+
+use clap::{Args, Subcommand};
+use trommel::{
+    Compression, Db, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions, Prefix, Range,
+    Slice, WriteBatch,
+};
+
+use crate::commands::store_args::{Session, StoreArgs};
+use crate::failure::Failure;
+use crate::output::{OutputArgs, Value};
+use crate::shared_args::one_of;
+
+/// Which keyspace of the store.
+#[derive(Debug, Clone, Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct KeyspaceArgs {
+    /// Name of the keyspace [default: the default one, which has no name]
+    #[arg(long, value_name = "NAME")]
+    keyspace: Option<String>,
+}
+
+/// The keyspace that a command reads or writes.
+pub(crate) enum Place<'a> {
+    /// The default one.
+    Default(&'a Db),
+    /// One with a name.
+    Named(Keyspace),
+}
+
+impl KeyspaceArgs {
+    /// The keyspace, which must exist.
+    pub(crate) fn of<'a>(&self, db: &'a Db) -> Result<Place<'a>, Failure> {
+        match &self.keyspace {
+            None => Ok(Place::Default(db)),
+            Some(name) => db.open_keyspace(name)?.map(Place::Named).ok_or_else(|| missing(name)),
+        }
+    }
+}
+
+fn missing(name: &str) -> Failure {
+    Failure::NothingThere(format!(
+        "there is no keyspace \"{name}\": trommel keyspaces list shows which there are, trommel \
+         keyspaces create makes one"
+    ))
+}
+
+impl Place<'_> {
+    pub(crate) fn get(&self, key: &[u8]) -> trommel::Result<Option<Slice>> {
+        match self {
+            Self::Default(db) => db.get(key),
+            Self::Named(keyspace) => keyspace.get(key),
+        }
+    }
+
+    pub(crate) fn multi_get(&self, keys: &[Vec<u8>]) -> trommel::Result<Vec<Option<Slice>>> {
+        match self {
+            Self::Default(db) => db.multi_get(keys),
+            Self::Named(keyspace) => keyspace.multi_get(keys),
+        }
+    }
+
+    pub(crate) fn range(&self, range: impl KeyRange) -> Range {
+        match self {
+            Self::Default(db) => db.range(range),
+            Self::Named(keyspace) => keyspace.range(range),
+        }
+    }
+
+    pub(crate) fn prefix(&self, prefix: &[u8]) -> Range {
+        match self {
+            Self::Default(db) => db.prefix(prefix),
+            Self::Named(keyspace) => keyspace.prefix(prefix),
+        }
+    }
+
+    pub(crate) fn healthy(&self, range: impl KeyRange) -> trommel::Result<Healthy> {
+        match self {
+            Self::Default(db) => db.healthy(range),
+            Self::Named(keyspace) => keyspace.healthy(range),
+        }
+    }
+
+    /// Adds a put to a batch.
+    pub(crate) fn put(&self, batch: &mut WriteBatch, key: &[u8], value: &[u8]) {
+        match self {
+            Self::Default(_) => _ = batch.put(key, value),
+            Self::Named(keyspace) => _ = batch.keyspace(keyspace).put(key, value),
+        }
+    }
+
+    /// Adds a deletion to a batch.
+    pub(crate) fn delete(&self, batch: &mut WriteBatch, key: &[u8]) {
+        match self {
+            Self::Default(_) => _ = batch.delete(key),
+            Self::Named(keyspace) => _ = batch.keyspace(keyspace).delete(key),
+        }
+    }
+
+    /// Adds the deletion of a range to a batch.
+    pub(crate) fn delete_range(&self, batch: &mut WriteBatch, range: impl KeyRange) {
+        match self {
+            Self::Default(_) => _ = batch.delete_range(range),
+            Self::Named(keyspace) => _ = batch.keyspace(keyspace).delete_range(range),
+        }
+    }
+}
+
+pub(crate) const LONG_ABOUT: &str = "\
+Lists, creates and drops the keyspaces of a store: sorted maps of their own, with their own options. \
+Other commands read and write one of them with --keyspace NAME, and the default one without.";
+
+pub(crate) const AFTER_HELP: &str = "\
+Examples:
+  trommel keyspaces list --db data
+  trommel keyspaces create events --db data --prefix-extractor until:/
+  trommel put --db data --keyspace events 2026/11/29 snow
+  trommel keyspaces drop events --db data --yes";
+
+#[derive(Debug, Args)]
+pub(crate) struct KeyspacesArgs {
+    #[command(subcommand)]
+    command: KeyspacesCommand,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeyspacesCommand {
+    /// List the keyspaces, with the size of their tables and the options in which they differ
+    List(ListKeyspacesArgs),
+    /// Create a keyspace, or change the options of one
+    Create(CreateKeyspaceArgs),
+    /// Drop a keyspace with all that it holds
+    Drop(DropKeyspaceArgs),
+}
+
+#[derive(Debug, Args)]
+struct ListKeyspacesArgs {
+    #[command(flatten)]
+    store: StoreArgs,
+    #[command(flatten)]
+    output: OutputArgs,
+}
+
+#[derive(Debug, Args)]
+struct CreateKeyspaceArgs {
+    /// Its name
+    name: String,
+    /// Filters of its new tables, by level [default: the store's]
+    #[arg(long, value_name = "SPEC")]
+    filters: Option<FilterPolicy>,
+    /// Prefix extractor for filters of its new tables: fixed:8, until:/ [default: the store's]
+    #[arg(long, value_name = "RULE")]
+    prefix_extractor: Option<Prefix>,
+    /// Compression of its new tables, none or lz4 [default: the store's]
+    #[arg(long, value_name = "KIND", hide_possible_values = true)]
+    #[arg(value_parser = one_of::<Compression>(["none", "lz4"]))]
+    compression: Option<Compression>,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+#[derive(Debug, Args)]
+struct DropKeyspaceArgs {
+    /// Its name
+    name: String,
+    /// Confirm that all that it holds is to be removed
+    #[arg(long)]
+    yes: bool,
+    #[command(flatten)]
+    store: StoreArgs,
+}
+
+pub(crate) fn run(
+    args: &KeyspacesArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    match &args.command {
+        KeyspacesCommand::List(args) => list(args, session, out),
+        KeyspacesCommand::Create(args) => args.store.write(session, |db| {
+            let mut options = KeyspaceOptions::new();
+            if let Some(filters) = &args.filters {
+                options = options.filters(filters.clone());
+            }
+            if let Some(prefix) = &args.prefix_extractor {
+                options = options.prefix_extractor(prefix.clone());
+            }
+            if let Some(compression) = args.compression {
+                options = options.compression(compression);
+            }
+            Ok(db.keyspace(&args.name, options).map(drop)?)
+        }),
+        KeyspacesCommand::Drop(DropKeyspaceArgs { name, yes: false, .. }) => {
+            Err(Failure::Usage(format!(
+                "this removes all that the keyspace \"{name}\" holds: give --yes if that is meant"
+            )))
+        }
+        KeyspacesCommand::Drop(args) => args.store.write(session, |db| {
+            if db.drop_keyspace(&args.name)? { Ok(()) } else { Err(missing(&args.name)) }
+        }),
+    }
+}
+
+fn list(
+    args: &ListKeyspacesArgs,
+    session: Session<'_>,
+    out: &mut dyn Write,
+) -> Result<(), Failure> {
+    args.store.read(session, |db| {
+        let mut output = args.output.begin("keyspaces", out);
+        output.list("keyspaces", &["name", "table_bytes", "options"])?;
+        for name in db.list_keyspaces()? {
+            let Some(keyspace) = db.open_keyspace(&name)? else { continue };
+            let options = keyspace.options().settings();
+            let options: Vec<String> =
+                options.iter().map(|(option, value)| format!("{option}={value}")).collect();
+            let options = if options.is_empty() { Value::Null } else { options.join(" ").into() };
+            let bytes = Value::Size(keyspace.approximate_bytes(..)?);
+            output.row(vec![name.into(), bytes, options])?;
+        }
+        Ok(output.finish()?)
+    })
+}

@@ -1,0 +1,212 @@
+//! Batches over keyspaces.
+//!
+//! A batch belongs to no store, and does not know how the store that it is written to keeps the
+//! default keyspace: as [`Space::Plain`] or as [`Space::Default`]. So it is encoded as follows, and
+//! encoded again when it is written if that differs:
+//!
+//! 1. A key of the default keyspace that begins with the marker gets the header that it has in a
+//!    store with keyspaces. Otherwise it could not be distinguished from a key of a keyspace.
+//! 2. A range of the default keyspace that has no end has none, as in a store without keyspaces.
+//!    Those of named keyspaces always have one.
+
+use std::borrow::Cow;
+use std::sync::Arc;
+
+use super::{Batch, OpKind, Operation, WriteBatch};
+use crate::batch::Condition;
+use crate::bounds::Bounds;
+use crate::error::Result;
+use crate::keyspaces::KeyspaceState;
+use crate::space::{DEFAULT_ID, Space, id_of, is_marked};
+
+/// The key without the header, if it is one of the default keyspace that is encoded with it.
+pub(super) fn without_header(key: &[u8]) -> &[u8] {
+    if id_of(key) == Some(DEFAULT_ID) { Space::Default.strip(key) } else { key }
+}
+
+impl WriteBatch {
+    /// The encoded form of a key of the default keyspace, or of a bound.
+    pub(super) fn default_key<'k>(&mut self, key: &'k [u8]) -> Cow<'k, [u8]> {
+        self.has_headers |= is_marked(key);
+        Space::Default.key(key)
+    }
+
+    #[cold]
+    #[inline(never)]
+    pub(super) fn push_marked(&mut self, kind: OpKind, key: &[u8], value: &[u8]) -> &mut Self {
+        let key = self.default_key(key);
+        self.push(kind, &key, value)
+    }
+
+    /// Adds an operation on a physical key.
+    pub(crate) fn push_physical(&mut self, kind: OpKind, key: &[u8], value: &[u8]) {
+        self.push_rare(kind, key, value);
+    }
+
+    /// Adds the deletion of a range of physical keys.
+    pub(crate) fn push_physical_range(&mut self, bounds: &Bounds) {
+        self.push_range(&bounds.from, bounds.to.as_deref());
+    }
+
+    /// Adds a condition on a physical key.
+    pub(crate) fn push_condition(&mut self, condition: Condition) {
+        self.conditions.push(condition);
+    }
+
+    /// Notes that it is on this keyspace.
+    pub(crate) fn add_keyspace(&mut self, keyspace: &Arc<KeyspaceState>) {
+        add_once(&mut self.keyspaces, keyspace);
+    }
+
+    /// Takes over what is noted of the keyspaces of `other`.
+    pub(super) fn join_keyspaces(&mut self, other: &Self) {
+        other.keyspaces.iter().for_each(|keyspace| self.add_keyspace(keyspace));
+        self.has_headers |= other.has_headers;
+        self.has_open_end |= other.has_open_end;
+    }
+
+    /// The named keyspaces that it is on.
+    pub(crate) fn keyspaces(&self) -> &[Arc<KeyspaceState>] {
+        &self.keyspaces
+    }
+
+    /// Whether it is on the default keyspace only, and encoded for every store.
+    #[inline]
+    pub(crate) fn is_plain(&self) -> bool {
+        self.keyspaces.is_empty() && !self.depends_on_store()
+    }
+
+    /// Whether its encoding depends on how the store keeps the default keyspace.
+    #[inline]
+    pub(crate) fn depends_on_store(&self) -> bool {
+        self.has_headers || self.has_open_end
+    }
+
+    /// The batch as it is written to a store that keeps the default keyspace like this.
+    pub(crate) fn for_store(&self, default: Space) -> Result<Cow<'_, Self>> {
+        self.check()?;
+        let is_right = match default == Space::Plain {
+            true => !self.has_headers,
+            false => !self.has_open_end,
+        };
+        if is_right {
+            return Ok(Cow::Borrowed(self));
+        }
+        let mut again = Self::with_capacity(self.encoded.len());
+        for Operation { kind, key, value } in self.operations().flatten() {
+            match kind {
+                OpKind::RangeDelete if default == Space::Plain => {
+                    again.push(kind, without_header(key), without_header(value));
+                }
+                _ if default == Space::Plain => _ = again.push(kind, without_header(key), value),
+                OpKind::RangeDeleteFrom => {
+                    _ = again.push_range(key, default.end().as_ref().map(|end| &end[..]))
+                }
+                _ => _ = again.push(kind, key, value),
+            }
+        }
+        let conditions = self.conditions.iter();
+        again.conditions = match default {
+            Space::Plain => conditions.map(|condition| condition.on(without_header)).collect(),
+            _ => conditions.cloned().collect(),
+        };
+        again.check()?;
+        Ok(Cow::Owned(again))
+    }
+}
+
+/// Adds `keyspace` unless it is there. There are a few.
+pub(crate) fn add_once(keyspaces: &mut Vec<Arc<KeyspaceState>>, keyspace: &Arc<KeyspaceState>) {
+    if !keyspaces.iter().any(|other| Arc::ptr_eq(other, keyspace)) {
+        keyspaces.push(Arc::clone(keyspace));
+    }
+}
+
+impl Batch<'_> {
+    /// Fails if an operation on this physical range would be too long.
+    pub(crate) fn check_range(bounds: &Bounds) -> Result<()> {
+        Batch::one(OpKind::RangeDelete, &bounds.from, bounds.to.as_deref().unwrap_or_default())
+            .map(drop)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::BatchOp;
+
+    const MARKED: &[u8] = b"\xff\xff\xff\xffkey";
+
+    fn sample() -> WriteBatch {
+        let mut batch = WriteBatch::new();
+        batch.put("a", "1").put(MARKED, "2").delete(MARKED).delete_range("b"..);
+        batch.delete_range(MARKED..).delete_range(b"c".as_slice()..MARKED);
+        batch.expect_absent(MARKED).expect_value("a", "0");
+        batch
+    }
+
+    #[test]
+    fn operations_come_back_as_they_were_added() {
+        let batch = sample();
+        let end = |from, to| BatchOp::DeleteRange { from, to };
+        let expected = [
+            BatchOp::Put { key: b"a", value: b"1" },
+            BatchOp::Put { key: MARKED, value: b"2" },
+            BatchOp::Delete { key: MARKED },
+            end(b"b", None),
+            end(MARKED, None),
+            end(b"c", Some(MARKED)),
+        ];
+        assert_eq!(batch.iter().collect::<Vec<_>>(), expected);
+        let mut joined = WriteBatch::new();
+        assert!(joined.is_plain());
+        joined.append(&batch);
+        assert!(joined.depends_on_store() && joined.iter().eq(expected));
+        // Operation by operation, as one of them cannot be written.
+        let mut refused = sample();
+        refused.put(vec![0; 1 << 17], "");
+        assert_eq!(joined.append(&refused).iter().take(12).skip(6).collect::<Vec<_>>(), expected);
+        joined.clear();
+        assert!(joined.is_plain());
+    }
+
+    #[test]
+    fn a_batch_is_encoded_for_its_store() {
+        let batch = sample();
+        for default in [Space::Plain, Space::Default] {
+            let stored = batch.for_store(default).unwrap();
+            let keys = |bounds: Bounds| default.bounds(bounds);
+            let expected = [
+                (OpKind::Put, b"a".to_vec(), b"1".to_vec()),
+                (OpKind::Put, default.key(MARKED).into_owned(), b"2".to_vec()),
+                (OpKind::Delete, default.key(MARKED).into_owned(), Vec::new()),
+            ];
+            let mut ranges = Vec::new();
+            for (nth, op) in stored.operations().flatten().enumerate() {
+                match expected.get(nth) {
+                    Some(expected) => {
+                        assert_eq!((op.kind, op.key.to_vec(), op.value.to_vec()), *expected);
+                    }
+                    None => {
+                        ranges.extend(op.range_tombstone(0).map(|range| (range.from, range.to)))
+                    }
+                }
+            }
+            let wanted = [
+                keys(Bounds { from: b"b".to_vec(), to: None }),
+                keys(Bounds { from: MARKED.to_vec(), to: None }),
+                keys(Bounds { from: b"c".to_vec(), to: Some(MARKED.to_vec()) }),
+            ];
+            assert_eq!(ranges.len(), wanted.len());
+            for ((from, to), wanted) in ranges.iter().zip(&wanted) {
+                assert_eq!((&**from, to.as_deref()), (&*wanted.from, wanted.to.as_deref()));
+            }
+            let conditions = format!("{:?}", stored.conditions());
+            let marked = format!("{:?}", Condition::of(&default.key(MARKED), None));
+            assert!(conditions.contains(&marked), "{conditions}");
+        }
+        let mut plain = WriteBatch::new();
+        plain.put("a", "1").delete_range("b".."c");
+        assert!(plain.is_plain());
+    }
+}

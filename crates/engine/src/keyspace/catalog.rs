@@ -1,0 +1,243 @@
+//! Creating, listing and dropping keyspaces: the reads and writes of the catalog.
+//!
+//! 1. The first keyspace of a store begins the catalog. The manifest gets its salt, durably. Then
+//!    one batch writes the catalog's first entry, and moves the keys of the default keyspace that
+//!    begin with the marker to where they are from then on. After a crash between the two there is
+//!    no catalog with that salt, and the store is as before.
+//! 2. A new keyspace is one batch: the catalog's first entry, with the next id, and its own.
+//! 3. A drop is one batch: the deletion of its entry, and of the range of its keys. So it takes the
+//!    same time whatever the keyspace holds. Its id is not given again.
+//!
+//! The lock of the catalog is held throughout. It is taken before a gate or that of the mapping,
+//! and never by a thread that holds one of these.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use crate::batch::{OpKind, WriteBatch};
+use crate::bounds::Bounds;
+use crate::env;
+use crate::error::{Error, Result};
+use crate::handle::Handle;
+use crate::keyspaces::{
+    Catalog, CatalogHeader, KeyspaceOptions, KeyspaceRecord, KeyspaceState, Part,
+};
+use crate::manifest::edit::VersionEdit;
+use crate::options::WriteOptions;
+use crate::space::{CATALOG_ID, HEADER_BYTES, LAST_ID, MARKER, Space};
+use crate::sync::{MutexGuard, write_lock};
+
+/// How the catalog is stored.
+const CATALOG: Space = Space::Named(CATALOG_ID);
+
+/// Longest name of a keyspace, in bytes.
+const MAX_NAME_BYTES: usize = 255;
+
+/// Most bytes of keys and values that move when a store gets its first keyspace.
+const MOVED_BYTES: usize = 64 << 20;
+
+impl Handle {
+    /// Reads the catalog of a store that was just opened. If that fails, the next use of it tries
+    /// again; reads and writes of the default keyspace must not wait for that.
+    pub(crate) fn open_catalog(self: &Arc<Self>) {
+        let keyspaces = &self.engine.options.keyspaces;
+        if self.load(&mut keyspaces.catalog()).is_err() {
+            // It cannot be read, so it is most likely there.
+            keyspaces.set_mapped();
+        }
+    }
+
+    fn load(self: &Arc<Self>, catalog: &mut Catalog) -> Result<()> {
+        let mut live = BTreeMap::new();
+        if let Some(salt) = self.engine.version().catalog_salt {
+            let first = self.engine.get(&CATALOG.key(b""), None)?;
+            let header = first.and_then(|value| CatalogHeader::decode(&value));
+            catalog.header = header.filter(|header| header.salt == salt);
+        }
+        if catalog.header.is_some() {
+            let keyspaces = &self.engine.options.keyspaces;
+            keyspaces.set_mapped();
+            for entry in self.range(Part::Whole, CATALOG.all(), None) {
+                let (key, value) = entry?;
+                let Some((name, record)) = named(CATALOG.strip(&key), &value) else {
+                    return Err(self.unknown_entry(CATALOG.strip(&key)));
+                };
+                if let Some(KeyspaceRecord { id, options }) = record {
+                    keyspaces.set_options(id, &options);
+                    live.insert(name.to_owned(), keyspaces.state(name, id));
+                }
+            }
+        }
+        catalog.live = live;
+        catalog.is_loaded = true;
+        Ok(())
+    }
+
+    fn unknown_entry(&self, name: &[u8]) -> Error {
+        let what = format!("the catalog's entry of keyspace \"{}\"", name.escape_ascii());
+        Error::Unsupported { file: self.engine.files.dir.clone(), what }
+    }
+
+    /// The catalog, read if it was not.
+    fn catalog(self: &Arc<Self>) -> Result<MutexGuard<'_, Catalog>> {
+        self.engine.access.check_open()?;
+        let mut catalog = self.engine.options.keyspaces.catalog();
+        if !catalog.is_loaded {
+            self.load(&mut catalog)?;
+        }
+        Ok(catalog)
+    }
+
+    /// The keyspace of this name, if there is one.
+    pub(super) fn find_keyspace(
+        self: &Arc<Self>,
+        name: &str,
+    ) -> Result<Option<Arc<KeyspaceState>>> {
+        Ok(self.catalog()?.live.get(name).cloned())
+    }
+
+    /// The names of all keyspaces, in order.
+    pub(super) fn keyspace_names(self: &Arc<Self>) -> Result<Vec<String>> {
+        Ok(self.catalog()?.live.keys().cloned().collect())
+    }
+
+    /// The keyspace of this name with these options, created if there is none.
+    pub(super) fn make_keyspace(
+        self: &Arc<Self>,
+        name: &str,
+        options: KeyspaceOptions,
+    ) -> Result<Arc<KeyspaceState>> {
+        check_name(name)?;
+        options.check()?;
+        let mut catalog = self.catalog()?;
+        let engine = &self.engine;
+        let keyspaces = &engine.options.keyspaces;
+        if let Some(state) = catalog.live.get(name) {
+            let is_other = !keyspaces.own_options(state.id).is(&options);
+            if is_other && !engine.options.load().opening.read_only {
+                self.write_record(&mut WriteBatch::new(), name, state.id, &options)?;
+            }
+            return Ok(Arc::clone(state));
+        }
+        engine.access.check_writable()?;
+        let header = match catalog.header {
+            Some(header) => header,
+            None => *catalog.header.insert(self.begin_catalog()?),
+        };
+        if header.last_id >= LAST_ID {
+            return Err(Error::option(
+                "the store has given out all numbers for keyspaces: copy what it holds to a new one",
+            ));
+        }
+        let header = CatalogHeader { last_id: header.last_id + 1, ..header };
+        let mut batch = WriteBatch::new();
+        batch.push_physical(OpKind::Put, &CATALOG.key(b""), header.encode().as_bytes());
+        self.write_record(&mut batch, name, header.last_id, &options)?;
+        let state = keyspaces.state(name, header.last_id);
+        catalog.header = Some(header);
+        catalog.live.insert(name.to_owned(), Arc::clone(&state));
+        Ok(state)
+    }
+
+    /// Writes `batch` with the entry of a keyspace, whose options are then in effect.
+    fn write_record(
+        &self,
+        batch: &mut WriteBatch,
+        name: &str,
+        id: u32,
+        options: &KeyspaceOptions,
+    ) -> Result<()> {
+        let record = KeyspaceRecord { id, options: options.clone() };
+        let key = CATALOG.key(name.as_bytes());
+        batch.push_physical(OpKind::Put, &key, record.encode().as_bytes());
+        self.engine.write_physical(batch, WriteOptions::default())?;
+        self.engine.options.keyspaces.set_options(id, options);
+        Ok(())
+    }
+
+    /// Begins the catalog: step 1 of the module's head.
+    fn begin_catalog(self: &Arc<Self>) -> Result<CatalogHeader> {
+        // No ttl is set meanwhile.
+        let options_stay = self.engine.options.hold();
+        if self.engine.options.load().writes.ttl.is_some() {
+            return Err(Error::option(
+                "a store whose entries expire has no named keyspaces: open it without ttl, or use \
+                 a store of its own for them",
+            ));
+        }
+        let header = CatalogHeader::new(env::random_u64());
+        let edit = VersionEdit { catalog_salt: Some(header.salt), ..VersionEdit::default() };
+        self.engine.install(edit, None, None)?;
+        drop(options_stay);
+        self.engine.options.keyspaces.map_default(|| {
+            let mut batch = WriteBatch::new();
+            self.move_marked(&mut batch)?;
+            batch.push_physical(OpKind::Put, &CATALOG.key(b""), header.encode().as_bytes());
+            self.engine.write_physical(&batch, WriteOptions::default())
+        })?;
+        Ok(header)
+    }
+
+    /// Adds to `batch` that the keys of the default keyspace that begin with the marker get a
+    /// header.
+    fn move_marked(self: &Arc<Self>, batch: &mut WriteBatch) -> Result<()> {
+        let marked = Bounds { from: MARKER.to_vec(), to: None };
+        for entry in self.range(Part::Whole, marked.clone(), None) {
+            let (key, value) = entry?;
+            if batch.is_empty() {
+                batch.push_physical_range(&marked);
+            }
+            batch.push_physical(OpKind::Put, &Space::Default.key(&key), &value);
+            if batch.check().is_err() || batch.encoded_bytes() > MOVED_BYTES {
+                return Err(Error::option(format!(
+                    "keys that begin with FF FF FF FF get {HEADER_BYTES} more bytes with the first \
+                     named keyspace: delete those above 65527 bytes, and all but {} MiB of the \
+                     entries with such keys, and write them again afterwards",
+                    MOVED_BYTES >> 20
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// Drops the keyspace of this name; returns whether there was one.
+    pub(super) fn drop_keyspace(self: &Arc<Self>, name: &str) -> Result<bool> {
+        let mut catalog = self.catalog()?;
+        let engine = &self.engine;
+        engine.access.check_writable()?;
+        let Some(state) = catalog.live.get(name).cloned() else { return Ok(false) };
+        let alone = write_lock(&state.gate);
+        state.set_gone_after(Some(engine.snapshots.visible()));
+        let mut batch = WriteBatch::new();
+        batch.push_physical(OpKind::Delete, &CATALOG.key(name.as_bytes()), &[]);
+        batch.push_physical_range(&state.space().all());
+        if let Err(error) = engine.write_physical(&batch, WriteOptions::default()) {
+            state.set_gone_after(None);
+            return Err(error);
+        }
+        drop(alone);
+        catalog.live.remove(name);
+        engine.options.keyspaces.forget_options(state.id);
+        Ok(true)
+    }
+}
+
+/// An entry of the catalog: the name, and the record unless it is the first entry. `None` if it is
+/// not one that this version writes.
+fn named<'a>(key: &'a [u8], value: &[u8]) -> Option<(&'a str, Option<KeyspaceRecord>)> {
+    let name = std::str::from_utf8(key).ok()?;
+    match name {
+        "" => Some((name, None)),
+        _ => Some((name, Some(KeyspaceRecord::decode(value)?))),
+    }
+}
+
+fn check_name(name: &str) -> Result<()> {
+    if (1..=MAX_NAME_BYTES).contains(&name.len()) {
+        return Ok(());
+    }
+    let bytes = name.len();
+    Err(Error::option(format!(
+        "the name of a keyspace has {bytes} bytes, it must have 1 to {MAX_NAME_BYTES}"
+    )))
+}

@@ -1,0 +1,287 @@
+//! The keyspaces of an open store: which there are, how the keys of the default one are stored, and
+//! the options of each.
+//!
+//! 1. The *catalog* is a keyspace itself, with id [`CATALOG_ID`](crate::space::CATALOG_ID). Its
+//!    entries ([`record`]) are written by ordinary batches, in one with what they are about: the
+//!    deletion of a dropped keyspace's keys, or the default keyspace's keys that are stored
+//!    differently from then on. So a crash leaves both or neither.
+//! 2. The manifest holds a random *salt* from before the first catalog is written: it keeps out
+//!    programs that know no keyspaces. Only a catalog with the same salt counts; a key of the
+//!    default keyspace in its place has another value.
+//! 3. A write to a keyspace holds its *gate* shared, from before it joins the write queue until it
+//!    is visible; a drop holds it alone. So no write follows the drop into the emptied range.
+//! 4. A drop first sets the sequence number up to which the keyspace is whole. A read as of now
+//!    checks that after it has read, a snapshot checks its own sequence number.
+//!
+//! This module performs no reads and no writes: see [`keyspace`](crate::keyspace).
+
+mod options;
+mod record;
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
+
+use trommel_base::SeqNo;
+
+pub use options::KeyspaceOptions;
+pub(crate) use record::{CatalogHeader, KeyspaceRecord};
+
+use crate::error::{Error, Result};
+use crate::options::Options;
+use crate::space::{CATALOG_ID, Space, id_of};
+use crate::sync::{AtomicU64, Mutex, MutexGuard, RwLock, RwLockReadGuard, lock, quiet, read_lock};
+
+/// The default keyspace is stored plain, at every sequence number.
+const PLAIN: u64 = u64::MAX;
+/// That is about to change.
+const CHANGING: u64 = u64::MAX - 1;
+/// A keyspace that is whole at every sequence number.
+const LIVE: SeqNo = SeqNo::MAX;
+
+/// The keyspaces of an open store.
+#[derive(Debug)]
+pub(crate) struct Keyspaces {
+    /// Distinguishes the open stores of the process; never 0.
+    store: u64,
+    /// The first sequence number at which the default keyspace is stored as [`Space::Default`];
+    /// [`PLAIN`] or [`CHANGING`].
+    mapped_from: AtomicU64,
+    /// Locked alone while that changes. Shared by the writes that depend on it.
+    mapping: RwLock<()>,
+    catalog: Mutex<Catalog>,
+    layouts: Mutex<Layouts>,
+}
+
+/// What is known of the catalog.
+#[derive(Debug, Default)]
+pub(crate) struct Catalog {
+    /// Whether it was read since the store was opened.
+    pub(crate) is_loaded: bool,
+    /// Its first entry; `None` if there is no catalog yet.
+    pub(crate) header: Option<CatalogHeader>,
+    /// The keyspaces by name.
+    pub(crate) live: BTreeMap<String, Arc<KeyspaceState>>,
+}
+
+/// A keyspace of an open store.
+#[derive(Debug)]
+pub(crate) struct KeyspaceState {
+    pub(crate) name: String,
+    pub(crate) id: u32,
+    store: u64,
+    /// Shared by writes, and held alone by the drop.
+    pub(crate) gate: RwLock<()>,
+    /// It is whole up to this sequence number; [`LIVE`] until it is dropped.
+    gone_after: AtomicU64,
+}
+
+/// The part of the store that an operation is on.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Part<'a> {
+    /// The default keyspace.
+    Default,
+    /// Everything, by physical keys.
+    Whole,
+    /// A named keyspace.
+    Keyspace(&'a KeyspaceState),
+}
+
+/// The options of the tables of named keyspaces.
+#[derive(Debug, Default)]
+struct Layouts {
+    /// The keyspaces with options of their own, by id, and the text that stands for these options.
+    own: BTreeMap<u32, (Arc<str>, KeyspaceOptions)>,
+    /// The store's options that those below were derived from.
+    base: Option<Arc<Options>>,
+    /// The resulting options, by that text.
+    derived: HashMap<Arc<str>, Arc<Options>>,
+}
+
+impl Keyspaces {
+    /// Of a store whose catalog was not read yet.
+    pub(crate) fn new() -> Self {
+        static NEXT: quiet::StaticU64 = quiet::StaticU64::new(1);
+        Self {
+            store: NEXT.fetch_add(1, Ordering::Relaxed),
+            mapped_from: AtomicU64::new(PLAIN),
+            mapping: RwLock::new(()),
+            catalog: Mutex::default(),
+            layouts: Mutex::default(),
+        }
+    }
+
+    /// The catalog, for one thread at a time.
+    pub(crate) fn catalog(&self) -> MutexGuard<'_, Catalog> {
+        lock(&self.catalog)
+    }
+
+    /// How the default keyspace is stored at this sequence number. Waits while that changes.
+    pub(crate) fn default_at(&self, seqno: SeqNo) -> Space {
+        let mut from = self.mapped_from.load(Ordering::Acquire);
+        while from == CHANGING {
+            drop(read_lock(&self.mapping));
+            from = self.mapped_from.load(Ordering::Acquire);
+        }
+        // Above every sequence number if it is stored plain.
+        if from == PLAIN || seqno < from { Space::Plain } else { Space::Default }
+    }
+
+    /// How the default keyspace is stored now.
+    pub(crate) fn default_now(&self) -> Space {
+        self.default_at(SeqNo::MAX)
+    }
+
+    /// As [`default_now`](Self::default_now), and it stays so while the guard lives.
+    pub(crate) fn default_for_write(&self) -> (RwLockReadGuard<'_, ()>, Space) {
+        let guard = read_lock(&self.mapping);
+        let space = self.default_now();
+        (guard, space)
+    }
+
+    /// How the default keyspace is stored in the tables that exist now. While that changes, the
+    /// change is in none of them, and a compaction must not wait for it: it may wait for that.
+    pub(crate) fn default_of_tables(&self) -> Space {
+        match self.mapped_from.load(Ordering::Acquire) {
+            PLAIN | CHANGING => Space::Plain,
+            _ => Space::Default,
+        }
+    }
+
+    /// Runs `change`, which returns the sequence number from which the default keyspace is stored
+    /// as [`Space::Default`]. Readers and writers that depend on that wait meanwhile.
+    pub(crate) fn map_default(&self, change: impl FnOnce() -> Result<SeqNo>) -> Result<()> {
+        let alone = crate::sync::write_lock(&self.mapping);
+        self.mapped_from.store(CHANGING, Ordering::Release);
+        let changed = change();
+        let from = *changed.as_ref().unwrap_or(&PLAIN);
+        self.mapped_from.store(from, Ordering::Release);
+        drop(alone);
+        changed.map(drop)
+    }
+
+    /// The default keyspace of an opened store has been stored as [`Space::Default`] for long.
+    pub(crate) fn set_mapped(&self) {
+        self.mapped_from.store(0, Ordering::Release);
+    }
+
+    /// The state of a keyspace of this store.
+    pub(crate) fn state(&self, name: &str, id: u32) -> Arc<KeyspaceState> {
+        Arc::new(KeyspaceState {
+            name: name.to_owned(),
+            id,
+            store: self.store,
+            gate: RwLock::new(()),
+            gone_after: AtomicU64::new(LIVE),
+        })
+    }
+
+    /// Sets the options of the tables of keyspace `id`.
+    pub(crate) fn set_options(&self, id: u32, options: &KeyspaceOptions) {
+        let mut layouts = lock(&self.layouts);
+        match options.key() {
+            key if key.is_empty() => _ = layouts.own.remove(&id),
+            key => _ = layouts.own.insert(id, (key.into(), options.clone())),
+        }
+    }
+
+    /// Forgets the options of a keyspace that was dropped.
+    pub(crate) fn forget_options(&self, id: u32) {
+        lock(&self.layouts).own.remove(&id);
+    }
+
+    /// The options of keyspace `id` that differ from the store's.
+    pub(crate) fn own_options(&self, id: u32) -> KeyspaceOptions {
+        let layouts = lock(&self.layouts);
+        layouts.own.get(&id).map(|(_, own)| own.clone()).unwrap_or_default()
+    }
+
+    /// The options of the table that holds this physical key, if `base` are the store's. Tables
+    /// with the same options get the same result.
+    pub(crate) fn options_for(&self, physical: &[u8], base: Arc<Options>) -> Arc<Options> {
+        let Some(id) = id_of(physical).filter(|id| *id > CATALOG_ID) else { return base };
+        if self.mapped_from.load(Ordering::Acquire) == PLAIN {
+            return base;
+        }
+        let mut layouts = lock(&self.layouts);
+        if layouts.base.as_ref().is_none_or(|of| !Arc::ptr_eq(of, &base)) {
+            layouts.derived.clear();
+            layouts.base = Some(Arc::clone(&base));
+        }
+        let Layouts { own, derived, .. } = &mut *layouts;
+        let (key, own) = match own.get(&id) {
+            Some((key, own)) => (Arc::clone(key), Some(own)),
+            // Nothing differs, also not the part of the key that has a prefix.
+            None if base.filtering.prefix_extractor.is_none() => return base,
+            None => ("".into(), None),
+        };
+        let derive = || Arc::new(own.unwrap_or(&KeyspaceOptions::default()).over(&base));
+        Arc::clone(derived.entry(key).or_insert_with(derive))
+    }
+
+    /// An error unless `state` is a keyspace of this store.
+    pub(crate) fn check_own(&self, state: &KeyspaceState) -> Result<()> {
+        if state.store == self.store {
+            return Ok(());
+        }
+        let name = &state.name;
+        Err(Error::option(format!(
+            "the keyspace \"{name}\" is one of another store, or of a handle that was closed: open \
+             it by Db::keyspace of this one"
+        )))
+    }
+}
+
+impl Catalog {
+    /// The name of the keyspace with this id.
+    pub(crate) fn name_of(&self, id: u32) -> Option<&str> {
+        self.live.values().find(|state| state.id == id).map(|state| &*state.name)
+    }
+}
+
+impl KeyspaceState {
+    /// How its keys are stored.
+    #[inline]
+    pub(crate) fn space(&self) -> Space {
+        Space::Named(self.id)
+    }
+
+    /// Whether it is not whole at this sequence number.
+    #[inline]
+    pub(crate) fn check_at(&self, seqno: SeqNo) -> Result<()> {
+        if seqno <= self.gone_after.load(Ordering::Acquire) { Ok(()) } else { Err(self.dropped()) }
+    }
+
+    /// An error if it is being dropped, or was.
+    #[inline]
+    pub(crate) fn check_live(&self) -> Result<()> {
+        self.check_at(LIVE)
+    }
+
+    #[cold]
+    fn dropped(&self) -> Error {
+        Error::KeyspaceDropped { name: self.name.clone() }
+    }
+
+    /// Lets a write in, which holds the result until it is visible.
+    pub(crate) fn enter(&self) -> Result<RwLockReadGuard<'_, ()>> {
+        let entered = read_lock(&self.gate);
+        self.check_live().map(|()| entered)
+    }
+
+    /// Sets the sequence number up to which it is whole; `None`: all.
+    pub(crate) fn set_gone_after(&self, seqno: Option<SeqNo>) {
+        self.gone_after.store(seqno.unwrap_or(LIVE), Ordering::Release);
+    }
+}
+
+impl Part<'_> {
+    /// How the keys of this part are stored at a sequence number that was read before.
+    pub(crate) fn space_at(self, keyspaces: &Keyspaces, seqno: SeqNo) -> Result<Space> {
+        match self {
+            Self::Default => Ok(keyspaces.default_at(seqno)),
+            Self::Whole => Ok(Space::Plain),
+            Self::Keyspace(state) => state.check_at(seqno).map(|()| state.space()),
+        }
+    }
+}

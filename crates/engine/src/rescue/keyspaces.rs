@@ -1,0 +1,133 @@
+//! The keyspaces that a repair finds, and the catalog of the repaired store.
+//!
+//! The entries of keyspaces are copied by their physical keys. They are keyspaces of the new store
+//! once its manifest has the salt of its catalog.
+//!
+//! 1. The catalog's first entry counts if the manifest has its salt. If a manifest is missing or
+//!    may not be the last one, the entry itself is evidence enough.
+//! 2. If the manifest has a salt, and the entry is missing though nothing is lost, there is no
+//!    catalog yet: keys are stored plain. If something is lost, the entry may be, too: it is made
+//!    anew.
+//! 3. A keyspace without its entry in the catalog gets one, with a name made of its number.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::keyspaces::{CatalogHeader, KeyspaceOptions, KeyspaceRecord};
+use crate::space::{CATALOG_ID, Space, id_of};
+
+/// What is known of the keyspaces among the entries that were copied.
+#[derive(Debug, Default)]
+pub(crate) struct KeyspacesLeft {
+    header: Option<CatalogHeader>,
+    /// The names of keyspaces, by their ids.
+    names: BTreeMap<u32, Vec<u8>>,
+    /// The ids of keyspaces that have entries.
+    filled: BTreeSet<u32>,
+}
+
+/// What is known of the old store otherwise.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct CatalogEvidence {
+    /// The salt in the manifest.
+    pub(crate) salt: Option<u64>,
+    /// Whether that may not be the last one.
+    pub(crate) is_doubtful: bool,
+    /// Whether entries are lost.
+    pub(crate) is_incomplete: bool,
+}
+
+/// A catalog to be written.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct CatalogLeft {
+    pub(crate) salt: u64,
+    /// Entries of it that are missing or differ: physical keys and values.
+    pub(crate) entries: Vec<(Vec<u8>, String)>,
+}
+
+impl KeyspacesLeft {
+    /// Notes an entry that was copied.
+    pub(crate) fn note(&mut self, physical: &[u8], value: &[u8]) {
+        let Some(id) = id_of(physical) else { return };
+        if id > CATALOG_ID {
+            self.filled.insert(id);
+        } else if id == CATALOG_ID {
+            match Space::Named(CATALOG_ID).strip(physical) {
+                b"" => self.header = CatalogHeader::decode(value),
+                name => {
+                    let record = KeyspaceRecord::decode(value);
+                    self.names.extend(record.map(|record| (record.id, name.to_vec())));
+                }
+            }
+        }
+    }
+
+    /// The catalog of the new store, if the old one had keyspaces.
+    pub(crate) fn catalog(self, evidence: CatalogEvidence) -> Option<CatalogLeft> {
+        let CatalogEvidence { salt, is_doubtful, is_incomplete } = evidence;
+        let header = self.header.filter(|header| is_doubtful || salt == Some(header.salt));
+        let salt = header.map(|header| header.salt).or(salt.filter(|_| is_incomplete))?;
+        let ids = self.filled.iter().chain(self.names.keys());
+        let largest = ids.max().copied().unwrap_or(CATALOG_ID);
+        let last_id = header.map_or(CATALOG_ID, |header| header.last_id).max(largest);
+        let catalog = Space::Named(CATALOG_ID);
+        let first = CatalogHeader { salt, last_id }.encode();
+        let mut entries = vec![(catalog.key(b"").into_owned(), first)];
+        for id in self.filled.iter().filter(|id| !self.names.contains_key(id)) {
+            let mut name = format!("found-{id}");
+            while self.names.values().any(|other| *other == name.as_bytes()) {
+                name.push('\'');
+            }
+            let record = KeyspaceRecord { id: *id, options: KeyspaceOptions::new() };
+            entries.push((catalog.key(name.as_bytes()).into_owned(), record.encode()));
+        }
+        Some(CatalogLeft { salt, entries })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const CATALOG: Space = Space::Named(CATALOG_ID);
+
+    fn evidence(salt: Option<u64>, is_doubtful: bool, is_incomplete: bool) -> CatalogEvidence {
+        CatalogEvidence { salt, is_doubtful, is_incomplete }
+    }
+
+    fn left(has_header: bool, is_named: bool) -> KeyspacesLeft {
+        let mut left = KeyspacesLeft::default();
+        if has_header {
+            let header = CatalogHeader { salt: 7, last_id: 5 };
+            left.note(&CATALOG.key(b""), header.encode().as_bytes());
+        }
+        if is_named {
+            let record = KeyspaceRecord { id: 4, options: KeyspaceOptions::new() };
+            left.note(&CATALOG.key(b"users"), record.encode().as_bytes());
+        }
+        left.note(b"a", b"1");
+        left.note(&Space::Named(4).key(b"a"), b"1");
+        left
+    }
+
+    #[test]
+    fn a_catalog_counts_if_the_manifest_knows_it_or_is_lost() {
+        let is_there = |salt, is_doubtful, is_incomplete| {
+            left(true, true).catalog(evidence(salt, is_doubtful, is_incomplete)).is_some()
+        };
+        assert!(is_there(Some(7), false, false) && is_there(None, true, true));
+        assert!(!is_there(Some(8), false, false) && !is_there(None, false, true));
+    }
+
+    #[test]
+    fn what_is_lost_of_a_catalog_is_made_anew() {
+        let whole = left(true, true).catalog(evidence(Some(7), false, false)).unwrap();
+        assert_eq!((whole.salt, whole.entries.len()), (7, 1));
+        let left_over = left(false, false);
+        assert_eq!(left_over.catalog(evidence(Some(9), false, false)), None, "not begun");
+        let made = left(false, false).catalog(evidence(Some(9), false, true)).unwrap();
+        let header = CatalogHeader::decode(made.entries[0].1.as_bytes()).unwrap();
+        assert_eq!((made.salt, header.salt, header.last_id), (9, 9, 4));
+        assert_eq!(made.entries[1].0, *CATALOG.key(b"found-4"));
+        assert_eq!(KeyspaceRecord::decode(made.entries[1].1.as_bytes()).unwrap().id, 4);
+    }
+}

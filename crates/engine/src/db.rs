@@ -1,5 +1,7 @@
 //! The handle to a store.
 
+mod merging;
+
 use std::borrow::Cow;
 use std::path::Path;
 use std::sync::Arc;
@@ -426,6 +428,9 @@ impl Db {
     ) -> Result<SeqNo> {
         let batch = batch.as_ref();
         let (sealed, conditions) = (Batch::Sealed(batch.seal()?), batch.conditions());
+        if let Some(key) = batch.merged_key() {
+            self.engine().prepare_for_operands(key)?;
+        }
         if conditions.is_empty() {
             return self.engine().write(sealed, options);
         }

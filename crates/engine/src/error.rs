@@ -9,6 +9,7 @@ use trommel_base::Corruption;
 use trommel_vfs::Vfs;
 
 use crate::conflict::Conflict;
+use crate::merge_failure::MergeFailure;
 use crate::names;
 
 /// The result of almost every call.
@@ -124,6 +125,18 @@ pub enum Error {
     /// Another write prevented a conditional write or the commit of a transaction, of which nothing
     /// was written. Read again, and decide anew; [`Db::transaction`](crate::Db::transaction) does.
     Conflict(Conflict),
+    /// The merge operands of a key cannot be applied, or no operand can be written: the merge
+    /// operator failed, or the store was opened without one.
+    Merge(Box<MergeFailure>),
+    /// The store holds operands of another merge operator. Nothing was changed.
+    OtherMergeOperator {
+        /// The store's directory.
+        dir: PathBuf,
+        /// The name of the operator whose operands it holds.
+        recorded: String,
+        /// The name of the operator that it was to be opened with.
+        given: String,
+    },
     /// A bug: an invariant does not hold. The data on disk is unchanged.
     Internal {
         /// Which invariant.
@@ -162,6 +175,8 @@ impl Error {
             | Self::KeyTooLong { .. }
             | Self::ValueTooLong { .. }
             | Self::BatchTooLarge { .. }
+            | Self::Merge(_)
+            | Self::OtherMergeOperator { .. }
             | Self::ReadOnly => ErrorKind::Usage,
         }
     }
@@ -372,6 +387,13 @@ impl fmt::Display for Error {
                  itself): {source}"
             ),
             Self::Conflict(conflict) => write!(f, "{conflict}: nothing was written; try again"),
+            Self::Merge(failure) => failure.fmt(f),
+            Self::OtherMergeOperator { dir, recorded, given } => write!(
+                f,
+                "{} holds operands of the merge operator {recorded:?}, and was to be opened with \
+                 {given:?}: open it with the former, or without one",
+                dir.display()
+            ),
             Self::Internal { what } => {
                 write!(
                     f,

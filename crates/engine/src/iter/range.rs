@@ -191,12 +191,36 @@ impl DbCursor {
     }
 
     /// Moves to the first entry.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_first()?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.cursor.seek(&self.bounds.from)?;
         self.stay_within()
     }
 
     /// Moves to the last entry.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_last()?;
+    /// assert_eq!(cursor.key(), Some(&b"e"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn seek_to_last(&mut self) -> Result<()> {
         match &self.bounds.to {
             Some(to) => self.cursor.seek_before(to)?,
@@ -206,12 +230,36 @@ impl DbCursor {
     }
 
     /// Moves to the first entry whose key is `key` or larger.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek("b")?;
+    /// assert_eq!(cursor.key(), Some(&b"c"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         self.cursor.seek(key.as_ref().max(&*self.bounds.from))?;
         self.stay_within()
     }
 
     /// Moves to the last entry whose key is `key` or smaller.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_for_prev("d")?;
+    /// assert_eq!(cursor.key(), Some(&b"c"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let end = Bounds::after(key.as_ref());
         if self.bounds.ends_before(&end) {
@@ -222,6 +270,19 @@ impl DbCursor {
     }
 
     /// Moves to the next entry; does nothing off the end.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek("c")?;
+    /// cursor.next()?;
+    /// assert_eq!(cursor.key(), Some(&b"e"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     #[expect(clippy::should_implement_trait, reason = "a cursor moves, it does not yield")]
     #[inline]
     pub fn next(&mut self) -> Result<()> {
@@ -230,6 +291,19 @@ impl DbCursor {
     }
 
     /// Moves to the previous entry; does nothing off the end.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek("c")?;
+    /// cursor.prev()?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         self.cursor.prev()?;
@@ -275,6 +349,23 @@ impl DbCursor {
     ///
     /// # Errors
     /// As [`DbCursor::prev`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_last()?;
+    /// let mut keys = Vec::new();
+    /// cursor.visit_back(|key, _| {
+    ///     keys.extend_from_slice(key);
+    ///     true
+    /// })?;
+    /// assert_eq!(keys, b"eca");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     #[inline]
     pub fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         if !self.is_bounded {
@@ -294,11 +385,37 @@ impl DbCursor {
     }
 
     /// Whether the cursor is on an entry.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// assert!(!cursor.valid());
+    /// cursor.seek_to_last()?;
+    /// assert!(cursor.valid());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn valid(&self) -> bool {
         self.cursor.key().is_some()
     }
 
     /// The current key.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// assert_eq!(cursor.key(), None);
+    /// cursor.seek_to_first()?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.cursor.key()
@@ -329,6 +446,18 @@ impl DbCursor {
 
     /// The current value, which may be kept. A long one keeps its block in memory:
     /// [`Slice::detached`] copies it out.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_first()?;
+    /// let kept = cursor.value();
+    /// cursor.next()?;
+    /// assert_eq!(kept.unwrap(), b"1");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn value(&self) -> Option<Slice> {
         self.valid().then(|| self.cursor.value())
     }

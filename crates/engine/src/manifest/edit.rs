@@ -18,6 +18,7 @@ use crate::batch::MAX_BOUND_BYTES;
 use crate::expiry::TimeMarks;
 use crate::levels::LEVELS;
 use crate::log::LogEnd;
+use crate::merge_operator::is_operator_name;
 use crate::names::MAX_FILE_NUMBER;
 use crate::ranges::RangeTombstone;
 use crate::version::{FilterMeta, TableMeta};
@@ -46,6 +47,8 @@ pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
 /// The expiry horizon and all time marks: sequence number, then for each mark what it adds to the
 /// sequence number and to the time of the one before.
 pub(crate) const TAG_TIME_MARKS: u64 = 10;
+/// The name of the merge operator whose operands the store may hold. Tag 11 is reserved.
+pub(crate) const TAG_MERGE_OPERATOR: u64 = 12;
 
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
@@ -75,6 +78,8 @@ pub(crate) struct VersionEdit {
     pub(crate) replaces_ranges: bool,
     /// The expiry horizon and the time marks, which replace the earlier ones.
     pub(crate) time_marks: Option<Arc<TimeMarks>>,
+    /// The name of the merge operator, from before the first operand on.
+    pub(crate) merge_operator: Option<Arc<str>>,
 }
 
 /// Why bytes are not an edit.
@@ -120,6 +125,10 @@ impl VersionEdit {
         if let Some(marks) = &self.time_marks {
             marks.encode(&mut body);
             put_field(&mut out, TAG_TIME_MARKS, &mut body);
+        }
+        if let Some(name) = &self.merge_operator {
+            body.extend_from_slice(name.as_bytes());
+            put_field(&mut out, TAG_MERGE_OPERATOR, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -173,6 +182,9 @@ impl VersionEdit {
             TAG_TIME_MARKS => {
                 let marks = TimeMarks::decode(field).ok_or(short)?;
                 set_once(&mut self.time_marks, Arc::new(marks))?;
+            }
+            TAG_MERGE_OPERATOR => {
+                set_once(&mut self.merge_operator, operator_name(field).ok_or(short)?)?;
             }
             _ if tag >= FIRST_OPTIONAL_TAG => {}
             TAG_KEYSPACE => return Err(unsupported("a keyspace")),
@@ -300,6 +312,11 @@ fn range_tombstone(decoder: &mut Decoder<'_>) -> Option<RangeTombstone> {
         false => Some(decoder.bytes(MAX_BOUND_BYTES).filter(|to| *to > from)?),
     };
     Some(RangeTombstone::new(from, to, seqno))
+}
+
+fn operator_name(decoder: &mut Decoder<'_>) -> Option<Arc<str>> {
+    let name = std::str::from_utf8(decoder.take(decoder.remaining())?).ok()?;
+    is_operator_name(name).then(|| name.into())
 }
 
 fn file_number(decoder: &mut Decoder<'_>) -> Option<u64> {

@@ -107,6 +107,7 @@ impl ManifestState {
             replaces_ranges: false,
             time_marks: (*self.version.time_marks != TimeMarks::default())
                 .then(|| Arc::clone(&self.version.time_marks)),
+            merge_operator: self.version.merge_operator.clone(),
         }
     }
 }
@@ -154,6 +155,12 @@ impl Version {
             next.time_marks = Arc::clone(marks);
         }
         next.ranges.expire_before(next.time_marks.horizon());
+        if let Some(name) = &edit.merge_operator {
+            if next.merge_operator.as_ref().is_some_and(|recorded| recorded != name) {
+                return Err(invalid("the merge operator changes"));
+            }
+            next.merge_operator = Some(Arc::clone(name));
+        }
         for (level, run) in next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
         {
             match level {

@@ -4,6 +4,7 @@
 mod changes;
 mod get;
 mod many;
+mod operands;
 mod probe;
 mod scan;
 

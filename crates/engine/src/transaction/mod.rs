@@ -11,6 +11,7 @@
 //! is held until the commit has been decided, so that compactions leave a trace of each change
 //! since.
 
+mod merging;
 mod range;
 mod reads;
 #[cfg(test)]
@@ -33,7 +34,7 @@ use crate::snapshot::Snapshot;
 use crate::sync::{Mutex, MutexGuard, lock, thread};
 use crate::view::Since;
 use reads::TrackedReads;
-use writes::OwnWrites;
+use writes::{OwnValue, OwnWrites};
 
 /// How often [`Db::transaction`](crate::Db::transaction) runs its closure at most. Each time that
 /// one transaction fails, another has committed.
@@ -234,11 +235,12 @@ impl Transaction {
     /// The own value of a key that it has written; notes that other keys are read.
     fn read_own(&self, key: &[u8]) -> Result<Option<Option<Slice>>> {
         let mut state = self.state()?;
-        let own = state.writes.get(key).map(|own| own.map(Slice::from));
-        if own.is_none() {
-            state.reads.add_key(key);
+        match state.writes.get(key) {
+            None => state.reads.add_key(key),
+            Some(OwnValue::Set(own)) => return Ok(Some(own.map(Slice::from))),
+            Some(OwnValue::Merged { .. }) => return self.read_merged(state, key).map(Some),
         }
-        Ok(own)
+        Ok(None)
     }
 
     /// Iterates over all entries: see [`Transaction::range`].
@@ -472,6 +474,9 @@ impl Transaction {
             return Ok(self.seqno());
         }
         let batch = state.writes.into_batch();
+        if let Some(key) = batch.merged_key() {
+            self.snapshot.store().engine.prepare_for_operands(key)?;
+        }
         let (sealed, conditions) = (Batch::Sealed(batch.seal()?), state.reads.into_conditions());
         let engine = &self.snapshot.store().engine;
         if conditions.is_empty() {

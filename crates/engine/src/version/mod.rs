@@ -41,6 +41,8 @@ pub(crate) struct Version {
     pub(crate) ranges: RangeSet,
     /// When entries were written, if they expire.
     pub(crate) time_marks: Arc<TimeMarks>,
+    /// The name of the merge operator, if there may be operands.
+    pub(crate) merge_operator: Option<Arc<str>>,
 }
 
 impl Version {

@@ -14,6 +14,8 @@ pub(crate) type State = BTreeMap<Vec<u8>, Vec<u8>>;
 pub(crate) enum Operation {
     Put(Vec<u8>, Vec<u8>),
     Delete(Vec<u8>),
+    /// Appends to the value, in a store whose operator does: see [`appended`].
+    Merge(Vec<u8>, Vec<u8>),
     /// Deletes the keys from the first on, up to before the other one if it has one.
     DeleteRange(Vec<u8>, Option<Vec<u8>>),
 }
@@ -27,10 +29,22 @@ impl Operation {
         }
     }
 
+    /// The key that it sets, and its new value.
+    fn new_value(&self, state: &State) -> Option<(&Vec<u8>, Vec<u8>)> {
+        match self {
+            Self::Put(key, value) => Some((key, value.clone())),
+            Self::Merge(key, operand) => {
+                let so_far = state.get(key).map_or(&[][..], Vec::as_slice);
+                Some((key, appended(so_far, operand)))
+            }
+            Self::Delete(_) | Self::DeleteRange(..) => None,
+        }
+    }
+
     /// The keys of `state` that it deletes or replaces.
     fn hidden(&self, state: &State) -> Vec<Vec<u8>> {
         let (from, to) = match self {
-            Self::Put(key, _) | Self::Delete(key) => {
+            Self::Put(key, _) | Self::Delete(key) | Self::Merge(key, _) => {
                 return state.contains_key(key).then(|| key.clone()).into_iter().collect();
             }
             Self::DeleteRange(from, to) => (from, to),
@@ -38,6 +52,16 @@ impl Operation {
         let is_inside = |key: &&Vec<u8>| *key >= from && to.as_ref().is_none_or(|to| *key < to);
         state.keys().filter(is_inside).cloned().collect()
     }
+}
+
+/// Most bytes of a merged value.
+const KEPT: usize = 4000;
+
+/// The last bytes of two values, one after the other: what merges make of them.
+pub(crate) fn appended(so_far: &[u8], operand: &[u8]) -> Vec<u8> {
+    let mut all = [so_far, operand].concat();
+    all.drain(..all.len().saturating_sub(KEPT));
+    all
 }
 
 /// Batches in the order of their issue, and the state after each.
@@ -78,13 +102,14 @@ impl History {
     pub(crate) fn push(&mut self, batch: Vec<Operation>) {
         let mut digest = self.digests[self.len()];
         for operation in &batch {
+            let new = operation.new_value(&self.state);
             for key in operation.hidden(&self.state) {
                 let old = self.state.remove(&key);
                 digest = digest.wrapping_sub(old.map_or(0, |old| digest_entry(&key, &old)));
             }
-            if let Operation::Put(key, value) = operation {
-                self.state.insert(key.clone(), value.clone());
-                digest = digest.wrapping_add(digest_entry(key, value));
+            if let Some((key, value)) = new {
+                digest = digest.wrapping_add(digest_entry(key, &value));
+                self.state.insert(key.clone(), value);
             }
         }
         self.batches.push(batch);

@@ -10,13 +10,13 @@ use std::sync::Arc;
 use fastrand::Rng;
 use trommel::vfs::Vfs;
 use trommel::{
-    Compression, Db, FilterShape, Options, Prefix, ReadMode, RebuildOptions, Snapshot, WriteBatch,
-    WriteOptions,
+    Compression, Db, FilterShape, Merge, MergeOperator, Options, Prefix, ReadMode, RebuildOptions,
+    Snapshot, WriteBatch, WriteOptions,
 };
 use trommel_sim::SimDisk;
 
 use crate::inspect::{Verdict, budget_fits, collect, failed, scan};
-use crate::oracle::{History, Mark, Operation, digest};
+use crate::oracle::{History, Mark, Operation, appended, digest};
 use crate::process::{Gate, Process};
 
 /// The store's directory on a simulated disk.
@@ -64,6 +64,7 @@ impl Action {
         let operation = |operation: &Operation| match operation {
             Operation::Put(key, value) => format!("{:?}: {} bytes", name(key), value.len()),
             Operation::Delete(key) => format!("{:?}: deleted", name(key)),
+            Operation::Merge(key, by) => format!("{:?}: {} bytes merged", name(key), by.len()),
             Operation::DeleteRange(from, to) => {
                 format!("{:?} to {:?}: deleted", name(from), to.as_ref().map(|to| name(to)))
             }
@@ -121,6 +122,10 @@ impl Profile {
         let options = options(self.life_seed(), vfs)
             .background_threads(self.threads)
             .writes(|w| w.log(self.log));
+        let options = match self.merges() {
+            true => options.writes(|w| w.merge_operator(append())),
+            false => options,
+        };
         // A memtable with space for some keys.
         let options = if self.long_keys {
             options.writes(|w| w.write_buffer_bytes(256 << 10))
@@ -146,8 +151,29 @@ impl Profile {
         }
         // The frequency of synced writes depends on the seed too: never, sometimes, always.
         let sync = [0.0, 0.05, 0.3, 1.0][rng.usize(..4)];
-        (0..self.actions).map(|number| action(&mut rng, &keys, sync, number)).collect()
+        let actions = (0..self.actions).map(|number| action(&mut rng, &keys, sync, number));
+        if self.merges() { actions.map(with_merges).collect() } else { actions.collect() }
     }
+
+    /// Whether some of its puts are merges. A part of the seeds, so that others keep their crashes.
+    fn merges(&self) -> bool {
+        self.seed % 4 == 2
+    }
+}
+
+/// The operator of a store with merges.
+fn append() -> Arc<dyn MergeOperator> {
+    Merge::associative("crash: append", |_, so_far, operand| Ok(appended(so_far, operand)))
+}
+
+/// The same action, with merges in place of some puts.
+fn with_merges(action: Action) -> Action {
+    let Action::Write { batch, sync } = action else { return action };
+    let merged = |operation| match operation {
+        Operation::Put(key, value) if value.len() % 5 < 3 => Operation::Merge(key, value),
+        operation => operation,
+    };
+    Action::Write { batch: batch.into_iter().map(merged).collect(), sync }
 }
 
 /// Options for the store of a seed: everything tiny, so that flushes, compactions and rotations are
@@ -634,12 +660,14 @@ pub(crate) fn write(db: &Db, batch: &[Operation], sync: bool) -> trommel::Result
     match batch {
         [Operation::Put(key, value)] => db.put_with(key, value, options).map(drop),
         [Operation::Delete(key)] => db.delete_with(key, options).map(drop),
+        [Operation::Merge(key, operand)] => db.merge_with(key, operand, options).map(drop),
         operations => {
             let mut batch = WriteBatch::new();
             for operation in operations {
                 match operation {
                     Operation::Put(key, value) => batch.put(key, value),
                     Operation::Delete(key) => batch.delete(key),
+                    Operation::Merge(key, operand) => batch.merge(key, operand),
                     Operation::DeleteRange(from, None) => batch.delete_range(from..),
                     Operation::DeleteRange(from, Some(to)) => batch.delete_range(from..to),
                 };

@@ -10,15 +10,19 @@
 
 mod expiring;
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel::inspect::{Log, Manifest};
-use trommel::{Compression, Db, Options};
+use trommel::inspect::{EntryKind, ListedTable, Log, Manifest, Table};
+use trommel::vfs::Vfs;
+use trommel::{Compression, Db, Merge, Options, WriteBatch};
+use trommel_sim::MemoryVfs;
 
 use crate::exam::leave;
-use crate::stores::{DIR, Ending, Image, Store, build, vfs_of};
+use crate::stores::{DIR, Ending, Image, Store, build, image_of, vfs_of};
 
 /// The stores: filters, compression, and final state.
 const STORES: [(&str, Compression, Ending); 11] = [
@@ -40,6 +44,39 @@ const STORES: [(&str, Compression, Ending); 11] = [
 
 /// The first stores with range tombstones, by their number of logs. They have sidecars, too.
 const WITH_RANGES: [&str; 2] = ["v1-killed-paired-lz4", "v1-twologs-blocked-none"];
+
+/// A store with merge operands, in tables and in a log, killed.
+const WITH_MERGES: &str = "v1-killed-merges";
+
+/// That store, and its contents as text. Its operator is a built-in one, which an open finds.
+fn with_merges() -> (Image, String) {
+    let vfs = MemoryVfs::new();
+    let options = Options::default().vfs(Arc::new(vfs.clone())).background_threads(0);
+    let options = options.filters("none".parse().expect("a filter policy"));
+    let options = options.writes(|w| w.merge_operator(Merge::max()));
+    let db = Db::open(DIR, options).expect("a new store");
+    let mut expected = BTreeMap::<String, String>::new();
+    let mut write = |number: usize, value: &str, merges: bool| {
+        let key = format!("key {:02}", number % 12);
+        let mut batch = WriteBatch::new();
+        if merges {
+            batch.merge(&key, value)
+        } else {
+            batch.put(&key, value)
+        };
+        db.write(&batch).expect("memory takes it");
+        let largest = expected.remove(&key).filter(|so_far| merges && **so_far > *value);
+        expected.insert(key, largest.unwrap_or_else(|| value.to_owned()));
+    };
+    for round in 0..4 {
+        (0..20).for_each(|at| write(at * 5 + round, &format!("{}{round}", at % 7), at % 4 > 0));
+        if round < 2 {
+            db.flush().expect("memory takes it");
+        }
+    }
+    let line = |(key, value): (&String, &String)| format!("\"{key}\" = \"{value}\"\n");
+    (image_of(&vfs, Path::new(DIR)), expected.iter().map(line).collect())
+}
 
 fn golden() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("format/golden")
@@ -78,6 +115,12 @@ fn write_missing_golden_stores() {
         }
     }
     expiring::write_missing();
+    let dir = golden().join(WITH_MERGES);
+    if !dir.exists() {
+        let (image, expected) = with_merges();
+        leave(&image, &dir);
+        std::fs::write(dir.with_extension("txt"), expected).expect("a writable tree");
+    }
 }
 
 fn read(dir: &Path) -> Image {
@@ -159,6 +202,31 @@ fn golden_stores_open_forever() {
         let name = format!("v1-{ending:?}-{kind}-{compression:?}").to_lowercase();
         assert!(names.contains(&name), "{name} is missing");
     }
+}
+
+/// A store without operands would test none of their kinds and fields.
+#[test]
+fn a_golden_store_has_merge_operands_wherever_they_are_stored() {
+    let vfs = vfs_of(&read(&golden().join(WITH_MERGES)));
+    let dir = Path::new(DIR);
+    let in_tables = |table: &ListedTable| {
+        let path = dir.join(format!("{:06}.sst", table.meta.number));
+        let table = Table::open(&vfs, &path).expect("a table");
+        let entries = table.scan(Bound::Unbounded, Bound::Unbounded).expect("a sound table");
+        entries.filter(|entry| entry.as_ref().is_ok_and(|it| it.kind == EntryKind::Merge)).count()
+    };
+    let contents = Manifest::in_force(&vfs, dir).and_then(|it| it.info()).expect("a manifest");
+    assert!(contents.contents.tables.iter().map(in_tables).sum::<usize>() > 0);
+    let logs = vfs.list(dir).expect("its files").into_iter().map(|entry| dir.join(entry.name));
+    let logs = logs.filter(|path| path.extension().is_some_and(|extension| extension == "log"));
+    let merges = logs.map(|path| {
+        Log::open(&vfs, &path).and_then(|log| log.info()).expect("a log").written.merges
+    });
+    assert!(merges.sum::<u64>() > 0);
+    let db =
+        Db::open(DIR, Options::default().vfs(Arc::new(vfs_of(&read(&golden().join(WITH_MERGES))))));
+    let settings = db.expect("a sound store").options().settings();
+    assert!(settings.contains(&("merge_operator", "\"trommel.max\"".to_owned())));
 }
 
 /// A store without range tombstones would test none of their fields.

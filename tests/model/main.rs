@@ -18,6 +18,7 @@
 //! * [`skipping`]: scans skip tombstones and old versions in few steps.
 //! * [`ranges`]: deleted ranges, for conditional writes, open iterators and copies of the store.
 //! * [`compaction_filter`]: what compaction filters are called for, and what they leave.
+//! * [`merges`]: merge operators beside failures, expiry, transactions and compactions.
 //! * [`expiry`]: entries that expire, against a model in which each version has a time.
 //! * [`keyspaces`]: several keyspaces, against a map for each.
 //! * [`isolation`]: histories of transactions, checked for every anomaly.
@@ -58,6 +59,7 @@ mod lean;
 mod live_keys;
 mod liveness;
 mod many;
+mod merges;
 mod metamorphic;
 mod panics;
 mod prefixes;

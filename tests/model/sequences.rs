@@ -25,7 +25,8 @@ impl Play for World {
         let delete = [1, 1, 1, 1, 6][mood];
         use Kind::*;
         vec![
-            (Put, 50 * write),
+            (Put, 40 * write),
+            (Merge, 24 * write),
             (Delete, 14 * write),
             (DeleteRange, write * delete),
             (DeleteRun, delete / 3),

@@ -13,6 +13,7 @@ use crate::budget;
 use crate::config::{Home, live_options, options, policy};
 use crate::iterators::{Check, CheckedCursor, CheckedRange, Model, Reader, compare_all, ok};
 use crate::keys::{Bytes, KeyBounds, KeySpace, is_empty, show};
+use crate::merges;
 use crate::rebuilds::rebuild_filters;
 use crate::rng::Rng;
 
@@ -20,6 +21,7 @@ use crate::rng::Rng;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub(crate) enum Kind {
     Put,
+    Merge,
     Delete,
     DeleteRange,
     /// Deletes of many adjacent keys, one by one.
@@ -129,6 +131,8 @@ pub(crate) struct World {
     model: Rc<Model>,
     keys: KeySpace,
     home: Home,
+    /// Whether the store has a merge operator; without one, operands are put instead.
+    merges: bool,
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     snapshots: Vec<(Snapshot, Rc<Model>)>,
@@ -157,6 +161,7 @@ impl World {
             model: Rc::default(),
             keys: KeySpace::new(&mut rng, block_bytes),
             home,
+            merges: rng.once_in(2),
             vfs,
             dir: root.join("store"),
             snapshots: Vec::new(),
@@ -186,6 +191,7 @@ impl World {
         self.work.operations += 1;
         match kind {
             Kind::Put => self.put(rng),
+            Kind::Merge => self.merge(rng),
             Kind::Delete => self.delete(rng),
             Kind::DeleteRange => self.delete_range(rng),
             Kind::DeleteRun => self.delete_run(rng),
@@ -292,6 +298,16 @@ impl World {
         Ok(())
     }
 
+    fn merge(&mut self, rng: &mut Rng) -> Check {
+        if !self.merges {
+            return self.put(rng);
+        }
+        let (key, operand) = (self.keys.own(rng), merges::operand(rng));
+        ok("merge", self.db().merge(&key, &operand))?;
+        merges::apply(self.model(), key, &operand);
+        Ok(())
+    }
+
     fn delete(&mut self, rng: &mut Rng) -> Check {
         let key = self.keys.any(rng);
         ok("delete", self.db().delete(&key))?;
@@ -378,6 +394,10 @@ impl World {
             if rng.once_in(3) {
                 batch.delete(&key);
                 self.model().remove(&key);
+            } else if self.merges && rng.once_in(3) {
+                let operand = merges::operand(rng);
+                batch.merge(&key, &operand);
+                merges::apply(self.model(), key, &operand);
             } else {
                 let value = self.keys.value(rng);
                 batch.put(&key, &value);
@@ -531,7 +551,7 @@ impl World {
         self.checkpoints += 1;
         let dir = self.dir.with_file_name(format!("checkpoint-{}", self.checkpoints));
         ok("checkpoint", self.db().checkpoint(&dir))?;
-        let options = options(rng, self.home, &self.vfs);
+        let options = self.options(rng);
         let copy = if rng.once_in(2) {
             let copy = ok("opening a checkpoint", Db::open(&dir, options))?;
             // Writes to the checkpoint must not affect the original.
@@ -615,7 +635,7 @@ impl World {
             self.db().insert_if_absent(&too_long, &value).map(|_| ()),
             self.db().set_options(|options| options.reads(|r| r.block_bytes(0))),
             self.db().checkpoint(&self.dir),
-            Db::open(&self.dir, options(rng, self.home, &self.vfs)).map(|_| ()),
+            Db::open(&self.dir, self.options(rng)).map(|_| ()),
         ];
         let expected = [
             ErrorKind::Usage,
@@ -634,8 +654,14 @@ impl World {
         Ok(())
     }
 
+    /// Options for an open, with the merge operator if the store has one.
+    fn options(&self, rng: &mut Rng) -> Options {
+        let options = options(rng, self.home, &self.vfs);
+        if self.merges { merges::with_operator(rng, options) } else { options }
+    }
+
     fn open(&mut self, rng: &mut Rng) -> Check {
-        let options: Options = options(rng, self.home, &self.vfs);
+        let options: Options = self.options(rng);
         let shown = format!("{options:?}");
         let db =
             Db::open(&self.dir, options).map_err(|error| format!("open: {error} ({shown})"))?;
@@ -710,7 +736,7 @@ impl World {
     fn read_only(&mut self, rng: &mut Rng) -> Check {
         let list = |world: &Self| world.vfs.list(&world.dir).map_err(|error| error.to_string());
         let before = list(self)?;
-        let options = options(rng, self.home, &self.vfs);
+        let options = self.options(rng);
         let db = ok("read-only open", Db::open_read_only(&self.dir, options))?;
         compare_all(Reader::Live(&db), &self.model)
             .map_err(|fault| format!("opened read-only: {fault}"))?;

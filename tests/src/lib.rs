@@ -20,6 +20,8 @@ mod book {
     struct Errors;
     #[doc = include_str!("../../docs/book/isolation.md")]
     struct Isolation;
+    #[doc = include_str!("../../docs/book/merge.md")]
+    struct Merging;
     #[doc = include_str!("../../docs/book/operations.md")]
     struct Operations;
     #[doc = include_str!("../../docs/book/program/replay.md")]

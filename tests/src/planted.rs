@@ -12,7 +12,7 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 8] = [
+const FILES: [&str; 9] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
@@ -20,6 +20,7 @@ const FILES: [&str; 8] = [
     "expiry.toml",
     "transactions.toml",
     "keyspaces.toml",
+    "merges.toml",
     "tables.toml",
 ];
 

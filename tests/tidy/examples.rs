@@ -1,4 +1,4 @@
-//! Every public method of a handle has an example.
+//! Every public method that a user meets in the first hour has an example.
 
 use crate::source::files;
 
@@ -24,6 +24,30 @@ fn every_method_of_a_store_has_an_example() {
     assert!(handle.text.matches("    pub fn ").count() > 50, "that is not where they are");
     let without = without_example(&handle.text);
     assert!(without.is_empty(), "methods of Db without an example: {without:?}");
+}
+
+/// The files with the types that come next after the handle.
+const FIRST_HOUR: [&str; 9] = [
+    "src/batch.rs",
+    "src/batch/conditions.rs",
+    "src/batch/merging.rs",
+    "src/db/merging.rs",
+    "src/iter/range.rs",
+    "src/options/choices.rs",
+    "src/snapshot.rs",
+    "src/transaction/merging.rs",
+    "src/transaction/mod.rs",
+];
+
+#[test]
+fn every_method_of_the_first_hour_has_an_example() {
+    let all = files(&["crates/engine/src"], "rs");
+    for name in FIRST_HOUR {
+        let file = all.iter().find(|file| file.path.ends_with(name)).expect("it is there");
+        assert!(file.text.contains("    pub fn "), "{name} has no methods");
+        let without = without_example(&file.text);
+        assert!(without.is_empty(), "methods in {name} without an example: {without:?}");
+    }
 }
 
 #[test]

@@ -1,6 +1,6 @@
 //! A store of 500,000 entries of 16 + 100 bytes on a file system in memory, compacted: single puts
 //! and batches, gets of keys that are there and of others, multi-gets of 64, and scans of ten
-//! entries and of all. `cargo bench -- engine`
+//! entries and of all; increments. `cargo bench -- engine`
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion makes a public function")]
 
 #[path = "../../../crates/harness/examples/common/mod.rs"]
@@ -8,8 +8,8 @@ mod common;
 
 use std::sync::Arc;
 
-use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
-use trommel::{Db, Options, WriteBatch};
+use criterion::{BatchSize, Bencher, Criterion, Throughput, criterion_group, criterion_main};
+use trommel::{Db, Merge, Options, WriteBatch};
 use trommel_sim::MemoryVfs;
 
 use common::{key, scatter};
@@ -89,5 +89,50 @@ fn reads(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group! { name = benches; config = trommel_micro::short(2); targets = writes, reads }
+/// Adds one to counters of a compacted store: by a merge, and by a get and a put of the same key.
+fn increments(criterion: &mut Criterion) {
+    let db = |path: &str| {
+        let options = Options::default().vfs(Arc::new(MemoryVfs::new())).background_threads(0);
+        let options = options.writes(|w| w.write_buffer_bytes(256 << 20));
+        let db = Db::open(path, options.writes(|w| w.merge_operator(Merge::counter()))).unwrap();
+        for number in 0..KEYS {
+            db.put(key(number), 0_u64.to_le_bytes()).unwrap();
+        }
+        db.compact_range(..).unwrap();
+        db
+    };
+    let keys: Vec<_> = (0..WRITES).map(|nth| key(scatter(nth ^ 0x5eed << 40) % KEYS)).collect();
+    let merge = |db: &Db| {
+        for key in &keys {
+            db.merge(key, 1_u64.to_le_bytes()).unwrap();
+        }
+    };
+    let get_and_put = |db: &Db| {
+        for key in &keys {
+            let before = db.get(key).unwrap().unwrap();
+            let before = u64::from_le_bytes((*before).try_into().unwrap());
+            db.put(key, (before + 1).to_le_bytes()).unwrap();
+        }
+    };
+    let mut group = criterion.benchmark_group("engine");
+    group.throughput(Throughput::Elements(WRITES));
+    let bench = |bencher: &mut Bencher<'_>, path: &str, increment: &dyn Fn(&Db)| {
+        let db = db(path);
+        // Compacted each time, so that no round finds the keys of another in memory.
+        bencher.iter_batched(|| db.compact_range(..).unwrap(), |()| increment(&db), PER_ITERATION);
+    };
+    group.bench_function("increment by merge", |bencher| bench(bencher, "/merges", &merge));
+    group.bench_function("increment by get and put", |bencher| {
+        bench(bencher, "/puts", &get_and_put)
+    });
+    group.finish();
+}
+
+const PER_ITERATION: BatchSize = BatchSize::PerIteration;
+
+criterion_group! {
+    name = benches;
+    config = trommel_micro::short(2);
+    targets = writes, reads, increments
+}
 criterion_main!(benches);

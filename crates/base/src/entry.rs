@@ -10,7 +10,7 @@ pub type SeqNo = u64;
 /// word.
 pub const MAX_SEQNO: SeqNo = (1 << 56) - 1;
 
-/// The kind of an entry: a value or a tombstone.
+/// The kind of an entry: a value, a tombstone or a merge operand.
 ///
 /// The numbers are part of the on-disk format. Other numbers belong to operations that are not
 /// entries ([`RANGE_DELETE`], [`RANGE_DELETE_FROM`] and [`TIME_MARK`]), or are reserved for later
@@ -22,12 +22,13 @@ pub enum EntryKind {
     Delete = 0,
     /// The key has this value from here on.
     Put = 1,
+    /// The key has from here on what the merge operator makes of the older versions and this
+    /// operand.
+    Merge = 3,
 }
 
 /// Kind number of a range deletion with an end.
 pub const RANGE_DELETE: u8 = 2;
-/// Kind number reserved for merge operands.
-pub const RESERVED_MERGE: u8 = 3;
 /// Kind number of a range deletion without an end.
 pub const RANGE_DELETE_FROM: u8 = 4;
 /// Kind number of a time mark.
@@ -40,6 +41,17 @@ impl EntryKind {
         match number {
             0 => Some(Self::Delete),
             1 => Some(Self::Put),
+            _ => Self::rare(number),
+        }
+    }
+
+    /// As `from_u8`, of a kind that most stores have none of. Apart, so that scans of other
+    /// entries do not pay for it.
+    #[cold]
+    #[inline(never)]
+    const fn rare(number: u8) -> Option<Self> {
+        match number {
+            3 => Some(Self::Merge),
             _ => None,
         }
     }
@@ -120,7 +132,7 @@ pub struct InternalKey<'a> {
     pub key: &'a [u8],
     /// Sequence number of the write.
     pub seqno: SeqNo,
-    /// Value or tombstone.
+    /// Value, tombstone or operand.
     pub kind: EntryKind,
 }
 
@@ -131,7 +143,7 @@ pub struct KeyHead {
     pub words: u128,
     /// Length of the key, in bytes.
     pub len: u32,
-    /// Value or tombstone.
+    /// Value, tombstone or operand.
     pub kind: EntryKind,
     /// Sequence number of the write.
     pub seqno: SeqNo,
@@ -174,9 +186,9 @@ pub struct EntryRef<'a> {
     pub key: &'a [u8],
     /// Sequence number of the write.
     pub seqno: SeqNo,
-    /// Value or tombstone.
+    /// Value, tombstone or operand.
     pub kind: EntryKind,
-    /// The value; empty for a tombstone.
+    /// The value or operand; empty for a tombstone.
     pub value: &'a [u8],
 }
 
@@ -291,11 +303,10 @@ mod tests {
     #[test]
     fn a_trailer_comes_back_whole() {
         for seqno in [0, 1, 255, 256, MAX_SEQNO] {
-            for kind in [EntryKind::Delete, EntryKind::Put] {
+            for kind in [EntryKind::Delete, EntryKind::Put, EntryKind::Merge] {
                 assert_eq!(unpack_trailer(pack_trailer(seqno, kind)), Some((seqno, kind)));
             }
         }
-        assert_eq!(unpack_trailer(u64::from(RESERVED_MERGE)), None);
         assert_eq!(unpack_trailer(u64::from(RANGE_DELETE)), None);
         assert_eq!(unpack_trailer(u64::from(RANGE_DELETE_FROM)), None);
     }

@@ -8,6 +8,7 @@
 mod conditions;
 mod contents;
 mod mapped;
+mod merging;
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -33,9 +34,9 @@ pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
 /// Bytes of the operation count at the head of an encoded batch.
 const COUNT_BYTES: usize = 4;
 
-/// Puts and deletes, also of whole ranges, that become visible together, and durable together or
-/// not at all; with conditions, if it has any ([`WriteBatch::expect_absent`]). They are on the
-/// default keyspace, those of [`WriteBatch::keyspace`] on another.
+/// Puts, merges and deletes, also of whole ranges, that become visible together, and durable
+/// together or not at all; with conditions, if it has any ([`WriteBatch::expect_absent`]). They are
+/// on the default keyspace, those of [`WriteBatch::keyspace`] on another.
 ///
 /// An operation above a size limit is not dropped: it makes the whole batch unwritable.
 /// [`WriteBatch::len`] counts it, [`WriteBatch::iter`] yields it, [`WriteBatch::check`] names it,
@@ -64,6 +65,8 @@ pub struct WriteBatch {
     has_headers: bool,
     /// Whether it deletes a range of the default keyspace that has no end.
     has_open_end: bool,
+    /// Whether an operation is a merge.
+    has_operands: bool,
 }
 
 impl Default for WriteBatch {
@@ -74,11 +77,21 @@ impl Default for WriteBatch {
 
 impl WriteBatch {
     /// An empty batch.
+    ///
+    /// ```
+    /// let batch = trommel::WriteBatch::new();
+    /// assert!(batch.is_empty());
+    /// ```
     pub fn new() -> Self {
         Self::with_capacity(0)
     }
 
     /// An empty batch with room for about `bytes` of keys and values.
+    ///
+    /// ```
+    /// let mut batch = trommel::WriteBatch::with_capacity(1 << 20);
+    /// batch.put("key", "value");
+    /// ```
     pub fn with_capacity(bytes: usize) -> Self {
         let mut encoded = Vec::with_capacity(COUNT_BYTES + bytes);
         put_u32(&mut encoded, 0);
@@ -91,6 +104,7 @@ impl WriteBatch {
             keyspaces: Vec::new(),
             has_headers: false,
             has_open_end: false,
+            has_operands: false,
         }
     }
 
@@ -99,11 +113,32 @@ impl WriteBatch {
     /// A key above 65,535 bytes, a value above 1 GiB, or growth beyond [`MAX_BATCH_BYTES`] makes
     /// the write of the whole batch fail before anything is changed; [`WriteBatch::check`] reports
     /// it earlier.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let mut batch = trommel::WriteBatch::new();
+    /// batch.put("a", "1").put("a", "2");
+    /// db.write(&batch)?;
+    /// assert_eq!(db.get("a")?.unwrap(), b"2");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> &mut Self {
         self.push_default(OpKind::Put, key.as_ref(), value.as_ref())
     }
 
     /// Deletes `key`, whether or not it exists.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// let mut batch = trommel::WriteBatch::new();
+    /// batch.delete("a").put("b", "1");
+    /// db.write(&batch)?;
+    /// assert!(!db.contains_key("a")? && db.contains_key("b")?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.push_default(OpKind::Delete, key.as_ref(), &[])
     }
@@ -198,6 +233,7 @@ impl WriteBatch {
         }
         self.conditions.extend_from_slice(&other.conditions);
         self.join_keyspaces(other);
+        self.has_operands |= other.has_operands;
         self
     }
 
@@ -205,6 +241,7 @@ impl WriteBatch {
         match operation {
             BatchOp::Put { key, value } => _ = self.push_rare(OpKind::Put, key, value),
             BatchOp::Delete { key } => _ = self.push_rare(OpKind::Delete, key, &[]),
+            BatchOp::Merge { key, operand } => _ = self.merge(key, operand),
             BatchOp::DeleteRange { from, to: Some(to) } => {
                 _ = self.push_rare(OpKind::RangeDelete, from, to);
             }
@@ -217,6 +254,13 @@ impl WriteBatch {
     }
 
     /// Removes all operations and conditions, and keeps the memory for reuse.
+    ///
+    /// ```
+    /// let mut batch = trommel::WriteBatch::new();
+    /// batch.put("key", "value");
+    /// batch.clear();
+    /// assert!(batch.is_empty());
+    /// ```
     pub fn clear(&mut self) {
         self.encoded.truncate(COUNT_BYTES);
         self.set_count(0);
@@ -225,19 +269,36 @@ impl WriteBatch {
         self.conditions.clear();
         self.keyspaces.clear();
         (self.has_headers, self.has_open_end) = (false, false);
+        self.has_operands = false;
     }
 
     /// Number of operations added since the batch was created or cleared, refused ones included.
+    ///
+    /// ```
+    /// let mut batch = trommel::WriteBatch::new();
+    /// batch.put("a", "1").delete("b");
+    /// assert_eq!(batch.len(), 2);
+    /// ```
     pub fn len(&self) -> usize {
         self.count as usize + self.refused.len()
     }
 
     /// Whether the batch has no operations.
+    ///
+    /// ```
+    /// assert!(trommel::WriteBatch::new().is_empty());
+    /// ```
     pub fn is_empty(&self) -> bool {
         self.len() == 0
     }
 
     /// Its encoded size in bytes, without the log's framing.
+    ///
+    /// ```
+    /// let mut batch = trommel::WriteBatch::new();
+    /// batch.put("key", "value");
+    /// assert!(batch.encoded_bytes() > "keyvalue".len());
+    /// ```
     pub fn encoded_bytes(&self) -> usize {
         self.encoded.len()
     }
@@ -281,6 +342,8 @@ fn check_sizes_of(key_bytes: usize, value_bytes: usize) -> Result<()> {
 pub(crate) enum OpKind {
     Delete = EntryKind::Delete as u8,
     Put = EntryKind::Put as u8,
+    /// Its value is an operand for the merge operator.
+    Merge = EntryKind::Merge as u8,
     /// Deletes the keys from the operation's key on, up to its value.
     RangeDelete = RANGE_DELETE,
     /// Deletes the keys from the operation's key on.
@@ -289,6 +352,9 @@ pub(crate) enum OpKind {
     /// only.
     TimeMark = TIME_MARK,
 }
+
+/// Kind number of a merge.
+const MERGE: u8 = EntryKind::Merge as u8;
 
 /// Longest bound of a range: a longest key with a zero byte, the first key after it.
 pub(crate) const MAX_BOUND_BYTES: usize = MAX_KEY_BYTES + 1;
@@ -300,19 +366,20 @@ impl OpKind {
         match self {
             Self::Delete => Some(EntryKind::Delete),
             Self::Put => Some(EntryKind::Put),
+            Self::Merge => Some(EntryKind::Merge),
             Self::RangeDelete | Self::RangeDeleteFrom | Self::TimeMark => None,
         }
     }
 
     #[inline]
     fn has_value(self) -> bool {
-        matches!(self, Self::Put | Self::RangeDelete)
+        matches!(self, Self::Put | Self::Merge | Self::RangeDelete)
     }
 
     #[inline]
     fn check_sizes(self, key: &[u8], value: &[u8]) -> Result<()> {
         match self {
-            Self::Delete | Self::Put => check_sizes_of(key.len(), value.len()),
+            Self::Delete | Self::Put | Self::Merge => check_sizes_of(key.len(), value.len()),
             Self::RangeDelete | Self::RangeDeleteFrom | Self::TimeMark => {
                 let bytes = key.len().max(value.len());
                 if bytes > MAX_BOUND_BYTES { Err(Error::KeyTooLong { bytes }) } else { Ok(()) }
@@ -447,7 +514,7 @@ pub(crate) struct Operation<'a> {
     pub(crate) kind: OpKind,
     /// The key, or the first key of a range.
     pub(crate) key: &'a [u8],
-    /// The value; the end of a range that has one.
+    /// The value or operand; the end of a range that has one.
     pub(crate) value: &'a [u8],
 }
 
@@ -457,7 +524,7 @@ impl Operation<'_> {
         match self.kind {
             OpKind::RangeDelete => Some(RangeTombstone::new(self.key, Some(self.value), seqno)),
             OpKind::RangeDeleteFrom => Some(RangeTombstone::new(self.key, None, seqno)),
-            OpKind::Delete | OpKind::Put | OpKind::TimeMark => None,
+            OpKind::Delete | OpKind::Put | OpKind::Merge | OpKind::TimeMark => None,
         }
     }
 
@@ -533,7 +600,8 @@ impl<'a> BatchOperations<'a> {
         Some(Operation { kind, key, value })
     }
 
-    /// The rest of an operation with this kind number, which writes no entry.
+    /// The rest of an operation with this kind number, which is neither a put nor a delete of one
+    /// key.
     #[cold]
     #[inline(never)]
     fn other_operation(&mut self, number: u8) -> Option<Operation<'a>> {
@@ -541,11 +609,16 @@ impl<'a> BatchOperations<'a> {
             RANGE_DELETE => OpKind::RangeDelete,
             RANGE_DELETE_FROM => OpKind::RangeDeleteFrom,
             TIME_MARK => OpKind::TimeMark,
+            MERGE => OpKind::Merge,
             _ => return None,
         };
-        let key_bytes = self.rest.length(MAX_BOUND_BYTES)?;
-        let value_bytes =
-            if kind == OpKind::RangeDelete { self.rest.length(MAX_BOUND_BYTES)? } else { 0 };
+        let most = if kind == OpKind::Merge { MAX_KEY_BYTES } else { MAX_BOUND_BYTES };
+        let key_bytes = self.rest.length(most)?;
+        let value_bytes = match kind {
+            OpKind::Merge => self.rest.length(MAX_VALUE_BYTES)?,
+            OpKind::RangeDelete => self.rest.length(MAX_BOUND_BYTES)?,
+            _ => 0,
+        };
         let key = self.rest.take(key_bytes)?;
         let value = self.rest.take(value_bytes)?;
         let is_valid = match kind {
@@ -594,7 +667,7 @@ mod tests {
     fn a_batch_comes_back_from_its_encoding() {
         let mut batch = WriteBatch::new();
         batch.put(b"", b"").put(b"k", vec![7; 300]).delete(b"gone");
-        batch.delete_range("a".."c").delete_range("d"..);
+        batch.delete_range("a".."c").delete_range("d"..).merge("m", "by");
         let sealed = batch.seal().unwrap();
         let expected = vec![
             (OpKind::Put, vec![], vec![]),
@@ -602,9 +675,10 @@ mod tests {
             (OpKind::Delete, b"gone".to_vec(), vec![]),
             (OpKind::RangeDelete, b"a".to_vec(), b"c".to_vec()),
             (OpKind::RangeDeleteFrom, b"d".to_vec(), vec![]),
+            (OpKind::Merge, b"m".to_vec(), b"by".to_vec()),
         ];
         assert_eq!(decode(&sealed.encoded), Some(expected));
-        assert_eq!(sealed.count, 5);
+        assert_eq!(sealed.count, 6);
         for len in 0..sealed.encoded.len() {
             assert_eq!(decode(&sealed.encoded[..len]), None, "cut to {len}");
         }
@@ -632,7 +706,8 @@ mod tests {
         let lengths = [0, 1, 127, 128, 16_383, 16_384, MAX_KEY_BYTES];
         for (key, value) in lengths.iter().flat_map(|key| lengths.map(|value| (*key, value))) {
             let (key, value) = (&long[..key], &long[..value]);
-            for (kind, value) in [(OpKind::Put, value), (OpKind::Delete, &[][..])] {
+            let kinds = [(OpKind::Put, value), (OpKind::Delete, &[][..]), (OpKind::Merge, value)];
+            for (kind, value) in kinds {
                 let mut batch = WriteBatch::new();
                 batch.push(kind, key, value);
                 let sealed = batch.seal().unwrap().encoded;

@@ -1,5 +1,7 @@
 //! The handle to a store.
 
+mod merging;
+
 use std::path::Path;
 use std::sync::Arc;
 

@@ -9,6 +9,7 @@ use trommel_base::Corruption;
 use trommel_vfs::Vfs;
 
 use crate::conflict::Conflict;
+use crate::merge_failure::MergeFailure;
 use crate::names;
 
 /// The result of almost every call.
@@ -130,6 +131,18 @@ pub enum Error {
         /// Its name.
         name: String,
     },
+    /// The merge operands of a key cannot be applied, or no operand can be written: the merge
+    /// operator failed, or the store was opened without one.
+    Merge(Box<MergeFailure>),
+    /// The store holds operands of another merge operator. Nothing was changed.
+    OtherMergeOperator {
+        /// The store's directory.
+        dir: PathBuf,
+        /// The name of the operator whose operands it holds.
+        recorded: String,
+        /// The name of the operator that it was to be opened with.
+        given: String,
+    },
     /// A bug: an invariant does not hold. The data on disk is unchanged.
     Internal {
         /// Which invariant.
@@ -169,6 +182,8 @@ impl Error {
             | Self::ValueTooLong { .. }
             | Self::BatchTooLarge { .. }
             | Self::KeyspaceDropped { .. }
+            | Self::Merge(_)
+            | Self::OtherMergeOperator { .. }
             | Self::ReadOnly => ErrorKind::Usage,
         }
     }
@@ -382,6 +397,13 @@ impl fmt::Display for Error {
             Self::KeyspaceDropped { name } => write!(
                 f,
                 "the keyspace \"{name}\" was dropped: Db::keyspace makes a new one of this name"
+            ),
+            Self::Merge(failure) => failure.fmt(f),
+            Self::OtherMergeOperator { dir, recorded, given } => write!(
+                f,
+                "{} holds operands of the merge operator {recorded:?}, and was to be opened with \
+                 {given:?}: open it with the former, or without one",
+                dir.display()
             ),
             Self::Internal { what } => {
                 write!(

@@ -97,6 +97,12 @@ pub(crate) fn policy_failed(name: &str, what: &str) {
     let _ = (name, what);
 }
 
+/// A merge operator failed in a flush or compaction, for the first time.
+pub(crate) fn merge_failed(name: &str, what: &str) {
+    event!(warn, name, what, "a merge operator failed; its operands stay");
+    let _ = (name, what);
+}
+
 /// A table's filter cannot be used, for a reason not reported before.
 pub(crate) fn filter_unusable(table: u64, why: &str) {
     event!(warn, table, why, "a filter cannot be used, its table answers maybe");

@@ -5,6 +5,7 @@
 //! that holds data, and never L0.
 
 mod budget;
+mod typed;
 
 use std::fmt;
 use std::str::FromStr;
@@ -87,7 +88,14 @@ enum PolicyForm {
 }
 
 impl FilterPolicy {
-    /// The same filter on every level.
+    /// The same filter on every level. [`FilterPolicy::on_levels`] adds others.
+    ///
+    /// ```
+    /// use trommel::{FilterKind, FilterPolicy, FilterSpec};
+    /// let policy = FilterPolicy::uniform(FilterSpec::new(FilterKind::Paired, 12.0)?);
+    /// assert_eq!(policy, "paired:12".parse()?);
+    /// # Ok::<(), Box<dyn std::error::Error>>(())
+    /// ```
     pub fn uniform(spec: FilterSpec) -> Self {
         Self { choice: PolicyForm::Rules(vec![LevelRule { levels: Levels::All, spec }]) }
     }

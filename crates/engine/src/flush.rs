@@ -8,12 +8,14 @@
 
 use std::sync::Arc;
 
-use trommel_base::Cursor;
+use trommel_base::{Cursor, EntryRef};
 
 use crate::compaction::merge::{DropRule, EntryFate};
 use crate::engine::Engine;
 use crate::error::Result;
+use crate::expiry::TimeMarks;
 use crate::files::log_path;
+use crate::folding::{Folding, Kept};
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
@@ -79,18 +81,35 @@ impl Engine {
         set.expire_before(self.version().time_marks.horizon());
         let mut rule = DropRule::new(self.snapshots.live(), &set);
         outputs.judged_by(&rule);
+        let mut folding = self.folding();
         let mut last_seqno = newest_range;
         let mut cursor = frozen.memtable.cursor();
         cursor.seek_to_first()?;
         while let Some(entry) = cursor.entry() {
             last_seqno = last_seqno.max(entry.seqno);
             // Older versions may be in any table: tombstones stay.
-            if rule.judge(entry.key, entry.seqno, entry.kind, || true) == EntryFate::Keep {
+            let fate = rule.judge(entry.key, entry.seqno, entry.kind, || true);
+            if folding.concerns(fate) {
+                folding.take(entry, fate, &rule, outputs)?;
+            } else if fate == EntryFate::Keep {
                 outputs.add(entry)?;
             }
             cursor.next()?;
         }
+        folding.finish(outputs)?;
         Ok(last_seqno)
+    }
+
+    /// What folds the operands of a flush or compaction.
+    pub(crate) fn folding(&self) -> Folding {
+        let expiry = &self.snapshots.expiry;
+        let marks = match expiry.is_on() {
+            true => expiry.marks(|| self.snapshots.visible()),
+            false => TimeMarks::default(),
+        };
+        let default = self.options.keyspaces.default_of_tables();
+        let operator = self.options.load().writes.merge_operator.clone();
+        Folding::new(operator.map(|operator| operator.for_store(default)), marks)
     }
 
     /// The range tombstones of `frozen` that readers need.
@@ -108,6 +127,17 @@ impl Engine {
         let view = self.view.load();
         let rest = view.memtables().filter(|other| !Arc::ptr_eq(other, frozen));
         rest.map(|memtable| memtable.oldest_log()).min().unwrap_or(0)
+    }
+}
+
+/// Older versions may be in any table.
+impl Kept for Outputs<'_> {
+    fn add(&mut self, entry: EntryRef<'_>, _: bool, _: Option<bool>) -> Result<()> {
+        self.add(entry)
+    }
+
+    fn has_older(&mut self, _: &[u8]) -> bool {
+        true
     }
 }
 

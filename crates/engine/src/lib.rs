@@ -36,7 +36,10 @@
 //! block: its page says how much memory a long-lived one holds.
 //!
 //! # Writing
-//! [`Db::put`] and [`Db::delete`] write one key. A [`WriteBatch`] of [`BatchOp`]s is written
+//! [`Db::put`] and [`Db::delete`] write one key, and [`Db::merge`] changes its value by a
+//! [`MergeOperator`], without reading it: [`Merge`] has a counter and others, [`SetItems`] or an
+//! [`InvalidSet`] come of a set, and a [`MergeFailure`] with its [`MergeCause`] of an operator that
+//! fails. A [`WriteBatch`] of [`BatchOp`]s is written
 //! atomically; a [`RefusedOperation`] is an operation that makes it unwritable.
 //! [`Db::insert_if_absent`], [`Db::compare_and_set`] and batches with conditions
 //! ([`WriteBatch::expect_absent`]) write conditionally. A [`Transaction`] is any number of reads
@@ -107,6 +110,7 @@ mod files;
 mod filter_kinds;
 mod filter_policy;
 mod flush;
+mod folding;
 mod fork;
 mod framed;
 mod handle;
@@ -128,6 +132,8 @@ mod lookup_trace;
 mod maintenance;
 mod manifest;
 mod memory;
+mod merge_failure;
+mod merge_operator;
 #[cfg(all(test, trommel_loom))]
 mod models;
 mod names;
@@ -190,6 +196,8 @@ pub use job_counters::Stall;
 pub use keyspace::{Keyspace, KeyspaceBatch, KeyspaceSnapshot, KeyspaceTransaction};
 pub use keyspaces::KeyspaceOptions;
 pub use lookup_trace::LookupTrace;
+pub use merge_failure::{MergeCause, MergeFailure};
+pub use merge_operator::{InvalidSet, Merge, MergeOperator, SetItems};
 pub use options::{
     Compression, Degraded, Durability, FilterResidency, FilterShape, Options, WriteOptions,
 };

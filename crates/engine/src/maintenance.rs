@@ -234,7 +234,11 @@ impl Engine {
             environment: old.environment.clone(),
             background_threads: old.background_threads,
             opening: old.opening.clone(),
-            writes: WriteSettings { log: old.writes.log, ..wanted.writes },
+            writes: WriteSettings {
+                log: old.writes.log,
+                merge_operator: old.writes.merge_operator.clone(),
+                ..wanted.writes
+            },
             filtering: FilterSettings {
                 user_filters: old.filtering.user_filters.clone(),
                 ..wanted.filtering
@@ -425,6 +429,17 @@ fn check_code(old: &Options, wanted: &Options) -> Result<()> {
         return Err(Error::option(
             "compaction_filter: the filter stays while the store is open, as snapshots rely on it: \
              close the store, and open it with the other one",
+        ));
+    }
+    let same_operator = match (&old.writes.merge_operator, &wanted.writes.merge_operator) {
+        (Some(old), Some(wanted)) => old.is(wanted),
+        (None, None) => true,
+        _ => false,
+    };
+    if !same_operator {
+        return Err(Error::option(
+            "merge_operator: the operator stays while the store is open, as values are made of its \
+             operands: close the store, and open it with the other one",
         ));
     }
     Ok(())

@@ -57,6 +57,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::manifest::reader::{self, Recovered};
 use crate::manifest::state::ManifestState;
 use crate::memory::MemoryShares;
+use crate::merge_operator::UserMergeOperator;
 use crate::names::Numbered;
 use crate::options::Degraded;
 use crate::options::Options;
@@ -127,6 +128,7 @@ impl Engine {
             }
         };
         check_lasting(&options, &recovered.state.version)?;
+        let options = with_operator(options, dir, &recovered)?;
         let recovered = with_expiry(recovered, &options);
         let plan = match options.opening.degraded {
             None => plan_logs(&*vfs, dir, &listing, &recovered, &options)?,
@@ -325,6 +327,20 @@ fn with_expiry(mut recovered: Recovered, options: &Options) -> Recovered {
     let expiry = Expiry::new(Arc::clone(&options.vfs), marks, options.writes.ttl);
     recovered.state.version.time_marks = Arc::new(expiry.marks(|| recovered.state.last_seqno));
     recovered
+}
+
+/// The options with the merge operator of the store, if that is a built-in one and none is given.
+fn with_operator(mut options: Options, dir: &Path, recovered: &Recovered) -> Result<Options> {
+    let Some(recorded) = &recovered.state.version.merge_operator else { return Ok(options) };
+    match &options.writes.merge_operator {
+        None => options.writes.merge_operator = UserMergeOperator::built_in(recorded),
+        Some(given) if given.name() == recorded => {}
+        Some(given) => {
+            let (recorded, given) = (recorded.to_string(), given.name().to_string());
+            return Err(Error::OtherMergeOperator { dir: dir.to_path_buf(), recorded, given });
+        }
+    }
+    Ok(options)
 }
 
 fn plan_logs(

@@ -15,8 +15,8 @@
 //!    repair is refused.
 //! 4. The logs are read up to the first corruption, or beyond it on request.
 //! 5. All remaining entries are iterated in order ([`sources`](crate::rescue::sources)), and the
-//!    newest version of each key is written to the new store, unless it is a deletion. The old
-//!    levels are neither needed nor preserved.
+//!    newest version of each key is written to the new store, unless it is a deletion; merge
+//!    operands with what is below them. The old levels are neither needed nor preserved.
 //! 6. A version that a lost part may have overwritten is *doubtful*
 //!    ([`doubt`](crate::rescue::doubt)): it is counted, its key range is reported, and it is left
 //!    out if only certain entries are requested.
@@ -27,10 +27,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
+use trommel_base::{MAX_SEQNO, SeqNo};
 use trommel_vfs::{Access, DirEntry, Vfs};
 
-use crate::batch::{OpKind, WriteBatch};
+use crate::batch::{Batch, OpKind, WriteBatch};
 use crate::damage::{Damage, KeySpan, Remedy};
 use crate::db::Db;
 use crate::error::{Error, Result};
@@ -46,6 +46,7 @@ use crate::rescue::doubt::{Doubt, Lost, spans};
 use crate::rescue::keyspaces::{CatalogEvidence, CatalogLeft, KeyspacesLeft};
 use crate::rescue::logs::{self, LoggedOperations, RecordBeyond};
 use crate::rescue::manifest::{Chosen, choose};
+use crate::rescue::newest::NewestState;
 use crate::rescue::sources::{Everything, TableLeft, left};
 use crate::rescue::table;
 use crate::rescue::watched::Watched;
@@ -196,11 +197,14 @@ fn repair(from: &Path, to: &Path, options: Options, how: RepairOptions) -> Resul
     let everything = Everything::new(&vfs, tables, logged.entries)?;
     let mut target = match how.dry_run {
         true => None,
-        false => Some(NewStore::create(from, to, options)?),
+        false => {
+            let operator = work.chosen.state.version.merge_operator.clone();
+            Some(NewStore::create(from, to, options, operator)?)
+        }
     };
     let (salt, is_doubtful) = (work.chosen.state.version.catalog_salt, work.chosen.doubt.is_some());
-    let report = work.copy(everything, &deleted, how, |key, value| match &mut target {
-        Some(target) => target.put(key, value),
+    let report = work.copy(everything, &deleted, how, |newest| match &mut target {
+        Some(target) => target.put(newest),
         None => Ok(()),
     })?;
     held.check(&*vfs, from)?;
@@ -377,41 +381,30 @@ impl<'a> Work<'a> {
         Ok(operations)
     }
 
-    /// Passes the newest version of each key to `put`, unless a range tombstone deletes it or it
-    /// has expired.
+    /// Passes what is left of each key to `put`, unless a range tombstone deletes it or it has
+    /// expired.
     fn copy(
         mut self,
         mut everything: Everything,
         deleted: &RangeSet,
         how: RepairOptions,
-        mut put: impl FnMut(&[u8], &[u8]) -> Result<()>,
+        mut put: impl FnMut(&NewestState) -> Result<()>,
     ) -> Result<RepairReport> {
         let mut doubt = Doubt::new(&self.lost);
         let is_all_doubtful = self.report.all_in_doubt.is_some();
-        let mut last: Option<Vec<u8>> = None;
-        while let Some(entry) = everything.entry()? {
-            if last.as_deref() != Some(entry.key) {
-                let key = last.get_or_insert_default();
-                key.clear();
-                key.extend_from_slice(entry.key);
-                let is_doubtful = doubt.is_doubtful(entry.key, entry.seqno) || is_all_doubtful;
-                let report = &mut self.report;
-                match entry.kind {
-                    EntryKind::Delete => report.saved.deleted += 1,
-                    _ if deleted.covering(entry.key, MAX_SEQNO) > entry.seqno => {
-                        report.saved.deleted += 1;
-                    }
-                    EntryKind::Put => {
-                        report.saved.doubtful += u64::from(is_doubtful);
-                        if !(is_doubtful && how.only_certain) {
-                            report.saved.entries += 1;
-                            report.saved.bytes += (entry.key.len() + entry.value.len()) as u64;
-                            put(entry.key, entry.value)?;
-                        }
-                    }
-                }
+        while let Some(newest) = NewestState::next(&mut everything, deleted)? {
+            let is_doubtful = doubt.is_doubtful(&newest.key, newest.seqno) || is_all_doubtful;
+            let saved = &mut self.report.saved;
+            if newest.is_deleted() {
+                saved.deleted += 1;
+                continue;
             }
-            everything.advance()?;
+            saved.doubtful += u64::from(is_doubtful);
+            if !(is_doubtful && how.only_certain) {
+                saved.entries += 1;
+                saved.bytes += newest.bytes();
+                put(&newest)?;
+            }
         }
         if !everything.damage.is_empty() {
             let first = everything.damage[0].to_string();
@@ -455,12 +448,29 @@ struct NewStore {
     vfs: Arc<dyn Vfs>,
     dir: PathBuf,
     db: Db,
+    /// The name of the merge operator, if it is known.
+    operator: Option<Arc<str>>,
     batch: WriteBatch,
     keyspaces: KeyspacesLeft,
 }
 
 impl NewStore {
-    fn create(from: &Path, dir: &Path, options: Options) -> Result<Self> {
+    /// A new store, with the merge `operator` that the old one has recorded.
+    fn create(
+        from: &Path,
+        dir: &Path,
+        options: Options,
+        operator: Option<Arc<str>>,
+    ) -> Result<Self> {
+        if let Some((recorded, given)) =
+            operator.as_ref().zip(options.writes.merge_operator.as_ref())
+            && recorded != given.name()
+        {
+            let (recorded, given) = (recorded.to_string(), given.name().to_string());
+            return Err(Error::OtherMergeOperator { dir: from.to_path_buf(), recorded, given });
+        }
+        let operator = operator
+            .or_else(|| options.writes.merge_operator.as_ref().map(|given| given.name().clone()));
         let vfs = Arc::clone(&options.vfs);
         match vfs.create_dir(dir) {
             Ok(()) => {}
@@ -477,31 +487,57 @@ impl NewStore {
         let options = options.opening(|o| o.create_if_missing(true)).writes(|w| w.log(false));
         let db = Db::open_unfinished(dir, options)?;
         let (batch, keyspaces) = <(WriteBatch, KeyspacesLeft)>::default();
-        Ok(Self { vfs, dir: dir.to_path_buf(), db, batch, keyspaces })
+        Ok(Self { vfs, dir: dir.to_path_buf(), db, operator, batch, keyspaces })
     }
 
-    /// Adds an entry by its physical key.
-    fn put(&mut self, key: &[u8], value: &[u8]) -> Result<()> {
-        self.keyspaces.note(key, value);
-        self.batch.push_physical(OpKind::Put, key, value);
-        if self.batch.encoded_bytes() < BATCH_BYTES {
+    /// Adds the newest state of a physical key.
+    fn put(&mut self, newest: &NewestState) -> Result<()> {
+        if let Some(value) = &newest.value {
+            self.keyspaces.note(&newest.key, value);
+            self.batch.push_physical(OpKind::Put, &newest.key, value);
+        }
+        if !newest.operands.is_empty() {
+            self.record_operator()?;
+        }
+        for operand in &newest.operands {
+            self.batch.push_physical(OpKind::Merge, &newest.key, operand);
+        }
+        if self.batch.encoded_bytes() < BATCH_BYTES { Ok(()) } else { self.write() }
+    }
+
+    /// Writes the batch. Operands are copied, whether or not there is an operator here.
+    fn write(&mut self) -> Result<()> {
+        let batch = std::mem::take(&mut self.batch);
+        self.db.engine().write(Batch::Sealed(batch.seal()?), WriteOptions::default()).map(drop)
+    }
+
+    /// Records the merge operator before the first operand.
+    fn record_operator(&mut self) -> Result<()> {
+        let engine = self.db.engine();
+        if engine.version().merge_operator.is_some() {
             return Ok(());
         }
-        let batch = std::mem::take(&mut self.batch);
-        self.db.engine().write_physical(&batch, WriteOptions::default()).map(drop)
+        let operator = self.operator.as_ref().ok_or_else(|| {
+            Error::option(
+                "the store holds merge operands, and the record of its merge operator is lost: \
+                 give the operator in the options, WriteSettings::merge_operator",
+            )
+        })?;
+        engine.record_operator(operator)
     }
 
     /// Writes the rest and the catalog of keyspaces, verifies everything, and removes the mark.
-    fn finish(self, evidence: CatalogEvidence) -> Result<()> {
-        let Self { vfs, dir, db, mut batch, keyspaces } = self;
+    fn finish(mut self, evidence: CatalogEvidence) -> Result<()> {
+        let keyspaces = std::mem::take(&mut self.keyspaces);
         if let Some(CatalogLeft { salt, entries }) = keyspaces.catalog(evidence) {
             let edit = VersionEdit { catalog_salt: Some(salt), ..VersionEdit::default() };
-            db.engine().install(edit, None, None)?;
+            self.db.engine().install(edit, None, None)?;
             for (key, value) in entries {
-                batch.push_physical(OpKind::Put, &key, value.as_bytes());
+                self.batch.push_physical(OpKind::Put, &key, value.as_bytes());
             }
         }
-        db.engine().write_physical(&batch, WriteOptions::default())?;
+        self.write()?;
+        let Self { vfs, dir, db, .. } = self;
         let options = db.options();
         db.close()?;
         let report = verify_dir(&dir, &options)?;

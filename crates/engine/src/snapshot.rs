@@ -71,6 +71,14 @@ impl Snapshot {
     }
 
     /// The newest sequence number visible to the snapshot.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let seqno = db.put("key", "value")?;
+    /// assert_eq!(db.snapshot().seqno(), seqno);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn seqno(&self) -> SeqNo {
         self.seqno
     }
@@ -79,6 +87,15 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let snapshot = db.snapshot();
+    /// db.put("key", "later")?;
+    /// assert_eq!(snapshot.get("key")?, None);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.store.engine.get_in(Part::Default, key.as_ref(), self.at())
     }
@@ -87,6 +104,16 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Db::get`](crate::Db::get).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("key", "value")?;
+    /// let snapshot = db.snapshot();
+    /// db.delete("key")?;
+    /// assert!(snapshot.contains_key("key")?);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn contains_key(&self, key: impl AsRef<[u8]>) -> Result<bool> {
         self.store.engine.contains_in(Part::Default, key.as_ref(), self.at())
     }
@@ -95,21 +122,60 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Db::multi_get`](crate::Db::multi_get).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// let values = db.snapshot().multi_get(&["a", "b"])?;
+    /// assert_eq!((values[0].as_deref(), values[1].as_deref()), (Some(&b"1"[..]), None));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn multi_get<K: AsRef<[u8]>>(&self, keys: &[K]) -> Result<Vec<Option<Slice>>> {
         self.store.engine.multi_get_in(Part::Default, keys, self.at())
     }
 
     /// Iterates over all entries in key order.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// let snapshot = db.snapshot();
+    /// db.put("b", "2")?;
+    /// assert_eq!(snapshot.iter().count(), 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn iter(&self) -> Range {
         self.within(Part::Default, Bounds::all())
     }
 
     /// Iterates over the entries with keys in `range`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "b", "c"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let (last, _) = db.snapshot().range("a".."c").next_back().unwrap()?;
+    /// assert_eq!(last, b"b");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn range(&self, range: impl KeyRange) -> Range {
         self.within(Part::Default, Bounds::of(range))
     }
 
     /// Iterates over the entries with keys that begin with `prefix`.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("user:1", "Ada")?;
+    /// db.put("vote:1", "yes")?;
+    /// assert_eq!(db.snapshot().prefix("user:").count(), 1);
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Range {
         self.within(Part::Default, Bounds::prefix(prefix.as_ref()))
     }
@@ -118,6 +184,16 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// let mut cursor = db.snapshot().cursor()?; // outlives the snapshot
+    /// cursor.seek_to_last()?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn cursor(&self) -> Result<DbCursor> {
         self.store.cursor(Part::Default, Bounds::all(), self.at())
     }
@@ -127,6 +203,18 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "b", "c"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.snapshot().cursor_in(.."b")?;
+    /// cursor.seek_to_last()?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn cursor_in(&self, range: impl KeyRange) -> Result<DbCursor> {
         self.store.cursor(Part::Default, Bounds::of(range), self.at())
     }
@@ -135,6 +223,16 @@ impl Snapshot {
     ///
     /// # Errors
     /// As [`Db::cursor`](crate::Db::cursor).
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("user:1", "Ada")?;
+    /// let mut cursor = db.snapshot().prefix_cursor("user:")?;
+    /// cursor.seek_to_first()?;
+    /// assert_eq!(cursor.entry(), Some((&b"user:1"[..], &b"Ada"[..])));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn prefix_cursor(&self, prefix: impl AsRef<[u8]>) -> Result<DbCursor> {
         self.store.cursor(Part::Default, Bounds::prefix(prefix.as_ref()), self.at())
     }

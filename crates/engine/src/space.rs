@@ -45,6 +45,14 @@ pub(crate) fn id_of(physical: &[u8]) -> Option<u32> {
     (marker == MARKER).then(|| id.iter().fold(0, |id, byte| id << 8 | u32::from(*byte)))
 }
 
+/// The key that a user knows, of a physical key in a store with keyspaces.
+pub(crate) fn user_key(physical: &[u8]) -> &[u8] {
+    match id_of(physical) {
+        Some(_) => &physical[HEADER_BYTES..],
+        None => physical,
+    }
+}
+
 /// The header of this id: the smallest physical key that has it.
 fn header(id: u32) -> [u8; HEADER_BYTES] {
     let [a, b, c, d] = id.to_be_bytes();

@@ -97,6 +97,11 @@ impl Store for EngineStore {
         Ok(())
     }
 
+    fn merge(&self, key: &[u8], operand: &[u8]) -> Result<(), StoreError> {
+        self.db.merge(key, operand)?;
+        Ok(())
+    }
+
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         Ok(self.db.get(key)?.map(|value| found(&value)).is_some())
     }

@@ -101,6 +101,14 @@ pub trait Store: Send + Sync {
         Err("this store does not delete ranges".into())
     }
 
+    /// Merges `operand` into `key`.
+    ///
+    /// # Errors
+    /// Also if the store has no merge operator.
+    fn merge(&self, _key: &[u8], _operand: &[u8]) -> Result<(), StoreError> {
+        Err("this store does not merge".into())
+    }
+
     /// Whether `key` is present; if so, `found` is called once with its value.
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError>;
 

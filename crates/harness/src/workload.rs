@@ -29,6 +29,7 @@ pub enum Workload {
     SeekRandomWhileDeleting,
     ReadRandomWriteRandom,
     UpdateRandom,
+    MergeRandom,
     GetThenPut,
     DeleteSeq,
     DeleteRandom,
@@ -186,6 +187,13 @@ const TABLE: &[Row] = {
         ),
         row(W::UpdateRandom, "updaterandom", &[], Both, "get drawn keys and write each back"),
         row(
+            W::MergeRandom,
+            "mergerandom",
+            &[],
+            Writes,
+            "merge values into drawn keys: --merge-operator",
+        ),
+        row(
             W::GetThenPut,
             "getthenput",
             &[],
@@ -283,11 +291,10 @@ const ABSENT: &[(&str, &str)] = &[
     ("compact0", "one level cannot be compacted alone; compact merges all of them"),
     ("compact1", "one level cannot be compacted alone; compact merges all of them"),
     ("mixgraph", "its fitted distributions are not here; the ycsb workloads are skewed ones"),
-    ("mergerandom", "there are no merge operators"),
-    ("readrandommergerandom", "there are no merge operators"),
-    ("readwhilemerging", "there are no merge operators"),
-    ("seekrandomwhilemerging", "there are no merge operators"),
-    ("getmergeoperands", "there are no merge operators"),
+    ("readrandommergerandom", "mergerandom merges, and readrandom reads what was merged"),
+    ("readwhilemerging", "mergerandom merges, and readrandom reads what was merged"),
+    ("seekrandomwhilemerging", "mergerandom merges, and seekrandom reads what was merged"),
+    ("getmergeoperands", "merge operands are not returned, only the value made of them"),
     ("randomtransaction", "there are no transactions; batches are atomic"),
     ("timeseries", "there is no expiry of entries"),
     ("backup", "trommel backup create does it"),
@@ -489,7 +496,7 @@ mod tests {
         }
         let error = "fillrndom".parse::<Workload>().unwrap_err().to_string();
         assert!(error.contains("\"fillrndom\"") && error.contains(" fillrandom,"), "{error}");
-        let error = "mergerandom".parse::<Workload>().unwrap_err().to_string();
-        assert!(error.contains("no merge operators"), "{error}");
+        let error = "getmergeoperands".parse::<Workload>().unwrap_err().to_string();
+        assert!(error.contains("are not returned"), "{error}");
     }
 }

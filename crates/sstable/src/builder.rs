@@ -23,7 +23,7 @@ use trommel_vfs::WriteFile;
 use crate::block::{BlockBuilder, tag_of};
 use crate::filters::{self, FiltersBuilder, UserBuild};
 use crate::format::{
-    BlockKind, FEATURE_PADDED, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal,
+    BlockKind, FEATURE_MERGES, FEATURE_PADDED, FEATURE_TWO_LEVEL_INDEX, FRAME_BYTES, Footer, seal,
 };
 use crate::index::{IndexBuilder, separator};
 use crate::sink::Sink;
@@ -212,7 +212,11 @@ impl TableBuilder {
         self.block.add(&mut self.sink.out, key, trailer, tag_of(self.last_hash), value);
         self.last_seqno = seqno;
         self.properties.contents.entries += 1;
-        self.properties.contents.deletions += u64::from(kind == EntryKind::Delete);
+        match kind {
+            EntryKind::Put => {}
+            EntryKind::Delete => self.properties.contents.deletions += 1,
+            EntryKind::Merge => self.features |= FEATURE_MERGES,
+        }
         self.properties.contents.raw_bytes += bytes as u64;
         self.properties.contents.min_seqno = self.properties.contents.min_seqno.min(seqno);
         self.properties.contents.max_seqno = self.properties.contents.max_seqno.max(seqno);

@@ -62,7 +62,7 @@ pub const FEATURE_LZ4: u64 = 1 << 1;
 pub const FEATURE_ZSTD: u64 = 1 << 2;
 /// Feature bit, reserved: the table holds range tombstones.
 pub const FEATURE_RANGE_DELETES: u64 = 1 << 3;
-/// Feature bit, reserved: the table holds merge operands.
+/// Feature bit: the table holds merge operands.
 pub const FEATURE_MERGES: u64 = 1 << 4;
 /// Feature bit, reserved: the filter region holds several filters, one per key range.
 pub const FEATURE_PARTITIONED_FILTER: u64 = 1 << 5;
@@ -74,7 +74,8 @@ pub const FEATURE_PADDED: u64 = 1 << 6;
 const KNOWN_FEATURES: u64 = FEATURE_TWO_LEVEL_INDEX
     | FEATURE_LZ4
     | if cfg!(feature = "zstd") { FEATURE_ZSTD } else { 0 }
-    | FEATURE_PADDED;
+    | FEATURE_PADDED
+    | FEATURE_MERGES;
 
 /// The content of a block. The number is bound into its checksum.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

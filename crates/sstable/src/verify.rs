@@ -14,7 +14,7 @@ use trommel_filter::{FilterKind, FilterSpec};
 use crate::block::{Block, tag_of};
 use crate::filter_host::FilterState;
 use crate::filters::{Filters, PrefixExtractor, Watch};
-use crate::format::{BlockKind, FOOTER_BYTES, Fault, Footer, Handle};
+use crate::format::{BlockKind, FEATURE_MERGES, FOOTER_BYTES, Fault, Footer, Handle};
 use crate::index::Index;
 use crate::index_tree::IndexTree;
 use crate::keys::each_stored;
@@ -143,6 +143,8 @@ struct Verifier<'a> {
     /// The extractor of the prefix filter, if it was given.
     prefixes: Option<(Arc<dyn PrefixExtractor>, Watch)>,
     facts: TableContents,
+    /// Whether there was a merge operand.
+    has_operands: bool,
     /// The last entry.
     last: Option<(Vec<u8>, SeqNo)>,
     /// The separator of the last block.
@@ -161,7 +163,8 @@ impl<'a> Verifier<'a> {
         let prefixes = extractor
             .filter(|extractor| maker == Some(extractor.name()))
             .map(|extractor| (extractor, Watch::default()));
-        Self { table, filters, prefixes, facts, last: None, separator: None }
+        let (has_operands, last, separator) = (false, None, None);
+        Self { table, filters, prefixes, facts, has_operands, last, separator }
     }
 
     fn check_leaf(&self, leaf: &Index, end: u64, tree: &IndexTree, i: usize) -> Result<(), Error> {
@@ -245,6 +248,7 @@ impl<'a> Verifier<'a> {
         self.facts.entries += 1;
         self.facts.keys += u64::from(new_key);
         self.facts.deletions += u64::from(kind == EntryKind::Delete);
+        self.has_operands |= kind == EntryKind::Merge;
         self.facts.raw_bytes += (key.len() + block.value(i)?.len()) as u64;
         self.facts.min_seqno = self.facts.min_seqno.min(seqno);
         self.facts.max_seqno = self.facts.max_seqno.max(seqno);
@@ -280,6 +284,10 @@ impl<'a> Verifier<'a> {
         let facts = self.facts;
         if facts != stored.contents {
             return Err(Fault::Damaged("the properties are not true of the entries"));
+        }
+        let states_operands = self.table.footer.features & FEATURE_MERGES != 0;
+        if self.has_operands != states_operands {
+            return Err(Fault::Damaged("the footer is wrong about merge operands"));
         }
         let Some(filters) = filters else { return Ok((facts.entries, facts.keys, false)) };
         let requests_none = stored.filter == FilterSpec::NONE.to_string();

@@ -24,6 +24,13 @@ pub enum BatchOp<'a> {
         /// The key.
         key: &'a [u8],
     },
+    /// Merges `operand` into `key`: see [`WriteBatch::merge`].
+    Merge {
+        /// The key.
+        key: &'a [u8],
+        /// What the merge operator applies to its value.
+        operand: &'a [u8],
+    },
     /// Deletes the keys in `from..to`.
     DeleteRange {
         /// The first key of the range.
@@ -136,6 +143,7 @@ impl<'a> From<Operation<'a>> for BatchOp<'a> {
         match kind {
             OpKind::Put => BatchOp::Put { key, value },
             OpKind::Delete => BatchOp::Delete { key },
+            OpKind::Merge => BatchOp::Merge { key, operand: value },
             OpKind::RangeDelete => BatchOp::DeleteRange { from: key, to: Some(value) },
             OpKind::RangeDeleteFrom => BatchOp::DeleteRange { from: key, to: None },
             OpKind::TimeMark => {
@@ -193,6 +201,7 @@ mod tests {
         let letter = |op| match op {
             BatchOp::Put { .. } => 'p',
             BatchOp::Delete { .. } => 'd',
+            BatchOp::Merge { .. } => 'm',
             BatchOp::DeleteRange { .. } => 'r',
             BatchOp::TimeMark { .. } => 't',
             BatchOp::Refused(_) => '!',

@@ -40,6 +40,7 @@ impl WriteBatch {
 
     /// Adds an operation on a physical key.
     pub(crate) fn push_physical(&mut self, kind: OpKind, key: &[u8], value: &[u8]) {
+        self.has_operands |= kind == OpKind::Merge;
         self.push_rare(kind, key, value);
     }
 

@@ -4,7 +4,8 @@
 //! every snapshot, and the present, sees both or neither. In steps, newest version first:
 //!
 //! 1. The newest version of each stripe is kept: some reader may see it. The older versions of the
-//!    stripe are hidden from all readers.
+//!    stripe are hidden from all readers, except below merge operands: of these all are kept, and
+//!    the first version that is none.
 //! 2. Of these, one that a range tombstone deletes for the oldest reader of its stripe, and so for
 //!    all of them, is hidden too.
 //! 3. A tombstone kept by rules 1 and 2 in the oldest stripe (at or below the oldest snapshot, or
@@ -32,6 +33,8 @@ pub(crate) enum EntryFate {
     Hidden,
     /// It is a tombstone with nothing left to hide.
     Spent,
+    /// It is a merge operand that readers need, with the next version of its stripe.
+    Operand,
 }
 
 /// Decides which entries of one merge are kept.
@@ -47,6 +50,8 @@ pub(crate) struct DropRule {
     /// The stripe of the last entry judged, if it had this key: the number of snapshots that do not
     /// see it.
     stripe: Option<usize>,
+    /// Whether that entry was an operand that is kept: readers need the next one of the stripe too.
+    is_open: bool,
     /// Range tombstones as readers above all snapshots see them, and as of each snapshot.
     ranges: Vec<RangeCursor>,
 }
@@ -62,7 +67,8 @@ impl DropRule {
             true => Vec::new(),
             false => moments.map(|at| RangeCursor::new(ranges.clone(), at)).collect(),
         };
-        Self { snapshots, words: 0, len: 0, long: Vec::new(), stripe: None, ranges }
+        let (words, len, long) = (0, 0, Vec::new());
+        Self { snapshots, words, len, long, stripe: None, is_open: false, ranges }
     }
 
     /// No range tombstone up to this sequence number deletes any entry that the rule keeps.
@@ -85,19 +91,28 @@ impl DropRule {
             self.stripe = None;
         }
         let stripe = self.snapshots.partition_point(|snapshot| *snapshot < seqno);
-        if self.stripe == Some(stripe) {
+        if self.stripe == Some(stripe) && !self.is_open {
             return EntryFate::Hidden;
         }
-        self.stripe = Some(stripe);
+        (self.stripe, self.is_open) = (Some(stripe), false);
         // The readers of the stripe see the same tombstones that are newer than the entry, or the
         // stripe's end is above them all.
         if self.ranges.get_mut(stripe).is_some_and(|ranges| ranges.deletes(key, seqno)) {
             return EntryFate::Hidden;
         }
+        if kind == EntryKind::Merge {
+            self.is_open = true;
+            return EntryFate::Operand;
+        }
         if kind == EntryKind::Delete && stripe == 0 && !older_exists() {
             return EntryFate::Spent;
         }
         EntryFate::Keep
+    }
+
+    /// The stripe of the last entry judged: the number of snapshots that do not see it.
+    pub(crate) fn stripe(&self) -> usize {
+        self.stripe.unwrap_or_default()
     }
 
     /// Whether no snapshot sees the last entry judged: it is newer than all of them.
@@ -184,6 +199,27 @@ mod tests {
         assert_eq!(kept(&[7], &again, false), [9], "the tombstone is spent, what it hid is hidden");
         assert_eq!(kept(&[6], &again, false), [9, 5]);
         assert_eq!(kept(&[8, 6], &again, false), [9, 7, 5]);
+    }
+
+    /// Below operands, everything is needed down to the first version that is none, in each stripe.
+    #[test]
+    fn operands_need_what_is_below_them() {
+        const MERGE: EntryKind = EntryKind::Merge;
+        use EntryFate::{Hidden, Keep, Operand, Spent};
+        let judged = |snapshots: &[SeqNo], versions: &[(SeqNo, EntryKind)]| -> Vec<EntryFate> {
+            let mut rule = DropRule::new(snapshots.to_vec(), &RangeSet::default());
+            let versions = versions.iter();
+            versions.map(|(seqno, kind)| rule.judge(b"k", *seqno, *kind, || false)).collect()
+        };
+        let versions = [(9, MERGE), (8, MERGE), (7, PUT), (6, MERGE), (5, DELETE), (4, PUT)];
+        assert_eq!(judged(&[], &versions), [Operand, Operand, Keep, Hidden, Hidden, Hidden]);
+        assert_eq!(judged(&[8], &versions), [Operand, Operand, Keep, Hidden, Hidden, Hidden]);
+        assert_eq!(judged(&[6], &versions), [Operand, Operand, Keep, Operand, Spent, Hidden]);
+        assert_eq!(judged(&[6, 4], &versions), [Operand, Operand, Keep, Operand, Keep, Keep]);
+        let mut rule = DropRule::new(Vec::new(), &RangeSet::default());
+        assert_eq!(rule.judge(b"a", 9, MERGE, || false), Operand);
+        assert_eq!(rule.judge(b"b", 8, PUT, || false), Keep);
+        assert_eq!(rule.judge(b"b", 7, MERGE, || false), Hidden, "not below the operand of a");
     }
 
     #[test]

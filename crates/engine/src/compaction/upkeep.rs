@@ -5,6 +5,7 @@
 //!    it, and nothing revisits it: its table may stay for ever. The manifest's counts of entries
 //!    and keys say how many such versions a table has. Once the oldest snapshot is as new as the
 //!    whole table, a rewrite is certain to drop all of them. After a reopen there are no snapshots.
+//!    Not in a store with a merge operator: which versions operands need is not in the manifest.
 //! 2. A rewrite also drops the tombstones of a table that overlaps no deeper table. If there are
 //!    few, they are left alone, because a rewrite costs as much as the whole table: they hide
 //!    nothing any more.
@@ -58,8 +59,9 @@ fn has_dead(version: &Version, level: usize, table: &TableFile) -> bool {
         (level + 1..LEVELS)
             .all(|below| version.span(below, &table.smallest, &table.largest).is_empty())
     };
-    table.entries > table.keys
-        || level > 0 && are_many(table.deletions, table.entries) && is_deepest()
+    // With a merge operator, older versions may be what operands are merged into.
+    let has_hidden = version.merge_operator.is_none() && table.entries > table.keys;
+    has_hidden || level > 0 && are_many(table.deletions, table.entries) && is_deepest()
 }
 
 /// Whether tombstones are many among `entries`.

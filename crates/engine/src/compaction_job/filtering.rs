@@ -2,7 +2,6 @@
 
 use trommel_base::{EntryKind, EntryRef};
 
-use crate::compaction::merge::DropRule;
 use crate::compaction_filter::{CompactionContext, FilterDecision, UserCompactionFilter};
 use crate::current::CurrentOptions;
 use crate::shared_merge::SharedMerge;
@@ -31,17 +30,18 @@ impl Filtering {
         Some(Self { filter, context, default, replacement: Vec::new() })
     }
 
-    /// What the filter leaves of `entry`, which `rule` has just kept; `None` if nothing.
-    /// `older_exists` as for [`DropRule::judge`]. What has expired by `snapshots`, though not yet
-    /// by the recorded horizon, which the rule goes by, is not passed to the filter.
+    /// What the filter leaves of `entry`, which is kept, and of which no snapshot sees any if it
+    /// `is_unseen`; `None` if nothing. `hides` is called if the entry is removed: whether there may
+    /// be older versions for a reader to see. What has expired by `snapshots`, though not yet by
+    /// the recorded horizon, which the drop rule goes by, is not passed to the filter.
     pub(super) fn apply<'e>(
         &'e mut self,
         entry: EntryRef<'e>,
-        rule: &DropRule,
+        is_unseen: bool,
         snapshots: &Snapshots,
-        older_exists: impl FnOnce() -> bool,
+        hides: impl FnOnce() -> bool,
     ) -> Option<EntryRef<'e>> {
-        let is_filtered = entry.kind == EntryKind::Put && rule.no_snapshot_sees_last();
+        let is_filtered = entry.kind == EntryKind::Put && is_unseen;
         if !is_filtered || entry.seqno < snapshots.horizon() {
             return Some(entry);
         }
@@ -52,7 +52,7 @@ impl Filtering {
             FilterDecision::Keep => Some(entry),
             FilterDecision::Remove => {
                 self.filter.count_removed();
-                let hides = rule.has_snapshots() || older_exists();
+                let hides = hides();
                 hides.then_some(EntryRef { kind: EntryKind::Delete, value: &[], ..entry })
             }
             FilterDecision::Replace(value) => {

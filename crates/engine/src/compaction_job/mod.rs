@@ -2,10 +2,12 @@
 //! and [`OlderData`] decide what is dropped, and [`OutputCutter`] where to cut.
 //!
 //! * [`filtering`]: the compaction filter of the user;
+//! * [`kept`]: what becomes of an entry that is kept;
 //! * [`share`]: which parts of a compaction idle workers take;
 //! * [`slices`]: the slices in which a large compaction is installed.
 
 mod filtering;
+mod kept;
 pub(crate) mod share;
 pub(crate) mod slices;
 
@@ -14,9 +16,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use trommel_base::{Cursor, MAX_SEQNO, compare_keys};
-use trommel_sstable::{FilterLabel, ScanOptions};
+use trommel_sstable::ScanOptions;
 
-use crate::compaction::cut::OutputCutter;
 use crate::compaction::gather::sequences;
 use crate::compaction::in_progress::{JobId, JobStep};
 use crate::compaction::key_range::{KeyBounds, total_bytes};
@@ -25,6 +26,7 @@ use crate::compaction::older::OlderData;
 use crate::compaction::plan::{Plan, Reason};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::folding::Kept;
 use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::merge::MergeCursor;
 use crate::iter::source::Source;
@@ -35,7 +37,7 @@ use crate::read_mode::ReadMode;
 use crate::shared_merge::{Entries, MergeSlice, Merged, SharedMerge};
 use crate::user_filters::FilterReason;
 use crate::version::{TableFile, TableMeta};
-use filtering::Filtering;
+use kept::KeptEntries;
 use share::{Help, Offer};
 
 /// Read-ahead bytes of a compaction.
@@ -302,10 +304,9 @@ impl Engine {
         let snapshots = self.snapshots.live();
         let mut rule = DropRule::new(snapshots, &version.ranges);
         outputs.judged_by(&rule);
-        let mut older = OlderData::new(&version, plan);
-        let options = self.options.load().planner();
-        let mut cutter = OutputCutter::new(plan.grandparents.clone(), &options, merge.table_bytes);
-        let mut filtering = Filtering::of(&self.options, merge);
+        let older = OlderData::new(&version, plan);
+        let mut kept = KeptEntries::new(self, merge, older, rule.has_snapshots(), outputs);
+        let mut folding = self.folding();
         let inputs = self.inputs(plan)?;
         // The deepest input is last.
         let replaced = if plan.replaced().is_empty() { usize::MAX } else { inputs.len() - 1 };
@@ -316,13 +317,13 @@ impl Engine {
         }
         let mut subrange = subranges.start;
         let mut read = Entries::default();
-        while let Some(entry) = merged.entry() {
+        'entries: while let Some(entry) = merged.entry() {
             while merge.start(subrange + 1).is_some_and(|end| compare_keys(end, entry.key).is_le())
             {
                 let goes_on =
                     if is_owner { merge.go_on(subrange) } else { subrange + 1 < subranges.end };
                 if !goes_on {
-                    return Ok(read);
+                    break 'entries;
                 }
                 subrange += 1;
             }
@@ -331,23 +332,16 @@ impl Engine {
             if polling.since >= POLL_BYTES {
                 self.poll(merge, polling)?;
             }
-            let older_exists = || older.may_exist(entry.key, |table| may_hold(table, entry.key));
+            let older_exists = || kept.has_older(entry.key);
             let fate = rule.judge(entry.key, entry.seqno, entry.kind, older_exists);
-            let older_exists = || older.may_exist(entry.key, |table| may_hold(table, entry.key));
-            let kept = match &mut filtering {
-                _ if fate != EntryFate::Keep => None,
-                None => Some(entry),
-                Some(filtering) => filtering.apply(entry, &rule, &self.snapshots, older_exists),
-            };
-            if let Some(entry) = kept {
-                let cut = cutter.cut_before(entry.key, outputs.last_key(), outputs.open_bytes());
-                if cut {
-                    outputs.close_table()?;
-                }
-                outputs.add(entry)?;
+            if folding.concerns(fate) {
+                folding.take(entry, fate, &rule, &mut kept)?;
+            } else if fate == EntryFate::Keep {
+                kept.add(entry, rule.no_snapshot_sees_last(), None)?;
             }
             merged.next()?;
         }
+        folding.finish(&mut kept)?;
         Ok(read)
     }
 
@@ -411,15 +405,6 @@ impl Engine {
         sources.extend(deeper.map(|tables| level(tables.clone())));
         Ok(sources)
     }
-}
-
-/// Whether `table` may hold `key`: true if it is not open. The filter of an open table is queried,
-/// and read if it is not in memory.
-fn may_hold(table: &TableFile, key: &[u8]) -> bool {
-    let Some(open) = table.open_reader() else { return true };
-    let verdict = open.table().filters().query(key, trommel_filter::hash(key));
-    // A wrong user filter costs a lookup its answer; it must not cost a tombstone.
-    verdict.maybe || verdict.kind == FilterLabel::User
 }
 
 fn metas(tables: &[Arc<TableFile>]) -> Vec<TableMeta> {

@@ -13,7 +13,8 @@
 //!    ([`in_progress`](crate::compaction::in_progress)).
 //!
 //! If filters have a budget, a compaction is one slice: the filters of the outputs and of the
-//! remaining inputs together would exceed it.
+//! remaining inputs together would exceed it. So it is in a store with a merge operator: operands
+//! that are folded in the outputs must not be in the inputs any more.
 //!
 //! A slice pins the version it begins with: files that another compaction replaces meanwhile are
 //! deleted when the slice ends.
@@ -118,7 +119,9 @@ impl Engine {
         let bounds = if is_shared { self.subrange_bounds(&plan)? } else { Vec::new() };
         let is_small =
             plan.input_bytes() < options.compaction.table_bytes.saturating_mul(FEWEST_TABLES);
-        if is_small || options.filters.budget().is_some() {
+        let has_operands =
+            options.writes.merge_operator.is_some() || self.version().merge_operator.is_some();
+        if is_small || has_operands || options.filters.budget().is_some() {
             return Ok(vec![MergeSlice::whole(plan, bounds)]);
         }
         Ok(divide(plan, &bounds, least_bytes(&options), options.compaction.table_bytes))

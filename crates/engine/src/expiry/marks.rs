@@ -45,6 +45,12 @@ impl TimeMarks {
         self.marks.last().copied()
     }
 
+    /// The number of the mark, counted from the oldest, that covers an entry; entries of one number
+    /// expire together.
+    pub(crate) fn number_of(&self, seqno: SeqNo) -> usize {
+        self.marks.partition_point(|mark| mark.from <= seqno)
+    }
+
     /// Adds a mark, or one of a log that may have been added before. The first one covers all
     /// entries that have not expired.
     pub(crate) fn add(&mut self, from: SeqNo, until: u64) {

@@ -31,6 +31,11 @@ struct LevelBounds {
 }
 
 impl FilterBudget {
+    /// A budget with the defaults in everything else.
+    pub(super) fn new(budget: Budget) -> Self {
+        Self { budget, rule: Rule::default(), misses: None, bounds: Vec::new() }
+    }
+
     /// The amount of memory.
     pub(crate) fn budget(&self) -> Budget {
         self.budget

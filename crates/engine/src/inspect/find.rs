@@ -184,6 +184,9 @@ fn in_log(
             let (kind, value) = match operation.op {
                 BatchOp::Put { key: put, value } if put == key => (EntryKind::Put, value),
                 BatchOp::Delete { key: deleted } if deleted == key => (EntryKind::Delete, &[][..]),
+                BatchOp::Merge { key: merged, operand } if merged == key => {
+                    (EntryKind::Merge, operand)
+                }
                 BatchOp::DeleteRange { from, to } if is_in(key, from, to) => {
                     *range_deleted = (*range_deleted).max(Some(operation.seqno));
                     continue;

@@ -57,6 +57,8 @@ pub struct LoggedCounts {
     pub puts: u64,
     /// Operations that delete a key.
     pub deletes: u64,
+    /// Operations that merge an operand into a key.
+    pub merges: u64,
     /// Deletions of ranges.
     pub range_deletes: u64,
 }
@@ -190,6 +192,7 @@ impl Log {
                 match operation.op {
                     BatchOp::Put { .. } => info.written.puts += 1,
                     BatchOp::Delete { .. } => info.written.deletes += 1,
+                    BatchOp::Merge { .. } => info.written.merges += 1,
                     BatchOp::DeleteRange { .. } => info.written.range_deletes += 1,
                     BatchOp::TimeMark { .. } | BatchOp::Refused(_) => {}
                 }

@@ -206,12 +206,36 @@ impl DbCursor {
     }
 
     /// Moves to the first entry.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_first()?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn seek_to_first(&mut self) -> Result<()> {
         self.cursor.seek(&self.bounds.from)?;
         self.stay_within()
     }
 
     /// Moves to the last entry.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_last()?;
+    /// assert_eq!(cursor.key(), Some(&b"e"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn seek_to_last(&mut self) -> Result<()> {
         match &self.bounds.to {
             Some(to) => self.cursor.seek_before(to)?,
@@ -221,6 +245,18 @@ impl DbCursor {
     }
 
     /// Moves to the first entry whose key is `key` or larger.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek("b")?;
+    /// assert_eq!(cursor.key(), Some(&b"c"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn seek(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         match self.space {
             Space::Plain => self.cursor.seek(key.as_ref().max(&*self.bounds.from))?,
@@ -234,6 +270,18 @@ impl DbCursor {
     }
 
     /// Moves to the last entry whose key is `key` or smaller.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_for_prev("d")?;
+    /// assert_eq!(cursor.key(), Some(&b"c"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) -> Result<()> {
         let end = Bounds::after(&self.space.key(key.as_ref()));
         if self.bounds.ends_before(&end) {
@@ -244,6 +292,19 @@ impl DbCursor {
     }
 
     /// Moves to the next entry; does nothing off the end.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek("c")?;
+    /// cursor.next()?;
+    /// assert_eq!(cursor.key(), Some(&b"e"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     #[expect(clippy::should_implement_trait, reason = "a cursor moves, it does not yield")]
     #[inline]
     pub fn next(&mut self) -> Result<()> {
@@ -252,6 +313,19 @@ impl DbCursor {
     }
 
     /// Moves to the previous entry; does nothing off the end.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek("c")?;
+    /// cursor.prev()?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     #[inline]
     pub fn prev(&mut self) -> Result<()> {
         self.cursor.prev()?;
@@ -298,6 +372,23 @@ impl DbCursor {
     ///
     /// # Errors
     /// As [`DbCursor::prev`].
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_last()?;
+    /// let mut keys = Vec::new();
+    /// cursor.visit_back(|key, _| {
+    ///     keys.extend_from_slice(key);
+    ///     true
+    /// })?;
+    /// assert_eq!(keys, b"eca");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     #[inline]
     pub fn visit_back(&mut self, mut visit: impl FnMut(&[u8], &[u8]) -> bool) -> Result<()> {
         if !self.is_bounded {
@@ -317,11 +408,37 @@ impl DbCursor {
     }
 
     /// Whether the cursor is on an entry.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// assert!(!cursor.valid());
+    /// cursor.seek_to_last()?;
+    /// assert!(cursor.valid());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn valid(&self) -> bool {
         self.cursor.key().is_some()
     }
 
     /// The current key.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// for key in ["a", "c", "e"] {
+    ///     db.put(key, "")?;
+    /// }
+    /// let mut cursor = db.cursor()?;
+    /// assert_eq!(cursor.key(), None);
+    /// cursor.seek_to_first()?;
+    /// assert_eq!(cursor.key(), Some(&b"a"[..]));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.cursor.key().map(|key| self.space.strip(key))
@@ -352,6 +469,18 @@ impl DbCursor {
 
     /// The current value, which may be kept. A long one keeps its block in memory:
     /// [`Slice::detached`] copies it out.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// db.put("a", "1")?;
+    /// let mut cursor = db.cursor()?;
+    /// cursor.seek_to_first()?;
+    /// let kept = cursor.value();
+    /// cursor.next()?;
+    /// assert_eq!(kept.unwrap(), b"1");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn value(&self) -> Option<Slice> {
         self.valid().then(|| self.cursor.value())
     }

@@ -13,6 +13,7 @@
 //! 4. Once the store is closed, every movement fails. A running visit ends within a block.
 
 mod deleted;
+mod operands;
 mod version_run;
 mod visit;
 
@@ -43,6 +44,9 @@ enum Position {
     On,
     /// The merge is before all versions of the current key, which is held in `key` and `value`.
     Before,
+    /// The merge is on the newest visible version of the current key, a merge operand, in either
+    /// direction of travel; `value` is what the key has with it.
+    OnOperand,
 }
 
 /// A cursor over the keys and values that are visible as of one moment.
@@ -152,7 +156,9 @@ impl VisibleCursor {
     pub(crate) fn key(&self) -> Option<&[u8]> {
         match self.position {
             Position::OffEnd => None,
-            Position::On => self.merge.internal_key().map(|internal| internal.key),
+            Position::On | Position::OnOperand => {
+                self.merge.internal_key().map(|internal| internal.key)
+            }
             Position::Before => Some(&self.key),
         }
     }
@@ -164,6 +170,7 @@ impl VisibleCursor {
             Position::OffEnd => None,
             Position::On => self.merge.entry().map(|entry| (entry.key, entry.value)),
             Position::Before => Some((&self.key, &self.value)),
+            Position::OnOperand => Some((self.merge.internal_key()?.key, &self.value)),
         }
     }
 
@@ -173,7 +180,7 @@ impl VisibleCursor {
         match self.position {
             Position::OffEnd => Slice::default(),
             Position::On => self.merge.value(),
-            Position::Before => self.value.clone(),
+            Position::Before | Position::OnOperand => self.value.clone(),
         }
     }
 
@@ -185,7 +192,7 @@ impl VisibleCursor {
             Position::On => self.merge.shared_value().unwrap_or_else(|| {
                 self.merge.entry().map_or_else(Slice::default, |entry| buffer.copied(entry.value))
             }),
-            Position::Before => self.value.clone(),
+            Position::Before | Position::OnOperand => self.value.clone(),
         }
     }
 
@@ -239,7 +246,7 @@ impl VisibleCursor {
     fn next_by_merge(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.position, Position::OffEnd) {
             Position::OffEnd => Ok(()),
-            Position::On => {
+            Position::On | Position::OnOperand => {
                 let current = self.remember_current_key();
                 self.merge.next()?;
                 self.settle_forward(current)
@@ -283,7 +290,7 @@ impl VisibleCursor {
     fn prev_by_merge(&mut self) -> Result<()> {
         match std::mem::replace(&mut self.position, Position::OffEnd) {
             Position::OffEnd => Ok(()),
-            Position::On => {
+            Position::On | Position::OnOperand => {
                 // Newer versions of the current key come before it.
                 let current = self.remember_current_key();
                 self.merge.prev()?;
@@ -397,6 +404,9 @@ impl VisibleCursor {
             if self.is_beyond() {
                 return Ok(());
             }
+            if kind == EntryKind::Merge && is_visible && !is_deleted && self.settle_on_operand()? {
+                return Ok(());
+            }
             (current, is_done) = (self.pass_unseen(is_deleted)?, is_visible);
             run = VersionRun::NONE;
         }
@@ -467,6 +477,13 @@ impl VisibleCursor {
                 // The only version of its key, so it is the newest.
                 self.position = Position::On;
                 return Ok(());
+            } else if kind == EntryKind::Merge
+                && self.sees(seqno)
+                && !is_deleted
+                && !self.is_below()
+                && self.settle_on_operand()?
+            {
+                return Ok(());
             } else {
                 self.gap.pass(self.merge.internal_key().map(|internal| internal.key));
                 self.skipped += 1;
@@ -491,6 +508,7 @@ impl VisibleCursor {
         self.copy_current_key();
         self.value = Slice::default();
         let (mut newest_visible, mut newest_seqno) = (None, 0);
+        let mut is_operand = false;
         let mut run = VersionRun::NONE;
         while self.is_of(current) {
             let Some(head) = self.merge.head() else { break };
@@ -517,7 +535,11 @@ impl VisibleCursor {
             if is_seen {
                 newest_visible = value.filter(|_| kind == EntryKind::Put);
                 newest_seqno = seqno;
+                is_operand = kind == EntryKind::Merge;
             }
+        }
+        if is_operand {
+            newest_visible = self.value_of_operands()?;
         }
         let newest_visible =
             newest_visible.filter(|_| !is_deleted_by(&mut self.deleted, &self.key, newest_seqno));

@@ -207,6 +207,41 @@ impl Keyspace {
         self.handle.engine.write_in(self.part(), OpKind::Put, key, value, options)
     }
 
+    /// Merges `operand` into `key`, by the merge operator of the store: as [`Db::merge`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::put`] and [`Db::merge`].
+    ///
+    /// ```
+    /// use trommel::{Db, Merge, Options};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let options = Options::default().writes(|w| w.merge_operator(Merge::counter()));
+    /// let db = Db::open(dir.path(), options)?;
+    /// let visits = db.keyspace("visits", Default::default())?;
+    /// visits.merge("page 1", 1_u64.to_le_bytes())?;
+    /// visits.merge("page 1", 1_u64.to_le_bytes())?;
+    /// assert_eq!(visits.get("page 1")?.unwrap(), 2_u64.to_le_bytes());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<SeqNo> {
+        self.merge_with(key, operand, WriteOptions::default())
+    }
+
+    /// As [`Keyspace::merge`], with write options.
+    ///
+    /// # Errors
+    /// As [`Keyspace::merge`].
+    pub fn merge_with(
+        &self,
+        key: impl AsRef<[u8]>,
+        operand: impl AsRef<[u8]>,
+        options: WriteOptions,
+    ) -> Result<SeqNo> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.handle.engine.prepare_for_operands(key)?;
+        self.handle.engine.write_in(self.part(), OpKind::Merge, key, operand, options)
+    }
+
     /// Deletes `key`, whether or not it exists: as [`Db::delete`].
     ///
     /// # Errors

@@ -57,6 +57,11 @@ impl KeyspaceBatch<'_> {
         self.push(OpKind::Put, key.as_ref(), value.as_ref())
     }
 
+    /// Merges `operand` into `key`: as [`WriteBatch::merge`].
+    pub fn merge(&mut self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> &mut Self {
+        self.push(OpKind::Merge, key.as_ref(), operand.as_ref())
+    }
+
     /// Deletes `key`, whether or not it exists.
     pub fn delete(&mut self, key: impl AsRef<[u8]>) -> &mut Self {
         self.push(OpKind::Delete, key.as_ref(), &[])
@@ -265,6 +270,15 @@ impl<'a> KeyspaceTransaction<'a> {
     pub fn put(&self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Result<()> {
         let (key, value) = (key.as_ref(), value.as_ref());
         self.transaction.put_in(Some(self.state), self.state.space(), key, value)
+    }
+
+    /// Merges `operand` into `key`: as [`Transaction::merge`].
+    ///
+    /// # Errors
+    /// As [`Transaction::merge`], with a limit of 65,527 bytes for a key.
+    pub fn merge(&self, key: impl AsRef<[u8]>, operand: impl AsRef<[u8]>) -> Result<()> {
+        let (key, operand) = (key.as_ref(), operand.as_ref());
+        self.transaction.merge_in(Some(self.state), self.state.space(), key, operand)
     }
 
     /// Deletes `key`, whether or not it exists.

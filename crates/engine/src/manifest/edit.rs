@@ -18,6 +18,7 @@ use crate::batch::MAX_BOUND_BYTES;
 use crate::expiry::TimeMarks;
 use crate::levels::LEVELS;
 use crate::log::LogEnd;
+use crate::merge_operator::is_operator_name;
 use crate::names::MAX_FILE_NUMBER;
 use crate::ranges::RangeTombstone;
 use crate::version::{FilterMeta, TableMeta};
@@ -47,6 +48,8 @@ pub(crate) const TAG_RANGES_REPLACED: u64 = 9;
 /// The expiry horizon and all time marks: sequence number, then for each mark what it adds to the
 /// sequence number and to the time of the one before.
 pub(crate) const TAG_TIME_MARKS: u64 = 10;
+/// The name of the merge operator whose operands the store may hold. Tag 11 is reserved.
+pub(crate) const TAG_MERGE_OPERATOR: u64 = 12;
 
 /// In a table's description: the filter sidecar that replaces the table's own filters.
 pub(crate) const TABLE_TAG_FILTER_SIDECAR: u64 = 1;
@@ -78,6 +81,8 @@ pub(crate) struct VersionEdit {
     pub(crate) time_marks: Option<Arc<TimeMarks>>,
     /// The salt of the catalog of keyspaces, which replaces the earlier one.
     pub(crate) catalog_salt: Option<u64>,
+    /// The name of the merge operator, from before the first operand on.
+    pub(crate) merge_operator: Option<Arc<str>>,
 }
 
 /// Why bytes are not an edit.
@@ -127,6 +132,10 @@ impl VersionEdit {
         if let Some(salt) = self.catalog_salt {
             put_u64(&mut body, salt);
             put_field(&mut out, TAG_KEYSPACE, &mut body);
+        }
+        if let Some(name) = &self.merge_operator {
+            body.extend_from_slice(name.as_bytes());
+            put_field(&mut out, TAG_MERGE_OPERATOR, &mut body);
         }
         for (level, number) in &self.removed {
             body.push(*level);
@@ -182,6 +191,9 @@ impl VersionEdit {
                 set_once(&mut self.time_marks, Arc::new(marks))?;
             }
             TAG_KEYSPACE => set_once(&mut self.catalog_salt, field.u64().ok_or(short)?)?,
+            TAG_MERGE_OPERATOR => {
+                set_once(&mut self.merge_operator, operator_name(field).ok_or(short)?)?;
+            }
             _ if tag >= FIRST_OPTIONAL_TAG => {}
             _ => {
                 let what = format!("a version edit names a field {tag}");
@@ -306,6 +318,11 @@ fn range_tombstone(decoder: &mut Decoder<'_>) -> Option<RangeTombstone> {
         false => Some(decoder.bytes(MAX_BOUND_BYTES).filter(|to| *to > from)?),
     };
     Some(RangeTombstone::new(from, to, seqno))
+}
+
+fn operator_name(decoder: &mut Decoder<'_>) -> Option<Arc<str>> {
+    let name = std::str::from_utf8(decoder.take(decoder.remaining())?).ok()?;
+    is_operator_name(name).then(|| name.into())
 }
 
 fn file_number(decoder: &mut Decoder<'_>) -> Option<u64> {

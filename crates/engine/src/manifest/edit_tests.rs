@@ -6,7 +6,8 @@ use trommel_base::codec::{put_bytes, put_varint};
 use trommel_base::{MAX_KEY_BYTES, MAX_SEQNO};
 
 use super::edit::{
-    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_LOG_END, VersionEdit,
+    EditError, FIRST_OPTIONAL_TAG, TAG_ADDED, TAG_KEYSPACE, TAG_LOG_END, TAG_MERGE_OPERATOR,
+    VersionEdit,
 };
 use super::state::{InvalidEdit, ManifestState};
 use crate::expiry::TimeMarks;
@@ -62,6 +63,7 @@ fn sample() -> VersionEdit {
         replaces_ranges: true,
         time_marks: Some(Arc::new(time_marks())),
         catalog_salt: Some(u64::MAX - 1),
+        merge_operator: Some("counter of Ω".into()),
     }
 }
 
@@ -101,6 +103,27 @@ fn the_end_of_a_log_names_a_later_one() {
     for body in [&[7, 99, 7][..], &[7, 99, 6], &[0, 99, 8], &[7, 99], &[7], &[7, 99, 8, 1]] {
         assert!(matches!(decoded(body), Err(EditError::Damaged(_))), "{body:?}");
     }
+}
+
+/// A program that does not know merge operands must refuse a store with some, so the tag is one
+/// that may not be skipped.
+#[test]
+fn the_name_of_a_merge_operator_is_text() {
+    const { assert!(TAG_MERGE_OPERATOR < FIRST_OPTIONAL_TAG) };
+    let decoded = |body: &[u8]| VersionEdit::decode(&field(TAG_MERGE_OPERATOR, body));
+    let name = decoded(b"mine").map(|edit| edit.merge_operator);
+    assert_eq!(name, Ok(Some("mine".into())));
+    for body in [&b""[..], b"a\nb", b"\xff", &[b'n'; 201]] {
+        assert!(matches!(decoded(body), Err(EditError::Damaged(_))), "{body:?}");
+    }
+    let twice = [field(TAG_MERGE_OPERATOR, b"a"), field(TAG_MERGE_OPERATOR, b"a")].concat();
+    assert!(matches!(VersionEdit::decode(&twice), Err(EditError::Damaged(_))));
+    let edit =
+        |name: &str| VersionEdit { merge_operator: Some(name.into()), ..VersionEdit::default() };
+    let state = ManifestState::default().apply(&edit("a")).unwrap();
+    assert_eq!(state.snapshot().merge_operator, Some("a".into()));
+    assert!(state.apply(&edit("a")).is_ok() && state.apply(&VersionEdit::default()).is_ok());
+    assert!(state.apply(&edit("b")).is_err());
 }
 
 fn field(tag: u64, body: &[u8]) -> Vec<u8> {

@@ -108,6 +108,7 @@ impl ManifestState {
             time_marks: (*self.version.time_marks != TimeMarks::default())
                 .then(|| Arc::clone(&self.version.time_marks)),
             catalog_salt: self.version.catalog_salt,
+            merge_operator: self.version.merge_operator.clone(),
         }
     }
 }
@@ -156,6 +157,12 @@ impl Version {
         }
         next.ranges.expire_before(next.time_marks.horizon());
         next.catalog_salt = edit.catalog_salt.or(next.catalog_salt);
+        if let Some(name) = &edit.merge_operator {
+            if next.merge_operator.as_ref().is_some_and(|recorded| recorded != name) {
+                return Err(invalid("the merge operator changes"));
+            }
+            next.merge_operator = Some(Arc::clone(name));
+        }
         for (level, run) in next.levels.iter_mut().enumerate().filter(|(level, _)| touched[*level])
         {
             match level {

@@ -89,16 +89,40 @@ pub struct WriteOptions {
 
 impl WriteOptions {
     /// As the store's [`Options::durability`](crate::Options::durability) says.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::WriteOptions;
+    /// db.put_with("key", "value", WriteOptions::new())?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn new() -> Self {
         Self::default()
     }
 
     /// On the device when the write returns.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// use trommel::WriteOptions;
+    /// db.put_with("key", "value", WriteOptions::sync())?; // survives a power failure
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn sync() -> Self {
         Self { durability: Some(Durability::Sync) }
     }
 
     /// With the operating system when the write returns.
+    ///
+    /// ```
+    /// use trommel::{Db, Durability, Options, WriteOptions};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Db::open(dir.path(), Options::default().durability(Durability::Sync))?;
+    /// db.put_with("key", "value", WriteOptions::os())?; // this one need not be synced
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     pub fn os() -> Self {
         Self { durability: Some(Durability::Os) }
     }

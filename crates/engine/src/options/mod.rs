@@ -96,6 +96,11 @@ macro_rules! groups {
             /// Returns the name and the value, as text, of every setting except the file system and
             /// the environment. The name is that of the setter; sizes are in bytes. A default that
             /// depends on the machine is returned as it is on this one.
+            ///
+            /// ```
+            /// let options = trommel::Options::default().compaction(|c| c.level_ratio(8));
+            /// assert!(options.settings().contains(&("level_ratio", "8".to_owned())));
+            /// ```
             pub fn settings(&self) -> Vec<(&'static str, String)> {
                 let mut all = Vec::new();
                 self.list(&mut all);
@@ -148,19 +153,52 @@ macro_rules! groups {
 
 groups! {
     /// Changes how a directory is opened: what it may hold, and whether anything is written.
+    ///
+    /// ```
+    /// let options = trommel::Options::default().opening(|o| o.create_if_missing(false));
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// assert!(trommel::Db::open(dir.path(), options).is_err());
+    /// ```
     opening: OpenSettings;
     /// Changes how writes are logged, buffered and stalled.
+    ///
+    /// ```
+    /// let options = trommel::Options::default().writes(|w| w.write_buffer_bytes(16 << 20));
+    /// ```
     writes: WriteSettings;
     /// Changes the layout of filters, what they contain, and where they are in memory.
+    ///
+    /// ```
+    /// use trommel::{Options, Prefix};
+    /// let extractor: Prefix = "until:/".parse()?;
+    /// let options = Options::default().filtering(|f| f.prefix_extractor(extractor));
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     filtering: FilterSettings;
     /// Changes the shape of the tree, and when it is compacted.
+    ///
+    /// ```
+    /// let options = trommel::Options::default().compaction(|c| c.level_ratio(8).l0_trigger(8));
+    /// ```
     compaction: CompactionSettings;
     /// Changes how blocks are laid out, read and cached.
+    ///
+    /// ```
+    /// let options = trommel::Options::default().reads(|r| r.cache_bytes(256 << 20));
+    /// ```
     reads: ReadSettings;
 }
 
 impl Options {
     /// The file system that holds the store. Default: the disk.
+    ///
+    /// ```
+    /// use std::sync::Arc;
+    /// use trommel::{Db, Options, vfs::DiskVfs};
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// let db = Db::open(dir.path(), Options::default().vfs(Arc::new(DiskVfs)))?;
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
     #[must_use]
     pub fn vfs(mut self, vfs: Arc<dyn Vfs>) -> Self {
         self.vfs = vfs;

@@ -7,6 +7,7 @@ use trommel_sstable::{Compression, FilterShape};
 
 use crate::compaction_filter::UserCompactionFilter;
 use crate::filter_policy::FilterPolicy;
+use crate::merge_operator::UserMergeOperator;
 use crate::options::choices::{Degraded, Durability, FilterResidency};
 use crate::options::reads::CacheBytes;
 use crate::prefix::Prefix;
@@ -62,7 +63,7 @@ macro_rules! or_none {
     };
 }
 
-or_none!(u64, Degraded, Duration, Prefix, UserCompactionFilter, UserPolicy);
+or_none!(u64, Degraded, Duration, Prefix, UserCompactionFilter, UserMergeOperator, UserPolicy);
 
 /// A decimal number and one unit: `10s`, `1.5s`, `250ms`.
 impl Text for Duration {
@@ -121,6 +122,20 @@ impl Text for UserCompactionFilter {
 
     fn parse(_: &str) -> Result<Self, String> {
         Err("a filter of the program that wrote the store: give it in code".to_owned())
+    }
+}
+
+impl Text for UserMergeOperator {
+    fn text(&self) -> String {
+        self.quoted()
+    }
+
+    /// The name of a built-in operator, quoted or not.
+    fn parse(text: &str) -> Result<Self, String> {
+        let name = text.strip_prefix('"').and_then(|text| text.strip_suffix('"')).unwrap_or(text);
+        Self::built_in(name).ok_or_else(|| {
+            "an operator of the program that wrote the store: give it in code".to_owned()
+        })
     }
 }
 

@@ -1,8 +1,10 @@
 //! How writes are logged, buffered and stalled.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use crate::error::{Error, Result};
+use crate::merge_operator::{MergeOperator, UserMergeOperator};
 use crate::options::table::settings;
 
 settings! {
@@ -50,6 +52,24 @@ settings! {
         /// # Ok::<(), trommel::Error>(())
         /// ```
         ttl(impl Into<Option<Duration>> => Into::into): Option<Duration> = None;
+        /// Computes values from merge operands ([`Db::merge`](crate::Db::merge)): one of
+        /// [`Merge`](crate::Merge), or a [`MergeOperator`](crate::MergeOperator) of your own. It
+        /// stays while the store is open. Its name is recorded in the store before the first
+        /// operand, and the store is then not opened with an operator of another name. Without an
+        /// operator it is opened: then it has the recorded one, if that is one of `Merge`;
+        /// otherwise reads of keys with operands, and merges, are
+        /// [`Error::Merge`](crate::Error::Merge), and compactions keep the operands.
+        ///
+        /// ```
+        /// use trommel::{Db, Merge, Options};
+        /// # let dir = tempfile::tempdir().unwrap();
+        /// let options = Options::default().writes(|w| w.merge_operator(Merge::counter()));
+        /// let db = Db::open(dir.path(), options)?;
+        /// db.merge("visits", 1_u64.to_le_bytes())?;
+        /// # Ok::<(), trommel::Error>(())
+        /// ```
+        merge_operator(Arc<dyn MergeOperator> => UserMergeOperator::chosen):
+            Option<UserMergeOperator> = None;
         /// Maximum size, in bytes, of all obsolete tables and logs that are kept so that new tables
         /// overwrite (recycle) them, which is cheaper than to create one file and remove another.
         /// The store may take this much more disk space while it is written to. At most 64 files
@@ -90,6 +110,7 @@ const LONGEST_TTL: Duration = Duration::from_secs(100 * 365 * 24 * 60 * 60);
 impl WriteSettings {
     /// Checks the bounds that are no numbers.
     pub(super) fn check(&self) -> Result<()> {
+        self.merge_operator.as_ref().map_or(Ok(()), UserMergeOperator::check)?;
         match self.ttl.filter(|ttl| !(SHORTEST_TTL..=LONGEST_TTL).contains(ttl)) {
             None => Ok(()),
             Some(ttl) => Err(Error::option(format!(

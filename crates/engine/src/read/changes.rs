@@ -25,6 +25,8 @@ pub(crate) enum Change<'a> {
     Value(&'a [u8]),
     /// It was deleted.
     Deleted,
+    /// An operand was merged into it, so its value is to be read.
+    Merged,
 }
 
 impl View {
@@ -40,6 +42,7 @@ impl View {
             Some(entry) if entry.seqno > deleted.max(since) => match entry.kind {
                 EntryKind::Put => Change::Value(entry.value),
                 EntryKind::Delete => Change::Deleted,
+                EntryKind::Merge => Change::Merged,
             },
             _ if deleted > since => Change::Deleted,
             _ => Change::None,

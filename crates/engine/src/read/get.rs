@@ -1,6 +1,6 @@
 //! Looking up one key.
 
-use trommel_base::{EntryKind, Slice};
+use trommel_base::{EntryKind, SeqNo, Slice};
 use trommel_sstable::{Found, Wants};
 
 use super::probe::{Lookup, Tally};
@@ -46,7 +46,13 @@ impl Engine {
         if let Some(entry) = view.get_in_memory(key, seqno) {
             let wanted = if wants == Wants::Value { entry.value } else { &[] };
             let is_value = entry.kind == EntryKind::Put && entry.seqno >= deleted;
-            let value = is_value.then(|| Slice::from(wanted));
+            let value = match entry.kind {
+                _ if is_value => Some(Slice::from(wanted)),
+                EntryKind::Merge if entry.seqno >= deleted => {
+                    self.merged_value(view, key, seqno, deleted)?
+                }
+                _ => None,
+            };
             self.count_in_memory(value.is_some());
             self.traced(view, key, Place::Memory, value.is_some());
             return Ok(value);
@@ -62,9 +68,31 @@ impl Engine {
             shard.gets.add(u64::from(found.is_ok()));
             shard.found.add(u64::from(is_found));
         });
-        let found = found?;
+        let value = match found? {
+            Some(found) if is_found => Some(found.value),
+            Some(found) if found.kind == EntryKind::Merge && found.seqno >= deleted => {
+                return self.look_up_operands(view, key, (seqno, deleted), place);
+            }
+            _ => None,
+        };
         self.traced(view, key, place, is_found);
-        Ok(found.filter(|_| is_found).map(|found| found.value))
+        Ok(value)
+    }
+
+    /// Ends a lookup that has found an operand in a table at `place`.
+    #[cold]
+    #[inline(never)]
+    fn look_up_operands(
+        &self,
+        view: &View,
+        key: &[u8],
+        (seqno, deleted): (SeqNo, SeqNo),
+        place: Place,
+    ) -> Result<Option<Slice>> {
+        let value = self.merged_value(view, key, seqno, deleted)?;
+        self.statistics.counters.with(|shard| shard.found.add(u64::from(value.is_some())));
+        self.traced(view, key, place, value.is_some());
+        Ok(value)
     }
 
     /// Adds a finished lookup to the trace, if one is being recorded. Levels are those of the

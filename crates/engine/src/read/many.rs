@@ -46,6 +46,8 @@ struct MultiGet<'a> {
     found: Vec<Option<Slice>>,
     /// Where each key was found, for a trace; empty without one.
     stops: Vec<Place>,
+    /// The indexes in `found` of keys whose newest version is a merge operand.
+    operands: Vec<usize>,
     /// The keys that no source has answered yet, sorted.
     keys: Vec<&'a [u8]>,
     /// Their hashes.
@@ -113,12 +115,16 @@ impl Engine {
         let mut stops =
             vec![Place::Nowhere; if self.statistics.trace.is_on() { keys.len() } else { 0 }];
         let mut places: Vec<usize> = (0..keys.len()).collect();
+        let mut operands = Vec::new();
         if view.memtables().any(|logged| !logged.memtable.is_empty()) {
             places.retain(|at| match view.get_in_memory(keys[*at].as_ref(), seqno) {
                 Some(entry) => {
                     let is_value =
                         entry.kind == EntryKind::Put && entry.seqno >= deleted(keys[*at].as_ref());
                     found[*at] = is_value.then(|| Slice::from(entry.value));
+                    if !is_value && entry.kind == EntryKind::Merge {
+                        operands.push(*at);
+                    }
                     note_stop(&mut stops, *at, Place::Memory);
                     false
                 }
@@ -129,8 +135,12 @@ impl Engine {
         let mut batch = MultiGet::new(keys, places, found, seqno);
         batch.moment = moment.as_ref();
         batch.stops = stops;
+        batch.operands = operands;
         for level in 0..LEVELS {
             self.search_level(level, &view.version.levels[level], &mut batch)?;
+        }
+        for at in std::mem::take(&mut batch.operands) {
+            batch.found[at] = self.unless_deleted(view, keys[at].as_ref(), &batch)?;
         }
         self.statistics.counters.with(|shard| {
             shard.gets.add(keys.len() as u64);
@@ -141,6 +151,19 @@ impl Engine {
             self.traced(view, key.as_ref(), *stop, value.is_some());
         }
         Ok(batch.found)
+    }
+
+    /// The value of a key whose newest version is an operand, unless that is deleted.
+    #[cold]
+    #[inline(never)]
+    fn unless_deleted(
+        &self,
+        view: &View,
+        key: &[u8],
+        batch: &MultiGet<'_>,
+    ) -> Result<Option<Slice>> {
+        let covering = batch.moment.map_or(0, |moment| moment.covering(key));
+        self.merged_value(view, key, batch.seqno, covering)
     }
 
     /// Searches the tables of one level.
@@ -241,8 +264,9 @@ impl Engine {
         batch: &mut MultiGet<'_>,
     ) -> Result<()> {
         let table = |nth: usize| run.get(nth)?.as_ref()?.reader.as_deref().map(|table| &**table);
-        let MultiGet { scratch, places, keys, hashes, found, stops, any_decided, seqno, moment } =
-            batch;
+        let MultiGet { scratch, places, keys, hashes, found, stops, .. } = batch;
+        let (any_decided, operands) = (&mut batch.any_decided, &mut batch.operands);
+        let (seqno, moment) = (&batch.seqno, &batch.moment);
         let Scratch { requests, requested, .. } = scratch;
         let mut stats = ReadStats::default();
         get_many(table, requests, &mut stats, |nth, answer| {
@@ -252,6 +276,9 @@ impl Engine {
             let place = std::mem::replace(&mut places[requested.at], DECIDED);
             let is_value = answer.kind == EntryKind::Put
                 && answer.seqno >= moment.map_or(0, |moment| moment.covering(keys[requested.at]));
+            if !is_value && answer.kind == EntryKind::Merge {
+                operands.push(place);
+            }
             found[place] = is_value.then_some(answer.value);
             note_stop(stops, place, Place::Level(level as u8));
             *any_decided = true;
@@ -364,6 +391,7 @@ impl<'a> MultiGet<'a> {
             moment: None,
             found,
             stops,
+            operands: Vec::new(),
             keys,
             hashes,
             places,

@@ -4,6 +4,7 @@
 mod changes;
 mod get;
 mod many;
+mod operands;
 mod part;
 mod probe;
 mod scan;

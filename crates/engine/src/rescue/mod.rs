@@ -7,6 +7,7 @@
 //! * [`logs`]: the usable contents of the logs, and the records after corruption.
 //! * [`degraded`]: an open that tolerates corruption.
 //! * [`doubt`]: the keys whose newest version may be lost.
+//! * [`newest`]: what is left of each key.
 //! * [`sources`]: one ordered iteration over everything that is left.
 //! * [`watched`]: prevents shortages of the process from being taken for lost files.
 //!
@@ -19,6 +20,7 @@ pub(crate) mod doubt;
 pub(crate) mod keyspaces;
 pub(crate) mod logs;
 pub(crate) mod manifest;
+pub(crate) mod newest;
 pub(crate) mod sources;
 pub(crate) mod table;
 pub(crate) mod watched;

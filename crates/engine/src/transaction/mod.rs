@@ -11,6 +11,7 @@
 //! is held until the commit has been decided, so that compactions leave a trace of each change
 //! since.
 
+mod merging;
 mod range;
 mod reads;
 #[cfg(test)]
@@ -36,7 +37,7 @@ use crate::space::{KeyBuffer, MARKER, Space, is_marked};
 use crate::sync::{Mutex, MutexGuard, lock, thread};
 use crate::view::Since;
 use reads::TrackedReads;
-use writes::OwnWrites;
+use writes::{OwnValue, OwnWrites};
 
 /// How often [`Db::transaction`](crate::Db::transaction) runs its closure at most. Each time that
 /// one transaction fails, another has committed.
@@ -306,11 +307,12 @@ impl Transaction {
     /// The own value of a key that it has written; notes that other keys are read.
     fn read_own(&self, key: &[u8]) -> Result<Option<Option<Slice>>> {
         let mut state = self.state()?;
-        let own = state.writes.get(key).map(|own| own.map(Slice::from));
-        if own.is_none() {
-            state.reads.add_key(key);
+        match state.writes.get(key) {
+            None => state.reads.add_key(key),
+            Some(OwnValue::Set(own)) => return Ok(Some(own.map(Slice::from))),
+            Some(OwnValue::Merged { .. }) => return self.read_merged(state, key).map(Some),
         }
-        Ok(own)
+        Ok(None)
     }
 
     /// Iterates over all entries: see [`Transaction::range`].
@@ -604,6 +606,9 @@ impl Transaction {
             return Err(Conflict::new(&MARKER, Expected::Unchanged).into());
         }
         let batch = state.writes.into_batch();
+        if let Some(key) = batch.merged_key() {
+            self.snapshot.store().engine.prepare_for_operands(key)?;
+        }
         let (sealed, conditions) = (Batch::Sealed(batch.seal()?), state.reads.into_conditions());
         if conditions.is_empty() {
             return engine.write(sealed, options);

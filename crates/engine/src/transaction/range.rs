@@ -3,8 +3,8 @@
 //! 1. Each end holds the next entry of the snapshot that it has fetched and not yielded. If one end
 //!    has reached the other, it takes over what the other has fetched.
 //! 2. At each step, the transaction's own keys before the fetched one are looked up, then that key
-//!    itself: only when an entry is next is it decided whether the transaction has overwritten or
-//!    deleted it. So writes ahead of an end are seen, and so is a return to a savepoint.
+//!    itself: only when an entry is next is it decided whether the transaction has overwritten,
+//!    merged into or deleted it. So writes ahead of an end are seen, and so is a return to a savepoint.
 //! 3. When the iterator is dropped, the part that it covered is added to the transaction's reads:
 //!    from the start of the range to the last key that the front yielded, from the last that the
 //!    back yielded to the end, or the whole range if it was exhausted.
@@ -14,6 +14,7 @@ use std::ops::Bound;
 use trommel_base::Slice;
 
 use super::Transaction;
+use super::writes::OwnValue;
 use crate::bounds::Bounds;
 use crate::error::Result;
 use crate::iter::range::Range;
@@ -99,10 +100,15 @@ impl<'a> TransactionRange<'a> {
                 return Ok(Some(own));
             }
             let Some((key, value)) = self.end(side).fetched.take() else { return Ok(None) };
-            match self.transaction.state()?.writes.get(&key) {
-                None => return Ok(Some((key, value))),
-                Some(Some(own)) => return Ok(Some((key, Slice::from(own)))),
-                Some(None) => {}
+            let value = match self.transaction.state()?.writes.get(&key) {
+                None => Some(value),
+                Some(OwnValue::Set(own)) => own.map(Slice::from),
+                Some(OwnValue::Merged { base, operands }) => {
+                    self.transaction.merged(&key, base.unwrap_or(Some(&*value)), operands)?
+                }
+            };
+            if let Some(value) = value {
+                return Ok(Some((key, value)));
             }
         }
     }
@@ -146,11 +152,29 @@ impl<'a> TransactionRange<'a> {
             None => (from, to),
         };
         let state = self.transaction.state()?;
-        let own = match side {
-            Side::Front => state.writes.first_in(from, to),
-            Side::Back => state.writes.last_in(from, to),
-        };
-        Ok(own.map(|(key, value)| (Slice::from(key), Slice::from(value))))
+        let (mut from, mut to) = (from, to);
+        loop {
+            let own = match side {
+                Side::Front => state.writes.first_in(from, to),
+                Side::Back => state.writes.last_in(from, to),
+            };
+            let Some(key) = own else { return Ok(None) };
+            let value = match state.writes.get(key) {
+                Some(OwnValue::Set(value)) => value.map(Slice::from),
+                // The snapshot has no value between the fetched key and the last one yielded.
+                Some(OwnValue::Merged { base, operands }) => {
+                    self.transaction.merged(key, base.flatten(), operands)?
+                }
+                None => None,
+            };
+            if let Some(value) = value {
+                return Ok(Some((Slice::from(key), value)));
+            }
+            match side {
+                Side::Front => from = Bound::Excluded(key),
+                Side::Back => to = Bound::Excluded(key),
+            }
+        }
     }
 }
 

@@ -24,9 +24,16 @@ fn met(outcome: &Result<SeqNo>) -> Option<&[u8]> {
 }
 
 #[test]
-fn a_transaction_is_owned_and_moves_between_threads() {
-    fn check<T: Send + Sync + 'static>() {}
-    check::<Transaction>();
+fn what_reads_a_store_is_owned_and_moves_between_threads() {
+    fn moves<T: Send + 'static>() {}
+    fn is_shared<T: Send + Sync + 'static>() {}
+    is_shared::<Db>();
+    is_shared::<Transaction>();
+    is_shared::<crate::Snapshot>();
+    is_shared::<crate::WriteBatch>();
+    moves::<crate::Range>();
+    moves::<crate::DbCursor>();
+    moves::<crate::Healthy>();
 }
 
 /// Whatever a transaction has read, in whichever way, a write to it is a conflict that names the

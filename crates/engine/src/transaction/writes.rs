@@ -1,7 +1,8 @@
 //! The writes of a transaction that has not committed.
 //!
-//! 1. The last operation on each key is kept, and the ranges that were deleted. A deletion of a
-//!    range removes the operations on its keys, so those that are left are newer.
+//! 1. The last put or delete of each key is kept, and the operands merged into it since; and the
+//!    ranges that were deleted. A deletion of a range removes the operations on its keys, so those
+//!    that are left are newer.
 //! 2. From the first savepoint on, each change leaves what undoes it.
 
 use std::collections::BTreeMap;
@@ -14,19 +15,43 @@ use crate::ranges::{RangeSet, RangeTombstone};
 /// The value that a key is set to; `None` deletes it.
 type NewValue = Option<Vec<u8>>;
 
+/// The operations on a key.
+#[derive(Debug, Clone, Default)]
+struct KeyWrites {
+    /// The last put or delete, if there is one.
+    set: Option<NewValue>,
+    /// The operands merged since, oldest first.
+    operands: Vec<Vec<u8>>,
+}
+
+/// What a transaction has made of a key that it has written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum OwnValue<'a> {
+    /// It has this value, or none.
+    Set(Option<&'a [u8]>),
+    /// Operands were merged into it.
+    Merged {
+        /// The value before them, or none, if the transaction has set or deleted it; `None` if it
+        /// is that of the store.
+        base: Option<Option<&'a [u8]>>,
+        /// Oldest first.
+        operands: &'a [Vec<u8>],
+    },
+}
+
 /// Undoes one change.
 #[derive(Debug)]
 enum Undo {
-    /// Restores the last operation on a key.
-    Key(Vec<u8>, Option<NewValue>),
+    /// Restores the operations on a key.
+    Key(Vec<u8>, Option<KeyWrites>),
     /// Restores the deleted ranges, and the operations that the last one removed.
-    Range(RangeSet, Vec<(Vec<u8>, NewValue)>),
+    Range(RangeSet, Vec<(Vec<u8>, KeyWrites)>),
 }
 
 /// The writes of a transaction.
 #[derive(Debug, Default)]
 pub(super) struct OwnWrites {
-    keys: BTreeMap<Vec<u8>, NewValue>,
+    keys: BTreeMap<Vec<u8>, KeyWrites>,
     deleted: RangeSet,
     undo: Vec<Undo>,
     /// For each savepoint, the number of changes before it.
@@ -40,10 +65,19 @@ impl OwnWrites {
 
     /// Sets `key` to a value, or deletes it.
     pub(super) fn set(&mut self, key: &[u8], value: NewValue) {
-        let before = self.keys.insert(key.to_vec(), value);
+        let writes = KeyWrites { set: Some(value), operands: Vec::new() };
+        let before = self.keys.insert(key.to_vec(), writes);
         if !self.savepoints.is_empty() {
             self.undo.push(Undo::Key(key.to_vec(), before));
         }
+    }
+
+    /// Merges an operand into `key`.
+    pub(super) fn merge(&mut self, key: &[u8], operand: &[u8]) {
+        if !self.savepoints.is_empty() {
+            self.undo.push(Undo::Key(key.to_vec(), self.keys.get(key).cloned()));
+        }
+        self.keys.entry(key.to_vec()).or_default().operands.push(operand.to_vec());
     }
 
     pub(super) fn delete_range(&mut self, bounds: &Bounds) {
@@ -63,22 +97,30 @@ impl OwnWrites {
         }
     }
 
-    /// The transaction's own value of `key`, `Some(None)` if it has deleted it; `None` if it has
-    /// not written it.
-    pub(super) fn get(&self, key: &[u8]) -> Option<Option<&[u8]>> {
-        match self.keys.get(key) {
-            Some(value) => Some(value.as_deref()),
-            None => (self.deleted.covering(key, 1) > 0).then_some(None),
-        }
+    /// What the transaction has made of `key`; `None` if it has not written it.
+    pub(super) fn get(&self, key: &[u8]) -> Option<OwnValue<'_>> {
+        let is_deleted = || self.deleted.covering(key, 1) > 0;
+        let Some(writes) = self.keys.get(key) else {
+            return is_deleted().then_some(OwnValue::Set(None));
+        };
+        let set = writes.set.as_ref().map(Option::as_deref);
+        Some(match set {
+            Some(set) if writes.operands.is_empty() => OwnValue::Set(set),
+            // The range was deleted before.
+            None if is_deleted() => {
+                OwnValue::Merged { base: Some(None), operands: &writes.operands }
+            }
+            base => OwnValue::Merged { base, operands: &writes.operands },
+        })
     }
 
-    /// The first key that it sets within the bounds, and its value.
-    pub(super) fn first_in(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<(&[u8], &[u8])> {
+    /// The first key within the bounds that it sets or merges into.
+    pub(super) fn first_in(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<&[u8]> {
         self.within(from, to)?.next()
     }
 
     /// The last one.
-    pub(super) fn last_in(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<(&[u8], &[u8])> {
+    pub(super) fn last_in(&self, from: Bound<&[u8]>, to: Bound<&[u8]>) -> Option<&[u8]> {
         self.within(from, to)?.next_back()
     }
 
@@ -86,7 +128,7 @@ impl OwnWrites {
         &self,
         from: Bound<&[u8]>,
         to: Bound<&[u8]>,
-    ) -> Option<impl DoubleEndedIterator<Item = (&[u8], &[u8])>> {
+    ) -> Option<impl DoubleEndedIterator<Item = &[u8]>> {
         // A map panics for a range that ends before it begins.
         if let (Bound::Included(from) | Bound::Excluded(from), Bound::Excluded(to)) = (from, to)
             && from >= to
@@ -94,7 +136,9 @@ impl OwnWrites {
             return None;
         }
         let keys = self.keys.range::<[u8], _>((from, to));
-        Some(keys.filter_map(|(key, value)| Some((&**key, value.as_deref()?))))
+        let may_have_value =
+            |writes: &KeyWrites| writes.set != Some(None) || !writes.operands.is_empty();
+        Some(keys.filter_map(move |(key, writes)| may_have_value(writes).then_some(&**key)))
     }
 
     pub(super) fn set_savepoint(&mut self) {
@@ -124,10 +168,14 @@ impl OwnWrites {
             batch
                 .push_physical_range(&Bounds { from: from.to_vec(), to: to.map(|to| to.to_vec()) });
         }
-        for (key, value) in &self.keys {
-            match value {
-                Some(value) => batch.push_physical(OpKind::Put, key, value),
-                None => batch.push_physical(OpKind::Delete, key, &[]),
+        for (key, KeyWrites { set, operands }) in &self.keys {
+            match set {
+                Some(Some(value)) => batch.push_physical(OpKind::Put, key, value),
+                Some(None) => batch.push_physical(OpKind::Delete, key, &[]),
+                None => {}
+            }
+            for operand in operands {
+                batch.push_physical(OpKind::Merge, key, operand);
             }
         }
         batch

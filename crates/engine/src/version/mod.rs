@@ -43,6 +43,8 @@ pub(crate) struct Version {
     pub(crate) time_marks: Arc<TimeMarks>,
     /// The salt of the catalog of keyspaces; `None` if the store has never had any.
     pub(crate) catalog_salt: Option<u64>,
+    /// The name of the merge operator, if there may be operands.
+    pub(crate) merge_operator: Option<Arc<str>>,
 }
 
 impl Version {

@@ -20,7 +20,7 @@ use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
-use trommel_base::{MAX_SEQNO, SeqNo};
+use trommel_base::{EntryKind, MAX_SEQNO, SeqNo};
 
 use crate::batch::{Batch, Condition, OpKind, Operation};
 use crate::bounds::Bounds;
@@ -167,11 +167,15 @@ impl<'a> Judge<'a> {
         let conflict = match condition {
             Condition::Absent(key) | Condition::Value { key, .. } => {
                 let earlier = self.earlier.map_or(Change::None, |earlier| earlier.change_of(key));
-                match earlier {
+                let change = match earlier {
                     Change::None if self.view.differs_only_by_writes(since, self.horizon) => {
-                        met_by(condition, self.change_of(key, since.seqno))
+                        self.change_of(key, since.seqno)
                     }
                     Change::None => return self.engine.check_value(condition),
+                    change => change,
+                };
+                match change {
+                    Change::Merged => return self.check_merged(condition, key),
                     change => met_by(condition, change),
                 }
             }
@@ -185,6 +189,24 @@ impl<'a> Judge<'a> {
             }
         };
         conflict.map_or(Ok(()), |conflict| Err(conflict.into()))
+    }
+
+    /// Checks a condition on the value of `key`, whose last change is a merge: in the memtables, or
+    /// by an earlier member of the group.
+    #[cold]
+    fn check_merged(&self, condition: &Condition, key: &[u8]) -> Result<()> {
+        let merges = self.earlier.map(|earlier| earlier.merges_of(key)).unwrap_or_default();
+        if merges.operands.is_empty() {
+            return self.engine.check_value(condition);
+        }
+        let stored = match merges.base {
+            None => self.engine.get(key, None)?,
+            Some(_) => None,
+        };
+        let base = merges.base.unwrap_or(stored.as_deref());
+        let operator = self.engine.merge_operator_for(key)?;
+        let value = operator.full_merge(key, base, &merges.operands)?;
+        condition.conflict(value.as_deref()).map_or(Ok(()), |conflict| Err(conflict.into()))
     }
 
     fn change_of(&self, key: &[u8], since: SeqNo) -> Change<'_> {
@@ -232,7 +254,18 @@ fn met_by(condition: &Condition, change: Change<'_>) -> Option<Conflict> {
         Change::None => None,
         Change::Value(value) => condition.conflict(Some(value)),
         Change::Deleted => condition.conflict(None),
+        // Compared with its value instead.
+        Change::Merged => None,
     }
+}
+
+/// The last merges into a key by the earlier members of a group.
+#[derive(Default)]
+struct EarlierMerges<'a> {
+    /// What the key had before them, if these members have set or deleted it.
+    base: Option<Option<&'a [u8]>>,
+    /// Oldest first.
+    operands: Vec<&'a [u8]>,
 }
 
 /// What the earlier members of a group write.
@@ -240,6 +273,8 @@ fn met_by(condition: &Condition, change: Change<'_>) -> Option<Conflict> {
 struct EarlierWrites<'a> {
     /// The last operation on each key, with its number.
     newest: BTreeMap<&'a [u8], (SeqNo, Operation<'a>)>,
+    /// The operations that end in a merge as the last on its key, in order.
+    merges: BTreeMap<&'a [u8], Vec<(SeqNo, Operation<'a>)>>,
     ranges: RangeSet,
     operations: SeqNo,
 }
@@ -254,6 +289,7 @@ impl<'a> EarlierWrites<'a> {
         batch.for_each(|op| {
             self.operations += 1;
             match op.kind.entry() {
+                Some(EntryKind::Merge) => self.add_merge(op),
                 Some(_) => _ = self.newest.insert(op.key, (self.operations, op)),
                 None => {
                     let tombstone = op.range_tombstone(self.operations);
@@ -265,10 +301,35 @@ impl<'a> EarlierWrites<'a> {
         });
     }
 
+    #[cold]
+    fn add_merge(&mut self, op: Operation<'a>) {
+        let before = self.newest.insert(op.key, (self.operations, op));
+        let merges = self.merges.entry(op.key).or_default();
+        if let Some(before) = before.filter(|(_, before)| before.kind != OpKind::Merge) {
+            *merges = vec![before];
+        }
+        merges.push((self.operations, op));
+    }
+
+    /// The merges into `key`, if one is the last operation on it.
+    fn merges_of(&self, key: &[u8]) -> EarlierMerges<'a> {
+        let deleted = self.ranges.covering(key, MAX_SEQNO);
+        let mut found = EarlierMerges { base: (deleted > 0).then_some(None), operands: Vec::new() };
+        for (_, op) in self.merges.get(key).into_iter().flatten().filter(|(at, _)| *at > deleted) {
+            match op.kind {
+                OpKind::Merge => found.operands.push(op.value),
+                OpKind::Put => found.base = Some(Some(op.value)),
+                _ => found.base = Some(None),
+            }
+        }
+        found
+    }
+
     fn change_of(&self, key: &[u8]) -> Change<'a> {
         let deleted = self.ranges.covering(key, MAX_SEQNO);
         match self.newest.get(key) {
             Some((at, op)) if *at > deleted && op.kind == OpKind::Put => Change::Value(op.value),
+            Some((at, op)) if *at > deleted && op.kind == OpKind::Merge => Change::Merged,
             None if deleted == 0 => Change::None,
             _ => Change::Deleted,
         }

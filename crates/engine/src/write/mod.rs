@@ -21,6 +21,7 @@ mod conditional_tests;
 mod full;
 #[cfg(test)]
 mod full_tests;
+mod operands;
 mod part;
 mod rotate;
 mod shared;

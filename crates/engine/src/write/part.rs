@@ -106,6 +106,9 @@ impl Engine {
 
     /// Writes a batch, whatever keyspaces it is on.
     pub(crate) fn write_batch(&self, batch: &WriteBatch, options: WriteOptions) -> Result<SeqNo> {
+        if let Some(key) = batch.merged_key() {
+            self.prepare_for_operands(key)?;
+        }
         if !batch.is_plain() {
             return self.write_batch_mapped(batch, options);
         }

@@ -31,6 +31,8 @@ pub(crate) struct WritePath {
     pub(crate) publication: Notifier,
     /// Whether the next writer must freeze the memtable for the sake of other stores.
     pub(crate) freeze_soon: AtomicBool,
+    /// Whether operands may be written: there is a merge operator, and its name is recorded.
+    pub(crate) takes_operands: AtomicBool,
 }
 
 impl WritePath {
@@ -42,6 +44,7 @@ impl WritePath {
             rotated: RotatedLogs::default(),
             publication: Notifier::new(),
             freeze_soon: AtomicBool::new(false),
+            takes_operands: AtomicBool::new(false),
         }
     }
 }

@@ -10,6 +10,7 @@ impl Worker<'_> {
         match workload {
             Workload::ReadRandomWriteRandom => self.read_and_write(),
             Workload::UpdateRandom => self.update(),
+            Workload::MergeRandom => self.merge(),
             Workload::GetThenPut => self.get_then_put(),
             _ => self.run_ycsb(workload),
         }
@@ -37,6 +38,19 @@ impl Worker<'_> {
             self.get(index, None)?;
             self.put(index)?;
             self.count(Kind::Update, 1);
+        }
+        Ok(())
+    }
+
+    /// Each operation is a merge, which reads nothing.
+    fn merge(&mut self) -> Result<(), StoreError> {
+        while self.next() {
+            let index = self.draw();
+            let operand = self.value();
+            let key = self.keys.key(index);
+            self.bytes += (key.len() + operand.len()) as u64;
+            self.store.merge(key, operand)?;
+            self.count(Kind::Write, 1);
         }
         Ok(())
     }

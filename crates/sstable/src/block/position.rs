@@ -74,7 +74,12 @@ impl Decoded {
 
     #[inline]
     fn trailer(&self) -> (SeqNo, EntryKind) {
-        let kind = if self.trailer & 1 == 0 { EntryKind::Delete } else { EntryKind::Put };
+        // The kinds are 0, 1 and 3.
+        let kind = match self.trailer & 3 {
+            0 => EntryKind::Delete,
+            1 => EntryKind::Put,
+            _ => EntryKind::Merge,
+        };
         (self.trailer >> 8, kind)
     }
 

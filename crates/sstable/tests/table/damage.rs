@@ -433,7 +433,7 @@ fn what_a_later_version_may_write_is_unsupported() {
     let footer = bytes.len() - FOOTER_BYTES;
     let changes: [(&str, usize, &[u8]); 6] = [
         ("range delete", tail, &[2]),
-        ("merge", tail, &[3]),
+        ("time mark", tail, &[5]),
         ("block flag", tail + 11, &[4]),
         ("compression", start + length - 5, &[9]),
         ("feature", footer + 63, &[1]),

@@ -24,7 +24,10 @@ fn the_page_states_the_constants() {
         format!("| {} | LZ4 |", FEATURE_LZ4.trailing_zeros()),
         format!("| {} | zstd |", FEATURE_ZSTD.trailing_zeros()),
         format!("| {} | range deletes (reserved) |", FEATURE_RANGE_DELETES.trailing_zeros()),
-        format!("| {} | merge operands (reserved) |", FEATURE_MERGES.trailing_zeros()),
+        format!(
+            "| {} | merge operands: set if, and only if, an entry is one |",
+            FEATURE_MERGES.trailing_zeros()
+        ),
         format!(
             "| {} | partitioned filter (reserved) |",
             FEATURE_PARTITIONED_FILTER.trailing_zeros()

@@ -17,7 +17,7 @@ use trommel_vfs::{Access, DiskVfs, Vfs};
 use crate::common::*;
 
 /// Name, filter, compression, block limit, leaf limit.
-const GOLDEN: [(&str, &str, Compression, usize, usize); 10] = [
+const GOLDEN: [(&str, &str, Compression, usize, usize); 11] = [
     ("v1-plain-one-level", "none", Compression::None, 512, 32 << 10),
     ("v1-standard-two-level", "standard:10", Compression::None, 128, 128),
     ("v1-blocked-lz4-one-level", "blocked:12", Compression::Lz4, 1024, 32 << 10),
@@ -28,10 +28,14 @@ const GOLDEN: [(&str, &str, Compression, usize, usize); 10] = [
     ("v1-paired-2-lz4-two-level", "paired:16", Compression::Lz4, 256, 128),
     ("v1-partitioned-filter-2", "blocked:64", Compression::None, 128, 128),
     (ALIGNED, "none", Compression::None, 512, 32 << 10),
+    (MERGES, "none", Compression::None, 512, 32 << 10),
 ];
 
 /// A table with padded blocks and enough entries to have some.
 const ALIGNED: &str = "v1-padded";
+
+/// A table with merge operands.
+const MERGES: &str = "v1-merges";
 
 /// Tables whose filters have a version or a shape that is no longer read: they answer "maybe".
 const WITHOUT_FILTERS: [&str; 4] = [
@@ -52,6 +56,7 @@ const SHAPES: [FilterShape; GOLDEN.len()] = [
     FilterShape::Whole,
     FilterShape::Whole,
     FilterShape::Partitioned,
+    FilterShape::Whole,
     FilterShape::Whole,
 ];
 
@@ -79,6 +84,14 @@ fn entries_of(index: usize) -> Vec<Entry> {
     if GOLDEN[index].0 == ALIGNED {
         let more = (0..80).map(|i| put(format!("more:{i:03}"), 7, [b'v'; 100]));
         entries.extend(more);
+    }
+    if GOLDEN[index].0 == MERGES {
+        let operand = |key: &[u8], seqno, value: String| Entry {
+            kind: EntryKind::Merge,
+            ..put(key, seqno, value)
+        };
+        entries.extend((0..20).map(|i| operand(b"versions", 2000 - i, format!("operand {i}"))));
+        entries.extend((0..9).map(|i| operand(b"operands", 50 + i, "o".repeat(i as usize))));
     }
     sorted(entries)
 }
@@ -176,7 +189,7 @@ fn tables_of_earlier_versions_keep_their_contents() {
 #[test]
 fn todays_builder_writes_the_same_bytes() {
     for (index, (name, ..)) in GOLDEN.into_iter().enumerate() {
-        if !["v1-plain-one-level", ALIGNED].contains(&name) {
+        if !["v1-plain-one-level", ALIGNED, MERGES].contains(&name) {
             continue;
         }
         let golden = DiskVfs.read(&golden_path(&format!("{name}.sst")), 1 << 20).unwrap();

@@ -47,7 +47,7 @@ impl Flag {
     }
 }
 
-static FLAGS: [Flag; 27] = [
+static FLAGS: [Flag; 28] = [
     flag("cache-size", "cache_bytes", "SIZE", bytes, "Bytes of the block cache [default: 32M]"),
     flag(
         "write-buffer-size",
@@ -133,6 +133,17 @@ static FLAGS: [Flag; 27] = [
             Ok(if ttl.is_zero() { "none".into() } else { format!("{}s", ttl.as_secs_f64()) })
         },
         "How long entries last; 0: for ever [default: 0]",
+    ),
+    flag(
+        "merge-operator",
+        "merge_operator",
+        "NAME",
+        |text| match text {
+            "counter" | "uint64add" => Ok("trommel.counter".to_owned()),
+            "max" => Ok("trommel.max".to_owned()),
+            _ => Err("give counter, for values of 8 bytes, or max".to_owned()),
+        },
+        "What mergerandom merges with: counter, for values of 8 bytes, or max [default: none]",
     ),
     flag(
         "max-background-jobs",

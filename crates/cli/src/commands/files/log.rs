@@ -111,6 +111,7 @@ fn item(info: &LogInfo) -> Vec<(&'static str, Value)> {
         ("batches", Value::Count(info.written.batches)),
         ("puts", Value::Count(info.written.puts)),
         ("deletes", Value::Count(info.written.deletes)),
+        ("merges", Value::Count(info.written.merges)),
         ("range_deletes", Value::Count(info.written.range_deletes)),
         ("first_seqno", info.seqnos.map(|(first, _)| Value::Integer(first)).into()),
         ("last_seqno", info.seqnos.map(|(_, last)| Value::Integer(last)).into()),
@@ -154,6 +155,9 @@ fn scan(args: &LogScanArgs, session: Session<'_>, out: &mut dyn Write) -> Result
             let (kind, key, value) = match operation.op {
                 BatchOp::Put { key, value } => ("put", key, args.value_form.print(value).into()),
                 BatchOp::Delete { key } => ("delete", key, Value::Null),
+                BatchOp::Merge { key, operand } => {
+                    ("merge", key, args.value_form.print(operand).into())
+                }
                 BatchOp::DeleteRange { from, to } => {
                     let end = to.map(|to| args.key_form.print(to).into());
                     ("delete_range", from, end.unwrap_or(Value::Null))

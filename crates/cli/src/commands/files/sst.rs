@@ -277,13 +277,14 @@ pub(super) fn kind(kind: EntryKind) -> &'static str {
     match kind {
         EntryKind::Put => "put",
         EntryKind::Delete => "delete",
+        EntryKind::Merge => "merge",
     }
 }
 
 /// The value of a put; a delete has none.
 pub(super) fn value(kind: EntryKind, value: &[u8], form: ValueForm) -> Value {
     match kind {
-        EntryKind::Put => form.print(value).into(),
+        EntryKind::Put | EntryKind::Merge => form.print(value).into(),
         EntryKind::Delete => Value::Null,
     }
 }

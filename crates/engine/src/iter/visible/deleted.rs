@@ -42,6 +42,11 @@ impl KnownDeleted {
         self.cursor.deletes(key, seqno)
     }
 
+    /// What was written to `key` before this is deleted for readers as of `seqno`, or has expired.
+    pub(super) fn covering(&self, key: &[u8], seqno: SeqNo) -> SeqNo {
+        self.tombstones.as_ref().map_or(0, |set| set.covering(key, seqno))
+    }
+
     #[cold]
     fn of(
         tombstones: Option<Arc<RangeSet>>,

@@ -1,0 +1,258 @@
+//! Folding merge operands in flushes and compactions.
+//!
+//! The entries that the drop rule ([`DropRule`]) does not hide come in order. For the operands of a
+//! key that the same readers see, newest first:
+//!
+//! 1. If what is below them is known, a full merge makes a value of them, or a tombstone. Known is:
+//!    a value or a tombstone among the same readers, which they replace; that it is deleted or has
+//!    expired; or, for the oldest readers, that nothing older is outside the merge.
+//! 2. Otherwise a partial merge makes one operand of them, if the operator can.
+//! 3. Operands that cannot be merged are kept as they are, with what is below them: the operator
+//!    failed, the store was opened without one, or they are too large to be collected.
+//!
+//! The result has the sequence number of the newest operand. Where entries expire, operands of
+//! different time marks are not folded, so that each operand expires by its own time.
+//!
+//! Operands must be in one place: a key whose folded operands were in one table, and the operands
+//! themselves still in another, would count them twice. So in a store with a merge operator each
+//! compaction is installed at once ([`slices`](crate::compaction_job::slices)).
+//!
+//! Called by flushes, and by each thread of a compaction.
+
+use trommel_base::{EntryKind, EntryRef, SeqNo};
+
+use crate::compaction::merge::{DropRule, EntryFate};
+use crate::error::Result;
+use crate::expiry::TimeMarks;
+use crate::merge_operator::UserMergeOperator;
+
+/// Operands of one key are merged when there are this many, or so many bytes of them.
+const PARTIAL_OPERANDS: usize = 1024;
+const PARTIAL_BYTES: usize = 1 << 20;
+/// Most bytes of one key's operands that are collected for a merge.
+const MOST_BYTES: usize = 64 << 20;
+
+/// Takes the entries that are kept, in order.
+pub(crate) trait Kept {
+    /// Takes an entry. If `is_unseen`, it is the newest of its key, and no snapshot sees it. Whether
+    /// something older of its key may be outside the merge, if that is known, is `has_older`.
+    fn add(&mut self, entry: EntryRef<'_>, is_unseen: bool, has_older: Option<bool>) -> Result<()>;
+
+    /// Whether something older of this key may be outside the merge. Called with ascending keys.
+    fn has_older(&mut self, key: &[u8]) -> bool;
+}
+
+/// The operands of one key that the same readers see.
+struct Operands {
+    key: Vec<u8>,
+    /// See [`DropRule::stripe`].
+    stripe: usize,
+    /// The number of the time mark.
+    mark: usize,
+    is_unseen: bool,
+    /// Whether something older may be outside the merge.
+    has_older: bool,
+    /// Newest first.
+    operands: Vec<(SeqNo, Vec<u8>)>,
+    bytes: usize,
+    /// A partial merge is tried at this many operands or bytes.
+    next_partial: (usize, usize),
+    /// Whether they are not collected, but kept one by one.
+    are_kept: bool,
+}
+
+/// Folds the operands of one flush, or of one thread of a compaction.
+pub(crate) struct Folding {
+    operator: Option<UserMergeOperator>,
+    marks: TimeMarks,
+    open: Option<Operands>,
+}
+
+impl Folding {
+    /// Folding by this operator; `marks` are those of all entries.
+    pub(crate) fn new(operator: Option<UserMergeOperator>, marks: TimeMarks) -> Self {
+        Self { operator, marks, open: None }
+    }
+
+    /// Whether an entry with this fate must be passed to [`take`](Self::take).
+    #[inline]
+    pub(crate) fn concerns(&self, fate: EntryFate) -> bool {
+        self.open.is_some() || fate == EntryFate::Operand
+    }
+
+    /// Takes the next entry, which `rule` has just judged.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn take(
+        &mut self,
+        entry: EntryRef<'_>,
+        fate: EntryFate,
+        rule: &DropRule,
+        kept: &mut impl Kept,
+    ) -> Result<()> {
+        let (stripe, mark) = (rule.stripe(), self.marks.number_of(entry.seqno));
+        let mut is_unseen = rule.no_snapshot_sees_last();
+        if let Some(open) = self.open.take() {
+            let is_same = *open.key == *entry.key && open.stripe == stripe;
+            // Below operands that are not folded with it.
+            is_unseen &= !is_same;
+            match fate {
+                // Deleted, or expired, whatever the mark.
+                EntryFate::Hidden if is_same => return self.end(open, None, kept).map(drop),
+                EntryFate::Operand if is_same && open.mark == mark => {
+                    return self.push(open, entry, kept);
+                }
+                EntryFate::Keep | EntryFate::Spent if is_same && open.mark == mark => {
+                    return self.end_on(open, entry, fate, kept);
+                }
+                _ if *open.key == *entry.key => self.end_above(open, kept)?,
+                _ => self.end_of_key(open, kept)?,
+            }
+        }
+        match fate {
+            EntryFate::Operand => self.begin(entry, (stripe, mark), is_unseen, kept),
+            EntryFate::Keep => kept.add(entry, is_unseen, None),
+            EntryFate::Hidden | EntryFate::Spent => Ok(()),
+        }
+    }
+
+    /// Ends the operands of the last key.
+    pub(crate) fn finish(mut self, kept: &mut impl Kept) -> Result<()> {
+        self.open.take().map_or(Ok(()), |open| self.end_of_key(open, kept))
+    }
+
+    fn begin(
+        &mut self,
+        entry: EntryRef<'_>,
+        (stripe, mark): (usize, usize),
+        is_unseen: bool,
+        kept: &mut impl Kept,
+    ) -> Result<()> {
+        let open = Operands {
+            key: entry.key.to_vec(),
+            stripe,
+            mark,
+            is_unseen,
+            // Now, as keys ascend.
+            has_older: stripe > 0 || kept.has_older(entry.key),
+            operands: Vec::new(),
+            bytes: 0,
+            next_partial: (PARTIAL_OPERANDS, PARTIAL_BYTES),
+            are_kept: self.operator.is_none(),
+        };
+        self.push(open, entry, kept)
+    }
+
+    fn push(
+        &mut self,
+        mut open: Operands,
+        entry: EntryRef<'_>,
+        kept: &mut impl Kept,
+    ) -> Result<()> {
+        if open.are_kept {
+            kept.add(entry, false, None)?;
+        } else {
+            open.bytes += entry.value.len();
+            open.operands.push((entry.seqno, entry.value.to_vec()));
+            if open.operands.len() >= open.next_partial.0 || open.bytes >= open.next_partial.1 {
+                self.merge_some(&mut open, kept)?;
+            }
+        }
+        self.open = Some(open);
+        Ok(())
+    }
+
+    /// Merges the operands that were collected so far, to bound their memory.
+    fn merge_some(&self, open: &mut Operands, kept: &mut impl Kept) -> Result<()> {
+        if let Some(merged) = self.partly_merged(open) {
+            open.bytes = merged.len();
+            let newest = open.operands.first().map_or(0, |(seqno, _)| *seqno);
+            open.operands = vec![(newest, merged)];
+        }
+        if open.bytes > MOST_BYTES {
+            add_all(open, kept)?;
+            open.operands = Vec::new();
+            open.are_kept = true;
+        }
+        let (operands, bytes) = (open.operands.len(), open.bytes);
+        open.next_partial = (PARTIAL_OPERANDS.max(2 * operands), PARTIAL_BYTES.max(2 * bytes));
+        Ok(())
+    }
+
+    /// Ends operands on the value or the tombstone below them.
+    fn end_on(
+        &self,
+        open: Operands,
+        entry: EntryRef<'_>,
+        fate: EntryFate,
+        kept: &mut impl Kept,
+    ) -> Result<()> {
+        let existing = (entry.kind == EntryKind::Put).then_some(entry.value);
+        let is_merged = self.end(open, existing, kept)?;
+        if is_merged || fate == EntryFate::Spent {
+            return Ok(());
+        }
+        kept.add(entry, false, None)
+    }
+
+    /// Ends operands with the value below them, if there is one. Returns whether they were merged.
+    fn end(&self, open: Operands, existing: Option<&[u8]>, kept: &mut impl Kept) -> Result<bool> {
+        let (Some(operator), Some(newest)) = (&self.operator, open.operands.first()) else {
+            return Ok(false);
+        };
+        let operands = oldest_first(&open);
+        let merged = match operator.full_merge(&open.key, existing, &operands) {
+            Ok(merged) => merged,
+            Err(error) => {
+                operator.report(&error);
+                add_all(&open, kept)?;
+                return Ok(false);
+            }
+        };
+        let (kind, value) = match &merged {
+            Some(value) => (EntryKind::Put, value.as_slice()),
+            None if open.stripe == 0 && !open.has_older => return Ok(true),
+            None => (EntryKind::Delete, &[][..]),
+        };
+        let entry = EntryRef { key: &open.key, seqno: newest.0, kind, value };
+        kept.add(entry, open.is_unseen, Some(open.has_older))?;
+        Ok(true)
+    }
+
+    /// Ends operands at the end of their key in the merge.
+    fn end_of_key(&self, open: Operands, kept: &mut impl Kept) -> Result<()> {
+        match open.has_older {
+            true => self.end_above(open, kept),
+            false => self.end(open, None, kept).map(drop),
+        }
+    }
+
+    /// Ends operands above versions that are not known, or that other readers see.
+    fn end_above(&self, open: Operands, kept: &mut impl Kept) -> Result<()> {
+        match (self.partly_merged(&open), open.operands.first()) {
+            (Some(value), Some((seqno, _))) => {
+                let (key, kind) = (&*open.key, EntryKind::Merge);
+                kept.add(EntryRef { key, seqno: *seqno, kind, value: &value }, false, None)
+            }
+            _ => add_all(&open, kept),
+        }
+    }
+
+    /// One operand in place of all, if there are several and the operator can merge them.
+    fn partly_merged(&self, open: &Operands) -> Option<Vec<u8>> {
+        let operator = self.operator.as_ref().filter(|_| open.operands.len() > 1)?;
+        operator.partial_merge(&open.key, &oldest_first(open))
+    }
+}
+
+fn oldest_first(open: &Operands) -> Vec<&[u8]> {
+    open.operands.iter().rev().map(|(_, operand)| operand.as_slice()).collect()
+}
+
+/// Keeps the operands that were collected.
+fn add_all(open: &Operands, kept: &mut impl Kept) -> Result<()> {
+    open.operands.iter().try_for_each(|(seqno, operand)| {
+        let (key, kind) = (&*open.key, EntryKind::Merge);
+        kept.add(EntryRef { key, seqno: *seqno, kind, value: operand }, false, None)
+    })
+}

@@ -1,0 +1,38 @@
+//! Keys whose newest visible version is a merge operand.
+//!
+//! The value is looked up apart from the merge ([`Engine::merged_value`]), which stays where it is:
+//! so a scan goes on as from any other key, in either direction.
+
+use trommel_base::{CursorHints, Slice};
+
+use super::{Position, VisibleCursor};
+use crate::error::Result;
+
+impl VisibleCursor {
+    /// On an operand that is the newest visible version of its key: becomes positioned on the key,
+    /// if it has a value. Returns whether it has.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn settle_on_operand(&mut self) -> Result<bool> {
+        let Some(here) = self.merge.internal_key() else { return Ok(false) };
+        let value = self.merged_value(here.key)?;
+        let has_value = value.is_some();
+        if let Some(value) = value {
+            (self.value, self.position) = (value, Position::OnOperand);
+        }
+        Ok(has_value)
+    }
+
+    /// The value of the key that a scan backward has passed, whose newest visible version is an
+    /// operand; none if the key is before the range.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn value_of_operands(&self) -> Result<Option<Slice>> {
+        if *self.key < *self.bounds.from { Ok(None) } else { self.merged_value(&self.key) }
+    }
+
+    fn merged_value(&self, key: &[u8]) -> Result<Option<Slice>> {
+        let covering = self.deleted.as_ref().map_or(0, |known| known.covering(key, self.seqno));
+        self.store.engine.merged_value(&self._view, key, self.seqno, covering)
+    }
+}

@@ -1,0 +1,174 @@
+//! Reading a key whose newest version is a merge operand.
+//!
+//! 1. The sources are searched newest first, as by a get: the memtables, the runs of level 0, one
+//!    table of each deeper level. Each gives all its versions of the key, newest first, until one
+//!    ends the search: a value, a tombstone, or what a range tombstone deletes or has expired.
+//! 2. The merge operator computes the value from what was found, oldest operand first.
+//!
+//! Lookups and scans come here only when they have found an operand, so all others pay nothing.
+//! Filters are queried, and counted, as by a get.
+
+use std::sync::Arc;
+
+use trommel_base::{Cursor, CursorHints, EntryKind, EntryRef, SeqNo, Slice};
+use trommel_memtable::Memtable;
+use trommel_sstable::{ScanOptions, Verdict};
+
+use super::probe::{count_reads, is_decided};
+use crate::engine::Engine;
+use crate::error::{Error, Result};
+use crate::merge_failure::{MergeCause, MergeFailure};
+use crate::merge_operator::UserMergeOperator;
+use crate::version::Fence;
+use crate::view::View;
+
+/// Versions of a key in one memtable that are looked up one by one. A cursor finds the others,
+/// which first has to sort what was written since the last scan.
+const LOOKUPS: usize = 16;
+
+/// What was found of a key so far.
+struct FoundVersions {
+    /// Its versions before this are deleted or have expired.
+    covering: SeqNo,
+    /// Newest first.
+    operands: Vec<Slice>,
+    /// The value below them, if there is one.
+    existing: Option<Slice>,
+}
+
+impl FoundVersions {
+    /// Takes the next older version. Returns whether nothing older counts.
+    fn take(&mut self, entry: EntryRef<'_>, value: impl FnOnce() -> Slice) -> bool {
+        if entry.seqno < self.covering {
+            return true;
+        }
+        match entry.kind {
+            EntryKind::Merge => self.operands.push(value()),
+            EntryKind::Put => self.existing = Some(value()),
+            EntryKind::Delete => {}
+        }
+        entry.kind != EntryKind::Merge
+    }
+
+    /// Takes the versions in a memtable up to `seqno`. Returns whether nothing older counts.
+    fn take_from(&mut self, memtable: &Arc<Memtable>, key: &[u8], seqno: SeqNo) -> bool {
+        let mut next = seqno;
+        for _ in 0..LOOKUPS {
+            let Some(entry) = memtable.get(key, next) else { return false };
+            if self.take(entry, || Slice::from(entry.value)) {
+                return true;
+            }
+            let Some(older) = entry.seqno.checked_sub(1) else { return false };
+            next = older;
+        }
+        let mut cursor = memtable.cursor();
+        let Ok(()) = cursor.seek(key, next);
+        while let Some(entry) = cursor.entry().filter(|entry| *entry.key == *key) {
+            if self.take(entry, || Slice::from(entry.value)) {
+                return true;
+            }
+            let Ok(()) = cursor.next();
+        }
+        false
+    }
+}
+
+impl Engine {
+    /// The merge operator for `key`.
+    ///
+    /// # Errors
+    /// [`Error::Merge`] if the store was opened without one.
+    pub(crate) fn merge_operator_for(&self, key: &[u8]) -> Result<UserMergeOperator> {
+        match &self.options.load().writes.merge_operator {
+            Some(operator) => Ok(operator.for_store(self.options.keyspaces.default_of_tables())),
+            None => {
+                let recorded = self.version().merge_operator.clone();
+                let name = recorded.as_deref().unwrap_or_default();
+                let failure = MergeFailure::new(name, key, MergeCause::NoOperator);
+                Err(Error::Merge(Box::new(failure)))
+            }
+        }
+    }
+
+    /// The value of `key` as of `seqno`, of which `view` has an operand as the newest version.
+    /// Versions before `covering` are deleted or have expired, the newest perhaps among them.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn merged_value(
+        &self,
+        view: &View,
+        key: &[u8],
+        seqno: SeqNo,
+        covering: SeqNo,
+    ) -> Result<Option<Slice>> {
+        let mut found = FoundVersions { covering, operands: Vec::new(), existing: None };
+        let is_whole = view.memtables().any(|logged| found.take_from(&logged.memtable, key, seqno));
+        if !is_whole {
+            self.find_in_tables(view, key, seqno, &mut found)?;
+        }
+        if found.operands.is_empty() {
+            return Ok(None);
+        }
+        let operator = self.merge_operator_for(key)?;
+        let operands: Vec<&[u8]> = found.operands.iter().rev().map(|operand| &**operand).collect();
+        let merged = operator.full_merge(key, found.existing.as_deref(), &operands)?;
+        Ok(merged.map(Slice::from))
+    }
+
+    /// Takes the versions in tables.
+    fn find_in_tables(
+        &self,
+        view: &View,
+        key: &[u8],
+        seqno: SeqNo,
+        found: &mut FoundVersions,
+    ) -> Result<()> {
+        let hash = trommel_filter::hash(key);
+        let (mut candidates, mut place) = (view.tables_for(key), [None]);
+        while let [Some(fence)] = candidates.next(&mut place) {
+            if self.find_in_table(fence, (key, hash), seqno, found)? {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes the versions in one table. Returns whether nothing older counts.
+    fn find_in_table(
+        &self,
+        fence: &Fence,
+        (key, hash): (&[u8], u64),
+        seqno: SeqNo,
+        found: &mut FoundVersions,
+    ) -> Result<bool> {
+        let Fence { file, level, .. } = fence;
+        let table = self.files.tables.reader(file)?;
+        let mut verdict = table.filters().query(key, hash);
+        if verdict == Verdict::UNFILTERED {
+            verdict = self.probe_prefix(&table, key);
+        }
+        if !verdict.maybe {
+            if is_decided(file, false, seqno) {
+                self.count_negatives(*level, verdict, 1);
+            }
+            return Ok(false);
+        }
+        let mut cursor = table.cursor(ScanOptions::default());
+        cursor.seek(key, seqno)?;
+        let (mut has_key, mut is_whole) = (false, false);
+        while let Some(entry) = cursor.entry().filter(|entry| *entry.key == *key) {
+            has_key = true;
+            is_whole = found.take(entry, || cursor.value());
+            if is_whole {
+                break;
+            }
+            cursor.next()?;
+        }
+        if is_decided(file, has_key, seqno) {
+            self.count_maybe(*level, verdict, has_key);
+        }
+        let stats = cursor.stats();
+        self.statistics.counters.with(|shard| count_reads(shard, &stats));
+        Ok(is_whole)
+    }
+}

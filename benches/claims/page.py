@@ -297,8 +297,8 @@ def twice_as_slow():
 
     build = median(rows, "build")
     negative, positive = median(rows, "negative"), median(rows, "positive")
-    claim("paired beside blocked", "building-and-querying", "built and queried 2 times slower",
-          f"built {build:.2f}, keys that are not there {negative:.2f}, keys that are {positive:.2f} "
+    claim("paired against blocked", "building-and-querying", "built and queried 2 times slower",
+          f"built {build:.2f}, absent keys {negative:.2f}, present keys {positive:.2f} "
           "times (medians)", False)
     print("Ribbon compared with paired filters, from the same page, ns per key:\n")
     times = {}
@@ -315,10 +315,10 @@ def twice_as_slow():
             ratio = [ribbon / paired for paired, ribbon in pairs]
             ratios.append(ratio)
             rows.append([place] + [f"{b:g} / {a:g} = {b / a:.1f}" for a, b in pairs])
-    table(["ribbon / paired, avx512", "build", "not there", "there"], rows)
+    table(["ribbon / paired, avx512", "build", "absent", "present"], rows)
     spans = [f"{min(r[at] for r in ratios):.1f} to {max(r[at] for r in ratios):.1f}" for at in range(3)]
-    claim("ribbon beside paired", "building-and-querying", "4 to 6 times slower",
-          f"built {spans[0]}, keys that are not there {spans[1]}, keys that are {spans[2]} times", False)
+    claim("ribbon against paired", "building-and-querying", "4 to 6 times slower",
+          f"built {spans[0]}, absent keys {spans[1]}, present keys {spans[2]} times", False)
 
 
 @section
@@ -331,7 +331,7 @@ def hundredfold():
     specs = ("paired:23.4", "blocked:23.4", "ribbon:23.4")
     found = {spec: one(records, spec) for spec in specs}
     base = found["blocked:23.4"]["micros"]["mean"]
-    table(["filters", "µs a lookup", "beside blocked", "wasted reads a lookup", "bits a key"],
+    table(["filters", "µs a lookup", "relative to blocked", "wasted reads a lookup", "bits a key"],
           [[f"`{spec}`", estimate(r["micros"]), f"{r['micros']['mean'] / base:.3f}",
             estimate(r["wasted_reads"]), f"{bits(r):.2f}"] for spec, r in found.items()])
     ratio = {spec: r["micros"]["mean"] / base for spec, r in found.items()}
@@ -373,14 +373,14 @@ def pair_table(name):
 
 @section
 def two_percent():
-    heading("Keys that are there")
+    heading("Present keys")
     print("A million keys in a tree that the store built, all in memory, at 23.4 bits per key: the time of a")
     print("million lookups, paired over blocked, in 30 pairs of processes in alternation.\n")
     pair_table("same-bits")
     wall, upper = bound(pairs("same-bits", "readrandom")[0])
     fewer = (1 - 1 / wall) * 100
     mean = f"{fewer:.1f}% fewer" if fewer >= 0 else f"{-fewer:.1f}% more"
-    claim("keys that are there", "keys-that-are-there", "at most 2% fewer lookups a second",
+    claim("present keys", "present-keys", "at most 2% fewer lookups a second",
           f"{mean} on average; with 95%, at most {(1 - 1 / upper) * 100:.1f}% fewer",
           1 - 1 / upper <= 0.02)
 
@@ -397,8 +397,8 @@ def instructions():
         share[row] = p / b
         rows.append([row, f"{b:,.0f}", f"{p:,.0f}", f"{p / b:.3f}"])
     table(["lookups", "blocked", "paired", "ratio"], rows)
-    claim("keys that are there, in instructions", "instructions-of-a-lookup", "at most 2% more",
-          f"{(share['deep-present'] - 1) * 100:+.1f}% where keys lie in the last level, "
+    claim("present keys, in instructions", "instructions-of-a-lookup", "at most 2% more",
+          f"{(share['deep-present'] - 1) * 100:+.1f}% where keys are in the last level, "
           f"{(share['runs-present'] - 1) * 100:+.1f}% in four runs", share["deep-present"] <= 1.02)
 
 

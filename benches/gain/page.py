@@ -96,15 +96,15 @@ def main():
     print(f"* Compiler: {environment['rustc']}; kernel: {environment['kernel']}")
     print(f"* {keys} keys of 16 + 32 bytes, blocks cached, {rounds} rounds\n")
     print("Ratios are after over before: below 1 is faster. They are geometric means over the")
-    print("rounds, with the least and the greatest round.\n")
+    print("rounds, with the minimum and maximum of the rounds.\n")
     for tree, title in (
         ("deep", "Lookups, everything in the last level"),
         ("runs", f"Lookups, {runs_of(out, 'before')} runs in level 0"),
     ):
         print(f"## {title}\n")
         compared(["microseconds a key", "before", "after"], lookups(out, tree))
-    print("## Building: paired filters beside blocked ones, at the default bits\n")
-    print("`L0=paired:16,L1-=paired:12` beside `L0=blocked:16,L1-=blocked:12`, the program after.\n")
+    print("## Building: paired filters against blocked ones, at the default bits\n")
+    print("`L0=paired:16,L1-=paired:12` against `L0=blocked:16,L1-=blocked:12`, the program after.\n")
     compared(["seconds a run", "blocked", "paired"], builds(out))
 
 

@@ -228,7 +228,7 @@ impl Program<'_> {
         self.find(state, doubtful, all).map(drop).map_err(|what| format!("still open: {what}"))
     }
 
-    /// The history, perhaps followed by one of the `doubtful` writes, of which `state` is a prefix
+    /// The history, perhaps followed by one of the `doubtful` writes, if `state` is a prefix of it
     /// of at least `low` batches; and the length of the prefix.
     fn find(
         &self,
@@ -421,7 +421,7 @@ fn spread(
             "{what}\n  fault: {:?}\n  run it again: TROMMEL_CRASH_ONLY={seed},{way},{call}{takes} \
              cargo test -p trommel-tests --test crash {test} -- --nocapture{}",
             fault(way, call),
-            if threads > 0 { " (threads ran beside it: it may not fail again)" } else { "" },
+            if threads > 0 { " (other threads ran: it may not fail again)" } else { "" },
         )
     };
     if let Some(case) = only() {

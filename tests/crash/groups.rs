@@ -28,7 +28,7 @@ const OTHER_WRITERS: usize = 3;
 const IMAGES: u64 = 4000;
 /// Writes of one thread before its store is replaced by a fresh one.
 const WRITES: u64 = 1500;
-/// Number of stores of which each sync is checked, and of writes of each of their threads.
+/// Number of stores whose every sync is checked, and of the writes of each of their threads.
 const STORES: u64 = 30;
 const SEEN_WRITES: u64 = 60;
 
@@ -45,7 +45,7 @@ fn check(image: &Image, known: &[u64], seed: u64) -> Verdict<()> {
         if found < *known {
             return Err(format!(
                 "seed {seed}: {known} writes of writer {writer} were acknowledged as durable, or \
-                 seen, and {found} are durable; again (but threads ran beside it, and it may not \
+                 seen, and {found} are durable; again (but other threads ran, and it may not \
                  fail again): TROMMEL_FIRST_SEED={seed} cargo test -p trommel-tests --test crash \
                  -- groups"
             ));

@@ -171,7 +171,7 @@ impl Life<'_> {
             last.losses.as_ref().map_or(String::new(), |losses| format!(":{}", join(losses))),
             self.lane.name,
             if self.is_left_to_chance() {
-                " (threads ran beside it: it may not fail again)"
+                " (other threads ran: it may not fail again)"
             } else {
                 ""
             },

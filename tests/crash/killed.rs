@@ -210,7 +210,7 @@ impl Threads {
 
 /// A fresh directory on the disk of the build: the temporary directory may be in memory.
 pub(crate) fn home_on_disk() -> tempfile::TempDir {
-    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("room beside the build")
+    tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).expect("a temporary directory")
 }
 
 /// Kills `kills` children with this many threads, all on one directory.

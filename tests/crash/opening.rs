@@ -103,7 +103,7 @@ fn readers_share_and_keep_writers_out() {
     let (_home, dir) = home();
     filled(&dir);
     let first = Db::open_read_only(&dir, small()).expect("opening");
-    let second = Db::open_read_only(&dir, small()).expect("opening beside a reader");
+    let second = Db::open_read_only(&dir, small()).expect("opening with another reader");
     assert_eq!(scan(&first).expect("scan"), scan(&second).expect("scan"));
     assert_eq!(elsewhere("read", &dir), "it opened");
     assert!(is_locked(Db::open(&dir, small())));

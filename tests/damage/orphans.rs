@@ -30,7 +30,7 @@ fn orphans_stay_where_bytes_were_dropped_and_go_later() {
     let vfs = vfs_of(&image);
     let db = open(&vfs);
     assert!(!db.recovery_report().dropped.is_empty(), "the last record was torn");
-    assert!(has_orphan(&vfs), "it was removed beside a tear");
+    assert!(has_orphan(&vfs), "it was removed although a record was torn");
     db.close().expect("closing");
     let db = open(&vfs);
     assert!(db.recovery_report().dropped.is_empty(), "{:?}", db.recovery_report());

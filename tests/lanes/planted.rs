@@ -7,7 +7,7 @@
 //!    a hang itself.
 //! 3. The control: every test that found a bug runs once more without one, and must pass.
 //!
-//! A bug that no test finds means that a lane is too weak, or that it is no bug.
+//! A bug that no test finds means that a lane is too weak, or that it is not a bug.
 
 use std::collections::HashMap;
 use std::sync::Mutex;

@@ -257,9 +257,9 @@ fn no_room_to_close(dir: &Path) {
     let db = Db::open(&store, tiny().writes(|w| w.write_buffer_bytes(4 << 20))).unwrap();
     assert!(known.fill(&db, 1_200).is_none());
     let ballast = Ballast::all(dir);
-    // The space set aside for the log, as much as the log has, is enough for some more writes and
-    // to close.
-    assert!(known.fill(&db, 4 * known.written).is_some(), "the log took more than was set aside");
+    // The space preallocated for the log, as much as the log has, is enough for some more writes
+    // and to close.
+    assert!(known.fill(&db, 4 * known.written).is_some(), "the log took more");
     tried(&db.close());
     ballast.give_back();
     known.check_again(&store, tiny());

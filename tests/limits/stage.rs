@@ -82,7 +82,7 @@ impl Place {
 
 /// Runs a scenario: in this process if it was started for it, else in a new one.
 pub(crate) fn run(path: &'static str, place: Place, body: fn(&Path)) {
-    let name = path.split_once("::").expect("tests lie in modules").1;
+    let name = path.split_once("::").expect("tests are in modules").1;
     if std::env::var(NAME).is_ok_and(|wanted| wanted == name) {
         return body(&PathBuf::from(std::env::var_os(DIR).expect("it is set with the name")));
     }

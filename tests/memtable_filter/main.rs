@@ -7,7 +7,7 @@
 //! KEYS (default 400000) 16-byte keys with values of 100 bytes are in a memtable, and in a filter
 //! of SPEC (default `blocked:10`). Each of ROUNDS (default 5) prints the nanoseconds per key of
 //! inserting into either, and of querying either for present and absent keys, in another order than
-//! that of the inserts. "Behind" is a get with the filter in front of the memtable.
+//! that of the inserts. "Both" is a get with the filter in front of the memtable.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measured")]
 #![expect(clippy::unwrap_used, reason = "a measuring program")]
@@ -62,7 +62,7 @@ fn main() {
     println!("{count} keys, {spec}; ns a key");
     println!(
         "{:>8} {:>8} {:>9} {:>9} {:>9} {:>9} {:>9} {:>9}",
-        "insert", "add", "present", "absent", "filter +", "filter -", "behind +", "behind -"
+        "insert", "add", "present", "absent", "filter +", "filter -", "both +", "both -"
     );
     let pool = ArenaPool::new(256 << 20);
     for _ in 0..rounds {
@@ -83,7 +83,7 @@ fn main() {
         let add = start.elapsed().as_nanos() as f64 / count as f64;
         let get = |key: &[u8]| memtable.get(key, MAX_SEQNO).is_some();
         let probe = |key: &[u8]| filter.may_contain(key);
-        let behind = |key: &[u8]| probe(key) && get(key);
+        let filtered = |key: &[u8]| probe(key) && get(key);
         let all = count as usize;
         let (present_get, found) = queried(&present, get);
         let (absent_get, none) = queried(&absent, get);
@@ -91,11 +91,11 @@ fn main() {
         let (present_probe, passed) = queried(&present, probe);
         assert_eq!(passed, all, "a filter never denies a key that it holds");
         let (absent_probe, _) = queried(&absent, probe);
-        let (present_behind, _) = queried(&present, behind);
-        let (absent_behind, _) = queried(&absent, behind);
+        let (present_filtered, _) = queried(&present, filtered);
+        let (absent_filtered, _) = queried(&absent, filtered);
         println!(
             "{insert:8.0} {add:8.0} {present_get:9.1} {absent_get:9.1} {present_probe:9.1} \
-             {absent_probe:9.1} {present_behind:9.1} {absent_behind:9.1}"
+             {absent_probe:9.1} {present_filtered:9.1} {absent_filtered:9.1}"
         );
     }
 }

@@ -146,12 +146,12 @@ fn a_budget_wastes_fewer_reads_than_as_many_bits_everywhere() {
         let lookups = 100_000;
         let reads = [&uniform, &solved].map(|db| wasted(db, seed, lookups));
         let reports = [&uniform, &solved].map(Db::filter_report);
-        println!("{}\n{}\n{reads:?} reads in vain", reports[0], reports[1]);
+        println!("{}\n{}\n{reads:?} wasted reads", reports[0], reports[1]);
         let levels = reports[1].levels.iter().map(|row| row.level).max();
         assert!(levels >= Some(2), "{}", reports[1]);
         assert!(built(&reports[1]) <= built(&reports[0]), "no more bytes");
         assert!(reads[0] > 1_000, "there is something to save: {reads:?}");
-        assert!(reads[1] * 2 < reads[0], "less than half as many reads in vain: {reads:?}");
+        assert!(reads[1] * 2 < reads[0], "less than half as many wasted reads: {reads:?}");
         let budget = reports[1].budget.as_ref().unwrap();
         assert_eq!(budget.space.dropped_tables, 0, "{budget}");
         assert!(budget.space.built_bytes <= budget.space.budget_bytes, "{budget}");
@@ -225,7 +225,7 @@ fn five_full_levels_waste_a_third_of_what_uniform_bits_waste() {
             let report = db.filter_report();
             let wasted: u64 = report.levels.iter().map(|row| row.counts.false_positives).sum();
             let keys: u64 = report.levels.iter().map(|row| row.keys).sum();
-            println!("{:?}\n{report}\n{wasted} reads in vain", db.stats().levels);
+            println!("{:?}\n{report}\n{wasted} wasted reads", db.stats().levels);
             (wasted, built(&report) as f64 * 8.0 / keys as f64, report)
         });
         assert!(solved.1 <= 10.0 && solved.1 <= uniform.1, "{} and {} bits", uniform.1, solved.1);

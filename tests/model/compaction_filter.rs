@@ -188,7 +188,7 @@ fn the_filter_stays_while_the_store_is_open() {
 }
 
 /// Random writes, snapshots, compactions and reopening against a model: an entry is as it was
-/// written, or as the filter leaves it; once so, for ever, and never otherwise at a snapshot.
+/// written, or as the filter leaves it, and then stays so; a snapshot never changes.
 #[test]
 fn filtered_stores_match_a_model() {
     for seed in 0..40 {

@@ -1,4 +1,4 @@
-//! Deletions of ranges: what readers see beside them, and gaps that scans learn.
+//! Deletions of ranges: what concurrent readers see, and gaps that scans learn.
 
 use std::path::Path;
 use std::sync::Arc;

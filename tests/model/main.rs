@@ -12,7 +12,7 @@
 //! * [`held`]: objects that keep a store open, and errors after it is closed.
 //! * [`panics`]: a background thread panics, and every caller gets an error.
 //! * [`sizes`]: inputs that are too large are rejected before a byte is written.
-//! * [`gaps`]: deletions of ranges beside readers, and gaps that scans learn.
+//! * [`gaps`]: deletions of ranges with concurrent readers, and gaps that scans learn.
 //! * [`live_keys`]: filters of tombstones, sized by the live keys around them.
 //! * [`read_errors`]: a read error is never the end of a scan.
 //! * [`skipping`]: scans skip tombstones and old versions in few steps.

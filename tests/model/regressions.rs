@@ -218,7 +218,7 @@ fn two_may_close_at_once() {
 /// frozen was lost.
 #[test]
 fn a_synced_write_without_a_log_does_not_spoil_a_close() {
-    comes_back("closing beside a synced write", || {
+    comes_back("closing during a synced write", || {
         for round in 0..400_u32 {
             let options = tiny().background_threads(1).writes(|w| w.log(false));
             let db = Db::open("/store", options.clone()).unwrap();

@@ -154,6 +154,6 @@ fn what_is_no_store_or_in_use_is_reported() {
     assert!(matches!(refused, Err(Error::Locked { .. })), "{refused:?}");
     db.close().expect("closing");
     let reader = Db::open_read_only(DIR, small(&vfs)).expect("opening");
-    assert!(verified(&vfs).is_sound(), "beside a reader");
+    assert!(verified(&vfs).is_sound(), "with a reader");
     drop(reader);
 }

@@ -72,7 +72,7 @@ impl CompactionFilter for RemovesAll {
     }
 }
 
-/// A snapshot that is taken while a filter removes entries sees them for ever, or never.
+/// A snapshot that is taken while a filter removes entries always sees them, or never.
 fn snapshots_beside_a_filter() {
     let options = options(&SimDisk::new()).background_threads(0);
     let options = options.writes(|w| w.write_buffer_bytes(1 << 20));

@@ -1,4 +1,4 @@
-//! Deletions of ranges, and what scans learn of gaps, beside readers.
+//! Deletions of ranges, and the gaps that scans learn, with concurrent readers.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};

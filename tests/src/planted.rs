@@ -37,8 +37,8 @@ pub struct Bug {
     pub what: String,
     /// Where it was seen before.
     pub seen: String,
-    /// The test that was written for it, if there is one: it fails sooner than a lane that comes
-    /// upon the bug.
+    /// The test that was written for it, if there is one: it fails sooner than a lane that finds
+    /// the bug.
     pub test: Option<String>,
     #[serde(rename = "edit")]
     edits: Vec<Edit>,

@@ -1,4 +1,4 @@
-//! Measures conditional writes and transactions beside plain writes, in turns.
+//! Measures conditional writes and transactions against plain writes, alternating.
 //!
 //! ```text
 //! cargo run --release -p trommel-tests --example transactions -- DIR [ROUNDS] [PART]
@@ -8,7 +8,7 @@
 //! 2. `cold`: the latency of puts while two threads read from the device: by gets, or by
 //!    conditional writes that are refused, or that write.
 //! 3. `transactions`: those that read two keys and write both, by 1, 2 and 4 threads: of keys of
-//!    their own, and all of the same two; beside batches of two puts.
+//!    their own, and all of the same two; against batches of two puts.
 //!
 //! Each round runs every case once, so that a disturbance hits all; the median of the rounds is
 //! printed. PART is one of these; all by default.
@@ -53,18 +53,18 @@ fn per_second(threads: usize, operation: impl Fn(usize) + Sync) -> f64 {
     done.into_inner() as f64 / start.elapsed().as_secs_f64()
 }
 
-/// The 99th percentile of the latency of a put in microseconds, while two threads run `beside`.
-fn put_p99(db: &Db, beside: impl Fn(u64) + Sync) -> f64 {
+/// The 99th percentile of the latency of a put in microseconds, while two threads run `load`.
+fn put_p99(db: &Db, load: impl Fn(u64) + Sync) -> f64 {
     let (start, is_over) = (Instant::now(), AtomicBool::new(false));
     let mut times = Vec::new();
     std::thread::scope(|scope| {
         for thread in 0..2_u64 {
-            let (beside, is_over) = (&beside, &is_over);
+            let (load, is_over) = (&load, &is_over);
             scope.spawn(move || {
                 let mut number = thread;
                 while !is_over.load(Ordering::Relaxed) {
                     number = number.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
-                    beside((number >> 33) % STORED);
+                    load((number >> 33) % STORED);
                 }
             });
         }
@@ -125,15 +125,15 @@ fn synced(db: &Db, table: &mut Table) {
 
 fn cold(db: &Db, table: &mut Table) {
     let gets = put_p99(db, |number| assert!(db.get(stored(number)).unwrap().is_some()));
-    table.add("p99 of a put in us, beside cold gets".into(), gets);
+    table.add("p99 of a put in us, during cold gets".into(), gets);
     let refused = put_p99(db, |number| assert!(!db.insert_if_absent(stored(number), "").unwrap()));
-    table.add("p99 of a put in us, beside cold insert_if_absent".into(), refused);
+    table.add("p99 of a put in us, during cold insert_if_absent".into(), refused);
     let set = put_p99(db, |number| {
         let key = stored(number);
         let value = [(number % 251) as u8; 200];
         db.compare_and_set(key, Some(&value), Some(&value)).unwrap();
     });
-    table.add("p99 of a put in us, beside cold compare_and_set".into(), set);
+    table.add("p99 of a put in us, during cold compare_and_set".into(), set);
 }
 
 fn transactions(db: &Db, table: &mut Table) {

@@ -48,7 +48,7 @@ const fn row(
 }
 
 impl Row {
-    /// The operations of each thread, if so many reads are requested.
+    /// The operations of each thread, for this number of requested reads.
     pub(crate) fn operations(&self, reads: u64) -> u64 {
         self.per_reads.map_or(u64::MAX, |per| reads / per)
     }

@@ -1,6 +1,6 @@
 //! A store of 500,000 entries of 16 + 100 bytes on a file system in memory, compacted: single puts
-//! and batches, gets of keys that are there and of others, multi-gets of 64, and scans of ten
-//! entries and of all; increments. `cargo bench -- engine`
+//! and batches, gets of present and absent keys, multi-gets of 64, and scans of ten entries and of
+//! all; increments. `cargo bench -- engine`
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion makes a public function")]
 
 #[path = "../../../crates/harness/examples/common/mod.rs"]

@@ -1,5 +1,5 @@
-//! Filters of 10 bits per key by kind: building them, and probing them for keys that are there and
-//! for others, alone and 64 at once. `cargo bench -- filter`
+//! Filters of 10 bits per key by kind: building them, and probing them for present and absent keys,
+//! alone and 64 at once. `cargo bench -- filter`
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion makes a public function")]
 
 use std::hint::black_box;

@@ -1,5 +1,5 @@
-//! Tables of 200,000 entries of 16 + 256 bytes: building one, gets of keys that are there and of
-//! others, seeks, and scans both ways; from the block cache, with reads of the file, and mapped.
+//! Tables of 200,000 entries of 16 + 256 bytes: building one, gets of present and absent keys,
+//! seeks, and scans both ways; from the block cache, with reads of the file, and mapped.
 //! `cargo bench -- sstable`
 #![allow(missing_docs, clippy::unwrap_used, reason = "criterion makes a public function")]
 

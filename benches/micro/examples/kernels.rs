@@ -51,7 +51,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         _ => timed(|| query_each(&filter, hashes)),
     };
     let slices = (0..rounds).flat_map(|_| hashes.chunks_exact(SLICE));
-    report(slices.map(&mut query).min(), SLICE as u64, "question")
+    report(slices.map(&mut query).min(), SLICE as u64, "query")
 }
 
 /// Hashes of present or absent keys, in random order.

@@ -25,7 +25,7 @@ pub struct Deleted {
     pub files: u64,
     /// Their bytes.
     pub bytes: u64,
-    /// The unreadable manifests because of which all contents were kept.
+    /// Unreadable manifests: the reason why all contents were kept.
     pub kept_for: Vec<Damage>,
 }
 

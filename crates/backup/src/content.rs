@@ -108,14 +108,14 @@ impl<'a> Watched<'a> {
     fn mismatch(&self, is_whole: bool) -> Option<String> {
         let expected = self.expected?;
         if self.bytes > expected.bytes {
-            return Some(format!("it is longer than the {} bytes it must have", expected.bytes));
+            return Some(format!("it is longer than the expected {} bytes", expected.bytes));
         }
         if is_whole && self.bytes < expected.bytes {
             let (found, wanted) = (self.bytes, expected.bytes);
             return Some(format!("it ends after {found} of its {wanted} bytes"));
         }
         (is_whole && self.found() != expected)
-            .then(|| "its bytes do not have the SHA-256 that they must have".to_owned())
+            .then(|| "its SHA-256 is not the expected one".to_owned())
     }
 }
 

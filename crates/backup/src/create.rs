@@ -115,8 +115,8 @@ impl Repository {
         self.confirm(&*hold)?;
         self.commit(&mut created.backup)?;
         let held = self.confirm(&*hold).and_then(|()| {
-            let doubtful = || io::Error::other("whether its lease was held all the time is open");
-            let failed = |source| Error::target(self.target.place(), "holding on to", source);
+            let doubtful = || io::Error::other("its lease may have been lost for a time");
+            let failed = |source| Error::target(self.target.place(), "keeping the lock of", source);
             if hold.is_sure() { Ok(()) } else { Err(failed(doubtful())) }
         });
         if let Err(lost) = held {
@@ -169,7 +169,8 @@ impl Repository {
     /// not genuine.
     fn id_after(&self, id: u64) -> Result<u64> {
         id.checked_add(1).ok_or_else(|| {
-            let what = "no greater number is left for a new backup: look what it is, and remove it";
+            let what = "no larger number is left for a new backup: find out what it is, and remove \
+                        it";
             Error::damaged(self.file(&manifest_name(id)), what)
         })
     }
@@ -294,7 +295,7 @@ impl RunningBackup<'_> {
             explain(source, |source| match Stopped::find(&source) {
                 Some(Stopped::Mismatch(what)) => Error::damaged(
                     path.display().to_string(),
-                    format!("it is another file than when it was first read: {what}"),
+                    format!("it has changed since it was first read: {what}"),
                 ),
                 _ => Error::target(self.repository.file(&name), "writing", source),
             })

@@ -56,8 +56,8 @@ impl Directory {
     fn check_safe(&self) -> io::Result<()> {
         if self.is_unsafe.load(Ordering::Relaxed) {
             return Err(io::Error::other(
-                "an earlier write could not be made durable, so nothing more is written: mend \
-                 the disk, and open the repository again",
+                "an earlier write could not be made durable, so nothing more is written: fix the \
+                 disk, and open the repository again",
             ));
         }
         Ok(())
@@ -120,8 +120,8 @@ impl Directory {
             Some(entry) if entry.is_dir => {}
             Some(_) => {
                 let what = format!(
-                    "{} is no directory (a symbolic link?), so nothing is written or removed \
-                     there: remove it, or put a directory in its place",
+                    "{} is not a directory (a symbolic link?), so nothing is written or removed \
+                     there: remove it, or replace it with a directory",
                     folder.display()
                 );
                 return Err(io::Error::new(ErrorKind::NotADirectory, what));

@@ -119,10 +119,10 @@ impl fmt::Display for Error {
             Self::Damaged(damage) => damage.fmt(f),
             Self::NoSuchBackup { repository, id } => write!(
                 f,
-                "{repository} holds no backup {id} (`trommel backup list` shows those it holds)"
+                "{repository} has no backup {id} (`trommel backup list` shows those it has)"
             ),
             Self::NotARepository { place, what } => {
-                write!(f, "{place} is no backup repository: {what}")
+                write!(f, "{place} is not a backup repository: {what}")
             }
             Self::Unsupported { file, what } => {
                 write!(f, "{file} needs a newer version of trommel: {what}")

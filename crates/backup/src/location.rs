@@ -41,14 +41,14 @@ pub fn refuse_nested(target: &dyn Target, store: &Path) -> Result<()> {
     let Some(place) = target.directory() else { return Ok(()) };
     let (inner, outer) = (real(place), real(store));
     let how = if inner.starts_with(&outer) {
-        "lies in the directory of the store"
+        "is inside the directory of the store"
     } else if outer.starts_with(&inner) {
-        "has the store within it"
+        "contains the store"
     } else {
         return Ok(());
     };
     let what = format!(
-        "the repository {} {how} ({}): put it elsewhere, best on another disk",
+        "the repository {} {how} ({}): put it elsewhere, preferably on another disk",
         place.display(),
         store.display()
     );
@@ -68,7 +68,7 @@ fn real(path: &Path) -> PathBuf {
 
 fn directory(location: &str, path: &str) -> Result<Arc<dyn Target>> {
     if path.is_empty() {
-        let what = format!("{location:?} names no directory");
+        let what = format!("{location:?} does not name a directory");
         return Err(Error::Location { what });
     }
     Ok(Arc::new(Directory::new(Path::new(path))))
@@ -83,8 +83,9 @@ fn s3(location: &str) -> Result<Arc<dyn Target>> {
 fn s3(location: &str) -> Result<Arc<dyn Target>> {
     Err(Error::Location {
         what: format!(
-            "{location}: this build knows directories only; one with the feature object-store \
-             knows S3 (in the sources: cargo install --path crates/cli --features object-store)"
+            "{location}: this build supports only directories; build it with the feature \
+             object-store for S3 (from the sources: cargo install --path crates/cli --features \
+             object-store)"
         ),
     })
 }
@@ -101,7 +102,7 @@ mod tests {
             assert_eq!(target_at(location).unwrap().place(), place);
         }
         for (location, what) in [
-            ("", "no directory"),
+            ("", "not name a directory"),
             ("file://", "three slashes"),
             ("file://a/b", "three slashes"),
             ("gs://bucket", "s3://bucket/prefix"),
@@ -118,10 +119,10 @@ mod tests {
         std::fs::create_dir_all(at("a/store")).unwrap();
         std::os::unix::fs::symlink(at("a/store"), at("link")).unwrap();
         for (place, expected) in [
-            ("a/store", Some("lies in")),
-            ("a/store/x/new", Some("lies in")),
-            ("link/backups", Some("lies in")),
-            ("a", Some("within it")),
+            ("a/store", Some("is inside")),
+            ("a/store/x/new", Some("is inside")),
+            ("link/backups", Some("is inside")),
+            ("a", Some("contains the store")),
             ("a/store2", None),
             ("a/backups", None),
         ] {

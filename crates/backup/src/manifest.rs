@@ -94,13 +94,12 @@ impl Backup {
 
     /// The backup `id` whose manifest has these bytes.
     pub(crate) fn decode(id: u64, bytes: &[u8]) -> Result<Self, Refused> {
-        let body = open_envelope(bytes).ok_or_else(|| {
-            damaged("its bytes do not have the SHA-256 that stands at their beginning")
-        })?;
-        let broken = |error: serde_json::Error| damaged(format!("it is no manifest: {error}"));
+        let body = open_envelope(bytes)
+            .ok_or_else(|| damaged("its contents do not match the SHA-256 at its beginning"))?;
+        let broken = |error: serde_json::Error| damaged(format!("it is not a manifest: {error}"));
         let head: Head = serde_json::from_slice(body).map_err(broken)?;
         if head.format != FORMAT {
-            return Err(damaged(format!("it calls itself {}", head.format)));
+            return Err(damaged(format!("its format is {}", head.format)));
         }
         if head.version != VERSION {
             let version = head.version;
@@ -117,19 +116,22 @@ impl Backup {
         }
         let is_id = self.store.len() == 16 && u64::from_str_radix(&self.store, 16).is_ok();
         if !is_id {
-            return Err(format!("{:?} is no store's id", self.store));
+            return Err(format!("{:?} is not the ID of a store", self.store));
         }
         let mut names = HashSet::new();
         for file in &self.files {
             if !is_file_name(&file.path) || !names.insert(&file.path) {
-                return Err(format!("{:?} is no name of a file, or stands there twice", file.path));
+                return Err(format!(
+                    "{:?} is not a valid file name, or is listed twice",
+                    file.path
+                ));
             }
             if file.parse_blob().is_none() {
-                return Err(format!("{:?} is no SHA-256", file.sha256));
+                return Err(format!("{:?} is not a SHA-256", file.sha256));
             }
         }
         let total = self.files.iter().try_fold(0_u64, |sum, file| sum.checked_add(file.bytes));
-        total.map(drop).ok_or_else(|| "its files are longer than anything can be".into())
+        total.map(drop).ok_or_else(|| "the total length of its files is too large".into())
     }
 }
 

@@ -81,7 +81,7 @@ impl Objects {
         let (_, rest) = url.split_once("://").unwrap_or_default();
         let (bucket, prefix) = rest.split_once('/').unwrap_or((rest, ""));
         if bucket.is_empty() {
-            return Err(wrong("write the bucket's name behind the slashes: s3://bucket/x".into()));
+            return Err(wrong("write the bucket's name after the slashes: s3://bucket/x".into()));
         }
         // An endpoint that is explicitly unencrypted is intended.
         let is_plain = |name| std::env::var(name).is_ok_and(|url| url.starts_with("http://"));
@@ -123,7 +123,7 @@ impl Connection {
             return Ok(runtime.block_on(request));
         }
         std::thread::scope(|scope| scope.spawn(|| runtime.block_on(request)).join())
-            .map_err(|_| io::Error::other("a request ended in a panic"))
+            .map_err(|_| io::Error::other("a request panicked"))
     }
 
     fn put_small(&self, name: &str, content: &[u8], mode: PutMode) -> io::Result<PutResult> {
@@ -369,8 +369,8 @@ impl Lease {
             let doing = if is_adding { "made" } else { "deleted" };
             let minutes = age.as_secs() / 60;
             let what = format!(
-                "another backup is being {doing} there (its lease {} is {minutes} minutes old; of \
-                 a writer that died, it ends after {} minutes)",
+                "another backup is being {doing} there (its lease {} is {minutes} minutes old; if \
+                 its writer has died, it expires after {} minutes)",
                 other.location,
                 self.connection.lease.as_secs() / 60
             );
@@ -410,7 +410,7 @@ impl Lease {
 
 fn lost() -> io::Error {
     io::Error::other(format!(
-        "its lease was taken away, as nothing was heard of this process for {} minutes; try again",
+        "its lease was removed, because this process did not renew it for {} minutes; try again",
         LEASE.as_secs() / 60
     ))
 }
@@ -476,7 +476,7 @@ mod tests {
 
             let new = Lease::take(&dead, second).unwrap();
             let lost = old.confirm().unwrap_err();
-            assert!(lost.to_string().contains("taken away"), "{lost}");
+            assert!(lost.to_string().contains("was removed"), "{lost}");
             new.confirm().unwrap();
             drop(old);
             new.confirm().unwrap();
@@ -521,7 +521,7 @@ mod tests {
         let lease = Lease::take(&connection(&store, LEASE), Purpose::Add).unwrap();
         lease.connection.delete(&lease.connection.path(&lease.name)).unwrap();
         let error = lease.renew(&mut lease.renewed.lock().unwrap()).unwrap_err();
-        assert!(error.to_string().contains("taken away"), "{error}");
+        assert!(error.to_string().contains("was removed"), "{error}");
         assert!(lease.connection.list(LEASES).unwrap().is_empty());
     }
 

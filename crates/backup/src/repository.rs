@@ -51,8 +51,8 @@ impl Repository {
             return Ok(repository);
         }
         let what = format!(
-            "it holds no file {MARKER} (`trommel backup create` begins a repository in a new or \
-             empty place)"
+            "it has no file {MARKER} (`trommel backup create` creates a repository in a new or \
+             empty location)"
         );
         Err(Error::NotARepository { place: repository.target.place(), what })
     }
@@ -67,10 +67,10 @@ impl Repository {
             return Ok(repository);
         }
         let place = repository.target.place();
-        let failed = |source| Error::target(place.clone(), "beginning a repository in", source);
+        let failed = |source| Error::target(place.clone(), "creating a repository in", source);
         if !repository.target.found().map_err(failed)? {
-            let what = "other things lie there, and a repository is begun in a new or empty place \
-                        only";
+            let what = "it is not empty, and a repository is only created in a new or empty \
+                        location";
             return Err(Error::NotARepository { place, what: what.into() });
         }
         let _hold = repository.lock(Purpose::Add)?;
@@ -94,7 +94,8 @@ impl Repository {
                 Err(Error::Unsupported { file, what })
             }
             _ => {
-                let (place, what) = (self.target.place(), format!("{file} does not say it is one"));
+                let (place, what) =
+                    (self.target.place(), format!("{file} is not the marker of one"));
                 Err(Error::NotARepository { place, what })
             }
         }
@@ -192,7 +193,7 @@ impl Repository {
     }
 
     pub(crate) fn confirm(&self, hold: &dyn Hold) -> Result<()> {
-        let failed = |source| Error::target(self.target.place(), "holding on to", source);
+        let failed = |source| Error::target(self.target.place(), "keeping the lock of", source);
         hold.confirm().map_err(failed)
     }
 
@@ -215,7 +216,7 @@ impl Repository {
             Err(error) => return Err(failed(error)),
         };
         if length > limit {
-            let what = format!("it has {length} bytes, more than the {limit} that make sense");
+            let what = format!("it has {length} bytes, and at most {limit} are valid");
             return Err(Error::damaged(self.file(name), what));
         }
         let mut bytes = Vec::new();

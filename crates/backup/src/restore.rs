@@ -185,8 +185,8 @@ impl RunningRestore<'_> {
                 Some(Stopped::Mismatch(what)) => Error::damaged(
                     path.display().to_string(),
                     format!(
-                        "it was written just now and reads differently ({what}): look for \
-                             the fault in this disk or machine, and restore elsewhere"
+                        "it was just written, and reads back differently ({what}): this disk or \
+                         machine is faulty; restore elsewhere"
                     ),
                 ),
                 _ => failed(&path, "reading back", source),
@@ -259,7 +259,7 @@ impl Unfinished {
             for file in files {
                 let (from, to) = (self.folder.join(&file.path), self.dir.join(&file.path));
                 let moved = self.vfs.rename(&from, &to);
-                moved.map_err(|source| failed(&to, "putting in place", source))?;
+                moved.map_err(|source| failed(&to, "moving into place", source))?;
             }
             self.sync(&self.dir)?;
         }

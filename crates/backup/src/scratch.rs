@@ -87,7 +87,7 @@ impl Checkpoint {
             };
             let table = Table::open(&*self.vfs, &path)?;
             if table.info()?.footer.table_id != id {
-                let what = "it is another table than the one that the store names";
+                let what = "it is not the table that the store's manifest names";
                 return Err(Corruption::new(&path, 0, what).into());
             }
             table.check().map(drop)
@@ -95,7 +95,7 @@ impl Checkpoint {
         check().map_err(|error| match error {
             trommel::Error::Corruption(Corruption { offset, what, .. }) => {
                 let file = self.dir.parent().unwrap_or(&self.dir).join(name);
-                let what = format!("{what}, so no backup was made; those that exist are untouched");
+                let what = format!("{what}, so no backup was made; existing ones are unchanged");
                 Error::Store(Corruption::new(&file, offset, what).into())
             }
             error => Error::Store(error),

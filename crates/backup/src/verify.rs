@@ -107,7 +107,7 @@ impl Repository {
             Err(error) => return Err(Error::target(file(), "reading", error)),
         };
         if length != blob.bytes {
-            let what = format!("it has {length} bytes and must have {}", blob.bytes);
+            let what = format!("it has {length} bytes instead of {}", blob.bytes);
             return Err(Error::damaged(file(), what));
         }
         let read = Watched::new(&mut *content, Some(blob), progress)

@@ -103,7 +103,7 @@ pub mod quiet {
 }
 
 /// The links of lock-free structures that are verified by loom models alone. Shuttle does not
-/// switch threads at them: they have so many steps that it would explore little else.
+/// switch threads at them: it would spend nearly all its schedules on their many steps.
 pub mod linked {
     #[cfg(trommel_loom)]
     pub use loom::sync::atomic::{AtomicPtr, AtomicUsize};

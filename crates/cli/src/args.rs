@@ -51,20 +51,20 @@ pub(crate) enum Command {
     #[command(long_about = bench::LONG_ABOUT, after_help = bench::AFTER_HELP)]
     #[command(args_override_self = true)]
     Bench(Box<bench::BenchArgs>),
-    /// Compare two benchmark runs: what became faster or slower, and is it chance
+    /// Compare two benchmark runs: what became faster or slower, and is it significant
     #[command(long_about = compare::LONG_ABOUT, after_help = compare::AFTER_HELP)]
     Compare(compare::CompareArgs),
     /// Make an HTML page of benchmark records
     #[command(long_about = report::LONG_ABOUT, after_help = report::AFTER_HELP)]
     Report(report::ReportArgs),
-    /// Measure filters by themselves, with filter_bench's flags and modes
+    /// Measure filters alone, with filter_bench's flags and modes
     #[command(long_about = filter_bench::LONG_ABOUT, after_help = filter_bench::AFTER_HELP)]
     #[command(args_override_self = true)]
     FilterBench(Box<filter_bench::FilterBenchArgs>),
     /// Choose filters by computation, and measure them in experiments
     #[command(long_about = tune::LONG_ABOUT)]
     Tune(tune::TuneArgs),
-    /// Write, read, kill and check for any time: is the store reliable on this machine?
+    /// Stress test: write, read, kill and check, for any length of time
     #[command(long_about = stress::LONG_ABOUT, after_help = stress::AFTER_HELP)]
     Stress(Box<stress::StressArgs>),
     /// The process that `stress` kills
@@ -75,7 +75,7 @@ pub(crate) enum Command {
     /// Run commands on one store, at a prompt or from a script
     #[command(long_about = shell::LONG_ABOUT, after_help = shell::AFTER_HELP)]
     Shell(shell::ShellArgs),
-    /// Build a new store from the rest of a corrupt one
+    /// Build a new store from the readable data of a corrupt one
     #[command(long_about = repair::LONG_ABOUT, after_help = repair::AFTER_HELP)]
     Repair(repair::RepairArgs),
     /// Remove the store and all its data

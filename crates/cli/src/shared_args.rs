@@ -24,7 +24,7 @@ pub(crate) struct DataArgs {
     /// Bytes of a value
     #[arg(long, value_name = "SIZE", default_value = "100", value_parser = value_size)]
     pub(crate) value_size: usize,
-    /// Take the keys from FILE, one a line (distinct, not empty), at most the first --num lines
+    /// Take the keys from FILE, one per line (distinct, not empty), at most the first --num lines
     #[arg(long, value_name = "FILE")]
     pub(crate) keys_file: Option<PathBuf>,
     /// Seed of all random draws; 0: taken from the clock
@@ -94,7 +94,7 @@ fn value_size(text: &str) -> Result<usize, String> {
 /// An integer in the syntax of a count: 10, 10.0, 1K.
 pub(crate) fn whole<T: TryFrom<u64>>(text: &str) -> Result<T, String> {
     let number = parse_count(text).map_err(|error| error.to_string())?;
-    T::try_from(number).map_err(|_| format!("{number} is more than this can be"))
+    T::try_from(number).map_err(|_| format!("{number} is too large"))
 }
 
 /// An integer within a range.

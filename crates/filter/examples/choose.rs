@@ -15,7 +15,9 @@ fn main() -> Result<(), ParseSpecError> {
         for kind in FilterKind::ALL {
             let spec = FilterSpec::new(kind, bits)?;
             let one_in = 1.0 / spec.expected_fpr(KEYS);
-            println!("{mebibytes} MiB as {kind}: one absent key in {one_in:.0} is mistaken");
+            println!(
+                "{mebibytes} MiB as {kind}: one absent key in {one_in:.0} is a false positive"
+            );
         }
     }
     for kind in FilterKind::ALL {

@@ -5,8 +5,8 @@
 //!
 //! ```text
 //! 40 filters of 24128 bytes each, for 10000 keys each
-//! user:123456 lies in file 12: opened [12], spared 39
-//! 100000 absent keys: 460 files opened in vain, of 4000000
+//! user:123456 is in file 12: opened [12], skipped 39
+//! 100000 absent keys: 460 files opened needlessly, of 4000000
 //! ```
 
 #![allow(clippy::print_stdout, reason = "an example shows what it does")]
@@ -45,10 +45,10 @@ fn main() -> Result<(), Box<dyn Error>> {
     };
 
     let found = may_hold("user:123456");
-    let spared = filters.len() - found.len();
-    println!("user:123456 lies in file 12: opened {found:?}, spared {spared}");
+    let skipped = filters.len() - found.len();
+    println!("user:123456 is in file 12: opened {found:?}, skipped {skipped}");
     let absent = 100_000;
-    let in_vain: usize = (0..absent).map(|n| may_hold(&format!("guest:{n}")).len()).sum();
-    println!("{absent} absent keys: {in_vain} files opened in vain, of {}", FILES * absent);
+    let needless: usize = (0..absent).map(|n| may_hold(&format!("guest:{n}")).len()).sum();
+    println!("{absent} absent keys: {needless} files opened needlessly, of {}", FILES * absent);
     Ok(())
 }

@@ -48,7 +48,7 @@ pub(crate) fn plan(keys: u64, millibits: u32) -> Plan {
     Plan { blocks, probes: theory::best_blocked_probes(bits_per_key) }
 }
 
-/// Sets the bits of every hash, all of which belong to `part`.
+/// Sets the bits of every hash. All hashes belong to `part`.
 pub(crate) struct BlockedFill<'a, 'b> {
     pub(crate) part: &'a mut Part<'b>,
     pub(crate) probes: u32,

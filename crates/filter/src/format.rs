@@ -214,7 +214,7 @@ pub(crate) fn decode(
     prepare: impl FnOnce(&mut [MaybeUninit<Block>]),
 ) -> Result<(Header, Vec<Block>), DecodeError> {
     let read = read(bytes, bytes.len(), prepare);
-    read.unwrap_or(Err(DecodeError::Damaged { what: "it ends before it is read" }))
+    read.unwrap_or(Err(DecodeError::Damaged { what: "it is truncated" }))
 }
 
 /// Reads the header and blocks of a filter of `bytes` bytes from `from`. Checks specific to one
@@ -233,7 +233,7 @@ pub(crate) fn read(
     let mut head = [0; HEADER_BYTES];
     from.read_exact(&mut head)?;
     if head[..4] != MAGIC {
-        return damaged("it does not start as a filter does");
+        return damaged("it does not start with the magic number of a filter");
     }
     // Not yet validated: it only determines whether the rest is worth storing.
     let blocks = u64::from_le_bytes(array(&head, 16));
@@ -257,7 +257,7 @@ pub(crate) fn read(
     }
     Ok(Header::from_bytes(&head).and_then(|header| match fits {
         true => Ok((header, body)),
-        false => Err(DecodeError::Damaged { what: "its length is not what its header says" }),
+        false => Err(DecodeError::Damaged { what: "its length does not match its header" }),
     }))
 }
 

@@ -1,4 +1,4 @@
-//! The binary fuse filter: a table of small values, of which each key's three add up to its
+//! The binary fuse filter: a table of small values. The three values of a key add up to its
 //! fingerprint.
 //!
 //! # Idea

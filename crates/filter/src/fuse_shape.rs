@@ -195,7 +195,7 @@ fn print(mixed: u64) -> u64 {
     product ^ product >> 32
 }
 
-/// A key's slots, in ascending order, and its fingerprint, of which the low bits are used.
+/// A key's slots, in ascending order, and its fingerprint; only the low bits of that are used.
 pub(crate) struct Key {
     pub(crate) slots: [u64; ARITY],
     pub(crate) fingerprint: u64,

@@ -11,8 +11,8 @@
 //!    half. Standard and ribbon filters, which also derive their places from it, use that.
 //! 3. The halves of the folded word are the 32-bit seeds of two probe chains. They pass the test of
 //!    independence `tests::the_chains_of_a_block_are_independent`.
-//! 4. Probe `i` of a chain is `seed * GOLDEN^i` (modulo 2^32), of which the *high* bits are used.
-//!    The powers are in a table, so probes do not depend on each other.
+//! 4. Probe `i` of a chain is `seed * GOLDEN^i` (modulo 2^32); only its *high* bits are used. The
+//!    powers are in a table, so probes do not depend on each other.
 //!
 //! Why two seeds: a chain of 32 bits has 2^32 states, so a block that holds `x` keys answers yes to
 //! at least `x / 2^32` of all hashes. From about 30 bits per key that floor is no longer small

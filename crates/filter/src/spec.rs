@@ -204,8 +204,7 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
     let rate_at = |millibits: u32| theory::best_fpr(kind, f64::from(millibits) / 1000.0);
     if rate_at(MAX_MILLIBITS) > rate {
         return Err(ParseSpecError::new(format!(
-            "no {kind} filter of up to 64 bits per key errs as rarely as {rate:e}: its best \
-             rate is {:.0e}",
+            "no {kind} filter of up to 64 bits per key has a rate of {rate:e}: the lowest is {:.0e}",
             rate_at(MAX_MILLIBITS)
         )));
     }
@@ -242,9 +241,9 @@ fn fewest_millibits(kind: FilterKind, rate: f64) -> Result<u32, ParseSpecError> 
 /// Rejects the kinds that have no size.
 fn check_sized(kind: FilterKind) -> Result<(), ParseSpecError> {
     match kind {
-        FilterKind::None => Err(ParseSpecError::new(
-            "`none` is no filter and takes no number: write `none` alone".to_owned(),
-        )),
+        FilterKind::None => {
+            Err(ParseSpecError::new("`none` takes no number: write `none` alone".to_owned()))
+        }
         _ => Ok(()),
     }
 }
@@ -322,7 +321,8 @@ fn without_third_part<'a>(
         "rocksdb.BloomFilter" | "bloomfilter" if third == "false" => return Ok(bits),
         "rocksdb.RibbonFilter" | "ribbonfilter" if third == "-1" => return Ok(bits),
         "rocksdb.BloomFilter" | "bloomfilter" => {
-            "RocksDB's block-based filter is not here: write `false`, or leave it out".to_owned()
+            "RocksDB's block-based filter is not supported: write `false`, or leave it out"
+                .to_owned()
         }
         "rocksdb.RibbonFilter" | "ribbonfilter" => format!(
             "one filter has no levels: write `{word}:{bits}`, or name the filters by level, as in \
@@ -330,7 +330,7 @@ fn without_third_part<'a>(
         ),
         _ => return Ok(size),
     };
-    Err(ParseSpecError::new(format!("`{third}` in `{text}` cannot be done: {says}")))
+    Err(ParseSpecError::new(format!("`{third}` in `{text}` cannot be used: {says}")))
 }
 
 /// A plain decimal, with or without an exponent; not the `inf` and `nan` that `f64` would accept.
@@ -408,7 +408,7 @@ impl ParseSpecError {
     /// No filter of `keys` keys has that rate.
     pub(crate) fn out_of_reach(kind: FilterKind, keys: u64, rate: f64) -> Self {
         Self::new(format!(
-            "no {kind} filter of {keys} keys with up to 64 bits per key errs as rarely as {rate:e}"
+            "no {kind} filter of {keys} keys with up to 64 bits per key has a rate of {rate:e}"
         ))
     }
 }
@@ -516,12 +516,9 @@ mod tests {
             ("paired:fpr=0", "a rate of 0 is out of range: give one between 0 and 1"),
             ("paired:fpr=1", "out of range"),
             ("paired:fpr=-1e-3", "out of range"),
-            (
-                "paired:fpr=1e-30",
-                "no paired filter of up to 64 bits per key errs as rarely as 1e-30",
-            ),
-            ("blocked:fpr=1e-10", "its best rate is 9e-9"),
-            ("none:10", "`none` is no filter and takes no number: write `none` alone"),
+            ("paired:fpr=1e-30", "no paired filter of up to 64 bits per key has a rate of 1e-30"),
+            ("blocked:fpr=1e-10", "the lowest is 9e-9"),
+            ("none:10", "`none` takes no number: write `none` alone"),
             ("none:", "takes no number"),
             ("ribbon", "as in `ribbon:10`"),
             ("ribbn:10", "did you mean `ribbon`?"),
@@ -529,7 +526,7 @@ mod tests {
             ("Paired:10", "did you mean `paired`? For instance `paired:23.4`"),
             ("block:10", "did you mean `blocked`?"),
             ("blom:10", "did you mean `bloom`?"),
-            ("bloomfilter:10:true", "block-based filter is not here"),
+            ("bloomfilter:10:true", "block-based filter is not supported"),
             ("ribbonfilter:10:1", "`L0=blocked:10,L1-=ribbonfilter:10`"),
             ("ribbonfilter:65", "out of range"),
             ("blocked:10:false", "neither a number"),
@@ -550,7 +547,7 @@ mod tests {
         assert!(refused(&long).contains("is not a kind of filter"));
     }
 
-    /// The bits of so many keys overflow 64 bits.
+    /// The bits of this many keys overflow 64 bits.
     #[test]
     fn no_number_of_keys_is_too_large() {
         for kind in FilterKind::ALL {

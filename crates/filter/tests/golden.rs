@@ -13,7 +13,7 @@ struct Golden {
     bytes: &'static [u8],
     probes: u32,
     expected_fpr: f64,
-    /// The absent keys, of `absent 0` to `absent 1999`, that the filter takes for present.
+    /// The absent keys, of `absent 0` to `absent 1999`, that are false positives.
     mistaken: &'static [u32],
 }
 

@@ -41,7 +41,7 @@ pub(crate) fn drop_files(dir: &Path) -> Result<Eviction, Error> {
         let dir = dir.to_path_buf();
         move |error: rustix::io::Errno| Error::io(dir, doing, error.into())
     };
-    let kind = rustix::fs::statfs(dir).map_err(failed("looking at the file system of"))?.f_type;
+    let kind = rustix::fs::statfs(dir).map_err(failed("examining the file system of"))?.f_type;
     if [TMPFS, RAMFS].contains(&u64::from(kind.cast_unsigned() as u32)) {
         return Ok(Eviction::InMemory);
     }

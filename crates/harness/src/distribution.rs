@@ -84,7 +84,7 @@ impl Zipfian {
     }
 }
 
-/// Items of which a few, scattered over the key space, are drawn most of the time.
+/// Draws mostly a few items, scattered over the key space.
 #[derive(Debug, Clone)]
 pub struct ScrambledZipfian {
     ranks: Zipfian,
@@ -120,7 +120,7 @@ fn fnv(number: u64) -> u64 {
     hash.cast_signed().unsigned_abs()
 }
 
-/// Items of which the newest are drawn most of the time.
+/// Draws mostly the newest items.
 #[derive(Debug, Clone)]
 pub struct Latest {
     items: u64,

@@ -4,7 +4,7 @@ use std::fmt;
 use std::io;
 use std::path::PathBuf;
 
-/// The error of a store, of whatever type.
+/// The error of a store, of any type.
 pub type StoreError = Box<dyn std::error::Error + Send + Sync>;
 
 /// Why a run ended early.
@@ -47,7 +47,7 @@ impl fmt::Display for Error {
             }
             Self::Usage(what) => f.write_str(what),
             Self::Interrupted => {
-                f.write_str("interrupted; what was measured until then is printed above")
+                f.write_str("interrupted; the measurements so far are printed above")
             }
         }
     }

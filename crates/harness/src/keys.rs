@@ -96,7 +96,7 @@ impl KeySpace {
         spans.sort_unstable_by(|a, b| a.of(&text).cmp(b.of(&text)));
         spans.dedup_by(|a, b| a.of(&text) == b.of(&text));
         if spans.is_empty() {
-            return Err(Error::Usage("no line of it holds a key: keys stand one a line".into()));
+            return Err(Error::Usage("it has no keys: write one key per line".into()));
         }
         let len = spans.len() as u64;
         Ok(Self { source: Source::Lines { text, spans }, len })
@@ -110,7 +110,7 @@ impl KeySpace {
         let text = std::fs::read(file).map_err(|error| match error.kind() {
             io::ErrorKind::IsADirectory => {
                 let file = file.display();
-                Error::Usage(format!("{file} is a directory; give a file with a key a line"))
+                Error::Usage(format!("{file} is a directory; give a file with one key per line"))
             }
             _ => Error::io(file, "reading", error),
         })?;
@@ -316,12 +316,12 @@ mod tests {
         assert!(text(KeySpace::integers(0, 16)).contains("at least one key"));
         assert!(text(KeySpace::integers(1, 0)).contains("1 to 65526"));
         assert!(text(KeySpace::integers(257, 1)).contains("do not fit"));
-        assert!(text(KeySpace::lines(b"\n\n".to_vec(), None)).contains("one a line"));
+        assert!(text(KeySpace::lines(b"\n\n".to_vec(), None)).contains("one key per line"));
         let long = [b"a\n".to_vec(), vec![b'x'; 65_527]].concat();
         assert!(text(KeySpace::lines(long, None)).contains("line 2 has 65527 bytes"));
         let absent = text(KeySpace::read_lines(Path::new("/no/such/keys"), None));
         assert!(absent.starts_with("reading /no/such/keys failed"), "{absent}");
         let folder = text(KeySpace::read_lines(&std::env::temp_dir(), None));
-        assert!(folder.ends_with("is a directory; give a file with a key a line"), "{folder}");
+        assert!(folder.ends_with("is a directory; give a file with one key per line"), "{folder}");
     }
 }

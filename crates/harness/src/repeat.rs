@@ -38,8 +38,8 @@ impl fmt::Display for ParseStepError {
             Self::Workload(error) => error.fmt(f),
             Self::Times(text) => write!(
                 f,
-                "\"{text}\" does not say how often: write [X3] for three runs, [W1-X3] for one \
-                 more before them that does not count"
+                "\"{text}\" is not a number of runs: write [X3] for three runs, [W1-X3] for an \
+                 uncounted one before them"
             ),
         }
     }

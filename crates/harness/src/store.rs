@@ -85,7 +85,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Also if the store cannot choose this for a single write.
     fn write_durably(&self, _operations: &[Operation<'_>]) -> Result<(), StoreError> {
-        Err("this store does not sync single writes".into())
+        Err("this store cannot sync single writes".into())
     }
 
     /// Deletes `key`, if it is present.
@@ -98,7 +98,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Also if the store cannot delete a range in one operation.
     fn delete_range(&self, _from: &[u8], _to: &[u8]) -> Result<(), StoreError> {
-        Err("this store does not delete ranges".into())
+        Err("this store cannot delete ranges".into())
     }
 
     /// Merges `operand` into `key`.
@@ -176,7 +176,7 @@ pub trait Store: Send + Sync {
     /// # Errors
     /// Also if the store does not support checkpoints.
     fn checkpoint(&self, _dir: &Path) -> Result<(), StoreError> {
-        Err("this store makes no checkpoints".into())
+        Err("this store does not support checkpoints".into())
     }
 
     /// Closes the store. The caller holds the only reference.
@@ -194,7 +194,7 @@ pub trait Store: Send + Sync {
 
     /// The measured and expected rates of each level's filters, as text.
     fn filter_stats(&self) -> String {
-        "this store does not say what its filters did".into()
+        "this store does not report its filters' results".into()
     }
 
     /// All other statistics of the store, as text.
@@ -204,12 +204,12 @@ pub trait Store: Send + Sync {
 
     /// Memory use by part, as text.
     fn memory_stats(&self) -> String {
-        "this store does not say what it holds in memory".into()
+        "this store does not report its memory use".into()
     }
 
     /// The table files, one per line, as text.
     fn table_stats(&self) -> String {
-        "this store does not list its tables".into()
+        "this store cannot list its tables".into()
     }
 
     /// The report on the store's state for a record; counters run from the last reset or the

@@ -115,7 +115,7 @@ pub fn parse_decimal(text: &str) -> Result<f64, ParseUnitError> {
 /// assert!(parse_part("25").is_err());
 /// ```
 pub fn parse_part(text: &str) -> Result<f64, ParseUnitError> {
-    let wants = "a part from 0 to 1: write 0.9, 90% or 9/10";
+    let wants = "a fraction from 0 to 1: write 0.9, 90% or 9/10";
     let part = match (text.split_once('/'), text.strip_suffix('%')) {
         (Some((over, under)), _) => {
             let numbers = parse_decimal(over).ok().zip(parse_decimal(under).ok());

@@ -6,7 +6,7 @@ use fastrand::Rng;
 
 /// Size of the pool that values are slices of, or the size of two values if that is more.
 const POOL_BYTES: usize = 1 << 20;
-/// Length of the pieces, each of which repeats itself to be compressible.
+/// Length of a piece of the pool, which repeats itself to be compressible.
 const PARTITION_BYTES: usize = 100;
 
 /// Values of one size, slices of a pool that compresses to about a given fraction.

@@ -100,7 +100,7 @@ const TABLE: &[Row] = {
     use Workload as W;
     &[
         row(W::FillSeq, "fillseq", &[], Writes, "write all keys in key order, to a fresh store"),
-        row(W::FillRandom, "fillrandom", &[], Writes, "write drawn keys, to a fresh store"),
+        row(W::FillRandom, "fillrandom", &[], Writes, "write random keys, to a fresh store"),
         row(
             W::FillUniqueRandom,
             "filluniquerandom",
@@ -114,17 +114,17 @@ const TABLE: &[Row] = {
             "fillsync",
             &[],
             ThousandthOfWrites,
-            "write N/1000 drawn keys, each on the device before the next, to a fresh store",
+            "write N/1000 random keys, each synced, to a fresh store",
         ),
         row(
             W::Fill100K,
             "fill100K",
             &["fill100k"],
             ThousandthOfWrites,
-            "write N/1000 drawn keys with values of 100,000 bytes, to a fresh store",
+            "write N/1000 random keys with values of 100,000 bytes, to a fresh store",
         ),
-        row(W::Overwrite, "overwrite", &[], Writes, "write drawn keys, to the store as it is"),
-        row(W::ReadRandom, "readrandom", &[], Reads, "get drawn keys"),
+        row(W::Overwrite, "overwrite", &[], Writes, "write random keys, to the store as it is"),
+        row(W::ReadRandom, "readrandom", &[], Reads, "get random keys"),
         row(
             W::ReadMissing,
             "readmissing",
@@ -132,7 +132,7 @@ const TABLE: &[Row] = {
             Reads,
             "get missing keys within the range of the stored ones",
         ),
-        row(W::ReadHot, "readhot", &[], Reads, "get keys drawn from the first 1% of all"),
+        row(W::ReadHot, "readhot", &[], Reads, "get random keys among the first 1% of all"),
         row(W::ReadSeq, "readseq", &[], Reads, "scan forward"),
         row(W::ReadReverse, "readreverse", &[], Reads, "scan backward"),
         row(
@@ -140,14 +140,14 @@ const TABLE: &[Row] = {
             "multireadrandom",
             &[],
             Reads,
-            "get drawn keys, --batch-size in a call",
+            "get random keys, --batch-size in a call",
         ),
         row(
             W::SeekRandom,
             "seekrandom",
             &[],
             Reads,
-            "seek to drawn keys and read --seek-nexts entries",
+            "seek to random keys and read --seek-nexts entries",
         ),
         row(W::NewIterator, "newiterator", &[], Reads, "create iterators and drop them"),
         row(
@@ -176,16 +176,16 @@ const TABLE: &[Row] = {
             "seekrandomwhiledeleting",
             &[],
             Reads,
-            "seekrandom, while one thread deletes drawn keys",
+            "seekrandom, while one thread deletes random keys",
         ),
         row(
             W::ReadRandomWriteRandom,
             "readrandomwriterandom",
             &[],
             Both,
-            "get drawn keys, and write some: --readwritepercent",
+            "get random keys, and write some: --readwritepercent",
         ),
-        row(W::UpdateRandom, "updaterandom", &[], Both, "get drawn keys and write each back"),
+        row(W::UpdateRandom, "updaterandom", &[], Both, "get random keys and write each back"),
         row(
             W::MergeRandom,
             "mergerandom",
@@ -201,13 +201,13 @@ const TABLE: &[Row] = {
             "get keys and put the missing ones: --get-then-put-hit-rate",
         ),
         row(W::DeleteSeq, "deleteseq", &[], Deletes, "delete all keys in key order"),
-        row(W::DeleteRandom, "deleterandom", &[], Deletes, "delete drawn keys"),
+        row(W::DeleteRandom, "deleterandom", &[], Deletes, "delete random keys"),
         row(
             W::DeleteRange,
             "deleterange",
             &[],
             ThousandthOfWrites,
-            "delete N/1000 ranges of 100 keys, from a drawn one on",
+            "delete N/1000 ranges of 100 keys, each from a random key on",
         ),
         row(
             W::Queue,
@@ -290,15 +290,15 @@ const TABLE: &[Row] = {
 const ABSENT: &[(&str, &str)] = &[
     ("compact0", "one level cannot be compacted alone; compact merges all of them"),
     ("compact1", "one level cannot be compacted alone; compact merges all of them"),
-    ("mixgraph", "its fitted distributions are not here; the ycsb workloads are skewed ones"),
+    ("mixgraph", "its fitted distributions are not supported; the ycsb workloads are skewed"),
     ("readrandommergerandom", "mergerandom merges, and readrandom reads what was merged"),
     ("readwhilemerging", "mergerandom merges, and readrandom reads what was merged"),
     ("seekrandomwhilemerging", "mergerandom merges, and seekrandom reads what was merged"),
     ("getmergeoperands", "merge operands are not returned, only the value made of them"),
-    ("randomtransaction", "there are no transactions; batches are atomic"),
-    ("timeseries", "there is no expiry of entries"),
-    ("backup", "trommel backup create does it"),
-    ("restore", "trommel backup restore does it"),
+    ("randomtransaction", "transactions have no benchmark; batches are atomic"),
+    ("timeseries", "its scans of one key's history are not supported; --ttl makes entries expire"),
+    ("backup", "use trommel backup create"),
+    ("restore", "use trommel backup restore"),
     ("crc32c", "single functions are measured by cargo bench"),
     ("xxhash", "single functions are measured by cargo bench"),
     ("xxh3", "single functions are measured by cargo bench"),
@@ -453,7 +453,7 @@ pub struct UnknownWorkload(String);
 impl fmt::Display for UnknownWorkload {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if let Some(why) = Workload::why_absent(&self.0) {
-            return write!(f, "db_bench's \"{}\" is not here: {why}", self.0);
+            return write!(f, "db_bench's \"{}\" is not supported: {why}", self.0);
         }
         write!(f, "there is no benchmark \"{}\"; there are", self.0)?;
         for (nth, row) in TABLE.iter().enumerate() {

@@ -92,7 +92,8 @@ pub fn simulate(
     for &(level, cost) in read_costs {
         if level > deepest {
             return Err(Error::Usage(format!(
-                "a read cost is given for L{level}, and the deepest level of this tree is L{deepest}"
+                "a read cost is given for L{level}, but the deepest level of this tree is \
+                 L{deepest}"
             )));
         }
         workload = workload.with_read_cost(level, cost).map_err(|error| usage(&error))?;
@@ -139,8 +140,9 @@ fn filters_of(text: &str, tree: &Tree, workload: &Workload) -> Result<Vec<Filter
         let bytes = text.trim().strip_prefix("budget=").filter(|rest| !rest.contains(','));
         let bytes = bytes.ok_or_else(|| {
             Error::Usage(format!(
-                "\"{text}\": here a budget stands alone, as in budget=10/key or budget=64MiB, and \
-                 is solved for paired filters and the share of misses of this simulation"
+                "\"{text}\": here a budget takes no other settings, as in budget=10/key or \
+                 budget=64MiB; it is solved for paired filters and this simulation's fraction of \
+                 misses"
             ))
         })?;
         let budget = bytes.parse::<Budget>().map_err(|error| usage(&error))?;
@@ -202,37 +204,37 @@ fn assumptions(shape: &TreeShape, misses: f64, read_costs: &[(usize, f64)]) -> V
     let costs: Vec<String> =
         read_costs.iter().map(|(level, cost)| format!("{cost} on L{level}")).collect();
     let costs = match costs.is_empty() {
-        true => "a read costs the same on every level".to_owned(),
+        true => "a wasted read costs the same on every level".to_owned(),
         false => format!("a wasted read costs {}, and 1 on other levels", costs.join(", ")),
     };
     vec![
-        "each key was written once, in random order, and nothing was deleted: updates that are not \
-         merged away yet, and tombstones, come on top"
+        "every key is written once, in random order, and nothing is deleted; obsolete versions and \
+         tombstones that are not compacted away yet come on top"
             .to_owned(),
         format!(
-            "an entry takes {} bytes of key, {} of value and {} beside them in a table, and \
-             compression leaves {} of that",
+            "an entry takes {} bytes of key, {} of value and {} of overhead in a table, times {} \
+             for compression",
             shape.key_bytes, shape.value_bytes, shape.overhead_bytes, shape.compressed
         ),
         format!(
-            "level 0 has {} runs, each of one full memtable; the memtables are empty, and nothing \
-             waits to be merged",
+            "level 0 has {} runs, each of one full memtable; the memtables are empty, and no \
+             compaction is pending",
             shape.l0_runs
         ),
         format!(
-            "levels grow {} times from one to the next, from {} on; all between the topmost and the \
-             last are full",
+            "each level is {} times larger than the one above, from {} on; all between the topmost \
+             and the last are full",
             shape.level_ratio,
             units::bytes(shape.base_level_bytes)
         ),
-        "each run reaches over all keys: where one does not, as while it is merged, lookups beside it \
-         query no filter and waste less"
+        "each run covers all keys; if one does not, for example during a compaction, lookups \
+         outside its range query no filter there and waste less"
             .to_owned(),
         format!(
-            "{percent} of 100 lookups miss, and their keys lie where keys are; the others find \
+            "{percent}% of lookups miss, within the range of the stored keys; the others find \
              every key equally often"
         ),
-        format!("filters have the exact rates of their kinds, are all in memory, and {costs}"),
+        format!("filters have the exact rates of their kinds and are all in memory; {costs}"),
     ]
 }
 
@@ -316,7 +318,7 @@ mod tests {
         assert!(error(&shape, 1.5, "paired:10").contains("0 to 1"));
         assert!(error(&shape, 1.0, "paired").contains("for example"));
         assert!(error(&shape, 1.0, "budget=much").contains("as in 10/key"));
-        assert!(error(&shape, 1.0, "misses=1,budget=10/key").contains("stands alone"));
+        assert!(error(&shape, 1.0, "misses=1,budget=10/key").contains("no other settings"));
         assert!(error(&TreeShape { level_ratio: 1, ..shape }, 1.0, "none").contains("2 to 1000"));
     }
 

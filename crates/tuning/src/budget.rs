@@ -34,7 +34,7 @@ impl Budget {
     /// # Errors
     /// `bits` is not from 0 to 64.
     pub fn per_key(bits: f64) -> Result<Self, TuningError> {
-        within("a budget for each key", bits, (0.0, MOST_BITS), "0 to 64 bits").map(Self::PerKey)
+        within("a budget per key", bits, (0.0, MOST_BITS), "0 to 64 bits").map(Self::PerKey)
     }
 
     /// Bytes for the filters of tables of `keys` keys altogether.
@@ -62,8 +62,8 @@ impl FromStr for Budget {
     fn from_str(text: &str) -> Result<Self, TuningError> {
         let fault = || {
             TuningError::Budget(format!(
-                "`{text}` is no budget for filters: write bits for each key, as in 10/key, or \
-                 bytes, as in 64MiB"
+                "`{text}` is not a filter budget: write bits per key, as in 10/key, or bytes, as \
+                 in 64MiB"
             ))
         };
         if let Some(bits) = text.strip_suffix("/key") {
@@ -81,8 +81,8 @@ impl FromStr for Budget {
         let bytes = number.zip(size).and_then(|(number, size)| number.checked_mul(size));
         match bytes {
             Some(few @ 1..=FEW_BYTES) => Err(TuningError::Budget(format!(
-                "`{text}` is {few} bytes for all filters, and not one fits in that: did you mean \
-                 {few}/key, bits for each key? For no filters write 0"
+                "`{text}` is {few} bytes for all filters, too few for a single one: did you mean \
+                 {few}/key, bits per key? For no filters write 0"
             ))),
             _ => bytes.map(Self::Bytes).ok_or_else(fault),
         }

@@ -44,7 +44,7 @@ impl fmt::Display for TuningError {
             }
             Self::BelowFloors { needed, budget } => write!(
                 f,
-                "the least filters that the rules allow take {needed} bytes, and the budget is \
+                "the smallest filters that the rules allow take {needed} bytes, and the budget is \
                  {budget}: raise it, or lower the floors"
             ),
             Self::Rule(message) | Self::Budget(message) => f.write_str(message),

@@ -25,8 +25,8 @@ impl Rule {
     /// There is no kind, or one that has no bits.
     pub fn new(kinds: &[FilterKind]) -> Result<Self, TuningError> {
         if kinds.is_empty() || kinds.contains(&FilterKind::None) {
-            let message = "a rule needs kinds of filters to choose from: blocked, paired, ribbon \
-                           or standard; for no filter at all give it a cap of 0";
+            let message = "a rule needs kinds of filters to choose from, such as blocked or \
+                           paired; for no filter at all set a cap of 0";
             return Err(TuningError::Rule(message.to_owned()));
         }
         Ok(Self { kinds: kinds.to_vec(), floor: 0.0, cap: CAP })

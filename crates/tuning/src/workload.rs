@@ -40,7 +40,7 @@ const MOST: f64 = 1e12;
 const DEEPEST: usize = 1000;
 
 impl Workload {
-    /// Lookups of which the share `misses` finds nothing, and the others find every key equally
+    /// Lookups: the share `misses` of them finds nothing, and the others find every key equally
     /// often. A wasted read costs 1 on every level.
     ///
     /// # Errors

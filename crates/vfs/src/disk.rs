@@ -165,8 +165,8 @@ impl Vfs for DiskVfs {
 
 /// An open file with a `flock`.
 ///
-/// The lock belongs to the open file, of which a child process has a copy between fork and exec. So
-/// closing this handle might not release it: it is unlocked explicitly.
+/// The lock belongs to the open file, and a child process has a copy of that between fork and exec.
+/// So closing this handle might not release it: it is unlocked explicitly.
 #[derive(Debug)]
 struct DiskLock {
     file: File,

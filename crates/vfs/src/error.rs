@@ -111,7 +111,7 @@ pub(crate) fn check_range(path: &Path, bytes: u64, offset: u64, length: usize) -
 
 /// The message for a read that ended although its file does not: the system, or the device, failed.
 /// The file may be intact.
-pub(crate) const SHORT_READ: &str = "the system gave fewer bytes than the file has";
+pub(crate) const SHORT_READ: &str = "the system returned fewer bytes than the file has";
 
 /// The error for a read up to `end` that ended early, in a file that is `bytes` long now: if it is
 /// shorter than `end`, it is corrupt; otherwise it is not.

@@ -116,7 +116,13 @@ pub trait Vfs: Debug + Send + Sync {
     ///
     /// The default implementation returns `Unsupported`, for file systems without such a call.
     fn sync_file(&self, path: &Path) -> io::Result<()> {
-        Err(error::refuse(io::ErrorKind::Unsupported, "sync", path, "no finished file can be"))
+        Err(error::refuse(
+            io::ErrorKind::Unsupported,
+            "sync",
+            path,
+            "not supported for finished \
+                                                                     files",
+        ))
     }
 
     /// Takes an exclusive lock on `path`, creating the file if necessary. `WouldBlock` if another
@@ -161,7 +167,7 @@ pub trait Vfs: Debug + Send + Sync {
 fn whole(file: &dyn ReadFile, path: &Path, limit: u64) -> io::Result<Vec<u8>> {
     let bytes = file.bytes();
     if bytes > limit {
-        let text = format!("it has {bytes} bytes, more than the {limit} that make sense");
+        let text = format!("it has {bytes} bytes, and at most {limit} are valid");
         let found = io::Error::new(io::ErrorKind::InvalidData, text);
         return Err(wrap("read", path, found));
     }
@@ -278,8 +284,8 @@ pub struct Piece<'a> {
 
 /// A source of pieces to be read together, and the receiver of their bytes.
 pub trait Pieces<'a> {
-    /// The next piece, or `None` after the last. Earlier ones may already be in flight, so that the
-    /// time to find it is overlapped.
+    /// The next piece, or `None` after the last. Earlier ones may already be in flight while it is
+    /// determined.
     fn next(&mut self) -> Option<Piece<'a>>;
 
     /// Called once, when the first requests have been submitted and the device is busy. Not called

@@ -35,7 +35,7 @@ use crate::threads::{in_time, memory};
 const TRANSACTIONS: u64 = 4_000_000;
 /// Transactions of one store.
 const ROUND: u64 = 10_000;
-/// Crashed stores, of which each is crashed twice; and the transactions before each crash.
+/// Number of stores that are crashed, each twice; and of transactions before each crash.
 const CRASHED: u64 = 1200;
 const CRASHED_ROUND: u64 = 300;
 

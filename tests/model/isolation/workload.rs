@@ -1,13 +1,13 @@
-//! Transactions that read and write lists and registers, and say what they have seen.
+//! Transactions that read and write lists and registers, and report what they have seen.
 //!
 //! * A list is the numbers of all writes to it, and a register that of the last one. Each is read
 //!   before it is written.
-//! * A list lies in one of two places, and an append may move it to the other: so it also deletes,
-//!   by key or by range. A reader that finds it in the first place does not look into the second.
+//! * A list is at one of two keys, and an append may move it to the other: so it also deletes, by
+//!   key or by range. A reader that finds it at the first does not look at the second.
 //! * The registers are in a keyspace of their own, so that transactions span two.
-//! * The keys of a group lie together. Its lists are read one by one, several at once, or by
-//!   iterating over the whole group or a part of it, in either direction: then those that are not
-//!   there count as read, too. When a group's lists are long, a next one begins.
+//! * The keys of a group are adjacent. Its lists are read one by one, several at once, or by
+//!   iterating over the whole group or a part of it, in either direction: then absent ones count as
+//!   read, too. When a group's lists are long, a next one begins.
 //! * Some appends are undone by a savepoint, some transactions are dropped, some run in the closure
 //!   that retries, and some are batches with conditions.
 
@@ -80,7 +80,7 @@ impl<'a> Shared<'a> {
     }
 }
 
-/// Runs all threads of a store, and `meanwhile` beside them. Returns the history.
+/// Runs all threads of a store, and `meanwhile` concurrently. Returns the history.
 pub(crate) fn run(shared: &Shared<'_>, load: &Load, meanwhile: impl FnOnce()) -> Vec<Execution> {
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..load.threads)
@@ -431,8 +431,8 @@ impl<'a> Thread<'a> {
     }
 }
 
-/// Marks the transactions of which nothing is left after a crash, by what the reopened store holds.
-/// One that has read what is lost, and written nothing, counts as lost, too.
+/// Marks the transactions that a crash has lost, by what the reopened store holds. One that has
+/// read what is lost, and written nothing, counts as lost, too.
 pub(crate) fn mark_lost(history: &mut [Execution], left: &Execution) {
     let mut replaced = BTreeMap::new();
     for one in history.iter().filter(|one| one.outcome == Outcome::Committed) {

@@ -200,7 +200,7 @@ fn chain(threads: &[History], keys: usize) -> Result<(), String> {
         let behind = older.iter().zip(newer).position(|(older, newer)| older > newer);
         if let Some(at) = behind {
             return Err(format!(
-                "two moments of which neither is the older one, for example in key {}:\n  \
+                "two moments, neither of them the older one, for example in key {}:\n  \
                  {}..{} {}: {older:?}\n  {}..{} {}: {newer:?}",
                 2 * at,
                 first.start,

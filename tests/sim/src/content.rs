@@ -117,7 +117,7 @@ impl Content {
         }
     }
 
-    /// Fills `buffer` from `offset`; the range must lie inside the file.
+    /// Fills `buffer` from `offset`; the range must be inside the file.
     pub(crate) fn read_at(&self, offset: u64, buffer: &mut [u8]) {
         assert!(offset + buffer.len() as u64 <= self.bytes, "a read past the end of the file");
         let mut offset = offset;

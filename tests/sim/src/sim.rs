@@ -432,7 +432,7 @@ impl WriteFile for SimWriter {
 
     fn write_zeros_ahead(&mut self, bytes: u64) -> io::Result<()> {
         if bytes.saturating_sub(self.bytes) > self.disk.state().room() {
-            return Err(wrap("write zeros ahead of", &self.path, Failure::NoSpace.error()));
+            return Err(wrap("append zeros to", &self.path, Failure::NoSpace.error()));
         }
         self.put_zeros(bytes);
         Ok(())
@@ -445,11 +445,11 @@ impl WriteFile for SimWriter {
     }
 
     fn set_space_aside(&mut self, bytes: u64) -> io::Result<()> {
-        // No space is set aside, but a lack of it is reported.
+        // No space is preallocated, but a lack of it is reported.
         if bytes <= self.disk.state().room() {
             return Ok(());
         }
-        Err(wrap("set space aside for", &self.path, Failure::NoSpace.error()))
+        Err(wrap("preallocate space for", &self.path, Failure::NoSpace.error()))
     }
 
     fn bytes(&self) -> u64 {

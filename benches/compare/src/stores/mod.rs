@@ -203,7 +203,7 @@ impl Contender {
         Self { reads_files_of: Some(of), ..self }
     }
 
-    /// The same, of which only writes are measured.
+    /// The same, with only writes measured.
     const fn writing(self) -> Self {
         Self { writes_only: true, ..self }
     }

@@ -1,4 +1,4 @@
-//! What deleting costs, and those who come after.
+//! The cost of deletes, and of reads over what they leave behind.
 //!
 //! 1. *Queue*, in a new store: append at the tail, look at the head, delete it. The first steps are
 //!    recorded by themselves, and all of them if there is time.
@@ -57,7 +57,7 @@ pub(super) static STUDY: Study = Study {
             a call each (LMDB and redb: a thousand in a transaction); then each of the parts \
             without keys is seeked into, at random, once and once more, forward and backward. \
             Ranges: in another store of as many keys, the first half is deleted in one call, and \
-            everything is scanned twice; beside it, a store that was filled with the other half \
+            everything is scanned twice, and so is a store that was filled with the other half \
             alone. Disk: the files ten seconds after the rest was deleted too, without a call in \
             between, as a part of their size when all keys were there.",
     stores: &["trommel", "trommel-mapped", "rocksdb-best", "fjall", "lmdb", "redb"],

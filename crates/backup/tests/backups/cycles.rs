@@ -222,7 +222,7 @@ fn wrong_calls_are_explained() {
     ] {
         let text = error.to_string();
         assert!(matches!(error, Error::NoSuchBackup { id: 2, .. }), "{text}");
-        assert!(text.contains("repository holds no backup 2"), "{text}");
+        assert!(text.contains("repository has no backup 2"), "{text}");
     }
     let error = repository.restore_on(vfs.clone(), 1, "store", &()).unwrap_err();
     assert!(matches!(error, Error::NotEmpty { .. }), "{error}");
@@ -407,7 +407,7 @@ fn symbolic_links_are_never_followed() {
     std::fs::remove_dir(at("repository/tmp")).unwrap();
     link("../victim", at("repository/tmp"));
     let error = repository().unwrap().create(&db, &()).unwrap_err();
-    assert!(error.to_string().contains("is no directory"), "{error}");
+    assert!(error.to_string().contains("is not a directory"), "{error}");
     assert_eq!(std::fs::read_dir(at("victim")).unwrap().count(), 2, "nothing added or removed");
 
     only_our_leftovers_go(&at("repository/tmp"), &at("repository"));

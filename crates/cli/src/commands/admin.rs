@@ -114,7 +114,7 @@ pub(crate) fn run_checkpoint(args: &CheckpointArgs, session: Session<'_>) -> Res
 
 #[derive(Debug, Args)]
 pub(crate) struct DestroyArgs {
-    /// Confirm that all data of the store is to be removed
+    /// Confirm the removal of all data of the store
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -141,7 +141,7 @@ pub(crate) fn run_destroy(args: &DestroyArgs, out: &mut dyn Write) -> Result<(),
     if !args.yes {
         let dir = dir.display();
         return Err(Failure::Usage(format!(
-            "this removes all data of the store in {dir} for ever: give --yes if that is meant"
+            "this permanently removes all data of the store in {dir}: give --yes to confirm"
         )));
     }
     let report =

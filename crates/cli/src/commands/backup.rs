@@ -132,7 +132,7 @@ struct DeleteBackupArgs {
     /// The backups: their numbers, or latest
     #[arg(required = true, value_name = "ID")]
     ids: Vec<Id>,
-    /// Confirm that these backups are to be removed
+    /// Confirm the deletion of these backups
     #[arg(long)]
     yes: bool,
     #[command(flatten)]
@@ -193,8 +193,8 @@ impl Id {
             Self::Number(number) => Ok(number),
             Self::Latest => repository.latest(store.store.as_deref())?.ok_or_else(|| {
                 Failure::NothingThere(match &store.store {
-                    None => format!("{repository} holds no backup yet"),
-                    Some(store) => format!("{repository} holds no backup of the store {store}"),
+                    None => format!("{repository} has no backups yet"),
+                    Some(store) => format!("{repository} has no backup of the store {store}"),
                 })
             }),
         }
@@ -336,8 +336,8 @@ pub(crate) fn restore(
             if !failure.is_damage() {
                 return failure;
             }
-            let what = "nothing was restored; another backup may be whole (`trommel backup \
-                        verify` tells), and --keep-damaged restores what is left of this one";
+            let what = "nothing was restored; another backup may be intact (see `trommel backup \
+                        verify`), and --keep-damaged restores what is left of this one";
             failure.with(what)
         })?
     };
@@ -379,7 +379,7 @@ fn delete(
     if !args.yes {
         let ids: Vec<String> = ids.iter().map(u64::to_string).collect();
         return Err(Failure::Usage(format!(
-            "this deletes backup {} of {repository} for ever: give --yes if that is meant",
+            "this permanently deletes backup {} of {repository}: give --yes to confirm",
             ids.join(", ")
         )));
     }

@@ -32,7 +32,7 @@ impl Base {
     pub(crate) fn of(dir: &Path, defaults: &Options) -> Self {
         let base = Self::look(dir, defaults);
         if base.is_unknown && base.state != MISSING {
-            note(&format!("{}: this command goes by the default options", base.state));
+            note(&format!("{}: this command uses the default options", base.state));
         }
         base
     }
@@ -63,8 +63,8 @@ impl Base {
         let mut notes = Vec::new();
         if self.is_unknown && self.state == MISSING {
             notes.push(
-                "the store does not say which options it was written with: it gets those of this command, \
-                 the defaults where none is given"
+                "the store has no record of its options: it gets those of this command, and the \
+                 defaults for the rest"
                     .to_owned(),
             );
         }

@@ -20,14 +20,14 @@ pub(crate) const LONG_ABOUT: &str = "\
 Compares the workloads that two files of records have in common: operations per second, and \
 latencies if they were recorded (bench --histogram).
 
-A change is called faster or slower only if chance makes one as large in less than 5% of cases, by \
-Welch's t test of the logarithms, which also gives the 95% interval of the change. The samples are \
-runs: take about five of each program, base and new in alternation, with bench --json, which \
-appends. If a run repeats a workload (readrandom[X5]), its median is the sample. With one run per \
-side the repeats are the samples, and the verdict is 'within one run': it does not cover the \
-variation between runs, which is often larger. With one sample on a side the verdict is 'unknown'. \
-Numbers are geometric means; throughput is in operations per second. The formats json and csv have \
-all columns.
+A change is called faster or slower only if it is significant at the 5% level, by Welch's t-test \
+of the logarithms, which also gives the 95% interval of the change. The samples are runs: take \
+about five of each program, base and new in alternation, with bench --json, which appends. If a \
+run repeats a workload (readrandom[X5]), its median is the sample. With one run per side the \
+repeats are the samples, and the verdict is 'within one run': it does not cover the variation \
+between runs, which is often larger. With one sample on a side the verdict is 'unknown'. Numbers \
+are geometric means; throughput is in operations per second. The formats json and csv have all \
+columns.
 
 Records with different settings, processors, memory, devices, file systems or build profiles are \
 refused. A different compiler or kernel is only reported, as it may be the subject of the \
@@ -44,9 +44,10 @@ Examples:
       exit with 7 if throughput fell by more than 5%
   trommel compare base.jsonl new.jsonl --fail-on=10% --watch=p50,p99
 
---fail-on fails if the whole interval of a slowdown lies beyond the limit, and it is no chance after \
-Holm's correction for all that is watched; where there is no interval, if the change itself does. It \
-fails also if a workload of the base is missing or was interrupted in the new records.";
+--fail-on fails if the whole interval of a slowdown exceeds the limit, and the slowdown is \
+significant after Holm's correction over all watched metrics; without an interval, if the change \
+itself exceeds it. It also fails if a workload of the base is missing or was interrupted in the \
+new records.";
 
 #[derive(Debug, Args)]
 pub(crate) struct CompareArgs {
@@ -73,7 +74,7 @@ pub(crate) struct CompareArgs {
 fn metric_parser() -> impl TypedValueParser<Value = Metric> {
     PossibleValuesParser::new(Metric::ALL.map(Metric::name)).map(|name| {
         let named = Metric::ALL.into_iter().find(|metric| metric.name() == name);
-        named.expect("the parser lets only names pass")
+        named.expect("the parser accepts only names")
     })
 }
 
@@ -114,14 +115,14 @@ pub(crate) fn run(args: &CompareArgs, out: &mut dyn Write) -> Result<(), Failure
     }
     if changes.iter().any(|change| change.within_run && change.p.is_some()) {
         note(
-            "'within one run' is the significance of repeats only, and says nothing of what varies \
-             from run to run; compare several runs of each",
+            "'within one run' is the significance of repeats only, without the variation from run \
+             to run; compare several runs of each",
         );
     }
     if changes.iter().any(|change| change.verdict == Verdict::Unknown) {
         note(
-            "where the verdict is 'unknown' there are too few runs, or they do not differ at all, to know \
-             anything about chance",
+            "'unknown': there are too few runs, or they do not vary at all, so significance cannot \
+             be determined",
         );
     }
     let judge = |threshold| check(&changes, &absent, &args.watch, threshold);
@@ -151,7 +152,7 @@ fn check_equal(differences: &[Unequal], force: bool) -> Result<(), Failure> {
     if wrong.is_empty() {
         return Ok(());
     }
-    let mut text = String::from("the two are not set up alike:");
+    let mut text = String::from("the two have different settings:");
     for Unequal { what, base, new, .. } in wrong {
         text += &format!("\n  {what}: {base} | {new}");
     }

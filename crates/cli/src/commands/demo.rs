@@ -13,8 +13,8 @@ use crate::failure::Failure;
 use crate::shared_args::{DataArgs, threads};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Runs the store's core scenario once for each of several filters: it writes keys drawn with \
-replacement, waits until compaction is done, looks up keys drawn the same way, and then looks up \
+Runs the store's core scenario once for each of several filters: it writes random keys (drawn with \
+replacement), waits until compaction is done, looks up keys drawn the same way, and then looks up \
 missing keys. It ends with one table: measured and expected false-positive rates, data blocks read \
 per lookup, time and memory.
 
@@ -40,7 +40,7 @@ pub(crate) struct DemoArgs {
     /// Keys, and writes [default: 1M, or the lines of --keys-file]
     #[arg(long, value_parser = parse_count)]
     pub(crate) num: Option<u64>,
-    /// Lookups of drawn keys [default: as many as writes]
+    /// Lookups of random keys [default: as many as writes]
     #[arg(long, value_parser = parse_count)]
     pub(crate) reads: Option<u64>,
     /// Lookups of missing keys [default: 20M]
@@ -49,7 +49,7 @@ pub(crate) struct DemoArgs {
     /// Use 100K keys and 2M lookups of missing keys, unless other numbers are given
     #[arg(long)]
     pub(crate) quick: bool,
-    /// Threads that look up; one thread writes
+    /// Threads that look up keys; one thread writes
     #[arg(long, default_value = "2", value_parser = threads)]
     pub(crate) threads: usize,
     /// A filter to compare; may be given several times

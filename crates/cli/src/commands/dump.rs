@@ -82,7 +82,7 @@ fn write_file(
     let failed = |error: io::Error| match error.kind() {
         io::ErrorKind::AlreadyExists => {
             let path = path.display();
-            Failure::Other(format!("{path} is there already: remove it, or name another file"))
+            Failure::Other(format!("{path} already exists: remove it, or name another file"))
         }
         _ => Failure::Other(error.to_string()),
     };

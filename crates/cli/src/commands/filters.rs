@@ -18,10 +18,10 @@ use crate::shared_args::whole;
 pub(crate) const LONG_ABOUT: &str = "\
 Shows the filters of each level, and their quality: missing keys are looked up, and each level's \
 false-positive rate is shown next to the theoretical rate of exactly these probes. The keys looked \
-up are keys of the store with four random bytes appended, so they lie between its keys and lookups \
-reach every level. The counts are of these probes (in the shell, of all lookups since the store \
-was opened). An alarm names a level whose filters have more distinct false positives than chance \
-explains: their bits are not the ones that were built.
+up are keys of the store with four random bytes appended, so they sort between its keys, and \
+lookups reach every level. The counts are of these probes (in the shell, of all lookups since the \
+store was opened). An alarm names a level whose filters have more distinct false positives than \
+chance explains: their bits are not the ones that were built.
 
 With --filters=budget=10/key (or another budget) each level's filters are shown next to those that \
 the budget would give it today, and --tables lists every table with the reason for the difference. \
@@ -53,7 +53,7 @@ pub(crate) struct FiltersArgs {
     output: OutputArgs,
 }
 
-/// Lookups of keys that are not there, for a store that nothing else uses.
+/// Lookups of absent keys, in a store without other users.
 #[derive(Debug, Args)]
 pub(crate) struct ProbeArgs {
     /// Look up this many missing keys
@@ -77,13 +77,13 @@ impl FiltersArgs {
         if let Some(filters) = &self.filters {
             if session.open.is_some() {
                 return Err(Failure::Usage(
-                    "the shell's store has its policy already: leave --filters out".into(),
+                    "the shell's store is already open with its policy: leave out --filters".into(),
                 ));
             }
             if filters.budget_bytes(0).is_none() {
                 return Err(Failure::Usage(format!(
-                    "--filters={filters} is no budget: a store's tables can be held against one, as in \
-                     --filters=budget=10/key"
+                    "--filters={filters} is not a budget: a store's tables can only be compared \
+                     with a budget, as in --filters=budget=10/key"
                 )));
             }
         }
@@ -104,7 +104,7 @@ pub(crate) fn run(
     args.store.read_with(session, held_against, |db| {
         if args.tables && db.filter_report().budget.is_none() {
             return Err(Failure::Usage(
-                "--tables lists tables beside a budget: give one, as in --filters=budget=10/key"
+                "--tables compares tables with a budget: give one, as in --filters=budget=10/key"
                     .into(),
             ));
         }

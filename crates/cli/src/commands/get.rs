@@ -55,7 +55,7 @@ pub(crate) fn run_get(
 #[derive(Debug, Args)]
 pub(crate) struct MgetArgs {
     /// The keys, in the form that --key-format says; a lone - reads them from standard input, one
-    /// a line
+    /// per line
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<OsString>,
     #[command(flatten)]

@@ -45,7 +45,7 @@ pub(crate) struct LoadArgs {
     /// according to its first bytes]
     #[arg(long = "as", value_name = "FORM", value_enum, hide_possible_values = true)]
     form: Option<StreamForm>,
-    /// Make the store if the directory is missing or empty
+    /// Create the store if the directory is missing or empty
     #[arg(long)]
     create: bool,
     #[command(flatten)]

@@ -20,10 +20,10 @@ pub(crate) struct PutArgs {
     /// The value, in the form that --value-format says; - takes standard input, byte for byte
     #[arg(allow_hyphen_values = true)]
     value: OsString,
-    /// Return once the write is on the device
+    /// Sync the write to the device before returning
     #[arg(long)]
     sync: bool,
-    /// Make the store if the directory is missing or empty
+    /// Create the store if the directory is missing or empty
     #[arg(long)]
     create: bool,
     #[command(flatten)]
@@ -59,7 +59,7 @@ pub(crate) struct DeleteArgs {
     /// The keys, in the form that --key-format says; all are deleted, or none
     #[arg(required = true, value_name = "KEY")]
     keys: Vec<OsString>,
-    /// Return once the write is on the device
+    /// Sync the write to the device before returning
     #[arg(long)]
     sync: bool,
     #[command(flatten)]
@@ -96,10 +96,10 @@ Examples:
 pub(crate) struct DeleteRangeArgs {
     #[command(flatten)]
     range: RangeArgs,
-    /// Confirm that every key of the store is to be deleted
+    /// Confirm the deletion of every key of the store
     #[arg(long, conflicts_with_all = ["from", "to", "prefix"])]
     all: bool,
-    /// Return once the write is on the device
+    /// Sync the write to the device before returning
     #[arg(long)]
     sync: bool,
     #[command(flatten)]
@@ -136,8 +136,7 @@ pub(crate) fn run_delete_range(
 
 fn refuse_all() -> Failure {
     Failure::Usage(
-        "this deletes every key of the store: give --from, --to or --prefix, or --all if that is \
-         meant"
+        "this deletes every key of the store: give --from, --to or --prefix, or --all to confirm"
             .into(),
     )
 }

@@ -14,11 +14,11 @@ use crate::output::{OutputArgs, Value};
 use crate::text::{KeyForm, print_path};
 
 pub(crate) const LONG_ABOUT: &str = "\
-Builds a new store, in a new directory, from the rest of a corrupt one. The old store is never \
-changed. Every intact block that the index of its table still lists is read, and every log up to \
-its first corruption; the newest remaining version of each key is written. A table whose footer or \
-top index is corrupt is lost as a whole. The new store has the recorded options of the old one, \
-including filters, or the defaults if the record is lost.
+Builds a new store, in a new directory, from the readable data of a corrupt one. The old store is \
+never changed. Every intact block that the index of its table still lists is read, and every log \
+up to its first corruption; the newest remaining version of each key is written. A table whose \
+footer or top index is corrupt is lost as a whole. The new store has the recorded options of the \
+old one, including filters, or the defaults if the record is lost.
 
 Lists everything that could not be saved: files, bytes and keys. In a range in doubt keys may be \
 missing, may have an older value, or may be visible although they were deleted, because newer data \
@@ -42,10 +42,10 @@ pub(crate) struct RepairArgs {
     /// Write nothing; report what would be saved, and what is lost
     #[arg(long)]
     dry_run: bool,
-    /// Keep the records of a log after its corruption: the result may have holes before them
+    /// Also keep the records of a log after its corruption: writes before them may be missing
     #[arg(long)]
     beyond_damage: bool,
-    /// Leave out keys of which a newer version, or their deletion, may be lost
+    /// Leave out keys whose newer version, or deletion, may be lost
     #[arg(long)]
     only_certain: bool,
     #[command(flatten)]
@@ -103,11 +103,11 @@ pub(crate) fn run(
     };
     let lost = match report.unreadable {
         0 => String::new(),
-        lost => format!("at least {lost} entries lie in pieces that could not be read; "),
+        lost => format!("at least {lost} entries are in unreadable parts; "),
     };
     Err(Failure::Damaged(format!(
-        "not all could be saved: {lost}{left} entries are left, {doubtful} of them doubtful and {what}; \
-         {made}"
+        "not everything could be saved: {lost}{left} entries are left, {doubtful} of them doubtful \
+         and {what}; {made}"
     )))
 }
 

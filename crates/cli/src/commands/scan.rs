@@ -115,7 +115,8 @@ impl Entries {
             Self::All(range) if reverse => Ok(range.next_back()),
             Self::All(range) => Ok(range.next()),
             Self::Around(_) if reverse => Err(Failure::Usage(
-                "a damaged store is walked forward: leave --reverse or --degraded out".into(),
+                "a damaged store can only be scanned forward: leave out --reverse or --degraded"
+                    .into(),
             )),
             Self::Around(healthy) => Ok(healthy.next()),
         }
@@ -126,17 +127,15 @@ impl Entries {
 pub(crate) fn report_skipped(passed_over: &[KeySpan], form: KeyForm) -> Result<(), Failure> {
     for KeySpan { first, last } in passed_over {
         let (first, last) = (form.print(first), form.print(last));
-        let _ = writeln!(
-            std::io::stderr(),
-            "in doubt, passed over where not certain: {first} to {last}"
-        );
+        let _ =
+            writeln!(std::io::stderr(), "in doubt, skipped where not certain: {first} to {last}");
     }
     match passed_over.len() {
         0 => Ok(()),
         n => {
             let ranges =
                 if n == 1 { "a range of keys is" } else { &*format!("{n} ranges of keys are") };
-            let what = format!("{ranges} in doubt, and what is not certain was passed over");
+            let what = format!("{ranges} in doubt; entries that are not certain were skipped");
             Err(Failure::Damaged(what))
         }
     }

@@ -66,7 +66,7 @@ pub(crate) enum StoreCommand {
     /// Create, list, verify, restore and delete backups
     #[command(long_about = backup::LONG_ABOUT, after_help = backup::AFTER_HELP)]
     Backup(backup::BackupArgs),
-    /// Restore a backup as a new store: the same as backup restore
+    /// Restore a backup as a new store (same as backup restore)
     Restore(backup::RestoreArgs),
     /// Inspect tables
     #[command(long_about = sst::LONG_ABOUT, after_help = sst::AFTER_HELP)]

@@ -80,7 +80,8 @@ impl Session<'_> {
         match self.open {
             None => Ok(io::stdin()),
             Some(_) => Err(Failure::Usage(
-                "in the shell - cannot stand for standard input, where its lines come from".into(),
+                "in the shell, - cannot stand for standard input, from which its lines are read"
+                    .into(),
             )),
         }
     }
@@ -117,7 +118,7 @@ impl StoreArgs {
         let Some(how) = degraded.degraded else { return self.read(session, act) };
         if session.open.is_some() {
             return Err(Failure::Usage(
-                "the shell has its store open already: leave --degraded out".into(),
+                "the shell has its store open already: leave out --degraded".into(),
             ));
         }
         let dir = self.dir()?;
@@ -140,7 +141,7 @@ impl StoreArgs {
         match &self.db {
             None => Ok(()),
             Some(_) => Err(Failure::Usage(
-                "the shell works on the store that it has open: leave --db out".into(),
+                "the shell works on the store that it has open: leave out --db".into(),
             )),
         }
     }
@@ -289,7 +290,7 @@ impl WriteArgs {
         self.store.reject_db()?;
         if self.salvage {
             return Err(Failure::Usage(
-                "the shell has its store open already: salvage it outside, before".into(),
+                "the shell has its store open already: salvage it before starting the shell".into(),
             ));
         }
         Ok(())

@@ -23,7 +23,7 @@ Tests whether the store keeps its promises on this machine, with its disk and it
 threads write, read and check at random, in a process that is killed (SIGKILL) repeatedly, at \
 random times and at random calls to the disk. The expected state is in a file outside the store, \
 which survives a killed process: after each kill every acknowledged write must be present, a write \
-in flight may be present, a batch only as a whole, and nothing else may be there.
+in flight may be present, a batch only as a whole, and nothing else may be present.
 
 Options are drawn at random for each open: filters of all kinds and shapes (or those of \
 --filters), sizes, read modes. Puts, deletes, batches, conditional writes, lookups, scans in both \
@@ -179,7 +179,7 @@ fn sizes(text: &str) -> Result<(u32, u32), String> {
 
 fn rate(text: &str) -> Result<f64, String> {
     let rate = parse_part(text).ok().filter(|rate| *rate <= 0.5);
-    rate.ok_or_else(|| "it must be a part from 0 to 0.5, such as 0.001 or 0.1%".into())
+    rate.ok_or_else(|| "it must be a fraction from 0 to 0.5, such as 0.001 or 0.1%".into())
 }
 
 fn factor(text: &str) -> Result<f64, String> {
@@ -269,7 +269,7 @@ fn failure_of(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> F
     if let Some(kept) = kept {
         text += &format!("\n{}", kept_note(kept));
     }
-    text += &format!("\nagain: trommel stress --seed={} {}", report.setup.seed, other_flags());
+    text += &format!("\nrun again: trommel stress --seed={} {}", report.setup.seed, other_flags());
     Failure::Check(text.trim_end().to_owned())
 }
 
@@ -277,7 +277,7 @@ fn failure_of(kind: &str, what: &str, report: &Report, kept: Option<&Kept>) -> F
 type Kept = (PathBuf, PathBuf);
 
 fn kept_note((store, expected): &Kept) -> String {
-    format!("kept: the store in {}, what it must hold in {}", store.display(), expected.display())
+    format!("kept: the store in {}, the expected state in {}", store.display(), expected.display())
 }
 
 /// The flags of this run as they were given, quoted for a shell, except for the seed.

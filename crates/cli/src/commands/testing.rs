@@ -19,7 +19,7 @@ pub(crate) fn store() -> Db {
     });
     db.flush().unwrap();
     for number in 0..LOOKUPS {
-        assert_eq!(db.get(format!("{number:04} is not there")).unwrap(), None);
+        assert_eq!(db.get(format!("{number:04} is absent")).unwrap(), None);
     }
     db
 }

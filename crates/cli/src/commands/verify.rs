@@ -19,8 +19,8 @@ offset, the finding, the keys that may be lost, and the remedy. Works on a store
 opened, and writes nothing. Ends with exit code 4 if anything is corrupt.
 
 Orphans are files of a store that this one does not need; the next open for writing removes them. \
-Foreign files are not the store's, and are never touched. Neither is corruption, nor is an \
-incomplete end, which a crash explains. Foreign filters are intact but were not queried, as this \
+Foreign files are not the store's, and are never touched. Neither is corruption, and neither is an \
+incomplete end as a crash leaves it. Foreign filters are intact but were not queried, as this \
 program does not know their kind: they are of a user's policy, or of a later version.";
 
 #[derive(Debug, Args)]

@@ -80,8 +80,8 @@ impl EntryReader {
         let read = input.by_ref().take(MAGIC.len() as u64).read_to_end(&mut first);
         read.map_err(|error| unreadable(&name, &error))?;
         if form.is_none() && first.is_empty() {
-            let what = "is empty, as a dump that failed leaves a file; a dump of nothing is not. If \
-                        it is meant to be, say --as text";
+            let what = "is empty: a failed dump leaves an empty file, a dump of an empty store \
+                        does not. If it is meant to be empty, give --as text";
             return Err(Failure::Other(format!("{} {what}", name.display())));
         }
         let form = form.unwrap_or(match &*first {
@@ -228,8 +228,12 @@ fn next_of_jsonl(
         false => bad_line(name, number, what),
     };
     let Some(line) = lines.next(name)? else {
-        let cut =
-            is_dump.then(|| damage("it is cut off: the line that counts its entries is missing"));
+        let cut = is_dump.then(|| {
+            damage(
+                "it is truncated: the last line, with the number of entries, is \
+                                    missing",
+            )
+        });
         return cut.map_or(Ok(None), Err);
     };
     let line: JsonLine = serde_json::from_slice(line)
@@ -237,7 +241,7 @@ fn next_of_jsonl(
     match line {
         JsonLine { schema: Some(schema), key_format, value_format, .. } => {
             if schema != SCHEMA || number > 1 {
-                let what = format!("it calls itself \"{schema}\", where {SCHEMA} is known");
+                let what = format!("its schema is \"{schema}\", and this program reads {SCHEMA}");
                 return Err(trommel::Error::Unsupported { file: name.into(), what }.into());
             }
             *has_head = true;
@@ -255,11 +259,14 @@ fn next_of_jsonl(
             *has_head = false;
             let counted = *entries;
             if count != counted {
-                return Err(damage(&format!("it counts {count} entries, and has {counted}")));
+                return Err(damage(&format!(
+                    "its last line counts {count} entries, and it has \
+                                            {counted}"
+                )));
             }
             check_sum(lines, xxh3.as_deref()).map_err(damage)?;
             match lines.next(name)? {
-                Some(_) => Err(damage("something follows the line that counts its entries")),
+                Some(_) => Err(damage("there is more after the line with the number of entries")),
                 None => Ok(None),
             }
         }
@@ -272,12 +279,12 @@ fn next_of_jsonl(
 fn check_sum(lines: &Lines, kept: Option<&str>) -> Result<(), &'static str> {
     let found = lines.before.as_ref().map(|before| format!("{:016x}", before.digest()));
     match kept {
-        None => Err("it has no checksum in its last line (one edited by hand is read without its \
+        None => Err("its last line has no checksum (to load a dump edited by hand, remove its \
                      first and last lines)"),
         kept if kept == found.as_deref() => Ok(()),
         Some(_) => {
-            Err("its checksum is wrong: something in it was changed (one edited by hand is \
-                        read without its first and last lines)")
+            Err("its checksum does not match its contents (to load a dump edited by hand, remove \
+                 its first and last lines)")
         }
     }
 }

@@ -119,10 +119,10 @@ fn a_dump_in_lines_knows_that_it_is_whole() {
     let text = String::from_utf8(written(StreamForm::Jsonl, UTF8, &entries)).unwrap();
     let lines: Vec<&str> = text.lines().collect();
     for (kept, what) in [
-        (vec![0, 1, 2], "it is cut off"),
-        (vec![0], "it is cut off"),
-        (vec![0, 1, 3], "it counts 2 entries, and has 1"),
-        (vec![0, 1, 2, 3, 1], "something follows the line that counts its entries"),
+        (vec![0, 1, 2], "it is truncated"),
+        (vec![0], "it is truncated"),
+        (vec![0, 1, 3], "its last line counts 2 entries, and it has 1"),
+        (vec![0, 1, 2, 3, 1], "there is more after the line with the number of entries"),
     ] {
         let kept: Vec<&str> = kept.into_iter().map(|line| lines[line]).collect();
         let (code, said) = refusal((kept.join("\n") + "\n").as_bytes(), None);

@@ -140,7 +140,7 @@ fn limits_that_do_not_hold_are_named() {
         --benchmark_write_rate_limit=1000000000";
     let ran = program.run(line);
     assert_eq!(ran.code, Some(0), "{ran:?}");
-    let note = "note: --benchmark-write-rate-limit does not hold for updaterandom, ycsba";
+    let note = "note: --benchmark-write-rate-limit does not apply to updaterandom, ycsba";
     assert!(ran.err.starts_with(note), "{ran:?}");
     assert!(ran.out.contains("1000000000 bytes a second\n"), "{ran:?}");
     let ran = program.run(&format!("{line} --rate=1000000"));

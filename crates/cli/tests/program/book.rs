@@ -279,7 +279,7 @@ fn every_option_is_described_with_its_default() {
         }
     }
     assert!(settings.len() > 20, "the options were not found in {settings:?}");
-    // These two are no text.
+    // These two are not text.
     let all = settings.iter().map(|(name, _)| *name).chain(["vfs", "environment"]);
     let all = all.inspect(|name| assert!(!facts(&page, name).is_empty())).count();
     let sections = page.lines().filter(|line| line.starts_with("### `")).count();

@@ -203,10 +203,10 @@ fn files_that_hold_no_records_are_named_with_the_line() {
     let program = program();
     let good = fs::read_to_string(program.path("single")).unwrap();
     for (name, text, wants) in [
-        ("cut", format!("{good}{}", &good[..100]), "cut: line 2: this is no record"),
+        ("cut", format!("{good}{}", &good[..100]), "cut: line 2: this is not a record"),
         ("newer", good.replacen("\"schema\":1", "\"schema\":7", 1), "newer: line 1: the record"),
         ("empty", String::new(), "empty: it holds no records"),
-        ("text", "hello\n".into(), "text: line 1: this is no record"),
+        ("text", "hello\n".into(), "text: line 1: this is not a record"),
     ] {
         fs::write(program.path(name), text).unwrap();
         let ran = compare(&program, "base", name, "");

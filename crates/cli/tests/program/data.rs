@@ -75,9 +75,9 @@ fn delete_range_deletes_the_keys_of_a_scan_with_its_bounds() {
 fn delete_range_refuses_bounds_that_are_likely_wrong() {
     let program = with_store(&[("a", "1"), ("b", "2")]);
     for (bounds, word) in [
-        ("", "--all if that is meant"),
-        ("--prefix=", "--all if that is meant"),
-        ("--from=", "--all if that is meant"),
+        ("", "--all to confirm"),
+        ("--prefix=", "--all to confirm"),
+        ("--from=", "--all to confirm"),
         ("--from=b --to=a", "its start b is after its end a"),
         ("--all --prefix=a", "cannot be used with"),
         ("--prefix=a --to=b", "cannot be used with"),
@@ -131,7 +131,7 @@ fn which_store_must_be_said() {
     }
     let ran = program.run_on("bench --use-existing-db --num=10 --benchmarks=readrandom");
     assert_eq!(ran.code, Some(6), "{}", ran.err);
-    assert!(ran.err.contains("leave --use-existing-db out to make one"), "{}", ran.err);
+    assert!(ran.err.contains("to create one, leave out --use-existing-db"), "{}", ran.err);
     std::fs::create_dir(program.path("db")).unwrap();
     let ran = program.run_on("put a 1");
     assert!(ran.err.contains("give --create to make one"), "{}", ran.err);

@@ -176,6 +176,6 @@ fn an_interrupted_bench_prints_what_it_has_and_cleans_up() {
         "{ran:?}"
     );
     assert!(!ran.out.contains("readrandom"), "{ran:?}");
-    assert!(ran.err.starts_with("error: interrupted; what was measured"), "{ran:?}");
+    assert!(ran.err.starts_with("error: interrupted; the measurements so far"), "{ran:?}");
     assert_eq!(program.left_over(), [] as [PathBuf; 0]);
 }

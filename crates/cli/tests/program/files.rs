@@ -158,7 +158,7 @@ fn a_read_in_vain_is_shown() {
     let ran = run(&program, "find --db db 'key 050' --format csv");
     assert_eq!((ran.code, &*ran.err), (Some(3), "error: key not found\n"));
     let rows: Vec<&str> = ran.out.lines().skip(1).collect();
-    assert!(!rows.is_empty() && rows.iter().all(|row| row.contains(",,reads in vain,")), "{ran:?}");
+    assert!(!rows.is_empty() && rows.iter().all(|row| row.contains(",,wasted read,")), "{ran:?}");
 }
 
 #[test]
@@ -299,7 +299,7 @@ fn the_shell_looks_into_its_own_store() {
     child.stdin.take().unwrap().write_all(script).unwrap();
     let ran = Ran::from(child.wait_with_output().unwrap());
     // The store is older than the recording of options.
-    let reported = ran.err.starts_with("note: the store does not say which options");
+    let reported = ran.err.starts_with("note: the store has no record of its options");
     assert!(ran.code == Some(0) && reported && ran.err.lines().count() == 1, "{ran:?}");
     let lines: Vec<&str> = ran.out.lines().collect();
     assert!(lines[1].contains(".log,log,,answered here,"), "{}", ran.out);

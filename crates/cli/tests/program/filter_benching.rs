@@ -216,5 +216,5 @@ fn a_signal_ends_it_and_keeps_the_results() {
     let mut error = String::new();
     child.stderr.take().unwrap().read_to_string(&mut error).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert!(error.contains("measured until then is printed above"), "{error}");
+    assert!(error.contains("the measurements so far are printed above"), "{error}");
 }

@@ -274,7 +274,7 @@ fn unreadable_options_are_reported() {
     );
     assert_eq!(program.run_on("get b").err, "");
     let ran = program.run_on("put c 3");
-    assert!(ran.err.contains("does not say which options"), "{}", ran.err);
+    assert!(ran.err.contains("has no record of its options"), "{}", ran.err);
     assert_eq!(program.run_on("put d 4").err, "");
 }
 
@@ -320,7 +320,7 @@ fn a_bench_of_keys_that_are_not_there_says_so() {
     assert_eq!(more.code, Some(0), "{more:?}");
     assert!(more.err.contains("found only") && more.err.contains("--num"), "{}", more.err);
     let other = on("--num=2000 --key-size=24 --writes=10 --benchmarks=overwrite");
-    assert!(other.err.contains("meets none of its keys"), "{}", other.err);
+    assert!(other.err.contains("finds none of its keys"), "{}", other.err);
     let dir = program.path("empty").display().to_string();
     for (line, code) in [
         ("put --create k v --db ", 0),
@@ -350,7 +350,7 @@ fn ambiguous_numbers_are_rejected_with_what_was_meant() {
     for (line, reported) in [
         ("tune simulate --keys=100000 --filters=budget=10", "did you mean 10/key"),
         ("tune simulate --keys=100000 --read-cost=L9=1", "L9"),
-        ("filter-bench --filters=paired:8..11/2", "does not come to 11"),
+        ("filter-bench --filters=paired:8..11/2", "does not reach 11"),
     ] {
         let ran = program.run(line);
         assert_eq!(ran.code, Some(2), "{line}: {ran:?}");

@@ -52,7 +52,7 @@ fn a_dump_of_a_part_holds_that_part() {
     fs::write(&taken, "mine").unwrap();
     let ran = program.run_on(&format!("dump {}", taken.display()));
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("is there already: remove it"), "{}", ran.err);
+    assert!(ran.err.contains("already exists: remove it"), "{}", ran.err);
     assert_eq!(fs::read(taken).unwrap(), b"mine");
 }
 

@@ -75,7 +75,7 @@ fn a_page_is_written_to_the_requested_file() {
     fs::write(program.path("bad"), "{}").unwrap();
     let ran = program.run(&format!("report {one} {}", program.path("bad").display()));
     assert_eq!((ran.code, &*ran.out), (Some(1), ""));
-    assert!(ran.err.contains("bad: line 1: this is no record"), "{}", ran.err);
+    assert!(ran.err.contains("bad: line 1: this is not a record"), "{}", ran.err);
 }
 
 #[test]

@@ -65,7 +65,9 @@ fn a_lossy_repair_ends_with_exit_code_4_and_a_sound_store() {
     let new = program.path("new");
     let ran = repair(&program, &new, "--format=json");
     assert_eq!(ran.code, Some(4), "{}", ran.err);
-    assert!(ran.err.contains("not all could be saved") && ran.err.contains("the new store is"));
+    assert!(
+        ran.err.contains("not everything could be saved") && ran.err.contains("the new store is")
+    );
     let report = json(&ran);
     assert_eq!((&report["complete"], &report["entries"]), (&false.into(), &1.into()));
     assert_eq!((&report["unreadable_entries"], &report["doubtful"]), (&2.into(), &0.into()));
@@ -189,6 +191,6 @@ fn certain_entries_are_read_around_corruption() {
     assert_eq!(both.code, Some(4), "a key in doubt is not called missing: {both:?}");
     let scan = program.run_on("scan --degraded --format=csv");
     assert_eq!((scan.code, &*scan.out), (Some(4), "key,value\npear,green\n"));
-    assert!(scan.err.contains("in doubt, passed over where not certain: apple to pear"));
+    assert!(scan.err.contains("in doubt, skipped where not certain: apple to pear"));
     assert_eq!(program.run_on("scan --degraded --from=q --count").code, Some(0));
 }

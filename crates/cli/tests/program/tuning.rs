@@ -55,7 +55,7 @@ fn existing_results_are_not_measured_again() {
     let ran = program.run(&line);
     assert_eq!(ran.code, Some(0), "{}", ran.err);
     assert!(
-        ran.err.contains("cut off") && ran.err.contains("1 cells to measure, 2"),
+        ran.err.contains("was truncated") && ran.err.contains("1 cells to measure, 2"),
         "{}",
         ran.err
     );
@@ -65,7 +65,7 @@ fn existing_results_are_not_measured_again() {
     fs::write(&results, "hello\n").unwrap();
     let ran = program.run(&line);
     assert_eq!(ran.code, Some(1));
-    assert!(ran.err.contains("results.jsonl: line 1: this is no record of an experiment"));
+    assert!(ran.err.contains("results.jsonl: line 1: this is not a record of an experiment"));
     assert_eq!(fs::read_to_string(&results).unwrap(), "hello\n");
     // Also if its last line, or its only one, has no line feed.
     for text in ["hello", "hello\nand goodbye", "\nhello"] {
@@ -119,7 +119,7 @@ fn shards_are_joined_and_duplicates_reported() {
     let files = format!("--csv {} --plot {}", csv.display(), charts.display());
     let ran = program.run(&format!("{line} {files} --title=Both"));
     assert_eq!(ran.code, Some(0), "{}", ran.err);
-    assert!(ran.err.starts_with("note: 2 results are of cells"), "{}", ran.err);
+    assert!(ran.err.starts_with("note: 2 results were dropped: "), "{}", ran.err);
     assert!(ran.out.starts_with("<!DOCTYPE html>") && ran.out.contains("<h1>Both</h1>"));
     assert_eq!(fs::read_to_string(csv).unwrap().lines().count(), 1 + 3 * 3);
     let mut plots: Vec<String> = fs::read_dir(charts)

@@ -269,7 +269,7 @@ fn run_portable<T: Task>(scalar: Scalar, task: T) -> T::Answer {
     task.run(scalar)
 }
 
-/// The eight bytes of the encoding of `blocks` from `byte` on; 0 if there are not so many.
+/// The eight bytes of the encoding of `blocks` from `byte` on; 0 if there are fewer.
 #[inline(always)]
 #[cfg_attr(
     target_endian = "little",

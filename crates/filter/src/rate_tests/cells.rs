@@ -157,7 +157,7 @@ impl Cell {
     }
 }
 
-/// How many of `queries` random hashes `filter` takes for present.
+/// The number of false positives of `filter` among `queries` random hashes.
 pub(super) fn hits(filter: &Filter, queries: u64, random: &mut Random) -> u64 {
     let (mut hashes, mut answers) = ([0; 512], [false; 512]);
     let (mut left, mut hits) = (queries, 0);

@@ -187,7 +187,7 @@ deviation from the expected rate in standard errors: it should exceed 2 once in 
 300.
 
 *How* a filter's rate is determined (`src/rate_tests/cells.rs` describes it in full), with a number of
-*questions*:
+*queries*:
 
 * *queried*: by that many queries for absent keys, at least 2,500 of which are expected to be false
   positives;
@@ -209,7 +209,7 @@ fn table(cells: &[Cell], found: &[Option<Outcome>]) -> String {
     let beyond = |limit| outcomes.iter().filter(|outcome| outcome.z().abs() > limit).count();
     writeln!(
         text,
-        "Measured with the {kernel} kernel on {processor}: {} filters, {} questions, {} of {} cells, \
+        "Measured with the {kernel} kernel on {processor}: {} filters, {} queries, {} of {} cells, \
          of which {} are beyond 2 standard errors and {} beyond 3; the mean of z squared is {:.2}.",
         grouped(built),
         grouped(queried),
@@ -223,7 +223,7 @@ fn table(cells: &[Cell], found: &[Option<Outcome>]) -> String {
     for kind in KINDS {
         write!(
             text,
-            "\n## {kind}\n\n| bits | keys | stored | k | filters | how | questions | expected | \
+            "\n## {kind}\n\n| bits | keys | stored | k | filters | how | queries | expected | \
              measured | error | z |\n|---:|---:|---:|---:|---:|---|---:|---:|---:|---:|---:|\n"
         )
         .unwrap();

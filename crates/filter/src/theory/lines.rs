@@ -16,8 +16,8 @@ impl TouchedLines {
     /// The lines of a filter that is larger than the cache. A standard filter has one for each
     /// probe, made two at a time until one finds a clear bit, as half of them do. A blocked filter
     /// has one. A paired filter has the primary, and the partner with the probability that all of
-    /// the primary's bits are set. A ribbon has one for every two columns, of which there are as
-    /// many as bits per key, and one more; a denied key touches 3. A fuse filter has 3, at once.
+    /// the primary's bits are set. A ribbon has as many columns as bits per key, and one line for
+    /// every two columns, plus one; a denied key touches 3. A fuse filter has 3, at once.
     ///
     /// ```
     /// use trommel_filter::{FilterKind, theory::TouchedLines};

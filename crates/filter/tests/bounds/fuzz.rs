@@ -302,7 +302,7 @@ fn fuzz_decoding_and_querying() {
         "opened as ribbon",
         "unknown",
         "shorter than its header",
-        "start as a filter",
+        "the magic number of a filter",
         "checksum",
         "number of probes",
         "bits per key",

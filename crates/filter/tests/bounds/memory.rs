@@ -1,6 +1,6 @@
 //! Memory: building takes at most 12 bytes a key on top of the filter (21 for a ribbon, 26 for a
 //! fuse filter), from 30,000 keys on; below, 12 bytes a key (29, 30) and 60 KiB. Decoding takes at
-//! most the filter's bytes, queries nothing.
+//! most the filter's bytes, and queries take nothing.
 
 use trommel_filter::{Filter, FilterKind, FilterSpec, hash};
 

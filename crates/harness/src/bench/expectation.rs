@@ -110,5 +110,5 @@ pub(super) fn warning(plan: &Plan, workload: Workload, store: &dyn Store) -> Opt
     let what = if is_empty { "the store is empty" } else { "the store holds other keys" };
     looked
         .ok()
-        .map(|()| format!("{workload} meets none of its keys: {what}; {}", describe_keys(plan)))
+        .map(|()| format!("{workload} finds none of its keys: {what}; {}", describe_keys(plan)))
 }

@@ -33,7 +33,7 @@ pub(super) fn write_header(
     ];
     if let Some(duration) = plan.duration {
         let seconds = duration.as_secs_f64();
-        let text = format!("{seconds} s a workload, but for those that go through all keys once");
+        let text = format!("{seconds} s per workload, except those that go through all keys once");
         lines.push(("Duration", text));
     }
     let operations = |rate: f64| format!("{rate:.0} operations a second");

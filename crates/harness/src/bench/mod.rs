@@ -31,7 +31,7 @@ use crate::workload::Workload;
 
 use expectation::Verdict;
 
-/// What a bench prints besides.
+/// What else a bench prints.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct PrintOptions {
     /// Whether to print all of the store's statistics at the end.
@@ -67,7 +67,7 @@ pub struct Plan {
     /// Whether to evict the store's files from the page cache, and reopen it, before each workload
     /// that reads.
     pub cold: bool,
-    /// What to print besides.
+    /// What else to print.
     pub print: PrintOptions,
 }
 
@@ -84,14 +84,14 @@ pub struct Operations {
     pub both: u64,
 }
 
-/// Operations a second to begin, all threads together, whatever the store does; none: each begins
-/// when the one before has ended.
+/// Operations per second to start, over all threads, whether or not the store keeps up; none: each
+/// starts when the previous one has ended.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct Rates {
     /// Of any workload.
     pub all: Option<f64>,
     /// Bytes of keys and values a second, of workloads that only write, and of the thread that
-    /// writes beside readers.
+    /// writes while others read.
     pub write_bytes: Option<f64>,
     /// Of workloads that only read.
     pub read: Option<f64>,
@@ -334,14 +334,14 @@ impl BenchRun<'_, '_> {
 
     fn make_cold(&mut self) -> Result<(), Error> {
         let Some(dir) = self.opener.dir().map(Path::to_path_buf) else {
-            self.control.progress.say("--cold does nothing: this store lies in no directory");
+            self.control.progress.say("--cold does nothing: this store is not in a directory");
             return Ok(());
         };
         let progress = self.control.progress;
         self.reopen(false, || {
             if cold::drop_files(&dir)? == cold::Eviction::InMemory {
                 progress.say(&format!(
-                    "--cold does nothing: the file system of {} lies in memory",
+                    "--cold does nothing: the file system of {} is in memory",
                     dir.display()
                 ));
             }
@@ -421,11 +421,11 @@ impl BenchRun<'_, '_> {
     /// Makes a checkpoint next to the store, and removes it.
     fn checkpoint(&mut self) -> Result<Option<Measured>, Error> {
         let Some(dir) = self.opener.dir().map(checkpoint_dir) else {
-            writeln!(self.out, "checkpoint   : skipped (the store lies in no directory)")?;
+            writeln!(self.out, "checkpoint   : skipped (the store is not in a directory)")?;
             return Ok(None);
         };
         if dir.exists() {
-            writeln!(self.out, "checkpoint   : skipped ({} is there already)", dir.display())?;
+            writeln!(self.out, "checkpoint   : skipped ({} already exists)", dir.display())?;
             return Ok(None);
         }
         let to = dir.clone();

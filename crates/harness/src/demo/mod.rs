@@ -120,8 +120,8 @@ pub fn demo(plan: &DemoPlan, control: Control<'_>, out: &mut dyn Write) -> Resul
     let needs = plan.disk_bytes();
     if let Some(free) = free.filter(|free| *free < needs) {
         return Err(Error::Usage(format!(
-            "{} has {} free, and up to {} may be needed: give another place with --dir, or fewer \
-             keys with --num",
+            "{} has {} free, and up to {} may be needed: give another directory with --dir, or \
+             fewer keys with --num",
             plan.parent.display(),
             units::bytes(free),
             units::bytes(needs)
@@ -191,7 +191,7 @@ mod tests {
         let text = String::from_utf8(out).unwrap();
         for part in [
             "write 3,000 values of 100 bytes",
-            "look up 20,000 keys that are not there",
+            "look up 20,000 absent keys",
             &format!("{}/trommel-", parent.path().display()),
             "[1/2] paired:10",
             "[2/2] none",

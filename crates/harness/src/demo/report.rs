@@ -38,7 +38,7 @@ pub(super) fn introduce(
          2. wait until compaction is done (the writer does it, so that all trees come out alike; with the threads\n\
          {:3}of a store's defaults a write takes a fraction of the time: `trommel bench` measures it)\n\
          3. look up {} keys drawn the same way, on {threads}\n\
-         4. look up {} keys that are not there, no two alike, from between the others, on {threads}\n\
+         4. look up {} absent keys, all distinct, between the stored ones, on {threads}\n\
          Tree:  small, so that there are several levels: write buffer {}, base level {}, tables {},\n\
          {:7}block cache {}, read mode {}, no compression\n\
          Where: {}, removed at the end, also after Ctrl-C\n\
@@ -69,7 +69,7 @@ pub(super) fn left(elapsed: Duration, done: usize, all: usize) -> String {
         0 => String::new(),
         _ => {
             let left = elapsed.mul_f64((all - done) as f64 / done as f64);
-            format!(", about {} to go in all", duration(left))
+            format!(", about {} left in total", duration(left))
         }
     }
 }
@@ -104,7 +104,7 @@ const ROWS: [Row; 18] = [
         let kib = trial.filter_bytes() as f64 / 1024.0;
         format!("{kib:.0} KiB ({:.2})", trial.bits_per_key())
     }),
-    ("microseconds per write, flushes and compactions within", |trial| micros(&trial.fill)),
+    ("microseconds per write, including flushes and compactions", |trial| micros(&trial.fill)),
 ];
 
 fn rate(rate: f64) -> String {

@@ -50,11 +50,11 @@ fn scan(worker: &mut Worker<'_>) -> Result<(), StoreError> {
 pub(super) fn note(worker: &Worker<'_>, workload: Workload) -> String {
     match workload {
         Workload::ReadWhileScanning => {
-            format!("(beside: {} entries scanned)", worker.tally.of(Kind::Read))
+            format!("(background: {} entries scanned)", worker.tally.of(Kind::Read))
         }
         Workload::SeekRandomWhileDeleting => {
-            format!("(beside: {} deletes)", worker.tally.of(Kind::Delete))
+            format!("(background: {} deletes)", worker.tally.of(Kind::Delete))
         }
-        _ => format!("(beside: {} writes)", worker.tally.of(Kind::Write)),
+        _ => format!("(background: {} writes)", worker.tally.of(Kind::Write)),
     }
 }

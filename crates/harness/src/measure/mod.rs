@@ -63,7 +63,7 @@ pub struct Load<'a> {
     pub seed: u64,
     /// Number of this workload in the run, so that no two draw the same.
     pub stream: u64,
-    /// Writes a second of the thread that writes beside readers, at most.
+    /// Maximum writes per second of the thread that writes while others read.
     pub beside_rate: Option<f64>,
     /// The records of YCSB's workloads; without, as many as there are keys.
     pub records: Option<&'a Records>,

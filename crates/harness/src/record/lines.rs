@@ -85,7 +85,7 @@ struct SchemaHead {
 fn read_line<T: DeserializeOwned>(line: &str, whose: &str, newest: u32) -> Result<T, String> {
     let not_one = |error: serde_json::Error| {
         let at = error.column();
-        format!("this is no record of {whose}: {} (column {at})", without_place(&error))
+        format!("this is not a record of {whose}: {} (column {at})", without_place(&error))
     };
     let head: SchemaHead = serde_json::from_str(line).map_err(not_one)?;
     if head.schema > newest {

@@ -156,7 +156,7 @@ pub(super) fn judge(
     let deletes: Vec<u32> =
         (window.low..=window.high).filter(|nth| records.is_delete(key, *nth)).collect();
     Err(Trouble::WrongAnswer(format!(
-        "{how}: {} holds {}; expected is write {} to {}{}; the expected state says {state:?}",
+        "{how}: {} holds {}; expected is write {} to {}{}; its expected state is {state:?}",
         text(records, key),
         shown(generation),
         window.low,
@@ -164,7 +164,7 @@ pub(super) fn judge(
         if deletes.is_empty() {
             ", none of which deletes it".to_owned()
         } else {
-            format!(", of which {deletes:?} leave nothing there")
+            format!(", of which {deletes:?} delete it")
         }
     )))
 }
@@ -201,7 +201,8 @@ pub(super) fn judge_member(
         return Ok(());
     }
     Err(Trouble::WrongAnswer(format!(
-        "{how}: half a batch: {} is there with a batch that wrote {generation} of {}, which holds {}",
+        "{how}: partial batch: {} is present from a batch with write {generation} of {}, which \
+         holds {}",
         text(records, of),
         text(records, key),
         shown(found)
@@ -241,8 +242,8 @@ pub(super) fn scan_range(
         let number = records.number(&key).filter(|number| rest.contains(number));
         let Some(number) = number else {
             return Err(Trouble::WrongAnswer(format!(
-                "{how}: {} appears, which was never written or is out of its order: expected is \
-                 one of the keys {rest:?}",
+                "{how}: unexpected key {}, never written or out of order: expected is one of the \
+                 keys {rest:?}",
                 key.escape_ascii()
             )));
         };
@@ -361,7 +362,7 @@ impl BatchFate {
             }
             Some((_, first)) if first == outcome => Ok(()),
             Some((other, first)) => Err(Trouble::WrongAnswer(format!(
-                "{how}: half a batch: its write of {} is {first:?}, that of {} is {outcome:?}",
+                "{how}: partial batch: its write of {} is {first:?}, that of {} is {outcome:?}",
                 text(records, other),
                 text(records, key)
             ))),
@@ -452,7 +453,7 @@ mod tests {
         let [one, other] = [0, 1].map(|nth| case.keys().nth(nth).unwrap());
         case.write(one, 2, 9);
         case.expected.begin(other, 2, 9).unwrap();
-        assert!(reported(case.recovered(Some(&[]))).contains("half a batch"));
+        assert!(reported(case.recovered(Some(&[]))).contains("partial batch"));
         case.put(other, 2, &[]);
         case.recovered(Some(&[])).unwrap();
     }
@@ -468,7 +469,7 @@ mod tests {
         for backward in [false, true] {
             let frame = Frame::open(&case.expected, 0..RECORDS.keys);
             let scanned = scan(&case.db, &case.expected, &frame, backward, "test");
-            assert!(reported(scanned).contains("half a batch"));
+            assert!(reported(scanned).contains("partial batch"));
         }
         case.put(other, 2, &[(one, 2), (other, 2)]);
         case.recovered(None).unwrap();

@@ -138,7 +138,7 @@ impl<'a> Client<'a> {
         };
         if !is_done {
             return Err(Trouble::WrongAnswer(format!(
-                "{name} of key {number} says that the key has another value than it has: {:?}",
+                "{name} of key {number} failed, although its condition holds: {:?}",
                 expected.state(number)
             )));
         }
@@ -221,7 +221,10 @@ impl<'a> Client<'a> {
         };
         if is_done {
             let state = self.shared.expected.state(number);
-            let what = format!("a write of key {number} on a false condition was made: {state:?}");
+            let what = format!(
+                "a conditional write of key {number} succeeded, although its \
+                                condition is false: {state:?}"
+            );
             return Err(Trouble::WrongAnswer(what));
         }
         self.get_exactly(number).map(drop)
@@ -245,7 +248,7 @@ impl<'a> Client<'a> {
         let is_there = self.db.contains_key(self.records().key(number))?;
         if self.next(number).is_some() && is_there != self.is_there(number) {
             let state = self.shared.expected.state(number);
-            let what = format!("contains_key says {is_there} of key {number}: {state:?}");
+            let what = format!("contains_key returns {is_there} for key {number}: {state:?}");
             return Err(Trouble::WrongAnswer(what));
         }
         // A key outside the set, right after one that is in it.
@@ -253,7 +256,7 @@ impl<'a> Client<'a> {
         beside.push(b'!');
         if self.db.contains_key(&beside)? {
             let beside = beside.escape_ascii();
-            return Err(Trouble::WrongAnswer(format!("{beside} is there and was never written")));
+            return Err(Trouble::WrongAnswer(format!("{beside} is present and was never written")));
         }
         Ok(())
     }
@@ -322,7 +325,7 @@ impl<'a> Client<'a> {
         let expected = &self.shared.expected;
         let frame = Frame::open(expected, self.wide());
         let backward = self.rng.bool();
-        scan(self.db, expected, &frame, backward, "range beside writers").map(drop)
+        scan(self.db, expected, &frame, backward, "scan during writes").map(drop)
     }
 
     /// Moves an iterator back and forth within a block under its lock.

@@ -231,14 +231,15 @@ fn damaged(path: &Path, what: &str) -> Error {
 }
 
 fn head(path: &Path, bytes: &[u8]) -> Result<RecordSpec, Error> {
-    let text = bytes.get(..HEAD_BYTES).ok_or_else(|| damaged(path, "its head is cut short"))?;
-    let head: ExpectedHead = serde_json::from_slice(text)
-        .map_err(|error| damaged(path, &format!("its head is none of this program's: {error}")))?;
+    let text = bytes.get(..HEAD_BYTES).ok_or_else(|| damaged(path, "its head is truncated"))?;
+    let head: ExpectedHead = serde_json::from_slice(text).map_err(|error| {
+        damaged(path, &format!("its head was not written by this program: {error}"))
+    })?;
     if head.trommel_expected_state != VERSION {
         return Err(damaged(path, "another version of this program wrote it"));
     }
     if head.records.keys == 0 || head.records.min_value > head.records.max_value {
-        return Err(damaged(path, "its head makes no sense"));
+        return Err(damaged(path, "its head is inconsistent"));
     }
     Ok(head.records)
 }
@@ -248,7 +249,7 @@ type States = (Vec<AtomicU64>, Vec<AtomicU64>);
 fn states(path: &Path, records: RecordSpec, bytes: &[u8]) -> Result<States, Error> {
     let body = &bytes[HEAD_BYTES..];
     if body.len() != records.keys as usize * RECORD_BYTES {
-        return Err(damaged(path, "it has not a record for each key"));
+        return Err(damaged(path, "it does not have one record for each key"));
     }
     let word =
         |bytes: &[u8]| bytes.iter().rev().fold(0_u64, |word, byte| word << 8 | u64::from(*byte));
@@ -258,7 +259,7 @@ fn states(path: &Path, records: RecordSpec, bytes: &[u8]) -> Result<States, Erro
         if !state.is_sound() {
             return Err(damaged(
                 path,
-                &format!("the record of key {key} makes no sense: {state:?}"),
+                &format!("the record of key {key} is inconsistent: {state:?}"),
             ));
         }
         let [word, other] = state.words();
@@ -315,13 +316,13 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             Expected::open(scratch.path(), RECORDS).unwrap_err().to_string()
         };
-        assert!(reported(&whole[..100]).contains("head is cut short"));
-        assert!(reported(&whole[..whole.len() - 1]).contains("not a record for each key"));
+        assert!(reported(&whole[..100]).contains("head is truncated"));
+        assert!(reported(&whole[..whole.len() - 1]).contains("not have one record for each key"));
         let mut strange = whole.clone();
         strange[HEAD_BYTES + 4] = 9;
-        assert!(reported(&strange).contains("key 0 makes no sense"));
+        assert!(reported(&strange).contains("key 0 is inconsistent"));
         strange = whole.clone();
         strange[2] = b'X';
-        assert!(reported(&strange).contains("none of this program's"));
+        assert!(reported(&strange).contains("not written by this program"));
     }
 }

@@ -49,8 +49,8 @@ impl Place {
         let expected = expected.map_or_else(|| dir.join("expected"), Path::to_path_buf);
         if store.exists() && !expected.join(EXPECTED_FILE).exists() {
             return Err(Error::Usage(format!(
-                "{} is there, and no {EXPECTED_FILE} in {} says what it must hold: name the \
-                 directory of the expected state (--expected), or take another --dir",
+                "{} exists, but {} has no {EXPECTED_FILE} with its expected contents: name the \
+                 directory of the expected state (--expected), or choose another --dir",
                 store.display(),
                 expected.display()
             )));

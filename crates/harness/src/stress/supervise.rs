@@ -344,11 +344,8 @@ impl StressRun<'_> {
             self.report.add("kills.at_a_call", u64::from(!worker.is_killed));
             return None;
         }
-        let reason = if was_killed {
-            "; this run did not kill it: did the system, for want of memory?"
-        } else {
-            ""
-        };
+        let reason =
+            if was_killed { "; not by this run: perhaps the system was out of memory" } else { "" };
         let words = last_lines(&self.place.expected.join(LOG_FILE));
         let what = format!("the worker ended with {status}{reason}{words}");
         Some(Finding { kind: "death", what })
@@ -411,5 +408,5 @@ fn last_lines(log: &Path) -> String {
     let text = String::from_utf8_lossy(&text);
     let lines: Vec<&str> = text.lines().collect();
     let last = lines[lines.len().saturating_sub(LAST_LINES)..].join("\n");
-    if last.is_empty() { String::new() } else { format!("; its last words:\n{last}") }
+    if last.is_empty() { String::new() } else { format!("; its last output:\n{last}") }
 }

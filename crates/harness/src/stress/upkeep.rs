@@ -92,7 +92,10 @@ impl<'a> Upkeep<'a> {
     fn reports(&mut self) -> Checked {
         let stats = self.db.stats();
         if stats.levels.iter().any(|level| level.deletions > level.entries) {
-            return Err(Trouble::WrongAnswer(format!("stats make no sense: {:?}", stats.levels)));
+            return Err(Trouble::WrongAnswer(format!(
+                "stats are inconsistent: {:?}",
+                stats.levels
+            )));
         }
         let _ = self.db.filter_report();
         self.check_budget()
@@ -107,9 +110,9 @@ impl<'a> Upkeep<'a> {
                 self.shared.counts.add("budget_checks", 1);
                 Ok(())
             }
-            Some(_) => {
-                Err(Trouble::WrongAnswer(format!("more filters are held than may be: {memory:?}")))
-            }
+            Some(_) => Err(Trouble::WrongAnswer(format!(
+                "filters in memory exceed their limit: {memory:?}"
+            ))),
         }
     }
 

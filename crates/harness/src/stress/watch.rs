@@ -45,20 +45,23 @@ impl Limits {
         let room = self.space_free as f64 + self.space * report.live_bytes as f64;
         if self.memory > 0 && memory > self.memory {
             let (is, may) = (units::bytes(memory), units::bytes(self.memory));
-            return finding("memory", format!("the worker has {is} of memory, and may have {may}"));
+            return finding(
+                "memory",
+                format!("the worker uses {is} of memory; the limit is {may}"),
+            );
         }
         if self.handles > 0 && handles > self.handles {
             let may = self.handles;
             return finding(
                 "handles",
-                format!("the worker has {handles} handles open, and may have {may}"),
+                format!("the worker has {handles} handles open; the limit is {may}"),
             );
         }
         if self.space > 0.0 && disk as f64 > room {
             return finding(
                 "space",
                 format!(
-                    "the store takes {} for {} of keys and values, and may take {}",
+                    "the store takes {} for {} of keys and values; the limit is {}",
                     units::bytes(disk),
                     units::bytes(report.live_bytes),
                     units::bytes(room as u64)
@@ -80,9 +83,9 @@ impl Limits {
             return None;
         }
         let what = if silence > self.longest {
-            format!("the worker said nothing for {}; before that: {what}", units::duration(silence))
+            format!("the worker was silent for {}; before that: {what}", units::duration(silence))
         } else {
-            format!("{what} goes on for {}", units::duration(time))
+            format!("{what} has been running for {}", units::duration(time))
         };
         finding("hang", format!("{what} (--longest is {})", units::duration(self.longest)))
     }
@@ -168,7 +171,7 @@ mod tests {
         assert_eq!(LIMITS.hang(seconds(1), &tick(WorkerPhase::Checking, 50)), None);
         let reported = LIMITS.hang(seconds(1), &tick(WorkerPhase::Running, 6)).unwrap();
         assert_eq!(
-            (reported.kind, reported.what.contains("a put goes on for 6.0 s")),
+            (reported.kind, reported.what.contains("a put has been running for 6.0 s")),
             ("hang", true)
         );
         assert!(LIMITS.hang(seconds(6), &tick(WorkerPhase::Running, 0)).is_some());

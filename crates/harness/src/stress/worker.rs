@@ -74,7 +74,7 @@ pub fn work(
     let mut line = String::new();
     input.read_line(&mut line).map_err(|error| Error::io("standard input", "reading", error))?;
     let task: Task = serde_json::from_str(&line).map_err(|error| {
-        Error::Usage(format!("this command is for `trommel stress` itself to call: {error}"))
+        Error::Usage(format!("this command is internal to `trommel stress`: {error}"))
     })?;
     let born = Instant::now();
     let counts = Arc::new(Counts::default());

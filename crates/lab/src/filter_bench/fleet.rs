@@ -134,7 +134,7 @@ impl Fleet {
             for key in 0..member.keys {
                 if !member.filter.may_contain(maker.key(number, key)) {
                     control.progress.end();
-                    let text = format!("filter {number} denies key {key}, which was added to it");
+                    let text = format!("filter {number} has a false negative: key {key}");
                     return Err(Error::Store(text.into()));
                 }
                 if key % (1 << 20) == 0 && control.stop.is_set() {
@@ -186,13 +186,13 @@ pub(super) fn check(plan: &FilterBenchPlan) -> Result<(), Error> {
     let what = if plan.keys == 0 {
         "a filter must have at least one key".into()
     } else if !(0.0..1.0).contains(&plan.vary) {
-        format!("the number of keys can vary by a part from 0 to below 1, not by {}", plan.vary)
+        format!("the number of keys can vary by a fraction from 0 to below 1, not by {}", plan.vary)
     } else if plan.key_bytes < MIN_KEY_BYTES {
         format!("a key must have at least {MIN_KEY_BYTES} bytes to differ from all others")
     } else if plan.key_bytes > MAX_KEY_BYTES {
         format!("a key can have at most {MAX_KEY_BYTES} bytes")
     } else if plan.spec.kind() == FilterKind::None {
-        "there is nothing to measure of the filter `none`".into()
+        "the filter `none` has nothing to measure".into()
     } else if plan.queries.batch == 0 {
         "a batch must hold at least one key".into()
     } else if plan.queries.batch > MAX_BATCH {
@@ -219,7 +219,7 @@ pub(super) fn check_memory(plan: &FilterBenchPlan, machine: Option<u64>) -> Resu
     let (needs, what) = if one > machine {
         (one, format!("to build {} of {most} keys", plan.spec))
     } else {
-        (all.saturating_add(one), format!("for filters of {} together", units::bytes(all)))
+        (all.saturating_add(one), format!("for filters of {} in total", units::bytes(all)))
     };
     if needs <= machine {
         return Ok(());

@@ -86,7 +86,7 @@ pub(super) fn budgets(data: &Data<'_>) -> String {
         "In memory",
         "Tables dropped",
         "Tables drifted",
-        "Wasted reads a lookup",
+        "Wasted reads per lookup",
         "As planned",
     ];
     data.table(&head, rows)
@@ -309,7 +309,7 @@ pub(super) fn warnings(data: &Data<'_>) -> String {
         for filter in record.state.filters.iter().flatten() {
             let Some(evidence) = &filter.alarm else { continue };
             alarms.push(format!(
-                "Filters let more pass than they should after {}, L{} {}: {evidence}.",
+                "More false positives than expected after {}, L{} {}: {evidence}.",
                 record.workload, filter.level, filter.kind
             ));
         }
@@ -339,7 +339,7 @@ pub(super) fn headline(data: &Data<'_>) -> String {
     let seconds: f64 = records().map(|record| record.results.wall_seconds).sum();
     let start = records().map(|record| record.start.as_str()).min().unwrap_or_default();
     format!(
-        "{} operations in {} seconds, begun {}",
+        "{} operations in {} seconds, started {}",
         count(operations),
         digits(seconds),
         start.replace('T', " ").replace('Z', " UTC")

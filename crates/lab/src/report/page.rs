@@ -7,18 +7,18 @@ use super::{facts, workloads};
 const STYLE: &str = include_str!("style.css");
 
 const ABOUT_SPEED: &str = "Operations a second; longer is better. Where a workload was repeated: \
-                           the geometric mean, with the least and the most.";
+                           the geometric mean, with the minimum and the maximum.";
 const ABOUT_WORKLOADS: &str = "Latencies are of single operations, where they were measured. CPU \
                                seconds are those of the whole process.";
-const ABOUT_FILTERS: &str = "A filter’s false positive wastes a read. Dots are measured rates, with \
-                             their 95% interval (Wilson’s); short lines are what theory expects of \
-                             the very same probes. Intervals take each probe for a draw of its own: \
-                             where the same missing keys are looked up again, as in readrandom, they are \
-                             too narrow.";
-const ABOUT_AMPLIFICATION: &str = "Write: bytes written to files for a byte that the user wrote. \
-                                   Space: bytes of files for a byte of live data. Read: data blocks \
-                                   looked at for a key looked up.";
-const ABOUT_FIGURES: &str = "By its name in the records. The histograms’ bytes are left out.";
+const ABOUT_FILTERS: &str = "A filter’s false positive wastes a read. Dots are measured rates, \
+                             with their 95% interval (Wilson’s); short lines are the theoretical \
+                             rates for exactly these probes. Intervals assume independent probes: \
+                             they are too narrow where the same missing keys are looked up again, \
+                             as in readrandom.";
+const ABOUT_AMPLIFICATION: &str = "Write: bytes written to files per byte that the user wrote. \
+                                   Space: bytes of files per byte of live data. Read: data blocks \
+                                   searched per lookup.";
+const ABOUT_FIGURES: &str = "By field name. The bytes of histograms are omitted.";
 
 /// The page about `sources`. It needs no other file, no network and no script.
 pub fn page(title: &str, sources: &[Source]) -> String {

@@ -124,7 +124,7 @@ impl TreeShape {
         for (what, value) in [
             ("the bytes of a key", self.key_bytes),
             ("the bytes of a value", self.value_bytes),
-            ("the bytes an entry takes beside", self.overhead_bytes),
+            ("the bytes of overhead of an entry", self.overhead_bytes),
         ] {
             within(what, value as f64, (0.0, MOST_BYTES), "0 to 2^50")?;
         }
@@ -132,7 +132,7 @@ impl TreeShape {
         within("the ratio of two levels", self.level_ratio as f64, (2.0, 1000.0), "2 to 1000")?;
         within("the number of runs in level 0", self.l0_runs as f64, (0.0, 1000.0), "0 to 1000")?;
         let least = f64::MIN_POSITIVE;
-        within("the compressed part", self.compressed, (least, 1.0), "above 0, and 1 at most")?;
+        within("the compressed fraction", self.compressed, (least, 1.0), "above 0, and at most 1")?;
         let entry = (self.key_bytes + self.value_bytes + self.overhead_bytes) as f64;
         Ok((entry * self.compressed).max(1.0))
     }

@@ -63,7 +63,7 @@ pub(super) fn query(
             false => maker.key(number),
         };
         if db.contains_key(key).map_err(store_error)? == is_missing {
-            let what = if is_missing { "found a key that is not there" } else { "lost a key" };
+            let what = if is_missing { "found an absent key" } else { "lost a key" };
             return Err(Error::Store(format!("the store {what}: number {number}").into()));
         }
         if nth % STRIDE == 0 {

@@ -281,8 +281,8 @@ fn check(cell: &Cell, one: &One) -> Result<(), Error> {
         each.join(", ")
     };
     Err(Error::Usage(format!(
-        "the tree was to hold keys as {} and came out with {}: give it more keys, or levels that \
-         are at most half as large as all those below them",
+        "the tree should hold {} keys, and holds {}: give it more keys, or levels at most half as \
+         large as all those below them",
         words(&wanted),
         words(&found)
     )))

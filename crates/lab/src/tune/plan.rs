@@ -108,7 +108,7 @@ impl Filters<'_> {
         };
         if tree.grown.is_some() {
             let what = format!(
-                "`{}` is solved for a tree whose shape is known, and \"{}\" grows by itself",
+                "`{}` is solved for a tree of known shape, but \"{}\" is a grown tree",
                 self.family, tree.name
             );
             return Err(file.fault(self.found.span(), &what));
@@ -194,7 +194,7 @@ fn grid(file: &File<'_>, raw: &Raw, shared: Shared) -> Result<Vec<Cell>, Error> 
     let all = places.into_iter().fold(1, usize::saturating_mul);
     if all > MOST_CELLS {
         return Err(file.fault_of_all(&format!(
-            "the grid has {all} cells, and a plan may have {MOST_CELLS}: make several plans of it"
+            "the grid has {all} cells, and a plan at most {MOST_CELLS}: make several plans of it"
         )));
     }
     let mut cells = Vec::with_capacity(all);
@@ -295,7 +295,7 @@ fn shape(file: &File<'_>, found: &Spanned<RawTree>, nth: usize) -> Result<Shape,
     match (&raw.write_buffer, &raw.levels) {
         (Some(buffer), None) => {
             if let Some(l0) = &raw.l0 {
-                let what = "`l0` has no meaning in a tree that grows: it has a `write_buffer`";
+                let what = "`l0` does not apply to a grown tree, which has a `write_buffer`";
                 return Err(file.fault(l0.span(), what));
             }
             shape.grown = Some(grown(file, raw, buffer, keys)?);
@@ -304,15 +304,18 @@ fn shape(file: &File<'_>, found: &Spanned<RawTree>, nth: usize) -> Result<Shape,
             for (name, extra) in [("base_level", &raw.base_level), ("l0_trigger", &raw.l0_trigger)]
             {
                 if let Some(extra) = extra {
-                    let what = format!("`{name}` is for a tree that grows, with a `write_buffer`");
+                    let what = format!(
+                        "`{name}` applies only to a grown tree, which has a \
+                                        `write_buffer`"
+                    );
                     return Err(file.fault(extra.span(), &what));
                 }
             }
             (shape.l0, shape.levels) = filled(file, raw, levels, keys)?;
         }
         _ => {
-            let what = "a tree has either `levels`, filled as they say, or a `write_buffer`, and \
-                        grows by itself";
+            let what = "a tree has either `levels`, which are filled, or a `write_buffer`, and is \
+                        grown by compactions";
             return Err(file.fault(found.span(), what));
         }
     }
@@ -347,7 +350,7 @@ fn filled(
 ) -> Result<(Vec<u64>, Vec<u64>), Error> {
     let found = levels.get_ref();
     if found.len() > DEEPEST {
-        let what = format!("there are {DEEPEST} levels below level 0 at most");
+        let what = format!("there are at most {DEEPEST} levels below level 0");
         return Err(file.fault(levels.span(), &what));
     }
     let share = |name| move |found: &Found| file.number(name, found, (0.0, 1.0));
@@ -368,7 +371,7 @@ fn filled(
         },
     };
     if fills.is_empty() && l0.is_empty() {
-        return Err(file.fault(levels.span(), "a tree has a level, or runs in `l0`"));
+        return Err(file.fault(levels.span(), "a tree needs a level, or runs in `l0`"));
     }
     Shape::filled(full, ratio, &fills, &l0).ok_or_else(|| {
         let what = "a level would have fewer than two keys, or a run in level 0 none: give more \

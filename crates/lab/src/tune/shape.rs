@@ -52,9 +52,9 @@ pub struct Grown {
 }
 
 impl Shape {
-    /// A partially filled tree: `fills` are fractions of full levels, from the top, of which the
-    /// last has `full` keys and each other `ratio` times fewer than the next; `l0` are fractions of
-    /// a full level above them. None if a run would have too few keys.
+    /// A partially filled tree: `fills` are fractions of full levels, from the top. The last full
+    /// level has `full` keys, and each other `ratio` times fewer than the next; `l0` are fractions
+    /// of a full level above them. None if a run would have too few keys.
     pub(super) fn filled(
         full: u64,
         ratio: f64,

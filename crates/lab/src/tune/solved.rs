@@ -33,7 +33,7 @@ impl Budget {
         if budget.contains('=') {
             return Some(match budget.parse::<FilterPolicy>() {
                 Ok(_) if budget.contains("budget=") => Err(format!(
-                    "\"{text}\": a budget takes what it is given: write it as solved=10/key"
+                    "\"{text}\": a budget cannot be the policy here: write it as solved=10/key"
                 )),
                 Ok(policy) => Ok(Self::As(policy)),
                 Err(error) => Err(error.to_string()),
@@ -43,7 +43,7 @@ impl Budget {
         let bits = bits.filter(|bits| (0.0..=64.0).contains(bits));
         let or = "or, for the bytes of a policy, as solved=L0-=paired:10";
         Some(bits.map(Self::Bits).ok_or_else(|| {
-            format!("\"{text}\": write it as solved=10/key, for up to 64 bits a key, {or}")
+            format!("\"{text}\": write it as solved=10/key, for up to 64 bits per key, {or}")
         }))
     }
 

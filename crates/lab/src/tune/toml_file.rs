@@ -43,7 +43,7 @@ impl File<'_> {
 
     /// A string.
     pub(super) fn text_of<'a>(&self, name: &str, found: &'a Found) -> Result<&'a str, Error> {
-        found.get_ref().as_str().ok_or_else(|| self.wrong(name, found, "a text in quotes"))
+        found.get_ref().as_str().ok_or_else(|| self.wrong(name, found, "a string in quotes"))
     }
 
     /// A number within bounds.

@@ -84,7 +84,7 @@ fn bits_of(runs: &[Run], bits_per_key: f64) -> f64 {
 #[track_caller]
 fn assert_near(found: f64, expected: f64, most: f64) {
     let off = found / expected - 1.0;
-    assert!(off.abs() < most, "{found} beside {expected}: {off}");
+    assert!(off.abs() < most, "{found}, expected {expected}: {off}");
 }
 
 #[test]

@@ -68,7 +68,7 @@ fn levels_of_small_tables_are_solved_as_well_as_by_brute_force() {
         let plan = ByLevel::new(&rules, &tables).solve(budget).unwrap();
         assert!(plan.cost.filter_bytes <= budget, "round {round}");
         let wasted = plan.cost.wasted_reads;
-        assert!(wasted <= best * 1.002 + 1e-12, "round {round}: {wasted} beside {best}");
+        assert!(wasted <= best * 1.002 + 1e-12, "round {round}: {wasted}, best {best}");
         let by_hand: Vec<(u64, f64)> =
             plan.levels.iter().map(|(level, (spec, _))| sum(&tables, *level, *spec)).collect();
         for ((_, cost), (bytes, wasted)) in plan.levels.values().zip(&by_hand) {

@@ -20,7 +20,7 @@ fn new_tables_get_the_filters_that_the_solution_has_for_their_run() {
             let part = weight * 200_000.0 / keys[level] as f64;
             let new = choose(solver.rules(), level, 200_000, part, plan.price);
             let off = new.bits_per_key() - spec.bits_per_key();
-            assert!(off.abs() <= 1.0, "{misses} level {level}: {new} beside {spec}");
+            assert!(off.abs() <= 1.0, "{misses} level {level}: {new}, expected {spec}");
         }
     }
 }

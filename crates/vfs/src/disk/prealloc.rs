@@ -18,8 +18,8 @@ pub(super) struct Prealloc {
 }
 
 impl Prealloc {
-    /// Preallocates space for these bytes of `file`, the first of which is at its end. Does nothing
-    /// if the system does not support it. `StorageFull` if there is not enough space.
+    /// Preallocates space for this range of `file`, which begins at its end. Does nothing if the
+    /// system does not support it. `StorageFull` if there is not enough space.
     #[cfg(target_os = "linux")]
     pub(super) fn set(&mut self, file: &File, bytes: Range<u64>) -> io::Result<()> {
         use rustix::fs::{FallocateFlags, fallocate};

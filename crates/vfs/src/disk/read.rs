@@ -46,7 +46,7 @@ pub(super) fn reader(file: File, path: &Path, access: Access) -> io::Result<Arc<
         // Another process is overwriting it, so it is not a file of a store. (An empty file may be
         // a lock file.)
         Err(TryLockError::WouldBlock) if may_be_mapped && bytes > 0 => {
-            return Err(io::Error::new(ErrorKind::NotFound, "it is being written over"));
+            return Err(io::Error::new(ErrorKind::NotFound, "it is being overwritten"));
         }
         // A writer in this process holds the lock; or the file system has no such locks, and
         // nothing is overwritten there.
@@ -179,7 +179,7 @@ impl ReadFile for MappedFile {
 pub struct DirectHandle<'a> {
     #[cfg_attr(
         not(all(target_os = "linux", any(target_arch = "x86_64", target_arch = "aarch64"))),
-        allow(dead_code, reason = "nobody reads so elsewhere")
+        allow(dead_code, reason = "read only where io_uring exists")
     )]
     pub(super) file: &'a File,
 }

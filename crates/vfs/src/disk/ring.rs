@@ -191,7 +191,7 @@ impl Ring {
 
     /// Reads `pieces`, in batches. After an error the ring must not be used any more.
     fn read<'a>(&mut self, pieces: &mut dyn Pieces<'a>) -> io::Result<()> {
-        assert_eq!(self.in_flight, 0, "a ring that was given up");
+        assert_eq!(self.in_flight, 0, "an abandoned ring");
         let (mut count, mut is_first) = (0, true);
         let mut next = pieces.next();
         while next.is_some() {

@@ -82,7 +82,7 @@ impl WriteFile for Writer {
         let wanted = self.bytes..self.bytes.saturating_add(bytes);
         self.prealloc
             .set(&self.file, wanted)
-            .map_err(|error| wrap("set space aside for", &self.path, error))
+            .map_err(|error| wrap("preallocate space for", &self.path, error))
     }
 
     fn write_zeros_ahead(&mut self, bytes: u64) -> io::Result<()> {
@@ -102,7 +102,7 @@ impl WriteFile for Writer {
         if written.is_err() {
             self.give_space_back();
         }
-        written.map_err(|error| wrap("write zeros ahead of", &self.path, error))
+        written.map_err(|error| wrap("append zeros to", &self.path, error))
     }
 
     fn give_space_back(&mut self) {
@@ -203,7 +203,7 @@ mod tests {
         writer.sync().unwrap();
         let before = blocks(&writer.file);
         writer.set_space_aside(ASIDE).unwrap();
-        // On file systems without this call nothing is set aside.
+        // On file systems without this call nothing is preallocated.
         let can = !writer.prealloc.is_refused();
         assert_eq!(blocks(&writer.file) >= before + ASIDE / 512 - 16, can);
         writer.append(b" and behind").unwrap();

@@ -33,7 +33,7 @@ fn is_gapless(spans: &[LogSpan], bytes: usize) {
     assert_eq!(end, bytes as u64, "spans end before the file does");
 }
 
-/// The first byte says whether to fix checksums; the rest is a log.
+/// The first byte determines whether to fix checksums; the rest is a log.
 pub(crate) fn log(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let mut bytes = rest.to_vec();
@@ -220,8 +220,8 @@ pub(crate) fn manifest_seeds() -> Vec<Vec<u8>> {
     seeds
 }
 
-/// The first byte says whether to fix checksums; the rest is a dump. If it is read to its end it is
-/// written and read again, with the same entries.
+/// The first byte determines whether to fix checksums; the rest is a dump. If it is read to its end
+/// it is written and read again, with the same entries.
 pub(crate) fn dump(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let mut bytes = rest.to_vec();
@@ -260,8 +260,8 @@ pub(crate) fn dump_seeds() -> Vec<Vec<u8>> {
     vec![dump(0, 0), dump(3, 5), dump(40, 30), dump(3, 40_000)]
 }
 
-/// The first byte says whether to fix checksums; the rest is a trace. If it is read to its end it
-/// is written again, with the same lookups of the same keys.
+/// The first byte determines whether to fix checksums; the rest is a trace. If it is read to its
+/// end it is written again, with the same lookups of the same keys.
 pub(crate) fn trace(input: &[u8]) {
     let Some((how, rest)) = input.split_first() else { return };
     let mut bytes = rest.to_vec();

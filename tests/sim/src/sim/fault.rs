@@ -46,7 +46,7 @@ impl Failure {
         let number = match self {
             Self::EndOfFile => return ErrorKind::UnexpectedEof.into(),
             Self::ShortRead => {
-                return io::Error::other("the system gave fewer bytes than the file has");
+                return io::Error::other("the system returned fewer bytes than the file has");
             }
             Self::Io => Errno::IO,
             Self::NoSpace => Errno::NOSPC,

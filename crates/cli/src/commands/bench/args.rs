@@ -162,7 +162,7 @@ switches! {
         /// Drop the store's files from the page cache, and reopen it, before each benchmark that
         /// reads
         cold,
-        /// Print the latencies of single operations (reads a clock for each)
+        /// Print the latencies of single operations (reads the clock for each)
         histogram,
     }
 }
@@ -170,8 +170,8 @@ switches! {
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Pace")]
 pub(crate) struct PaceArgs {
-    /// End each benchmark that draws its keys after this time, whatever the counts; 0: the counts
-    /// decide
+    /// End each benchmark of random keys after this time, regardless of the counts; 0: use the
+    /// counts
     #[arg(long, value_name = "SECONDS", default_value = "0", value_parser = parse_decimal)]
     pub(crate) duration: f64,
     /// Start this many operations a second, over all threads, whether or not the store keeps up;
@@ -204,7 +204,7 @@ pub(crate) struct BenchReportArgs {
 }
 
 switches! {
-    /// What is printed besides.
+    /// What else is printed.
     ReportSwitches {
         /// Print all statistics of the store at the end
         statistics,

@@ -38,7 +38,7 @@ impl FilterArgs {
             return Ok(policy.clone());
         }
         if self.bloom_bits.is_some_and(f64::is_nan) {
-            return Err(Failure::Usage("--bloom-bits=nan is no number of bits".into()));
+            return Err(Failure::Usage("--bloom-bits=nan is not a number of bits".into()));
         }
         let bits = self.bloom_bits.filter(|bits| *bits >= 0.0);
         let Some(uri) = &self.filter_uri else {
@@ -51,7 +51,7 @@ impl FilterArgs {
         match (uri.contains([':', '=']) || uri == "none", bits) {
             (true, None) => parse(uri),
             (true, Some(_)) => Err(Failure::Usage(format!(
-                "--filter-uri={uri} has its bits: leave --bloom-bits out, or the bits"
+                "--filter-uri={uri} already has bits: leave out either these or --bloom-bits"
             ))),
             (false, Some(0.0)) => parse("none"),
             (false, Some(bits)) => parse(&format!("{uri}:{bits}")),
@@ -104,7 +104,7 @@ mod tests {
                 .unwrap_err()
                 .contains("needs a number of bits")
         );
-        assert!(policy("bloom:10", Some(12.0)).unwrap_err().contains("leave --bloom-bits out"));
+        assert!(policy("bloom:10", Some(12.0)).unwrap_err().contains("already has bits"));
         assert_eq!(policy("ribbon", Some(12.0)).as_deref(), Ok("ribbon:12"));
     }
 }

@@ -30,8 +30,8 @@ use store::{Setup, Use, prefix_bytes, set_up};
 pub(crate) const LONG_ABOUT: &str = "\
 Runs benchmarks one after the other on one store, and prints a line for each in the form db_bench \
 uses. Keys are 8-byte big-endian integers below --num, padded with '0' to --key-size. Missing keys \
-are the same with one random byte appended: they lie between the others, so a lookup reaches every \
-level. Draws are with replacement: fillrandom writes about 63% of the keys.
+are the same with one random byte appended: they sort between the others, so a lookup reaches \
+every level. Draws are with replacement: fillrandom writes about 63% of the keys.
 
 Benchmarks that fill start from an empty store. All counts are those of all threads together; \
 microseconds per operation are those of one thread.
@@ -81,7 +81,7 @@ pub(crate) fn run(
         Some(dir) => run_in(dir, args, &plan, setup, control, out).map_err(|failure| {
             let is_missing = failure.is_no_store() && is_missing_or_empty(dir);
             match is_missing && args.store.switches.use_existing_db {
-                true => failure.with("leave --use-existing-db out to make one"),
+                true => failure.with("to create one, leave out --use-existing-db"),
                 false => failure,
             }
         }),
@@ -206,8 +206,8 @@ fn prefixes(
     let bytes = prefix_bytes(options);
     if missing && !keys.has_missing_prefixes(bytes) {
         return Err(Failure::Usage(format!(
-            "--{flag} changes a byte behind the number in a key: give a --prefix_size of more than 8, up to the \
-             --key_size, and no --keys_file"
+            "--{flag} changes a byte after the number in a key: give a --prefix_size of more than \
+             8, up to the --key_size, and no --keys_file"
         )));
     }
     if bytes == 0 || bytes as f64 > keys.key_bytes() {
@@ -238,7 +238,7 @@ fn not_limited(plan: &Plan, pace: &PaceArgs) -> Vec<String> {
     .into_iter()
     .filter(|(_, limit)| *limit > 0)
     .map(|(flag, _)| {
-        format!("{flag} does not hold for {mixed}, which mix reads and writes: --rate does")
+        format!("{flag} does not apply to {mixed}, which mix reads and writes: use --rate")
     })
     .collect()
 }

@@ -24,7 +24,7 @@ struct Flag {
     aliases: &'static [&'static str],
     /// The setting, as in [`Options::set`].
     setting: &'static str,
-    /// What stands for the value in the help; `BOOL` for a switch, whose value may be left out.
+    /// The placeholder of the value in the help; `BOOL` for a switch, whose value may be left out.
     value: &'static str,
     /// The setting's text for the flag's.
     text: fn(&str) -> Result<String, String>,
@@ -132,7 +132,7 @@ static FLAGS: [Flag; 28] = [
             let ttl = parse_time(text).map_err(|error| error.to_string())?;
             Ok(if ttl.is_zero() { "none".into() } else { format!("{}s", ttl.as_secs_f64()) })
         },
-        "How long entries last; 0: for ever [default: 0]",
+        "How long entries last; 0: forever [default: 0]",
     ),
     flag(
         "merge-operator",
@@ -281,7 +281,7 @@ fn is_not(text: &str) -> Result<String, String> {
 fn ratio(text: &str) -> Result<String, String> {
     let is_fraction = parse_decimal(text).is_ok_and(|ratio| ratio.fract() != 0.0);
     count(text).map_err(|error| match is_fraction {
-        true => format!("the ratio of levels is a whole number here: not {text}, but 8 or 10"),
+        true => format!("the ratio of levels must be an integer, such as 8 or 10, not {text}"),
         false => error,
     })
 }
@@ -411,7 +411,7 @@ pub(crate) fn set_up(
         && setting(&options, "whole_key_filters").as_deref() == Some("false")
     {
         return Err(Failure::Usage(
-            "--whole_key_filtering=false leaves filters of prefixes alone, and there are none: give \
+            "--whole_key_filtering=false leaves only prefix filters, and there are none: give \
              --prefix_size too, as in --prefix_size=8"
                 .into(),
         ));

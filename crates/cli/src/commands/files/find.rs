@@ -115,6 +115,6 @@ fn lookup(sighting: &Sighting) -> &'static str {
         _ if !sighting.reached => "answered before",
         _ if !sighting.versions.is_empty() => "answered here",
         Answer::No => "goes past",
-        _ => "reads in vain",
+        _ => "wasted read",
     }
 }

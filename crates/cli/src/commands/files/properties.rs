@@ -55,7 +55,7 @@ fn tables<'a>() -> [Column<Item<'a>>; 15] {
     ]
 }
 
-/// What an intact table says of itself.
+/// The metadata of an intact table.
 fn info(table: &TableProperties, of: impl Fn(&TableInfo) -> Value) -> Value {
     table.info.as_ref().ok().map(of).into()
 }

@@ -199,7 +199,7 @@ impl FilterBenchArgs {
             ));
         }
         if self.m_keys_total_max != 0.0 && self.working_mem_size_mb.is_some() {
-            let why = "--m-keys-total-max says where to end";
+            let why = "--m-keys-total-max sets the limit";
             notes.push(format!("--working-mem-size-mb does nothing: {why}"));
         }
         if self.batch_size.is_some() && self.switches.quick {
@@ -244,7 +244,7 @@ impl FilterBenchArgs {
             None => MEMORY_MB,
         };
         if !(0.0..1e12).contains(&megabytes) {
-            let text = format!("--working-mem-size-mb={megabytes} is no size of memory in MiB");
+            let text = format!("--working-mem-size-mb={megabytes} is not a size in MiB");
             return Err(Failure::Usage(text));
         }
         Ok(Until::Bytes((megabytes * 1_048_576.0) as u64))

@@ -20,10 +20,11 @@ use crate::failure::Failure;
 pub(crate) use args::FilterBenchArgs;
 
 pub(crate) const LONG_ABOUT: &str = "\
-Builds filters until they fill a given amount of memory, checks that they deny no key, compares \
-their false-positive rate with the exact theoretical one, and times queries: of one filter and of \
-many, in batches, for present and for missing keys. Times are net, of the filter alone: the time \
-to generate keys, hash them and choose filters is measured in a dry run and subtracted.
+Builds filters until they fill a given amount of memory, checks that they have no false negatives, \
+compares their false-positive rate with the exact theoretical one, and times queries: of one \
+filter and of many, in batches, for present and for missing keys. Times are net, of the filter \
+alone: the time to generate keys, hash them and choose filters is measured in a dry run and \
+subtracted.
 
 There is a row for each filter and number of keys; --plot draws charts. --format=json and csv have \
 more columns.
@@ -35,7 +36,7 @@ Examples:
   trommel filter-bench --filters paired:23.4 --quick
       a few seconds; without --quick some minutes
   trommel filter-bench --filters all:8..32/4 --keys 1M --m-rate-queries=200 --plot charts
-      rates against bits per key, four kinds
+      rates against bits per key, all kinds
   trommel filter-bench --filters all:10 --keys 1K,10K,100K,1M,10M,100M --plot charts --json run.jsonl
       times against the filter's size, through the caches to memory
   trommel filter-bench --from run.jsonl --format csv
@@ -90,7 +91,7 @@ fn draw(args: &FilterBenchArgs, records: &[CellRecord]) -> Result<(), Error> {
     let Some(dir) = &args.files.plot else { return Ok(()) };
     std::fs::create_dir_all(dir).map_err(|source| Error::Io {
         file: dir.clone(),
-        doing: "making the directory",
+        doing: "creating the directory",
         source,
     })?;
     let write = |(name, svg): (&str, String)| {
@@ -176,7 +177,8 @@ impl Verdict {
             return;
         };
         self.complaints.push(format!(
-            "{} errs too often: measured {:.4e}, expected {:.4e}, {:.1} standard errors apart",
+            "{} has too many false positives: measured {:.4e}, expected {:.4e}, {:.1} standard \
+             errors apart",
             cell.setup.spec,
             rate.measured,
             rate.expected,

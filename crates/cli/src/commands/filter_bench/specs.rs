@@ -1,11 +1,10 @@
 //! The filters of a sweep: lists of kinds and of bits.
 //!
 //! ```text
-//! filters = part { "," part }
-//! part    = kind ":" bits | kind ":fpr=" rate | bits        (bits alone: of the kind before)
-//! kind    = a kind of the specs, or "all": all four
-//! bits    = number | number ".." number [ "/" step ]        (both ends inclusive, a multiple of the step apart; it
-//!                                                           is 4 by default, or 1 if 4 does not reach the end)
+//! filters = part { "," part } part    = kind ":" bits | kind ":fpr=" rate | bits        (bits
+//! alone: of the kind before) kind    = a kind of the specs, or "all": every kind bits    = number
+//! | number ".." number [ "/" step ]        (both ends inclusive, a multiple of the step apart; it
+//! is 4 by default, or 1 if 4 does not reach the end)
 //! ```
 //!
 //! `--impl` and `--bits-per-key` are filter_bench's: every kind of the former with all bits of the
@@ -27,7 +26,9 @@ pub(super) fn bits(text: &str) -> Result<Bits, String> {
     let number = |text: &str| {
         let number = parse_decimal(text).ok();
         number.ok_or_else(|| {
-            format!("`{text}` is no number of bits per key: write 10, or a range such as 8..40/2")
+            format!(
+                "`{text}` is not a number of bits per key: write 10, or a range such as 8..40/2"
+            )
         })
     };
     let Some((first, rest)) = text.split_once("..") else { return Ok(Bits(vec![number(text)?])) };
@@ -35,7 +36,9 @@ pub(super) fn bits(text: &str) -> Result<Bits, String> {
     let given = if step.is_empty() { None } else { Some(number(step)?) };
     let (first, last) = (number(first)?, number(last)?);
     if !(first <= last && given.is_none_or(|step| step > 0.0)) {
-        return Err(format!("`{text}` is an empty range: write it upwards, as in 8..40/2"));
+        return Err(format!(
+            "`{text}` is an empty range: write it in ascending order, as in 8..40/2"
+        ));
     }
     let comes_to_the_end = |step: &f64| {
         let steps = (last - first) / step;
@@ -44,11 +47,14 @@ pub(super) fn bits(text: &str) -> Result<Bits, String> {
     let tried = given.map_or(STEPS.to_vec(), |step| vec![step]);
     let step = tried.iter().copied().find(comes_to_the_end).ok_or_else(|| {
         let step = given.map_or("4 or 1".to_owned(), |step| step.to_string());
-        format!("`{text}` does not come to {last} in steps of {step}: write a step that does, as in 8..11/0.5")
+        format!(
+            "`{text}` does not reach {last} in steps of {step}: give a step that does, as in \
+                 8..11/0.5"
+        )
     })?;
     let steps = ((last - first) / step).round();
     if steps >= LONGEST {
-        return Err(format!("`{text}` has more than {LONGEST} numbers: take a larger step"));
+        return Err(format!("`{text}` has more than {LONGEST} numbers: give a larger step"));
     }
     // Rounded as in specs, so that 0.1 and 0.2 make 0.3.
     let nth = |nth: u32| ((first + f64::from(nth) * step) * 1000.0).round() / 1000.0;

@@ -39,7 +39,7 @@ pub(crate) struct ShellArgs {
     /// Open the store read-only; other readers may have it open too
     #[arg(long, conflicts_with = "create")]
     read_only: bool,
-    /// Make the store if the directory is missing or empty
+    /// Create the store if the directory is missing or empty
     #[arg(long)]
     create: bool,
     /// Continue after a line that fails

@@ -54,8 +54,8 @@ pub(crate) fn run(
 ) -> Result<(), Failure> {
     if args.probes.probe < LOOKUPS_FOR_ADVICE {
         return Err(Failure::Usage(format!(
-            "--probe {}: give {LOOKUPS_FOR_ADVICE} or more, for fewer lookups do not show where they \
-             go",
+            "--probe {}: give {LOOKUPS_FOR_ADVICE} or more: fewer lookups do not show which tables \
+             they reach",
             args.probes.probe
         )));
     }
@@ -91,13 +91,13 @@ fn assumptions(args: &AdviseArgs) -> [String; 3] {
         args.costs.levels().map(|(level, cost)| format!("{cost} on L{level}")).collect();
     [
         format!(
-            "which tables a missing key comes to was seen in {} lookups made for this (--probe), of keys \
-             between those that are there; lookups of the program that uses the store were not seen: it \
-             gets advice for these from Db::filter_advice",
+            "the tables that a missing key reaches are those of {} lookups made for this \
+             (--probe), of keys between the stored ones; for a program's own lookups, call \
+             Db::filter_advice in it",
             grouped(args.probes.probe)
         ),
         format!(
-            "{} of 100 lookups find nothing (--misses); the others find every key equally often",
+            "{}% of lookups find nothing (--misses); the others find every key equally often",
             100.0 * args.misses
         ),
         match costs.is_empty() {

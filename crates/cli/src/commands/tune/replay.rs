@@ -19,8 +19,8 @@ once for any number of specs. solved=12/key stands for the paired filters of tha
 key on average that waste the fewest reads on this tree, for the trace's fractions of hits and \
 misses.
 
-The filters of each level are as a compaction would build them there: whole filters of whole keys. \
-If the trace is a sample, counts are scaled to all lookups. wasted_reads is the mean over all \
+Each level gets the filters that a compaction would build there: whole filters of whole keys. If \
+the trace is a sample, counts are scaled to all lookups. wasted_reads is the mean over all \
 lookups; its interval is for other lookups of the same workload, and expected is the theoretical \
 value for the same probes.";
 
@@ -86,7 +86,8 @@ fn notes(trace: &TraceRead, store: u64) -> Vec<String> {
     if trace.is_cut_off {
         let lookups = grouped(trace.lookups);
         notes.push(format!(
-            "the trace has no end, as its recording was cut short: the {lookups} lookups before it are used"
+            "the trace is truncated, because its recording was not finished: its {lookups} lookups \
+             are used"
         ));
     }
     if trace.elsewhere > 0 {

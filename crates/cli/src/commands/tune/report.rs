@@ -59,8 +59,7 @@ pub(crate) fn run(
     let (records, left_out) = merge(all);
     if left_out > 0 {
         control.progress.say(&format!(
-            "note: {left_out} results are of cells that are there more than once; the one begun \
-             last counts"
+            "note: {left_out} results were dropped: the same cells were measured again later"
         ));
     }
     if let Some(file) = &args.csv {

@@ -1,6 +1,6 @@
 //! `trommel tune run`.
 //!
-//! 1. The plan becomes cells, of which this shard has a share.
+//! 1. The plan becomes cells, and this shard takes its share of them.
 //! 2. Cells with a result in the file are done. A truncated last line, from an earlier run that was
 //!    killed, is removed.
 //! 3. Each result is appended as one line, in one write, when its cell is done.
@@ -141,7 +141,7 @@ fn earlier(file: &Path, control: Control<'_>) -> Result<(HashSet<String>, File),
     };
     // Only if it is a file of results: any other file must not change.
     if is_cut {
-        let note = "note: the last line of the results was cut off, and is removed";
+        let note = "note: the last line of the results was truncated, and is removed";
         control.progress.say(note);
         results.set_len(whole as u64).map_err(|error| failed("writing", error))?;
     }

@@ -103,8 +103,7 @@ fn expected(kind: &str, bits: f64) -> Option<f64> {
     (spec.kind() != FilterKind::None).then(|| theory::best_fpr(spec.kind(), spec.bits_per_key()))
 }
 
-/// Of each kind the cells of one number of bits: that which most cells have, or the nearest there
-/// is.
+/// For each kind, the cells of one number of bits: the most common one, or the nearest available.
 fn at_one_size<'a>(cells: &[&'a FilterCell]) -> (f64, Vec<(&'a str, Vec<&'a FilterCell>)>) {
     let times = |bits: f64| cells.iter().filter(|cell| cell.setup.bits == bits).count();
     let far = |bits: f64, from: f64| (bits - from).abs();
@@ -171,10 +170,7 @@ pub(super) fn times(cells: &[&FilterCell], caches: &[Cache]) -> [Option<FilterCh
         let svg = (!series.is_empty() && most.is_finite()).then(|| lines.draw())??;
         Some(FilterChart { id, title: title.to_owned(), what: what.clone(), svg })
     };
-    [
-        draw("absent-keys", "Keys that are not there", &both[0]),
-        draw("present-keys", "Keys that are there", &both[1]),
-    ]
+    [draw("absent-keys", "Absent keys", &both[0]), draw("present-keys", "Present keys", &both[1])]
 }
 
 /// The static string of a kind's name.

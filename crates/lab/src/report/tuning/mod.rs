@@ -25,19 +25,19 @@ use charts::TuningChart;
 pub use csv::write_csv;
 use groups::Groups;
 
-const ABOUT_WASTE: &str = "Reads of a table that does not have the key, of one lookup on average, \
+const ABOUT_WASTE: &str = "Reads of a table that does not have the key, per lookup on average, \
                            against the bytes of all filters; lower and further left is better. \
-                           Upright lines are 95% intervals. The black (or white) line joins the \
+                           Vertical lines are 95% intervals. The black (or white) line joins the \
                            filters that no others beat in both.";
-const ABOUT_TIMES: &str = "Microseconds of a lookup against the bytes of all filters. Times are of \
-                           one thread, and of a machine that may have had other work.";
-const ABOUT_PREDICTION: &str = "What the model said of the tree before it was queried, beside what was \
-                                measured, with 95% intervals from the variance between stores. Missing \
-                                keys are all distinct. The black (or white) lines \
-                                are equality, and 5% to both sides.";
-const ABOUT_BITS: &str = "Bits of filter for a key of each level, as they are in memory.";
-const ABOUT_CELLS: &str = "Off: what was measured less what was predicted, as a share of that. Blocks are data \
-                           blocks looked into; read are those that came from files.";
+const ABOUT_TIMES: &str = "Microseconds per lookup against the bytes of all filters. Times are \
+                           those of one thread, on a machine that may have had other work.";
+const ABOUT_PREDICTION: &str = "The model's prediction for the tree, and the measurement, with 95% \
+                                intervals from the variance between stores. Missing keys are all \
+                                distinct. The black (or white) lines mark equality, and 5% on \
+                                either side.";
+const ABOUT_BITS: &str = "Filter bits per key of each level, as stored in memory.";
+const ABOUT_CELLS: &str = "Off: the measurement minus the prediction, relative to the prediction. \
+                           Blocks are data blocks searched; read are those read from files.";
 
 /// The charts as SVG files, each with its name, for light and dark backgrounds.
 pub fn plots(records: &[Record]) -> Vec<(String, String)> {

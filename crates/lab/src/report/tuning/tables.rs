@@ -142,7 +142,7 @@ fn bits_of(role: Role, record: &Record) -> String {
         note: level.filters.first().cloned().unwrap_or_default(),
     };
     let levels: Vec<Bar> = record.levels.iter().map(bar).collect();
-    let what = format!("{:.2} bits a key in all", record.bits_per_key());
+    let what = format!("{:.2} bits per key in total", record.bits_per_key());
     bars(&record.cell.filters, &what, &levels)
 }
 
@@ -152,8 +152,8 @@ pub(super) fn verdict(records: &[Record]) -> String {
     let Some(worst) = shares.iter().copied().reduce(f64::max) else { return String::new() };
     let near = shares.iter().filter(|share| **share <= TOLERANCE).count();
     format!(
-        "<p>{near} of {} measurements are within 5% of what was predicted; the farthest is {:.1}% \
-         off. Above zero, more was wasted than predicted.</p>\n",
+        "<p>{near} of {} measurements are within 5% of the prediction; the largest deviation is \
+         {:.1}%. Above zero, more was wasted than predicted.</p>\n",
         shares.len(),
         worst * 100.0
     )
@@ -208,12 +208,12 @@ pub(super) fn subtitle(groups: &Groups<'_>) -> String {
 
 pub(super) fn headline(records: &[Record]) -> String {
     let Some(first) = records.iter().map(|record| record.start.as_str()).min() else {
-        return "Nothing was measured yet.".into();
+        return "Nothing has been measured yet.".into();
     };
     let stores = records.iter().map(|r| r.cell.stores).fold(0, u64::saturating_add);
     let lookups = records.iter().map(|r| r.cell.lookups.saturating_mul(r.cell.stores));
     format!(
-        "{} cells, {} stores, {} lookups, begun {}",
+        "{} cells, {} stores, {} lookups, started {}",
         count(records.len() as u64),
         count(stores),
         count(lookups.fold(0, u64::saturating_add)),

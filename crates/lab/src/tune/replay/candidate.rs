@@ -45,8 +45,9 @@ fn refuse_budget(policy: &FilterPolicy) -> Result<(), String> {
     match policy.budget_bytes(0) {
         None => Ok(()),
         Some(_) => Err(format!(
-            "{policy}: a budget is spent on tables as they come, and a replay is of a tree that is \
-             there: write solved=10/key for what so many bits per key come to on it"
+            "{policy}: a budget is spent on tables as they are written, but a replay is on an \
+             existing tree: write solved=10/key for the best filters of that many bits per key on \
+             it"
         )),
     }
 }

@@ -79,8 +79,8 @@ impl Survey {
             let least = bytes.div_ceil(MOST_PARTS).div_ceil(1 << 10);
             let (memory, bytes) = (units::bytes(memory), units::bytes(bytes));
             return Err(Error::Usage(format!(
-                "{memory} of memory for lookups that take {bytes} makes {parts} parts, each of which \
-                 reads the whole store: give {least}K or more, for {MOST_PARTS} parts or fewer"
+                "{memory} of memory for lookups that take {bytes} makes {parts} parts, each of \
+                 which reads the whole store: give {least}K or more, for at most {MOST_PARTS} parts"
             )));
         }
         Ok(parts)

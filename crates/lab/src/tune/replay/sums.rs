@@ -64,7 +64,7 @@ impl Sums {
         self.variance += level.variance;
     }
 
-    /// The counts scaled to all lookups, of which one in `sample` was recorded.
+    /// The counts scaled to all lookups, if one in `sample` was recorded.
     pub(super) fn report(
         &self,
         level: Option<usize>,

@@ -31,6 +31,7 @@ use std::sync::{Arc, OnceLock};
 use trommel_base::{EntryRef, SeqNo, compare_internal, first_words};
 
 use crate::arena::{Arena, CLAIM_ALIGN, SMALLEST_MAP};
+use crate::index::IndexScan;
 use crate::list::List;
 use crate::record::{Record, Stored};
 
@@ -101,8 +102,9 @@ impl Slot {
         Self { high: (words >> 64) as u64, low: words as u64, tagged }
     }
 
+    /// What is compared first: the class, and the first bytes of the key's tail.
     #[inline]
-    fn rank(&self) -> (usize, u128) {
+    pub(crate) fn rank(&self) -> (usize, u128) {
         let class = self.tagged.addr().get() & CLASS_BITS;
         (class, u128::from(self.high) << 64 | u128::from(self.low))
     }
@@ -114,8 +116,9 @@ impl Slot {
         unsafe { NonNull::new_unchecked(self.tagged.as_ptr().map_addr(|at| at & !CLASS_BITS)) }
     }
 
+    /// The record of this slot.
     #[inline]
-    fn record(&self) -> Stored<'_> {
+    pub(crate) fn record(&self) -> Stored<'_> {
         // SAFETY: the arena lives (invariant of the module). Slots are passed on under a lock, and
         // records are written before their slot exists.
         unsafe { Stored::new(self.at()) }
@@ -142,9 +145,10 @@ impl Slot {
 
 /// A position in the order.
 pub(crate) struct Probe<'a> {
-    rank: (usize, u128),
-    key: &'a [u8],
-    seqno: SeqNo,
+    /// As that of a slot.
+    pub(crate) rank: (usize, u128),
+    pub(crate) key: &'a [u8],
+    pub(crate) seqno: SeqNo,
 }
 
 impl<'a> Probe<'a> {
@@ -412,36 +416,32 @@ pub(crate) struct Scan {
     skipped: Option<Ordering>,
 }
 
-impl Scan {
-    pub(crate) fn first(&mut self) {
+impl IndexScan for Scan {
+    fn first(&mut self) {
         self.runs.iter_mut().for_each(|(_, at)| *at = 0);
         self.skipped = None;
         self.choose_next();
     }
 
-    pub(crate) fn last(&mut self) {
+    fn last(&mut self) {
         self.runs.iter_mut().for_each(|(run, at)| *at = run.len());
         self.skipped = None;
         self.choose_previous();
     }
 
-    /// Moves to the first entry at or after `probe`.
-    pub(crate) fn seek(&mut self, probe: &Probe<'_>) {
+    fn seek(&mut self, probe: &Probe<'_>) {
         self.runs.iter_mut().for_each(|(run, at)| *at = probe.place(run));
         self.skipped = None;
         self.choose_next();
     }
 
-    /// Moves to the last entry before `probe`.
-    pub(crate) fn before(&mut self, probe: &Probe<'_>) {
+    fn before(&mut self, probe: &Probe<'_>) {
         self.runs.iter_mut().for_each(|(run, at)| *at = probe.place(run));
         self.skipped = None;
         self.choose_previous();
     }
 
-    /// Moves forward to the first entry from the current one on that was written at `since` or
-    /// later, or that is at or after `end`.
-    pub(crate) fn skip_older(&mut self, since: SeqNo, end: Option<&Probe<'_>>) {
+    fn skip_older(&mut self, since: SeqNo, end: Option<&Probe<'_>>) {
         for (run, at) in &mut self.runs {
             let end = end.map_or(run.len(), |end| end.place(run));
             if *at < end {
@@ -452,9 +452,7 @@ impl Scan {
         self.choose_next();
     }
 
-    /// Moves backward to the last entry before the position that was written at `since` or later,
-    /// or that is before `begin`.
-    pub(crate) fn skip_older_back(&mut self, since: SeqNo, begin: &Probe<'_>) {
+    fn skip_older_back(&mut self, since: SeqNo, begin: &Probe<'_>) {
         for (nth, (run, at)) in self.runs.iter_mut().enumerate() {
             // The current entry has its place, others are before theirs.
             let place = *at + usize::from(self.current == Some(nth));
@@ -469,9 +467,8 @@ impl Scan {
         self.choose_previous();
     }
 
-    /// Moves one entry forward. Does nothing if not positioned.
     #[inline]
-    pub(crate) fn next(&mut self) {
+    fn next(&mut self) {
         if self.skipped == Some(Ordering::Less) {
             self.realign();
         }
@@ -482,9 +479,8 @@ impl Scan {
         self.choose_next();
     }
 
-    /// Moves one entry backward. Does nothing if not positioned.
     #[inline]
-    pub(crate) fn prev(&mut self) {
+    fn prev(&mut self) {
         if self.skipped == Some(Ordering::Greater) {
             self.realign();
         }
@@ -493,6 +489,14 @@ impl Scan {
         }
     }
 
+    #[inline]
+    fn slot(&self) -> Option<&Slot> {
+        let (run, at) = self.runs.get(self.current?)?;
+        run.get(*at)
+    }
+}
+
+impl Scan {
     /// Moves all runs to the current entry, before a change of direction after a skip.
     #[cold]
     fn realign(&mut self) {
@@ -509,12 +513,6 @@ impl Scan {
     pub(crate) fn record<'a>(&self, _arena: &'a Arena) -> Option<Stored<'a>> {
         // SAFETY: the arena, borrowed here, lives; as in `Slot::record`.
         self.slot().map(|slot| unsafe { Stored::new(slot.at()) })
-    }
-
-    #[inline]
-    pub(crate) fn slot(&self) -> Option<&Slot> {
-        let (run, at) = self.runs.get(self.current?)?;
-        run.get(*at)
     }
 
     /// Makes the least entry at or after the position the current one.

@@ -12,10 +12,11 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 7] = [
+const FILES: [&str; 8] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
+    "memtable.toml",
     "ranges.toml",
     "expiry.toml",
     "transactions.toml",

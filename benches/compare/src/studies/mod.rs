@@ -26,6 +26,7 @@ mod open;
 mod recovery;
 mod sync;
 pub(crate) mod tails;
+mod turns;
 mod writers;
 mod ycsb;
 
@@ -58,7 +59,7 @@ pub(crate) struct Study {
 }
 
 /// All studies, in the order in which they run.
-pub(crate) static ALL: [&Study; 8] = [
+pub(crate) static ALL: [&Study; 9] = [
     &sync::STUDY,
     &writers::STUDY,
     &open::STUDY,
@@ -67,6 +68,7 @@ pub(crate) static ALL: [&Study; 8] = [
     &ycsb::STUDY,
     &tails::STUDY,
     &deletes::STUDY,
+    &turns::STUDY,
 ];
 
 impl FromStr for &'static Study {
@@ -140,6 +142,10 @@ pub(crate) struct Sizes {
     /// Keys of the stores from which they are deleted
     #[arg(long, value_name = "N", default_value = "2M", value_parser = parse_count)]
     pub(crate) deletes_keys: u64,
+
+    /// Keys of the store that is written and scanned in turns, and turns of each part
+    #[arg(long, value_name = "N", default_value = "200K", value_parser = parse_count)]
+    pub(crate) turns_keys: u64,
 }
 
 impl Sizes {
@@ -160,6 +166,7 @@ impl Sizes {
             deletes_steps: 2000,
             deletes_seconds: 2.0,
             deletes_keys: 20_000,
+            turns_keys: 5_000,
         }
     }
 

@@ -47,7 +47,7 @@ impl Flag {
     }
 }
 
-static FLAGS: [Flag; 27] = [
+static FLAGS: [Flag; 28] = [
     flag("cache-size", "cache_bytes", "SIZE", bytes, "Bytes of the block cache [default: 32M]"),
     flag(
         "write-buffer-size",
@@ -55,6 +55,14 @@ static FLAGS: [Flag; 27] = [
         "SIZE",
         bytes,
         "Bytes of a memtable [default: 64M]",
+    ),
+    flag(
+        "memtable",
+        "memtable",
+        "KIND",
+        word,
+        "How memtables find and order entries: hash (sorted when scanned), or skiplist [default: \
+         hash]",
     ),
     flag(
         "max-write-buffer-number",

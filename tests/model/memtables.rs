@@ -105,6 +105,37 @@ fn a_cursor_that_turns_around_shows_no_key_again() {
     }
 }
 
+/// Scans skip what a range tombstone has deleted, many entries at a time, and nothing that was put
+/// later.
+#[test]
+fn what_is_put_into_a_deleted_range_is_seen() {
+    const KEYS: u32 = 3_000;
+    for kind in MemtableKind::ALL {
+        let db = Db::open("db", options(kind).vfs(Arc::new(MemoryVfs::new()))).unwrap();
+        let key = |n: u32| format!("{n:05}").into_bytes();
+        let scattered = |n: u32| n * 1_009 % KEYS;
+        for n in 0..KEYS {
+            db.put(key(scattered(n)), "old").unwrap();
+            if n == 0 {
+                // From now on entries are inserted in order.
+                assert_eq!(forward(&db).len(), 1);
+            }
+        }
+        let snapshot = db.snapshot();
+        db.delete_range(key(10)..key(KEYS - 10)).unwrap();
+        let again: Vec<u32> = (100..KEYS - 100).filter(|n| n % 37 == 0).collect();
+        for n in again.iter().rev() {
+            db.put(key(*n), "new").unwrap();
+        }
+        let kept = (0..10).chain(again.iter().copied()).chain(KEYS - 10..KEYS);
+        let expected: Vec<_> = kept.map(key).collect();
+        let keys = |entries: Entries| entries.into_iter().map(|(key, _)| key);
+        assert!(keys(forward(&db)).eq(expected.iter().cloned()), "{kind}: forward");
+        assert!(keys(backward(&db)).eq(expected.into_iter().rev()), "{kind}: backward");
+        assert_eq!(snapshot.iter().count(), KEYS as usize, "{kind}");
+    }
+}
+
 /// Most of the memory of small entries is that of the index.
 #[test]
 fn what_finds_and_orders_small_entries_counts_towards_the_limit() {

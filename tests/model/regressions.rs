@@ -102,8 +102,8 @@
 //! | crossbeam#1023: a key that is overwritten vanishes for a while | 31 |
 //!
 //! * 31: `memtable::conformance::an_inserted_key_is_found_by_every_thread`,
-//!   `memtable::conformance::a_second_entry_of_one_key_and_sequence_number_panics`; over a whole store,
-//!   11
+//!   `memtable::conformance::a_second_entry_of_one_key_and_sequence_number_panics`; over a whole
+//!   store, 11
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

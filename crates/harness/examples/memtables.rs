@@ -5,8 +5,8 @@
 //! cargo run --release -p trommel-harness --example memtables -- [KEYS] [ROUNDS]
 //! ```
 //! KEYS (default 100000) keys of 16 bytes have values of 100 bytes. In each of ROUNDS (default 5)
-//! each kind runs each part in a fresh store, and the kinds take turns. Printed are microseconds per
-//! operation: the mean, and the 99.9th percentile of each kind of call. Nothing is flushed.
+//! each kind runs each part in a fresh store, and the kinds take turns. Printed are microseconds
+//! per operation: the mean, and the 99.9th percentile of each kind of call. Nothing is flushed.
 //!
 //! * *fill*: puts of random keys.
 //! * *turns*: a put of a random key, then a scan of five entries from another random key.

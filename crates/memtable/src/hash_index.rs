@@ -1,8 +1,8 @@
-//! The index that finds a key by its hash (module `chains`) and sorts when a scan starts (module
-//! `order`).
-//!
-//! An insert links its record in a hash table and appends to a list, under one lock. So an insert or
-//! a lookup waits for two or three cache misses, however many entries there are.
+//! The index that finds a key by its hash (module `chains`) and sorts when the first scan starts
+//! (module `order`).
+//!  An insert links its record in a hash table and appends to a list, under one lock. So an insert
+//! or a lookup waits for two or three cache misses, however many entries there are. After a scan an
+//! insert also searches a tree.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -13,8 +13,9 @@ use trommel_base::sync::{Mutex, MutexGuard, lock};
 use crate::arena::Arena;
 use crate::chains::{Chains, Found, Newest, hash_of};
 use crate::index::{Index, IndexScan};
-use crate::order::{Order, Probe, Scan, Slot};
+use crate::order::{Order, Scan};
 use crate::record::Stored;
+use crate::slot::{Probe, Slot};
 
 /// A hash table of records, and their order on demand.
 #[derive(Default)]
@@ -140,16 +141,14 @@ impl Index for HashIndex {
     }
 
     fn ends(&self) -> Option<[Slot; 2]> {
-        let written = self.written();
-        let (first, last) = written.order.ends()?;
-        Some([*first, *last])
+        self.written().order.ends()
     }
 
     fn bytes(&self) -> usize {
         self.bytes.load(Relaxed)
     }
 
-    /// Sorts the unsorted entries into a run.
+    /// The first scan sorts all entries into a run.
     fn scan(&self) -> Scan {
         let mut written = self.written();
         let scan = written.order.scan();

@@ -12,8 +12,8 @@ use trommel_base::SeqNo;
 use trommel_base::sync::linked::AtomicUsize;
 
 use crate::arena::Arena;
-use crate::order::{Probe, Slot};
 use crate::record::Stored;
+use crate::slot::{Probe, Slot};
 
 /// Finds and orders the records of a memtable; written and read by many threads at once.
 pub(crate) trait Index {

@@ -14,13 +14,13 @@ use std::str::FromStr;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, Default)]
 #[non_exhaustive]
 pub enum MemtableKind {
-    /// A hash table finds a key; entries are sorted when a scan starts. The default: fastest for
-    /// inserts and lookups.
+    /// A hash table finds a key; entries are sorted when the first scan starts, and inserted in
+    /// order from then on. The default: fastest for inserts and lookups.
     #[default]
     Hash,
     /// A skip list, that of the crate crossbeam-skiplist, in which each insert takes its place in
-    /// the order. No scan sorts, so the time of an insert or a scan varies less if they alternate;
-    /// an insert or a lookup takes longer the more entries there are.
+    /// the order. No scan sorts, also not the first. An insert or a lookup takes several times as
+    /// long, and the longer the more entries there are.
     SkipList,
 }
 

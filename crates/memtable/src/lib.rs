@@ -60,8 +60,11 @@ mod prefetch;
 mod record;
 #[expect(unsafe_code, reason = "nodes that live as long as their list; argued block by block")]
 mod skip_list;
+#[expect(unsafe_code, reason = "addresses of records with a tag; argued block by block")]
+mod slot;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -76,9 +79,10 @@ pub use arena::{ArenaPool, LARGEST_CHUNK};
 use hash_index::HashIndex;
 use index::{Index, IndexScan};
 pub use kind::MemtableKind;
-use order::{Probe, Scan, Slot};
+use order::Scan;
 use record::Stored;
 use skip_list::{ListIndex, ListScan};
+use slot::{Probe, Slot};
 
 /// The longest common prefix that is used, in bytes.
 const LONGEST_PREFIX: usize = 256;
@@ -294,9 +298,9 @@ impl fmt::Debug for Memtable {
 
 /// A cursor over the entries of a [`Memtable`], as of its creation.
 ///
-/// Of a memtable with a hash table, creating one sorts the entries inserted since the last was
-/// created; `next` and `prev` read memory sequentially, and prefetch entries ahead. In a skip list,
-/// `next` follows a link and `prev` is a search.
+/// Of a memtable with a hash table, creating the first one sorts the entries; `next` and `prev`
+/// read memory sequentially, and prefetch entries ahead. In a skip list, `next` follows a link and
+/// `prev` is a search.
 pub struct MemtableCursor {
     scan: AnyScan,
     /// Keeps the index, and the arena that the slots point to, alive.

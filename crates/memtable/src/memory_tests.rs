@@ -3,6 +3,7 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
 use crate::{ArenaPool, Memtable, MemtableKind};
 use trommel_base::EntryKind;
@@ -81,6 +82,29 @@ fn memory_bytes_matches_the_allocator() {
         let bound = if entries < 1_000 { 0.06 } else { 0.02 };
         assert!((ratio - 1.0).abs() < bound, "{said} bytes said, {really} held");
     }
+}
+
+/// Entries that are inserted after a scan are in a tree; nodes that a scan has copied are freed.
+#[test]
+fn memory_bytes_matches_the_allocator_after_a_scan() {
+    warm_up();
+    let before = TAKEN.get();
+    let memtable = Arc::new(Memtable::new(MemtableKind::Hash, &ArenaPool::new(0)));
+    drop(memtable.cursor());
+    for n in 0..50_000_u64 {
+        let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        memtable.insert(&key, n, EntryKind::Put, b"");
+        if n % 1_000 == 0 {
+            let held = memtable.cursor();
+            memtable.insert(&key, n + 50_000, EntryKind::Put, b"");
+            drop(held);
+        }
+    }
+    let (said, really) = (memtable.memory_bytes(), TAKEN.get() - before);
+    let ratio = said as f64 / really as f64;
+    assert!((ratio - 1.0).abs() < 0.02, "{said} bytes said, {really} held");
+    drop(memtable);
+    assert_eq!(TAKEN.get(), before, "bytes were not given back");
 }
 
 /// Capacity for expected entries takes memory as they arrive, in huge pages.

@@ -1,6 +1,6 @@
 //! Loom models of a memtable: a few threads in every order that the memory model allows. Records
 //! carry a witness, which fails if a read does not happen after the record's write. A table begins
-//! with one bucket, and two unsorted entries become a run, so that few entries cover every path.
+//! with one bucket, so that few entries cover every path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};

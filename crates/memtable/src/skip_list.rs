@@ -4,14 +4,14 @@
 //! 1. The list is that of the crate crossbeam-skiplist. A node holds the [`Slot`] of a record: the
 //!    first bytes of its key, and its address. Keys and values stay in the arena.
 //! 2. Inserts are made one at a time, under a lock, and numbered; the number is the node's value. A
-//!    scan skips the nodes that were inserted after its creation, so that it sees the entries of one
-//!    moment, as merges of several sources demand. Lookups and scans take no lock.
+//!    scan skips the nodes that were inserted after its creation, so that it sees the entries of
+//!    one moment, as merges of several sources demand. Lookups and scans take no lock.
 //! 3. Every search waits for some log2(n) dependent cache misses, and so does each step backward,
 //!    which is a search.
 //!
 //! # Invariants
-//! * No node is removed or replaced before the list is dropped. So a reference to a node is valid as
-//!   long as the list without a pinned epoch, and a read cannot miss a key while an equal one
+//! * No node is removed or replaced before the list is dropped. So a reference to a node is valid
+//!   as long as the list without a pinned epoch, and a read cannot miss a key while an equal one
 //!   replaces it (crossbeam's issue 1023).
 //! * The number of linked nodes is stored after the node is linked, with release ordering, and
 //!   loaded with acquire ordering.
@@ -32,8 +32,8 @@ use trommel_base::{SeqNo, compare_internal};
 
 use crate::arena::Arena;
 use crate::index::{Index, IndexScan};
-use crate::order::{Probe, Slot};
 use crate::record::Stored;
+use crate::slot::{Probe, Slot};
 
 /// Bytes of a node: slot, number, reference count, and on average two links, rounded up by the
 /// allocator. Half of the nodes have one link, a quarter two, and so on.

@@ -10,8 +10,8 @@ use std::sync::Arc;
 use fastrand::Rng;
 use trommel::vfs::Vfs;
 use trommel::{
-    Compression, Db, FilterShape, Merge, MergeOperator, Options, Prefix, ReadMode, RebuildOptions,
-    Snapshot, WriteBatch, WriteOptions,
+    Compression, Db, FilterShape, MemtableKind, Merge, MergeOperator, Options, Prefix, ReadMode,
+    RebuildOptions, Snapshot, WriteBatch, WriteOptions,
 };
 use trommel_sim::SimDisk;
 
@@ -214,6 +214,7 @@ pub(crate) fn options_of(seed: u64, vfs: Arc<dyn Vfs>, filters: &[&str]) -> Opti
                 .cache_bytes(64 << 10)
                 .max_open_files([16, 1000][rng.usize(..2)])
         })
+        .writes(|w| w.memtable(MemtableKind::ALL[rng.usize(..4) / 3]))
 }
 
 /// Under a budget tables get new filters, and lose theirs, automatically: after flushes,

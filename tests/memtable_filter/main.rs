@@ -17,7 +17,7 @@ use std::time::Instant;
 
 use trommel_base::{EntryKind, MAX_SEQNO};
 use trommel_filter::{Filter, FilterSpec};
-use trommel_memtable::{ArenaPool, Memtable};
+use trommel_memtable::{ArenaPool, Memtable, MemtableKind};
 
 const VALUE: [u8; 100] = [b'v'; 100];
 
@@ -66,10 +66,10 @@ fn main() {
     );
     let pool = ArenaPool::new(256 << 20);
     for _ in 0..rounds {
-        let first = Memtable::new(&pool);
+        let first = Memtable::new(MemtableKind::Hash, &pool);
         written.iter().for_each(|key| first.insert(key, 0, EntryKind::Put, &VALUE));
         // As in a store: each memtable is sized for as many entries as the one before.
-        let memtable = Memtable::following(&pool, &first);
+        let memtable = Memtable::following(MemtableKind::Hash, &pool, &first);
         drop(first);
         let start = Instant::now();
         for (seqno, key) in written.iter().enumerate() {

@@ -6,7 +6,8 @@ use std::sync::{Arc, LazyLock};
 use tempfile::TempDir;
 use trommel::vfs::{DiskVfs, Vfs};
 use trommel::{
-    Compression, Durability, FilterPolicy, FilterResidency, FilterShape, Options, Prefix, ReadMode,
+    Compression, Durability, FilterPolicy, FilterResidency, FilterShape, MemtableKind, Options,
+    Prefix, ReadMode,
 };
 use trommel_sim::{MemoryVfs, SimDisk};
 use trommel_tests::scratch::scratch;
@@ -127,6 +128,11 @@ fn budget(rng: &Rng) -> Option<FilterPolicy> {
     aside.once_in(4).then(|| aside.pick(&ALL).clone())
 }
 
+/// A kind of memtable; drawn from a copy of the random stream, as a budget is.
+fn memtable(rng: &Rng) -> MemtableKind {
+    *rng.clone().pick(&MemtableKind::ALL)
+}
+
 /// Extractors of every kind, and none. Keys consist of random bytes and of digits; some begin with
 /// long shared runs, some with 0xff.
 fn extractor(rng: &mut Rng) -> Option<Prefix> {
@@ -198,7 +204,9 @@ pub(crate) fn live_options(rng: &mut Rng, options: Options) -> Options {
         .compression(*rng.pick(&[Compression::None, Compression::Lz4]))
         // With 4 KiB, each write fills a memtable.
         .writes(|w| {
+            let memtable = memtable(rng);
             w.write_buffer_bytes(*rng.pick(&[4, 6, 8, 8, 10, 12, 16, 24]) << 10)
+                .memtable(memtable)
                 .max_frozen_memtables(rng.within(1, 4))
         })
         .reads(|r| r.block_bytes(block_bytes).block_align(block_bytes.is_multiple_of(2)))

@@ -26,6 +26,7 @@
 //! * [`user_filters`]: user-defined policies, and filters that are stored and not used.
 //! * [`cuts`]: partitioned filters, against theory and against the limit on pinned bytes.
 //! * [`cut_stores`]: partitioned filters of keys and prefixes, some partitions lost.
+//! * [`memtables`]: memtables of both kinds.
 //! * [`budget`]: filters within a budget, and its benefit.
 //! * [`regressions`]: bugs found here and in other stores, with the table of historic bugs.
 //! * [`report`]: the filter report, against the requested filters and against theory.
@@ -59,6 +60,7 @@ mod lean;
 mod live_keys;
 mod liveness;
 mod many;
+mod memtables;
 mod merges;
 mod metamorphic;
 mod panics;

@@ -92,7 +92,7 @@
 //!   `engine::compaction::tests::transcripts::the_planner_answers_as_its_transcripts_say` plays,
 //!   and `engine::compaction::pressure::senseless_options_do_no_harm`
 //! * 29: `sstable::table::limits::a_block_holds_at_most_65535_entries_and_at_most_its_limit`
-//! * 30: `memtable::tests::a_common_prefix_changes_no_order`,
+//! * 30: `memtable::conformance::a_common_prefix_changes_no_order`,
 //!   `sstable::index::find_agrees_with_a_search_over_whole_separators`
 //!
 //! **M: the memtable**
@@ -101,9 +101,9 @@
 //! |---|---|
 //! | crossbeam#1023: a key that is overwritten vanishes for a while | 31 |
 //!
-//! * 31: `memtable::tests::an_inserted_key_is_found_by_every_thread`,
-//!   `memtable::tests::a_second_entry_of_one_key_and_sequence_number_panics`; over a whole store,
-//!   11
+//! * 31: `memtable::conformance::an_inserted_key_is_found_by_every_thread`,
+//!   `memtable::conformance::a_second_entry_of_one_key_and_sequence_number_panics`; over a whole
+//!   store, 11
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

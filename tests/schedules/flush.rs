@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex};
 
 use shuttle::thread::spawn;
-use trommel::{Db, Error, ErrorKind, WriteBatch, WriteOptions};
+use trommel::{Db, Error, ErrorKind, MemtableKind, WriteBatch, WriteOptions};
 use trommel_sim::{OpKind, SimDisk};
 
 use crate::lane::lane;
@@ -85,9 +85,10 @@ fn rotation() {
 }
 
 /// A sum is the same at every point in time, whatever happens to memtables and tables.
-fn flush_against_readers() {
+fn flush_against_readers(kind: MemtableKind) {
     let disk = SimDisk::new();
-    let db = open(options(&disk).compaction(|c| c.auto_compaction(false)));
+    let options = options(&disk).writes(|w| w.memtable(kind));
+    let db = open(options.compaction(|c| c.auto_compaction(false)));
     fill(&db);
     let writer = spawn({
         let db = db.clone();
@@ -197,7 +198,13 @@ fn rotates_against_writers() {
 
 #[test]
 fn flushes_against_readers() {
-    lane("flushes_against_readers", 20_000, flush_against_readers);
+    lane("flushes_against_readers", 20_000, || flush_against_readers(MemtableKind::Hash));
+}
+
+#[test]
+fn flushes_skip_lists_against_readers() {
+    let scenario = || flush_against_readers(MemtableKind::SkipList);
+    lane("flushes_skip_lists_against_readers", 6_000, scenario);
 }
 
 #[test]

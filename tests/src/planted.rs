@@ -12,10 +12,11 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 9] = [
+const FILES: [&str; 10] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
+    "memtable.toml",
     "ranges.toml",
     "expiry.toml",
     "transactions.toml",

@@ -1,5 +1,6 @@
-//! A memtable of 16 MiB, keys of 16 and values of 256 bytes: inserts and gets at random, and a
-//! scan, which copies every entry and whose first cursor sorts. `cargo bench -- memtable`
+//! A memtable of 16 MiB of either kind, keys of 16 and values of 256 bytes: inserts and gets at
+//! random, a scan, which copies every entry and whose first cursor may sort, and inserts in turns
+//! with scans of five entries. `cargo bench -- memtable`
 #![allow(missing_docs, reason = "criterion makes a public function")]
 
 use std::hint::black_box;
@@ -7,11 +8,13 @@ use std::sync::Arc;
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use trommel_base::{Cursor, EntryKind, MAX_SEQNO};
-use trommel_memtable::{ArenaPool, Memtable};
+use trommel_memtable::{ArenaPool, Memtable, MemtableKind};
 
 const BYTES: usize = 16 << 20;
 const KEYS: u64 = BYTES as u64 / (16 + 256 + 75);
 const VALUE: [u8; 256] = [b'v'; 256];
+/// Entries of a short scan.
+const SCANNED: usize = 5;
 
 /// Key `number`: 16 digits, scattered (the finishing steps of SplitMix64).
 fn key(number: u64) -> [u8; 16] {
@@ -25,8 +28,8 @@ fn key(number: u64) -> [u8; 16] {
     key
 }
 
-fn filled(pool: &Arc<ArenaPool>, keys: &[[u8; 16]]) -> Arc<Memtable> {
-    let memtable = Memtable::new(pool);
+fn filled(kind: MemtableKind, pool: &Arc<ArenaPool>, keys: &[[u8; 16]]) -> Arc<Memtable> {
+    let memtable = Memtable::new(kind, pool);
     for (seqno, key) in (0..).zip(keys) {
         memtable.insert(key, seqno, EntryKind::Put, &VALUE);
     }
@@ -47,27 +50,49 @@ fn scanned(memtable: &Arc<Memtable>) -> usize {
     bytes
 }
 
+/// Bytes of the entries read by a scan of five from the key before each new one.
+fn in_turns(kind: MemtableKind, pool: &Arc<ArenaPool>, keys: &[[u8; 16]]) -> usize {
+    let memtable = Arc::new(Memtable::new(kind, pool));
+    let (mut before, mut bytes) = (&[0; 16], 0);
+    for (seqno, key) in (0..).zip(keys) {
+        memtable.insert(key, seqno, EntryKind::Put, &VALUE);
+        let mut cursor = memtable.cursor();
+        let Ok(()) = cursor.seek(before, MAX_SEQNO);
+        for _ in 0..SCANNED {
+            bytes += black_box(cursor.entry()).map_or(0, |entry| entry.value.len());
+            let Ok(()) = cursor.next();
+        }
+        before = key;
+    }
+    bytes
+}
+
 fn memtable(criterion: &mut Criterion) {
     let keys: Vec<_> = (0..KEYS).map(key).collect();
     let pool = ArenaPool::new(BYTES);
-    let mut group = criterion.benchmark_group("memtable");
-    group.throughput(Throughput::Elements(KEYS));
-    group.bench_function("insert", |bencher| {
-        bencher.iter_with_large_drop(|| filled(&pool, &keys));
-    });
-    let full = filled(&pool, &keys);
-    group.bench_function("get", |bencher| {
-        bencher.iter(|| {
-            let found = keys.iter().rev().filter(|key| full.get(*key, MAX_SEQNO).is_some());
-            assert_eq!(found.count(), keys.len());
+    for kind in MemtableKind::ALL {
+        let mut group = criterion.benchmark_group(format!("memtable {kind}"));
+        group.throughput(Throughput::Elements(KEYS));
+        group.bench_function("insert", |bencher| {
+            bencher.iter_with_large_drop(|| filled(kind, &pool, &keys));
         });
-    });
-    group.bench_function("first scan", |bencher| {
-        let fresh = || filled(&pool, &keys);
-        bencher.iter_batched(fresh, |memtable| scanned(&memtable), BatchSize::PerIteration);
-    });
-    group.bench_function("scan", |bencher| bencher.iter(|| scanned(&full)));
-    group.finish();
+        let full = filled(kind, &pool, &keys);
+        group.bench_function("get", |bencher| {
+            bencher.iter(|| {
+                let found = keys.iter().rev().filter(|key| full.get(*key, MAX_SEQNO).is_some());
+                assert_eq!(found.count(), keys.len());
+            });
+        });
+        group.bench_function("first scan", |bencher| {
+            let fresh = || filled(kind, &pool, &keys);
+            bencher.iter_batched(fresh, |memtable| scanned(&memtable), BatchSize::PerIteration);
+        });
+        group.bench_function("scan", |bencher| bencher.iter(|| scanned(&full)));
+        group.bench_function("insert and scan 5 in turns", |bencher| {
+            bencher.iter(|| in_turns(kind, &pool, &keys));
+        });
+        group.finish();
+    }
 }
 
 criterion_group! { name = benches; config = trommel_micro::short(2); targets = memtable }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use trommel_base::sync::models::{check, thread};
-use trommel_memtable::{ArenaPool, Memtable};
+use trommel_memtable::{ArenaPool, Memtable, MemtableKind};
 
 use crate::counters::Shard;
 use crate::snapshots::Snapshots;
@@ -19,7 +19,7 @@ fn who_sees_a_moment_sees_its_group() {
     let looks = Arc::new(std::sync::atomic::AtomicU64::new(0));
     let counted = Arc::clone(&looks);
     check("who_sees_a_moment_sees_its_group", move || {
-        let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
+        let memtable = Arc::new(Memtable::new(MemtableKind::Hash, &ArenaPool::new(0)));
         let active = Arc::new(LoggedMemtable::new(memtable, 1));
         let group = CommitGroup::new(active, u64::MAX, 2, 2);
         let snapshots = Arc::new(Snapshots::default());

@@ -29,7 +29,7 @@ use std::sync::atomic::Ordering;
 use std::sync::{Arc, Weak};
 
 use trommel_base::{MAX_SEQNO, SeqNo};
-use trommel_memtable::{ArenaPool, Memtable};
+use trommel_memtable::{ArenaPool, Memtable, MemtableKind};
 use trommel_sstable::BlockCache;
 use trommel_vfs::{DirEntry, FileLock, Vfs};
 
@@ -266,7 +266,8 @@ impl Engine {
         };
         *state = state.apply(&edit).map_err(|error| Error::internal(error.0))?;
         outputs.keep();
-        let memtable = Arc::new(Memtable::new(&self.memory.arenas));
+        let kind = self.options.load().writes.memtable;
+        let memtable = Arc::new(Memtable::new(kind, &self.memory.arenas));
         let active = Arc::new(LoggedMemtable::new(memtable, view.active.log_number));
         lock(&self.writes.leader).write_to(Arc::clone(&active));
         let version = Arc::new(state.version.clone());
@@ -389,8 +390,8 @@ fn report(
 }
 
 /// The view of a recovered state before any replay.
-fn first_view(recovered: &Recovered, arenas: &Arc<ArenaPool>) -> View {
-    let memtable = Arc::new(Memtable::new(arenas));
+fn first_view(recovered: &Recovered, kind: MemtableKind, arenas: &Arc<ArenaPool>) -> View {
+    let memtable = Arc::new(Memtable::new(kind, arenas));
     let active = Arc::new(LoggedMemtable::new(memtable, recovered.state.log_number));
     let version = Arc::new(recovered.state.version.clone());
     let fences = Arc::new(Fences::of(&version));
@@ -470,7 +471,7 @@ fn assemble(
         manifest: Mutex::default(),
         log_ends: recovered.state.log_ends.clone(),
     };
-    let view = first_view(recovered, &memory.arenas);
+    let view = first_view(recovered, options.writes.memtable, &memory.arenas);
     let options = CurrentOptions::new(options);
     let statistics = Statistics::new();
     let (clock, ttl) = (Arc::clone(&options.load().vfs), options.load().writes.ttl);

@@ -314,14 +314,18 @@ impl View {
 
 #[cfg(test)]
 mod tests {
-    use trommel_memtable::ArenaPool;
+    use trommel_memtable::{ArenaPool, MemtableKind};
 
     use super::*;
     use crate::batch::OpKind;
 
+    fn memtable() -> Arc<Memtable> {
+        Arc::new(Memtable::new(MemtableKind::Hash, &ArenaPool::new(0)))
+    }
+
     #[test]
     fn many_tombstones_of_a_memtable_free_space_and_few_do_not() {
-        let active = LoggedMemtable::new(Arc::new(Memtable::new(&ArenaPool::new(0))), 1);
+        let active = LoggedMemtable::new(memtable(), 1);
         let snapshots = Snapshots::default();
         let mut seqno = 0;
         let mut insert = |kind: OpKind, count: usize| {

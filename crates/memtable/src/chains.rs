@@ -74,11 +74,13 @@ pub(crate) struct Newest {
     at: AtomicPtr<Chains>,
 }
 
-impl Newest {
-    pub(crate) fn none() -> Self {
+impl Default for Newest {
+    fn default() -> Self {
         Self { at: AtomicPtr::new(ptr::null_mut()) }
     }
+}
 
+impl Newest {
     #[inline]
     pub(crate) fn get(&self) -> Option<&Chains> {
         // SAFETY: null, or from an `Arc` that is owned by this value, or by the table that replaced

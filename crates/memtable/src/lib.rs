@@ -8,12 +8,9 @@
 //! 1. Each version of a key is a record, followed by key and value (module `record`), in an arena
 //!    (module `arena`). The arena takes its memory from an [`ArenaPool`] and returns it when the
 //!    memtable is dropped.
-//! 2. A hash table (module `chains`) finds a single key, without a lock unless its chain is very
-//!    long.
-//! 3. The order is created on demand (module `order`): an insert appends to a list, and a scan
-//!    reads sorted runs.
-//!
-//! So an insert or a get waits for two or three cache misses, however many entries there are.
+//! 2. An index (module `index`) finds and orders the records. There are two kinds
+//!    ([`MemtableKind`]): a hash table and an order that is created when a scan starts (module
+//!    `hash_index`), or a skip list (module `skip_list`).
 //!
 //! # Invariants
 //! * (key, sequence number) is unique; [`Memtable::insert`] panics if it is not.
@@ -26,10 +23,10 @@
 //!
 //! ```
 //! use trommel_base::{Cursor, EntryKind};
-//! use trommel_memtable::{ArenaPool, Memtable};
+//! use trommel_memtable::{ArenaPool, Memtable, MemtableKind};
 //!
 //! let pool = ArenaPool::new(64 << 20);
-//! let memtable = std::sync::Arc::new(Memtable::new(&pool));
+//! let memtable = std::sync::Arc::new(Memtable::new(MemtableKind::Hash, &pool));
 //! memtable.insert(b"k", 1, EntryKind::Put, b"old");
 //! memtable.insert(b"k", 2, EntryKind::Put, b"new");
 //! assert_eq!(memtable.get(b"k", 9).unwrap().value, b"new");
@@ -44,6 +41,11 @@
 mod arena;
 #[expect(unsafe_code, reason = "links between records in the arena; argued block by block")]
 mod chains;
+#[cfg(test)]
+mod conformance;
+mod hash_index;
+mod index;
+mod kind;
 #[expect(unsafe_code, reason = "items in memory of their own; argued block by block")]
 mod list;
 #[cfg(test)]
@@ -56,8 +58,13 @@ mod order;
 mod prefetch;
 #[expect(unsafe_code, reason = "records in the arena; argued block by block")]
 mod record;
+#[expect(unsafe_code, reason = "nodes that live as long as their list; argued block by block")]
+mod skip_list;
+#[expect(unsafe_code, reason = "addresses of records with a tag; argued block by block")]
+mod slot;
 #[cfg(test)]
 mod tests;
+mod tree;
 
 use std::convert::Infallible;
 use std::fmt;
@@ -65,92 +72,121 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use trommel_base::sync::linked::AtomicUsize;
-use trommel_base::sync::{Mutex, MutexGuard, lock};
 use trommel_base::{Cursor, CursorHints, EntryKind, EntryRef, SeqNo};
 
 use arena::Arena;
 pub use arena::{ArenaPool, LARGEST_CHUNK};
-use chains::{Chains, Found, Newest, hash_of};
-use order::{Order, Probe, Scan, Slot};
+use hash_index::HashIndex;
+use index::{Index, IndexScan};
+pub use kind::MemtableKind;
+use order::Scan;
 use record::Stored;
+use skip_list::{ListIndex, ListScan};
+use slot::{Probe, Slot};
 
 /// The longest common prefix that is used, in bytes.
 const LONGEST_PREFIX: usize = 256;
 
 /// Sorted entries in memory, written and read by many threads at once.
 ///
-/// Dropping a memtable frees its memory chunk by chunk, whatever it holds.
+/// Dropping a memtable frees its memory chunk by chunk, whatever it holds; the nodes of a skip list
+/// are freed one by one.
 pub struct Memtable {
-    chains: Newest,
-    written: Mutex<Written>,
+    index: AnyIndex,
     len: AtomicUsize,
     deletions: AtomicUsize,
-    /// Bytes of all but the arena: the memtable itself, and what `written` points to.
-    other_bytes: AtomicUsize,
     /// The expected common prefix of most keys.
     common_prefix: Box<[u8]>,
-    /// The expected number of entries.
-    expected: usize,
     /// Declared last, so that it outlives everything that points into it.
     arena: Arena,
 }
 
-/// The state that is written under a lock.
-#[derive(Default)]
-struct Written {
-    /// Records linked in the newest table.
-    linked: usize,
-    /// The largest sequence number of all linked records.
-    newest: Option<SeqNo>,
-    order: Order,
+/// The index of a memtable.
+enum AnyIndex {
+    Hash(HashIndex),
+    SkipList(Box<ListIndex>),
+}
+
+/// A scan of a memtable.
+enum AnyScan {
+    Runs(Scan),
+    SkipList(ListScan),
+}
+
+macro_rules! each_index {
+    ($self:expr, $index:ident => $call:expr) => {
+        match $self {
+            AnyIndex::Hash($index) => $call,
+            AnyIndex::SkipList($index) => $call,
+        }
+    };
+}
+
+macro_rules! each_scan {
+    ($self:expr, $scan:ident => $call:expr) => {
+        match $self {
+            AnyScan::Runs($scan) => $call,
+            AnyScan::SkipList($scan) => $call,
+        }
+    };
 }
 
 impl Memtable {
     /// An empty memtable, which takes its memory from `pool` and returns it when dropped.
-    pub fn new(pool: &Arc<ArenaPool>) -> Self {
-        Self::with_common_prefix(pool, &[])
+    pub fn new(kind: MemtableKind, pool: &Arc<ArenaPool>) -> Self {
+        Self::with_common_prefix(kind, pool, &[])
     }
 
     /// An empty memtable that is fastest for keys that begin with `prefix`.
     ///
     /// Any key may be inserted, and all results are the same as without a prefix. But most
     /// comparisons use the first 16 bytes after the prefix, not the first 16 of the key, which
-    /// makes sorting and scans faster if many keys share their first bytes. The
-    /// [`Memtable::common_prefix`] of the previous memtable is a good guess. At most 256 bytes of a
-    /// prefix are used, because it takes memory before there is an entry.
-    pub fn with_common_prefix(pool: &Arc<ArenaPool>, prefix: &[u8]) -> Self {
+    /// makes sorting, searches of a skip list, and scans faster if many keys share their first
+    /// bytes. The [`Memtable::common_prefix`] of the previous memtable is a good guess. At most 256
+    /// bytes of a prefix are used, because it takes memory before there is an entry.
+    pub fn with_common_prefix(kind: MemtableKind, pool: &Arc<ArenaPool>, prefix: &[u8]) -> Self {
         let used = &prefix[..prefix.len().min(LONGEST_PREFIX)];
         Self {
-            chains: Newest::none(),
-            written: Mutex::default(),
+            index: match kind {
+                MemtableKind::Hash => AnyIndex::Hash(HashIndex::default()),
+                MemtableKind::SkipList => AnyIndex::SkipList(Box::default()),
+            },
             len: AtomicUsize::new(0),
             deletions: AtomicUsize::new(0),
-            other_bytes: AtomicUsize::new(size_of::<Self>() + used.len()),
             common_prefix: Box::from(used),
-            expected: 0,
             arena: Arena::new(Arc::clone(pool)),
         }
     }
 
-    /// Sizes the memtable for `entries` entries. The first insert allocates 8 to 16 bytes for each
-    /// in one allocation. If at least 11,000 are expected and there has been no scan, it also
-    /// reserves 27 bytes for each for the order; a reservation of 2 MiB or more takes memory only
-    /// as entries arrive. The length of the previous memtable is a good guess. The number affects
-    /// no result.
+    /// Sizes the memtable for `entries` entries; a skip list needs no size. The first insert
+    /// allocates 8 to 16 bytes for each in one allocation. If at least 11,000 are expected and
+    /// there has been no scan, it also reserves 27 bytes for each for the order; a reservation of 2
+    /// MiB or more takes memory only as entries arrive. The length of the previous memtable is a
+    /// good guess. The number affects no result.
     #[must_use]
-    pub fn expecting(self, entries: usize) -> Self {
-        self.written().order.expect(entries);
-        Self { expected: entries, ..self }
+    pub fn expecting(mut self, entries: usize) -> Self {
+        if let AnyIndex::Hash(hash) = &mut self.index {
+            hash.expect(entries);
+        }
+        self
     }
 
     /// An empty memtable for entries like those of `before`: keys with the same prefix, the same
     /// number, and scans during inserts if `before` had any. Other entries affect no result.
-    pub fn following(pool: &Arc<ArenaPool>, before: &Self) -> Self {
-        let next = Self::with_common_prefix(pool, &before.common_prefix());
-        if before.written().order.was_scanned {
-            next.written().order.expect_scans();
+    pub fn following(kind: MemtableKind, pool: &Arc<ArenaPool>, before: &Self) -> Self {
+        let next = Self::with_common_prefix(kind, pool, &before.common_prefix());
+        if let (AnyIndex::Hash(next), AnyIndex::Hash(before)) = (&next.index, &before.index) {
+            next.follow(before);
         }
         next.expecting(before.len())
+    }
+
+    /// The kind of this memtable.
+    pub fn kind(&self) -> MemtableKind {
+        match self.index {
+            AnyIndex::Hash(_) => MemtableKind::Hash,
+            AnyIndex::SkipList(_) => MemtableKind::SkipList,
+        }
     }
 
     /// The longest common prefix of all keys, from the first and the last. Empty if there is no
@@ -163,9 +199,8 @@ impl Memtable {
 
     /// The first key and the last, unless there is none.
     pub fn ends(&self) -> Option<[Box<[u8]>; 2]> {
-        let written = self.written();
-        let (first, last) = written.order.ends()?;
-        Some([first.entry().key.into(), last.entry().key.into()])
+        let ends = each_index!(&self.index, index => index.ends())?;
+        Some([ends[0].entry().key.into(), ends[1].entry().key.into()])
     }
 
     /// Adds one version of `key`.
@@ -187,82 +222,30 @@ impl Memtable {
     /// Inserts, or returns false if there is an entry of this key and sequence number.
     #[inline]
     fn insert_new(&self, key: &[u8], seqno: SeqNo, kind: EntryKind, value: &[u8]) -> bool {
-        let hash = hash_of(key);
         let record = Stored::write(&self.arena, key, seqno, kind, value);
         let slot = Slot::new(&self.common_prefix, record);
-        let mut written = self.written();
-        let chains = self.room_for_one(&mut written);
-        // Counted before it can be found, so that a reader that finds it sees it counted.
-        self.len.store(self.len.load(Relaxed) + 1, Relaxed);
-        if written.newest < Some(seqno) {
-            // The usual case: no linked record has to be read.
-            chains.link_newest(hash, record);
-            written.newest = Some(seqno);
-        } else if !chains.link(hash, record) {
-            self.len.store(self.len.load(Relaxed) - 1, Relaxed);
-            return false;
+        let is_new = each_index!(&self.index, index => index.insert(record, slot, &self.len));
+        if is_new && kind == EntryKind::Delete {
+            self.deletions.fetch_add(1, Relaxed);
         }
-        if kind == EntryKind::Delete {
-            self.deletions.store(self.deletions.load(Relaxed) + 1, Relaxed);
-        }
-        written.linked += 1;
-        let held = written.order.bytes();
-        written.order.push(slot);
-        if written.order.bytes() != held {
-            self.account(&written);
-        }
-        true
-    }
-
-    /// The table to link the next record in.
-    #[inline]
-    fn room_for_one<'a>(&'a self, written: &mut Written) -> &'a Chains {
-        loop {
-            match self.chains.get() {
-                Some(chains) if written.linked < chains.capacity() => return chains,
-                _ => self.chains.grow(self.expected),
-            }
-            written.linked = 0;
-            self.account(written);
-        }
-    }
-
-    fn account(&self, written: &Written) {
-        let chains = self.chains.get().map_or(0, Chains::bytes);
-        let own = size_of::<Self>() + self.common_prefix.len();
-        self.other_bytes.store(own + chains + written.order.bytes(), Relaxed);
-    }
-
-    fn written(&self) -> MutexGuard<'_, Written> {
-        // No code under the lock panics between two changes that belong together.
-        lock(&self.written)
+        is_new
     }
 
     /// Prefetches the memory that an insert or a get of `key` will read first.
     #[inline]
     pub fn prefetch(&self, key: &[u8]) {
-        if let Some(chains) = self.chains.get() {
-            chains.prefetch(hash_of(key));
-        }
+        each_index!(&self.index, index => index.prefetch(key));
     }
 
     /// The newest version of `key` that is not newer than `seqno`: a value or a tombstone.
     #[inline]
     pub fn get(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
-        // Empty in a store that is only read.
-        match self.chains.get()?.find(hash_of(key), key, seqno) {
-            Found::Version(record) => Some(record.entry()),
-            Found::Nothing => None,
-            Found::GaveUp => self.get_by_order(key, seqno),
-        }
-    }
-
-    /// Like `get`, for a bucket with very many records. Takes the lock, and sorts what is unsorted.
-    #[cold]
-    fn get_by_order(&self, key: &[u8], seqno: SeqNo) -> Option<EntryRef<'_>> {
-        let mut scan = self.scan();
-        scan.seek(&self.probe(key, seqno));
-        scan.record(&self.arena).map(Stored::entry).filter(|entry| entry.key == key)
+        let prefix = &self.common_prefix;
+        let found = each_index!(
+            &self.index,
+            index => index.find(&self.arena, prefix, key, seqno)
+        );
+        found.map(Stored::entry)
     }
 
     fn probe<'a>(&self, key: &'a [u8], seqno: SeqNo) -> Probe<'a> {
@@ -288,27 +271,25 @@ impl Memtable {
     /// Bytes of memory held: the arena's chunks, used or not, and the structures that find and
     /// order the entries, including the allocator's overhead. Accurate to within a few percent.
     pub fn memory_bytes(&self) -> usize {
-        self.arena.reserved_bytes() + self.other_bytes.load(Relaxed)
+        let own = size_of::<Self>() + self.common_prefix.len();
+        own + self.arena.reserved_bytes() + each_index!(&self.index, index => index.bytes())
     }
 
     /// A cursor over the entries whose inserts had returned when it was created, and over no later
     /// ones. It is not positioned. It keeps the memtable alive.
     pub fn cursor(self: &Arc<Self>) -> MemtableCursor {
-        MemtableCursor { scan: self.scan(), owner: Arc::clone(self) }
-    }
-
-    /// An iterator over all entries; sorts the unsorted ones into a run.
-    fn scan(&self) -> Scan {
-        let mut written = self.written();
-        let scan = written.order.scan();
-        self.account(&written);
-        scan
+        let scan = match &self.index {
+            AnyIndex::Hash(index) => AnyScan::Runs(index.scan()),
+            AnyIndex::SkipList(index) => AnyScan::SkipList(index.scan()),
+        };
+        MemtableCursor { scan, owner: Arc::clone(self) }
     }
 }
 
 impl fmt::Debug for Memtable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Memtable")
+            .field("kind", &self.kind())
             .field("len", &self.len())
             .field("memory_bytes", &self.memory_bytes())
             .finish()
@@ -317,26 +298,29 @@ impl fmt::Debug for Memtable {
 
 /// A cursor over the entries of a [`Memtable`], as of its creation.
 ///
-/// Creating one sorts the entries inserted since the last was created. `next` and `prev` read
-/// memory sequentially, and prefetch entries ahead.
+/// Of a memtable with a hash table, creating the first one sorts the entries; `next` and `prev`
+/// read memory sequentially, and prefetch entries ahead. In a skip list, `next` follows a link and
+/// `prev` is a search.
 pub struct MemtableCursor {
-    scan: Scan,
-    /// Keeps the arena that the slots point to alive.
+    scan: AnyScan,
+    /// Keeps the index, and the arena that the slots point to, alive.
     owner: Arc<Memtable>,
 }
 
 impl MemtableCursor {
     /// Moves forward past the entries that are before `to` and older than `since`, the current one
-    /// included. Takes about one step for every few thousand of them.
+    /// included. Takes about one step for every few thousand of them, or one for each in a skip
+    /// list.
     pub fn skip_older(&mut self, since: SeqNo, to: Option<&[u8]>) {
         let to = to.map(|to| self.owner.probe(to, SeqNo::MAX));
-        self.scan.skip_older(since, to.as_ref());
+        each_scan!(&mut self.scan, scan => scan.skip_older(since, to.as_ref()));
     }
 
     /// Moves backward past the entries that are at or after `from` and older than `since`, the
-    /// current one included. Takes about one step for every few thousand of them.
+    /// current one included. Takes as many steps as `skip_older`.
     pub fn skip_older_back(&mut self, since: SeqNo, from: &[u8]) {
-        self.scan.skip_older_back(since, &self.owner.probe(from, SeqNo::MAX));
+        let from = self.owner.probe(from, SeqNo::MAX);
+        each_scan!(&mut self.scan, scan => scan.skip_older_back(since, &from));
     }
 }
 
@@ -344,40 +328,42 @@ impl Cursor for MemtableCursor {
     type Error = Infallible;
 
     fn seek_to_first(&mut self) -> Result<(), Infallible> {
-        self.scan.first();
+        each_scan!(&mut self.scan, scan => scan.first());
         Ok(())
     }
 
     fn seek_to_last(&mut self) -> Result<(), Infallible> {
-        self.scan.last();
+        each_scan!(&mut self.scan, scan => scan.last());
         Ok(())
     }
 
     fn seek(&mut self, key: &[u8], seqno: SeqNo) -> Result<(), Infallible> {
-        self.scan.seek(&self.owner.probe(key, seqno));
+        let probe = self.owner.probe(key, seqno);
+        each_scan!(&mut self.scan, scan => scan.seek(&probe));
         Ok(())
     }
 
     fn seek_before(&mut self, key: &[u8]) -> Result<(), Infallible> {
-        self.scan.before(&self.owner.probe(key, SeqNo::MAX));
+        let probe = self.owner.probe(key, SeqNo::MAX);
+        each_scan!(&mut self.scan, scan => scan.before(&probe));
         Ok(())
     }
 
     #[inline]
     fn next(&mut self) -> Result<(), Infallible> {
-        self.scan.next();
+        each_scan!(&mut self.scan, scan => scan.next());
         Ok(())
     }
 
     #[inline]
     fn prev(&mut self) -> Result<(), Infallible> {
-        self.scan.prev();
+        each_scan!(&mut self.scan, scan => scan.prev());
         Ok(())
     }
 
     #[inline]
     fn entry(&self) -> Option<EntryRef<'_>> {
-        self.scan.slot().map(Slot::entry)
+        each_scan!(&self.scan, scan => scan.slot()).map(Slot::entry)
     }
 }
 

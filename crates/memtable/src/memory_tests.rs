@@ -3,8 +3,9 @@
 
 use std::alloc::{GlobalAlloc, Layout, System};
 use std::cell::Cell;
+use std::sync::Arc;
 
-use crate::{ArenaPool, Memtable};
+use crate::{ArenaPool, Memtable, MemtableKind};
 use trommel_base::EntryKind;
 
 thread_local! {
@@ -46,7 +47,9 @@ unsafe impl GlobalAlloc for Counting {
 
 /// Allocates what lives as long as the process, before anything is counted.
 fn warm_up() {
-    drop(Memtable::new(&ArenaPool::new(0)));
+    for kind in MemtableKind::ALL {
+        drop(Memtable::new(kind, &ArenaPool::new(0)));
+    }
 }
 
 fn fill(memtable: &Memtable, entries: u64, key_len: usize, value_len: usize) {
@@ -64,17 +67,44 @@ fn memory_bytes_matches_the_allocator() {
     warm_up();
     let shapes = [(200_000, 16, 0), (100_000, 16, 100), (100_000, 40, 256), (3_000, 16, 0)];
     let large = [(2_000, 16, 20_000), (20, 100, 3_000_000), (200, 24, 400)];
-    for (entries, key_len, value_len) in shapes.into_iter().chain(large) {
+    let all = || shapes.into_iter().chain(large);
+    let all = MemtableKind::ALL.into_iter().flat_map(|kind| all().map(move |shape| (kind, shape)));
+    for (kind, (entries, key_len, value_len)) in all {
         let before = TAKEN.get();
-        let memtable = Memtable::new(&ArenaPool::new(0));
+        let memtable = Memtable::new(kind, &ArenaPool::new(0));
         fill(&memtable, entries, key_len, value_len);
         let really = TAKEN.get() - before;
         let said = memtable.memory_bytes();
         let ratio = said as f64 / really as f64;
-        println!("{entries} x ({key_len} + {value_len}): {really} held, {said} said ({ratio:.4})");
+        println!(
+            "{kind}: {entries} x ({key_len} + {value_len}): {really} held, {said} said ({ratio:.4})"
+        );
         let bound = if entries < 1_000 { 0.06 } else { 0.02 };
         assert!((ratio - 1.0).abs() < bound, "{said} bytes said, {really} held");
     }
+}
+
+/// Entries that are inserted after a scan are in a tree; nodes that a scan has copied are freed.
+#[test]
+fn memory_bytes_matches_the_allocator_after_a_scan() {
+    warm_up();
+    let before = TAKEN.get();
+    let memtable = Arc::new(Memtable::new(MemtableKind::Hash, &ArenaPool::new(0)));
+    drop(memtable.cursor());
+    for n in 0..50_000_u64 {
+        let key = n.wrapping_mul(0x9e37_79b9_7f4a_7c15).to_le_bytes();
+        memtable.insert(&key, n, EntryKind::Put, b"");
+        if n % 1_000 == 0 {
+            let held = memtable.cursor();
+            memtable.insert(&key, n + 50_000, EntryKind::Put, b"");
+            drop(held);
+        }
+    }
+    let (said, really) = (memtable.memory_bytes(), TAKEN.get() - before);
+    let ratio = said as f64 / really as f64;
+    assert!((ratio - 1.0).abs() < 0.02, "{said} bytes said, {really} held");
+    drop(memtable);
+    assert_eq!(TAKEN.get(), before, "bytes were not given back");
 }
 
 /// Capacity for expected entries takes memory as they arrive, in huge pages.
@@ -82,7 +112,7 @@ fn memory_bytes_matches_the_allocator() {
 fn reserved_capacity_takes_no_memory_until_it_is_used() {
     const HUGE: usize = crate::LARGEST_CHUNK;
     let filled = |expected: usize, entries| {
-        let memtable = Memtable::new(&ArenaPool::new(0)).expecting(expected);
+        let memtable = Memtable::new(MemtableKind::Hash, &ArenaPool::new(0)).expecting(expected);
         fill(&memtable, entries, 16, 0);
         memtable.memory_bytes()
     };
@@ -97,10 +127,12 @@ fn reserved_capacity_takes_no_memory_until_it_is_used() {
 
 #[test]
 fn a_small_memtable_is_small() {
-    let memtable = Memtable::new(&ArenaPool::new(0));
-    assert!(memtable.memory_bytes() < 1_024);
-    fill(&memtable, 1, 16, 100);
-    assert!(memtable.memory_bytes() < 6 << 10);
+    for kind in MemtableKind::ALL {
+        let memtable = Memtable::new(kind, &ArenaPool::new(0));
+        assert!(memtable.memory_bytes() < 1_280, "{kind}: {}", memtable.memory_bytes());
+        fill(&memtable, 1, 16, 100);
+        assert!(memtable.memory_bytes() < 6 << 10, "{kind}: {}", memtable.memory_bytes());
+    }
 }
 
 #[test]
@@ -109,8 +141,8 @@ fn a_dropped_memtable_gives_everything_back() {
     let before = TAKEN.get();
     for limit in [0, 1 << 20, 1 << 30] {
         let pool = ArenaPool::new(limit);
-        for _ in 0..3 {
-            let memtable = Memtable::new(&pool);
+        for kind in MemtableKind::ALL.into_iter().chain(MemtableKind::ALL) {
+            let memtable = Memtable::new(kind, &pool);
             fill(&memtable, 20_000, 20, 200);
             fill_large(&memtable);
             drop(memtable);
@@ -137,16 +169,17 @@ fn a_rejected_duplicate_leaks_no_record() {
     warm_up();
     let quiet = std::panic::take_hook();
     std::panic::set_hook(Box::new(|_| ()));
-    let insert_twice = || {
-        let memtable = Memtable::new(&ArenaPool::new(0));
+    let insert_twice = |kind| {
+        let memtable = Memtable::new(kind, &ArenaPool::new(0));
         memtable.insert(b"k", 1, EntryKind::Put, b"v");
         memtable.insert(b"k", 1, EntryKind::Put, b"v");
     };
-    // The first panic of a process allocates memory that later ones reuse.
-    assert!(std::panic::catch_unwind(insert_twice).is_err());
-    let before = TAKEN.get();
-    assert!(std::panic::catch_unwind(insert_twice).is_err());
-    let after = TAKEN.get();
+    for kind in MemtableKind::ALL {
+        // The first panic of a process allocates memory that later ones reuse.
+        assert!(std::panic::catch_unwind(|| insert_twice(kind)).is_err());
+        let before = TAKEN.get();
+        assert!(std::panic::catch_unwind(|| insert_twice(kind)).is_err());
+        assert_eq!(TAKEN.get(), before, "{kind}");
+    }
     std::panic::set_hook(quiet);
-    assert_eq!(after, before);
 }

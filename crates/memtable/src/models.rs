@@ -1,6 +1,6 @@
 //! Loom models of a memtable: a few threads in every order that the memory model allows. Records
 //! carry a witness, which fails if a read does not happen after the record's write. A table begins
-//! with one bucket, and two unsorted entries become a run, so that few entries cover every path.
+//! with one bucket, so that few entries cover every path.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -9,11 +9,11 @@ use trommel_base::sync::models::{check, thread};
 use trommel_base::{Cursor, EntryKind, SeqNo};
 
 use crate::chains::hash_of;
-use crate::{ArenaPool, Memtable};
+use crate::{ArenaPool, Memtable, MemtableKind};
 
 /// A memtable with one entry, `m`.
 fn memtable() -> Arc<Memtable> {
-    let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
+    let memtable = Arc::new(Memtable::new(MemtableKind::Hash, &ArenaPool::new(0)));
     memtable.insert(b"m", 5, EntryKind::Put, b"m");
     memtable
 }
@@ -109,7 +109,7 @@ fn who_finds_an_entry_sees_it_whole() {
 #[test]
 fn of_two_equal_entries_one_is_refused() {
     check("of_two_equal_entries_one_is_refused", || {
-        let memtable = Arc::new(Memtable::new(&ArenaPool::new(0)));
+        let memtable = Arc::new(Memtable::new(MemtableKind::Hash, &ArenaPool::new(0)));
         let insert = {
             let memtable = Arc::clone(&memtable);
             move || memtable.insert_new(b"k", 3, EntryKind::Put, b"k")

@@ -1,171 +1,48 @@
-//! The order of the entries: sorted runs, created when a scan starts or when enough entries are
-//! unsorted.
+//! The order of the entries: a run that is sorted when the first scan starts, and a tree for what
+//! is inserted later.
 //!
 //! # Algorithm
 //! 1. Each entry has a [`Slot`] of 24 bytes: the first 16 bytes of its key after the prefix that
 //!    most keys share, and the address of its record. Comparisons rarely read more.
 //! 2. An insert appends its slot to an unsorted list. Lists are sorted all at once, into a run,
-//!    when a scan starts: in a store that is only written to, that is the flush. If the number of
-//!    entries is known in advance, there is one list with that capacity, which is sorted in place.
-//! 3. After the first scan, a list is sorted as soon as it is full, so that no later scan waits for
-//!    many entries. A run is merged with the previous one while that is less than [`RATIO`] times
-//!    as long, so lengths fall quickly and there are few runs. An entry is moved a few times for
-//!    each [`RATIO`]-fold of entries, always sequentially in memory.
-//! 4. A scan uses the runs as they are at its start; runs are never changed, only replaced.
+//!    when the first scan starts: in a store that is only written to, that is the flush. If the
+//!    number of entries is known in advance, there is one list with that capacity, which is sorted
+//!    in place.
+//! 3. After the first scan, and from the beginning if the memtable before had scans, an insert puts
+//!    its slot into a tree (module `tree`). So no later scan waits for entries to be sorted, and no
+//!    insert for more than a few nodes.
+//! 4. A scan merges the run and the tree as they are at its start.
 //!
 //! In a search tree or a skip list, each insert waits for a sequence of dependent cache misses.
-//! Here an insert waits for none, and sorting is sequential.
+//! Before a scan an insert waits for none, and sorting is sequential.
 //!
 //! # Invariants
-//! * Slots of one run are in the order of [`trommel_base::compare_internal`]; no two are equal.
-//! * The record of a slot is in the arena of the memtable that holds the order, or that a scan
-//!   keeps alive.
+//! * Slots of the run are in the order of [`trommel_base::compare_internal`]; no two are equal.
 //!
 //! One of the modules of this crate that hold `unsafe`.
 
 use std::cmp::Ordering;
 use std::ops::Deref;
-use std::ptr::NonNull;
 use std::sync::{Arc, OnceLock};
 
-use trommel_base::{EntryRef, SeqNo, compare_internal, first_words};
+use trommel_base::SeqNo;
 
-use crate::arena::{Arena, CLAIM_ALIGN, SMALLEST_MAP};
+use crate::arena::{Arena, SMALLEST_MAP};
+use crate::index::IndexScan;
 use crate::list::List;
-use crate::record::{Record, Stored};
+use crate::record::Stored;
+use crate::slot::{Probe, Slot};
+use crate::tree::{Tree, TreeScan};
 
-/// Slots in a list: 384 KiB, which fit a second-level cache while they are sorted.
+/// Slots in a list: 384 KiB.
 const UNSORTED: usize = if cfg!(trommel_loom) { 2 } else { 16 << 10 };
 /// The fewest expected slots for which one list of them all is allocated: those that fill a map.
 const EXPECTED_MIN: usize = if cfg!(trommel_loom) { 2 } else { SMALLEST_MAP / size_of::<Slot>() };
 /// The most slots that are reserved at once.
 const EXPECTED_MAX: usize = 1 << 24;
-/// Each run is at least this many times as long as the next.
-const RATIO: usize = 4;
 /// How many entries ahead a scan prefetches the head of a record, and the rest of it.
-const HEAD_AHEAD: usize = 8;
-const PAYLOAD_AHEAD: usize = 4;
-
-/// The order of a key relative to the prefix that most keys share.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-enum Class {
-    /// Smaller than the prefix.
-    Below = 0,
-    /// Begins with the prefix; the bytes after it are compared first.
-    Within = 1,
-    /// Greater than every key that begins with the prefix; every key, if there is no prefix.
-    Above = 2,
-}
-
-impl Class {
-    /// The class of `key`, and the part of it that is compared first.
-    #[inline]
-    fn and_tail<'a>(common_prefix: &[u8], key: &'a [u8]) -> (Self, &'a [u8]) {
-        if common_prefix.is_empty() {
-            return (Self::Above, key);
-        }
-        match key.strip_prefix(common_prefix) {
-            Some(tail) => (Self::Within, tail),
-            None if key < common_prefix => (Self::Below, key),
-            None => (Self::Above, key),
-        }
-    }
-}
-
-/// The bits of a slot's address that hold the class.
-const CLASS_BITS: usize = 3;
-const _: () = assert!(CLASS_BITS < CLAIM_ALIGN);
-
-/// An entry of the sorted order.
-#[derive(Clone, Copy)]
-pub(crate) struct Slot {
-    /// The first 16 bytes of the key's tail as two numbers of the same order.
-    high: u64,
-    low: u64,
-    /// The address of the record, with the class in its lowest bits.
-    tagged: NonNull<Record>,
-}
-
-// SAFETY: it points to a record that is only read, except for an atomic.
-unsafe impl Send for Slot {}
-// SAFETY: as above.
-unsafe impl Sync for Slot {}
-
-impl Slot {
-    /// The slot of a record, given the prefix that most keys share.
-    #[inline]
-    pub(crate) fn new(common_prefix: &[u8], record: Stored<'_>) -> Self {
-        let (class, tail) = Class::and_tail(common_prefix, record.key());
-        let words = first_words(tail);
-        let tagged = record.at().map_addr(|at| at | class as usize);
-        Self { high: (words >> 64) as u64, low: words as u64, tagged }
-    }
-
-    #[inline]
-    fn rank(&self) -> (usize, u128) {
-        let class = self.tagged.addr().get() & CLASS_BITS;
-        (class, u128::from(self.high) << 64 | u128::from(self.low))
-    }
-
-    #[inline]
-    fn at(&self) -> NonNull<Record> {
-        // SAFETY: records are at multiples of `CLAIM_ALIGN`, never at 0, so the address is not zero
-        // without its lowest bits.
-        unsafe { NonNull::new_unchecked(self.tagged.as_ptr().map_addr(|at| at & !CLASS_BITS)) }
-    }
-
-    #[inline]
-    fn record(&self) -> Stored<'_> {
-        // SAFETY: the arena lives (invariant of the module). Slots are passed on under a lock, and
-        // records are written before their slot exists.
-        unsafe { Stored::new(self.at()) }
-    }
-
-    /// The entry of this slot.
-    #[inline]
-    pub(crate) fn entry(&self) -> EntryRef<'_> {
-        self.record().entry()
-    }
-
-    #[inline]
-    fn comes_before(&self, other: &Self) -> bool {
-        let (rank, other_rank) = (self.rank(), other.rank());
-        if rank == other_rank { self.decide(other) } else { rank < other_rank }
-    }
-
-    #[cold]
-    fn decide(&self, other: &Self) -> bool {
-        let (one, other) = (self.record(), other.record());
-        compare_internal(one.key(), one.seqno(), other.key(), other.seqno()).is_lt()
-    }
-}
-
-/// A position in the order.
-pub(crate) struct Probe<'a> {
-    rank: (usize, u128),
-    key: &'a [u8],
-    seqno: SeqNo,
-}
-
-impl<'a> Probe<'a> {
-    /// The position of version `seqno` of `key`, whether or not it exists.
-    #[inline]
-    pub(crate) fn new(common_prefix: &[u8], key: &'a [u8], seqno: SeqNo) -> Self {
-        let (class, tail) = Class::and_tail(common_prefix, key);
-        Self { rank: (class as usize, first_words(tail)), key, seqno }
-    }
-
-    /// The number of slots of `run` before this position.
-    fn place(&self, run: &[Slot]) -> usize {
-        run.partition_point(|slot| match slot.rank().cmp(&self.rank) {
-            Ordering::Equal => {
-                let record = slot.record();
-                compare_internal(record.key(), record.seqno(), self.key, self.seqno).is_lt()
-            }
-            order => order.is_lt(),
-        })
-    }
-}
+const HEAD_AHEAD: isize = 8;
+const PAYLOAD_AHEAD: isize = 4;
 
 /// Slots in order, which are never changed.
 pub(crate) struct SortedRun {
@@ -253,20 +130,22 @@ pub(crate) struct Order {
     first: Option<List<Slot>>,
     /// The latest entries, fewer than [`UNSORTED`].
     unsorted: Vec<Slot>,
-    /// Earlier entries that have not been scanned, [`UNSORTED`] in each list.
+    /// Earlier entries, [`UNSORTED`] in each list.
     deferred: Vec<List<Slot>>,
-    /// Longest first.
-    runs: Vec<Run>,
-    /// Bytes that `deferred` and `runs` hold.
+    /// What was inserted before the first scan.
+    run: Option<Run>,
+    /// What was inserted after it.
+    tree: Tree,
+    /// Bytes that `deferred` and `run` hold.
     full_bytes: usize,
-    /// Whether a full list is sorted at once, instead of when a scan starts.
+    /// Whether entries go to the tree; then all lists are empty.
     is_eager: bool,
     /// Whether there has been a scan.
     pub(crate) was_scanned: bool,
 }
 
 impl Order {
-    /// Sorts each list when it is full, as after a scan.
+    /// Keeps all entries of an empty order in the tree, as after a scan.
     pub(crate) fn expect_scans(&mut self) {
         self.is_eager = true;
     }
@@ -283,6 +162,7 @@ impl Order {
     pub(crate) fn push(&mut self, slot: Slot) {
         match &mut self.first {
             Some(first) if first.has_room() => return first.push(slot),
+            None if self.is_eager => return self.tree.insert(slot),
             None if self.expected > 0 => return self.push_first(slot),
             _ => self.unsorted.push(slot),
         }
@@ -302,10 +182,11 @@ impl Order {
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         let first = self.first.as_ref().map_or(0, List::bytes);
-        first + self.unsorted.capacity() * size_of::<Slot>() + self.full_bytes
+        let lists = first + self.unsorted.capacity() * size_of::<Slot>();
+        lists + self.full_bytes + self.tree.bytes()
     }
 
-    /// The number of entries that are in no run.
+    /// The number of entries that are in no order.
     pub(crate) fn unsorted(&self) -> usize {
         let first = self.first.as_ref().map_or(0, |first| first.len());
         first + self.deferred.len() * UNSORTED + self.unsorted.len()
@@ -313,9 +194,6 @@ impl Order {
 
     #[cold]
     fn end_list(&mut self) {
-        if self.is_eager {
-            return self.sort();
-        }
         let mut full = List::with_capacity(UNSORTED);
         full.extend(&self.unsorted);
         self.unsorted.clear();
@@ -325,15 +203,17 @@ impl Order {
 
     fn account(&mut self) {
         let deferred = self.deferred.iter().map(List::bytes).sum::<usize>();
-        self.full_bytes = deferred + self.runs.iter().map(|run| run.slots.bytes()).sum::<usize>();
+        self.full_bytes = deferred + self.run.as_ref().map_or(0, |run| run.slots.bytes());
     }
 
-    /// Sorts the unsorted entries into a run.
+    /// Sorts the unsorted entries into the run, which there is none of.
+    #[cold]
     fn sort(&mut self) {
         let unsorted = self.unsorted();
         if unsorted == 0 {
             return;
         }
+        let rest = std::mem::take(&mut self.unsorted);
         let mut run = match self.first.take() {
             Some(all) if all.len() == unsorted => all,
             first => {
@@ -341,150 +221,148 @@ impl Order {
                 for list in first.into_iter().chain(std::mem::take(&mut self.deferred)) {
                     run.extend(&list);
                 }
-                run.extend(&self.unsorted);
-                self.unsorted.clear();
+                run.extend(&rest);
                 run
             }
         };
-        run.sort_unstable_by(
-            |a, b| {
-                if a.comes_before(b) { Ordering::Less } else { Ordering::Greater }
-            },
-        );
-        while let Some(before) = self.runs.pop_if(|before| before.len() < RATIO * run.len()) {
-            run = merged(&before, &run);
-        }
-        self.runs.push(Arc::new(SortedRun::new(run)));
+        sort(&mut run);
+        self.run = Some(Arc::new(SortedRun::new(run)));
         self.account();
     }
 
     /// The first entry and the last, if there are any. Sorts nothing.
-    pub(crate) fn ends(&self) -> Option<(&Slot, &Slot)> {
-        let ends_of_runs = self.runs.iter().flat_map(|run| [run.first(), run.last()]).flatten();
+    pub(crate) fn ends(&self) -> Option<[Slot; 2]> {
+        let ends_of_run = self.run.iter().flat_map(|run| [run.first(), run.last()]).flatten();
         let lists = self.first.iter().chain(&self.deferred);
         let unsorted = lists.flat_map(|list| &**list).chain(&self.unsorted);
-        let mut all = ends_of_runs.chain(unsorted);
+        let mut all =
+            ends_of_run.chain(unsorted).copied().chain(self.tree.ends().into_iter().flatten());
         let first = all.next()?;
-        Some(all.fold((first, first), |(first, last), slot| {
-            if slot.comes_before(first) {
-                (slot, last)
-            } else if last.comes_before(slot) {
-                (first, slot)
+        Some(all.fold([first, first], |[first, last], slot| {
+            if slot.comes_before(&first) {
+                [slot, last]
+            } else if last.comes_before(&slot) {
+                [first, slot]
             } else {
-                (first, last)
+                [first, last]
             }
         }))
     }
 
-    /// An iterator over all entries. From now on full lists are sorted at once, so that only the
-    /// first scan waits for much sorting.
+    /// An iterator over all entries. From now on entries are inserted in order, so that only the
+    /// first scan sorts.
     pub(crate) fn scan(&mut self) -> Scan {
-        (self.is_eager, self.was_scanned, self.expected) = (true, true, 0);
-        self.sort();
-        let runs = self.runs.iter().map(|run| (Arc::clone(run), 0)).collect();
-        Scan { runs, current: None, skipped: None }
+        self.was_scanned = true;
+        if !self.is_eager {
+            (self.is_eager, self.expected) = (true, 0);
+            self.sort();
+        }
+        let (run, tree) = (self.run.clone(), self.tree.scan());
+        Scan { run, at: 0, tree, current: None, skipped: None }
     }
 }
 
-/// The slots of both, in order.
-fn merged(a: &[Slot], b: &[Slot]) -> List<Slot> {
-    let mut merged = List::with_capacity(a.len() + b.len());
-    let (mut rest_a, mut rest_b) = (a, b);
-    while let (Some(first_a), Some(first_b)) = (rest_a.first(), rest_b.first()) {
-        // The order is unpredictable, so it is chosen without a branch.
-        let is_b = first_b.comes_before(first_a);
-        merged.push(if is_b { *first_b } else { *first_a });
-        rest_a = &rest_a[usize::from(!is_b)..];
-        rest_b = &rest_b[usize::from(is_b)..];
+/// Sorts slots.
+fn sort(slots: &mut [Slot]) {
+    slots.sort_unstable_by_key(Slot::rank);
+    // Versions of one key, and long keys. Their records are read for the rest of the order: all of
+    // them at once, rather than one after another.
+    for alike in slots.chunk_by_mut(|a, b| a.rank() == b.rank()).filter(|alike| alike.len() > 1) {
+        alike.iter().for_each(|slot| Stored::prefetch_head(slot.at()));
+        alike.sort_unstable_by(|a, b| if a.decide(b) { Ordering::Less } else { Ordering::Greater });
     }
-    merged.extend(rest_a);
-    merged.extend(rest_b);
-    merged
 }
 
-/// An iterator over the runs of one moment.
+/// Where the current entry of a scan is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Part {
+    Run,
+    Tree,
+}
+
+/// An iterator over the run and the tree of one moment.
 pub(crate) struct Scan {
-    /// Each run with the number of its slots before the current entry.
-    runs: Vec<(Run, usize)>,
-    /// The index of the run that has the current entry.
-    current: Option<usize>,
-    /// Whether runs were moved farther than the current entry: forward, or backward.
+    run: Option<Run>,
+    /// The number of slots of the run before the current entry.
+    at: usize,
+    /// Before the current entry.
+    tree: TreeScan,
+    /// Which has the current entry.
+    current: Option<Part>,
+    /// Whether one of them was moved farther than the current entry: forward, or backward.
     skipped: Option<Ordering>,
 }
 
-impl Scan {
-    pub(crate) fn first(&mut self) {
-        self.runs.iter_mut().for_each(|(_, at)| *at = 0);
+impl IndexScan for Scan {
+    fn first(&mut self) {
+        self.at = 0;
+        self.tree.first();
         self.skipped = None;
         self.choose_next();
     }
 
-    pub(crate) fn last(&mut self) {
-        self.runs.iter_mut().for_each(|(run, at)| *at = run.len());
+    fn last(&mut self) {
+        self.at = self.run().len();
+        self.tree.last();
         self.skipped = None;
         self.choose_previous();
     }
 
-    /// Moves to the first entry at or after `probe`.
-    pub(crate) fn seek(&mut self, probe: &Probe<'_>) {
-        self.runs.iter_mut().for_each(|(run, at)| *at = probe.place(run));
-        self.skipped = None;
+    fn seek(&mut self, probe: &Probe<'_>) {
+        self.place(probe);
         self.choose_next();
     }
 
-    /// Moves to the last entry before `probe`.
-    pub(crate) fn before(&mut self, probe: &Probe<'_>) {
-        self.runs.iter_mut().for_each(|(run, at)| *at = probe.place(run));
-        self.skipped = None;
+    fn before(&mut self, probe: &Probe<'_>) {
+        self.place(probe);
         self.choose_previous();
     }
 
-    /// Moves forward to the first entry from the current one on that was written at `since` or
-    /// later, or that is at or after `end`.
-    pub(crate) fn skip_older(&mut self, since: SeqNo, end: Option<&Probe<'_>>) {
-        for (run, at) in &mut self.runs {
+    fn skip_older(&mut self, since: SeqNo, end: Option<&Probe<'_>>) {
+        if let Some(run) = &self.run {
             let end = end.map_or(run.len(), |end| end.place(run));
-            if *at < end {
-                *at = run.next_since(*at, end, since);
+            if self.at < end {
+                self.at = run.next_since(self.at, end, since);
             }
         }
+        self.tree.skip_older(since, end);
         self.skipped = Some(Ordering::Greater);
         self.choose_next();
     }
 
-    /// Moves backward to the last entry before the position that was written at `since` or later,
-    /// or that is before `begin`.
-    pub(crate) fn skip_older_back(&mut self, since: SeqNo, begin: &Probe<'_>) {
-        for (nth, (run, at)) in self.runs.iter_mut().enumerate() {
-            // The current entry has its place, others are before theirs.
-            let place = *at + usize::from(self.current == Some(nth));
+    fn skip_older_back(&mut self, since: SeqNo, begin: &Probe<'_>) {
+        // The current entry has its place, the other's is before its place.
+        match self.current {
+            Some(Part::Run) => self.at += 1,
+            Some(Part::Tree) => self.tree.advance(),
+            None => {}
+        }
+        if let Some(run) = &self.run {
             let begin = begin.place(run);
-            if place > begin {
-                *at = run.end_of_older(place, begin, since);
-            } else {
-                *at = place;
+            if self.at > begin {
+                self.at = run.end_of_older(self.at, begin, since);
             }
         }
+        self.tree.skip_older_back(since, begin);
         self.skipped = Some(Ordering::Less);
         self.choose_previous();
     }
 
-    /// Moves one entry forward. Does nothing if not positioned.
     #[inline]
-    pub(crate) fn next(&mut self) {
+    fn next(&mut self) {
         if self.skipped == Some(Ordering::Less) {
             self.realign();
         }
-        let Some((_, at)) = self.current.and_then(|current| self.runs.get_mut(current)) else {
-            return;
-        };
-        *at += 1;
+        match self.current {
+            Some(Part::Run) => self.at += 1,
+            Some(Part::Tree) => self.tree.advance(),
+            None => return,
+        }
         self.choose_next();
     }
 
-    /// Moves one entry backward. Does nothing if not positioned.
     #[inline]
-    pub(crate) fn prev(&mut self) {
+    fn prev(&mut self) {
         if self.skipped == Some(Ordering::Greater) {
             self.realign();
         }
@@ -493,15 +371,37 @@ impl Scan {
         }
     }
 
-    /// Moves all runs to the current entry, before a change of direction after a skip.
+    #[inline]
+    fn slot(&self) -> Option<&Slot> {
+        match self.current? {
+            Part::Run => self.run().get(self.at),
+            Part::Tree => self.tree.slot(),
+        }
+    }
+}
+
+impl Scan {
+    #[inline]
+    fn run(&self) -> &[Slot] {
+        self.run.as_deref().map_or(&[], |run| &run[..])
+    }
+
+    /// Moves before the first entry at or after `probe`.
+    fn place(&mut self, probe: &Probe<'_>) {
+        self.at = probe.place_near(self.run(), self.at);
+        self.tree.seek(probe);
+        self.skipped = None;
+    }
+
+    /// Moves both parts to the current entry, before a change of direction after a skip.
     #[cold]
     fn realign(&mut self) {
         self.skipped = None;
         let Some(here) = self.slot().copied() else { return };
-        for (nth, (run, at)) in self.runs.iter_mut().enumerate() {
-            if self.current != Some(nth) {
-                *at = run.partition_point(|slot| slot.comes_before(&here));
-            }
+        if self.current == Some(Part::Run) {
+            self.tree.seek_slot(&here);
+        } else {
+            self.at = self.run().partition_point(|slot| slot.comes_before(&here));
         }
     }
 
@@ -511,55 +411,50 @@ impl Scan {
         self.slot().map(|slot| unsafe { Stored::new(slot.at()) })
     }
 
-    #[inline]
-    pub(crate) fn slot(&self) -> Option<&Slot> {
-        let (run, at) = self.runs.get(self.current?)?;
-        run.get(*at)
-    }
-
     /// Makes the least entry at or after the position the current one.
     #[inline]
     fn choose_next(&mut self) {
-        let mut least: Option<(usize, &Slot)> = None;
-        for (i, (run, at)) in self.runs.iter().enumerate() {
-            let Some(slot) = run.get(*at) else { continue };
-            if least.is_none_or(|(_, least)| slot.comes_before(least)) {
-                least = Some((i, slot));
-            }
-        }
-        self.current = least.map(|(i, _)| i);
-        if let Some((run, at)) = self.current.and_then(|current| self.runs.get(current)) {
-            prefetch_slots(run.get(at + HEAD_AHEAD), run.get(at + PAYLOAD_AHEAD));
-        }
+        let of_tree = self.tree.after().copied();
+        let of_run = self.run().get(self.at);
+        self.current = match (of_run, of_tree) {
+            (Some(of_run), Some(of_tree)) if of_tree.comes_before(of_run) => Some(Part::Tree),
+            (Some(_), _) => Some(Part::Run),
+            (None, of_tree) => of_tree.map(|_| Part::Tree),
+        };
+        self.prefetch(1);
     }
 
     /// Moves to the greatest entry before the position.
     #[inline]
     fn choose_previous(&mut self) {
-        let mut largest: Option<(usize, &Slot)> = None;
-        for (i, (run, at)) in self.runs.iter().enumerate() {
-            let Some(slot) = at.checked_sub(1).and_then(|at| run.get(at)) else { continue };
-            if largest.is_none_or(|(_, largest)| largest.comes_before(slot)) {
-                largest = Some((i, slot));
-            }
+        let of_tree = self.tree.before().copied();
+        let of_run = self.at.checked_sub(1).and_then(|at| self.run().get(at));
+        self.current = match (of_run, of_tree) {
+            (Some(of_run), Some(of_tree)) if of_run.comes_before(&of_tree) => Some(Part::Tree),
+            (Some(_), _) => Some(Part::Run),
+            (None, of_tree) => of_tree.map(|_| Part::Tree),
+        };
+        match self.current {
+            Some(Part::Run) => self.at -= 1,
+            Some(Part::Tree) => self.tree.retreat(),
+            None => {}
         }
-        self.current = largest.map(|(i, _)| i);
-        if let Some((run, at)) = self.current.and_then(|current| self.runs.get_mut(current)) {
-            *at -= 1;
-            let ahead = |steps| at.checked_sub(steps).and_then(|at| run.get(at));
-            prefetch_slots(ahead(HEAD_AHEAD), ahead(PAYLOAD_AHEAD));
-        }
+        self.prefetch(-1);
     }
-}
 
-/// Prefetches the first cache line of one record, and the rest of another whose first line has
-/// arrived by now.
-#[inline]
-fn prefetch_slots(head: Option<&Slot>, payload: Option<&Slot>) {
-    if let Some(slot) = head {
-        Stored::prefetch_head(slot.at());
-    }
-    if let Some(slot) = payload {
-        slot.record().prefetch_payload();
+    /// Prefetches entries ahead in the direction of travel: the first cache line of one record, and
+    /// the rest of another whose first line has arrived by now.
+    #[inline]
+    fn prefetch(&self, direction: isize) {
+        let ahead = |steps: isize| match self.current? {
+            Part::Run => self.run().get(self.at.checked_add_signed(steps * direction)?),
+            Part::Tree => self.tree.nearby(steps * direction),
+        };
+        if let Some(slot) = ahead(HEAD_AHEAD) {
+            Stored::prefetch_head(slot.at());
+        }
+        if let Some(slot) = ahead(PAYLOAD_AHEAD) {
+            slot.record().prefetch_payload();
+        }
     }
 }

@@ -13,7 +13,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use ::trommel::{ReadMode, Verify};
+use ::trommel::{MemtableKind, ReadMode, Verify};
 use trommel_harness::{Direction, Error, Level, Store, StoreError, units};
 
 use crate::process;
@@ -102,8 +102,12 @@ enum Build {
     Redb(redb::Variant),
 }
 
-const TROMMEL: trommel::Variant =
-    trommel::Variant { reads: ReadMode::Cached, log: true, in_batches: false };
+const TROMMEL: trommel::Variant = trommel::Variant {
+    reads: ReadMode::Cached,
+    log: true,
+    in_batches: false,
+    memtable: MemtableKind::Hash,
+};
 const TROMMEL_DIRECT: trommel::Variant = trommel::Variant { reads: ReadMode::Direct, ..TROMMEL };
 
 /// A contender of the main measurement, whose reads are measured too.
@@ -130,7 +134,7 @@ const MAPPED: ReadMode = ReadMode::Mapped(Verify::EachUse);
 
 /// All contenders, in the order in which they run: the most important first, and one that reads
 /// another's files directly after it.
-pub(crate) static ALL: [Contender; 19] = [
+pub(crate) static ALL: [Contender; 20] = [
     trommel("trommel", "Trommel, cached reads, equal filter bits", TROMMEL),
     rocks("rocksdb-best", "RocksDB as its documentation advises", rocks::SetUp::Cached),
     rocks("rocksdb-mmap", "the same, mapped reads without checksums", rocks::SetUp::Mapped)
@@ -183,6 +187,12 @@ pub(crate) static ALL: [Contender; 19] = [
         Build::Fjall(fjall::Variant { best: true }),
     ),
     trommel("trommel-direct", "Trommel, direct reads", TROMMEL_DIRECT).on_request(),
+    trommel(
+        "trommel-skiplist",
+        "Trommel, memtables that are skip lists",
+        trommel::Variant { memtable: MemtableKind::SkipList, ..TROMMEL },
+    )
+    .on_request(),
     rocks(
         "rocksdb-direct",
         "RocksDB as its documentation advises, direct reads",

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use trommel::{Compression, Db, Options, ReadMode, Verify};
+use trommel::{Compression, Db, MemtableKind, Options, ReadMode, Verify};
 use trommel_harness::{EngineOpener, Error, Opener, Store, StoreError};
 
 use crate::settings::Settings;
@@ -18,6 +18,7 @@ pub(crate) struct Variant {
     pub(crate) log: bool,
     /// Whether writes come in batches.
     pub(crate) in_batches: bool,
+    pub(crate) memtable: MemtableKind,
 }
 
 /// Opens the store in `dir`.
@@ -40,6 +41,7 @@ fn options(settings: &Settings, variant: Variant) -> Result<Options, StoreError>
     Ok(Options::default()
         .writes(|w| {
             w.log(variant.log)
+                .memtable(variant.memtable)
                 .write_buffer_bytes(settings.write_buffer_bytes as usize)
                 .max_frozen_memtables(settings.frozen_memtables)
         })
@@ -90,7 +92,13 @@ pub(crate) fn facts(settings: &Settings, variant: Variant) -> Facts {
         ("cache", cache),
         ("tables are read by", reads.into()),
         ("checksum of a block", checksum.into()),
-        ("tuned besides", "nothing".into()),
+        (
+            "tuned besides",
+            match variant.memtable {
+                MemtableKind::SkipList => "memtables are skip lists".into(),
+                _ => "nothing".into(),
+            },
+        ),
     ]);
     facts
 }

@@ -27,6 +27,7 @@ mod recovery;
 mod sync;
 pub(crate) mod tails;
 mod transactions;
+mod turns;
 mod writers;
 mod ycsb;
 
@@ -59,7 +60,7 @@ pub(crate) struct Study {
 }
 
 /// All studies, in the order in which they run.
-pub(crate) static ALL: [&Study; 9] = [
+pub(crate) static ALL: [&Study; 10] = [
     &sync::STUDY,
     &writers::STUDY,
     &open::STUDY,
@@ -69,6 +70,7 @@ pub(crate) static ALL: [&Study; 9] = [
     &tails::STUDY,
     &deletes::STUDY,
     &transactions::STUDY,
+    &turns::STUDY,
 ];
 
 impl FromStr for &'static Study {
@@ -146,6 +148,10 @@ pub(crate) struct Sizes {
     /// Seconds of transactions, for each number of threads
     #[arg(long, value_name = "N", default_value_t = 3.0)]
     pub(crate) transactions_seconds: f64,
+
+    /// Keys of the store that is written and scanned in turns, and turns of each part
+    #[arg(long, value_name = "N", default_value = "200K", value_parser = parse_count)]
+    pub(crate) turns_keys: u64,
 }
 
 impl Sizes {
@@ -167,6 +173,7 @@ impl Sizes {
             deletes_seconds: 2.0,
             deletes_keys: 20_000,
             transactions_seconds: 0.1,
+            turns_keys: 5_000,
         }
     }
 

@@ -40,7 +40,7 @@ pub(crate) static STUDY: Study = Study {
             `--tails-seconds`. Times count from the moment when an operation was due. The first \
             store of each round is rocksdb-best, whose peak sets the rate; the others follow in \
             varying order.",
-    stores: &["rocksdb-best", "trommel", "trommel-mapped", "rocksdb", "fjall"],
+    stores: &["rocksdb-best", "trommel", "trommel-mapped", "trommel-skiplist", "rocksdb", "fjall"],
     sizes: &["tails-keys", "tails-seconds", "tails-rate"],
     tables: &[
         ("Rates", &RATES),

@@ -35,6 +35,7 @@ pub(super) static STUDY: Study = Study {
     stores: &[
         "trommel",
         "trommel-mapped",
+        "trommel-skiplist",
         "rocksdb-best",
         "rocksdb-mmap",
         "rocksdb",

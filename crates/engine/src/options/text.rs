@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use trommel_memtable::MemtableKind;
 use trommel_sstable::{Compression, FilterShape};
 
 use crate::compaction_filter::UserCompactionFilter;
@@ -47,7 +48,7 @@ macro_rules! by_display {
 }
 
 by_display!(bool, u32, u64, usize, Compression, Degraded, Durability);
-by_display!(FilterPolicy, FilterResidency, FilterShape, ReadMode);
+by_display!(FilterPolicy, FilterResidency, FilterShape, MemtableKind, ReadMode);
 
 macro_rules! or_none {
     ($($type:ty),*) => {

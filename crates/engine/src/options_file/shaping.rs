@@ -9,7 +9,7 @@ use crate::options::Options;
 /// The options that determine new files and the shape of the tree, by the names of their setters,
 /// in the order of the file. Options that depend on the machine or the program (cache, memory,
 /// threads, read mode, durability) are not among them.
-const SHAPING: [&str; 21] = [
+const SHAPING: [&str; 22] = [
     "filters",
     "filter_shape",
     "filter_partition_bytes",
@@ -19,6 +19,7 @@ const SHAPING: [&str; 21] = [
     "prefix_filters",
     "whole_key_filters",
     "write_buffer_bytes",
+    "memtable",
     "ttl",
     "block_bytes",
     "block_align",

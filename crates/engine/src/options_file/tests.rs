@@ -14,7 +14,8 @@ use crate::inspect::{Role, live_files};
 use crate::{Db, Prefix};
 
 const PAGE: &str = include_str!("../../../../docs/format/options.md");
-/// As written before `filter_partition_bytes` had its name, and before there was `ttl`.
+/// As written before `filter_partition_bytes` had its name, and before there were `memtable` and
+/// `ttl`.
 const FORMER_GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS");
 const GOLDEN: &[u8] = include_bytes!("testdata/OPTIONS_WITH_PARTITIONS");
 
@@ -30,7 +31,11 @@ fn shaped() -> Options {
                 .prefix_filters("ribbon:8".parse::<crate::FilterPolicy>().unwrap())
                 .whole_key_filters(false)
         })
-        .writes(|w| w.write_buffer_bytes(1 << 20).ttl(std::time::Duration::from_secs(90)))
+        .writes(|w| {
+            w.write_buffer_bytes(1 << 20)
+                .memtable(crate::MemtableKind::SkipList)
+                .ttl(std::time::Duration::from_secs(90))
+        })
         .reads(|r| r.block_bytes(8192).block_align(true))
         .compression(Compression::None)
         .compaction(|c| {
@@ -83,7 +88,8 @@ fn a_file_of_the_first_version_is_read_and_written_as_ever() {
         return;
     }
     assert_eq!(written.as_bytes(), GOLDEN, "the file is no longer written as it was");
-    for (golden, lines, missing) in [(FORMER_GOLDEN, 19, &["ttl"][..]), (GOLDEN, 21, &[])] {
+    let former = &["memtable", "ttl"][..];
+    for (golden, lines, missing) in [(FORMER_GOLDEN, 19, former), (GOLDEN, 22, &[])] {
         let vfs = MemoryVfs::new();
         vfs.create_dir(Path::new("old")).unwrap();
         write(&vfs, "old/OPTIONS", golden);
@@ -179,7 +185,7 @@ fn what_is_not_known_is_reported_and_kept() {
     assert!(latest.ignored[1].why.contains("closure"), "{:?}", latest.ignored[1]);
     Db::open("db", latest.options).unwrap().close().unwrap();
     let again = given.load_latest("db").unwrap();
-    assert_eq!(again.remembered.len(), 21);
+    assert_eq!(again.remembered.len(), 22);
     assert_eq!(again.ignored.len(), 1, "{:?}", again.ignored);
     assert_eq!((&*again.ignored[0].name, &*again.ignored[0].value), ("spill", "fast = 7"));
 }
@@ -245,7 +251,7 @@ fn a_store_without_the_file_gets_one_when_it_is_opened_for_writing() {
     let db = Db::open("db", given.clone()).unwrap();
     assert!(db.verify().unwrap().options_recorded);
     drop(db);
-    assert_eq!(given.clone().load_latest("db").unwrap().remembered.len(), 21);
+    assert_eq!(given.clone().load_latest("db").unwrap().remembered.len(), 22);
     assert!(given.load_latest("nowhere").unwrap().remembered.is_empty());
 }
 

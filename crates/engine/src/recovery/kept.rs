@@ -99,7 +99,8 @@ impl Engine {
                 let _ = self.files.vfs.remove(orphan);
             }
         }
-        let view = first_view(recovered, &self.memory.arenas);
+        let kind = self.options.load().writes.memtable;
+        let view = first_view(recovered, kind, &self.memory.arenas);
         lock(&self.writes.leader).write_to(Arc::clone(&view.active));
         self.replace_view(|_| view);
         self.replay_to(ReplayTarget::Memory, plan, recovered)?;

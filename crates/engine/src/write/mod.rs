@@ -21,6 +21,8 @@ mod conditional_tests;
 mod full;
 #[cfg(test)]
 mod full_tests;
+#[cfg(test)]
+mod kind_tests;
 mod operands;
 mod part;
 mod rotate;

@@ -33,7 +33,8 @@ impl Engine {
             self.writes.rotated.add(old_number, std::mem::replace(old, fresh));
         }
         // The next memtable will most likely be like the last.
-        let memtable = Arc::new(Memtable::following(&self.memory.arenas, &leader.active.memtable));
+        let (kind, before) = (self.options.load().writes.memtable, &leader.active.memtable);
+        let memtable = Arc::new(Memtable::following(kind, &self.memory.arenas, before));
         let active = Arc::new(LoggedMemtable::new(memtable, number));
         leader.active = Arc::clone(&active);
         self.replace_view(|view| {

@@ -1,4 +1,4 @@
-//! The keys of the examples `lookups`, `scans` and `puts`.
+//! The keys of the examples `lookups`, `memtables`, `scans` and `puts`.
 
 /// A bijection on 64-bit numbers that scatters neighbours.
 pub(crate) fn scatter(number: u64) -> u64 {

@@ -5,7 +5,8 @@ use std::time::Duration;
 use fastrand::Rng;
 use serde::{Deserialize, Serialize};
 use trommel::{
-    Compression, Durability, FilterPolicy, FilterResidency, FilterShape, Options, Prefix, ReadMode,
+    Compression, Durability, FilterPolicy, FilterResidency, FilterShape, MemtableKind, Options,
+    Prefix, ReadMode,
 };
 
 /// The scale of a run.
@@ -156,6 +157,7 @@ impl Draw {
             ))
             .writes(|w| {
                 w.write_buffer_bytes(size(rng, buffer / 16, buffer) as usize)
+                    .memtable(*pick(rng, &MemtableKind::ALL))
                     .max_frozen_memtables(rng.usize(1..5))
             })
             .reads(|r| r.block_bytes(size(rng, 256, 32 << 10) as usize))

@@ -57,6 +57,14 @@ static FLAGS: [Flag; 28] = [
         "Bytes of a memtable [default: 64M]",
     ),
     flag(
+        "memtable",
+        "memtable",
+        "KIND",
+        word,
+        "How memtables find and order entries: hash (sorted when scanned), or skiplist [default: \
+         hash]",
+    ),
+    flag(
         "max-write-buffer-number",
         "max_frozen_memtables",
         "COUNT",

@@ -19,6 +19,8 @@
 //! * [`ranges`]: deleted ranges, for conditional writes, open iterators and copies of the store.
 //! * [`compaction_filter`]: what compaction filters are called for, and what they leave.
 //! * [`expiry`]: entries that expire, against a model in which each version has a time.
+//! * [`followers`]: followers beside a writer, against a model and under threads.
+//! * [`loads`]: sorted entries loaded past the log.
 //! * [`isolation`]: histories of transactions, checked for every anomaly.
 //! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
 //! * [`user_filters`]: user-defined policies, and filters that are stored and not used.
@@ -47,6 +49,7 @@ mod cuts;
 mod environments;
 mod expiry;
 mod filter_fallbacks;
+mod followers;
 mod gaps;
 mod held;
 mod isolation;
@@ -55,6 +58,7 @@ mod keys;
 mod lean;
 mod live_keys;
 mod liveness;
+mod loads;
 mod many;
 mod metamorphic;
 mod panics;

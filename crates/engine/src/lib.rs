@@ -35,6 +35,9 @@
 //! reads the store as of one moment. Reads return a [`Slice`], which shares the memory of its
 //! block: its page says how much memory a long-lived one holds.
 //!
+//! A [`Follower`] reads a store that another process writes: [`Db::open_follower`].
+//! [`FollowerStats`] says what it has read.
+//!
 //! # Writing
 //! [`Db::put`] and [`Db::delete`] write one key. A [`WriteBatch`] of [`BatchOp`]s is written
 //! atomically; a [`RefusedOperation`] is an operation that makes it unwritable.
@@ -102,6 +105,7 @@ mod files;
 mod filter_kinds;
 mod filter_policy;
 mod flush;
+mod follow;
 mod fork;
 mod framed;
 mod handle;
@@ -144,6 +148,7 @@ mod rescue;
 mod shared_merge;
 mod snapshot;
 mod snapshots;
+mod sorted_load;
 mod statistics;
 mod stats;
 mod store_files;
@@ -175,6 +180,7 @@ pub use destroy::DestroyReport;
 pub use environment::{Environment, EnvironmentBuilder, EnvironmentStats};
 pub use error::{BackgroundJob, Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
+pub use follow::{Follower, FollowerStats};
 pub use healthy::Healthy;
 pub use iter::range::{DbCursor, Range};
 pub use job_counters::Stall;
@@ -192,6 +198,7 @@ pub use repair::{RepairOptions, RepairReport, Saved};
 pub use report::{FilterCounts, FilterLevel, FilterRates, FilterReport, wilson};
 pub use rescue::RecordBeyond;
 pub use snapshot::Snapshot;
+pub use sorted_load::LoadReport;
 pub use stats::{
     BackgroundStats, CompactionStats, FilterStats, FlushStats, LevelStats, LookupStats,
     MemoryStats, PrefixStats, RebuildStats, ScanStats, StallStats, Stats, WriteStats,

@@ -31,6 +31,8 @@ pub(crate) struct WritePath {
     pub(crate) publication: Notifier,
     /// Whether the next writer must freeze the memtable for the sake of other stores.
     pub(crate) freeze_soon: AtomicBool,
+    /// Held while sorted entries are loaded: each load reserves a sequence number.
+    pub(crate) loading: Mutex<()>,
 }
 
 impl WritePath {
@@ -42,6 +44,7 @@ impl WritePath {
             rotated: RotatedLogs::default(),
             publication: Notifier::new(),
             freeze_soon: AtomicBool::new(false),
+            loading: Mutex::default(),
         }
     }
 }

@@ -31,7 +31,7 @@ use trommel_tests::watchdog;
 
 /// The environment variable of the child: directory, seed, and the number of batches of each
 /// thread.
-const CHILD: &str = "TROMMEL_CRASH_CHILD";
+pub(crate) const CHILD: &str = "TROMMEL_CRASH_CHILD";
 /// The prefix of its lines, to distinguish them from the test harness's.
 pub(crate) const ACKNOWLEDGED: &str = "acknowledged";
 /// Maximum batches of a run before a fresh directory is used, to bound the cost of comparisons.

@@ -14,6 +14,7 @@
 //! * [`expiry`]: entries that expire; [`keyspaces`]: batches over keyspaces, and drops.
 //! * [`groups`]: writers that share a sync.
 //! * [`killed`]: processes killed at random on the real disk; [`killed_at`]: at every call.
+//! * [`following`]: a follower beside processes that are killed.
 //! * [`black_box`]: the system calls of all that.
 //! * [`opening`]: locks, readers, leftovers, and directories that are not stores.
 //! * [`history`]: bugs of other stores, and the tests that would catch them here.
@@ -30,6 +31,8 @@ mod boundaries;
 mod expiry;
 #[cfg(test)]
 mod faults;
+#[cfg(test)]
+mod following;
 #[cfg(test)]
 mod full;
 #[cfg(test)]

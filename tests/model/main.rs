@@ -20,6 +20,8 @@
 //! * [`compaction_filter`]: what compaction filters are called for, and what they leave.
 //! * [`merges`]: merge operators beside failures, expiry, transactions and compactions.
 //! * [`expiry`]: entries that expire, against a model in which each version has a time.
+//! * [`followers`]: followers beside a writer, against a model and under threads.
+//! * [`loads`]: sorted entries loaded past the log.
 //! * [`keyspaces`]: several keyspaces, against a map for each.
 //! * [`isolation`]: histories of transactions, checked for every anomaly.
 //! * [`prefixes`]: the benefit of filters of prefixes, and that they never hide an entry.
@@ -50,6 +52,7 @@ mod cuts;
 mod environments;
 mod expiry;
 mod filter_fallbacks;
+mod followers;
 mod gaps;
 mod held;
 mod isolation;
@@ -59,6 +62,7 @@ mod keyspaces;
 mod lean;
 mod live_keys;
 mod liveness;
+mod loads;
 mod many;
 mod memtables;
 mod merges;

@@ -18,6 +18,8 @@ mod book {
     struct Deleting;
     #[doc = include_str!("../../docs/book/errors.md")]
     struct Errors;
+    #[doc = include_str!("../../docs/book/following.md")]
+    struct Following;
     #[doc = include_str!("../../docs/book/isolation.md")]
     struct Isolation;
     #[doc = include_str!("../../docs/book/merge.md")]

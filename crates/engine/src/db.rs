@@ -28,6 +28,7 @@ use crate::rebuild_queue::FilterRebuildReport;
 use crate::recovery_report::RecoveryReport;
 use crate::report::FilterReport;
 use crate::snapshot::Snapshot;
+use crate::sorted_load::LoadReport;
 use crate::stats::Stats;
 use crate::trace::TraceOptions;
 use crate::transaction::Transaction;
@@ -59,7 +60,7 @@ use crate::verify::{VerifyReport, verify_store};
 /// ```
 #[derive(Debug, Clone)]
 pub struct Db {
-    handle: Arc<Handle>,
+    pub(crate) handle: Arc<Handle>,
 }
 
 impl Db {
@@ -91,18 +92,22 @@ impl Db {
     }
 
     fn start(dir: &Path, options: Options, unfinished: bool) -> Result<Self> {
-        let handle = Arc::new(Handle::new(Engine::open(dir, options, unfinished)?));
+        let db = Self::of(Engine::open(dir, options, unfinished)?);
         // Before jobs that write tables: these have the options of their keyspaces.
-        handle.open_catalog();
-        handle.engine.start_workers();
-        Ok(Self { handle })
+        db.handle.open_catalog();
+        db.engine().start_workers();
+        Ok(db)
+    }
+
+    /// The first handle to an opened store.
+    pub(crate) fn of(engine: Arc<Engine>) -> Self {
+        Self { handle: Arc::new(Handle::new(engine)) }
     }
 
     /// Opens the store in `dir` without writing anything. Several processes may open it read-only
     /// at once, but not while another process has it open for writing: the second to open it gets
-    /// [`Error::Locked`]. To read while the store is being written, read a
-    /// [`checkpoint`](Db::checkpoint) made by the writer. The contents of the log are read into
-    /// memory.
+    /// [`Error::Locked`]. To read while the store is being written, use [`Db::open_follower`]. The
+    /// contents of the log are read into memory.
     ///
     /// # Errors
     /// As [`Db::open`]; also [`Error::NotAStore`] if the directory is missing or empty.
@@ -430,6 +435,38 @@ impl Db {
         options: WriteOptions,
     ) -> Result<SeqNo> {
         self.engine().write_batch(batch.as_ref(), options)
+    }
+
+    /// Loads entries whose keys are in strictly ascending order, atomically: they are written to
+    /// tables once, past the log and the memtable, and become visible together, durably, when the
+    /// call returns. Existing keys are overwritten. Several times as fast as writing the same
+    /// entries, which writes each two or more times.
+    ///
+    /// The tables join the deepest level above which no table overlaps them. Keys that overlap
+    /// those of the store cause compactions later, as any write does. Writers and readers go on
+    /// meanwhile, except that writers wait at the end while the memtables are flushed; compactions
+    /// that are running then are waited for. One load runs at a time. An error of `entries` ends
+    /// the load, and is returned.
+    ///
+    /// # Errors
+    /// As [`Db::flush`]; [`Error::Unsorted`], [`Error::KeyTooLong`] and [`Error::ValueTooLong`]. In
+    /// each case nothing was loaded, except after an error of the file system during the last step:
+    /// then it is unknown until the store is opened again.
+    ///
+    /// ```
+    /// # let dir = tempfile::tempdir().unwrap();
+    /// # let db = trommel::Db::open(dir.path(), Default::default())?;
+    /// let sorted = (0..10_000_u32).map(|number| Ok((number.to_be_bytes(), "value")));
+    /// let report = db.load_sorted(sorted)?;
+    /// assert_eq!((report.entries, report.tables), (10_000, 1));
+    /// assert_eq!(db.get(7_u32.to_be_bytes())?.unwrap(), b"value");
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn load_sorted<K: AsRef<[u8]>, V: AsRef<[u8]>>(
+        &self,
+        entries: impl IntoIterator<Item = Result<(K, V)>>,
+    ) -> Result<LoadReport> {
+        self.engine().load_sorted(entries)
     }
 
     /// Returns the value of `key`. A value above 30 bytes shares the memory of its block (4 KiB by

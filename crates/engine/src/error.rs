@@ -89,6 +89,11 @@ pub enum Error {
         /// Its length in bytes.
         bytes: usize,
     },
+    /// Entries to be loaded are not in strictly ascending order of their keys.
+    Unsorted {
+        /// Position of the first entry whose key is not above the one before it, from 0 on.
+        position: u64,
+    },
     /// A batch is larger than its limit.
     BatchTooLarge {
         /// Its encoded size in bytes.
@@ -103,7 +108,15 @@ pub enum Error {
         /// What is lost.
         what: String,
     },
-    /// The store was opened read-only.
+    /// The directory no longer holds the store that a follower was opened on, or an earlier state
+    /// of it. What the follower has read stays readable.
+    Replaced {
+        /// The store's directory.
+        dir: PathBuf,
+        /// What was found instead.
+        what: String,
+    },
+    /// The store was opened read-only, or by a follower.
     ReadOnly,
     /// The store was closed.
     Closed,
@@ -172,7 +185,9 @@ impl Error {
                 lasting @ (ErrorKind::RestoreData | ErrorKind::Upgrade) => lasting,
                 _ => ErrorKind::Reopen,
             },
-            Self::Closed | Self::Forked | Self::Internal { .. } => ErrorKind::Reopen,
+            Self::Closed | Self::Forked | Self::Internal { .. } | Self::Replaced { .. } => {
+                ErrorKind::Reopen
+            }
             Self::Corruption(_) | Self::InDoubt { .. } => ErrorKind::RestoreData,
             Self::Unsupported { .. } => ErrorKind::Upgrade,
             Self::NotAStore { .. }
@@ -184,6 +199,7 @@ impl Error {
             | Self::KeyspaceDropped { .. }
             | Self::Merge(_)
             | Self::OtherMergeOperator { .. }
+            | Self::Unsorted { .. }
             | Self::ReadOnly => ErrorKind::Usage,
         }
     }
@@ -356,7 +372,7 @@ impl fmt::Display for Error {
                 f,
                 "{} is open elsewhere: close it in the other process (or drop the other handle \
                  in this one), then try again. One may write, or several read; to read beside a \
-                 writer, read a checkpoint that it makes",
+                 writer, follow it (Db::open_follower, --follow)",
                 dir.display()
             ),
             Self::NotAStore { dir, what } => write!(f, "{} is not a store: {what}", dir.display()),
@@ -374,10 +390,21 @@ impl fmt::Display for Error {
                 f,
                 "a batch of {bytes} bytes is too large: at most {limit} bytes; write it in parts"
             ),
+            Self::Unsorted { position } => write!(
+                f,
+                "entry {position} of those to be loaded has a key that is not above the one before \
+                 it: sort them, without duplicates; nothing was loaded"
+            ),
             Self::InDoubt { dir, what } => write!(
                 f,
                 "nothing in {} is certain: {what} (restore the store from a backup, repair it, or \
                  read its last intact state: Degraded::LastIntact, --degraded=last-intact)",
+                dir.display()
+            ),
+            Self::Replaced { dir, what } => write!(
+                f,
+                "{} is not the store that was followed any more: {what} (what was read of it stays \
+                 readable; open the follower again)",
                 dir.display()
             ),
             Self::ReadOnly => {

@@ -39,9 +39,21 @@ impl Engine {
     /// table that the edit adds.
     pub(crate) fn install(
         &self,
-        mut edit: VersionEdit,
+        edit: VersionEdit,
         step: Option<JobStep>,
         flushed: Option<&Arc<LoggedMemtable>>,
+    ) -> Result<()> {
+        self.install_beside(edit, step, |view| {
+            (Arc::clone(&view.active), without(&view.frozen, flushed))
+        })
+    }
+
+    /// As [`Engine::install`], together with the active and the frozen `memtables` of the new view.
+    pub(crate) fn install_beside(
+        &self,
+        mut edit: VersionEdit,
+        step: Option<JobStep>,
+        memtables: impl FnOnce(&View) -> (Arc<LoggedMemtable>, Vec<Arc<LoggedMemtable>>),
     ) -> Result<()> {
         let mut manifest = lock(&self.files.manifest);
         let active = manifest.as_mut().ok_or_else(|| self.without_manifest())?;
@@ -57,9 +69,9 @@ impl Engine {
         {
             let mut state = lock(&self.background.state);
             self.replace_view(|view| {
-                let frozen = without(&view.frozen, flushed);
+                let (active, frozen) = memtables(view);
                 let (version, fences) = (Arc::clone(&after), Arc::clone(&fences));
-                View::new(Arc::clone(&view.active), frozen, version, fences)
+                View::new(active, frozen, version, fences)
             });
             match step {
                 None => {}

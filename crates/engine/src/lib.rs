@@ -35,6 +35,9 @@
 //! reads the store as of one moment. Reads return a [`Slice`], which shares the memory of its
 //! block: its page says how much memory a long-lived one holds.
 //!
+//! A [`Follower`] reads a store that another process writes: [`Db::open_follower`].
+//! [`FollowerStats`] says what it has read.
+//!
 //! # Writing
 //! [`Db::put`] and [`Db::delete`] write one key, and [`Db::merge`] changes its value by a
 //! [`MergeOperator`], without reading it: [`Merge`] has a counter and others, [`SetItems`] or an
@@ -111,6 +114,7 @@ mod filter_kinds;
 mod filter_policy;
 mod flush;
 mod folding;
+mod follow;
 mod fork;
 mod framed;
 mod handle;
@@ -158,6 +162,7 @@ mod rescue;
 mod shared_merge;
 mod snapshot;
 mod snapshots;
+mod sorted_load;
 mod space;
 mod statistics;
 mod stats;
@@ -190,6 +195,7 @@ pub use destroy::DestroyReport;
 pub use environment::{Environment, EnvironmentBuilder, EnvironmentStats};
 pub use error::{BackgroundJob, Error, ErrorKind, Result};
 pub use filter_policy::FilterPolicy;
+pub use follow::{Follower, FollowerStats};
 pub use healthy::Healthy;
 pub use iter::range::{DbCursor, Range};
 pub use job_counters::Stall;
@@ -211,6 +217,7 @@ pub use repair::{RepairOptions, RepairReport, Saved};
 pub use report::{FilterCounts, FilterLevel, FilterRates, FilterReport, wilson};
 pub use rescue::RecordBeyond;
 pub use snapshot::Snapshot;
+pub use sorted_load::LoadReport;
 pub use stats::{
     BackgroundStats, CompactionStats, FilterStats, FlushStats, LevelStats, LookupStats,
     MemoryStats, PrefixStats, RebuildStats, ScanStats, StallStats, Stats, WriteStats,

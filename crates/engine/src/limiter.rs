@@ -1,7 +1,7 @@
 //! A write rate limit shared by all background jobs, and the rule that says when it applies.
 //!
 //! Work that a caller waits for is not limited:
-//! 1. Recovery: the caller that opens the store waits for it.
+//! 1. Recovery and loads: the caller that opens the store, or loads, waits for it.
 //! 2. Every job of a store without background threads, because it runs inside a call.
 //! 3. A flush while any caller waits for background work.
 //! 4. Other jobs while a caller waits for more than flushes; and while one waits for a flush that
@@ -62,7 +62,7 @@ impl LimiterState {
     /// file.
     fn is_awaited(&self, reason: FilterReason) -> bool {
         match reason {
-            FilterReason::Recovery => true,
+            FilterReason::Recovery | FilterReason::Load => true,
             FilterReason::Flush => self.await_flushes > 0 || self.await_all > 0,
             FilterReason::Compaction | FilterReason::Rebuild => {
                 self.await_all > 0 || self.await_flushes > 0 && self.flush_files == 0

@@ -192,7 +192,8 @@ impl Engine {
         let to_tables = target == ReplayTarget::Tables;
         let mut carried = Carried::new(&self.options.load(), to_tables);
         plan.replay(&*vfs, |log_number, record| {
-            last_seqno = self.replay_batch(log_number, &record, last_seqno)?;
+            let active = &self.view.load().active;
+            last_seqno = self.replay_batch(active, log_number, &record, last_seqno)?;
             carried.take(&record);
             let options = self.options.load();
             let full = self.view.load().active.memory_bytes() >= options.memtable_limit();
@@ -217,10 +218,11 @@ impl Engine {
         Ok(Replayed { state, last_seqno, carried, keeps_logs: !to_tables })
     }
 
-    /// Applies the batch of `record`, whose sequence numbers must be above `last_seqno`, that of
-    /// the previous batch. Returns its own last one.
-    fn replay_batch(
+    /// Applies the batch of `record` to `active`. Its sequence numbers must be above `last_seqno`,
+    /// that of the previous batch. Returns its own last one.
+    pub(crate) fn replay_batch(
         &self,
+        active: &LoggedMemtable,
         log_number: u64,
         record: &Record<'_>,
         last_seqno: SeqNo,
@@ -230,7 +232,6 @@ impl Engine {
             Error::Corruption(trommel_base::Corruption::new(&path, record.offset, what))
         };
         let no_batch = || damaged("a record of the log is intact but does not hold a batch");
-        let active = &self.view.load().active;
         let operations = BatchOperations::decode(record.payload).ok_or_else(no_batch)?;
         // Decoded in full before the first operation is applied: a batch is atomic.
         let operations = operations.collect::<Option<Vec<_>>>().ok_or_else(no_batch)?;
@@ -331,7 +332,11 @@ fn with_expiry(mut recovered: Recovered, options: &Options) -> Recovered {
 }
 
 /// The options with the merge operator of the store, if that is a built-in one and none is given.
-fn with_operator(mut options: Options, dir: &Path, recovered: &Recovered) -> Result<Options> {
+pub(crate) fn with_operator(
+    mut options: Options,
+    dir: &Path,
+    recovered: &Recovered,
+) -> Result<Options> {
     let Some(recorded) = &recovered.state.version.merge_operator else { return Ok(options) };
     match &options.writes.merge_operator {
         None => options.writes.merge_operator = UserMergeOperator::built_in(recorded),
@@ -448,7 +453,7 @@ fn first_tables(
 }
 
 /// An engine for a recovered state before any replay.
-fn assemble(
+pub(crate) fn assemble(
     dir: &Path,
     options: Options,
     recovered: &Recovered,

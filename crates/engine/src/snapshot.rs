@@ -34,7 +34,8 @@ use crate::view::{ReadAt, View};
 #[derive(Debug)]
 #[must_use = "it keeps its moment only as long as it is held"]
 pub struct Snapshot {
-    /// In a store with a compaction filter: what it reads, which no compaction changes.
+    /// In a follower, or a store with a compaction filter: what it reads, which no compaction
+    /// changes.
     view: Option<Arc<View>>,
     seqno: SeqNo,
     /// Last field: the view must be dropped before the store may close.
@@ -44,7 +45,13 @@ pub struct Snapshot {
 impl Snapshot {
     pub(crate) fn take(store: &Arc<Handle>) -> Self {
         let snapshots = &store.engine.snapshots;
-        let seqno = match store.engine.access.opener().is_forked() {
+        let is_forked = store.engine.access.opener().is_forked();
+        if store.engine.options.load().opening.follows && !is_forked {
+            // The writer's compactions do not know of it. The moment is that of the view.
+            let (view, seqno) = store.engine.view.hold(|view| (Arc::clone(view), snapshots.take()));
+            return Self { view: Some(view), seqno, store: Arc::clone(store) };
+        }
+        let seqno = match is_forked {
             // No read is possible at it.
             true => snapshots.visible(),
             false => snapshots.take(),

@@ -35,6 +35,8 @@ pub enum FilterReason {
     Compaction,
     /// A log is written to a table when the store is opened.
     Recovery,
+    /// Sorted entries are loaded: [`Db::load_sorted`](crate::Db::load_sorted).
+    Load,
     /// An existing table gets other filters: [`Db::rebuild_filters`](crate::Db::rebuild_filters).
     /// The policy is called for each table that may need them, even if the table then keeps its
     /// filter.
@@ -51,7 +53,7 @@ pub struct FilterContext {
     pub is_last: bool,
     /// Expected number of keys, if known before they are read. For a flush, at least the actual
     /// number (every version counts); for a compaction, an estimate for each output from the
-    /// inputs' keys, which may be off either way.
+    /// inputs' keys, which may be off either way; for a load, what its iterator states at least.
     pub expected_keys: Option<u64>,
     /// Why it is written.
     pub reason: FilterReason,

@@ -128,7 +128,8 @@ pub(crate) struct View {
 pub(crate) struct ReadAt<'a> {
     /// Its registered sequence number.
     pub(crate) seqno: SeqNo,
-    /// The view that it keeps, in a store with a compaction filter; otherwise the current one.
+    /// The view that it keeps, in a follower or a store with a compaction filter; otherwise the
+    /// current one.
     pub(crate) view: Option<&'a Arc<View>>,
 }
 
@@ -207,6 +208,12 @@ impl CurrentView {
     /// The view, as an owned reference.
     pub(crate) fn load_full(&self) -> Arc<View> {
         self.current.load_full()
+    }
+
+    /// Passes the view to `read`, which no replacement overlaps.
+    pub(crate) fn hold<T>(&self, read: impl FnOnce(&Arc<View>) -> T) -> T {
+        let _none_replaces = lock(&self.change);
+        read(&self.current.load())
     }
 
     /// Replaces the view by `change` applied to it, and passes the new one to `installed` before

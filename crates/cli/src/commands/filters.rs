@@ -10,7 +10,7 @@ use trommel::{
 use trommel_harness::Unit;
 use trommel_harness::units::parse_count;
 
-use crate::commands::store_args::{Session, StoreArgs};
+use crate::commands::store_args::{FollowArgs, Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Column, Output, OutputArgs, Value};
 use crate::shared_args::whole;
@@ -49,6 +49,8 @@ pub(crate) struct FiltersArgs {
     probes: ProbeArgs,
     #[command(flatten)]
     store: StoreArgs,
+    #[command(flatten)]
+    follow: FollowArgs,
     #[command(flatten)]
     output: OutputArgs,
 }
@@ -101,7 +103,7 @@ pub(crate) fn run(
         Some(filters) => options.filters(filters.clone()),
         None => options,
     };
-    args.store.read_with(session, held_against, |db| {
+    args.store.read_with(session, args.follow, held_against, |db| {
         if args.tables && db.filter_report().budget.is_none() {
             return Err(Failure::Usage(
                 "--tables compares tables with a budget: give one, as in --filters=budget=10/key"

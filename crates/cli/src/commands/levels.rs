@@ -7,7 +7,7 @@ use clap::Args;
 use trommel::Db;
 use trommel_harness::units::parse_decimal;
 
-use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
+use crate::commands::store_args::{DegradedArgs, FollowArgs, Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
 
@@ -76,6 +76,8 @@ pub(crate) struct MemoryArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    follow: FollowArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -84,7 +86,7 @@ pub(crate) fn run_memory(
     session: Session<'_>,
     out: &mut dyn Write,
 ) -> Result<(), Failure> {
-    args.store.read(session, |db| {
+    args.store.read_following(session, args.follow, |db| {
         // Opens the tables.
         db.filter_report();
         let memory = db.stats().memory;
@@ -128,6 +130,8 @@ pub(crate) struct StatsArgs {
     #[command(flatten)]
     store: StoreArgs,
     #[command(flatten)]
+    follow: FollowArgs,
+    #[command(flatten)]
     output: OutputArgs,
 }
 
@@ -161,7 +165,7 @@ pub(crate) fn run_stats(
 }
 
 fn look(args: &StatsArgs, session: Session<'_>, out: &mut dyn Write) -> Result<(), Failure> {
-    args.store.read(session, |db| {
+    args.store.read_following(session, args.follow, |db| {
         let mut output = args.output.begin("stats", out);
         write_store(db, &mut output)?;
         if session.open.is_some() {

@@ -1,10 +1,10 @@
 //! The store of a command, and the options that open it.
 //!
 //! A command that only reads opens the store read-only: it writes nothing, not even what recovery
-//! would, and shares the store with other readers. Only commands that write entries can create a
-//! store. Options without a flag have the values recorded in the store ([`Base`]), and no
-//! compaction starts by itself: a command does one operation, and leaves the rest of the store as
-//! it is. In the shell all commands share the one open store.
+//! would, and shares the store with other readers; with `--follow` also with a writer. Only
+//! commands that write entries can create a store. Options without a flag have the values recorded
+//! in the store ([`Base`]), and no compaction starts by itself: a command does one operation, and
+//! leaves the rest of the store as it is. In the shell all commands share the one open store.
 
 use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
@@ -115,7 +115,9 @@ impl StoreArgs {
         degraded: DegradedArgs,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        let Some(how) = degraded.degraded else { return self.read(session, act) };
+        let Some(how) = degraded.degraded else {
+            return self.read_following(session, degraded.follow, act);
+        };
         if session.open.is_some() {
             return Err(Failure::Usage(
                 "the shell has its store open already: leave out --degraded".into(),
@@ -152,23 +154,43 @@ impl StoreArgs {
         session: Session<'_>,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
-        self.read_with(session, |options| options, act)
+        self.read_following(session, FollowArgs::default(), act)
     }
 
-    /// As [`StoreArgs::read`], with options changed by `change` if the store is not already open.
+    /// As [`StoreArgs::read`], on request beside a writer.
+    pub(crate) fn read_following<T>(
+        &self,
+        session: Session<'_>,
+        follow: FollowArgs,
+        act: impl FnOnce(&Db) -> Result<T, Failure>,
+    ) -> Result<T, Failure> {
+        self.read_with(session, follow, |options| options, act)
+    }
+
+    /// As [`StoreArgs::read_following`], with options changed by `change` if the store is not
+    /// already open.
     pub(crate) fn read_with<T>(
         &self,
         session: Session<'_>,
+        follow: FollowArgs,
         change: impl FnOnce(Options) -> Options,
         act: impl FnOnce(&Db) -> Result<T, Failure>,
     ) -> Result<T, Failure> {
         if let Some(db) = session.open {
             self.reject_db()?;
+            if follow.follow {
+                return Err(Failure::Usage(
+                    "the shell has its store open already: leave --follow out".into(),
+                ));
+            }
             return act(db);
         }
         let dir = self.dir()?;
         let options = change(Base::of(&dir, &Options::default()).options);
-        let db = Db::open_read_only(dir, options)?;
+        let db = match follow.follow {
+            true => Db::open_follower(dir, options)?.db().clone(),
+            false => Db::open_read_only(dir, options)?,
+        };
         say_dropped(&db, "left out");
         close_after(db, act)
     }
@@ -208,7 +230,19 @@ pub(crate) struct DegradedArgs {
     #[arg(long, value_name = "HOW", hide_possible_values = true)]
     #[arg(value_parser = one_of::<Degraded>(["certain", "last-intact"]))]
     #[arg(num_args = 0..=1, require_equals = true, default_missing_value = "certain")]
+    #[arg(conflicts_with = "follow")]
     degraded: Option<Degraded>,
+    #[command(flatten)]
+    follow: FollowArgs,
+}
+
+/// Whether a command reads beside a writer.
+#[derive(Debug, Clone, Copy, Default, Args)]
+#[command(next_help_heading = "Store")]
+pub(crate) struct FollowArgs {
+    /// Read the store as of now, also while another process writes to it
+    #[arg(long)]
+    follow: bool,
 }
 
 impl DegradedArgs {

@@ -1,5 +1,8 @@
 //! `get`, `mget`, `put`, `delete`, `delete-range` and `scan`.
 
+use std::io::{BufRead, BufReader, Write};
+use std::process::Stdio;
+
 use crate::support::{Program, Ran, with_store};
 
 #[test]
@@ -162,4 +165,42 @@ fn entries_expire_for_every_command() {
     assert_eq!(program.run_on("get d").out, "4\n");
     let refused = program.run_on("put --ttl=100ms e 5");
     assert!(refused.code != Some(0) && refused.err.contains("it must be 1s"), "{}", refused.err);
+}
+
+/// The shell of another process has the store open for writing.
+#[test]
+fn follow_reads_beside_a_writer() {
+    let program = with_store(&[("a", "1")]);
+    let mut command = program.command_on("shell");
+    let command = command.stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut shell = command.spawn().unwrap();
+    let mut lines = shell.stdin.take().unwrap();
+    let mut printed = BufReader::new(shell.stdout.take().unwrap()).lines();
+    for value in ["2", "3"] {
+        lines
+            .write_all(format!("put b {value}\nflush\nput c {value}\nget c\n").as_bytes())
+            .unwrap();
+        assert_eq!(printed.next().unwrap().unwrap(), value);
+        assert_eq!(program.run_on("get b").code, Some(5));
+        assert_eq!(program.run_on("get b --follow").out, format!("{value}\n"));
+        assert_eq!(program.run_on("get c --follow").out, format!("{value}\n"));
+    }
+    for line in [
+        "mget a b --follow",
+        "scan --follow",
+        "dump --follow",
+        "levels --follow",
+        "stats --follow",
+        "memory --follow",
+        "filters --follow --probe=10",
+    ] {
+        let ran = program.run_on(line);
+        assert_eq!((ran.code, &*ran.err), (Some(0), ""), "{line}");
+        assert!(!ran.out.is_empty(), "{line}");
+    }
+    drop(lines);
+    assert!(shell.wait().unwrap().success());
+    assert_eq!(program.run_on("get c --follow").out, "3\n");
+    let both = program.run_on("get c --follow --degraded");
+    assert!(both.code == Some(2) && both.err.contains("cannot be used with"), "{both:?}");
 }

@@ -47,6 +47,7 @@ fn the_first_line_that_fails_ends_a_script() {
         ("get a\nproperties --db /tmp\n", 2, "leave out --db"),
         ("get a\nmanifest info --db /tmp\n", 2, "leave out --db"),
         ("get a\noptions --db /tmp\n", 2, "leave out --db"),
+        ("get a\nget a --follow\n", 2, "leave out --follow"),
         ("get a\noptions --salvage\n", 2, "salvage it before starting the shell"),
         ("get a\nload /no/such/file\n", 1, "/no/such/file"),
         ("get a\nbench\n", 2, "unrecognized subcommand 'bench'"),

@@ -68,6 +68,20 @@ impl TimeMarks {
         }
     }
 
+    /// Raises the horizon to that of `recorded`, and adds its marks, if entries expire.
+    pub(crate) fn learn(&mut self, recorded: &Self, is_on: bool) {
+        self.horizon = self.horizon.max(recorded.horizon);
+        // The last mark up to the horizon covers what follows, up to the next one.
+        let covering = self.marks.partition_point(|mark| mark.from <= self.horizon);
+        self.marks.drain(..covering.saturating_sub(1));
+        if let Some(first) = self.marks.first_mut() {
+            first.from = first.from.max(self.horizon);
+        }
+        if is_on {
+            recorded.marks.iter().for_each(|mark| self.add(mark.from, mark.until));
+        }
+    }
+
     /// Removes all marks: entries no longer expire. What has expired stays so.
     pub(crate) fn clear(&mut self) {
         self.marks.clear();

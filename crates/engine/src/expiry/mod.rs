@@ -174,6 +174,14 @@ impl Expiry {
         }
     }
 
+    /// Adds the marks and the horizon that another owner of the store has recorded.
+    pub(crate) fn learn(&self, recorded: &TimeMarks) {
+        let mut state = lock(&self.state);
+        let is_on = state.ttl.is_some();
+        state.marks.learn(recorded, is_on);
+        self.publish(&state, if is_on { 0 } else { NEVER });
+    }
+
     /// The marks and the horizon now, for the manifest.
     pub(crate) fn marks(&self, visible: impl FnOnce() -> SeqNo) -> TimeMarks {
         if self.is_on() {

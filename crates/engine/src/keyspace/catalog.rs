@@ -47,6 +47,12 @@ impl Handle {
         }
     }
 
+    /// The catalog may have been changed by another process: the next use of it reads it again.
+    /// Handles to keyspaces stay valid; one that was dropped is empty.
+    pub(crate) fn forget_catalog(&self) {
+        self.engine.options.keyspaces.catalog().is_loaded = false;
+    }
+
     fn load(self: &Arc<Self>, catalog: &mut Catalog) -> Result<()> {
         let mut live = BTreeMap::new();
         if let Some(salt) = self.engine.version().catalog_salt {

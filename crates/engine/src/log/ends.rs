@@ -59,6 +59,11 @@ impl LogEnds {
         self.0.iter().any(|end| end.number < number && number < end.next)
     }
 
+    /// Whether no end is recorded.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
     /// All recorded ends.
     pub(crate) fn iter(&self) -> impl Iterator<Item = LogEnd> {
         self.0.iter().copied()

@@ -7,6 +7,7 @@
 //! * [`reader`]: decodes one file into records and a verdict.
 //! * [`later_records`]: records after corruption that can still be verified.
 //! * [`stream`]: decodes an intact log with one record in memory at a time.
+//! * [`tail`]: reads a file to which its writer still appends.
 //! * [`ends`]: the ends of logs without an end marker, as recorded in the manifest.
 //! * [`recover`]: decides which records of all needed logs are replayed and which are dropped.
 //!
@@ -21,6 +22,7 @@ mod mask;
 pub(crate) mod reader;
 pub(crate) mod recover;
 mod stream;
+pub(crate) mod tail;
 pub(crate) mod writer;
 
 #[cfg(test)]

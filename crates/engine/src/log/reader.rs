@@ -271,6 +271,7 @@ struct Scan<'a> {
 }
 
 /// State of the verification after the good records so far.
+#[derive(Debug)]
 pub(super) struct LogProgress {
     /// The predecessor checksum expected in the next record.
     chain: u32,

@@ -35,7 +35,7 @@ pub(super) fn read_records(
     if !(head_bytes..=LONGEST_BYTES).contains(&file_bytes) {
         return Ok(None);
     }
-    let mut window = FileWindow { file, path, from: 0, bytes: Vec::new() };
+    let mut window = FileWindow::new(file, path);
     let end = match file_bytes.is_multiple_of(AHEAD_BYTES) {
         true => window.end_before_zeros(file_bytes)?.max(head_bytes),
         false => file_bytes,
@@ -89,7 +89,7 @@ pub(super) fn read_records(
 }
 
 /// The part of a file in memory.
-struct FileWindow<'a> {
+pub(super) struct FileWindow<'a> {
     file: &'a dyn ReadFile,
     path: &'a Path,
     /// Its offset in the file.
@@ -97,9 +97,14 @@ struct FileWindow<'a> {
     bytes: Vec<u8>,
 }
 
-impl FileWindow<'_> {
+impl<'a> FileWindow<'a> {
+    /// Nothing of `file`, which is at `path`.
+    pub(super) fn new(file: &'a dyn ReadFile, path: &'a Path) -> Self {
+        Self { file, path, from: 0, bytes: Vec::new() }
+    }
+
     /// The `count` bytes from `at`, which end at or before `end`.
-    fn get(&mut self, at: u64, count: u64, end: u64) -> Result<&mut [u8], Error> {
+    pub(super) fn get(&mut self, at: u64, count: u64, end: u64) -> Result<&mut [u8], Error> {
         let is_there = at >= self.from && at + count <= self.from + self.bytes.len() as u64;
         if !is_there {
             self.bytes.clear();

@@ -63,14 +63,7 @@ pub(crate) fn install(vfs: &dyn Vfs, dir: &Path, number: u64) -> Result<(), Erro
 pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Current, Error> {
     let path = dir.join(CURRENT);
     if listing.iter().any(|entry| entry.name == CURRENT) {
-        let bytes = match vfs.read(&path, MAX_CURRENT_BYTES) {
-            Err(error) if error.kind() == io::ErrorKind::InvalidData => Vec::new(),
-            other => other.map_err(Error::on(&path))?,
-        };
-        return match parse(&bytes) {
-            Some(number) => Ok(Current::Manifest(number)),
-            None => Err(Corruption::new(&path, 0, DAMAGED).into()),
-        };
+        return read(vfs, dir).map(Current::Manifest);
     }
     let was_in_use = |entry: &DirEntry| match Numbered::parse(&entry.name) {
         Some(Numbered::Table(_) | Numbered::FilterSidecar(_) | Numbered::Spare(_)) => true,
@@ -81,6 +74,16 @@ pub(crate) fn find(vfs: &dyn Vfs, dir: &Path, listing: &[DirEntry]) -> Result<Cu
         true => Err(Corruption::new(&path, 0, MISSING).into()),
         false => Ok(Current::Never),
     }
+}
+
+/// The number of the manifest that `CURRENT` in `dir` names.
+pub(crate) fn read(vfs: &dyn Vfs, dir: &Path) -> Result<u64, Error> {
+    let path = dir.join(CURRENT);
+    let bytes = match vfs.read(&path, MAX_CURRENT_BYTES) {
+        Err(error) if error.kind() == io::ErrorKind::InvalidData => Vec::new(),
+        other => other.map_err(Error::on(&path))?,
+    };
+    parse(&bytes).ok_or_else(|| Corruption::new(&path, 0, DAMAGED).into())
 }
 
 const DAMAGED: &str = "it is not the name of a manifest with its checksum; the manifest in force \

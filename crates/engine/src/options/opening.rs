@@ -25,4 +25,9 @@ settings! {
         /// the newest, and [`Degraded`] says what is read. With `None`, corruption is an error.
         degraded(impl Into<Option<Degraded>> => Into::into): Option<Degraded> = None;
     }
+    beside {
+        /// Whether another owner may write to the store meanwhile: set by
+        /// [`Db::open_follower`](crate::Db::open_follower).
+        follows: bool = false;
+    }
 }

@@ -12,6 +12,7 @@
 //!    versions that it kept are then in a deeper level too.
 
 mod fences;
+mod kept_files;
 mod shared_files;
 mod table_cache;
 mod table_file;

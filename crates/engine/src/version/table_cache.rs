@@ -16,7 +16,7 @@ use trommel_sstable::{
     BlockCache, Expected, FilterHost, FilterState, Sidecar, Table, TableConfig, UserFilterReader,
     Verdict,
 };
-use trommel_vfs::{Access, Vfs, is_out_of_handles};
+use trommel_vfs::{Access, ReadFile, Vfs, is_out_of_handles};
 
 use super::shared_files::SharedFiles;
 use super::{Keeping, TableFile, Version};
@@ -264,15 +264,15 @@ fn handle_share() -> usize {
 }
 
 /// The manifest names the table, so its absence is corruption.
-fn missing(path: &Path, what: &'static str) -> Error {
+pub(super) fn missing(path: &Path, what: &'static str) -> Error {
     trommel_base::Corruption::new(path, 0, what).into()
 }
 
 /// Opens tables and bounds the number of open ones.
 #[derive(Debug)]
 pub(crate) struct TableCache {
-    dir: PathBuf,
-    vfs: Arc<dyn Vfs>,
+    pub(super) dir: PathBuf,
+    pub(super) vfs: Arc<dyn Vfs>,
     blocks: Arc<BlockCache>,
     read_mode: ReadMode,
     max_open: usize,
@@ -407,14 +407,10 @@ impl TableCache {
 
     fn open_table(&self, file: &TableFile) -> Result<Table> {
         let path = table_path(&self.dir, file.number);
-        let handle =
-            self.vfs.open(&path, self.read_mode.access()).map_err(|source| {
-                match source.kind() {
-                    io::ErrorKind::NotFound => missing(&path, "the table is missing"),
-                    io::ErrorKind::InvalidInput => missing(&path, "it is no regular file"),
-                    _ => Error::io(&path, "opening", source),
-                }
-            })?;
+        let handle = match file.kept_files() {
+            Some(kept) => kept.table(),
+            None => self.open_file(&path)?,
+        };
         let expected = Expected { file_bytes: file.file_bytes, table_id: file.table_id };
         let host = TableHost {
             number: file.number,
@@ -439,6 +435,24 @@ impl TableCache {
         Ok(table)
     }
 
+    /// Opens the file of a table.
+    pub(super) fn open_file(&self, path: &Path) -> Result<Arc<dyn ReadFile>> {
+        let opened = self.vfs.open(path, self.read_mode.access());
+        opened.map_err(|source| match source.kind() {
+            io::ErrorKind::NotFound => missing(path, "the table is missing"),
+            io::ErrorKind::InvalidInput => missing(path, "it is no regular file"),
+            _ => Error::io(path, "opening", source),
+        })
+    }
+
+    /// How the filters of sidecars are read: into memory, so that a map is useless.
+    pub(super) fn sidecar_access(&self) -> Access {
+        match self.read_mode.access() {
+            Access::Mapped => Access::Buffered,
+            other => other,
+        }
+    }
+
     /// Makes `table`, the reader of `file`, query sidecar `number`; its own filters are the
     /// fallback if that is unusable.
     ///
@@ -446,13 +460,11 @@ impl TableCache {
     /// If there is no file handle left.
     fn open_sidecar(&self, table: &mut Table, file: &TableFile, number: u64) -> Result<()> {
         let path = sidecar_path(&self.dir, number);
-        // Filters are read into memory, so a map is useless.
-        let access = match self.read_mode.access() {
-            Access::Mapped => Access::Buffered,
-            other => other,
+        let opened = match file.kept_files() {
+            Some(kept) => kept.sidecar(&path),
+            None => self.vfs.open(&path, self.sidecar_access()),
         };
-        let opened =
-            self.vfs.open(&path, access).map_err(|error| Error::io(&path, "opening", error));
+        let opened = opened.map_err(|error| Error::io(&path, "opening", error));
         let taken = match opened {
             Err(error) if error.is_out_of_handles() => return Err(error),
             Err(error) => Err(error),

@@ -9,6 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::{Arc, OnceLock};
 
+use super::kept_files::KeptFiles;
 use super::table_cache::OpenTable;
 use crate::files::deletion_queue::DeletionQueue;
 use crate::files::{sidecar_path, table_path};
@@ -115,6 +116,8 @@ pub(crate) struct TableFile {
     stays_small: AtomicBool,
     /// Whether it has left the store, or was replaced by a successor for the same file.
     is_obsolete: AtomicBool,
+    /// Its open files, if others may remove them.
+    kept_files: OnceLock<KeptFiles>,
     /// The table's file, shared with predecessors and successors.
     file: Arc<RemovalOnDrop>,
     /// Its sidecar.
@@ -173,6 +176,7 @@ impl TableFile {
             estimated_at: AtomicU64::new(0),
             stays_small: AtomicBool::new(false),
             is_obsolete: AtomicBool::new(false),
+            kept_files: OnceLock::new(),
             file: Arc::default(),
             sidecar: RemovalOnDrop::default(),
         }
@@ -288,11 +292,26 @@ impl TableFile {
     /// Removes its sidecar, if it has one, when that is no longer used. The manifest must durably
     /// record its replacement.
     pub(crate) fn give_way(&self, dir: &Path, deletion_queue: &Arc<DeletionQueue>) {
-        self.is_obsolete.store(true, Ordering::Release);
+        self.leave();
         if let Some(number) = self.filters.sidecar {
             let (path, deletion_queue) = (sidecar_path(dir, number), Arc::clone(deletion_queue));
             self.sidecar.remove_when_dropped(Removal { path, table: None, deletion_queue });
         }
+    }
+
+    /// Records that the current version no longer holds it, of whose files another owner disposes.
+    pub(crate) fn leave(&self) {
+        self.is_obsolete.store(true, Ordering::Release);
+    }
+
+    /// Its files, if they are kept open.
+    pub(super) fn kept_files(&self) -> Option<&KeptFiles> {
+        self.kept_files.get()
+    }
+
+    /// Keeps its files open for as long as it lives, whoever removes them.
+    pub(super) fn keep_files(&self, files: KeptFiles) {
+        let _ = self.kept_files.set(files);
     }
 
     /// Whether the current version no longer holds it.

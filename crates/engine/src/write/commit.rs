@@ -345,7 +345,7 @@ impl Engine {
 
     /// Makes everything up to `seqno` visible.
     #[inline]
-    pub(super) fn publish(&self, seqno: SeqNo) {
+    pub(crate) fn publish(&self, seqno: SeqNo) {
         self.snapshots.publish(seqno);
         self.writes.publication.notify();
         if self.memory.shares.has_ceiling() {

@@ -48,6 +48,29 @@ impl Engine {
         Ok(())
     }
 
+    /// Begins a new log, and an empty memtable for it, which the caller must install. The active
+    /// memtable is empty, but its log may hold time marks.
+    pub(crate) fn begin_empty(&self, leader: &mut Leader) -> Result<Arc<LoggedMemtable>> {
+        self.access.check_writable()?;
+        let mut number = leader.active.log_number;
+        if let Some(old) = &mut leader.log {
+            let old_number = std::mem::replace(&mut number, self.files.new_file_number());
+            let fresh = self.create_log(number, old_number)?;
+            old.finish(number).map_err(|error| self.poison(error))?;
+            self.writes.rotated.add(old_number, std::mem::replace(old, fresh));
+        }
+        let memtable =
+            Arc::new(Memtable::new(self.options.load().writes.memtable, &self.memory.arenas));
+        leader.active = Arc::new(LoggedMemtable::new(memtable, number));
+        Ok(Arc::clone(&leader.active))
+    }
+
+    /// Queues a log that was rotated out for deletion; the manifest no longer needs it.
+    pub(crate) fn remove_rotated(&self, number: u64) {
+        let bytes = self.writes.rotated.forget(number);
+        self.files.deletion_queue.add_spare(log_path(&self.files.dir, number), number, bytes);
+    }
+
     /// Creates log `number`, the successor of log `previous`; a failure may leave a partial log.
     pub(crate) fn try_log(&self, number: u64, previous: u64) -> Result<LogWriter> {
         self.check_lock()?;

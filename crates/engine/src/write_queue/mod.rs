@@ -33,6 +33,8 @@ pub(crate) struct WritePath {
     pub(crate) freeze_soon: AtomicBool,
     /// Whether operands may be written: there is a merge operator, and its name is recorded.
     pub(crate) takes_operands: AtomicBool,
+    /// Held while sorted entries are loaded: each load reserves a sequence number.
+    pub(crate) loading: Mutex<()>,
 }
 
 impl WritePath {
@@ -45,6 +47,7 @@ impl WritePath {
             publication: Notifier::new(),
             freeze_soon: AtomicBool::new(false),
             takes_operands: AtomicBool::new(false),
+            loading: Mutex::default(),
         }
     }
 }

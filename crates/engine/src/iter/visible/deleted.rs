@@ -185,7 +185,9 @@ impl VisibleCursor {
         let is_whole = Arc::ptr_eq(&self._view.active, &engine.view.load().active);
         // A compaction filter may have removed what snapshots still see in the views they keep.
         let filters = engine.options.load().compaction.compaction_filter.is_some();
-        if is_whole && !filters && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
+        // The view of a follower may be older than its newest visible sequence number.
+        let follows = engine.options.load().opening.follows;
+        if is_whole && !filters && !follows && gap.to.as_ref().is_none_or(|to| gap.from < *to) {
             engine.memory.gaps.add(gap);
             engine.account_ranges();
             let tombstones = self.deleted.take().and_then(|known| known.tombstones);

@@ -1,0 +1,64 @@
+//! A thread that does something at intervals, until it is dropped.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use crate::env;
+use crate::sync::thread::{Builder, JoinHandle};
+use crate::sync::{Condvar, Mutex, lock, wait_until};
+
+/// The thread, which ends when this is dropped.
+#[derive(Debug)]
+pub(super) struct Timer {
+    end: Arc<TimerEnd>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Tells the thread to end.
+#[derive(Debug, Default)]
+struct TimerEnd {
+    is_over: Mutex<bool>,
+    changed: Condvar,
+}
+
+impl Timer {
+    /// Starts a thread that calls `each` now, and then `period` after each call has returned.
+    pub(super) fn start(
+        period: Duration,
+        mut each: impl FnMut() + Send + 'static,
+    ) -> io::Result<Self> {
+        let end = Arc::new(TimerEnd::default());
+        let ended = Arc::clone(&end);
+        let run = move || {
+            while !*lock(&ended.is_over) {
+                each();
+                ended.wait(period);
+            }
+        };
+        let thread = Builder::new().name("trommel-follower".to_owned()).spawn(run)?;
+        Ok(Self { end, thread: Some(thread) })
+    }
+}
+
+impl TimerEnd {
+    /// Waits for `period`, unless it is over before.
+    fn wait(&self, period: Duration) {
+        let due = env::now() + period;
+        let mut is_over = lock(&self.is_over);
+        while !*is_over && env::now() < due {
+            is_over = wait_until(&self.changed, is_over, due);
+        }
+    }
+}
+
+impl Drop for Timer {
+    fn drop(&mut self) {
+        *lock(&self.end.is_over) = true;
+        self.end.changed.notify_all();
+        if let Some(thread) = self.thread.take() {
+            // A panic in it has been reported there.
+            let _ = thread.join();
+        }
+    }
+}

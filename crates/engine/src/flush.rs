@@ -20,6 +20,7 @@ use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
 use crate::ranges::{RangeMap, RangeSet, RangeTombstone, Readers};
+use crate::space::Space;
 use crate::user_filters::FilterReason;
 use crate::version::TableMeta;
 use crate::view::LoggedMemtable;
@@ -108,7 +109,10 @@ impl Engine {
             false => TimeMarks::default(),
         };
         let default = self.options.keyspaces.default_of_tables();
-        let operator = self.options.load().writes.merge_operator.clone();
+        // While a store with a catalog is opened, it is not known yet which keys have a header, and
+        // an operator is passed keys without.
+        let is_unknown = default == Space::Plain && self.version().catalog_salt.is_some();
+        let operator = self.options.load().writes.merge_operator.clone().filter(|_| !is_unknown);
         Folding::new(operator.map(|operator| operator.for_store(default)), marks)
     }
 

@@ -2,6 +2,7 @@
 //! (`verify` and `repair` have modules of their own.)
 
 use std::io::Write;
+use std::ops::Bound;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
@@ -66,7 +67,8 @@ pub(crate) fn run_flush(args: &FlushArgs, session: Session<'_>) -> Result<(), Fa
 }
 
 pub(crate) const COMPACT_ABOUT: &str = "\
-Compacts all levels that hold keys of the range into the last one, drops versions that no reader \
+Compacts all levels that hold keys of the range (of the default keyspace; without a range, of all \
+keyspaces) into the last one, drops versions that no reader \
 can see, and shows the resulting levels. New tables get the given filters and compression, so this \
 also changes those of an existing store.";
 
@@ -89,7 +91,11 @@ pub(crate) fn run_compact(
 ) -> Result<(), Failure> {
     let ends = args.ends.bounds(args.key_form)?;
     args.write.write(session, |db| {
-        session.call("compacting", db, move |db| db.compact_range(ends))?;
+        session.call("compacting", db, move |db| match ends {
+            // Of all keyspaces.
+            (Bound::Unbounded, Bound::Unbounded) => db.compact_all(),
+            _ => db.compact_range(ends),
+        })?;
         let mut output = args.output.begin("compact", out);
         write_levels(db, &mut output)?;
         Ok(output.finish()?)

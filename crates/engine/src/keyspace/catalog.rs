@@ -171,6 +171,8 @@ impl Handle {
                  a store of its own for them",
             ));
         }
+        // Refused before anything changes.
+        self.move_marked(&mut WriteBatch::new())?;
         let header = CatalogHeader::new(env::random_u64());
         let edit = VersionEdit { catalog_salt: Some(header.salt), ..VersionEdit::default() };
         self.engine.install(edit, None, None)?;

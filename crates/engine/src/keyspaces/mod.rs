@@ -151,13 +151,12 @@ impl Keyspaces {
     /// Runs `change`, which returns the sequence number from which the default keyspace is stored
     /// as [`Space::Default`]. Readers and writers that depend on that wait meanwhile.
     pub(crate) fn map_default(&self, change: impl FnOnce() -> Result<SeqNo>) -> Result<()> {
-        let alone = crate::sync::write_lock(&self.mapping);
+        let _alone = crate::sync::write_lock(&self.mapping);
         self.mapped_from.store(CHANGING, Ordering::Release);
-        let changed = change();
-        let from = *changed.as_ref().unwrap_or(&PLAIN);
-        self.mapped_from.store(from, Ordering::Release);
-        drop(alone);
-        changed.map(drop)
+        // Readers do not wait for ever if `change` panics.
+        let mut ending = MappingEnd { keyspaces: self, from: PLAIN };
+        ending.from = change()?;
+        Ok(())
     }
 
     /// The default keyspace of an opened store has been stored as [`Space::Default`] for long.
@@ -229,6 +228,18 @@ impl Keyspaces {
             "the keyspace \"{name}\" is one of another store, or of a handle that was closed: open \
              it by Db::keyspace of this one"
         )))
+    }
+}
+
+/// Ends the change of how the default keyspace is stored.
+struct MappingEnd<'a> {
+    keyspaces: &'a Keyspaces,
+    from: u64,
+}
+
+impl Drop for MappingEnd<'_> {
+    fn drop(&mut self) {
+        self.keyspaces.mapped_from.store(self.from, Ordering::Release);
     }
 }
 

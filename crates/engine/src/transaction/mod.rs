@@ -601,7 +601,7 @@ impl Transaction {
         // Once the keys are mapped, they stay so.
         let may_change = state.depends_on_store && self.default == Space::Plain;
         let mapping = may_change.then(|| engine.options.keyspaces.default_for_write());
-        if mapping.is_some_and(|(_, default)| default != self.default) {
+        if mapping.as_ref().is_some_and(|(_, default)| *default != self.default) {
             // The first named keyspace has moved what it has read, or is to write.
             return Err(Conflict::new(&MARKER, Expected::Unchanged).into());
         }

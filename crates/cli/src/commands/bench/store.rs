@@ -47,7 +47,7 @@ impl Flag {
     }
 }
 
-static FLAGS: [Flag; 28] = [
+static FLAGS: [Flag; 29] = [
     flag("cache-size", "cache_bytes", "SIZE", bytes, "Bytes of the block cache [default: 32M]"),
     flag(
         "write-buffer-size",

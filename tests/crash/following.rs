@@ -76,7 +76,7 @@ fn follow_one(
     let seed = shown.seed;
     let order = format!("{}|{seed}", dir.display());
     let mut child = spawn("killed::child", CHILD, order, &shown.counts);
-    let out = child.stdout.take().ok_or("no pipe")?;
+    let out = child.stdout.take().expect("a pipe");
     let acknowledged: Vec<_> = shown.counts.iter().map(|count| AtomicUsize::new(*count)).collect();
     let low = || acknowledged.iter().map(|count| count.load(Ordering::Acquire)).collect::<Vec<_>>();
     let outcome = std::thread::scope(|scope| {

@@ -2,6 +2,7 @@
 
 mod display;
 mod groups;
+mod open_metrics;
 
 use crate::compaction::pressure::Cause;
 use crate::counters::FilterTotals;

@@ -67,7 +67,7 @@ fn key(rng: &mut Rng) -> Vec<u8> {
 }
 
 fn range(rng: &mut Rng) -> Ends {
-    let mut end = |rng: &mut Rng| match rng.u8(..4) {
+    let end = |rng: &mut Rng| match rng.u8(..4) {
         0 => Bound::Unbounded,
         1 => Bound::Excluded(key(rng)),
         _ => Bound::Included(key(rng)),

@@ -2,7 +2,6 @@
 
 mod display;
 mod groups;
-mod open_metrics;
 
 use crate::compaction::pressure::Cause;
 use crate::counters::FilterTotals;

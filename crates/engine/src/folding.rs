@@ -34,8 +34,8 @@ const MOST_BYTES: usize = 64 << 20;
 
 /// Takes the entries that are kept, in order.
 pub(crate) trait Kept {
-    /// Takes an entry. If `is_unseen`, it is the newest of its key, and no snapshot sees it. Whether
-    /// something older of its key may be outside the merge, if that is known, is `has_older`.
+    /// Takes an entry. If `is_unseen`, it is the newest of its key, and no snapshot sees it.
+    /// `has_older` is whether something older of its key may be outside the merge, if known.
     fn add(&mut self, entry: EntryRef<'_>, is_unseen: bool, has_older: Option<bool>) -> Result<()>;
 
     /// Whether something older of this key may be outside the merge. Called with ascending keys.
@@ -98,15 +98,15 @@ impl Folding {
             is_unseen &= !is_same;
             match fate {
                 // Deleted, or expired, whatever the mark.
-                EntryFate::Hidden if is_same => return self.end(open, None, kept).map(drop),
+                EntryFate::Hidden if is_same => return self.end(&open, None, kept).map(drop),
                 EntryFate::Operand if is_same && open.mark == mark => {
                     return self.push(open, entry, kept);
                 }
                 EntryFate::Keep | EntryFate::Spent if is_same && open.mark == mark => {
-                    return self.end_on(open, entry, fate, kept);
+                    return self.end_on(&open, entry, fate, kept);
                 }
-                _ if *open.key == *entry.key => self.end_above(open, kept)?,
-                _ => self.end_of_key(open, kept)?,
+                _ if *open.key == *entry.key => self.end_above(&open, kept)?,
+                _ => self.end_of_key(&open, kept)?,
             }
         }
         match fate {
@@ -118,7 +118,7 @@ impl Folding {
 
     /// Ends the operands of the last key.
     pub(crate) fn finish(mut self, kept: &mut impl Kept) -> Result<()> {
-        self.open.take().map_or(Ok(()), |open| self.end_of_key(open, kept))
+        self.open.take().map_or(Ok(()), |open| self.end_of_key(&open, kept))
     }
 
     fn begin(
@@ -182,7 +182,7 @@ impl Folding {
     /// Ends operands on the value or the tombstone below them.
     fn end_on(
         &self,
-        open: Operands,
+        open: &Operands,
         entry: EntryRef<'_>,
         fate: EntryFate,
         kept: &mut impl Kept,
@@ -196,16 +196,16 @@ impl Folding {
     }
 
     /// Ends operands with the value below them, if there is one. Returns whether they were merged.
-    fn end(&self, open: Operands, existing: Option<&[u8]>, kept: &mut impl Kept) -> Result<bool> {
+    fn end(&self, open: &Operands, existing: Option<&[u8]>, kept: &mut impl Kept) -> Result<bool> {
         let (Some(operator), Some(newest)) = (&self.operator, open.operands.first()) else {
             return Ok(false);
         };
-        let operands = oldest_first(&open);
+        let operands = oldest_first(open);
         let merged = match operator.full_merge(&open.key, existing, &operands) {
             Ok(merged) => merged,
             Err(error) => {
                 operator.report(&error);
-                add_all(&open, kept)?;
+                add_all(open, kept)?;
                 return Ok(false);
             }
         };
@@ -220,7 +220,7 @@ impl Folding {
     }
 
     /// Ends operands at the end of their key in the merge.
-    fn end_of_key(&self, open: Operands, kept: &mut impl Kept) -> Result<()> {
+    fn end_of_key(&self, open: &Operands, kept: &mut impl Kept) -> Result<()> {
         match open.has_older {
             true => self.end_above(open, kept),
             false => self.end(open, None, kept).map(drop),
@@ -228,13 +228,13 @@ impl Folding {
     }
 
     /// Ends operands above versions that are not known, or that other readers see.
-    fn end_above(&self, open: Operands, kept: &mut impl Kept) -> Result<()> {
-        match (self.partly_merged(&open), open.operands.first()) {
+    fn end_above(&self, open: &Operands, kept: &mut impl Kept) -> Result<()> {
+        match (self.partly_merged(open), open.operands.first()) {
             (Some(value), Some((seqno, _))) => {
                 let (key, kind) = (&*open.key, EntryKind::Merge);
                 kept.add(EntryRef { key, seqno: *seqno, kind, value: &value }, false, None)
             }
-            _ => add_all(&open, kept),
+            _ => add_all(open, kept),
         }
     }
 

@@ -19,8 +19,8 @@ impl Db {
     /// key at once; each operand is applied once, in the order of the sequence numbers.
     ///
     /// # Errors
-    /// As [`Db::put`]; [`Error::Merge`](crate::Error::Merge) if the store was opened without a merge
-    /// operator. An operand that the operator cannot apply is found when the key is read.
+    /// As [`Db::put`]; [`Error::Merge`](crate::Error::Merge) if the store was opened without a
+    /// merge operator. An operand that the operator cannot apply is found when the key is read.
     ///
     /// ```
     /// use trommel::{Db, Merge, Options};

@@ -9,8 +9,8 @@ use super::{FilterBudget, FilterPolicy, LevelRule, Levels, PolicyForm};
 use crate::levels::LEVELS;
 
 impl FilterPolicy {
-    /// The same policy, with this filter on the levels of a range: 0, or 1 for the first level below
-    /// that holds data, and so on. The last filter given for a level applies. A budget is replaced,
+    /// The same policy, with this filter on the levels of a range: 0, or 1 for the first level
+    /// below that holds data, and so on. The last filter given for a level applies. A budget is replaced,
     /// and other levels then have no filter.
     ///
     /// ```
@@ -116,7 +116,6 @@ mod tests {
             (none().on_levels((Bound::Excluded(0), Bound::Included(1)), deep), "none,L1=paired:8"),
             (none().on_levels(0..0, deep), "none"),
             (none().on_levels(7.., deep), "none"),
-            (none().on_levels(5..=2, deep), "none"),
             (none().on_last_level(deep), "none,last=paired:8"),
             (FilterPolicy::budget_of_bytes(9000).on_levels(..1, deep), "L0=paired:8"),
             (FilterPolicy::budget_of_bytes(9000), "budget=9000"),

@@ -287,6 +287,8 @@ where
 mod tests {
     use super::*;
 
+    type Case = (Arc<dyn MergeOperator>, [Vec<u8>; 4]);
+
     fn apply(operator: &dyn MergeOperator, old: Option<&[u8]>, operands: &[&[u8]]) -> Merged {
         operator.full_merge(b"k", old, operands)
     }
@@ -297,7 +299,7 @@ mod tests {
         let number = |number: u64| number.to_le_bytes().to_vec();
         let set = |items: &[&str]| Merge::set(items);
         let append = Merge::associative("append", |_, a, b| Ok([a, b].concat()));
-        let cases: [(Arc<dyn MergeOperator>, [Vec<u8>; 4]); 4] = [
+        let cases: [Case; 4] = [
             (Merge::counter(), [number(1), number(u64::MAX), number(7), number(1 << 63)]),
             (Merge::max(), [b"b".to_vec(), b"".to_vec(), b"ab".to_vec(), b"b\0".to_vec()]),
             (Merge::set_union(), [set(&["b"]), set(&[]), set(&["", "b", "a"]), set(&["c"])]),

@@ -708,7 +708,7 @@ fn operands_expire_one_by_one() {
         let db = Db::open("db", options).unwrap();
         let fold = || {
             if folded {
-                db.compact_all().unwrap()
+                db.compact_all().unwrap();
             }
         };
         for _ in 0..3 {
@@ -765,12 +765,12 @@ fn compactions_of_operands_are_installed_at_once() {
     let mut expected = BTreeMap::new();
     for round in 0..6 {
         for number in 0..200_u32 {
-            let key = number.to_be_bytes();
+            let key = format!("{number:04}");
             if round == 0 {
-                db.put(key, filler).unwrap();
-                expected.insert(key, filler.to_vec());
+                db.put(&key, filler).unwrap();
+                expected.insert(key.clone(), filler.to_vec());
             }
-            db.merge(key, [round]).unwrap();
+            db.merge(&key, [round]).unwrap();
             let value = expected.get_mut(&key).unwrap();
             *value = Append::value(Some(value), &[round]).unwrap();
         }

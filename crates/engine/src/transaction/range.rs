@@ -4,7 +4,8 @@
 //!    has reached the other, it takes over what the other has fetched.
 //! 2. At each step, the transaction's own keys before the fetched one are looked up, then that key
 //!    itself: only when an entry is next is it decided whether the transaction has overwritten,
-//!    merged into or deleted it. So writes ahead of an end are seen, and so is a return to a savepoint.
+//!    merged into or deleted it. So writes ahead of an end are seen, and so is a return to a
+//!    savepoint.
 //! 3. When the iterator is dropped, the part that it covered is added to the transaction's reads:
 //!    from the start of the range to the last key that the front yielded, from the last that the
 //!    back yielded to the end, or the whole range if it was exhausted.

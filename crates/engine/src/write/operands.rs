@@ -8,9 +8,9 @@ use crate::error::Result;
 use crate::manifest::edit::VersionEdit;
 
 impl Engine {
-    /// Records the name of the merge operator, unless it is recorded: it is durable before the first
-    /// operand is logged, so that no open reads operands without knowing that there are any. Called
-    /// before operands are written, `key` among their keys.
+    /// Records the name of the merge operator, unless it is recorded: it is durable before the
+    /// first operand is logged, so that no open reads operands without knowing that there are any.
+    /// Called before operands are written, `key` among their keys.
     ///
     /// # Errors
     /// As a write; [`Error::Merge`](crate::Error::Merge) if there is no operator.

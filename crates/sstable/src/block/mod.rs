@@ -23,12 +23,13 @@
 //! detect them. Called by `Table::get`, the cursor and `verify`.
 
 mod builder;
+mod head;
 mod position;
+mod seek;
 
 pub(crate) use builder::BlockBuilder;
 pub(crate) use position::{Position, Way};
 
-use std::cmp::Ordering;
 use std::ops::Range;
 use std::sync::Arc;
 
@@ -210,10 +211,12 @@ impl<'a> Block<'a> {
         self.payload.get(at..)?.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
     }
 
-    /// The sixteen bytes at `at`.
+    /// The sixteen bytes at `at`, in two halves.
     #[inline]
-    fn words(&self, at: usize) -> Option<u128> {
-        self.payload.get(at..)?.first_chunk::<16>().map(|bytes| u128::from_le_bytes(*bytes))
+    fn halves(&self, at: usize) -> Option<[u64; 2]> {
+        let bytes = self.payload.get(at..)?.first_chunk::<16>()?;
+        let (first, last) = (bytes.first_chunk()?, bytes.last_chunk()?);
+        Some([u64::from_le_bytes(*first), u64::from_le_bytes(*last)])
     }
 
     /// Offsets `i` and `i + 1` of the column that starts at `column`. After the last offset, the
@@ -441,68 +444,6 @@ impl<'a> Block<'a> {
         let (value, (found, kind)) = (self.value(i)?, self.trailer(i)?);
         // If the block is out of order, the search may end anywhere.
         Ok((found <= seqno).then_some(Hit { seqno: found, kind, value }))
-    }
-
-    /// The first entry at or after (`key`, `seqno`); the count if there is none.
-    #[inline]
-    pub(crate) fn seek(&self, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
-        self.seek_from(0, key, seqno)
-    }
-
-    /// Like `seek`, from the start of the group of entry `from`.
-    fn seek_from(&self, from: usize, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
-        let first_group = from / GROUP_ENTRIES;
-        // Heads before `low` are smaller than the target; heads from `high` on are not.
-        let (mut low, mut high) = (first_group, self.count().div_ceil(GROUP_ENTRIES));
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let i = middle * GROUP_ENTRIES;
-            if self.is_before(i, self.head(i)?, key, seqno)? {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        if low == first_group {
-            return Ok(low * GROUP_ENTRIES);
-        }
-        self.seek_in_group(low - 1, key, seqno)
-    }
-
-    #[inline]
-    fn is_before(&self, i: usize, own: &[u8], key: &[u8], seqno: SeqNo) -> Result<bool, Fault> {
-        Ok(match own.cmp(key) {
-            Ordering::Less => true,
-            Ordering::Greater => false,
-            Ordering::Equal => self.trailer(i)?.0 > seqno,
-        })
-    }
-
-    /// The first entry at or after the target in `group`, whose head is smaller than the target;
-    /// the start of the next group if there is none.
-    fn seek_in_group(&self, group: usize, key: &[u8], seqno: SeqNo) -> Result<usize, Fault> {
-        let head = self.head(group * GROUP_ENTRIES)?;
-        let common = common_prefix(head, key);
-        let mut low = group * GROUP_ENTRIES + 1;
-        let mut high = self.count().min((group + 1) * GROUP_ENTRIES);
-        while low < high {
-            let middle = low + (high - low) / 2;
-            let stored = self.stored_key(middle)?;
-            // An entry that shares with the head the byte in which the head is smaller than the
-            // target is smaller too. All others equal the target in the shared part.
-            let before = match key.get(stored.shared..) {
-                Some(rest) if stored.shared <= common => {
-                    self.is_before(middle, stored.suffix, rest, seqno)?
-                }
-                _ => true,
-            };
-            if before {
-                low = middle + 1;
-            } else {
-                high = middle;
-            }
-        }
-        Ok(low)
     }
 
     /// Tag of entry `i`.

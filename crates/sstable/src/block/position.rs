@@ -3,8 +3,7 @@
 //!
 //! 1. When a scan enters half a group, the group's head is read, and then of each entry ahead the
 //!    trailer, the location of the value, and the first 16 bytes of the key, assembled in one word:
-//!    the bytes shared with the head, the entry's own bytes, then zeros. At least 16 bytes follow
-//!    the keys of a block, so a whole word can be read at the start of any key's own bytes.
+//!    the bytes shared with the head, the entry's own bytes, then zeros (`head.rs`).
 //! 2. The list ends at an entry that cannot be decoded. That is an error only for a scan that steps
 //!    on it.
 //! 3. A key of more than 16 bytes is assembled in a buffer when the scan steps on it. Within a
@@ -15,14 +14,12 @@
 
 use std::ops::Range;
 
-use trommel_base::entry::{pack_trailer, unpack_trailer};
-use trommel_base::{EntryKind, KeyHead, SeqNo, first_words};
+use trommel_base::entry::pack_trailer;
+use trommel_base::{EntryKind, KeyHead, SeqNo};
 
+use super::head::{Head, WORD_BYTES};
 use super::{Block, Layout, OUTSIDE, StoredKey, TOGETHER};
 use crate::format::{Fault, GROUP_ENTRIES};
-
-/// Longest key that is assembled in a word, in bytes.
-const WORD_BYTES: usize = 16;
 
 const TOO_MUCH_SHARED: Fault = Fault::Damaged("a key shares more than its head has");
 
@@ -99,55 +96,8 @@ impl Default for Position {
     }
 }
 
-/// The first key of a group, whose prefix the others share.
-struct Head {
-    /// Its first bytes, padded with zeros.
-    word: u128,
-    len: usize,
-}
-
-impl Head {
-    #[inline]
-    fn read(block: &Block<'_>, group: usize) -> Result<Self, Fault> {
-        let head = block.head(group * GROUP_ENTRIES)?;
-        Ok(Self { word: first_words(head).swap_bytes(), len: head.len() })
-    }
-
-    /// The first bytes of a key of `len` bytes that shares `shared` bytes with the head and has the
-    /// others at `own`; padded with zeros.
-    #[inline]
-    fn joined(
-        &self,
-        block: &Block<'_>,
-        shared: usize,
-        own: usize,
-        len: usize,
-    ) -> Option<[u8; WORD_BYTES]> {
-        // Only what fits the word, for a long key.
-        let from_head = shared.min(WORD_BYTES);
-        let (head, all) = (FIRST_BYTES.get(from_head)?, FIRST_BYTES.get(len.min(WORD_BYTES))?);
-        // The head precedes the key's own bytes, and so at least `from_head` bytes do.
-        let rest = block.words(own.checked_sub(from_head)?)?;
-        Some((self.word & head | rest & (all ^ head)).to_le_bytes())
-    }
-}
-
-/// The first eight bytes.
-#[inline]
-fn word(bytes: &[u8]) -> Option<u64> {
-    bytes.first_chunk::<8>().map(|bytes| u64::from_le_bytes(*bytes))
-}
-
-/// Masks of the first bytes of a word, by number of bytes.
-const FIRST_BYTES: [u128; WORD_BYTES + 1] = {
-    let mut masks = [u128::MAX; WORD_BYTES + 1];
-    let mut bytes = 0;
-    while bytes < WORD_BYTES {
-        masks[bytes] = (1 << (8 * bytes)) - 1;
-        bytes += 1;
-    }
-    masks
-};
+/// The kinds that are known, 0 and 1, have no other bits than this.
+const KNOWN_KINDS: u64 = EntryKind::Delete as u64 | EntryKind::Put as u64;
 
 impl Position {
     /// Forgets the block.
@@ -351,36 +301,40 @@ fn decode_trailers(block: &Block<'_>, first: usize, places: &mut [Decoded]) -> O
     let Layout { base, trailers, trailer_width, .. } = block.layout;
     let width = usize::from(trailer_width);
     let mask = u64::MAX.checked_shr(64 - 8 * u32::from(trailer_width)).unwrap_or(0);
-    let mut trailers = block.payload.get(trailers as usize + width * first..)?;
+    // Of all together: a sum that is too large, or a kind that is not known.
+    let (mut overflows, mut kinds) = (false, 0);
+    let mut at = trailers as usize + width * first;
     for place in places {
-        place.trailer = base.checked_add(word(trailers)? & mask)?;
-        unpack_trailer(place.trailer)?;
-        trailers = trailers.get(width..)?;
+        let (trailer, is_over) = base.overflowing_add(block.word(at)? & mask);
+        place.trailer = trailer;
+        overflows |= is_over;
+        kinds |= trailer & 0xff;
+        at += width;
     }
-    Some(())
+    (!overflows && kinds <= KNOWN_KINDS).then_some(())
 }
 
 /// Decodes their keys; `head` is the head of their group.
 #[inline]
 fn decode_keys(block: &Block<'_>, head: &Head, first: usize, places: &mut [Decoded]) -> Option<()> {
-    let (start, ends) = block.offsets_from(block.layout.key_offsets, first)?.split_first()?;
-    let limit = block.layout.value_offsets;
-    let mut left = block.count() - first;
-    let mut start = offset(start);
-    for (place, end) in places.iter_mut().zip(ends) {
-        left -= 1;
-        // No offset follows that of the block's last key.
-        let end = if left == 0 { limit } else { offset(end) };
+    let [start, mut ends @ ..] = *block.offsets_from(block.layout.key_offsets, first)?;
+    let (limit, most_shared) = (block.layout.value_offsets, head.len.min(0x7f) as u32);
+    // No offset follows that of the block's last key.
+    if let Some(end) = ends.get_mut(block.count() - 1 - first) {
+        *end = u16::try_from(limit).ok()?.to_le_bytes();
+    }
+    let mut start = offset(&start);
+    for (place, end) in places.iter_mut().zip(&ends) {
+        let (own, end) = (start + 1, offset(end));
         let shared = u32::from(*block.payload.get(start as usize)?);
-        if start >= end || end > limit || shared >= 0x80 || shared > head.len as u32 {
+        if own > end || shared > most_shared {
             return None;
         }
-        let own = start + 1;
         place.len = shared + end - own;
         place.key = head.joined(block, shared as usize, own as usize, place.len as usize)?;
         start = end;
     }
-    Some(())
+    (start <= limit).then_some(())
 }
 
 #[inline]

@@ -301,7 +301,7 @@ where
 
     /// Lets all sources prefetch what a seek will read, before any of them waits for it.
     fn prefetch_seek_all(&mut self, key: &[u8], aim: Aim) {
-        for stage in [Stage::Find, Stage::Reach, Stage::Prefetch] {
+        for stage in [Stage::Find, Stage::Prefetch] {
             let requested =
                 self.sources.iter_mut().map(|source| source.prefetch_seek(key, aim, stage));
             // A single prefetch overlaps with nothing.

@@ -196,6 +196,13 @@ where
         &self.sources
     }
 
+    /// Takes all sources out of a merge that is about to be dropped.
+    pub(crate) fn take_sources(&mut self) -> Vec<C> {
+        self.top = NO_SOURCE;
+        self.order.clear();
+        std::mem::take(&mut self.sources)
+    }
+
     /// Number of entries that visits skipped between those they took.
     pub(crate) fn skipped_in_visits(&self) -> u64 {
         self.skipped

@@ -12,6 +12,7 @@ use crate::iter::gate::{RangeGate, TableGate};
 use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::range::{DbCursor, Range};
 use crate::iter::source::Source;
+use crate::iter::spare;
 use crate::iter::visible::VisibleCursor;
 use crate::ranges::RangeSet;
 use crate::version::TableFile;
@@ -25,7 +26,7 @@ impl Handle {
         at: Option<ReadAt<'_>>,
     ) -> Result<DbCursor> {
         let bounds = SharedBounds::new(bounds);
-        Ok(DbCursor::new(self.pin(at)?.cursor(&bounds)?, bounds))
+        Ok(DbCursor::new(self.pin(at)?.into_cursor(&bounds)?, bounds))
     }
 
     /// The entries within `bounds` as of `at`, or now.
@@ -35,7 +36,7 @@ impl Handle {
         match self.pin(at) {
             Ok(pinned) => Range::new(
                 bounds,
-                Box::new(move || pinned.cursor(&within)),
+                Box::new(move || pinned.clone().into_cursor(&within)),
                 self.engine.access.opener(),
             ),
             Err(error) => Range::new(
@@ -63,6 +64,7 @@ impl Handle {
 }
 
 /// What a scan reads from and keeps open.
+#[derive(Clone)]
 struct Pinned {
     view: Arc<View>,
     seqno: SeqNo,
@@ -75,7 +77,7 @@ struct Pinned {
 impl Pinned {
     /// Merges the memtables, each run of level 0, and each deeper level, newest first. Tables
     /// outside `bounds` are left out, so the cursor is not valid for keys outside them.
-    fn cursor(&self, bounds: &SharedBounds) -> Result<VisibleCursor> {
+    fn into_cursor(self, bounds: &SharedBounds) -> Result<VisibleCursor> {
         let (view, engine) = (&self.view, &self.store.engine);
         engine.access.check_open()?;
         let trust_verified = engine.files.tables.read_mode().trusts_verified();
@@ -91,7 +93,7 @@ impl Pinned {
         let memtables = view.memtables().map(|logged| &logged.memtable);
         let memtables = memtables.filter(|memtable| !memtable.is_empty());
         let most = memtables.clone().count() + newest.len() + runs.len();
-        let mut sources = Vec::with_capacity(most);
+        let mut sources = spare::list(most);
         sources.extend(memtables.map(Source::memtable));
         for table in newest.iter().filter(|table| table.meets(bounds)) {
             let reader = engine.files.tables.reader(table)?;
@@ -113,11 +115,11 @@ impl Pinned {
         Ok(VisibleCursor::new(
             sources,
             self.seqno,
-            self.ranges.clone(),
+            self.ranges,
             gate.is_some(),
             bounds.clone(),
-            Arc::clone(view),
-            Arc::clone(&self.store),
+            self.view,
+            self.store,
         ))
     }
 }

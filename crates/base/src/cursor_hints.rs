@@ -17,10 +17,8 @@ pub enum Aim {
 /// A stage of [`CursorHints::prefetch_seek`], in this order.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Stage {
-    /// Locate the target.
+    /// Locate the target, and prefetch the memory that leads to it.
     Find,
-    /// Prefetch the memory that leads to the target.
-    Reach,
     /// Prefetch the memory that holds the target.
     Prefetch,
 }

@@ -71,11 +71,7 @@ impl<'a> BlockLocation<'a> {
     /// Prefetches the block's slot.
     #[inline]
     pub(crate) fn prefetch_slot(&self) {
-        if let Some(group) = self.group {
-            let first = std::ptr::from_ref(group).addr();
-            prefetch_at(first);
-            prefetch_at(first + 64);
-        }
+        self.group.into_iter().for_each(prefetch_group);
     }
 
     /// Prefetches the memory that taking the block out of its slot reads, and the first that a
@@ -121,10 +117,24 @@ impl BlockSlots {
         size_of_val(&*self.leaves)
     }
 
+    /// Prefetches the slot of the block at `at`.
+    #[inline]
+    pub(crate) fn prefetch(&self, at: At) {
+        self.group(at).into_iter().for_each(prefetch_group);
+    }
+
     #[inline]
     fn group(&self, at: At) -> Option<&Mutex<SlotGroup>> {
         self.leaves.get(at.leaf)?.get()?.group(at.slot)
     }
+}
+
+/// Prefetches both cache lines of a group.
+#[inline]
+fn prefetch_group(group: &Mutex<SlotGroup>) {
+    let first = std::ptr::from_ref(group).addr();
+    prefetch_at(first);
+    prefetch_at(first + 64);
 }
 
 /// Memory of slots, part of the block cache's capacity, and its limit.

@@ -224,6 +224,12 @@ impl IndexTree {
         Ok(index.len().checked_sub(1).map(|slot| (index, At { leaf, slot })))
     }
 
+    /// Prefetches the slot of the block at `at`.
+    #[inline]
+    pub(crate) fn prefetch_slot(&self, at: At) {
+        self.slots.prefetch(at);
+    }
+
     /// The location of the block at `at` in `leaf`; an invalid one if the leaf has no such block.
     #[inline]
     pub(crate) fn locate<'a>(&'a self, leaf: &'a Index, at: At) -> BlockLocation<'a> {

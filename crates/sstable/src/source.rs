@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use trommel_base::{Checksum, Corruption};
+use trommel_filter::prefetch_at;
 use trommel_vfs::ReadFile;
 
 use crate::Error;
@@ -18,6 +19,7 @@ use crate::block_slots::BlockLocation;
 use crate::cache::BlockCache;
 use crate::compression::{decompress, is_raw, zeroed};
 use crate::format::{BlockKind, CHECKSUM_BYTES, FRAME_BYTES, Fault, Handle, SHORT, place, unseal};
+use crate::index::{At, Index};
 
 /// Size of each read of a block that is streamed into memory.
 const CHUNK_BYTES: usize = 256 << 10;
@@ -165,6 +167,17 @@ impl Source {
         let stored = self.in_map(map, handle)?;
         let compression = stored.len().checked_sub(FRAME_BYTES).and_then(|at| stored.get(at));
         Ok(compression.is_some_and(|number| is_raw(*number)).then_some(stored))
+    }
+
+    /// Prefetches the frame of the block at `at` in `leaf`, if reads use the map.
+    #[inline]
+    pub(crate) fn prefetch_frame(&self, leaf: &Index, at: At) {
+        if let Some(map) = self.map()
+            && let Some(handle) = leaf.handle(at.slot)
+            && let Ok(stored) = self.in_map(map, handle)
+        {
+            prefetch_at(stored.as_ptr_range().end.addr() - 1);
+        }
     }
 
     /// A data block from the cache, or read from the file and, if `fill`, inserted.

@@ -196,6 +196,13 @@ where
         &self.sources
     }
 
+    /// Takes all sources out of a merge that is about to be dropped.
+    pub(crate) fn take_sources(&mut self) -> Vec<C> {
+        self.top = NO_SOURCE;
+        self.order.clear();
+        std::mem::take(&mut self.sources)
+    }
+
     /// Number of entries that visits skipped between those they took.
     pub(crate) fn skipped_in_visits(&self) -> u64 {
         self.skipped
@@ -301,7 +308,7 @@ where
 
     /// Lets all sources prefetch what a seek will read, before any of them waits for it.
     fn prefetch_seek_all(&mut self, key: &[u8], aim: Aim) {
-        for stage in [Stage::Find, Stage::Reach, Stage::Prefetch] {
+        for stage in [Stage::Find, Stage::Prefetch] {
             let requested =
                 self.sources.iter_mut().map(|source| source.prefetch_seek(key, aim, stage));
             // A single prefetch overlaps with nothing.

@@ -5,4 +5,5 @@ pub(crate) mod level;
 pub(crate) mod merge;
 pub(crate) mod range;
 pub(crate) mod source;
+pub(crate) mod spare;
 pub(crate) mod visible;

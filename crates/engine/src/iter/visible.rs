@@ -26,6 +26,7 @@ use trommel_sstable::ReadStats;
 
 use super::merge::{Mark, MergeCursor};
 use super::source::Source;
+use super::spare;
 use crate::bounds::SharedBounds;
 use crate::error::Result;
 use crate::fork::{Opener, leak};
@@ -102,6 +103,7 @@ impl Drop for VisibleCursor {
                 shard.scan_reseeks.add(self.reseeks);
             }
         });
+        spare::keep(self.merge.take_sources());
     }
 }
 

@@ -12,6 +12,7 @@ use crate::iter::gate::{RangeGate, TableGate};
 use crate::iter::level::{LevelCursor, ScanTables};
 use crate::iter::range::{DbCursor, Range};
 use crate::iter::source::Source;
+use crate::iter::spare;
 use crate::iter::visible::VisibleCursor;
 use crate::keyspaces::Part;
 use crate::ranges::RangeSet;
@@ -29,7 +30,7 @@ impl Handle {
     ) -> Result<DbCursor> {
         let (pinned, space) = self.pin_in(part, at)?;
         let bounds = SharedBounds::new(space.bounds(bounds));
-        Ok(DbCursor::new(pinned.cursor(&bounds)?, bounds, space))
+        Ok(DbCursor::new(pinned.into_cursor(&bounds)?, bounds, space))
     }
 
     /// The entries of this part within `bounds` as of `at`, or now.
@@ -44,7 +45,12 @@ impl Handle {
             Ok((pinned, space)) => {
                 let bounds = SharedBounds::new(space.bounds(bounds));
                 let within = bounds.clone();
-                Range::new(bounds, space, Box::new(move || pinned.cursor(&within)), opener)
+                Range::new(
+                    bounds,
+                    space,
+                    Box::new(move || pinned.clone().into_cursor(&within)),
+                    opener,
+                )
             }
             Err(error) => {
                 let bounds = SharedBounds::new(bounds);
@@ -78,6 +84,7 @@ impl Handle {
 }
 
 /// What a scan reads from and keeps open.
+#[derive(Clone)]
 struct Pinned {
     view: Arc<View>,
     seqno: SeqNo,
@@ -90,7 +97,7 @@ struct Pinned {
 impl Pinned {
     /// Merges the memtables, each run of level 0, and each deeper level, newest first. Tables
     /// outside `bounds` are left out, so the cursor is not valid for keys outside them.
-    fn cursor(&self, bounds: &SharedBounds) -> Result<VisibleCursor> {
+    fn into_cursor(self, bounds: &SharedBounds) -> Result<VisibleCursor> {
         let (view, engine) = (&self.view, &self.store.engine);
         engine.access.check_open()?;
         let trust_verified = engine.files.tables.read_mode().trusts_verified();
@@ -106,7 +113,7 @@ impl Pinned {
         let memtables = view.memtables().map(|logged| &logged.memtable);
         let memtables = memtables.filter(|memtable| !memtable.is_empty());
         let most = memtables.clone().count() + newest.len() + runs.len();
-        let mut sources = Vec::with_capacity(most);
+        let mut sources = spare::list(most);
         sources.extend(memtables.map(Source::memtable));
         for table in newest.iter().filter(|table| table.meets(bounds)) {
             let reader = engine.files.tables.reader(table)?;
@@ -128,11 +135,11 @@ impl Pinned {
         Ok(VisibleCursor::new(
             sources,
             self.seqno,
-            self.ranges.clone(),
+            self.ranges,
             gate.is_some(),
             bounds.clone(),
-            Arc::clone(view),
-            Arc::clone(&self.store),
+            self.view,
+            self.store,
         ))
     }
 }

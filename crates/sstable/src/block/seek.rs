@@ -116,8 +116,8 @@ impl Block<'_> {
         Ok(low)
     }
 
-    /// The first bytes of the key of entry `i` as a number, and the key's length; `head` is the head
-    /// of its group. `None` if they are not easily read.
+    /// The first bytes of the key of entry `i` as a number, and the key's length; `head` is the
+    /// head of its group. `None` if they are not easily read.
     #[inline]
     fn words_of(&self, i: usize, head: &Head) -> Option<(u128, usize)> {
         let (start, next) = self.offsets(self.layout.key_offsets, i)?;

@@ -384,11 +384,15 @@ impl CursorHints for TableCursor {
             // The seek returns any error.
             let found = index.find(key, source, &mut self.reading.stats);
             let found = found.ok().flatten();
-            self.sought = found.map(|(_, at)| Sought { key: short(key), at });
+            self.sought = found.map(|(leaf, at)| {
+                index.prefetch_slot(at);
+                source.prefetch_frame(leaf, at);
+                Sought { key: short(key), at }
+            });
         } else if let Some(Sought { at, .. }) = self.sought
             && let Some(leaf) = index.loaded_leaf(at.leaf)
         {
-            self.reading.prefetch_wanted(source, index.locate(leaf, at), stage);
+            Reading::prefetch_wanted(source, index.locate(leaf, at));
         }
         self.sought.is_some()
     }

@@ -5,9 +5,6 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use trommel_base::Stage;
-use trommel_filter::prefetch_at;
-
 use super::access_hints::AccessHints;
 use super::block_prefetch::BlockPrefetch;
 use super::direction::Direction;
@@ -109,16 +106,20 @@ fn copy_into<'a>(buffer: &'a mut Option<Arc<[u8]>>, bytes: &[u8]) -> &'a Arc<[u8
     buffer.get_or_insert_with(|| zeroed(0))
 }
 
+/// Size of the first read-ahead of a scan.
+#[inline]
+fn first_window(options: &ScanOptions) -> usize {
+    let first = if options.fill_cache { FIRST_READ_AHEAD_BYTES } else { usize::MAX };
+    first.min(options.read_ahead_bytes)
+}
+
 impl Reading {
     #[inline]
     pub(super) fn new(options: ScanOptions, known: Option<Arc<VerifiedBlocks>>) -> Self {
-        let (stats, ahead, prefetch) = <(ReadStats, ReadAhead, BlockPrefetch)>::default();
-        let hints = AccessHints::default();
+        let (stats, prefetch, hints) = <(ReadStats, BlockPrefetch, AccessHints)>::default();
+        let ahead = ReadAhead { window: first_window(&options), ..ReadAhead::default() };
         let (own, value_taken) = (None, AtomicBool::new(false));
-        let mut reading =
-            Self { options, known, stats, ahead, own, value_taken, prefetch, hints, run: 0 };
-        reading.restart();
-        reading
+        Self { options, known, stats, ahead, own, value_taken, prefetch, hints, run: 0 }
     }
 
     /// Whether each entry is compared with the previous one.
@@ -130,11 +131,14 @@ impl Reading {
     /// Resets the state of sequential reads after a seek.
     #[inline]
     pub(super) fn restart(&mut self) {
+        if self.run == 0 {
+            // No block was entered since.
+            return;
+        }
         self.run = 0;
         self.prefetch.forget();
         self.hints = AccessHints::default();
-        let first = if self.options.fill_cache { FIRST_READ_AHEAD_BYTES } else { usize::MAX };
-        self.ahead.window = first.min(self.options.read_ahead_bytes);
+        self.ahead.window = first_window(&self.options);
     }
 
     /// Records that a value of the current block was taken.
@@ -149,22 +153,13 @@ impl Reading {
         self.prefetch.step();
     }
 
-    /// Prefetches the memory that entering a block and seeking in it would wait for.
-    pub(super) fn prefetch_wanted(&self, source: &Source, wanted: BlockLocation<'_>, stage: Stage) {
-        match stage {
-            Stage::Find => {}
-            Stage::Reach => {
-                wanted.prefetch_slot();
-                let stored = source.map().map(|map| source.in_map(map, wanted.handle));
-                if let Some(Ok(stored)) = stored {
-                    prefetch_at(stored.as_ptr_range().end.addr() - 1);
-                }
-            }
-            // Compressed blocks come from the cache even if the table is mapped.
-            Stage::Prefetch => match source.raw_in_map(wanted.handle) {
-                Ok(Some(stored)) => prefetch_columns(stored),
-                _ => wanted.prefetch_block(),
-            },
+    /// Prefetches the memory that entering a block and seeking in it would wait for, once what
+    /// leads to it is there.
+    pub(super) fn prefetch_wanted(source: &Source, wanted: BlockLocation<'_>) {
+        // Compressed blocks come from the cache even if the table is mapped.
+        match source.raw_in_map(wanted.handle) {
+            Ok(Some(stored)) => prefetch_columns(stored),
+            _ => wanted.prefetch_block(),
         }
     }
 
@@ -178,7 +173,12 @@ impl Reading {
     ) -> Result<EnteredBlock, Error> {
         self.run = self.run.saturating_add(1);
         let takes_values = std::mem::take(self.value_taken.get_mut());
-        let block = match self.in_map(source, wanted, direction)? {
+        // Most scans know no blocks of a map.
+        let mapped = match self.known {
+            Some(_) => self.in_map(source, wanted, direction)?,
+            None => None,
+        };
+        let block = match mapped {
             Some(block) => EnteredBlock::Mapped(block),
             None => EnteredBlock::Shared(self.fetch(source, wanted, direction)?),
         };

@@ -80,7 +80,7 @@ fn check_walk(
         };
         if random.below(2) > 0 {
             let awaited = if random.below(4) > 0 { key.clone() } else { random_key(random) };
-            for stage in [Stage::Find, Stage::Reach, Stage::Prefetch] {
+            for stage in [Stage::Find, Stage::Prefetch] {
                 cursor.prefetch_seek(&awaited, Aim::From, stage);
             }
         }

@@ -31,7 +31,7 @@ fn entries(range: Range) -> State {
 /// What is held while the follower catches up, with what it must go on to show.
 enum Held {
     Snapshot(Snapshot, State),
-    Range(Range, State),
+    Range(Box<Range>, State),
 }
 
 impl Held {
@@ -43,7 +43,7 @@ impl Held {
                     assert_eq!(snapshot.get(key).unwrap().as_deref(), Some(&value[..]));
                 }
             }
-            Self::Range(range, state) => assert_eq!(entries(range), state),
+            Self::Range(range, state) => assert_eq!(entries(*range), state),
         }
     }
 }
@@ -67,7 +67,9 @@ impl Pair {
     fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
         let mode = *rng.pick(&ReadMode::ALL);
+        let threads = rng.below(3);
         let options = small(MemoryVfs::new()).reads(|r| r.read_mode(mode));
+        let options = options.background_threads(threads);
         let writer = Db::open("db", options.clone()).unwrap();
         let follower = Db::open_follower("db", options.clone()).unwrap();
         Self {
@@ -135,7 +137,9 @@ impl Pair {
                 let held = Held::Snapshot(self.follower.snapshot(), self.seen.clone());
                 self.held.push(held);
             }
-            10..12 => self.held.push(Held::Range(self.follower.iter(), self.seen.clone())),
+            10..12 => {
+                self.held.push(Held::Range(Box::new(self.follower.iter()), self.seen.clone()))
+            }
             12..15 if !self.held.is_empty() => {
                 let at = self.rng.below(self.held.len());
                 self.held.swap_remove(at).check();
@@ -173,7 +177,7 @@ fn a_follower_matches_a_model() {
         pair.follower.verify().unwrap();
         pair.held.drain(..).for_each(Held::check);
         let stats = pair.follower.follower_stats().unwrap();
-        assert!(stats.batches > 0 && stats.retries == 0, "seed {seed}: {stats:?}");
+        assert!(stats.batches > 0, "seed {seed}: {stats:?}");
     }
 }
 

@@ -81,6 +81,11 @@ fn loads_match_a_model() {
                 assert_eq!(entries(&follower), model, "seed {seed}, round {round}");
             }
             assert_eq!(entries(&db), model, "seed {seed}, round {round}");
+            // A lookup stops at the first level that has the key.
+            for key in (0..20).map(|_| format!("{:03}", rng.below(500)).into_bytes()) {
+                let wanted = model.get(&key).map(Vec::as_slice);
+                assert_eq!(db.get(&key).unwrap().as_deref(), wanted, "seed {seed}, round {round}");
+            }
             for (snapshot, state) in &held {
                 let found = snapshot.iter().map(|entry| entry.unwrap().0.to_vec());
                 assert!(found.eq(state.keys().cloned()), "seed {seed}, round {round}");

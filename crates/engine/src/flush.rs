@@ -60,7 +60,7 @@ impl Engine {
 
     /// Removes the logs that `frozen`, now a table, was replayed from. If recovery dropped bytes,
     /// they stay until the next open, like every file that held any.
-    fn remove_earlier_logs(&self, frozen: &LoggedMemtable) {
+    pub(crate) fn remove_earlier_logs(&self, frozen: &LoggedMemtable) {
         if self.recovery.dropped.is_empty() {
             for number in &frozen.earlier_logs {
                 self.files.deletion_queue.add(log_path(&self.files.dir, *number));

@@ -337,16 +337,32 @@ pub(crate) fn with_operator(
     dir: &Path,
     recovered: &Recovered,
 ) -> Result<Options> {
-    let Some(recorded) = &recovered.state.version.merge_operator else { return Ok(options) };
-    match &options.writes.merge_operator {
-        None => options.writes.merge_operator = UserMergeOperator::built_in(recorded),
-        Some(given) if given.name() == recorded => {}
-        Some(given) => {
-            let (recorded, given) = (recorded.to_string(), given.name().to_string());
-            return Err(Error::OtherMergeOperator { dir: dir.to_path_buf(), recorded, given });
+    if let Some(recorded) = &recovered.state.version.merge_operator {
+        let given = options.writes.merge_operator.as_ref();
+        if let Some(operator) = recorded_operator(given, dir, recorded)? {
+            options.writes.merge_operator = Some(operator);
         }
     }
     Ok(options)
+}
+
+/// The built-in operator of the recorded name, if none was given.
+///
+/// # Errors
+/// [`Error::OtherMergeOperator`] if one with another name was given.
+pub(crate) fn recorded_operator(
+    given: Option<&UserMergeOperator>,
+    dir: &Path,
+    recorded: &str,
+) -> Result<Option<UserMergeOperator>> {
+    match given {
+        None => Ok(UserMergeOperator::built_in(recorded)),
+        Some(given) if **given.name() == *recorded => Ok(None),
+        Some(given) => {
+            let (recorded, given) = (recorded.to_owned(), given.name().to_string());
+            Err(Error::OtherMergeOperator { dir: dir.to_path_buf(), recorded, given })
+        }
+    }
 }
 
 fn plan_logs(

@@ -23,7 +23,7 @@ use crate::limiter::AwaitedWork;
 use crate::manifest::edit::VersionEdit;
 use crate::output::Outputs;
 use crate::purpose::Purpose;
-use crate::space::Space;
+use crate::space::{Space, is_marked};
 use crate::sync::lock;
 use crate::user_filters::FilterReason;
 use crate::version::{TableMeta, Version};
@@ -58,8 +58,7 @@ impl Engine {
     ) -> Result<LoadReport> {
         self.access.check_writable()?;
         let _one_at_a_time = lock(&self.writes.loading);
-        // How the default keyspace is stored does not change during a load.
-        let (_mapping, space) = self.options.keyspaces.default_for_write();
+        let space = self.options.keyspaces.default_now();
         let seqno = self.exclusively(|leader| Ok(leader.last_seqno + LEFT_TO_WRITES))?;
         if seqno > MAX_SEQNO {
             return Err(Error::internal("the store has used all of its 2^56 sequence numbers"));
@@ -72,12 +71,14 @@ impl Engine {
                 return Ok(LoadReport { seqno: self.snapshots.visible(), ..LoadReport::default() });
             }
         };
+        // What is in memtables may overlap.
+        self.flush()?;
         let version = self.version();
         // The last key is not known yet. The level only decides about filters here.
         let level = level_for(&version, |table| *table.largest >= *first);
         let mut outputs = Outputs::new(self, level, version, purpose(entries.size_hint().0));
         let tables = self.write_sorted(entries, space, seqno, &mut outputs)?;
-        let level = self.install_sorted(&tables, seqno)?;
+        let level = self.install_sorted(&tables, space, seqno)?;
         outputs.keep();
         Ok(LoadReport {
             entries: tables.iter().map(|table| table.entries).sum(),
@@ -124,12 +125,18 @@ impl Engine {
     }
 
     /// Adds the tables, which are durable, to the store. Returns their level.
-    fn install_sorted(&self, tables: &[TableMeta], seqno: SeqNo) -> Result<usize> {
+    fn install_sorted(&self, tables: &[TableMeta], space: Space, seqno: SeqNo) -> Result<usize> {
         self.pause_compaction()?;
         let _resumed = ResumedOnDrop(self);
         // Most of what is to be flushed, while writers go on.
         self.flush()?;
         let awaited = self.background.limiter.awaits(AwaitedWork::All);
+        let (_mapping, now) = self.options.keyspaces.default_for_write();
+        if now != space && tables.last().is_some_and(|table| is_marked(&table.largest)) {
+            let what = "load_sorted: the first named keyspace was created meanwhile, and keys that \
+                        begin with FF FF FF FF are stored differently now; load again";
+            return Err(Error::option(what));
+        }
         self.exclusively(|leader| {
             self.rotate(leader)?;
             self.wait_until(&awaited, |view| view.frozen.is_empty())?;
@@ -156,7 +163,12 @@ impl Engine {
         };
         let level = level_for(&version, overlaps);
         let old_log = leader.active.log_number;
+        let replaced = Arc::clone(&leader.active);
         let active = self.begin_empty(leader)?;
+        if let Some(until) = self.snapshots.expiry.next_mark() {
+            // Entries without a mark of their own would expire with those before them.
+            self.snapshots.expiry.add(seqno, until);
+        }
         let has_log = leader.log.is_some();
         let edit = VersionEdit {
             added: tables.iter().map(|table| (level as u8, table.clone())).collect(),
@@ -170,6 +182,7 @@ impl Engine {
         self.publish(seqno);
         if has_log {
             self.remove_rotated(old_log);
+            self.remove_earlier_logs(&replaced);
         }
         Ok(level)
     }

@@ -42,6 +42,7 @@ use crate::log::FileKind;
 use crate::log::tail::LogTail;
 use crate::manifest::current;
 use crate::manifest::state::ManifestState;
+use crate::recovery::recorded_operator;
 use crate::version::{Fences, Version};
 use crate::view::{LoggedMemtable, View};
 
@@ -267,6 +268,9 @@ impl Following {
             let what = "it was opened again without its last writes, by a salvage or a restore";
             return Err(replaced(&engine.files.dir, what));
         }
+        if let Some(recorded) = self.version().merge_operator.clone() {
+            adopt_operator(engine, &recorded)?;
+        }
         if self.version().catalog_salt.is_some() {
             // Before a reader sees the keys of other keyspaces.
             engine.options.keyspaces.set_mapped();
@@ -306,6 +310,20 @@ impl Following {
         }
         version
     }
+}
+
+/// Takes the built-in merge operator of the name that the owner has recorded since the follower was
+/// opened, unless it was opened with it.
+fn adopt_operator(engine: &Engine, recorded: &str) -> Result<()> {
+    let options = engine.options.load_full();
+    let dir = &engine.files.dir;
+    let operator = recorded_operator(options.writes.merge_operator.as_ref(), dir, recorded)?;
+    if let Some(operator) = operator {
+        let mut options = (*options).clone();
+        options.writes.merge_operator = Some(operator);
+        engine.options.store(options);
+    }
+    Ok(())
 }
 
 fn new_memtable(engine: &Engine) -> Arc<Memtable> {

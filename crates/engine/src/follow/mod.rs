@@ -319,9 +319,7 @@ impl FollowedStore {
         let mut state = lock(&self.state);
         engine.access.check_open()?;
         let outcome = state.following.catch_up(engine);
-        if engine.version().catalog_salt.is_some() {
-            self.db.handle.forget_catalog();
-        }
+        let outcome = outcome.and_then(|seqno| self.db.handle.follow_catalog().map(|()| seqno));
         state.catch_ups += u64::from(outcome.is_ok());
         state.error = outcome.as_ref().err().cloned();
         outcome

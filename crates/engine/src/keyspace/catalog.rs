@@ -49,16 +49,27 @@ impl Handle {
 
     /// The catalog may have been changed by another process: the next use of it reads it again.
     /// Handles to keyspaces stay valid; one that was dropped is empty.
-    pub(crate) fn forget_catalog(&self) {
-        self.engine.options.keyspaces.catalog().is_loaded = false;
+    pub(crate) fn follow_catalog(&self) -> Result<()> {
+        let Some(salt) = self.engine.version().catalog_salt else { return Ok(()) };
+        let keyspaces = &self.engine.options.keyspaces;
+        keyspaces.catalog().is_loaded = false;
+        if self.catalog_header(salt)?.is_none() {
+            // The owner was killed before it wrote the catalog.
+            keyspaces.set_plain();
+        }
+        Ok(())
+    }
+
+    fn catalog_header(&self, salt: u64) -> Result<Option<CatalogHeader>> {
+        let first = self.engine.get(&CATALOG.key(b""), None)?;
+        let header = first.and_then(|value| CatalogHeader::decode(&value));
+        Ok(header.filter(|header| header.salt == salt))
     }
 
     fn load(self: &Arc<Self>, catalog: &mut Catalog) -> Result<()> {
         let mut live = BTreeMap::new();
         if let Some(salt) = self.engine.version().catalog_salt {
-            let first = self.engine.get(&CATALOG.key(b""), None)?;
-            let header = first.and_then(|value| CatalogHeader::decode(&value));
-            catalog.header = header.filter(|header| header.salt == salt);
+            catalog.header = self.catalog_header(salt)?;
         }
         if catalog.header.is_some() {
             let keyspaces = &self.engine.options.keyspaces;

@@ -164,6 +164,11 @@ impl Keyspaces {
         self.mapped_from.store(0, Ordering::Release);
     }
 
+    /// There is no catalog after all: the default keyspace of a followed store is stored plain.
+    pub(crate) fn set_plain(&self) {
+        self.mapped_from.store(PLAIN, Ordering::Release);
+    }
+
     /// The state of a keyspace of this store.
     pub(crate) fn state(&self, name: &str, id: u32) -> Arc<KeyspaceState> {
         Arc::new(KeyspaceState {

@@ -211,7 +211,11 @@ impl LogTail {
                     take(Record { offset: at, first_seqno: record.first_seqno, payload })?;
                 }
                 KIND_END if record.mask == 0 && payload.len() == END_PAYLOAD_BYTES => {
-                    self.next = Decoder::new(payload).u64();
+                    // A manifest that states this end may name another log after it.
+                    let end = at + record.record_bytes();
+                    let stated = self.stated.filter(|stated| stated.end == end);
+                    let marked = Decoder::new(payload).u64();
+                    self.next = stated.map(|stated| stated.next).or(marked);
                     return Ok(TailStop::End);
                 }
                 KIND_END => {

@@ -19,6 +19,7 @@ use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::merge_failure::{MergeCause, MergeFailure};
 use crate::merge_operator::UserMergeOperator;
+use crate::space::{Space, user_key};
 use crate::version::Fence;
 use crate::view::View;
 
@@ -84,6 +85,8 @@ impl Engine {
             None => {
                 let recorded = self.version().merge_operator.clone();
                 let name = recorded.as_deref().unwrap_or_default();
+                let is_mapped = self.options.keyspaces.default_of_tables() != Space::Plain;
+                let key = if is_mapped { user_key(key) } else { key };
                 let failure = MergeFailure::new(name, key, MergeCause::NoOperator);
                 Err(Error::Merge(Box::new(failure)))
             }

@@ -111,6 +111,8 @@ impl<'a> TransactionRange<'a> {
             if let Some(value) = value {
                 return Ok(Some((key, value)));
             }
+            // The transaction has removed it, perhaps by a merge: not to be found again as its own.
+            self.end(side).last = Some(key);
         }
     }
 

@@ -44,6 +44,8 @@ pub(super) enum OwnValue<'a> {
 enum Undo {
     /// Restores the operations on a key.
     Key(Vec<u8>, Option<KeyWrites>),
+    /// Removes the last operand of a key.
+    Operand(Vec<u8>),
     /// Restores the deleted ranges, and the operations that the last one removed.
     Range(RangeSet, Vec<(Vec<u8>, KeyWrites)>),
 }
@@ -75,7 +77,12 @@ impl OwnWrites {
     /// Merges an operand into `key`.
     pub(super) fn merge(&mut self, key: &[u8], operand: &[u8]) {
         if !self.savepoints.is_empty() {
-            self.undo.push(Undo::Key(key.to_vec(), self.keys.get(key).cloned()));
+            let undo = if self.keys.contains_key(key) {
+                Undo::Operand(key.to_vec())
+            } else {
+                Undo::Key(key.to_vec(), None)
+            };
+            self.undo.push(undo);
         }
         self.keys.entry(key.to_vec()).or_default().operands.push(operand.to_vec());
     }
@@ -152,6 +159,9 @@ impl OwnWrites {
             match undo {
                 Undo::Key(key, Some(value)) => _ = self.keys.insert(key, value),
                 Undo::Key(key, None) => _ = self.keys.remove(&key),
+                Undo::Operand(key) => {
+                    self.keys.get_mut(&key).map(|writes| writes.operands.pop());
+                }
                 Undo::Range(deleted, keys) => {
                     self.deleted = deleted;
                     self.keys.extend(keys);

@@ -17,6 +17,10 @@ impl VisibleCursor {
         let Some(here) = self.merge.internal_key() else { return Ok(false) };
         let value = self.merged_value(here.key)?;
         let has_value = value.is_some();
+        if !has_value && self.store.engine.snapshots.expiry.is_on() {
+            // It may have a value again when its first operands have expired: no gap holds it.
+            self.gap.restart();
+        }
         if let Some(value) = value {
             (self.value, self.position) = (value, Position::OnOperand);
         }

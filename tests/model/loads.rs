@@ -118,6 +118,22 @@ fn what_overlaps_nothing_is_written_once() {
     assert_eq!(db.load_sorted(empty).unwrap().tables, 0);
 }
 
+/// Planted: a lookup found the older entries of the levels above those of the load.
+#[test]
+fn a_load_replaces_what_is_in_memory_and_in_level_0() {
+    let db = Db::open("db", small(MemoryVfs::new())).unwrap();
+    let all = ["000", "250", "500"];
+    all.iter().for_each(|key| _ = db.put(key, "flushed").unwrap());
+    db.flush().unwrap();
+    db.put("250", "in memory").unwrap();
+    let report = db.load_sorted(all.map(|key| Ok((key, "loaded")))).unwrap();
+    assert_eq!(report.level, 0);
+    for key in all {
+        assert_eq!(db.get(key).unwrap().unwrap(), b"loaded");
+    }
+    assert!(entries(&db).values().all(|value| value == b"loaded"));
+}
+
 #[test]
 fn input_that_is_refused_changes_nothing() {
     let disk = SimDisk::new();

@@ -2,8 +2,8 @@
 //!
 //! The store has keys of the default keyspace that move when the first keyspace is created. Batches
 //! over three keyspaces count up, one keyspace is created, filled and dropped again and again. In
-//! each image all of them agree, and the keyspace is there with all of its entries, before they were
-//! written, or not at all.
+//! each image all of them agree, and the keyspace is there with all of its entries, or before they
+//! were written, or not at all.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ fn options(disk: Arc<SimDisk>) -> Options {
 /// Counts in three keyspaces at once. A counter is synced in every other round.
 fn count(db: &Db, round: u64) {
     let mut batch = WriteBatch::new();
-    batch.put("n", round.to_be_bytes());
+    batch.put("n", round.to_le_bytes());
     for name in ["a", "b"] {
         let keyspace = db.keyspace(name, KeyspaceOptions::new()).unwrap();
-        batch.keyspace(&keyspace).put("n", round.to_be_bytes()).put("filler", [7; 300]);
+        batch.keyspace(&keyspace).put("n", round.to_le_bytes()).put("filler", [7; 300]);
     }
-    let how = if round % 2 == 0 { WriteOptions::sync() } else { WriteOptions::os() };
+    let how = if round.is_multiple_of(2) { WriteOptions::sync() } else { WriteOptions::os() };
     db.write_with(batch, how).unwrap();
 }
 
@@ -47,9 +47,9 @@ fn live(disk: &Arc<SimDisk>, rng: &mut Rng) {
         count(&db, round);
         let doomed = db.keyspace("doomed", KeyspaceOptions::new()).unwrap();
         let mut batch = WriteBatch::new();
-        batch.put("filled", round.to_be_bytes());
+        batch.put("filled", round.to_le_bytes());
         for nth in 0..ENTRIES {
-            batch.keyspace(&doomed).put([nth], round.to_be_bytes());
+            batch.keyspace(&doomed).put([nth], round.to_le_bytes());
         }
         db.write(batch).unwrap();
         match rng.u8(..4) {
@@ -58,7 +58,7 @@ fn live(disk: &Arc<SimDisk>, rng: &mut Rng) {
             _ => {}
         }
         assert!(db.drop_keyspace("doomed").unwrap());
-        if round % 2 == 0 {
+        if round.is_multiple_of(2) {
             disk.mark(round);
         }
     }
@@ -73,7 +73,7 @@ fn check(image: Arc<SimDisk>, durable: u64) -> u64 {
     let marked: Vec<_> = db.range(MARKED[0]..).map(|entry| entry.unwrap().0.to_vec()).collect();
     assert_eq!(marked, MARKED);
     let number = |value: Option<trommel::Slice>| {
-        value.map_or(0, |value| u64::from_be_bytes(<[u8; 8]>::try_from(&*value).unwrap()))
+        value.map_or(0, |value| u64::from_le_bytes(<[u8; 8]>::try_from(&*value).unwrap()))
     };
     let round = number(db.get("n").unwrap());
     assert!(round >= durable, "round {round} is left, and {durable} was durable");

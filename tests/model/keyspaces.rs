@@ -301,7 +301,7 @@ impl World {
                 (None, 1) => tx.delete(&key).unwrap(),
                 (Some(part), 1) => part.delete(&key).unwrap(),
                 (None, 2) => {
-                    assert_eq!(tx.get(&key).unwrap().as_deref(), map.get(&key).map(|v| &**v))
+                    assert_eq!(tx.get(&key).unwrap().as_deref(), map.get(&key).map(|v| &**v));
                 }
                 (Some(part), 2) => {
                     assert_eq!(part.get(&key).unwrap().as_deref(), map.get(&key).map(|v| &**v));
@@ -417,7 +417,7 @@ impl World {
 }
 
 fn value(rng: &mut Rng) -> Vec<u8> {
-    rng.u32(..).to_be_bytes().repeat(rng.usize(1..12))
+    rng.u32(..).to_le_bytes().repeat(rng.usize(1..12))
 }
 
 #[test]

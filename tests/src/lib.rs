@@ -16,6 +16,8 @@ mod book {
     struct Configuration;
     #[doc = include_str!("../../docs/book/deleting.md")]
     struct Deleting;
+    #[doc = include_str!("../../docs/book/keyspaces.md")]
+    struct Keyspaces;
     #[doc = include_str!("../../docs/book/errors.md")]
     struct Errors;
     #[doc = include_str!("../../docs/book/following.md")]

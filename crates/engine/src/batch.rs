@@ -11,7 +11,6 @@ mod mapped;
 mod merging;
 
 use std::borrow::Cow;
-use std::sync::Arc;
 
 use trommel_base::codec::{put_u32, varint_by_byte};
 use trommel_base::{
@@ -21,13 +20,11 @@ use trommel_base::{
 
 pub(crate) use conditions::Condition;
 pub use contents::{BatchIter, BatchOp, RefusedOperation};
+use mapped::BatchMapping;
 pub(crate) use mapped::add_once;
 
-use crate::bounds::{Bounds, KeyRange};
 use crate::error::{Error, Result};
-use crate::keyspaces::KeyspaceState;
 use crate::ranges::RangeTombstone;
-use crate::space::is_marked;
 
 /// Largest encoded batch, in bytes: one value of the largest size and some headroom.
 pub const MAX_BATCH_BYTES: usize = MAX_VALUE_BYTES + (64 << 20);
@@ -58,13 +55,8 @@ pub struct WriteBatch {
     /// written.
     refused: Vec<RefusedOperation>,
     conditions: Vec<Condition>,
-    /// The named keyspaces that it writes to or has conditions on.
-    keyspaces: Vec<Arc<KeyspaceState>>,
-    /// Whether it has keys of the default keyspace that are encoded with a header, which they have
-    /// only in a store with keyspaces: see module `mapped`.
-    has_headers: bool,
-    /// Whether it deletes a range of the default keyspace that has no end.
-    has_open_end: bool,
+    /// How it depends on the keyspaces of its store.
+    mapping: BatchMapping,
     /// Whether an operation is a merge.
     has_operands: bool,
 }
@@ -101,9 +93,7 @@ impl WriteBatch {
             user_bytes: 0,
             refused: Vec::new(),
             conditions: Vec::new(),
-            keyspaces: Vec::new(),
-            has_headers: false,
-            has_open_end: false,
+            mapping: BatchMapping::default(),
             has_operands: false,
         }
     }
@@ -143,39 +133,6 @@ impl WriteBatch {
         self.push_default(OpKind::Delete, key.as_ref(), &[])
     }
 
-    /// Deletes all keys in `range`, whether or not there are any; keys that later operations of the
-    /// batch put stay. An empty range, or one whose end is before its start, adds no operation.
-    ///
-    /// ```
-    /// let mut batch = trommel::WriteBatch::new();
-    /// batch.delete_range("log/000".."log/417").put("log/first", "417");
-    /// assert_eq!(batch.len(), 2);
-    /// ```
-    pub fn delete_range(&mut self, range: impl KeyRange) -> &mut Self {
-        let Bounds { from, to } = Bounds::of(range);
-        self.has_open_end |= to.is_none();
-        let (from, to) = (self.default_key(&from), to.map(|to| self.default_key(&to).into_owned()));
-        self.push_range(&from, to.as_deref())
-    }
-
-    /// Deletes the keys from `from` on, up to `to`, as they are encoded.
-    fn push_range(&mut self, from: &[u8], to: Option<&[u8]>) -> &mut Self {
-        match to {
-            Some(to) if *to <= *from => self,
-            Some(to) => self.push_rare(OpKind::RangeDelete, from, to),
-            None => self.push_rare(OpKind::RangeDeleteFrom, from, &[]),
-        }
-    }
-
-    /// Adds an operation on a key of the default keyspace.
-    #[inline(always)]
-    fn push_default(&mut self, kind: OpKind, key: &[u8], value: &[u8]) -> &mut Self {
-        if is_marked(key) {
-            return self.push_marked(kind, key, value);
-        }
-        self.push(kind, key, value)
-    }
-
     /// As `push`, for operations that are rarer than puts and deletes of one key.
     #[cold]
     #[inline(never)]
@@ -210,33 +167,6 @@ impl WriteBatch {
         self.encoded[..COUNT_BYTES].copy_from_slice(&count.to_le_bytes());
     }
 
-    /// Appends all operations of `other`, refused ones included, and its conditions.
-    ///
-    /// ```
-    /// let (mut first, mut second) = (trommel::WriteBatch::new(), trommel::WriteBatch::new());
-    /// first.put("a", "1");
-    /// second.put("b", "2").delete("c");
-    /// assert_eq!(first.append(&second).len(), 3);
-    /// ```
-    pub fn append(&mut self, other: &Self) -> &mut Self {
-        let added = other.encoded.get(COUNT_BYTES..).unwrap_or_default();
-        match self.count.checked_add(other.count) {
-            Some(count)
-                if self.encoded.len() + added.len() <= MAX_BATCH_BYTES
-                    && other.refused.is_empty() =>
-            {
-                self.encoded.extend_from_slice(added);
-                self.set_count(count);
-                self.user_bytes += other.user_bytes;
-            }
-            _ => other.iter().for_each_encoded(|operation| self.push_again(operation)),
-        }
-        self.conditions.extend_from_slice(&other.conditions);
-        self.join_keyspaces(other);
-        self.has_operands |= other.has_operands;
-        self
-    }
-
     fn push_again(&mut self, operation: BatchOp<'_>) {
         match operation {
             BatchOp::Put { key, value } => _ = self.push_rare(OpKind::Put, key, value),
@@ -267,8 +197,7 @@ impl WriteBatch {
         self.user_bytes = 0;
         self.refused.clear();
         self.conditions.clear();
-        self.keyspaces.clear();
-        (self.has_headers, self.has_open_end) = (false, false);
+        self.mapping = BatchMapping::default();
         self.has_operands = false;
     }
 

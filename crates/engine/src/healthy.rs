@@ -117,7 +117,7 @@ impl Healthy {
             match self.segments.pop() {
                 None => return Ok(None),
                 Some(Segment::Sound(bounds)) => {
-                    self.scan = Some(self.store.range(Part::Whole, bounds, None))
+                    self.scan = Some(self.store.range(Part::Whole, bounds, None));
                 }
                 Some(Segment::Doubtful(keys)) => {
                     self.left = Some(KeysLeft::new(&self.store.engine, &keys, &self.bounds)?);

@@ -3,7 +3,7 @@
 use std::ffi::OsString;
 use std::io::{BufRead, Write};
 
-use crate::commands::keyspaces::{KeyspaceArgs, Place};
+use crate::commands::keyspaces::{KeyspaceArgs, OpenKeyspace};
 use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{Output, OutputArgs, Value};
@@ -124,7 +124,7 @@ fn read_keys(input: &mut dyn BufRead, form: KeyForm) -> Result<Vec<Vec<u8>>, Fai
 
 /// Prints a row for each key; returns whether all are present.
 fn look_up(
-    place: &Place<'_>,
+    place: &OpenKeyspace<'_>,
     keys: &[Vec<u8>],
     args: &MgetArgs,
     output: &mut Output<'_>,

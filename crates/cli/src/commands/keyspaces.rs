@@ -23,7 +23,7 @@ pub(crate) struct KeyspaceArgs {
 }
 
 /// The keyspace that a command reads or writes.
-pub(crate) enum Place<'a> {
+pub(crate) enum OpenKeyspace<'a> {
     /// The default one.
     Default(&'a Db),
     /// One with a name.
@@ -32,10 +32,12 @@ pub(crate) enum Place<'a> {
 
 impl KeyspaceArgs {
     /// The keyspace, which must exist.
-    pub(crate) fn of<'a>(&self, db: &'a Db) -> Result<Place<'a>, Failure> {
+    pub(crate) fn of<'a>(&self, db: &'a Db) -> Result<OpenKeyspace<'a>, Failure> {
         match &self.keyspace {
-            None => Ok(Place::Default(db)),
-            Some(name) => db.open_keyspace(name)?.map(Place::Named).ok_or_else(|| missing(name)),
+            None => Ok(OpenKeyspace::Default(db)),
+            Some(name) => {
+                db.open_keyspace(name)?.map(OpenKeyspace::Named).ok_or_else(|| missing(name))
+            }
         }
     }
 }
@@ -47,7 +49,7 @@ fn missing(name: &str) -> Failure {
     ))
 }
 
-impl Place<'_> {
+impl OpenKeyspace<'_> {
     pub(crate) fn get(&self, key: &[u8]) -> trommel::Result<Option<Slice>> {
         match self {
             Self::Default(db) => db.get(key),

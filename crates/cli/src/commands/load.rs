@@ -15,7 +15,7 @@ use trommel::{Db, WriteBatch};
 use trommel_harness::Unit;
 
 use crate::commands::base::number;
-use crate::commands::keyspaces::{KeyspaceArgs, Place};
+use crate::commands::keyspaces::{KeyspaceArgs, OpenKeyspace};
 use crate::commands::store_args::{Session, WriteArgs};
 use crate::entries::{EntryReader, Forms, Source, StreamForm};
 use crate::failure::Failure;
@@ -108,7 +108,7 @@ fn check(reader: &mut EntryReader, session: Session<'_>) -> Result<u64, Failure>
 fn load(
     reader: &mut EntryReader,
     db: &Db,
-    place: &Place<'_>,
+    place: &OpenKeyspace<'_>,
     session: Session<'_>,
 ) -> Result<u64, Failure> {
     let (mut loaded, mut bytes) = (0, 0);
@@ -143,7 +143,7 @@ fn load(
 /// The next batch, its size, and whether the input ended after it, or failed there.
 fn next_batch(
     reader: &mut EntryReader,
-    place: &Place<'_>,
+    place: &OpenKeyspace<'_>,
 ) -> (WriteBatch, u64, Result<bool, Failure>) {
     let mut batch = WriteBatch::new();
     let mut bytes = 0;

@@ -8,7 +8,7 @@ use clap::Args;
 use trommel::{Db, Healthy, KeySpan, Range, Slice};
 use trommel_harness::units::parse_count;
 
-use crate::commands::keyspaces::{KeyspaceArgs, Place};
+use crate::commands::keyspaces::{KeyspaceArgs, OpenKeyspace};
 use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
@@ -59,7 +59,7 @@ impl RangeArgs {
     /// `passed_over`.
     pub(crate) fn entries(
         &self,
-        place: &Place<'_>,
+        place: &OpenKeyspace<'_>,
         form: KeyForm,
         degraded: DegradedArgs,
         passed_over: &mut Vec<KeySpan>,
@@ -91,7 +91,7 @@ impl RangeArgs {
     }
 
     /// The entries of `place`.
-    fn of(&self, place: &Place<'_>, form: KeyForm) -> Result<Range, Failure> {
+    fn of(&self, place: &OpenKeyspace<'_>, form: KeyForm) -> Result<Range, Failure> {
         Ok(match &self.prefix {
             Some(prefix) => place.prefix(&form.of_argument(prefix)?),
             None => place.range(self.ends.bounds(form)?),

@@ -12,9 +12,8 @@
 use std::borrow::Cow;
 use std::sync::Arc;
 
-use super::{Batch, OpKind, Operation, WriteBatch};
-use crate::batch::Condition;
-use crate::bounds::Bounds;
+use super::{Batch, COUNT_BYTES, Condition, MAX_BATCH_BYTES, OpKind, Operation, WriteBatch};
+use crate::bounds::{Bounds, KeyRange};
 use crate::error::Result;
 use crate::keyspaces::KeyspaceState;
 use crate::space::{DEFAULT_ID, Space, id_of, is_marked};
@@ -24,10 +23,81 @@ pub(super) fn without_header(key: &[u8]) -> &[u8] {
     if id_of(key) == Some(DEFAULT_ID) { Space::Default.strip(key) } else { key }
 }
 
+/// What a batch has that depends on the store that it is written to.
+#[derive(Debug, Clone, Default)]
+pub(super) struct BatchMapping {
+    /// The named keyspaces that it writes to or has conditions on.
+    keyspaces: Vec<Arc<KeyspaceState>>,
+    /// Whether it has keys of the default keyspace that are encoded with a header.
+    has_headers: bool,
+    /// Whether it deletes a range of the default keyspace that has no end.
+    has_open_end: bool,
+}
+
 impl WriteBatch {
+    /// Deletes all keys in `range`, whether or not there are any; keys that later operations of the
+    /// batch put stay. An empty range, or one whose end is before its start, adds no operation.
+    ///
+    /// ```
+    /// let mut batch = trommel::WriteBatch::new();
+    /// batch.delete_range("log/000".."log/417").put("log/first", "417");
+    /// assert_eq!(batch.len(), 2);
+    /// ```
+    pub fn delete_range(&mut self, range: impl KeyRange) -> &mut Self {
+        let Bounds { from, to } = Bounds::of(range);
+        self.mapping.has_open_end |= to.is_none();
+        let (from, to) = (self.default_key(&from), to.map(|to| self.default_key(&to).into_owned()));
+        self.push_range(&from, to.as_deref())
+    }
+
+    /// Deletes the keys from `from` on, up to `to`, as they are encoded.
+    pub(super) fn push_range(&mut self, from: &[u8], to: Option<&[u8]>) -> &mut Self {
+        match to {
+            Some(to) if *to <= *from => self,
+            Some(to) => self.push_rare(OpKind::RangeDelete, from, to),
+            None => self.push_rare(OpKind::RangeDeleteFrom, from, &[]),
+        }
+    }
+
+    /// Adds an operation on a key of the default keyspace.
+    #[inline(always)]
+    pub(super) fn push_default(&mut self, kind: OpKind, key: &[u8], value: &[u8]) -> &mut Self {
+        if is_marked(key) {
+            return self.push_marked(kind, key, value);
+        }
+        self.push(kind, key, value)
+    }
+
+    /// Appends all operations of `other`, refused ones included, and its conditions.
+    ///
+    /// ```
+    /// let (mut first, mut second) = (trommel::WriteBatch::new(), trommel::WriteBatch::new());
+    /// first.put("a", "1");
+    /// second.put("b", "2").delete("c");
+    /// assert_eq!(first.append(&second).len(), 3);
+    /// ```
+    pub fn append(&mut self, other: &Self) -> &mut Self {
+        let added = other.encoded.get(COUNT_BYTES..).unwrap_or_default();
+        match self.count.checked_add(other.count) {
+            Some(count)
+                if self.encoded.len() + added.len() <= MAX_BATCH_BYTES
+                    && other.refused.is_empty() =>
+            {
+                self.encoded.extend_from_slice(added);
+                self.set_count(count);
+                self.user_bytes += other.user_bytes;
+            }
+            _ => other.iter().for_each_encoded(|operation| self.push_again(operation)),
+        }
+        self.conditions.extend_from_slice(&other.conditions);
+        self.join_keyspaces(other);
+        self.has_operands |= other.has_operands;
+        self
+    }
+
     /// The encoded form of a key of the default keyspace, or of a bound.
     pub(super) fn default_key<'k>(&mut self, key: &'k [u8]) -> Cow<'k, [u8]> {
-        self.has_headers |= is_marked(key);
+        self.mapping.has_headers |= is_marked(key);
         Space::Default.key(key)
     }
 
@@ -56,39 +126,39 @@ impl WriteBatch {
 
     /// Notes that it is on this keyspace.
     pub(crate) fn add_keyspace(&mut self, keyspace: &Arc<KeyspaceState>) {
-        add_once(&mut self.keyspaces, keyspace);
+        add_once(&mut self.mapping.keyspaces, keyspace);
     }
 
     /// Takes over what is noted of the keyspaces of `other`.
     pub(super) fn join_keyspaces(&mut self, other: &Self) {
-        other.keyspaces.iter().for_each(|keyspace| self.add_keyspace(keyspace));
-        self.has_headers |= other.has_headers;
-        self.has_open_end |= other.has_open_end;
+        other.mapping.keyspaces.iter().for_each(|keyspace| self.add_keyspace(keyspace));
+        self.mapping.has_headers |= other.mapping.has_headers;
+        self.mapping.has_open_end |= other.mapping.has_open_end;
     }
 
     /// The named keyspaces that it is on.
     pub(crate) fn keyspaces(&self) -> &[Arc<KeyspaceState>] {
-        &self.keyspaces
+        &self.mapping.keyspaces
     }
 
     /// Whether it is on the default keyspace only, and encoded for every store.
     #[inline]
     pub(crate) fn is_plain(&self) -> bool {
-        self.keyspaces.is_empty() && !self.depends_on_store()
+        self.mapping.keyspaces.is_empty() && !self.depends_on_store()
     }
 
     /// Whether its encoding depends on how the store keeps the default keyspace.
     #[inline]
     pub(crate) fn depends_on_store(&self) -> bool {
-        self.has_headers || self.has_open_end
+        self.mapping.has_headers || self.mapping.has_open_end
     }
 
     /// The batch as it is written to a store that keeps the default keyspace like this.
     pub(crate) fn for_store(&self, default: Space) -> Result<Cow<'_, Self>> {
         self.check()?;
         let is_right = match default == Space::Plain {
-            true => !self.has_headers,
-            false => !self.has_open_end,
+            true => !self.mapping.has_headers,
+            false => !self.mapping.has_open_end,
         };
         if is_right {
             return Ok(Cow::Borrowed(self));
@@ -101,7 +171,7 @@ impl WriteBatch {
                 }
                 _ if default == Space::Plain => _ = again.push(kind, without_header(key), value),
                 OpKind::RangeDeleteFrom => {
-                    _ = again.push_range(key, default.end().as_ref().map(|end| &end[..]))
+                    _ = again.push_range(key, default.end().as_ref().map(|end| &end[..]));
                 }
                 _ => _ = again.push(kind, key, value),
             }
@@ -189,7 +259,7 @@ mod tests {
                         assert_eq!((op.kind, op.key.to_vec(), op.value.to_vec()), *expected);
                     }
                     None => {
-                        ranges.extend(op.range_tombstone(0).map(|range| (range.from, range.to)))
+                        ranges.extend(op.range_tombstone(0).map(|range| (range.from, range.to)));
                     }
                 }
             }

@@ -132,7 +132,7 @@ impl Handle {
         if let Some(state) = catalog.live.get(name) {
             let is_other = !keyspaces.own_options(state.id).is(&options);
             if is_other && !engine.options.load().opening.read_only {
-                self.write_record(&mut WriteBatch::new(), name, state.id, &options)?;
+                self.write_record(&mut WriteBatch::new(), name, state.id, options)?;
             }
             return Ok(Arc::clone(state));
         }
@@ -149,7 +149,7 @@ impl Handle {
         let header = CatalogHeader { last_id: header.last_id + 1, ..header };
         let mut batch = WriteBatch::new();
         batch.push_physical(OpKind::Put, &CATALOG.key(b""), header.encode().as_bytes());
-        self.write_record(&mut batch, name, header.last_id, &options)?;
+        self.write_record(&mut batch, name, header.last_id, options)?;
         let state = keyspaces.state(name, header.last_id);
         catalog.header = Some(header);
         catalog.live.insert(name.to_owned(), Arc::clone(&state));
@@ -162,13 +162,13 @@ impl Handle {
         batch: &mut WriteBatch,
         name: &str,
         id: u32,
-        options: &KeyspaceOptions,
+        options: KeyspaceOptions,
     ) -> Result<()> {
-        let record = KeyspaceRecord { id, options: options.clone() };
+        let record = KeyspaceRecord { id, options };
         let key = CATALOG.key(name.as_bytes());
         batch.push_physical(OpKind::Put, &key, record.encode().as_bytes());
         self.engine.write_physical(batch, WriteOptions::default())?;
-        self.engine.options.keyspaces.set_options(id, options);
+        self.engine.options.keyspaces.set_options(id, &record.options);
         Ok(())
     }
 

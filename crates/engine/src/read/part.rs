@@ -72,7 +72,7 @@ impl Engine {
         })
     }
 
-    /// Reads as of `at`, or now, with the keys of this part stored as `read` is told.
+    /// Reads as of `at`, or now: `read` gets the way in which the keys of this part are stored.
     fn mapped<T>(
         &self,
         part: Part<'_>,

@@ -70,7 +70,7 @@ tree() {
 scans() {
   local out="$scratch/scans-$2-$3" part=0 scan operations
   local names=(cursor-forward cursor-backward visit-forward visit-backward
-    range-forward range-backward seek-forward seek-backward)
+    range-forward range-backward seek-forward seek-backward seek-visit)
   local dumps=()
   for scan in "${names[@]}"; do
     dumps+=("--dump-after=scans::${scan/-/_}_scan")

@@ -426,6 +426,24 @@ fn a_visit_ends_in_the_error_of_a_source() {
     assert!(failures > 60, "only {failures} of 900 visits met the failure");
 }
 
+/// A visit that was ended leaves the sources unsorted. Sorting them after a seek that has failed
+/// would make the entry of another source the current one.
+#[test]
+fn a_seek_that_fails_after_a_visit_leaves_the_merge_off_the_end() {
+    let list = |keys: &[&str]| {
+        ListCursor::new(keys.iter().map(|key| (key.as_bytes().to_vec(), 7)).collect())
+    };
+    let mut merge = MergeCursor::new(vec![list(&["a", "c"]), list(&["b", "d"])]);
+    merge.seek_to_first().unwrap();
+    merge.visit_forward(|| false, |_, _, _| Offered::Last).unwrap();
+    assert_eq!(merge.entry().map(|entry| entry.key), Some(&b"b"[..]));
+    merge.sources[1].moves_until_failure = Some(0);
+    assert_eq!(merge.seek(b"a", 9), Err("injected"));
+    assert_eq!(merge.visit_forward(|| false, |_, _, _| Offered::Taken), Ok(None));
+    assert_eq!(merge.entry(), None);
+    assert_eq!(merge.next(), Err("injected"));
+}
+
 /// The position is then unknown.
 #[test]
 fn a_visitor_that_panics_leaves_the_merge_off_the_end() {

@@ -138,7 +138,7 @@ impl Pair {
                 self.held.push(held);
             }
             10..12 => {
-                self.held.push(Held::Range(Box::new(self.follower.iter()), self.seen.clone()))
+                self.held.push(Held::Range(Box::new(self.follower.iter()), self.seen.clone()));
             }
             12..15 if !self.held.is_empty() => {
                 let at = self.rng.below(self.held.len());

@@ -123,7 +123,7 @@ fn increments(criterion: &mut Criterion) {
     };
     group.bench_function("increment by merge", |bencher| bench(bencher, "/merges", &merge));
     group.bench_function("increment by get and put", |bencher| {
-        bench(bencher, "/puts", &get_and_put)
+        bench(bencher, "/puts", &get_and_put);
     });
     group.finish();
 }

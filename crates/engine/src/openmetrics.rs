@@ -8,9 +8,13 @@
 use std::fmt::{Display, Write};
 use std::time::Duration;
 
+use crate::background::BackgroundError;
 use crate::job_counters::Stall;
 use crate::report::{FilterLevel, FilterReport};
 use crate::stats::{LevelStats, Stats};
+
+/// The name and the help of a family, and the value of each of its samples.
+type Figure<Of, Value> = (&'static str, &'static str, fn(&Of) -> Value);
 
 /// The text, with its end marker.
 pub(crate) fn text(stats: &Stats, filters: &FilterReport) -> String {
@@ -111,7 +115,7 @@ impl Text {
         let help = "Estimated bytes in tables that range tombstones delete or that have expired.";
         self.gauge("deleted_bytes", help, all.deleted_bytes);
         let help = "Whether background work keeps failing (1) or not (0).";
-        let fails = all.error.as_ref().is_some_and(|error| error.is_current());
+        let fails = all.error.as_ref().is_some_and(BackgroundError::is_current);
         self.gauge("background_failing", help, u8::from(fails));
     }
 
@@ -136,7 +140,7 @@ impl Text {
     }
 
     fn levels(&mut self, levels: &[LevelStats]) {
-        let figures: [(&str, &str, fn(&LevelStats) -> u64); 5] = [
+        let figures: [Figure<LevelStats, u64>; 5] = [
             ("level_tables", "Tables, by level.", |level| level.tables),
             ("level_bytes", "Bytes of tables, by level.", |level| level.bytes),
             ("level_entries", "Entries, by level.", |level| level.entries),
@@ -152,7 +156,7 @@ impl Text {
     }
 
     fn filters(&mut self, report: &FilterReport) {
-        let counts: [(&str, &str, fn(&FilterLevel) -> u64); 4] = [
+        let counts: [Figure<FilterLevel, u64>; 4] = [
             ("filter_probes", "Probes of filters.", |row| row.counts.probes),
             ("filter_negatives", "Probes that saved a read.", |row| row.counts.negatives),
             ("filter_false_positives", "Probes that wasted a read.", |row| {
@@ -171,7 +175,7 @@ impl Text {
                 self.sample(&format!("{name}_total"), &labels, of(row));
             }
         }
-        let rates: [(&str, &str, fn(&FilterLevel) -> Option<f64>); 2] = [
+        let rates: [Figure<FilterLevel, Option<f64>>; 2] = [
             ("filter_measured_rate", "Measured rate of false positives.", |row| row.rates.measured),
             ("filter_expected_rate", "Rate that theory expects of these probes.", |row| {
                 row.rates.expected
@@ -210,9 +214,9 @@ mod tests {
     fn store() -> Db {
         let options = Options::default().vfs(Arc::new(MemoryVfs::new()));
         let db = Db::open("db", options.filters("blocked:10".parse().unwrap())).unwrap();
-        (0..1000_u32).for_each(|key| _ = db.put((2 * key).to_be_bytes(), "value").unwrap());
+        (0..1000_u32).for_each(|key| _ = db.put(format!("{:04}", 2 * key), "value").unwrap());
         db.flush().unwrap();
-        (0..1999_u32).for_each(|key| _ = db.get(key.to_be_bytes()).unwrap());
+        (0..1999_u32).for_each(|key| _ = db.get(format!("{key:04}")).unwrap());
         db
     }
 

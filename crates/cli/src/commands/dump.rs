@@ -9,7 +9,7 @@ use trommel::vfs::{DiskVfs, Vfs as _, WriteFile};
 use trommel::{Db, KeySpan};
 use trommel_harness::Unit;
 
-use crate::commands::keyspaces::{KeyspaceArgs, Place};
+use crate::commands::keyspaces::{KeyspaceArgs, OpenKeyspace};
 use crate::commands::scan::{RangeArgs, report_skipped};
 use crate::commands::store_args::{DegradedArgs, Session, StoreArgs};
 use crate::entries::{EntryWriter, Forms, StreamForm};
@@ -123,7 +123,9 @@ fn write_entries(
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let out = BufWriter::with_capacity(256 << 10, out);
     let place = args.keyspace.of(db)?;
-    if let (Place::Default(_), Ok(others @ [_, ..])) = (&place, db.list_keyspaces().as_deref()) {
+    if let (OpenKeyspace::Default(_), Ok(others @ [_, ..])) =
+        (&place, db.list_keyspaces().as_deref())
+    {
         let names = others.join(", ");
         let _ = writeln!(
             io::stderr(),

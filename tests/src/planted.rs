@@ -12,16 +12,13 @@ use std::path::Path;
 use serde::Deserialize;
 
 /// The files of the catalogue, in its order.
-const FILES: [&str; 10] = [
+const FILES: [&str; 7] = [
     "durability.toml",
     "recovery.toml",
     "engine.toml",
-    "memtable.toml",
     "ranges.toml",
     "expiry.toml",
     "transactions.toml",
-    "keyspaces.toml",
-    "merges.toml",
     "tables.toml",
 ];
 

@@ -1241,9 +1241,9 @@ impl Db {
         self.engine().filter_report()
     }
 
-    /// [`Db::stats`] and the filters of [`Db::filter_report`] as OpenMetrics text, for Prometheus and
-    /// compatible systems to scrape: serve it as `application/openmetrics-text; version=1.0.0`. All
-    /// names begin with `trommel_`.
+    /// [`Db::stats`] and the filters of [`Db::filter_report`] as OpenMetrics text, for Prometheus
+    /// and compatible systems to scrape: serve it as `application/openmetrics-text; version=1.0.0`.
+    /// All names begin with `trommel_`.
     ///
     /// ```
     /// # let dir = tempfile::tempdir().unwrap();

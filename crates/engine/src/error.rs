@@ -360,6 +360,46 @@ fn write_poisoned(
     }
 }
 
+fn write_in_doubt(f: &mut fmt::Formatter<'_>, dir: &Path, what: &str) -> fmt::Result {
+    write!(
+        f,
+        "nothing in {} is certain: {what} (restore the store from a backup, repair it, or \
+         read its last intact state: Degraded::LastIntact, --degraded=last-intact)",
+        dir.display()
+    )
+}
+
+fn write_replaced(f: &mut fmt::Formatter<'_>, dir: &Path, what: &str) -> fmt::Result {
+    write!(
+        f,
+        "{} is not the store that was followed any more: {what} (what was read of it stays \
+         readable; open the follower again)",
+        dir.display()
+    )
+}
+
+fn write_other_operator(
+    f: &mut fmt::Formatter<'_>,
+    dir: &Path,
+    recorded: &str,
+    given: &str,
+) -> fmt::Result {
+    write!(
+        f,
+        "{} holds operands of the merge operator {recorded:?}, and was to be opened with \
+         {given:?}: open it with the former, or without one",
+        dir.display()
+    )
+}
+
+fn write_unsorted(f: &mut fmt::Formatter<'_>, position: u64) -> fmt::Result {
+    write!(
+        f,
+        "entry {position} of those to be loaded has a key that is not above the one before \
+         it: sort them, without duplicates; nothing was loaded"
+    )
+}
+
 impl fmt::Display for Error {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
@@ -390,23 +430,9 @@ impl fmt::Display for Error {
                 f,
                 "a batch of {bytes} bytes is too large: at most {limit} bytes; write it in parts"
             ),
-            Self::Unsorted { position } => write!(
-                f,
-                "entry {position} of those to be loaded has a key that is not above the one before \
-                 it: sort them, without duplicates; nothing was loaded"
-            ),
-            Self::InDoubt { dir, what } => write!(
-                f,
-                "nothing in {} is certain: {what} (restore the store from a backup, repair it, or \
-                 read its last intact state: Degraded::LastIntact, --degraded=last-intact)",
-                dir.display()
-            ),
-            Self::Replaced { dir, what } => write!(
-                f,
-                "{} is not the store that was followed any more: {what} (what was read of it stays \
-                 readable; open the follower again)",
-                dir.display()
-            ),
+            Self::Unsorted { position } => write_unsorted(f, *position),
+            Self::InDoubt { dir, what } => write_in_doubt(f, dir, what),
+            Self::Replaced { dir, what } => write_replaced(f, dir, what),
             Self::ReadOnly => {
                 f.write_str("the store was opened read-only: open it for writing to do this")
             }
@@ -426,12 +452,9 @@ impl fmt::Display for Error {
                 "the keyspace \"{name}\" was dropped: Db::keyspace makes a new one of this name"
             ),
             Self::Merge(failure) => failure.fmt(f),
-            Self::OtherMergeOperator { dir, recorded, given } => write!(
-                f,
-                "{} holds operands of the merge operator {recorded:?}, and was to be opened with \
-                 {given:?}: open it with the former, or without one",
-                dir.display()
-            ),
+            Self::OtherMergeOperator { dir, recorded, given } => {
+                write_other_operator(f, dir, recorded, given)
+            }
             Self::Internal { what } => {
                 write!(
                     f,

@@ -10,8 +10,8 @@ use crate::levels::LEVELS;
 
 impl FilterPolicy {
     /// The same policy, with this filter on the levels of a range: 0, or 1 for the first level
-    /// below that holds data, and so on. The last filter given for a level applies. A budget is replaced,
-    /// and other levels then have no filter.
+    /// below that holds data, and so on. The last filter given for a level applies. A budget is
+    /// replaced, and other levels then have no filter.
     ///
     /// ```
     /// use trommel::{FilterKind, FilterPolicy, FilterSpec, Options};

@@ -145,7 +145,8 @@ impl UserMergeOperator {
         all.into_iter().find(|operator| operator.name() == name).and_then(Self::chosen)
     }
 
-    /// The same operator for the physical keys of a store that keeps the default keyspace like this.
+    /// The same operator for the physical keys of a store that keeps the default keyspace in this
+    /// way.
     pub(crate) fn for_store(&self, default: Space) -> Self {
         Self { has_headers: default != Space::Plain, ..self.clone() }
     }

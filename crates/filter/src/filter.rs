@@ -26,7 +26,9 @@ use crate::{blocked, fuse, paired, ribbon, standard};
 /// let filter = Filter::decode(&bytes)?;
 /// assert!((0..10_000_u32).all(|n| filter.may_contain(&n.to_le_bytes())));
 ///
-/// // One flipped bit makes it invalid. let mut damaged = bytes.clone(); damaged[100] ^= 1;
+/// // One flipped bit makes it invalid.
+/// let mut damaged = bytes.clone();
+/// damaged[100] ^= 1;
 /// assert!(matches!(Filter::decode(damaged), Err(DecodeError::Damaged { .. })));
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```

@@ -23,9 +23,10 @@ use crate::spec::{FilterSpec, ParseSpecError};
 /// let size = spec.size(1_000_000);
 /// assert_eq!((size.bits, size.probes, size.bytes), (9_593_344, 7, 1_199_232));
 ///
-/// // Ten keys of ten bits take a whole cache line, not 100 bits as in the textbook's example. let
-/// size = "standard:10".parse::<FilterSpec>()?.size(10); assert_eq!((size.bits, size.bytes), (512,
-/// 64 + 64)); assert!(size.expected_fpr < 1e-9);
+/// // Ten keys of ten bits take a whole cache line, not 100 bits as in the textbook's example.
+/// let size = "standard:10".parse::<FilterSpec>()?.size(10);
+/// assert_eq!((size.bits, size.bytes), (512, 64 + 64));
+/// assert!(size.expected_fpr < 1e-9);
 /// # Ok::<(), trommel_filter::ParseSpecError>(())
 /// ```
 #[derive(Debug, Clone, Copy, PartialEq)]

@@ -70,11 +70,14 @@ pub struct LevelPlan {
 /// Tables, and the cost of each filter on each of their levels.
 ///
 /// ```
-/// use trommel_tuning::{ByLevel, Rules, Visited, Visits}; let visits = |in_vain| Visits { in_vain,
-/// hits: 0.0, read_cost: 1.0 }; let tables: Vec<Visited> = [(0, 900), (0, 1100), (1, 30_000)]
-/// .map(|(level, keys)| Visited { level, keys, visits: visits(1.0) }) .into(); let plan =
-/// ByLevel::new(&Rules::default(), &tables).solve(32_000 * 10 / 8)?; assert!(plan.cost.filter_bytes
-/// <= 40_000); assert!(plan.levels[&0].0.bits_per_key() > plan.levels[&1].0.bits_per_key());
+/// use trommel_tuning::{ByLevel, Rules, Visited, Visits};
+/// let visits = |in_vain| Visits { in_vain, hits: 0.0, read_cost: 1.0 };
+/// let tables: Vec<Visited> = [(0, 900), (0, 1100), (1, 30_000)]
+///     .map(|(level, keys)| Visited { level, keys, visits: visits(1.0) })
+///     .into();
+/// let plan = ByLevel::new(&Rules::default(), &tables).solve(32_000 * 10 / 8)?;
+/// assert!(plan.cost.filter_bytes <= 40_000);
+/// assert!(plan.levels[&0].0.bits_per_key() > plan.levels[&1].0.bits_per_key());
 /// # Ok::<(), trommel_tuning::TuningError>(())
 /// ```
 #[derive(Debug, Clone)]

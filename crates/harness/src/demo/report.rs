@@ -137,7 +137,7 @@ mod tests {
     fn the_time_to_go_follows_from_the_trials_that_are_done() {
         let elapsed = Duration::from_secs(20);
         assert_eq!(left(elapsed, 0, 3), "");
-        assert_eq!(left(elapsed, 1, 3), ", about 40.0 s to go in all");
-        assert_eq!(left(elapsed, 2, 3), ", about 10.0 s to go in all");
+        assert_eq!(left(elapsed, 1, 3), ", about 40.0 s left in total");
+        assert_eq!(left(elapsed, 2, 3), ", about 10.0 s left in total");
     }
 }

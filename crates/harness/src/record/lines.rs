@@ -158,15 +158,15 @@ mod tests {
         let cut = &whole[..whole.len() / 2];
         let error = read_lines(&format!("{whole}\n{cut}")).unwrap_err();
         assert_eq!(error.line, 3);
-        assert!(error.to_string().starts_with("line 3: this is no record of a bench: "), "{error}");
+        assert!(error.to_string().starts_with("line 3: this is not a record"), "{error}");
         assert!(!error.to_string().contains("at line"), "{error}");
         for (text, wants) in [
             ("", "it holds no records"),
-            ("hello", "line 1: this is no record"),
-            ("[]", "line 1: this is no record"),
+            ("hello", "line 1: this is not a record"),
+            ("[]", "line 1: this is not a record"),
             ("{\"a\":1}", "missing field `schema`"),
             ("{\"schema\":1}", "missing field"),
-            ("{\"schema\":-1}", "line 1: this is no record"),
+            ("{\"schema\":-1}", "line 1: this is not a record"),
         ] {
             let error = read_lines(text).unwrap_err().to_string();
             assert!(error.contains(wants), "{text}: {error}");

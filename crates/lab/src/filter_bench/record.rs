@@ -86,7 +86,7 @@ mod tests {
         let error = read_lines(&newer).unwrap_err().to_string();
         assert!(error.contains("line 1") && error.contains("schema 4"), "{error}");
         let error = read_lines("{\"schema\":1}").unwrap_err().to_string();
-        assert!(error.contains("no record of a filter-bench"), "{error}");
+        assert!(error.contains("not a record of a filter-bench"), "{error}");
     }
 
     #[test]

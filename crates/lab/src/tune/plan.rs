@@ -194,7 +194,7 @@ fn grid(file: &File<'_>, raw: &Raw, shared: Shared) -> Result<Vec<Cell>, Error> 
     let all = places.into_iter().fold(1, usize::saturating_mul);
     if all > MOST_CELLS {
         return Err(file.fault_of_all(&format!(
-            "the grid has {all} cells, and a plan at most {MOST_CELLS}: make several plans of it"
+            "the grid has {all} cells, but a plan at most {MOST_CELLS}: split it into several plans"
         )));
     }
     let mut cells = Vec::with_capacity(all);

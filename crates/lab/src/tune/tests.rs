@@ -92,7 +92,7 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
         (&with("lookups = \"many\""), "`lookups` is \"many\": it must be a count"),
         (&with("lookups = -5"), "`lookups` is -5"),
         (&with("seed = 1.5"), "`seed` is 1.5"),
-        (&with("title = 3"), "`title` is 3: it must be a text in quotes"),
+        (&with("title = 3"), "`title` is 3: it must be a string in quotes"),
         (
             &with("read_modes = [\"fast\"]"),
             "it must be cached, mapped, mapped-once, mapped-trusted or direct",
@@ -123,7 +123,7 @@ fn what_is_wrong_with_a_plan_is_said_with_its_line() {
     assert!(refusal(grows).contains("plan.toml:1: `solved=8/key` is solved for a tree"));
     let many = "1,".repeat(400);
     let text = format!("filters = [\"none\"]\nmisses = [{many}]\ncaches = [{many}]\n{TREE}");
-    assert!(refusal(&text).contains("a plan may have 100000"));
+    assert!(refusal(&text).contains("a plan at most 100000"));
 }
 
 /// Random combinations of parts of plans: none may panic, and each error names the file.

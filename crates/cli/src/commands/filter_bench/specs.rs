@@ -1,10 +1,12 @@
 //! The filters of a sweep: lists of kinds and of bits.
 //!
 //! ```text
-//! filters = part { "," part } part    = kind ":" bits | kind ":fpr=" rate | bits        (bits
-//! alone: of the kind before) kind    = a kind of the specs, or "all": every kind bits    = number
-//! | number ".." number [ "/" step ]        (both ends inclusive, a multiple of the step apart; it
-//! is 4 by default, or 1 if 4 does not reach the end)
+//! filters = part { "," part }
+//! part    = kind ":" bits | kind ":fpr=" rate | bits      (bits alone: of the kind before)
+//! kind    = a kind of the specs, or "all": every kind
+//! bits    = number | number ".." number [ "/" step ]      (both ends inclusive, a multiple of the
+//!                                                         step apart; it is 4 by default, or 1 if
+//!                                                         4 does not reach the end)
 //! ```
 //!
 //! `--impl` and `--bits-per-key` are filter_bench's: every kind of the former with all bits of the
@@ -142,13 +144,13 @@ mod tests {
             ("paired", "needs a number of bits"),
             ("10", "`10`"),
             ("cuckoo:8..10", "cuckoo"),
-            ("paired:40..8", "upwards"),
-            ("paired:8..40/0", "upwards"),
-            ("paired:8..40/-1", "upwards"),
-            ("paired:8..11/2", "does not come to 11"),
-            ("paired:8..11.5", "does not come to 11.5"),
-            ("paired:8..x", "`x` is no number"),
-            ("paired:8..NaN", "`NaN` is no number"),
+            ("paired:40..8", "in ascending order"),
+            ("paired:8..40/0", "in ascending order"),
+            ("paired:8..40/-1", "in ascending order"),
+            ("paired:8..11/2", "does not reach 11"),
+            ("paired:8..11.5", "does not reach 11.5"),
+            ("paired:8..x", "`x` is not a number"),
+            ("paired:8..NaN", "`NaN` is not a number"),
             ("paired:1..64/0.01", "more than 1000"),
             ("paired:60..70/1", "out of range"),
             ("paired:", "neither a number"),

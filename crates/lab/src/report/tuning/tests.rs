@@ -24,7 +24,7 @@ fn the_page_is_whole_and_stands_alone() {
     for text in [
         "<h1>Experiments</h1>",
         "two &lt;full&gt; levels, 90% misses, uniform, cached 8 MiB",
-        "7 of 7 measurements are within 5% of what was predicted",
+        "7 of 7 measurements are within 5% of the prediction",
         // The predictions are 2% above the measurements, so "measured less predicted" is -2%.
         "-2.0%",
         "blocked:{budget}",

@@ -18,7 +18,7 @@ type Figure<Of, Value> = (&'static str, &'static str, fn(&Of) -> Value);
 
 /// The text, with its end marker.
 pub(crate) fn text(stats: &Stats, filters: &FilterReport) -> String {
-    let mut text = Text(String::new());
+    let mut text = MetricsText(String::new());
     text.reads(stats);
     text.writes(stats);
     text.background(stats);
@@ -29,9 +29,9 @@ pub(crate) fn text(stats: &Stats, filters: &FilterReport) -> String {
     text.0
 }
 
-struct Text(String);
+struct MetricsText(String);
 
-impl Text {
+impl MetricsText {
     fn family(&mut self, name: &str, kind: &str, help: &str) {
         // Writing to a string never fails.
         let _ = writeln!(self.0, "# TYPE trommel_{name} {kind}\n# HELP trommel_{name} {help}");

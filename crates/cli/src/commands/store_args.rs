@@ -180,7 +180,7 @@ impl StoreArgs {
             self.reject_db()?;
             if follow.follow {
                 return Err(Failure::Usage(
-                    "the shell has its store open already: leave --follow out".into(),
+                    "the shell has its store open already: leave out --follow".into(),
                 ));
             }
             return act(db);

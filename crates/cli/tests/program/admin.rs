@@ -187,7 +187,7 @@ fn a_locked_store_has_its_own_exit_code() {
     for line in ["get key000001", "put a 1", "verify", "destroy --yes", "stats"] {
         let ran = program.run_on(line);
         assert_eq!((ran.code, &*ran.out), (Some(5), ""), "{line}");
-        assert!(ran.err.contains("checkpoint") && ran.err.contains("close it"), "{}", ran.err);
+        assert!(ran.err.contains("follow it") && ran.err.contains("close it"), "{}", ran.err);
     }
     writer.close().unwrap();
     let reader = Db::open_read_only(program.path("db"), Options::default());

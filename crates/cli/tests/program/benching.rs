@@ -70,7 +70,7 @@ fn what_cannot_be_done_is_refused_with_its_reason() {
         "--filter-shape=sliced",
         "--filter-partition-bytes=100",
         "--filter_uri=cuckoo:10",
-        "--benchmarks=fillseq,mergerandom",
+        "--benchmarks=fillseq,mixgraph",
         "--benchmarks=fillseq[Y3]",
         "--benchmarks=fillseq,ycsba",
         "--get-then-put-hit-rate=2",

@@ -124,8 +124,6 @@ pub struct Edit {
     pub replaces_range_tombstones: bool,
     /// The expiry horizon, if the edit sets it.
     pub expiry_horizon: Option<u64>,
-    /// Number of time marks, if the edit sets them.
-    pub time_marks: Option<u64>,
 }
 
 /// The state of the store after one edit.
@@ -247,7 +245,6 @@ impl Manifest {
                 let times = edit.time_marks.as_deref();
                 let edit = Edit {
                     expiry_horizon: times.map(TimeMarks::horizon),
-                    time_marks: times.map(|times| times.list().len() as u64),
                     offset: record.offset,
                     bytes: record_bytes(&record),
                     ordinal: record.first_seqno,

@@ -91,7 +91,7 @@ fn the_page_states_the_constants_of_the_code() {
     page_says(&format!("{KIND_DATA}: a batch; {KIND_END}: the end marker"));
     page_says(&format!("aligned\nsector of {SECTOR_BYTES} bytes"));
     page_says(&format!("at least\n{SECTOR_MIN_NONZERO} payload bytes"));
-    page_says(&format!("a length that\nis a multiple of {} KiB", AHEAD_BYTES >> 10));
+    page_says(&format!("length is a multiple of {} KiB", AHEAD_BYTES >> 10));
     assert_eq!(KNOWN_FEATURES, 0, "the page says that none are assigned");
     assert_eq!((RECORD_MAGIC.count_ones(), RECORD_TRAILER.count_ones()), (5, 5));
 }

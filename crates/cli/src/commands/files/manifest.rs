@@ -250,7 +250,6 @@ fn change_rows(edit: &Edit, keys: KeyForm) -> Vec<Vec<Value>> {
         ("last seqno", edit.last_seqno),
         ("oldest log", edit.log_number),
         ("expiry horizon", edit.expiry_horizon),
-        ("time marks", edit.time_marks),
     ];
     let numbers = numbers.into_iter().filter_map(|(change, number)| {
         Some(row(change, Value::Integer(number?), [const { Value::Null }; 5]))

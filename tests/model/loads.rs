@@ -296,3 +296,20 @@ fn a_load_is_recovered_in_a_store_whose_entries_expire() {
     }
     assert_eq!(db.get("load0").unwrap(), None, "it has expired");
 }
+
+/// Regression: a load had no time mark, so it expired with the last write before it.
+#[test]
+fn a_load_lasts_as_long_as_a_write_of_its_time() {
+    let clock = WallClock::default();
+    let ttl = Duration::from_secs(100);
+    let options = small(MemoryVfs::new()).vfs(clock.over(Arc::new(SimDisk::new())));
+    let db = Db::open("db", options.writes(|w| w.ttl(ttl))).unwrap();
+    db.put("old", "1").unwrap();
+    clock.advance(3 * ttl);
+    db.load_sorted([Ok(("loaded", "1"))]).unwrap();
+    clock.advance(Duration::from_secs(98));
+    assert!(db.get("loaded").unwrap().is_some());
+    assert_eq!(db.get("old").unwrap(), None);
+    clock.advance(Duration::from_secs(4));
+    assert_eq!(db.get("loaded").unwrap(), None);
+}

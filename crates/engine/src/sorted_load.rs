@@ -71,8 +71,6 @@ impl Engine {
                 return Ok(LoadReport { seqno: self.snapshots.visible(), ..LoadReport::default() });
             }
         };
-        // What is in memtables may overlap.
-        self.flush()?;
         let version = self.version();
         // The last key is not known yet. The level only decides about filters here.
         let level = level_for(&version, |table| *table.largest >= *first);

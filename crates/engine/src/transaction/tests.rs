@@ -335,3 +335,56 @@ fn an_iterator_sees_what_a_rollback_brings_back() {
         assert_eq!(collect(backward), stored);
     }
 }
+
+/// A counter of one byte that has no value at zero.
+#[derive(Debug)]
+struct Countdown;
+
+impl crate::MergeOperator for Countdown {
+    fn name(&self) -> &str {
+        "countdown"
+    }
+
+    fn full_merge(
+        &self,
+        _: &[u8],
+        existing: Option<&[u8]>,
+        operands: &[&[u8]],
+    ) -> std::result::Result<Option<Vec<u8>>, String> {
+        let all = existing.into_iter().chain(operands.iter().copied());
+        let sum = all.fold(0_u8, |sum, operand| sum.wrapping_add(operand[0]));
+        Ok((sum > 0).then(|| vec![sum]))
+    }
+}
+
+/// Regression: the iterator found the key once more, without the value in the store.
+#[test]
+fn an_iterator_passes_what_an_own_merge_has_removed() {
+    let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
+    let db = Db::open("db", options.writes(|w| w.merge_operator(Arc::new(Countdown)))).unwrap();
+    db.write(crate::WriteBatch::new().put("a", [1]).put("b", [1]).put("c", [1])).unwrap();
+    let transaction = db.begin();
+    transaction.merge("b", [255]).unwrap();
+    assert_eq!(transaction.get("b").unwrap(), None);
+    let keys = |entry: Result<_>| -> trommel_base::Slice { entry.map(|(key, _)| key).unwrap() };
+    let forward: Vec<_> = transaction.iter().map(keys).collect();
+    assert_eq!(forward, [b"a", b"c"]);
+    let backward: Vec<_> = transaction.iter().rev().map(keys).collect();
+    assert_eq!(backward, [b"c", b"a"]);
+}
+
+#[test]
+fn merges_after_a_savepoint_are_undone() {
+    let options = Options::default().background_threads(0).vfs(Arc::new(MemoryVfs::new()));
+    let db = Db::open("db", options.writes(|w| w.merge_operator(Arc::new(Countdown)))).unwrap();
+    let transaction = db.begin();
+    transaction.merge("a", [1]).unwrap();
+    transaction.set_savepoint();
+    transaction.merge("a", [2]).unwrap();
+    transaction.merge("b", [3]).unwrap();
+    transaction.merge("b", [4]).unwrap();
+    assert_eq!(transaction.get("b").unwrap().unwrap(), [7]);
+    transaction.rollback_to_savepoint().unwrap();
+    assert_eq!(transaction.get("a").unwrap().unwrap(), [1]);
+    assert_eq!(transaction.get("b").unwrap(), None);
+}

@@ -301,6 +301,6 @@ mod tests {
         threads[1].add("scan", (4, 7), all(Saw(1), Missing));
         threads[2].add("scan", (5, 6), all(Missing, Saw(1)));
         let reported = Checker::new(4).check(&threads).unwrap_err();
-        assert!(reported.contains("neither is the older"), "{reported}");
+        assert!(reported.contains("neither of them the older one"), "{reported}");
     }
 }

@@ -41,7 +41,7 @@ impl<'a> Lookup<'a> {
     /// 3. Otherwise the filters of a few tables are prefetched before the first is probed, so that
     ///    their misses overlap: [`FIRST_TOGETHER`] at first, because the newest table may have the
     ///    key, then [`TOGETHER`] at a time.
-    #[inline]
+    #[inline(always)]
     pub(super) fn search(
         &self,
         mut candidates: Candidates<'_>,

@@ -57,6 +57,16 @@ impl Store for MapStore {
         Ok(())
     }
 
+    /// Keeps the larger of the value and the operand, in the order of bytes.
+    fn merge(&self, key: &[u8], operand: &[u8]) -> Result<(), StoreError> {
+        let mut map = self.write_lock();
+        let value = map.entry(key.to_vec()).or_default();
+        if value.as_slice() < operand {
+            operand.clone_into(value);
+        }
+        Ok(())
+    }
+
     fn get(&self, key: &[u8], found: &mut dyn FnMut(&[u8])) -> Result<bool, StoreError> {
         Ok(self.read().get(key).map(|value| found(value)).is_some())
     }
@@ -124,5 +134,14 @@ mod tests {
     #[test]
     fn the_map_is_a_store() {
         crate::conformance::check(Arc::new(MapStore::default()));
+    }
+
+    #[test]
+    fn a_merge_keeps_the_larger_value() {
+        let store = MapStore::default();
+        for (operand, expected) in [(b"b", b"b"), (b"a", b"b"), (b"c", b"c")] {
+            store.merge(b"k", operand).unwrap();
+            assert!(store.get(b"k", &mut |value| assert_eq!(value, expected)).unwrap());
+        }
     }
 }

@@ -24,6 +24,7 @@ use trommel_base::{
 };
 use trommel_sstable::ReadStats;
 
+use super::gate::RangeGate;
 use super::merge::{Mark, MergeCursor};
 use super::source::Source;
 use super::spare;
@@ -112,7 +113,7 @@ impl VisibleCursor {
         sources: Vec<Source>,
         seqno: SeqNo,
         ranges: Option<Arc<RangeSet>>,
-        is_gated: bool,
+        gate: Option<Arc<RangeGate>>,
         bounds: SharedBounds,
         view: Arc<View>,
         store: Arc<Handle>,
@@ -130,7 +131,7 @@ impl VisibleCursor {
             key: Vec::new(),
             value: Slice::default(),
             deleted,
-            gap: Gap::of(is_gated),
+            gap: Gap::new(gate),
             bounds,
             skipped: 0,
             reseeks: 0,
@@ -403,7 +404,7 @@ impl VisibleCursor {
                 self.position = Position::On;
                 return Ok(());
             }
-            if self.is_beyond() {
+            if self.is_beyond() || self.gap.is_full() {
                 return Ok(());
             }
             if kind == EntryKind::Merge && is_visible && !is_deleted && self.settle_on_operand()? {
@@ -491,7 +492,7 @@ impl VisibleCursor {
                 self.skipped += 1;
                 self.merge.prev()?;
             }
-            if self.is_below() {
+            if self.is_below() || self.gap.is_full() {
                 return Ok(());
             }
         }

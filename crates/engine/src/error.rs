@@ -302,20 +302,20 @@ fn rescue(file: &Path) -> &'static str {
     match file.extension().and_then(|extension| extension.to_str()) {
         Some("log") => {
             "restore the store from a backup, or trommel repair it into a new one; or open it with \
-             the option salvage (trommel flush --salvage), which keeps what stands before the damage \
+             the option salvage (trommel flush --salvage), which keeps everything before the damage \
              and reports what it drops"
         }
         Some("flt") => {
-            "nothing is lost: the table answers without it; trommel rebuild-filters writes it anew"
+            "nothing is lost: the table answers without it; trommel rebuild-filters rewrites it"
         }
         Some("sst") => {
-            "restore the store from a backup, or trommel repair it; what lies elsewhere can still be \
-             read, with --degraded if it does not open"
+            "restore the store from a backup, or trommel repair it; all other data can still be \
+             read, with --degraded if the store does not open"
         }
         _ if is_manifest(file) => {
             "restore the store from a backup, or trommel repair it, which finds what it can without"
         }
-        _ => "make it anew, or take an older one",
+        _ => "write it again, or use an older one",
     }
 }
 

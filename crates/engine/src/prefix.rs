@@ -341,14 +341,14 @@ impl FromStr for Prefix {
             Some(("fixed", digits)) => Self::fixed(number(digits)?),
             Some(("until", rest)) => {
                 let (delimiter, nth) = rest.split_once(',').unwrap_or((rest, "1"));
-                let delimiter = unescape(delimiter)
-                    .ok_or_else(|| fault("has a backslash that starts nothing known"))?;
+                let delimiter =
+                    unescape(delimiter).ok_or_else(|| fault("has an unknown backslash escape"))?;
                 Self::until_nth(delimiter, number(nth)?)
             }
             Some(("custom", _)) => {
-                return Err(fault("is a closure of another program, which is not here"));
+                return Err(fault("is a closure, which only the program that defined it has"));
             }
-            _ => return Err(fault("is of no kind there is")),
+            _ => return Err(fault("is of an unknown kind")),
         };
         prefix.check()?;
         Ok(prefix)

@@ -209,6 +209,7 @@ pub use options::{
 };
 pub use options_file::{IgnoredOption, LatestOptions};
 pub use prefix::Prefix;
+pub use read::{ExplainedFilter, ExplainedOutcome, ExplainedPlace, ExplainedStep, Explanation};
 pub use read_mode::{ReadMode, Verify};
 pub use rebuild::{FilterRebuildPlan, RebuildOptions, TableRebuild};
 pub use rebuild_queue::FilterRebuildReport;

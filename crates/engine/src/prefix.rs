@@ -441,8 +441,8 @@ mod tests {
     #[test]
     fn mistakes_are_explained() {
         for (text, part) in [
-            ("", "no kind"),
-            ("8", "no kind"),
+            ("", "unknown kind"),
+            ("8", "unknown kind"),
             ("fixed:", "a number"),
             ("fixed:0", "1 to 65535"),
             ("fixed:65536", "1 to 65535"),
@@ -451,7 +451,7 @@ mod tests {
             ("until:/,x", "a number"),
             ("until:\\q", "backslash"),
             ("until:\\x4", "backslash"),
-            ("custom:mine", "not here"),
+            ("custom:mine", "is a closure"),
         ] {
             let error = text.parse::<Prefix>().unwrap_err().to_string();
             assert!(error.contains(part), "{text}: {error}");

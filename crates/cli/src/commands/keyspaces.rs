@@ -4,8 +4,8 @@ use std::io::Write;
 
 use clap::{Args, Subcommand};
 use trommel::{
-    Compression, Db, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions, Prefix, Range,
-    Slice, WriteBatch,
+    Compression, Db, Explanation, FilterPolicy, Healthy, KeyRange, Keyspace, KeyspaceOptions,
+    Prefix, Range, Slice, WriteBatch,
 };
 
 use crate::commands::store_args::{Session, StoreArgs};
@@ -54,6 +54,13 @@ impl OpenKeyspace<'_> {
         match self {
             Self::Default(db) => db.get(key),
             Self::Named(keyspace) => keyspace.get(key),
+        }
+    }
+
+    pub(crate) fn explain(&self, key: &[u8]) -> trommel::Result<Explanation> {
+        match self {
+            Self::Default(db) => db.explain(key),
+            Self::Named(keyspace) => keyspace.explain(key),
         }
     }
 

@@ -8,7 +8,7 @@ use clap::Subcommand;
 use super::files::{find, listing, log, manifest, properties, sst};
 use super::store_args::Session;
 use super::{
-    admin, backup, dump, filters, get, keyspaces, levels, load, put, rebuild, scan, verify,
+    admin, backup, dump, explain, filters, get, keyspaces, levels, load, put, rebuild, scan, verify,
 };
 use crate::failure::Failure;
 
@@ -80,6 +80,9 @@ pub(crate) enum StoreCommand {
     /// Show every file that holds a key, and each filter's answer for it
     #[command(long_about = find::LONG_ABOUT, after_help = find::AFTER_HELP)]
     Find(find::FindArgs),
+    /// Look up a key, and show each step: filters, blocks and times
+    #[command(long_about = explain::LONG_ABOUT, after_help = explain::AFTER_HELP)]
+    Explain(explain::ExplainArgs),
     /// Show the properties of a store and of each of its tables
     #[command(long_about = properties::LONG_ABOUT)]
     Properties(properties::PropertiesArgs),
@@ -116,6 +119,7 @@ impl StoreCommand {
             Self::Log(args) => log::run(&args, session, out),
             Self::Manifest(args) => manifest::run(&args, session, out),
             Self::Find(args) => find::run(&args, session, out),
+            Self::Explain(args) => explain::run(&args, session, out),
             Self::Properties(args) => properties::run(&args, session, out),
             Self::Files(args) => listing::run(&args, session, out),
         }

@@ -27,6 +27,7 @@ use crate::healthy::Healthy;
 use crate::iter::range::{DbCursor, Range};
 use crate::keyspaces::{KeyspaceOptions, KeyspaceState, Part};
 use crate::options::WriteOptions;
+use crate::read::Explanation;
 
 /// A named keyspace of a store: a sorted map of its own, with its own keys, that shares all else
 /// with the store. Clones share it, and it keeps the store open, like a [`Db`].
@@ -311,6 +312,14 @@ impl Keyspace {
     /// ```
     pub fn get(&self, key: impl AsRef<[u8]>) -> Result<Option<Slice>> {
         self.handle.engine.get_in(self.part(), key.as_ref(), None)
+    }
+
+    /// Looks up `key`, and returns what that took: as [`Db::explain`].
+    ///
+    /// # Errors
+    /// As [`Keyspace::get`].
+    pub fn explain(&self, key: impl AsRef<[u8]>) -> Result<Explanation> {
+        self.handle.engine.explain_in(self.part(), key.as_ref())
     }
 
     /// Whether `key` has a value: as [`Db::contains_key`].

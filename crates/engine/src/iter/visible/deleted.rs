@@ -85,7 +85,7 @@ const REMEMBERED_FROM: u32 = if cfg!(any(test, shuttle)) { 2 } else { 16 };
 /// A gap of as many keys is kept for later scans.
 const WORTH_KEEPING: u32 = if cfg!(any(test, shuttle)) { 4 } else { 64 };
 /// A scan that keeps a gap looks for its other end, this many times as far as it has come.
-const LOOK_FACTOR: u32 = 4;
+const LOOK_FACTOR: u32 = 8;
 /// Most keys that it passes to find it.
 const MOST_LOOKED: u32 = 1 << 14;
 

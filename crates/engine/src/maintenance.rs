@@ -380,8 +380,10 @@ impl Engine {
         let locked = self.check_lock();
         self.files.deletion_queue.clear();
         self.files.tables.close();
-        // Options are recorded under this lock; the next caller finds the store closed.
+        // Options are recorded, and tables of loads created, under these locks; the next caller
+        // finds the store closed.
         drop(self.options.record());
+        drop(lock(&self.writes.creating));
         if self.memory.shares.is_shared() {
             self.memory.blocks.forget_own();
         }

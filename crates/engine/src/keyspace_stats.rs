@@ -64,7 +64,7 @@ impl KeyspaceStats {
 }
 
 /// A keyspace, and sums over its tables.
-struct Row {
+struct KeyspaceRow {
     space: Space,
     stats: KeyspaceStats,
     /// The sum of the tables' rates, each times the keys.
@@ -73,7 +73,7 @@ struct Row {
     parts: Vec<(Arc<TableFile>, u64)>,
 }
 
-impl Row {
+impl KeyspaceRow {
     fn new(name: Option<String>, space: Space) -> Self {
         let stats = KeyspaceStats { name, ..KeyspaceStats::default() };
         Self { space, stats, weighted_rate: 0.0, parts: Vec::new() }
@@ -151,11 +151,11 @@ impl Db {
             let Some(id) = self.open_keyspace(&name)?.map(|keyspace| keyspace.id()) else {
                 continue;
             };
-            rows.insert(id, Row::new(Some(name), Space::Named(id)));
+            rows.insert(id, KeyspaceRow::new(Some(name), Space::Named(id)));
             ids.push(id);
         }
         let default = engine.options.keyspaces.default_now();
-        rows.insert(DEFAULT_ID, Row::new(None, default));
+        rows.insert(DEFAULT_ID, KeyspaceRow::new(None, default));
         let is_plain = default == Space::Plain;
         let id_of =
             |key: &[u8]| if is_plain { DEFAULT_ID } else { id_of(key).unwrap_or(DEFAULT_ID) };
@@ -171,6 +171,6 @@ impl Db {
         for row in rows.values_mut() {
             row.probe(self, probes)?;
         }
-        Ok(ids.iter().filter_map(|id| rows.remove(id)).map(Row::finish).collect())
+        Ok(ids.iter().filter_map(|id| rows.remove(id)).map(KeyspaceRow::finish).collect())
     }
 }

@@ -3,8 +3,8 @@
 //! * A list is the numbers of all writes to it, and a register that of the last one. Each is read
 //!   before it is written, except the first list of a group: appends to it are merges, and half of
 //!   them read nothing.
-//! * Every other list is at one of two keys, and an append may move it to the other: so it also deletes, by
-//!   key or by range. A reader that finds it at the first does not look at the second.
+//! * Every other list is at one of two keys, and an append may move it to the other: so it also
+//!   deletes, by key or by range. A reader that finds it at the first does not look at the second.
 //! * The registers are in a keyspace of their own, so that transactions span two.
 //! * The keys of a group are adjacent. Its lists are read one by one, several at once, or by
 //!   iterating over the whole group or a part of it, in either direction: then absent ones count as

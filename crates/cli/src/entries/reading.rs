@@ -252,23 +252,16 @@ fn next_of_jsonl(
         false => bad_line(name, number, what),
     };
     let Some(line) = lines.next(name)? else {
-        let cut = is_dump.then(|| {
-            damage(
-                "it is truncated: the last line, with the number of entries, is \
-                                    missing",
-            )
-        });
-        return cut.map_or(Ok(None), Err);
+        let what = "it is truncated: the last line, with the number of entries, is missing";
+        return if is_dump { Err(damage(what)) } else { Ok(None) };
     };
     let line: JsonLine = serde_json::from_slice(line)
         .map_err(|error| bad(&format!("it is not an object with a key and a value: {error}")))?;
     match line {
         JsonLine { schema: Some(schema), key_format, value_format, .. } => {
             if ![SCHEMA, SCHEMA_OF_KEYSPACES].contains(&&*schema) || number > 1 {
-                let what = format!(
-                    "its schema is \"{schema}\", and this program reads {SCHEMA} and \
-                     {SCHEMA_OF_KEYSPACES}"
-                );
+                let known = format!("{SCHEMA} and {SCHEMA_OF_KEYSPACES}");
+                let what = format!("its schema is \"{schema}\", and this program reads {known}");
                 return Err(trommel::Error::Unsupported { file: name.into(), what }.into());
             }
             *has_head = true;
@@ -283,12 +276,7 @@ fn next_of_jsonl(
             entry.map(Some).map_err(|what| bad(&what))
         }
         JsonLine { keyspace: Some(keyspace), key: None, options, .. } => {
-            let set = |all: KeyspaceOptions, (name, value): (String, String)| {
-                all.with_setting(&name, &value)
-            };
-            let options = options.unwrap_or_default();
-            let options = options.into_iter().try_fold(KeyspaceOptions::new(), set);
-            let options = options.map_err(|error| {
+            let options = keyspace_options(&options.unwrap_or_default()).map_err(|error| {
                 let what = format!("keyspace \"{keyspace}\", line {number}: {error}");
                 Failure::Store(trommel::Error::Unsupported { file: name.into(), what })
             })?;
@@ -312,6 +300,13 @@ fn next_of_jsonl(
         JsonLine { key: None, .. } => Err(bad("there is no \"key\"")),
         JsonLine { .. } => Err(bad("there is no \"value\"")),
     }
+}
+
+/// The options of a keyspace, of their names and texts.
+fn keyspace_options(settings: &BTreeMap<String, String>) -> trommel::Result<KeyspaceOptions> {
+    let set =
+        |all: KeyspaceOptions, (name, value): (&String, &String)| all.with_setting(name, value);
+    settings.iter().try_fold(KeyspaceOptions::new(), set)
 }
 
 /// Compares the checksum in a dump's last line with that of the lines before it.

@@ -25,8 +25,8 @@
 //! rebuild that makes them fit is queued; `wait_idle` waits for it. If a table's sidecar is
 //! unusable, the filters that replace it are counted.
 //!
-//! Filters of keyspaces that set their own are not chosen here, and not rebuilt to fit. Their memory
-//! counts: the others share what they leave. What they take beyond the whole budget is not admitted.
+//! Filters of keyspaces that set their own are not chosen here, and not rebuilt to fit. They count:
+//! the others share what they leave. What they take beyond all of the budget is not admitted.
 //!
 //! A filter that is too small is not rebuilt just because there is room again: that costs reads
 //! now, to save reads that may never come. Compactions and `rebuild_filters` do it;

@@ -14,6 +14,7 @@ const FAMILIES: [(&str, &[&str]); 5] = [
             "get",
             "mget",
             "put",
+            "merge",
             "delete",
             "delete-range",
             "scan",

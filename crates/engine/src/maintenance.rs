@@ -201,7 +201,8 @@ impl Engine {
         self.backlog.set_dead_from(dead_from(&self.version()));
     }
 
-    fn bytes_within(&self, file: &Arc<TableFile>, bounds: &Bounds) -> Result<u64> {
+    /// Estimates the bytes of a table within bounds.
+    pub(crate) fn bytes_within(&self, file: &Arc<TableFile>, bounds: &Bounds) -> Result<u64> {
         let starts_inside = *bounds.from <= *file.smallest;
         let ends_inside = bounds.to.as_ref().is_none_or(|to| **to > *file.largest);
         let is_outside = *bounds.from > *file.largest
@@ -380,8 +381,10 @@ impl Engine {
         let locked = self.check_lock();
         self.files.deletion_queue.clear();
         self.files.tables.close();
-        // Options are recorded under this lock; the next caller finds the store closed.
+        // Options are recorded, and tables of loads created, under these locks; the next caller
+        // finds the store closed.
         drop(self.options.record());
+        drop(lock(&self.writes.creating));
         if self.memory.shares.is_shared() {
             self.memory.blocks.forget_own();
         }

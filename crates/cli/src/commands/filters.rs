@@ -4,8 +4,8 @@ use std::io::Write;
 
 use clap::Args;
 use trommel::{
-    BudgetReport, Conformance, Db, DbCursor, FilterLevel, FilterPolicy, FilterReport, LevelDrift,
-    Options, TableDrift,
+    BudgetReport, Conformance, Db, DbCursor, FilterLevel, FilterPolicy, FilterReport,
+    KeyspaceStats, LevelDrift, Options, TableDrift,
 };
 use trommel_harness::Unit;
 use trommel_harness::units::parse_count;
@@ -22,6 +22,9 @@ up are keys of the store with four random bytes appended, so they sort between i
 lookups reach every level. The counts are of these probes (in the shell, of all lookups since the \
 store was opened). An alarm names a level whose filters have more distinct false positives than \
 chance explains: their bits are not the ones that were built.
+
+In a store with named keyspaces there is a row for each: its tables, and the rate at which their \
+filters pass as many random keys, next to the theoretical one.
 
 With --filters=budget=10/key (or another budget) each level's filters are shown next to those that \
 the budget would give it today, and --tables lists every table with the reason for the difference. \
@@ -126,6 +129,9 @@ pub(crate) fn run(
             let unused = Value::Count(report.unused_prefix_filters);
             output.record("prefix_filters", &[("tables_not_used", unused)])?;
         }
+        if args.level.is_none() {
+            write_keyspaces(db, args.probes.probe, &mut output)?;
+        }
         write_alarms(&report, wanted, &mut output)?;
         if let Some(budget) = &report.budget {
             write_budget(budget, args, &mut output)?;
@@ -146,6 +152,24 @@ pub(crate) fn run(
         }
         Ok(output.finish()?)
     })
+}
+
+/// Prints the filters of each keyspace, if there is one with a name.
+fn write_keyspaces(db: &Db, probes: u64, output: &mut Output<'_>) -> Result<(), Failure> {
+    if db.list_keyspaces()?.is_empty() {
+        return Ok(());
+    }
+    let columns: [Column<KeyspaceStats>; 7] = [
+        ("keyspace", |it| it.name.clone().map_or(Value::Null, Value::Text)),
+        ("tables", |it| Value::Count(it.tables)),
+        ("bytes", |it| Value::Size(it.bytes)),
+        ("keys", |it| Value::Count(it.keys)),
+        ("bits_per_key", |it| it.bits_per_key().into()),
+        ("measured_rate", |it| it.measured_rate().into()),
+        ("expected_rate", |it| it.expected_rate.into()),
+    ];
+    output.rows("keyspaces", &columns, &db.keyspace_stats(probes)?)?;
+    Ok(())
 }
 
 /// Prints the alarms of filters with more false positives than chance explains, if any.

@@ -31,6 +31,11 @@ pub(crate) enum OpenKeyspace<'a> {
 }
 
 impl KeyspaceArgs {
+    /// Whether one was named.
+    pub(crate) fn is_given(&self) -> bool {
+        self.keyspace.is_some()
+    }
+
     /// The keyspace, which must exist.
     pub(crate) fn of<'a>(&self, db: &'a Db) -> Result<OpenKeyspace<'a>, Failure> {
         match &self.keyspace {
@@ -97,6 +102,14 @@ impl OpenKeyspace<'_> {
         match self {
             Self::Default(_) => _ = batch.put(key, value),
             Self::Named(keyspace) => _ = batch.keyspace(keyspace).put(key, value),
+        }
+    }
+
+    /// Adds a merge to a batch.
+    pub(crate) fn merge(&self, batch: &mut WriteBatch, key: &[u8], operand: &[u8]) {
+        match self {
+            Self::Default(_) => _ = batch.merge(key, operand),
+            Self::Named(keyspace) => _ = batch.keyspace(keyspace).merge(key, operand),
         }
     }
 

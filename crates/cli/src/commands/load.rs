@@ -11,20 +11,21 @@ use std::ffi::OsString;
 use std::io::Write;
 
 use clap::Args;
-use trommel::{Db, WriteBatch};
+use trommel::{Db, KeyspaceOptions, WriteBatch};
 use trommel_harness::Unit;
 
 use crate::commands::base::number;
 use crate::commands::keyspaces::{KeyspaceArgs, OpenKeyspace};
 use crate::commands::store_args::{Session, WriteArgs};
-use crate::entries::{EntryReader, Forms, Source, StreamForm};
+use crate::entries::{EntryReader, Forms, Item, Source, StreamForm};
 use crate::failure::Failure;
 use crate::output::{OutputArgs, Value};
 use crate::text::{KeyForm, ValueForm};
 
 pub(crate) const LONG_ABOUT: &str = "\
 Writes the entries of a file or of standard input into the store: the output of dump, or of scan \
-as jsonl or csv. A file is checked to its end before anything is written. Entries from standard \
+as jsonl or csv. The keyspaces of a dump are created if there are none of their names, and get the \
+options that the dump has. A file is checked to its end before anything is written. Entries from standard \
 input are written as they arrive, and an error reports how many are in the store.";
 
 pub(crate) const AFTER_HELP: &str = "\
@@ -71,16 +72,17 @@ pub(crate) fn run(
     };
     let forms = Forms { key: args.key_form.key_format, value: args.value_form.value_format };
     let open = || EntryReader::open(&source, args.form, forms);
+    let one = args.keyspace.is_given();
     let total = match &source {
         Source::StandardInput(_) => 0,
         Source::File(_) => {
-            session.step("checking", (0, Unit::Entries), || check(&mut open()?, session))?
+            session.step("checking", (0, Unit::Entries), || check(&mut open()?, one, session))?
         }
     };
     let mut reader = open()?;
     let loaded = args.write.make_and(session, args.create, |db| {
         let (before, place) = (db.options(), args.keyspace.of(db)?);
-        let load = || load(&mut reader, db, &place, session);
+        let load = || load(&mut reader, db, place, one, session);
         let loaded = session.step("loading", (total, Unit::Entries), load);
         db.set_options(|_| before)?;
         let loaded = loaded?;
@@ -92,11 +94,23 @@ pub(crate) fn run(
     Ok(output.finish()?)
 }
 
-/// Reads all entries; returns their number.
-fn check(reader: &mut EntryReader, session: Session<'_>) -> Result<u64, Failure> {
+/// The error of a dump that has named keyspaces and is to be loaded into one.
+fn several(name: &str) -> Failure {
+    Failure::Usage(format!(
+        "the dump has the keyspace \"{name}\": load it without --keyspace, which creates its \
+         keyspaces"
+    ))
+}
+
+/// Reads all entries, which may have to be of `one` keyspace; returns their number.
+fn check(reader: &mut EntryReader, one: bool, session: Session<'_>) -> Result<u64, Failure> {
     let mut entries = 0;
-    while reader.next_entry()?.is_some() {
-        entries += 1;
+    while let Some(item) = reader.next_item()? {
+        match item {
+            Item::Keyspace(name, _) if one => return Err(several(&name)),
+            Item::Keyspace(..) => continue,
+            Item::Entry(..) => entries += 1,
+        }
         if entries % 1024 == 0 {
             session.go_on()?;
         }
@@ -104,18 +118,19 @@ fn check(reader: &mut EntryReader, session: Session<'_>) -> Result<u64, Failure>
     Ok(entries)
 }
 
-/// Writes all entries; returns their number.
-fn load(
+/// Writes all entries, of `one` keyspace or of several; returns their number.
+fn load<'a>(
     reader: &mut EntryReader,
-    db: &Db,
-    place: &OpenKeyspace<'_>,
+    db: &'a Db,
+    mut place: OpenKeyspace<'a>,
+    one: bool,
     session: Session<'_>,
 ) -> Result<u64, Failure> {
     let (mut loaded, mut bytes) = (0, 0);
     let options = db.options();
     let few = number(&options, "write_buffer_bytes") * number(&options, "l0_trigger");
     loop {
-        let (batch, batch_bytes, ended) = next_batch(reader, place);
+        let (batch, batch_bytes, end) = next_batch(reader, &place);
         let entries = batch.len() as u64;
         let was_few = bytes <= few;
         bytes += batch_bytes;
@@ -128,7 +143,15 @@ fn load(
             loaded += entries;
             session.control.progress.advance(entries);
             session.go_on()?;
-            ended
+            match end? {
+                End::OfBatch => {}
+                End::OfInput => return Ok(true),
+                End::AtKeyspace(name, _) if one => return Err(several(&name)),
+                End::AtKeyspace(name, options) => {
+                    place = OpenKeyspace::Named(db.keyspace(name, options)?);
+                }
+            }
+            Ok(false)
         });
         match outcome {
             Ok(false) => {}
@@ -140,22 +163,33 @@ fn load(
     }
 }
 
-/// The next batch, its size, and whether the input ended after it, or failed there.
+/// Where a batch ends.
+enum End {
+    OfBatch,
+    OfInput,
+    /// At the beginning of a named keyspace.
+    AtKeyspace(String, KeyspaceOptions),
+}
+
+/// The next batch, its size, and what follows it, or why the input failed there.
 fn next_batch(
     reader: &mut EntryReader,
     place: &OpenKeyspace<'_>,
-) -> (WriteBatch, u64, Result<bool, Failure>) {
+) -> (WriteBatch, u64, Result<End, Failure>) {
     let mut batch = WriteBatch::new();
     let mut bytes = 0;
     while batch.len() < BATCH_ENTRIES && bytes < BATCH_BYTES {
-        match reader.next_entry() {
-            Ok(Some((key, value))) => {
+        match reader.next_item() {
+            Ok(Some(Item::Entry(key, value))) => {
                 bytes += (key.len() + value.len()) as u64;
                 place.put(&mut batch, &key, &value);
             }
-            Ok(None) => return (batch, bytes, Ok(true)),
+            Ok(Some(Item::Keyspace(name, options))) => {
+                return (batch, bytes, Ok(End::AtKeyspace(name, options)));
+            }
+            Ok(None) => return (batch, bytes, Ok(End::OfInput)),
             Err(failure) => return (batch, bytes, Err(failure)),
         }
     }
-    (batch, bytes, Ok(false))
+    (batch, bytes, Ok(End::OfBatch))
 }

@@ -55,6 +55,11 @@ pub(crate) struct RangeArgs {
 }
 
 impl RangeArgs {
+    /// Whether it is all of a keyspace.
+    pub(crate) fn is_whole(&self) -> bool {
+        self.prefix.is_none() && self.ends.from.is_none() && self.ends.to.is_none()
+    }
+
     /// The entries of `place`, on request skipping corruption: then the keys in doubt are added to
     /// `passed_over`.
     pub(crate) fn entries(

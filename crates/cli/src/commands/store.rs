@@ -20,6 +20,9 @@ pub(crate) enum StoreCommand {
     Mget(get::MgetArgs),
     /// Set a key to a value
     Put(put::PutArgs),
+    /// Merge an operand into the value of a key
+    #[command(long_about = put::MERGE_ABOUT, after_help = put::MERGE_HELP)]
+    Merge(put::MergeArgs),
     /// Delete keys
     Delete(put::DeleteArgs),
     /// Delete all keys in a range
@@ -31,7 +34,7 @@ pub(crate) enum StoreCommand {
     #[command(long_about = load::LONG_ABOUT, after_help = load::AFTER_HELP)]
     Load(load::LoadArgs),
     /// Print or save entries in a form that load reads
-    #[command(after_help = dump::AFTER_HELP)]
+    #[command(long_about = dump::LONG_ABOUT, after_help = dump::AFTER_HELP)]
     Dump(dump::DumpArgs),
     /// List, create and drop keyspaces
     #[command(long_about = keyspaces::LONG_ABOUT, after_help = keyspaces::AFTER_HELP)]
@@ -97,6 +100,7 @@ impl StoreCommand {
             Self::Get(args) => get::run_get(&args, session, out),
             Self::Mget(args) => get::run_mget(&args, session, out),
             Self::Put(args) => put::run_put(&args, session),
+            Self::Merge(args) => put::run_merge(&args, session),
             Self::Delete(args) => put::run_delete(&args, session),
             Self::DeleteRange(args) => put::run_delete_range(&args, session),
             Self::Scan(args) => scan::run(&args, session, out),

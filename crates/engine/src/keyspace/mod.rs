@@ -9,6 +9,8 @@
 
 mod catalog;
 #[cfg(test)]
+mod mapping_tests;
+#[cfg(test)]
 mod tests;
 mod views;
 
@@ -147,6 +149,11 @@ impl Db {
 impl Keyspace {
     fn part(&self) -> Part<'_> {
         Part::Keyspace(&self.state)
+    }
+
+    /// Its number in the store.
+    pub(crate) fn id(&self) -> u32 {
+        self.state.id
     }
 
     /// Its name.

@@ -87,6 +87,26 @@ impl KeyspaceOptions {
         [filters, prefix, compression].into_iter().flatten().collect()
     }
 
+    /// Sets an option by its name and its value as text, as in [`KeyspaceOptions::settings`].
+    ///
+    /// # Errors
+    /// [`Error::InvalidOption`] if this version does not know the name or the value.
+    ///
+    /// ```
+    /// use trommel::{KeyspaceOptions, Prefix};
+    /// let options = KeyspaceOptions::new().with_setting("prefix_extractor", "until:/")?;
+    /// assert_eq!(options.settings(), [("prefix_extractor", "until:/".to_owned())]);
+    /// assert!(options.with_setting("colour", "green").is_err());
+    /// # Ok::<(), trommel::Error>(())
+    /// ```
+    pub fn with_setting(mut self, name: &str, value: &str) -> Result<Self> {
+        self.set(name, value);
+        if self.settings().iter().any(|(set, _)| *set == name) {
+            return Ok(self);
+        }
+        Err(Error::option(format!("{name} = {value} is not an option of a keyspace")))
+    }
+
     /// A line of text for each option that is set and can be recorded.
     pub(super) fn lines(&self) -> String {
         let is_closure = |name: &str| name == "prefix_extractor" && self.closure().is_some();
